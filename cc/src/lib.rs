@@ -1,0 +1,1 @@
+//! Congestion control as pure functions of samples.

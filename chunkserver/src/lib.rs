@@ -1,0 +1,1 @@
+//! The chunk server: store, service, daemon.

@@ -1,0 +1,1 @@
+//! Requests, deadlines and handlers over channels.

@@ -1,0 +1,1 @@
+//! Fixed-layout read and write with checksums verified on receive.

@@ -1,0 +1,1 @@
+//! The towpath command and the perftest-style binaries.

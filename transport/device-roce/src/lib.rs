@@ -1,0 +1,1 @@
+//! A RoCEv2 NIC in userspace.

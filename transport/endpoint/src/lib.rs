@@ -1,0 +1,1 @@
+//! The face that users link: endpoints, channels, buffers, driver.

@@ -1,0 +1,1 @@
+//! Where links, devices and the core are put together under one seed.

@@ -1,0 +1,1 @@
+//! The RDMA verbs contract: words, device and packet-link traits.

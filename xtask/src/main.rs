@@ -1,0 +1,2 @@
+//! Programs in place of rules that people must remember.
+fn main() {}
