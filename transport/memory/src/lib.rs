@@ -1,1 +1,68 @@
-//! Registered memory and buffer pools.
+//! Registered memory and buffer pools: ownership, alignment, huge pages.
+//!
+//! This is the one room for raw pointers into memory that a device writes. Its safety rests on
+//! three rules, each kept by types or by the tables here:
+//!
+//! 1. Bytes are reachable either through one [`Buf`] (exclusively) or by devices, never both: a
+//!    buffer that is posted has become a [`Lent`], which has no way to its bytes.
+//! 2. [`Lent::reclaim`] is called only after the completion of every work request that names the
+//!    buffer was polled. The endpoint does so in one place; applications never hold a `Lent`.
+//! 3. A peer reaches by key only regions that were registered for it, and those are read and
+//!    written through copies alone ([`MrTable::remote_write`], [`Window`]), never as slices.
+//!
+//! ```
+//! use towpath_memory::{Pool, Region};
+//! let pool = Pool::new(&Region::new(1 << 20)?, 4096);
+//! let mut buf = pool.take().expect("a fresh pool has buffers");
+//! buf.extend(b"hello")?;
+//! let lent = buf.lend(); // from here on the bytes belong to the device
+//! let buf = lent.reclaim(); // after its completion
+//! assert_eq!(&buf[..], b"hello");
+//! # Ok::<(), towpath_memory::MemoryError>(())
+//! ```
+//!
+//! Lent bytes cannot be read or written:
+//! ```compile_fail
+//! # use towpath_memory::{Pool, Region};
+//! # let pool = Pool::new(&Region::new(1 << 20).unwrap(), 4096);
+//! let lent = pool.take().unwrap().lend();
+//! let first = lent[0];
+//! ```
+
+mod buf;
+mod mr;
+mod region;
+#[cfg(test)]
+mod tests;
+
+pub use buf::{Buf, Lent, Pool};
+pub use mr::MrTable;
+pub use region::{PAGE_BYTES, Region, RegionId, Window};
+
+/// Why memory could not be had or used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// A region of no bytes, or of more than the address space holds.
+    #[error("a memory region of {bytes} bytes cannot be made: ask for 1 byte or more")]
+    BadSize {
+        /// What was asked for.
+        bytes: usize,
+    },
+    /// The system has no memory to give.
+    #[error("no memory for a region of {bytes} bytes (errno {errno}); lower the buffer counts")]
+    OutOfMemory {
+        /// What was asked for.
+        bytes: usize,
+        /// The system's reason.
+        errno: i32,
+    },
+    /// More bytes than the buffer holds.
+    #[error("{wanted} bytes do not fit a buffer of {capacity}")]
+    TooLong {
+        /// What should have fitted.
+        wanted: usize,
+        /// What fits.
+        capacity: usize,
+    },
+}

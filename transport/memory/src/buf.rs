@@ -1,0 +1,264 @@
+//! Buffers: exclusively owned pieces of a region, and the pools they come from.
+
+use crate::MemoryError;
+use crate::region::{Mapping, PAGE_BYTES, Region, RegionId};
+use crossbeam_queue::ArrayQueue;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use towpath_verbs::Sge;
+
+struct FreeSlots {
+    slots: ArrayQueue<u32>,
+}
+
+/// Equal page-aligned buffers carved from one region. Cheap to clone; taking and returning
+/// buffers takes no lock.
+#[derive(Clone)]
+pub struct Pool {
+    region: Region,
+    slot_bytes: usize,
+    free: Arc<FreeSlots>,
+}
+
+impl Pool {
+    /// Carves `region` into buffers of `buf_bytes` each, the starts aligned to pages (buffers
+    /// below a page: to their size rounded up to a power of two).
+    ///
+    /// # Panics
+    /// When the region is shared: its bytes may already belong to other buffers. Also when not
+    /// even one buffer fits.
+    #[must_use]
+    pub fn new(region: &Region, buf_bytes: usize) -> Self {
+        let slot_bytes = if buf_bytes < PAGE_BYTES {
+            buf_bytes.max(64).next_power_of_two()
+        } else {
+            buf_bytes.next_multiple_of(PAGE_BYTES)
+        };
+        let count = region.byte_len() / slot_bytes;
+        assert!(count > 0, "the region holds no buffer of {slot_bytes} bytes");
+        assert!(!region.is_shared(), "the region is already carved or registered elsewhere");
+        let slots = ArrayQueue::new(count);
+        for slot in 0..count as u32 {
+            slots.push(slot).expect("the queue has one place for each slot");
+        }
+        Self { region: region.clone(), slot_bytes, free: Arc::new(FreeSlots { slots }) }
+    }
+
+    /// The region, to register it with a device.
+    #[must_use]
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// An empty buffer, or `None` while all are out.
+    #[must_use]
+    pub fn take(&self) -> Option<Buf> {
+        let slot = self.free.slots.pop()?;
+        Some(Buf {
+            mapping: Arc::clone(&self.region.mapping),
+            offset: slot as usize * self.slot_bytes,
+            capacity: self.slot_bytes,
+            len: 0,
+            home: Some((Arc::clone(&self.free), slot)),
+        })
+    }
+
+    /// Bytes of each buffer.
+    #[must_use]
+    pub fn buf_bytes(&self) -> usize {
+        self.slot_bytes
+    }
+
+    /// Buffers that are not out.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.free.slots.len()
+    }
+
+    /// All buffers, out or not.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.free.slots.capacity()
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pool({} of {} x {} free)", self.free(), self.count(), self.slot_bytes)
+    }
+}
+
+/// A buffer that you own: nobody else, no device either, reaches its bytes. Dropping it returns
+/// it to its pool.
+pub struct Buf {
+    mapping: Arc<Mapping>,
+    offset: usize,
+    capacity: usize,
+    len: usize,
+    home: Option<(Arc<FreeSlots>, u32)>,
+}
+
+impl Buf {
+    /// A whole region as one buffer of full length.
+    ///
+    /// # Errors
+    /// The region itself, when it is shared.
+    pub fn from_region(region: Region) -> Result<Self, Region> {
+        if region.is_shared() {
+            return Err(region);
+        }
+        let bytes = region.byte_len();
+        Ok(Self { mapping: region.mapping, offset: 0, capacity: bytes, len: bytes, home: None })
+    }
+
+    /// Which region it lies in.
+    #[must_use]
+    pub fn region_id(&self) -> RegionId {
+        self.region().id()
+    }
+
+    /// The region it lies in, to register it.
+    #[must_use]
+    pub fn region(&self) -> Region {
+        Region { mapping: Arc::clone(&self.mapping) }
+    }
+
+    /// How many bytes fit.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Sets the length; bytes that become visible are whatever they were.
+    ///
+    /// # Errors
+    /// [`MemoryError::TooLong`] beyond the capacity.
+    pub fn set_len(&mut self, len: usize) -> Result<(), MemoryError> {
+        if len > self.capacity {
+            return Err(MemoryError::TooLong { wanted: len, capacity: self.capacity });
+        }
+        self.len = len;
+        Ok(())
+    }
+
+    /// Appends `bytes`.
+    ///
+    /// # Errors
+    /// [`MemoryError::TooLong`], and nothing was appended.
+    pub fn extend(&mut self, bytes: &[u8]) -> Result<(), MemoryError> {
+        let start = self.len;
+        self.set_len(start + bytes.len())?;
+        self[start..].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Gives the bytes to a device until [`Lent::reclaim`].
+    pub fn lend(self) -> Lent {
+        Lent { buf: Some(self) }
+    }
+}
+
+impl Deref for Buf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let start = self.mapping.at(self.offset, self.len);
+        // SAFETY: within the mapping, initialised (mmap zeroes), and only this `Buf` reaches these
+        // bytes: slots are handed out once, and no work request names them (crate rules 1 and 2).
+        unsafe { std::slice::from_raw_parts(start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Buf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let start = self.mapping.at(self.offset, self.len);
+        // SAFETY: as in `deref`, and `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.len) }
+    }
+}
+
+impl AsRef<[u8]> for Buf {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsMut<[u8]> for Buf {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+impl Drop for Buf {
+    fn drop(&mut self) {
+        if let Some((free, slot)) = self.home.take() {
+            let returned = free.slots.push(slot);
+            debug_assert!(returned.is_ok(), "a slot came back twice");
+        }
+    }
+}
+
+impl std::fmt::Debug for Buf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buf({} of {} bytes)", self.len, self.capacity)
+    }
+}
+
+/// A buffer that a device may be using: its bytes are out of reach until it is reclaimed.
+/// Dropping a `Lent` leaks its slot rather than hand memory in use to someone else.
+#[derive(Debug)]
+#[must_use = "dropping a lent buffer leaks it: reclaim it after its completion"]
+pub struct Lent {
+    buf: Option<Buf>,
+}
+
+impl Lent {
+    /// The scatter / gather entry for `len` bytes from `start` on, under the key that the device
+    /// gave for the buffer's region. A receive may name bytes beyond the buffer's length.
+    ///
+    /// # Panics
+    /// When the range leaves the buffer.
+    #[must_use]
+    pub fn sge(&self, lkey: u32, start: usize, len: usize) -> Sge {
+        let buf = self.buf();
+        assert!(start <= buf.capacity && len <= buf.capacity - start, "outside the buffer");
+        let addr = buf.mapping.addr() + (buf.offset + start) as u64;
+        Sge { addr, length: len as u32, lkey }
+    }
+
+    /// Which region it lies in.
+    #[must_use]
+    pub fn region_id(&self) -> RegionId {
+        self.buf().region_id()
+    }
+
+    /// Bytes in the buffer.
+    #[must_use]
+    pub fn byte_len(&self) -> usize {
+        self.buf().len
+    }
+
+    /// How many bytes fit.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.buf().capacity
+    }
+
+    /// Takes the buffer back. Call it only when the completion of every work request that named
+    /// it has been polled: a device that still holds it would write under your hands.
+    #[must_use]
+    pub fn reclaim(mut self) -> Buf {
+        self.buf.take().expect("a lent buffer holds its buffer until it is reclaimed")
+    }
+
+    fn buf(&self) -> &Buf {
+        self.buf.as_ref().expect("a lent buffer holds its buffer until it is reclaimed")
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // The slot stays taken, and the mapping must outlive the device's use of it.
+        std::mem::forget(self.buf.take());
+    }
+}

@@ -1,0 +1,133 @@
+//! The table of registered regions that a software device looks keys up in.
+
+use crate::region::Region;
+use towpath_verbs::{Access, MrKeys, RemoteAddr, Sge, Verb, VerbError};
+
+/// The most registered regions of a device: far above what pools need, and the index fits a key.
+const REGIONS_MAX: usize = 1 << 16;
+
+struct Entry {
+    region: Region,
+    access: Access,
+    key: u32,
+}
+
+/// Registered regions by key. A key is an index and a tag that changes with each registration,
+/// so a key that outlived its region does not reach the next one.
+#[derive(Default)]
+pub struct MrTable {
+    entries: Vec<Option<Entry>>,
+    tag: u8,
+}
+
+impl MrTable {
+    /// An empty table.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Registers a region; it lives at least until [`deregister`](Self::deregister).
+    ///
+    /// # Errors
+    /// [`VerbError::OutOfResources`] when the table is full.
+    pub fn register(&mut self, region: &Region, access: Access) -> Result<MrKeys, VerbError> {
+        let index = match self.entries.iter().position(Option::is_none) {
+            Some(index) => index,
+            None if self.entries.len() < REGIONS_MAX => {
+                self.entries.push(None);
+                self.entries.len() - 1
+            }
+            None => return Err(VerbError::OutOfResources(Verb::RegMr)),
+        };
+        self.tag = self.tag.wrapping_add(1);
+        let key = (index as u32) << 8 | u32::from(self.tag);
+        self.entries[index] = Some(Entry { region: region.clone(), access, key });
+        Ok(MrKeys { lkey: key, rkey: key })
+    }
+
+    /// Takes a registration back.
+    ///
+    /// # Errors
+    /// [`VerbError::NoSuchObject`] for an unknown key.
+    pub fn deregister(&mut self, key: u32) -> Result<(), VerbError> {
+        self.entry(key).ok_or(VerbError::NoSuchObject(Verb::DeregMr))?;
+        self.entries[(key >> 8) as usize] = None;
+        Ok(())
+    }
+
+    fn entry(&self, key: u32) -> Option<&Entry> {
+        self.entries.get((key >> 8) as usize)?.as_ref().filter(|entry| entry.key == key)
+    }
+
+    /// The entry and the offset of `len` bytes at `addr`, when they lie within the region.
+    fn locate(&self, key: u32, addr: u64, len: usize) -> Option<(&Entry, usize)> {
+        let entry = self.entry(key)?;
+        let offset = usize::try_from(addr.checked_sub(entry.region.addr())?).ok()?;
+        let end = offset.checked_add(len)?;
+        (end <= entry.region.byte_len()).then_some((entry, offset))
+    }
+
+    /// Whether work requests may name `sge`: in bounds, and writable when `write` is wanted.
+    #[must_use]
+    pub fn allows(&self, sge: &Sge, write: bool) -> bool {
+        self.locate(sge.lkey, sge.addr, sge.length as usize)
+            .is_some_and(|(entry, _)| !write || entry.access.local_write)
+    }
+
+    /// The bytes of a gather entry of a posted send.
+    ///
+    /// # Errors
+    /// [`VerbError::BadMemory`] when the key is gone or the range leaves the region.
+    pub fn gather(&self, sge: &Sge) -> Result<&[u8], VerbError> {
+        let len = sge.length as usize;
+        let (entry, offset) =
+            self.locate(sge.lkey, sge.addr, len).ok_or(VerbError::BadMemory(Verb::PostSend))?;
+        let start = entry.region.mapping.at(offset, len);
+        // SAFETY: in bounds and alive while the table holds the region. The range belongs to a
+        // posted send, so it is lent: nobody writes it until the completion (crate rules 1 to 3).
+        Ok(unsafe { std::slice::from_raw_parts(start.as_ptr(), len) })
+    }
+
+    /// Copies `bytes` into a scatter entry of a posted receive, `skip` bytes from its start.
+    ///
+    /// # Errors
+    /// [`VerbError::BadMemory`] when the key is gone, the range leaves the entry, or the region
+    /// is not writable.
+    pub fn scatter(&self, sge: &Sge, skip: usize, bytes: &[u8]) -> Result<(), VerbError> {
+        let fits = skip.checked_add(bytes.len()).is_some_and(|end| end <= sge.length as usize);
+        let found = self.locate(sge.lkey, sge.addr, sge.length as usize);
+        let (entry, offset) = found
+            .filter(|(entry, _)| fits && entry.access.local_write)
+            .ok_or(VerbError::BadMemory(Verb::PostRecv))?;
+        copy_into(&entry.region, offset + skip, bytes);
+        Ok(())
+    }
+
+    /// Whether a peer may WRITE `len` bytes there.
+    #[must_use]
+    pub fn allows_remote_write(&self, remote: RemoteAddr, len: usize) -> bool {
+        self.locate(remote.rkey, remote.addr, len)
+            .is_some_and(|(entry, _)| entry.access.remote_write)
+    }
+
+    /// Copies a peer's WRITE to its place.
+    ///
+    /// # Errors
+    /// [`VerbError::BadMemory`] when the key, the range or the region's access forbids it.
+    pub fn remote_write(&self, remote: RemoteAddr, bytes: &[u8]) -> Result<(), VerbError> {
+        let found = self.locate(remote.rkey, remote.addr, bytes.len());
+        let (entry, offset) = found
+            .filter(|(entry, _)| entry.access.remote_write)
+            .ok_or(VerbError::BadMemory(Verb::PostSend))?;
+        copy_into(&entry.region, offset, bytes);
+        Ok(())
+    }
+}
+
+fn copy_into(region: &Region, offset: usize, bytes: &[u8]) {
+    let to = region.mapping.at(offset, bytes.len());
+    // SAFETY: in bounds; the source is a received packet, never inside a registered region's posted
+    // receive; the target is lent to the device or open to peers, so no slice of it exists.
+    unsafe { std::ptr::copy(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
+}

@@ -1,0 +1,92 @@
+//! Tests of regions, buffers and keys.
+
+use crate::{Buf, MemoryError, MrTable, PAGE_BYTES, Pool, Region};
+use towpath_verbs::{Access, RemoteAddr, Verb, VerbError};
+
+fn pool(bytes: usize, buf_bytes: usize) -> Pool {
+    Pool::new(&Region::new(bytes).expect("memory for a test"), buf_bytes)
+}
+
+#[test]
+fn a_pool_hands_out_each_buffer_once_and_takes_it_back_on_drop() {
+    let pool = pool(4 * PAGE_BYTES, PAGE_BYTES);
+    let mut out: Vec<Buf> = std::iter::from_fn(|| pool.take()).collect();
+    assert_eq!((out.len(), pool.free()), (4, 0));
+    for (i, buf) in out.iter_mut().enumerate() {
+        buf.set_len(PAGE_BYTES).unwrap();
+        buf.fill(i as u8);
+        assert_eq!(buf.as_ptr() as usize % PAGE_BYTES, 0);
+    }
+    for (i, buf) in out.iter().enumerate() {
+        assert!(buf.iter().all(|&b| b == i as u8), "no two buffers overlap");
+    }
+    out.pop();
+    assert_eq!(pool.free(), 1);
+}
+
+#[test]
+fn a_lent_buffer_comes_back_whole_and_a_dropped_one_is_never_handed_out_again() {
+    let pool = pool(2 * PAGE_BYTES, PAGE_BYTES);
+    let mut buf = pool.take().unwrap();
+    buf.extend(b"abc").unwrap();
+    assert_eq!(&buf.lend().reclaim()[..], b"abc");
+    assert_eq!(pool.free(), 2);
+    drop(pool.take().unwrap().lend());
+    assert_eq!(pool.free(), 1);
+}
+
+#[test]
+fn a_buffer_refuses_more_than_it_holds_and_keeps_what_it_had() {
+    let pool = pool(PAGE_BYTES, PAGE_BYTES);
+    let mut buf = pool.take().unwrap();
+    buf.set_len(PAGE_BYTES - 1).unwrap();
+    let error = MemoryError::TooLong { wanted: PAGE_BYTES + 1, capacity: PAGE_BYTES };
+    assert_eq!(buf.extend(b"ab"), Err(error));
+    assert_eq!(buf.len(), PAGE_BYTES - 1);
+    assert_eq!(buf.extend(b"a"), Ok(()));
+}
+
+#[test]
+fn keys_reach_their_region_to_the_last_byte_and_not_beyond() {
+    let pool = pool(PAGE_BYTES, PAGE_BYTES);
+    let mut table = MrTable::new();
+    let keys = table.register(pool.region(), Access::LOCAL).unwrap();
+    let lent = pool.take().unwrap().lend();
+    let sge = lent.sge(keys.lkey, 0, PAGE_BYTES);
+    assert_eq!(table.scatter(&sge, PAGE_BYTES - 2, b"xy"), Ok(()));
+    let bad = VerbError::BadMemory(Verb::PostRecv);
+    assert_eq!(table.scatter(&sge, PAGE_BYTES - 1, b"xy"), Err(bad));
+    assert_eq!(&table.gather(&sge).unwrap()[PAGE_BYTES - 2..], b"xy");
+    let past = towpath_verbs::Sge { length: PAGE_BYTES as u32 + 1, ..sge };
+    assert!(table.allows(&sge, true) && !table.allows(&past, false));
+    let wrapping = towpath_verbs::Sge { addr: u64::MAX, length: 2, lkey: keys.lkey };
+    assert!(!table.allows(&wrapping, false));
+    let _ = lent.reclaim();
+}
+
+#[test]
+fn a_key_that_outlived_its_region_does_not_reach_the_next_one() {
+    let (first, second) = (pool(PAGE_BYTES, PAGE_BYTES), pool(PAGE_BYTES, PAGE_BYTES));
+    let mut table = MrTable::new();
+    let old = table.register(first.region(), Access::LOCAL).unwrap();
+    table.deregister(old.lkey).unwrap();
+    let new = table.register(second.region(), Access::LOCAL).unwrap();
+    assert_eq!(old.lkey >> 8, new.lkey >> 8, "the place is used again");
+    assert_eq!(table.deregister(old.lkey), Err(VerbError::NoSuchObject(Verb::DeregMr)));
+}
+
+#[test]
+fn a_peer_writes_only_where_remote_write_was_granted() {
+    let open = Region::new(PAGE_BYTES).unwrap().into_window().unwrap();
+    let closed = Region::new(PAGE_BYTES).unwrap();
+    let mut table = MrTable::new();
+    let open_keys = table.register(open.region(), Access::REMOTE_WRITE).unwrap();
+    let closed_keys = table.register(&closed, Access::LOCAL).unwrap();
+    let at = |region: &Region, rkey, skip| RemoteAddr { addr: region.addr() + skip, rkey };
+    assert_eq!(table.remote_write(at(open.region(), open_keys.rkey, 4090), b"peer"), Ok(()));
+    let mut read = [0; 4];
+    open.read(4090, &mut read).unwrap();
+    assert_eq!(&read, b"peer");
+    assert!(table.remote_write(at(open.region(), open_keys.rkey, 4093), b"peer").is_err());
+    assert!(table.remote_write(at(&closed, closed_keys.rkey, 0), b"peer").is_err());
+}

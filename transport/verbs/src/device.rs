@@ -1,0 +1,167 @@
+//! `trait Device`: what every RDMA device here offers.
+
+use crate::caps::DeviceCaps;
+use crate::error::{BadWr, Verb, VerbError};
+use crate::qp::{Connect, CqNum, QpInit, QpNum, QpState, SrqNum};
+use crate::wc::Wc;
+use crate::wr::{Access, RecvWr, SendWr};
+use core::net::SocketAddr;
+use towpath_base::Time;
+
+/// Something that happened to the device itself (`ibv_async_event`).
+#[doc(alias = "ibv_async_event")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AsyncEvent {
+    /// A completion queue overflowed: completions are lost and its queue pairs are in error.
+    CqError(CqNum),
+    /// A queue pair went to the error state.
+    QpFatal(QpNum),
+    /// The port does not carry packets any more.
+    PortDown,
+    /// The device is lost.
+    DeviceFatal,
+}
+
+/// The keys of a registered region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MrKeys {
+    /// For `sg_list` entries here.
+    pub lkey: u32,
+    /// For peers.
+    pub rkey: u32,
+}
+
+/// How deep the queues of a device may be, for whoever sizes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// The most work requests of a queue.
+    pub wr_max: u32,
+    /// The most completions of a completion queue.
+    pub cqe_max: u32,
+}
+
+/// An RDMA device. One owner drives it: all methods take `&mut self` and none blocks.
+///
+/// Call order on the hot path: post a batch, [`progress`](Self::progress), poll a batch. A hardware
+/// device progresses by itself; a software device sends and receives packets only in `progress`
+/// (or in an engine thread of its own).
+pub trait Device {
+    /// What this device registers: the type of `towpath-memory`.
+    type Memory: ?Sized;
+
+    /// What it can do.
+    fn caps(&self) -> &DeviceCaps;
+
+    /// How deep its queues may be.
+    fn queue_limits(&self) -> QueueLimits;
+
+    /// Where peers send to: IP and UDP port.
+    fn local_addr(&self) -> SocketAddr;
+
+    /// The device's clock now. Timestamps of completions are on the same clock.
+    fn now(&self) -> Time;
+
+    /// Registers memory; the device keeps it alive until `dereg_mr`.
+    ///
+    /// # Errors
+    /// [`VerbError::OutOfResources`] when no more regions can be registered.
+    fn reg_mr(&mut self, memory: &Self::Memory, access: Access) -> Result<MrKeys, VerbError>;
+
+    /// Takes a registration back. Work requests that still name it complete in error.
+    ///
+    /// # Errors
+    /// [`VerbError::NoSuchObject`] for an unknown key.
+    fn dereg_mr(&mut self, lkey: u32) -> Result<(), VerbError>;
+
+    /// Makes a completion queue for `depth` completions.
+    ///
+    /// # Errors
+    /// [`VerbError::OutOfResources`], [`VerbError::BadArgument`].
+    fn create_cq(&mut self, depth: u32) -> Result<CqNum, VerbError>;
+
+    /// Makes a shared receive queue for `depth` work requests.
+    ///
+    /// # Errors
+    /// [`VerbError::Unsupported`] where the device has none.
+    fn create_srq(&mut self, depth: u32) -> Result<SrqNum, VerbError> {
+        let _ = depth;
+        Err(VerbError::Unsupported(Verb::CreateSrq))
+    }
+
+    /// Makes a queue pair, in INIT: receives can be posted at once.
+    ///
+    /// # Errors
+    /// [`VerbError::Unsupported`] for a type that the device lacks.
+    fn create_qp(&mut self, init: &QpInit) -> Result<QpNum, VerbError>;
+
+    /// Brings a queue pair from INIT to RTS.
+    ///
+    /// # Errors
+    /// [`VerbError::WrongState`] when it is not in INIT.
+    fn connect_qp(&mut self, qp_num: QpNum, connect: &Connect) -> Result<(), VerbError>;
+
+    /// Moves a queue pair to RESET (emptying its queues without completions) and on to INIT, or to
+    /// ERR (flushing with completions).
+    ///
+    /// # Errors
+    /// [`VerbError::BadArgument`] for any other state.
+    fn modify_qp(&mut self, qp_num: QpNum, state: QpState) -> Result<(), VerbError>;
+
+    /// Changes the source port of a running queue pair.
+    ///
+    /// # Errors
+    /// [`VerbError::Unsupported`] unless the caps say `source_port_live`.
+    fn set_source_port(&mut self, qp_num: QpNum, source_port: u16) -> Result<(), VerbError> {
+        let _ = (qp_num, source_port);
+        Err(VerbError::Unsupported(Verb::ModifyQp))
+    }
+
+    /// The state of a queue pair.
+    ///
+    /// # Errors
+    /// [`VerbError::NoSuchObject`].
+    fn qp_state(&self, qp_num: QpNum) -> Result<QpState, VerbError>;
+
+    /// Destroys a queue pair. What is still posted completes with a flush error first; poll it.
+    ///
+    /// # Errors
+    /// [`VerbError::NoSuchObject`].
+    fn destroy_qp(&mut self, qp_num: QpNum) -> Result<(), VerbError>;
+
+    /// Posts send work requests in order.
+    ///
+    /// # Errors
+    /// The first entry that was refused; everything before it is posted.
+    fn post_send(&mut self, qp_num: QpNum, wrs: &[SendWr]) -> Result<(), BadWr>;
+
+    /// Posts receive work requests in order.
+    ///
+    /// # Errors
+    /// The first entry that was refused; everything before it is posted.
+    fn post_recv(&mut self, qp_num: QpNum, wrs: &[RecvWr]) -> Result<(), BadWr>;
+
+    /// Posts receive work requests to a shared queue.
+    ///
+    /// # Errors
+    /// The first entry that was refused; everything before it is posted.
+    fn post_srq_recv(&mut self, srq: SrqNum, wrs: &[RecvWr]) -> Result<(), BadWr> {
+        let _ = (srq, wrs);
+        Err(BadWr { index: 0, error: VerbError::Unsupported(Verb::PostSrqRecv) })
+    }
+
+    /// Moves packets: sends what is posted, takes in at most about `budget` received packets.
+    /// Returns how many packets moved; zero means idle. A hardware device does nothing here.
+    fn progress(&mut self, budget: usize) -> usize {
+        let _ = budget;
+        0
+    }
+
+    /// Takes completions in order; returns how many were written to `out`.
+    fn poll_cq(&mut self, cq: CqNum, out: &mut [Wc]) -> usize;
+
+    /// Takes one event of the device itself.
+    fn poll_async_event(&mut self) -> Option<AsyncEvent> {
+        None
+    }
+}

@@ -1,0 +1,125 @@
+//! `trait PacketLink`: the wire under a software device, and the place where decorators go.
+//!
+//! A packet here is the UDP payload of a RoCEv2 packet: BTH to ICRC. Addresses and ports are
+//! beside it, because the ICRC covers them.
+
+use core::net::SocketAddr;
+use towpath_base::Time;
+
+/// Pieces that one packet may be gathered from: headers, up to [`SGE_MAX`](crate::SGE_MAX)
+/// pieces of payload, and pad with ICRC.
+pub const PARTS_MAX: usize = crate::SGE_MAX + 2;
+
+/// A packet to send, gathered from pieces that live until the call returns.
+#[derive(Clone, Copy, Debug)]
+pub struct TxPacket<'a> {
+    /// Where to.
+    pub dest: SocketAddr,
+    /// Which source port (an index below [`LinkCaps::source_ports`]) it leaves from.
+    pub source_port: u16,
+    /// IPv4 ToS or IPv6 traffic class.
+    pub tclass: u8,
+    parts: [&'a [u8]; PARTS_MAX],
+    len: u8,
+}
+
+impl<'a> TxPacket<'a> {
+    /// An empty packet; add pieces with [`push`](Self::push).
+    #[must_use]
+    pub fn new(dest: SocketAddr, source_port: u16, tclass: u8) -> Self {
+        Self { dest, source_port, tclass, parts: [&[]; PARTS_MAX], len: 0 }
+    }
+
+    /// Appends a piece; empty ones are left out.
+    ///
+    /// # Panics
+    /// With more than [`PARTS_MAX`] pieces, which the caller's types rule out.
+    pub fn push(&mut self, part: &'a [u8]) {
+        if !part.is_empty() {
+            self.parts[usize::from(self.len)] = part;
+            self.len += 1;
+        }
+    }
+
+    /// The pieces in order.
+    #[must_use]
+    pub fn parts(&self) -> &[&'a [u8]] {
+        &self.parts[..usize::from(self.len)]
+    }
+
+    /// Bytes of all pieces.
+    #[must_use]
+    pub fn byte_len(&self) -> usize {
+        self.parts().iter().map(|part| part.len()).sum()
+    }
+}
+
+/// A received packet; the bytes live until the sink returns.
+#[derive(Clone, Copy, Debug)]
+pub struct RxPacket<'a> {
+    /// Who sent it: IP and source port as seen here.
+    pub source: SocketAddr,
+    /// The local address and port that it came in on.
+    pub dest: SocketAddr,
+    /// BTH to ICRC.
+    pub bytes: &'a [u8],
+    /// When it came in, on the link's clock.
+    pub timestamp: Time,
+}
+
+/// What a link can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkCaps {
+    /// The longest packet, BTH to ICRC, in bytes.
+    pub packet_bytes_max: u32,
+    /// How many source ports it sends from.
+    pub source_ports: u16,
+    /// See [`DeviceCaps::rx_buffer_bytes`](crate::DeviceCaps::rx_buffer_bytes).
+    pub rx_buffer_bytes: Option<u64>,
+    /// See [`DeviceCaps::rx_charge_bytes`](crate::DeviceCaps::rx_charge_bytes).
+    pub rx_charge_bytes: u32,
+}
+
+/// Counters of a link; each only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Packets handed to the wire.
+    pub packets_sent: u64,
+    /// Bytes handed to the wire, BTH to ICRC.
+    pub bytes_sent: u64,
+    /// Packets taken from the wire.
+    pub packets_received: u64,
+    /// Bytes taken from the wire.
+    pub bytes_received: u64,
+    /// Packets that were lost here for want of buffer (kernel drops, where they can be seen).
+    pub packets_dropped: u64,
+    /// Packets that the system refused to send for good.
+    pub send_errors: u64,
+}
+
+/// An unreliable wire for packets. One owner, no call blocks.
+pub trait PacketLink {
+    /// What it can do.
+    fn caps(&self) -> LinkCaps;
+
+    /// Where peers send to.
+    fn local_addr(&self) -> SocketAddr;
+
+    /// The link's clock now.
+    fn now(&self) -> Time;
+
+    /// The local address of each source port in turn: the ICRC covers the port on IPv4 and IPv6.
+    fn source_addr(&self, source_port: u16) -> SocketAddr;
+
+    /// Sends packets in order and returns how many it took; fewer means that the wire is full for
+    /// now, and the rest is to be offered again. A packet that the system refuses for good counts
+    /// as taken and lost: the wire is unreliable.
+    fn transmit(&mut self, packets: &[TxPacket<'_>]) -> usize;
+
+    /// Hands at most about `budget` received packets to `sink`, in order of arrival; returns how
+    /// many.
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxPacket<'_>)) -> usize;
+
+    /// Its counters.
+    fn counters(&self) -> LinkCounters;
+}
