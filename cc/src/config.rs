@@ -1,0 +1,156 @@
+//! Which algorithm to build, with its settings and its text form for command lines.
+
+use core::fmt;
+use core::str::FromStr;
+
+use towpath_base::Time;
+
+use crate::{AnyController, FixedWindow, FixedWindowConfig};
+
+/// The choice of an algorithm and its settings.
+///
+/// As text it is the algorithm's word, and after a colon its settings: `fixed`, `fixed:1MiB`,
+/// `fixed:1MiB@10Gbps`. The default is the default fixed window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControllerConfig {
+    /// A constant window: see [`FixedWindow`].
+    Fixed(FixedWindowConfig),
+}
+
+impl ControllerConfig {
+    /// The words of all algorithms, each of which parses to its default settings.
+    pub const NAMES: [&str; 1] = [FixedWindow::NAME];
+
+    /// A fresh controller of this kind, at the state before any sample.
+    #[must_use]
+    pub fn build(&self, now: Time) -> AnyController {
+        match self {
+            Self::Fixed(config) => AnyController::Fixed(FixedWindow::new(*config, now)),
+        }
+    }
+}
+
+impl Default for ControllerConfig {
+    fn default() -> Self {
+        Self::Fixed(FixedWindowConfig::default())
+    }
+}
+
+impl fmt::Display for ControllerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(config) => write!(f, "{}:{config}", FixedWindow::NAME),
+        }
+    }
+}
+
+impl FromStr for ControllerConfig {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let (name, settings) = match text.split_once(':') {
+            Some((name, settings)) => (name, Some(settings)),
+            None => (text, None),
+        };
+        match name {
+            FixedWindow::NAME => {
+                let config = settings.map(str::parse).transpose()?;
+                Ok(Self::Fixed(config.unwrap_or_default()))
+            }
+            _ => Err(ConfigError::Name),
+        }
+    }
+}
+
+/// Why a setting was refused. The text says what would be accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// No algorithm has this name.
+    Name,
+    /// The rate is not a positive whole number with a unit.
+    Rate,
+    /// The least retransmission timeout is zero, or above the largest.
+    RtoRange,
+    /// The window is no size, or outside the bounds of [`limits`](crate::limits).
+    Window,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Name => {
+                "unknown congestion control: use fixed, fixed:WINDOW or fixed:WINDOW@RATE"
+            }
+            Self::Rate => "bad rate: use a positive whole number with Gbps, Mbps, kbps or bps",
+            Self::RtoRange => "bad timeout range: the least must be above zero, not above the most",
+            Self::Window => "bad window: use 1B to 1GiB, as whole B, KiB, MiB or GiB",
+        })
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+/// The value of `text`, digits and then one of `units`, or `None` where it is not that.
+pub(crate) fn split_unit(text: &str, units: &[(&str, u64)]) -> Option<u128> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, word) = text.split_at(digits);
+    let &(_, unit) = units.iter().find(|(name, _)| word.eq_ignore_ascii_case(name))?;
+    number.parse::<u128>().ok()?.checked_mul(u128::from(unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::string::ToString;
+
+    use super::*;
+    use crate::{Controller, Rate};
+
+    fn fixed(window_bytes: u64) -> FixedWindowConfig {
+        FixedWindowConfig::new(window_bytes).unwrap()
+    }
+
+    #[test]
+    fn the_text_form_gives_the_settings_and_back() {
+        let paced = fixed(1 << 20).with_rate(Rate::from_gbps(10)).unwrap();
+        for (text, config, shown) in [
+            ("fixed", FixedWindowConfig::default(), "fixed:256KiB"),
+            ("fixed:1MiB", fixed(1 << 20), "fixed:1MiB"),
+            ("fixed:1536kib", fixed(3 << 19), "fixed:1536KiB"),
+            ("fixed:1000B", fixed(1000), "fixed:1000B"),
+            ("fixed:1GiB", fixed(1 << 30), "fixed:1GiB"),
+            ("fixed:1MiB@10Gbps", paced, "fixed:1MiB@10Gbps"),
+        ] {
+            assert_eq!(text.parse(), Ok(ControllerConfig::Fixed(config)), "{text}");
+            assert_eq!(ControllerConfig::Fixed(config).to_string(), shown);
+            assert_eq!(shown.parse(), Ok(ControllerConfig::Fixed(config)), "{shown}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_config_is_refused_with_the_part_that_is_wrong() {
+        for (text, error) in [
+            ("", ConfigError::Name),
+            ("cubic", ConfigError::Name),
+            ("Fixed", ConfigError::Name),
+            ("fixed:", ConfigError::Window),
+            ("fixed:1", ConfigError::Window),
+            ("fixed:0B", ConfigError::Window),
+            ("fixed:-1MiB", ConfigError::Window),
+            ("fixed:1025MiB", ConfigError::Window),
+            ("fixed:340282366920938463463374607431768211456GiB", ConfigError::Window),
+            ("fixed:1MiB@", ConfigError::Rate),
+            ("fixed:1MiB@0Gbps", ConfigError::Rate),
+            ("fixed:1MiB@1Gbps@1Gbps", ConfigError::Rate),
+        ] {
+            assert_eq!(text.parse::<ControllerConfig>(), Err(error), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn every_name_parses_and_builds_the_controller_of_that_name() {
+        for name in ControllerConfig::NAMES {
+            let config: ControllerConfig = name.parse().unwrap();
+            assert_eq!(config.build(Time::ZERO).name(), name);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! What every controller must keep, whatever the samples: random operations from a seed.
