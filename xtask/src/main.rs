@@ -1,2 +1,64 @@
-//! Programs in place of rules that people must remember.
-fn main() {}
+//! Programs in place of rules that people must remember: `cargo xtask --help`.
+//!
+//! One file or folder per command. `workspace`, `tree` and `source` say what the repository
+//! holds; the checks in `tidy` and `arrows` are pure functions of that, so that their tests run
+//! on small trees in memory. Only `process` starts other programs.
+
+#![forbid(unsafe_code)]
+
+mod ab;
+mod arrows;
+mod ci;
+mod failure;
+mod finding;
+mod fuzz;
+mod no_std;
+mod process;
+mod source;
+mod tidy;
+mod tree;
+mod workspace;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Programs in place of rules that people must remember.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The one gate: every check a change must pass, in order, stopping at the first failure.
+    Ci(ci::Args),
+    /// Is every file as the house style wants it?
+    Tidy,
+    /// Does every crate use only the crates that it may?
+    Arrows(arrows::Args),
+    /// Compare a benchmark between two revisions, or between two commands.
+    Ab(ab::Args),
+    /// Run the fuzz targets with the seeded driver.
+    Fuzz(fuzz::Args),
+    /// Do the sans-IO crates really link without std?
+    NoStd,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Ci(args) => ci::run(&args),
+        Command::Tidy => tidy::run(),
+        Command::Arrows(args) => arrows::run(&args),
+        Command::Ab(args) => ab::run(&args),
+        Command::Fuzz(args) => fuzz::run(&args),
+        Command::NoStd => no_std::run(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -2,6 +2,8 @@
 //!
 //! `cargo xtask fuzz` runs it with a limit on memory; run alone it has none.
 
+#![forbid(unsafe_code)]
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use towpath_fuzz::drive::{Options, Outcome, drive, reproduce};

@@ -1,0 +1,156 @@
+//! Who may use whom: the one table of the dependency arrows.
+
+/// Which of our crates a crate may use.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum MayUse {
+    /// These, and no others.
+    Only(&'static [&'static str]),
+    /// Any that is a library, so not the tools, the tests and this program.
+    AnyLibrary,
+    /// All of them but this program.
+    All,
+}
+
+/// One crate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    /// The name of the package without `towpath-`.
+    pub(super) name: &'static str,
+    /// Where it lies, from the root.
+    pub(super) folder: &'static str,
+    /// What it may use.
+    pub(super) may_use: MayUse,
+    /// What lives there.
+    pub(super) what: &'static str,
+}
+
+/// The table. A row may stand before its crate does; a crate may not stand without its row.
+pub(super) const TABLE: &[Row] = &[
+    Row {
+        name: "base",
+        folder: "transport/base",
+        may_use: MayUse::Only(&[]),
+        what: "time, serial numbers, bitmaps, rings, seeded randomness, checksums; `no_std`",
+    },
+    Row {
+        name: "cc",
+        folder: "cc",
+        may_use: MayUse::Only(&["base"]),
+        what: "congestion control as pure functions of samples; `no_std`",
+    },
+    Row {
+        name: "verbs",
+        folder: "transport/verbs",
+        may_use: MayUse::Only(&["base"]),
+        what: "the RDMA words and the device contract; `no_std`",
+    },
+    Row {
+        name: "memory",
+        folder: "transport/memory",
+        may_use: MayUse::Only(&["base", "verbs"]),
+        what: "registered memory and buffer pools",
+    },
+    Row {
+        name: "proto",
+        folder: "transport/proto",
+        may_use: MayUse::Only(&["base", "cc", "verbs"]),
+        what: "the sans-IO reliability core; `no_std` + alloc",
+    },
+    Row {
+        name: "device-roce",
+        folder: "transport/device-roce",
+        may_use: MayUse::Only(&["base", "verbs", "memory"]),
+        what: "a RoCEv2 NIC in userspace",
+    },
+    Row {
+        name: "device-mem",
+        folder: "transport/device-mem",
+        may_use: MayUse::Only(&["base", "verbs", "memory"]),
+        what: "an in-process wire that costs one copy",
+    },
+    Row {
+        name: "device-verbs",
+        folder: "transport/device-verbs",
+        may_use: MayUse::Only(&["base", "verbs", "memory"]),
+        what: "real NICs, behind a feature",
+    },
+    Row {
+        name: "sim",
+        folder: "transport/sim",
+        may_use: MayUse::Only(&["base", "verbs"]),
+        what: "virtual-time packet links and packet-link decorators",
+    },
+    Row {
+        name: "transport",
+        folder: "transport/endpoint",
+        may_use: MayUse::Only(&[
+            "base",
+            "cc",
+            "verbs",
+            "memory",
+            "proto",
+            "device-roce",
+            "device-mem",
+            "device-verbs",
+        ]),
+        what: "the face that users link: endpoints, channels, buffers, driver",
+    },
+    Row {
+        name: "lab",
+        folder: "transport/lab",
+        may_use: MayUse::Only(&[
+            "base",
+            "cc",
+            "verbs",
+            "memory",
+            "proto",
+            "device-roce",
+            "device-mem",
+            "sim",
+            "transport",
+        ]),
+        what: "links, devices and the core put together under one seed",
+    },
+    Row {
+        name: "rpc",
+        folder: "rpc",
+        may_use: MayUse::Only(&["base", "transport"]),
+        what: "requests, deadlines and handlers over channels",
+    },
+    Row {
+        name: "fastpath",
+        folder: "storage-fastpath",
+        may_use: MayUse::Only(&["base", "transport", "rpc"]),
+        what: "fixed-layout read and write, checksums verified on receive, the client",
+    },
+    Row {
+        name: "chunkserver",
+        folder: "chunkserver",
+        may_use: MayUse::Only(&["base", "transport", "rpc", "fastpath"]),
+        what: "the chunk server: store, service, daemon",
+    },
+    Row {
+        name: "tools",
+        folder: "tools",
+        may_use: MayUse::AnyLibrary,
+        what: "the `towpath` command and the perftest-style binaries",
+    },
+    Row {
+        name: "tests",
+        folder: "tests",
+        may_use: MayUse::All,
+        what: "what needs more than one crate: loss, interop, crash, scale",
+    },
+    Row {
+        name: "fuzz",
+        folder: "fuzz",
+        may_use: MayUse::AnyLibrary,
+        what: "fuzz targets and their driver, outside the workspace",
+    },
+];
+
+/// The rows that are programs and not libraries.
+pub(super) const PROGRAMS: [&str; 3] = ["tools", "tests", "fuzz"];
+
+/// Packages without `towpath-` in their name: programs about the repository itself.
+pub(super) const EXEMPT: [&str; 2] = ["xtask", "no-std-proof"];

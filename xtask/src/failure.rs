@@ -1,0 +1,36 @@
+//! Why a command of this tool failed.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+
+/// What went wrong, where, and what to do next.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("{count} finding(s), listed above; fix them and run `cargo xtask {command}` again")]
+    Findings { count: usize, command: &'static str },
+    #[error("`{command}` failed: {status}")]
+    Status { command: String, status: ExitStatus },
+    #[error("`{command}` could not be started: {source}")]
+    Start { command: String, source: io::Error },
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("`{command}` printed what is not the expected JSON: {source}")]
+    Json { command: String, source: serde_json::Error },
+    #[error("step `{step}` failed: {source}\n  run it alone: cargo xtask ci --only {step}")]
+    Step { step: &'static str, source: Box<Self> },
+    #[error("there is no step `{0}`; see `cargo xtask ci --list`")]
+    NoSuchStep(String),
+    #[error("there is no fuzz target `{name}`; there are: {known}")]
+    NoSuchTarget { name: String, known: String },
+    #[error("{0} fuzz target(s) failed; the commands that reproduce them stand above")]
+    Fuzz(usize),
+    #[error(
+        "`{command}` printed no JSON object with a number `{metric}`; its output was:\n{output}"
+    )]
+    NoMetric { command: String, metric: String, output: String },
+    #[error("give exactly one of --base REV and --vs COMMAND")]
+    WhichComparison,
+    #[error("ARCHITECTURE.md has no `{begin}` ... `{end}` block to hold the table")]
+    NoTableBlock { begin: &'static str, end: &'static str },
+}

@@ -1,0 +1,74 @@
+//! Starting other programs, with the command line in every error.
+
+use crate::failure::Failure;
+use std::ffi::OsString;
+use std::process::{Command, Stdio};
+
+/// The cargo that started us, so that no step changes the toolchain.
+pub(crate) fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
+}
+
+/// The command line as a person would type it.
+pub(crate) fn line(command: &Command) -> String {
+    let mut words = Vec::new();
+    for (name, value) in command.get_envs() {
+        if let Some(value) = value
+            && name != "PATH"
+        {
+            words.push(format!("{}={}", name.display(), quote(&value.to_string_lossy())));
+        }
+    }
+    let program = std::path::Path::new(command.get_program());
+    words.push(program.file_name().unwrap_or_default().to_string_lossy().into_owned());
+    words.extend(command.get_args().map(|arg| quote(&arg.to_string_lossy())));
+    words.join(" ")
+}
+
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+@%{}".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Runs a command with our own standard streams.
+pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
+    let line = line(command);
+    let status =
+        command.status().map_err(|source| Failure::Start { command: line.clone(), source })?;
+    if status.success() { Ok(()) } else { Err(Failure::Status { command: line, status }) }
+}
+
+/// Runs a command and returns what it wrote to its standard output.
+pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
+    let line = line(command);
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|source| Failure::Start { command: line.clone(), source })?;
+    if !output.status.success() {
+        return Err(Failure::Status { command: line, status: output.status });
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_can_be_pasted_into_a_shell() {
+        let mut command = Command::new("/some/where/cargo");
+        command.args(["test", "it's", "two words"]).env("RUSTDOCFLAGS", "-D warnings");
+        assert_eq!(line(&command), r"RUSTDOCFLAGS='-D warnings' cargo test 'it'\''s' 'two words'");
+    }
+
+    #[test]
+    fn a_program_that_fails_is_a_failure_and_names_itself() {
+        assert!(run(&mut Command::new("true")).is_ok());
+        let failure = run(&mut Command::new("false")).unwrap_err();
+        assert!(failure.to_string().contains("`false` failed"));
+    }
+}

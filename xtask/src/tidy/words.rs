@@ -1,0 +1,141 @@
+//! Words that must not stand in a file, each with what to write in its place.
+
+use crate::finding::Finding;
+use crate::source::{Code, find_words, line_of};
+use crate::tree::{File, Tree};
+
+/// The crates that read no clock, do no I/O and have one order of events.
+const SANS_IO: [&str; 4] = ["transport/base/", "cc/", "transport/verbs/", "transport/proto/"];
+
+/// A word and why it is not wanted.
+struct Ban {
+    word: &'static str,
+    instead: &'static str,
+}
+
+/// Not in the sans-IO crates, their tests excepted.
+const IN_SANS_IO: &[Ban] = &[
+    Ban { word: "Instant::now", instead: "`now: Time` is an argument" },
+    Ban { word: "SystemTime", instead: "`now: Time` is an argument" },
+    Ban { word: "thread_rng", instead: "take a seed and use `towpath_base::Prng`" },
+    Ban { word: "println!", instead: "return a value; whoever calls may print it" },
+    Ban { word: "eprintln!", instead: "return a value; whoever calls may print it" },
+    Ban { word: "std::", instead: "use `core` or `alloc`: the crate is `no_std`" },
+    Ban { word: "extern crate std", instead: "the crate is `no_std`" },
+    Ban { word: "HashMap", instead: "its order is random: use a slab, a ring or a `BTreeMap`" },
+    Ban { word: "HashSet", instead: "its order is random: use a bitmap or a `BTreeSet`" },
+];
+
+/// Not in any Rust code.
+const IN_CODE: &[Ban] = &[
+    Ban { word: "todo!", instead: "write it, or return a clear `Unsupported`" },
+    Ban { word: "unimplemented!", instead: "write it, or return a clear `Unsupported`" },
+    Ban { word: "dbg!", instead: "take it out" },
+];
+
+/// Not in any text but documents, comments included. Put together from halves, so that this file
+/// does not name them.
+const IN_TEXT: &[Ban] = &[
+    Ban { word: concat!("FIX", "ME"), instead: "fix it, or say in a document what is missing" },
+    Ban { word: concat!("TO", "DO"), instead: "do it, or say in a document what is missing" },
+    Ban { word: concat!("XX", "X"), instead: "say what is meant" },
+];
+
+/// Not in any file: places that exist on one machine only.
+const PLACES: &[Ban] = &[
+    Ban { word: concat!("/wo", "rk/"), instead: "name no path of one machine" },
+    Ban { word: concat!("/ro", "ot/"), instead: "name no path of one machine" },
+    Ban { word: concat!("../sha", "red"), instead: "name no path outside the repository" },
+    Ban { word: concat!("anch", "ors/"), instead: "name no path outside the repository" },
+    Ban { word: concat!("pap", "ers/"), instead: "cite the publication, not a file" },
+];
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in &tree.files {
+        check_text(file, PLACES, &mut findings);
+        if !file.path.ends_with(".md") {
+            check_text(file, IN_TEXT, &mut findings);
+        }
+        if file.path.ends_with(".rs") {
+            check_code(file, &mut findings);
+        }
+    }
+    findings
+}
+
+fn check_text(file: &File, bans: &[Ban], findings: &mut Vec<Finding>) {
+    for ban in bans {
+        for at in find_words(&file.text, ban.word) {
+            findings.push(refuse(file, at, ban));
+        }
+    }
+}
+
+fn check_code(file: &File, findings: &mut Vec<Finding>) {
+    let code = Code::read(&file.path, &file.text);
+    for ban in IN_CODE {
+        findings.extend(code.find(ban.word).map(|at| refuse(file, at, ban)));
+    }
+    if !SANS_IO.iter().any(|folder| file.path.starts_with(folder)) {
+        return;
+    }
+    for ban in IN_SANS_IO {
+        let outside_tests = code.find(ban.word).filter(|&at| !code.is_test(at));
+        findings.extend(outside_tests.map(|at| refuse(file, at, ban)));
+    }
+}
+
+fn refuse(file: &File, at: usize, ban: &Ban) -> Finding {
+    let message = format!("`{}`: {}", ban.word, ban.instead);
+    Finding::error(&file.path, line_of(&file.text, at), message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(path: &str, text: &str) -> Vec<usize> {
+        check(&Tree::of(&[(path, text)])).into_iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn each_ban_of_the_sans_io_crates_holds_there_and_nowhere_else() {
+        for ban in IN_SANS_IO {
+            let text = format!("//! A.\n{} x;\n", ban.word);
+            for folder in SANS_IO {
+                let found = lines(&format!("{folder}src/lib.rs"), &text);
+                assert_eq!(found, [2], "{} in {folder}", ban.word);
+            }
+            assert_eq!(lines("tools/src/lib.rs", &text), [0; 0], "{}", ban.word);
+        }
+    }
+
+    #[test]
+    fn comments_strings_and_tests_may_name_them() {
+        let text = "//! Unlike std::time.\nconst A: &str = \"std::\";\n\
+                    #[cfg(test)]\nmod tests {\n    use std::vec;\n}\n";
+        assert_eq!(lines("cc/src/lib.rs", text), [0; 0]);
+        assert_eq!(lines("cc/src/a/tests.rs", "use std::vec;\n"), [0; 0]);
+    }
+
+    #[test]
+    fn unfinished_code_fails_everywhere_even_in_tests() {
+        for ban in IN_CODE {
+            let text = format!("fn a() {{ {}() }}\n", ban.word);
+            assert_eq!(lines("tests/src/lib.rs", &text), [1]);
+        }
+        for ban in IN_TEXT {
+            assert_eq!(lines("a.rs", &format!("// {}: later\n", ban.word)), [1]);
+            assert_eq!(lines("a.rs", &format!("// a{}b\n", ban.word)), [0; 0]);
+        }
+    }
+
+    #[test]
+    fn places_of_one_machine_fail_in_documents_too() {
+        for ban in PLACES {
+            assert_eq!(lines("a.md", &format!("see {} x\n", ban.word)), [1], "{}", ban.word);
+        }
+        assert_eq!(lines("a.md", "a network/path and /tmp/x\n"), [0; 0]);
+    }
+}
