@@ -22,6 +22,12 @@ impl WindowBitmap {
         Self { words: vec![0; words].into_boxed_slice(), base }
     }
 
+    /// Empties the bitmap and starts its window at `base`, keeping its memory.
+    pub fn reset(&mut self, base: u64) {
+        self.words.fill(0);
+        self.base = base;
+    }
+
     /// How many numbers the window holds.
     #[must_use]
     pub fn span(&self) -> u64 {

@@ -1,1 +1,38 @@
-//! The sans-IO reliability core.
+//! The sans-IO reliability core: events and `now` in, work requests and timers out.
+//!
+//! [`Link`] is the state machine between two endpoints. It reads no clock, touches no memory but
+//! its own and knows no device: whoever drives it hands it what arrived and sends what it asks for.
+//! The wire format and the rules are in `docs/protocol.md`, cited section by section.
+//!
+//! | folder | what lives there |
+//! |---|---|
+//! | `wire` | headers, acks and the set-up message as bytes |
+//! | `path` | what one path has sent and received: numbers, acks, loss, timers |
+//! | `channel` | messages of one channel: cutting, reassembly, credit, giving up |
+//! | `link` | the state machine over them, one file per protocol verb |
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod channel;
+mod chunk_size;
+mod config;
+mod event;
+pub mod limits;
+mod link;
+mod path;
+mod slots;
+mod stats;
+pub mod wire;
+
+#[cfg(feature = "sabotage")]
+pub use config::Sabotage;
+pub use config::{LinkConfig, PeerParams, Side};
+pub use event::{
+    BufToken, ChannelId, ChunkRef, CloseReason, DownReason, Event, IncomingKey, Outcome, PathId,
+    PayloadRef, SendKey, Transmit, Verdict,
+};
+pub use link::{CancelError, Link, OpenError, SendError, SendRequest};
+pub use stats::LinkStats;

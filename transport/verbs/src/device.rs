@@ -6,7 +6,7 @@ use crate::qp::{Connect, CqNum, QpInit, QpNum, QpState, SrqNum};
 use crate::wc::Wc;
 use crate::wr::{Access, RecvWr, SendWr};
 use core::net::SocketAddr;
-use towpath_base::Time;
+use towpath_base::{Nanos, Time};
 
 /// Something that happened to the device itself (`ibv_async_event`).
 #[doc(alias = "ibv_async_event")]
@@ -41,7 +41,7 @@ pub struct QueueLimits {
     pub cqe_max: u32,
 }
 
-/// An RDMA device. One owner drives it: all methods take `&mut self` and none blocks.
+/// An RDMA device. One owner drives it: all methods take `&mut self` and none but `wait` blocks.
 ///
 /// Call order on the hot path: post a batch, [`progress`](Self::progress), poll a batch. A hardware
 /// device progresses by itself; a software device sends and receives packets only in `progress`
@@ -159,6 +159,13 @@ pub trait Device {
 
     /// Takes completions in order; returns how many were written to `out`.
     fn poll_cq(&mut self, cq: CqNum, out: &mut [Wc]) -> usize;
+
+    /// Blocks until completions may be there or `timeout` is over; true in the first case. A device
+    /// that cannot block returns false at once.
+    fn wait(&mut self, timeout: Nanos) -> bool {
+        let _ = timeout;
+        false
+    }
 
     /// Takes one event of the device itself.
     fn poll_async_event(&mut self) -> Option<AsyncEvent> {

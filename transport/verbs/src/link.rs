@@ -4,7 +4,7 @@
 //! beside it, because the ICRC covers them.
 
 use core::net::SocketAddr;
-use towpath_base::Time;
+use towpath_base::{Nanos, Time};
 
 /// Pieces that one packet may be gathered from: headers, up to [`SGE_MAX`](crate::SGE_MAX)
 /// pieces of payload, and pad with ICRC.
@@ -97,7 +97,7 @@ pub struct LinkCounters {
     pub send_errors: u64,
 }
 
-/// An unreliable wire for packets. One owner, no call blocks.
+/// An unreliable wire for packets. One owner; no call but `wait` blocks.
 pub trait PacketLink {
     /// What it can do.
     fn caps(&self) -> LinkCaps;
@@ -119,6 +119,13 @@ pub trait PacketLink {
     /// Hands at most about `budget` received packets to `sink`, in order of arrival; returns how
     /// many.
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxPacket<'_>)) -> usize;
+
+    /// Blocks until packets may have come in or `timeout` is over; true in the first case. A link
+    /// that cannot block returns false at once.
+    fn wait(&mut self, timeout: Nanos) -> bool {
+        let _ = timeout;
+        false
+    }
 
     /// Its counters.
     fn counters(&self) -> LinkCounters;

@@ -1,0 +1,200 @@
+//! What one side chooses for a link, and what the peer said.
+
+use crate::limits::{MESSAGE_BYTES_MAX, PATHS_MAX};
+use alloc::vec::Vec;
+use towpath_base::Nanos;
+use towpath_cc::ControllerConfig;
+use towpath_verbs::Mtu;
+
+/// Which end of a link this is; it decides who opens channels with even numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The side that connected.
+    Client,
+    /// The side that accepted.
+    Server,
+}
+
+/// Local choices of a link. The defaults are tuned for a datacentre (RTT 5 to 500 us) and for
+/// loopback, where the peer may be off the CPU for milliseconds.
+#[derive(Clone, Debug)]
+pub struct LinkConfig {
+    pub(crate) side: Side,
+    pub(crate) controller: ControllerConfig,
+    pub(crate) sends_max: usize,
+    pub(crate) incoming_max: usize,
+    pub(crate) channels_max: u32,
+    pub(crate) quota_chunks: u32,
+    pub(crate) credit_total: u32,
+    pub(crate) message_bytes_max: u32,
+    pub(crate) payload_crc: bool,
+    pub(crate) rto_min: Nanos,
+    pub(crate) rto_max: Nanos,
+    pub(crate) peer_timeout: Nanos,
+    pub(crate) ping_interval: Nanos,
+    pub(crate) burst_bytes: u64,
+    pub(crate) chunk_bytes_max: u32,
+    pub(crate) chunk_cost_packets: f64,
+    #[cfg(feature = "sabotage")]
+    pub(crate) sabotage: Sabotage,
+}
+
+impl LinkConfig {
+    /// The defaults for one side.
+    #[must_use]
+    pub fn new(side: Side) -> Self {
+        Self {
+            side,
+            controller: ControllerConfig::default(),
+            sends_max: 4096,
+            incoming_max: 4096,
+            channels_max: 1024,
+            quota_chunks: 128,
+            credit_total: 256,
+            message_bytes_max: MESSAGE_BYTES_MAX,
+            payload_crc: true,
+            rto_min: Nanos::from_millis(1),
+            rto_max: Nanos::from_millis(500),
+            peer_timeout: Nanos::from_secs(10),
+            ping_interval: Nanos::from_secs(2),
+            burst_bytes: 64 << 10,
+            chunk_bytes_max: 56 << 10,
+            chunk_cost_packets: 0.5,
+            #[cfg(feature = "sabotage")]
+            sabotage: Sabotage::default(),
+        }
+    }
+
+    /// The congestion controller of each path. Default: see [`ControllerConfig`].
+    #[must_use]
+    pub fn controller(mut self, controller: ControllerConfig) -> Self {
+        self.controller = controller;
+        self
+    }
+
+    /// The most messages being sent at a time. Default 4,096; about 300 bytes each.
+    #[must_use]
+    pub fn sends_max(mut self, sends: usize) -> Self {
+        self.sends_max = sends.max(1);
+        self
+    }
+
+    /// Chunks that the peer may send on one channel before buffers come back. Default 128. Each
+    /// holds a receive buffer of `chunk_bytes_max`.
+    #[must_use]
+    pub fn quota_chunks(mut self, chunks: u32) -> Self {
+        self.quota_chunks = chunks.clamp(2, crate::limits::CREDIT_OUTSTANDING_MAX - 1);
+        self
+    }
+
+    /// Chunks that all channels together may be granted: the driver keeps as many buffers
+    /// posted. Default 256. A channel that would exceed it is refused.
+    #[must_use]
+    pub fn credit_total(mut self, chunks: u32) -> Self {
+        self.credit_total = chunks;
+        self
+    }
+
+    /// The most channels. Default 1,024.
+    #[must_use]
+    pub fn channels_max(mut self, channels: u32) -> Self {
+        self.channels_max = channels.clamp(1, crate::limits::CHANNELS_MAX);
+        self
+    }
+
+    /// The longest message taken from the peer. Default: the protocol's limit, 2^31.
+    #[must_use]
+    pub fn message_bytes_max(mut self, bytes: u32) -> Self {
+        self.message_bytes_max = bytes.clamp(1, MESSAGE_BYTES_MAX);
+        self
+    }
+
+    /// Whether payloads carry a CRC32C. Default on; off, a corruption that the ICRC misses goes
+    /// unseen unless the application checks.
+    #[must_use]
+    pub fn payload_crc(mut self, on: bool) -> Self {
+        self.payload_crc = on;
+        self
+    }
+
+    /// Bounds of the retransmission timeout. Default 1 ms to 500 ms.
+    #[must_use]
+    pub fn rto(mut self, min: Nanos, max: Nanos) -> Self {
+        (self.rto_min, self.rto_max) = (min, max.max(min));
+        self
+    }
+
+    /// How long a peer may be silent while an answer is due before it counts as gone. Default 10 s.
+    #[must_use]
+    pub fn peer_timeout(mut self, span: Nanos) -> Self {
+        self.peer_timeout = span;
+        self
+    }
+
+    /// How long a link may be idle before a sign of life is asked for. Default 2 s.
+    #[must_use]
+    pub fn ping_interval(mut self, span: Nanos) -> Self {
+        self.ping_interval = span;
+        self
+    }
+
+    /// The largest chunk to send, in payload bytes. Default 56 KiB: with its header it makes the 15
+    /// packets of 4,096 bytes that one offloaded socket send holds.
+    #[must_use]
+    pub fn chunk_bytes_max(mut self, bytes: u32) -> Self {
+        self.chunk_bytes_max = bytes.max(64);
+        self
+    }
+
+    /// What a chunk costs beside its packets, in packets: the weight of CPU against loss when the
+    /// chunk size adapts. Default 0.5.
+    #[must_use]
+    pub fn chunk_cost_packets(mut self, packets: f64) -> Self {
+        self.chunk_cost_packets = packets.clamp(0.01, 100.0);
+        self
+    }
+
+    /// Switches safeguards off.
+    #[cfg(feature = "sabotage")]
+    #[must_use]
+    pub fn sabotage(mut self, sabotage: Sabotage) -> Self {
+        self.sabotage = sabotage;
+        self
+    }
+}
+
+/// Safeguards that a test can switch off, to see that it notices.
+#[cfg(feature = "sabotage")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sabotage {
+    /// Duplicates reach the application.
+    pub accept_duplicates: bool,
+    /// Chunks of another generation are taken.
+    pub accept_stale: bool,
+    /// Payload checksums are not looked at.
+    pub skip_payload_crc: bool,
+}
+
+/// What both sides' HELLOs add up to, seen from one side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerParams {
+    /// The path MTU.
+    pub mtu: Mtu,
+    /// Payload bytes of the peer's receive buffers.
+    pub chunk_bytes_max: u32,
+    /// What the peer charges a message beside its bytes.
+    pub charge_bytes: u32,
+    /// What may be in flight to the peer at first.
+    pub window_bytes: u64,
+    /// The generations of each path, 1 to 16: ours first (what we accept), the peer's second (what
+    /// we send).
+    pub generations: Vec<(u32, u32)>,
+    /// The same for the control queue pair.
+    pub control_generations: (u32, u32),
+}
+
+impl PeerParams {
+    pub(crate) fn check(&self) {
+        assert!((1..=PATHS_MAX).contains(&self.generations.len()), "1 to {PATHS_MAX} paths");
+    }
+}

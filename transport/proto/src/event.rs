@@ -1,0 +1,179 @@
+//! What goes in and out of a [`Link`](crate::Link) beside bytes.
+
+use crate::wire::ChunkHeader;
+use towpath_base::Nanos;
+
+/// A channel of a link; the same number at both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChannelId(pub u32);
+
+/// A path of a link: an index below [`PATHS_MAX`](crate::limits::PATHS_MAX).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathId(pub u8);
+
+/// A receive buffer, in the driver's own numbering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BufToken(pub u32);
+
+/// A message being sent. Never reused for another one while anyone could still name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SendKey(pub(crate) crate::slots::Key);
+
+/// A message being received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct IncomingKey(pub(crate) crate::slots::Key);
+
+impl SendKey {
+    /// A small dense index, for the driver's own tables; unique among the live sends of a link.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0.index as usize
+    }
+}
+
+/// What to do with the receive buffer of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a recycled buffer that is not posted again is lost to the receive queue"]
+pub enum Verdict {
+    /// The link keeps it; it comes back in an event.
+    Kept,
+    /// Post it again: the chunk was control, duplicate, stale or bad.
+    Recycle,
+}
+
+/// Which bytes of a message a chunk carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PayloadRef {
+    /// The message.
+    pub send: SendKey,
+    /// The segment of its layout.
+    pub segment: u8,
+    /// Where in the segment.
+    pub offset: u32,
+    /// How many bytes.
+    pub length: u32,
+}
+
+/// A chunk to send. The driver fills in `payload_crc` (it has the bytes), emits the header and
+/// posts one SEND with two gather entries.
+#[derive(Clone, Copy, Debug)]
+pub struct Transmit {
+    /// The path whose queue pair sends it.
+    pub path: PathId,
+    /// The header, complete but for `payload_crc`.
+    pub header: ChunkHeader,
+    /// The payload; control chunks have none.
+    pub payload: Option<PayloadRef>,
+}
+
+/// One received piece of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkRef {
+    /// The buffer it lies in.
+    pub buf: BufToken,
+    /// Chunk index.
+    pub index: u32,
+    /// Byte offset within the message.
+    pub offset: u32,
+    /// Bytes.
+    pub length: u32,
+}
+
+/// How sending a message ended (docs/protocol.md section 7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// Held whole and intact by the live transport of the live peer.
+    Delivered,
+    /// The peer's application has not seen it whole, and never will.
+    Abandoned,
+    /// The peer is gone, and the message had been sent at least in part.
+    Unknown,
+}
+
+/// Why a channel is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CloseReason {
+    /// This side closed it.
+    Local,
+    /// The peer closed it.
+    Peer,
+    /// The peer refused to open it: its code.
+    Refused(u32),
+}
+
+/// Why a link is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DownReason {
+    /// This side left.
+    Local,
+    /// The peer said goodbye.
+    Goodbye,
+    /// No sign of life for this long while one was due.
+    Silent(Nanos),
+    /// The driver learnt that the peer is gone: its set-up connection broke.
+    PeerGone,
+}
+
+/// What the driver has to tell the application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A channel is open both ways.
+    Opened {
+        /// Which.
+        channel: ChannelId,
+        /// Its order: messages arrive in the order they were sent.
+        ordered: bool,
+        /// The peer opened it.
+        by_peer: bool,
+    },
+    /// A channel is closed: nothing more arrives, everything sent has had its outcome.
+    Closed {
+        /// Which.
+        channel: ChannelId,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// A whole message; take it with [`Link::take_message`](crate::Link::take_message).
+    Message {
+        /// Its channel.
+        channel: ChannelId,
+        /// The message.
+        incoming: IncomingKey,
+        /// Its length in bytes.
+        length: u32,
+    },
+    /// The next piece of a message that is too long to be held whole, in order.
+    StreamChunk {
+        /// Its channel.
+        channel: ChannelId,
+        /// The message.
+        incoming: IncomingKey,
+        /// The piece; release its buffer when done.
+        chunk: ChunkRef,
+        /// The length of the whole message.
+        message_len: u32,
+        /// No more pieces follow: the message was whole.
+        end: bool,
+    },
+    /// The rest of a streamed message will not come.
+    StreamAborted {
+        /// Its channel.
+        channel: ChannelId,
+        /// The message.
+        incoming: IncomingKey,
+    },
+    /// A message has its outcome, and the device holds none of its buffers any more.
+    Sent {
+        /// The message.
+        send: SendKey,
+        /// The caller's own word.
+        token: u64,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// The link is down. Every message has had its outcome before this.
+    Down {
+        /// Why.
+        reason: DownReason,
+    },
+}

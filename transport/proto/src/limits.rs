@@ -1,0 +1,56 @@
+//! Limits of the protocol, each with its reason. Those that both ends must agree on say so.
+
+/// Bytes of a chunk header on the wire (docs/protocol.md section 3).
+pub const HEADER_BYTES: usize = 64;
+
+/// How far `next` may be ahead of the oldest outstanding transmission number (both ends): what the
+/// selective bitmap of an ack covers. At 56 KiB a chunk it is 224 MiB in flight.
+pub const NUMBER_WINDOW: u64 = 4096;
+
+/// The longest ack: header, bitmap, credit entries (both ends).
+pub const ACK_BYTES_MAX: usize = HEADER_BYTES + NUMBER_WINDOW as usize / 8 + 8 * ACK_CREDITS_MAX;
+
+/// Credit entries of one ack; more wait for the next.
+pub const ACK_CREDITS_MAX: usize = 32;
+
+/// Open message ids of a channel in one direction (both ends): eight times the deepest queue that
+/// storage clients use.
+pub const MESSAGE_WINDOW: u64 = 1024;
+
+/// How far a message's newest chunk may be ahead of its oldest unacknowledged one (both ends).
+pub const CHUNK_WINDOW: u64 = 1024;
+
+/// The longest message: what InfiniBand allows, and offsets stay 32-bit.
+pub const MESSAGE_BYTES_MAX: u32 = 1 << 31;
+
+/// Segments of a message: header, data, checksums and one to spare.
+pub const SEGMENTS_MAX: usize = 4;
+
+/// Control chunks outstanding per link and direction (both ends): the receiver keeps buffers for
+/// them beyond all grants.
+pub const CONTROL_OUTSTANDING_MAX: usize = 8;
+
+/// Control chunks that wait to be sent. Each belongs to a channel or message that exists, so
+/// callers see [`crate::SendError::Full`] long before; the rest is a peer's flood, refused.
+pub const CONTROL_QUEUE_MAX: usize = 4096;
+
+/// Channels of a link. Indexes are also channel ids; 16,384 is above the 10,000 that one host pair
+/// is asked to carry.
+pub const CHANNELS_MAX: u32 = 1 << 14;
+
+/// Paths of a link (both ends).
+pub const PATHS_MAX: usize = 16;
+
+/// The most credit that may be outstanding on a channel: 16-bit credit is exact below this.
+pub const CREDIT_OUTSTANDING_MAX: u32 = 1 << 15;
+
+/// The widest reorder window in numbers. Beyond it a path reorders so much that waiting would
+/// cost more than resending.
+pub const REORDER_WINDOW_MAX: u64 = 64;
+
+/// Chunks start at multiples of this within a segment while they are at least that long, so that
+/// storage gets page-aligned slices.
+pub const CHUNK_ALIGN_BYTES: u32 = 4096;
+
+const _: () = assert!(MESSAGE_WINDOW <= NUMBER_WINDOW && CHUNK_WINDOW <= NUMBER_WINDOW);
+const _: () = assert!(NUMBER_WINDOW.is_power_of_two());

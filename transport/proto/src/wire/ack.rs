@@ -1,0 +1,241 @@
+//! The ack frame (docs/protocol.md section 4).
+
+use super::{VERSION, field, put};
+use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, HEADER_BYTES, NUMBER_WINDOW};
+use core::fmt;
+use towpath_base::crc::crc32c;
+
+const KIND_ACK: u8 = 16;
+const WORDS_MAX: usize = NUMBER_WINDOW as usize / 64;
+
+/// The fixed part of an ack. Field meanings: docs/protocol.md section 4.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ack {
+    /// Index of the acknowledged path.
+    pub path: u16,
+    /// Generation of the control queue pair, issued by the receiver of the ack.
+    pub generation: u32,
+    /// Generation of the acknowledged path, issued by the sender of the ack.
+    pub acked_generation: u32,
+    /// Counts the acks of a path.
+    pub ack_number: u64,
+    /// Largest transmission number received.
+    pub largest: u64,
+    /// Everything below was received or lies below the sender's floor.
+    pub base: u64,
+    /// When `largest` came in, ns on the acker's clock.
+    pub receive_time: u64,
+    /// Nanoseconds from then to the sending of this ack.
+    pub hold: u32,
+    /// What the receiver of this ack may have in flight, KiB.
+    pub window_kib: u32,
+}
+
+/// A received ack: the fixed part, and the variable parts in place.
+#[derive(Clone, Copy, Debug)]
+pub struct AckFrame<'a> {
+    /// The fixed part.
+    pub ack: Ack,
+    bitmap: &'a [u8],
+    credits: &'a [u8],
+}
+
+/// Why bytes are no ack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AckError {
+    /// Shorter than its parts, or longer.
+    Length,
+    /// Another protocol version.
+    Version(u8),
+    /// A checksum does not match.
+    Crc,
+    /// Not an ack.
+    Kind(u8),
+    /// `words`, `credits`, `base` or `largest` out of range.
+    Range,
+}
+
+impl fmt::Display for AckError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Length => write!(f, "length does not match words and credits"),
+            Self::Version(v) => write!(f, "version {v}, expected {VERSION}"),
+            Self::Crc => write!(f, "header_crc or body_crc does not match"),
+            Self::Kind(kind) => write!(f, "kind {kind} is no ack"),
+            Self::Range => write!(f, "words, credits, base or largest out of range"),
+        }
+    }
+}
+
+impl core::error::Error for AckError {}
+
+impl<'a> AckFrame<'a> {
+    /// Reads and checks an ack frame.
+    ///
+    /// # Errors
+    /// The first rule that is broken.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, AckError> {
+        if bytes.len() < HEADER_BYTES {
+            return Err(AckError::Length);
+        }
+        let (head, body) = bytes.split_at(HEADER_BYTES);
+        if head[0] != VERSION {
+            return Err(AckError::Version(head[0]));
+        }
+        if crc32c(&head[..60]) != field!(head, 60, u32) {
+            return Err(AckError::Crc);
+        }
+        if head[1] != KIND_ACK {
+            return Err(AckError::Kind(head[1]));
+        }
+        let words = usize::from(field!(head, 12, u16));
+        let credits = usize::from(field!(head, 14, u16));
+        if words > WORDS_MAX || credits > ACK_CREDITS_MAX {
+            return Err(AckError::Range);
+        }
+        if body.len() != (words + credits) * 8 {
+            return Err(AckError::Length);
+        }
+        if crc32c(body) != field!(head, 56, u32) {
+            return Err(AckError::Crc);
+        }
+        let ack = Ack {
+            path: field!(head, 2, u16),
+            generation: field!(head, 4, u32),
+            acked_generation: field!(head, 8, u32),
+            ack_number: field!(head, 16, u64),
+            largest: field!(head, 24, u64),
+            base: field!(head, 32, u64),
+            receive_time: field!(head, 40, u64),
+            hold: field!(head, 48, u32),
+            window_kib: field!(head, 52, u32),
+        };
+        let span = words as u64 * 64;
+        let next = ack.largest.checked_add(1).ok_or(AckError::Range)?;
+        if ack.base > next || next - ack.base > span {
+            return Err(AckError::Range);
+        }
+        let (bitmap, credits) = body.split_at(words * 8);
+        Ok(Self { ack, bitmap, credits })
+    }
+
+    /// The bitmap, 64 numbers at a time: the first number of the word and its bits.
+    pub fn words(&self) -> impl Iterator<Item = (u64, u64)> + use<'a> {
+        let base = self.ack.base;
+        let numbered = self.bitmap.chunks_exact(8).zip(0u64..);
+        numbered.map(move |(word, i)| (base + i * 64, field!(word, 0, u64)))
+    }
+
+    /// Credit entries: channel and cumulative credit (low 32 bits).
+    pub fn credits(&self) -> impl Iterator<Item = (u32, u32)> + use<'a> {
+        self.credits.chunks_exact(8).map(|entry| (field!(entry, 0, u32), field!(entry, 4, u32)))
+    }
+}
+
+impl Ack {
+    /// Writes an ack frame; returns its length. `word_at` gives the 64 bits from a number on.
+    /// Credit entries beyond [`ACK_CREDITS_MAX`] are left to the caller: pass no more.
+    pub fn emit(
+        &self,
+        out: &mut [u8; ACK_BYTES_MAX],
+        word_at: impl Fn(u64) -> u64,
+        credits: impl Iterator<Item = (u32, u32)>,
+    ) -> usize {
+        let words = (self.largest + 1 - self.base).div_ceil(64) as usize;
+        let mut at = HEADER_BYTES;
+        for i in 0..words as u64 {
+            put!(out, at, word_at(self.base + i * 64));
+            at += 8;
+        }
+        let mut entries = 0u16;
+        for (channel, credit) in credits.take(ACK_CREDITS_MAX) {
+            put!(out, at, channel);
+            put!(out, at + 4, credit);
+            at += 8;
+            entries += 1;
+        }
+        let body_crc = crc32c(&out[HEADER_BYTES..at]);
+        out[0] = VERSION;
+        out[1] = KIND_ACK;
+        put!(out, 2, self.path);
+        put!(out, 4, self.generation);
+        put!(out, 8, self.acked_generation);
+        put!(out, 12, words as u16);
+        put!(out, 14, entries);
+        put!(out, 16, self.ack_number);
+        put!(out, 24, self.largest);
+        put!(out, 32, self.base);
+        put!(out, 40, self.receive_time);
+        put!(out, 48, self.hold);
+        put!(out, 52, self.window_kib);
+        put!(out, 56, body_crc);
+        let crc = crc32c(&out[..60]);
+        put!(out, 60, crc);
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn emitted(ack: &Ack, bits: u64, credits: &[(u32, u32)]) -> Vec<u8> {
+        let mut out = [0xa5; ACK_BYTES_MAX];
+        let len = ack.emit(&mut out, |n| bits.rotate_left((n - ack.base) as u32), credits.iter().copied());
+        out[..len].to_vec()
+    }
+
+    fn sample() -> Ack {
+        Ack {
+            path: 3,
+            generation: 7,
+            acked_generation: 9,
+            ack_number: 2,
+            largest: 1_099,
+            base: 1_000,
+            receive_time: 5,
+            hold: 6,
+            window_kib: 512,
+        }
+    }
+
+    #[test]
+    fn what_was_emitted_is_parsed_bitmap_and_credits_included() {
+        let credits = [(1, 10), (0x8000_0001, u32::MAX)];
+        let bytes = emitted(&sample(), 0b1010, &credits);
+        let frame = AckFrame::parse(&bytes).unwrap();
+        assert_eq!(frame.ack, sample());
+        assert_eq!(frame.words().collect::<Vec<_>>(), [(1_000, 0b1010), (1_064, 0b1010)]);
+        assert_eq!(frame.credits().collect::<Vec<_>>(), credits);
+    }
+
+    #[test]
+    fn nothing_missing_needs_no_bitmap() {
+        let bytes = emitted(&Ack { base: 1_100, ..sample() }, 0, &[]);
+        assert_eq!(bytes.len(), HEADER_BYTES);
+        assert_eq!(AckFrame::parse(&bytes).unwrap().words().count(), 0);
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_other_length_is_noticed() {
+        let bytes = emitted(&sample(), 5, &[(1, 1)]);
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(AckFrame::parse(&flipped).is_err(), "bit {bit}");
+        }
+        for len in 0..bytes.len() {
+            assert!(AckFrame::parse(&bytes[..len]).is_err(), "length {len}");
+        }
+    }
+
+    #[test]
+    fn a_base_beyond_largest_plus_one_is_refused() {
+        let mut bytes = emitted(&Ack { base: 1_100, ..sample() }, 0, &[]);
+        put!(bytes, 32, 1_101u64);
+        let crc = crc32c(&bytes[..60]);
+        put!(bytes, 60, crc);
+        assert_eq!(AckFrame::parse(&bytes).unwrap_err(), AckError::Range);
+    }
+}

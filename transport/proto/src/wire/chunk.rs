@@ -1,0 +1,303 @@
+//! The chunk header (docs/protocol.md section 3).
+
+use super::{VERSION, field, put};
+use crate::limits::{HEADER_BYTES, MESSAGE_BYTES_MAX, NUMBER_WINDOW};
+use core::fmt;
+use towpath_base::crc::crc32c;
+
+/// What a chunk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// A piece of a message.
+    Data = 1,
+    /// Opens a channel.
+    Open = 2,
+    /// Answers an opening.
+    Opened = 3,
+    /// Closes a channel.
+    Close = 4,
+    /// Gives a message up.
+    Abandon = 5,
+    /// Answers with what had become of it.
+    Abandoned = 6,
+    /// Asks for the credit of a channel.
+    CreditProbe = 7,
+    /// Asks for a sign of life.
+    Ping = 8,
+    /// The sender leaves in order.
+    Goodbye = 9,
+}
+
+impl Kind {
+    const ALL: [Self; 9] = [
+        Self::Data,
+        Self::Open,
+        Self::Opened,
+        Self::Close,
+        Self::Abandon,
+        Self::Abandoned,
+        Self::CreditProbe,
+        Self::Ping,
+        Self::Goodbye,
+    ];
+
+    fn from_wire(byte: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(byte).checked_sub(1)?).copied()
+    }
+}
+
+/// The flag bits of a chunk header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChunkFlags(u16);
+
+impl ChunkFlags {
+    /// The last chunk of its message.
+    pub const LAST: Self = Self(1);
+    /// `ack_largest` and `ack_hold` are valid.
+    pub const ACK: Self = Self(1 << 1);
+    /// `credit` is valid.
+    pub const CREDIT: Self = Self(1 << 2);
+    /// `payload_crc` is valid.
+    pub const PAYLOAD_CRC: Self = Self(1 << 3);
+    const KNOWN: u16 = 0b1111;
+
+    /// Whether all bits of `other` are set.
+    #[must_use]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// With the bits of `other` set when `on`.
+    #[must_use]
+    pub const fn with(self, other: Self, on: bool) -> Self {
+        if on { Self(self.0 | other.0) } else { Self(self.0 & !other.0) }
+    }
+}
+
+/// A valid chunk header. Field meanings: docs/protocol.md section 3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkHeader {
+    /// What the chunk is.
+    pub kind: Kind,
+    /// Flag bits.
+    pub flags: ChunkFlags,
+    /// Generation of the path, issued by the receiver.
+    pub generation: u32,
+    /// Transmission number.
+    pub number: u64,
+    /// Message id.
+    pub message: u64,
+    /// Channel id.
+    pub channel: u32,
+    /// Chunk index within the message.
+    pub index: u32,
+    /// Byte offset of the payload within the message.
+    pub offset: u32,
+    /// Bytes of the whole message.
+    pub message_len: u32,
+    /// Bytes of payload.
+    pub length: u32,
+    /// `number` minus the oldest outstanding number.
+    pub floor_delta: u16,
+    /// Cumulative credit, low bits.
+    pub credit: u16,
+    /// Everything up to here was received on the reverse direction, low bits.
+    pub ack_largest: u32,
+    /// Nanoseconds that the acknowledgement was held.
+    pub ack_hold: u32,
+    /// CRC32C of the payload.
+    pub payload_crc: u32,
+}
+
+/// Why 64 bytes are no chunk header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HeaderError {
+    /// Another protocol version.
+    Version(u8),
+    /// The checksum over the header does not match.
+    Crc,
+    /// An unknown kind.
+    Kind(u8),
+    /// A reserved flag is set.
+    Flags(u16),
+    /// `length`, `offset` and `message_len` do not fit together, or LAST is wrong.
+    Length,
+    /// `floor_delta` exceeds the number or the window.
+    Floor,
+}
+
+impl fmt::Display for HeaderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version(v) => write!(f, "version {v}, expected {VERSION}"),
+            Self::Crc => write!(f, "header_crc does not match"),
+            Self::Kind(kind) => write!(f, "unknown kind {kind}"),
+            Self::Flags(flags) => write!(f, "reserved flags set: {flags:#06x}"),
+            Self::Length => write!(f, "length, offset and message_len do not fit together"),
+            Self::Floor => write!(f, "floor_delta out of range"),
+        }
+    }
+}
+
+impl core::error::Error for HeaderError {}
+
+impl ChunkHeader {
+    /// Reads and checks a header.
+    ///
+    /// # Errors
+    /// The first rule that is broken. The checksum is tested before any field is believed.
+    pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Self, HeaderError> {
+        if bytes[0] != VERSION {
+            return Err(HeaderError::Version(bytes[0]));
+        }
+        if crc32c(&bytes[..60]) != field!(bytes, 60, u32) {
+            return Err(HeaderError::Crc);
+        }
+        let flags = field!(bytes, 2, u16);
+        let header = Self {
+            kind: Kind::from_wire(bytes[1]).ok_or(HeaderError::Kind(bytes[1]))?,
+            flags: ChunkFlags(flags),
+            generation: field!(bytes, 4, u32),
+            number: field!(bytes, 8, u64),
+            message: field!(bytes, 16, u64),
+            channel: field!(bytes, 24, u32),
+            index: field!(bytes, 28, u32),
+            offset: field!(bytes, 32, u32),
+            message_len: field!(bytes, 36, u32),
+            length: field!(bytes, 40, u32),
+            floor_delta: field!(bytes, 44, u16),
+            credit: field!(bytes, 46, u16),
+            ack_largest: field!(bytes, 48, u32),
+            ack_hold: field!(bytes, 52, u32),
+            payload_crc: field!(bytes, 56, u32),
+        };
+        if flags & !ChunkFlags::KNOWN != 0 {
+            return Err(HeaderError::Flags(flags));
+        }
+        header.check().map(|()| header)
+    }
+
+    fn check(&self) -> Result<(), HeaderError> {
+        let floor = u64::from(self.floor_delta);
+        if floor > self.number || floor >= NUMBER_WINDOW {
+            return Err(HeaderError::Floor);
+        }
+        if self.kind != Kind::Data {
+            return if self.length == 0 { Ok(()) } else { Err(HeaderError::Length) };
+        }
+        let end = u64::from(self.offset) + u64::from(self.length);
+        let fits = self.length > 0
+            && self.message_len <= MESSAGE_BYTES_MAX
+            && end <= u64::from(self.message_len)
+            && self.index <= self.offset
+            && (self.index == 0) == (self.offset == 0)
+            && self.flags.has(ChunkFlags::LAST) == (end == u64::from(self.message_len));
+        if fits { Ok(()) } else { Err(HeaderError::Length) }
+    }
+
+    /// Writes the header with its checksum.
+    pub fn emit(&self, bytes: &mut [u8; HEADER_BYTES]) {
+        bytes[0] = VERSION;
+        bytes[1] = self.kind as u8;
+        put!(bytes, 2, self.flags.0);
+        put!(bytes, 4, self.generation);
+        put!(bytes, 8, self.number);
+        put!(bytes, 16, self.message);
+        put!(bytes, 24, self.channel);
+        put!(bytes, 28, self.index);
+        put!(bytes, 32, self.offset);
+        put!(bytes, 36, self.message_len);
+        put!(bytes, 40, self.length);
+        put!(bytes, 44, self.floor_delta);
+        put!(bytes, 46, self.credit);
+        put!(bytes, 48, self.ack_largest);
+        put!(bytes, 52, self.ack_hold);
+        put!(bytes, 56, self.payload_crc);
+        let crc = crc32c(&bytes[..60]);
+        put!(bytes, 60, crc);
+    }
+
+    /// The sender's floor: the oldest transmission number that is still outstanding.
+    #[must_use]
+    pub fn floor(&self) -> u64 {
+        self.number - u64::from(self.floor_delta)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn golden() -> (ChunkHeader, [u8; HEADER_BYTES]) {
+        let header = ChunkHeader {
+            kind: Kind::Data,
+            flags: ChunkFlags::LAST
+                .with(ChunkFlags::ACK, true)
+                .with(ChunkFlags::PAYLOAD_CRC, true),
+            generation: 0x0403_0201,
+            number: 0x1122_3344_5566_7788,
+            message: 0x0102_0304_0506_0708,
+            channel: 0x0a0b_0c0d,
+            index: 2,
+            offset: 0x0000_8000,
+            message_len: 0x0000_8100,
+            length: 0x0000_0100,
+            floor_delta: 0x0fff,
+            credit: 0xbeef,
+            ack_largest: 0xdead_beef,
+            ack_hold: 1_000,
+            payload_crc: 0x1234_5678,
+        };
+        let mut bytes = [
+            1, 1, 0x0b, 0, 1, 2, 3, 4, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 8, 7, 6, 5,
+            4, 3, 2, 1, 0x0d, 0x0c, 0x0b, 0x0a, 2, 0, 0, 0, 0, 0x80, 0, 0, 0, 0x81, 0, 0, 0, 1, 0,
+            0, 0xff, 0x0f, 0xef, 0xbe, 0xef, 0xbe, 0xad, 0xde, 0xe8, 3, 0, 0, 0x78, 0x56, 0x34,
+            0x12, 0, 0, 0, 0,
+        ];
+        let crc = crc32c(&bytes[..60]);
+        put!(bytes, 60, crc);
+        (header, bytes)
+    }
+
+    #[test]
+    fn golden_bytes_both_ways() {
+        let (header, bytes) = golden();
+        assert_eq!(ChunkHeader::parse(&bytes), Ok(header));
+        let mut emitted = [0xa5; HEADER_BYTES];
+        header.emit(&mut emitted);
+        assert_eq!(emitted, bytes);
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let (_, bytes) = golden();
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(ChunkHeader::parse(&flipped).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn fields_that_do_not_fit_together_are_refused_even_with_a_good_checksum() {
+        let (good, _) = golden();
+        let refused = |change: &dyn Fn(&mut ChunkHeader), want| {
+            let mut header = good;
+            change(&mut header);
+            let mut bytes = [0; HEADER_BYTES];
+            header.emit(&mut bytes);
+            assert_eq!(ChunkHeader::parse(&bytes), Err(want));
+        };
+        refused(&|h| h.length = 0, HeaderError::Length);
+        refused(&|h| h.length += 1, HeaderError::Length);
+        refused(&|h| h.message_len += 1, HeaderError::Length);
+        refused(&|h| (h.offset, h.length) = (u32::MAX, u32::MAX), HeaderError::Length);
+        refused(&|h| h.message_len = MESSAGE_BYTES_MAX + 1, HeaderError::Length);
+        refused(&|h| h.index = 0, HeaderError::Length);
+        refused(&|h| h.floor_delta = 4096, HeaderError::Floor);
+        refused(&|h| h.number = 0xffe, HeaderError::Floor);
+        refused(&|h| h.kind = Kind::Ping, HeaderError::Length);
+        refused(&|h| h.flags.0 |= 0x10, HeaderError::Flags(0x1b));
+    }
+}

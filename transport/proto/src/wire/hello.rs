@@ -1,0 +1,353 @@
+//! The set-up messages that endpoints exchange over TCP (docs/protocol.md section 8).
+
+use super::{VERSION, field, put};
+use crate::limits::{HEADER_BYTES, PATHS_MAX};
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use towpath_base::crc::crc32c;
+use towpath_base::serial::Psn;
+use towpath_verbs::{Mtu, QpNum};
+
+const MAGIC: [u8; 8] = *b"TOWPATH\0";
+const FIXED_BYTES: usize = 78;
+const PATH_BYTES: usize = 12;
+const CRC_BYTES: usize = 4;
+const REFUSAL_BYTES: usize = PREFIX_BYTES + 4 + CRC_BYTES;
+
+/// The bytes that never change between versions; they say how long the whole message is.
+pub const PREFIX_BYTES: usize = 16;
+
+/// The longest HELLO.
+const HELLO_BYTES_MAX: usize = FIXED_BYTES + PATHS_MAX * PATH_BYTES + CRC_BYTES;
+
+/// One queue pair as its owner describes it to the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HelloPath {
+    /// The queue pair.
+    pub qp_num: QpNum,
+    /// The first PSN that its owner will send.
+    pub psn: Psn,
+    /// The generation that the owner wants to see in every header it receives.
+    pub generation: u32,
+}
+
+/// What an endpoint tells its peer at set-up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Random, one life of an endpoint.
+    pub instance: u64,
+    /// Where the device receives.
+    pub addr: SocketAddr,
+    /// The largest path MTU that this side can do.
+    pub mtu: Mtu,
+    /// Payload bytes of a receive buffer.
+    pub chunk_bytes_max: u32,
+    /// What the receive side charges a message beside its bytes.
+    pub charge_bytes: u32,
+    /// What may be in flight to this side at first.
+    pub window_bytes: u64,
+    /// The control queue pair.
+    pub control: HelloPath,
+    /// The paths, 1 to 16.
+    pub paths: Vec<HelloPath>,
+}
+
+/// Why a server does not take a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Refusal {
+    /// The versions differ.
+    Version = 1,
+    /// No room for another link.
+    Full = 2,
+    /// The HELLO broke the rules.
+    Malformed = 3,
+    /// The two sides' limits do not fit.
+    Limits = 4,
+    /// The server is going down.
+    ShuttingDown = 5,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Version => "it speaks another protocol version",
+            Self::Full => "it has no room for another link",
+            Self::Malformed => "it found our HELLO malformed",
+            Self::Limits => "its limits (MTU, chunk size, paths) do not fit ours",
+            Self::ShuttingDown => "it is shutting down",
+        })
+    }
+}
+
+/// The answer to a HELLO: the peer's own, or a refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Welcome {
+    /// The peer's HELLO.
+    Hello(Hello),
+    /// The peer does not want us.
+    Refused(Refusal),
+}
+
+/// Why bytes are no set-up message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HelloError {
+    /// Not a Towpath endpoint at all.
+    Magic,
+    /// Another protocol version.
+    Version {
+        /// The peer's.
+        peer: u16,
+    },
+    /// The chunk header has another size there.
+    HeaderBytes(u16),
+    /// The length is none that a set-up message can have.
+    Length(u32),
+    /// The checksum does not match.
+    Crc,
+    /// The named field is out of range.
+    Field(&'static str),
+}
+
+impl fmt::Display for HelloError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Magic => write!(f, "the peer is no Towpath endpoint (wrong magic)"),
+            Self::Version { peer } => {
+                write!(f, "the peer speaks protocol version {peer}, this build version {VERSION}")
+            }
+            Self::HeaderBytes(n) => write!(f, "the peer's chunk header has {n} bytes, not 64"),
+            Self::Length(n) => write!(f, "a set-up message of {n} bytes"),
+            Self::Crc => write!(f, "the checksum of the set-up message does not match"),
+            Self::Field(name) => write!(f, "{name} out of range in the set-up message"),
+        }
+    }
+}
+
+impl core::error::Error for HelloError {}
+
+impl Welcome {
+    /// How many bytes the whole message has, from its first [`PREFIX_BYTES`].
+    ///
+    /// # Errors
+    /// When the prefix cannot begin a message of this version.
+    pub fn byte_len(prefix: &[u8; PREFIX_BYTES]) -> Result<usize, HelloError> {
+        if prefix[..8] != MAGIC {
+            return Err(HelloError::Magic);
+        }
+        let version = field!(prefix, 8, u16);
+        let header_bytes = field!(prefix, 10, u16);
+        let len = field!(prefix, 12, u32);
+        // A refusal of another version is still a refusal: it may say why.
+        let refusal = header_bytes == 0 && len as usize == REFUSAL_BYTES;
+        if version != u16::from(VERSION) && !refusal {
+            return Err(HelloError::Version { peer: version });
+        }
+        if usize::from(header_bytes) != HEADER_BYTES && !refusal {
+            return Err(HelloError::HeaderBytes(header_bytes));
+        }
+        let shortest = if refusal { REFUSAL_BYTES } else { FIXED_BYTES + PATH_BYTES + CRC_BYTES };
+        if (shortest..=HELLO_BYTES_MAX).contains(&(len as usize)) {
+            Ok(len as usize)
+        } else {
+            Err(HelloError::Length(len))
+        }
+    }
+
+    /// Reads a whole message.
+    ///
+    /// # Errors
+    /// The first rule that is broken.
+    pub fn parse(bytes: &[u8]) -> Result<Self, HelloError> {
+        let short = HelloError::Length(bytes.len() as u32);
+        let prefix = bytes.first_chunk::<PREFIX_BYTES>().ok_or(short)?;
+        if Self::byte_len(prefix)? != bytes.len() {
+            return Err(short);
+        }
+        let (body, crc) = bytes.split_at(bytes.len() - CRC_BYTES);
+        if crc32c(body) != field!(crc, 0, u32) {
+            return Err(HelloError::Crc);
+        }
+        if field!(prefix, 10, u16) == 0 {
+            return parse_refusal(body).map(Self::Refused);
+        }
+        Hello::parse_body(body).map(Self::Hello)
+    }
+}
+
+fn parse_refusal(body: &[u8]) -> Result<Refusal, HelloError> {
+    Ok(match field!(body, PREFIX_BYTES, u32) {
+        1 => Refusal::Version,
+        2 => Refusal::Full,
+        3 => Refusal::Malformed,
+        4 => Refusal::Limits,
+        5 => Refusal::ShuttingDown,
+        _ => return Err(HelloError::Field("refusal code")),
+    })
+}
+
+impl Refusal {
+    /// The message.
+    #[must_use]
+    pub fn emit(self) -> Vec<u8> {
+        let mut out = prefix(0, REFUSAL_BYTES);
+        out.extend((self as u32).to_le_bytes());
+        seal(out)
+    }
+}
+
+impl Hello {
+    fn parse_body(body: &[u8]) -> Result<Self, HelloError> {
+        let ip = match field!(body, 24, u16) {
+            4 => IpAddr::V4(Ipv4Addr::from(field!(body, 28, u32).to_le_bytes())),
+            6 => IpAddr::V6(Ipv6Addr::from(field!(body, 28, u128).to_le_bytes())),
+            _ => return Err(HelloError::Field("address family")),
+        };
+        let count = usize::from(field!(body, 76, u16));
+        if count == 0 || count > PATHS_MAX || body.len() != FIXED_BYTES + count * PATH_BYTES {
+            return Err(HelloError::Field("paths"));
+        }
+        let chunk_bytes_max = field!(body, 48, u32);
+        if !(64..=1 << 24).contains(&chunk_bytes_max) {
+            return Err(HelloError::Field("chunk_bytes_max"));
+        }
+        let charge_bytes = field!(body, 52, u32);
+        if charge_bytes > 1 << 16 {
+            return Err(HelloError::Field("charge_bytes"));
+        }
+        let paths = (0..count).map(|i| parse_path(&body[FIXED_BYTES + i * PATH_BYTES..]));
+        Ok(Self {
+            instance: field!(body, 16, u64),
+            addr: SocketAddr::new(ip, field!(body, 26, u16)),
+            mtu: Mtu::from_bytes(field!(body, 44, u32)).ok_or(HelloError::Field("mtu"))?,
+            chunk_bytes_max,
+            charge_bytes,
+            window_bytes: field!(body, 56, u64),
+            control: parse_path(&body[64..])?,
+            paths: paths.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The message.
+    ///
+    /// # Panics
+    /// With no path or more than [`PATHS_MAX`].
+    #[must_use]
+    pub fn emit(&self) -> Vec<u8> {
+        assert!((1..=PATHS_MAX).contains(&self.paths.len()), "1 to {PATHS_MAX} paths");
+        let len = FIXED_BYTES + self.paths.len() * PATH_BYTES + CRC_BYTES;
+        let mut out = prefix(HEADER_BYTES as u16, len);
+        out.extend(self.instance.to_le_bytes());
+        let (family, ip) = match self.addr.ip() {
+            IpAddr::V4(ip) => (4u16, u128::from_le_bytes(pad16(&ip.octets()))),
+            IpAddr::V6(ip) => (6, u128::from_le_bytes(ip.octets())),
+        };
+        out.extend(family.to_le_bytes());
+        out.extend(self.addr.port().to_le_bytes());
+        out.extend(ip.to_le_bytes());
+        out.extend(self.mtu.bytes().to_le_bytes());
+        out.extend(self.chunk_bytes_max.to_le_bytes());
+        out.extend(self.charge_bytes.to_le_bytes());
+        out.extend(self.window_bytes.to_le_bytes());
+        emit_path(&mut out, &self.control);
+        out.extend((self.paths.len() as u16).to_le_bytes());
+        self.paths.iter().for_each(|path| emit_path(&mut out, path));
+        seal(out)
+    }
+}
+
+fn parse_path(bytes: &[u8]) -> Result<HelloPath, HelloError> {
+    let (qp_num, psn) = (field!(bytes, 0, u32), field!(bytes, 4, u32));
+    if qp_num > QpNum::MAX.0 || psn >> Psn::BITS != 0 {
+        return Err(HelloError::Field("QPN or PSN"));
+    }
+    Ok(HelloPath {
+        qp_num: QpNum(qp_num),
+        psn: Psn::new(psn),
+        generation: field!(bytes, 8, u32),
+    })
+}
+
+fn emit_path(out: &mut Vec<u8>, path: &HelloPath) {
+    out.extend(path.qp_num.0.to_le_bytes());
+    out.extend(path.psn.value().to_le_bytes());
+    out.extend(path.generation.to_le_bytes());
+}
+
+fn pad16(octets: &[u8]) -> [u8; 16] {
+    let mut out = [0; 16];
+    out[..octets.len()].copy_from_slice(octets);
+    out
+}
+
+fn prefix(header_bytes: u16, len: usize) -> Vec<u8> {
+    let mut out = [0; PREFIX_BYTES];
+    out[..8].copy_from_slice(&MAGIC);
+    put!(out, 8, u16::from(VERSION));
+    put!(out, 10, header_bytes);
+    put!(out, 12, len as u32);
+    let mut message = Vec::with_capacity(len);
+    message.extend(out);
+    message
+}
+
+fn seal(mut message: Vec<u8>) -> Vec<u8> {
+    let crc = crc32c(&message);
+    message.extend(crc.to_le_bytes());
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(addr: &str) -> Hello {
+        let path = HelloPath { qp_num: QpNum(0x12_3456), psn: Psn::new(0xab_cdef), generation: 77 };
+        Hello {
+            instance: 0x0102_0304_0506_0708,
+            addr: addr.parse().unwrap(),
+            mtu: Mtu::Mtu4096,
+            chunk_bytes_max: 57_344,
+            charge_bytes: 1_280,
+            window_bytes: 1 << 20,
+            control: path,
+            paths: alloc::vec![path, HelloPath { qp_num: QpNum(2), ..path }],
+        }
+    }
+
+    #[test]
+    fn what_was_emitted_is_parsed_for_both_address_families() {
+        for addr in ["127.0.0.1:4791", "[fd00::1]:65535"] {
+            let hello = sample(addr);
+            let bytes = hello.emit();
+            assert_eq!(Welcome::byte_len(bytes.first_chunk().unwrap()), Ok(bytes.len()));
+            assert_eq!(Welcome::parse(&bytes), Ok(Welcome::Hello(hello)));
+        }
+        for refusal in [Refusal::Version, Refusal::Full, Refusal::ShuttingDown] {
+            assert_eq!(Welcome::parse(&refusal.emit()), Ok(Welcome::Refused(refusal)));
+        }
+    }
+
+    #[test]
+    fn another_version_is_named_before_anything_else_is_believed() {
+        let mut bytes = sample("127.0.0.1:1").emit();
+        put!(bytes, 8, 2u16);
+        assert_eq!(Welcome::parse(&bytes), Err(HelloError::Version { peer: 2 }));
+        bytes[0] = b'X';
+        assert_eq!(Welcome::parse(&bytes), Err(HelloError::Magic));
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_other_length_is_noticed() {
+        let bytes = sample("127.0.0.1:4791").emit();
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(Welcome::parse(&flipped).is_err(), "bit {bit}");
+        }
+        for len in 0..bytes.len() {
+            assert!(Welcome::parse(&bytes[..len]).is_err(), "length {len}");
+        }
+    }
+}
