@@ -1,0 +1,170 @@
+//! The dice: what befalls the next packet, drawn from the seed.
+
+use super::plan::{Chance, FaultPlan};
+use towpath_base::{Nanos, Prng};
+
+/// The most bytes by which a packet is made longer.
+const EXTEND_BYTES_MAX: u64 = 64;
+
+/// Why a packet is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    BlackHole,
+    Burst,
+    Random,
+}
+
+/// How a packet is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Damage {
+    FlipBit { bit: usize },
+    Truncate { byte_len: usize },
+    Extend { bytes: usize, fill_seed: u64 },
+}
+
+/// Why and for how long a packet is held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    Delayed(Nanos),
+    Late(Nanos),
+    /// Until so many packets have overtaken it, where that is said, and at most so long.
+    Displaced {
+        packets: Option<u32>,
+        at_most: Nanos,
+    },
+}
+
+/// What befalls a packet that is not lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mishap {
+    pub(super) damage: Option<Damage>,
+    pub(super) copy_after: Option<Nanos>,
+    pub(super) hold: Option<Hold>,
+}
+
+/// What befalls a packet that does not simply pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hit {
+    Lose(Loss),
+    Suffer(Mishap),
+}
+
+/// What the dice look at: nothing else of a packet matters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subject {
+    pub(super) source_port: u16,
+    pub(super) byte_len: usize,
+    /// The longest packet of the link.
+    pub(super) byte_len_max: usize,
+}
+
+/// A clone is a bookmark: rolling again from it gives the same fates to the same packets.
+#[derive(Clone, Debug)]
+pub(super) struct Dice {
+    prng: Prng,
+    channel_is_bad: bool,
+}
+
+impl Dice {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { prng: Prng::new(seed), channel_is_bad: false }
+    }
+
+    /// What befalls the next packet; `None` when it passes.
+    pub(super) fn roll(&mut self, plan: &FaultPlan, packet: Subject) -> Option<Hit> {
+        if let Some(loss) = self.roll_loss(plan, packet.source_port) {
+            return Some(Hit::Lose(loss));
+        }
+        let mishap = Mishap {
+            damage: self.roll_damage(plan, packet),
+            copy_after: self.roll_chance(plan.duplicate).map(|after| after + plan.delay),
+            hold: self.roll_hold(plan),
+        };
+        (mishap != Mishap::default()).then_some(Hit::Suffer(mishap))
+    }
+
+    fn roll_loss(&mut self, plan: &FaultPlan, source_port: u16) -> Option<Loss> {
+        if plan.black_hole || plan.black_holed_ports.contains(&source_port) {
+            return Some(Loss::BlackHole);
+        }
+        if plan.burst.enter > 0.0 {
+            let turn = if self.channel_is_bad { plan.burst.leave } else { plan.burst.enter };
+            self.channel_is_bad ^= self.prng.chance(turn);
+            if self.channel_is_bad && self.prng.chance(plan.burst.loss) {
+                return Some(Loss::Burst);
+            }
+        } else {
+            self.channel_is_bad = false;
+        }
+        self.prng.chance(plan.drop).then_some(Loss::Random)
+    }
+
+    fn roll_damage(&mut self, plan: &FaultPlan, packet: Subject) -> Option<Damage> {
+        if !self.prng.chance(plan.corrupt) || packet.byte_len == 0 {
+            return None;
+        }
+        let room = packet.byte_len_max.saturating_sub(packet.byte_len) as u64;
+        let damage = match self.prng.below(4) {
+            // At least one byte stays: an empty datagram tests the link, not what is above it.
+            0 if packet.byte_len > 1 => {
+                let byte_len = self.prng.between(1, packet.byte_len as u64 - 1) as usize;
+                Damage::Truncate { byte_len }
+            }
+            1 if room > 0 => Damage::Extend {
+                bytes: self.prng.between(1, room.min(EXTEND_BYTES_MAX)) as usize,
+                fill_seed: self.prng.next_u64(),
+            },
+            _ => Damage::FlipBit { bit: self.prng.below(packet.byte_len as u64 * 8) as usize },
+        };
+        Some(damage)
+    }
+
+    fn roll_hold(&mut self, plan: &FaultPlan) -> Option<Hold> {
+        let mut delay = plan.delay;
+        if plan.jitter > Nanos::ZERO {
+            delay = delay + Nanos(self.prng.between(0, plan.jitter.0));
+        }
+        if let Some(late) = self.roll_chance(plan.late) {
+            return Some(Hold::Late(late + delay));
+        }
+        if self.prng.chance(plan.reorder.p) {
+            return Some(self.roll_displacement(plan, delay));
+        }
+        plan.delays_all().then_some(Hold::Delayed(delay))
+    }
+
+    fn roll_displacement(&mut self, plan: &FaultPlan, delay: Nanos) -> Hold {
+        let reorder = plan.reorder;
+        // Counting makes no sense among packets that are all held.
+        if reorder.packets_max == 0 || plan.delays_all() {
+            let at_most = delay + Nanos(self.prng.between(0, reorder.delay_max.0));
+            return Hold::Displaced { packets: None, at_most };
+        }
+        let packets = self.prng.between(1, u64::from(reorder.packets_max)) as u32;
+        Hold::Displaced { packets: Some(packets), at_most: reorder.delay_max }
+    }
+
+    fn roll_chance(&mut self, chance: Chance) -> Option<Nanos> {
+        let hit = self.prng.chance(chance.p);
+        hit.then(|| Nanos(self.prng.between(chance.low.0, chance.high.0)))
+    }
+}
+
+impl Damage {
+    /// Changes `bytes`; it never leaves them as they were.
+    pub(super) fn apply(self, bytes: &mut Vec<u8>) {
+        match self {
+            Self::FlipBit { bit } => {
+                if let Some(byte) = bytes.get_mut(bit / 8) {
+                    *byte ^= 1 << (bit % 8);
+                }
+            }
+            Self::Truncate { byte_len } => bytes.truncate(byte_len),
+            Self::Extend { bytes: more, fill_seed } => {
+                let end = bytes.len();
+                bytes.resize(end + more, 0);
+                Prng::new(fill_seed).fill(&mut bytes[end..]);
+            }
+        }
+    }
+}
