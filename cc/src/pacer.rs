@@ -84,3 +84,186 @@ fn units(bytes: u64) -> i128 {
 fn gained(rate: Rate, span: Nanos) -> i128 {
     i128::from(rate.0).saturating_mul(i128::from(span.0))
 }
+
+#[cfg(test)]
+mod tests {
+    use towpath_base::Prng;
+
+    use super::*;
+    use crate::limits::OFFLOADED_SEND_BYTES;
+
+    const SEEDS: u64 = 300;
+    const SENDS: usize = 2_000;
+
+    /// Any rate from a trickle to 1 Tb/s, evenly over the magnitudes.
+    fn any_rate(prng: &mut Prng) -> Rate {
+        Rate((125_000_000_000 >> prng.below(30)) + prng.below(1_000))
+    }
+
+    /// Asserts that `sent` bytes by `now` are those of `rate`, give or take `slack` bytes.
+    fn assert_at_rate(sent: u64, now: Time, rate: Rate, slack: u64, seed: u64) {
+        let off = units(sent) - gained(rate, now.since(Time::ZERO));
+        assert!(
+            off.abs() <= units(slack),
+            "seed {seed}: {sent} bytes by {now:?} at {rate} are off by {off} units"
+        );
+    }
+
+    #[test]
+    fn the_long_run_rate_is_exact_within_a_chunk_though_sends_come_late() {
+        for seed in 0..SEEDS {
+            let mut prng = Prng::new(seed);
+            let rate = any_rate(&mut prng);
+            let chunk = prng.between(64, OFFLOADED_SEND_BYTES);
+            // Two nanoseconds less than can be made up for, because both bounds were rounded up.
+            let late_max = rate.time_for(OFFLOADED_SEND_BYTES).min(PACER_LATE_MAX) - Nanos(2);
+            let mut pacer = Pacer::new(Time::ZERO, OFFLOADED_SEND_BYTES);
+            let (mut now, mut sent) = (Time::ZERO, 0);
+            for _ in 0..SENDS {
+                let ready = pacer.ready_at(now, chunk, Some(rate));
+                if ready > now {
+                    assert_at_rate(sent, ready, rate, chunk, seed);
+                    now = ready + Nanos(prng.below(late_max.0));
+                }
+                pacer.on_sent(now, chunk, Some(rate));
+                sent += chunk;
+            }
+            let paid = pacer.ready_at(now, chunk, Some(rate));
+            assert_at_rate(sent, paid, rate, chunk, seed);
+        }
+    }
+
+    #[test]
+    fn without_lateness_the_long_run_is_exact_to_the_nanosecond() {
+        for seed in 0..SEEDS {
+            let mut prng = Prng::new(seed);
+            let rate = any_rate(&mut prng);
+            let mut pacer = Pacer::new(Time::ZERO, OFFLOADED_SEND_BYTES);
+            let (mut now, mut sent) = (Time::ZERO, 0);
+            for _ in 0..SENDS {
+                let chunk = prng.between(64, 1 << 20);
+                pacer.on_sent(now, chunk, Some(rate));
+                sent += chunk;
+                now = pacer.ready_at(now, chunk, Some(rate));
+            }
+            assert_eq!(now.since(Time::ZERO), rate.time_for(sent), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_window_below_one_chunk_is_one_chunk_in_many_round_trips_even_after_idling() {
+        for seed in 0..SEEDS {
+            let mut prng = Prng::new(seed);
+            let chunk = prng.between(1_024, OFFLOADED_SEND_BYTES);
+            let rtt = Nanos(prng.between(10_000, 200_000));
+            let window = (chunk * prng.between(1, 250) / 1_000).max(1);
+            let rate = Rate::from_bytes_per(window, rtt);
+            let mut pacer = Pacer::new(Time::ZERO, OFFLOADED_SEND_BYTES);
+            let (mut now, mut sent) = (Time::ZERO, 0);
+            for _ in 0..100 {
+                pacer.on_sent(now, chunk, Some(rate));
+                sent += chunk;
+                // Nothing else may leave until the chunk's ack is back.
+                now = pacer.ready_at(now + rtt, chunk, Some(rate));
+            }
+            assert_at_rate(sent, now, rate, chunk, seed);
+            now += Nanos::from_secs(1);
+            assert_eq!(pacer.ready_at(now, chunk, Some(rate)), now);
+            pacer.on_sent(now, chunk, Some(rate));
+            let gap = pacer.ready_at(now, chunk, Some(rate)).since(now);
+            assert!(gap + PACER_LATE_MAX >= rate.time_for(chunk), "seed {seed}: {gap}");
+        }
+    }
+
+    #[test]
+    fn after_idling_at_most_a_burst_and_one_send_leave_at_once() {
+        for seed in 0..SEEDS {
+            let mut prng = Prng::new(seed);
+            let rate = Some(any_rate(&mut prng));
+            let chunk = prng.between(64, OFFLOADED_SEND_BYTES);
+            let mut pacer = Pacer::new(Time::ZERO, OFFLOADED_SEND_BYTES);
+            let now = Time(prng.next_u64() >> 1);
+            let mut sent = 0;
+            while pacer.ready_at(now, chunk, rate) == now {
+                pacer.on_sent(now, chunk, rate);
+                sent += chunk;
+            }
+            assert!(sent <= OFFLOADED_SEND_BYTES + chunk, "seed {seed}: {sent}");
+        }
+    }
+
+    #[test]
+    fn a_fresh_pacer_lets_one_chunk_go_and_then_paces() {
+        let rate = Some(Rate(1_000_000));
+        let start = Time(5_000_000_000);
+        let mut pacer = Pacer::new(start, OFFLOADED_SEND_BYTES);
+        assert_eq!(pacer.ready_at(start, 4_096, rate), start);
+        pacer.on_sent(start, 4_096, rate);
+        assert_eq!(pacer.ready_at(start, 4_096, rate), start + Nanos(4_096_000));
+    }
+
+    #[test]
+    fn a_debt_is_paid_at_the_rate_of_the_moment() {
+        let slow = Some(Rate(1_000));
+        let mut pacer = Pacer::new(Time::ZERO, OFFLOADED_SEND_BYTES);
+        pacer.on_sent(Time::ZERO, 4_000, slow);
+        assert_eq!(pacer.ready_at(Time::ZERO, 1, slow), Time::ZERO + Nanos::from_secs(4));
+        let fast = Some(Rate(4_000_000));
+        assert_eq!(pacer.ready_at(Time::ZERO, 1, fast), Time::ZERO + Nanos::from_millis(1));
+        assert_eq!(pacer.ready_at(Time::ZERO, 1, Some(Rate(0))), Time::NEVER);
+    }
+
+    #[test]
+    fn under_changing_rates_the_bytes_stay_between_the_slowest_and_the_fastest() {
+        for seed in 0..SEEDS {
+            let mut prng = Prng::new(seed);
+            let (slow, fast) = (Rate::from_gbps(1), Rate::from_gbps(25));
+            let chunk = prng.between(64, OFFLOADED_SEND_BYTES);
+            let mut pacer = Pacer::new(Time::ZERO, OFFLOADED_SEND_BYTES);
+            let (mut now, mut sent) = (Time::ZERO, 0);
+            for _ in 0..SENDS {
+                let rate = Rate(prng.between(slow.0, fast.0));
+                now = pacer.ready_at(now, chunk, Some(rate));
+                pacer.on_sent(now, chunk, Some(rate));
+                sent += chunk;
+            }
+            let span = now.since(Time::ZERO);
+            assert!(units(sent) <= gained(fast, span) + units(chunk), "seed {seed}");
+            assert!(units(sent) >= gained(slow, span), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_sender_that_is_not_paced_is_always_ready_and_owes_nothing_later() {
+        let mut pacer = Pacer::new(Time::ZERO, OFFLOADED_SEND_BYTES);
+        pacer.on_sent(Time::ZERO, 1 << 40, Some(Rate(1)));
+        assert_eq!(pacer.ready_at(Time(1), 1 << 40, None), Time(1));
+        assert_eq!(pacer.ready_at(Time(1), 0, Some(Rate(1))), Time(1));
+        pacer.on_sent(Time(1), 1 << 40, None);
+        assert_eq!(pacer.ready_at(Time(1), 1, Some(Rate(1))), Time(1));
+    }
+
+    #[test]
+    fn a_time_in_the_past_gives_no_credit_twice() {
+        let rate = Some(Rate(1_000_000_000));
+        let mut pacer = Pacer::new(Time::ZERO, OFFLOADED_SEND_BYTES);
+        pacer.on_sent(Time(1_000), 10_000, rate);
+        pacer.on_sent(Time(0), 1_000, rate);
+        assert_eq!(pacer.ready_at(Time(1_000), 1, rate), Time(11_000));
+    }
+
+    #[test]
+    fn the_ends_of_every_range_neither_overflow_nor_panic() {
+        let ends = [0, 1, u64::MAX - 1, u64::MAX];
+        for seed in 0..SEEDS {
+            let mut prng = Prng::new(seed);
+            let mut end = || ends[prng.below(4) as usize];
+            let mut pacer = Pacer::new(Time(end()), end());
+            for _ in 0..50 {
+                let (now, bytes, rate) = (Time(end()), end(), Some(Rate(end())));
+                assert!(pacer.ready_at(now, bytes, rate) >= now);
+                pacer.on_sent(now, bytes, rate);
+            }
+        }
+    }
+}

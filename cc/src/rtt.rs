@@ -177,3 +177,132 @@ impl RttEstimator {
         self.rto(hold_max).saturating_mul(factor).min(self.config.rto_max)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use towpath_base::Prng;
+
+    use super::*;
+
+    fn after(samples_us: &[u64]) -> RttEstimator {
+        let mut rtt = RttEstimator::new(RttConfig::default());
+        for &sample in samples_us {
+            rtt.update(Nanos::from_micros(sample));
+        }
+        rtt
+    }
+
+    #[test]
+    fn the_smoothing_and_the_timeout_follow_the_rfc_by_hand() {
+        // 1000: SRTT 1000, RTTVAR 500. 1800: |SRTT - R| 800, RTTVAR 575, SRTT 1100.
+        // 300: |SRTT - R| 800, RTTVAR 631.25, SRTT 1000. 1000: 0, 473.4375, 1000.
+        let samples = [1_000, 1_800, 300, 1_000];
+        for (taken, srtt_ns, rttvar_ns, rto_ns) in [
+            (1, 1_000_000, 500_000, 3_000_000),
+            (2, 1_100_000, 575_000, 3_400_000),
+            (3, 1_000_000, 631_250, 3_525_000),
+            (4, 1_000_000, 473_437, 2_893_750),
+        ] {
+            let rtt = after(&samples[..taken]);
+            assert_eq!(rtt.smoothed(), Some(Nanos(srtt_ns)), "after {taken}");
+            assert_eq!(rtt.variance(), Nanos(rttvar_ns), "after {taken}");
+            assert_eq!(rtt.rto(Nanos::ZERO), Nanos(rto_ns), "after {taken}");
+            assert_eq!(rtt.rto(Nanos(77)), Nanos(rto_ns + 77), "after {taken}");
+        }
+    }
+
+    #[test]
+    fn steady_samples_are_reached_exactly_from_either_side() {
+        for start_us in [1, 1_000_000] {
+            let mut rtt = after(&[start_us]);
+            for _ in 0..500 {
+                rtt.update(Nanos(33_333));
+            }
+            assert_eq!(rtt.smoothed(), Some(Nanos(33_333)));
+            assert_eq!(rtt.variance(), Nanos::ZERO);
+        }
+    }
+
+    #[test]
+    fn without_variance_the_margin_is_the_granularity() {
+        let config = RttConfig::default().with_rto_range(Nanos(1), Nanos::from_secs(1)).unwrap();
+        let mut rtt = RttEstimator::new(config.with_granularity(Nanos(700)));
+        for _ in 0..200 {
+            rtt.update(Nanos(20_000));
+        }
+        assert_eq!(rtt.rto(Nanos(5_000)), Nanos(25_700));
+    }
+
+    #[test]
+    fn before_any_sample_there_is_only_the_initial_timeout() {
+        let rtt = after(&[]);
+        assert_eq!(
+            (rtt.smoothed(), rtt.min(), rtt.latest(), rtt.median()),
+            (None, None, None, None)
+        );
+        assert_eq!(rtt.variance(), Nanos::ZERO);
+        assert_eq!(rtt.rto(Nanos(9)), RTO_INITIAL_DEFAULT + Nanos(9));
+    }
+
+    #[test]
+    fn the_timeout_stays_within_its_bounds_and_doubles_up_to_the_upper_one() {
+        assert_eq!(after(&[10]).rto(Nanos::ZERO), RTO_MIN_DEFAULT);
+        assert_eq!(after(&[900_000]).rto(Nanos::ZERO), RTO_MAX_DEFAULT);
+        assert_eq!(after(&[10]).rto(Nanos(u64::MAX)), RTO_MAX_DEFAULT);
+        let rtt = after(&[1_000]);
+        let backed_off = |timeouts| rtt.rto_backed_off(Nanos::ZERO, timeouts);
+        assert_eq!([0, 1, 2, 8].map(backed_off), [3, 6, 12, 768].map(Nanos::from_millis));
+        assert_eq!([9, 63, 64, u32::MAX].map(backed_off), [RTO_MAX_DEFAULT; 4]);
+    }
+
+    #[test]
+    fn a_timeout_range_that_is_empty_or_starts_at_zero_is_refused() {
+        let range = |min, max| RttConfig::default().with_rto_range(Nanos(min), Nanos(max));
+        assert!(range(5, 5).is_ok());
+        assert_eq!(range(6, 5), Err(ConfigError::RtoRange));
+        assert_eq!(range(0, 5), Err(ConfigError::RtoRange));
+    }
+
+    #[test]
+    fn the_median_of_recent_samples_shrugs_off_one_slow_path() {
+        assert_eq!(after(&[10, 20]).median(), Some(Nanos::from_micros(10)));
+        let rtt = after(&[900, 20, 900, 21, 22, 900, 23, 24, 900]);
+        assert_eq!(rtt.median(), Some(Nanos::from_micros(24)));
+        assert_eq!(rtt.latest(), Some(Nanos::from_micros(900)));
+        // Expect: the tenth sample drives out the first, and the eleventh the second.
+        assert_eq!(after(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 90]).median(), Some(Nanos::from_micros(6)));
+        let rtt = after(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 90, 91]);
+        assert_eq!(rtt.median(), Some(Nanos::from_micros(7)));
+    }
+
+    #[test]
+    fn the_minimum_is_kept_for_a_window_and_forgotten_after_two() {
+        let mut rtt = after(&[5]);
+        for _ in 0..2 * RTT_MIN_WINDOW_SAMPLES - 1 {
+            assert_eq!(rtt.min(), Some(Nanos::from_micros(5)));
+            rtt.update(Nanos::from_micros(9));
+        }
+        assert_eq!(rtt.min(), Some(Nanos::from_micros(5)));
+        rtt.update(Nanos::from_micros(9));
+        assert_eq!(rtt.min(), Some(Nanos::from_micros(9)));
+    }
+
+    #[test]
+    fn any_samples_keep_the_estimates_within_what_was_seen() {
+        for seed in 0..200 {
+            let mut prng = Prng::new(seed);
+            let mut rtt = RttEstimator::new(RttConfig::default());
+            let (mut low, mut high) = (RTT_SAMPLE_MAX, Nanos::ZERO);
+            for _ in 0..1_000 {
+                let sample = Nanos(prng.next_u64() >> prng.below(64));
+                rtt.update(sample);
+                low = low.min(sample);
+                high = high.max(sample.min(RTT_SAMPLE_MAX));
+                let (smoothed, median) = (rtt.smoothed().unwrap(), rtt.median().unwrap());
+                assert!((low..=high).contains(&smoothed), "seed {seed}: {smoothed}");
+                assert!((low..=high).contains(&median), "seed {seed}: {median}");
+                assert!((low..=median).contains(&rtt.min().unwrap()), "seed {seed}");
+            }
+        }
+    }
+}
