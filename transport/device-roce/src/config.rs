@@ -1,0 +1,45 @@
+//! What a device can be told at the start.
+
+use crate::limits::{QP_DEFAULT, QP_MAX};
+
+/// Settings of a [`RoceDevice`](crate::RoceDevice). The defaults serve peers that are this same
+/// device; with other NICs or the rxe driver as peers over IPv4, set [`foreign_peers`](Self::foreign_peers).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoceConfig {
+    pub(crate) foreign_peers: bool,
+    pub(crate) seed: u64,
+    pub(crate) qp_max: u32,
+}
+
+impl Default for RoceConfig {
+    fn default() -> Self {
+        Self { foreign_peers: false, seed: 0, qp_max: QP_DEFAULT }
+    }
+}
+
+impl RoceConfig {
+    /// Whether peers may be other NICs, whose IPv4 packets carry an IP ID that a socket cannot see
+    /// but the ICRC covers. Then a packet whose ICRC fails is accepted if some ID explains it:
+    /// 1 in 65,536 corruptions passes. Default: no.
+    #[must_use]
+    pub fn foreign_peers(mut self, yes: bool) -> Self {
+        self.foreign_peers = yes;
+        self
+    }
+
+    /// Where queue pair numbers start. Give each start of a process another, so that a peer's late
+    /// packets miss the queue pairs of the next life. Default: 0.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// The most queue pairs, at most 65,536; fewer leave more bits for the generation in a
+    /// queue pair number. Default: 4,096.
+    #[must_use]
+    pub fn qp_max(mut self, qp_max: u32) -> Self {
+        self.qp_max = qp_max.clamp(1, QP_MAX);
+        self
+    }
+}

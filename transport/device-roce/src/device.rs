@@ -1,0 +1,303 @@
+//! The device: its verbs.
+
+use crate::config::RoceConfig;
+use crate::counters::RoceCounters;
+use crate::engine::Engine;
+use crate::limits::{CQ_MAX, CQE_MAX, MESSAGE_BYTES_MAX, PACKET_OVERHEAD_BYTES, WR_MAX};
+use crate::qp::{Path, QpTable};
+use crate::recv_queue::RecvQueue;
+use std::net::SocketAddr;
+use towpath_base::Time;
+use towpath_memory::{MrTable, Region};
+use towpath_verbs::{
+    Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, Mtu, PacketLink, QpInit,
+    QpNum, QpState, QpType, QueueLimits, RecvWr, SendOp, SendWr, SrqNum, Verb, VerbError, VerbSet,
+    Wc,
+};
+
+/// A RoCEv2 NIC in userspace, over a packet link.
+///
+/// Packets move only in [`progress`](Device::progress). A send completes once the link took its
+/// last packet; the completion's time is that moment. Posting and moving packets allocates nothing:
+/// all queues are made at their full depth.
+pub struct RoceDevice<L> {
+    link: L,
+    engine: Engine,
+    caps: DeviceCaps,
+}
+
+impl<L: PacketLink> RoceDevice<L> {
+    /// A device on `link`.
+    ///
+    /// # Panics
+    /// When the link cannot carry packets of the smallest MTU (295 bytes), or has no source port:
+    /// such a link is a programming error.
+    #[must_use]
+    pub fn new(link: L, config: RoceConfig) -> Self {
+        let of_link = link.caps();
+        let room = of_link.packet_bytes_max.saturating_sub(PACKET_OVERHEAD_BYTES);
+        let mtu_max = Mtu::at_most(room).expect("the link carries packets of the smallest MTU");
+        assert!(of_link.source_ports > 0, "the link has a source port");
+        let caps = DeviceCaps {
+            verbs: VerbSet {
+                uc: true,
+                ud: true,
+                srq: true,
+                uc_srq_survives_loss: true,
+                ..VerbSet::default()
+            },
+            mtu_max,
+            message_bytes_max: MESSAGE_BYTES_MAX,
+            qp_max: config.qp_max,
+            timestamps: true,
+            source_ports: of_link.source_ports,
+            source_port_live: true,
+            rx_buffer_bytes: of_link.rx_buffer_bytes,
+            rx_charge_bytes: of_link.rx_charge_bytes,
+        };
+        let packet_bytes_max = (mtu_max.bytes() + PACKET_OVERHEAD_BYTES) as usize;
+        Self { link, engine: Engine::new(&config, packet_bytes_max), caps }
+    }
+
+    /// The link.
+    #[must_use]
+    pub fn link(&self) -> &L {
+        &self.link
+    }
+
+    /// The link, to change it while it runs (fault injection, sockets).
+    pub fn link_mut(&mut self) -> &mut L {
+        &mut self.link
+    }
+
+    /// What it moved and dropped so far.
+    #[must_use]
+    pub fn counters(&self) -> RoceCounters {
+        RoceCounters {
+            cq_overruns: self.engine.cqs.overruns,
+            events_lost: self.engine.cqs.events_lost,
+            ..self.engine.counters
+        }
+    }
+
+    fn check_init(&self, init: &QpInit) -> Result<(), VerbError> {
+        let verb = Verb::CreateQp;
+        if !QpTable::supports(init.qp_type) {
+            return Err(VerbError::Unsupported(verb));
+        }
+        let srq_exists = init.srq.is_none_or(|srq| (srq.0 as usize) < self.engine.srqs.len());
+        let cqs = &self.engine.cqs;
+        if !(cqs.exists(init.send_cq) && cqs.exists(init.recv_cq) && srq_exists) {
+            return Err(VerbError::NoSuchObject(verb));
+        }
+        if init.max_send_wr > WR_MAX || init.max_recv_wr > WR_MAX {
+            return Err(VerbError::BadArgument(verb));
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of a send work request that this queue pair may post.
+fn check_send(wr: &SendWr, qp_type: QpType, path: &Path, mrs: &MrTable) -> Result<u32, VerbError> {
+    let verb = Verb::PostSend;
+    let bytes_max = match (&wr.op, qp_type) {
+        (SendOp::Send | SendOp::SendWithImm { .. }, QpType::Ud) => path.mtu,
+        (
+            SendOp::Send
+            | SendOp::SendWithImm { .. }
+            | SendOp::Write { .. }
+            | SendOp::WriteWithImm { .. },
+            QpType::Uc,
+        ) => MESSAGE_BYTES_MAX,
+        _ => return Err(VerbError::Unsupported(verb)),
+    };
+    let same_family = |ud: &towpath_verbs::UdAddress| ud.dest.is_ipv4() == path.dest.is_ipv4();
+    let addressed = match qp_type {
+        QpType::Ud => wr.ud.as_ref().is_some_and(same_family),
+        _ => wr.ud.is_none(),
+    };
+    let byte_len = wr.sg_list.byte_len();
+    if !addressed || byte_len > u64::from(bytes_max) {
+        return Err(VerbError::BadArgument(verb));
+    }
+    if !wr.sg_list.iter().all(|sge| sge.length == 0 || mrs.allows(sge, false)) {
+        return Err(VerbError::BadMemory(verb));
+    }
+    Ok(byte_len as u32)
+}
+
+impl<L: PacketLink> Device for RoceDevice<L> {
+    type Memory = Region;
+
+    fn caps(&self) -> &DeviceCaps {
+        &self.caps
+    }
+
+    fn queue_limits(&self) -> QueueLimits {
+        QueueLimits { wr_max: WR_MAX, cqe_max: CQE_MAX }
+    }
+
+    fn local_addr(&self) -> SocketAddr {
+        self.link.local_addr()
+    }
+
+    fn now(&self) -> Time {
+        self.link.now()
+    }
+
+    fn reg_mr(&mut self, memory: &Region, access: Access) -> Result<MrKeys, VerbError> {
+        self.engine.mrs.register(memory, access)
+    }
+
+    fn dereg_mr(&mut self, lkey: u32) -> Result<(), VerbError> {
+        self.engine.mrs.deregister(lkey)
+    }
+
+    fn create_cq(&mut self, depth: u32) -> Result<CqNum, VerbError> {
+        self.engine.cqs.create(depth)
+    }
+
+    fn create_srq(&mut self, depth: u32) -> Result<SrqNum, VerbError> {
+        if depth == 0 || depth > WR_MAX {
+            return Err(VerbError::BadArgument(Verb::CreateSrq));
+        }
+        if self.engine.srqs.len() == CQ_MAX {
+            return Err(VerbError::OutOfResources(Verb::CreateSrq));
+        }
+        self.engine.srqs.push(RecvQueue::new(depth));
+        Ok(SrqNum(self.engine.srqs.len() as u32 - 1))
+    }
+
+    fn create_qp(&mut self, init: &QpInit) -> Result<QpNum, VerbError> {
+        self.check_init(init)?;
+        let num = self.engine.qps.create(init)?;
+        self.engine.reserve_ready(self.engine.qps.index(num) as usize + 1);
+        Ok(num)
+    }
+
+    fn connect_qp(&mut self, qp_num: QpNum, connect: &Connect) -> Result<(), VerbError> {
+        let verb = Verb::ModifyQp;
+        let local = self.link.local_addr();
+        let mtu_max = self.caps.mtu_max;
+        let qp = self.engine.qps.find_mut(qp_num).ok_or(VerbError::NoSuchObject(verb))?;
+        if qp.state != QpState::Init {
+            return Err(VerbError::WrongState(verb));
+        }
+        let source_port = connect.source_port % self.caps.source_ports;
+        let tclass = connect.tclass;
+        let path = if qp.init.qp_type == QpType::Ud {
+            let (dest, dest_qp) = (local, QpNum(0));
+            Path { dest, dest_qp, source_port, tclass, mtu: mtu_max.bytes() }
+        } else {
+            let (dest, dest_qp) = (connect.dest, connect.dest_qp_num);
+            let reachable = dest.is_ipv4() == local.is_ipv4();
+            if !reachable || connect.path_mtu > mtu_max || dest_qp > QpNum::MAX {
+                return Err(VerbError::BadArgument(verb));
+            }
+            Path { dest, dest_qp, source_port, tclass, mtu: connect.path_mtu.bytes() }
+        };
+        qp.path = Some(path);
+        qp.start(connect.rq_psn, connect.sq_psn);
+        Ok(())
+    }
+
+    fn modify_qp(&mut self, qp_num: QpNum, state: QpState) -> Result<(), VerbError> {
+        let verb = Verb::ModifyQp;
+        let qp = self.engine.qps.find_mut(qp_num).ok_or(VerbError::NoSuchObject(verb))?;
+        match (state, qp.state) {
+            (QpState::Reset, _) => qp.reset(),
+            (QpState::Init, QpState::Reset | QpState::Init) => qp.state = QpState::Init,
+            (QpState::Init, _) => return Err(VerbError::WrongState(verb)),
+            (QpState::Err, _) => qp.fail(&mut self.engine.cqs, false),
+            _ => return Err(VerbError::BadArgument(verb)),
+        }
+        self.engine.settle();
+        Ok(())
+    }
+
+    fn set_source_port(&mut self, qp_num: QpNum, source_port: u16) -> Result<(), VerbError> {
+        let verb = Verb::ModifyQp;
+        let qp = self.engine.qps.find_mut(qp_num).ok_or(VerbError::NoSuchObject(verb))?;
+        let path = qp.path.as_mut().ok_or(VerbError::WrongState(verb))?;
+        path.source_port = source_port % self.caps.source_ports;
+        qp.requester.forget_source();
+        Ok(())
+    }
+
+    fn qp_state(&self, qp_num: QpNum) -> Result<QpState, VerbError> {
+        let qp = self.engine.qps.find(qp_num).ok_or(VerbError::NoSuchObject(Verb::ModifyQp))?;
+        Ok(qp.state)
+    }
+
+    fn destroy_qp(&mut self, qp_num: QpNum) -> Result<(), VerbError> {
+        let mut qp =
+            self.engine.qps.remove(qp_num).ok_or(VerbError::NoSuchObject(Verb::DestroyQp))?;
+        qp.fail(&mut self.engine.cqs, false);
+        self.engine.settle();
+        Ok(())
+    }
+
+    fn post_send(&mut self, qp_num: QpNum, wrs: &[SendWr]) -> Result<(), BadWr> {
+        let verb = Verb::PostSend;
+        let refuse = |index, error| Err(BadWr { index, error });
+        let Some(qp) = self.engine.qps.find_mut(qp_num) else {
+            return refuse(0, VerbError::NoSuchObject(verb));
+        };
+        let Some(path) = qp.path.as_ref().filter(|_| qp.state == QpState::Rts) else {
+            return refuse(0, VerbError::WrongState(verb));
+        };
+        let mut outcome = Ok(());
+        for (index, wr) in wrs.iter().enumerate() {
+            if qp.requester.is_full() {
+                outcome = refuse(index, VerbError::QueueFull(verb));
+                break;
+            }
+            match check_send(wr, qp.init.qp_type, path, &self.engine.mrs) {
+                Ok(byte_len) => qp.requester.push(wr, byte_len),
+                Err(error) => {
+                    outcome = refuse(index, error);
+                    break;
+                }
+            }
+        }
+        let index = self.engine.qps.index(qp_num);
+        self.engine.list(index);
+        outcome
+    }
+
+    fn post_recv(&mut self, qp_num: QpNum, wrs: &[RecvWr]) -> Result<(), BadWr> {
+        let verb = Verb::PostRecv;
+        let Some(qp) = self.engine.qps.find_mut(qp_num) else {
+            return Err(BadWr { index: 0, error: VerbError::NoSuchObject(verb) });
+        };
+        let open = matches!(qp.state, QpState::Init | QpState::Rtr | QpState::Rts);
+        if !open || qp.init.srq.is_some() {
+            return Err(BadWr { index: 0, error: VerbError::WrongState(verb) });
+        }
+        qp.recv_queue.post(verb, wrs, &self.engine.mrs)
+    }
+
+    fn post_srq_recv(&mut self, srq: SrqNum, wrs: &[RecvWr]) -> Result<(), BadWr> {
+        let verb = Verb::PostSrqRecv;
+        match self.engine.srqs.get_mut(srq.0 as usize) {
+            Some(queue) => queue.post(verb, wrs, &self.engine.mrs),
+            None => Err(BadWr { index: 0, error: VerbError::NoSuchObject(verb) }),
+        }
+    }
+
+    fn progress(&mut self, budget: usize) -> usize {
+        let Self { link, engine, .. } = self;
+        let sent = engine.pump(link);
+        let received = link.receive(budget, &mut |packet| engine.on_packet(&packet));
+        engine.settle();
+        sent + received
+    }
+
+    fn poll_cq(&mut self, cq: CqNum, out: &mut [Wc]) -> usize {
+        self.engine.cqs.poll(cq, out)
+    }
+
+    fn poll_async_event(&mut self) -> Option<AsyncEvent> {
+        self.engine.cqs.poll_event()
+    }
+}

@@ -1,0 +1,48 @@
+//! The limits of the device, each with its reason.
+
+/// Packets offered to the link in one call: two maximal offloaded sends of small packets, and
+/// eight chunks of 15 packets, share one system call.
+pub const TX_BATCH_PACKETS: usize = 128;
+
+/// Batches sent in one `progress` before received packets get their turn.
+pub const TX_BATCHES_PER_PROGRESS: usize = 4;
+
+/// Packets that one queue pair may add to a batch before the next one's turn: two chunks of 15
+/// packets, so that a chunk stays one run of equal packets for the link to offload.
+pub const TX_TURN_PACKETS: usize = 32;
+
+/// Payloads up to here are copied behind their headers: one piece costs the link and the CRC less
+/// than four, and copying 512 bytes costs about 10 ns.
+pub const TX_COPY_BYTES_MAX: usize = 512;
+
+/// Queue pairs of a device unless configured otherwise.
+pub const QP_DEFAULT: u32 = 4096;
+
+/// The most queue pairs of a device: 16 bits of index leave 8 bits of a queue pair number for the
+/// generation.
+pub const QP_MAX: u32 = 1 << 16;
+
+/// The most work requests of one queue: as large NICs offer.
+pub const WR_MAX: u32 = 1 << 15;
+
+/// The most completions of one completion queue: 64 queue pairs of the largest depth.
+pub const CQE_MAX: u32 = 1 << 21;
+
+/// The most completion queues, and the most shared receive queues.
+pub const CQ_MAX: usize = 1 << 16;
+
+/// The longest message: at the smallest MTU it spans half of the PSN range, beyond which the order
+/// of two PSNs is no longer defined.
+pub const MESSAGE_BYTES_MAX: u32 = 1 << 31;
+
+/// Events of the device kept for the application; later ones are counted and lost.
+pub const EVENTS_MAX: usize = 64;
+
+/// Bytes at the start of every UD receive buffer that the Global Routing Header takes.
+pub const GRH_BYTES: usize = 40;
+
+/// Everything around the payload of a packet: BTH 12, RETH 16, ImmDt 4, pad 3, ICRC 4.
+pub const PACKET_OVERHEAD_BYTES: u32 = 12 + 16 + 4 + 3 + 4;
+
+const _: () = assert!(MESSAGE_BYTES_MAX / 256 <= 1 << 23);
+const _: () = assert!(TX_TURN_PACKETS <= TX_BATCH_PACKETS);

@@ -1,0 +1,179 @@
+//! Queue pairs and the table that finds them by number.
+
+use crate::cq::Cqs;
+use crate::recv_queue::RecvQueue;
+use crate::requester::Requester;
+use crate::responder::Responder;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use towpath_base::Prng;
+use towpath_verbs::{
+    AsyncEvent, QpInit, QpNum, QpState, QpType, SendOp, Verb, VerbError, Wc, WcOpcode, WcStatus,
+};
+
+/// Where a queue pair sends to, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path {
+    pub(crate) dest: SocketAddr,
+    pub(crate) dest_qp: QpNum,
+    pub(crate) source_port: u16,
+    pub(crate) tclass: u8,
+    pub(crate) mtu: u32,
+}
+
+/// A queue pair.
+pub(crate) struct Qp {
+    pub(crate) num: QpNum,
+    pub(crate) state: QpState,
+    pub(crate) init: QpInit,
+    /// None before it is connected.
+    pub(crate) path: Option<Path>,
+    pub(crate) requester: Requester,
+    pub(crate) responder: Responder,
+    /// Unused with a shared receive queue.
+    pub(crate) recv_queue: RecvQueue,
+}
+
+impl Qp {
+    fn new(num: QpNum, init: &QpInit) -> Self {
+        let recv_depth = if init.srq.is_some() { 0 } else { init.max_recv_wr };
+        Self {
+            num,
+            state: QpState::Init,
+            init: *init,
+            path: None,
+            requester: Requester::new(init.max_send_wr),
+            responder: Responder::default(),
+            recv_queue: RecvQueue::new(recv_depth),
+        }
+    }
+
+    /// Whether packets for it are looked at.
+    pub(crate) fn receives(&self) -> bool {
+        matches!(self.state, QpState::Rtr | QpState::Rts)
+    }
+
+    /// To ERR: everything posted completes as flushed. A receive work request that was taken from a
+    /// shared queue for a message that never ended comes back here too.
+    pub(crate) fn fail(&mut self, cqs: &mut Cqs, tell: bool) {
+        if tell && self.state != QpState::Err {
+            cqs.event(AsyncEvent::QpFatal(self.num));
+        }
+        self.state = QpState::Err;
+        let (num, init) = (self.num, self.init);
+        let flushed = |wr_id, opcode| {
+            let status = WcStatus::WrFlushErr;
+            Wc { wr_id, status, opcode, qp_num: num, ..Wc::default() }
+        };
+        while let Some(wr) = self.requester.pop_unsent() {
+            cqs.push(init.send_cq, flushed(wr.wr_id, send_opcode(&wr.op)));
+        }
+        while let Some(wr) = self.responder.held.take().or_else(|| self.recv_queue.pop()) {
+            cqs.push(init.recv_cq, flushed(wr.wr_id, WcOpcode::Recv));
+        }
+        self.responder = Responder::default();
+    }
+
+    /// To RESET: queues emptied without completions.
+    pub(crate) fn reset(&mut self) {
+        self.state = QpState::Reset;
+        while self.requester.pop_unsent().is_some() {}
+        self.recv_queue.clear();
+        self.responder = Responder::default();
+        self.path = None;
+    }
+}
+
+/// What the completion of a send work request is called.
+pub(crate) fn send_opcode(op: &SendOp) -> WcOpcode {
+    match op {
+        SendOp::Send | SendOp::SendWithImm { .. } => WcOpcode::Send,
+        SendOp::Write { .. } | SendOp::WriteWithImm { .. } => WcOpcode::RdmaWrite,
+        SendOp::Read { .. } => WcOpcode::RdmaRead,
+        SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
+        SendOp::CmpSwap { .. } => WcOpcode::CompSwap,
+    }
+}
+
+struct Slot {
+    generation: u32,
+    qp: Option<Qp>,
+}
+
+/// Queue pairs by number. A number is an index in the low bits and a generation above it that
+/// changes with every use of the index, so late packets for a destroyed queue pair find nobody.
+pub(crate) struct QpTable {
+    slots: Vec<Slot>,
+    free: VecDeque<u32>,
+    qp_max: u32,
+    index_bits: u32,
+    prng: Prng,
+}
+
+impl QpTable {
+    pub(crate) fn new(qp_max: u32, seed: u64) -> Self {
+        let index_bits = qp_max.next_power_of_two().trailing_zeros();
+        let prng = Prng::new(seed);
+        Self { slots: Vec::new(), free: VecDeque::new(), qp_max, index_bits, prng }
+    }
+
+    pub(crate) fn create(&mut self, init: &QpInit) -> Result<QpNum, VerbError> {
+        let index = if (self.slots.len() as u32) < self.qp_max {
+            let generation = self.prng.next_u32();
+            self.slots.push(Slot { generation, qp: None });
+            self.slots.len() as u32 - 1
+        } else {
+            self.free.pop_front().ok_or(VerbError::OutOfResources(Verb::CreateQp))?
+        };
+        let bits = self.index_bits;
+        let slot = &mut self.slots[index as usize];
+        let num = loop {
+            slot.generation = slot.generation.wrapping_add(1);
+            let num = (slot.generation << bits | index) & QpNum::MAX.0;
+            // 0 and 1 are for management, the largest is multicast's.
+            if num > 1 && num != QpNum::MAX.0 {
+                break QpNum(num);
+            }
+        };
+        slot.qp = Some(Qp::new(num, init));
+        Ok(num)
+    }
+
+    #[inline]
+    pub(crate) fn index(&self, num: QpNum) -> u32 {
+        num.0 & ((1 << self.index_bits) - 1)
+    }
+
+    /// The queue pair at an index, whatever its number.
+    #[inline]
+    pub(crate) fn at(&mut self, index: u32) -> Option<&mut Qp> {
+        self.slots.get_mut(index as usize)?.qp.as_mut()
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, num: QpNum) -> Option<&Qp> {
+        let index = self.index(num);
+        self.slots.get(index as usize)?.qp.as_ref().filter(|qp| qp.num == num)
+    }
+
+    #[inline]
+    pub(crate) fn find_mut(&mut self, num: QpNum) -> Option<&mut Qp> {
+        let index = self.index(num);
+        self.at(index).filter(|qp| qp.num == num)
+    }
+
+    pub(crate) fn remove(&mut self, num: QpNum) -> Option<Qp> {
+        self.find(num)?;
+        let index = self.index(num);
+        self.free.push_back(index);
+        self.slots[index as usize].qp.take()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Qp> {
+        self.slots.iter_mut().filter_map(|slot| slot.qp.as_mut())
+    }
+
+    pub(crate) fn supports(qp_type: QpType) -> bool {
+        matches!(qp_type, QpType::Uc | QpType::Ud)
+    }
+}

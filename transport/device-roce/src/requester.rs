@@ -1,0 +1,331 @@
+//! Sending: work requests become packets, in place.
+//!
+//! A queue pair's requester has two cursors. What the link took is past for good; what is planned
+//! lies in the batch being offered, and is planned anew when the link takes less. So the link may
+//! stop in the middle of a message and nothing is copied or kept for it.
+
+use crate::limits::TX_COPY_BYTES_MAX;
+use crate::qp::Path;
+use crate::wire::opcode::{DETH_BYTES, IMM_BYTES, RETH_BYTES};
+use crate::wire::{
+    BTH_BYTES, BthRepr, Deth, ICRC_BYTES, IcrcBase, ImmDt, Opcode, PKEY_DEFAULT, Position, Reth,
+    Service,
+};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use towpath_base::crc::Crc32;
+use towpath_base::serial::Psn;
+use towpath_memory::MrTable;
+use towpath_verbs::{
+    QpNum, QpType, RemoteAddr, SendOp, SendWr, SgList, Sge, TxPacket, VerbError, link::PARTS_MAX,
+};
+
+/// Bytes of scratch that one packet may need: headers, copied payload, pad and ICRC.
+pub(crate) const SCRATCH_BYTES_MAX: usize =
+    BTH_BYTES + RETH_BYTES + DETH_BYTES + IMM_BYTES + TX_COPY_BYTES_MAX + 3 + ICRC_BYTES;
+
+#[derive(Clone, Copy)]
+struct Cursor {
+    /// Which work request of the queue.
+    index: usize,
+    /// Bytes of it that are done.
+    offset: u32,
+    psn: Psn,
+}
+
+/// A packet of the batch being offered.
+#[derive(Clone, Copy)]
+pub(crate) struct Planned {
+    pub(crate) qp_index: u32,
+    payload_bytes: u32,
+    last: bool,
+}
+
+/// The batch being offered: packets, and what they are made of.
+pub(crate) struct Batch<'a> {
+    pub(crate) packets: Vec<TxPacket<'a>>,
+    pub(crate) scratch: &'a mut [u8],
+    pub(crate) mrs: &'a MrTable,
+}
+
+/// What came of planning a queue pair's turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Everything posted is planned.
+    Empty,
+    /// The turn is over before the queue is.
+    More,
+    /// The next packet's memory is gone.
+    BadMemory,
+}
+
+/// Identity of the queue pair whose turn it is.
+pub(crate) struct Sender<'q> {
+    pub(crate) num: QpNum,
+    pub(crate) index: u32,
+    pub(crate) qp_type: QpType,
+    pub(crate) path: &'q Path,
+    /// The address that its packets leave from.
+    pub(crate) source: SocketAddr,
+}
+
+pub(crate) struct Requester {
+    queue: VecDeque<(SendWr, u32)>,
+    depth: usize,
+    taken: Cursor,
+    planned: Cursor,
+    /// ICRC up to the BTH, for the destination that it was computed for.
+    base: Option<(SocketAddr, QpNum, IcrcBase)>,
+    /// It stands in the list of queue pairs with work.
+    pub(crate) listed: bool,
+}
+
+impl Requester {
+    pub(crate) fn new(depth: u32) -> Self {
+        let depth = depth as usize;
+        let start = Cursor { index: 0, offset: 0, psn: Psn::new(0) };
+        let queue = VecDeque::with_capacity(depth);
+        Self { queue, depth, taken: start, planned: start, base: None, listed: false }
+    }
+
+    pub(crate) fn start(&mut self, psn: Psn) {
+        self.taken = Cursor { index: 0, offset: 0, psn };
+        self.planned = self.taken;
+        self.base = None;
+    }
+
+    /// After the source address changed.
+    pub(crate) fn forget_source(&mut self) {
+        self.base = None;
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.queue.len() == self.depth
+    }
+
+    pub(crate) fn push(&mut self, wr: &SendWr, byte_len: u32) {
+        self.queue.push_back((*wr, byte_len));
+    }
+
+    /// Takes the oldest work request back, with whatever was planned.
+    pub(crate) fn pop_unsent(&mut self) -> Option<SendWr> {
+        let (wr, _) = self.queue.pop_front()?;
+        self.taken.offset = 0;
+        self.planned = self.taken;
+        Some(wr)
+    }
+
+    /// Whether nothing of it is in the batch.
+    pub(crate) fn nothing_planned(&self) -> bool {
+        (self.planned.index, self.planned.offset) == (0, self.taken.offset)
+    }
+
+    /// Plans anew from what the link took.
+    pub(crate) fn unplan(&mut self) {
+        self.planned = self.taken;
+    }
+
+    /// The link took this packet. The work request whose last packet it was.
+    #[inline]
+    pub(crate) fn on_taken(&mut self, packet: &Planned) -> Option<SendWr> {
+        self.taken.psn = self.taken.psn.plus(1);
+        if !packet.last {
+            self.taken.offset += packet.payload_bytes;
+            return None;
+        }
+        self.taken.offset = 0;
+        self.planned.index = self.planned.index.saturating_sub(1);
+        self.queue.pop_front().map(|(wr, _)| wr)
+    }
+
+    /// Adds up to `packets_max` packets to the batch.
+    pub(crate) fn plan(
+        &mut self,
+        sender: &Sender<'_>,
+        packets_max: usize,
+        batch: &mut Batch<'_>,
+        planned: &mut Vec<Planned>,
+    ) -> Turn {
+        for _ in 0..packets_max {
+            let cursor = self.planned;
+            let Some(&(ref wr, byte_len)) = self.queue.get(cursor.index) else {
+                return Turn::Empty;
+            };
+            let payload_bytes = (byte_len - cursor.offset).min(sender.path.mtu);
+            let last = cursor.offset + payload_bytes == byte_len;
+            let draft = Draft {
+                wr,
+                byte_len,
+                offset: cursor.offset,
+                payload_bytes,
+                psn: cursor.psn,
+                position: match (cursor.offset == 0, last) {
+                    (true, true) => Position::Only,
+                    (true, false) => Position::First,
+                    (false, false) => Position::Middle,
+                    (false, true) => Position::Last,
+                },
+            };
+            if draft.emit(sender, &mut self.base, batch).is_err() {
+                return Turn::BadMemory;
+            }
+            planned.push(Planned { qp_index: sender.index, payload_bytes, last });
+            self.planned = Cursor {
+                index: cursor.index + usize::from(last),
+                offset: if last { 0 } else { cursor.offset + payload_bytes },
+                psn: cursor.psn.plus(1),
+            };
+        }
+        if self.planned.index < self.queue.len() { Turn::More } else { Turn::Empty }
+    }
+}
+
+/// One packet, about to be written.
+struct Draft<'q> {
+    wr: &'q SendWr,
+    byte_len: u32,
+    offset: u32,
+    payload_bytes: u32,
+    psn: Psn,
+    position: Position,
+}
+
+impl Draft<'_> {
+    fn emit(
+        &self,
+        sender: &Sender<'_>,
+        base: &mut Option<(SocketAddr, QpNum, IcrcBase)>,
+        batch: &mut Batch<'_>,
+    ) -> Result<(), VerbError> {
+        let (dest, dest_qp) = match &self.wr.ud {
+            Some(ud) => (ud.dest, ud.remote_qpn),
+            None => (sender.path.dest, sender.path.dest_qp),
+        };
+        let base = match base {
+            Some((addr, qp, base)) if *addr == dest && *qp == dest_qp => *base,
+            _ => base.insert((dest, dest_qp, IcrcBase::new(sender.source, dest, dest_qp.0))).2,
+        };
+        let payload_bytes = self.payload_bytes as usize;
+        let pad = crate::wire::pad_bytes(payload_bytes);
+        let (bth, has_imm) = self.bth(sender, dest_qp, pad as u8);
+        let mut head = [0; BTH_BYTES + RETH_BYTES + DETH_BYTES + IMM_BYTES];
+        let head_bytes = self.headers(sender, &bth, has_imm, &mut head);
+        let packet_bytes = head_bytes + payload_bytes + pad + ICRC_BYTES;
+        let mut crc = Crc32::resume(base.to_bth(&bth, packet_bytes));
+        let mut packet = TxPacket::new(dest, sender.path.source_port, sender.path.tclass);
+        let pieces = pieces(&self.wr.sg_list, self.offset, self.payload_bytes);
+
+        let copied = payload_bytes <= TX_COPY_BYTES_MAX;
+        let own_bytes = if copied { packet_bytes } else { packet_bytes - payload_bytes };
+        let (own, rest) = std::mem::take(&mut batch.scratch).split_at_mut(own_bytes);
+        batch.scratch = rest;
+        own[..head_bytes].copy_from_slice(&head[..head_bytes]);
+        let icrc_at = own_bytes - ICRC_BYTES;
+        own[icrc_at - pad..icrc_at].fill(0);
+        if copied {
+            let mut at = head_bytes;
+            for piece in pieces {
+                let bytes = batch.mrs.gather(&piece)?;
+                own[at..at + bytes.len()].copy_from_slice(bytes);
+                at += bytes.len();
+            }
+            crc.update(&own[BTH_BYTES..icrc_at]);
+            own[icrc_at..].copy_from_slice(&crc.value().to_le_bytes());
+            packet.push(own);
+        } else {
+            let (own_head, own_tail) = own.split_at_mut(head_bytes);
+            crc.update(&own_head[BTH_BYTES..]);
+            packet.push(own_head);
+            for piece in pieces {
+                let bytes = batch.mrs.gather(&piece)?;
+                crc.update(bytes);
+                packet.push(bytes);
+            }
+            crc.update(&own_tail[..pad]);
+            own_tail[pad..].copy_from_slice(&crc.value().to_le_bytes());
+            packet.push(own_tail);
+        }
+        batch.packets.push(packet);
+        Ok(())
+    }
+
+    fn bth(&self, sender: &Sender<'_>, dest_qp: QpNum, pad_count: u8) -> ([u8; BTH_BYTES], bool) {
+        let ends = self.position.ends();
+        let (write, imm) = match self.wr.op {
+            SendOp::Write { .. } => (true, false),
+            SendOp::WriteWithImm { .. } => (true, true),
+            SendOp::SendWithImm { .. } => (false, true),
+            _ => (false, false),
+        };
+        let service = match sender.qp_type {
+            QpType::Rc => Service::Rc,
+            QpType::Uc => Service::Uc,
+            QpType::Ud => Service::Ud,
+        };
+        let bth = BthRepr {
+            opcode: Opcode::request(service, write, self.position, imm && ends),
+            solicited: self.wr.flags.solicited && ends,
+            mig_req: false,
+            pad_count,
+            pkey: PKEY_DEFAULT,
+            fecn: false,
+            becn: false,
+            dest_qp: dest_qp.0,
+            ack_req: false,
+            psn: self.psn,
+        };
+        (bth.emit(), imm && ends)
+    }
+
+    /// Writes BTH and extended headers; returns their length.
+    fn headers(
+        &self,
+        sender: &Sender<'_>,
+        bth: &[u8; BTH_BYTES],
+        has_imm: bool,
+        out: &mut [u8; BTH_BYTES + RETH_BYTES + DETH_BYTES + IMM_BYTES],
+    ) -> usize {
+        let mut at = 0;
+        let mut put = |bytes: &[u8]| {
+            out[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        put(bth);
+        if let Some(ud) = &self.wr.ud {
+            put(&Deth { qkey: ud.remote_qkey, src_qp: sender.num.0 }.emit());
+        }
+        match self.wr.op {
+            SendOp::Write { remote } | SendOp::WriteWithImm { remote, .. }
+                if self.position.starts() =>
+            {
+                let RemoteAddr { addr: va, rkey } = remote;
+                put(&Reth { va, rkey, dma_len: self.byte_len }.emit());
+            }
+            _ => {}
+        }
+        match self.wr.op {
+            SendOp::SendWithImm { imm_data } | SendOp::WriteWithImm { imm_data, .. } if has_imm => {
+                put(&ImmDt { imm_data }.emit());
+            }
+            _ => {}
+        }
+        at
+    }
+}
+
+/// The parts of `list` that hold `len` bytes from `skip` on.
+pub(crate) fn pieces(list: &SgList, skip: u32, len: u32) -> impl Iterator<Item = Sge> {
+    let (mut skip, mut left) = (skip, len);
+    list.iter().filter_map(move |sge| {
+        if skip >= sge.length {
+            skip -= sge.length;
+            return None;
+        }
+        let length = (sge.length - skip).min(left);
+        let addr = sge.addr.wrapping_add(u64::from(skip));
+        (skip, left) = (0, left - length);
+        (length > 0).then_some(Sge { addr, length, lkey: sge.lkey })
+    })
+}
+
+const _: () = assert!(PARTS_MAX == towpath_verbs::SGE_MAX + 2, "head, payload pieces, tail");

@@ -1,0 +1,367 @@
+//! Receiving: packets become messages, by the rules of UC and UD.
+//!
+//! What a queue pair does with a packet, and where that comes from (IBA = InfiniBand Architecture,
+//! volume 1, 9.8.2 and 9.8.3; rxe = the Linux driver; choice = ours, where those leave it open):
+//!
+//! - A FIRST or ONLY packet starts a message at any PSN; one under way is lost silently (IBA, rxe).
+//! - A MIDDLE or LAST packet that is not the next one of the message under way is dropped, and the
+//!   rest of its message with it (IBA, rxe).
+//! - The payload lands packet by packet: a message that is lost later stays half written (IBA).
+//! - SEND takes a receive work request at its first packet. When the message is lost, the work
+//!   request is kept and the next message starts again at its first byte (choice: as IBA allows;
+//!   rxe drops that next message too, and wedges with a shared receive queue).
+//! - WRITE takes one at the packet with the immediate, before its payload lands. Without one the
+//!   packet is dropped, though earlier ones have landed (IBA, rxe).
+//! - Key, range and length of a WRITE are checked at its first packet against the RETH; a bad one
+//!   is dropped silently (rxe without a shared queue; hardware too).
+//! - A SEND that is longer than its receive work request completes it with `LocLenErr`, nothing
+//!   of the packet that did not fit is written, and the queue pair stays up (choice: hardware
+//!   reports it and rxe does so with a shared queue only).
+//! - Receive memory that was deregistered: `LocProtErr`, and the queue pair goes to ERR.
+
+use crate::counters::RoceCounters;
+use crate::cq::Cqs;
+use crate::limits::GRH_BYTES;
+use crate::qp::Qp;
+use crate::recv_queue::RecvQueue;
+use crate::requester::pieces;
+use crate::wire::{IcrcBase, Operation, Packet};
+use std::net::{IpAddr, SocketAddr};
+use towpath_base::serial::Psn;
+use towpath_memory::MrTable;
+use towpath_verbs::{QpNum, QpState, RecvWr, RemoteAddr, RxPacket, SgList, Wc, WcOpcode, WcStatus};
+
+/// The message under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Message {
+    #[default]
+    None,
+    /// A SEND, with so many bytes landed.
+    Send { offset: u32 },
+    /// A WRITE of `total` bytes to `remote`, with so many landed.
+    Write { remote: RemoteAddr, total: u32, offset: u32 },
+}
+
+/// The receiving half of a queue pair.
+#[derive(Default)]
+pub(crate) struct Responder {
+    expected: Psn,
+    message: Message,
+    /// A receive work request that was taken and not completed.
+    pub(crate) held: Option<RecvWr>,
+    /// ICRC up to the BTH, for the addresses of the last packet.
+    base: Option<(SocketAddr, SocketAddr, IcrcBase)>,
+}
+
+impl Responder {
+    pub(crate) fn start(&mut self, psn: Psn) {
+        self.expected = psn;
+    }
+
+    /// The ICRC base of packets between these addresses to the queue pair `num`.
+    #[inline]
+    pub(crate) fn base(&mut self, packet: &RxPacket<'_>, num: QpNum) -> IcrcBase {
+        match &self.base {
+            Some((source, dest, base)) if *source == packet.source && *dest == packet.dest => *base,
+            _ => {
+                let base = IcrcBase::new(packet.source, packet.dest, num.0);
+                self.base = Some((packet.source, packet.dest, base));
+                base
+            }
+        }
+    }
+}
+
+/// What a responder works on besides its queue pair.
+pub(crate) struct Surroundings<'e> {
+    pub(crate) mrs: &'e MrTable,
+    pub(crate) cqs: &'e mut Cqs,
+    pub(crate) srqs: &'e mut [RecvQueue],
+    pub(crate) counters: &'e mut RoceCounters,
+}
+
+/// Whether the packet's payload fits what its position in the message demands.
+fn length_fits(packet: &Packet<'_>, mtu: u32) -> bool {
+    let (len, mtu) = (packet.payload.len(), mtu as usize);
+    match (packet.opcode.position.starts(), packet.opcode.position.ends()) {
+        (_, false) => len == mtu,
+        (false, true) => (1..=mtu).contains(&len),
+        (true, true) => len <= mtu,
+    }
+}
+
+impl Qp {
+    /// A packet for this connected queue pair: sound, from its peer.
+    pub(crate) fn on_uc(
+        &mut self,
+        packet: &Packet<'_>,
+        rx: &RxPacket<'_>,
+        s: &mut Surroundings<'_>,
+    ) {
+        let mtu = self.path.as_ref().map_or(0, |path| path.mtu);
+        let psn = packet.bth.psn();
+        let in_order = psn == self.responder.expected;
+        if packet.opcode.position.starts() {
+            if self.responder.message != Message::None {
+                s.counters.messages_lost += 1;
+            }
+            s.counters.resyncs += u64::from(!in_order);
+            self.responder.message = Message::None;
+            self.responder.expected = psn.plus(1);
+            if !length_fits(packet, mtu) {
+                s.counters.length_error += 1;
+                return;
+            }
+            match packet.opcode.operation {
+                Operation::Send => self.on_send(packet, 0, rx, s),
+                _ => self.on_first_write(packet, rx, s),
+            }
+            return;
+        }
+        let message = std::mem::take(&mut self.responder.message);
+        let lost = u64::from(message != Message::None);
+        let is_send = packet.opcode.operation == Operation::Send;
+        match message {
+            _ if !in_order => s.counters.psn_mismatch += 1,
+            Message::None => s.counters.psn_mismatch += 1,
+            _ if !length_fits(packet, mtu) => s.counters.length_error += 1,
+            Message::Send { offset } if is_send => {
+                self.responder.expected = psn.plus(1);
+                return self.on_send(packet, offset, rx, s);
+            }
+            Message::Write { remote, total, offset } if !is_send => {
+                self.responder.expected = psn.plus(1);
+                return self.on_write(packet, (remote, total, offset), rx, s);
+            }
+            _ => s.counters.psn_mismatch += 1,
+        }
+        s.counters.messages_lost += lost;
+    }
+
+    fn on_send(
+        &mut self,
+        packet: &Packet<'_>,
+        offset: u32,
+        rx: &RxPacket<'_>,
+        s: &mut Surroundings<'_>,
+    ) {
+        let Some(wr) = self.take_recv_wr(s) else {
+            s.counters.no_recv_wqe += 1;
+            return;
+        };
+        let Some(end) = self.land(&wr, offset, packet.payload, s) else { return };
+        if packet.opcode.position.ends() {
+            self.complete_recv(&wr, WcOpcode::Recv, end, packet, rx, s);
+        } else {
+            self.responder.message = Message::Send { offset: end };
+        }
+    }
+
+    fn on_first_write(&mut self, packet: &Packet<'_>, rx: &RxPacket<'_>, s: &mut Surroundings<'_>) {
+        let Some(reth) = packet.reth() else {
+            s.counters.bad_opcode += 1;
+            return;
+        };
+        let (remote, total) = (RemoteAddr { addr: reth.va, rkey: reth.rkey }, reth.dma_len);
+        // A WRITE of no bytes reaches no memory, and its key is not looked at.
+        if total > 0 && !s.mrs.allows_remote_write(remote, total as usize) {
+            s.counters.bad_rkey += 1;
+            return;
+        }
+        self.on_write(packet, (remote, total, 0), rx, s);
+    }
+
+    fn on_write(
+        &mut self,
+        packet: &Packet<'_>,
+        (remote, total, offset): (RemoteAddr, u32, u32),
+        rx: &RxPacket<'_>,
+        s: &mut Surroundings<'_>,
+    ) {
+        let ends = packet.opcode.position.ends();
+        let left = (total - offset) as usize;
+        let fits = if ends { packet.payload.len() == left } else { packet.payload.len() < left };
+        if !fits {
+            s.counters.length_error += 1;
+            return;
+        }
+        let wr = if packet.opcode.has_imm() {
+            let Some(wr) = self.take_recv_wr(s) else {
+                s.counters.no_recv_wqe += 1;
+                return;
+            };
+            Some(wr)
+        } else {
+            None
+        };
+        let addr = remote.addr.wrapping_add(u64::from(offset));
+        let here = RemoteAddr { addr, rkey: remote.rkey };
+        if !packet.payload.is_empty() && s.mrs.remote_write(here, packet.payload).is_err() {
+            s.counters.bad_rkey += 1;
+            return;
+        }
+        match wr {
+            Some(wr) => self.complete_recv(&wr, WcOpcode::RecvRdmaWithImm, total, packet, rx, s),
+            None if ends => s.counters.messages_received += 1,
+            None => {
+                let offset = offset + packet.payload.len() as u32;
+                self.responder.message = Message::Write { remote, total, offset };
+            }
+        }
+    }
+
+    /// A datagram: sound, whoever it is from.
+    pub(crate) fn on_ud(
+        &mut self,
+        packet: &Packet<'_>,
+        rx: &RxPacket<'_>,
+        s: &mut Surroundings<'_>,
+    ) {
+        let Some(deth) = packet.deth() else {
+            s.counters.bad_opcode += 1;
+            return;
+        };
+        if deth.qkey != self.init.qkey {
+            s.counters.bad_qkey += 1;
+            return;
+        }
+        let Some(wr) = self.take_recv_wr(s) else {
+            s.counters.no_recv_wqe += 1;
+            return;
+        };
+        let grh = routing_header(rx);
+        let Some(at) = self.land(&wr, 0, &grh, s) else { return };
+        let Some(end) = self.land(&wr, at, packet.payload, s) else { return };
+        self.responder.held = None;
+        s.counters.messages_received += 1;
+        let mut wc = self.recv_wc(&wr, WcOpcode::Recv, end, packet, rx);
+        (wc.src_qp, wc.src_addr) = (QpNum(deth.src_qp), Some(rx.source));
+        s.cqs.push(self.init.recv_cq, wc);
+    }
+
+    /// The receive work request of the message: the one held, or the next.
+    fn take_recv_wr(&mut self, s: &mut Surroundings<'_>) -> Option<RecvWr> {
+        if self.responder.held.is_none() {
+            self.responder.held = match self.init.srq {
+                Some(srq) => s.srqs.get_mut(srq.0 as usize).and_then(RecvQueue::pop),
+                None => self.recv_queue.pop(),
+            };
+        }
+        self.responder.held
+    }
+
+    /// Scatters `bytes` from `offset` on; where the message ends now. On `None` the work request was
+    /// completed with an error.
+    fn land(
+        &mut self,
+        wr: &RecvWr,
+        offset: u32,
+        bytes: &[u8],
+        s: &mut Surroundings<'_>,
+    ) -> Option<u32> {
+        let end = u64::from(offset) + bytes.len() as u64;
+        let status = if end > wr.sg_list.byte_len() {
+            s.counters.recv_too_long += 1;
+            WcStatus::LocLenErr
+        } else if scatter(s.mrs, &wr.sg_list, offset, bytes) {
+            return u32::try_from(end).ok();
+        } else {
+            WcStatus::LocProtErr
+        };
+        self.responder.held = None;
+        let (wr_id, opcode, qp_num) = (wr.wr_id, WcOpcode::Recv, self.num);
+        s.cqs.push(self.init.recv_cq, Wc { wr_id, status, opcode, qp_num, ..Wc::default() });
+        if status == WcStatus::LocProtErr {
+            self.fail(s.cqs, true);
+        }
+        None
+    }
+
+    fn complete_recv(
+        &mut self,
+        wr: &RecvWr,
+        opcode: WcOpcode,
+        byte_len: u32,
+        packet: &Packet<'_>,
+        rx: &RxPacket<'_>,
+        s: &mut Surroundings<'_>,
+    ) {
+        self.responder.held = None;
+        s.counters.messages_received += 1;
+        s.cqs.push(self.init.recv_cq, self.recv_wc(wr, opcode, byte_len, packet, rx));
+    }
+
+    fn recv_wc(
+        &self,
+        wr: &RecvWr,
+        opcode: WcOpcode,
+        byte_len: u32,
+        packet: &Packet<'_>,
+        rx: &RxPacket<'_>,
+    ) -> Wc {
+        Wc {
+            wr_id: wr.wr_id,
+            status: WcStatus::Success,
+            opcode,
+            byte_len,
+            imm_data: packet.imm().map(|imm| imm.imm_data),
+            qp_num: self.num,
+            src_qp: QpNum(0),
+            src_addr: None,
+            timestamp: Some(rx.timestamp),
+            vendor_err: 0,
+        }
+    }
+
+    /// Whether `source` may send to this queue pair. Any port may: NICs use it for path entropy.
+    #[inline]
+    pub(crate) fn is_peer(&self, source: IpAddr) -> bool {
+        let peer = self.path.as_ref().map(|path| path.dest.ip());
+        peer.is_some_and(|peer| peer == source || peer.to_canonical() == source.to_canonical())
+    }
+
+    /// Brings it from INIT to RTS.
+    pub(crate) fn start(&mut self, rq_psn: Psn, sq_psn: Psn) {
+        self.responder.start(rq_psn);
+        self.requester.start(sq_psn);
+        self.state = QpState::Rts;
+    }
+}
+
+fn scatter(mrs: &MrTable, list: &SgList, offset: u32, mut bytes: &[u8]) -> bool {
+    for piece in pieces(list, offset, bytes.len() as u32) {
+        let (part, rest) = bytes.split_at(piece.length as usize);
+        if mrs.scatter(&piece, 0, part).is_err() {
+            return false;
+        }
+        bytes = rest;
+    }
+    bytes.is_empty()
+}
+
+/// The 40 bytes that verbs put before a datagram: an IPv6 header, or 20 bytes of nothing and an
+/// IPv4 header. What a socket does not show (ToS, TTL, checksum, flow label) is zero.
+fn routing_header(rx: &RxPacket<'_>) -> [u8; GRH_BYTES] {
+    let mut grh = [0; GRH_BYTES];
+    let udp_len = rx.bytes.len() as u16 + 8;
+    match (rx.source.ip().to_canonical(), rx.dest.ip().to_canonical()) {
+        (IpAddr::V4(source), IpAddr::V4(dest)) => {
+            grh[20] = 0x45;
+            grh[22..24].copy_from_slice(&udp_len.wrapping_add(20).to_be_bytes());
+            (grh[26], grh[29]) = (0x40, 17);
+            grh[32..36].copy_from_slice(&source.octets());
+            grh[36..40].copy_from_slice(&dest.octets());
+        }
+        (source, dest) => {
+            let octets = |ip| match ip {
+                IpAddr::V4(ip) => std::net::Ipv4Addr::to_ipv6_mapped(&ip).octets(),
+                IpAddr::V6(ip) => ip.octets(),
+            };
+            (grh[0], grh[6]) = (0x60, 17);
+            grh[4..6].copy_from_slice(&udp_len.to_be_bytes());
+            grh[8..24].copy_from_slice(&octets(source));
+            grh[24..40].copy_from_slice(&octets(dest));
+        }
+    }
+    grh
+}
