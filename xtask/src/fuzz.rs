@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::no_std::copy_lock;
 use crate::{process, workspace};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -136,12 +137,26 @@ impl Fuzz {
         if status == Some(0) {
             return format!("{name}: killed with seed {}, but not when repeated\n", self.seed);
         }
-        let input = format!("fuzz/artifacts/{name}-current");
+        let input = self.name_killer(name);
         format!(
             "{text}{name}: killed with seed {}\nreproduce: cargo xtask fuzz --target {name} \
              --input {input}\n",
             self.seed
         )
+    }
+
+    /// Gives the input that was running a name of its own, so that the next one does not
+    /// overwrite it; its old name where that fails.
+    fn name_killer(&self, name: &str) -> String {
+        let current = format!("fuzz/artifacts/{name}-current");
+        let Ok(input) = std::fs::read(self.root.join(&current)) else { return current };
+        let mut hasher = DefaultHasher::new();
+        input.hash(&mut hasher);
+        let named = format!("fuzz/artifacts/{name}-{:016x}", hasher.finish());
+        match std::fs::rename(self.root.join(&current), self.root.join(&named)) {
+            Ok(()) => named,
+            Err(_) => current,
+        }
     }
 
     fn drive(&self, name: &str, seconds: u64, more: &[&str]) -> (Option<i32>, String) {
