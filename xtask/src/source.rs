@@ -31,6 +31,22 @@ impl Code {
         self.tests.iter().any(|range| range.contains(&at))
     }
 
+    /// The modules in files of their own that are compiled for tests only: the path of each from
+    /// the root, without `.rs`.
+    pub(crate) fn test_modules(&self, path: &str) -> Vec<String> {
+        let stem = path.strip_suffix(".rs").unwrap_or(path);
+        let folder = match stem.rsplit_once('/') {
+            Some((folder, "lib" | "main" | "mod")) => folder,
+            _ => stem,
+        };
+        let items = self.tests.iter().filter_map(|range| self.text.get(range.clone()));
+        let names = items.filter_map(|item| {
+            let declared = item.strip_suffix(';')?;
+            declared.split_whitespace().skip_while(|word| *word != "mod").nth(1)
+        });
+        names.map(|name| format!("{folder}/{name}")).collect()
+    }
+
     /// The offsets at which `pattern` stands as whole words.
     pub(crate) fn find<'a>(&'a self, pattern: &'a str) -> impl Iterator<Item = usize> + 'a {
         find_words(&self.text, pattern)
@@ -219,6 +235,16 @@ mod tests {
         assert_eq!(left(r#"f("x \" y", 'z', '\'', '\u{1}')"#), "f( , , , )");
         assert_eq!(left("r\"a\\\" b r#\"c \" d\"# br\"e\" f"), "b b f");
         assert_eq!(left("for<'a> &'a str; 'x' bar\"\""), "for<'a> &'a str; bar");
+    }
+
+    #[test]
+    fn modules_for_tests_only_are_told_by_the_file_that_declares_them() {
+        let text = "mod a;\n#[cfg(test)]\nmod model;\n#[cfg(test)]\nmod tests { fn a() {} }\n";
+        assert_eq!(
+            Code::read("cc/src/lib.rs", text).test_modules("cc/src/lib.rs"),
+            ["cc/src/model"]
+        );
+        assert_eq!(Code::read("cc/src/b.rs", text).test_modules("cc/src/b.rs"), ["cc/src/b/model"]);
     }
 
     #[test]

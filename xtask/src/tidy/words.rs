@@ -52,6 +52,18 @@ const PLACES: &[Ban] = &[
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let in_sans_io = |file: &&File| SANS_IO.iter().any(|folder| file.path.starts_with(folder));
+    let sans_io: Vec<_> = tree.rust().filter(in_sans_io).collect();
+    let declared =
+        sans_io.iter().flat_map(|file| Code::read(&file.path, &file.text).test_modules(&file.path));
+    let test_modules: Vec<String> = declared.collect();
+    for file in sans_io {
+        let stem = file.path.strip_suffix(".rs").unwrap_or(&file.path);
+        let is_below = |module: &String| stem.starts_with(&format!("{module}/"));
+        if !test_modules.iter().any(|module| stem == module || is_below(module)) {
+            check_sans_io(file, &mut findings);
+        }
+    }
     for file in &tree.files {
         check_text(file, PLACES, &mut findings);
         if !file.path.ends_with(".md") {
@@ -77,9 +89,10 @@ fn check_code(file: &File, findings: &mut Vec<Finding>) {
     for ban in IN_CODE {
         findings.extend(code.find(ban.word).map(|at| refuse(file, at, ban)));
     }
-    if !SANS_IO.iter().any(|folder| file.path.starts_with(folder)) {
-        return;
-    }
+}
+
+fn check_sans_io(file: &File, findings: &mut Vec<Finding>) {
+    let code = Code::read(&file.path, &file.text);
     for ban in IN_SANS_IO {
         let outside_tests = code.find(ban.word).filter(|&at| !code.is_test(at));
         findings.extend(outside_tests.map(|at| refuse(file, at, ban)));
@@ -117,6 +130,16 @@ mod tests {
                     #[cfg(test)]\nmod tests {\n    use std::vec;\n}\n";
         assert_eq!(lines("cc/src/lib.rs", text), [0; 0]);
         assert_eq!(lines("cc/src/a/tests.rs", "use std::vec;\n"), [0; 0]);
+    }
+
+    #[test]
+    fn a_module_declared_for_tests_only_is_a_test() {
+        let declare = |mark: &str| {
+            let text = format!("//! A.\n{mark}\nmod model;\n");
+            check(&Tree::of(&[("cc/src/lib.rs", &text), ("cc/src/model.rs", "use std::vec;\n")]))
+        };
+        assert_eq!(declare("#[cfg(test)]"), []);
+        assert_eq!(declare("").len(), 1);
     }
 
     #[test]
