@@ -8,6 +8,10 @@ mod ext;
 pub mod icrc;
 pub mod opcode;
 mod packet;
+#[cfg(test)]
+pub(crate) mod pcap;
+#[cfg(test)]
+mod tests;
 
 pub use bth::{BTH_BYTES, Bth, BthRepr, PKEY_DEFAULT};
 pub use ext::{Aeth, AtomicAckEth, AtomicEth, Deth, Ieth, ImmDt, Reth};
