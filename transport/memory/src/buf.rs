@@ -114,7 +114,7 @@ impl Buf {
     /// Which region it lies in.
     #[must_use]
     pub fn region_id(&self) -> RegionId {
-        self.region().id()
+        self.mapping.id()
     }
 
     /// The region it lies in, to register it.
@@ -251,7 +251,7 @@ impl Lent {
         self.buf.take().expect("a lent buffer holds its buffer until it is reclaimed")
     }
 
-    fn buf(&self) -> &Buf {
+    pub(crate) fn buf(&self) -> &Buf {
         self.buf.as_ref().expect("a lent buffer holds its buffer until it is reclaimed")
     }
 }

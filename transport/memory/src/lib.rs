@@ -4,7 +4,8 @@
 //! three rules, each kept by types or by the tables here:
 //!
 //! 1. Bytes are reachable either through one [`Buf`] (exclusively) or by devices, never both: a
-//!    buffer that is posted has become a [`Lent`], which has no way to its bytes.
+//!    buffer that is posted has become a [`Lent`], which has no way to its bytes, or, for sending
+//!    only, a [`Shared`], which nobody can change.
 //! 2. [`Lent::reclaim`] is called only after the completion of every work request that names the
 //!    buffer was polled. The endpoint does so in one place; applications never hold a `Lent`.
 //! 3. A peer reaches by key only regions that were registered for it, and those are read and
@@ -32,12 +33,14 @@
 mod buf;
 mod mr;
 mod region;
+mod shared;
 #[cfg(test)]
 mod tests;
 
 pub use buf::{Buf, Lent, Pool};
 pub use mr::MrTable;
 pub use region::{PAGE_BYTES, Region, RegionId, Window};
+pub use shared::Shared;
 
 /// Why memory could not be had or used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -43,6 +43,10 @@ impl Mapping {
         self.base.as_ptr() as u64
     }
 
+    pub(crate) fn id(&self) -> RegionId {
+        self.id
+    }
+
     /// The pointer to `offset`, checked for `len` bytes.
     pub(crate) fn at(&self, offset: usize, len: usize) -> NonNull<u8> {
         assert!(offset <= self.bytes && len <= self.bytes - offset, "outside the region");
