@@ -11,6 +11,7 @@
 //! | `requester` | sending: messages into packets, batches, completions |
 //! | `responder` | receiving: packets into messages, the rules of UC and UD |
 //! | `qp`, `cq`, `recv_queue` | the objects |
+//! | [`udp`] | a packet link over UDP sockets |
 //!
 //! # What its UC does
 //! As hardware (the rules are with the responder): no acknowledgement; a FIRST or ONLY packet is
@@ -30,6 +31,9 @@ mod qp;
 mod recv_queue;
 mod requester;
 mod responder;
+#[cfg(test)]
+mod tests;
+pub mod udp;
 pub mod wire;
 
 pub use config::RoceConfig;
