@@ -90,9 +90,9 @@ impl FaultPlan {
     }
 
     /// With probability `p` a packet is held until 1 to `packets_max` later ones of its direction
-    /// have overtaken it, or `delay_max` has passed, whichever comes first. Zero packets means by
-    /// time alone. `packets_max` is at most [`REORDER_PACKETS_MAX`]. While the plan also delays
-    /// every packet, displacement is by time alone.
+    /// have been taken (lost ones count), or `delay_max` has passed, whichever comes first. Zero
+    /// packets means by time alone, and so does a plan that delays every packet.
+    /// `packets_max` is at most [`REORDER_PACKETS_MAX`].
     #[must_use]
     pub fn reorder(mut self, p: f64, packets_max: u32, delay_max: Nanos) -> Self {
         let packets_max = packets_max.min(REORDER_PACKETS_MAX);
