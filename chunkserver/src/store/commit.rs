@@ -1,0 +1,200 @@
+//! The commit: two flushes make all that is staged durable, then it becomes visible.
+
+use std::io;
+
+use super::checkpoint::encode_checkpoint;
+#[cfg(test)]
+use super::engine::Bug;
+use super::engine::Store;
+use super::error::{CommitStep, FlushFailed};
+use super::header::{FileHeader, FileKind, MAP_TEMPORARY, log_name, map_name};
+use super::limits::LOG_CHECKPOINT_SHARE;
+use super::log::make_log;
+use super::media::{Media, MediaError, MediaOp};
+use super::record::{Body, Op, Record, parse_record};
+use super::slice::ChunkId;
+
+impl<M: Media> Store<M> {
+    /// Brings everything staged to stable media and makes it visible.
+    ///
+    /// The data is flushed before the log records are written, so a record that survives a
+    /// crash always finds its data there: a torn slice is never reachable, not even through a
+    /// record that was never acknowledged (docs/store-format.md section 7). When enough of the
+    /// log is used, a checkpoint follows.
+    ///
+    /// # Errors
+    /// A failed flush says nothing about what is on the medium, and a second try would prove
+    /// nothing. So it is final: nothing staged is acknowledged, every later change is refused,
+    /// reads go on.
+    pub fn commit(&mut self) -> Result<(), FlushFailed> {
+        if let Some(failed) = self.failed {
+            return Err(failed);
+        }
+        if !self.log.staged.is_empty() {
+            if let Err((step, error)) = self.flush_staged() {
+                let failed = FlushFailed { step, kind: error.kind() };
+                self.fail(failed);
+                return Err(failed);
+            }
+            self.publish();
+        }
+        if self.log.wants_checkpoint || self.log.end > self.checkpoint_at() {
+            self.checkpoint();
+        }
+        Ok(())
+    }
+
+    /// Commits what is staged and seals the log, so that the next opening can tell damage of
+    /// any record from an unfinished commit.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub fn close(mut self) -> Result<(), FlushFailed> {
+        self.commit()?;
+        self.log.push(ChunkId::default(), &Op::Seal);
+        self.flush_staged().map_err(|(step, error)| FlushFailed { step, kind: error.kind() })
+    }
+
+    /// Refuses all changes from now on.
+    pub(crate) fn fail(&mut self, failed: FlushFailed) {
+        tracing::error!(%failed, "the store has stopped taking changes");
+        self.failed = Some(failed);
+        self.forget_staged();
+    }
+
+    fn checkpoint_at(&self) -> u64 {
+        let share = self.log.size_bytes / LOG_CHECKPOINT_SHARE;
+        // A deferred checkpoint is tried again only when a record needs its room.
+        if self.log.deferred { u64::MAX } else { share }
+    }
+
+    fn flush_staged(&mut self) -> Result<(), (CommitStep, io::Error)> {
+        for segment in self.dirty.drain(..) {
+            #[cfg(test)]
+            if self.bug == Some(Bug::SkipDataFlush) {
+                continue;
+            }
+            let file = &self.pages.files[segment as usize];
+            self.media.fdatasync(file).map_err(|e| (CommitStep::DataFlush, e))?;
+        }
+        self.media
+            .write_at(&self.log.file, self.log.end, &self.log.staged)
+            .map_err(|e| (CommitStep::LogAppend, e))?;
+        #[cfg(test)]
+        if self.has(Bug::SkipLogFlush) {
+            return Ok(());
+        }
+        self.media.fdatasync(&self.log.file).map_err(|e| (CommitStep::LogFlush, e))
+    }
+
+    /// Applies the staged records by the same code that replays them.
+    fn publish(&mut self) {
+        let mut at = 0;
+        while at < self.log.staged.len() {
+            let (record, len) =
+                parse_record(&self.log.staged[at..]).expect("staged records are encoded here");
+            let space = &mut self.space;
+            #[cfg(test)]
+            let early = self.bug == Some(Bug::ReuseTooEarly);
+            let retire = |page| {
+                #[cfg(test)]
+                if early {
+                    return;
+                }
+                space.retire(page);
+            };
+            self.map.apply(&record, retire).expect("staging checked that the record fits");
+            match record {
+                Record { body: Body::Create { .. }, .. } => self.counts.creates += 1,
+                Record { body: Body::Write(write), .. } => {
+                    self.counts.writes += 1;
+                    self.counts.write_bytes += write.byte_len;
+                }
+                Record { body: Body::Delete, .. } => self.counts.deletes += 1,
+                Record { body: Body::Seal, .. } => {}
+            }
+            at += len;
+        }
+        self.log.on_flushed();
+        self.space.committed();
+        self.counts.commits += 1;
+        self.forget_staged();
+    }
+
+    fn forget_staged(&mut self) {
+        self.log.staged.clear();
+        self.staged.clear();
+        self.pending.clear();
+        self.pending_chunks = 0;
+        self.dirty.clear();
+    }
+
+    /// Replaces log and map. A full medium only puts it off; any other trouble stops the store,
+    /// since what is on the medium is not known then.
+    fn checkpoint(&mut self) {
+        self.log.wants_checkpoint = false;
+        match self.write_checkpoint() {
+            Ok(()) => self.counts.checkpoints += 1,
+            // Full while a file is made: nothing names it yet. A flush is never merely full.
+            Err(error)
+                if error.is_full() && matches!(error.op, MediaOp::Create | MediaOp::Write) =>
+            {
+                self.log.deferred = true;
+                self.counts.checkpoints_deferred += 1;
+                for name in [MAP_TEMPORARY, &log_name(self.log.generation + 1)] {
+                    let _ = self.media.remove(name);
+                }
+            }
+            Err(error) => {
+                let step = CommitStep::Checkpoint;
+                self.fail(FlushFailed { step, kind: error.source.kind() });
+            }
+        }
+    }
+
+    /// New log and new map are on stable media, names included, before the rename makes them
+    /// the current ones; the old ones go only when the rename is on stable media too.
+    fn write_checkpoint(&mut self) -> Result<(), MediaError> {
+        let generation = self.log.generation + 1;
+        let header = FileHeader {
+            number: generation,
+            next_sequence: self.log.next_sequence,
+            ..self.identity
+        };
+        let log_header = FileHeader { kind: FileKind::Log, ..header };
+        let log_bytes = self.config.log_bytes;
+        let new_log = make_log(&self.media, &log_header, log_bytes)?;
+        write_map(&self.media, &encode_checkpoint(header, &self.map))?;
+        self.flush_names()?;
+        let name = map_name(generation);
+        self.media.rename(MAP_TEMPORARY, &name).map_err(MediaError::at(
+            MediaOp::Rename,
+            &name,
+            0,
+        ))?;
+        self.flush_names()?;
+        let staged = std::mem::take(&mut self.log.staged);
+        self.log = new_log;
+        self.log.staged = staged;
+        // A leftover is harmless: the next opening goes by the newest map and removes it.
+        let _ = self.media.remove(&log_name(generation - 1));
+        let _ = self.media.remove(&map_name(generation - 1));
+        Ok(())
+    }
+
+    fn flush_names(&self) -> Result<(), MediaError> {
+        #[cfg(test)]
+        if self.has(Bug::SkipDirFlush) {
+            return Ok(());
+        }
+        self.media.sync_dir().map_err(MediaError::at(MediaOp::Flush, ".", 0))
+    }
+}
+
+/// Writes a checkpoint under its temporary name, and flushes it.
+pub(crate) fn write_map<M: Media>(media: &M, bytes: &[u8]) -> Result<(), MediaError> {
+    let name = MAP_TEMPORARY;
+    let file = media.create(name).map_err(MediaError::at(MediaOp::Create, name, 0))?;
+    media.write_at(&file, 0, bytes).map_err(MediaError::at(MediaOp::Write, name, 0))?;
+    media.fdatasync(&file).map_err(MediaError::at(MediaOp::Flush, name, 0))
+}

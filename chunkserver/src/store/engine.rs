@@ -1,0 +1,159 @@
+//! The store: what it holds, and the questions that need no data.
+
+use std::collections::HashMap;
+
+use super::config::StoreConfig;
+use super::error::FlushFailed;
+use super::header::FileHeader;
+use super::limits::LIST_MAX;
+use super::log::Log;
+use super::map::{ChunkMap, SliceRef};
+use super::media::Media;
+use super::pages::Pages;
+use super::record::Extent;
+use super::scrub::ScrubCursor;
+use super::slice::{ChunkId, SLICE_BYTES};
+use super::space::Space;
+use super::stats::StoreStats;
+
+/// What is known of a chunk without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkStat {
+    /// Its name.
+    pub chunk: ChunkId,
+    /// Its length in bytes: one past the last byte ever written.
+    pub byte_len: u64,
+    /// The length that it may reach.
+    pub limit_bytes: u64,
+    /// Rises with every change of the chunk, and never repeats, not even after a delete.
+    pub version: u64,
+}
+
+/// The number of a staged change: it is acknowledged when the next commit succeeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// State of a chunk as the staged changes will leave it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    pub(crate) byte_len: u64,
+    pub(crate) limit_bytes: u64,
+}
+
+/// A staged record: its chunk, and its offset among the staged bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Staged {
+    pub(crate) chunk: ChunkId,
+    pub(crate) at: usize,
+}
+
+/// Chunks of 4 KiB slices on one medium, owned by one thread.
+///
+/// Changes are staged (`stage_create`, `stage_write`, `stage_delete`), which writes their data
+/// to fresh pages, and become visible and durable together in [`commit`](Self::commit). Reads
+/// see what is committed and nothing else. A change that staging refuses left no trace.
+///
+/// The bytes on the medium are described in docs/store-format.md.
+pub struct Store<M: Media> {
+    pub(crate) media: M,
+    pub(crate) config: StoreConfig,
+    /// Header fields that all files of this store share.
+    pub(crate) identity: FileHeader,
+    pub(crate) pages: Pages<M::File>,
+    pub(crate) log: Log<M::File>,
+    pub(crate) map: ChunkMap,
+    pub(crate) space: Space,
+    pub(crate) failed: Option<FlushFailed>,
+    pub(crate) staged: Vec<Staged>,
+    pub(crate) pending: HashMap<ChunkId, Option<Head>>,
+    /// Chunks made less chunks deleted by what is staged.
+    pub(crate) pending_chunks: i64,
+    /// Segments with staged data that is not flushed.
+    pub(crate) dirty: Vec<u32>,
+    pub(crate) scratch: Box<[u8; SLICE_BYTES]>,
+    pub(crate) extents: Vec<Extent>,
+    pub(crate) crcs: Vec<u32>,
+    pub(crate) spare_slices: Vec<SliceRef>,
+    pub(crate) scrub: ScrubCursor,
+    pub(crate) counts: StoreStats,
+    #[cfg(test)]
+    pub(crate) bug: Option<Bug>,
+}
+
+/// Mistakes that the crash tests make on purpose, to see that they would notice.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// A commit does not flush the data.
+    SkipDataFlush,
+    /// A commit does not flush the log.
+    SkipLogFlush,
+    /// A checkpoint does not flush the directory.
+    SkipDirFlush,
+    /// Pages of overwritten slices are free before the commit.
+    ReuseTooEarly,
+}
+
+impl<M: Media> Store<M> {
+    #[cfg(test)]
+    pub(crate) fn has(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    /// The committed state of a chunk.
+    #[must_use]
+    pub fn stat(&self, chunk: ChunkId) -> Option<ChunkStat> {
+        self.map.chunks.get(&chunk).map(|c| ChunkStat {
+            chunk,
+            byte_len: c.byte_len,
+            limit_bytes: c.limit_bytes,
+            version: c.version,
+        })
+    }
+
+    /// Committed chunks in the order of their names, the first one after `after`; at most
+    /// `count_max` and never more than [`LIST_MAX`]. A listing goes on from the last name it got.
+    #[must_use]
+    pub fn list(&self, after: Option<ChunkId>, count_max: usize) -> Vec<ChunkStat> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = after.map_or(Unbounded, Excluded);
+        let chunks = self.map.chunks.range((from, Unbounded));
+        chunks.take(count_max.min(LIST_MAX)).filter_map(|(id, _)| self.stat(*id)).collect()
+    }
+
+    /// Counters and space.
+    #[must_use]
+    pub fn stats(&self) -> StoreStats {
+        let bytes = |pages: u64| pages.saturating_mul(SLICE_BYTES as u64);
+        StoreStats {
+            reads_retried: self.pages.retried,
+            slices_corrupt: self.pages.corrupt,
+            chunks: self.map.chunks.len() as u64,
+            log_bytes: self.log.end,
+            live_bytes: bytes(self.map.live_slices),
+            free_bytes: bytes(self.space.free_pages()),
+            retired_bytes: bytes(self.space.retired_pages()),
+            capacity_bytes: bytes(self.space.capacity_pages()),
+            failed: self.failed.is_some(),
+            ..self.counts
+        }
+    }
+
+    /// Why the store takes no more changes, if it does not.
+    #[must_use]
+    pub fn failure(&self) -> Option<FlushFailed> {
+        self.failed
+    }
+
+    /// The medium, for tests and tools that look behind the store.
+    #[must_use]
+    pub fn media(&self) -> &M {
+        &self.media
+    }
+
+    /// Bytes of staged log records; zero means that a commit has nothing to do.
+    #[must_use]
+    pub fn staged_bytes(&self) -> usize {
+        self.log.staged.len()
+    }
+}

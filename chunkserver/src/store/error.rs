@@ -1,0 +1,242 @@
+//! What can go wrong, one small enum per operation.
+
+use thiserror::Error;
+
+use super::checkpoint::CheckpointError;
+use super::config::ConfigError;
+use super::header::HeaderError;
+use super::map::ApplyError;
+use super::media::MediaError;
+use super::record::RecordError;
+use super::slice::ChunkId;
+
+/// Why a directory cannot be opened as a store. Nothing was changed in it.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// A setting cannot be.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A log record is sound but cannot have happened.
+    #[error("{file} is inconsistent at offset {offset}: {source}")]
+    Apply {
+        /// Log file.
+        file: String,
+        /// Offset of the record.
+        offset: u64,
+        /// What it says.
+        #[source]
+        source: ApplyError,
+    },
+    /// The checkpoint cannot be read.
+    #[error("{file}: {source}; restore it from a copy, the log alone is not enough")]
+    Checkpoint {
+        /// Checkpoint file.
+        file: String,
+        /// What is wrong with it.
+        #[source]
+        source: CheckpointError,
+    },
+    /// A file header is refused.
+    #[error("{file}: {source}")]
+    Header {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        #[source]
+        source: HeaderError,
+    },
+    /// Another server has the directory.
+    #[error("another server has this store open: stop it first")]
+    Locked,
+    /// A record that was on stable media is damaged, and later ones are there: dropping it
+    /// would lose acknowledged writes.
+    #[error("{file} is damaged at offset {offset}, before sound records: {source}")]
+    LogDamaged {
+        /// Log file.
+        file: String,
+        /// Offset of the damaged record.
+        offset: u64,
+        /// What is wrong with it.
+        #[source]
+        source: RecordError,
+    },
+    /// There are segments but no checkpoint.
+    #[error("segments are here but no map file: restore it from a copy, or remove all files")]
+    MapMissing,
+    /// The medium failed.
+    #[error(transparent)]
+    Media(#[from] MediaError),
+    /// Two slices claim one page, or a slice a page of no segment.
+    #[error("page {page} of the segment files is claimed twice, or is in no file")]
+    Page {
+        /// The page, counted over all segments.
+        page: u32,
+    },
+    /// A record of this log follows none of the ones before it, though it was durable.
+    #[error("{file} at offset {offset}: record {found} stands where {expected} should")]
+    Sequence {
+        /// Log file.
+        file: String,
+        /// Offset of the record.
+        offset: u64,
+        /// The number due.
+        expected: u64,
+        /// The number found.
+        found: u64,
+    },
+}
+
+/// Which step of a commit failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum CommitStep {
+    /// Replacing log and map.
+    #[error("the checkpoint")]
+    Checkpoint,
+    /// Flushing the data of a segment.
+    #[error("the flush of a segment")]
+    DataFlush,
+    /// Writing the records.
+    #[error("the write of the log")]
+    LogAppend,
+    /// Flushing the log.
+    #[error("the flush of the log")]
+    LogFlush,
+}
+
+/// The store lost its trust in the medium; it refuses every change from now on, reads go on.
+///
+/// What was staged is not acknowledged: after a restart each of it is there wholly or not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{step} failed ({kind}): the store takes no more changes; replace the medium or restart")]
+pub struct FlushFailed {
+    /// The step.
+    pub step: CommitStep,
+    /// What the medium said.
+    pub kind: std::io::ErrorKind,
+}
+
+/// Why no change at all is taken just now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refused {
+    /// Enough is staged: commit, then try again.
+    #[error("the batch is full: commit it first")]
+    BatchFull,
+    /// An earlier commit failed, or the one with this change did.
+    #[error(transparent)]
+    Failed(#[from] FlushFailed),
+    /// No room on the medium or within the configured capacity. Nothing was changed; reads and
+    /// deletes still work.
+    #[error("no space: delete chunks or raise the capacity")]
+    NoSpace,
+}
+
+/// Why a chunk was not created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum CreateError {
+    /// It is there already.
+    #[error("chunk {0} exists")]
+    Exists(ChunkId),
+    /// Its size limit is zero or larger than a chunk can be.
+    #[error("a chunk cannot have a limit of {0} bytes")]
+    Limit(u64),
+    /// Not now.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The configured number of chunks is reached.
+    #[error("the store holds its {0} chunks: delete some first")]
+    TooManyChunks(u64),
+}
+
+/// Why a chunk was not deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum DeleteError {
+    /// It is not there.
+    #[error("no chunk {0}")]
+    NoSuchChunk(ChunkId),
+    /// Not now.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}
+
+/// Why nothing was written.
+#[derive(Debug, Error)]
+pub enum WriteError {
+    /// Not one checksum per touched slice.
+    #[error("{expected} checksums are needed, one per touched slice, not {found}")]
+    CrcCount {
+        /// Slices touched.
+        expected: u64,
+        /// Checksums given.
+        found: u64,
+    },
+    /// No bytes, or more than one write may have.
+    #[error("a write cannot have {byte_len} bytes")]
+    Length {
+        /// Bytes given.
+        byte_len: u64,
+    },
+    /// The end lies past the chunk's limit.
+    #[error("the write ends past the chunk's limit of {limit_bytes} bytes")]
+    LimitExceeded {
+        /// The limit.
+        limit_bytes: u64,
+    },
+    /// The medium failed; the pages written are not used.
+    #[error(transparent)]
+    Media(#[from] MediaError),
+    /// The chunk is not there.
+    #[error("no chunk {0}")]
+    NoSuchChunk(ChunkId),
+    /// The slice that the fragment would be merged with is damaged; overwrite it whole.
+    #[error("the stored slice under the fragment is damaged: {0}")]
+    OldSlice(SliceCorrupt),
+    /// Not now.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The data does not have the writer's checksum: it was changed on its way here.
+    #[error("slice {slice} of the write does not have its checksum: send it again")]
+    WireCorrupt {
+        /// Index of the slice in the chunk.
+        slice: u64,
+    },
+}
+
+/// A slice whose bytes on the medium, read twice, do not have their checksum.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("slice {slice} of chunk {chunk} is damaged on the medium ({file} at offset {offset})")]
+pub struct SliceCorrupt {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// Index of the slice.
+    pub slice: u64,
+    /// Segment file.
+    pub file: String,
+    /// Byte offset of the slice there.
+    pub offset: u64,
+}
+
+/// Why nothing was read; the caller's buffer holds no byte of a damaged slice.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// A slice is damaged; the others of the chunk can still be read.
+    #[error(transparent)]
+    Corrupt(#[from] SliceCorrupt),
+    /// No bytes, or more than one read may have.
+    #[error("a read cannot have {byte_len} bytes")]
+    Length {
+        /// Bytes wanted.
+        byte_len: u64,
+    },
+    /// The medium failed twice.
+    #[error(transparent)]
+    Media(#[from] MediaError),
+    /// The chunk is not there.
+    #[error("no chunk {0}")]
+    NoSuchChunk(ChunkId),
+    /// The range ends past the end of the chunk.
+    #[error("the read ends past the end of the chunk, which has {byte_len} bytes")]
+    PastEnd {
+        /// Length of the chunk.
+        byte_len: u64,
+    },
+}

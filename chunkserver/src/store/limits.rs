@@ -1,0 +1,55 @@
+//! Every bound of the store, with its reason.
+
+use super::slice::SLICE_BYTES;
+
+/// Most bytes of one write or read: the largest message that the transport is tested with.
+pub const WRITE_BYTES_MAX: u64 = 16 << 20;
+
+/// Most bytes of one chunk: slice indexes stay within 28 bits, far inside the `u32` of the map.
+pub const CHUNK_BYTES_MAX: u64 = 1 << 40;
+
+/// Most slices that one write can touch: a full one that is aligned to nothing.
+pub const WRITE_SLICES_MAX: u64 = WRITE_BYTES_MAX / SLICE_BYTES as u64 + 1;
+
+/// Longest body of a log record: a write of the most slices, each in an extent of its own.
+pub const RECORD_BODY_BYTES_MAX: usize = 24 + WRITE_SLICES_MAX as usize * 12 + 8;
+
+/// Smallest log: its quarter must hold a few records of ordinary writes.
+pub const LOG_BYTES_MIN: u64 = 64 << 10;
+
+/// Size of a log unless configured: some 200,000 writes of 64 KiB between two checkpoints, and
+/// a replay of well under a second.
+pub const LOG_BYTES_DEFAULT: u64 = 32 << 20;
+
+/// One part in this many of the log is kept for deletes, so that a full store can be emptied.
+pub const LOG_DELETE_SHARE: u64 = 8;
+
+/// One part in this many of the log bounds what is staged for one commit.
+pub const LOG_BATCH_SHARE: u64 = 4;
+
+/// A log filled beyond one part in this many is followed by a checkpoint.
+pub const LOG_CHECKPOINT_SHARE: u64 = 2;
+
+/// Pages of a segment file unless configured: 256 MiB, so that a terabyte is 4,096 files.
+pub const SEGMENT_PAGES_DEFAULT: u32 = (256 << 20) / SLICE_BYTES as u32;
+
+/// Fewest pages of a segment: the header and a few more, for tests.
+pub const SEGMENT_PAGES_MIN: u32 = 8;
+
+/// Most pages of a segment: 1 GiB, so that one file stays easy to copy and to inspect.
+pub const SEGMENT_PAGES_MAX: u32 = (1 << 30) / SLICE_BYTES as u32;
+
+/// Most chunks unless configured: an empty chunk holds about 200 bytes of memory, so 0.8 GiB.
+pub const CHUNKS_MAX_DEFAULT: u64 = 4 << 20;
+
+/// Free runs looked at for one that holds a whole write, before it is cut into pieces.
+pub const FIT_RUNS_MAX: usize = 32;
+
+/// Most chunks in one page of a listing.
+pub const LIST_MAX: usize = 1024;
+
+/// Requests that the worker stages before one commit.
+pub const WORKER_BATCH_MAX: usize = 256;
+
+const _: () = assert!(CHUNK_BYTES_MAX / (SLICE_BYTES as u64) < u32::MAX as u64);
+const _: () = assert!(RECORD_BODY_BYTES_MAX < u32::MAX as usize);

@@ -1,0 +1,185 @@
+//! The map of a store: which page and checksum each slice of each chunk has.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use thiserror::Error;
+
+use super::limits::CHUNK_BYTES_MAX;
+use super::record::{Body, Record, WriteBody};
+use super::slice::{ChunkId, SLICE_BYTES};
+
+/// Slices in one block of the map: a sparse chunk pays for 256 KiB around each byte it has.
+const BLOCK_SLICES: u32 = 64;
+
+/// Where a slice lies and what its checksum is. Page zero, a header, means that it was never
+/// written and reads as zeros.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SliceRef {
+    pub(crate) page: u32,
+    pub(crate) crc: u32,
+}
+
+impl SliceRef {
+    pub(crate) fn is_hole(self) -> bool {
+        self.page == 0
+    }
+}
+
+type Block = Box<[SliceRef; BLOCK_SLICES as usize]>;
+
+/// One chunk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    pub(crate) byte_len: u64,
+    pub(crate) limit_bytes: u64,
+    /// Number of the record that changed it last.
+    pub(crate) version: u64,
+    blocks: BTreeMap<u32, Block>,
+}
+
+impl Chunk {
+    pub(crate) fn new(limit_bytes: u64, version: u64) -> Self {
+        Self { limit_bytes, version, ..Self::default() }
+    }
+
+    pub(crate) fn slice(&self, index: u64) -> SliceRef {
+        let index = index as u32;
+        match self.blocks.get(&(index / BLOCK_SLICES)) {
+            Some(block) => block[(index % BLOCK_SLICES) as usize],
+            None => SliceRef::default(),
+        }
+    }
+
+    /// Sets slices from `first` on; gives the pages they had to `freed`.
+    pub(crate) fn set(
+        &mut self,
+        first: u64,
+        slices: impl Iterator<Item = SliceRef>,
+        freed: &mut impl FnMut(u32),
+    ) -> u64 {
+        let mut fresh = 0;
+        let mut index = first as u32;
+        let mut slices = slices.peekable();
+        while slices.peek().is_some() {
+            let block = self.blocks.entry(index / BLOCK_SLICES).or_default_block();
+            let from = (index % BLOCK_SLICES) as usize;
+            for slot in &mut block[from..] {
+                let Some(slice) = slices.next() else { break };
+                let old = std::mem::replace(slot, slice);
+                if old.is_hole() {
+                    fresh += 1;
+                } else {
+                    freed(old.page);
+                }
+                index += 1;
+            }
+        }
+        fresh
+    }
+
+    /// The slices that were written, from index `from` on.
+    pub(crate) fn slices_from(&self, from: u64) -> impl Iterator<Item = (u64, SliceRef)> {
+        self.blocks.range(from as u32 / BLOCK_SLICES..).flat_map(move |(block, slices)| {
+            let base = u64::from(*block) * u64::from(BLOCK_SLICES);
+            slices
+                .iter()
+                .enumerate()
+                .map(move |(at, slice)| (base + at as u64, *slice))
+                .filter(move |(index, slice)| *index >= from && !slice.is_hole())
+        })
+    }
+}
+
+trait OrDefaultBlock<'a> {
+    fn or_default_block(self) -> &'a mut Block;
+}
+
+impl<'a> OrDefaultBlock<'a> for Entry<'a, u32, Block> {
+    fn or_default_block(self) -> &'a mut Block {
+        self.or_insert_with(|| Box::new([SliceRef::default(); BLOCK_SLICES as usize]))
+    }
+}
+
+/// Why a sound record does not fit the map: the log says something that cannot have happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ApplyError {
+    /// A create of a chunk that is there.
+    #[error("chunk {0} is created twice")]
+    ChunkExists(ChunkId),
+    /// A write beyond the chunk's own limit.
+    #[error("a write grows chunk {0} past its limit")]
+    LimitExceeded(ChunkId),
+    /// A write or delete of a chunk that is not there.
+    #[error("chunk {0} is changed but was never created")]
+    NoSuchChunk(ChunkId),
+}
+
+/// All chunks, in the order of their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ChunkMap {
+    pub(crate) chunks: BTreeMap<ChunkId, Chunk>,
+    /// Slices that have a page.
+    pub(crate) live_slices: u64,
+}
+
+impl ChunkMap {
+    /// Does what a record says; gives each page that it left to `freed`.
+    pub(crate) fn apply(
+        &mut self,
+        record: &Record<'_>,
+        mut freed: impl FnMut(u32),
+    ) -> Result<(), ApplyError> {
+        let id = record.chunk;
+        let version = record.frame.sequence;
+        match &record.body {
+            Body::Create { limit_bytes } => match self.chunks.entry(id) {
+                Entry::Occupied(_) => return Err(ApplyError::ChunkExists(id)),
+                Entry::Vacant(vacant) => {
+                    vacant.insert(Chunk::new(*limit_bytes, version));
+                }
+            },
+            Body::Write(write) => {
+                let chunk = self.chunks.get_mut(&id).ok_or(ApplyError::NoSuchChunk(id))?;
+                self.live_slices += write_slices(chunk, id, write, version, &mut freed)?;
+            }
+            Body::Delete => {
+                let chunk = self.chunks.remove(&id).ok_or(ApplyError::NoSuchChunk(id))?;
+                for (_, slice) in chunk.slices_from(0) {
+                    self.live_slices -= 1;
+                    freed(slice.page);
+                }
+            }
+            Body::Seal => {}
+        }
+        Ok(())
+    }
+
+    /// The pages of all slices.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = u32> {
+        self.chunks.values().flat_map(|c| c.slices_from(0)).map(|(_, slice)| slice.page)
+    }
+}
+
+fn write_slices(
+    chunk: &mut Chunk,
+    id: ChunkId,
+    write: &WriteBody<'_>,
+    version: u64,
+    freed: &mut impl FnMut(u32),
+) -> Result<u64, ApplyError> {
+    let span = write.span();
+    if span.end() > chunk.limit_bytes {
+        return Err(ApplyError::LimitExceeded(id));
+    }
+    chunk.version = version;
+    chunk.byte_len = chunk.byte_len.max(span.end());
+    let slices = write.slices().map(|(page, crc)| SliceRef { page, crc });
+    Ok(chunk.set(span.first(), slices, freed))
+}
+
+/// Slices that a chunk of `byte_len` bytes spans.
+pub(crate) fn slices_in(byte_len: u64) -> u64 {
+    debug_assert!(byte_len <= CHUNK_BYTES_MAX);
+    byte_len.div_ceil(SLICE_BYTES as u64)
+}

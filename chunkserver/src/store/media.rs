@@ -1,0 +1,256 @@
+//! What the store asks of a medium, and the medium made of real files.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// One flat directory of files with positioned I/O and explicit flushes.
+///
+/// Nothing is on stable media before a flush says so: bytes and sizes need
+/// [`fdatasync`](Self::fdatasync), names need [`sync_dir`](Self::sync_dir).
+pub trait Media {
+    /// An open file.
+    type File;
+
+    /// Keeps every other server away from the directory until this value is dropped.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] when another holder has it.
+    fn lock(&mut self) -> io::Result<()>;
+
+    /// The names in the directory, sorted.
+    ///
+    /// # Errors
+    /// What the medium reports.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// Opens an existing file for reading and writing.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`], or what the medium reports.
+    fn open(&self, name: &str) -> io::Result<Self::File>;
+
+    /// Makes an empty file, in place of any of the same name.
+    ///
+    /// # Errors
+    /// What the medium reports.
+    fn create(&self, name: &str) -> io::Result<Self::File>;
+
+    /// Length in bytes.
+    ///
+    /// # Errors
+    /// What the medium reports.
+    fn len(&self, file: &Self::File) -> io::Result<u64>;
+
+    /// Cuts or extends (with zeros that may take no space yet).
+    ///
+    /// # Errors
+    /// What the medium reports.
+    fn set_len(&self, file: &Self::File, byte_len: u64) -> io::Result<()>;
+
+    /// Fills `buf` from `offset`.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] past the end, or what the medium reports.
+    fn read_at(&self, file: &Self::File, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+
+    /// Writes all of `bytes` at `offset`.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::StorageFull`] when there is no room, or what the medium reports; part of
+    /// the bytes may have been written then.
+    fn write_at(&self, file: &Self::File, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Brings the file's bytes and size to stable media.
+    ///
+    /// # Errors
+    /// What the medium reports. After an error nothing is known about any unflushed byte, and a
+    /// second flush that succeeds proves nothing.
+    fn fdatasync(&self, file: &Self::File) -> io::Result<()>;
+
+    /// Gives a file another name, in place of any that had it.
+    ///
+    /// # Errors
+    /// What the medium reports.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Takes a name away.
+    ///
+    /// # Errors
+    /// What the medium reports.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Brings the names to stable media.
+    ///
+    /// # Errors
+    /// As [`fdatasync`](Self::fdatasync).
+    fn sync_dir(&self) -> io::Result<()>;
+}
+
+/// What was being done when a medium failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MediaOp {
+    /// Making a file.
+    Create,
+    /// Flushing a file or the directory.
+    Flush,
+    /// Listing the directory.
+    List,
+    /// Taking the lock.
+    Lock,
+    /// Opening a file.
+    Open,
+    /// Reading.
+    Read,
+    /// Renaming.
+    Rename,
+    /// Writing or extending.
+    Write,
+}
+
+/// A failed operation on a medium: which, on what file, where.
+#[derive(Debug, Error)]
+#[error("{op:?} of {file} at offset {offset} failed: {source}")]
+pub struct MediaError {
+    /// What was being done.
+    pub op: MediaOp,
+    /// Name of the file inside the store's directory; the directory itself is `.`.
+    pub file: String,
+    /// Byte offset in the file, zero where that means nothing.
+    pub offset: u64,
+    /// What the medium said.
+    #[source]
+    pub source: io::Error,
+}
+
+impl MediaError {
+    /// Whether the medium is full, rather than broken.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+
+    pub(crate) fn at(op: MediaOp, file: &str, offset: u64) -> impl FnOnce(io::Error) -> Self {
+        let file = file.to_owned();
+        move |source| Self { op, file, offset, source }
+    }
+}
+
+/// Fills `range` of a file with zeros that take their space.
+pub(crate) fn write_zeros<M: Media>(
+    media: &M,
+    file: &M::File,
+    range: std::ops::Range<u64>,
+) -> io::Result<()> {
+    const ZEROS: &[u8] = &[0; 256 << 10];
+    let mut at = range.start;
+    while at < range.end {
+        let len = (range.end - at).min(ZEROS.len() as u64);
+        media.write_at(file, at, &ZEROS[..len as usize])?;
+        at += len;
+    }
+    Ok(())
+}
+
+/// Real files in one directory, through the page cache.
+///
+/// O_DIRECT is not used: a buffered and a direct descriptor on one file see each other's bytes
+/// only as a best effort of the kernel, and unaligned edges and foreign buffers need the
+/// buffered one anyway. What the store relies on is `fdatasync` and that its errors are final.
+#[derive(Debug)]
+pub struct FileMedia {
+    dir_path: PathBuf,
+    dir: File,
+    lock: Option<File>,
+}
+
+/// Name of the lock file; it stays when the store is closed and holds nothing.
+const LOCK_NAME: &str = "LOCK";
+
+impl FileMedia {
+    /// The directory `dir_path`, made (with its parents) if it is not there.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn new(dir_path: &Path) -> io::Result<Self> {
+        if !dir_path.is_dir() {
+            fs::create_dir_all(dir_path)?;
+            if let Some(parent) = dir_path.parent().filter(|p| !p.as_os_str().is_empty()) {
+                File::open(parent)?.sync_all()?;
+            }
+        }
+        let dir = File::open(dir_path)?;
+        Ok(Self { dir_path: dir_path.to_owned(), dir, lock: None })
+    }
+}
+
+impl Media for FileMedia {
+    type File = File;
+
+    fn lock(&mut self) -> io::Result<()> {
+        let path = self.dir_path.join(LOCK_NAME);
+        let file = File::options().create(true).truncate(false).write(true).open(path)?;
+        match file.try_lock() {
+            Ok(()) => self.lock = Some(file),
+            Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.dir_path)? {
+            // A name that is not UTF-8 is none of ours.
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn open(&self, name: &str) -> io::Result<File> {
+        File::options().read(true).write(true).open(self.dir_path.join(name))
+    }
+
+    fn create(&self, name: &str) -> io::Result<File> {
+        let path = self.dir_path.join(name);
+        File::options().read(true).write(true).create(true).truncate(true).open(path)
+    }
+
+    fn len(&self, file: &File) -> io::Result<u64> {
+        Ok(file.metadata()?.len())
+    }
+
+    fn set_len(&self, file: &File, byte_len: u64) -> io::Result<()> {
+        file.set_len(byte_len)
+    }
+
+    fn read_at(&self, file: &File, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        file.read_exact_at(buf, offset)
+    }
+
+    fn write_at(&self, file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        file.write_all_at(bytes, offset)
+    }
+
+    fn fdatasync(&self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.dir_path.join(from), self.dir_path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.dir_path.join(name))
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        self.dir.sync_all()
+    }
+}

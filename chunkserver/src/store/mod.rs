@@ -1,0 +1,63 @@
+//! The chunk store: 4 KiB slices with place-bound checksums, on fresh pages, behind a log.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | `slice` | chunk names, slice and fragment checksums, which slices a range touches |
+//! | `media`, `sim` | files; a simulated medium with power cuts and faults |
+//! | `header`, `record`, `checkpoint` | the bytes of docs/store-format.md |
+//! | `map`, `space`, `pages`, `log` | where slices lie; free pages; segments; the log's end |
+//! | `engine`, `stage`, `commit`, `read`, `scrub`, `open` | [`Store`], one verb per file |
+//! | `worker` | the thread that owns a store and commits many requests at once |
+//! | `config`, `limits`, `error`, `stats` | settings, bounds, errors, counters |
+//!
+//! What an acknowledged change promises is in docs/store-format.md section 1.
+
+mod bytes;
+mod checkpoint;
+mod commit;
+mod config;
+mod engine;
+mod error;
+mod gather;
+mod header;
+pub mod limits;
+mod log;
+mod map;
+mod media;
+mod open;
+mod pages;
+mod read;
+mod record;
+mod scrub;
+pub mod sim;
+mod slice;
+mod space;
+mod stage;
+mod stats;
+mod worker;
+
+#[cfg(test)]
+mod tests;
+
+pub use checkpoint::{Checkpoint, CheckpointError, parse_checkpoint};
+pub use config::{ConfigError, StoreConfig};
+pub use engine::{ChunkStat, Store, Ticket};
+pub use error::{
+    CommitStep, CreateError, DeleteError, FlushFailed, OpenError, ReadError, Refused, SliceCorrupt,
+    WriteError,
+};
+pub use header::{FILE_HEADER_BYTES, FORMAT_VERSION, FileHeader, FileKind, HeaderError};
+pub use map::ApplyError;
+pub use media::{FileMedia, Media, MediaError, MediaOp};
+pub use read::{ReadDone, ReadPlan};
+pub use record::{
+    Body, Extent, Frame, RECORD_ALIGN, RECORD_HEADER_BYTES, Record, RecordError, WriteBody,
+    parse_frame, parse_record,
+};
+pub use scrub::ScrubReport;
+pub use slice::{
+    ChunkId, ParseChunkIdError, SLICE_BYTES, Span, fragment_crc, hole_crc, slice_crc, writer_crcs,
+};
+pub use stage::Write;
+pub use stats::StoreStats;
+pub use worker::{Completion, Reply, Request, StoreWorker, WorkerGone};

@@ -1,0 +1,341 @@
+//! Log records: one per create, write, delete or seal (docs/store-format.md section 5).
+
+use thiserror::Error;
+use towpath_base::crc::crc32c;
+
+use super::bytes::{array, u32_at, u64_at};
+use super::limits::{CHUNK_BYTES_MAX, RECORD_BODY_BYTES_MAX, WRITE_BYTES_MAX};
+use super::slice::{ChunkId, Span};
+
+/// Bytes of a record's header.
+pub const RECORD_HEADER_BYTES: usize = 64;
+
+/// Records begin at multiples of this, so that a search after damage is cheap.
+pub const RECORD_ALIGN: usize = 8;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"TWLR");
+const WRITE_FIXED_BYTES: usize = 24;
+const EXTENT_BYTES: usize = 8;
+
+mod field {
+    pub(super) const MAGIC: usize = 0;
+    pub(super) const HEADER_CRC: usize = 4;
+    pub(super) const BODY_CRC: usize = 8;
+    pub(super) const BODY_LEN: usize = 12;
+    pub(super) const SEQUENCE: usize = 16;
+    pub(super) const DURABLE_SEQUENCE: usize = 24;
+    pub(super) const CHUNK: usize = 32;
+    pub(super) const PREVIOUS_CRC: usize = 48;
+    pub(super) const KIND: usize = 52;
+    pub(super) const RESERVED: core::ops::Range<usize> = 53..56;
+    pub(super) const GENERATION: usize = 56;
+}
+
+mod kind {
+    pub(super) const CREATE: u8 = 1;
+    pub(super) const WRITE: u8 = 2;
+    pub(super) const DELETE: u8 = 3;
+    pub(super) const SEAL: u8 = 4;
+}
+
+/// A run of pages: the 4 KiB units in which segment files are given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// First page, counted over all segments; page zero of each segment is its header.
+    pub page: u32,
+    /// How many pages.
+    pub count: u32,
+}
+
+/// Where a record stands in its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Number of the record, one more than that of the record before; never used twice.
+    pub sequence: u64,
+    /// The last record that was on stable media when this one was written.
+    pub durable_sequence: u64,
+    /// Which log file.
+    pub generation: u64,
+    /// Header checksum of the record before; zero for the first one of a log.
+    pub previous_crc: u32,
+}
+
+/// A checked record, borrowing its lists from the bytes it was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Where it stands.
+    pub frame: Frame,
+    /// Its own header checksum, which the next record repeats.
+    pub header_crc: u32,
+    /// The chunk it changes; zero in a seal.
+    pub chunk: ChunkId,
+    /// What it does.
+    pub body: Body<'a>,
+}
+
+/// What a record does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body<'a> {
+    /// Makes a chunk that may grow to `limit_bytes`.
+    Create {
+        /// Longest length that the chunk may reach, in bytes.
+        limit_bytes: u64,
+    },
+    /// Puts slices on fresh pages.
+    Write(WriteBody<'a>),
+    /// Takes a chunk away.
+    Delete,
+    /// Changes nothing: it witnesses that all records before it were on stable media.
+    Seal,
+}
+
+/// The new pages and checksums of the slices that a write touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteBody<'a> {
+    /// First byte in the chunk.
+    pub offset: u64,
+    /// Bytes written, at least one.
+    pub byte_len: u64,
+    extents: &'a [u8],
+    crcs: &'a [u8],
+}
+
+impl<'a> WriteBody<'a> {
+    /// The slices touched.
+    #[must_use]
+    pub fn span(&self) -> Span {
+        Span::new(self.offset, self.byte_len)
+    }
+
+    /// Where the slices lie, in the order of their index.
+    pub fn extents(&self) -> impl Iterator<Item = Extent> + 'a {
+        self.extents
+            .chunks_exact(EXTENT_BYTES)
+            .map(|e| Extent { page: u32_at(e, 0), count: u32_at(e, 4) })
+    }
+
+    /// Page and checksum of each slice, in the order of its index.
+    pub fn slices(&self) -> impl Iterator<Item = (u32, u32)> + 'a {
+        let pages = self.extents().flat_map(|e| e.page..e.page + e.count);
+        pages.zip(self.crcs.chunks_exact(4).map(|c| u32_at(c, 0)))
+    }
+}
+
+/// Why bytes are no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum RecordError {
+    /// The body does not have its checksum.
+    #[error("body checksum of record {sequence} is wrong")]
+    BodyCrc {
+        /// Number in the (sound) header.
+        sequence: u64,
+    },
+    /// The header does not have its checksum.
+    #[error("header checksum is wrong")]
+    HeaderCrc,
+    /// A checked record says something that no writer writes.
+    #[error("field {field} of record {sequence} is impossible")]
+    Impossible {
+        /// Name of the field.
+        field: &'static str,
+        /// Number of the record.
+        sequence: u64,
+    },
+    /// The bytes do not begin with a record.
+    #[error("no record begins here")]
+    Magic,
+    /// The bytes end before the record does.
+    #[error("the record is cut short: {needed} bytes needed, {present} present")]
+    Short {
+        /// Bytes that the record takes.
+        needed: usize,
+        /// Bytes that there are.
+        present: usize,
+    },
+}
+
+/// Checks the header alone: its frame, when magic and header checksum are right.
+#[must_use]
+pub fn parse_frame(bytes: &[u8]) -> Option<Frame> {
+    let header = bytes.get(..RECORD_HEADER_BYTES)?;
+    check_header(header).ok()?;
+    Some(frame(header))
+}
+
+/// Reads the record that `bytes` begin with; gives it and the bytes it takes.
+///
+/// Never panics, whatever the bytes are, and never allocates.
+///
+/// # Errors
+/// Says what is wrong with the bytes; see [`RecordError`].
+pub fn parse_record(bytes: &[u8]) -> Result<(Record<'_>, usize), RecordError> {
+    let present = bytes.len();
+    let Some(header) = bytes.get(..RECORD_HEADER_BYTES) else {
+        return Err(RecordError::Short { needed: RECORD_HEADER_BYTES, present });
+    };
+    check_header(header)?;
+    let frame = frame(header);
+    let sequence = frame.sequence;
+    let body_len = u32_at(header, field::BODY_LEN) as usize;
+    if body_len > RECORD_BODY_BYTES_MAX || !body_len.is_multiple_of(RECORD_ALIGN) {
+        return Err(RecordError::Impossible { field: "body_len", sequence });
+    }
+    let needed = RECORD_HEADER_BYTES + body_len;
+    let Some(body) = bytes.get(RECORD_HEADER_BYTES..needed) else {
+        return Err(RecordError::Short { needed, present });
+    };
+    if crc32c(body) != u32_at(header, field::BODY_CRC) {
+        return Err(RecordError::BodyCrc { sequence });
+    }
+    let body =
+        parse_body(header, body).map_err(|field| RecordError::Impossible { field, sequence })?;
+    let chunk = ChunkId(u128::from_le_bytes(array(header, field::CHUNK)));
+    let header_crc = u32_at(header, field::HEADER_CRC);
+    Ok((Record { frame, header_crc, chunk, body }, needed))
+}
+
+fn check_header(header: &[u8]) -> Result<(), RecordError> {
+    if u32_at(header, field::MAGIC) != MAGIC {
+        return Err(RecordError::Magic);
+    }
+    if crc32c(&header[field::BODY_CRC..]) != u32_at(header, field::HEADER_CRC) {
+        return Err(RecordError::HeaderCrc);
+    }
+    Ok(())
+}
+
+fn frame(header: &[u8]) -> Frame {
+    Frame {
+        sequence: u64_at(header, field::SEQUENCE),
+        durable_sequence: u64_at(header, field::DURABLE_SEQUENCE),
+        generation: u64_at(header, field::GENERATION),
+        previous_crc: u32_at(header, field::PREVIOUS_CRC),
+    }
+}
+
+fn parse_body<'a>(header: &[u8], body: &'a [u8]) -> Result<Body<'a>, &'static str> {
+    if header[field::RESERVED] != [0; 3] {
+        return Err("reserved");
+    }
+    match (header[field::KIND], body.len()) {
+        (kind::CREATE, 8) => match u64_at(body, 0) {
+            limit_bytes @ 1..=CHUNK_BYTES_MAX => Ok(Body::Create { limit_bytes }),
+            _ => Err("limit_bytes"),
+        },
+        (kind::WRITE, _) => parse_write(body).map(Body::Write),
+        (kind::DELETE, 0) => Ok(Body::Delete),
+        (kind::SEAL, 0) => Ok(Body::Seal),
+        (kind::CREATE | kind::DELETE | kind::SEAL, _) => Err("body_len"),
+        _ => Err("kind"),
+    }
+}
+
+fn parse_write(body: &[u8]) -> Result<WriteBody<'_>, &'static str> {
+    let Some((fixed, lists)) = body.split_at_checked(WRITE_FIXED_BYTES) else {
+        return Err("body_len");
+    };
+    let (offset, byte_len) = (u64_at(fixed, 0), u64_at(fixed, 8));
+    if byte_len == 0 || byte_len > WRITE_BYTES_MAX {
+        return Err("byte_len");
+    }
+    if offset > CHUNK_BYTES_MAX - byte_len {
+        return Err("offset");
+    }
+    let (extent_count, slice_count) = (u32_at(fixed, 16), u32_at(fixed, 20));
+    if u64::from(slice_count) != Span::new(offset, byte_len).count() {
+        return Err("slice_count");
+    }
+    if extent_count == 0 || extent_count > slice_count {
+        return Err("extent_count");
+    }
+    let extents_len = extent_count as usize * EXTENT_BYTES;
+    let crcs_len = slice_count as usize * 4;
+    if lists.len() != (extents_len + crcs_len).next_multiple_of(RECORD_ALIGN) {
+        return Err("body_len");
+    }
+    let (extents, rest) = lists.split_at(extents_len);
+    let (crcs, padding) = rest.split_at(crcs_len);
+    if padding.iter().any(|b| *b != 0) {
+        return Err("padding");
+    }
+    let write = WriteBody { offset, byte_len, extents, crcs };
+    let mut pages = 0u64;
+    for extent in write.extents() {
+        if extent.page == 0 || extent.count == 0 || extent.page.checked_add(extent.count).is_none()
+        {
+            return Err("extent");
+        }
+        pages += u64::from(extent.count);
+    }
+    if pages != u64::from(slice_count) {
+        return Err("extents");
+    }
+    Ok(write)
+}
+
+/// What to put into a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Op<'a> {
+    Create { limit_bytes: u64 },
+    Write { offset: u64, byte_len: u64, extents: &'a [Extent], crcs: &'a [u32] },
+    Delete,
+    Seal,
+}
+
+impl Op<'_> {
+    /// Bytes of the whole record.
+    pub(crate) fn encoded_len(&self) -> usize {
+        RECORD_HEADER_BYTES
+            + match self {
+                Op::Create { .. } => 8,
+                Op::Write { extents, crcs, .. } => {
+                    (WRITE_FIXED_BYTES + extents.len() * EXTENT_BYTES + crcs.len() * 4)
+                        .next_multiple_of(RECORD_ALIGN)
+                }
+                Op::Delete | Op::Seal => 0,
+            }
+    }
+
+    /// Appends the record to `out`; gives its header checksum.
+    pub(crate) fn encode(&self, frame: Frame, chunk: ChunkId, out: &mut Vec<u8>) -> u32 {
+        let start = out.len();
+        out.resize(start + RECORD_HEADER_BYTES, 0);
+        let kind = match *self {
+            Op::Create { limit_bytes } => {
+                out.extend_from_slice(&limit_bytes.to_le_bytes());
+                kind::CREATE
+            }
+            Op::Write { offset, byte_len, extents, crcs } => {
+                out.extend_from_slice(&offset.to_le_bytes());
+                out.extend_from_slice(&byte_len.to_le_bytes());
+                out.extend_from_slice(&(extents.len() as u32).to_le_bytes());
+                out.extend_from_slice(&(crcs.len() as u32).to_le_bytes());
+                for extent in extents {
+                    out.extend_from_slice(&extent.page.to_le_bytes());
+                    out.extend_from_slice(&extent.count.to_le_bytes());
+                }
+                crcs.iter().for_each(|crc| out.extend_from_slice(&crc.to_le_bytes()));
+                kind::WRITE
+            }
+            Op::Delete => kind::DELETE,
+            Op::Seal => kind::SEAL,
+        };
+        out.resize(start + (out.len() - start).next_multiple_of(RECORD_ALIGN), 0);
+        let (header, body) = out[start..].split_at_mut(RECORD_HEADER_BYTES);
+        let mut put = |at: usize, bytes: &[u8]| {
+            header[at..at + bytes.len()].copy_from_slice(bytes);
+        };
+        put(field::MAGIC, &MAGIC.to_le_bytes());
+        put(field::BODY_CRC, &crc32c(body).to_le_bytes());
+        put(field::BODY_LEN, &(body.len() as u32).to_le_bytes());
+        put(field::SEQUENCE, &frame.sequence.to_le_bytes());
+        put(field::DURABLE_SEQUENCE, &frame.durable_sequence.to_le_bytes());
+        put(field::CHUNK, &chunk.0.to_le_bytes());
+        put(field::PREVIOUS_CRC, &frame.previous_crc.to_le_bytes());
+        put(field::KIND, &[kind]);
+        put(field::GENERATION, &frame.generation.to_le_bytes());
+        let header_crc = crc32c(&header[field::BODY_CRC..]);
+        header[field::HEADER_CRC..field::BODY_CRC].copy_from_slice(&header_crc.to_le_bytes());
+        header_crc
+    }
+}

@@ -1,0 +1,280 @@
+//! Free pages, and the freed ones that must wait before they are used again.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::limits::FIT_RUNS_MAX;
+use super::record::Extent;
+
+/// A promise that the pages which were live when it was given stay as they are.
+#[derive(Debug)]
+pub(crate) struct Pin(u64);
+
+struct Retired {
+    commit: u64,
+    extent: Extent,
+}
+
+/// The pages of all segments that no slice uses.
+///
+/// A page that a commit frees is retired first. It is free again only when that commit is on
+/// stable media and no pin is older than it: until then a crash, or a reader, may still want it.
+pub(crate) struct Space {
+    segment_pages: u32,
+    segments: u32,
+    capacity_pages: u64,
+    made_pages: u64,
+    free: BTreeMap<u32, u32>,
+    free_pages: u64,
+    next_fit: u32,
+    retired: VecDeque<Retired>,
+    retired_pages: u64,
+    commit: u64,
+    pins: BTreeMap<u64, u32>,
+}
+
+/// A page that two slices claim, or that lies in no segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageClash(pub(crate) u32);
+
+impl Space {
+    pub(crate) fn new(segment_pages: u32, capacity_pages: u64) -> Self {
+        Self {
+            segment_pages,
+            segments: 0,
+            capacity_pages,
+            made_pages: 0,
+            free: BTreeMap::new(),
+            free_pages: 0,
+            next_fit: 0,
+            retired: VecDeque::new(),
+            retired_pages: 0,
+            commit: 0,
+            pins: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn free_pages(&self) -> u64 {
+        self.free_pages
+    }
+
+    pub(crate) fn retired_pages(&self) -> u64 {
+        self.retired_pages
+    }
+
+    pub(crate) fn capacity_pages(&self) -> u64 {
+        self.capacity_pages
+    }
+
+    /// Whether one more segment may be made.
+    pub(crate) fn may_grow(&self) -> bool {
+        let next_end = (u64::from(self.segments) + 1) * u64::from(self.segment_pages);
+        self.made_pages < self.capacity_pages && next_end <= u64::from(u32::MAX)
+    }
+
+    /// Takes in the pages of a new segment, as far as the capacity goes.
+    pub(crate) fn add_segment(&mut self) {
+        let base = self.segments * self.segment_pages;
+        let room = self.capacity_pages.saturating_sub(self.made_pages);
+        let pages = u64::from(self.segment_pages - 1).min(room);
+        self.segments += 1;
+        self.made_pages += pages;
+        self.release(Extent { page: base + 1, count: pages as u32 });
+    }
+
+    /// Takes the pages that a map uses out of the free ones.
+    ///
+    /// Pages beyond a capacity that was lowered since are used but never free again.
+    pub(crate) fn claim(&mut self, pages: impl Iterator<Item = u32>) -> Result<(), PageClash> {
+        let total = self.segments as usize * self.segment_pages as usize;
+        let mut used = vec![false; total];
+        for page in pages {
+            let header = page.is_multiple_of(self.segment_pages);
+            match used.get_mut(page as usize) {
+                Some(slot) if !header && !*slot => *slot = true,
+                _ => return Err(PageClash(page)),
+            }
+        }
+        let runs: Vec<_> = std::mem::take(&mut self.free).into_iter().collect();
+        self.free_pages = 0;
+        for (start, count) in runs {
+            let mut page = start;
+            for run in used[start as usize..(start + count) as usize].chunk_by(|a, b| a == b) {
+                let count = run.len() as u32;
+                if !run[0] {
+                    self.release(Extent { page, count });
+                }
+                page += count;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes `count` pages, in one run if one is found soon, and appends them to `out`.
+    /// Takes none when there are too few.
+    pub(crate) fn take(&mut self, count: u32, out: &mut Vec<Extent>) -> bool {
+        if u64::from(count) > self.free_pages {
+            return false;
+        }
+        if let Some(start) = self.fit(count) {
+            self.cut(start, count, out);
+            return true;
+        }
+        let mut left = count;
+        while left > 0 {
+            let run = self.free.range(self.next_fit..).next().or_else(|| self.free.iter().next());
+            let Some((&start, &len)) = run else { break };
+            let taken = len.min(left);
+            self.cut(start, taken, out);
+            left -= taken;
+        }
+        debug_assert_eq!(left, 0, "free_pages counts the runs");
+        true
+    }
+
+    fn fit(&self, count: u32) -> Option<u32> {
+        let after = self.free.range(self.next_fit..);
+        let runs = after.chain(self.free.range(..self.next_fit)).take(FIT_RUNS_MAX);
+        runs.into_iter().find(|(_, len)| **len >= count).map(|(start, _)| *start)
+    }
+
+    fn cut(&mut self, start: u32, count: u32, out: &mut Vec<Extent>) {
+        if let Some(len) = self.free.remove(&start)
+            && len > count
+        {
+            self.free.insert(start + count, len - count);
+        }
+        self.free_pages -= u64::from(count);
+        self.next_fit = start + count;
+        out.push(Extent { page: start, count });
+    }
+
+    /// Gives back pages that no commit has named.
+    pub(crate) fn release(&mut self, extent: Extent) {
+        if extent.count == 0 {
+            return;
+        }
+        self.free_pages += u64::from(extent.count);
+        let Extent { mut page, mut count } = extent;
+        if let Some((&before, &len)) = self.free.range(..page).next_back()
+            && before + len == page
+        {
+            self.free.remove(&before);
+            page = before;
+            count += len;
+        }
+        if let Some(len) = self.free.remove(&(extent.page + extent.count)) {
+            count += len;
+        }
+        self.free.insert(page, count);
+    }
+
+    /// Sets aside a page that the commit in progress frees.
+    pub(crate) fn retire(&mut self, page: u32) {
+        self.retired_pages += 1;
+        let commit = self.commit + 1;
+        match self.retired.back_mut() {
+            Some(last) if last.commit == commit && last.extent.page + last.extent.count == page => {
+                last.extent.count += 1;
+            }
+            _ => self.retired.push_back(Retired { commit, extent: Extent { page, count: 1 } }),
+        }
+    }
+
+    /// The commit in progress is on stable media and visible.
+    pub(crate) fn committed(&mut self) {
+        self.commit += 1;
+        self.recycle();
+    }
+
+    pub(crate) fn pin(&mut self) -> Pin {
+        *self.pins.entry(self.commit).or_insert(0) += 1;
+        Pin(self.commit)
+    }
+
+    pub(crate) fn unpin(&mut self, pin: Pin) {
+        if let Some(count) = self.pins.get_mut(&pin.0) {
+            *count -= 1;
+            if *count == 0 {
+                self.pins.remove(&pin.0);
+                self.recycle();
+            }
+        }
+    }
+
+    fn recycle(&mut self) {
+        let oldest = self.pins.keys().next().copied().unwrap_or(self.commit);
+        while let Some(retired) = self.retired.pop_front_if(|r| r.commit <= oldest) {
+            self.retired_pages -= u64::from(retired.extent.count);
+            self.release(retired.extent);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space(pages: u32) -> Space {
+        let mut space = Space::new(pages, 1 << 20);
+        space.add_segment();
+        space
+    }
+
+    #[test]
+    fn a_freed_page_waits_for_its_commit_and_for_older_readers() {
+        let mut space = space(8);
+        let mut out = Vec::new();
+        assert!(space.take(7, &mut out));
+        assert_eq!(out, [Extent { page: 1, count: 7 }]);
+        let pin = space.pin();
+        space.retire(3);
+        assert!(!space.take(1, &mut out), "the commit is not durable");
+        space.committed();
+        assert!(!space.take(1, &mut out), "a reader is older than the commit");
+        let newer = space.pin();
+        space.unpin(pin);
+        assert!(space.take(1, &mut out), "the newer reader never saw the page");
+        assert_eq!(out[1], Extent { page: 3, count: 1 });
+        space.unpin(newer);
+    }
+
+    #[test]
+    fn freed_neighbours_become_one_run() {
+        let mut space = space(16);
+        let mut out = Vec::new();
+        assert!(space.take(15, &mut out));
+        for page in [4, 6, 5] {
+            space.release(Extent { page, count: 1 });
+        }
+        out.clear();
+        assert!(space.take(3, &mut out));
+        assert_eq!(out, [Extent { page: 4, count: 3 }]);
+        assert!(!space.take(1, &mut out));
+    }
+
+    #[test]
+    fn a_request_larger_than_any_run_is_cut_into_pieces() {
+        let mut space = space(16);
+        let mut out = Vec::new();
+        assert!(space.take(15, &mut out));
+        for page in [2, 5, 9] {
+            space.release(Extent { page, count: 1 });
+        }
+        out.clear();
+        assert!(space.take(3, &mut out));
+        assert_eq!(out.len(), 3);
+        assert_eq!(space.free_pages(), 0);
+    }
+
+    #[test]
+    fn claimed_pages_are_never_given_out_and_a_double_claim_is_refused() {
+        let mut space = space(8);
+        assert_eq!(space.claim([2, 4].into_iter()), Ok(()));
+        let mut out = Vec::new();
+        assert!(space.take(5, &mut out));
+        assert!(out.iter().all(|e| !(e.page..e.page + e.count).any(|p| p == 2 || p == 4)));
+        for bad in [vec![0], vec![8], vec![3, 3]] {
+            assert!(self::space(8).claim(bad.into_iter()).is_err());
+        }
+    }
+}

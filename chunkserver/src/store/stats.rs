@@ -1,0 +1,52 @@
+//! What a store counts.
+
+/// Counters since the store was opened, and the space as it is now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreStats {
+    /// Commits that brought something to stable media.
+    pub commits: u64,
+    /// Creates committed.
+    pub creates: u64,
+    /// Deletes committed.
+    pub deletes: u64,
+    /// Writes committed.
+    pub writes: u64,
+    /// Bytes of those writes.
+    pub write_bytes: u64,
+    /// Reads served.
+    pub reads: u64,
+    /// Bytes of those reads.
+    pub read_bytes: u64,
+    /// Slices read a second time, because of an error or a wrong checksum.
+    pub reads_retried: u64,
+    /// Slices found damaged, by reads, merges and scrub; one found twice counts twice.
+    pub slices_corrupt: u64,
+    /// Slices of writes that did not have the writer's checksum.
+    pub wire_corrupt: u64,
+    /// Changes refused for want of space.
+    pub no_space: u64,
+    /// Checkpoints written.
+    pub checkpoints: u64,
+    /// Checkpoints put off because the medium was full.
+    pub checkpoints_deferred: u64,
+    /// Slices that scrub has checked.
+    pub slices_scrubbed: u64,
+    /// Records that the last opening replayed.
+    pub records_replayed: u64,
+    /// Bytes of an unfinished commit that the last opening found at the end of the log.
+    pub torn_tail_bytes: u64,
+    /// Chunks now.
+    pub chunks: u64,
+    /// Bytes of the log in use.
+    pub log_bytes: u64,
+    /// Bytes of pages that hold slices.
+    pub live_bytes: u64,
+    /// Bytes of free pages in segments that exist.
+    pub free_bytes: u64,
+    /// Bytes of pages freed but still wanted by a commit or a reader.
+    pub retired_bytes: u64,
+    /// The configured capacity in bytes.
+    pub capacity_bytes: u64,
+    /// Whether a failed flush has stopped all changes.
+    pub failed: bool,
+}

@@ -1,0 +1,104 @@
+//! The worker: batches, order, buffers that come back, failures that reach their requests.
+
+use super::*;
+use crate::store::{Completion, Reply, Request, StoreWorker};
+
+const CHUNK: ChunkId = ChunkId(1);
+
+fn write_request(offset: u64, bytes: Vec<u8>) -> Request<Vec<u8>> {
+    let crcs = writer_crcs(CHUNK, offset, &bytes);
+    Request::Write { chunk: CHUNK, offset, data: vec![bytes], crcs, verified: false }
+}
+
+fn spawn(media: &SimMedia) -> StoreWorker<Vec<u8>> {
+    StoreWorker::spawn(open(media), 64).expect("a thread starts")
+}
+
+#[test]
+fn requests_are_answered_with_their_tokens_and_buffers_and_many_share_a_commit() {
+    let media = SimMedia::new(1);
+    let mut store = open(&media);
+    create(&mut store, CHUNK);
+    // The queue is filled before the thread runs, so that the batch is the same every time.
+    let worker = StoreWorker::spawn(store, 64).expect("a thread starts");
+    for token in 0..40u64 {
+        worker.send(token, write_request(token * 4096, vec![token as u8; 4096])).unwrap();
+    }
+    for token in 0..40u64 {
+        let Completion { token: found, reply } = worker.completions().recv().unwrap();
+        let Reply::Write { result, data, crcs } = reply else { panic!("a write") };
+        assert!(result.is_ok());
+        assert_eq!((found, &data[0][..], crcs.len()), (token, &[token as u8; 4096][..], 1));
+    }
+    let request = Request::Read {
+        chunk: CHUNK,
+        offset: 7 * 4096,
+        byte_len: 4096,
+        buf: vec![0; 8192],
+        crcs: Vec::new(),
+    };
+    worker.send(100, request).unwrap();
+    let Reply::Read { result, buf, crcs } = worker.completions().recv().unwrap().reply else {
+        panic!("a read")
+    };
+    assert_eq!(result.unwrap().chunk_bytes, 40 * 4096);
+    assert_eq!((&buf[..4096], &buf[4096..]), (&[7; 4096][..], &[0; 4096][..]));
+    assert_eq!(crcs, [slice_crc(CHUNK, 7, &buf[..4096])]);
+    worker.send(101, Request::Stats).unwrap();
+    let Reply::Stats(stats) = worker.completions().recv().unwrap().reply else { panic!("stats") };
+    assert!(stats.commits <= 41 && stats.writes == 40);
+    worker.stop().unwrap();
+    assert_eq!(open(&media).stat(CHUNK).unwrap().byte_len, 40 * 4096);
+}
+
+#[test]
+fn every_kind_of_request_is_answered() {
+    let media = SimMedia::new(1);
+    let worker = spawn(&media);
+    worker.send(1, Request::Create { chunk: CHUNK, limit_bytes: Some(4096) }).unwrap();
+    worker.send(2, Request::Create { chunk: CHUNK, limit_bytes: None }).unwrap();
+    worker.send(3, write_request(4096, vec![1])).unwrap();
+    // Refusals come before the commit, acknowledgements after it.
+    let mut replies: Vec<_> = (0..3).map(|_| worker.completions().recv().unwrap()).collect();
+    replies.sort_by_key(|c| c.token);
+    assert!(matches!(replies[0].reply, Reply::Create(Ok(_))));
+    assert!(matches!(replies[1].reply, Reply::Create(Err(CreateError::Exists(_)))));
+    let limit = &replies[2].reply;
+    assert!(matches!(limit, Reply::Write { result: Err(WriteError::LimitExceeded { .. }), .. }));
+    let ask = |request| {
+        worker.send(9, request).unwrap();
+        worker.completions().recv().unwrap().reply
+    };
+    assert!(matches!(ask(Request::Stat { chunk: CHUNK }), Reply::Stat(Some(_))));
+    let listed = ask(Request::List { after: None, count_max: 5 });
+    assert!(matches!(listed, Reply::List(list) if list.len() == 1));
+    assert!(matches!(ask(Request::Scrub { budget_slices: 5 }), Reply::Scrub(r) if r.pass_done));
+    let short =
+        Request::Read { chunk: CHUNK, offset: 0, byte_len: 2, buf: vec![0], crcs: Vec::new() };
+    assert!(matches!(ask(short), Reply::Read { result: Err(ReadError::Length { .. }), .. }));
+    assert!(matches!(ask(Request::Delete { chunk: CHUNK }), Reply::Delete(Ok(_))));
+    assert!(matches!(ask(Request::Stat { chunk: CHUNK }), Reply::Stat(None)));
+    worker.stop().unwrap();
+}
+
+#[test]
+fn a_failed_flush_reaches_every_request_of_its_batch_with_its_buffer() {
+    let media = SimMedia::new(1);
+    let worker = spawn(&media);
+    worker.send(1, Request::Create { chunk: CHUNK, limit_bytes: None }).unwrap();
+    assert!(matches!(worker.completions().recv().unwrap().reply, Reply::Create(Ok(_))));
+    media.fail_flush(2);
+    for token in 0..10 {
+        worker.send(token, write_request(0, vec![1; 4096])).unwrap();
+    }
+    let mut failed = 0;
+    for _ in 0..10 {
+        let Reply::Write { result, data, .. } = worker.completions().recv().unwrap().reply else {
+            panic!("a write")
+        };
+        assert_eq!(data[0].len(), 4096);
+        failed += u32::from(matches!(result, Err(WriteError::Refused(Refused::Failed(_)))));
+    }
+    assert!(failed > 0);
+    assert!(worker.stop().is_err());
+}
