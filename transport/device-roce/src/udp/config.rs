@@ -1,0 +1,131 @@
+//! What a UDP link is asked for.
+
+use super::limits::SOURCE_PORTS_MAX;
+use core::net::IpAddr;
+
+/// Which local UDP port to receive on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortChoice {
+    /// Any free port.
+    Ephemeral,
+    /// 4791 where it is free, any free port otherwise.
+    Roce4791OrEphemeral,
+    /// This port or an error; 4791 for foreign peers. 0 is any free port.
+    Exact(u16),
+}
+
+/// Where the time of a received packet comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimestampSource {
+    /// The clock is read once after each system call that received something.
+    Call,
+    /// The kernel stamps each datagram on arrival, which leaves out the time in the socket.
+    Kernel,
+}
+
+/// Configuration of a [`UdpLink`](super::UdpLink).
+///
+/// The defaults are tuned for hosts with our software at both ends: offload both ways, 8 MiB of
+/// buffer where the system grants it, one source port.
+#[derive(Clone, Debug)]
+pub struct UdpConfig {
+    pub(super) ip: IpAddr,
+    pub(super) scope_id: u32,
+    pub(super) port: PortChoice,
+    pub(super) source_ports: u16,
+    pub(super) rx_buffer_bytes: u32,
+    pub(super) tx_buffer_bytes: u32,
+    pub(super) force_buffers: bool,
+    pub(super) segmentation: bool,
+    pub(super) coalescing: bool,
+    pub(super) timestamps: TimestampSource,
+}
+
+impl UdpConfig {
+    /// A link on the local address `ip`, which must not be the unspecified one: the ICRC covers
+    /// the address.
+    #[must_use]
+    pub fn new(ip: IpAddr) -> Self {
+        Self {
+            ip,
+            scope_id: 0,
+            port: PortChoice::Ephemeral,
+            source_ports: 1,
+            rx_buffer_bytes: 8 << 20,
+            tx_buffer_bytes: 8 << 20,
+            force_buffers: true,
+            segmentation: true,
+            coalescing: true,
+            timestamps: TimestampSource::Call,
+        }
+    }
+
+    /// Which port to receive on; [`PortChoice::Ephemeral`] by default.
+    #[must_use]
+    pub fn port(mut self, port: PortChoice) -> Self {
+        self.port = port;
+        self
+    }
+
+    /// The interface index of a link-local IPv6 address; 0 by default.
+    #[must_use]
+    pub fn scope_id(mut self, scope_id: u32) -> Self {
+        self.scope_id = scope_id;
+        self
+    }
+
+    /// How many source ports to send from, 1 to [`SOURCE_PORTS_MAX`] (held to that range); 1 by
+    /// default. The receive port is the first; each further one costs a socket.
+    #[must_use]
+    pub fn source_ports(mut self, count: u16) -> Self {
+        self.source_ports = count.clamp(1, SOURCE_PORTS_MAX);
+        self
+    }
+
+    /// The receive buffer to ask for, in bytes of payload and bookkeeping; 8 MiB by default. What
+    /// was granted shows in [`LinkCaps::rx_buffer_bytes`](towpath_verbs::LinkCaps).
+    #[must_use]
+    pub fn rx_buffer_bytes(mut self, bytes: u32) -> Self {
+        self.rx_buffer_bytes = bytes;
+        self
+    }
+
+    /// The send buffer to ask for, in bytes; 8 MiB by default.
+    #[must_use]
+    pub fn tx_buffer_bytes(mut self, bytes: u32) -> Self {
+        self.tx_buffer_bytes = bytes;
+        self
+    }
+
+    /// Whether to use `CAP_NET_ADMIN`, where the process has it, to pass the system's limits on
+    /// buffers; true by default.
+    #[must_use]
+    pub fn force_buffers(mut self, force: bool) -> Self {
+        self.force_buffers = force;
+        self
+    }
+
+    /// Whether runs of packets are sent in one piece and cut up by the kernel or the NIC; true by
+    /// default. Off costs a factor of three and more, but a foreign peer may need it on IPv4: the
+    /// cut packets carry IP IDs 0, 1, 2 ..., which the ICRC covers, and a UDP checksum that is
+    /// not 0.
+    #[must_use]
+    pub fn segmentation(mut self, on: bool) -> Self {
+        self.segmentation = on;
+        self
+    }
+
+    /// Whether runs of packets are received in one piece; true by default.
+    #[must_use]
+    pub fn coalescing(mut self, on: bool) -> Self {
+        self.coalescing = on;
+        self
+    }
+
+    /// Where receive times come from; [`TimestampSource::Call`] by default.
+    #[must_use]
+    pub fn timestamps(mut self, source: TimestampSource) -> Self {
+        self.timestamps = source;
+        self
+    }
+}

@@ -1,0 +1,26 @@
+//! What a UDP link counts beside the counters of every link.
+
+/// Counters of a [`UdpLink`](super::UdpLink); each only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UdpCounters {
+    /// System calls that send.
+    pub send_calls: u64,
+    /// Messages in those calls that the kernel took; a run of packets is one.
+    pub messages_sent: u64,
+    /// Packets that went out in runs of two and more.
+    pub segments_sent: u64,
+    /// Runs that the kernel refused for being runs, so that their packets went out one by one.
+    pub segmentation_refused: u64,
+    /// Calls that found the wire full.
+    pub would_block: u64,
+    /// System calls that receive.
+    pub receive_calls: u64,
+    /// Datagrams received; a coalesced run is one.
+    pub messages_received: u64,
+    /// Packets that came in runs of two and more.
+    pub segments_received: u64,
+    /// Datagrams that were cut short by the kernel, and so dropped here.
+    pub truncated: u64,
+    /// Receive calls that failed for another reason than an empty socket.
+    pub receive_errors: u64,
+}

@@ -1,0 +1,82 @@
+//! Why a UDP link could not be set up.
+
+use core::net::{IpAddr, SocketAddr};
+use std::io;
+
+/// Why [`UdpLink::bind`](super::UdpLink::bind) failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UdpError {
+    /// The address is 0.0.0.0 or `::`.
+    #[error(
+        "cannot bind to {0}: the packets are sealed over the IP address, name one of this host"
+    )]
+    Unspecified(IpAddr),
+    /// Another socket has the port.
+    #[error(
+        "UDP port {} on {} is in use: stop its owner (`ss -ulnp` names it), choose another port, \
+         or let the system choose one",
+        .0.port(),
+        .0.ip()
+    )]
+    PortInUse(SocketAddr),
+    /// No interface has the address.
+    #[error("{0} is no address of this host: `ip addr` lists those that are")]
+    AddressNotLocal(IpAddr),
+    /// The system forbids it.
+    #[error(
+        "not permitted to {step} on {addr}: ports below 1024 need CAP_NET_BIND_SERVICE, and a \
+         sandbox may forbid sockets"
+    )]
+    Permission {
+        /// What was tried.
+        step: UdpStep,
+        /// Where.
+        addr: SocketAddr,
+    },
+    /// Anything else.
+    #[error("cannot {step} on {addr}")]
+    System {
+        /// What was tried.
+        step: UdpStep,
+        /// Where.
+        addr: SocketAddr,
+        /// What the system said, with its errno.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A step of setting a link up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UdpStep {
+    /// Open and bind a socket.
+    Bind,
+    /// Make a socket non-blocking or set an option without which the link is not sound.
+    Configure,
+    /// Read back a socket's address or buffer size.
+    Inspect,
+}
+
+impl core::fmt::Display for UdpStep {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Bind => "bind a UDP socket",
+            Self::Configure => "set up a UDP socket",
+            Self::Inspect => "read back a UDP socket",
+        })
+    }
+}
+
+impl UdpError {
+    /// Sorts what the system said about `step` on `addr`.
+    pub(super) fn at(step: UdpStep, addr: SocketAddr, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::AddrInUse => Self::PortInUse(addr),
+            io::ErrorKind::AddrNotAvailable => Self::AddressNotLocal(addr.ip()),
+            io::ErrorKind::PermissionDenied => Self::Permission { step, addr },
+            _ => Self::System { step, addr, source },
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! `UdpLink`: a `PacketLink` over UDP sockets.
+
+use super::clock::Clock;
+use super::config::{PortChoice, TimestampSource, UdpConfig};
+use super::counters::UdpCounters;
+use super::error::{UdpError, UdpStep};
+use super::limits::PACKET_BYTES_MAX;
+use super::mmsg::SendBatch;
+use super::probe::{self, Probe};
+use super::rx::Receiver;
+use super::sys;
+use super::tx::{Counts, Sender};
+use core::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+use towpath_base::Time;
+use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
+
+/// A wire over UDP sockets of one local address.
+///
+/// One socket receives and is source port 0; further source ports are sockets that only send.
+/// Packets of one size to one place leave as one message that the kernel or the NIC cuts up, and
+/// come in as one message that is cut up here; where the kernel refuses either, packets go one
+/// by one. No call blocks; an idle owner waits on [`readable_fd`](Self::readable_fd).
+///
+/// `packets_dropped` is the kernel's count, in which a run that is dropped whole is one.
+/// `rx_charge_bytes` holds for senders set up as this end is, on the same kernel; a message is
+/// then a run, or each packet where this end does not offload.
+pub struct UdpLink {
+    sockets: Vec<UdpSocket>,
+    addrs: Vec<SocketAddr>,
+    clock: Clock,
+    sender: Sender,
+    receiver: Receiver,
+    counts: Counts,
+    probe: Probe,
+    coalescing: bool,
+    rx_buffer_bytes: u64,
+}
+
+impl UdpLink {
+    /// Opens the sockets that `config` asks for.
+    ///
+    /// # Errors
+    /// [`UdpError`]: the port is in use, the address is not of this host, or the system refuses.
+    pub fn bind(config: UdpConfig) -> Result<Self, UdpError> {
+        if config.ip.is_unspecified() {
+            return Err(UdpError::Unspecified(config.ip));
+        }
+        let first = bind_receiver(&config)?;
+        let addr = local_addr(&first, with_port(&config, 0))?;
+        let mut sockets = vec![first];
+        let mut addrs = vec![addr];
+        for _ in 1..config.source_ports {
+            let any_port = with_port(&config, 0);
+            let socket = bind_at(any_port)?;
+            addrs.push(local_addr(&socket, any_port)?);
+            sockets.push(socket);
+        }
+
+        let mut batch = SendBatch::new();
+        let probe = Probe::run(addr, &mut batch);
+        let segments_max = if config.segmentation { probe.segments_max } else { 0 };
+        for (index, (socket, &addr)) in sockets.iter().zip(&addrs).enumerate() {
+            configure(socket, addr, segments_max > 0)?;
+            grow_buffer(socket.as_fd(), &config, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
+            if index > 0 {
+                // It only sends: what strangers send to it is dropped early.
+                ignore(sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, 0));
+            }
+        }
+        let (coalescing, granted_bytes) = configure_receiver(&sockets[0], addr, &config)?;
+        Ok(Self {
+            sockets,
+            clock: Clock::start(),
+            sender: Sender::new(batch, segments_max),
+            receiver: Receiver::new(),
+            counts: Counts::default(),
+            probe,
+            coalescing,
+            rx_buffer_bytes: probe::rx_buffer_bytes(granted_bytes, addr),
+            addrs,
+        })
+    }
+
+    /// The descriptor that is readable when packets wait in the kernel. Packets that an earlier
+    /// [`receive`](PacketLink::receive) left over for want of budget do not show here, so wait
+    /// only after a receive that handed on less than its budget.
+    #[must_use]
+    pub fn readable_fd(&self) -> BorrowedFd<'_> {
+        self.sockets[0].as_fd()
+    }
+
+    /// Blocks until packets wait in the kernel or `timeout` has passed; says which. The note at
+    /// [`readable_fd`](Self::readable_fd) holds.
+    #[must_use]
+    pub fn wait_readable(&self, timeout: Duration) -> bool {
+        sys::wait_readable(self.readable_fd(), timeout)
+    }
+
+    /// The counters that only this kind of link has.
+    #[must_use]
+    pub fn udp_counters(&self) -> UdpCounters {
+        self.counts.udp
+    }
+
+    /// Whether runs of packets leave in one piece: false where that was not asked for, or the
+    /// kernel has refused it.
+    #[must_use]
+    pub fn segmentation(&self) -> bool {
+        self.sender.segmentation()
+    }
+
+    /// Whether runs of packets come in in one piece.
+    #[must_use]
+    pub fn coalescing(&self) -> bool {
+        self.coalescing
+    }
+}
+
+#[cfg(test)]
+impl UdpLink {
+    /// Packets of one run.
+    pub(super) fn segments_max(&self) -> usize {
+        self.probe.segments_max
+    }
+
+    /// Has the kernel refuse offload from now on, as a device without checksums would.
+    pub(super) fn break_segmentation(&self) {
+        for socket in &self.sockets {
+            sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1)
+                .expect("the option is there");
+        }
+    }
+}
+
+impl AsFd for UdpLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.readable_fd()
+    }
+}
+
+impl core::fmt::Debug for UdpLink {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("UdpLink").field("addrs", &self.addrs).finish_non_exhaustive()
+    }
+}
+
+impl PacketLink for UdpLink {
+    fn caps(&self) -> LinkCaps {
+        LinkCaps {
+            packet_bytes_max: PACKET_BYTES_MAX as u32,
+            source_ports: self.sockets.len() as u16,
+            rx_buffer_bytes: Some(self.rx_buffer_bytes),
+            rx_charge_bytes: self
+                .probe
+                .rx_charge_bytes(self.sender.segmentation(), self.coalescing),
+        }
+    }
+
+    fn local_addr(&self) -> SocketAddr {
+        self.addrs[0]
+    }
+
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// # Panics
+    /// With an index that is not below [`LinkCaps::source_ports`].
+    fn source_addr(&self, source_port: u16) -> SocketAddr {
+        self.addrs[usize::from(source_port)]
+    }
+
+    fn transmit(&mut self, packets: &[TxPacket<'_>]) -> usize {
+        self.sender.transmit(&self.sockets, self.addrs[0], packets, &mut self.counts)
+    }
+
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxPacket<'_>)) -> usize {
+        let place = (&self.clock, self.addrs[0]);
+        self.receiver.receive(&self.sockets[0], place, budget, &mut self.counts, sink)
+    }
+
+    fn counters(&self) -> LinkCounters {
+        let mut counters = self.counts.link;
+        // The kernel tells of drops with the next packet only, and there may be none.
+        if let Ok(memory) = sys::receive_memory(self.sockets[0].as_fd()) {
+            counters.packets_dropped += self.receiver.drops_untold(memory.drops);
+        }
+        counters
+    }
+}
+
+fn with_port(config: &UdpConfig, port: u16) -> SocketAddr {
+    match config.ip {
+        IpAddr::V4(ip) => (ip, port).into(),
+        IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, config.scope_id).into(),
+    }
+}
+
+fn bind_at(addr: SocketAddr) -> Result<UdpSocket, UdpError> {
+    let socket = UdpSocket::bind(addr).map_err(|error| UdpError::at(UdpStep::Bind, addr, error))?;
+    socket.set_nonblocking(true).map_err(|source| UdpError::System {
+        step: UdpStep::Configure,
+        addr,
+        source,
+    })?;
+    Ok(socket)
+}
+
+fn bind_receiver(config: &UdpConfig) -> Result<UdpSocket, UdpError> {
+    let (first, fallback) = match config.port {
+        PortChoice::Ephemeral => (0, None),
+        PortChoice::Roce4791OrEphemeral => (super::ROCE_PORT, Some(0)),
+        PortChoice::Exact(port) => (port, None),
+    };
+    match (bind_at(with_port(config, first)), fallback) {
+        (Err(UdpError::PortInUse(_)), Some(port)) => bind_at(with_port(config, port)),
+        (outcome, _) => outcome,
+    }
+}
+
+fn local_addr(socket: &UdpSocket, addr: SocketAddr) -> Result<SocketAddr, UdpError> {
+    socket.local_addr().map_err(|source| UdpError::System { step: UdpStep::Inspect, addr, source })
+}
+
+/// The options of every socket.
+fn configure(socket: &UdpSocket, addr: SocketAddr, segmentation: bool) -> Result<(), UdpError> {
+    let fd = socket.as_fd();
+    // Without these IPv4 packets may carry an ID that is not 0, and the ICRC covers it.
+    let whole = if addr.is_ipv4() {
+        sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
+    } else {
+        sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)
+            .and_then(|()| sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1))
+    };
+    whole.map_err(|source| UdpError::System { step: UdpStep::Configure, addr, source })?;
+    // RoCEv2 sends UDP checksum 0 and so do we where each packet is built by itself; with
+    // offload the kernel insists on a checksum, and whoever cuts the run fills it in.
+    if !segmentation {
+        ignore(if addr.is_ipv4() {
+            sys::set_option(fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1)
+        } else {
+            sys::set_option(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_TX, 1)
+        });
+    }
+    Ok(())
+}
+
+/// The options of the receiving socket; says whether it coalesces and what buffer it has.
+fn configure_receiver(
+    socket: &UdpSocket,
+    addr: SocketAddr,
+    config: &UdpConfig,
+) -> Result<(bool, u32), UdpError> {
+    let fd = socket.as_fd();
+    if addr.is_ipv6() {
+        // Foreign packets carry checksum 0, which a socket of IPv6 refuses by default.
+        ignore(sys::set_option(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1));
+    }
+    ignore(sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1));
+    if config.timestamps == TimestampSource::Kernel {
+        ignore(sys::set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1));
+    }
+    let coalescing =
+        config.coalescing && sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
+    grow_buffer(fd, config, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF);
+    let granted_bytes = sys::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)
+        .map_err(|source| UdpError::System { step: UdpStep::Inspect, addr, source })?;
+    Ok((coalescing, granted_bytes))
+}
+
+/// Asks for the configured buffer, past the system's limits where that is allowed. The kernel
+/// doubles what is asked for, to make room for its bookkeeping; what is configured counts that in.
+fn grow_buffer(fd: BorrowedFd<'_>, config: &UdpConfig, forced: i32, plain: i32) {
+    let bytes =
+        if plain == libc::SO_RCVBUF { config.rx_buffer_bytes } else { config.tx_buffer_bytes };
+    let half = i32::try_from(bytes / 2).unwrap_or(i32::MAX / 2);
+    let done = config.force_buffers && sys::set_option(fd, libc::SOL_SOCKET, forced, half).is_ok();
+    if !done {
+        ignore(sys::set_option(fd, libc::SOL_SOCKET, plain, half));
+    }
+}
+
+/// An option that only makes things better: without it the link is slower, never wrong.
+fn ignore(outcome: io::Result<()>) {
+    drop(outcome);
+}

@@ -1,0 +1,31 @@
+//! The wire over UDP sockets: segmentation offload both ways and batched system calls.
+//!
+//! | file | what |
+//! |---|---|
+//! | `config`, `error`, `counters`, `limits` | what can be asked for, refused, counted; bounds |
+//! | `link` | [`UdpLink`]: the sockets, and `PacketLink` on top of the two sides |
+//! | `tx`, `rx` | runs of packets out, runs of packets in |
+//! | `probe` | what this kernel grants and charges |
+//! | `clock` | the link's clock and the kernel's |
+//! | `mmsg`, `sys` | the system calls; the only unsafe code |
+
+mod clock;
+mod config;
+mod counters;
+mod error;
+mod limits;
+mod link;
+mod mmsg;
+mod probe;
+mod rx;
+mod sys;
+mod tx;
+
+#[cfg(test)]
+mod tests;
+
+pub use config::{PortChoice, TimestampSource, UdpConfig};
+pub use counters::UdpCounters;
+pub use error::{UdpError, UdpStep};
+pub use limits::{ROCE_PORT, SOURCE_PORTS_MAX};
+pub use link::UdpLink;

@@ -1,0 +1,144 @@
+//! Receiving: datagrams come in batches, runs are cut into packets, packets go to the sink.
+
+use super::clock::{Clock, WallOffset};
+use super::limits::RECV_MESSAGES_MAX;
+use super::mmsg::RecvBatch;
+use super::tx::Counts;
+use core::net::SocketAddr;
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+use towpath_base::Time;
+use towpath_verbs::RxPacket;
+
+/// Calls in a row that may fail, for instance with errors of earlier sends, before a receive
+/// gives up for this time.
+const ERRORS_MAX: u32 = 8;
+
+/// The receiving side of a link.
+pub(super) struct Receiver {
+    batch: RecvBatch,
+    /// The first datagram not handed on whole, and how much of it was.
+    slot: usize,
+    offset: usize,
+    /// When the batch came in.
+    batch_time: Time,
+    /// How many datagrams to ask for: doubled while as many come, back to one when fewer do.
+    burst: usize,
+    wall: WallOffset,
+    drops_seen: u32,
+}
+
+impl Receiver {
+    pub(super) fn new() -> Self {
+        Self {
+            batch: RecvBatch::new(),
+            slot: 0,
+            offset: 0,
+            batch_time: Time::ZERO,
+            burst: 1,
+            wall: WallOffset::default(),
+            drops_seen: 0,
+        }
+    }
+
+    /// Hands at most `budget` packets to `sink`; what is over waits for the next call. Fewer than
+    /// `budget` does not mean that the socket is empty, none does.
+    pub(super) fn receive(
+        &mut self,
+        socket: &UdpSocket,
+        place: (&Clock, SocketAddr),
+        budget: usize,
+        counts: &mut Counts,
+        sink: &mut dyn FnMut(RxPacket<'_>),
+    ) -> usize {
+        let mut handed = self.hand_on(place, budget, counts, sink);
+        let mut errors = 0;
+        while handed < budget {
+            let limit = (budget - handed).min(self.burst);
+            counts.udp.receive_calls += 1;
+            (self.slot, self.offset) = (0, 0);
+            match self.batch.recv(socket.as_fd(), limit) {
+                Ok(received) => {
+                    self.batch_time = place.0.now();
+                    handed += self.hand_on(place, budget - handed, counts, sink);
+                    let all = received == limit;
+                    self.burst = if all { (limit * 2).min(RECV_MESSAGES_MAX) } else { 1 };
+                    // A lone datagram is acted on before the next is asked for.
+                    if !all || limit == 1 {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.burst = 1;
+                    break;
+                }
+                Err(_) => {
+                    counts.udp.receive_errors += 1;
+                    errors += 1;
+                    if errors == ERRORS_MAX {
+                        break;
+                    }
+                }
+            }
+        }
+        handed
+    }
+
+    /// Hands on what is held.
+    fn hand_on(
+        &mut self,
+        (clock, dest): (&Clock, SocketAddr),
+        budget: usize,
+        counts: &mut Counts,
+        sink: &mut dyn FnMut(RxPacket<'_>),
+    ) -> usize {
+        let mut handed = 0;
+        while self.slot < self.batch.len() && handed < budget {
+            let datagram = self.batch.datagram(self.slot);
+            if self.offset == 0 {
+                counts.udp.messages_received += 1;
+                if let Some(drops) = datagram.drops {
+                    counts.link.packets_dropped += u64::from(drops.wrapping_sub(self.drops_seen));
+                    self.drops_seen = drops;
+                }
+                counts.udp.truncated += u64::from(datagram.truncated);
+            }
+            let (Some(source), false) = (datagram.source, datagram.truncated) else {
+                self.slot += 1;
+                continue;
+            };
+            let timestamp = match datagram.wall_ns {
+                Some(wall_ns) => self.wall.bring_over(wall_ns, self.batch_time, clock),
+                None => self.batch_time,
+            };
+            let len = datagram.bytes.len();
+            let step = datagram.segment.filter(|&bytes| bytes > 0).unwrap_or(len);
+            let in_run = step < len;
+            // An empty datagram is one empty packet.
+            loop {
+                let end = (self.offset + step).min(len);
+                let bytes = &datagram.bytes[self.offset..end];
+                counts.link.packets_received += 1;
+                counts.link.bytes_received += bytes.len() as u64;
+                counts.udp.segments_received += u64::from(in_run);
+                sink(RxPacket { source, dest, bytes, timestamp });
+                self.offset = end;
+                handed += 1;
+                if end == len || handed == budget {
+                    break;
+                }
+            }
+            if self.offset == len {
+                self.slot += 1;
+                self.offset = 0;
+            }
+        }
+        handed
+    }
+
+    /// Drops that the kernel counted since the last packet that told of them.
+    pub(super) fn drops_untold(&self, drops_now: u32) -> u64 {
+        u64::from(drops_now.wrapping_sub(self.drops_seen))
+    }
+}

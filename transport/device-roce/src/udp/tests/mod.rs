@@ -1,0 +1,90 @@
+//! The UDP link on loopback: round trips, runs, refusals, overflow.
+
+mod overflow;
+mod runs;
+mod setup;
+
+use super::{UdpConfig, UdpLink};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+use towpath_verbs::{PacketLink, TxPacket};
+
+const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
+
+/// How long a packet that was sent over loopback may take to come in on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What an unprivileged process gets on a machine with default limits: twice `rmem_max`.
+const STOCK_BUFFER_BYTES: u32 = 425_984;
+
+fn link(ip: IpAddr) -> UdpLink {
+    UdpLink::bind(UdpConfig::new(ip)).expect("loopback is there")
+}
+
+fn stock(ip: IpAddr) -> UdpConfig {
+    UdpConfig::new(ip).force_buffers(false).rx_buffer_bytes(STOCK_BUFFER_BYTES)
+}
+
+fn bind(config: UdpConfig) -> UdpLink {
+    UdpLink::bind(config).expect("loopback is there")
+}
+
+/// A packet as the tests look at it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    source: SocketAddr,
+    bytes: Vec<u8>,
+}
+
+/// Receives until `count` packets have come in or none comes any more.
+fn collect(link: &mut UdpLink, count: usize) -> Vec<Seen> {
+    let mut seen = Vec::new();
+    while seen.len() < count {
+        let handed = link.receive(64, &mut |packet| {
+            seen.push(Seen { source: packet.source, bytes: packet.bytes.to_vec() });
+        });
+        if handed == 0 && !link.wait_readable(PATIENCE) {
+            break;
+        }
+    }
+    seen
+}
+
+/// What is there now, without waiting.
+fn collect_now(link: &mut UdpLink) -> usize {
+    let mut count = 0;
+    loop {
+        match link.receive(64, &mut |_| {}) {
+            0 => return count,
+            handed => count += handed,
+        }
+    }
+}
+
+/// Packets of the given sizes to `dest`; packet `i` is filled with `i`.
+fn payloads(sizes: &[usize]) -> Vec<Vec<u8>> {
+    sizes.iter().enumerate().map(|(index, &size)| vec![index as u8; size]).collect()
+}
+
+fn packets(dest: SocketAddr, payloads: &[Vec<u8>]) -> Vec<TxPacket<'_>> {
+    payloads
+        .iter()
+        .map(|payload| {
+            let mut packet = TxPacket::new(dest, 0, 0);
+            packet.push(payload);
+            packet
+        })
+        .collect()
+}
+
+fn bytes_of(seen: &[Seen]) -> Vec<Vec<u8>> {
+    seen.iter().map(|seen| seen.bytes.clone()).collect()
+}
+
+/// Waits until what was sent over loopback has reached the socket: delivery is part of the send,
+/// but a loaded kernel may put it off for a moment.
+fn settle(link: &mut UdpLink) {
+    let _ = link.wait_readable(PATIENCE);
+    std::thread::sleep(Duration::from_millis(20));
+}
