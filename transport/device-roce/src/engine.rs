@@ -226,3 +226,18 @@ fn recycle(mut packets: Vec<TxPacket<'_>>) -> Vec<TxPacket<'static>> {
     packets.clear();
     packets.into_iter().map_while(|_| None).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recycling_keeps_the_allocation() {
+        let mut packets = Vec::with_capacity(8);
+        packets.push(TxPacket::new("10.0.0.1:1".parse().expect("literal"), 0, 0));
+        let before = (packets.as_ptr() as usize, packets.capacity());
+        let after = recycle(packets);
+        assert_eq!((after.as_ptr() as usize, after.capacity()), before);
+        assert!(after.is_empty());
+    }
+}

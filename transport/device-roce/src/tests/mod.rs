@@ -1,5 +1,6 @@
 //! Tests of the device over a wire in memory.
 
+mod forged;
 mod golden;
 mod hostile;
 mod sizes;

@@ -206,12 +206,14 @@ fn a_write_outside_what_was_opened_is_dropped_silently() {
 #[test]
 fn only_the_peers_address_may_send_and_from_any_port() {
     let mut pair = Pair::uc(Mtu::Mtu256);
-    pair.b.recv(pair.b_qp, 1, 0, 100);
-    pair.a.device.set_source_port(pair.a_qp, 3).unwrap();
-    let packets = pair.packets(SendOp::Send, 10);
-    assert_eq!(packets[0].source.port(), 4791 + 3);
-    pair.deliver(packets.clone());
-    assert_eq!(pair.b.received(), [(1, 10)]);
+    for source_port in [0, 3, 5] {
+        pair.b.recv(pair.b_qp, 1, 0, 100);
+        pair.a.device.set_source_port(pair.a_qp, source_port).unwrap();
+        let packets = pair.packets(SendOp::Send, 10);
+        assert_eq!(packets[0].source.port(), 4791 + source_port % 4);
+        pair.deliver(packets);
+        assert_eq!(pair.b.received(), [(1, 10)]);
+    }
 
     pair.b.recv(pair.b_qp, 2, 0, 100);
     let mut stranger = End::new("10.0.0.3:4791");

@@ -88,3 +88,34 @@ fn a_datagram_is_one_packet_and_has_an_address() {
     let error = pair.a.device.post_send(pair.a_qp, &[wr]).unwrap_err().error;
     assert_eq!(error, VerbError::Unsupported(Verb::PostSend));
 }
+
+#[test]
+fn one_queue_pair_reaches_many_destinations_in_one_batch() {
+    let mut pair = datagram_pair("10.0.0.1:4791", "10.0.0.2:4791");
+    let init = QpInit::new(QpType::Ud, pair.b.cq).qkey(QKEY);
+    let other = pair.b.device.create_qp(&init).unwrap();
+    let connect = Connect {
+        dest: pair.b.device.local_addr(),
+        dest_qp_num: QpNum(0),
+        rq_psn: Psn::new(0),
+        sq_psn: Psn::new(0),
+        path_mtu: Mtu::Mtu256,
+        source_port: 0,
+        tclass: 0,
+    };
+    pair.b.device.connect_qp(other, &connect).unwrap();
+    let dest = pair.b.device.local_addr();
+    let elsewhere = "10.0.0.9:1".parse().unwrap();
+    let places = [(dest, pair.b_qp), (elsewhere, pair.b_qp), (dest, other), (dest, pair.b_qp)];
+    for (i, (dest, remote_qpn)) in places.into_iter().enumerate() {
+        let ud = UdAddress { dest, remote_qpn, remote_qkey: QKEY };
+        let wr = SendWr::new(i as u64, SendOp::Send, pair.a.list(0, i)).to(ud);
+        pair.a.device.post_send(pair.a_qp, &[wr]).unwrap();
+        pair.b.recv(remote_qpn, i as u64, 4096 * i, 100);
+    }
+    pair.a.device.progress(0);
+    let mut sent = std::mem::take(&mut pair.a.device.link_mut().sent);
+    assert_eq!(sent.remove(1).dest, elsewhere);
+    pair.deliver(sent);
+    assert_eq!(pair.b.received(), [(0, 40), (2, 42), (1, 43)]);
+}
