@@ -40,7 +40,7 @@ fn main() -> Outcome<()> {
     let options = options()?;
     let bulk_packets = options.size.div_ceil(options.mtu).max(1);
     let gathered = [16, options.mtu.saturating_sub(20), 4];
-    let rows: [Row<'_>; 7] = [
+    let rows: [Row<'_>; 9] = [
         ("bulk, one piece each", "Gb/s", &|| {
             Ok(stream(options, bulk_packets, &[options.mtu])? * 8.0 * options.mtu as f64 / 1e9)
         }),
@@ -49,7 +49,9 @@ fn main() -> Outcome<()> {
         }),
         ("144 B, runs of 128", "M/s", &|| Ok(stream(options, 128, &[16, 124, 4])? / 1e6)),
         ("144 B, runs of 16", "M/s", &|| Ok(stream(options, 16, &[16, 124, 4])? / 1e6)),
+        ("64 B, runs of 128", "M/s", &|| Ok(stream(options, 128, &[64])? / 1e6)),
         ("64 B, runs of 16", "M/s", &|| Ok(stream(options, 16, &[64])? / 1e6)),
+        ("64 B, one by one", "M/s", &|| Ok(stream(options, 1, &[64])? / 1e6)),
         ("64 B one way", "us", &|| ping_pong(options)),
         ("kernel TCP, 64 B one way", "us", &|| tcp_ping_pong(options)),
     ];

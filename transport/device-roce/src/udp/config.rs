@@ -19,7 +19,8 @@ pub enum PortChoice {
 pub enum TimestampSource {
     /// The clock is read once after each system call that received something.
     Call,
-    /// The kernel stamps each datagram on arrival, which leaves out the time in the socket.
+    /// The kernel stamps each datagram on arrival, which leaves out the time in the socket. Costs
+    /// 0.1 us for each datagram at either end, of 3 us to send and 0.4 to 2 to receive it.
     Kernel,
 }
 
