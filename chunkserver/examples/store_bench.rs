@@ -1,4 +1,4 @@
-//! Measures the store alone: write and read MB/s and commits/s, on one thread.
+//! Measures the store alone: MB/s and commits/s, called directly and through its worker.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use towpath_chunkserver::store::{
-    ChunkId, FileMedia, SLICE_BYTES, Store, StoreConfig, Write, writer_crcs,
+    ChunkId, FileMedia, Reply, Request, SLICE_BYTES, Store, StoreConfig, StoreWorker, Write,
+    writer_crcs,
 };
 
 /// Writes and reads chunks of a store in DIR and prints one line per phase. The first pass goes
@@ -131,5 +132,39 @@ fn main() {
     bench.write_phase("write, again", &crcs, usize::MAX);
     bench.read_phase();
     println!("{:#?}", bench.store.stats());
-    bench.store.close().expect("the medium flushes");
+    let Bench { store, options, chunk, .. } = bench;
+    worker_phase(store, &options, chunk, &crcs);
+}
+
+/// The same writes through the worker's queue, `batch` of them under way at any time.
+fn worker_phase(store: Store<FileMedia>, options: &Options, chunk: ChunkId, crcs: &[Vec<u32>]) {
+    let worker = StoreWorker::<Vec<u8>>::spawn(store, options.batch).expect("a thread starts");
+    let ios = options.set_bytes / options.io_bytes;
+    let mut sent = 0;
+    let mut send = |data: Vec<Vec<u8>>, mut list: Vec<u32>| {
+        let at = sent % ios;
+        sent += 1;
+        // The data is all zeros, as is the first of the patterns that have checksums.
+        list.clone_from(&crcs[at * 4]);
+        let offset = (at * options.io_bytes) as u64;
+        let verified = !options.verify;
+        let request = Request::Write { chunk, offset, data, crcs: list, verified };
+        worker.send(at as u64, request).expect("the thread runs");
+    };
+    let start = Instant::now();
+    for _ in 0..options.batch {
+        send(vec![vec![0; options.io_bytes]], Vec::new());
+    }
+    let mut done = 0;
+    while start.elapsed().as_secs_f64() < options.seconds {
+        let completion = worker.completions().recv().expect("the thread runs");
+        let Reply::Write { result, data, crcs } = completion.reply else { continue };
+        result.expect("the set fits the store");
+        done += 1;
+        send(data, crcs);
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let mb = (done * options.io_bytes) as f64 / 1e6 / seconds;
+    println!("{:<14} {mb:>9.0} MB/s {:>9.0} IO/s", "write, worker", done as f64 / seconds);
+    worker.stop().expect("the medium flushes");
 }

@@ -3,8 +3,8 @@
 use thiserror::Error;
 
 use super::limits::{
-    CHUNKS_MAX_DEFAULT, LOG_BYTES_DEFAULT, LOG_BYTES_MIN, SEGMENT_PAGES_DEFAULT, SEGMENT_PAGES_MAX,
-    SEGMENT_PAGES_MIN,
+    CHUNKS_MAX_DEFAULT, LOG_BYTES_DEFAULT, LOG_BYTES_MAX, LOG_BYTES_MIN, SEGMENT_PAGES_DEFAULT,
+    SEGMENT_PAGES_MAX, SEGMENT_PAGES_MIN,
 };
 use super::slice::SLICE_BYTES;
 
@@ -38,8 +38,8 @@ pub enum ConfigError {
     /// The capacity holds not even one slice.
     #[error("capacity_bytes is {0}: at least one slice of 4096 is needed")]
     Capacity(u64),
-    /// The log is too small.
-    #[error("log_bytes is {0}: at least {LOG_BYTES_MIN} is needed")]
+    /// The log is too small or too large.
+    #[error("log_bytes is {0}: from {LOG_BYTES_MIN} to {LOG_BYTES_MAX} is needed")]
     Log(u64),
     /// The segment size is out of range or no whole number of pages.
     #[error("segment_bytes is {0}: a multiple of 4096 from 32 KiB to 1 GiB is needed")]
@@ -48,7 +48,7 @@ pub enum ConfigError {
 
 impl StoreConfig {
     /// The most bytes of slices that the store keeps, headers and log apart. May change between
-    /// two openings. Default: no limit but the file system's.
+    /// two openings; lowering it frees nothing that is in use. Default: no limit but the file system's.
     #[must_use]
     pub fn capacity_bytes(mut self, bytes: u64) -> Self {
         self.capacity_bytes = bytes;
@@ -112,7 +112,7 @@ impl StoreConfig {
     }
 
     pub(crate) fn checked_log_bytes(&self) -> Result<u64, ConfigError> {
-        if self.log_bytes < LOG_BYTES_MIN {
+        if !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&self.log_bytes) {
             return Err(ConfigError::Log(self.log_bytes));
         }
         Ok(self.log_bytes)

@@ -48,9 +48,9 @@ pub enum OpenError {
     /// Another server has the directory.
     #[error("another server has this store open: stop it first")]
     Locked,
-    /// A record that was on stable media is damaged, and later ones are there: dropping it
-    /// would lose acknowledged writes.
-    #[error("{file} is damaged at offset {offset}, before sound records: {source}")]
+    /// A record that was on stable media is damaged, as later ones prove, or says something
+    /// impossible: dropping it would lose acknowledged writes.
+    #[error("{file} is damaged at offset {offset}, inside the durable records: {source}")]
     LogDamaged {
         /// Log file.
         file: String,
@@ -72,8 +72,8 @@ pub enum OpenError {
         /// The page, counted over all segments.
         page: u32,
     },
-    /// A record of this log follows none of the ones before it, though it was durable.
-    #[error("{file} at offset {offset}: record {found} stands where {expected} should")]
+    /// A sound record that does not follow the ones before it, which no crash can leave.
+    #[error("{file} at offset {offset}: record {found} stands where {expected} should follow")]
     Sequence {
         /// Log file.
         file: String,

@@ -17,6 +17,9 @@ pub const RECORD_BODY_BYTES_MAX: usize = 24 + WRITE_SLICES_MAX as usize * 12 + 8
 /// Smallest log: its quarter must hold a few records of ordinary writes.
 pub const LOG_BYTES_MIN: u64 = 64 << 10;
 
+/// Largest log: a restart holds it in memory once.
+pub const LOG_BYTES_MAX: u64 = 1 << 30;
+
 /// Size of a log unless configured: some 200,000 writes of 64 KiB between two checkpoints, and
 /// a replay of well under a second.
 pub const LOG_BYTES_DEFAULT: u64 = 32 << 20;

@@ -17,7 +17,7 @@ use super::log::{Log, make_log};
 use super::map::ChunkMap;
 use super::media::{Media, MediaError, MediaOp};
 use super::pages::Pages;
-use super::record::{RECORD_ALIGN, Record, parse_frame, parse_record};
+use super::record::{RECORD_ALIGN, Record, RecordError, parse_frame, parse_record};
 use super::scrub::ScrubCursor;
 use super::slice::SLICE_BYTES;
 use super::space::Space;
@@ -205,26 +205,27 @@ fn next_record<'a, F>(
     log: &Log<F>,
     name: &str,
 ) -> Result<Option<(Record<'a>, usize)>, OpenError> {
-    let parsed = parse_record(&bytes[at..]);
-    let found = match parsed {
+    let place = || (name.to_owned(), at as u64);
+    match parse_record(&bytes[at..]) {
         Ok((record, len)) => {
             let frame = record.frame;
             let chained = frame.previous_crc == log.last_crc && frame.generation == log.generation;
-            if chained && frame.sequence == log.next_sequence {
+            let (expected, found) = (log.next_sequence, frame.sequence);
+            if chained && found == expected {
                 return Ok(Some((record, len)));
             }
-            Ok(frame.sequence)
+            let (file, offset) = place();
+            Err(OpenError::Sequence { file, offset, expected, found })
         }
-        Err(error) => Err(error),
-    };
-    if !later_proof(&bytes[at..], log.generation, log.next_sequence) {
-        return Ok(None);
+        Err(source) => {
+            let sound = matches!(source, RecordError::Impossible { .. });
+            if sound || later_proof(&bytes[at..], log.generation, log.next_sequence) {
+                let (file, offset) = place();
+                return Err(OpenError::LogDamaged { file, offset, source });
+            }
+            Ok(None)
+        }
     }
-    let (file, offset) = (name.to_owned(), at as u64);
-    Err(match found {
-        Ok(found) => OpenError::Sequence { file, offset, expected: log.next_sequence, found },
-        Err(source) => OpenError::LogDamaged { file, offset, source },
-    })
 }
 
 fn later_proof(bytes: &[u8], generation: u64, due: u64) -> bool {

@@ -82,8 +82,6 @@ impl Space {
     }
 
     /// Takes the pages that a map uses out of the free ones.
-    ///
-    /// Pages beyond a capacity that was lowered since are used but never free again.
     pub(crate) fn claim(&mut self, pages: impl Iterator<Item = u32>) -> Result<(), PageClash> {
         let total = self.segments as usize * self.segment_pages as usize;
         let mut used = vec![false; total];

@@ -188,6 +188,22 @@ fn a_torn_tail_is_dropped_and_its_bytes_are_never_taken_for_records_again() {
 }
 
 #[test]
+fn a_sound_record_of_an_unknown_kind_or_out_of_place_is_never_dropped() {
+    for kind in [9, 3] {
+        let (media, middle) = three_commits();
+        let file = media.open("log.00000001").unwrap();
+        media.write_at(&file, middle + 2 * 72, &sealed_record(kind, &[])).unwrap();
+        let error = Store::open(media, small_config()).err().expect("it is refused");
+        let place = match error {
+            OpenError::LogDamaged { offset, .. } if kind == 9 => offset,
+            OpenError::Sequence { offset, .. } if kind == 3 => offset,
+            other => panic!("{other}"),
+        };
+        assert_eq!(place, middle + 2 * 72);
+    }
+}
+
+#[test]
 fn after_a_clean_close_damage_of_the_last_change_is_noticed() {
     let media = SimMedia::new(1);
     let mut store = open(&media);

@@ -1,12 +1,14 @@
 //! A medium in memory, deterministic by its seed, with power cuts and faults.
 
-use std::collections::BTreeMap;
+mod disk;
+
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use towpath_base::Prng;
 
 use super::media::Media;
+use disk::{Change, Disk, FailingRead, FileState, NameOp, apply_name, power_is_off, put};
 
 /// Bytes that reach a simulated medium together: the logical sector of common disks.
 pub const SECTOR_BYTES: usize = 512;
@@ -47,53 +49,6 @@ pub struct SimMedia {
 #[derive(Clone, Copy, Debug)]
 pub struct SimFile(usize);
 
-#[derive(Clone, Debug)]
-struct Disk {
-    prng: Prng,
-    files: Vec<FileState>,
-    names: BTreeMap<String, usize>,
-    durable_names: BTreeMap<String, usize>,
-    unflushed_names: Vec<(u64, NameOp)>,
-    locked: bool,
-    ops: u64,
-    cut_at: Option<u64>,
-    off: bool,
-    capacity_blocks: u64,
-    used_blocks: u64,
-    failing_flush: Option<u64>,
-    failing_reads: Vec<FailingRead>,
-    mischief: Option<(String, u64, Mischief)>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct FileState {
-    name: String,
-    seen: Vec<u8>,
-    durable: Vec<u8>,
-    unflushed: Vec<(u64, Change)>,
-    blocks: Vec<bool>,
-}
-
-#[derive(Clone, Debug)]
-enum Change {
-    Bytes(u64, Vec<u8>),
-    Len(u64),
-}
-
-#[derive(Clone, Debug)]
-enum NameOp {
-    Set(String, usize),
-    Move(String, String, usize),
-    Remove(String),
-}
-
-#[derive(Clone, Debug)]
-struct FailingRead {
-    file: usize,
-    offset: u64,
-    times: u32,
-}
-
 impl Clone for SimMedia {
     fn clone(&self) -> Self {
         Self { disk: Arc::clone(&self.disk), holds_lock: false }
@@ -112,22 +67,7 @@ impl SimMedia {
     /// An empty disk; `seed` decides what power cuts leave.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        let disk = Disk {
-            prng: Prng::new(seed),
-            files: Vec::new(),
-            names: BTreeMap::new(),
-            durable_names: BTreeMap::new(),
-            unflushed_names: Vec::new(),
-            locked: false,
-            ops: 0,
-            cut_at: None,
-            off: false,
-            capacity_blocks: u64::MAX,
-            used_blocks: 0,
-            failing_flush: None,
-            failing_reads: Vec::new(),
-            mischief: None,
-        };
+        let disk = Disk::new(seed);
         Self { disk: Arc::new(Mutex::new(disk)), holds_lock: false }
     }
 
@@ -209,178 +149,6 @@ impl SimMedia {
     pub fn content(&self, name: &str) -> Option<Vec<u8>> {
         let disk = self.disk();
         disk.names.get(name).map(|file| disk.files[*file].seen.clone())
-    }
-}
-
-fn power_is_off() -> io::Error {
-    io::Error::new(io::ErrorKind::BrokenPipe, "the simulated power is off")
-}
-
-fn put(bytes: &mut Vec<u8>, offset: u64, data: &[u8]) {
-    let end = offset as usize + data.len();
-    if bytes.len() < end {
-        bytes.resize(end, 0);
-    }
-    bytes[offset as usize..end].copy_from_slice(data);
-}
-
-impl FileState {
-    fn persist(&mut self, change: &Change) {
-        match change {
-            Change::Bytes(offset, data) => put(&mut self.durable, *offset, data),
-            Change::Len(len) => self.durable.resize(*len as usize, 0),
-        }
-    }
-
-    /// Sectors of a write, each with its offset in the file.
-    fn sectors(offset: u64, data: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
-        let first = (SECTOR_BYTES - offset as usize % SECTOR_BYTES).min(data.len());
-        let (head, rest) = data.split_at(first);
-        let head = std::iter::once(head);
-        let parts = head.chain(rest.chunks(SECTOR_BYTES));
-        parts.scan(offset, |at, part| {
-            let here = *at;
-            *at += part.len() as u64;
-            Some((here, part))
-        })
-    }
-}
-
-impl Disk {
-    /// Counts an operation; true when the power is cut in the middle of it.
-    fn step(&mut self) -> io::Result<bool> {
-        if self.off {
-            return Err(power_is_off());
-        }
-        self.ops += 1;
-        self.off = self.cut_at == Some(self.ops);
-        Ok(self.off)
-    }
-
-    fn name_op(&mut self, op: NameOp) -> io::Result<()> {
-        let cut = self.step()?;
-        apply_name(&mut self.names, &op);
-        let number = self.ops;
-        self.unflushed_names.push((number, op));
-        if cut { Err(power_is_off()) } else { Ok(()) }
-    }
-
-    fn power_cycle(&mut self, loss: Loss) {
-        let writes = self.files.iter().flat_map(|f| f.unflushed.iter().map(|(op, _)| *op));
-        let oldest = writes.chain(self.unflushed_names.iter().map(|(op, _)| *op)).min();
-        let cut = self.prng.between(oldest.unwrap_or(self.ops), self.ops + 1);
-        for at in 0..self.files.len() {
-            let changes = std::mem::take(&mut self.files[at].unflushed);
-            for (op, change) in changes {
-                self.keep_some(at, op, change, loss, cut);
-            }
-            let file = &mut self.files[at];
-            file.seen.clone_from(&file.durable);
-        }
-        for (number, op) in std::mem::take(&mut self.unflushed_names) {
-            let kept = match loss {
-                Loss::Nothing => true,
-                Loss::Everything => false,
-                Loss::Suffix => number < cut,
-                Loss::Scattered => self.prng.chance(0.5),
-            };
-            if kept {
-                apply_name(&mut self.durable_names, &op);
-            }
-        }
-        self.names.clone_from(&self.durable_names);
-        self.locked = false;
-        self.off = false;
-        self.cut_at = None;
-        self.failing_flush = None;
-        self.failing_reads.clear();
-        self.mischief = None;
-    }
-
-    fn keep_some(&mut self, at: usize, op: u64, change: Change, loss: Loss, cut: u64) {
-        let torn = matches!(loss, Loss::Scattered) || (loss == Loss::Suffix && op == cut);
-        let kept = match loss {
-            Loss::Nothing => true,
-            Loss::Everything => false,
-            Loss::Suffix => op < cut,
-            Loss::Scattered => self.prng.chance(0.3),
-        };
-        match change {
-            Change::Bytes(offset, data) if torn && !kept => {
-                let count = data.len().div_ceil(SECTOR_BYTES) + 1;
-                let prefix = self.prng.below(count as u64 + 1) as usize;
-                for (index, (offset, part)) in FileState::sectors(offset, &data).enumerate() {
-                    let take = match loss {
-                        Loss::Suffix => index < prefix,
-                        _ => self.prng.chance(0.5),
-                    };
-                    if take {
-                        put(&mut self.files[at].durable, offset, part);
-                    }
-                }
-            }
-            change if kept => self.files[at].persist(&change),
-            _ => {}
-        }
-    }
-
-    fn reserve(&mut self, file: usize, offset: u64, len: usize) -> io::Result<()> {
-        let first = offset as usize / BLOCK_BYTES;
-        let end = (offset as usize + len).div_ceil(BLOCK_BYTES);
-        let blocks = &mut self.files[file].blocks;
-        if blocks.len() < end {
-            blocks.resize(end, false);
-        }
-        for block in &mut blocks[first..end] {
-            if !*block {
-                if self.used_blocks >= self.capacity_blocks {
-                    return Err(io::ErrorKind::StorageFull.into());
-                }
-                self.used_blocks += 1;
-                *block = true;
-            }
-        }
-        Ok(())
-    }
-
-    fn forget_blocks(&mut self, file: usize) {
-        let blocks = std::mem::take(&mut self.files[file].blocks);
-        self.used_blocks -= blocks.iter().filter(|b| **b).count() as u64;
-    }
-
-    /// Where a write really goes; none when it is lost.
-    fn destination(&mut self, file: usize, offset: u64) -> Option<u64> {
-        let name = &self.files[file].name;
-        match &mut self.mischief {
-            Some((prefix, passed, mischief)) if name.starts_with(prefix.as_str()) => {
-                if *passed > 0 {
-                    *passed -= 1;
-                    return Some(offset);
-                }
-                let mischief = *mischief;
-                self.mischief = None;
-                match mischief {
-                    Mischief::Lost => None,
-                    Mischief::Misdirected(by) => Some(offset + by),
-                }
-            }
-            _ => Some(offset),
-        }
-    }
-}
-
-fn apply_name(names: &mut BTreeMap<String, usize>, op: &NameOp) {
-    match op {
-        NameOp::Set(name, file) => {
-            names.insert(name.clone(), *file);
-        }
-        NameOp::Move(from, to, file) => {
-            names.remove(from);
-            names.insert(to.clone(), *file);
-        }
-        NameOp::Remove(name) => {
-            names.remove(name);
-        }
     }
 }
 
