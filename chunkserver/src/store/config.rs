@@ -48,7 +48,8 @@ pub enum ConfigError {
 
 impl StoreConfig {
     /// The most bytes of slices that the store keeps, headers and log apart. May change between
-    /// two openings; lowering it frees nothing that is in use. Default: no limit but the file system's.
+    /// two openings; lowering it frees nothing that is in use. Default: no limit but the file
+    /// system's.
     #[must_use]
     pub fn capacity_bytes(mut self, bytes: u64) -> Self {
         self.capacity_bytes = bytes;

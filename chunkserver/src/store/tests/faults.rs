@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::error::CommitStep;
-use crate::store::sim::Mischief;
+use crate::store::sim::{Loss, Mischief};
 use crate::store::{FileMedia, OpenError};
 
 const CHUNK: ChunkId = ChunkId(0xabc);
@@ -195,6 +195,28 @@ fn a_full_medium_refuses_writes_but_takes_deletes_long_after() {
 }
 
 #[test]
+fn segments_are_filled_ahead_as_far_as_asked_and_as_the_medium_goes() {
+    let open_filled = |media: &SimMedia, bytes| {
+        let config = small_config().preallocate_bytes(bytes);
+        Store::open(media.clone(), config).expect("the store opens")
+    };
+    let media = SimMedia::new(1);
+    let empty = open(&media);
+    drop(empty);
+    let before = media.used_bytes();
+    let store = open_filled(&media, 33 * 4096);
+    assert_eq!(store.stats().free_bytes, 2 * 31 * 4096);
+    assert_eq!(media.used_bytes() - before, 64 * 4096);
+    drop(store);
+    media.limit_space(before + 80 * 4096);
+    let mut store = open_filled(&media, u64::MAX);
+    assert_eq!(store.stats().free_bytes, 2 * 31 * 4096);
+    create(&mut store, CHUNK);
+    write(&mut store, CHUNK, 0, &[1; 62 * 4096]);
+    assert_eq!(read(&mut store, CHUNK, 0, 4096).unwrap(), [1; 4096]);
+}
+
+#[test]
 fn a_failed_flush_is_final_for_changes_and_reads_go_on() {
     for (passed, step) in [(0, CommitStep::DataFlush), (1, CommitStep::LogFlush)] {
         let media = SimMedia::new(1);
@@ -212,6 +234,10 @@ fn a_failed_flush_is_final_for_changes_and_reads_go_on() {
         let mut store = open(&media);
         let found = read(&mut store, CHUNK, 0, 4096).unwrap();
         assert!(found == [1; 4096] || found == [9; 4096]);
+        // The pages of the failed flush counted as clean: only a fresh write keeps what was read.
+        media.power_on(Loss::Everything);
+        drop(store);
+        assert_eq!(read(&mut open(&media), CHUNK, 0, 4096).unwrap(), found);
     }
 }
 

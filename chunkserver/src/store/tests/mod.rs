@@ -3,6 +3,7 @@
 mod crash;
 mod faults;
 mod format;
+mod kill;
 mod model;
 mod worker;
 
