@@ -1,0 +1,288 @@
+//! What can be chosen for an endpoint.
+
+use crate::limits::{CONTROL_RECVS, CONTROL_SENDS, PARTIAL_PER_PATH};
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use towpath_base::Nanos;
+use towpath_cc::ControllerConfig;
+use towpath_proto::limits::{CONTROL_OUTSTANDING_MAX, CREDIT_OUTSTANDING_MAX, PATHS_MAX};
+use towpath_proto::{LinkConfig, Side};
+use towpath_verbs::Mtu;
+
+type Tune = Arc<dyn Fn(LinkConfig) -> LinkConfig + Send + Sync>;
+
+/// Settings of an [`Endpoint`](crate::Endpoint). The defaults are tuned for a few peers in one
+/// datacentre and for loopback, with messages from 64 bytes to some MiB.
+///
+/// Memory: each link takes about (`credit_total` + `progress_budget`) x `chunk_bytes_max` of receive
+/// buffers (43 MiB by default, mapped when first used), the send pools 57 MiB together.
+#[derive(Clone)]
+pub struct EndpointConfig {
+    pub(crate) chunk_bytes_max: u32,
+    pub(crate) quota_chunks: u32,
+    pub(crate) credit_total: u32,
+    pub(crate) slack: usize,
+    pub(crate) links_max: usize,
+    pub(crate) paths: usize,
+    pub(crate) send_queue_depth: u32,
+    pub(crate) send_pools: Vec<(usize, usize)>,
+    pub(crate) progress_budget: usize,
+    pub(crate) connect_timeout: Nanos,
+    pub(crate) spin: Nanos,
+    pub(crate) tclass: u8,
+    pub(crate) mtu_max: Mtu,
+    pub(crate) shared_receiving: bool,
+    pub(crate) seed: u64,
+    pub(crate) controller: ControllerConfig,
+    pub(crate) payload_crc: bool,
+    tune: Option<Tune>,
+}
+
+impl Default for EndpointConfig {
+    fn default() -> Self {
+        Self {
+            chunk_bytes_max: 56 << 10,
+            quota_chunks: 128,
+            credit_total: 512,
+            slack: 16,
+            links_max: 32,
+            paths: 1,
+            send_queue_depth: 512,
+            send_pools: vec![(256, 4096), (4096, 2048), (64 << 10, 256), (1 << 20, 32)],
+            progress_budget: 256,
+            connect_timeout: Nanos::from_secs(5),
+            spin: Nanos::from_micros(50),
+            tclass: 0,
+            mtu_max: Mtu::Mtu4096,
+            shared_receiving: true,
+            // std keys each RandomState from the system's randomness: a source of it without a
+            // dependency. These ids guard against accidents, not against attackers.
+            seed: RandomState::new().hash_one(0u64),
+            controller: ControllerConfig::default(),
+            payload_crc: true,
+            tune: None,
+        }
+    }
+}
+
+impl EndpointConfig {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Payload bytes of a receive buffer, and the largest chunk sent. Default 56 KiB: with its
+    /// header it makes the 15 packets of 4,096 bytes that one offloaded socket send holds.
+    #[must_use]
+    pub fn chunk_bytes_max(mut self, bytes: u32) -> Self {
+        self.chunk_bytes_max = bytes.clamp(64, 1 << 24);
+        self
+    }
+
+    /// Chunks that a peer may send on one channel before buffers come back. Default 128.
+    #[must_use]
+    pub fn quota_chunks(mut self, chunks: u32) -> Self {
+        self.quota_chunks = chunks.clamp(2, CREDIT_OUTSTANDING_MAX - 1);
+        self
+    }
+
+    /// Chunks that all channels of a link together may be granted. Default 512, so that a link
+    /// carries four channels of the default quota: more channels want a smaller quota or more
+    /// memory. A channel that would exceed it is refused.
+    #[must_use]
+    pub fn credit_total(mut self, chunks: u32) -> Self {
+        self.credit_total = chunks.max(2);
+        self
+    }
+
+    /// Receive buffers beyond what must be there. Default 16.
+    #[must_use]
+    pub fn receive_slack(mut self, buffers: usize) -> Self {
+        self.slack = buffers;
+        self
+    }
+
+    /// The most links. Default 32.
+    #[must_use]
+    pub fn links_max(mut self, links: usize) -> Self {
+        self.links_max = links.clamp(1, 1 << 14);
+        self
+    }
+
+    /// Paths of each link, 1 to 16; both ends must agree. Default 1.
+    #[must_use]
+    pub fn paths(mut self, paths: usize) -> Self {
+        self.paths = paths.clamp(1, PATHS_MAX);
+        self
+    }
+
+    /// Work requests in the send queue of a path. Default 512.
+    #[must_use]
+    pub fn send_queue_depth(mut self, wrs: u32) -> Self {
+        self.send_queue_depth = wrs.clamp(1, 1 << 15);
+        self
+    }
+
+    /// The pools that [`Endpoint::alloc`](crate::Endpoint::alloc) takes from: (bytes of a buffer,
+    /// how many). Default 4,096 of 256 bytes, 2,048 of 4 KiB, 256 of 64 KiB, 32 of 1 MiB.
+    #[must_use]
+    pub fn send_pools(mut self, pools: &[(usize, usize)]) -> Self {
+        self.send_pools = pools.iter().copied().filter(|&(b, n)| b > 0 && n > 0).collect();
+        self.send_pools.sort_unstable();
+        self
+    }
+
+    /// Packets taken in by one poll. Default 256. Each needs a receive buffer in reserve.
+    #[must_use]
+    pub fn progress_budget(mut self, packets: usize) -> Self {
+        self.progress_budget = packets.clamp(1, 1 << 14);
+        self
+    }
+
+    /// How long a connection may take to be set up, either way. Default 5 s.
+    #[must_use]
+    pub fn connect_timeout(mut self, span: Nanos) -> Self {
+        self.connect_timeout = span;
+        self
+    }
+
+    /// How long the worker of a handle polls without work before it blocks. Default 50 us.
+    #[must_use]
+    pub fn spin(mut self, span: Nanos) -> Self {
+        self.spin = span;
+        self
+    }
+
+    /// The largest path MTU; the smallest of this, the device's and the peer's is used. Default
+    /// 4,096, which needs jumbo frames (or loopback); 1,024 fits an Ethernet MTU of 1,500.
+    #[must_use]
+    pub fn mtu_max(mut self, mtu: Mtu) -> Self {
+        self.mtu_max = mtu;
+        self
+    }
+
+    /// IPv4 ToS or IPv6 traffic class: DSCP in the upper six bits. Default 0.
+    #[must_use]
+    pub fn tclass(mut self, tclass: u8) -> Self {
+        self.tclass = tclass;
+        self
+    }
+
+    /// Whether links share one receive queue, where the device can do so soundly. Default yes.
+    #[must_use]
+    pub fn shared_receiving(mut self, yes: bool) -> Self {
+        self.shared_receiving = yes;
+        self
+    }
+
+    /// Where instance id, PSNs and generations come from. Default: the system's randomness. Fix it
+    /// only for a run that must replay, and give each life of an endpoint another.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// The congestion controller of each path. Default: see [`ControllerConfig`].
+    #[must_use]
+    pub fn controller(mut self, controller: ControllerConfig) -> Self {
+        self.controller = controller;
+        self
+    }
+
+    /// Whether payloads carry a CRC32C. Default on; off, a corruption that the device's own check
+    /// misses goes unseen unless the application checks.
+    #[must_use]
+    pub fn payload_crc(mut self, on: bool) -> Self {
+        self.payload_crc = on;
+        self
+    }
+
+    /// Sets whatever else [`LinkConfig`] offers (timeouts, bounds on sends), for each link that is
+    /// made. What the setters here decide stays decided.
+    #[must_use]
+    pub fn tune_links(
+        mut self,
+        tune: impl Fn(LinkConfig) -> LinkConfig + Send + Sync + 'static,
+    ) -> Self {
+        self.tune = Some(Arc::new(tune));
+        self
+    }
+
+    pub(crate) fn link_config(&self, side: Side) -> LinkConfig {
+        let config = LinkConfig::new(side);
+        let config = match &self.tune {
+            Some(tune) => tune(config),
+            None => config,
+        };
+        config
+            .controller(self.controller)
+            .payload_crc(self.payload_crc)
+            .quota_chunks(self.quota_chunks)
+            .credit_total(self.credit_total)
+            .chunk_bytes_max(self.chunk_bytes_max)
+    }
+
+    /// How many receive buffers are posted, so that with credit on no chunk is ever dropped for
+    /// want of one. At any moment, for each link, with O = credit the peer has not yet used,
+    /// K = buffers that link and application hold, and C = `credit_total`:
+    ///
+    /// ```text
+    /// O + K <= C                                (the link grants quota + released, sum <= C)
+    /// posted = C - K + reserve >= O + reserve   (what is not held is posted again in each poll)
+    /// ```
+    ///
+    /// Between two repostings a device takes in at most one `progress(progress_budget)`: at most
+    /// as many chunks. Those under credit are covered by O. The others (retransmitted, duplicate,
+    /// stale, control) and messages under way need reserve >= budget + 8 + 1 per path.
+    pub(crate) fn receive_reserve(&self) -> usize {
+        self.progress_budget + self.slack
+    }
+
+    /// The part of the reserve that each link adds.
+    pub(crate) fn receive_reserve_per_link(&self) -> usize {
+        CONTROL_OUTSTANDING_MAX + self.paths * PARTIAL_PER_PATH
+    }
+
+    /// Receives posted for each link when all share one queue.
+    pub(crate) fn receives_per_link(&self) -> usize {
+        self.credit_total as usize + self.receive_reserve_per_link()
+    }
+
+    /// Receives posted to each path when each has a queue of its own: any of them may be the one
+    /// that carries everything.
+    pub(crate) fn receives_per_path(&self) -> usize {
+        self.receives_per_link() + self.receive_reserve()
+    }
+
+    /// The most receive buffers of all links.
+    pub(crate) fn receives_max(&self, shared: bool) -> usize {
+        if shared {
+            self.links_max * self.receives_per_link() + self.receive_reserve()
+        } else {
+            self.links_max * self.paths * self.receives_per_path()
+        }
+    }
+
+    /// The most completions that may wait on the data and on the control queue.
+    pub(crate) fn completions_max(&self, shared: bool) -> (usize, usize) {
+        let sends = self.links_max * self.paths * self.send_queue_depth as usize;
+        let control = self.links_max * (CONTROL_RECVS + CONTROL_SENDS);
+        (self.receives_max(shared) + sends, control)
+    }
+}
+
+impl fmt::Debug for EndpointConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointConfig")
+            .field("chunk_bytes_max", &self.chunk_bytes_max)
+            .field("quota_chunks", &self.quota_chunks)
+            .field("credit_total", &self.credit_total)
+            .field("links_max", &self.links_max)
+            .field("paths", &self.paths)
+            .finish_non_exhaustive()
+    }
+}

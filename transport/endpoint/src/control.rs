@@ -1,0 +1,97 @@
+//! The control queue pair of a link: acks in and out, in small buffers of their own.
+
+use crate::held::Held;
+use crate::limits::{CONTROL_RECVS, CONTROL_SENDS, CONTROL_SLOT_BYTES};
+use crate::wr_id::WrId;
+use towpath_memory::{MemoryError, Pool, Region};
+use towpath_proto::limits::ACK_BYTES_MAX;
+use towpath_verbs::{QpNum, RecvWr, SendOp, SendWr, SgList};
+
+/// No queue pair: 24 bits hold those that there are.
+pub(crate) const NO_QP: QpNum = QpNum(u32::MAX);
+
+/// A control queue pair and its buffers: receives first, sends behind them.
+pub(crate) struct Control {
+    pub(crate) qp_num: QpNum,
+    slots: Vec<Held>,
+    lkey: u32,
+    free_sends: Vec<u32>,
+    pub(crate) recvs_posted: usize,
+}
+
+impl Control {
+    /// The buffers and their pool, to be registered.
+    pub(crate) fn new() -> Result<(Self, Pool), MemoryError> {
+        let count = CONTROL_RECVS + CONTROL_SENDS;
+        let pool = Pool::new(&Region::new(count * CONTROL_SLOT_BYTES)?, CONTROL_SLOT_BYTES);
+        let slots = std::iter::from_fn(|| pool.take().map(Held::new)).take(count).collect();
+        let free_sends = (CONTROL_RECVS as u32..count as u32).collect();
+        let qp_num = NO_QP;
+        Ok((Self { qp_num, slots, lkey: 0, free_sends, recvs_posted: 0 }, pool))
+    }
+
+    pub(crate) fn set_lkey(&mut self, lkey: u32) {
+        self.lkey = lkey;
+    }
+
+    /// The slots that receives go to.
+    pub(crate) fn recv_slots() -> std::ops::Range<u32> {
+        0..CONTROL_RECVS as u32
+    }
+
+    /// The work request that posts a receive slot again.
+    pub(crate) fn lend_recv(&mut self, link: u16, slot: u32) -> Option<RecvWr> {
+        let held = self.slots.get_mut(slot as usize)?;
+        if !held.lend() {
+            return None;
+        }
+        self.recvs_posted += 1;
+        let sg_list = SgList::one(held.sge(self.lkey, CONTROL_SLOT_BYTES));
+        Some(RecvWr { wr_id: WrId::ControlRecv { link, slot }.pack(), sg_list })
+    }
+
+    /// What a completed receive holds.
+    pub(crate) fn received(&mut self, slot: u32, byte_len: u32) -> Option<&[u8]> {
+        let held = self.slots.get_mut(slot as usize)?;
+        if !held.reclaim() {
+            return None;
+        }
+        self.recvs_posted -= 1;
+        let buf = held.buf_mut()?;
+        buf.set_len(byte_len as usize).ok()?;
+        Some(buf)
+    }
+
+    pub(crate) fn has_send_slot(&self) -> bool {
+        !self.free_sends.is_empty()
+    }
+
+    /// Lets `write` fill a send slot; the work request when it wrote something.
+    pub(crate) fn send(
+        &mut self,
+        link: u16,
+        write: impl FnOnce(&mut [u8; ACK_BYTES_MAX]) -> Option<usize>,
+    ) -> Option<SendWr> {
+        let &slot = self.free_sends.last()?;
+        let held = self.slots.get_mut(slot as usize)?;
+        let buf = held.buf_mut()?;
+        buf.set_len(CONTROL_SLOT_BYTES).ok()?;
+        let len = write(buf.first_chunk_mut()?)?;
+        held.lend();
+        self.free_sends.pop();
+        let sg_list = SgList::one(held.sge(self.lkey, len));
+        Some(SendWr::new(WrId::ControlSend { link, slot }.pack(), SendOp::Send, sg_list))
+    }
+
+    /// A send completed, or was refused.
+    pub(crate) fn sent(&mut self, slot: u32) {
+        if self.slots.get_mut(slot as usize).is_some_and(Held::reclaim) {
+            self.free_sends.push(slot);
+        }
+    }
+
+    /// Whether the device holds none of its buffers.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.recvs_posted == 0 && self.free_sends.len() == CONTROL_SENDS
+    }
+}

@@ -1,0 +1,205 @@
+//! Channels, sends, and buffers that come back.
+
+use super::Endpoint;
+use crate::error::ChannelError;
+use crate::event::{LinkId, Peer, SendId};
+use crate::held::Segment;
+use crate::links::{Phase, Segments};
+use crate::message::{Chunk, Message};
+use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
+use smallvec::SmallVec;
+use towpath_base::Nanos;
+use towpath_memory::{Buf, Region, RegionId};
+use towpath_proto::limits::{MESSAGE_BYTES_MAX, SEGMENTS_MAX};
+use towpath_proto::{CancelError, ChannelId, LinkStats, PathId, SendRequest};
+use towpath_verbs::Device;
+
+/// Where the buffers of an endpoint are; for tests and for finding leaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferCensus {
+    /// Send buffers in their pools.
+    pub send_free: usize,
+    /// All send buffers.
+    pub send_all: usize,
+    /// Receive buffers that are posted.
+    pub recv_posted: usize,
+    /// Receive buffers that nobody needs now.
+    pub recv_free: usize,
+    /// All receive buffers; the rest is held by links or the application.
+    pub recv_all: usize,
+}
+
+impl<D: Device<Memory = Region>> Endpoint<D> {
+    /// An empty buffer for at least `len` bytes, from the smallest send pool that has one; `None`
+    /// while all that are large enough are out.
+    #[must_use]
+    pub fn alloc(&self, len: usize) -> Option<Buf> {
+        self.pools.take(len)
+    }
+
+    /// A buffer with a copy of `bytes`.
+    #[must_use]
+    pub fn copy(&self, bytes: &[u8]) -> Option<Buf> {
+        let mut buf = self.alloc(bytes.len())?;
+        buf.extend(bytes).ok()?;
+        Some(buf)
+    }
+
+    /// Opens a channel; [`Event::ChannelOpened`](crate::Event::ChannelOpened) or
+    /// [`Event::ChannelClosed`](crate::Event::ChannelClosed) (refused) follows.
+    ///
+    /// # Errors
+    /// [`ChannelError`].
+    pub fn open_channel(&mut self, link: LinkId, ordered: bool) -> Result<ChannelId, ChannelError> {
+        let found = self.links.up(link).ok_or(ChannelError::NoSuchLink)?;
+        let channel = found.open_channel(ordered)?;
+        self.links.touch(link.index);
+        Ok(channel)
+    }
+
+    /// Closes a channel when everything sent on it has had its outcome.
+    ///
+    /// # Errors
+    /// [`ChannelError`].
+    pub fn close_channel(&mut self, link: LinkId, channel: ChannelId) -> Result<(), ChannelError> {
+        let found = self.links.up(link).ok_or(ChannelError::NoSuchLink)?;
+        found.close_channel(channel)?;
+        self.links.touch(link.index);
+        Ok(())
+    }
+
+    /// Leaves in order: what is under way is still sent, then the peer is told.
+    /// [`Event::LinkDown`](crate::Event::LinkDown) follows.
+    pub fn close(&mut self, link: LinkId) {
+        if let Some(found) = self.links.up(link) {
+            found.goodbye();
+            self.links.touch(link.index);
+        }
+    }
+
+    /// Sends a message without copying it: its buffers come back in
+    /// [`Event::Sent`](crate::Event::Sent). Nothing leaves before the [`flush`](Self::flush).
+    ///
+    /// # Errors
+    /// [`Rejected`] with the message; nothing was sent.
+    #[expect(clippy::result_large_err, reason = "the buffers come back in it, without a detour")]
+    pub fn send(
+        &mut self,
+        link: LinkId,
+        channel: ChannelId,
+        payload: impl Into<Payload>,
+        options: SendOptions,
+    ) -> Result<SendId, Rejected> {
+        let payload = payload.into();
+        match self.try_send(link, channel, &payload, options) {
+            Ok((send, lkeys)) => {
+                let segments: Segments = payload
+                    .segments
+                    .into_iter()
+                    .zip(lkeys)
+                    .map(|(buf, lkey)| Segment::new(buf, lkey))
+                    .collect();
+                if let Some(conn) = self.links.find_mut(link) {
+                    conn.put_segments(send.key, segments);
+                }
+                self.links.touch(link.index);
+                Ok(send)
+            }
+            Err(error) => Err(Rejected { payload, error }),
+        }
+    }
+
+    fn try_send(
+        &mut self,
+        link: LinkId,
+        channel: ChannelId,
+        payload: &Payload,
+        options: SendOptions,
+    ) -> Result<(SendId, [u32; SEGMENTS_MAX]), SubmitError> {
+        let bytes = payload.byte_len();
+        let (mut lkeys, mut lens) = ([0; SEGMENTS_MAX], SmallVec::<[u32; SEGMENTS_MAX]>::new());
+        for (segment, buf) in payload.segments.iter().enumerate() {
+            let too_long = |_| SubmitError::TooLong { bytes, max: MESSAGE_BYTES_MAX };
+            lens.push(u32::try_from(buf.len()).map_err(too_long)?);
+            let lkey = self.lkey(buf.region_id());
+            lkeys[segment] = lkey.ok_or(SubmitError::NotRegistered { segment })?;
+        }
+        let found = self.links.up(link).ok_or(SubmitError::NoSuchLink)?;
+        let request = SendRequest {
+            channel,
+            token: options.token,
+            segments: &lens,
+            deadline: options.deadline,
+        };
+        let key = found.send(&request).map_err(|error| SubmitError::of(error, channel, bytes))?;
+        Ok((SendId { link, key }, lkeys))
+    }
+
+    /// The key of a region: a scan, but of few, with the small messages' pool first.
+    fn lkey(&self, region: RegionId) -> Option<u32> {
+        self.regions.iter().find(|&&(id, _)| id == region).map(|&(_, lkey)| lkey)
+    }
+
+    /// Gives a message up. Its outcome comes with [`Event::Sent`](crate::Event::Sent) all the same.
+    ///
+    /// # Errors
+    /// [`CancelError`] when it has ended already.
+    pub fn cancel(&mut self, send: SendId) -> Result<(), CancelError> {
+        let link = self.links.up(send.link).ok_or(CancelError::Ended)?;
+        link.cancel(send.key)?;
+        self.links.touch(send.link.index);
+        Ok(())
+    }
+
+    /// Gives a received message's buffers back: faster than dropping it.
+    pub fn release(&mut self, message: Message) {
+        for chunk in message.chunks {
+            self.release_chunk(chunk);
+        }
+    }
+
+    /// Gives a received chunk's buffer back: faster than dropping it.
+    pub fn release_chunk(&mut self, chunk: Chunk) {
+        if let Some(slot) = self.recv.take_back(chunk) {
+            self.chunk_home(slot, true);
+        }
+    }
+
+    /// The counters of a link; `None` when it is gone.
+    #[must_use]
+    pub fn stats(&self, link: LinkId) -> Option<LinkStats> {
+        Some(self.links.find(link)?.link.as_ref()?.stats())
+    }
+
+    /// The smoothed round-trip time of a link's first path, once there is a sample.
+    #[must_use]
+    pub fn rtt(&self, link: LinkId) -> Option<Nanos> {
+        self.links.find(link)?.link.as_ref()?.rtt(PathId(0))
+    }
+
+    /// Whether nothing is queued, outstanding or waiting to be acknowledged or taken on a link.
+    #[must_use]
+    pub fn is_idle(&self, link: LinkId) -> bool {
+        let link = self.links.find(link).and_then(|conn| conn.link.as_ref());
+        link.is_none_or(towpath_proto::Link::is_idle)
+    }
+
+    /// Who is at the other end of a link.
+    #[must_use]
+    pub fn peer(&self, link: LinkId) -> Option<Peer> {
+        self.links.find(link)?.peer
+    }
+
+    /// The links that are up.
+    pub fn links(&self) -> impl Iterator<Item = LinkId> {
+        self.links.iter().filter(|conn| conn.phase == Phase::Up).map(|conn| conn.id)
+    }
+
+    /// Where the buffers are.
+    #[must_use]
+    pub fn buffers(&self) -> BufferCensus {
+        let (send_free, send_all) = self.pools.free_and_all();
+        let (recv_all, recv_free, recv_posted) = self.recv.census();
+        BufferCensus { send_free, send_all, recv_posted, recv_free, recv_all }
+    }
+}

@@ -1,0 +1,289 @@
+//! Making the two halves of a link, and joining them.
+
+use super::Endpoint;
+use crate::control::Control;
+use crate::error::LinkError;
+use crate::event::{LinkId, Peer};
+use crate::limits::{BATCH, CONTROL_RECVS, CONTROL_SENDS, WINDOW_UNBOUNDED_BYTES};
+use crate::links::{Conn, Path, Phase};
+use crate::recv::Home;
+use crate::tx::TxRing;
+use std::net::SocketAddr;
+use towpath_base::Time;
+use towpath_base::serial::Psn;
+use towpath_memory::{Pool, Region};
+use towpath_proto::limits::HEADER_BYTES;
+use towpath_proto::wire::{Hello, HelloPath};
+use towpath_proto::{ChannelId, Link, PeerParams, Side};
+use towpath_verbs::{Access, Connect, Device, Mtu, QpInit, QpNum, QpType};
+
+/// Our half of a link that waits for the peer's HELLO. Hand it to
+/// [`Endpoint::establish`] or [`Endpoint::withdraw`]; dropping it keeps its place taken.
+#[derive(Debug)]
+#[must_use = "a pending link holds its place until it is established or withdrawn"]
+pub struct PendingLink {
+    id: LinkId,
+}
+
+impl<D: Device<Memory = Region>> Endpoint<D> {
+    /// Makes our half of a link: queue pairs, buffers, and the HELLO that tells the peer of them.
+    /// TCP set-up ([`connect`](Self::connect), [`listen`](Self::listen)) does this by itself; call it
+    /// where HELLOs travel in another way, as between two endpoints in virtual time.
+    ///
+    /// # Errors
+    /// [`LinkError`]: no room, no memory, or the device refused.
+    pub fn offer(&mut self) -> Result<(Hello, PendingLink), LinkError> {
+        let links_max = self.config.links_max;
+        let id = self.links.vacant().ok_or(LinkError::Full { links_max })?;
+        let (control, pool) = Control::new()?;
+        self.links.insert(Conn::new(id, control));
+        let made = self.make_half(id, &pool);
+        match made {
+            Ok(hello) => Ok((hello, PendingLink { id })),
+            Err(error) => {
+                self.begin_draining(id.index);
+                self.end_link(id);
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives a half up that [`offer`](Self::offer) made.
+    pub fn withdraw(&mut self, pending: PendingLink) {
+        if self.links.find(pending.id).is_some_and(|conn| conn.phase == Phase::Offered) {
+            self.begin_draining(pending.id.index);
+            self.end_link(pending.id);
+        }
+    }
+
+    fn make_half(&mut self, id: LinkId, control_pool: &Pool) -> Result<Hello, LinkError> {
+        let control_lkey = self.register_for(id, control_pool.region())?;
+        let init = QpInit::new(QpType::Uc, self.control_cq)
+            .depth(CONTROL_SENDS as u32, CONTROL_RECVS as u32);
+        let control_qp = self.device.create_qp(&init)?;
+        let conn = self.links.find_mut(id).ok_or(LinkError::NotPending)?;
+        conn.control.set_lkey(control_lkey);
+        conn.control.qp_num = control_qp;
+        for slot in Control::recv_slots() {
+            conn.control_repost.extend(conn.control.lend_recv(id.index, slot));
+        }
+        let mut paths = Vec::new();
+        for path in 0..self.config.paths as u8 {
+            let qp_num = self.make_path(id)?;
+            self.links.add_qp(qp_num, id.index, path);
+            paths.push(self.describe(qp_num));
+        }
+        self.make_receives(id)?;
+        let hello = Hello {
+            instance: self.instance,
+            addr: self.device.local_addr(),
+            mtu: self.mtu(),
+            chunk_bytes_max: self.config.chunk_bytes_max,
+            charge_bytes: self.device.caps().rx_charge_bytes,
+            window_bytes: self.window_bytes(self.links.up_count() + 1),
+            control: self.describe(control_qp),
+            paths,
+        };
+        let conn = self.links.find_mut(id).ok_or(LinkError::NotPending)?;
+        conn.hello = Some(hello.clone());
+        self.links.touch(id.index);
+        self.post_receives();
+        Ok(hello)
+    }
+
+    fn register_for(&mut self, id: LinkId, region: &Region) -> Result<u32, LinkError> {
+        let lkey = self.device.reg_mr(region, Access::LOCAL)?.lkey;
+        if let Some(conn) = self.links.find_mut(id) {
+            conn.lkeys.push(lkey);
+        }
+        Ok(lkey)
+    }
+
+    fn make_path(&mut self, id: LinkId) -> Result<QpNum, LinkError> {
+        let (mut tx, pool) = TxRing::new(self.config.send_queue_depth)?;
+        tx.set_lkey(self.register_for(id, pool.region())?);
+        let mut init = QpInit::new(QpType::Uc, self.cq)
+            .depth(self.config.send_queue_depth, self.config.receives_per_path() as u32);
+        init.srq = self.shared.as_ref().map(|shared| shared.srq);
+        let qp_num = self.device.create_qp(&init)?;
+        let (repost, batch) = (Vec::new(), Vec::with_capacity(BATCH));
+        let path = Path { qp_num, tx, posted: 0, repost, batch };
+        self.links.find_mut(id).ok_or(LinkError::NotPending)?.paths.push(path);
+        Ok(qp_num)
+    }
+
+    /// Gets the receives that a new link adds, and queues them for posting.
+    fn make_receives(&mut self, id: LinkId) -> Result<(), LinkError> {
+        if self.shared.is_some() {
+            let held: usize = self.links.iter().map(|conn| conn.held).sum();
+            let target = self.shared_target();
+            let have = self.shared.as_ref().map_or(0, |s| s.posted + s.repost.len()) + held;
+            let missing = target.saturating_sub(have);
+            self.recv.reserve(&mut self.device, missing)?;
+            if let Some(shared) = &mut self.shared {
+                shared.target = target;
+            }
+            for _ in 0..missing {
+                let Some(slot) = self.recv.take_free(None) else { break };
+                self.repost(slot);
+            }
+            return Ok(());
+        }
+        let per_path = self.config.receives_per_path();
+        self.recv.reserve(&mut self.device, per_path * self.config.paths)?;
+        for path in 0..self.config.paths as u8 {
+            let home = Home { link: id, path, channel: ChannelId(0) };
+            for _ in 0..per_path {
+                let Some(slot) = self.recv.take_free(Some(home)) else { break };
+                self.repost(slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// What all links that are there need to have posted.
+    pub(super) fn shared_target(&self) -> usize {
+        let links = self.links.iter().filter(|conn| conn.phase != Phase::Draining).count();
+        if links == 0 {
+            return 0;
+        }
+        links * self.config.receives_per_link() + self.config.receive_reserve()
+    }
+
+    fn describe(&mut self, qp_num: QpNum) -> HelloPath {
+        let psn = Psn::new(self.prng.next_u32());
+        HelloPath { qp_num, psn, generation: self.prng.next_u32() }
+    }
+
+    fn mtu(&self) -> Mtu {
+        self.device.caps().mtu_max.min(self.config.mtu_max)
+    }
+
+    /// A link's share of what the device can hold, when there are `links` of them.
+    fn window_bytes(&self, links: usize) -> u64 {
+        match self.device.caps().rx_buffer_bytes {
+            Some(bytes) => bytes / links.max(1) as u64,
+            None => WINDOW_UNBOUNDED_BYTES,
+        }
+    }
+
+    /// Shares the device's receive buffer among the links that are up.
+    pub(super) fn share_window(&mut self) {
+        let share = self.window_bytes(self.links.up_count());
+        for conn in self.links.iter_mut().filter(|conn| conn.phase == Phase::Up) {
+            if let Some(link) = &mut conn.link {
+                link.set_receive_window(share);
+            }
+        }
+    }
+
+    /// Joins our half with the peer's. `side` decides who opens channels with even numbers:
+    /// one end is the client, the other the server.
+    ///
+    /// A link to the same device address with another instance id is ended: that peer is gone.
+    ///
+    /// # Errors
+    /// [`LinkError`]; our half is withdrawn.
+    pub fn establish(
+        &mut self,
+        pending: PendingLink,
+        peer: &Hello,
+        side: Side,
+    ) -> Result<LinkId, LinkError> {
+        self.establish_from(pending, peer, side, None)
+    }
+
+    pub(crate) fn establish_from(
+        &mut self,
+        pending: PendingLink,
+        peer: &Hello,
+        side: Side,
+        setup_addr: Option<SocketAddr>,
+    ) -> Result<LinkId, LinkError> {
+        let id = pending.id;
+        match self.join(id, peer, side, setup_addr) {
+            Ok(()) => {
+                self.share_window();
+                Ok(id)
+            }
+            Err(error) => {
+                self.withdraw(pending);
+                Err(error)
+            }
+        }
+    }
+
+    fn join(
+        &mut self,
+        id: LinkId,
+        peer: &Hello,
+        side: Side,
+        setup_addr: Option<SocketAddr>,
+    ) -> Result<(), LinkError> {
+        let conn = self.links.find(id).filter(|conn| conn.phase == Phase::Offered);
+        let ours = conn.and_then(|conn| conn.hello.clone()).ok_or(LinkError::NotPending)?;
+        let mtu = ours.mtu.min(peer.mtu);
+        check_limits(&ours, peer, mtu)?;
+        let pairs = std::iter::once((&ours.control, &peer.control));
+        for (index, (mine, theirs)) in pairs.chain(ours.paths.iter().zip(&peer.paths)).enumerate() {
+            let connect = Connect {
+                dest: peer.addr,
+                dest_qp_num: theirs.qp_num,
+                rq_psn: theirs.psn,
+                sq_psn: mine.psn,
+                path_mtu: mtu,
+                // The control queue pair takes the first path's way.
+                source_port: index.saturating_sub(1) as u16 % self.device.caps().source_ports.max(1),
+                tclass: self.config.tclass,
+            };
+            self.device.connect_qp(mine.qp_num, &connect)?;
+        }
+        let now = self.device.now();
+        self.supersede(peer, now);
+        let pair = |(mine, theirs): (&HelloPath, &HelloPath)| (mine.generation, theirs.generation);
+        let params = PeerParams {
+            mtu,
+            chunk_bytes_max: peer.chunk_bytes_max.min(self.config.chunk_bytes_max),
+            charge_bytes: peer.charge_bytes,
+            window_bytes: peer.window_bytes,
+            generations: ours.paths.iter().zip(&peer.paths).map(pair).collect(),
+            control_generations: (ours.control.generation, peer.control.generation),
+        };
+        let link = Link::new(self.config.link_config(side), params, now);
+        if let Some(conn) = self.links.find_mut(id) {
+            conn.link = Some(link);
+            conn.phase = Phase::Up;
+            let (instance, device_addr) = (peer.instance, peer.addr);
+            conn.peer = Some(Peer { instance, device_addr, setup_addr });
+        }
+        self.links.touch(id.index);
+        Ok(())
+    }
+
+    /// The same device address in another life: what was linked to the earlier one is dead.
+    fn supersede(&mut self, peer: &Hello, now: Time) {
+        let earlier = |other: &Peer| {
+            other.device_addr == peer.addr && other.instance != peer.instance
+        };
+        let mut dead = smallvec::SmallVec::<[u16; 4]>::new();
+        for conn in self.links.iter_mut().filter(|c| c.peer.as_ref().is_some_and(earlier)) {
+            if let Some(link) = conn.link.as_mut().filter(|link| !link.is_down()) {
+                link.peer_gone(now);
+                dead.push(conn.id.index);
+            }
+        }
+        self.stats.links_superseded += dead.len() as u64;
+        dead.into_iter().for_each(|index| self.links.touch(index));
+    }
+}
+
+fn check_limits(ours: &Hello, peer: &Hello, mtu: Mtu) -> Result<(), LinkError> {
+    if ours.paths.len() != peer.paths.len() {
+        return Err(LinkError::Paths { theirs: peer.paths.len(), ours: ours.paths.len() });
+    }
+    let needed = mtu.bytes() - HEADER_BYTES as u32;
+    if peer.chunk_bytes_max.min(ours.chunk_bytes_max) < needed {
+        return Err(LinkError::ChunkBytes { theirs: peer.chunk_bytes_max, needed });
+    }
+    Ok(())
+}

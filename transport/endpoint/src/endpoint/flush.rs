@@ -1,0 +1,256 @@
+//! Sending what the links want sent, and posting what they can receive into.
+
+use super::Endpoint;
+use crate::limits::{BATCH, SIGNAL_EVERY};
+use crate::links::{Conn, Phase};
+use crate::tx::TxRing;
+use crate::wr_id::WrId;
+use smallvec::SmallVec;
+use towpath_base::crc::crc32c;
+use towpath_base::{Nanos, Time};
+use towpath_memory::Region;
+use towpath_proto::wire::ChunkFlags;
+use towpath_proto::{Link, PathId, Transmit};
+use towpath_verbs::{Device, QpState, SendOp, SendWr, SgList, Sge};
+
+impl<D: Device<Memory = Region>> Endpoint<D> {
+    /// Sends what is to be sent: chunks first, then acks, so that acks ride on replies where
+    /// there are any. The end of a turn.
+    pub fn flush(&mut self) {
+        let now = self.device.now();
+        self.post_receives();
+        let mut down = SmallVec::<[u16; 8]>::new();
+        while let Some(index) = self.links.pop_ready() {
+            let Some(conn) = self.links.at(index) else { continue };
+            if conn.phase != Phase::Up {
+                continue;
+            }
+            self.stats.posts_refused += flush_conn(&mut self.device, conn, now);
+            self.next_timer = self.next_timer.min(conn.timer);
+            if conn.link.as_ref().is_some_and(Link::is_down) {
+                down.push(index);
+            }
+            self.links.mark_eventful(index);
+        }
+        // Sends only: what comes in now would be in the way of the next poll's reserve.
+        self.device.progress(0);
+        // Only now, so that the ack of a goodbye is on the wire.
+        for index in down {
+            self.begin_draining(index);
+        }
+    }
+
+    /// Posts the receives that came home. Every one of them is posted again before the device may
+    /// take in packets: see [`crate::config::EndpointConfig::receive_reserve`].
+    pub(super) fn post_receives(&mut self) {
+        let mut place = 0;
+        while let Some(index) = self.links.ready_at(place) {
+            place += 1;
+            let Some(conn) = self.links.at(index) else { continue };
+            let qp_num = conn.control.qp_num;
+            if !conn.control_repost.is_empty() {
+                let posted = self.device.post_recv(qp_num, &conn.control_repost);
+                self.stats.posts_refused += u64::from(posted.is_err());
+                let refused = posted.err().map_or(conn.control_repost.len(), |bad| bad.index);
+                for wr in &conn.control_repost[refused..] {
+                    if let Some(WrId::ControlRecv { slot, .. }) = WrId::unpack(wr.wr_id) {
+                        conn.control.received(slot, 0);
+                    }
+                }
+                conn.control_repost.clear();
+            }
+            if self.shared.is_none() {
+                self.post_receives_of(index);
+            }
+        }
+        let Some(shared) = self.shared.as_mut().filter(|shared| !shared.repost.is_empty()) else {
+            return self.check_receives();
+        };
+        let posted = self.device.post_srq_recv(shared.srq, &shared.repost);
+        let taken = posted.err().map_or(shared.repost.len(), |bad| bad.index);
+        shared.posted += taken;
+        let mut repost = std::mem::take(&mut shared.repost);
+        self.stats.posts_refused += (repost.len() - taken) as u64;
+        self.unpost(repost.drain(taken..));
+        repost.clear();
+        if let Some(shared) = &mut self.shared {
+            shared.repost = repost;
+        }
+        self.check_receives();
+    }
+
+    fn post_receives_of(&mut self, index: u16) {
+        let Some(conn) = self.links.at(index) else { return };
+        let mut refused: Vec<towpath_verbs::RecvWr> = Vec::new();
+        for path in &mut conn.paths {
+            if path.repost.is_empty() {
+                continue;
+            }
+            let posted = self.device.post_recv(path.qp_num, &path.repost);
+            let taken = posted.err().map_or(path.repost.len(), |bad| bad.index);
+            path.posted += taken;
+            refused.extend(path.repost.drain(taken..));
+            path.repost.clear();
+        }
+        self.stats.posts_refused += refused.len() as u64;
+        self.unpost(refused.into_iter());
+    }
+
+    /// Takes receives back that the device refused; a link that lacks them is slower and may lose
+    /// chunks, which are sent again.
+    pub(super) fn unpost(&mut self, refused: impl Iterator<Item = towpath_verbs::RecvWr>) {
+        for wr in refused {
+            if let Some(WrId::DataRecv { slot }) = WrId::unpack(wr.wr_id) {
+                if self.recv.reclaim(slot) {
+                    self.recv.put_free(slot);
+                }
+            }
+        }
+    }
+
+    /// The inequality of [`crate::config::EndpointConfig::receive_reserve`]: whatever is not held
+    /// is posted.
+    fn check_receives(&self) {
+        if !cfg!(debug_assertions) || self.stats.posts_refused > 0 {
+            return;
+        }
+        if let Some(shared) = &self.shared {
+            let held: usize = self.links.iter().map(|conn| conn.held).sum();
+            debug_assert!(
+                shared.posted + held >= shared.target,
+                "{} posted and {held} held of {}",
+                shared.posted,
+                shared.target
+            );
+            return;
+        }
+        for conn in self.links.iter().filter(|conn| conn.phase == Phase::Up) {
+            for path in &conn.paths {
+                debug_assert!(
+                    path.posted + conn.held >= self.config.receives_per_path(),
+                    "{} posted and {} held of {}",
+                    path.posted,
+                    conn.held,
+                    self.config.receives_per_path()
+                );
+            }
+        }
+    }
+
+    /// When [`poll`](Self::poll) has something to do at the latest, unless packets come in before:
+    /// what a driver in virtual time advances to. [`Time::NEVER`] when nothing is due.
+    #[must_use]
+    pub fn next_timeout(&self) -> Time {
+        let due = self.next_timer.min(self.setup.next_due());
+        if self.links.any_ready() { due.min(self.device.now()) } else { due }
+    }
+
+    /// Blocks until packets may have come in, something is due, or `timeout` is over; true in the
+    /// first case. Call it only after a poll that returned zero, and a flush. A device that cannot
+    /// block returns at once.
+    pub fn wait(&mut self, timeout: Nanos) -> bool {
+        let due = self.next_timeout().since(self.device.now());
+        let span = timeout.min(due);
+        span > Nanos::ZERO && self.device.wait(span)
+    }
+}
+
+/// Sends what one link wants sent; returns how many work requests the device refused.
+fn flush_conn<D: Device<Memory = Region>>(device: &mut D, conn: &mut Conn, now: Time) -> u64 {
+    let Some(mut link) = conn.link.take() else { return 0 };
+    let mut refused = 0;
+    while conn.paths.iter().all(|path| !path.tx.is_full()) {
+        let Some(transmit) = link.poll_transmit(now) else { break };
+        let path = transmit.path;
+        refused += u64::from(!push(conn, &mut link, &transmit));
+        let full = |path: &crate::links::Path| path.batch.len() == BATCH || path.tx.is_full();
+        if conn.paths.get(usize::from(path.0)).is_some_and(full) {
+            refused += post(device, conn, &mut link, path, now);
+        }
+    }
+    for path in 0..conn.paths.len() as u8 {
+        refused += post(device, conn, &mut link, PathId(path), now);
+    }
+    refused += post_acks(device, conn, &mut link, now);
+    conn.timer = link.poll_timeout();
+    conn.link = Some(link);
+    refused
+}
+
+/// Makes the work request of a chunk. False when its bytes are not there, which would be a mistake
+/// in the link: then it counts as sent and lost.
+fn push(conn: &mut Conn, link: &mut Link, transmit: &Transmit) -> bool {
+    let mut header = transmit.header;
+    let mut payload = Sge::default();
+    if let Some(piece) = transmit.payload {
+        let segment = conn.segments(piece.send).get(usize::from(piece.segment));
+        let Some((bytes, sge)) = segment.and_then(|s| s.piece(piece.offset, piece.length)) else {
+            debug_assert!(false, "the link asks for bytes that no segment has");
+            link.handle_sent(transmit.path, header.number, None);
+            return false;
+        };
+        if header.flags.has(ChunkFlags::PAYLOAD_CRC) {
+            header.payload_crc = crc32c(bytes);
+        }
+        payload = sge;
+    }
+    let index = conn.id.index;
+    let Some(path) = conn.paths.get_mut(usize::from(transmit.path.0)) else { return false };
+    let (position, sge) = path.tx.push(header.number, |bytes| header.emit(bytes));
+    let sg_list = if payload.length > 0 { SgList::two(sge, payload) } else { SgList::one(sge) };
+    let wr_id = TxRing::wr_id(index, transmit.path.0, position);
+    let mut wr = SendWr::new(wr_id, SendOp::Send, sg_list);
+    wr.flags.signaled = path.batch.len() % SIGNAL_EVERY == SIGNAL_EVERY - 1;
+    path.batch.push(wr);
+    true
+}
+
+/// Posts the batch of a path. What the device refuses counts as sent and lost, as UC would.
+fn post<D: Device<Memory = Region>>(
+    device: &mut D,
+    conn: &mut Conn,
+    link: &mut Link,
+    id: PathId,
+    now: Time,
+) -> u64 {
+    let Some(path) = conn.paths.get_mut(usize::from(id.0)) else { return 0 };
+    let Some(last) = path.batch.last_mut() else { return 0 };
+    last.flags.signaled = true;
+    let mut refused = 0;
+    if let Err(bad) = device.post_send(path.qp_num, &path.batch) {
+        for _ in bad.index..path.batch.len() {
+            if let Some(number) = path.tx.unpush() {
+                link.handle_sent(id, number, None);
+            }
+            refused += 1;
+        }
+        // What was taken before them completes with the next signaled one. A queue pair that is
+        // out of order takes its link down.
+        if device.qp_state(path.qp_num) != Ok(QpState::Rts) {
+            link.peer_gone(now);
+        }
+    }
+    path.batch.clear();
+    refused
+}
+
+fn post_acks<D: Device<Memory = Region>>(
+    device: &mut D,
+    conn: &mut Conn,
+    link: &mut Link,
+    now: Time,
+) -> u64 {
+    let mut refused = 0;
+    while conn.control.has_send_slot() {
+        let Some(wr) = conn.control.send(conn.id.index, |bytes| link.poll_ack(now, bytes)) else {
+            break;
+        };
+        if device.post_send(conn.control.qp_num, &[wr]).is_err() {
+            refused += 1;
+            if let Some(WrId::ControlSend { slot, .. }) = WrId::unpack(wr.wr_id) {
+                conn.control.sent(slot);
+            }
+        }
+    }
+    refused
+}

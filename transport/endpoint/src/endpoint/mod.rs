@@ -1,0 +1,237 @@
+//! The endpoint: one device, its links, and the loop that drives them.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `poll` | takes in what the device received and completed |
+//! | `flush` | sends what the links want sent |
+//! | `events` | turns what links tell into what the application is told |
+//! | `commands` | channels, sends, buffers |
+//! | `establish` | makes the two halves of a link and joins them |
+//! | `teardown` | ends links, and gives everything back |
+
+mod commands;
+mod establish;
+mod events;
+mod flush;
+mod poll;
+mod teardown;
+
+pub use commands::BufferCensus;
+pub use establish::PendingLink;
+
+use crate::config::EndpointConfig;
+use crate::error::EndpointError;
+use crate::event::Event;
+use crate::limits::{BATCH, REGIONS_MAX};
+use crate::links::Links;
+use crate::pools::SendPools;
+use crate::recv::RecvTable;
+use crate::setup::Setup;
+use std::collections::VecDeque;
+use towpath_base::{Prng, Time};
+use towpath_memory::{Region, RegionId};
+use towpath_proto::ChunkRef;
+use towpath_verbs::{Access, CqNum, Device, RecvWr, SrqNum, Wc};
+
+/// What an endpoint did beside what its links count; each only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EndpointStats {
+    /// Receives that completed in error (a message longer than its buffer, say).
+    pub recv_errors: u64,
+    /// Received messages shorter than a chunk header.
+    pub runts: u64,
+    /// Sends that completed in error.
+    pub send_errors: u64,
+    /// Work requests that the device refused.
+    pub posts_refused: u64,
+    /// Completions of work requests that are not known.
+    pub strays: u64,
+    /// Links that were ended because their peer came back in another life.
+    pub links_superseded: u64,
+}
+
+/// The shared receive queue.
+pub(crate) struct Shared {
+    pub(crate) srq: SrqNum,
+    pub(crate) posted: usize,
+    pub(crate) target: usize,
+    pub(crate) repost: Vec<RecvWr>,
+}
+
+/// One RDMA endpoint: a device, and the links to its peers.
+///
+/// It belongs to one thread, whose loop drives it: see [`turn`](Self::turn), or its parts
+/// [`poll`](Self::poll), [`next_event`](Self::next_event) and [`flush`](Self::flush). Nothing here
+/// blocks but [`wait`](Self::wait).
+///
+/// The fields that hold buffers come behind `device`: when an endpoint is dropped its device
+/// goes first, so nobody writes to the buffers when they are taken back.
+pub struct Endpoint<D: Device<Memory = Region>> {
+    device: D,
+    links: Links,
+    recv: RecvTable,
+    pools: SendPools,
+    config: EndpointConfig,
+    regions: Vec<(RegionId, u32)>,
+    cq: CqNum,
+    control_cq: CqNum,
+    shared: Option<Shared>,
+    setup: Setup,
+    told: VecDeque<Event>,
+    prng: Prng,
+    instance: u64,
+    next_timer: Time,
+    draining: Vec<u16>,
+    stats: EndpointStats,
+    wcs: Vec<Wc>,
+    chunk_refs: Vec<ChunkRef>,
+}
+
+impl<D: Device<Memory = Region>> Endpoint<D> {
+    /// An endpoint on `device`, with no link yet.
+    ///
+    /// # Errors
+    /// [`EndpointError`]: the device lacks UC or room, or memory is short.
+    pub fn new(mut device: D, config: EndpointConfig) -> Result<Self, EndpointError> {
+        let verbs = device.caps().verbs;
+        if !verbs.uc {
+            return Err(EndpointError::NoUc);
+        }
+        let share = config.shared_receiving && verbs.srq && verbs.uc_srq_survives_loss;
+        check_depths(&device, &config, share)?;
+        let (completions, control_completions) = config.completions_max(share);
+        let control_cq = device.create_cq(control_completions as u32)?;
+        let cq = device.create_cq(completions as u32)?;
+        let shared = if share {
+            let srq = device.create_srq(config.receives_max(true) as u32)?;
+            Some(Shared { srq, posted: 0, target: 0, repost: Vec::new() })
+        } else {
+            None
+        };
+        let mut prng = Prng::new(config.seed);
+        let mut endpoint = Self {
+            links: Links::new(config.links_max),
+            recv: RecvTable::new(config.receives_max(share), config.chunk_bytes_max),
+            pools: SendPools::new(&config.send_pools)?,
+            regions: Vec::new(),
+            cq,
+            control_cq,
+            shared,
+            setup: Setup::new(config.connect_timeout),
+            told: VecDeque::new(),
+            instance: prng.next_u64(),
+            prng,
+            next_timer: Time::NEVER,
+            draining: Vec::new(),
+            stats: EndpointStats::default(),
+            wcs: vec![Wc::default(); BATCH],
+            chunk_refs: Vec::new(),
+            device,
+            config,
+        };
+        let regions: Vec<Region> = endpoint.pools.regions().cloned().collect();
+        regions.iter().try_for_each(|region| endpoint.register(region))?;
+        Ok(endpoint)
+    }
+
+    /// Registers a region, so that buffers in it can be sent. Registering one again does nothing.
+    ///
+    /// # Errors
+    /// [`EndpointError::TooManyRegions`], [`EndpointError::Verb`].
+    pub fn register(&mut self, region: &Region) -> Result<(), EndpointError> {
+        if self.regions.iter().any(|&(id, _)| id == region.id()) {
+            return Ok(());
+        }
+        if self.regions.len() == REGIONS_MAX {
+            return Err(EndpointError::TooManyRegions { max: REGIONS_MAX });
+        }
+        let keys = self.device.reg_mr(region, Access::LOCAL)?;
+        self.regions.push((region.id(), keys.lkey));
+        Ok(())
+    }
+
+    /// Takes a registration back. Messages under way from that region are lost and sent again in
+    /// vain until they are given up: wait for their outcomes first.
+    ///
+    /// # Errors
+    /// [`EndpointError::Verb`].
+    pub fn deregister(&mut self, region: &Region) -> Result<(), EndpointError> {
+        if let Some(place) = self.regions.iter().position(|&(id, _)| id == region.id()) {
+            self.device.dereg_mr(self.regions[place].1)?;
+            self.regions.swap_remove(place);
+        }
+        Ok(())
+    }
+
+    /// The device, for its counters.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// The device, for whatever it offers beside verbs. Destroying what the endpoint made there
+    /// breaks its links.
+    pub fn device_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    /// The device's clock now, for deadlines.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.device.now()
+    }
+
+    /// Random, one life of this endpoint: what peers know it by.
+    #[must_use]
+    pub fn instance(&self) -> u64 {
+        self.instance
+    }
+
+    /// The settings it was made with.
+    #[must_use]
+    pub fn config(&self) -> &EndpointConfig {
+        &self.config
+    }
+
+    /// Its counters.
+    #[must_use]
+    pub fn endpoint_stats(&self) -> EndpointStats {
+        self.stats
+    }
+
+    pub(crate) fn pools(&self) -> &SendPools {
+        &self.pools
+    }
+
+    pub(crate) fn setup(&mut self) -> &mut Setup {
+        &mut self.setup
+    }
+
+    /// What is no event of a link.
+    pub(crate) fn tell(&mut self, event: Event) {
+        self.told.push_back(event);
+    }
+}
+
+/// Whether the device's queues are deep enough for everything that may be posted at a time.
+fn check_depths<D: Device<Memory = Region>>(
+    device: &D,
+    config: &EndpointConfig,
+    share: bool,
+) -> Result<(), EndpointError> {
+    let limits = device.queue_limits();
+    let receives = if share { config.receives_max(true) } else { config.receives_per_path() };
+    let (completions, _) = config.completions_max(share);
+    let qps = config.links_max * (config.paths + 1);
+    for (what, wanted, limit) in [
+        ("the receive queue", receives, limits.wr_max as usize),
+        ("the send queue", config.send_queue_depth as usize, limits.wr_max as usize),
+        ("the completion queue", completions, limits.cqe_max as usize),
+        ("the number of queue pairs", qps, device.caps().qp_max as usize),
+    ] {
+        if wanted > limit {
+            return Err(EndpointError::TooLarge { what, wanted, limit });
+        }
+    }
+    Ok(())
+}

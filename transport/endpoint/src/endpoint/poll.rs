@@ -1,0 +1,230 @@
+//! Taking in what the device received and completed.
+
+use super::Endpoint;
+use crate::event::LinkId;
+use crate::limits::BATCH;
+use crate::links::Phase;
+use crate::recv::Home;
+use crate::wr_id::WrId;
+use towpath_base::Time;
+use towpath_memory::Region;
+use towpath_proto::{BufToken, ChannelId, PathId, Verdict};
+use towpath_verbs::{Device, Wc, WcStatus};
+
+impl<D: Device<Memory = Region>> Endpoint<D> {
+    /// Takes in what has arrived, been completed, or become due. Returns how much that was: zero
+    /// means that nothing happened. Afterwards take all [events](Self::next_event), act, and
+    /// [`flush`](Self::flush).
+    pub fn poll(&mut self) -> usize {
+        self.post_receives();
+        let moved = self.device.progress(self.config.progress_budget);
+        let now = self.device.now();
+        let acks = self.poll_control(now);
+        let completions = self.poll_data(now);
+        let returned = self.take_returns();
+        self.expire_timers(now);
+        self.finish_draining();
+        self.poll_setup(now);
+        moved + acks + completions + returned
+    }
+
+    /// Acks first: they open the window for what is sent in this turn.
+    fn poll_control(&mut self, now: Time) -> usize {
+        let mut wcs = std::mem::take(&mut self.wcs);
+        let mut total = 0;
+        loop {
+            let count = self.device.poll_cq(self.control_cq, &mut wcs);
+            for wc in &wcs[..count] {
+                match WrId::unpack(wc.wr_id) {
+                    Some(WrId::ControlRecv { link, slot }) => {
+                        self.on_control_recv(now, link, slot, wc);
+                    }
+                    Some(WrId::ControlSend { link, slot }) => {
+                        if let Some(conn) = self.links.at(link) {
+                            conn.control.sent(slot);
+                        }
+                        self.stats.send_errors += u64::from(is_error(wc));
+                    }
+                    _ => self.stats.strays += 1,
+                }
+            }
+            total += count;
+            if count < BATCH {
+                break;
+            }
+        }
+        self.wcs = wcs;
+        total
+    }
+
+    fn on_control_recv(&mut self, now: Time, index: u16, slot: u32, wc: &Wc) {
+        let ok = wc.status == WcStatus::Success;
+        self.stats.recv_errors += u64::from(is_error(wc));
+        let Some(conn) = self.links.at(index) else { return };
+        let bytes = conn.control.received(slot, if ok { wc.byte_len } else { 0 });
+        if conn.phase == Phase::Draining {
+            return;
+        }
+        if let (true, Some(bytes), Some(link)) = (ok, bytes, conn.link.as_mut()) {
+            link.handle_ack(now, bytes);
+        }
+        if let Some(wr) = conn.control.lend_recv(index, slot) {
+            conn.control_repost.push(wr);
+        }
+        self.links.touch(index);
+    }
+
+    fn poll_data(&mut self, now: Time) -> usize {
+        let mut wcs = std::mem::take(&mut self.wcs);
+        let mut total = 0;
+        loop {
+            let count = self.device.poll_cq(self.cq, &mut wcs);
+            for wc in &wcs[..count] {
+                match WrId::unpack(wc.wr_id) {
+                    Some(WrId::DataRecv { slot }) => self.on_recv(now, slot, wc),
+                    Some(WrId::DataSend { link, path, position }) => {
+                        self.on_sent(link, path, position, wc);
+                    }
+                    _ => self.stats.strays += 1,
+                }
+            }
+            total += count;
+            if count < BATCH {
+                break;
+            }
+        }
+        self.wcs = wcs;
+        total
+    }
+
+    fn on_sent(&mut self, index: u16, path: u8, position: u32, wc: &Wc) {
+        self.stats.send_errors += u64::from(is_error(wc));
+        let Some(conn) = self.links.at(index) else { return };
+        let Some(sending) = conn.paths.get_mut(usize::from(path)) else { return };
+        while let Some((done, number)) = sending.tx.pop_upto(position) {
+            let timestamp = wc.timestamp.filter(|_| done == position);
+            if let Some(link) = conn.link.as_mut() {
+                link.handle_sent(PathId(path), number, timestamp);
+            }
+        }
+        self.links.touch(index);
+    }
+
+    fn on_recv(&mut self, now: Time, slot: u32, wc: &Wc) {
+        if !self.recv.reclaim(slot) {
+            self.stats.strays += 1;
+            return;
+        }
+        let Some((index, path)) = self.uncount(slot, wc) else { return self.repost(slot) };
+        if wc.status != WcStatus::Success {
+            self.stats.recv_errors += u64::from(is_error(wc));
+            return self.repost(slot);
+        }
+        let conn = self.links.at(index).filter(|conn| conn.phase == Phase::Up);
+        let Some(conn) = conn else { return self.repost(slot) };
+        let (id, Some(link)) = (conn.id, conn.link.as_mut()) else { return self.repost(slot) };
+        let Some((header, payload)) = self.recv.received(slot, wc.byte_len) else {
+            self.stats.runts += 1;
+            return self.repost(slot);
+        };
+        let received_at = wc.timestamp.unwrap_or(now);
+        let token = BufToken(slot);
+        match link.handle_chunk(now, PathId(path), header, payload, token, received_at) {
+            Verdict::Kept => {
+                conn.held += 1;
+                self.recv.set_home(slot, Home { link: id, path, channel: ChannelId(0) });
+            }
+            Verdict::Recycle => self.repost(slot),
+        }
+        self.links.touch(index);
+    }
+
+    /// Counts a receive that is not posted any more; says which link and path it came over.
+    fn uncount(&mut self, slot: u32, wc: &Wc) -> Option<(u16, u8)> {
+        if let Some(shared) = &mut self.shared {
+            shared.posted = shared.posted.saturating_sub(1);
+            return self.links.of_qp(wc.qp_num);
+        }
+        let home = self.recv.home(slot)?;
+        let conn = self.links.find_mut(home.link)?;
+        let path = conn.paths.get_mut(usize::from(home.path))?;
+        path.posted = path.posted.saturating_sub(1);
+        Some((home.link.index, home.path))
+    }
+
+    /// Puts a slot that is at home back to where it can be filled, or with the free ones.
+    pub(super) fn repost(&mut self, slot: u32) {
+        let home = self.recv.home(slot);
+        if let Some(shared) = &mut self.shared {
+            if shared.posted + shared.repost.len() < shared.target {
+                if let Some(wr) = self.recv.lend(slot) {
+                    shared.repost.push(wr);
+                    return;
+                }
+            }
+            return self.recv.put_free(slot);
+        }
+        let conn = home.and_then(|home| self.links.find_mut(home.link));
+        let path = conn.filter(|conn| conn.phase != Phase::Draining).and_then(|conn| {
+            conn.paths.get_mut(usize::from(home?.path))
+        });
+        match (path, home) {
+            (Some(path), Some(home)) => {
+                if let Some(wr) = self.recv.lend(slot) {
+                    path.repost.push(wr);
+                }
+                self.links.touch(home.link.index);
+            }
+            _ => self.recv.put_free(slot),
+        }
+    }
+
+    /// A chunk that a link or the application held is done with: `credit` says whether the link
+    /// has to be told.
+    pub(super) fn chunk_home(&mut self, slot: u32, credit: bool) {
+        if let Some(home) = self.recv.home(slot) {
+            if let Some(conn) = self.links.find_mut(home.link) {
+                conn.held = conn.held.saturating_sub(1);
+                if let Some(link) = conn.link.as_mut().filter(|_| credit) {
+                    link.release(home.channel, 1);
+                }
+                self.links.touch(home.link.index);
+            }
+        }
+        self.repost(slot);
+    }
+
+    fn take_returns(&mut self) -> usize {
+        let mut count = 0;
+        while let Some(slot) = self.recv.pop_returned() {
+            self.chunk_home(slot, true);
+            count += 1;
+        }
+        count
+    }
+
+    fn expire_timers(&mut self, now: Time) {
+        if now < self.next_timer {
+            return;
+        }
+        self.next_timer = Time::NEVER;
+        let due: smallvec::SmallVec<[LinkId; 32]> =
+            self.links.iter().filter(|conn| conn.timer <= now).map(|conn| conn.id).collect();
+        for id in due {
+            if let Some(conn) = self.links.find_mut(id) {
+                conn.timer = Time::NEVER;
+                if let Some(link) = conn.link.as_mut() {
+                    link.handle_timeout(now);
+                }
+            }
+            self.links.touch(id.index);
+        }
+        let rest = self.links.iter().map(|conn| conn.timer).min();
+        self.next_timer = rest.unwrap_or(Time::NEVER);
+    }
+}
+
+/// A flush is how destroyed queue pairs give back what was posted: no error.
+fn is_error(wc: &Wc) -> bool {
+    !matches!(wc.status, WcStatus::Success | WcStatus::WrFlushErr)
+}

@@ -1,0 +1,104 @@
+//! Ending links, and taking back what their queue pairs held.
+
+use super::Endpoint;
+use crate::control::NO_QP;
+use crate::event::LinkId;
+use crate::links::{Conn, Phase};
+use crate::wr_id::WrId;
+use towpath_base::Time;
+use towpath_memory::Region;
+use towpath_verbs::{AsyncEvent, Device};
+
+impl<D: Device<Memory = Region>> Endpoint<D> {
+    /// Destroys the queue pairs of a link that is down, or was never up. What was posted comes
+    /// back as flushed completions, and the link reports its last messages.
+    pub(super) fn begin_draining(&mut self, index: u16) {
+        let Some(conn) = self.links.at(index).filter(|c| c.phase != Phase::Draining) else {
+            return;
+        };
+        conn.phase = Phase::Draining;
+        conn.timer = Time::NEVER;
+        let id = conn.id;
+        let made = |num: &towpath_verbs::QpNum| *num != NO_QP;
+        let control_qp = Some(conn.control.qp_num).filter(made);
+        let path_qps = conn.paths.iter().map(|path| path.qp_num);
+        for qp_num in control_qp.into_iter().chain(path_qps) {
+            // It is there until here; and if it is not, nothing is posted to it either.
+            let _ = self.device.destroy_qp(qp_num);
+        }
+        let control: Vec<_> = conn.control_repost.drain(..).collect();
+        for wr in control {
+            if let Some(WrId::ControlRecv { slot, .. }) = WrId::unpack(wr.wr_id) {
+                conn.control.received(slot, 0);
+            }
+        }
+        let unposted: Vec<_> =
+            conn.paths.iter_mut().flat_map(|path| path.repost.drain(..)).collect();
+        self.unpost(unposted.into_iter());
+        let target = self.shared_target();
+        if let Some(shared) = &mut self.shared {
+            shared.target = target;
+        }
+        self.draining.push(index);
+        self.links.touch(index);
+        self.share_window();
+        self.close_setup(id);
+    }
+
+    /// The link has told that it is down: its place is free once the device has let go.
+    pub(super) fn end_link(&mut self, id: LinkId) {
+        if let Some(conn) = self.links.find_mut(id) {
+            conn.link = None;
+        }
+        self.begin_draining(id.index);
+    }
+
+    /// The set-up connection of a link broke: the peer's process is gone.
+    pub(crate) fn peer_gone(&mut self, link: LinkId, now: Time) {
+        if let Some(found) = self.links.up(link) {
+            found.peer_gone(now);
+            self.links.touch(link.index);
+        }
+    }
+
+    /// Frees the places of links that are drained, and looks at what the device itself tells.
+    pub(super) fn finish_draining(&mut self) {
+        while let Some(event) = self.device.poll_async_event() {
+            self.on_device_event(event);
+        }
+        let mut place = 0;
+        while let Some(&index) = self.draining.get(place) {
+            let done = |conn: &mut Conn| conn.link.is_none() && conn.is_drained();
+            if self.links.at(index).is_some_and(|conn| !done(conn)) {
+                place += 1;
+                continue;
+            }
+            self.draining.swap_remove(place);
+            let Some(conn) = self.links.remove(index) else { continue };
+            for &lkey in &conn.lkeys {
+                // The key was given by this device; a refusal leaves a spare entry in its table.
+                let _ = self.device.dereg_mr(lkey);
+            }
+        }
+    }
+
+    fn on_device_event(&mut self, event: AsyncEvent) {
+        tracing::warn!(?event, "the device reports");
+        let now = self.device.now();
+        let mut broken = smallvec::SmallVec::<[u16; 4]>::new();
+        for conn in self.links.iter_mut() {
+            let hit = match event {
+                AsyncEvent::QpFatal(qp) => {
+                    conn.control.qp_num == qp || conn.paths.iter().any(|path| path.qp_num == qp)
+                }
+                AsyncEvent::CqError(_) | AsyncEvent::DeviceFatal => true,
+                _ => false,
+            };
+            if let Some(link) = conn.link.as_mut().filter(|_| hit) {
+                link.peer_gone(now);
+                broken.push(conn.id.index);
+            }
+        }
+        broken.into_iter().for_each(|index| self.links.touch(index));
+    }
+}

@@ -1,0 +1,261 @@
+//! Why set-up and commands fail, and what to do about it.
+
+use std::io;
+use std::net::SocketAddr;
+use towpath_base::Nanos;
+use towpath_memory::MemoryError;
+use towpath_proto::wire::{HelloError, Refusal};
+use towpath_verbs::VerbError;
+
+/// Why an endpoint could not be made, or memory not be registered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EndpointError {
+    /// The device lacks unreliable connected queue pairs.
+    #[error("the device has no UC queue pairs, which links are made of; choose another device")]
+    NoUc,
+    /// Memory for buffers.
+    #[error("cannot get buffers")]
+    Memory(#[from] MemoryError),
+    /// The device refused.
+    #[error("the device refused")]
+    Verb(#[from] VerbError),
+    /// A limit of the configuration does not fit the device.
+    #[error(
+        "{what} of {wanted} is more than the device's {limit}; lower links_max, credit_total or \
+         the progress budget"
+    )]
+    TooLarge {
+        /// What does not fit.
+        what: &'static str,
+        /// What the configuration adds up to.
+        wanted: usize,
+        /// What the device has.
+        limit: usize,
+    },
+    /// As many regions as an endpoint knows.
+    #[error("{max} regions are registered already; deregister one, or carve larger ones")]
+    TooManyRegions {
+        /// How many.
+        max: usize,
+    },
+    /// The UDP sockets could not be set up.
+    #[error("cannot set up the UDP device")]
+    Udp(#[from] towpath_device_roce::udp::UdpError),
+    /// The system gave no thread.
+    #[error("cannot start the worker thread")]
+    Thread(#[source] io::Error),
+}
+
+/// Why listening failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListenError {
+    /// Another process has the port.
+    #[error(
+        "TCP port {} on {} is in use: stop its owner (`ss -tlnp` names it) or choose another port",
+        .0.port(),
+        .0.ip()
+    )]
+    PortInUse(SocketAddr),
+    /// No interface has the address.
+    #[error("{0} is no address of this host: `ip addr` lists those that are")]
+    AddressNotLocal(SocketAddr),
+    /// Not allowed.
+    #[error("not permitted to listen on {0}: ports below 1024 need CAP_NET_BIND_SERVICE")]
+    Permission(SocketAddr),
+    /// Too many listeners.
+    #[error("the endpoint listens on {max} addresses already; use one of them")]
+    TooMany {
+        /// How many.
+        max: usize,
+    },
+    /// The endpoint's worker has ended.
+    #[error("the endpoint has shut down; spawn another")]
+    ShutDown,
+    /// Anything else.
+    #[error("cannot listen on {addr}")]
+    System {
+        /// Where.
+        addr: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl ListenError {
+    pub(crate) fn at(addr: SocketAddr, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::AddrInUse => Self::PortInUse(addr),
+            io::ErrorKind::AddrNotAvailable => Self::AddressNotLocal(addr),
+            io::ErrorKind::PermissionDenied => Self::Permission(addr),
+            _ => Self::System { addr, source },
+        }
+    }
+}
+
+/// Why an outgoing connection failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// As many connections as an endpoint sets up at a time.
+    #[error("{max} connections are being set up already; try again when one is done")]
+    TooMany {
+        /// How many.
+        max: usize,
+    },
+    /// The TCP connection could not be made.
+    #[error("cannot connect to {addr}: is the peer listening there?")]
+    Dial {
+        /// Where to.
+        addr: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The TCP connection broke during set-up.
+    #[error("the set-up connection to {addr} broke; the peer may have crashed, try again")]
+    Broken {
+        /// Where to.
+        addr: SocketAddr,
+        /// What the system said, if it was not an end of file.
+        #[source]
+        source: Option<io::Error>,
+    },
+    /// No answer in time.
+    #[error("{addr} did not answer within {after}; check that it is a Towpath endpoint and alive")]
+    Timeout {
+        /// Where to.
+        addr: SocketAddr,
+        /// How long was waited.
+        after: Nanos,
+    },
+    /// The peer answered no.
+    #[error("{addr} refused: {refusal}")]
+    Refused {
+        /// Where to.
+        addr: SocketAddr,
+        /// Its reason.
+        refusal: Refusal,
+    },
+    /// The peer answered something else than a set-up message of this version.
+    #[error("{addr} cannot be talked to: {error}")]
+    Hello {
+        /// Where to.
+        addr: SocketAddr,
+        /// What was wrong.
+        #[source]
+        error: HelloError,
+    },
+    /// This side could not set up its half.
+    #[error("cannot set up a link to {addr}")]
+    Local {
+        /// Where to.
+        addr: SocketAddr,
+        /// Why.
+        #[source]
+        error: LinkError,
+    },
+    /// The endpoint's worker has ended.
+    #[error("the endpoint has shut down; spawn another")]
+    ShutDown,
+}
+
+/// Why a peer that connected was turned away.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcceptError {
+    /// It sent something else than a set-up message of this version.
+    #[error("{0}")]
+    Hello(#[from] HelloError),
+    /// It sent a refusal where a HELLO was due.
+    #[error("it sent a refusal ({0}) without being asked")]
+    Unasked(Refusal),
+    /// It did not finish its HELLO in time.
+    #[error("no whole HELLO within {0}")]
+    Timeout(Nanos),
+    /// The connection broke before its HELLO was whole.
+    #[error("the set-up connection broke")]
+    Broken(#[source] Option<io::Error>),
+    /// Too many set-up conversations at a time.
+    #[error("{max} set-up conversations are under way already")]
+    Busy {
+        /// How many.
+        max: usize,
+    },
+    /// A link could not be made.
+    #[error("{0}")]
+    Link(#[from] LinkError),
+}
+
+/// Why a link could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// As many links as are configured, or their buffers cannot be had.
+    #[error("all {links_max} links are in use; raise links_max or close one")]
+    Full {
+        /// The limit.
+        links_max: usize,
+    },
+    /// Memory for its receive buffers.
+    #[error("{0}")]
+    Memory(#[from] MemoryError),
+    /// The device refused.
+    #[error("{0}")]
+    Verb(#[from] VerbError),
+    /// The peer offers another number of paths than this side.
+    #[error("the peer has {theirs} paths and this side {ours}; configure both alike")]
+    Paths {
+        /// The peer's.
+        theirs: usize,
+        /// Ours.
+        ours: usize,
+    },
+    /// The peer's receive buffers are smaller than a packet needs.
+    #[error("the peer takes chunks of {theirs} bytes at most, {needed} are needed")]
+    ChunkBytes {
+        /// The peer's limit.
+        theirs: u32,
+        /// What is needed at least.
+        needed: u32,
+    },
+    /// The pending half is none of this endpoint's, or was withdrawn.
+    #[error("this half of a link belongs to another endpoint or is gone; make a new offer")]
+    NotPending,
+}
+
+impl LinkError {
+    /// What a peer is told.
+    pub(crate) fn refusal(&self) -> Refusal {
+        match self {
+            Self::Paths { .. } | Self::ChunkBytes { .. } => Refusal::Limits,
+            _ => Refusal::Full,
+        }
+    }
+}
+
+/// Why a command on a link or channel failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChannelError {
+    /// No such link, or not any more.
+    #[error("the link is gone; connect again")]
+    NoSuchLink,
+    /// The link refused: see the reason.
+    #[error("{0}")]
+    Link(#[from] towpath_proto::OpenError),
+    /// The peer refused, or the channel was closed while it was opened.
+    #[error("the channel was not opened ({0:?}); the peer may have reached its limits")]
+    Closed(towpath_proto::CloseReason),
+    /// The link went down meanwhile.
+    #[error("the link went down ({0:?}); connect again")]
+    Down(towpath_proto::DownReason),
+    /// No answer in time.
+    #[error("no answer in time; the peer may be busy or gone")]
+    Timeout,
+    /// The endpoint's worker has ended.
+    #[error("the endpoint has shut down; spawn another")]
+    ShutDown,
+}

@@ -1,0 +1,65 @@
+//! Limits of an endpoint, each with its reason.
+
+use towpath_proto::limits::{ACK_BYTES_MAX, SEGMENTS_MAX};
+
+/// Work requests handed to the device in one call, and completions taken in one: more gains
+/// nothing measurable and delays what waits behind.
+pub(crate) const BATCH: usize = 128;
+
+/// Every so many work requests of a batch ask for a completion, and the last one does. UC
+/// completes in order, so one completion tells of all before it.
+pub(crate) const SIGNAL_EVERY: usize = 16;
+
+/// Receives posted to the control queue pair of a link. Acks are cumulative: one that finds no
+/// buffer is made good by the next.
+pub(crate) const CONTROL_RECVS: usize = 64;
+
+/// Acks of a link that may be in the device's hands.
+pub(crate) const CONTROL_SENDS: usize = 32;
+
+/// A slot for an ack: the longest one, rounded up to what pools carve.
+pub(crate) const CONTROL_SLOT_BYTES: usize = ACK_BYTES_MAX.next_power_of_two();
+
+/// Messages under way that hold a receive work request without a completion: one per path.
+pub(crate) const PARTIAL_PER_PATH: usize = 1;
+
+/// What may be in flight to a device that does not bound its receive buffer.
+pub(crate) const WINDOW_UNBOUNDED_BYTES: u64 = 1 << 30;
+
+/// Regions an endpoint knows: looking one up is a scan, and pools need few.
+pub(crate) const REGIONS_MAX: usize = 256;
+
+/// Addresses that an endpoint listens on.
+pub(crate) const LISTENERS_MAX: usize = 8;
+
+/// Set-up conversations under way in each direction; more are turned away. Each costs a socket
+/// and below a kilobyte; an outgoing one also costs a thread while it dials.
+pub(crate) const HANDSHAKES_MAX: usize = 64;
+
+/// Connections accepted in one look at a listener, so that a flood does not stall the data path.
+pub(crate) const ACCEPTS_PER_POLL: usize = 8;
+
+/// How often set-up conversations are looked at.
+pub(crate) const SETUP_POLL_NS: u64 = 1_000_000;
+
+/// How often the set-up connections of links that are up are looked at: an end of file there is
+/// how a dead peer process is noticed, and each look costs a system call per link.
+pub(crate) const WATCH_POLL_NS: u64 = 10_000_000;
+
+/// How long a refused peer's bytes are still read, so that the reset of a closed connection does
+/// not overtake the refusal; and how many bytes.
+pub(crate) const LINGER_NS: u64 = 1_000_000_000;
+/// See [`LINGER_NS`].
+pub(crate) const LINGER_BYTES_MAX: usize = 4096;
+
+/// Commands that wait for the worker of a handle.
+pub(crate) const COMMANDS_MAX: usize = 1024;
+
+/// The longest that the worker of a handle blocks: a command waits no longer than this.
+pub(crate) const WORKER_BLOCK_NS: u64 = 1_000_000;
+
+/// Links and channels opened by peers that wait to be accepted through a handle.
+pub(crate) const BACKLOG_MAX: usize = 1024;
+
+const _: () = assert!(SEGMENTS_MAX == 4, "Payload keeps its segments in place");
+const _: () = assert!(SIGNAL_EVERY <= BATCH);

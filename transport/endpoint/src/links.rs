@@ -1,0 +1,258 @@
+//! The links of an endpoint: a table by index, and the lists of those that have something to do.
+
+use crate::control::Control;
+use crate::event::{LinkId, Peer};
+use crate::held::Segment;
+use crate::tx::TxRing;
+use smallvec::SmallVec;
+use towpath_base::Time;
+use towpath_proto::limits::SEGMENTS_MAX;
+use towpath_proto::wire::Hello;
+use towpath_proto::{Link, SendKey};
+use towpath_verbs::{QpNum, RecvWr, SendWr};
+
+/// Where a link is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Our half is made; the peer's HELLO is awaited.
+    Offered,
+    /// Joined.
+    Up,
+    /// Its queue pairs are destroyed; their last completions are awaited.
+    Draining,
+}
+
+/// A path: its queue pair and what is posted to it.
+pub(crate) struct Path {
+    pub(crate) qp_num: QpNum,
+    pub(crate) tx: TxRing,
+    /// Receives posted to its own queue; none with a shared one.
+    pub(crate) posted: usize,
+    pub(crate) repost: Vec<RecvWr>,
+    pub(crate) batch: Vec<SendWr>,
+}
+
+/// The segments of a message being sent.
+pub(crate) type Segments = SmallVec<[Segment; SEGMENTS_MAX]>;
+
+/// What an endpoint keeps for one link.
+pub(crate) struct Conn {
+    pub(crate) id: LinkId,
+    pub(crate) phase: Phase,
+    pub(crate) link: Option<Link>,
+    pub(crate) paths: Vec<Path>,
+    pub(crate) control: Control,
+    pub(crate) control_repost: Vec<RecvWr>,
+    pub(crate) hello: Option<Hello>,
+    pub(crate) peer: Option<Peer>,
+    /// By [`SendKey::index`].
+    sends: Vec<Segments>,
+    /// Receive buffers that the link or the application holds.
+    pub(crate) held: usize,
+    pub(crate) timer: Time,
+    is_ready: bool,
+    is_eventful: bool,
+    /// Keys of memory that is this link's alone.
+    pub(crate) lkeys: Vec<u32>,
+}
+
+impl Conn {
+    pub(crate) fn new(id: LinkId, control: Control) -> Self {
+        Self {
+            id,
+            phase: Phase::Offered,
+            link: None,
+            paths: Vec::new(),
+            control,
+            control_repost: Vec::new(),
+            hello: None,
+            peer: None,
+            sends: Vec::new(),
+            held: 0,
+            timer: Time::NEVER,
+            is_ready: false,
+            is_eventful: false,
+            lkeys: Vec::new(),
+        }
+    }
+
+    pub(crate) fn put_segments(&mut self, send: SendKey, segments: Segments) {
+        let index = send.index();
+        if self.sends.len() <= index {
+            self.sends.resize_with(index + 1, Segments::new);
+        }
+        self.sends[index] = segments;
+    }
+
+    pub(crate) fn segments(&self, send: SendKey) -> &[Segment] {
+        self.sends.get(send.index()).map_or(&[], |segments| &segments[..])
+    }
+
+    pub(crate) fn take_segments(&mut self, send: SendKey) -> Segments {
+        self.sends.get_mut(send.index()).map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Whether the device holds nothing of it any more.
+    pub(crate) fn is_drained(&self) -> bool {
+        let quiet = |path: &Path| path.posted == 0 && path.tx.outstanding() == 0;
+        self.control.is_drained() && self.paths.iter().all(quiet)
+    }
+}
+
+#[derive(Default)]
+struct Slot {
+    life: u32,
+    conn: Option<Box<Conn>>,
+}
+
+/// All links.
+pub(crate) struct Links {
+    slots: Vec<Slot>,
+    links_max: usize,
+    /// Links that may have something to send.
+    ready: Vec<u16>,
+    /// Links that may have something to tell.
+    eventful: Vec<u16>,
+    /// Which link and path a queue pair belongs to, by its number.
+    qps: Vec<(QpNum, u16, u8)>,
+    last_qp: (QpNum, u16, u8),
+}
+
+impl Links {
+    pub(crate) fn new(links_max: usize) -> Self {
+        Self {
+            slots: Vec::new(),
+            links_max,
+            ready: Vec::with_capacity(links_max),
+            eventful: Vec::with_capacity(links_max),
+            qps: Vec::new(),
+            last_qp: (QpNum(u32::MAX), 0, 0),
+        }
+    }
+
+    /// The id of the next link, if there is room for one.
+    pub(crate) fn vacant(&mut self) -> Option<LinkId> {
+        let found = self.slots.iter().position(|slot| slot.conn.is_none());
+        let index = match found {
+            Some(index) => index,
+            None if self.slots.len() < self.links_max => {
+                self.slots.push(Slot::default());
+                self.slots.len() - 1
+            }
+            None => return None,
+        };
+        Some(LinkId { index: index as u16, life: self.slots[index].life })
+    }
+
+    pub(crate) fn insert(&mut self, conn: Conn) {
+        let index = conn.id.index();
+        self.slots[index].conn = Some(Box::new(conn));
+    }
+
+    /// Ends the life of a link.
+    pub(crate) fn remove(&mut self, index: u16) -> Option<Box<Conn>> {
+        let slot = self.slots.get_mut(usize::from(index))?;
+        let conn = slot.conn.take()?;
+        slot.life = slot.life.wrapping_add(1);
+        self.ready.retain(|&other| other != index);
+        self.eventful.retain(|&other| other != index);
+        self.qps.retain(|&(_, link, _)| link != index);
+        self.last_qp = (QpNum(u32::MAX), 0, 0);
+        Some(conn)
+    }
+
+    pub(crate) fn at(&mut self, index: u16) -> Option<&mut Conn> {
+        self.slots.get_mut(usize::from(index))?.conn.as_deref_mut()
+    }
+
+    pub(crate) fn find(&self, id: LinkId) -> Option<&Conn> {
+        let conn = self.slots.get(id.index())?.conn.as_deref()?;
+        (conn.id == id).then_some(conn)
+    }
+
+    pub(crate) fn find_mut(&mut self, id: LinkId) -> Option<&mut Conn> {
+        self.at(id.index).filter(|conn| conn.id == id)
+    }
+
+    /// A link that is up.
+    pub(crate) fn up(&mut self, id: LinkId) -> Option<&mut Link> {
+        self.find_mut(id).filter(|conn| conn.phase == Phase::Up)?.link.as_mut()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Conn> {
+        self.slots.iter_mut().filter_map(|slot| slot.conn.as_deref_mut())
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Conn> {
+        self.slots.iter().filter_map(|slot| slot.conn.as_deref())
+    }
+
+    pub(crate) fn add_qp(&mut self, qp_num: QpNum, link: u16, path: u8) {
+        let place = self.qps.partition_point(|&(other, ..)| other < qp_num);
+        self.qps.insert(place, (qp_num, link, path));
+    }
+
+    /// The link and path of a queue pair: usually that of the completion before.
+    pub(crate) fn of_qp(&mut self, qp_num: QpNum) -> Option<(u16, u8)> {
+        if self.last_qp.0 != qp_num {
+            let place = self.qps.binary_search_by_key(&qp_num, |&(num, ..)| num).ok()?;
+            self.last_qp = self.qps[place];
+        }
+        Some((self.last_qp.1, self.last_qp.2))
+    }
+
+    /// Something happened to a link: it is looked at for events now and for sends at the flush.
+    pub(crate) fn touch(&mut self, index: u16) {
+        let Some(conn) = self.slots.get_mut(usize::from(index)).and_then(|s| s.conn.as_deref_mut())
+        else {
+            return;
+        };
+        if !conn.is_ready {
+            conn.is_ready = true;
+            self.ready.push(index);
+        }
+        if !conn.is_eventful {
+            conn.is_eventful = true;
+            self.eventful.push(index);
+        }
+    }
+
+    pub(crate) fn pop_ready(&mut self) -> Option<u16> {
+        let index = self.ready.pop()?;
+        if let Some(conn) = self.at(index) {
+            conn.is_ready = false;
+        }
+        Some(index)
+    }
+
+    pub(crate) fn any_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    pub(crate) fn ready_at(&self, place: usize) -> Option<u16> {
+        self.ready.get(place).copied()
+    }
+
+    pub(crate) fn eventful(&self) -> Option<u16> {
+        self.eventful.last().copied()
+    }
+
+    /// The link that was looked at has no more events.
+    pub(crate) fn pop_eventful(&mut self) {
+        if let Some(conn) = self.eventful.pop().and_then(|index| self.at(index)) {
+            conn.is_eventful = false;
+        }
+    }
+
+    /// A flush may have made events.
+    pub(crate) fn mark_eventful(&mut self, index: u16) {
+        if let Some(conn) = self.at(index).filter(|conn| !conn.is_eventful) {
+            conn.is_eventful = true;
+            self.eventful.push(index);
+        }
+    }
+
+    pub(crate) fn up_count(&self) -> usize {
+        self.iter().filter(|conn| conn.phase == Phase::Up).count()
+    }
+}

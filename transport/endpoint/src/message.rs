@@ -1,0 +1,168 @@
+//! What was received: buffers that the application owns until it gives them back.
+
+use crate::event::LinkId;
+use crossbeam_queue::ArrayQueue;
+use smallvec::SmallVec;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use towpath_memory::Buf;
+use towpath_proto::ChannelId;
+
+/// Buffers on their way back from other threads, or from plain drops.
+pub(crate) struct Returns {
+    queue: ArrayQueue<Returned>,
+}
+
+/// One buffer on its way back.
+pub(crate) struct Returned {
+    pub(crate) slot: u32,
+    pub(crate) buf: Buf,
+}
+
+impl Returns {
+    /// For `slots_max` receive slots: each is under way at most once, so the queue is never full.
+    pub(crate) fn new(slots_max: usize) -> Arc<Self> {
+        Arc::new(Self { queue: ArrayQueue::new(slots_max.max(1)) })
+    }
+
+    pub(crate) fn pop(&self) -> Option<Returned> {
+        self.queue.pop()
+    }
+}
+
+/// The way home of a chunk.
+struct Loan {
+    buf: Buf,
+    returns: Arc<Returns>,
+}
+
+/// A piece of a received message, in the buffer that it landed in, page-aligned at its start.
+///
+/// While it lives it holds one credit of its channel. Dropping it, on any thread, gives the
+/// buffer back; [`Endpoint::release`](crate::Endpoint::release) does so faster.
+pub struct Chunk {
+    loan: Option<Loan>,
+    slot: u32,
+    offset: u32,
+}
+
+impl Chunk {
+    pub(crate) fn new(buf: Buf, returns: Arc<Returns>, slot: u32, offset: u32) -> Self {
+        Self { loan: Some(Loan { buf, returns }), slot, offset }
+    }
+
+    /// Where in the message it begins, in bytes.
+    #[must_use]
+    pub fn offset(&self) -> u32 {
+        self.offset
+    }
+
+    /// The fast way home.
+    pub(crate) fn into_loan(mut self) -> Option<(u32, Buf, Arc<Returns>)> {
+        let Loan { buf, returns } = self.loan.take()?;
+        Some((self.slot, buf, returns))
+    }
+}
+
+impl Deref for Chunk {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.loan.as_ref().map_or(&[], |loan| &loan.buf)
+    }
+}
+
+impl AsRef<[u8]> for Chunk {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        let Some(Loan { buf, returns }) = self.loan.take() else { return };
+        let full = returns.queue.push(Returned { slot: self.slot, buf }).is_err();
+        debug_assert!(!full, "the queue has a place for each slot");
+    }
+}
+
+impl fmt::Debug for Chunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Chunk({} bytes at {})", self.len(), self.offset)
+    }
+}
+
+/// A whole received message.
+///
+/// It lies in the buffers that its chunks landed in, in order; [`parts`](Self::parts) shows them
+/// without copying. Each chunk holds one credit of the channel until the message is dropped, on
+/// any thread, or handed to [`Endpoint::release`](crate::Endpoint::release), which is faster.
+#[derive(Debug)]
+pub struct Message {
+    pub(crate) link: LinkId,
+    pub(crate) channel: ChannelId,
+    pub(crate) len: u32,
+    /// Two in place: a 64 KiB message is two chunks of the default size.
+    pub(crate) chunks: SmallVec<[Chunk; 2]>,
+}
+
+impl Message {
+    /// Its length in bytes.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a message has at least one byte")]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// The link it came over.
+    #[must_use]
+    pub fn link(&self) -> LinkId {
+        self.link
+    }
+
+    /// The channel it came over.
+    #[must_use]
+    pub fn channel(&self) -> ChannelId {
+        self.channel
+    }
+
+    /// Its bytes, piece by piece. Where pieces begin is the sender's choice: never inside a
+    /// segment's first chunk, and page-aligned in memory.
+    pub fn parts(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.chunks.iter().map(|chunk| &chunk[..])
+    }
+
+    /// The whole message when it is one piece.
+    #[must_use]
+    pub fn as_slice(&self) -> Option<&[u8]> {
+        match &self.chunks[..] {
+            [chunk] => Some(chunk),
+            _ => None,
+        }
+    }
+
+    /// Copies as much as fits to `out`; returns how many bytes that was.
+    pub fn copy_to(&self, out: &mut [u8]) -> usize {
+        let mut copied = 0;
+        for part in self.parts() {
+            let len = part.len().min(out.len() - copied);
+            out[copied..copied + len].copy_from_slice(&part[..len]);
+            copied += len;
+        }
+        copied
+    }
+
+    /// A copy of the whole message.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.len());
+        self.parts().for_each(|part| out.extend_from_slice(part));
+        out
+    }
+
+    /// The chunks themselves, to be given back one by one.
+    pub fn into_chunks(self) -> impl ExactSizeIterator<Item = Chunk> {
+        self.chunks.into_iter()
+    }
+}

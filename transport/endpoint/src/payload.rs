@@ -1,0 +1,154 @@
+//! What is sent: up to four segments, each a buffer.
+
+use smallvec::SmallVec;
+use towpath_base::Time;
+use towpath_memory::Buf;
+use towpath_proto::limits::SEGMENTS_MAX;
+use towpath_proto::{ChannelId, SendError};
+
+/// A message to send: 1 to 4 segments, each a whole buffer of at least one byte.
+///
+/// The receiver gets the segments' bytes one after the other; a received chunk never spans two
+/// segments, so what starts a segment starts a page at the receiver.
+#[derive(Debug)]
+pub struct Payload {
+    pub(crate) segments: SmallVec<[Buf; SEGMENTS_MAX]>,
+}
+
+impl Payload {
+    /// A message of one segment.
+    #[must_use]
+    pub fn new(segment: Buf) -> Self {
+        let mut segments = SmallVec::new();
+        segments.push(segment);
+        Self { segments }
+    }
+
+    /// With one more segment behind the others.
+    ///
+    /// # Errors
+    /// The segment, when there are four already.
+    pub fn push(&mut self, segment: Buf) -> Result<(), Buf> {
+        if self.segments.len() == SEGMENTS_MAX {
+            return Err(segment);
+        }
+        self.segments.push(segment);
+        Ok(())
+    }
+
+    /// Bytes of all segments together.
+    #[must_use]
+    pub fn byte_len(&self) -> usize {
+        self.segments.iter().map(|segment| segment.len()).sum()
+    }
+
+    /// The segments.
+    #[must_use]
+    pub fn segments(&self) -> &[Buf] {
+        &self.segments
+    }
+
+    /// The segments themselves.
+    pub fn into_segments(self) -> impl ExactSizeIterator<Item = Buf> {
+        self.segments.into_iter()
+    }
+}
+
+impl From<Buf> for Payload {
+    fn from(segment: Buf) -> Self {
+        Self::new(segment)
+    }
+}
+
+/// How to send a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendOptions {
+    pub(crate) token: u64,
+    pub(crate) deadline: Time,
+}
+
+impl Default for SendOptions {
+    fn default() -> Self {
+        Self { token: 0, deadline: Time::NEVER }
+    }
+}
+
+impl SendOptions {
+    /// Token 0, no deadline.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The caller's own word: it comes back with the outcome. Default 0.
+    #[must_use]
+    pub fn token(mut self, token: u64) -> Self {
+        self.token = token;
+        self
+    }
+
+    /// When to give the message up, on the device's clock. Default: never.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Time) -> Self {
+        self.deadline = deadline;
+        self
+    }
+}
+
+/// A message that was not taken, with its buffers.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Rejected {
+    /// The message, as it was.
+    pub payload: Payload,
+    /// Why.
+    #[source]
+    pub error: SubmitError,
+}
+
+/// Why a message was not taken for sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// No such link, or not any more.
+    #[error("the link is gone; connect again")]
+    NoSuchLink,
+    /// The channel does not exist or is not open, yet or any more.
+    #[error("channel {} is not open; wait for ChannelOpened before sending", .0.0)]
+    NotOpen(ChannelId),
+    /// As many messages as the link takes are under way.
+    #[error("the link has as many messages under way as it takes; wait for a Sent event")]
+    Full,
+    /// Longer than the peer takes.
+    #[error("{bytes} bytes are more than the {max} that go in one message; send several")]
+    TooLong {
+        /// The length.
+        bytes: usize,
+        /// What the peer takes.
+        max: u32,
+    },
+    /// A segment has no byte.
+    #[error("a segment is empty; each needs at least one byte")]
+    EmptySegment,
+    /// A segment lies in memory that the device does not know.
+    #[error("segment {segment} lies in an unregistered region; call Endpoint::register first")]
+    NotRegistered {
+        /// Which, from 0.
+        segment: usize,
+    },
+    /// The endpoint's worker has ended.
+    #[error("the endpoint has shut down; spawn another")]
+    ShutDown,
+}
+
+impl SubmitError {
+    pub(crate) fn of(error: SendError, channel: ChannelId, bytes: usize) -> Self {
+        match error {
+            SendError::NotOpen => Self::NotOpen(channel),
+            SendError::Full => Self::Full,
+            SendError::TooLong { max } => Self::TooLong { bytes, max },
+            SendError::BadLayout => Self::EmptySegment,
+            SendError::Down => Self::NoSuchLink,
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Set-up over TCP: HELLOs there and back, and the connection as a sign of life
+//! (docs/protocol.md section 8).
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `wire` | whole set-up messages out of and into a non-blocking socket |
+//! | `incoming` | listeners, and peers that connect |
+//! | `outgoing` | dialling, and the answer |
+//! | `watch` | the connections of links that are up, and of peers that were refused |
+
+mod incoming;
+mod outgoing;
+mod watch;
+mod wire;
+
+use crate::endpoint::Endpoint;
+use crate::error::{ConnectError, ListenError};
+use crate::event::{ConnectId, LinkId};
+use crate::limits::{HANDSHAKES_MAX, LISTENERS_MAX, SETUP_POLL_NS, WATCH_POLL_NS};
+use incoming::Incoming;
+use outgoing::Outgoing;
+use std::net::{SocketAddr, TcpListener};
+use towpath_base::{Nanos, Time};
+use towpath_memory::Region;
+use towpath_verbs::Device;
+use watch::{Lingering, Watched};
+
+/// All set-up conversations of an endpoint.
+#[derive(Default)]
+pub(crate) struct Setup {
+    timeout: Nanos,
+    listeners: Vec<TcpListener>,
+    incoming: Vec<Incoming>,
+    outgoing: Vec<Outgoing>,
+    watched: Vec<Watched>,
+    lingering: Vec<Lingering>,
+    next_connect: u64,
+    next_poll: Time,
+    next_watch: Time,
+}
+
+impl Setup {
+    pub(crate) fn new(timeout: Nanos) -> Self {
+        Self { timeout, ..Self::default() }
+    }
+
+    /// When it wants to be looked at again.
+    pub(crate) fn next_due(&self) -> Time {
+        let talking = !(self.listeners.is_empty()
+            && self.incoming.is_empty()
+            && self.outgoing.is_empty()
+            && self.lingering.is_empty());
+        let watch = if self.watched.is_empty() { Time::NEVER } else { self.next_watch };
+        if talking { self.next_poll.min(watch) } else { watch }
+    }
+}
+
+impl<D: Device<Memory = Region>> Endpoint<D> {
+    /// Listens for peers on a TCP address; port 0 is any free one. Returns the address with its
+    /// port. Peers that connect are told of with [`Event::Accepted`](crate::Event::Accepted).
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    pub fn listen(&mut self, addr: SocketAddr) -> Result<SocketAddr, ListenError> {
+        if self.setup().listeners.len() == LISTENERS_MAX {
+            return Err(ListenError::TooMany { max: LISTENERS_MAX });
+        }
+        let at = |source| ListenError::at(addr, source);
+        let listener = TcpListener::bind(addr).map_err(at)?;
+        listener.set_nonblocking(true).map_err(at)?;
+        let local = listener.local_addr().map_err(at)?;
+        self.setup().listeners.push(listener);
+        Ok(local)
+    }
+
+    /// Stops listening. Links that are up, and set-ups under way, go on.
+    pub fn stop_listening(&mut self) {
+        self.setup().listeners.clear();
+    }
+
+    /// Begins to connect to a peer that listens on a TCP address.
+    /// [`Event::Connected`](crate::Event::Connected) or
+    /// [`Event::ConnectFailed`](crate::Event::ConnectFailed) follows.
+    ///
+    /// # Errors
+    /// [`ConnectError::TooMany`], [`ConnectError::Dial`] when no thread could be had for dialling.
+    pub fn connect(&mut self, addr: SocketAddr) -> Result<ConnectId, ConnectError> {
+        let now = self.now();
+        let setup = self.setup();
+        if setup.outgoing.len() == HANDSHAKES_MAX {
+            return Err(ConnectError::TooMany { max: HANDSHAKES_MAX });
+        }
+        let connect = ConnectId(setup.next_connect);
+        setup.next_connect += 1;
+        let outgoing = Outgoing::dial(connect, addr, setup.timeout, now)
+            .map_err(|source| ConnectError::Dial { addr, source })?;
+        setup.outgoing.push(outgoing);
+        setup.next_poll = now;
+        Ok(connect)
+    }
+
+    /// Looks at the set-up conversations when it is time to.
+    pub(crate) fn poll_setup(&mut self, now: Time) {
+        if now < self.setup().next_due() {
+            return;
+        }
+        let mut setup = std::mem::take(self.setup());
+        if now >= setup.next_poll {
+            setup.next_poll = now + Nanos(SETUP_POLL_NS);
+            self.poll_incoming(&mut setup, now);
+            self.poll_outgoing(&mut setup, now);
+            setup.lingering.retain_mut(|peer| !peer.is_done(now));
+        }
+        if now >= setup.next_watch {
+            setup.next_watch = now + Nanos(WATCH_POLL_NS);
+            self.poll_watched(&mut setup, now);
+        }
+        *self.setup() = setup;
+    }
+
+    /// A link is over: so is its set-up connection.
+    pub(crate) fn close_setup(&mut self, link: LinkId) {
+        self.setup().watched.retain(|watched| watched.link != link);
+    }
+}

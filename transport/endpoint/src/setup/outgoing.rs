@@ -1,0 +1,141 @@
+//! Dialling, and the answer.
+
+use super::Setup;
+use super::watch::Watched;
+use super::wire::{Inbox, Outbox, ReadError};
+use crate::endpoint::{Endpoint, PendingLink};
+use crate::error::ConnectError;
+use crate::event::{ConnectId, Event, LinkId};
+use crossbeam_channel::{Receiver, TryRecvError, bounded};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+use towpath_base::{Nanos, Time};
+use towpath_memory::Region;
+use towpath_proto::Side;
+use towpath_proto::wire::Welcome;
+use towpath_verbs::Device;
+
+/// A connection that is being made.
+pub(super) struct Outgoing {
+    connect: ConnectId,
+    addr: SocketAddr,
+    deadline: Time,
+    stage: Stage,
+}
+
+enum Stage {
+    Dialling(Receiver<io::Result<TcpStream>>),
+    Talking { stream: TcpStream, outbox: Outbox, inbox: Inbox, pending: PendingLink },
+    /// Moved on, or over.
+    Done,
+}
+
+impl Outgoing {
+    /// Starts to dial. std offers a TCP connect only as a blocking call, and without unsafe code
+    /// there is no other; so each dial has a thread for as long as it takes, at most `timeout`.
+    pub(super) fn dial(
+        connect: ConnectId,
+        addr: SocketAddr,
+        timeout: Nanos,
+        now: Time,
+    ) -> io::Result<Self> {
+        let (tell, told) = bounded(1);
+        let span = Duration::from(timeout).max(Duration::from_millis(1));
+        std::thread::Builder::new().name("towpath-dial".into()).spawn(move || {
+            // Nobody listens any more when the endpoint is gone: then the result is dropped.
+            let _ = tell.send(TcpStream::connect_timeout(&addr, span));
+        })?;
+        Ok(Self { connect, addr, deadline: now + timeout, stage: Stage::Dialling(told) })
+    }
+}
+
+/// What became of a connection in one look.
+enum Progress {
+    Waiting,
+    Joined(TcpStream, LinkId),
+    Failed(ConnectError),
+}
+
+impl<D: Device<Memory = Region>> Endpoint<D> {
+    pub(super) fn poll_outgoing(&mut self, setup: &mut Setup, now: Time) {
+        let mut place = 0;
+        while let Some(outgoing) = setup.outgoing.get_mut(place) {
+            let mut progress = self.advance(outgoing);
+            if matches!(progress, Progress::Waiting) {
+                if now < outgoing.deadline {
+                    place += 1;
+                    continue;
+                }
+                let (addr, after) = (outgoing.addr, setup.timeout);
+                progress = Progress::Failed(ConnectError::Timeout { addr, after });
+            }
+            let outgoing = setup.outgoing.swap_remove(place);
+            let connect = outgoing.connect;
+            if let Stage::Talking { pending, .. } = outgoing.stage {
+                self.withdraw(pending);
+            }
+            match progress {
+                Progress::Joined(stream, link) => {
+                    setup.watched.push(Watched::new(stream, link, Outbox::default()));
+                    if let Some(peer) = self.peer(link) {
+                        self.tell(Event::Connected { connect, link, peer });
+                    }
+                }
+                Progress::Failed(error) => self.tell(Event::ConnectFailed { connect, error }),
+                Progress::Waiting => {}
+            }
+        }
+    }
+
+    fn advance(&mut self, outgoing: &mut Outgoing) -> Progress {
+        let addr = outgoing.addr;
+        if let Stage::Dialling(told) = &outgoing.stage {
+            let dialled = match told.try_recv() {
+                Err(TryRecvError::Empty) => return Progress::Waiting,
+                Err(TryRecvError::Disconnected) => Err(io::ErrorKind::Interrupted.into()),
+                Ok(dialled) => dialled,
+            };
+            let ready = dialled.and_then(|stream| {
+                stream.set_nonblocking(true)?;
+                stream.set_nodelay(true)?;
+                Ok(stream)
+            });
+            let stream = match ready {
+                Ok(stream) => stream,
+                Err(source) => return Progress::Failed(ConnectError::Dial { addr, source }),
+            };
+            let (hello, pending) = match self.offer() {
+                Ok(half) => half,
+                Err(error) => return Progress::Failed(ConnectError::Local { addr, error }),
+            };
+            let (outbox, inbox) = (Outbox::new(hello.emit()), Inbox::default());
+            outgoing.stage = Stage::Talking { stream, outbox, inbox, pending };
+        }
+        let Stage::Talking { stream, outbox, inbox, .. } = &mut outgoing.stage else {
+            return Progress::Waiting;
+        };
+        // A peer that refuses may close before all is written: its answer says more than our error.
+        let written = outbox.write(stream);
+        let answer = match (inbox.read(stream), written) {
+            (Ok(None), Ok(_)) => return Progress::Waiting,
+            (Ok(None), Err(error)) => Err(ConnectError::Broken { addr, source: Some(error) }),
+            (Ok(Some(Welcome::Hello(hello))), _) => Ok(hello),
+            (Ok(Some(Welcome::Refused(refusal))), _) => {
+                Err(ConnectError::Refused { addr, refusal })
+            }
+            (Err(ReadError::Hello(error)), _) => Err(ConnectError::Hello { addr, error }),
+            (Err(ReadError::Broken(source)), _) => Err(ConnectError::Broken { addr, source }),
+        };
+        let hello = match answer {
+            Ok(hello) => hello,
+            Err(error) => return Progress::Failed(error),
+        };
+        let stage = std::mem::replace(&mut outgoing.stage, Stage::Done);
+        let Stage::Talking { stream, pending, .. } = stage else { return Progress::Waiting };
+        match self.establish_from(pending, &hello, Side::Client, Some(addr)) {
+            Ok(link) => Progress::Joined(stream, link),
+            Err(error) => Progress::Failed(ConnectError::Local { addr, error }),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The connections of links that are up, and of peers that were refused.
+
+use super::Setup;
+use super::wire::Outbox;
+use crate::endpoint::Endpoint;
+use crate::event::LinkId;
+use crate::limits::{LINGER_BYTES_MAX, LINGER_NS};
+use std::io::{self, Read};
+use std::net::{Shutdown, TcpStream};
+use towpath_base::{Nanos, Time};
+use towpath_memory::Region;
+use towpath_proto::wire::Refusal;
+use towpath_verbs::Device;
+
+/// The set-up connection of a link: its end is how a dead peer process is noticed at once.
+pub(super) struct Watched {
+    stream: TcpStream,
+    pub(super) link: LinkId,
+    outbox: Outbox,
+}
+
+impl Watched {
+    pub(super) fn new(stream: TcpStream, link: LinkId, outbox: Outbox) -> Self {
+        Self { stream, link, outbox }
+    }
+
+    /// Whether the peer is still there. After the HELLO nothing is sent on the connection, so a
+    /// byte is as much a breach as an end of file.
+    fn is_alive(&mut self) -> bool {
+        if self.outbox.write(&mut self.stream).is_err() {
+            return false;
+        }
+        match self.stream.read(&mut [0]) {
+            Ok(_) => false,
+            Err(error) => {
+                matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+            }
+        }
+    }
+}
+
+/// A peer that was refused. The system resets a connection that is closed with bytes unread, and
+/// the reset would overtake the refusal: so they are read, for a while.
+pub(super) struct Lingering {
+    stream: TcpStream,
+    outbox: Outbox,
+    deadline: Time,
+    bytes_left: usize,
+}
+
+impl Lingering {
+    pub(super) fn new(stream: TcpStream, refusal: Refusal, now: Time) -> Self {
+        let deadline = now + Nanos(LINGER_NS);
+        let outbox = Outbox::new(refusal.emit());
+        Self { stream, outbox, deadline, bytes_left: LINGER_BYTES_MAX }
+    }
+
+    pub(super) fn is_done(&mut self, now: Time) -> bool {
+        match self.outbox.write(&mut self.stream) {
+            Err(_) => return true,
+            // The peer may be gone already; then reading says so.
+            Ok(true) => drop(self.stream.shutdown(Shutdown::Write)),
+            Ok(false) => {}
+        }
+        let mut bytes = [0; 256];
+        while self.bytes_left > 0 {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return true,
+                Ok(read) => self.bytes_left = self.bytes_left.saturating_sub(read),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => return true,
+            }
+        }
+        now >= self.deadline || self.bytes_left == 0
+    }
+}
+
+impl<D: Device<Memory = Region>> Endpoint<D> {
+    pub(super) fn poll_watched(&mut self, setup: &mut Setup, now: Time) {
+        setup.watched.retain_mut(|watched| {
+            let alive = watched.is_alive();
+            if !alive {
+                self.peer_gone(watched.link, now);
+            }
+            alive
+        });
+    }
+}

@@ -1,0 +1,121 @@
+//! The send queue of a path: a ring of header slots in the order of posting.
+
+use crate::held::Held;
+use crate::wr_id::WrId;
+use towpath_memory::{Buf, MemoryError, Pool, Region};
+use towpath_proto::limits::HEADER_BYTES;
+use towpath_verbs::Sge;
+
+struct Slot {
+    header: Held,
+    number: u64,
+}
+
+/// Headers of posted sends, oldest first. Positions count up and wrap; a slot is the position
+/// modulo the ring's length, a power of two.
+pub(crate) struct TxRing {
+    slots: Vec<Slot>,
+    lkey: u32,
+    depth: u32,
+    /// The oldest posted, and the next to post.
+    tail: u32,
+    head: u32,
+}
+
+impl TxRing {
+    /// The ring and the pool of its headers, to be registered.
+    pub(crate) fn new(depth: u32) -> Result<(Self, Pool), MemoryError> {
+        let len = depth.next_power_of_two() as usize;
+        let pool = Pool::new(&Region::new(len * HEADER_BYTES)?, HEADER_BYTES);
+        let slot = || {
+            let mut buf = pool.take()?;
+            buf.set_len(HEADER_BYTES).ok()?;
+            Some(Slot { header: Held::new(buf), number: 0 })
+        };
+        let slots: Vec<Slot> = std::iter::from_fn(slot).take(len).collect();
+        Ok((Self { slots, lkey: 0, depth, tail: 0, head: 0 }, pool))
+    }
+
+    pub(crate) fn set_lkey(&mut self, lkey: u32) {
+        self.lkey = lkey;
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.outstanding() >= self.depth
+    }
+
+    pub(crate) fn outstanding(&self) -> u32 {
+        self.head.wrapping_sub(self.tail)
+    }
+
+    fn slot(&mut self, position: u32) -> &mut Slot {
+        let mask = self.slots.len() - 1;
+        &mut self.slots[position as usize & mask]
+    }
+
+    /// Writes the next header; returns its position and gather entry. The ring must not be full.
+    pub(crate) fn push(
+        &mut self,
+        number: u64,
+        write: impl FnOnce(&mut [u8; HEADER_BYTES]),
+    ) -> (u32, Sge) {
+        debug_assert!(!self.is_full(), "the caller checks for room");
+        let (position, lkey) = (self.head, self.lkey);
+        self.head = position.wrapping_add(1);
+        let slot = self.slot(position);
+        slot.number = number;
+        if let Some(bytes) = slot.header.buf_mut().and_then(|buf: &mut Buf| buf.first_chunk_mut()) {
+            write(bytes);
+        }
+        slot.header.lend();
+        (position, slot.header.sge(lkey, HEADER_BYTES))
+    }
+
+    /// Takes the oldest posted one back if it is not behind `upto`: its position and number.
+    pub(crate) fn pop_upto(&mut self, upto: u32) -> Option<(u32, u64)> {
+        let position = self.tail;
+        let behind = upto.wrapping_sub(position) as i32;
+        if self.head == position || behind < 0 {
+            return None;
+        }
+        self.tail = position.wrapping_add(1);
+        let slot = self.slot(position);
+        slot.header.reclaim();
+        Some((position, slot.number))
+    }
+
+    /// Takes the newest one back, which the device refused: its number.
+    pub(crate) fn unpush(&mut self) -> Option<u64> {
+        if self.head == self.tail {
+            return None;
+        }
+        self.head = self.head.wrapping_sub(1);
+        let position = self.head;
+        let slot = self.slot(position);
+        slot.header.reclaim();
+        Some(slot.number)
+    }
+
+    pub(crate) fn wr_id(link: u16, path: u8, position: u32) -> u64 {
+        WrId::DataSend { link, path, position }.pack()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_completion_tells_of_all_before_it_and_none_behind_it() {
+        let (mut ring, _pool) = TxRing::new(3).expect("memory for a test");
+        for number in 10..13 {
+            let (position, sge) = ring.push(number, |bytes| bytes[0] = 1);
+            assert_eq!((u64::from(position), sge.length), (number - 10, 64));
+        }
+        assert!(ring.is_full());
+        let popped: Vec<_> = std::iter::from_fn(|| ring.pop_upto(1)).collect();
+        assert_eq!(popped, [(0, 10), (1, 11)]);
+        assert_eq!(ring.pop_upto(0), None, "an old completion again tells nothing");
+        assert_eq!((ring.unpush(), ring.unpush()), (Some(12), None));
+    }
+}

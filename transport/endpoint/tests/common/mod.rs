@@ -1,0 +1,166 @@
+//! Two endpoints in one process over loopback UDP, driven by turns.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use towpath_base::Nanos;
+use towpath_device_roce::udp::UdpConfig;
+use towpath_proto::{ChannelId, Outcome};
+use towpath_transport::{
+    Endpoint, EndpointConfig, Event, LinkId, Message, Payload, RoceUdp, SendOptions,
+};
+
+pub type UdpEndpoint = Endpoint<RoceUdp>;
+
+pub const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
+
+/// Turns without success after which a test fails: no clock is asked.
+const TURNS_MAX: usize = 5_000_000;
+
+pub fn any_port() -> SocketAddr {
+    (LOOPBACK, 0).into()
+}
+
+pub fn endpoint(config: EndpointConfig) -> UdpEndpoint {
+    Endpoint::udp(UdpConfig::new(LOOPBACK.into()), config).expect("loopback UDP")
+}
+
+/// An endpoint and what it has told so far.
+pub struct Node {
+    pub endpoint: UdpEndpoint,
+    pub events: Vec<Event>,
+}
+
+impl Node {
+    pub fn new(config: EndpointConfig) -> Self {
+        Self { endpoint: endpoint(config), events: Vec::new() }
+    }
+
+    pub fn turn(&mut self) -> bool {
+        let events = &mut self.events;
+        self.endpoint.turn(|_, event| events.push(event))
+    }
+
+    /// Takes the first event that `pick` wants.
+    pub fn take<T>(&mut self, pick: impl Fn(&Event) -> Option<T>) -> Option<T> {
+        let place = self.events.iter().position(|event| pick(event).is_some())?;
+        pick(&self.events.remove(place))
+    }
+
+    pub fn take_message(&mut self) -> Option<Message> {
+        let place = self.events.iter().position(|event| matches!(event, Event::Message(_)))?;
+        match self.events.remove(place) {
+            Event::Message(message) => Some(message),
+            _ => None,
+        }
+    }
+
+    /// Takes the outcome of a message, by token.
+    pub fn take_sent(&mut self, wanted: u64) -> Option<(Outcome, Payload)> {
+        let is = |event: &Event| matches!(event, Event::Sent { token, .. } if *token == wanted);
+        let place = self.events.iter().position(is)?;
+        match self.events.remove(place) {
+            Event::Sent { outcome, payload, .. } => Some((outcome, payload)),
+            _ => None,
+        }
+    }
+}
+
+/// A client, a server, and a link between them.
+pub struct Pair {
+    pub client: Node,
+    pub server: Node,
+    pub client_link: LinkId,
+    pub server_link: LinkId,
+}
+
+impl Pair {
+    pub fn new(config: EndpointConfig) -> Self {
+        Self::with(config.clone(), config)
+    }
+
+    pub fn with(client: EndpointConfig, server: EndpointConfig) -> Self {
+        let mut client = Node::new(client);
+        let mut server = Node::new(server);
+        let addr = server.endpoint.listen(any_port()).expect("a free port");
+        client.endpoint.connect(addr).expect("room for a connection");
+        let (client_link, server_link) = drive(&mut client, &mut server, |client, server| {
+            fn up(event: &Event) -> Option<LinkId> {
+                match event {
+                    Event::Connected { link, .. } | Event::Accepted { link, .. } => Some(*link),
+                    _ => None,
+                }
+            }
+            if !(client.events.iter().any(|e| up(e).is_some())
+                && server.events.iter().any(|e| up(e).is_some()))
+            {
+                return None;
+            }
+            Some((client.take(up)?, server.take(up)?))
+        });
+        Self { client, server, client_link, server_link }
+    }
+
+    /// Turns both until `done` says something.
+    pub fn until<T>(&mut self, mut done: impl FnMut(&mut Node, &mut Node) -> Option<T>) -> T {
+        drive(&mut self.client, &mut self.server, &mut done)
+    }
+
+    /// Opens a channel from the client.
+    pub fn open(&mut self, ordered: bool) -> ChannelId {
+        let link = self.client_link;
+        let wanted = self.client.endpoint.open_channel(link, ordered).expect("room for a channel");
+        let is_it = move |event: &Event| match event {
+            Event::ChannelOpened { channel, ordered: kept, .. } if *channel == wanted => {
+                assert_eq!(*kept, ordered);
+                Some(())
+            }
+            _ => None,
+        };
+        self.until(|client, _| client.take(is_it));
+        self.until(|_, server| server.take(is_it));
+        wanted
+    }
+
+    /// Sends a copy of `bytes` from the client.
+    pub fn send(&mut self, channel: ChannelId, bytes: &[u8], token: u64) {
+        let payload = payload(&self.client.endpoint, bytes);
+        let options = SendOptions::new().token(token);
+        self.client.endpoint.send(self.client_link, channel, payload, options).expect("room");
+    }
+}
+
+/// A message of up to four segments from the send pools.
+pub fn payload(endpoint: &UdpEndpoint, bytes: &[u8]) -> Payload {
+    let mut parts = bytes.chunks(bytes.len().min(1 << 20));
+    let first = parts.next().expect("at least one byte");
+    let mut payload = Payload::new(endpoint.copy(first).expect("a free buffer"));
+    for part in parts {
+        payload.push(endpoint.copy(part).expect("a free buffer")).expect("at most four segments");
+    }
+    payload
+}
+
+pub fn drive<T>(
+    client: &mut Node,
+    server: &mut Node,
+    mut done: impl FnMut(&mut Node, &mut Node) -> Option<T>,
+) -> T {
+    for _ in 0..TURNS_MAX {
+        let busy = client.turn() | server.turn();
+        if let Some(found) = done(client, server) {
+            return found;
+        }
+        if !busy {
+            client.endpoint.wait(Nanos::from_micros(100));
+        }
+    }
+    panic!("not done; client told {:?}; server told {:?}", client.events, server.events);
+}
+
+/// Bytes that tell where they belong.
+pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    towpath_base::Prng::new(seed).fill(&mut bytes);
+    bytes
+}
