@@ -3,7 +3,8 @@
 use crate::limits::{QP_DEFAULT, QP_MAX};
 
 /// Settings of a [`RoceDevice`](crate::RoceDevice). The defaults serve peers that are this same
-/// device; with other NICs or the rxe driver as peers over IPv4, set [`foreign_peers`](Self::foreign_peers).
+/// device; with other NICs or the rxe driver as peers over IPv4, set
+/// [`foreign_peers`](Self::foreign_peers).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoceConfig {
     pub(crate) foreign_peers: bool,

@@ -18,6 +18,16 @@
 //! accepted at any PSN; a message that lost a packet is dropped silently after part of it may have
 //! reached memory; no receive work request means silent drop. Every drop is counted by its reason
 //! in [`RoceCounters`].
+//!
+//! # What its UD does
+//! As verbs have it, a datagram lands behind 40 bytes of routing header, which the receive work
+//! request must have room for and `byte_len` counts; over IPv4 the last 20 of them are the IP
+//! header. A datagram is one packet. Its sender stands in `src_qp` and `src_addr`.
+//!
+//! # Errors of its own
+//! A send whose memory was deregistered completes with `LocProtErr` and its queue pair goes to ERR
+//! (never to SQE), which flushes the rest. Posting to a queue pair in ERR is refused. A completion
+//! queue that overflows fails for good, and its queue pairs with it.
 
 #![deny(unsafe_code)]
 

@@ -250,8 +250,8 @@ impl Qp {
         self.responder.held
     }
 
-    /// Scatters `bytes` from `offset` on; where the message ends now. On `None` the work request was
-    /// completed with an error.
+    /// Scatters `bytes` from `offset` on; where the message ends now. On `None` the work request
+    /// was completed with an error.
     fn land(
         &mut self,
         wr: &RecvWr,

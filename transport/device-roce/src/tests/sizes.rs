@@ -1,6 +1,7 @@
 //! Messages of every size at every MTU arrive whole.
 
 use super::*;
+use crate::limits::TX_TURN_PACKETS;
 
 fn sizes(mtu: usize) -> [usize; 12] {
     [0, 1, 2, 3, 4, 511, 512, 513, mtu - 1, mtu, mtu + 1, 3 * mtu + 5]
@@ -128,5 +129,5 @@ fn queue_pairs_take_turns_and_each_keeps_its_order() {
     let done: Vec<u64> = pair.a.completions().iter().map(|wc| wc.wr_id).collect();
     assert_eq!(done, [2, 1], "the short message does not wait for the long one");
     let ports: Vec<u16> = pair.a.device.link().sent.iter().map(|p| p.source.port()).collect();
-    assert_eq!((ports[0], ports[32]), (4791, 4791 + 2), "source port 6 modulo 4");
+    assert_eq!((ports[0], ports[TX_TURN_PACKETS]), (4791, 4791 + 2), "source port 6 modulo 4");
 }
