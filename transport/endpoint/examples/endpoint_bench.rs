@@ -17,23 +17,39 @@ fn endpoint() -> Result<Endpoint<RoceUdp>, Box<dyn Error>> {
     Ok(Endpoint::udp(UdpConfig::new(Ipv4Addr::LOCALHOST.into()), config)?)
 }
 
-fn serve(mut server: Endpoint<RoceUdp>) -> (u64, u64) {
-    let (mut messages, mut bytes) = (0, 0);
-    while !STOP.load(Ordering::Relaxed) {
+/// What the server took.
+#[derive(Default)]
+struct Taken {
+    messages: u64,
+    bytes: u64,
+}
+
+impl Taken {
+    fn turn(&mut self, server: &mut Endpoint<RoceUdp>) {
         server.turn(|server, event| {
             if let Event::Message(message) = event {
-                messages += 1;
-                bytes += message.len() as u64;
+                self.messages += 1;
+                self.bytes += message.len() as u64;
                 server.release(message);
             }
         });
     }
-    for link in server.links().collect::<Vec<_>>() {
-        eprintln!("server {:?}", server.stats(link));
+}
+
+fn serve(mut server: Endpoint<RoceUdp>) -> (Taken, Endpoint<RoceUdp>) {
+    let mut taken = Taken::default();
+    while !STOP.load(Ordering::Relaxed) {
+        taken.turn(&mut server);
     }
-    eprintln!("server {:?}", server.endpoint_stats());
-    eprintln!("server {:?}", server.device().counters());
-    (messages, bytes)
+    (taken, server)
+}
+
+fn report(name: &str, endpoint: &Endpoint<RoceUdp>) {
+    for link in endpoint.links() {
+        eprintln!("{name}: {:?}, rtt {:?}", endpoint.stats(link), endpoint.rtt(link));
+    }
+    eprintln!("{name}: {:?}", endpoint.endpoint_stats());
+    eprintln!("{name}: {:?}", endpoint.device().counters());
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -41,23 +57,30 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bytes: usize = args.next().map_or(Ok(64), |arg| arg.parse())?;
     let depth: usize = args.next().map_or(Ok(128), |arg| arg.parse())?;
     let seconds: f64 = args.next().map_or(Ok(2.0), |arg| arg.parse())?;
-    let mut server = endpoint()?;
+    let threads: usize = args.next().map_or(Ok(2), |arg| arg.parse())?;
+    let (mut server, mut client) = (endpoint()?, endpoint()?);
     let addr = server.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
-    let served = thread::spawn(move || serve(server));
-    let mut client = endpoint()?;
     client.connect(addr)?;
-    let mut link = None;
-    while link.is_none() {
+    let mut opened = None;
+    let mut taken = Taken::default();
+    while opened.is_none() {
         client.turn(|client, event| {
             if let Event::Connected { link, .. } = event {
                 client.open_channel(link, false).expect("a fresh link has room");
             }
-            if let Event::ChannelOpened { link: of, channel, .. } = event {
-                link = Some((of, channel));
+            if let Event::ChannelOpened { link, channel, .. } = event {
+                opened = Some((link, channel));
             }
         });
+        taken.turn(&mut server);
     }
-    let (link, channel) = link.expect("the loop ends with one");
+    let (link, channel) = opened.expect("the loop ends with one");
+    let mut here = Some(server);
+    let served = if threads > 1 {
+        here.take().map(|server| thread::spawn(move || serve(server)))
+    } else {
+        None
+    };
     for _ in 0..depth {
         let mut buf = client.alloc(bytes).ok_or("no buffer of that size")?;
         buf.set_len(bytes)?;
@@ -76,20 +99,25 @@ fn main() -> Result<(), Box<dyn Error>> {
                     assert!(sent.is_ok(), "the link took as many before");
                 }
             }));
+            here.iter_mut().for_each(|server| taken.turn(server));
         }
     }
     let elapsed = start.elapsed().as_secs_f64();
-    eprintln!("client {:?}", client.stats(link));
-    eprintln!("client {:?}", client.endpoint_stats());
-    eprintln!("client {:?} rtt {:?}", client.device().counters(), client.rtt(link));
     STOP.store(true, Ordering::Relaxed);
-    let (messages, total) = served.join().map_err(|_| "the server thread failed")?;
+    report("client", &client);
+    if let Some(served) = served {
+        let (there, server) = served.join().map_err(|_| "the server thread failed")?;
+        taken = there;
+        report("server", &server);
+    }
     println!(
-        "{bytes} B depth {depth}: {:.3} M/s, {:.2} Gb/s, {:.0} ns per message; {turns} turns, \
-         {busy} busy; server took {messages} ({total} B)",
+        "{bytes} B, depth {depth}, {threads} threads: {:.3} M/s, {:.2} Gb/s, {:.0} ns per message; \
+         {turns} turns, {busy} busy; the server took {} ({} B)",
         done as f64 / elapsed / 1e6,
         done as f64 * bytes as f64 * 8.0 / elapsed / 1e9,
         elapsed * 1e9 / done as f64,
+        taken.messages,
+        taken.bytes,
     );
     Ok(())
 }

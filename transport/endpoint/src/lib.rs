@@ -14,6 +14,7 @@ mod message;
 mod payload;
 mod pools;
 mod recv;
+mod sends;
 mod setup;
 mod tx;
 mod udp;

@@ -2,11 +2,9 @@
 
 use crate::control::Control;
 use crate::event::{LinkId, Peer};
-use crate::held::Segment;
+use crate::sends::{Segments, Sends};
 use crate::tx::TxRing;
-use smallvec::SmallVec;
 use towpath_base::Time;
-use towpath_proto::limits::SEGMENTS_MAX;
 use towpath_proto::wire::Hello;
 use towpath_proto::{Link, SendKey};
 use towpath_verbs::{QpNum, RecvWr, SendWr};
@@ -32,9 +30,6 @@ pub(crate) struct Path {
     pub(crate) batch: Vec<SendWr>,
 }
 
-/// The segments of a message being sent.
-pub(crate) type Segments = SmallVec<[Segment; SEGMENTS_MAX]>;
-
 /// What an endpoint keeps for one link.
 pub(crate) struct Conn {
     pub(crate) id: LinkId,
@@ -45,8 +40,7 @@ pub(crate) struct Conn {
     pub(crate) control_repost: Vec<RecvWr>,
     pub(crate) hello: Option<Hello>,
     pub(crate) peer: Option<Peer>,
-    /// By [`SendKey::index`].
-    sends: Vec<Segments>,
+    pub(crate) sends: Sends,
     /// Receive buffers that the link or the application holds.
     pub(crate) held: usize,
     pub(crate) timer: Time,
@@ -67,7 +61,7 @@ impl Conn {
             control_repost: Vec::new(),
             hello: None,
             peer: None,
-            sends: Vec::new(),
+            sends: Sends::default(),
             held: 0,
             timer: Time::NEVER,
             is_ready: false,
@@ -76,20 +70,14 @@ impl Conn {
         }
     }
 
-    pub(crate) fn put_segments(&mut self, send: SendKey, segments: Segments) {
-        let index = send.index();
-        if self.sends.len() <= index {
-            self.sends.resize_with(index + 1, Segments::new);
+    /// Keeps the segments of a message that the link has just taken.
+    pub(crate) fn keep(&mut self, send: SendKey, segments: Segments) {
+        if self.sends.is_occupied(send) {
+            while let Some(event) = self.link.as_mut().and_then(Link::poll_event) {
+                self.sends.put_early(event);
+            }
         }
-        self.sends[index] = segments;
-    }
-
-    pub(crate) fn segments(&self, send: SendKey) -> &[Segment] {
-        self.sends.get(send.index()).map_or(&[], |segments| &segments[..])
-    }
-
-    pub(crate) fn take_segments(&mut self, send: SendKey) -> Segments {
-        self.sends.get_mut(send.index()).map(std::mem::take).unwrap_or_default()
+        self.sends.put(send, segments);
     }
 
     /// Whether the device holds nothing of it any more.

@@ -75,7 +75,9 @@ impl RecvTable {
             }
         };
         for _ in 0..missing {
-            let (Some(mut header), Some(payload)) = (headers.take(), payloads.take()) else { break };
+            let (Some(mut header), Some(payload)) = (headers.take(), payloads.take()) else {
+                break;
+            };
             if header.set_len(HEADER_BYTES).is_err() {
                 break;
             }

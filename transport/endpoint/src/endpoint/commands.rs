@@ -4,9 +4,10 @@ use super::Endpoint;
 use crate::error::ChannelError;
 use crate::event::{LinkId, Peer, SendId};
 use crate::held::Segment;
-use crate::links::{Phase, Segments};
+use crate::links::Phase;
 use crate::message::{Chunk, Message};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
+use crate::sends::Segments;
 use smallvec::SmallVec;
 use towpath_base::Nanos;
 use towpath_memory::{Buf, Region, RegionId};
@@ -100,7 +101,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                     .map(|(buf, lkey)| Segment::new(buf, lkey))
                     .collect();
                 if let Some(conn) = self.links.find_mut(link) {
-                    conn.put_segments(send.key, segments);
+                    conn.keep(send.key, segments);
                 }
                 self.links.touch(link.index);
                 Ok(send)

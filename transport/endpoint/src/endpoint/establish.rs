@@ -233,7 +233,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 sq_psn: mine.psn,
                 path_mtu: mtu,
                 // The control queue pair takes the first path's way.
-                source_port: index.saturating_sub(1) as u16 % self.device.caps().source_ports.max(1),
+                source_port: index.saturating_sub(1) as u16
+                    % self.device.caps().source_ports.max(1),
                 tclass: self.config.tclass,
             };
             self.device.connect_qp(mine.qp_num, &connect)?;
@@ -262,9 +263,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// The same device address in another life: what was linked to the earlier one is dead.
     fn supersede(&mut self, peer: &Hello, now: Time) {
-        let earlier = |other: &Peer| {
-            other.device_addr == peer.addr && other.instance != peer.instance
-        };
+        let earlier =
+            |other: &Peer| other.device_addr == peer.addr && other.instance != peer.instance;
         let mut dead = smallvec::SmallVec::<[u16; 4]>::new();
         for conn in self.links.iter_mut().filter(|c| c.peer.as_ref().is_some_and(earlier)) {
             if let Some(link) = conn.link.as_mut().filter(|link| !link.is_down()) {

@@ -18,12 +18,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         while let Some(index) = self.links.eventful() {
             let conn = self.links.at(index);
-            let event = conn.and_then(|conn| Some((conn.id, conn.link.as_mut()?.poll_event()?)));
-            let Some((id, event)) = event else {
+            let event = conn.and_then(|conn| {
+                let link = conn.link.as_mut()?;
+                Some((conn.id, conn.sends.next(|| link.poll_event())?))
+            });
+            let Some((id, (event, place))) = event else {
                 self.links.pop_eventful();
                 continue;
             };
-            if let Some(event) = self.translate(id, event) {
+            if let Some(event) = self.translate(id, event, place) {
                 return Some(event);
             }
         }
@@ -43,7 +46,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         busy
     }
 
-    fn translate(&mut self, link: LinkId, event: LinkEvent) -> Option<Event> {
+    fn translate(&mut self, link: LinkId, event: LinkEvent, place: u32) -> Option<Event> {
         Some(match event {
             LinkEvent::Message { channel, incoming, length } => {
                 Event::Message(self.gather(link, channel, incoming, length))
@@ -52,7 +55,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 let conn = self.links.find_mut(link)?;
                 // The one place where what was sent is taken back: the link says Sent only after
                 // every work request of the message has come back.
-                let segments = conn.take_segments(send);
+                let segments = conn.sends.take(place);
                 let segments = segments.into_iter().filter_map(Segment::reclaim).collect();
                 let send = SendId { link, key: send };
                 Event::Sent { send, token, outcome, payload: Payload { segments } }
@@ -72,9 +75,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             LinkEvent::Opened { channel, ordered, by_peer } => {
                 Event::ChannelOpened { link, channel, ordered, by_peer }
             }
-            LinkEvent::Closed { channel, reason } => {
-                Event::ChannelClosed { link, channel, reason }
-            }
+            LinkEvent::Closed { channel, reason } => Event::ChannelClosed { link, channel, reason },
             LinkEvent::Down { reason } => {
                 self.end_link(link);
                 Event::LinkDown { link, reason }

@@ -183,7 +183,7 @@ fn push(conn: &mut Conn, link: &mut Link, transmit: &Transmit) -> bool {
     let mut header = transmit.header;
     let mut payload = Sge::default();
     if let Some(piece) = transmit.payload {
-        let segment = conn.segments(piece.send).get(usize::from(piece.segment));
+        let segment = conn.sends.get(piece.send).get(usize::from(piece.segment));
         let Some((bytes, sge)) = segment.and_then(|s| s.piece(piece.offset, piece.length)) else {
             debug_assert!(false, "the link asks for bytes that no segment has");
             link.handle_sent(transmit.path, header.number, None);

@@ -165,9 +165,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             return self.recv.put_free(slot);
         }
         let conn = home.and_then(|home| self.links.find_mut(home.link));
-        let path = conn.filter(|conn| conn.phase != Phase::Draining).and_then(|conn| {
-            conn.paths.get_mut(usize::from(home?.path))
-        });
+        let path = conn
+            .filter(|conn| conn.phase != Phase::Draining)
+            .and_then(|conn| conn.paths.get_mut(usize::from(home?.path)));
         match (path, home) {
             (Some(path), Some(home)) => {
                 if let Some(wr) = self.recv.lend(slot) {

@@ -26,7 +26,12 @@ pub(super) struct Outgoing {
 
 enum Stage {
     Dialling(Receiver<io::Result<TcpStream>>),
-    Talking { stream: TcpStream, outbox: Outbox, inbox: Inbox, pending: PendingLink },
+    Talking {
+        stream: TcpStream,
+        outbox: Outbox,
+        inbox: Inbox,
+        pending: PendingLink,
+    },
     /// Moved on, or over.
     Done,
 }
