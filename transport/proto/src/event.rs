@@ -162,6 +162,11 @@ pub enum Event {
         /// The message.
         incoming: IncomingKey,
     },
+    /// A receive buffer comes back unread: its message was given up or broke a rule. Post it again.
+    Recycled {
+        /// The buffer.
+        buf: BufToken,
+    },
     /// A message has its outcome, and the device holds none of its buffers any more.
     Sent {
         /// The message.
@@ -171,7 +176,9 @@ pub enum Event {
         /// How it ended.
         outcome: Outcome,
     },
-    /// The link is down. Every message has had its outcome before this.
+    /// The link is down. Every message has had its outcome before this; for that the driver must
+    /// have returned all work requests, so it flushes the queue pairs as soon as
+    /// [`Link::is_down`](crate::Link::is_down) says so.
     Down {
         /// Why.
         reason: DownReason,

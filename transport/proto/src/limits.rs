@@ -30,6 +30,9 @@ pub const SEGMENTS_MAX: usize = 4;
 /// them beyond all grants.
 pub const CONTROL_OUTSTANDING_MAX: usize = 8;
 
+/// How far the newest control sequence may be ahead of the oldest outstanding one (both ends).
+pub const CONTROL_WINDOW: u64 = 64;
+
 /// Control chunks that wait to be sent. Each belongs to a channel or message that exists, so
 /// callers see [`crate::SendError::Full`] long before; the rest is a peer's flood, refused.
 pub const CONTROL_QUEUE_MAX: usize = 4096;

@@ -73,10 +73,6 @@ impl<T: Default> Slots<T> {
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
-
-    pub(crate) fn is_full(&self) -> bool {
-        self.len() == self.limit
-    }
 }
 
 #[cfg(test)]

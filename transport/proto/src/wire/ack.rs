@@ -182,7 +182,11 @@ mod tests {
 
     fn emitted(ack: &Ack, bits: u64, credits: &[(u32, u32)]) -> Vec<u8> {
         let mut out = [0xa5; ACK_BYTES_MAX];
-        let len = ack.emit(&mut out, |n| bits.rotate_left((n - ack.base) as u32), credits.iter().copied());
+        let len = ack.emit(
+            &mut out,
+            |n| bits.rotate_left((n - ack.base) as u32),
+            credits.iter().copied(),
+        );
         out[..len].to_vec()
     }
 

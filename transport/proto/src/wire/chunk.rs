@@ -232,9 +232,7 @@ mod tests {
     fn golden() -> (ChunkHeader, [u8; HEADER_BYTES]) {
         let header = ChunkHeader {
             kind: Kind::Data,
-            flags: ChunkFlags::LAST
-                .with(ChunkFlags::ACK, true)
-                .with(ChunkFlags::PAYLOAD_CRC, true),
+            flags: ChunkFlags::LAST.with(ChunkFlags::ACK, true).with(ChunkFlags::PAYLOAD_CRC, true),
             generation: 0x0403_0201,
             number: 0x1122_3344_5566_7788,
             message: 0x0102_0304_0506_0708,

@@ -262,11 +262,7 @@ fn parse_path(bytes: &[u8]) -> Result<HelloPath, HelloError> {
     if qp_num > QpNum::MAX.0 || psn >> Psn::BITS != 0 {
         return Err(HelloError::Field("QPN or PSN"));
     }
-    Ok(HelloPath {
-        qp_num: QpNum(qp_num),
-        psn: Psn::new(psn),
-        generation: field!(bytes, 8, u32),
-    })
+    Ok(HelloPath { qp_num: QpNum(qp_num), psn: Psn::new(psn), generation: field!(bytes, 8, u32) })
 }
 
 fn emit_path(out: &mut Vec<u8>, path: &HelloPath) {

@@ -1,0 +1,172 @@
+//! A message being received.
+
+use crate::event::ChunkRef;
+use crate::limits::CHUNK_WINDOW;
+use alloc::vec::Vec;
+use towpath_base::WindowBitmap;
+
+/// A message being received. Lives in a slot that keeps its memory for the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Incoming {
+    pub(crate) channel: u32,
+    pub(crate) id: u64,
+    pub(crate) message_len: u32,
+    /// Handed to the reader chunk by chunk.
+    pub(crate) streamed: bool,
+    /// Handed to the application whole; waits to be taken.
+    pub(crate) delivered: bool,
+    /// Chunks that are held, in order of arrival.
+    pub(crate) chunks: Vec<ChunkRef>,
+    received: Option<WindowBitmap>,
+    chunks_received: u32,
+    bytes_received: u32,
+    /// What a streaming reader was given.
+    next_index: u32,
+    next_offset: u32,
+}
+
+/// A chunk does not fit those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Misfit;
+
+impl Incoming {
+    /// Begins a new life of the slot.
+    pub(crate) fn start(&mut self, channel: u32, id: u64, message_len: u32, streamed: bool) {
+        let (mut chunks, received) = (core::mem::take(&mut self.chunks), self.received.take());
+        chunks.clear();
+        *self = Self { channel, id, message_len, streamed, chunks, received, ..Self::default() };
+    }
+
+    /// Whether the chunk came before. One that is too far ahead is a misfit.
+    pub(crate) fn has(&self, index: u32) -> Result<bool, Misfit> {
+        if self.chunks_received == 0 {
+            return if u64::from(index) < CHUNK_WINDOW { Ok(false) } else { Err(Misfit) };
+        }
+        let received = self.received.as_ref().ok_or(Misfit)?;
+        let index = u64::from(index);
+        if received.reaches(index) { Ok(received.contains(index)) } else { Err(Misfit) }
+    }
+
+    /// Takes in a chunk that [`has`](Self::has) said is new.
+    pub(crate) fn accept(&mut self, chunk: ChunkRef) -> Result<(), Misfit> {
+        let bytes = self.bytes_received.checked_add(chunk.length).ok_or(Misfit)?;
+        if bytes > self.message_len {
+            return Err(Misfit);
+        }
+        // A message of one chunk needs no bitmap: nothing else of it can come.
+        if chunk.length < self.message_len {
+            if self.chunks_received == 0 {
+                match &mut self.received {
+                    Some(received) => received.reset(0),
+                    None => self.received = Some(WindowBitmap::new(0, CHUNK_WINDOW as usize)),
+                }
+            }
+            self.received.as_mut().ok_or(Misfit)?.insert(u64::from(chunk.index));
+        }
+        self.bytes_received = bytes;
+        self.chunks_received += 1;
+        self.chunks.push(chunk);
+        Ok(())
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.bytes_received == self.message_len
+    }
+
+    /// Puts the held chunks of a complete message in order; they must follow each other.
+    pub(crate) fn arrange(&mut self) -> Result<(), Misfit> {
+        self.chunks.sort_unstable_by_key(|chunk| chunk.index);
+        let mut end = 0;
+        for (chunk, index) in self.chunks.iter().zip(0..) {
+            if chunk.index != index || chunk.offset != end {
+                return Err(Misfit);
+            }
+            end += chunk.length;
+        }
+        Ok(())
+    }
+
+    /// The next chunk for a streaming reader, if it is there; true beside it when it is the last.
+    pub(crate) fn next_in_stream(&mut self) -> Result<Option<(ChunkRef, bool)>, Misfit> {
+        let Some(at) = self.chunks.iter().position(|chunk| chunk.index == self.next_index) else {
+            return Ok(None);
+        };
+        let chunk = self.chunks[at];
+        if chunk.offset != self.next_offset {
+            return Err(Misfit);
+        }
+        self.chunks.swap_remove(at);
+        self.next_index += 1;
+        self.next_offset += chunk.length;
+        Ok(Some((chunk, self.next_offset == self.message_len)))
+    }
+
+    /// Whether a streaming reader was given some of it.
+    pub(crate) fn stream_begun(&self) -> bool {
+        self.next_index > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::BufToken;
+
+    fn chunk(index: u32, offset: u32, length: u32) -> ChunkRef {
+        ChunkRef { buf: BufToken(index), index, offset, length }
+    }
+
+    fn message(len: u32, streamed: bool) -> Incoming {
+        let mut message = Incoming::default();
+        message.start(0, 0, len, streamed);
+        message
+    }
+
+    #[test]
+    fn chunks_in_any_order_make_the_message_and_duplicates_are_known() {
+        let mut message = message(30, false);
+        for (index, offset) in [(2, 20), (0, 0), (1, 10)] {
+            assert_eq!(message.has(index), Ok(false));
+            message.accept(chunk(index, offset, 10)).unwrap();
+            assert_eq!(message.has(index), Ok(true));
+        }
+        assert!(message.is_complete());
+        message.arrange().unwrap();
+        assert!(message.chunks.iter().map(|c| c.index).eq(0..3));
+    }
+
+    #[test]
+    fn chunks_that_overlap_or_leave_a_hole_never_make_a_message() {
+        let mut overlapping = message(30, false);
+        for (index, offset) in [(0, 0), (1, 5), (2, 20)] {
+            overlapping.accept(chunk(index, offset, 10)).unwrap();
+        }
+        assert!(overlapping.is_complete());
+        assert_eq!(overlapping.arrange(), Err(Misfit));
+        let mut too_many = message(15, false);
+        too_many.accept(chunk(0, 0, 10)).unwrap();
+        assert_eq!(too_many.accept(chunk(1, 10, 10)), Err(Misfit));
+    }
+
+    #[test]
+    fn a_stream_is_read_in_order_as_far_as_it_came() {
+        let mut message = message(30, true);
+        message.accept(chunk(1, 10, 10)).unwrap();
+        assert_eq!(message.next_in_stream(), Ok(None));
+        message.accept(chunk(0, 0, 10)).unwrap();
+        assert_eq!(message.next_in_stream(), Ok(Some((chunk(0, 0, 10), false))));
+        assert_eq!(message.next_in_stream(), Ok(Some((chunk(1, 10, 10), false))));
+        assert_eq!(message.next_in_stream(), Ok(None));
+        message.accept(chunk(2, 20, 10)).unwrap();
+        assert_eq!(message.next_in_stream(), Ok(Some((chunk(2, 20, 10), true))));
+    }
+
+    #[test]
+    fn the_last_index_of_the_window_is_taken_and_the_next_is_a_misfit() {
+        let last = CHUNK_WINDOW as u32 - 1;
+        let mut message = message(1 << 20, false);
+        assert_eq!((message.has(last), message.has(last + 1)), (Ok(false), Err(Misfit)));
+        message.accept(chunk(last, 500_000, 10)).unwrap();
+        assert_eq!((message.has(last - 1), message.has(last + 1)), (Ok(false), Err(Misfit)));
+    }
+}

@@ -1,0 +1,37 @@
+//! Messages of one channel: cutting, reassembly, credit, giving up.
+
+mod incoming;
+mod outgoing;
+mod rx;
+mod tx;
+
+pub(crate) use incoming::Incoming;
+pub(crate) use outgoing::{Outgoing, SendState};
+pub(crate) use rx::{ChannelRx, Closed, Place};
+pub(crate) use tx::ChannelTx;
+
+/// Where a channel is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChannelState {
+    /// We sent OPEN and wait for OPENED.
+    Opening,
+    /// Both ways.
+    Open,
+    /// We want to close: CLOSE goes out when everything sent has had its outcome.
+    Closing,
+    /// CLOSE is on its way; the channel ends when it is acknowledged.
+    CloseSent,
+    /// Ended; its place is kept until the application has given all its buffers back.
+    Drained,
+}
+
+/// One channel of a link.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) state: ChannelState,
+    pub(crate) ordered: bool,
+    /// The longest message that the peer takes.
+    pub(crate) peer_message_max: u32,
+    pub(crate) tx: ChannelTx,
+    pub(crate) rx: ChannelRx,
+}

@@ -1,0 +1,194 @@
+//! A message being sent: how it is cut, what of it is acknowledged, and how it ended.
+
+use crate::event::{ChannelId, Outcome, SendKey};
+use crate::limits::{CHUNK_ALIGN_BYTES, CHUNK_WINDOW, SEGMENTS_MAX};
+use crate::path::DataChunk;
+use towpath_base::{Time, WindowBitmap};
+
+/// Where a message is in its life (docs/protocol.md section 7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum SendState {
+    /// Nothing of it was sent, and it has no id yet.
+    #[default]
+    Queued,
+    /// Its chunks are being sent.
+    Sending,
+    /// ABANDON is on its way.
+    Abandoning,
+    /// It has its outcome; it ends when the device has returned its last work request.
+    Ended(Outcome),
+}
+
+/// A message being sent. Lives in a slot that keeps its bitmap for the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    pub(crate) state: SendState,
+    pub(crate) channel: u32,
+    pub(crate) token: u64,
+    pub(crate) deadline: Time,
+    pub(crate) id: u64,
+    pub(crate) message_len: u32,
+    segments: [u32; SEGMENTS_MAX],
+    /// The next byte to cut.
+    segment: u8,
+    segment_offset: u32,
+    offset: u32,
+    chunks_cut: u32,
+    chunks_acked: u32,
+    /// Which chunks are acknowledged; used from the second chunk on.
+    acked: Option<WindowBitmap>,
+    /// Work requests that the device has not returned.
+    pub(crate) posted: u32,
+}
+
+impl Outgoing {
+    /// Begins a new life of the slot.
+    pub(crate) fn start(&mut self, channel: ChannelId, token: u64, lens: &[u32], deadline: Time) {
+        let mut segments = [0; SEGMENTS_MAX];
+        segments[..lens.len()].copy_from_slice(lens);
+        let acked = self.acked.take();
+        *self = Self {
+            channel: channel.0,
+            token,
+            deadline,
+            message_len: lens.iter().sum(),
+            segments,
+            acked,
+            ..Self::default()
+        };
+    }
+
+    pub(crate) fn is_fully_cut(&self) -> bool {
+        self.offset == self.message_len
+    }
+
+    /// Whether another chunk may be cut: not all are, and the receiver's bitmap reaches it.
+    pub(crate) fn may_cut(&self) -> bool {
+        let oldest = match &self.acked {
+            Some(acked) if self.chunks_cut > 1 => acked.base(),
+            _ => u64::from(self.chunks_acked),
+        };
+        !self.is_fully_cut() && u64::from(self.chunks_cut) < oldest + CHUNK_WINDOW
+    }
+
+    /// The length of the next chunk at `bytes_max`.
+    pub(crate) fn next_length(&self, bytes_max: u32) -> u32 {
+        let rest = self.segments[usize::from(self.segment)] - self.segment_offset;
+        if rest <= bytes_max {
+            return rest;
+        }
+        // The rest of a segment is cut evenly: a short last chunk costs nearly what a long one does.
+        let even = rest.div_ceil(rest.div_ceil(bytes_max));
+        let align = if bytes_max >= CHUNK_ALIGN_BYTES { CHUNK_ALIGN_BYTES } else { 1 };
+        even.next_multiple_of(align).min(bytes_max)
+    }
+
+    /// Cuts the next chunk.
+    pub(crate) fn cut(&mut self, send: SendKey, bytes_max: u32) -> DataChunk {
+        let length = self.next_length(bytes_max);
+        let chunk = DataChunk {
+            send,
+            segment: self.segment,
+            segment_offset: self.segment_offset,
+            offset: self.offset,
+            length,
+            index: self.chunks_cut,
+            last: self.offset + length == self.message_len,
+        };
+        self.offset += length;
+        self.segment_offset += length;
+        self.chunks_cut += 1;
+        if self.segment_offset == self.segments[usize::from(self.segment)] {
+            (self.segment, self.segment_offset) = (self.segment + 1, 0);
+        }
+        if self.chunks_cut == 2 {
+            self.start_bitmap();
+        }
+        chunk
+    }
+
+    fn start_bitmap(&mut self) {
+        let first_acked = u64::from(self.chunks_acked);
+        match &mut self.acked {
+            Some(acked) => acked.reset(first_acked),
+            None => self.acked = Some(WindowBitmap::new(first_acked, CHUNK_WINDOW as usize)),
+        }
+    }
+
+    pub(crate) fn is_acked(&self, index: u32) -> bool {
+        match &self.acked {
+            Some(acked) if self.chunks_cut > 1 => acked.contains(u64::from(index)),
+            _ => index < self.chunks_acked,
+        }
+    }
+
+    /// Takes in that a chunk is acknowledged; true when now all of the message is.
+    pub(crate) fn on_acked(&mut self, index: u32) -> bool {
+        let new = match &mut self.acked {
+            Some(acked) if self.chunks_cut > 1 => acked.insert(u64::from(index)),
+            _ => self.chunks_acked == 0,
+        };
+        self.chunks_acked += u32::from(new);
+        self.is_fully_cut() && self.chunks_acked == self.chunks_cut
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slots::Slots;
+    use alloc::vec::Vec;
+
+    fn cut_all(lens: &[u32], bytes_max: u32) -> (Outgoing, Vec<DataChunk>) {
+        let send = SendKey(Slots::<u8>::new(1).take().unwrap());
+        let mut message = Outgoing::default();
+        message.start(ChannelId(0), 0, lens, Time::NEVER);
+        let mut chunks = Vec::new();
+        while message.may_cut() {
+            chunks.push(message.cut(send, bytes_max));
+        }
+        (message, chunks)
+    }
+
+    #[test]
+    fn chunks_cover_the_message_once_and_never_span_segments() {
+        let lens = [100, 4096, 130_000, 7];
+        let (message, chunks) = cut_all(&lens, 57_344);
+        assert!(message.is_fully_cut());
+        let mut end = 0;
+        for (chunk, index) in chunks.iter().zip(0..) {
+            assert_eq!((chunk.offset, chunk.index), (end, index));
+            let segment = usize::from(chunk.segment);
+            assert!(chunk.segment_offset + chunk.length <= lens[segment]);
+            assert_eq!(chunk.offset, lens[..segment].iter().sum::<u32>() + chunk.segment_offset);
+            assert_eq!(chunk.segment_offset % 4096, 0, "slices stay whole");
+            end += chunk.length;
+        }
+        assert_eq!(end, lens.iter().sum());
+        assert!(chunks.last().unwrap().last && chunks.iter().filter(|c| c.last).count() == 1);
+    }
+
+    #[test]
+    fn a_long_segment_is_cut_evenly() {
+        let (_, chunks) = cut_all(&[65_536], 57_344);
+        assert_eq!(chunks.iter().map(|c| c.length).collect::<Vec<_>>(), [32_768, 32_768]);
+    }
+
+    #[test]
+    fn the_message_is_done_when_each_chunk_is_acknowledged_in_any_order() {
+        let (mut message, chunks) = cut_all(&[10_000], 4096);
+        assert_eq!(chunks.len(), 3);
+        assert!(!message.on_acked(2) && !message.on_acked(0) && !message.on_acked(2));
+        assert!(message.on_acked(1));
+    }
+
+    #[test]
+    fn cutting_stops_at_the_window_and_goes_on_after_the_oldest_is_acknowledged() {
+        let (mut message, chunks) = cut_all(&[5_000_000], 64);
+        assert_eq!(chunks.len() as u64, CHUNK_WINDOW);
+        message.on_acked(1);
+        assert!(!message.may_cut());
+        message.on_acked(0);
+        assert!(message.may_cut());
+    }
+}

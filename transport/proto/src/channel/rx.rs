@@ -1,0 +1,220 @@
+//! The receiving side of a channel: open and closed message ids, order, credit.
+
+use crate::event::IncomingKey;
+use crate::limits::MESSAGE_WINDOW;
+use alloc::boxed::Box;
+use alloc::vec;
+use towpath_base::WindowBitmap;
+
+/// Verdicts are remembered for twice the window: a sender may ask again about an id as long as it
+/// keeps it open, and ids up to one window later may have ended meanwhile.
+const VERDICTS: u64 = 2 * MESSAGE_WINDOW;
+
+/// How a message id ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closed {
+    /// Handed to the application, or held complete until its turn.
+    Delivered,
+    /// Given up.
+    Abandoned,
+}
+
+/// A chunk or message that no correct peer sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RxViolation {
+    /// Beyond the window of open message ids.
+    MessageWindow,
+    /// More chunks than were granted.
+    Credit,
+}
+
+/// What is known of a message id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It has ended.
+    Closed(Closed),
+    /// Some of it is here.
+    Open(IncomingKey),
+    /// Nothing of it came yet.
+    New,
+}
+
+/// The receiving side of a channel.
+#[derive(Debug)]
+pub(crate) struct ChannelRx {
+    quota: u32,
+    accepted: u64,
+    released: u64,
+    /// The grant that the peer was last told.
+    advertised: u64,
+    /// In the link's list of channels whose credit is to be told.
+    pub(crate) credit_due: bool,
+    /// The peer asked for its credit.
+    pub(crate) credit_asked: bool,
+    closed: WindowBitmap,
+    abandoned: Box<[u64]>,
+    /// Open messages by id modulo the window; made with the first message.
+    open: Box<[Option<IncomingKey>]>,
+    /// The id whose turn it is on an ordered channel.
+    pub(crate) turn: u64,
+}
+
+impl ChannelRx {
+    pub(crate) fn new(quota: u32) -> Self {
+        Self {
+            quota,
+            accepted: 0,
+            released: 0,
+            advertised: u64::from(quota),
+            credit_due: false,
+            credit_asked: false,
+            closed: WindowBitmap::new(0, MESSAGE_WINDOW as usize),
+            abandoned: Box::default(),
+            open: Box::default(),
+            turn: 0,
+        }
+    }
+
+    pub(crate) fn quota(&self) -> u32 {
+        self.quota
+    }
+
+    /// What is known of a message id.
+    pub(crate) fn place(&self, id: u64) -> Result<Place, RxViolation> {
+        if self.closed.contains(id) {
+            return Ok(Place::Closed(self.verdict(id)));
+        }
+        if !self.closed.reaches(id) {
+            return Err(RxViolation::MessageWindow);
+        }
+        let open = self.open.get((id % MESSAGE_WINDOW) as usize).copied().flatten();
+        Ok(open.map_or(Place::New, Place::Open))
+    }
+
+    pub(crate) fn open(&mut self, id: u64, incoming: IncomingKey) {
+        if self.open.is_empty() {
+            self.open = vec![None; MESSAGE_WINDOW as usize].into_boxed_slice();
+        }
+        self.open[(id % MESSAGE_WINDOW) as usize] = Some(incoming);
+    }
+
+    /// The open message with this id.
+    pub(crate) fn opened(&self, id: u64) -> Option<IncomingKey> {
+        self.open.get((id % MESSAGE_WINDOW) as usize).copied().flatten()
+    }
+
+    /// Ends an id: late chunks do not reopen it. A message that waits for its turn stays known by
+    /// [`opened`](Self::opened) until [`forget`](Self::forget).
+    pub(crate) fn close(&mut self, id: u64, verdict: Closed) {
+        self.closed.insert(id);
+        self.note_verdict(id, verdict);
+    }
+
+    /// The message is handed over or dropped.
+    pub(crate) fn forget(&mut self, id: u64) {
+        if let Some(open) = self.open.get_mut((id % MESSAGE_WINDOW) as usize) {
+            *open = None;
+        }
+    }
+
+    fn note_verdict(&mut self, id: u64, verdict: Closed) {
+        if self.abandoned.is_empty() {
+            if verdict == Closed::Delivered {
+                return;
+            }
+            self.abandoned = vec![0; VERDICTS as usize / 64].into_boxed_slice();
+        }
+        let place = id % VERDICTS;
+        let (word, bit) = (&mut self.abandoned[(place / 64) as usize], 1 << (place % 64));
+        match verdict {
+            Closed::Abandoned => *word |= bit,
+            Closed::Delivered => *word &= !bit,
+        }
+    }
+
+    fn verdict(&self, id: u64) -> Closed {
+        let place = id % VERDICTS;
+        let word = self.abandoned.get((place / 64) as usize).copied().unwrap_or(0);
+        if word >> (place % 64) & 1 == 1 { Closed::Abandoned } else { Closed::Delivered }
+    }
+
+    pub(crate) fn is_closed(&self, id: u64) -> bool {
+        self.closed.contains(id)
+    }
+
+    /// Counts a new chunk against the grant.
+    pub(crate) fn use_credit(&mut self) -> Result<(), RxViolation> {
+        if self.accepted >= self.granted() {
+            return Err(RxViolation::Credit);
+        }
+        self.accepted += 1;
+        Ok(())
+    }
+
+    /// Chunks whose buffers are neither free nor given back.
+    pub(crate) fn held(&self) -> u64 {
+        self.accepted - self.released
+    }
+
+    /// Takes buffers back from the application or from messages that ended. More than are held
+    /// are a mistake of the caller and do not count.
+    pub(crate) fn release(&mut self, chunks: u64) {
+        self.released += chunks.min(self.held());
+    }
+
+    pub(crate) fn granted(&self) -> u64 {
+        self.released + u64::from(self.quota)
+    }
+
+    /// Whether the peer should be told now rather than with the next data: a quarter of the quota
+    /// is new, or the peer has nothing left.
+    pub(crate) fn should_tell_credit(&self) -> bool {
+        let news = self.granted() - self.advertised;
+        self.credit_asked
+            || news > 0 && (news >= u64::from(self.quota / 4) || self.advertised <= self.accepted)
+    }
+
+    /// The grant, which the peer is being told now.
+    pub(crate) fn tell_credit(&mut self) -> u64 {
+        self.credit_asked = false;
+        self.advertised = self.granted();
+        self.advertised
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_abandoned_id_stays_abandoned_however_many_end_after_it() {
+        let mut rx = ChannelRx::new(8);
+        rx.close(0, Closed::Abandoned);
+        for id in 1..MESSAGE_WINDOW {
+            rx.close(id, Closed::Delivered);
+        }
+        assert_eq!(rx.place(0), Ok(Place::Closed(Closed::Abandoned)));
+        assert_eq!(rx.place(1), Ok(Place::Closed(Closed::Delivered)));
+        rx.close(VERDICTS, Closed::Delivered);
+        assert_eq!(rx.verdict(VERDICTS), Closed::Delivered, "the place is used again");
+    }
+
+    #[test]
+    fn ids_are_open_up_to_the_window_and_a_violation_beyond() {
+        let rx = ChannelRx::new(8);
+        assert_eq!(rx.place(MESSAGE_WINDOW - 1), Ok(Place::New));
+        assert_eq!(rx.place(MESSAGE_WINDOW), Err(RxViolation::MessageWindow));
+    }
+
+    #[test]
+    fn no_more_chunks_are_taken_than_were_granted() {
+        let mut rx = ChannelRx::new(2);
+        assert_eq!((rx.use_credit(), rx.use_credit()), (Ok(()), Ok(())));
+        assert_eq!(rx.use_credit(), Err(RxViolation::Credit));
+        rx.release(5);
+        assert_eq!((rx.held(), rx.granted()), (0, 4), "only what was held comes back");
+        assert!(rx.should_tell_credit());
+        assert_eq!(rx.tell_credit(), 4);
+        assert!(!rx.should_tell_credit());
+    }
+}

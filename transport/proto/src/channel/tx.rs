@@ -1,0 +1,73 @@
+//! The sending side of a channel: messages that wait, ids, credit.
+
+use crate::event::SendKey;
+use crate::limits::MESSAGE_WINDOW;
+use alloc::collections::VecDeque;
+use towpath_base::WindowBitmap;
+
+/// The sending side of a channel.
+#[derive(Debug)]
+pub(crate) struct ChannelTx {
+    /// Messages with chunks still to cut, in order; the first one is being cut.
+    pub(crate) queue: VecDeque<SendKey>,
+    /// Messages that have no outcome yet.
+    pub(crate) live: u32,
+    next_message: u64,
+    /// Ids whose messages have their outcome.
+    ended: WindowBitmap,
+    granted: u64,
+    used: u64,
+    /// In the link's list of channels with something to send.
+    pub(crate) is_ready: bool,
+    /// Has chunks to send and no credit for them.
+    pub(crate) is_starved: bool,
+}
+
+impl ChannelTx {
+    pub(crate) fn new(granted: u64) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            live: 0,
+            next_message: 0,
+            ended: WindowBitmap::new(0, MESSAGE_WINDOW as usize),
+            granted,
+            used: 0,
+            is_ready: false,
+            is_starved: false,
+        }
+    }
+
+    pub(crate) fn has_credit(&self) -> bool {
+        self.used < self.granted
+    }
+
+    pub(crate) fn use_credit(&mut self) {
+        self.used += 1;
+    }
+
+    /// The credit that was granted, to expand narrow values against.
+    pub(crate) fn granted(&self) -> u64 {
+        self.granted
+    }
+
+    /// Takes in a cumulative grant; true when it is more than before.
+    pub(crate) fn grant(&mut self, granted: u64) -> bool {
+        let more = granted > self.granted;
+        self.granted = self.granted.max(granted);
+        more
+    }
+
+    /// Whether another id is within the receiver's window.
+    pub(crate) fn has_id(&self) -> bool {
+        self.next_message - self.ended.base() < MESSAGE_WINDOW
+    }
+
+    pub(crate) fn assign_id(&mut self) -> u64 {
+        self.next_message += 1;
+        self.next_message - 1
+    }
+
+    pub(crate) fn end_id(&mut self, id: u64) {
+        self.ended.insert(id);
+    }
+}

@@ -1,0 +1,214 @@
+//! Acks: taking them in, and giving them out after the application's turn.
+
+use super::{Link, LinkState};
+use crate::channel::SendState;
+use crate::event::{DownReason, Outcome, PathId, SendKey};
+use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX};
+use crate::path::What;
+use crate::wire::{Ack, AckFrame};
+use towpath_base::serial::expand_u32;
+use towpath_base::{Nanos, Time};
+
+impl Link {
+    /// Takes in an ack frame that came on the control queue pair.
+    pub fn handle_ack(&mut self, now: Time, bytes: &[u8]) {
+        let Ok(frame) = AckFrame::parse(bytes) else {
+            self.stats.acks_bad += 1;
+            return;
+        };
+        let ack = frame.ack;
+        let index = usize::from(ack.path);
+        let known = self.paths.get(index).is_some_and(|path| {
+            ack.acked_generation == path.generation_out
+                && ack.generation == self.peer.control_generations.0
+        });
+        if !known || self.is_down() {
+            self.stats.acks_bad += 1;
+            return;
+        }
+        self.last_heard = now;
+        let hold = Nanos(u64::from(ack.hold));
+        if !self.on_ack_of(now, index, ack.largest, ack.base, frame.words(), hold) {
+            return;
+        }
+        let path = &mut self.paths[index];
+        if ack.ack_number > path.ack_number_seen {
+            path.ack_number_seen = ack.ack_number;
+            path.peer_window_bytes = u64::from(ack.window_kib) << 10;
+        }
+        for (id, credit) in frame.credits() {
+            if let Some(channel) = self.channel(id) {
+                self.on_credit(id, expand_u32(credit, channel.tx.granted()));
+            }
+        }
+    }
+
+    /// Takes in an ack of one path, from a frame or from a chunk; false when it cannot be true.
+    pub(super) fn on_ack_of(
+        &mut self,
+        now: Time,
+        index: usize,
+        largest: u64,
+        base: u64,
+        words: impl Iterator<Item = (u64, u64)>,
+        hold: Nanos,
+    ) -> bool {
+        if !self.paths[index].tx.was_sent(largest) {
+            self.stats.violations += 1;
+            return false;
+        }
+        self.stats.acks_received += 1;
+        let Self { paths, sends, ended_scratch, control_scratch, wake_scratch, stats, .. } = self;
+        let path = &mut paths[index];
+        let digest = path.tx.on_ack(largest, base, words, |what| match *what {
+            What::Nothing => {}
+            What::Control(key) => control_scratch.push(key),
+            What::Data(chunk) => {
+                let message = sends.get_mut(chunk.send.0);
+                let live = message
+                    .filter(|m| matches!(m.state, SendState::Sending | SendState::Abandoning));
+                let Some(message) = live else { return };
+                if message.on_acked(chunk.index) {
+                    ended_scratch.push(chunk.send);
+                } else if !message.is_fully_cut() && wake_scratch.last() != Some(&message.channel) {
+                    wake_scratch.push(message.channel);
+                }
+            }
+        });
+        stats.losses_spurious += u64::from(digest.spurious);
+        for _ in 0..digest.spurious {
+            path.chunk_size.on_spurious();
+        }
+        path.on_ack_digest(now, hold, &digest);
+        self.find_losses(now, index);
+        self.settle_acked(now);
+        true
+    }
+
+    /// Ends what the ack just taken in has completed.
+    fn settle_acked(&mut self, now: Time) {
+        let mut ended = core::mem::take(&mut self.ended_scratch);
+        for send in ended.drain(..) {
+            self.end_send(send, Outcome::Delivered);
+        }
+        self.ended_scratch = ended;
+        // The chunk window of these messages may have moved.
+        let mut woken = core::mem::take(&mut self.wake_scratch);
+        for id in woken.drain(..) {
+            self.make_ready(id);
+        }
+        self.wake_scratch = woken;
+        let mut controls = core::mem::take(&mut self.control_scratch);
+        for key in controls.drain(..) {
+            self.on_control_acked(key, now);
+        }
+        self.control_scratch = controls;
+        self.leave_when_done();
+    }
+
+    fn find_losses(&mut self, now: Time, index: usize) {
+        let Self { paths, control_lost, stats, .. } = self;
+        let path = &mut paths[index];
+        let (mut chunks, mut bytes) = (0, 0);
+        let (lost, size) = (&mut path.lost, &mut path.chunk_size);
+        path.tx.detect_losses(|what, charge| {
+            chunks += 1;
+            bytes += u64::from(charge);
+            size.on_lost();
+            match *what {
+                What::Nothing => {}
+                What::Data(chunk) => lost.push_back(chunk),
+                What::Control(key) => control_lost.push_back(key),
+            }
+        });
+        stats.losses_by_gap += u64::from(chunks);
+        path.on_losses(now, chunks, bytes);
+    }
+
+    /// The device has returned the work request that carried `number` on `path`.
+    pub fn handle_sent(&mut self, path: PathId, number: u64, timestamp: Option<Time>) {
+        let Some(path) = self.paths.get_mut(usize::from(path.0)) else { return };
+        if let Some(What::Data(chunk)) = path.tx.returned(number, timestamp) {
+            self.on_returned(chunk.send);
+        }
+    }
+
+    fn on_returned(&mut self, send: SendKey) {
+        if let Some(message) = self.sends.get_mut(send.0) {
+            message.posted = message.posted.saturating_sub(1);
+            if message.posted == 0 {
+                self.report_when_returned(send);
+                self.leave_when_done();
+            }
+        }
+    }
+
+    /// The next ack to send on the control queue pair; its length. Call it after
+    /// [`poll_transmit`](Self::poll_transmit) is empty: what rode on data needs no frame.
+    pub fn poll_ack(&mut self, now: Time, out: &mut [u8; ACK_BYTES_MAX]) -> Option<usize> {
+        if !self.state.talks() {
+            return None;
+        }
+        let credit_due = self.has_credit_to_tell();
+        let due = |path: &crate::path::Path| {
+            path.rx.largest().is_some() && (path.rx.ack_due || credit_due)
+        };
+        let Some(index) = self.paths.iter().position(due) else {
+            self.leave_after_goodbye(now);
+            return None;
+        };
+        let len = self.emit_ack(now, index, out);
+        self.stats.acks_sent += 1;
+        Some(len)
+    }
+
+    /// Goes down once everything up to the peer's GOODBYE is acknowledged.
+    fn leave_after_goodbye(&mut self, now: Time) {
+        if self.state == LinkState::GoodbyeSeen {
+            self.go_down(DownReason::Goodbye, now);
+        }
+    }
+
+    /// Drops channels from the list whose credit went out with data meanwhile.
+    fn has_credit_to_tell(&mut self) -> bool {
+        while let Some(&id) = self.credit_due.front() {
+            match self.channel_mut(id) {
+                Some(channel) if channel.rx.should_tell_credit() => return true,
+                Some(channel) => channel.rx.credit_due = false,
+                None => {}
+            }
+            self.credit_due.pop_front();
+        }
+        false
+    }
+
+    fn emit_ack(&mut self, now: Time, index: usize, out: &mut [u8; ACK_BYTES_MAX]) -> usize {
+        let mut credits = [(0, 0); ACK_CREDITS_MAX];
+        let mut count = 0;
+        while count < ACK_CREDITS_MAX && self.has_credit_to_tell() {
+            let id = self.credit_due.pop_front().expect("there is credit to tell");
+            let channel = self.channel_mut(id).expect("checked by has_credit_to_tell");
+            channel.rx.credit_due = false;
+            credits[count] = (id, channel.rx.tell_credit() as u32);
+            count += 1;
+        }
+        let window_kib = (self.receive_window_bytes >> 10).min(u64::from(u32::MAX)) as u32;
+        let generation = self.peer.control_generations.1;
+        let path = &mut self.paths[index];
+        path.rx.ack_due = false;
+        path.rx.acks_sent += 1;
+        let (largest, received_at) = path.rx.largest().expect("an ack is due only then");
+        let ack = Ack {
+            path: index as u16,
+            generation,
+            acked_generation: path.generation_in,
+            ack_number: path.rx.acks_sent,
+            largest,
+            base: path.rx.base().min(largest + 1),
+            receive_time: received_at.0,
+            hold: now.since(received_at).0.min(u64::from(u32::MAX)) as u32,
+            window_kib,
+        };
+        ack.emit(out, |number| path.rx.word_at(number), credits[..count].iter().copied())
+    }
+}

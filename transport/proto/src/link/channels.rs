@@ -1,0 +1,184 @@
+//! OPEN, OPENED, CLOSE: channels and their grants.
+
+use super::control::Control;
+use super::{Link, LinkState};
+use crate::channel::{Channel, ChannelRx, ChannelState, ChannelTx};
+use crate::config::Side;
+use crate::event::{ChannelId, CloseReason, Event};
+use crate::limits::{CREDIT_OUTSTANDING_MAX, MESSAGE_BYTES_MAX};
+use crate::wire::{ChunkHeader, Kind};
+use alloc::boxed::Box;
+use core::fmt;
+
+/// OPENED: accepted.
+const ACCEPTED: u32 = 0;
+/// OPENED: as many channels or as much credit as the opener's peer allows.
+const REFUSED_FULL: u32 = 1;
+/// OPENED: the id belongs to the other side or is beyond the limit.
+const REFUSED_ID: u32 = 2;
+
+/// `index` bit of OPEN: the channel keeps order.
+const ORDERED: u32 = 1;
+
+/// Why a channel cannot be opened or closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OpenError {
+    /// As many channels are open as the configuration allows; raise `channels_max`.
+    TooMany,
+    /// Another channel's grant would exceed `credit_total`; raise it or lower `quota_chunks`.
+    NoCredit,
+    /// The link is leaving or down.
+    Down,
+    /// No such channel is open.
+    NotOpen,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooMany => "as many channels are open as channels_max allows",
+            Self::NoCredit => "another channel's quota_chunks would exceed credit_total",
+            Self::Down => "the link is down or leaving",
+            Self::NotOpen => "no such channel is open",
+        })
+    }
+}
+
+impl core::error::Error for OpenError {}
+
+impl Link {
+    /// Opens a channel; [`Event::Opened`] or [`Event::Closed`] (refused) follows.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open_channel(&mut self, ordered: bool) -> Result<ChannelId, OpenError> {
+        if self.state != LinkState::Up {
+            return Err(OpenError::Down);
+        }
+        self.check_room()?;
+        let first = u32::from(self.config.side == Side::Server);
+        // Each side has every other id.
+        let (cursor, count) = (self.channel_cursor, self.config.channels_max);
+        let mut ids = (0..count).map(|i| (cursor + i) % count * 2 + first);
+        let id = ids.find(|&id| self.channel(id).is_none()).ok_or(OpenError::TooMany)?;
+        self.channel_cursor = id / 2 + 1;
+        self.place_channel(id, ordered, ChannelState::Opening, 0, 0);
+        self.control_queue.push_back(Control {
+            index: if ordered { ORDERED } else { 0 },
+            message_len: self.config.message_bytes_max,
+            ..Control::of(Kind::Open, id)
+        });
+        Ok(ChannelId(id))
+    }
+
+    /// Closes a channel when everything sent on it has had its outcome; [`Event::Closed`] follows.
+    ///
+    /// # Errors
+    /// [`OpenError::NotOpen`].
+    pub fn close_channel(&mut self, channel: ChannelId) -> Result<(), OpenError> {
+        let found = self.channel_mut(channel.0).filter(|c| c.state == ChannelState::Open);
+        found.ok_or(OpenError::NotOpen)?.state = ChannelState::Closing;
+        self.close_when_done(channel.0);
+        Ok(())
+    }
+
+    /// The application is done with this many received chunks of a channel: their credit goes
+    /// back to the peer.
+    pub fn release(&mut self, channel: ChannelId, chunks: u32) {
+        if let Some(found) = self.channel_mut(channel.0) {
+            found.rx.release(u64::from(chunks));
+            if found.state == ChannelState::Drained {
+                self.free_channel_when_drained(channel.0);
+            } else {
+                self.tell_credit_when_due(channel.0);
+            }
+        }
+    }
+
+    pub(super) fn tell_credit_when_due(&mut self, id: u32) {
+        let Some(channel) = self.channel_mut(id) else { return };
+        if channel.rx.should_tell_credit() && !channel.rx.credit_due {
+            channel.rx.credit_due = true;
+            self.credit_due.push_back(id);
+        }
+    }
+
+    fn check_room(&self) -> Result<(), OpenError> {
+        if self.channels_open >= self.config.channels_max {
+            return Err(OpenError::TooMany);
+        }
+        if self.quota_sum + self.config.quota_chunks > self.config.credit_total {
+            return Err(OpenError::NoCredit);
+        }
+        Ok(())
+    }
+
+    fn place_channel(
+        &mut self,
+        id: u32,
+        ordered: bool,
+        state: ChannelState,
+        granted: u64,
+        peer_message_max: u32,
+    ) {
+        let quota = self.config.quota_chunks;
+        if self.channels.len() <= id as usize {
+            self.channels.resize_with(id as usize + 1, || None);
+        }
+        let (tx, rx) = (ChannelTx::new(granted), ChannelRx::new(quota));
+        let channel = Channel { state, ordered, peer_message_max, tx, rx };
+        self.channels[id as usize] = Some(Box::new(channel));
+        self.quota_sum += quota;
+        self.channels_open += 1;
+    }
+
+    /// OPEN (docs/protocol.md section 3).
+    pub(super) fn on_open(&mut self, header: &ChunkHeader) -> bool {
+        let id = header.channel;
+        if self.channel(id).is_some_and(|c| c.state != ChannelState::Drained) {
+            return true;
+        }
+        let theirs = u32::from(self.config.side == Side::Client);
+        let refusal = if id % 2 != theirs || id >= 2 * self.config.channels_max {
+            REFUSED_ID
+        } else if self.channel(id).is_some() || self.check_room().is_err() {
+            REFUSED_FULL
+        } else {
+            ACCEPTED
+        };
+        let answer = Control {
+            index: refusal,
+            message_len: self.config.message_bytes_max,
+            ..Control::of(Kind::Opened, id)
+        };
+        if !self.answer(answer) {
+            return false;
+        }
+        if refusal == ACCEPTED {
+            let ordered = header.index & ORDERED != 0;
+            let granted = u64::from(header.credit).min(u64::from(CREDIT_OUTSTANDING_MAX - 1));
+            let message_max = header.message_len.clamp(1, MESSAGE_BYTES_MAX);
+            self.place_channel(id, ordered, ChannelState::Open, granted, message_max);
+            let channel = ChannelId(id);
+            self.events.push_back(Event::Opened { channel, ordered, by_peer: true });
+        }
+        true
+    }
+
+    pub(super) fn on_opened(&mut self, header: &ChunkHeader) {
+        let id = header.channel;
+        let Some(channel) = self.channel_mut(id) else { return };
+        if channel.state != ChannelState::Opening {
+            return;
+        }
+        if header.index != ACCEPTED {
+            self.end_channel(id, CloseReason::Refused(header.index));
+            return;
+        }
+        channel.state = ChannelState::Open;
+        channel.peer_message_max = header.message_len.clamp(1, MESSAGE_BYTES_MAX);
+        channel.tx.grant(u64::from(header.credit).min(u64::from(CREDIT_OUTSTANDING_MAX - 1)));
+        let ordered = channel.ordered;
+        self.events.push_back(Event::Opened { channel: ChannelId(id), ordered, by_peer: false });
+    }
+}

@@ -1,0 +1,156 @@
+//! Control chunks: OPEN, CLOSE, ABANDON and their like, sent reliably beside the data.
+
+use super::{Link, LinkState};
+use crate::channel::{ChannelState, Closed, Place};
+use crate::event::{CloseReason, DownReason, Outcome, SendKey};
+use crate::limits::CONTROL_QUEUE_MAX;
+use crate::slots::Key;
+use crate::wire::{ChunkHeader, Kind};
+use towpath_base::Time;
+use towpath_base::serial::expand_u32;
+
+/// A control chunk. Its credit is filled in when it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Control {
+    pub(super) kind: Kind,
+    pub(super) channel: u32,
+    pub(super) message: u64,
+    pub(super) index: u32,
+    pub(super) message_len: u32,
+    /// Assigned when it is first sent.
+    pub(super) sequence: u64,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self::of(Kind::Ping, 0)
+    }
+}
+
+impl Control {
+    pub(super) fn of(kind: Kind, channel: u32) -> Self {
+        Self { kind, channel, message: 0, index: 0, message_len: 0, sequence: 0 }
+    }
+}
+
+/// Verdicts of ABANDONED on the wire (docs/protocol.md section 3).
+const VERDICT_ABANDONED: u32 = 0;
+const VERDICT_DELIVERED: u32 = 1;
+
+impl Link {
+    /// Takes in a control chunk once; false when it cannot be taken now and must come again. The
+    /// sequence number tells a copy: one that comes late must not open a closed channel again.
+    pub(super) fn on_control(&mut self, header: &ChunkHeader) -> bool {
+        let sequence = expand_u32(header.offset, self.control_seen.base());
+        if self.control_seen.contains(sequence) {
+            return true;
+        }
+        if !self.control_seen.reaches(sequence) {
+            self.stats.violations += 1;
+            return false;
+        }
+        let taken = self.obey_control(header);
+        if taken {
+            self.control_seen.insert(sequence);
+        }
+        taken
+    }
+
+    fn obey_control(&mut self, header: &ChunkHeader) -> bool {
+        match header.kind {
+            Kind::Data | Kind::Ping => {}
+            Kind::Open => return self.on_open(header),
+            Kind::Opened => self.on_opened(header),
+            Kind::Close => self.end_channel(header.channel, CloseReason::Peer),
+            Kind::Abandon => return self.on_abandon(header),
+            Kind::Abandoned => self.on_abandoned(header),
+            Kind::CreditProbe => {
+                if let Some(channel) = self.channel_mut(header.channel) {
+                    channel.rx.credit_asked = true;
+                }
+                self.tell_credit_when_due(header.channel);
+            }
+            Kind::Goodbye => {
+                self.state = match self.state {
+                    down @ LinkState::Down(_) => down,
+                    _ => LinkState::GoodbyeSeen,
+                };
+            }
+        }
+        true
+    }
+
+    /// Queues an answer that a peer caused; false when a flood of them has filled the queue.
+    pub(super) fn answer(&mut self, control: Control) -> bool {
+        let room = self.control_queue.len() < CONTROL_QUEUE_MAX;
+        if room {
+            self.control_queue.push_back(control);
+        }
+        room
+    }
+
+    /// ABANDON (docs/protocol.md section 7).
+    fn on_abandon(&mut self, header: &ChunkHeader) -> bool {
+        let id = header.message;
+        let Some(channel) = self.channel_mut(header.channel) else { return true };
+        let place = match channel.rx.place(id) {
+            Ok(place) => place,
+            Err(_) => {
+                self.stats.violations += 1;
+                return false;
+            }
+        };
+        let verdict = match place {
+            Place::Closed(Closed::Delivered) => VERDICT_DELIVERED,
+            _ => VERDICT_ABANDONED,
+        };
+        let answer =
+            Control { message: id, index: verdict, ..Control::of(Kind::Abandoned, header.channel) };
+        if !self.answer(answer) {
+            return false;
+        }
+        match place {
+            Place::Closed(_) => {}
+            Place::Open(incoming) => self.drop_incoming(incoming.0, Closed::Abandoned),
+            Place::New => {
+                let channel = self.channel_mut(header.channel).expect("found above");
+                channel.rx.close(id, Closed::Abandoned);
+            }
+        }
+        self.take_turns(header.channel);
+        true
+    }
+
+    fn on_abandoned(&mut self, header: &ChunkHeader) {
+        let meant = self.sends.keys().find(|&key| {
+            let message = self.sends.get(key).expect("keys are live");
+            message.channel == header.channel
+                && message.id == header.message
+                && message.state == crate::channel::SendState::Abandoning
+        });
+        let outcome = match header.index {
+            VERDICT_DELIVERED => Outcome::Delivered,
+            _ => Outcome::Abandoned,
+        };
+        if let Some(key) = meant {
+            self.end_send(SendKey(key), outcome);
+        }
+    }
+
+    /// One of our control chunks was acknowledged, for the first time or again.
+    pub(super) fn on_control_acked(&mut self, key: Key, now: Time) {
+        let Some(&control) = self.control_sent.get(key) else { return };
+        self.control_sent.free(key);
+        self.control_acked.insert(control.sequence);
+        match control.kind {
+            Kind::Close => {
+                let sent = |state| state == ChannelState::CloseSent;
+                if self.channel(control.channel).is_some_and(|c| sent(c.state)) {
+                    self.end_channel(control.channel, CloseReason::Local);
+                }
+            }
+            Kind::Goodbye => self.go_down(DownReason::Local, now),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Delivery: handing received messages to the application, in order where that was promised.
+
+use super::Link;
+use crate::channel::Closed;
+use crate::event::{ChannelId, ChunkRef, Event, IncomingKey};
+use alloc::vec::Vec;
+
+impl Link {
+    /// Moves the chunks of a whole message, in order, to the end of `out`, and ends the message
+    /// here. Their buffers are the application's until it calls [`release`](Self::release).
+    pub fn take_message(&mut self, incoming: IncomingKey, out: &mut Vec<ChunkRef>) {
+        if let Some(message) = self.incoming.get_mut(incoming.0).filter(|m| m.delivered) {
+            out.append(&mut message.chunks);
+            self.incoming.free(incoming.0);
+        }
+    }
+
+    /// Hands a complete message over, now or when its turn comes.
+    pub(super) fn hand_over(&mut self, id: u32, key: IncomingKey) {
+        let channel = self.channel(id).expect("messages belong to channels");
+        if channel.ordered {
+            self.take_turns(id);
+        } else {
+            self.deliver(id, key);
+        }
+    }
+
+    /// Delivers what can be on an ordered channel, from the message whose turn it is on.
+    pub(super) fn take_turns(&mut self, id: u32) {
+        loop {
+            let Some(channel) = self.channel(id).filter(|channel| channel.ordered) else { return };
+            let turn = channel.rx.turn;
+            match channel.rx.opened(turn) {
+                Some(key) if channel.rx.is_closed(turn) => {
+                    if !self.deliver(id, key) {
+                        return;
+                    }
+                }
+                Some(key) => {
+                    self.advance_stream(id, key);
+                    return;
+                }
+                // Abandoned, or nothing of it came yet.
+                None if channel.rx.is_closed(turn) => {}
+                None => return,
+            }
+            self.channel_mut(id).expect("found above").rx.turn = turn + 1;
+        }
+    }
+
+    /// Delivers a complete message; false when it broke a rule and the link dropped it, in which
+    /// case the turn has been taken on.
+    fn deliver(&mut self, id: u32, key: IncomingKey) -> bool {
+        let Some(message) = self.incoming.get_mut(key.0) else { return true };
+        let (message_id, length) = (message.id, message.message_len);
+        if message.streamed {
+            return self.stream_out(id, key);
+        }
+        message.delivered = true;
+        let channel = ChannelId(id);
+        self.events.push_back(Event::Message { channel, incoming: key, length });
+        self.stats.messages_received += 1;
+        self.channel_mut(id).expect("messages belong to channels").rx.forget(message_id);
+        true
+    }
+
+    /// Gives a streaming reader what follows of an unfinished message, when it is its turn.
+    pub(super) fn advance_stream(&mut self, id: u32, key: IncomingKey) {
+        let Some(message) = self.incoming.get(key.0).filter(|m| m.streamed) else { return };
+        let channel = self.channel(id).expect("messages belong to channels");
+        if !channel.ordered || channel.rx.turn == message.id {
+            self.stream_out(id, key);
+        }
+    }
+
+    fn stream_out(&mut self, id: u32, key: IncomingKey) -> bool {
+        while let Some(message) = self.incoming.get_mut(key.0) {
+            match message.next_in_stream() {
+                Ok(None) => break,
+                Ok(Some((chunk, end))) => {
+                    let (channel, message_len) = (ChannelId(id), message.message_len);
+                    let message_id = message.id;
+                    self.events.push_back(Event::StreamChunk {
+                        channel,
+                        incoming: key,
+                        chunk,
+                        message_len,
+                        end,
+                    });
+                    if end {
+                        self.stats.messages_received += 1;
+                        self.incoming.free(key.0);
+                        let channel = self.channel_mut(id).expect("messages belong to channels");
+                        channel.rx.forget(message_id);
+                    }
+                }
+                Err(_) => {
+                    self.stats.violations += 1;
+                    self.drop_incoming(key.0, Closed::Abandoned);
+                    self.take_turns(id);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,193 @@
+//! How messages, channels and the link end.
+
+use super::control::Control;
+use super::{Link, LinkState};
+use crate::channel::{ChannelState, Closed, SendState};
+use crate::event::{ChannelId, CloseReason, DownReason, Event, Outcome, SendKey};
+use crate::slots::Key;
+use crate::wire::Kind;
+use towpath_base::Time;
+
+impl Link {
+    /// Gives a message its outcome; it is reported when the device holds none of its buffers.
+    pub(super) fn end_send(&mut self, send: SendKey, outcome: Outcome) {
+        let Some(message) = self.sends.get_mut(send.0) else { return };
+        let (state, channel_id, id) = (message.state, message.channel, message.id);
+        if matches!(state, SendState::Ended(_)) {
+            return;
+        }
+        message.state = SendState::Ended(outcome);
+        let queued = !message.is_fully_cut() && state != SendState::Abandoning;
+        if queued {
+            self.leave_queue(channel_id, send);
+        }
+        match outcome {
+            Outcome::Delivered => self.stats.messages_delivered += 1,
+            Outcome::Abandoned => self.stats.messages_abandoned += 1,
+            Outcome::Unknown => {}
+        }
+        if let Some(channel) = self.channel_mut(channel_id) {
+            channel.tx.live -= 1;
+            if state != SendState::Queued {
+                channel.tx.end_id(id);
+                // A new id may have come within reach.
+                if !channel.tx.queue.is_empty() {
+                    self.make_ready(channel_id);
+                }
+            }
+            self.close_when_done(channel_id);
+        }
+        self.report_when_returned(send);
+    }
+
+    /// Reports a message that has its outcome once its work requests are back.
+    pub(super) fn report_when_returned(&mut self, send: SendKey) {
+        let Some(message) = self.sends.get(send.0) else { return };
+        if let (SendState::Ended(outcome), 0) = (message.state, message.posted) {
+            self.events.push_back(Event::Sent { send, token: message.token, outcome });
+            self.sends.free(send.0);
+        }
+    }
+
+    /// Sends CLOSE for a channel that wants to close and has nothing left to send.
+    pub(super) fn close_when_done(&mut self, id: u32) {
+        let Some(channel) = self.channel_mut(id) else { return };
+        if channel.state == ChannelState::Closing && channel.tx.live == 0 {
+            channel.state = ChannelState::CloseSent;
+            self.control_queue.push_back(Control::of(Kind::Close, id));
+        }
+    }
+
+    /// Ends a channel. Its place stays taken while the application holds buffers of it.
+    pub(super) fn end_channel(&mut self, id: u32, reason: CloseReason) {
+        let Some(channel) = self.channel_mut(id) else { return };
+        if channel.state == ChannelState::Drained {
+            return;
+        }
+        let begun = channel.state;
+        channel.state = ChannelState::Drained;
+        self.end_sends_of(Some(id));
+        self.drop_incoming_of(id);
+        if begun != ChannelState::Opening || matches!(reason, CloseReason::Refused(_)) {
+            self.events.push_back(Event::Closed { channel: ChannelId(id), reason });
+        }
+        self.free_channel_when_drained(id);
+    }
+
+    /// Frees the place of an ended channel once no buffer of it is out.
+    pub(super) fn free_channel_when_drained(&mut self, id: u32) {
+        let Some(channel) = self.channel(id) else { return };
+        if channel.state != ChannelState::Drained || channel.rx.held() > 0 {
+            return;
+        }
+        self.quota_sum -= channel.rx.quota();
+        self.channels_open -= 1;
+        self.channels[id as usize] = None;
+        self.ready.retain(|&other| other != id);
+        self.starved.retain(|&other| other != id);
+        self.credit_due.retain(|&other| other != id);
+    }
+
+    /// Ends all messages being sent, or those of one channel, without asking the peer.
+    fn end_sends_of(&mut self, channel: Option<u32>) {
+        let mut keys = core::mem::take(&mut self.ended_scratch);
+        keys.extend(self.sends.keys().map(SendKey));
+        for send in keys.drain(..) {
+            let Some(message) = self.sends.get(send.0) else { continue };
+            if channel.is_some_and(|id| message.channel != id) {
+                continue;
+            }
+            let outcome = match message.state {
+                SendState::Queued => Outcome::Abandoned,
+                _ => Outcome::Unknown,
+            };
+            self.end_send(send, outcome);
+        }
+        self.ended_scratch = keys;
+    }
+
+    /// Drops the half-received messages of a channel; whole ones stay for the application.
+    fn drop_incoming_of(&mut self, id: u32) {
+        let mut keys = core::mem::take(&mut self.control_scratch);
+        keys.extend(self.incoming.keys());
+        for key in keys.drain(..) {
+            let Some(message) = self.incoming.get(key) else { continue };
+            if message.channel == id && !message.delivered {
+                self.drop_incoming(key, Closed::Abandoned);
+            }
+        }
+        self.control_scratch = keys;
+    }
+
+    /// Drops one message: gives its buffers back, and calls the cleanup of a streaming reader.
+    pub(super) fn drop_incoming(&mut self, key: Key, verdict: Closed) {
+        let Some(message) = self.incoming.get_mut(key) else { return };
+        let (channel_id, id, begun) = (message.channel, message.id, message.stream_begun());
+        let mut chunks = core::mem::take(&mut message.chunks);
+        let held = chunks.len() as u64;
+        for chunk in chunks.drain(..) {
+            self.events.push_back(Event::Recycled { buf: chunk.buf });
+        }
+        message.chunks = chunks;
+        self.incoming.free(key);
+        if begun {
+            let incoming = crate::event::IncomingKey(key);
+            let channel = ChannelId(channel_id);
+            self.events.push_back(Event::StreamAborted { channel, incoming });
+        }
+        if let Some(channel) = self.channel_mut(channel_id) {
+            channel.rx.close(id, verdict);
+            channel.rx.forget(id);
+            channel.rx.release(held);
+            self.tell_credit_when_due(channel_id);
+        }
+    }
+
+    /// Leaves in order: what is queued is still sent, then GOODBYE. Nothing new is taken.
+    /// [`Event::Down`] follows when the peer has acknowledged it.
+    pub fn goodbye(&mut self) {
+        if self.state == LinkState::Up {
+            self.state = LinkState::Leaving;
+            self.leave_when_done();
+        }
+    }
+
+    pub(super) fn leave_when_done(&mut self) {
+        let done = self.sends.len() == 0 && self.control_queue.is_empty();
+        if self.state == LinkState::Leaving && done && self.control_sent.len() == 0 {
+            self.state = LinkState::GoodbyeSent;
+            self.control_queue.push_back(Control::of(Kind::Goodbye, 0));
+        }
+    }
+
+    /// The set-up connection broke: the peer's process is gone.
+    pub fn peer_gone(&mut self, now: Time) {
+        let reason = match self.state {
+            LinkState::GoodbyeSent => DownReason::Local,
+            LinkState::GoodbyeSeen => DownReason::Goodbye,
+            _ => DownReason::PeerGone,
+        };
+        self.go_down(reason, now);
+    }
+
+    /// Ends everything. [`Event::Down`] follows when all work requests are back.
+    pub(super) fn go_down(&mut self, reason: DownReason, _now: Time) {
+        if self.is_down() {
+            return;
+        }
+        self.state = LinkState::Down(reason);
+        self.end_sends_of(None);
+        for id in 0..self.channels.len() as u32 {
+            self.drop_incoming_of(id);
+        }
+        self.control_queue.clear();
+        self.control_lost.clear();
+        self.ready.clear();
+        self.starved.clear();
+        self.credit_due.clear();
+        for path in &mut self.paths {
+            path.lost.clear();
+            path.rx.ack_due = false;
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The state machine between two endpoints, one file per protocol verb.
+
+mod acks;
+mod channels;
+mod control;
+mod deliver;
+mod end;
+mod receive;
+mod send;
+mod timers;
+mod transmit;
+
+#[cfg(test)]
+mod tests;
+
+pub use channels::OpenError;
+pub use send::{CancelError, SendError, SendRequest};
+
+use crate::channel::{Channel, Incoming, Outgoing};
+use crate::config::{LinkConfig, PeerParams};
+use crate::event::{DownReason, Event, PathId, SendKey};
+use crate::limits::{CONTROL_OUTSTANDING_MAX, CONTROL_WINDOW, HEADER_BYTES};
+use crate::path::Path;
+use crate::slots::{Key, Slots};
+use crate::stats::LinkStats;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use control::Control;
+use towpath_base::{Nanos, Time, WindowBitmap};
+
+/// Where the link is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LinkState {
+    Up,
+    /// We want to leave: GOODBYE goes out when everything sent has had its outcome.
+    Leaving,
+    /// GOODBYE is on its way.
+    GoodbyeSent,
+    /// The peer said goodbye; down as soon as that is acknowledged.
+    GoodbyeSeen,
+    Down(DownReason),
+}
+
+/// One link: everything that is kept about one peer in one traffic class.
+///
+/// Its methods are of four kinds, in the manner of a sans-IO state machine:
+///
+/// - **commands** of the application: [`open_channel`](Self::open_channel), [`send`](Self::send),
+///   [`cancel`](Self::cancel), [`release`](Self::release), [`goodbye`](Self::goodbye);
+/// - **`handle_*`** for what the network, the device and the clock did;
+/// - **`poll_*`** for what is to be done: transmissions, acks, events, the next timeout;
+/// - **getters**.
+///
+/// One turn of a driver: hand in everything that arrived, take all events, let the application
+/// act, then call [`poll_transmit`](Self::poll_transmit) until it is empty and only then
+/// [`poll_ack`](Self::poll_ack) until it is empty: so acks ride on replies where there are any.
+/// Call [`handle_timeout`](Self::handle_timeout) when [`poll_timeout`](Self::poll_timeout) has
+/// come. `now` never goes backwards.
+#[derive(Debug)]
+pub struct Link {
+    config: LinkConfig,
+    peer: PeerParams,
+    state: LinkState,
+    down_told: bool,
+    paths: Vec<Path>,
+    channels: Vec<Option<Box<Channel>>>,
+    channels_open: u32,
+    /// Where the search for a free channel id goes on, so that an id just closed rests.
+    channel_cursor: u32,
+    /// The sum of all quotas: never above `config.credit_total`.
+    quota_sum: u32,
+    sends: Slots<Outgoing>,
+    incoming: Slots<Incoming>,
+    /// Channels that may have a chunk to send now, in turn.
+    ready: VecDeque<u32>,
+    /// Channels that have chunks to send and no credit.
+    starved: VecDeque<u32>,
+    /// Channels whose credit is to be told.
+    credit_due: VecDeque<u32>,
+    /// Control chunks that wait; see [`crate::limits::CONTROL_QUEUE_MAX`].
+    control_queue: VecDeque<Control>,
+    control_sent: Slots<Control>,
+    control_lost: VecDeque<Key>,
+    next_control: u64,
+    /// Sequences of ours that were acknowledged, and of the peer's that were taken.
+    control_acked: WindowBitmap,
+    control_seen: WindowBitmap,
+    /// Bounded by what exists: sends, incoming chunks and channels.
+    events: VecDeque<Event>,
+    next_deadline: Time,
+    probe_at: Time,
+    probes_unanswered: u32,
+    last_heard: Time,
+    /// When the pacer lets the next chunk go; `NEVER` when it is not what holds us back.
+    paced_until: Time,
+    receive_window_bytes: u64,
+    stats: LinkStats,
+    /// Kept between calls for its memory.
+    ended_scratch: Vec<SendKey>,
+    control_scratch: Vec<Key>,
+    wake_scratch: Vec<u32>,
+}
+
+impl Link {
+    /// A link whose HELLOs were exchanged.
+    ///
+    /// # Panics
+    /// When `peer` names no path or too many; [`crate::wire::Hello`] rules that out.
+    #[must_use]
+    pub fn new(mut config: LinkConfig, peer: PeerParams, now: Time) -> Self {
+        peer.check();
+        // Silence counts from the last sign of life, so idle links must ask for one in time.
+        config.ping_interval = config.ping_interval.min(Nanos(config.peer_timeout.0 / 2));
+        let paths = peer.generations.iter().map(|&pair| Path::new(&config, &peer, pair, now));
+        Self {
+            paths: paths.collect(),
+            sends: Slots::new(config.sends_max),
+            incoming: Slots::new(config.incoming_max),
+            control_sent: Slots::new(CONTROL_OUTSTANDING_MAX),
+            config,
+            peer,
+            state: LinkState::Up,
+            down_told: false,
+            channels: Vec::new(),
+            channels_open: 0,
+            channel_cursor: 0,
+            quota_sum: 0,
+            ready: VecDeque::new(),
+            starved: VecDeque::new(),
+            credit_due: VecDeque::new(),
+            control_queue: VecDeque::new(),
+            control_lost: VecDeque::new(),
+            next_control: 0,
+            control_acked: WindowBitmap::new(0, CONTROL_WINDOW as usize),
+            control_seen: WindowBitmap::new(0, CONTROL_WINDOW as usize),
+            events: VecDeque::new(),
+            next_deadline: Time::NEVER,
+            probe_at: Time::NEVER,
+            probes_unanswered: 0,
+            last_heard: now,
+            paced_until: Time::NEVER,
+            receive_window_bytes: u64::MAX,
+            stats: LinkStats::default(),
+            ended_scratch: Vec::new(),
+            control_scratch: Vec::new(),
+            wake_scratch: Vec::new(),
+        }
+    }
+
+    /// Takes the next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        match self.state {
+            LinkState::Down(reason) if !self.down_told && self.sends.len() == 0 => {
+                self.down_told = true;
+                Some(Event::Down { reason })
+            }
+            _ => None,
+        }
+    }
+
+    /// This link's share of what the device can hold for all peers, in bytes; the next ack tells
+    /// the peer.
+    pub fn set_receive_window(&mut self, bytes: u64) {
+        self.receive_window_bytes = bytes;
+    }
+
+    /// Its counters.
+    #[must_use]
+    pub fn stats(&self) -> LinkStats {
+        self.stats
+    }
+
+    /// Whether it is down: nothing is sent or taken any more.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        matches!(self.state, LinkState::Down(_))
+    }
+
+    /// Whether nothing is queued, outstanding or waiting to be acknowledged or taken.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let quiet =
+            |path: &Path| !path.tx.any_outstanding() && !path.rx.ack_due && path.lost.is_empty();
+        self.sends.len() == 0
+            && self.incoming.len() == 0
+            && self.control_queue.is_empty()
+            && self.control_sent.len() == 0
+            && self.events.is_empty()
+            && self.paths.iter().all(quiet)
+    }
+
+    /// Messages being sent that have not been reported with [`Event::Sent`].
+    #[must_use]
+    pub fn sends_live(&self) -> usize {
+        self.sends.len()
+    }
+
+    /// The smoothed round-trip time of a path, once there is a sample.
+    #[must_use]
+    pub fn rtt(&self, path: PathId) -> Option<Nanos> {
+        self.paths.get(usize::from(path.0))?.rtt.smoothed()
+    }
+
+    /// Payload bytes of the next chunk on a path, at most.
+    #[must_use]
+    pub fn chunk_bytes(&self, path: PathId) -> Option<u32> {
+        Some(self.paths.get(usize::from(path.0))?.chunk_size.bytes())
+    }
+
+    /// Messages longer than this are streamed to the reader (docs/protocol.md section 6): half the
+    /// quota of a channel in the smallest chunks that a sender may cut.
+    #[must_use]
+    pub fn whole_bytes_max(&self) -> u32 {
+        let smallest = self.peer.mtu.bytes() - HEADER_BYTES as u32;
+        (self.config.quota_chunks / 2).max(1).saturating_mul(smallest)
+    }
+
+    fn channel(&self, id: u32) -> Option<&Channel> {
+        self.channels.get(id as usize)?.as_deref()
+    }
+
+    fn channel_mut(&mut self, id: u32) -> Option<&mut Channel> {
+        self.channels.get_mut(id as usize)?.as_deref_mut()
+    }
+}

@@ -1,0 +1,246 @@
+//! Receiving a chunk: header, generation, control or data.
+
+use super::{Link, LinkState};
+use crate::channel::{Channel, ChannelState, Closed, Place};
+use crate::event::{BufToken, ChunkRef, IncomingKey, PathId, Verdict};
+use crate::limits::{CHUNK_WINDOW, CREDIT_OUTSTANDING_MAX, HEADER_BYTES};
+use crate::wire::{ChunkFlags, ChunkHeader, Kind};
+use towpath_base::crc::crc32c;
+use towpath_base::serial::{expand_u16, expand_u32};
+use towpath_base::{Nanos, Time};
+
+/// What became of a chunk.
+enum Taken {
+    /// Held; its number is acknowledged.
+    Held,
+    /// Not needed (any more), and acknowledged so that the sender stops.
+    Known,
+    /// Not taken: it must come again, or never should have come.
+    Refused,
+}
+
+impl Link {
+    /// Takes in a chunk that the device received on `path` at `received_at`, its payload in the
+    /// buffer `buf`.
+    pub fn handle_chunk(
+        &mut self,
+        now: Time,
+        path: PathId,
+        header: &[u8; HEADER_BYTES],
+        payload: &[u8],
+        buf: BufToken,
+        received_at: Time,
+    ) -> Verdict {
+        let header = match ChunkHeader::parse(header) {
+            Ok(header) if header.length as usize == payload.len() => header,
+            Ok(_) => {
+                self.stats.payloads_bad += 1;
+                return Verdict::Recycle;
+            }
+            Err(_) => {
+                self.stats.headers_bad += 1;
+                return Verdict::Recycle;
+            }
+        };
+        if !self.is_of_this_life(path, &header) {
+            self.stats.chunks_stale += 1;
+            return Verdict::Recycle;
+        }
+        if self.is_down() {
+            return Verdict::Recycle;
+        }
+        self.last_heard = now;
+        let index = usize::from(path.0);
+        self.paths[index].rx.advance(header.floor());
+        self.take_in_piggyback(now, index, &header);
+        let taken = match header.kind {
+            Kind::Data => self.on_data(&header, payload, buf),
+            _ if self.on_control(&header) => Taken::Known,
+            _ => Taken::Refused,
+        };
+        if !matches!(taken, Taken::Refused) {
+            self.paths[index].rx.accept(header.number, received_at);
+        }
+        match taken {
+            Taken::Held => Verdict::Kept,
+            _ => Verdict::Recycle,
+        }
+    }
+
+    fn is_of_this_life(&self, path: PathId, header: &ChunkHeader) -> bool {
+        let Some(path) = self.paths.get(usize::from(path.0)) else { return false };
+        #[cfg(feature = "sabotage")]
+        if self.config.sabotage.accept_stale {
+            return true;
+        }
+        header.generation == path.generation_in
+    }
+
+    /// The ack and the credit that ride on a chunk.
+    fn take_in_piggyback(&mut self, now: Time, path: usize, header: &ChunkHeader) {
+        if header.flags.has(ChunkFlags::ACK) {
+            let near = self.paths[path].tx.next();
+            let largest = expand_u32(header.ack_largest, near);
+            let hold = Nanos(u64::from(header.ack_hold));
+            let base = largest.saturating_add(1);
+            self.on_ack_of(now, path, largest, base, core::iter::empty(), hold);
+        }
+        if header.flags.has(ChunkFlags::CREDIT) && header.kind == Kind::Data {
+            if let Some(channel) = self.channel_mut(header.channel) {
+                let granted = expand_u16(header.credit, channel.tx.granted());
+                self.on_credit(header.channel, granted);
+            }
+        }
+    }
+
+    /// A cumulative grant of the peer.
+    pub(super) fn on_credit(&mut self, id: u32, granted: u64) {
+        let Some(channel) = self.channel_mut(id) else { return };
+        if granted > channel.tx.granted() + u64::from(CREDIT_OUTSTANDING_MAX) {
+            self.stats.violations += 1;
+            return;
+        }
+        if channel.state == ChannelState::Opening || !channel.tx.grant(granted) {
+            return;
+        }
+        channel.tx.is_starved = false;
+        self.probes_unanswered = 0;
+        self.make_ready(id);
+    }
+
+    /// DATA (docs/protocol.md sections 2 and 6).
+    fn on_data(&mut self, header: &ChunkHeader, payload: &[u8], buf: BufToken) -> Taken {
+        let id = header.channel;
+        // Data of a channel whose OPENED is still on its way comes again.
+        let Some(channel) = self.channel(id).filter(|c| takes_data(c)) else {
+            return Taken::Refused;
+        };
+        let place = match channel.rx.place(header.message) {
+            Ok(place) => place,
+            Err(_) => return self.violation(),
+        };
+        let known = match place {
+            Place::Closed(_) => true,
+            Place::New => false,
+            Place::Open(key) => {
+                let message = self.incoming.get(key.0).expect("open messages are live");
+                if message.message_len != header.message_len {
+                    return self.violation();
+                }
+                match message.has(header.index) {
+                    Ok(known) => known,
+                    Err(_) => return self.violation(),
+                }
+            }
+        };
+        if known && !self.takes_duplicates() {
+            self.stats.chunks_duplicate += 1;
+            return Taken::Known;
+        }
+        if !self.payload_is_intact(header, payload) {
+            self.stats.payloads_bad += 1;
+            return Taken::Refused;
+        }
+        self.hold_chunk(header, place, buf)
+    }
+
+    #[cfg(not(feature = "sabotage"))]
+    fn takes_duplicates(&self) -> bool {
+        false
+    }
+
+    #[cfg(feature = "sabotage")]
+    fn takes_duplicates(&self) -> bool {
+        self.config.sabotage.accept_duplicates
+    }
+
+    fn payload_is_intact(&self, header: &ChunkHeader, payload: &[u8]) -> bool {
+        #[cfg(feature = "sabotage")]
+        if self.config.sabotage.skip_payload_crc {
+            return true;
+        }
+        !header.flags.has(ChunkFlags::PAYLOAD_CRC) || crc32c(payload) == header.payload_crc
+    }
+
+    fn violation(&mut self) -> Taken {
+        self.stats.violations += 1;
+        Taken::Refused
+    }
+
+    /// Puts a new chunk to its message.
+    fn hold_chunk(&mut self, header: &ChunkHeader, place: Place, buf: BufToken) -> Taken {
+        let (id, message) = (header.channel, header.message);
+        if header.message_len > self.config.message_bytes_max {
+            return self.violation();
+        }
+        // A first chunk beyond the window would leave an open message behind when it is refused.
+        let opens = !matches!(place, Place::Open(_));
+        if opens && u64::from(header.index) >= CHUNK_WINDOW {
+            return self.violation();
+        }
+        let channel = self.channel_mut(id).expect("found before");
+        if channel.rx.use_credit().is_err() {
+            return self.violation();
+        }
+        let key = match place {
+            Place::Open(key) => key,
+            Place::New | Place::Closed(_) => match self.open_incoming(id, header) {
+                Some(key) => key,
+                None => {
+                    self.channel_mut(id).expect("found before").rx.release(1);
+                    return Taken::Refused;
+                }
+            },
+        };
+        let chunk =
+            ChunkRef { buf, index: header.index, offset: header.offset, length: header.length };
+        let incoming = self.incoming.get_mut(key.0).expect("just opened or open");
+        if incoming.accept(chunk).is_err() {
+            self.channel_mut(id).expect("found before").rx.release(1);
+            return self.violation();
+        }
+        self.stats.chunks_received += 1;
+        self.stats.bytes_received += u64::from(header.length);
+        if incoming.is_complete() {
+            self.complete(id, message, key);
+        } else if incoming.streamed {
+            self.advance_stream(id, key);
+        }
+        Taken::Held
+    }
+
+    fn open_incoming(&mut self, id: u32, header: &ChunkHeader) -> Option<IncomingKey> {
+        let key = IncomingKey(self.incoming.take()?);
+        let streamed = header.message_len > self.whole_bytes_max();
+        let incoming = self.incoming.get_mut(key.0).expect("just taken");
+        incoming.start(id, header.message, header.message_len, streamed);
+        let channel = self.channel_mut(id).expect("found before");
+        channel.rx.open(header.message, key);
+        Some(key)
+    }
+
+    /// Everything of a message is here: its id is closed from now on.
+    fn complete(&mut self, id: u32, message: u64, key: IncomingKey) {
+        let incoming = self.incoming.get_mut(key.0).expect("complete messages are live");
+        if !incoming.streamed && incoming.arrange().is_err() {
+            self.stats.violations += 1;
+            self.drop_incoming(key.0, Closed::Abandoned);
+            self.take_turns(id);
+            return;
+        }
+        let channel = self.channel_mut(id).expect("found before");
+        channel.rx.close(message, Closed::Delivered);
+        self.hand_over(id, key);
+    }
+}
+
+fn takes_data(channel: &Channel) -> bool {
+    matches!(channel.state, ChannelState::Open | ChannelState::Closing | ChannelState::CloseSent)
+}
+
+impl LinkState {
+    /// Whether acks and data still go out.
+    pub(super) fn talks(self) -> bool {
+        !matches!(self, Self::Down(_))
+    }
+}

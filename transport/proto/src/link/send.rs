@@ -1,0 +1,174 @@
+//! SEND: taking messages from the application, and giving them up again.
+
+use super::control::Control;
+use super::{Link, LinkState};
+use crate::channel::{ChannelState, SendState};
+use crate::event::{ChannelId, Outcome, SendKey};
+use crate::limits::{MESSAGE_BYTES_MAX, SEGMENTS_MAX};
+use crate::wire::Kind;
+use core::fmt;
+use towpath_base::Time;
+
+/// A message to send.
+#[derive(Clone, Copy, Debug)]
+pub struct SendRequest<'a> {
+    /// On which channel.
+    pub channel: ChannelId,
+    /// The caller's own word, returned in [`Event::Sent`](crate::Event::Sent).
+    pub token: u64,
+    /// The lengths of its segments, 1 to 4, none empty. A chunk never spans two.
+    pub segments: &'a [u32],
+    /// When to give it up; [`Time::NEVER`] for never.
+    pub deadline: Time,
+}
+
+/// Why a message was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SendError {
+    /// The channel does not exist or is not open (yet, or any more).
+    NotOpen,
+    /// As many messages are being sent as the link allows; wait for one to end.
+    Full,
+    /// Longer than the peer or the protocol takes.
+    TooLong {
+        /// What the peer takes.
+        max: u32,
+    },
+    /// No segment, too many, or an empty one.
+    BadLayout,
+    /// The link is leaving or down.
+    Down,
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotOpen => write!(f, "the channel is not open"),
+            Self::Full => write!(f, "too many messages are being sent; wait for one to end"),
+            Self::TooLong { max } => {
+                write!(f, "the message is longer than the {max} bytes the peer takes")
+            }
+            Self::BadLayout => write!(f, "a message has 1 to {SEGMENTS_MAX} segments, none empty"),
+            Self::Down => write!(f, "the link is down or leaving"),
+        }
+    }
+}
+
+impl core::error::Error for SendError {}
+
+/// Why a message cannot be cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CancelError {
+    /// It has ended already; its outcome was or will be reported.
+    Ended,
+}
+
+impl fmt::Display for CancelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the message has ended already")
+    }
+}
+
+impl core::error::Error for CancelError {}
+
+impl Link {
+    /// Takes a message. Its bytes stay with the device until [`Event::Sent`](crate::Event::Sent)
+    /// reports the key that is returned here.
+    ///
+    /// # Errors
+    /// See [`SendError`]; nothing was taken.
+    pub fn send(&mut self, request: &SendRequest<'_>) -> Result<SendKey, SendError> {
+        if self.state != LinkState::Up {
+            return Err(SendError::Down);
+        }
+        let lens = request.segments;
+        if lens.is_empty() || lens.len() > SEGMENTS_MAX || lens.contains(&0) {
+            return Err(SendError::BadLayout);
+        }
+        let id = request.channel.0;
+        let open = self.channel(id).filter(|c| c.state == ChannelState::Open);
+        let max = open.ok_or(SendError::NotOpen)?.peer_message_max.min(MESSAGE_BYTES_MAX);
+        if lens.iter().map(|&len| u64::from(len)).sum::<u64>() > u64::from(max) {
+            return Err(SendError::TooLong { max });
+        }
+        let key = SendKey(self.sends.take().ok_or(SendError::Full)?);
+        let message = self.sends.get_mut(key.0).expect("just taken");
+        message.start(request.channel, request.token, lens, request.deadline);
+        self.next_deadline = self.next_deadline.min(request.deadline);
+        let channel = self.channel_mut(id).expect("just found");
+        channel.tx.queue.push_back(key);
+        channel.tx.live += 1;
+        self.make_ready(id);
+        Ok(key)
+    }
+
+    /// Gives a message up; its outcome comes with [`Event::Sent`](crate::Event::Sent)
+    /// (docs/protocol.md section 7).
+    ///
+    /// # Errors
+    /// [`CancelError::Ended`] when it has its outcome already.
+    pub fn cancel(&mut self, send: SendKey) -> Result<(), CancelError> {
+        let message = self.sends.get_mut(send.0).ok_or(CancelError::Ended)?;
+        match message.state {
+            SendState::Queued => self.end_send(send, Outcome::Abandoned),
+            SendState::Sending => {
+                message.state = SendState::Abandoning;
+                let abandon = Control {
+                    message: message.id,
+                    message_len: message.message_len,
+                    ..Control::of(Kind::Abandon, message.channel)
+                };
+                let (channel, cut) = (message.channel, message.is_fully_cut());
+                if !cut {
+                    self.leave_queue(channel, send);
+                    self.make_ready(channel);
+                }
+                self.control_queue.push_back(abandon);
+            }
+            SendState::Abandoning => {}
+            SendState::Ended(_) => return Err(CancelError::Ended),
+        }
+        Ok(())
+    }
+
+    /// Gives up every message whose deadline has passed.
+    pub(super) fn expire_sends(&mut self, now: Time) {
+        if self.next_deadline > now {
+            return;
+        }
+        self.next_deadline = Time::NEVER;
+        let mut expired = core::mem::take(&mut self.ended_scratch);
+        for key in self.sends.keys() {
+            let message = self.sends.get(key).expect("keys are live");
+            if !matches!(message.state, SendState::Queued | SendState::Sending) {
+                continue;
+            }
+            if message.deadline <= now {
+                expired.push(SendKey(key));
+            } else {
+                self.next_deadline = self.next_deadline.min(message.deadline);
+            }
+        }
+        for send in expired.drain(..) {
+            // It may have ended through another one's end; then there is nothing to give up.
+            let _ = self.cancel(send);
+        }
+        self.ended_scratch = expired;
+    }
+
+    /// Takes a message out of its channel's queue.
+    pub(super) fn leave_queue(&mut self, channel: u32, send: SendKey) {
+        if let Some(channel) = self.channel_mut(channel) {
+            channel.tx.queue.retain(|&queued| queued != send);
+        }
+    }
+
+    /// Puts a channel in the list of those with something to send.
+    pub(super) fn make_ready(&mut self, id: u32) {
+        let Some(channel) = self.channel_mut(id) else { return };
+        if !channel.tx.is_ready {
+            channel.tx.is_ready = true;
+            self.ready.push_back(id);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Timers: tail-loss probe, retransmission timeout, deadlines, credit probes, signs of life.
+
+use super::control::Control;
+use super::{Link, LinkState};
+use crate::event::DownReason;
+use crate::limits::CONTROL_OUTSTANDING_MAX;
+use crate::path::{TailProbe, What};
+use crate::wire::Kind;
+use towpath_base::{Nanos, Time};
+use towpath_cc::Controller;
+
+/// The first credit probe: grants normally come with acks, so there is no hurry.
+const CREDIT_PROBE_FIRST: Nanos = Nanos::from_millis(2);
+
+/// Doublings of the credit probe's interval: 2 ms to about half a second.
+const CREDIT_PROBE_DOUBLINGS: u32 = 8;
+
+impl Link {
+    /// The earliest time at which [`handle_timeout`](Self::handle_timeout) or
+    /// [`poll_transmit`](Self::poll_transmit) has something to do; [`Time::NEVER`] when down.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Time {
+        if !self.state.talks() {
+            return Time::NEVER;
+        }
+        let mut at = self.next_deadline.min(self.paced_until).min(self.probe_at);
+        for path in &self.paths {
+            at = at.min(path.timer());
+        }
+        at.min(self.sign_of_life_due())
+    }
+
+    /// When to ask for a sign of life, or to stop waiting for one.
+    fn sign_of_life_due(&self) -> Time {
+        let span =
+            if self.awaits_answer() { self.config.peer_timeout } else { self.config.ping_interval };
+        self.last_heard + span
+    }
+
+    fn awaits_answer(&self) -> bool {
+        self.paths.iter().any(|path| path.tx.any_outstanding() || !path.lost.is_empty())
+            || !self.control_queue.is_empty()
+            || !self.control_lost.is_empty()
+    }
+
+    /// Does what time demands. Calling it early or late is harmless.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if !self.state.talks() {
+            return;
+        }
+        for index in 0..self.paths.len() {
+            if self.paths[index].timer() <= now {
+                self.on_path_timer(now, index);
+            }
+        }
+        self.expire_sends(now);
+        self.probe_for_credit(now);
+        self.watch_peer(now);
+        self.leave_when_done();
+    }
+
+    fn on_path_timer(&mut self, now: Time, index: usize) {
+        let path = &mut self.paths[index];
+        match path.tail_probe {
+            TailProbe::Idle if path.tx.has_number() => path.tail_probe = TailProbe::Due,
+            TailProbe::Due if path.tx.has_number() => {}
+            _ => self.on_rto(now, index),
+        }
+    }
+
+    /// The retransmission timeout: everything outstanding is lost.
+    fn on_rto(&mut self, now: Time, index: usize) {
+        let Self { paths, control_lost, stats, .. } = self;
+        let path = &mut paths[index];
+        let lost = &mut path.lost;
+        path.tx.time_out(|what, _| match *what {
+            What::Nothing => {}
+            What::Data(chunk) => lost.push_back(chunk),
+            What::Control(key) => control_lost.push_back(key),
+        });
+        stats.rtos += 1;
+        path.rto_count += 1;
+        path.cc.on_rto(now);
+        path.last_progress = now;
+        path.tail_probe = TailProbe::Sent;
+    }
+
+    /// A sender without credit and with nothing outstanding would never hear of a grant whose ack
+    /// was lost: it asks (docs/protocol.md section 6).
+    fn probe_for_credit(&mut self, now: Time) {
+        if self.probe_at > now {
+            return;
+        }
+        self.probe_at = Time::NEVER;
+        if self.awaits_answer() {
+            return;
+        }
+        self.probes_unanswered += 1;
+        for _ in 0..self.starved.len().min(CONTROL_OUTSTANDING_MAX) {
+            let Some(id) = self.starved.pop_front() else { break };
+            let Some(channel) = self.channel_mut(id) else { continue };
+            channel.tx.is_starved &= !channel.tx.queue.is_empty();
+            if channel.tx.is_starved {
+                self.starved.push_back(id);
+                self.control_queue.push_back(Control::of(Kind::CreditProbe, id));
+                self.stats.credit_probes += 1;
+            }
+        }
+    }
+
+    /// Starts the timer of the next credit probe when channels starve and nothing is outstanding.
+    pub(super) fn arm_credit_probe(&mut self, now: Time) {
+        if !self.starved.is_empty() && self.probe_at == Time::NEVER && !self.awaits_answer() {
+            let doublings = self.probes_unanswered.min(CREDIT_PROBE_DOUBLINGS);
+            self.probe_at = now + CREDIT_PROBE_FIRST.saturating_mul(1 << doublings);
+        }
+    }
+
+    fn watch_peer(&mut self, now: Time) {
+        if now < self.sign_of_life_due() {
+            return;
+        }
+        if self.awaits_answer() {
+            let silent = now.since(self.last_heard);
+            let reason = match self.state {
+                LinkState::GoodbyeSent => DownReason::Local,
+                _ => DownReason::Silent(silent),
+            };
+            self.go_down(reason, now);
+        } else {
+            self.control_queue.push_back(Control::of(Kind::Ping, 0));
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What one path has sent and received: numbers, acks, loss, timers.
+
+mod rx;
+mod tx;
+
+pub(crate) use rx::ReceiveWindow;
+pub(crate) use tx::{AckDigest, DataChunk, SendWindow, What};
+
+use crate::chunk_size::ChunkSize;
+use crate::config::{LinkConfig, PeerParams};
+use alloc::collections::VecDeque;
+use towpath_base::{Nanos, Time};
+use towpath_cc::{
+    AckSample, AnyController, Controller, LossSample, Pacer, RttConfig, RttEstimator,
+};
+
+/// Before the first sample the peer may be on another continent or off its CPU.
+const RTO_INITIAL: Nanos = Nanos::from_millis(20);
+
+/// A tail-loss probe sooner than this would race acks that wait for a turn of the peer's loop.
+const TAIL_PROBE_MIN: Nanos = Nanos::from_micros(200);
+
+/// One path: a queue pair and a source port.
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub(crate) generation_in: u32,
+    pub(crate) generation_out: u32,
+    pub(crate) tx: SendWindow,
+    pub(crate) rx: ReceiveWindow,
+    pub(crate) rtt: RttEstimator,
+    pub(crate) cc: AnyController,
+    pub(crate) pacer: Pacer,
+    pub(crate) chunk_size: ChunkSize,
+    /// Chunks found lost, to be sent before anything new.
+    pub(crate) lost: VecDeque<DataChunk>,
+    /// What the peer lets us have in flight.
+    pub(crate) peer_window_bytes: u64,
+    pub(crate) ack_number_seen: u64,
+    /// The longest recent hold time of the peer's acks, decaying.
+    hold_max: Nanos,
+    /// The window, not the application, held us back since the last ack.
+    pub(crate) window_limited: bool,
+    /// The last time something was sent or newly acknowledged.
+    pub(crate) last_progress: Time,
+    pub(crate) tail_probe: TailProbe,
+    pub(crate) rto_count: u32,
+    charge_bytes: u32,
+}
+
+/// Where the tail-loss probe stands (docs/protocol.md section 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TailProbe {
+    /// None since the last progress.
+    Idle,
+    /// To be sent now, whatever the window says.
+    Due,
+    /// Sent: what comes next is the retransmission timeout.
+    Sent,
+}
+
+impl Path {
+    pub(crate) fn new(
+        config: &LinkConfig,
+        peer: &PeerParams,
+        (generation_in, generation_out): (u32, u32),
+        now: Time,
+    ) -> Self {
+        let rtt = RttConfig::default()
+            .with_rto_initial(RTO_INITIAL)
+            .with_rto_range(config.rto_min, config.rto_max)
+            .expect("LinkConfig::rto keeps the bounds in order");
+        let chunk_bytes_max = config.chunk_bytes_max.min(peer.chunk_bytes_max);
+        Self {
+            generation_in,
+            generation_out,
+            tx: SendWindow::new(),
+            rx: ReceiveWindow::new(),
+            rtt: RttEstimator::new(rtt),
+            cc: config.controller.build(now),
+            pacer: Pacer::new(now, config.burst_bytes),
+            chunk_size: ChunkSize::new(
+                peer.mtu.bytes(),
+                chunk_bytes_max,
+                config.chunk_cost_packets,
+            ),
+            lost: VecDeque::with_capacity(64),
+            peer_window_bytes: peer.window_bytes,
+            ack_number_seen: 0,
+            hold_max: Nanos::ZERO,
+            window_limited: false,
+            last_progress: now,
+            tail_probe: TailProbe::Idle,
+            rto_count: 0,
+            charge_bytes: peer.charge_bytes,
+        }
+    }
+
+    /// What a chunk counts against windows: its bytes and what the receiver charges beside them.
+    pub(crate) fn charge(&self, payload_bytes: u32) -> u32 {
+        payload_bytes + crate::limits::HEADER_BYTES as u32 + self.charge_bytes
+    }
+
+    /// Whether the windows have room for a chunk. One chunk always goes when nothing is in flight:
+    /// it cannot be cut to fit.
+    pub(crate) fn has_room(&mut self, payload_bytes: u32) -> bool {
+        if !self.tx.has_number() {
+            return false;
+        }
+        let in_flight = self.tx.in_flight_bytes();
+        let after = in_flight + u64::from(self.charge(payload_bytes));
+        let window = self.cc.window_bytes();
+        let limited = after > window;
+        self.window_limited |= limited;
+        in_flight == 0 || (!limited && after <= self.peer_window_bytes)
+    }
+
+    /// When the pacer lets the next chunk go.
+    pub(crate) fn ready_at(&self, now: Time, payload_bytes: u32) -> Time {
+        self.pacer.ready_at(now, u64::from(payload_bytes), self.cc.pacing_rate())
+    }
+
+    pub(crate) fn on_sent(&mut self, now: Time, payload_bytes: u32) {
+        let rate = self.cc.pacing_rate();
+        self.pacer.on_sent(now, u64::from(payload_bytes), rate);
+        self.chunk_size.on_sent(self.chunk_size.packets_of(payload_bytes));
+        self.last_progress = now;
+    }
+
+    /// Feeds the estimator and the controller with what an ack brought.
+    pub(crate) fn on_ack_digest(&mut self, now: Time, hold: Nanos, digest: &AckDigest) {
+        let rtt = digest.largest_sent_at.map(|sent| now.since(sent) - hold);
+        if let Some(rtt) = rtt {
+            self.rtt.update(rtt);
+            self.hold_max = Nanos((self.hold_max.0 - self.hold_max.0 / 8).max(hold.0));
+        }
+        if digest.acked_chunks == 0 {
+            return;
+        }
+        self.cc.on_ack(&AckSample {
+            now,
+            rtt,
+            hold,
+            acked_bytes: digest.acked_bytes,
+            acked_chunks: digest.acked_chunks,
+            in_flight_bytes: digest.in_flight_before,
+            window_limited: self.window_limited,
+            chunk_bytes: self.chunk_size.bytes(),
+        });
+        self.window_limited = false;
+        self.last_progress = now;
+        self.tail_probe = TailProbe::Idle;
+        self.rto_count = 0;
+    }
+
+    /// Tells the controller of losses found by a gap.
+    pub(crate) fn on_losses(&mut self, now: Time, lost_chunks: u32, lost_bytes: u64) {
+        if lost_chunks > 0 {
+            let in_flight_bytes = self.tx.in_flight_bytes();
+            self.cc.on_loss(&LossSample { now, lost_bytes, lost_chunks, in_flight_bytes });
+        }
+    }
+
+    /// When the last acknowledgement is overdue; `NEVER` while nothing is outstanding.
+    pub(crate) fn timer(&self) -> Time {
+        if !self.tx.any_outstanding() {
+            return Time::NEVER;
+        }
+        let span = match self.tail_probe {
+            TailProbe::Idle => self.tail_probe_span(),
+            TailProbe::Due => Nanos::ZERO,
+            TailProbe::Sent => self.rtt.rto_backed_off(self.hold_max, self.rto_count),
+        };
+        self.last_progress + span
+    }
+
+    fn tail_probe_span(&self) -> Nanos {
+        let Some(srtt) = self.rtt.smoothed() else {
+            return self.rtt.rto_backed_off(self.hold_max, self.rto_count);
+        };
+        let span = srtt.saturating_mul(2) + self.rtt.variance().saturating_mul(2) + self.hold_max;
+        span.max(TAIL_PROBE_MIN)
+    }
+}

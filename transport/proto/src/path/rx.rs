@@ -1,0 +1,60 @@
+//! The receiving side of a path: which numbers came in, and what ack is due.
+
+use crate::limits::NUMBER_WINDOW;
+use towpath_base::{Time, WindowBitmap};
+
+/// Received transmission numbers of one path and direction.
+#[derive(Debug)]
+pub(crate) struct ReceiveWindow {
+    received: WindowBitmap,
+    /// The largest number received and when.
+    largest: Option<(u64, Time)>,
+    /// Something came in that no ack has told of yet.
+    pub(crate) ack_due: bool,
+    pub(crate) acks_sent: u64,
+}
+
+impl ReceiveWindow {
+    pub(crate) fn new() -> Self {
+        Self {
+            received: WindowBitmap::new(0, NUMBER_WINDOW as usize),
+            largest: None,
+            ack_due: false,
+            acks_sent: 0,
+        }
+    }
+
+    /// Takes in the sender's floor: nothing below it will be sent or asked for again.
+    pub(crate) fn advance(&mut self, floor: u64) {
+        self.received.advance_to(floor);
+    }
+
+    /// Takes in an accepted number.
+    pub(crate) fn accept(&mut self, number: u64, at: Time) {
+        self.received.insert(number);
+        self.ack_due = true;
+        if self.largest.is_none_or(|(largest, _)| number > largest) {
+            self.largest = Some((number, at));
+        }
+    }
+
+    /// The largest number and when it came in.
+    pub(crate) fn largest(&self) -> Option<(u64, Time)> {
+        self.largest
+    }
+
+    /// Everything below was received or lies below the sender's floor.
+    pub(crate) fn base(&self) -> u64 {
+        // The floor may pass the largest number when all later ones were lost.
+        self.received.base()
+    }
+
+    /// Nothing is missing up to the largest number.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.largest.is_some_and(|(largest, _)| self.received.base() > largest)
+    }
+
+    pub(crate) fn word_at(&self, number: u64) -> u64 {
+        self.received.word_at(number)
+    }
+}

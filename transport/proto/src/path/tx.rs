@@ -1,0 +1,288 @@
+//! The sending side of a path: outstanding numbers, acknowledgement, loss by gaps.
+
+use crate::event::SendKey;
+use crate::limits::{NUMBER_WINDOW, REORDER_WINDOW_MAX};
+use crate::slots::Key;
+use alloc::boxed::Box;
+use alloc::vec;
+use towpath_base::Time;
+
+/// Acks without a late one after which the reorder window shrinks by one.
+const REORDER_DECAY_ACKS: u32 = 256;
+
+/// One chunk of a message, as it was cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DataChunk {
+    pub(crate) send: SendKey,
+    pub(crate) segment: u8,
+    pub(crate) last: bool,
+    /// Where in the segment.
+    pub(crate) segment_offset: u32,
+    /// Where in the message.
+    pub(crate) offset: u32,
+    pub(crate) length: u32,
+    pub(crate) index: u32,
+}
+
+/// What travels under a number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What {
+    Nothing,
+    Data(DataChunk),
+    /// A control chunk, by its key in the link's table.
+    Control(Key),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Acknowledged, or never used.
+    Done,
+    Outstanding,
+    Lost,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    what: What,
+    sent_at: Time,
+    charge: u32,
+    state: State,
+    /// The device has not returned the work request yet.
+    posted: bool,
+}
+
+/// What an ack newly told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AckDigest {
+    pub(crate) acked_chunks: u32,
+    pub(crate) acked_bytes: u64,
+    pub(crate) in_flight_before: u64,
+    /// When the largest acknowledged number was sent, if this ack is the first to tell of it.
+    pub(crate) largest_sent_at: Option<Time>,
+    /// How many were acknowledged after they had been declared lost.
+    pub(crate) spurious: u32,
+}
+
+/// The numbers of one path and direction, from the oldest outstanding on.
+#[derive(Debug)]
+pub(crate) struct SendWindow {
+    ring: Box<[Sent]>,
+    next: u64,
+    /// The oldest outstanding number, or `next`.
+    floor: u64,
+    /// The largest floor that a header has told the peer: the peer's cumulative word about numbers
+    /// from there on can be believed.
+    floor_told: u64,
+    /// Everything below was looked at by a cumulative acknowledgement.
+    cumulative: u64,
+    /// Everything below is acknowledged or declared lost.
+    decided: u64,
+    largest_acked: Option<u64>,
+    in_flight_bytes: u64,
+    reorder_window: u64,
+    acks_in_order: u32,
+}
+
+impl SendWindow {
+    pub(crate) fn new() -> Self {
+        let unused = Sent {
+            what: What::Nothing,
+            sent_at: Time::ZERO,
+            charge: 0,
+            state: State::Done,
+            posted: false,
+        };
+        Self {
+            ring: vec![unused; NUMBER_WINDOW as usize].into_boxed_slice(),
+            next: 0,
+            floor: 0,
+            floor_told: 0,
+            cumulative: 0,
+            decided: 0,
+            largest_acked: None,
+            in_flight_bytes: 0,
+            reorder_window: 0,
+            acks_in_order: 0,
+        }
+    }
+
+    fn at(&self, number: u64) -> &Sent {
+        &self.ring[(number % NUMBER_WINDOW) as usize]
+    }
+
+    fn at_mut(&mut self, number: u64) -> &mut Sent {
+        &mut self.ring[(number % NUMBER_WINDOW) as usize]
+    }
+
+    /// Whether another number may be used: within the bitmap, and its place is free.
+    pub(crate) fn has_number(&self) -> bool {
+        self.next - self.floor < NUMBER_WINDOW && !self.at(self.next).posted
+    }
+
+    /// The number that the next transmission gets.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    pub(crate) fn in_flight_bytes(&self) -> u64 {
+        self.in_flight_bytes
+    }
+
+    pub(crate) fn any_outstanding(&self) -> bool {
+        self.floor < self.next
+    }
+
+    /// Uses the next number; returns it and the floor to tell.
+    pub(crate) fn send(&mut self, what: What, charge: u32, now: Time) -> (u64, u64) {
+        debug_assert!(self.has_number(), "asked before");
+        let number = self.next;
+        *self.at_mut(number) =
+            Sent { what, sent_at: now, charge, state: State::Outstanding, posted: true };
+        self.next += 1;
+        self.in_flight_bytes += u64::from(charge);
+        self.floor_told = self.floor;
+        (number, self.floor)
+    }
+
+    /// The device has returned the work request of `number`. Gives what it carried, once.
+    pub(crate) fn returned(&mut self, number: u64, timestamp: Option<Time>) -> Option<What> {
+        if number >= self.next || self.next - number > NUMBER_WINDOW {
+            return None;
+        }
+        let sent = self.at_mut(number);
+        if !core::mem::take(&mut sent.posted) {
+            return None;
+        }
+        if let Some(at) = timestamp.filter(|_| sent.state == State::Outstanding) {
+            sent.sent_at = sent.sent_at.max(at);
+        }
+        Some(sent.what)
+    }
+
+    /// Whether an ack that names `largest` can be true.
+    pub(crate) fn was_sent(&self, largest: u64) -> bool {
+        largest < self.next
+    }
+
+    /// Takes in an ack; calls `acked` for everything that it newly acknowledges.
+    pub(crate) fn on_ack(
+        &mut self,
+        largest: u64,
+        base: u64,
+        words: impl Iterator<Item = (u64, u64)>,
+        mut acked: impl FnMut(&What),
+    ) -> AckDigest {
+        let mut digest =
+            AckDigest { in_flight_before: self.in_flight_bytes, ..AckDigest::default() };
+        let news = self.largest_acked.is_none_or(|seen| largest > seen);
+        if news {
+            self.largest_acked = Some(largest);
+        }
+        let start = self.cumulative.max(self.next.saturating_sub(NUMBER_WINDOW));
+        let end = base.min(self.next);
+        for number in start..end {
+            // A number that was declared lost may lie below a floor that we told: then the peer's
+            // cumulative word says nothing about it.
+            if self.at(number).state != State::Lost || number >= self.floor_told {
+                self.acknowledge(number, largest, &mut digest, &mut acked);
+            }
+        }
+        self.cumulative = self.cumulative.max(end);
+        for (first, word) in words {
+            let mut bits = word;
+            while bits != 0 {
+                let number = first + u64::from(bits.trailing_zeros());
+                bits &= bits - 1;
+                if number < self.next && self.next - number <= NUMBER_WINDOW {
+                    self.acknowledge(number, largest, &mut digest, &mut acked);
+                }
+            }
+        }
+        if !news {
+            digest.largest_sent_at = None;
+        }
+        self.adapt_reorder_window(&digest);
+        self.advance_floor();
+        digest
+    }
+
+    fn acknowledge(
+        &mut self,
+        number: u64,
+        largest: u64,
+        digest: &mut AckDigest,
+        acked: &mut impl FnMut(&What),
+    ) {
+        let sent = self.at_mut(number);
+        match sent.state {
+            State::Done => return,
+            State::Outstanding => {}
+            State::Lost => digest.spurious += 1,
+        }
+        if number == largest {
+            digest.largest_sent_at = Some(sent.sent_at);
+        }
+        let outstanding = sent.state == State::Outstanding;
+        sent.state = State::Done;
+        let (what, charge) = (sent.what, sent.charge);
+        digest.acked_chunks += 1;
+        digest.acked_bytes += u64::from(charge);
+        if outstanding {
+            self.in_flight_bytes -= u64::from(charge);
+        }
+        acked(&what);
+    }
+
+    fn adapt_reorder_window(&mut self, digest: &AckDigest) {
+        if digest.spurious > 0 {
+            self.reorder_window = (self.reorder_window * 2 + 1).min(REORDER_WINDOW_MAX);
+            self.acks_in_order = 0;
+            return;
+        }
+        self.acks_in_order += 1;
+        if self.acks_in_order >= REORDER_DECAY_ACKS {
+            self.acks_in_order = 0;
+            self.reorder_window = self.reorder_window.saturating_sub(1);
+        }
+    }
+
+    fn advance_floor(&mut self) {
+        while self.floor < self.next && self.at(self.floor).state != State::Outstanding {
+            self.floor += 1;
+        }
+    }
+
+    /// Declares lost what lies more than the reorder window below the largest acknowledged number
+    /// (docs/protocol.md section 5).
+    pub(crate) fn detect_losses(&mut self, lost: impl FnMut(&What, u32)) {
+        let Some(largest) = self.largest_acked else { return };
+        self.declare_lost_below(largest.saturating_sub(self.reorder_window), lost);
+    }
+
+    /// Declares everything outstanding lost.
+    pub(crate) fn time_out(&mut self, lost: impl FnMut(&What, u32)) {
+        self.declare_lost_below(self.next, lost);
+    }
+
+    fn declare_lost_below(&mut self, end: u64, mut lost: impl FnMut(&What, u32)) {
+        let start = self.decided.max(self.floor);
+        for number in start..end {
+            let sent = self.at_mut(number);
+            if sent.state == State::Outstanding {
+                sent.state = State::Lost;
+                let (what, charge) = (sent.what, sent.charge);
+                self.in_flight_bytes -= u64::from(charge);
+                lost(&what, charge);
+            }
+        }
+        self.decided = self.decided.max(end);
+        self.advance_floor();
+    }
+
+    /// The newest outstanding chunk: what a tail-loss probe sends again.
+    pub(crate) fn newest_outstanding(&self) -> Option<What> {
+        let mut numbers = (self.floor..self.next).rev();
+        let newest = numbers.find(|&number| self.at(number).state == State::Outstanding)?;
+        Some(self.at(newest).what)
+    }
+}
