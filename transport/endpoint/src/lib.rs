@@ -7,6 +7,7 @@ mod control;
 mod endpoint;
 mod error;
 mod event;
+mod handle;
 mod held;
 mod limits;
 mod links;
@@ -24,6 +25,9 @@ pub use config::EndpointConfig;
 pub use endpoint::{BufferCensus, Endpoint, EndpointStats, PendingLink};
 pub use error::{AcceptError, ChannelError, ConnectError, EndpointError, LinkError, ListenError};
 pub use event::{ConnectId, Event, LinkId, Peer, SendId, StreamId};
+pub use handle::{
+    ChannelHandle, EndpointHandle, Incoming, LinkHandle, RecvError, SentMessage, Ticket,
+};
 pub use message::{Chunk, Message};
 pub use payload::{Payload, Rejected, SendOptions, SubmitError};
 pub use udp::{RoceUdp, roce_udp};

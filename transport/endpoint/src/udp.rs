@@ -3,6 +3,7 @@
 use crate::config::EndpointConfig;
 use crate::endpoint::Endpoint;
 use crate::error::EndpointError;
+use crate::handle::EndpointHandle;
 use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 
@@ -17,6 +18,17 @@ pub fn roce_udp(udp: UdpConfig, config: &EndpointConfig) -> Result<RoceUdp, Endp
     let link = UdpLink::bind(udp)?;
     let qps = (config.links_max * (config.paths + 1)) as u32;
     Ok(RoceDevice::new(link, RoceConfig::default().seed(config.seed).qp_max(qps.max(64))))
+}
+
+impl EndpointHandle {
+    /// A worker with an endpoint on the default device.
+    ///
+    /// # Errors
+    /// [`EndpointError`].
+    pub fn spawn_udp(udp: UdpConfig, config: EndpointConfig) -> Result<Self, EndpointError> {
+        let of_device = config.clone();
+        Self::spawn(move || roce_udp(udp, &of_device), config)
+    }
 }
 
 impl Endpoint<RoceUdp> {

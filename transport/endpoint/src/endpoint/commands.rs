@@ -178,6 +178,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.links.find(link)?.link.as_ref()?.rtt(PathId(0))
     }
 
+    /// Messages from the peer that are longer than this come in pieces, as
+    /// [`Event::StreamChunk`](crate::Event::StreamChunk); `None` when the link is gone.
+    #[must_use]
+    pub fn whole_bytes_max(&self, link: LinkId) -> Option<u32> {
+        Some(self.links.find(link)?.link.as_ref()?.whole_bytes_max())
+    }
+
     /// Whether nothing is queued, outstanding or waiting to be acknowledged or taken on a link.
     #[must_use]
     pub fn is_idle(&self, link: LinkId) -> bool {

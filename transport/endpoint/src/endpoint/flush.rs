@@ -100,10 +100,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// chunks, which are sent again.
     pub(super) fn unpost(&mut self, refused: impl Iterator<Item = towpath_verbs::RecvWr>) {
         for wr in refused {
-            if let Some(WrId::DataRecv { slot }) = WrId::unpack(wr.wr_id) {
-                if self.recv.reclaim(slot) {
-                    self.recv.put_free(slot);
-                }
+            if let Some(WrId::DataRecv { slot }) = WrId::unpack(wr.wr_id)
+                && self.recv.reclaim(slot)
+            {
+                self.recv.put_free(slot);
             }
         }
     }

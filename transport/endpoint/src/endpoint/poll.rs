@@ -156,11 +156,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     pub(super) fn repost(&mut self, slot: u32) {
         let home = self.recv.home(slot);
         if let Some(shared) = &mut self.shared {
-            if shared.posted + shared.repost.len() < shared.target {
-                if let Some(wr) = self.recv.lend(slot) {
-                    shared.repost.push(wr);
-                    return;
-                }
+            if shared.posted + shared.repost.len() < shared.target
+                && let Some(wr) = self.recv.lend(slot)
+            {
+                shared.repost.push(wr);
+                return;
             }
             return self.recv.put_free(slot);
         }
@@ -182,14 +182,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// A chunk that a link or the application held is done with: `credit` says whether the link
     /// has to be told.
     pub(super) fn chunk_home(&mut self, slot: u32, credit: bool) {
-        if let Some(home) = self.recv.home(slot) {
-            if let Some(conn) = self.links.find_mut(home.link) {
-                conn.held = conn.held.saturating_sub(1);
-                if let Some(link) = conn.link.as_mut().filter(|_| credit) {
-                    link.release(home.channel, 1);
-                }
-                self.links.touch(home.link.index);
+        if let Some(home) = self.recv.home(slot)
+            && let Some(conn) = self.links.find_mut(home.link)
+        {
+            conn.held = conn.held.saturating_sub(1);
+            if let Some(link) = conn.link.as_mut().filter(|_| credit) {
+                link.release(home.channel, 1);
             }
+            self.links.touch(home.link.index);
         }
         self.repost(slot);
     }

@@ -30,12 +30,10 @@ impl Watched {
         if self.outbox.write(&mut self.stream).is_err() {
             return false;
         }
-        match self.stream.read(&mut [0]) {
-            Ok(_) => false,
-            Err(error) => {
-                matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
-            }
-        }
+        let quiet = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+        };
+        self.stream.peek(&mut [0]).as_ref().is_err_and(quiet)
     }
 }
 

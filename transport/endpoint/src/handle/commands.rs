@@ -1,0 +1,51 @@
+//! What handles ask the worker for, and what it answers with.
+
+use super::link::{Incoming, SentMessage};
+use crate::error::{ChannelError, ConnectError, EndpointError, ListenError};
+use crate::event::{LinkId, Peer};
+use crate::payload::{Payload, Rejected, SendOptions};
+use crossbeam_channel::{Receiver, Sender};
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use towpath_memory::Region;
+use towpath_proto::{ChannelId, DownReason, LinkStats};
+
+/// A command; each answer goes to a place of its own.
+pub(crate) enum Command {
+    Listen { addr: SocketAddr, reply: Sender<Result<SocketAddr, ListenError>> },
+    Connect { addr: SocketAddr, reply: Sender<Result<NewLink, ConnectError>> },
+    Register { region: Region, reply: Sender<Result<(), EndpointError>> },
+    OpenChannel { link: LinkId, ordered: bool, reply: Sender<Result<NewChannel, ChannelError>> },
+    CloseChannel { link: LinkId, channel: ChannelId },
+    CloseLink { link: LinkId },
+    Send(Box<SendCommand>),
+    Stats { link: LinkId, reply: Sender<Option<LinkStats>> },
+    Shutdown,
+}
+
+/// A message to send; boxed, because it is much longer than all other commands.
+pub(crate) struct SendCommand {
+    pub(crate) link: LinkId,
+    pub(crate) channel: ChannelId,
+    pub(crate) payload: Payload,
+    pub(crate) options: SendOptions,
+    pub(crate) reply: Sender<Result<SentMessage, Rejected>>,
+}
+
+/// A link that is up.
+pub(crate) struct NewLink {
+    pub(crate) id: LinkId,
+    pub(crate) peer: Peer,
+    /// Channels that the peer opens.
+    pub(crate) channels: Receiver<NewChannel>,
+    /// Set when it goes down.
+    pub(crate) down: Arc<OnceLock<DownReason>>,
+}
+
+/// A channel that is open. What arrives is not bounded by its queue but by its credit: each
+/// message and chunk in it holds some.
+pub(crate) struct NewChannel {
+    pub(crate) id: ChannelId,
+    pub(crate) ordered: bool,
+    pub(crate) incoming: Receiver<Incoming>,
+}

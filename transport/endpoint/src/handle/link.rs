@@ -1,0 +1,225 @@
+//! Handles of links and channels, and tickets of sends.
+
+use super::Shared;
+use super::commands::{Command, NewChannel, NewLink, SendCommand};
+use crate::error::ChannelError;
+use crate::event::{LinkId, Peer, StreamId};
+use crate::message::{Chunk, Message};
+use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use towpath_memory::Buf;
+use towpath_proto::{ChannelId, DownReason, LinkStats, Outcome};
+
+/// A link to a peer. Clone it and share it.
+#[derive(Clone)]
+pub struct LinkHandle {
+    shared: Arc<Shared>,
+    id: LinkId,
+    peer: Peer,
+    channels: Receiver<NewChannel>,
+    down: Arc<OnceLock<DownReason>>,
+}
+
+impl LinkHandle {
+    pub(super) fn new(shared: &Arc<Shared>, new: NewLink) -> Self {
+        let NewLink { id, peer, channels, down } = new;
+        Self { shared: Arc::clone(shared), id, peer, channels, down }
+    }
+
+    /// Who is at the other end.
+    #[must_use]
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Why the link is down, when it is.
+    #[must_use]
+    pub fn down(&self) -> Option<DownReason> {
+        self.down.get().copied()
+    }
+
+    /// Opens a channel. Blocks until the peer has answered.
+    ///
+    /// # Errors
+    /// [`ChannelError`].
+    pub fn open_channel(&self, ordered: bool) -> Result<ChannelHandle, ChannelError> {
+        let (reply, answer) = bounded(1);
+        self.shared.command(Command::OpenChannel { link: self.id, ordered, reply });
+        let new = answer.recv().unwrap_or(Err(ChannelError::ShutDown))?;
+        Ok(ChannelHandle::new(&self.shared, self.id, new))
+    }
+
+    /// The next channel that the peer opened; `None` when none came within `timeout` or the link
+    /// is down.
+    #[must_use]
+    pub fn accept_channel(&self, timeout: Duration) -> Option<ChannelHandle> {
+        let new = self.channels.recv_timeout(timeout).ok()?;
+        Some(ChannelHandle::new(&self.shared, self.id, new))
+    }
+
+    /// Its counters; `None` when it is gone.
+    #[must_use]
+    pub fn stats(&self) -> Option<LinkStats> {
+        let (reply, answer) = bounded(1);
+        self.shared.command(Command::Stats { link: self.id, reply });
+        answer.recv().ok().flatten()
+    }
+
+    /// Leaves in order: what is under way is still sent, then the peer is told.
+    pub fn close(&self) {
+        self.shared.command(Command::CloseLink { link: self.id });
+    }
+}
+
+impl std::fmt::Debug for LinkHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LinkHandle").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+/// What arrives on a channel.
+#[derive(Debug)]
+pub enum Incoming {
+    /// A whole message.
+    Message(Message),
+    /// The next piece of a message that is too long to be held whole, in order.
+    StreamChunk {
+        /// Its message.
+        stream: StreamId,
+        /// The piece.
+        chunk: Chunk,
+        /// Bytes of the whole message.
+        message_len: u32,
+        /// No more pieces follow: the message was whole.
+        end: bool,
+    },
+    /// The rest of a streamed message will not come: undo what its pieces did.
+    StreamAborted {
+        /// Its message.
+        stream: StreamId,
+    },
+}
+
+/// Why nothing was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecvError {
+    /// Nothing came in time.
+    #[error("nothing arrived in time; the peer may be busy")]
+    Timeout,
+    /// The channel or its link is closed, and everything that had arrived was taken.
+    #[error("the channel is closed; open another one, or connect again")]
+    Closed,
+}
+
+/// A channel of a link. Clone it and share it: each message goes to one receiver.
+#[derive(Clone)]
+pub struct ChannelHandle {
+    shared: Arc<Shared>,
+    link: LinkId,
+    id: ChannelId,
+    ordered: bool,
+    incoming: Receiver<Incoming>,
+}
+
+impl ChannelHandle {
+    fn new(shared: &Arc<Shared>, link: LinkId, new: NewChannel) -> Self {
+        let NewChannel { id, ordered, incoming } = new;
+        Self { shared: Arc::clone(shared), link, id, ordered, incoming }
+    }
+
+    /// Its number, the same at both ends.
+    #[must_use]
+    pub fn id(&self) -> ChannelId {
+        self.id
+    }
+
+    /// Whether messages arrive in the order they were sent.
+    #[must_use]
+    pub fn is_ordered(&self) -> bool {
+        self.ordered
+    }
+
+    /// An empty buffer for at least `len` bytes; see
+    /// [`EndpointHandle::alloc`](super::EndpointHandle::alloc).
+    #[must_use]
+    pub fn alloc(&self, len: usize) -> Option<Buf> {
+        self.shared.buf(len)
+    }
+
+    /// A buffer with a copy of `bytes`.
+    #[must_use]
+    pub fn copy(&self, bytes: &[u8]) -> Option<Buf> {
+        let mut buf = self.alloc(bytes.len())?;
+        buf.extend(bytes).ok()?;
+        Some(buf)
+    }
+
+    /// Sends a message without copying it. The ticket tells the outcome; without waiting on it the
+    /// message is sent all the same.
+    pub fn send(&self, payload: impl Into<Payload>, options: SendOptions) -> Ticket {
+        let (reply, answer) = bounded(1);
+        let (link, channel, payload) = (self.link, self.id, payload.into());
+        let send = SendCommand { link, channel, payload, options, reply };
+        if let Err(refused) = self.shared.commands.send(Command::Send(Box::new(send)))
+            && let Command::Send(send) = refused.into_inner()
+        {
+            let SendCommand { payload, reply, .. } = *send;
+            // The answer is read by whoever holds the ticket.
+            drop(reply.send(Err(Rejected { payload, error: SubmitError::ShutDown })));
+        }
+        Ticket { answer }
+    }
+
+    /// The next arrival, waiting for at most `timeout`.
+    ///
+    /// # Errors
+    /// [`RecvError`].
+    pub fn recv(&self, timeout: Duration) -> Result<Incoming, RecvError> {
+        self.incoming.recv_timeout(timeout).map_err(|error| match error {
+            RecvTimeoutError::Timeout => RecvError::Timeout,
+            RecvTimeoutError::Disconnected => RecvError::Closed,
+        })
+    }
+
+    /// Closes it when everything sent on it has had its outcome.
+    pub fn close(&self) {
+        self.shared.command(Command::CloseChannel { link: self.link, channel: self.id });
+    }
+}
+
+impl std::fmt::Debug for ChannelHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChannelHandle").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// A message that has its outcome.
+#[derive(Debug)]
+pub struct SentMessage {
+    /// The caller's own word.
+    pub token: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Its buffers.
+    pub payload: Payload,
+}
+
+/// What a send is waited for with.
+#[derive(Debug)]
+pub struct Ticket {
+    answer: Receiver<Result<SentMessage, Rejected>>,
+}
+
+impl Ticket {
+    /// Waits for the outcome, at most `timeout`. `Ok(None)` says not yet, or that the worker ended
+    /// before it knew.
+    ///
+    /// # Errors
+    /// [`Rejected`] with the message: it was not taken.
+    #[expect(clippy::result_large_err, reason = "the buffers come back in it, without a detour")]
+    pub fn wait(&self, timeout: Duration) -> Result<Option<SentMessage>, Rejected> {
+        self.answer.recv_timeout(timeout).ok().transpose()
+    }
+}

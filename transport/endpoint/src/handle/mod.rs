@@ -1,0 +1,165 @@
+//! The thread-safe face: a worker owns the endpoint, handles talk to it.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `worker` | the thread: commands in, turns, events to whom they concern |
+//! | `commands` | what handles ask the worker for |
+//! | `link` | handles of links and channels, and tickets of sends |
+
+mod commands;
+mod link;
+mod worker;
+
+pub use link::{ChannelHandle, Incoming, LinkHandle, RecvError, SentMessage, Ticket};
+
+use crate::config::EndpointConfig;
+use crate::endpoint::Endpoint;
+use crate::error::{ConnectError, EndpointError, ListenError};
+use crate::limits::COMMANDS_MAX;
+use crate::pools::SendPools;
+use commands::{Command, NewLink};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use towpath_memory::{Buf, Region};
+use towpath_verbs::Device;
+
+/// What all handles of one endpoint share.
+pub(crate) struct Shared {
+    commands: Sender<Command>,
+    pools: SendPools,
+}
+
+impl Shared {
+    fn buf(&self, len: usize) -> Option<Buf> {
+        self.pools.take(len)
+    }
+
+    /// Sends a command, waiting while there are too many; false when the worker has ended.
+    fn command(&self, command: Command) -> bool {
+        self.commands.send(command).is_ok()
+    }
+}
+
+/// A handle of an endpoint that runs on a thread of its own. Clone it and share it.
+///
+/// The worker polls while there is work; after [`EndpointConfig::spin`] without any it blocks in
+/// the device for at most 1 ms at a time, so a command waits no longer than that and no wake-up is
+/// lost. When the last handle of the endpoint, its links and its channels is gone the worker closes
+/// the links in order and ends.
+#[derive(Clone)]
+pub struct EndpointHandle {
+    shared: Arc<Shared>,
+    accepted: Receiver<NewLink>,
+    worker: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
+
+impl EndpointHandle {
+    /// Starts a worker with an endpoint on the device that `make_device` makes there.
+    ///
+    /// # Errors
+    /// [`EndpointError`].
+    pub fn spawn<D, F>(make_device: F, config: EndpointConfig) -> Result<Self, EndpointError>
+    where
+        D: Device<Memory = Region> + 'static,
+        F: FnOnce() -> Result<D, EndpointError> + Send + 'static,
+    {
+        let (commands, inbox) = bounded(COMMANDS_MAX);
+        let (accept, accepted) = bounded(crate::limits::BACKLOG_MAX);
+        let (ready, made) = bounded(1);
+        let run = move || {
+            let spin = config.spin;
+            match make_device().and_then(|device| Endpoint::new(device, config)) {
+                Ok(endpoint) => {
+                    // The caller waits for this; should it be gone, so is the worker's purpose.
+                    if ready.send(Ok(endpoint.pools().clone())).is_ok() {
+                        worker::Worker::new(endpoint, inbox, accept, spin).run();
+                    }
+                }
+                Err(error) => drop(ready.send(Err(error))),
+            }
+        };
+        let thread = std::thread::Builder::new().name("towpath-endpoint".into()).spawn(run);
+        let worker = thread.map_err(EndpointError::Thread)?;
+        let pools = made.recv().unwrap_or_else(|_| {
+            Err(EndpointError::Thread(std::io::ErrorKind::Interrupted.into()))
+        })?;
+        let worker = Arc::new(Mutex::new(Some(worker)));
+        Ok(Self { shared: Arc::new(Shared { commands, pools }), accepted, worker })
+    }
+
+    /// Listens for peers on a TCP address; port 0 is any free one. Returns the address with its
+    /// port; [`accept`](Self::accept) gives the links.
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    pub fn listen(&self, addr: SocketAddr) -> Result<SocketAddr, ListenError> {
+        let (reply, answer) = bounded(1);
+        self.shared.command(Command::Listen { addr, reply });
+        answer.recv().unwrap_or(Err(ListenError::ShutDown))
+    }
+
+    /// Connects to a peer that listens on a TCP address. Blocks until the link is up, at most
+    /// [`EndpointConfig::connect_timeout`].
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect(&self, addr: SocketAddr) -> Result<LinkHandle, ConnectError> {
+        let (reply, answer) = bounded(1);
+        self.shared.command(Command::Connect { addr, reply });
+        let new = answer.recv().unwrap_or(Err(ConnectError::ShutDown))?;
+        Ok(LinkHandle::new(&self.shared, new))
+    }
+
+    /// The next link that a peer connected; `None` when none came within `timeout` or the
+    /// endpoint has shut down.
+    #[must_use]
+    pub fn accept(&self, timeout: Duration) -> Option<LinkHandle> {
+        let new = self.accepted.recv_timeout(timeout).ok()?;
+        Some(LinkHandle::new(&self.shared, new))
+    }
+
+    /// An empty buffer for at least `len` bytes, from the smallest send pool that has one; `None`
+    /// while all that are large enough are out.
+    #[must_use]
+    pub fn alloc(&self, len: usize) -> Option<Buf> {
+        self.shared.buf(len)
+    }
+
+    /// A buffer with a copy of `bytes`.
+    #[must_use]
+    pub fn copy(&self, bytes: &[u8]) -> Option<Buf> {
+        let mut buf = self.alloc(bytes.len())?;
+        buf.extend(bytes).ok()?;
+        Some(buf)
+    }
+
+    /// Registers a region, so that buffers in it can be sent.
+    ///
+    /// # Errors
+    /// [`EndpointError`].
+    pub fn register(&self, region: &Region) -> Result<(), EndpointError> {
+        let (reply, answer) = bounded(1);
+        self.shared.command(Command::Register { region: region.clone(), reply });
+        let gone = || EndpointError::Thread(std::io::ErrorKind::BrokenPipe.into());
+        answer.recv().unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Closes all links in order, ends the worker and waits for it.
+    pub fn shutdown(self) {
+        self.shared.command(Command::Shutdown);
+        let worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(worker) = worker {
+            // A worker that panicked has ended too.
+            drop(worker.join());
+        }
+    }
+}
+
+impl std::fmt::Debug for EndpointHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EndpointHandle").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,157 @@
+//! Buffers: all come back, from any thread, and a reader that keeps them stalls only itself.
+
+mod common;
+
+use common::{Pair, pattern, payload};
+use towpath_base::Nanos;
+use towpath_memory::{Buf, Region};
+use towpath_proto::Outcome;
+use towpath_transport::{EndpointConfig, Event, SendOptions, SubmitError};
+
+fn small() -> EndpointConfig {
+    EndpointConfig::new().quota_chunks(16).credit_total(64).progress_budget(64).links_max(2)
+}
+
+#[test]
+fn all_buffers_are_home_after_traffic_and_a_clean_close() {
+    let mut pair = Pair::new(small());
+    let before = pair.client.endpoint.buffers();
+    let channel = pair.open(false);
+    for round in 0..100 {
+        pair.send(channel, &pattern(10_000, round), round);
+        let message = pair.until(|_, server| server.take_message());
+        if round % 2 == 0 {
+            pair.server.endpoint.release(message);
+        } else {
+            std::thread::spawn(move || drop(message)).join().expect("a drop");
+        }
+        drop(pair.until(|client, _| client.take_sent(round)));
+    }
+    assert_eq!(pair.client.endpoint.buffers().send_free, before.send_all);
+    let server = pair.server.endpoint.buffers();
+    pair.until(|_, server| {
+        let now = server.endpoint.buffers();
+        (now.recv_posted + now.recv_free == now.recv_all).then_some(())
+    });
+    assert_eq!(pair.server.endpoint.buffers().recv_all, server.recv_all, "none were added");
+    pair.client.endpoint.close(pair.client_link);
+    let down = |event: &Event| matches!(event, Event::LinkDown { .. }).then_some(());
+    pair.until(|client, _| client.take(down));
+    pair.until(|_, server| server.take(down));
+    for _ in 0..10 {
+        pair.client.turn();
+        pair.server.turn();
+    }
+    let (client, server) = (pair.client.endpoint.buffers(), pair.server.endpoint.buffers());
+    assert_eq!(client.send_free, client.send_all);
+    for census in [client, server] {
+        assert_eq!(census.recv_posted + census.recv_free, census.recv_all);
+    }
+}
+
+#[test]
+fn memory_is_unmapped_when_an_endpoint_is_dropped_in_the_middle_of_traffic() {
+    let mut pair = Pair::new(small());
+    let channel = pair.open(false);
+    let region = Region::new(1 << 20).expect("memory");
+    let pool = towpath_memory::Pool::new(&region, 1 << 20);
+    pair.client.endpoint.register(pool.region()).expect("room for a region");
+    let mut buf = pool.take().expect("a fresh pool");
+    buf.set_len(1 << 20).expect("it fits");
+    let options = SendOptions::new();
+    pair.client.endpoint.send(pair.client_link, channel, buf, options).expect("room");
+    pair.client.turn();
+    assert_eq!(pool.free(), 0, "the message is under way");
+    drop(pair.client);
+    assert_eq!(pool.free(), 1, "the buffer came back");
+    drop(pool);
+    assert!(!region.is_shared(), "nobody holds the memory");
+}
+
+#[test]
+fn a_reader_that_keeps_its_messages_stalls_only_its_own_channel() {
+    let mut pair = Pair::new(small());
+    let (stalled, free) = (pair.open(false), pair.open(false));
+    let mut kept = Vec::new();
+    for token in 0..40 {
+        pair.send(stalled, &[1; 100], token);
+    }
+    pair.until(|_, server| {
+        while let Some(message) = server.take_message() {
+            kept.push(message);
+        }
+        (kept.len() == 16).then_some(())
+    });
+    for token in 100..400 {
+        pair.send(free, &pattern(500, token), token);
+        let message = pair.until(|_, server| server.take_message());
+        assert_eq!(message.channel(), free, "the quota of the stalled channel is used up");
+        pair.server.endpoint.release(message);
+        drop(pair.until(|client, _| client.take_sent(token)));
+    }
+    assert_eq!(kept.len(), 16, "no more than the quota came");
+    kept.clear();
+    for token in 0..40 {
+        let (outcome, _) = pair.until(|client, server| {
+            while server.take_message().is_some() {}
+            client.take_sent(token)
+        });
+        assert_eq!(outcome, Outcome::Delivered);
+    }
+    let counters = pair.server.endpoint.device().counters();
+    assert_eq!(counters.no_recv_wqe, 0, "no chunk found no receive buffer");
+}
+
+#[test]
+fn a_buffer_of_an_unregistered_region_is_refused_with_the_message_given_back() {
+    let mut pair = Pair::new(small());
+    let channel = pair.open(true);
+    let buf = Buf::from_region(Region::new(4096).expect("memory")).expect("a fresh region");
+    let region = buf.region();
+    let (link, options) = (pair.client_link, SendOptions::new().token(5));
+    let rejected = pair.client.endpoint.send(link, channel, buf, options).expect_err("unknown");
+    assert_eq!(rejected.error, SubmitError::NotRegistered { segment: 0 });
+    pair.client.endpoint.register(&region).expect("room for a region");
+    pair.client.endpoint.send(link, channel, rejected.payload, options).expect("known now");
+    assert_eq!(pair.until(|client, _| client.take_sent(5)).0, Outcome::Delivered);
+}
+
+#[test]
+fn a_deadline_in_the_past_and_a_cancel_before_the_flush_end_as_abandoned() {
+    let mut pair = Pair::new(small());
+    let channel = pair.open(true);
+    let link = pair.client_link;
+    let client = &mut pair.client.endpoint;
+    let late = SendOptions::new().token(1).deadline(client.now());
+    let message = payload(client, &[7; 2_000_000]);
+    client.send(link, channel, message, late).expect("room");
+    let message = payload(client, b"cancelled");
+    let send = client.send(link, channel, message, SendOptions::new().token(2)).expect("room");
+    client.cancel(send).expect("it has not ended");
+    assert!(client.cancel(send).is_err(), "once is enough");
+    assert_eq!(pair.until(|client, _| client.take_sent(2)).0, Outcome::Abandoned);
+    let (outcome, payload) = pair.until(|client, server| {
+        server.events.clear();
+        client.take_sent(1)
+    });
+    assert_eq!(outcome, Outcome::Abandoned);
+    assert_eq!(payload.byte_len(), 2_000_000);
+    let on_time = pair.client.endpoint.now() + Nanos::from_secs(3_600);
+    let message = common::payload(&pair.client.endpoint, b"in time");
+    let options = SendOptions::new().token(3).deadline(on_time);
+    pair.client.endpoint.send(link, channel, message, options).expect("room");
+    assert_eq!(pair.until(|client, _| client.take_sent(3)).0, Outcome::Delivered);
+}
+
+#[test]
+fn a_thousand_channels_open_and_close_one_after_the_other() {
+    let mut pair = Pair::new(small());
+    let link = pair.client_link;
+    for round in 0..1000 {
+        let channel = pair.open(round % 2 == 0);
+        pair.client.endpoint.close_channel(link, channel).expect("it is open");
+        let closed = |event: &Event| matches!(event, Event::ChannelClosed { .. }).then_some(());
+        pair.until(|client, _| client.take(closed));
+        pair.until(|_, server| server.take(closed));
+    }
+}

@@ -1,0 +1,255 @@
+//! Set-up over TCP: versions, hostile bytes, limits, peers that go away.
+
+mod common;
+
+use common::{Node, Pair, any_port, drive, endpoint};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use towpath_base::{Nanos, Prng};
+use towpath_proto::wire::{HelloError, Refusal, Welcome};
+use towpath_proto::{DownReason, Side};
+use towpath_transport::{AcceptError, EndpointConfig, Event, LinkError, ListenError};
+
+fn quick() -> EndpointConfig {
+    EndpointConfig::new().connect_timeout(Nanos::from_millis(300))
+}
+
+fn connect_failed(event: &Event) -> Option<String> {
+    match event {
+        Event::ConnectFailed { error, .. } => Some(error.to_string()),
+        _ => None,
+    }
+}
+
+/// A HELLO that a peer could send.
+fn hello_bytes() -> Vec<u8> {
+    let mut other = endpoint(quick());
+    let (hello, pending) = other.offer().expect("room");
+    other.withdraw(pending);
+    hello.emit()
+}
+
+/// Sends bytes to a listening endpoint and returns what it answers, and what it tells.
+fn talk(node: &mut Node, addr: SocketAddr, bytes: &[u8]) -> (Vec<u8>, AcceptError) {
+    let mut stream = TcpStream::connect(addr).expect("it listens");
+    // The endpoint may have refused already; then the rest of the bytes goes nowhere.
+    let _ = stream.write_all(bytes);
+    let error = loop {
+        node.turn();
+        let is = |event: &Event| matches!(event, Event::AcceptFailed { .. });
+        if let Some(place) = node.events.iter().position(is)
+            && let Event::AcceptFailed { error, .. } = node.events.remove(place)
+        {
+            break error;
+        }
+    };
+    let reader = std::thread::spawn(move || {
+        let mut answer = Vec::new();
+        // A reset after the answer is as good as an end of file.
+        let _ = stream.read_to_end(&mut answer);
+        answer
+    });
+    while !reader.is_finished() {
+        node.turn();
+    }
+    (reader.join().expect("a reader"), error)
+}
+
+#[test]
+fn a_port_in_use_is_named_with_what_to_do() {
+    let taken = TcpListener::bind(any_port()).expect("a free port");
+    let addr = taken.local_addr().expect("a bound address");
+    let error = endpoint(quick()).listen(addr).expect_err("it is taken");
+    assert!(matches!(error, ListenError::PortInUse(at) if at == addr));
+    assert!(
+        error.to_string().contains(&addr.port().to_string()) && error.to_string().contains("ss")
+    );
+}
+
+#[test]
+fn another_version_is_named_at_both_ends() {
+    let mut node = Node::new(quick());
+    let addr = node.endpoint.listen(any_port()).expect("a free port");
+    let mut bytes = hello_bytes();
+    bytes[8..10].copy_from_slice(&2u16.to_le_bytes());
+    let (answer, error) = talk(&mut node, addr, &bytes);
+    assert!(matches!(error, AcceptError::Hello(HelloError::Version { peer: 2 })), "{error}");
+    assert_eq!(Welcome::parse(&answer), Ok(Welcome::Refused(Refusal::Version)));
+
+    let newer = TcpListener::bind(any_port()).expect("a free port");
+    let addr = newer.local_addr().expect("a bound address");
+    let peer = std::thread::spawn(move || {
+        let (mut stream, _) = newer.accept().expect("a connection");
+        stream.write_all(&bytes).expect("an answer");
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    node.endpoint.connect(addr).expect("room");
+    let text = loop {
+        node.turn();
+        if let Some(text) = node.take(connect_failed) {
+            break text;
+        }
+    };
+    assert!(text.contains("version 2") && text.contains("version 1"), "{text}");
+    drop(node);
+    peer.join().expect("the peer read an end of file");
+}
+
+#[test]
+fn hostile_bytes_are_answered_with_a_refusal_and_the_listener_goes_on() {
+    let seed = 11;
+    println!("seed {seed}");
+    let mut prng = Prng::new(seed);
+    let mut node = Node::new(quick());
+    let addr = node.endpoint.listen(any_port()).expect("a free port");
+    let good = hello_bytes();
+    for round in 0..40 {
+        let mut bytes = good.clone();
+        if round % 4 == 0 {
+            prng.fill(&mut bytes);
+        } else {
+            // Behind the version, so that it is another rule that is broken.
+            let at = prng.between(12, bytes.len() as u64 - 1) as usize;
+            bytes[at] ^= prng.between(1, 255) as u8;
+        }
+        let (answer, error) = talk(&mut node, addr, &bytes);
+        let refused = Ok(Welcome::Refused(Refusal::Malformed));
+        assert_eq!(Welcome::parse(&answer), refused, "round {round}: {error}");
+    }
+    let mut client = Node::new(quick());
+    client.endpoint.connect(addr).expect("room");
+    let connected = |event: &Event| matches!(event, Event::Connected { .. }).then_some(());
+    drive(&mut client, &mut node, |client, _| client.take(connected));
+}
+
+#[test]
+fn a_silent_peer_and_a_silent_server_time_out() {
+    let mut node = Node::new(quick());
+    let addr = node.endpoint.listen(any_port()).expect("a free port");
+    let (answer, error) = talk(&mut node, addr, b"TOWPATH");
+    assert!(matches!(error, AcceptError::Timeout(_)), "{error}");
+    assert_eq!(Welcome::parse(&answer), Ok(Welcome::Refused(Refusal::Malformed)));
+    let mute = TcpListener::bind(any_port()).expect("a free port");
+    node.endpoint.connect(mute.local_addr().expect("an address")).expect("room");
+    let text = loop {
+        node.turn();
+        if let Some(text) = node.take(connect_failed) {
+            break text;
+        }
+    };
+    assert!(text.contains("did not answer"), "{text}");
+}
+
+#[test]
+fn nobody_listening_and_no_room_are_told_apart() {
+    let mut server = Node::new(quick().links_max(1));
+    let addr = server.endpoint.listen(any_port()).expect("a free port");
+    let mut first = Node::new(quick());
+    first.endpoint.connect(addr).expect("room");
+    let connected = |event: &Event| matches!(event, Event::Connected { .. }).then_some(());
+    drive(&mut first, &mut server, |client, _| client.take(connected));
+    let mut second = Node::new(quick());
+    second.endpoint.connect(addr).expect("room");
+    let text = drive(&mut second, &mut server, |client, _| client.take(connect_failed));
+    assert!(text.contains("no room"), "{text}");
+
+    let closed = TcpListener::bind(any_port()).expect("a free port");
+    let nobody = closed.local_addr().expect("an address");
+    drop(closed);
+    second.endpoint.connect(nobody).expect("room");
+    let text = drive(&mut second, &mut server, |client, _| client.take(connect_failed));
+    assert!(text.contains("listening"), "{text}");
+}
+
+#[test]
+fn ends_with_other_numbers_of_paths_do_not_join() {
+    let (mut one, mut two) = (endpoint(quick()), endpoint(quick().paths(2)));
+    let (hello, _kept) = two.offer().expect("room");
+    let (_, pending) = one.offer().expect("room");
+    let error = one.establish(pending, &hello, Side::Client).expect_err("they differ");
+    assert_eq!(error, LinkError::Paths { theirs: 2, ours: 1 });
+    assert_eq!(one.links().count(), 0);
+}
+
+#[test]
+fn a_peer_that_is_dropped_is_noticed_and_one_that_leaves_says_goodbye() {
+    let mut pair = Pair::new(quick());
+    pair.open(true);
+    drop(pair.server);
+    let down = |event: &Event| match event {
+        Event::LinkDown { reason, .. } => Some(*reason),
+        _ => None,
+    };
+    let reason = loop {
+        pair.client.turn();
+        if let Some(reason) = pair.client.take(down) {
+            break reason;
+        }
+    };
+    assert_eq!(reason, DownReason::PeerGone);
+    assert_eq!(pair.client.endpoint.links().count(), 0);
+
+    let mut pair = Pair::new(quick());
+    pair.client.endpoint.close(pair.client_link);
+    let reasons = pair.until(|client, server| {
+        let both = |node: &Node| node.events.iter().any(|event| down(event).is_some());
+        (both(client) && both(server)).then_some(())?;
+        Some((client.take(down), server.take(down)))
+    });
+    assert_eq!(reasons, (Some(DownReason::Local), Some(DownReason::Goodbye)));
+}
+
+#[test]
+fn links_come_and_go_without_using_anything_up() {
+    let config = quick().links_max(2).credit_total(64).quota_chunks(32);
+    let mut server = Node::new(config.clone());
+    let mut client = Node::new(config);
+    let addr = server.endpoint.listen(any_port()).expect("a free port");
+    let mut all = 0;
+    for round in 0..30 {
+        client.endpoint.connect(addr).expect("room");
+        let link = drive(&mut client, &mut server, |client, _| {
+            client.take(|event| match event {
+                Event::Connected { link, .. } => Some(*link),
+                Event::ConnectFailed { error, .. } => panic!("round {round}: {error}"),
+                _ => None,
+            })
+        });
+        client.endpoint.close(link);
+        let down = |event: &Event| matches!(event, Event::LinkDown { .. }).then_some(());
+        drive(&mut client, &mut server, |client, _| client.take(down));
+        drive(&mut client, &mut server, |_, server| server.take(down));
+        drive(&mut client, &mut server, |client, server| {
+            client.events.clear();
+            server.events.clear();
+            (server.endpoint.links().count() + client.endpoint.links().count() == 0).then_some(())
+        });
+        let census = server.endpoint.buffers();
+        all = if round == 0 { census.recv_all } else { all };
+        assert_eq!(census.recv_all, all, "round {round}: no buffers were added");
+    }
+}
+
+#[test]
+fn a_peer_that_comes_back_in_another_life_ends_the_links_of_the_earlier_one() {
+    let mut server = endpoint(quick());
+    let mut client = endpoint(quick());
+    let (mut theirs, kept) = client.offer().expect("room");
+    client.withdraw(kept);
+    let (_, pending) = server.offer().expect("room");
+    let first = server.establish(pending, &theirs, Side::Server).expect("they fit");
+    theirs.instance ^= 1;
+    let (_, pending) = server.offer().expect("room");
+    let second = server.establish(pending, &theirs, Side::Server).expect("they fit");
+    let mut ended = Vec::new();
+    for _ in 0..10 {
+        server.turn(|_, event| {
+            if let Event::LinkDown { link, reason } = event {
+                ended.push((link, reason));
+            }
+        });
+    }
+    assert_eq!(ended, [(first, DownReason::PeerGone)]);
+    assert_eq!(server.links().collect::<Vec<_>>(), [second]);
+    assert_eq!(server.endpoint_stats().links_superseded, 1);
+}
