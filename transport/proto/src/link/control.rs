@@ -93,12 +93,9 @@ impl Link {
     fn on_abandon(&mut self, header: &ChunkHeader) -> bool {
         let id = header.message;
         let Some(channel) = self.channel_mut(header.channel) else { return true };
-        let place = match channel.rx.place(id) {
-            Ok(place) => place,
-            Err(_) => {
-                self.stats.violations += 1;
-                return false;
-            }
+        let Ok(place) = channel.rx.place(id) else {
+            self.stats.violations += 1;
+            return false;
         };
         let verdict = match place {
             Place::Closed(Closed::Delivered) => VERDICT_DELIVERED,

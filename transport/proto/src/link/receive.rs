@@ -85,11 +85,10 @@ impl Link {
             let base = largest.saturating_add(1);
             self.on_ack_of(now, path, largest, base, core::iter::empty(), hold);
         }
-        if header.flags.has(ChunkFlags::CREDIT) && header.kind == Kind::Data {
-            if let Some(channel) = self.channel_mut(header.channel) {
-                let granted = expand_u16(header.credit, channel.tx.granted());
-                self.on_credit(header.channel, granted);
-            }
+        let tells_credit = header.flags.has(ChunkFlags::CREDIT) && header.kind == Kind::Data;
+        if let Some(channel) = self.channel(header.channel).filter(|_| tells_credit) {
+            let granted = expand_u16(header.credit, channel.tx.granted());
+            self.on_credit(header.channel, granted);
         }
     }
 
@@ -115,9 +114,8 @@ impl Link {
         let Some(channel) = self.channel(id).filter(|c| takes_data(c)) else {
             return Taken::Refused;
         };
-        let place = match channel.rx.place(header.message) {
-            Ok(place) => place,
-            Err(_) => return self.violation(),
+        let Ok(place) = channel.rx.place(header.message) else {
+            return self.violation();
         };
         let known = match place {
             Place::Closed(_) => true,

@@ -325,10 +325,10 @@ fn exchange(seed: u64, ordered: bool, faults: Faults) -> Wire {
     let mut prng = Prng::new(seed ^ 0x5eed);
     let mut sent = [Vec::new(), Vec::new()];
     for token in 0..60 {
-        for at in 0..2 {
+        for (at, sent) in sent.iter_mut().enumerate() {
             let len = any_len(&mut prng);
             let bytes = content(&mut prng, token, len);
-            sent[at].push(bytes.clone());
+            sent.push(bytes.clone());
             wire.ends[at].send(channel, token, bytes, Time::NEVER);
         }
         wire.turn((token % 2) as usize);
