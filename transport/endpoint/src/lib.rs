@@ -1,4 +1,117 @@
-//! The face that users link: endpoints, channels, buffers, driver.
+//! The face that users link: endpoints, channels, buffers, and the two ways to drive them.
+//!
+//! An [`Endpoint`] owns one RDMA device and the links to its peers. A link carries channels, a
+//! channel carries messages both ways, ordered or not. Reliability is software above unreliable
+//! connected queue pairs (`docs/protocol.md`).
+//!
+//! **What an outcome means.** [`Outcome::Delivered`](towpath_proto::Outcome) says that the message
+//! is held, whole and intact, by the live transport of the live peer; not yet that its application
+//! has seen it: that is what a reply is for.
+//!
+//! **Who owns the memory.** Sending takes whole buffers and copies nothing: they come back in
+//! [`Event::Sent`]. Receiving hands out the buffers that the device wrote, as [`Message`]s and
+//! [`Chunk`]s; each holds credit of its channel until it is released or dropped, on any thread. A
+//! reader that keeps them stalls its own channel and no other.
+//!
+//! # A loop of your own
+//!
+//! For servers that own their thread: [`Endpoint::turn`] takes in what has come, hands each event
+//! over, and sends what the handler asked for, with acks last.
+//!
+//! ```
+//! use std::net::{Ipv4Addr, SocketAddr};
+//! use towpath_base::Nanos;
+//! use towpath_device_roce::udp::UdpConfig;
+//! use towpath_transport::{Endpoint, EndpointConfig, Event, SendOptions};
+//!
+//! let udp = || UdpConfig::new(Ipv4Addr::LOCALHOST.into());
+//! let mut server = Endpoint::udp(udp(), EndpointConfig::new())?;
+//! let mut client = Endpoint::udp(udp(), EndpointConfig::new())?;
+//! let addr = server.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+//! client.connect(addr)?;
+//!
+//! let mut answer = None;
+//! while answer.is_none() {
+//!     let mut busy = server.turn(|server, event| {
+//!         if let Event::Message(message) = event {
+//!             let reply = server.copy(&message.to_vec()).expect("a free buffer");
+//!             let (link, channel) = (message.link(), message.channel());
+//!             server.release(message);
+//!             server.send(link, channel, reply, SendOptions::new()).expect("an open channel");
+//!         }
+//!     });
+//!     busy |= client.turn(|client, event| match event {
+//!         Event::Connected { link, .. } => {
+//!             client.open_channel(link, true).expect("a fresh link has room");
+//!         }
+//!         Event::ChannelOpened { link, channel, .. } => {
+//!             let hello = client.copy(b"hello").expect("a free buffer");
+//!             client.send(link, channel, hello, SendOptions::new()).expect("an open channel");
+//!         }
+//!         Event::Message(message) => {
+//!             answer = Some(message.to_vec());
+//!             client.release(message);
+//!         }
+//!         Event::ConnectFailed { error, .. } => panic!("{error}"),
+//!         _ => {}
+//!     });
+//!     if !busy {
+//!         client.wait(Nanos::from_micros(50)); // nothing to do: let the other one run
+//!     }
+//! }
+//! assert_eq!(answer.as_deref(), Some(&b"hello"[..]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Handles
+//!
+//! For everyone else: an [`EndpointHandle`] runs the endpoint on a worker thread; links, channels
+//! and tickets are shared freely and block their caller only.
+//!
+//! ```
+//! use std::net::{Ipv4Addr, SocketAddr};
+//! use std::time::Duration;
+//! use towpath_device_roce::udp::UdpConfig;
+//! use towpath_transport::{EndpointConfig, EndpointHandle, Incoming, SendOptions};
+//!
+//! let soon = Duration::from_secs(10);
+//! let udp = || UdpConfig::new(Ipv4Addr::LOCALHOST.into());
+//! let server = EndpointHandle::spawn_udp(udp(), EndpointConfig::new())?;
+//! let addr = server.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+//! let echo = std::thread::spawn(move || {
+//!     let link = server.accept(soon).expect("a client");
+//!     let channel = link.accept_channel(soon).expect("a channel");
+//!     if let Ok(Incoming::Message(message)) = channel.recv(soon) {
+//!         let reply = channel.copy(&message.to_vec()).expect("a free buffer");
+//!         channel.send(reply, SendOptions::new()).wait(soon).expect("it was taken");
+//!     }
+//!     server.shutdown();
+//! });
+//!
+//! let client = EndpointHandle::spawn_udp(udp(), EndpointConfig::new())?;
+//! let link = client.connect(addr)?;
+//! let channel = link.open_channel(true)?;
+//! let hello = channel.copy(b"hello").expect("a free buffer");
+//! channel.send(hello, SendOptions::new());
+//! match channel.recv(soon)? {
+//!     Incoming::Message(message) => assert_eq!(message.as_slice(), Some(&b"hello"[..])),
+//!     other => panic!("an echo was due, not {other:?}"),
+//! }
+//! echo.join().expect("the server thread");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The map
+//!
+//! | file or folder | what lives there |
+//! |---|---|
+//! | `endpoint` | [`Endpoint`]: poll, events, flush, commands, making and ending links |
+//! | `setup` | HELLOs over TCP, and the connection as a sign of life |
+//! | `handle` | [`EndpointHandle`] and its worker |
+//! | `links`, `sends` | what is kept of each link, and of each message being sent |
+//! | `recv`, `tx`, `control`, `pools` | buffers: receives, headers of sends, acks, send pools |
+//! | `held`, `message`, `payload` | who has a buffer now |
+//! | `event`, `error`, `config`, `limits`, `wr_id` | words and numbers |
 
 #![forbid(unsafe_code)]
 
@@ -31,3 +144,11 @@ pub use handle::{
 pub use message::{Chunk, Message};
 pub use payload::{Payload, Rejected, SendOptions, SubmitError};
 pub use udp::{RoceUdp, roce_udp};
+
+// What the types here are made of, so that users need not name the crates below.
+pub use towpath_base::{Nanos, Time};
+pub use towpath_memory::{Buf, Pool, Region};
+pub use towpath_proto::{
+    CancelError, ChannelId, CloseReason, DownReason, LinkConfig, LinkStats, OpenError, Outcome,
+    Side, wire::Hello,
+};

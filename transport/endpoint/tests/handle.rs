@@ -46,7 +46,7 @@ fn threads_share_a_link_and_each_gets_its_own_answers() {
     let (_client, _server, near, far) = pair();
     let threads: Vec<_> = (0..3)
         .map(|thread: u64| {
-            let (mine, theirs) = channel(&near, &far, thread % 2 == 0);
+            let (mine, theirs) = channel(&near, &far, thread.is_multiple_of(2));
             let echo = std::thread::spawn(move || {
                 for _ in 0..50 {
                     let bytes = take(&theirs);
