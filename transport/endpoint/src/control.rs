@@ -85,7 +85,7 @@ impl Control {
 
     /// A send completed, or was refused.
     pub(crate) fn sent(&mut self, slot: u32) {
-        if self.slots.get_mut(slot as usize).is_some_and(Held::reclaim) {
+        if self.slots.get_mut(slot as usize).is_some_and(|held| held.reclaim()) {
             self.free_sends.push(slot);
         }
     }

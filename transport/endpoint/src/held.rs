@@ -1,6 +1,7 @@
 //! Buffers that are at home or in the device's hands, by turns.
 
-use towpath_memory::{Buf, Lent, Shared};
+use std::ops::{Deref, DerefMut};
+use towpath_memory::{Berth, Buf, Shared};
 use towpath_verbs::Sge;
 
 /// A buffer for receiving, or for a header that is written before each send.
@@ -8,93 +9,31 @@ use towpath_verbs::Sge;
 /// Dropping one reclaims it. That is sound at the two places where it happens: when a link's
 /// queues have drained, and when the endpoint ends, whose fields drop after its device.
 #[derive(Debug)]
-pub(crate) struct Held(Place);
-
-#[derive(Debug, Default)]
-enum Place {
-    /// Here.
-    Home(Buf),
-    /// With the device.
-    Posted(Lent),
-    /// With the application.
-    #[default]
-    Out,
-}
+pub(crate) struct Held(Berth);
 
 impl Held {
     pub(crate) fn new(buf: Buf) -> Self {
-        Self(Place::Home(buf))
+        Self(Berth::new(buf))
     }
+}
 
-    /// To the device. False when the buffer is not here.
-    pub(crate) fn lend(&mut self) -> bool {
-        match std::mem::take(&mut self.0) {
-            Place::Home(buf) => {
-                self.0 = Place::Posted(buf.lend());
-                true
-            }
-            other => {
-                self.0 = other;
-                false
-            }
-        }
+impl Deref for Held {
+    type Target = Berth;
+
+    fn deref(&self) -> &Berth {
+        &self.0
     }
+}
 
-    /// Back from the device: only on a completion. False when the device did not have it.
-    pub(crate) fn reclaim(&mut self) -> bool {
-        match std::mem::take(&mut self.0) {
-            Place::Posted(lent) => {
-                self.0 = Place::Home(lent.reclaim());
-                true
-            }
-            other => {
-                self.0 = other;
-                false
-            }
-        }
-    }
-
-    /// To the application, when it is here.
-    pub(crate) fn take(&mut self) -> Option<Buf> {
-        match std::mem::take(&mut self.0) {
-            Place::Home(buf) => Some(buf),
-            other => {
-                self.0 = other;
-                None
-            }
-        }
-    }
-
-    pub(crate) fn buf(&self) -> Option<&Buf> {
-        match &self.0 {
-            Place::Home(buf) => Some(buf),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn buf_mut(&mut self) -> Option<&mut Buf> {
-        match &mut self.0 {
-            Place::Home(buf) => Some(buf),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn is_posted(&self) -> bool {
-        matches!(self.0, Place::Posted(_))
-    }
-
-    /// The entry for its first `len` bytes, while the device has it.
-    pub(crate) fn sge(&self, lkey: u32, len: usize) -> Sge {
-        match &self.0 {
-            Place::Posted(lent) => lent.sge(lkey, 0, len),
-            _ => Sge::default(),
-        }
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut Berth {
+        &mut self.0
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.reclaim();
+        self.0.reclaim();
     }
 }
 

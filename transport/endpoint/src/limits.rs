@@ -1,6 +1,6 @@
 //! Limits of an endpoint, each with its reason.
 
-use towpath_proto::limits::{ACK_BYTES_MAX, SEGMENTS_MAX};
+use towpath_proto::limits::ACK_BYTES_MAX;
 
 /// Work requests handed to the device in one call, and completions taken in one: more gains
 /// nothing measurable and delays what waits behind.
@@ -61,5 +61,4 @@ pub(crate) const WORKER_BLOCK_NS: u64 = 1_000_000;
 /// Links and channels opened by peers that wait to be accepted through a handle.
 pub(crate) const BACKLOG_MAX: usize = 1024;
 
-const _: () = assert!(SEGMENTS_MAX == 4, "Payload keeps its segments in place");
 const _: () = assert!(SIGNAL_EVERY <= BATCH);

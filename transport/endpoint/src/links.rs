@@ -70,14 +70,14 @@ impl Conn {
         }
     }
 
-    /// Keeps the segments of a message that the link has just taken.
-    pub(crate) fn keep(&mut self, send: SendKey, segments: Segments) {
+    /// The place for the segments of a message that the link has just taken.
+    pub(crate) fn place(&mut self, send: SendKey) -> &mut Segments {
         if self.sends.is_occupied(send) {
             while let Some(event) = self.link.as_mut().and_then(Link::poll_event) {
                 self.sends.put_early(event);
             }
         }
-        self.sends.put(send, segments);
+        self.sends.place(send)
     }
 
     /// Whether the device holds nothing of it any more.

@@ -12,7 +12,8 @@ use towpath_proto::{ChannelId, SendError};
 /// segments, so what starts a segment starts a page at the receiver.
 #[derive(Debug)]
 pub struct Payload {
-    pub(crate) segments: SmallVec<[Buf; SEGMENTS_MAX]>,
+    /// Two in place: a header and its data. More take an allocation.
+    pub(crate) segments: SmallVec<[Buf; 2]>,
 }
 
 impl Payload {

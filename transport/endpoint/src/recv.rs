@@ -182,7 +182,8 @@ impl RecvTable {
             return None;
         }
         let slot = self.slots.get_mut(number as usize)?;
-        slot.payload = Held::new(buf);
+        let put = slot.payload.put(buf);
+        debug_assert!(put.is_ok(), "the slot's buffer was out");
         slot.returns = Some(returns);
         Some(number)
     }
@@ -191,14 +192,15 @@ impl RecvTable {
     pub(crate) fn pop_returned(&mut self) -> Option<u32> {
         let Returned { slot: number, buf } = self.returns.pop()?;
         let slot = self.slots.get_mut(number as usize)?;
-        slot.payload = Held::new(buf);
+        let put = slot.payload.put(buf);
+        debug_assert!(put.is_ok(), "the slot's buffer was out");
         slot.returns = Some(Arc::clone(&self.returns));
         Some(number)
     }
 
     /// How many slots there are, are free, are posted; the rest is held by links or out.
     pub(crate) fn census(&self) -> (usize, usize, usize) {
-        let posted = self.slots.iter().filter(|slot| slot.payload.is_posted()).count();
+        let posted = self.slots.iter().filter(|slot| slot.payload.is_lent()).count();
         (self.slots.len(), self.free.len(), posted)
     }
 }

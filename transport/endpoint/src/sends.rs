@@ -3,11 +3,10 @@
 use crate::held::Segment;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use towpath_proto::limits::SEGMENTS_MAX;
 use towpath_proto::{Event, SendKey};
 
-/// The segments of one message.
-pub(crate) type Segments = SmallVec<[Segment; SEGMENTS_MAX]>;
+/// The segments of one message; more than two are kept apart.
+pub(crate) type Segments = SmallVec<[Segment; 2]>;
 
 /// No place.
 const NONE: u32 = u32::MAX;
@@ -31,24 +30,19 @@ impl Sends {
         self.places.get(send.index()).is_some_and(|&place| place != NONE)
     }
 
-    /// Keeps the segments of a message whose index is not occupied.
-    pub(crate) fn put(&mut self, send: SendKey, segments: Segments) {
+    /// The place, empty, for the segments of a message whose index is not occupied.
+    pub(crate) fn place(&mut self, send: SendKey) -> &mut Segments {
         let index = send.index();
         if self.places.len() <= index {
             self.places.resize(index + 1, NONE);
         }
         debug_assert_eq!(self.places[index], NONE, "the caller made room");
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.segments[place as usize] = segments;
-                place
-            }
-            None => {
-                self.segments.push(segments);
-                self.segments.len() as u32 - 1
-            }
-        };
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.segments.push(Segments::new());
+            self.segments.len() as u32 - 1
+        });
         self.places[index] = place;
+        &mut self.segments[place as usize]
     }
 
     pub(crate) fn get(&self, send: SendKey) -> &[Segment] {
@@ -80,10 +74,10 @@ impl Sends {
         }
     }
 
-    /// Takes the segments at a place.
-    pub(crate) fn take(&mut self, place: u32) -> Segments {
-        let Some(segments) = self.segments.get_mut(place as usize) else { return Segments::new() };
+    /// The segments at a place, to be taken out: the place is free from now on.
+    pub(crate) fn leave_place(&mut self, place: u32) -> Option<&mut Segments> {
+        let segments = self.segments.get_mut(place as usize)?;
         self.free.push(place);
-        std::mem::take(segments)
+        Some(segments)
     }
 }

@@ -152,6 +152,13 @@ impl Buf {
         Ok(())
     }
 
+    /// For those who lend it only.
+    pub(crate) fn sge(&self, lkey: u32, start: usize, len: usize) -> Sge {
+        assert!(start <= self.capacity && len <= self.capacity - start, "outside the buffer");
+        let addr = self.mapping.addr() + (self.offset + start) as u64;
+        Sge { addr, length: len as u32, lkey }
+    }
+
     /// Gives the bytes to a device until [`Lent::reclaim`].
     pub fn lend(self) -> Lent {
         Lent { buf: Some(self) }
@@ -220,10 +227,7 @@ impl Lent {
     /// When the range leaves the buffer.
     #[must_use]
     pub fn sge(&self, lkey: u32, start: usize, len: usize) -> Sge {
-        let buf = self.buf();
-        assert!(start <= buf.capacity && len <= buf.capacity - start, "outside the buffer");
-        let addr = buf.mapping.addr() + (buf.offset + start) as u64;
-        Sge { addr, length: len as u32, lkey }
+        self.buf().sge(lkey, start, len)
     }
 
     /// Which region it lies in.

@@ -7,7 +7,6 @@ use crate::held::Segment;
 use crate::links::Phase;
 use crate::message::{Chunk, Message};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
-use crate::sends::Segments;
 use smallvec::SmallVec;
 use towpath_base::Nanos;
 use towpath_memory::{Buf, Region, RegionId};
@@ -91,17 +90,16 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         payload: impl Into<Payload>,
         options: SendOptions,
     ) -> Result<SendId, Rejected> {
-        let payload = payload.into();
+        let mut payload = payload.into();
         match self.try_send(link, channel, &payload, options) {
             Ok((send, lkeys)) => {
-                let segments: Segments = payload
-                    .segments
-                    .into_iter()
-                    .zip(lkeys)
-                    .map(|(buf, lkey)| Segment::new(buf, lkey))
-                    .collect();
                 if let Some(conn) = self.links.find_mut(link) {
-                    conn.keep(send.key, segments);
+                    let place = conn.place(send.key);
+                    // From the end, each moved once; a single one is in order as it is.
+                    while let Some(buf) = payload.segments.pop() {
+                        place.push(Segment::new(buf, lkeys[payload.segments.len()]));
+                    }
+                    place.reverse();
                 }
                 self.links.touch(link.index);
                 Ok(send)
@@ -153,8 +151,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     /// Gives a received message's buffers back: faster than dropping it.
-    pub fn release(&mut self, message: Message) {
-        for chunk in message.chunks {
+    pub fn release(&mut self, mut message: Message) {
+        while let Some(chunk) = message.chunks.pop() {
             self.release_chunk(chunk);
         }
     }

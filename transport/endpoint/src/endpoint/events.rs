@@ -55,8 +55,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 let conn = self.links.find_mut(link)?;
                 // The one place where what was sent is taken back: the link says Sent only after
                 // every work request of the message has come back.
-                let segments = conn.sends.take(place);
-                let segments = segments.into_iter().filter_map(Segment::reclaim).collect();
+                let mut segments = SmallVec::new();
+                let lent = conn.sends.leave_place(place)?;
+                while let Some(buf) = lent.pop().and_then(Segment::reclaim) {
+                    segments.push(buf);
+                }
+                segments.reverse();
                 let send = SendId { link, key: send };
                 Event::Sent { send, token, outcome, payload: Payload { segments } }
             }
@@ -98,7 +102,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         for chunk in refs.drain(..) {
             let lent = self.recv.lend_out(&chunk, channel);
             debug_assert!(lent.is_some(), "a chunk of a message is in its slot");
-            chunks.extend(lent);
+            if let Some(lent) = lent {
+                chunks.push(lent);
+            }
         }
         self.chunk_refs = refs;
         Message { link, channel, len, chunks }
