@@ -7,7 +7,7 @@ use crate::limits::{CQ_MAX, CQE_MAX, MESSAGE_BYTES_MAX, PACKET_OVERHEAD_BYTES, W
 use crate::qp::{Path, QpTable};
 use crate::recv_queue::RecvQueue;
 use std::net::SocketAddr;
-use towpath_base::Time;
+use towpath_base::{Nanos, Time};
 use towpath_memory::{MrTable, Region};
 use towpath_verbs::{
     Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, Mtu, PacketLink, QpInit,
@@ -295,6 +295,10 @@ impl<L: PacketLink> Device for RoceDevice<L> {
 
     fn poll_cq(&mut self, cq: CqNum, out: &mut [Wc]) -> usize {
         self.engine.cqs.poll(cq, out)
+    }
+
+    fn wait(&mut self, timeout: Nanos) -> bool {
+        self.link.wait(timeout)
     }
 
     fn poll_async_event(&mut self) -> Option<AsyncEvent> {

@@ -6,7 +6,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 use std::io;
-use towpath_base::Time;
+use towpath_base::{Nanos, Time};
 use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
 
 /// The pcap magic for time stamps in nanoseconds.
@@ -234,6 +234,10 @@ impl<L: PacketLink, W: io::Write> PacketLink for PcapLink<L, W> {
             tape.write(packet.timestamp, &frame);
             sink(packet);
         })
+    }
+
+    fn wait(&mut self, timeout: Nanos) -> bool {
+        self.inner.wait(timeout)
     }
 
     fn counters(&self) -> LinkCounters {

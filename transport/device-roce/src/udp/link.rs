@@ -15,7 +15,7 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
-use towpath_base::Time;
+use towpath_base::{Nanos, Time};
 use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
 
 /// A wire over UDP sockets of one local address.
@@ -181,6 +181,10 @@ impl PacketLink for UdpLink {
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxPacket<'_>)) -> usize {
         let place = (&self.clock, self.addrs[0]);
         self.receiver.receive(&self.sockets[0], place, budget, &mut self.counts, sink)
+    }
+
+    fn wait(&mut self, timeout: Nanos) -> bool {
+        self.receiver.holds_packets() || self.wait_readable(timeout.into())
     }
 
     fn counters(&self) -> LinkCounters {

@@ -137,6 +137,11 @@ impl Receiver {
         handed
     }
 
+    /// Whether packets that came in wait to be handed on.
+    pub(super) fn holds_packets(&self) -> bool {
+        self.slot < self.batch.len()
+    }
+
     /// Drops that the kernel counted since the last packet that told of them.
     pub(super) fn drops_untold(&self, drops_now: u32) -> u64 {
         u64::from(drops_now.wrapping_sub(self.drops_seen))

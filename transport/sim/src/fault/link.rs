@@ -7,7 +7,7 @@ use super::held::{Parked, Received, Sent, Ticket};
 use super::lane::{Lane, count_loss};
 use crate::limits::{RECEIVE_ROUNDS_MAX, RELEASE_BATCH};
 use core::net::SocketAddr;
-use towpath_base::{Prng, Time};
+use towpath_base::{Nanos, Prng, Time};
 use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
 
 /// A packet link with faults.
@@ -277,6 +277,18 @@ impl<L: PacketLink> PacketLink for FaultLink<L> {
     }
 
     /// Those of the inner link; what the faults did is in [`FaultControl::counters`].
+    /// Wakes for packets that are held back, too.
+    fn wait(&mut self, timeout: Nanos) -> bool {
+        let now = self.now();
+        match self.next_release() {
+            Some(at) if at.since(now) < timeout => {
+                self.inner.wait(at.since(now));
+                true
+            }
+            _ => self.inner.wait(timeout),
+        }
+    }
+
     fn counters(&self) -> LinkCounters {
         self.inner.counters()
     }
