@@ -106,6 +106,15 @@ impl SendWindow {
         }
     }
 
+    /// As if `number` transmissions had been sent and acknowledged.
+    #[cfg(test)]
+    pub(crate) fn starting_at(number: u64) -> Self {
+        let mut window = Self::new();
+        (window.next, window.floor, window.floor_told) = (number, number, number);
+        (window.cumulative, window.decided) = (number, number);
+        window
+    }
+
     fn at(&self, number: u64) -> &Sent {
         &self.ring[(number % NUMBER_WINDOW) as usize]
     }

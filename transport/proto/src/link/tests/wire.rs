@@ -1,0 +1,306 @@
+//! Two links joined by a simulated wire that drops, duplicates, delays and corrupts.
+
+use super::*;
+use crate::event::{BufToken, ChannelId, Event, Outcome, Verdict};
+use crate::limits::ACK_BYTES_MAX;
+use crate::{Side, wire::ChunkHeader};
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use towpath_base::Prng;
+use towpath_verbs::Mtu;
+
+extern crate std;
+
+/// What the wire carries.
+#[derive(Clone)]
+pub(super) enum Frame {
+    Chunk { header: [u8; HEADER_BYTES], payload: Vec<u8> },
+    Ack(Vec<u8>),
+}
+
+/// What the wire does to frames.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Faults {
+    pub(super) drop: f64,
+    pub(super) duplicate: f64,
+    pub(super) late: f64,
+    pub(super) corrupt: f64,
+}
+
+/// One end: a link, its received buffers, and what its application saw.
+pub(super) struct End {
+    pub(super) link: Link,
+    pub(super) bufs: BTreeMap<u32, Vec<u8>>,
+    pub(super) next_buf: u32,
+    /// Messages that are out, by token.
+    pub(super) sending: BTreeMap<u64, (SendKey, Vec<u8>)>,
+    pub(super) outcomes: BTreeMap<u64, Outcome>,
+    pub(super) received: Vec<Vec<u8>>,
+    pub(super) streams: BTreeMap<IncomingId, Vec<u8>>,
+    pub(super) aborted: usize,
+    pub(super) channels: Vec<ChannelId>,
+    /// Received chunks are kept while this is set.
+    pub(super) hoards: bool,
+    pub(super) hoarded: u32,
+    pub(super) down: Option<DownReason>,
+}
+
+pub(super) type IncomingId = (u32, u32);
+
+pub(super) const DELAY: u64 = 5_000;
+
+pub(super) struct Wire {
+    pub(super) now: Time,
+    pub(super) ends: [End; 2],
+    /// Frames in flight by time and order: to which end.
+    pub(super) flight: BTreeMap<(u64, u64), (usize, Frame)>,
+    pub(super) sequence: u64,
+    pub(super) faults: Faults,
+    pub(super) prng: Prng,
+}
+
+fn link(side: Side, tune: impl Fn(LinkConfig) -> LinkConfig) -> Link {
+    let (ours, theirs) = match side {
+        Side::Client => (1, 2),
+        Side::Server => (2, 1),
+    };
+    let peer = PeerParams {
+        mtu: Mtu::Mtu4096,
+        chunk_bytes_max: 56 << 10,
+        charge_bytes: 0,
+        window_bytes: 1 << 20,
+        generations: vec![(ours, theirs)],
+        control_generations: (10 + ours, 10 + theirs),
+    };
+    Link::new(tune(LinkConfig::new(side)), peer, Time::ZERO)
+}
+
+impl End {
+    pub(super) fn new(link: Link) -> Self {
+        Self {
+            link,
+            bufs: BTreeMap::new(),
+            next_buf: 0,
+            sending: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
+            received: Vec::new(),
+            streams: BTreeMap::new(),
+            aborted: 0,
+            channels: Vec::new(),
+            hoards: false,
+            hoarded: 0,
+            down: None,
+        }
+    }
+
+    pub(super) fn send(
+        &mut self,
+        channel: ChannelId,
+        token: u64,
+        payload: Vec<u8>,
+        deadline: Time,
+    ) {
+        let segments = [payload.len() as u32];
+        let request = SendRequest { channel, token, segments: &segments, deadline };
+        let key = self.link.send(&request).unwrap();
+        self.sending.insert(token, (key, payload));
+    }
+
+    pub(super) fn take_events(&mut self) {
+        while let Some(event) = self.link.poll_event() {
+            self.on_event(event);
+        }
+    }
+
+    pub(super) fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Opened { channel, .. } => self.channels.push(channel),
+            Event::Closed { channel, .. } => self.channels.retain(|&other| other != channel),
+            Event::Message { channel, incoming, length } => {
+                let mut chunks = Vec::new();
+                self.link.take_message(incoming, &mut chunks);
+                let mut whole = Vec::new();
+                for chunk in &chunks {
+                    whole.extend(self.bufs.remove(&chunk.buf.0).expect("a buffer comes out once"));
+                }
+                assert_eq!(whole.len(), length as usize);
+                self.received.push(whole);
+                self.release(channel, chunks.len() as u32);
+            }
+            Event::StreamChunk { channel, incoming, chunk, message_len, end } => {
+                let id = (channel.0, incoming.0.index);
+                let stream = self.streams.entry(id).or_default();
+                assert_eq!(stream.len(), chunk.offset as usize, "in order");
+                stream.extend(self.bufs.remove(&chunk.buf.0).unwrap());
+                assert_eq!(end, stream.len() == message_len as usize);
+                if end {
+                    self.received.push(self.streams.remove(&id).unwrap());
+                }
+                self.release(channel, 1);
+            }
+            Event::StreamAborted { channel, incoming } => {
+                self.aborted += 1;
+                assert!(self.streams.remove(&(channel.0, incoming.0.index)).is_some());
+            }
+            Event::Recycled { buf } => assert!(self.bufs.remove(&buf.0).is_some()),
+            Event::Sent { token, outcome, send } => {
+                let (key, _) = self.sending.remove(&token).expect("reported once");
+                assert_eq!(key, send);
+                self.outcomes.insert(token, outcome);
+            }
+            Event::Down { reason } => self.down = Some(reason),
+        }
+    }
+
+    pub(super) fn release(&mut self, channel: ChannelId, chunks: u32) {
+        if self.hoards {
+            self.hoarded += chunks;
+        } else {
+            self.link.release(channel, chunks);
+        }
+    }
+}
+
+impl Wire {
+    pub(super) fn new(seed: u64, faults: Faults, tune: impl Fn(LinkConfig) -> LinkConfig) -> Self {
+        let ends = [Side::Client, Side::Server].map(|side| End::new(link(side, &tune)));
+        Self {
+            now: Time::ZERO,
+            ends,
+            flight: BTreeMap::new(),
+            sequence: 0,
+            faults,
+            prng: Prng::new(seed),
+        }
+    }
+
+    /// With one channel open.
+    pub(super) fn open(seed: u64, faults: Faults, ordered: bool) -> (Self, ChannelId) {
+        Self::open_tuned(seed, faults, ordered, |config| config)
+    }
+
+    pub(super) fn open_tuned(
+        seed: u64,
+        faults: Faults,
+        ordered: bool,
+        tune: impl Fn(LinkConfig) -> LinkConfig,
+    ) -> (Self, ChannelId) {
+        let mut wire = Self::new(seed, faults, tune);
+        let channel = wire.ends[0].link.open_channel(ordered).unwrap();
+        wire.run_until(|wire| wire.ends.iter().all(|end| end.channels == [channel]));
+        (wire, channel)
+    }
+
+    pub(super) fn post(&mut self, to: usize, frame: Frame) {
+        if self.prng.chance(self.faults.drop) {
+            return;
+        }
+        if self.prng.chance(self.faults.duplicate) {
+            let delay = DELAY + self.prng.below(50_000);
+            self.put(to, frame.clone(), delay);
+        }
+        let late = self.prng.chance(self.faults.late);
+        let delay = if late { DELAY + self.prng.below(20_000_000) } else { DELAY };
+        let frame =
+            if self.prng.chance(self.faults.corrupt) { self.corrupted(frame) } else { frame };
+        self.put(to, frame, delay);
+    }
+
+    pub(super) fn corrupted(&mut self, mut frame: Frame) -> Frame {
+        let bytes = match &mut frame {
+            Frame::Ack(bytes) => bytes.as_mut_slice(),
+            Frame::Chunk { payload, .. } if !payload.is_empty() && self.prng.chance(0.5) => payload,
+            Frame::Chunk { header, .. } => header.as_mut_slice(),
+        };
+        let bit = self.prng.below(bytes.len() as u64 * 8) as usize;
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        frame
+    }
+
+    pub(super) fn put(&mut self, to: usize, frame: Frame, delay: u64) {
+        self.sequence += 1;
+        self.flight.insert((self.now.0 + delay, self.sequence), (to, frame));
+    }
+
+    /// One turn of an end's driver.
+    pub(super) fn turn(&mut self, at: usize) {
+        self.ends[at].take_events();
+        let now = self.now;
+        if self.ends[at].link.poll_timeout() <= now {
+            self.ends[at].link.handle_timeout(now);
+        }
+        while let Some(transmit) = self.ends[at].link.poll_transmit(now) {
+            let payload = match transmit.payload {
+                None => Vec::new(),
+                Some(part) => {
+                    let mut sending = self.ends[at].sending.values();
+                    let (_, bytes) = sending.find(|(key, _)| *key == part.send).unwrap();
+                    bytes[part.offset as usize..][..part.length as usize].to_vec()
+                }
+            };
+            let mut header = [0; HEADER_BYTES];
+            let crc = towpath_base::crc::crc32c(&payload);
+            ChunkHeader { payload_crc: crc, ..transmit.header }.emit(&mut header);
+            self.post(1 - at, Frame::Chunk { header, payload });
+            let link = &mut self.ends[at].link;
+            link.handle_sent(transmit.path, transmit.header.number, None);
+        }
+        let mut out = [0; ACK_BYTES_MAX];
+        while let Some(len) = self.ends[at].link.poll_ack(now, &mut out) {
+            self.post(1 - at, Frame::Ack(out[..len].to_vec()));
+        }
+        self.ends[at].take_events();
+    }
+
+    pub(super) fn deliver(&mut self, to: usize, frame: Frame) {
+        let end = &mut self.ends[to];
+        match frame {
+            Frame::Ack(bytes) => end.link.handle_ack(self.now, &bytes),
+            Frame::Chunk { header, payload } => {
+                let buf = BufToken(end.next_buf);
+                end.next_buf += 1;
+                let path = PathId(0);
+                let verdict =
+                    end.link.handle_chunk(self.now, path, &header, &payload, buf, self.now);
+                if verdict == Verdict::Kept {
+                    end.bufs.insert(buf.0, payload);
+                }
+            }
+        }
+    }
+
+    /// Runs until `done`; everything must be done within a simulated minute.
+    pub(super) fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
+        loop {
+            self.turn(0);
+            self.turn(1);
+            if done(self) {
+                return;
+            }
+            let timers = self.ends.iter().map(|end| end.link.poll_timeout());
+            let arrival = self.flight.keys().next().map_or(Time::NEVER, |&(at, _)| Time(at));
+            let next = timers.min().unwrap().min(arrival);
+            assert!(next < self.now + Nanos::from_secs(60), "nothing would ever happen");
+            self.now = self.now.max(next);
+            while let Some(entry) = self.flight.first_entry() {
+                if entry.key().0 > self.now.0 {
+                    break;
+                }
+                let (to, frame) = entry.remove();
+                self.deliver(to, frame);
+            }
+        }
+    }
+
+    pub(super) fn settled(&self) -> bool {
+        self.ends.iter().all(|end| end.sending.is_empty() && end.link.is_idle())
+    }
+
+    /// Nothing is left behind at either end.
+    pub(super) fn check_clean(&self) {
+        for end in &self.ends {
+            assert!(end.bufs.is_empty() && end.streams.is_empty());
+            assert_eq!((end.link.sends.len(), end.link.incoming.len()), (0, 0));
+        }
+    }
+}
