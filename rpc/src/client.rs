@@ -1,0 +1,510 @@
+//! The client end: calls, deadlines, and what is known of requests that got no response.
+
+use crate::limits::{HEADER_BYTES, REQUESTS_MAX, REQUESTS_MAX_DEFAULT};
+use crate::parcel::{Fields, NoBuffer, Outgoing, Parcel};
+use crate::wire::{Header, Kind, Status};
+use slab::Slab;
+use std::collections::VecDeque;
+use towpath_transport::{
+    ChannelId, Device, Endpoint, Event, LinkId, Message, Outcome, Region, SendId, SendOptions,
+    SubmitError, Time,
+};
+
+/// A request under way; never reused within one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId(u64);
+
+/// What to ask for, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The method.
+    pub method: u16,
+    /// The caller's own word: it comes back in the [`Completion`].
+    pub token: u64,
+    /// When to stop waiting, on the endpoint's clock.
+    pub deadline: Time,
+}
+
+/// A request was not taken; nothing was sent. What was to be sent comes back for another try.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Refused {
+    /// Why.
+    #[source]
+    pub error: CallError,
+    /// What was to be sent; none where the link took it apart.
+    pub outgoing: Option<Outgoing>,
+}
+
+/// Why a request was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// As many requests as the client may have are under way.
+    #[error("{max} requests are under way already; wait for a completion")]
+    Full {
+        /// The limit.
+        max: usize,
+    },
+    /// Longer than a peer with our settings holds whole.
+    #[error("a request of {bytes} bytes is longer than the {max} that go whole; send several")]
+    TooLong {
+        /// Its length with header.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The deadline has passed already.
+    #[error("the deadline has passed before the request was sent")]
+    Expired,
+    /// No buffer for the head.
+    #[error(transparent)]
+    NoBuffer(#[from] NoBuffer),
+    /// The link did not take the message.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+}
+
+/// Why a request got no response.
+///
+/// `happened` says what is known of the operation: `Some(false)` that it was not done and never
+/// will be (the server's application has not seen the request); `None` that it may have been.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RpcError {
+    /// No response before the deadline.
+    #[error("no response in time ({}); try again, or give it more time", fate(*happened))]
+    TimedOut {
+        /// See [`RpcError`].
+        happened: Option<bool>,
+    },
+    /// The caller gave it up.
+    #[error("the request was cancelled ({})", fate(*happened))]
+    Cancelled {
+        /// See [`RpcError`].
+        happened: Option<bool>,
+    },
+    /// The link or the channel is gone.
+    #[error("the peer is gone ({}); connect again", fate(*happened))]
+    PeerGone {
+        /// See [`RpcError`].
+        happened: Option<bool>,
+    },
+    /// The response is longer than this side holds whole; the operation was done.
+    #[error("the response is longer than what is held whole here; ask for less at a time")]
+    ResponseTooLong,
+}
+
+/// In words.
+fn fate(happened: Option<bool>) -> &'static str {
+    match happened {
+        Some(true) => "it was done",
+        Some(false) => "it was not done",
+        None => "whether it was done is not known",
+    }
+}
+
+/// A request that has ended.
+#[derive(Debug)]
+pub struct Completion {
+    /// Which.
+    pub request: RequestId,
+    /// The caller's own word.
+    pub token: u64,
+    /// The response, whatever its status; or why there is none.
+    pub result: Result<Parcel, RpcError>,
+}
+
+/// What a client counts; each only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientStats {
+    /// Requests sent.
+    pub requests: u64,
+    /// Responses that completed one.
+    pub responses: u64,
+    /// Responses to requests that had ended, or were never made.
+    pub late: u64,
+    /// Messages that are no sound response.
+    pub malformed: u64,
+    /// Requests that ran out of time.
+    pub timeouts: u64,
+}
+
+/// Why a request is being given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GivenUp {
+    Deadline,
+    Cancel,
+}
+
+#[derive(Debug)]
+struct Pending {
+    id: RequestId,
+    method: u16,
+    token: u64,
+    deadline: Time,
+    send: SendId,
+    /// How sending ended, once it has.
+    outcome: Option<Outcome>,
+    given_up: Option<GivenUp>,
+}
+
+/// The client end of one channel.
+///
+/// Call order, each turn: [`on_event`](Self::on_event) for each event,
+/// [`expire`](Self::expire), then [`poll`](Self::poll) until it is empty, all before the
+/// endpoint's flush.
+#[derive(Debug)]
+pub struct RpcClient {
+    link: LinkId,
+    channel: ChannelId,
+    requests_max: usize,
+    pending: Slab<Pending>,
+    sequence: u64,
+    next_deadline: Time,
+    completions: VecDeque<Completion>,
+    down: bool,
+    stats: ClientStats,
+}
+
+impl RpcClient {
+    /// A client on an open channel.
+    #[must_use]
+    pub fn new(link: LinkId, channel: ChannelId) -> Self {
+        Self {
+            link,
+            channel,
+            requests_max: REQUESTS_MAX_DEFAULT,
+            pending: Slab::new(),
+            sequence: 0,
+            next_deadline: Time::NEVER,
+            completions: VecDeque::new(),
+            down: false,
+            stats: ClientStats::default(),
+        }
+    }
+
+    /// Requests under way at a time. Default 256, at most 1,024.
+    #[must_use]
+    pub fn requests_max(mut self, requests: usize) -> Self {
+        self.requests_max = requests.clamp(1, REQUESTS_MAX);
+        self
+    }
+
+    /// Its link.
+    #[must_use]
+    pub fn link(&self) -> LinkId {
+        self.link
+    }
+
+    /// Its channel.
+    #[must_use]
+    pub fn channel(&self) -> ChannelId {
+        self.channel
+    }
+
+    /// Requests under way.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Whether the link or the channel is gone.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        self.down
+    }
+
+    /// Its counters.
+    #[must_use]
+    pub fn stats(&self) -> ClientStats {
+        self.stats
+    }
+
+    /// The longest body and data together that go in one request: what an end with our settings
+    /// holds whole, less the header. A peer with a smaller quota says so in its own way.
+    #[must_use]
+    pub fn request_bytes_max<D: Device<Memory = Region>>(&self, endpoint: &Endpoint<D>) -> usize {
+        let whole = endpoint.whole_bytes_max(self.link).unwrap_or(0) as usize;
+        whole.saturating_sub(HEADER_BYTES)
+    }
+
+    /// Sends a request. Its [`Completion`] follows whatever happens.
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing was sent.
+    pub fn call<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        call: Call,
+        outgoing: Outgoing,
+    ) -> Result<RequestId, Refused> {
+        let now = endpoint.now();
+        if let Err(error) = self.admit(endpoint, &call, now, outgoing.byte_len()) {
+            return Err(Refused { error, outgoing: Some(outgoing) });
+        }
+        let entry = self.pending.vacant_entry();
+        let id = RequestId(self.sequence << 16 | entry.key() as u64);
+        let us = call.deadline.since(now).0.div_ceil(1000);
+        let timeout_us = if call.deadline == Time::NEVER { 0 } else { us.min(u32::MAX.into()) };
+        let fields = Fields {
+            kind: Kind::Request,
+            method: call.method,
+            status: Status::OK,
+            request: id.0,
+            timeout_us: timeout_us as u32,
+        };
+        let options = SendOptions::new().token(id.0).deadline(call.deadline);
+        let sent = endpoint.send(self.link, self.channel, outgoing.finish(fields), options);
+        let send = match sent {
+            Ok(send) => send,
+            Err(rejected) => {
+                return Err(Refused { error: rejected.error.into(), outgoing: None });
+            }
+        };
+        let Call { method, token, deadline } = call;
+        entry.insert(Pending { id, method, token, deadline, send, outcome: None, given_up: None });
+        self.sequence += 1;
+        self.next_deadline = self.next_deadline.min(deadline);
+        self.stats.requests += 1;
+        Ok(id)
+    }
+
+    fn admit<D: Device<Memory = Region>>(
+        &self,
+        endpoint: &Endpoint<D>,
+        call: &Call,
+        now: Time,
+        bytes: usize,
+    ) -> Result<(), CallError> {
+        if self.down {
+            return Err(SubmitError::NoSuchLink.into());
+        }
+        if self.pending.len() >= self.requests_max {
+            return Err(CallError::Full { max: self.requests_max });
+        }
+        if call.deadline <= now {
+            return Err(CallError::Expired);
+        }
+        let max = self.request_bytes_max(endpoint) + HEADER_BYTES;
+        if bytes > max {
+            return Err(CallError::TooLong { bytes, max });
+        }
+        Ok(())
+    }
+
+    /// Gives a request up. Its completion follows, as soon as it is known whether the server has
+    /// it; nothing happens when it has ended already.
+    pub fn cancel<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        request: RequestId,
+    ) {
+        if let Some(key) = self.find(request.0) {
+            self.give_up(endpoint, key, GivenUp::Cancel);
+        }
+    }
+
+    /// Takes an event in; gives back what is not this client's.
+    pub fn on_event<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        event: Event,
+    ) -> Option<Event> {
+        match event {
+            Event::Message(message) if self.is_mine(message.link(), message.channel()) => {
+                self.on_message(endpoint, message);
+            }
+            Event::StreamChunk { link, channel, chunk, .. } if self.is_mine(link, channel) => {
+                if chunk.offset() == 0
+                    && let Ok(header @ Header { kind: Kind::Response, .. }) = Header::parse(&chunk)
+                    && let Some(key) = self.find(header.request)
+                {
+                    self.complete(key, Err(RpcError::ResponseTooLong));
+                }
+                endpoint.release_chunk(chunk);
+            }
+            Event::StreamAborted { link, channel, .. } if self.is_mine(link, channel) => {}
+            Event::Sent { send, token, outcome, .. } if send.link() == self.link => {
+                if !self.on_sent(endpoint, send, token, outcome) {
+                    return Some(event);
+                }
+            }
+            Event::ChannelClosed { link, channel, .. } if self.is_mine(link, channel) => {
+                self.on_down();
+            }
+            Event::LinkDown { link, .. } if link == self.link => {
+                self.on_down();
+                return Some(event);
+            }
+            other => return Some(other),
+        }
+        None
+    }
+
+    /// Gives up what is out of time.
+    pub fn expire<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) {
+        let now = endpoint.now();
+        if now < self.next_deadline {
+            return;
+        }
+        let due = |pending: &Pending| pending.given_up.is_none() && pending.deadline <= now;
+        while let Some(key) = self.pending.iter().find(|(_, p)| due(p)).map(|(key, _)| key) {
+            self.give_up(endpoint, key, GivenUp::Deadline);
+        }
+        let rest = self.pending.iter().filter(|(_, pending)| pending.given_up.is_none());
+        self.next_deadline = rest.map(|(_, p)| p.deadline).min().unwrap_or(Time::NEVER);
+    }
+
+    /// When [`expire`](Self::expire) next has something to do.
+    #[must_use]
+    pub fn next_deadline(&self) -> Time {
+        self.next_deadline
+    }
+
+    /// The next request that has ended.
+    pub fn poll(&mut self) -> Option<Completion> {
+        self.completions.pop_front()
+    }
+
+    fn is_mine(&self, link: LinkId, channel: ChannelId) -> bool {
+        (link, channel) == (self.link, self.channel)
+    }
+
+    fn find(&self, id: u64) -> Option<usize> {
+        let key = (id & 0xffff) as usize;
+        self.pending.get(key).is_some_and(|pending| pending.id.0 == id).then_some(key)
+    }
+
+    fn on_message<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        message: Message,
+    ) {
+        let parcel = match Parcel::new(message) {
+            Ok(parcel) => parcel,
+            Err((message, _)) => return self.on_foreign(endpoint, message),
+        };
+        let &Header { kind, request, method, .. } = parcel.header();
+        if kind != Kind::Response {
+            return self.on_foreign(endpoint, parcel.into_message());
+        }
+        match self.find(request).filter(|&key| self.pending[key].method == method) {
+            Some(key) => {
+                self.stats.responses += 1;
+                self.complete(key, Ok(parcel));
+            }
+            None => {
+                self.stats.late += 1;
+                endpoint.release(parcel.into_message());
+            }
+        }
+    }
+
+    fn on_foreign<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        message: Message,
+    ) {
+        self.stats.malformed += 1;
+        endpoint.release(message);
+    }
+
+    /// Notes how sending a request ended; false when the message is none of this client's.
+    fn on_sent<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        send: SendId,
+        token: u64,
+        outcome: Outcome,
+    ) -> bool {
+        let Some(key) = self.find(token).filter(|&key| self.pending[key].send == send) else {
+            // Its request may have had its response first. It needs nothing more: the buffers go
+            // home by themselves, whoever drops the event.
+            return false;
+        };
+        let now = endpoint.now();
+        let pending = &mut self.pending[key];
+        pending.outcome = Some(outcome);
+        if let Some(why) = pending.given_up {
+            self.end_given_up(endpoint, key, why, outcome);
+        } else if outcome == Outcome::Abandoned && pending.deadline <= now {
+            self.end_given_up(endpoint, key, GivenUp::Deadline, outcome);
+        }
+        true
+    }
+
+    fn give_up<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        key: usize,
+        why: GivenUp,
+    ) {
+        let pending = &mut self.pending[key];
+        pending.given_up = Some(why);
+        match pending.outcome {
+            Some(outcome) => self.end_given_up(endpoint, key, why, outcome),
+            // The outcome says more than is known now; a Sent event brings it. When the send has
+            // ended already that event is on its way.
+            None => drop(endpoint.cancel(pending.send)),
+        }
+    }
+
+    fn end_given_up<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        key: usize,
+        why: GivenUp,
+        outcome: Outcome,
+    ) {
+        let happened = happened(outcome);
+        if outcome == Outcome::Delivered {
+            self.send_cancel(endpoint, key);
+        }
+        let error = match why {
+            GivenUp::Deadline => {
+                self.stats.timeouts += 1;
+                RpcError::TimedOut { happened }
+            }
+            GivenUp::Cancel => RpcError::Cancelled { happened },
+        };
+        self.complete(key, Err(error));
+    }
+
+    /// Tells the server that nobody waits any more. If it cannot be told it answers in vain.
+    fn send_cancel<D: Device<Memory = Region>>(&self, endpoint: &mut Endpoint<D>, key: usize) {
+        let Pending { id, method, .. } = self.pending[key];
+        let fields =
+            Fields { kind: Kind::Cancel, method, status: Status::OK, request: id.0, timeout_us: 0 };
+        if let Ok(out) = Outgoing::new(endpoint, 0, 0) {
+            let options = SendOptions::new().token(id.0);
+            drop(endpoint.send(self.link, self.channel, out.finish(fields), options));
+        }
+    }
+
+    fn on_down(&mut self) {
+        self.down = true;
+        let keys: Vec<usize> = self.pending.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            // Every message has had its outcome before its link went down; one that has none was
+            // delivered or not, nobody knows.
+            let happened = self.pending[key].outcome.and_then(happened);
+            self.complete(key, Err(RpcError::PeerGone { happened }));
+        }
+        self.next_deadline = Time::NEVER;
+    }
+
+    fn complete(&mut self, key: usize, result: Result<Parcel, RpcError>) {
+        let Pending { id, token, .. } = self.pending.remove(key);
+        self.completions.push_back(Completion { request: id, token, result });
+    }
+}
+
+/// What the outcome of the request says about the operation.
+fn happened(outcome: Outcome) -> Option<bool> {
+    match outcome {
+        Outcome::Abandoned => Some(false),
+        Outcome::Delivered | Outcome::Unknown => None,
+    }
+}

@@ -1,0 +1,32 @@
+//! Limits of the rpc layer, each with its reason.
+
+use towpath_base::Nanos;
+
+/// Bytes of the rpc header (docs/storage-protocol.md section 2).
+pub const HEADER_BYTES: usize = 32;
+
+/// Bytes of a page: data of this length or more travels in a segment of its own.
+///
+/// A second segment is a second chunk: a header packet, a receive buffer and a credit more, which
+/// together cost more than copying less than a page.
+pub const PAGE_BYTES: usize = 4096;
+
+/// The longest body: a listing of 1,024 chunks is 50 KiB, and bodies are copied when they come in
+/// several chunks, so they stay small.
+pub const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// Requests that a client has under way on one channel unless configured.
+pub const REQUESTS_MAX_DEFAULT: usize = 256;
+
+/// The most that can be configured: four of them stay below the sends that a link takes at a time
+/// (4,096), and a request id names its place in 16 bits.
+pub const REQUESTS_MAX: usize = 1024;
+
+/// Messages longer than this are not looked at by a server unless configured, whatever its link
+/// would hold whole.
+pub const MESSAGE_BYTES_MAX_DEFAULT: usize = 16 << 20;
+
+/// The time budget of a request that names none: a server drops its answer after that.
+pub const TIMEOUT_DEFAULT: Nanos = Nanos::from_secs(60);
+
+const _: () = assert!(REQUESTS_MAX_DEFAULT <= REQUESTS_MAX && REQUESTS_MAX <= 1 << 16);

@@ -1,0 +1,274 @@
+//! Messages taken apart after receiving, and put together for sending.
+
+use crate::limits::{BODY_BYTES_MAX, HEADER_BYTES, PAGE_BYTES};
+use crate::wire::{Header, HeaderError, Kind};
+use smallvec::SmallVec;
+use std::fmt;
+use std::ops::Deref;
+use towpath_transport::{Buf, Chunk, Device, Endpoint, Message, Payload, Region};
+
+/// A received request or response: header, body, data.
+#[derive(Debug)]
+pub struct Parcel {
+    header: Header,
+    message: Message,
+    /// The body, where it came in several chunks.
+    gathered: Option<Vec<u8>>,
+}
+
+impl Parcel {
+    /// Takes a message apart.
+    ///
+    /// # Errors
+    /// The message, and which field of it is wrong.
+    #[expect(clippy::result_large_err, reason = "the buffers come back in it, without a detour")]
+    pub fn new(message: Message) -> Result<Self, (Message, HeaderError)> {
+        let header = match read_header(&message) {
+            Ok(header) => header,
+            Err(error) => return Err((message, error)),
+        };
+        let head = HEADER_BYTES + header.body_len as usize;
+        let whole = message.parts().next().is_some_and(|first| first.len() >= head);
+        let gathered = (!whole).then(|| {
+            let mut bytes = vec![0; head];
+            message.copy_to(&mut bytes);
+            bytes.drain(..HEADER_BYTES);
+            bytes
+        });
+        Ok(Self { header, message, gathered })
+    }
+
+    /// Its header.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The message it came in.
+    #[must_use]
+    pub fn message(&self) -> &Message {
+        &self.message
+    }
+
+    /// The message itself, to be released.
+    #[must_use]
+    pub fn into_message(self) -> Message {
+        self.message
+    }
+
+    /// The body.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        if let Some(body) = &self.gathered {
+            return body;
+        }
+        let first = self.message.parts().next().unwrap_or(&[]);
+        first.get(HEADER_BYTES..self.data_start()).unwrap_or(&[])
+    }
+
+    /// Bytes of data.
+    #[must_use]
+    pub fn data_len(&self) -> usize {
+        self.header.data_len as usize
+    }
+
+    /// The data, piece by piece, without copying: offset in the data, and bytes.
+    ///
+    /// An honest sender's pieces begin at multiples of a page while its chunks are at least that
+    /// long; a sender of smaller chunks, or a hostile one, may cut anywhere.
+    pub fn data_pieces(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let start = self.data_start();
+        let mut at = 0;
+        self.message.parts().filter_map(move |part| {
+            let from = start.saturating_sub(at);
+            let offset = (at + from).saturating_sub(start);
+            at += part.len();
+            part.get(from..).filter(|rest| !rest.is_empty()).map(|rest| (offset, rest))
+        })
+    }
+
+    /// The data in the buffers that it landed in, to be kept without copying and on any thread.
+    #[must_use]
+    pub fn into_data(self) -> Pieces {
+        let start = self.data_start();
+        let mut at = 0;
+        let mut pieces = SmallVec::new();
+        for chunk in self.message.into_chunks() {
+            let from = start.saturating_sub(at);
+            at += chunk.len();
+            if from < chunk.len() {
+                pieces.push(Piece { chunk, from });
+            }
+        }
+        Pieces(pieces)
+    }
+
+    fn data_start(&self) -> usize {
+        HEADER_BYTES + self.header.body_len as usize
+    }
+}
+
+/// The header of a message that may be cut anywhere; the lengths in it fit the message.
+fn read_header(message: &Message) -> Result<Header, HeaderError> {
+    let mut bytes = [0; HEADER_BYTES];
+    let header = match message.parts().next() {
+        Some(first) if first.len() >= HEADER_BYTES => Header::parse(first)?,
+        _ => {
+            let copied = message.copy_to(&mut bytes);
+            Header::parse(&bytes[..copied])?
+        }
+    };
+    let (described, message) = (header.message_len(), message.len() as u64);
+    if described != message {
+        return Err(HeaderError::Length { described, message });
+    }
+    Ok(header)
+}
+
+/// Data of a message, piece after piece: up to two without an allocation.
+#[derive(Debug)]
+pub struct Pieces(pub SmallVec<[Piece; 2]>);
+
+impl Pieces {
+    /// The pieces in a vector.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<Piece> {
+        self.0.into_vec()
+    }
+}
+
+/// Part of a message's data, in the receive buffer that it landed in.
+///
+/// It holds one credit of its channel until it is dropped, on any thread.
+pub struct Piece {
+    chunk: Chunk,
+    from: usize,
+}
+
+impl Deref for Piece {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.chunk[self.from..]
+    }
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Piece {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Piece({} bytes)", self.len())
+    }
+}
+
+/// All send buffers that are large enough are out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no send buffer of {wanted} bytes is free; wait for one to come back, or raise send_pools")]
+pub struct NoBuffer {
+    /// Bytes wanted.
+    pub wanted: usize,
+}
+
+/// A request or response that is being put together.
+#[derive(Debug)]
+pub struct Outgoing {
+    head: Buf,
+    data: Option<Buf>,
+}
+
+impl Outgoing {
+    /// With room for `body_bytes` of body and for `data_bytes` of data: less than a page of data
+    /// is copied behind the body when it is sent, so the first segment has room for it.
+    ///
+    /// # Errors
+    /// [`NoBuffer`].
+    pub fn new<D: Device<Memory = Region>>(
+        endpoint: &Endpoint<D>,
+        body_bytes: usize,
+        data_bytes: usize,
+    ) -> Result<Self, NoBuffer> {
+        let inline = if data_bytes < PAGE_BYTES { data_bytes } else { 0 };
+        let wanted = HEADER_BYTES + body_bytes + inline;
+        let mut head = endpoint.alloc(wanted).ok_or(NoBuffer { wanted })?;
+        head.set_len(0)
+            .and_then(|()| head.extend(&[0; HEADER_BYTES]))
+            .map_err(|_| NoBuffer { wanted })?;
+        Ok(Self { head, data: None })
+    }
+
+    /// With `body` and no data.
+    ///
+    /// # Errors
+    /// [`NoBuffer`].
+    pub fn with_body<D: Device<Memory = Region>>(
+        endpoint: &Endpoint<D>,
+        body: &[u8],
+    ) -> Result<Self, NoBuffer> {
+        let mut outgoing = Self::new(endpoint, body.len(), 0)?;
+        outgoing.extend(body)?;
+        Ok(outgoing)
+    }
+
+    /// Appends to the body.
+    ///
+    /// # Errors
+    /// [`NoBuffer`] when the first segment is full, or the body as long as a body may be; nothing
+    /// was appended.
+    pub fn extend(&mut self, bytes: &[u8]) -> Result<(), NoBuffer> {
+        let wanted = self.head.len() + bytes.len();
+        if wanted > HEADER_BYTES + BODY_BYTES_MAX {
+            return Err(NoBuffer { wanted });
+        }
+        self.head.extend(bytes).map_err(|_| NoBuffer { wanted })
+    }
+
+    /// The data: a buffer that the endpoint knows. An empty one counts as none.
+    pub fn set_data(&mut self, data: Buf) {
+        self.data = Some(data).filter(|data| !data.is_empty());
+    }
+
+    /// The body as it is.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.head[HEADER_BYTES..]
+    }
+
+    /// Bytes of the whole message.
+    #[must_use]
+    pub fn byte_len(&self) -> usize {
+        self.head.len() + self.data.as_ref().map_or(0, |data| data.len())
+    }
+
+    /// Fills the header in. Data below a page goes behind the body where there is room.
+    pub(crate) fn finish(mut self, fields: Fields) -> Payload {
+        let body_len = (self.head.len() - HEADER_BYTES) as u32;
+        let data_len = self.data.as_ref().map_or(0, |data| data.len()) as u32;
+        let small = |data: &Buf| data.len() < PAGE_BYTES;
+        let fits = |head: &mut Buf, data: &Buf| head.extend(data).is_ok();
+        let inline =
+            self.data.as_ref().is_some_and(|data| small(data) && fits(&mut self.head, data));
+        let Fields { kind, method, status, request, timeout_us } = fields;
+        let header =
+            Header { kind, method, status, inline, request, body_len, data_len, timeout_us };
+        self.head[..HEADER_BYTES].copy_from_slice(&header.emit());
+        let mut payload = Payload::new(self.head);
+        if let Some(data) = self.data.filter(|_| !inline) {
+            let left = payload.push(data);
+            debug_assert!(left.is_ok(), "a message has room for two segments");
+        }
+        payload
+    }
+}
+
+/// What the two ends put in a header.
+pub(crate) struct Fields {
+    pub(crate) kind: Kind,
+    pub(crate) method: u16,
+    pub(crate) status: crate::wire::Status,
+    pub(crate) request: u64,
+    pub(crate) timeout_us: u32,
+}
