@@ -149,13 +149,11 @@ impl Request {
     }
 
     /// The way back, and the data in its buffers. Dropping those gives the credit back.
-    #[must_use]
     pub fn into_data(self) -> (Responder, Pieces) {
         (self.responder, self.parcel.into_data())
     }
 
     /// The way back, and the message to [release](Endpoint::release).
-    #[must_use]
     pub fn into_message(self) -> (Responder, Message) {
         (self.responder, self.parcel.into_message())
     }
@@ -163,7 +161,6 @@ impl Request {
 
 /// What [`RpcServer::on_event`] made of an event.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "it is taken apart at once, on the stack")]
 pub enum Incoming {
     /// A request to serve.
     Request(Request),

@@ -1,1 +1,26 @@
 //! Fixed-layout read and write with checksums verified on receive.
+//!
+//! The formats are in docs/storage-protocol.md, cited section by section.
+//!
+//! | file | what lives there |
+//! |---|---|
+//! | `slice` | chunk names, slices, place-bound checksums |
+//! | `wire` | read and write headers, the vector of checksums, error replies |
+//! | `control` | protobuf bodies of the other operations |
+//! | `verify` | received bytes against their checksums, in one pass |
+//! | `server` | requests parsed and replies built, for whoever serves chunks |
+//! | `client` | operations by token; `blocking`: one at a time, and whole files |
+//! | `error`, `limits` | why a client failed; bounds and their reasons |
+
+#![forbid(unsafe_code)]
+
+pub mod control;
+pub mod limits;
+pub mod server;
+pub mod slice;
+mod verify;
+pub mod wire;
+
+pub use slice::{ChunkId, SLICE_BYTES};
+pub use verify::{Coverage, verify_slices};
+pub use wire::{ErrorReply, Method};

@@ -13,6 +13,51 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     return crc32c_portable(bytes);
 }
 
+/// CRC32C taken over several pieces in turn.
+#[derive(Clone, Debug)]
+pub struct Crc32c {
+    #[cfg(feature = "std")]
+    digest: crc_fast::Digest,
+    #[cfg(not(feature = "std"))]
+    crc: u32,
+}
+
+impl Crc32c {
+    /// Of nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        #[cfg(feature = "std")]
+        return Self { digest: crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi) };
+        #[cfg(not(feature = "std"))]
+        return Self { crc: u32::MAX };
+    }
+
+    /// Takes in `bytes`.
+    pub fn update(&mut self, bytes: &[u8]) {
+        #[cfg(feature = "std")]
+        self.digest.update(bytes);
+        #[cfg(not(feature = "std"))]
+        {
+            self.crc = advance_portable(self.crc, bytes);
+        }
+    }
+
+    /// The checksum of all that was taken in.
+    #[must_use]
+    pub fn value(&self) -> u32 {
+        #[cfg(feature = "std")]
+        return self.digest.finalize() as u32;
+        #[cfg(not(feature = "std"))]
+        return !self.crc;
+    }
+}
+
+impl Default for Crc32c {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// `TABLES[k][b]` takes byte `b` past `k` more zero bytes.
 #[cfg(any(test, not(feature = "std")))]
 const TABLES: [[u32; 256]; 8] = {
@@ -45,8 +90,13 @@ const TABLES: [[u32; 256]; 8] = {
 /// Eight bytes a step, by tables: what is used where the CPU cannot be asked what it can do.
 #[cfg(any(test, not(feature = "std")))]
 fn crc32c_portable(bytes: &[u8]) -> u32 {
+    !advance_portable(u32::MAX, bytes)
+}
+
+/// Takes a CRC in its running form past `bytes`.
+#[cfg(any(test, not(feature = "std")))]
+fn advance_portable(mut crc: u32, bytes: &[u8]) -> u32 {
     let (eights, rest) = bytes.as_chunks::<8>();
-    let mut crc = u32::MAX;
     for eight in eights {
         let mixed = u64::from_le_bytes(*eight) ^ u64::from(crc);
         let folded = mixed.to_le_bytes().into_iter().zip(TABLES.iter().rev());
@@ -55,7 +105,7 @@ fn crc32c_portable(bytes: &[u8]) -> u32 {
     for &byte in rest {
         crc = (crc >> 8) ^ TABLES[0][usize::from(crc as u8 ^ byte)];
     }
-    !crc
+    crc
 }
 
 /// CRC-32 (as zlib) taken over several pieces in turn.
@@ -109,6 +159,20 @@ mod tests {
                 let part = &bytes[from..to];
                 assert_eq!(crc32c_portable(part), crc32c(part), "{from}..{to}");
             }
+        }
+    }
+
+    #[test]
+    fn crc32c_of_pieces_is_that_of_the_whole_wherever_it_is_cut() {
+        let mut bytes = [0; 300];
+        crate::Prng::new(2).fill(&mut bytes);
+        for cut in 0..=bytes.len() {
+            let (head, tail) = bytes.split_at(cut);
+            let mut crc = Crc32c::new();
+            crc.update(head);
+            crc.update(tail);
+            assert_eq!(crc.value(), crc32c(&bytes), "cut at {cut}");
+            assert_eq!(!advance_portable(advance_portable(u32::MAX, head), tail), crc.value());
         }
     }
 

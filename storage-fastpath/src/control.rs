@@ -1,0 +1,189 @@
+//! Protobuf bodies of the operations that move no data (docs/storage-protocol.md section 5).
+
+use crate::slice::ChunkId;
+
+/// The name of a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
+pub struct Name {
+    /// Upper 64 bits.
+    #[prost(fixed64, tag = "1")]
+    pub high: u64,
+    /// Lower 64 bits.
+    #[prost(fixed64, tag = "2")]
+    pub low: u64,
+}
+
+impl From<ChunkId> for Name {
+    fn from(ChunkId(id): ChunkId) -> Self {
+        Self { high: (id >> 64) as u64, low: id as u64 }
+    }
+}
+
+impl From<Name> for ChunkId {
+    fn from(name: Name) -> Self {
+        Self(u128::from(name.high) << 64 | u128::from(name.low))
+    }
+}
+
+/// Asks for a new, empty chunk. Its reply has no body.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct CreateRequest {
+    /// Its name.
+    #[prost(message, required, tag = "1")]
+    pub chunk: Name,
+    /// The length in bytes that it may reach; none: the most a chunk can have.
+    #[prost(uint64, optional, tag = "2")]
+    pub limit_bytes: Option<u64>,
+}
+
+/// Names the one chunk that a stat or a delete is about. The reply to a delete has no body.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ChunkRequest {
+    /// The chunk.
+    #[prost(message, required, tag = "1")]
+    pub chunk: Name,
+}
+
+/// What is known of a chunk: the reply to a stat, and an entry of a listing.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ChunkInfo {
+    /// Its name.
+    #[prost(message, required, tag = "1")]
+    pub chunk: Name,
+    /// Its length in bytes: one past the last byte ever written.
+    #[prost(uint64, tag = "2")]
+    pub byte_len: u64,
+    /// The length that it may reach.
+    #[prost(uint64, tag = "3")]
+    pub limit_bytes: u64,
+    /// Rises with every change of the chunk.
+    #[prost(uint64, tag = "4")]
+    pub version: u64,
+}
+
+/// Asks for one page of the listing, in the order of the names.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ListRequest {
+    /// The last name that the caller has; none: from the first.
+    #[prost(message, optional, tag = "1")]
+    pub after: Option<Name>,
+    /// Most entries wanted; 0: as many as go in one reply.
+    #[prost(uint32, tag = "2")]
+    pub count_max: u32,
+}
+
+/// One page of a listing.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ListReply {
+    /// The chunks.
+    #[prost(message, repeated, tag = "1")]
+    pub chunks: Vec<ChunkInfo>,
+    /// There are more after the last of these.
+    #[prost(bool, tag = "2")]
+    pub more: bool,
+}
+
+/// Asks for some more slices to be checked.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ScrubRequest {
+    /// Most slices to check; 0: as the server likes.
+    #[prost(uint64, tag = "1")]
+    pub budget_slices: u64,
+}
+
+/// A damaged slice.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct DamagedSlice {
+    /// Its chunk.
+    #[prost(message, required, tag = "1")]
+    pub chunk: Name,
+    /// Its index.
+    #[prost(uint64, tag = "2")]
+    pub slice: u64,
+    /// The file that it lies in, for the operator.
+    #[prost(string, tag = "3")]
+    pub file: String,
+    /// Where in the file, in bytes.
+    #[prost(uint64, tag = "4")]
+    pub offset: u64,
+}
+
+/// What one step of a scrub found.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ScrubReply {
+    /// Slices checked.
+    #[prost(uint64, tag = "1")]
+    pub slices: u64,
+    /// Bytes read for it.
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    /// Damaged slices, at most [`SCRUB_NAMED_MAX`](crate::limits::SCRUB_NAMED_MAX) of them.
+    #[prost(message, repeated, tag = "3")]
+    pub damaged: Vec<DamagedSlice>,
+    /// All damaged slices of the step.
+    #[prost(uint64, tag = "4")]
+    pub damaged_count: u64,
+    /// Slices that the medium would not read.
+    #[prost(uint64, tag = "5")]
+    pub unreadable_count: u64,
+    /// The step reached the last slice of the last chunk.
+    #[prost(bool, tag = "6")]
+    pub pass_done: bool,
+}
+
+/// Asks what the server is and how it is.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct InfoRequest {}
+
+/// What the server is and how it is.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct InfoReply {
+    /// The version of the program.
+    #[prost(string, tag = "1")]
+    pub program_version: String,
+    /// The version of the storage protocol.
+    #[prost(uint32, tag = "2")]
+    pub protocol_version: u32,
+    /// The longest request in bytes that it takes, headers included.
+    #[prost(uint64, tag = "3")]
+    pub request_bytes_max: u64,
+    /// Chunks now.
+    #[prost(uint64, tag = "4")]
+    pub chunks: u64,
+    /// Bytes of slices that hold data.
+    #[prost(uint64, tag = "5")]
+    pub live_bytes: u64,
+    /// Bytes free.
+    #[prost(uint64, tag = "6")]
+    pub free_bytes: u64,
+    /// Bytes configured.
+    #[prost(uint64, tag = "7")]
+    pub capacity_bytes: u64,
+    /// Writes acknowledged since it started.
+    #[prost(uint64, tag = "8")]
+    pub writes: u64,
+    /// Bytes of those.
+    #[prost(uint64, tag = "9")]
+    pub write_bytes: u64,
+    /// Reads served since it started.
+    #[prost(uint64, tag = "10")]
+    pub reads: u64,
+    /// Bytes of those.
+    #[prost(uint64, tag = "11")]
+    pub read_bytes: u64,
+    /// Slices found damaged on the medium since it started.
+    #[prost(uint64, tag = "12")]
+    pub slices_damaged: u64,
+    /// Slices of writes that did not have their checksum when they arrived.
+    #[prost(uint64, tag = "13")]
+    pub wire_corrupt: u64,
+    /// The store takes no more changes: a flush failed.
+    #[prost(bool, tag = "14")]
+    pub read_only: bool,
+    /// Commits to stable media since it started.
+    #[prost(uint64, tag = "15")]
+    pub commits: u64,
+    /// Requests being served now.
+    #[prost(uint64, tag = "16")]
+    pub requests_under_way: u64,
+}

@@ -1,0 +1,273 @@
+//! The serving side: requests parsed and checked, replies built.
+//!
+//! **Who owns the data.** A write's data arrives in the receive buffers of the endpoint. After
+//! [`parse_request`] and [`verify_write`], [`Request::into_data`] gives it as pieces that go to the
+//! store's thread as they are; dropping them, there or later, gives the credit back to the client.
+//! A read's data is read by the store straight into a send buffer of the endpoint
+//! ([`Endpoint::alloc`]), which then goes to [`read_reply`] and belongs to the endpoint.
+
+use crate::control::{
+    ChunkInfo, ChunkRequest, CreateRequest, InfoReply, InfoRequest, ListReply, ListRequest,
+    ScrubReply, ScrubRequest,
+};
+use crate::limits::IO_HEADER_BYTES;
+use crate::slice::ChunkId;
+use crate::verify::{Coverage, verify_slices};
+use crate::wire::{
+    ErrorReply, Method, ReadHeader, ReadReplyHeader, Why, WireError, WriteHeader, emit_crcs,
+};
+use prost::Message;
+use towpath_rpc::{NoBuffer, Outgoing, Request, Responder, RpcServer, Status};
+use towpath_transport::{Buf, Device, Endpoint, Region};
+
+/// What a client asks for. The data of a write stays in the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StorageRequest {
+    /// Make a chunk.
+    Create {
+        /// Its name.
+        chunk: ChunkId,
+        /// The length that it may reach; none for the most a chunk can have.
+        limit_bytes: Option<u64>,
+    },
+    /// Take a chunk away.
+    Delete {
+        /// Its name.
+        chunk: ChunkId,
+    },
+    /// What the server is and how it is.
+    Info,
+    /// One page of the listing.
+    List {
+        /// The last name that the caller has.
+        after: Option<ChunkId>,
+        /// Most entries wanted; 0: as many as go in one reply.
+        count_max: u32,
+    },
+    /// Read bytes.
+    Read(ReadHeader),
+    /// Check some slices.
+    Scrub {
+        /// Most slices to check; 0: as the server likes.
+        budget_slices: u64,
+    },
+    /// The state of a chunk.
+    Stat {
+        /// Its name.
+        chunk: ChunkId,
+    },
+    /// Write the request's data, as long as the header says.
+    Write {
+        /// Where it goes.
+        header: WriteHeader,
+        /// One checksum per touched slice.
+        crcs: Vec<u32>,
+    },
+}
+
+/// Why a request is no [`StorageRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// There is no such method.
+    UnknownMethod(u16),
+    /// It is malformed.
+    Malformed(WireError),
+}
+
+impl Rejection {
+    /// What the client is told, where it is told more than a status.
+    #[must_use]
+    pub fn error_reply(self) -> Option<ErrorReply> {
+        match self {
+            Self::UnknownMethod(_) => None,
+            Self::Malformed(error) => Some(ErrorReply::BadRequest { why: Why::from(error) }),
+        }
+    }
+}
+
+/// What a request asks for.
+///
+/// # Errors
+/// [`Rejection`]; [`respond_rejected`] tells the client.
+pub fn parse_request(request: &Request) -> Result<StorageRequest, Rejection> {
+    let unknown = Rejection::UnknownMethod(request.method());
+    let method = Method::from_code(request.method()).ok_or(unknown)?;
+    let parsed = parse(method, request.body(), request.data_len());
+    parsed.map_err(Rejection::Malformed)
+}
+
+fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest, WireError> {
+    let expected = if method == Method::Write { data_len } else { 0 };
+    if data_len != expected {
+        return Err(WireError::DataLength { expected: 0, found: data_len });
+    }
+    Ok(match method {
+        Method::Create => {
+            let CreateRequest { chunk, limit_bytes } = decode(body)?;
+            StorageRequest::Create { chunk: chunk.into(), limit_bytes }
+        }
+        Method::Write => {
+            let (header, crcs) = WriteHeader::parse(body)?;
+            if header.length as usize != data_len {
+                let (expected, found) = (header.length, data_len);
+                return Err(WireError::DataLength { expected, found });
+            }
+            StorageRequest::Write { header, crcs }
+        }
+        Method::Read => StorageRequest::Read(ReadHeader::parse(body)?),
+        Method::Stat => StorageRequest::Stat { chunk: decode::<ChunkRequest>(body)?.chunk.into() },
+        Method::List => {
+            let ListRequest { after, count_max } = decode(body)?;
+            StorageRequest::List { after: after.map(Into::into), count_max }
+        }
+        Method::Delete => {
+            StorageRequest::Delete { chunk: decode::<ChunkRequest>(body)?.chunk.into() }
+        }
+        Method::Scrub => {
+            let ScrubRequest { budget_slices } = decode(body)?;
+            StorageRequest::Scrub { budget_slices }
+        }
+        Method::Info => {
+            let InfoRequest {} = decode(body)?;
+            StorageRequest::Info
+        }
+    })
+}
+
+fn decode<M: Message + Default>(body: &[u8]) -> Result<M, WireError> {
+    M::decode(body).map_err(|_| WireError::Protobuf)
+}
+
+/// Checks the data of a write against its checksums: one pass, while it is still in cache. The
+/// store may then take whole slices as verified.
+///
+/// # Errors
+/// [`ErrorReply::WireCorrupt`] with the first slice that is not as it was sent.
+pub fn verify_write(
+    request: &Request,
+    header: &WriteHeader,
+    crcs: &[u32],
+) -> Result<(), ErrorReply> {
+    let coverage = Coverage { chunk: header.chunk, span: header.span(), chunk_bytes: None };
+    verify_slices(coverage, request.data_pieces(), crcs)
+        .map_err(|slice| ErrorReply::WireCorrupt { chunk: header.chunk, slice })
+}
+
+/// The reply to a create, a write or a delete that was done, durably.
+///
+/// # Errors
+/// [`NoBuffer`].
+pub fn done_reply<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+) -> Result<Outgoing, NoBuffer> {
+    Outgoing::new(endpoint, 0, 0)
+}
+
+/// The reply to a read: `data` holds the bytes that `header` describes, `crcs` one checksum per
+/// touched slice.
+///
+/// # Errors
+/// [`NoBuffer`]; the data goes home to its pool.
+pub fn read_reply<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    header: &ReadReplyHeader,
+    crcs: &[u32],
+    data: Buf,
+) -> Result<Outgoing, NoBuffer> {
+    debug_assert_eq!(data.len(), header.length as usize);
+    let mut reply = Outgoing::new(endpoint, IO_HEADER_BYTES + 4 * crcs.len(), data.len())?;
+    reply.extend(&header.emit())?;
+    reply.extend(&emit_crcs(crcs))?;
+    reply.set_data(data);
+    Ok(reply)
+}
+
+/// The reply to a stat.
+///
+/// # Errors
+/// [`NoBuffer`].
+pub fn stat_reply<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    info: &ChunkInfo,
+) -> Result<Outgoing, NoBuffer> {
+    encoded(endpoint, info)
+}
+
+/// The reply to a listing.
+///
+/// # Errors
+/// [`NoBuffer`].
+pub fn list_reply<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    list: &ListReply,
+) -> Result<Outgoing, NoBuffer> {
+    encoded(endpoint, list)
+}
+
+/// The reply to a scrub.
+///
+/// # Errors
+/// [`NoBuffer`].
+pub fn scrub_reply<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    report: &ScrubReply,
+) -> Result<Outgoing, NoBuffer> {
+    encoded(endpoint, report)
+}
+
+/// The reply to a question for the server's state.
+///
+/// # Errors
+/// [`NoBuffer`].
+pub fn info_reply<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    info: &InfoReply,
+) -> Result<Outgoing, NoBuffer> {
+    encoded(endpoint, info)
+}
+
+fn encoded<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    message: &impl Message,
+) -> Result<Outgoing, NoBuffer> {
+    Outgoing::with_body(endpoint, &message.encode_to_vec())
+}
+
+/// Responds with an error.
+pub fn respond_error<D: Device<Memory = Region>>(
+    rpc: &mut RpcServer,
+    endpoint: &mut Endpoint<D>,
+    responder: Responder,
+    error: ErrorReply,
+) {
+    match Outgoing::with_body(endpoint, &error.emit()) {
+        Ok(reply) => rpc.respond(endpoint, responder, Status::APPLICATION, reply),
+        Err(_) => rpc.abandon(responder),
+    }
+}
+
+/// Responds with what was built, or with [`ErrorReply::Busy`] when there was no buffer for it.
+pub fn respond_built<D: Device<Memory = Region>>(
+    rpc: &mut RpcServer,
+    endpoint: &mut Endpoint<D>,
+    responder: Responder,
+    reply: Result<Outgoing, NoBuffer>,
+) {
+    match reply {
+        Ok(reply) => rpc.respond(endpoint, responder, Status::OK, reply),
+        Err(NoBuffer { .. }) => respond_error(rpc, endpoint, responder, ErrorReply::Busy),
+    }
+}
+
+/// Tells a client that its request was none.
+pub fn respond_rejected<D: Device<Memory = Region>>(
+    rpc: &mut RpcServer,
+    endpoint: &mut Endpoint<D>,
+    responder: Responder,
+    rejection: Rejection,
+) {
+    match rejection.error_reply() {
+        Some(error) => respond_error(rpc, endpoint, responder, error),
+        None => rpc.respond_status(endpoint, responder, Status::UNSUPPORTED),
+    }
+}

@@ -1,0 +1,107 @@
+//! Received bytes against their checksums: one pass, while they are still in cache.
+
+use crate::slice::{
+    ChunkId, SLICE_BYTES, Span, fragment_crc, fragment_place, slice_crc, slice_place,
+};
+use towpath_base::crc::Crc32c;
+
+/// Which bytes of a chunk are checked, and how its last slice ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coverage {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// The bytes.
+    pub span: Span,
+    /// Where the chunk ends, for reads: a slice that is covered from its start to there comes
+    /// with the checksum of the whole padded slice. None for writes.
+    pub chunk_bytes: Option<u64>,
+}
+
+impl Coverage {
+    /// Whether slice `slice_index`, of which `len` bytes from `from` on are covered, has the
+    /// checksum of a whole slice.
+    fn is_whole(&self, slice_index: u64, from: usize, len: usize) -> bool {
+        let end = slice_index * SLICE_BYTES as u64 + (from + len) as u64;
+        len == SLICE_BYTES || from == 0 && self.chunk_bytes == Some(end)
+    }
+
+    /// The checksum that `bytes`, the covered part of a slice, must have.
+    fn crc(&self, slice_index: u64, from: usize, bytes: &[u8]) -> u32 {
+        if self.is_whole(slice_index, from, bytes.len()) {
+            slice_crc(self.chunk, slice_index, bytes)
+        } else {
+            fragment_crc(self.chunk, slice_index, from as u32, bytes)
+        }
+    }
+}
+
+/// A slice of which not all bytes have come yet.
+struct Open {
+    crc: Crc32c,
+    got: usize,
+}
+
+/// Checks bytes that come in `pieces`, cut anywhere, against one checksum per touched slice.
+///
+/// Pieces are (offset in the data, bytes), in order and without gaps, as
+/// [`data_pieces`](towpath_rpc::Parcel::data_pieces) gives them. A slice that lies in one piece, as
+/// all do that an honest sender of whole pages cut, costs one checksum and nothing else.
+///
+/// # Errors
+/// The index in its chunk of the first slice that does not have its checksum, or whose bytes or
+/// checksum are missing.
+pub fn verify_slices<'a>(
+    coverage: Coverage,
+    pieces: impl IntoIterator<Item = (usize, &'a [u8])>,
+    crcs: &[u32],
+) -> Result<(), u64> {
+    let span = coverage.span;
+    let mut slice = span.first();
+    let mut expected = crcs.iter();
+    let mut at = 0;
+    let mut open: Option<Open> = None;
+    for (offset, mut bytes) in pieces {
+        if offset != at {
+            return Err(slice);
+        }
+        at += bytes.len();
+        while !bytes.is_empty() {
+            if slice >= span.first() + span.count() {
+                return Err(slice - 1);
+            }
+            let (from, len) = span.part(slice);
+            let got = open.as_ref().map_or(0, |open| open.got);
+            let (part, rest) = bytes.split_at(bytes.len().min(len - got));
+            bytes = rest;
+            let crc = if part.len() == len {
+                coverage.crc(slice, from, part)
+            } else {
+                let state = open.get_or_insert_with(|| Open { crc: Crc32c::new(), got: 0 });
+                state.crc.update(part);
+                state.got += part.len();
+                if state.got < len {
+                    continue;
+                }
+                let Some(Open { crc, .. }) = open.take() else { return Err(slice) };
+                coverage.finish(slice, from, len, crc)
+            };
+            if expected.next() != Some(&crc) {
+                return Err(slice);
+            }
+            slice += 1;
+        }
+    }
+    let whole = slice == span.first() + span.count() && expected.next().is_none();
+    if whole { Ok(()) } else { Err(slice.min(span.first() + span.count() - 1)) }
+}
+
+impl Coverage {
+    /// As [`crc`](Self::crc), of bytes that were taken in one by one.
+    fn finish(&self, slice_index: u64, from: usize, len: usize, mut crc: Crc32c) -> u32 {
+        if self.is_whole(slice_index, from, len) {
+            crc.update(&[0; SLICE_BYTES][len..]);
+            return crc.value() ^ slice_place(self.chunk, slice_index);
+        }
+        crc.value() ^ fragment_place(self.chunk, slice_index, from as u32, len as u32)
+    }
+}
