@@ -190,6 +190,11 @@ fn a_peer_that_is_dropped_is_noticed_and_one_that_leaves_says_goodbye() {
     assert_eq!(pair.client.endpoint.links().count(), 0);
 
     let mut pair = Pair::new(quick());
+    let channel = pair.open(true);
+    pair.send(channel, b"counted", 1);
+    pair.until(|client, _| client.take_sent(1));
+    let while_up = pair.client.endpoint.stats(pair.client_link).expect("it is up");
+    assert_eq!(pair.client.endpoint.stats_of_all_links(), while_up);
     pair.client.endpoint.close(pair.client_link);
     let reasons = pair.until(|client, server| {
         let both = |node: &Node| node.events.iter().any(|event| down(event).is_some());
@@ -197,6 +202,9 @@ fn a_peer_that_is_dropped_is_noticed_and_one_that_leaves_says_goodbye() {
         Some((client.take(down), server.take(down)))
     });
     assert_eq!(reasons, (Some(DownReason::Local), Some(DownReason::Goodbye)));
+    assert_eq!(pair.client.endpoint.stats(pair.client_link), None);
+    let sum = pair.client.endpoint.stats_of_all_links();
+    assert_eq!((sum.chunks_sent, sum.messages_delivered), (while_up.chunks_sent, 1));
 }
 
 #[test]

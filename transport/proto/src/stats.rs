@@ -52,3 +52,60 @@ pub struct LinkStats {
     /// Messages handed to the application (streamed ones when complete).
     pub messages_received: u64,
 }
+
+impl core::ops::AddAssign for LinkStats {
+    /// Counters of several links, or of several lives of one, together.
+    fn add_assign(&mut self, other: Self) {
+        // Taken apart by name, so that a new counter cannot be forgotten.
+        let Self {
+            chunks_sent,
+            chunks_retransmitted,
+            bytes_sent,
+            bytes_retransmitted,
+            control_sent,
+            acks_sent,
+            acks_piggybacked,
+            losses_by_gap,
+            tail_probes,
+            rtos,
+            losses_spurious,
+            credit_probes,
+            chunks_received,
+            bytes_received,
+            chunks_duplicate,
+            chunks_stale,
+            headers_bad,
+            payloads_bad,
+            violations,
+            acks_received,
+            acks_bad,
+            messages_delivered,
+            messages_abandoned,
+            messages_received,
+        } = other;
+        self.chunks_sent += chunks_sent;
+        self.chunks_retransmitted += chunks_retransmitted;
+        self.bytes_sent += bytes_sent;
+        self.bytes_retransmitted += bytes_retransmitted;
+        self.control_sent += control_sent;
+        self.acks_sent += acks_sent;
+        self.acks_piggybacked += acks_piggybacked;
+        self.losses_by_gap += losses_by_gap;
+        self.tail_probes += tail_probes;
+        self.rtos += rtos;
+        self.losses_spurious += losses_spurious;
+        self.credit_probes += credit_probes;
+        self.chunks_received += chunks_received;
+        self.bytes_received += bytes_received;
+        self.chunks_duplicate += chunks_duplicate;
+        self.chunks_stale += chunks_stale;
+        self.headers_bad += headers_bad;
+        self.payloads_bad += payloads_bad;
+        self.violations += violations;
+        self.acks_received += acks_received;
+        self.acks_bad += acks_bad;
+        self.messages_delivered += messages_delivered;
+        self.messages_abandoned += messages_abandoned;
+        self.messages_received += messages_received;
+    }
+}

@@ -170,6 +170,16 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         Some(self.links.find(link)?.link.as_ref()?.stats())
     }
 
+    /// The counters of all links together, those that are down included.
+    #[must_use]
+    pub fn stats_of_all_links(&self) -> LinkStats {
+        let links = self.links.iter().filter_map(|conn| conn.link.as_ref());
+        links.fold(self.ended, |mut sum, link| {
+            sum += link.stats();
+            sum
+        })
+    }
+
     /// The smoothed round-trip time of a link's first path, once there is a sample.
     #[must_use]
     pub fn rtt(&self, link: LinkId) -> Option<Nanos> {

@@ -30,7 +30,7 @@ use crate::setup::Setup;
 use std::collections::VecDeque;
 use towpath_base::{Prng, Time};
 use towpath_memory::{Region, RegionId};
-use towpath_proto::ChunkRef;
+use towpath_proto::{ChunkRef, LinkStats};
 use towpath_verbs::{Access, CqNum, Device, RecvWr, SrqNum, Wc};
 
 /// What an endpoint did beside what its links count; each only grows.
@@ -84,6 +84,8 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     next_timer: Time,
     draining: Vec<u16>,
     stats: EndpointStats,
+    /// What links that are down have counted.
+    ended: LinkStats,
     wcs: Vec<Wc>,
     chunk_refs: Vec<ChunkRef>,
 }
@@ -125,6 +127,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             next_timer: Time::NEVER,
             draining: Vec::new(),
             stats: EndpointStats::default(),
+            ended: LinkStats::default(),
             wcs: vec![Wc::default(); BATCH],
             chunk_refs: Vec::new(),
             device,

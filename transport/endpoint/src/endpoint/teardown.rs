@@ -47,8 +47,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// The link has told that it is down: its place is free once the device has let go.
     pub(super) fn end_link(&mut self, id: LinkId) {
-        if let Some(conn) = self.links.find_mut(id) {
-            conn.link = None;
+        if let Some(link) = self.links.find_mut(id).and_then(|conn| conn.link.take()) {
+            self.ended += link.stats();
         }
         self.begin_draining(id.index);
     }
