@@ -16,8 +16,9 @@ type Tune = Arc<dyn Fn(LinkConfig) -> LinkConfig + Send + Sync>;
 /// Settings of an [`Endpoint`](crate::Endpoint). The defaults are tuned for a few peers in one
 /// datacentre and for loopback, with messages from 64 bytes to some MiB.
 ///
-/// Memory: each link takes about (`credit_total` + `progress_budget`) x `chunk_bytes_max` of receive
-/// buffers (43 MiB by default, mapped when first used), the send pools 57 MiB together.
+/// Memory: the receive buffers of one link take about (`credit_total` + `progress_budget`) x
+/// `chunk_bytes_max` (43 MiB by default, mapped when first used) and those of each further link
+/// `credit_total` x `chunk_bytes_max` (28 MiB); the send pools take 57 MiB together.
 #[derive(Clone)]
 pub struct EndpointConfig {
     pub(crate) chunk_bytes_max: u32,

@@ -14,7 +14,8 @@ pub struct LinkId {
 }
 
 impl LinkId {
-    /// A small dense index, for tables of the application's own; unique among the links that are up.
+    /// A small dense index, for tables of the application's own; unique among the links that are
+    /// up.
     #[must_use]
     pub fn index(self) -> usize {
         usize::from(self.index)

@@ -4,8 +4,8 @@
 //! three rules, each kept by types or by the tables here:
 //!
 //! 1. Bytes are reachable either through one [`Buf`] (exclusively) or by devices, never both: a
-//!    buffer that is posted has become a [`Lent`] (in place: a lent [`Berth`]), which has no way to its
-//!    bytes, or, for sending only, a [`Shared`], which nobody can change.
+//!    buffer that is posted has become a [`Lent`] (in place: a lent [`Berth`]), which has no way to
+//!    its bytes, or, for sending only, a [`Shared`], which nobody can change.
 //! 2. [`Lent::reclaim`] is called only after the completion of every work request that names the
 //!    buffer was polled. The endpoint does so in one place; applications never hold a `Lent`.
 //! 3. A peer reaches by key only regions that were registered for it, and those are read and

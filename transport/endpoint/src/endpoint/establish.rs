@@ -27,8 +27,8 @@ pub struct PendingLink {
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Makes our half of a link: queue pairs, buffers, and the HELLO that tells the peer of them.
-    /// TCP set-up ([`connect`](Self::connect), [`listen`](Self::listen)) does this by itself; call it
-    /// where HELLOs travel in another way, as between two endpoints in virtual time.
+    /// TCP set-up ([`connect`](Self::connect), [`listen`](Self::listen)) does this by itself; call
+    /// it where HELLOs travel in another way, as between two endpoints in virtual time.
     ///
     /// # Errors
     /// [`LinkError`]: no room, no memory, or the device refused.
