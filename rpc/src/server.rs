@@ -372,6 +372,14 @@ impl RpcServer {
         self.free(key);
     }
 
+    /// Whether somebody waits for the response still: the request is neither cancelled nor gone
+    /// with its link. A service that asks before it begins saves the work.
+    #[must_use]
+    pub fn is_wanted(&self, responder: &Responder) -> bool {
+        let slot = self.slots.get(responder.key).filter(|slot| slot.serial == responder.serial);
+        slot.is_some_and(|slot| !slot.cancelled)
+    }
+
     /// Gives a request's place up without a response: where no buffer was left for one.
     pub fn abandon(&mut self, responder: Responder) {
         self.stats.responses_dropped += 1;

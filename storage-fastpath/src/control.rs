@@ -186,4 +186,7 @@ pub struct InfoReply {
     /// Requests being served now.
     #[prost(uint64, tag = "16")]
     pub requests_under_way: u64,
+    /// Milliseconds since it started.
+    #[prost(uint64, tag = "17")]
+    pub uptime_ms: u64,
 }
