@@ -96,6 +96,17 @@ impl StoreConfig {
         self
     }
 
+    /// Whether the settings can be.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with the first that cannot.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.segment_pages()?;
+        self.capacity_pages()?;
+        self.checked_log_bytes()?;
+        Ok(())
+    }
+
     pub(crate) fn segment_pages(&self) -> Result<u32, ConfigError> {
         let pages = self.segment_bytes / SLICE_BYTES as u64;
         let whole = self.segment_bytes.is_multiple_of(SLICE_BYTES as u64);

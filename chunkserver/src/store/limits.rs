@@ -51,7 +51,7 @@ pub const FIT_RUNS_MAX: usize = 32;
 /// Most chunks in one page of a listing.
 pub const LIST_MAX: usize = 1024;
 
-/// Requests that the worker stages before one commit.
+/// Requests that the worker takes before one commit.
 pub const WORKER_BATCH_MAX: usize = 256;
 
 const _: () = assert!(CHUNK_BYTES_MAX / (SLICE_BYTES as u64) < u32::MAX as u64);

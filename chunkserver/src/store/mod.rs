@@ -60,4 +60,4 @@ pub use slice::{
 };
 pub use stage::Write;
 pub use stats::StoreStats;
-pub use worker::{Completion, Reply, Request, StoreWorker, WorkerGone};
+pub use worker::{Completion, Reply, Request, StoreWorker, WorkerConfig, WorkerGone};

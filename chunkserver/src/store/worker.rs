@@ -2,6 +2,7 @@
 
 use std::io;
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use thiserror::Error;
@@ -122,6 +123,38 @@ pub struct Completion<W, R = W> {
     pub reply: Reply<W, R>,
 }
 
+/// How a [`StoreWorker`] queues and commits.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerConfig {
+    queue_max: usize,
+    batch_max: usize,
+    linger: Duration,
+}
+
+impl WorkerConfig {
+    /// At most `queue_max` requests wait; up to [`WORKER_BATCH_MAX`] are taken before a commit,
+    /// which waits for none.
+    #[must_use]
+    pub fn new(queue_max: usize) -> Self {
+        Self { queue_max, batch_max: WORKER_BATCH_MAX, linger: Duration::ZERO }
+    }
+
+    /// The most requests taken before a commit, 1 to [`WORKER_BATCH_MAX`] (held to that range).
+    #[must_use]
+    pub fn batch_max(mut self, requests: usize) -> Self {
+        self.batch_max = requests.clamp(1, WORKER_BATCH_MAX);
+        self
+    }
+
+    /// How long a commit waits for more changes once it has one: it costs latency and saves
+    /// flushes where they are slow. Default: not at all.
+    #[must_use]
+    pub fn linger(mut self, span: Duration) -> Self {
+        self.linger = span;
+        self
+    }
+}
+
 /// The worker thread has ended; the request comes back.
 #[derive(Debug, Error)]
 #[error("the store's thread has ended")]
@@ -157,9 +190,21 @@ where
         M: Media + Send + 'static,
         M::File: Send,
     {
-        let (requests, incoming) = bounded(queue_max);
+        Self::spawn_with(store, WorkerConfig::new(queue_max))
+    }
+
+    /// Starts the thread with settings of one's own.
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn).
+    pub fn spawn_with<M>(store: Store<M>, config: WorkerConfig) -> io::Result<Self>
+    where
+        M: Media + Send + 'static,
+        M::File: Send,
+    {
+        let (requests, incoming) = bounded(config.queue_max);
         let (outgoing, completions) = unbounded();
-        let worker = Worker { store, outgoing, unanswered: Vec::new() };
+        let worker = Worker { store, config, outgoing, unanswered: Vec::new() };
         let thread = Builder::new().name("store".into()).spawn(move || worker.run(&incoming))?;
         Ok(Self { requests, completions, thread })
     }
@@ -184,6 +229,12 @@ where
         self.requests.try_send((token, request)).map_err(|e| e.into_inner().1)
     }
 
+    /// Whether a request would find room in the queue. With one sender it does.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        !self.requests.is_full()
+    }
+
     /// Where the answers arrive. It disconnects when the thread has ended.
     #[must_use]
     pub fn completions(&self) -> &Receiver<Completion<W, R>> {
@@ -206,6 +257,7 @@ where
 
 struct Worker<M: Media, W, R> {
     store: Store<M>,
+    config: WorkerConfig,
     outgoing: Sender<Completion<W, R>>,
     /// Replies of staged changes, good ones if the commit is.
     unanswered: Vec<Completion<W, R>>,
@@ -215,14 +267,26 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Worker<M, W, R> {
     fn run(mut self, incoming: &Receiver<(u64, Request<W, R>)>) -> Result<(), FlushFailed> {
         while let Ok((token, request)) = incoming.recv() {
             self.serve(token, request);
-            while self.unanswered.len() < WORKER_BATCH_MAX
-                && let Ok((token, request)) = incoming.try_recv()
-            {
-                self.serve(token, request);
+            let mut room = self.config.batch_max - 1;
+            self.take(&mut room, || incoming.try_recv().ok());
+            if !self.unanswered.is_empty() && !self.config.linger.is_zero() {
+                let end = Instant::now() + self.config.linger;
+                self.take(&mut room, || incoming.recv_deadline(end).ok());
             }
             self.commit();
         }
         self.store.close()
+    }
+
+    /// Serves up to `room` more requests: reads count too, so that an endless flow of them does
+    /// not keep a change from its commit.
+    fn take(&mut self, room: &mut usize, mut next: impl FnMut() -> Option<(u64, Request<W, R>)>) {
+        while *room > 0
+            && let Some((token, request)) = next()
+        {
+            *room -= 1;
+            self.serve(token, request);
+        }
     }
 
     fn serve(&mut self, token: u64, request: Request<W, R>) {

@@ -1,0 +1,20 @@
+//! The chunk server as a program; all of it is in the library's `daemon`.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use towpath_chunkserver::daemon::{self, DaemonError};
+
+fn main() -> ExitCode {
+    match daemon::main(std::env::args_os()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            match &error {
+                // It is also how help is printed, with colours where a terminal has them.
+                DaemonError::Flags(flags) => drop(flags.print()),
+                error => eprintln!("towpath-chunkserver: {}", error.chain()),
+            }
+            ExitCode::from(error.exit_code())
+        }
+    }
+}

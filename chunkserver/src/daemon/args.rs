@@ -1,0 +1,154 @@
+//! The command line: one flag for each setting, and what to do.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use super::config::DaemonConfig;
+use super::error::DaemonError;
+use super::keys::KEYS;
+
+const AFTER_HELP: &str = "\
+Flags go over the config file, the config file over the defaults. Sizes may end with KiB, MiB,
+GiB or TiB. The server stops cleanly on SIGTERM and SIGINT, and at once on a second one.
+
+Exit codes:
+  0  clean stop, or nothing wrong with --check
+  2  wrong flag or config file
+  3  the address or port cannot be had
+  4  the store cannot be opened (locked, damaged, of another version, no directory)
+  5  a failed flush: changes were refused from then on
+  6  memory, threads or the device failed";
+
+/// What the command line asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invocation {
+    /// The settings, all of them.
+    pub config: DaemonConfig,
+    /// What to do with them.
+    pub action: Action,
+    /// The ready line is a JSON object.
+    pub json: bool,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Say whether the settings hold together.
+    Check,
+    /// Print the settings as a config file.
+    PrintConfig,
+    /// Serve.
+    Serve,
+}
+
+/// The program's flags.
+#[must_use]
+pub fn command() -> Command {
+    let defaults = DaemonConfig::default();
+    let plain = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+    };
+    let settings = KEYS.iter().map(|key| {
+        Arg::new(key.name)
+            .long(key.flag())
+            .value_name(key.kind)
+            .value_parser(NonEmptyStringValueParser::new())
+            .allow_hyphen_values(true)
+            .help(format!("{} [default: {}]", key.doc, (key.show)(&defaults)))
+            .help_heading("Settings, each also a key of the config file (with _ for -)")
+    });
+    Command::new("towpath-chunkserver")
+        .about("Keeps chunks of data for Towpath clients, durably and with checksums")
+        .version(env!("CARGO_PKG_VERSION"))
+        .arg(
+            Arg::new("config")
+                .long("config")
+                .short('c')
+                .value_name("FILE")
+                .value_parser(clap::value_parser!(PathBuf))
+                .help("TOML file with settings"),
+        )
+        .arg(plain("print-config", "print the settings in effect as a config file, and stop"))
+        .arg(plain("check", "check the settings without serving, and stop"))
+        .arg(plain("json", "say on stdout that the server is ready as one JSON object"))
+        .args(settings)
+        .after_help(AFTER_HELP)
+}
+
+impl Invocation {
+    /// Reads a command line; the first argument is the program's name.
+    ///
+    /// # Errors
+    /// [`DaemonError::Flags`] (which may also be the answer to `--help`),
+    /// [`DaemonError::ConfigFile`], [`DaemonError::Flag`].
+    pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, DaemonError> {
+        let matches = command().try_get_matches_from(args)?;
+        let mut config = DaemonConfig::default();
+        if let Some(path) = matches.get_one::<PathBuf>("config") {
+            config.read_file(path)?;
+        }
+        apply_flags(&mut config, &matches)?;
+        let action = if matches.get_flag("check") {
+            Action::Check
+        } else if matches.get_flag("print-config") {
+            Action::PrintConfig
+        } else {
+            Action::Serve
+        };
+        Ok(Self { config, action, json: matches.get_flag("json") })
+    }
+}
+
+fn apply_flags(config: &mut DaemonConfig, matches: &ArgMatches) -> Result<(), DaemonError> {
+    for key in KEYS {
+        if let Some(text) = matches.get_one::<String>(key.name) {
+            (key.set)(config, text)
+                .map_err(|error| DaemonError::Flag { flag: key.flag(), error })?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    fn parse(args: &[&str]) -> Result<Invocation, DaemonError> {
+        let args = ["towpath-chunkserver"].iter().chain(args);
+        Invocation::parse(args.map(OsString::from))
+    }
+
+    #[test]
+    fn flags_go_over_the_file_and_the_file_over_the_defaults() {
+        let mut file = tempfile::NamedTempFile::new().expect("room for a file");
+        writeln!(file, "links_max = 3\nbusy_poll_us = 7\n").expect("it is written");
+        let path = file.path().to_str().expect("a plain path");
+        let found = parse(&["--config", path, "--links-max", "5", "--json"]).expect("sound");
+        assert_eq!((found.config.links_max, found.config.busy_poll_us), (5, 7));
+        assert_eq!(found.config.chunks_max, DaemonConfig::default().chunks_max);
+        assert!(found.json);
+        assert_eq!(found.action, Action::Serve);
+    }
+
+    #[test]
+    fn every_key_has_a_flag_that_takes_what_it_shows() {
+        let defaults = DaemonConfig::default();
+        for key in KEYS {
+            let found = parse(&[&format!("--{}={}", key.flag(), (key.show)(&defaults))]);
+            assert_eq!(found.expect("sound").config, defaults, "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn a_wrong_flag_names_itself_and_a_missing_file_its_path() {
+        let said = parse(&["--mtu-bytes", "1500"]).expect_err("no MTU").to_string();
+        assert!(said.starts_with("--mtu-bytes needs"), "{said}");
+        let said = parse(&["--config", "/no/such/file.toml"]).expect_err("no file").to_string();
+        assert!(said.contains("/no/such/file.toml"), "{said}");
+        assert!(matches!(parse(&["--colour", "red"]), Err(DaemonError::Flags(_))));
+    }
+}

@@ -1,0 +1,96 @@
+//! The settings of the daemon and their defaults.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use crate::store::limits::{CHUNKS_MAX_DEFAULT, LOG_BYTES_DEFAULT, WORKER_BATCH_MAX};
+
+/// Settings of a chunk server. Each is a key of the config file and a flag of the program; the
+/// file `daemon/keys.rs` describes them. The defaults fit one small machine and its clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DaemonConfig {
+    /// TCP address on which clients set up their links; port 0 is any free one.
+    pub listen: SocketAddr,
+    /// Local address of the RDMA device; the address of `listen` when none.
+    pub device_ip: Option<IpAddr>,
+    /// UDP port of the device; 0 is any free one.
+    pub device_port: u16,
+    /// Largest path MTU in bytes.
+    pub mtu_bytes: u32,
+    /// Directory of the store; made if it is not there.
+    pub data_dir: PathBuf,
+    /// Most bytes of slices kept; `u64::MAX` is as many as the file system holds.
+    pub capacity_bytes: u64,
+    /// Bytes of segments that are made and zeroed at the start.
+    pub preallocate_bytes: u64,
+    /// Size of the write-ahead log in bytes.
+    pub log_bytes: u64,
+    /// Size of a segment file in bytes, fixed when the store is made.
+    pub segment_bytes: u64,
+    /// Most chunks.
+    pub chunks_max: u64,
+    /// Most requests taken into one commit.
+    pub commit_batch_max: u32,
+    /// Microseconds that a commit waits for more changes.
+    pub commit_linger_us: u64,
+    /// Requests that may wait for the store's thread.
+    pub store_queue_max: u32,
+    /// Requests of one link that may be under way before more are refused as busy.
+    pub link_requests_max: u32,
+    /// Most clients at a time.
+    pub links_max: u32,
+    /// Chunks of a message that a client may have under way on one channel.
+    pub quota_chunks: u32,
+    /// Chunks that all channels of one client together may have under way.
+    pub credit_chunks_max: u32,
+    /// Buffers of 1 MiB for the data of reads.
+    pub read_buffers_large: u32,
+    /// Buffers of 64 KiB for the data of reads.
+    pub read_buffers_small: u32,
+    /// Microseconds of polling without work before the network thread blocks.
+    pub busy_poll_us: u64,
+    /// Longest time that the network thread blocks, in microseconds.
+    pub idle_wait_us: u64,
+    /// Longest time that a clean stop waits for what is under way, in milliseconds.
+    pub stop_wait_ms: u64,
+    /// What is logged to stderr, as a filter: `info`, or `warn,towpath_chunkserver=debug`.
+    pub log: String,
+}
+
+impl Default for DaemonConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7400)),
+            device_ip: None,
+            device_port: 0,
+            mtu_bytes: 4096,
+            data_dir: PathBuf::from("towpath-data"),
+            capacity_bytes: u64::MAX,
+            preallocate_bytes: 0,
+            log_bytes: LOG_BYTES_DEFAULT,
+            segment_bytes: 256 << 20,
+            chunks_max: CHUNKS_MAX_DEFAULT,
+            commit_batch_max: WORKER_BATCH_MAX as u32,
+            commit_linger_us: 0,
+            store_queue_max: 256,
+            link_requests_max: 256,
+            links_max: 32,
+            quota_chunks: 128,
+            credit_chunks_max: 512,
+            read_buffers_large: 32,
+            read_buffers_small: 256,
+            busy_poll_us: 50,
+            idle_wait_us: 20_000,
+            stop_wait_ms: 5_000,
+            log: String::from("info"),
+        }
+    }
+}
+
+impl DaemonConfig {
+    /// The address of the device: its own, or the one that clients set up their links on.
+    #[must_use]
+    pub fn effective_device_ip(&self) -> IpAddr {
+        self.device_ip.unwrap_or_else(|| self.listen.ip())
+    }
+}

@@ -1,0 +1,121 @@
+//! Why the daemon ends, and with which exit code.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use thiserror::Error;
+use towpath_transport::{EndpointError, ListenError};
+
+use super::file::ConfigFileError;
+use super::value::ValueError;
+use crate::store::{FlushFailed, OpenError};
+
+/// Why the daemon could not start, or did not end well.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DaemonError {
+    /// The command line is not understood, or asks for help.
+    #[error(transparent)]
+    Flags(#[from] clap::Error),
+    /// A flag has a value that it does not take.
+    #[error("--{flag} {error}")]
+    Flag {
+        /// The flag without its dashes.
+        flag: &'static str,
+        /// What it takes.
+        #[source]
+        error: ValueError,
+    },
+    /// The config file cannot be used.
+    #[error(transparent)]
+    ConfigFile(#[from] ConfigFileError),
+    /// The log filter is none.
+    #[error("`log` is no filter: use error, warn, info, debug or trace, or part=level pairs")]
+    LogFilter(#[source] tracing_subscriber::filter::ParseError),
+    /// The device has no address.
+    #[error("the device needs one address, not {0}: set `device_ip` (--device-ip)")]
+    DeviceIp(IpAddr),
+    /// The data directory is something else.
+    #[error("{} is not a directory: set `data_dir` (--data-dir) to one", .0.display())]
+    NotADirectory(PathBuf),
+    /// The data directory cannot be made or entered.
+    #[error("cannot use {} as data directory: check its permissions", path.display())]
+    DataDir {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The store in the data directory cannot be opened.
+    #[error("cannot open the store in {}", path.display())]
+    Store {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: OpenError,
+    },
+    /// The listening address cannot be had.
+    #[error("cannot listen for clients")]
+    Listen(#[from] ListenError),
+    /// The device or its memory cannot be had.
+    #[error("cannot set up the network device")]
+    Endpoint(#[from] EndpointError),
+    /// No thread for the store.
+    #[error("cannot start the store's thread; raise the limit of processes")]
+    Thread(#[source] io::Error),
+    /// The signals cannot be caught.
+    #[error("cannot catch SIGTERM and SIGINT")]
+    Signals(#[source] io::Error),
+    /// The ready line could not be written.
+    #[error("cannot write to stdout that the server is ready; give it an open stdout")]
+    Ready(#[source] io::Error),
+    /// The store refuses changes since a flush failed.
+    #[error("the store in {} has lost its trust in the medium", path.display())]
+    Failed {
+        /// The directory.
+        path: PathBuf,
+        /// What failed.
+        #[source]
+        source: FlushFailed,
+    },
+}
+
+impl DaemonError {
+    /// The exit code of the program; `--help` lists them.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Flags(error) if !error.use_stderr() => 0,
+            Self::Flags(_)
+            | Self::Flag { .. }
+            | Self::ConfigFile(_)
+            | Self::LogFilter(_)
+            | Self::DeviceIp(_) => 2,
+            Self::Listen(_) => 3,
+            Self::Endpoint(EndpointError::Udp(_)) => 3,
+            Self::NotADirectory(_) | Self::DataDir { .. } | Self::Store { .. } => 4,
+            Self::Failed { .. } => 5,
+            Self::Endpoint(_) | Self::Thread(_) | Self::Signals(_) | Self::Ready(_) => 6,
+        }
+    }
+
+    /// The error and what is below it, in one line.
+    #[must_use]
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut below = std::error::Error::source(self);
+        while let Some(error) = below {
+            let part = error.to_string();
+            // Transparent and embedded sources have said their part already.
+            if !text.contains(&part) {
+                text.push_str(": ");
+                text.push_str(&part);
+            }
+            below = error.source();
+        }
+        text
+    }
+}

@@ -1,0 +1,273 @@
+//! The table of settings: name, meaning, how it is read and shown.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use super::config::DaemonConfig;
+use super::value::{self, ValueError};
+
+/// One setting.
+pub struct Key {
+    /// Its name in the file; the flag has dashes for underscores.
+    pub name: &'static str,
+    /// What kind of value it takes, for `--help`.
+    pub kind: &'static str,
+    /// What it does, with the unit.
+    pub doc: &'static str,
+    /// Whether the file shows it in quotes.
+    pub(crate) quoted: bool,
+    pub(crate) set: fn(&mut DaemonConfig, &str) -> Result<(), ValueError>,
+    pub(crate) show: fn(&DaemonConfig) -> String,
+}
+
+impl Key {
+    /// The flag: the name with dashes.
+    #[must_use]
+    pub fn flag(&self) -> &'static str {
+        static FLAGS: LazyLock<Vec<String>> =
+            LazyLock::new(|| KEYS.iter().map(|key| key.name.replace('_', "-")).collect());
+        let place = KEYS.iter().position(|key| key.name == self.name);
+        place.map_or(self.name, |place| FLAGS[place].as_str())
+    }
+}
+
+/// A number with its bounds.
+macro_rules! number {
+    ($name:ident, $low:expr, $high:expr, $doc:expr) => {
+        Key {
+            name: stringify!($name),
+            kind: "N",
+            doc: $doc,
+            quoted: false,
+            set: |config, text| {
+                config.$name = value::number(text, $low, $high)?;
+                Ok(())
+            },
+            show: |config| config.$name.to_string(),
+        }
+    };
+}
+
+/// A size in bytes.
+macro_rules! size {
+    ($name:ident, $low:expr, $doc:expr) => {
+        Key {
+            name: stringify!($name),
+            kind: "SIZE",
+            doc: $doc,
+            quoted: true,
+            set: |config, text| {
+                config.$name = value::size(text, $low)?;
+                Ok(())
+            },
+            show: |config| value::show_size(config.$name),
+        }
+    };
+}
+
+/// Every setting, in the order in which it is shown.
+pub const KEYS: &[Key] = &[
+    Key {
+        name: "listen",
+        kind: "ADDR:PORT",
+        doc: "TCP address on which clients set up their links; port 0 is any free one",
+        quoted: true,
+        set: |config, text| {
+            config.listen = value::parsed(text, "an address and a port, like 127.0.0.1:7400")?;
+            Ok(())
+        },
+        show: |config| config.listen.to_string(),
+    },
+    Key {
+        name: "device_ip",
+        kind: "IP",
+        doc: "local address of the RDMA device, or \"listen\" for that of `listen`; needed when \
+              `listen` is on all addresses",
+        quoted: true,
+        set: |config, text| {
+            config.device_ip = match text {
+                "listen" => None,
+                _ => Some(value::parsed::<IpAddr>(text, "an IP address, or \"listen\"")?),
+            };
+            Ok(())
+        },
+        show: |config| config.device_ip.map_or_else(|| "listen".into(), |ip| ip.to_string()),
+    },
+    number!(device_port, 0, u16::MAX, "UDP port of the device; 0 is any free one"),
+    Key {
+        name: "mtu_bytes",
+        kind: "N",
+        doc: "largest path MTU in bytes: 256, 512, 1024, 2048 or 4096; beyond 1024 the network \
+              needs jumbo frames",
+        quoted: false,
+        set: |config, text| {
+            let mtu: u32 = value::number(text, 256, 4096)?;
+            if !mtu.is_power_of_two() {
+                return Err(ValueError::Needs { needs: "256, 512, 1024, 2048 or 4096" });
+            }
+            config.mtu_bytes = mtu;
+            Ok(())
+        },
+        show: |config| config.mtu_bytes.to_string(),
+    },
+    Key {
+        name: "data_dir",
+        kind: "DIR",
+        doc: "directory of the store; made if it is not there",
+        quoted: true,
+        set: |config, text| {
+            if text.is_empty() {
+                return Err(ValueError::Needs { needs: "a directory" });
+            }
+            config.data_dir = PathBuf::from(text);
+            Ok(())
+        },
+        show: |config| config.data_dir.display().to_string(),
+    },
+    Key {
+        name: "capacity_bytes",
+        kind: "SIZE",
+        doc: "most bytes of data kept, like \"500GiB\"; \"unlimited\" is what the disk holds",
+        quoted: true,
+        set: |config, text| {
+            config.capacity_bytes = match text {
+                "unlimited" => u64::MAX,
+                _ => value::size(text, 4096)?,
+            };
+            Ok(())
+        },
+        show: |config| match config.capacity_bytes {
+            u64::MAX => "unlimited".into(),
+            bytes => value::show_size(bytes),
+        },
+    },
+    size!(
+        preallocate_bytes,
+        0,
+        "bytes of data files that are made and zeroed at the start: a slower start, faster first \
+         writes"
+    ),
+    size!(log_bytes, 64 << 10, "size of the write-ahead log in bytes"),
+    size!(
+        segment_bytes,
+        32 << 10,
+        "size of a data file in bytes, a multiple of 4096; fixed when the store is made"
+    ),
+    number!(chunks_max, 1, u64::MAX, "most chunks; each takes about 200 bytes of memory"),
+    number!(commit_batch_max, 1, 256, "most requests taken into one commit"),
+    number!(
+        commit_linger_us,
+        0,
+        1_000_000,
+        "microseconds that a commit waits for more changes; 0 is not at all"
+    ),
+    number!(store_queue_max, 1, 65_536, "requests that may wait for the store's thread"),
+    number!(
+        link_requests_max,
+        1,
+        1024,
+        "requests of one client that may be under way before more are refused as busy"
+    ),
+    number!(links_max, 1, 16_384, "most clients at a time"),
+    number!(
+        quota_chunks,
+        2,
+        32_767,
+        "pieces of 56 KiB that a client may have under way on one channel"
+    ),
+    number!(
+        credit_chunks_max,
+        2,
+        1 << 20,
+        "pieces of 56 KiB that one client may have under way: this much memory for each"
+    ),
+    number!(read_buffers_large, 1, 65_536, "buffers of 1 MiB for the data of reads"),
+    number!(read_buffers_small, 1, 65_536, "buffers of 64 KiB for the data of reads"),
+    number!(
+        busy_poll_us,
+        0,
+        1_000_000,
+        "microseconds of polling without work before the network thread blocks"
+    ),
+    number!(
+        idle_wait_us,
+        100,
+        1_000_000,
+        "longest time that the network thread blocks, in microseconds"
+    ),
+    number!(
+        stop_wait_ms,
+        0,
+        3_600_000,
+        "longest time that a clean stop waits for what is under way, in milliseconds"
+    ),
+    Key {
+        name: "log",
+        kind: "FILTER",
+        doc: "what is logged to stderr: error, warn, info, debug or trace, for all or by part \
+              (\"warn,towpath_chunkserver=debug\")",
+        quoted: true,
+        set: |config, text| {
+            config.log = String::from(text);
+            Ok(())
+        },
+        show: |config| config.log.clone(),
+    },
+];
+
+/// The setting of that name.
+#[must_use]
+pub fn key(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// The known name that is most like an unknown one, unless none is.
+#[must_use]
+pub fn nearest(unknown: &str) -> Option<&'static str> {
+    let scored = KEYS.iter().map(|key| (distance(unknown, key.name), key.name));
+    let (best, name) = scored.min()?;
+    (best <= 1 + name.len() / 3).then_some(name)
+}
+
+/// Letters to insert, delete or replace to get from one word to the other. What is longer than
+/// any key counts as cut off there: it is far from all of them anyway.
+fn distance(a: &str, b: &str) -> usize {
+    const LONGEST: usize = 64;
+    let a = &a.as_bytes()[..a.len().min(LONGEST)];
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.iter().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, to) in b.as_bytes().iter().enumerate() {
+            let replaced = diagonal + usize::from(from != to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_finds_the_key_that_was_meant_and_nonsense_finds_none() {
+        assert_eq!(nearest("capacity_byte"), Some("capacity_bytes"));
+        assert_eq!(nearest("datadir"), Some("data_dir"));
+        assert_eq!(nearest("listen_addr"), None);
+        assert_eq!(nearest("colour"), None);
+        assert_eq!(nearest(&"x".repeat(100_000)), None);
+    }
+
+    #[test]
+    fn what_a_key_shows_it_also_reads() {
+        let shown = DaemonConfig::default();
+        let mut read = DaemonConfig { stop_wait_ms: 1, ..DaemonConfig::default() };
+        for key in KEYS {
+            let text = (key.show)(&shown);
+            assert!((key.set)(&mut read, &text).is_ok(), "{} = {text}", key.name);
+        }
+        assert_eq!(read, shown);
+    }
+}

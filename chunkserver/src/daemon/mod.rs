@@ -1,0 +1,56 @@
+//! The daemon: settings, start, clean stop.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | `config`, `keys`, `value` | the settings, their table, and how values are read |
+//! | `file`, `args` | the config file and the command line |
+//! | `run` | [`run`](run()): from settings to a serving server and back |
+//! | `stop` | [`StopFlag`] and signals |
+//! | `error` | what can go wrong, with exit codes |
+//!
+//! [`run`](run()) is a library function, so that a program can be a chunk server among other things,
+//! on a device of its own making.
+
+mod args;
+mod config;
+mod error;
+mod file;
+mod keys;
+mod run;
+mod stop;
+mod value;
+
+use std::ffi::OsString;
+
+pub use args::{Action, Invocation, command};
+pub use config::DaemonConfig;
+pub use error::DaemonError;
+pub use file::{ConfigFault, ConfigFileError, ConfigTextError};
+pub use keys::{KEYS, Key, key, nearest};
+pub use run::{
+    Ready, Served, check, endpoint_config, log_to_stderr, print_ready, run, udp_config, udp_device,
+};
+pub use stop::StopFlag;
+pub use value::ValueError;
+
+/// The whole program: reads the command line, does what it asks for.
+///
+/// # Errors
+/// [`DaemonError`]; its exit code is for the caller to use.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<(), DaemonError> {
+    let Invocation { config, action, json } = Invocation::parse(args)?;
+    match action {
+        Action::Check => {
+            check(&config)?;
+            println!("the settings hold together");
+        }
+        Action::PrintConfig => print!("{}", config.to_file_text()),
+        Action::Serve => {
+            log_to_stderr(&config.log)?;
+            let stop = StopFlag::new();
+            stop.on_signals().map_err(DaemonError::Signals)?;
+            run(&config, &stop, udp_device, |ready| print_ready(ready, json))?;
+        }
+    }
+    Ok(())
+}

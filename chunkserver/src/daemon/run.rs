@@ -1,0 +1,205 @@
+//! From settings to a serving chunk server, and back to nothing.
+
+use std::io::{self, Write as _};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use serde::Serialize;
+use towpath_transport::{
+    Device, Endpoint, EndpointConfig, EndpointError, Mtu, Nanos, PortChoice, Region, RoceUdp,
+    UdpConfig, roce_udp,
+};
+
+use super::config::DaemonConfig;
+use super::error::DaemonError;
+use super::stop::StopFlag;
+use crate::service::{ChunkServer, ServerStats, ServiceConfig};
+use crate::store::{FileMedia, Store, StoreConfig, WorkerConfig};
+
+/// A server that takes clients.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Ready {
+    /// The TCP address that clients connect to, with its port.
+    pub listening: SocketAddr,
+    /// The UDP address of its device.
+    pub device: SocketAddr,
+    /// The process.
+    pub pid: u32,
+}
+
+/// How the server ended.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Served {
+    /// What it counted.
+    pub stats: ServerStats,
+    /// Everything that was taken was answered before the links were closed.
+    pub drained: bool,
+}
+
+/// The device that the settings name: RoCEv2 over UDP sockets.
+///
+/// # Errors
+/// [`EndpointError::Udp`] when the sockets cannot be had.
+pub fn udp_device(
+    config: &DaemonConfig,
+    endpoint: &EndpointConfig,
+) -> Result<RoceUdp, EndpointError> {
+    roce_udp(udp_config(config), endpoint)
+}
+
+/// How the sockets of the device are set up, for callers that put a link of their own around them.
+#[must_use]
+pub fn udp_config(config: &DaemonConfig) -> UdpConfig {
+    let port = match config.device_port {
+        0 => PortChoice::Ephemeral,
+        port => PortChoice::Exact(port),
+    };
+    UdpConfig::new(config.effective_device_ip()).port(port)
+}
+
+/// How the endpoint of a server with these settings is set up.
+#[must_use]
+pub fn endpoint_config(config: &DaemonConfig) -> EndpointConfig {
+    EndpointConfig::new()
+        .links_max(config.links_max as usize)
+        .quota_chunks(config.quota_chunks)
+        .credit_total(config.credit_chunks_max.max(config.quota_chunks))
+        .mtu_max(Mtu::at_most(config.mtu_bytes).unwrap_or(Mtu::Mtu4096))
+        .send_pools(&[
+            (256, 4096),
+            (4096, 2048),
+            (64 << 10, config.read_buffers_small as usize),
+            (1 << 20, config.read_buffers_large as usize),
+        ])
+}
+
+/// Serves until `stop` is raised, then stops cleanly: takes no more clients and requests, finishes
+/// what was taken, closes the links, seals the store.
+///
+/// `make_device` makes the device; [`udp_device`] is the usual one. `on_ready` is called once,
+/// when clients can connect.
+///
+/// # Errors
+/// [`DaemonError`]; what was acknowledged is on stable media whatever happens.
+pub fn run<D: Device<Memory = Region>>(
+    config: &DaemonConfig,
+    stop: &StopFlag,
+    make_device: impl FnOnce(&DaemonConfig, &EndpointConfig) -> Result<D, EndpointError>,
+    on_ready: impl FnOnce(&Ready) -> io::Result<()>,
+) -> Result<Served, DaemonError> {
+    check(config)?;
+    // The port first: it is soon found to be taken, while a store may take a while to open.
+    let endpoint_config = endpoint_config(config);
+    let device = make_device(config, &endpoint_config)?;
+    let mut endpoint = Endpoint::new(device, endpoint_config)?;
+    let device = endpoint.device().local_addr();
+    let listening = endpoint.listen(config.listen)?;
+    let store = open_store(config)?;
+    let stats = store.stats();
+    tracing::info!(
+        dir = %config.data_dir.display(),
+        chunks = stats.chunks,
+        live_bytes = stats.live_bytes,
+        records_replayed = stats.records_replayed,
+        "the store is open"
+    );
+    let mut server =
+        ChunkServer::new(endpoint, store, &service_config(config)).map_err(DaemonError::Thread)?;
+    let ready = Ready { listening, device, pid: std::process::id() };
+    on_ready(&ready).map_err(DaemonError::Ready)?;
+    tracing::info!(%listening, %device, "serving");
+    while !stop.is_stopped() {
+        server.turn_or_wait();
+    }
+    tracing::info!("stopping");
+    let drained = server.drain(Nanos::from_millis(config.stop_wait_ms));
+    let (stats, sealed) = server.close();
+    sealed.map_err(|source| DaemonError::Failed { path: config.data_dir.clone(), source })?;
+    tracing::info!(drained, "stopped");
+    Ok(Served { stats, drained })
+}
+
+/// Whether the settings hold together, without touching anything.
+///
+/// # Errors
+/// [`DaemonError::DeviceIp`], [`DaemonError::Store`] for sizes that cannot be.
+pub fn check(config: &DaemonConfig) -> Result<(), DaemonError> {
+    let ip: IpAddr = config.effective_device_ip();
+    if ip.is_unspecified() || ip.is_multicast() {
+        return Err(DaemonError::DeviceIp(ip));
+    }
+    store_config(config)
+        .check()
+        .map_err(|error| DaemonError::Store { path: config.data_dir.clone(), source: error.into() })
+}
+
+/// Prints the ready line: the address for people, or an object for programs.
+///
+/// # Errors
+/// What the system says when stdout cannot be written.
+pub fn print_ready(ready: &Ready, json: bool) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer(&mut out, ready)?;
+        writeln!(out)?;
+    } else {
+        writeln!(out, "listening on {}", ready.listening)?;
+    }
+    out.flush()
+}
+
+/// Sends what the libraries log to stderr.
+///
+/// # Errors
+/// [`DaemonError::LogFilter`].
+pub fn log_to_stderr(filter: &str) -> Result<(), DaemonError> {
+    let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(DaemonError::LogFilter)?;
+    // Whoever set a subscriber up before keeps it.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(false)
+        .try_init();
+    Ok(())
+}
+
+fn store_config(config: &DaemonConfig) -> StoreConfig {
+    StoreConfig::default()
+        .capacity_bytes(config.capacity_bytes)
+        .chunks_max(config.chunks_max)
+        .log_bytes(config.log_bytes)
+        .preallocate_bytes(config.preallocate_bytes)
+        .segment_bytes(config.segment_bytes)
+        .store_id(random())
+}
+
+fn service_config(config: &DaemonConfig) -> ServiceConfig {
+    let worker = WorkerConfig::new(config.store_queue_max as usize)
+        .batch_max(config.commit_batch_max as usize)
+        .linger(Duration::from_micros(config.commit_linger_us));
+    ServiceConfig::new(worker)
+        .link_requests_max(config.link_requests_max as usize)
+        .busy_poll(Nanos::from_micros(config.busy_poll_us))
+        .idle_wait(Nanos::from_micros(config.idle_wait_us))
+}
+
+fn open_store(config: &DaemonConfig) -> Result<Store<FileMedia>, DaemonError> {
+    let path = config.data_dir.as_path();
+    if path.exists() && !path.is_dir() {
+        return Err(DaemonError::NotADirectory(path.into()));
+    }
+    let media = FileMedia::new(path).map_err(|source| match source.kind() {
+        io::ErrorKind::NotADirectory => DaemonError::NotADirectory(path.into()),
+        _ => DaemonError::DataDir { path: path.into(), source },
+    })?;
+    Store::open(media, store_config(config))
+        .map_err(|source| DaemonError::Store { path: path.into(), source })
+}
+
+/// For the id of a new store: std keys each `RandomState` from the system's randomness.
+fn random() -> u64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    RandomState::new().hash_one(0u64)
+}

@@ -1,0 +1,86 @@
+//! Answers on their way to clients.
+
+use towpath_fastpath::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
+use towpath_fastpath::limits::IO_HEADER_BYTES;
+use towpath_fastpath::server::{Rejection, info_reply, list_reply, read_reply, scrub_reply};
+use towpath_fastpath::server::{done_reply, stat_reply};
+use towpath_fastpath::wire::ReadReplyHeader;
+use towpath_fastpath::{ErrorReply, SLICE_BYTES};
+use towpath_rpc::limits::HEADER_BYTES;
+use towpath_rpc::{NoBuffer, Outgoing, Status};
+use towpath_transport::{Buf, Device, Endpoint, Region};
+
+use crate::store::ChunkStat;
+
+/// What a client is told.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// A change is durable.
+    Done,
+    /// Nothing was changed.
+    Error(ErrorReply),
+    /// The server's state.
+    Info(Box<InfoReply>),
+    /// A page of the listing.
+    List(ListReply),
+    /// Bytes and their checksums.
+    Read(ReadReplyHeader, Vec<u32>, Option<Buf>),
+    /// What a scrub found.
+    Scrub(ScrubReply),
+    /// The state of a chunk.
+    Stat(ChunkInfo),
+    /// There is no such method.
+    Unsupported,
+}
+
+impl From<Rejection> for Answer {
+    fn from(rejection: Rejection) -> Self {
+        rejection.error_reply().map_or(Self::Unsupported, Self::Error)
+    }
+}
+
+impl Answer {
+    /// Whether the client gets what it asked for.
+    pub(super) fn is_good(&self) -> bool {
+        !matches!(self, Self::Error(_) | Self::Unsupported)
+    }
+
+    /// The response. Without a buffer for it the answer stays as it is, for another try: a change
+    /// that was made must not be answered as one that was not.
+    pub(super) fn build<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &Endpoint<D>,
+    ) -> Result<(Status, Outgoing), NoBuffer> {
+        let outgoing = match self {
+            Self::Done => done_reply(endpoint),
+            Self::Error(error) => {
+                return Ok((Status::APPLICATION, Outgoing::with_body(endpoint, &error.emit())?));
+            }
+            Self::Info(info) => info_reply(endpoint, info),
+            Self::List(list) => list_reply(endpoint, list),
+            Self::Read(header, crcs, data) => {
+                // The data is gone once it was handed over, so see first that there is a buffer.
+                let wanted = HEADER_BYTES + IO_HEADER_BYTES + 4 * crcs.len() + SLICE_BYTES;
+                endpoint.alloc(wanted).ok_or(NoBuffer { wanted })?;
+                let data = data.take().ok_or(NoBuffer { wanted: 0 })?;
+                read_reply(endpoint, header, crcs, data)
+            }
+            Self::Scrub(found) => scrub_reply(endpoint, found),
+            Self::Stat(info) => stat_reply(endpoint, info),
+            Self::Unsupported => {
+                return Ok((Status::UNSUPPORTED, Outgoing::new(endpoint, 0, 0)?));
+            }
+        };
+        Ok((Status::OK, outgoing?))
+    }
+}
+
+/// What clients are told of a chunk.
+pub(super) fn chunk_info(stat: &ChunkStat) -> ChunkInfo {
+    ChunkInfo {
+        chunk: stat.chunk.into(),
+        byte_len: stat.byte_len,
+        limit_bytes: stat.limit_bytes,
+        version: stat.version,
+    }
+}

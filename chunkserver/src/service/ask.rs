@@ -1,0 +1,92 @@
+//! Requests on their way to the store, and what is kept of them for the answer.
+
+use towpath_fastpath::server::StorageRequest;
+use towpath_fastpath::wire::{ReadHeader, WriteHeader};
+use towpath_rpc::Piece;
+use towpath_transport::Buf;
+
+use super::limits::{LIST_PAGE_MAX, SCRUB_BUDGET_DEFAULT, SCRUB_BUDGET_MAX, SCRUB_STEP_SLICES};
+use super::scrub::Scrub;
+use super::spare::Spare;
+use crate::store::{ChunkId, Request};
+
+/// A request as the service keeps it until its answer is there.
+#[derive(Debug)]
+pub(super) enum Ask {
+    /// A new chunk, with its size limit.
+    Create(ChunkId, Option<u64>),
+    /// A chunk less.
+    Delete(ChunkId),
+    /// The server's state.
+    Info,
+    /// So many entries of the listing, after a name.
+    List(Option<ChunkId>, usize),
+    /// A read.
+    Read(ReadHeader),
+    /// A scrub, with what it found so far.
+    Scrub(Scrub),
+    /// The state of a chunk.
+    Stat(ChunkId),
+    /// A write: its data and checksums are here until the store has them.
+    Write(WriteHeader, Vec<Piece>, Vec<u32>),
+}
+
+impl Ask {
+    /// From what a client asks for. A write comes without its data.
+    pub(super) fn new(request: StorageRequest) -> Self {
+        match request {
+            StorageRequest::Create { chunk, limit_bytes } => Self::Create(chunk, limit_bytes),
+            StorageRequest::Delete { chunk } => Self::Delete(chunk),
+            StorageRequest::Info => Self::Info,
+            StorageRequest::List { after, count_max } => Self::List(
+                after,
+                match count_max as usize {
+                    0 => LIST_PAGE_MAX,
+                    count => count.min(LIST_PAGE_MAX),
+                },
+            ),
+            StorageRequest::Read(header) => Self::Read(header),
+            StorageRequest::Scrub { budget_slices } => {
+                Self::Scrub(Scrub::new(match budget_slices {
+                    0 => SCRUB_BUDGET_DEFAULT,
+                    slices => slices.min(SCRUB_BUDGET_MAX),
+                }))
+            }
+            StorageRequest::Stat { chunk } => Self::Stat(chunk),
+            StorageRequest::Write { header, crcs } => Self::Write(header, Vec::new(), crcs),
+        }
+    }
+
+    /// The request to the store. A read comes with its buffer.
+    pub(super) fn to_store(
+        &mut self,
+        buf: Option<Buf>,
+        spare: &mut Spare,
+    ) -> Option<Request<Piece, Buf>> {
+        Some(match self {
+            &mut Self::Create(chunk, limit_bytes) => Request::Create { chunk, limit_bytes },
+            &mut Self::Delete(chunk) => Request::Delete { chunk },
+            Self::Info => Request::Stats,
+            // One more than wanted tells whether there are more.
+            &mut Self::List(after, count) => Request::List { after, count_max: count + 1 },
+            &mut Self::Read(ReadHeader { chunk, offset, length }) => Request::Read {
+                chunk,
+                offset,
+                byte_len: length as usize,
+                buf: buf?,
+                crcs: spare.take_crcs(),
+            },
+            Self::Scrub(scrub) => {
+                Request::Scrub { budget_slices: scrub.left().min(SCRUB_STEP_SLICES) }
+            }
+            &mut Self::Stat(chunk) => Request::Stat { chunk },
+            Self::Write(WriteHeader { chunk, offset, .. }, data, crcs) => Request::Write {
+                chunk: *chunk,
+                offset: *offset,
+                data: std::mem::take(data),
+                crcs: std::mem::take(crcs),
+                verified: true,
+            },
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! What the store answered, turned into what clients are told.
+
+use towpath_fastpath::ErrorReply;
+use towpath_fastpath::control::{InfoReply, ListReply};
+use towpath_fastpath::wire::{ReadHeader, ReadReplyHeader, VERSION};
+use towpath_rpc::Piece;
+use towpath_rpc::limits::MESSAGE_BYTES_MAX_DEFAULT;
+use towpath_transport::{Buf, Device, LinkId, Region};
+
+use super::answer::{Answer, chunk_info};
+use super::ask::Ask;
+use super::errors::{of_create, of_delete, of_read, of_write};
+use super::server::{ChunkServer, Job};
+use crate::store::{ChunkStat, Completion, ReadDone, ReadError, Reply, StoreStats};
+
+impl<D: Device<Memory = Region>> ChunkServer<D> {
+    pub(super) fn on_completion(&mut self, completion: Completion<Piece, Buf>) {
+        let Completion { token, reply } = completion;
+        let Some(job) = self.staged.try_remove(token as usize) else {
+            debug_assert!(false, "the store answers what it was asked, once");
+            return;
+        };
+        let Job { responder, deadline, ask } = job;
+        let answer = match (reply, ask) {
+            (Reply::Create(result), _) => done(result.map_err(of_create)),
+            (Reply::Delete(result), _) => done(result.map_err(of_delete)),
+            (Reply::List(stats), Ask::List(_, count)) => Answer::List(list(&stats, count)),
+            (Reply::Read { result, buf, crcs }, Ask::Read(header)) => {
+                self.on_read(header, result, buf, crcs)
+            }
+            (Reply::Scrub(report), Ask::Scrub(mut scrub)) => {
+                scrub.add(&report);
+                if scrub.left() > 0 {
+                    // Behind whatever waits: a scrub gives way to all others.
+                    let ask = Ask::Scrub(scrub);
+                    self.waiting.push(responder.link(), Job { responder, deadline, ask });
+                    return;
+                }
+                Answer::Scrub(scrub.into_reply())
+            }
+            (Reply::Stat(stat), Ask::Stat(chunk)) => stat.map_or_else(
+                || Answer::Error(ErrorReply::NoSuchChunk { chunk }),
+                |stat| Answer::Stat(chunk_info(&stat)),
+            ),
+            (Reply::Stats(stats), _) => Answer::Info(Box::new(self.info(responder.link(), &stats))),
+            (Reply::Write { result, data, .. }, Ask::Write(header, ..)) => {
+                // The buffers go back first: their credit leaves with the answer.
+                self.spare.put_data(data);
+                if result.is_ok() {
+                    self.stats.write_bytes += u64::from(header.length);
+                }
+                done(result.map_err(|error| of_write(header.chunk, error)))
+            }
+            (reply, ask) => {
+                tracing::error!(?reply, ?ask, "the store answered something else");
+                Answer::Error(ErrorReply::StoreFailed)
+            }
+        };
+        self.answer(responder, answer);
+    }
+
+    fn on_read(
+        &mut self,
+        header: ReadHeader,
+        result: Result<ReadDone, ReadError>,
+        buf: Buf,
+        crcs: Vec<u32>,
+    ) -> Answer {
+        let ReadHeader { chunk, offset, length } = header;
+        match result {
+            Ok(ReadDone { version: chunk_version, chunk_bytes }) => {
+                self.stats.read_bytes += u64::from(length);
+                let header = ReadReplyHeader { chunk, offset, length, chunk_bytes, chunk_version };
+                Answer::Read(header, crcs, Some(buf))
+            }
+            Err(error) => {
+                self.spare.put_crcs(crcs);
+                Answer::Error(of_read(chunk, error))
+            }
+        }
+    }
+
+    fn info(&self, link: LinkId, stats: &StoreStats) -> InfoReply {
+        let whole = self.endpoint.whole_bytes_max(link).map_or(0, u64::from);
+        InfoReply {
+            program_version: String::from(env!("CARGO_PKG_VERSION")),
+            protocol_version: VERSION.into(),
+            request_bytes_max: whole.min(MESSAGE_BYTES_MAX_DEFAULT as u64),
+            chunks: stats.chunks,
+            live_bytes: stats.live_bytes,
+            free_bytes: stats.capacity_bytes.saturating_sub(stats.live_bytes),
+            capacity_bytes: stats.capacity_bytes,
+            writes: stats.writes,
+            write_bytes: stats.write_bytes,
+            reads: stats.reads,
+            read_bytes: stats.read_bytes,
+            slices_damaged: stats.slices_corrupt,
+            wire_corrupt: stats.wire_corrupt + self.stats.wire_corrupt,
+            read_only: stats.failed,
+            commits: stats.commits,
+            requests_under_way: self.rpc.under_way() as u64,
+            uptime_ms: self.endpoint.now().since(self.started).0 / 1_000_000,
+        }
+    }
+}
+
+fn done<T>(result: Result<T, ErrorReply>) -> Answer {
+    result.map_or_else(Answer::Error, |_| Answer::Done)
+}
+
+/// The page of a listing that was asked for with one entry too many.
+fn list(stats: &[ChunkStat], count: usize) -> ListReply {
+    let chunks = stats.iter().take(count).map(chunk_info).collect();
+    ListReply { chunks, more: stats.len() > count }
+}

@@ -1,0 +1,49 @@
+//! How a service is set up.
+
+use towpath_transport::Nanos;
+
+use crate::store::WorkerConfig;
+
+/// Settings of a [`ChunkServer`](super::ChunkServer).
+#[derive(Clone, Copy, Debug)]
+pub struct ServiceConfig {
+    pub(super) worker: WorkerConfig,
+    pub(super) link_requests_max: usize,
+    pub(super) busy_poll: Nanos,
+    pub(super) idle_wait: Nanos,
+}
+
+impl ServiceConfig {
+    /// The defaults, with a store's thread that queues and commits as `worker` says.
+    #[must_use]
+    pub fn new(worker: WorkerConfig) -> Self {
+        Self {
+            worker,
+            link_requests_max: 256,
+            busy_poll: Nanos::from_micros(50),
+            idle_wait: Nanos::from_millis(20),
+        }
+    }
+
+    /// Requests of one link that are under way before more are refused as busy. Default 256.
+    #[must_use]
+    pub fn link_requests_max(mut self, requests: usize) -> Self {
+        self.link_requests_max = requests.max(1);
+        self
+    }
+
+    /// How long to poll without work before blocking; less costs latency, more costs a core.
+    /// Default 50 us.
+    #[must_use]
+    pub fn busy_poll(mut self, span: Nanos) -> Self {
+        self.busy_poll = span;
+        self
+    }
+
+    /// How long to block at most, which is how soon a wish to stop is seen. Default 20 ms.
+    #[must_use]
+    pub fn idle_wait(mut self, span: Nanos) -> Self {
+        self.idle_wait = span;
+        self
+    }
+}

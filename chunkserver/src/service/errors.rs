@@ -1,0 +1,67 @@
+//! What clients are told when the store says no.
+
+use towpath_fastpath::ErrorReply;
+use towpath_fastpath::wire::Why;
+
+use crate::store::{ChunkId, CreateError, DeleteError, ReadError, Refused, WriteError};
+
+pub(super) fn of_create(error: CreateError) -> ErrorReply {
+    match error {
+        CreateError::Exists(chunk) => ErrorReply::ChunkExists { chunk },
+        CreateError::Limit(_) => ErrorReply::BadRequest { why: Why::Limit },
+        CreateError::Refused(refused) => of_refused(refused),
+        CreateError::TooManyChunks(max) => ErrorReply::TooManyChunks { max },
+    }
+}
+
+pub(super) fn of_delete(error: DeleteError) -> ErrorReply {
+    match error {
+        DeleteError::NoSuchChunk(chunk) => ErrorReply::NoSuchChunk { chunk },
+        DeleteError::Refused(refused) => of_refused(refused),
+    }
+}
+
+pub(super) fn of_write(chunk: ChunkId, error: WriteError) -> ErrorReply {
+    match error {
+        WriteError::CrcCount { .. } => ErrorReply::BadRequest { why: Why::CrcCount },
+        WriteError::Length { .. } => ErrorReply::BadRequest { why: Why::Range },
+        WriteError::LimitExceeded { limit_bytes: limit } => ErrorReply::PastLimit { chunk, limit },
+        WriteError::Media(error) => {
+            tracing::error!(%chunk, %error, "a write failed");
+            ErrorReply::Media
+        }
+        WriteError::NoSuchChunk(chunk) => ErrorReply::NoSuchChunk { chunk },
+        WriteError::OldSlice(damaged) => {
+            tracing::error!(error = %damaged, "a write met a damaged slice");
+            ErrorReply::SliceCorrupt { chunk: damaged.chunk, slice: damaged.slice }
+        }
+        WriteError::Refused(refused) => of_refused(refused),
+        WriteError::WireCorrupt { slice } => ErrorReply::WireCorrupt { chunk, slice },
+    }
+}
+
+pub(super) fn of_read(chunk: ChunkId, error: ReadError) -> ErrorReply {
+    match error {
+        ReadError::Corrupt(damaged) => {
+            tracing::error!(error = %damaged, "a read met a damaged slice");
+            ErrorReply::SliceCorrupt { chunk: damaged.chunk, slice: damaged.slice }
+        }
+        ReadError::Length { .. } => ErrorReply::BadRequest { why: Why::Range },
+        ReadError::Media(error) => {
+            tracing::error!(%chunk, %error, "a read failed");
+            ErrorReply::Media
+        }
+        ReadError::NoSuchChunk(chunk) => ErrorReply::NoSuchChunk { chunk },
+        ReadError::PastEnd { byte_len: length } => ErrorReply::PastEnd { chunk, length },
+    }
+}
+
+fn of_refused(refused: Refused) -> ErrorReply {
+    match refused {
+        // The worker commits and tries again, so this is a batch that can never fit: the log is
+        // full of changes that wait for a checkpoint.
+        Refused::BatchFull => ErrorReply::Busy,
+        Refused::Failed(_) => ErrorReply::StoreFailed,
+        Refused::NoSpace => ErrorReply::NoSpace,
+    }
+}

@@ -1,0 +1,31 @@
+//! Bounds of the service, with their reasons.
+
+use towpath_transport::Nanos;
+
+use crate::store::limits::LIST_MAX;
+
+/// Slices that one request to the store checks: a scrub is cut into steps of this many, so that
+/// other requests wait for 1 MiB of reading at most (a fraction of a millisecond when cached).
+pub(super) const SCRUB_STEP_SLICES: u64 = 256;
+
+/// Slices that one scrub request may ask for: 4 GiB, seconds of work.
+pub(super) const SCRUB_BUDGET_MAX: u64 = 1 << 20;
+
+/// Slices of a scrub request that leaves it to the server: 64 MiB, some ten milliseconds.
+pub(super) const SCRUB_BUDGET_DEFAULT: u64 = 1 << 14;
+
+/// How long the network is not looked at while the thread sleeps until the store answers.
+pub(super) const STORE_WAIT: Nanos = Nanos::from_micros(100);
+
+/// Lists kept for reuse: as many as requests are usually under way.
+pub(super) const SPARE_MAX: usize = 256;
+
+/// How long a clean stop waits for the last words of the links, beyond the time for their answers.
+pub(super) const GOODBYE_WAIT: Nanos = Nanos::from_millis(500);
+
+/// Sizes of send buffers that are looked for, largest first, to know the longest read.
+pub(super) const READ_BYTES_SIZES: [usize; 6] =
+    [16 << 20, 4 << 20, 1 << 20, 256 << 10, 64 << 10, 4 << 10];
+
+/// Entries of one page of a listing: one less than the store gives, which tells that there are more.
+pub(super) const LIST_PAGE_MAX: usize = LIST_MAX - 1;

@@ -1,0 +1,344 @@
+//! The server: one endpoint, run to completion, and the store's thread.
+
+use std::collections::VecDeque;
+use std::io;
+use std::thread::yield_now;
+use std::time::Duration;
+
+use crossbeam_channel::Select;
+use slab::Slab;
+use towpath_fastpath::ErrorReply;
+use towpath_fastpath::server::{StorageRequest, parse_request, verify_write};
+use towpath_rpc::{
+    Incoming, Piece, Request as RpcRequest, Responder, RpcServer, ServerConfig as RpcConfig,
+};
+use towpath_transport::{Buf, Device, Endpoint, Event, LinkId, Nanos, Region, Time};
+
+use super::answer::Answer;
+use super::ask::Ask;
+use super::config::ServiceConfig;
+use super::limits::{GOODBYE_WAIT, READ_BYTES_SIZES, STORE_WAIT};
+use super::spare::Spare;
+use super::stats::ServerStats;
+use super::waiting::Waiting;
+use crate::store::{FlushFailed, Media, Store, StoreWorker};
+
+/// A request that waits for the store, or that the store has.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) responder: Responder,
+    pub(super) deadline: Time,
+    pub(super) ask: Ask,
+}
+
+/// An answer on its way to its client.
+#[derive(Debug)]
+struct Answered {
+    responder: Responder,
+    answer: Answer,
+}
+
+/// A chunk server: clients on an endpoint, chunks in a store.
+///
+/// Its owner's thread is the network thread: it drives the endpoint, checks the data of writes
+/// while they are in cache, and hands requests to the store's thread in the order in which they
+/// came over each link. A change is answered when it is on stable media. A read that is sent after
+/// the answer to a write sees it; one that is sent before may see what was there before.
+///
+/// The data of a write stays in the buffers that it landed in until the store is done with it:
+/// they are credit of its channel, so a slow store slows its clients and drops nothing. Requests
+/// without room in the store's queue wait, link by link in turn; a link with more than
+/// [`link_requests_max`](ServiceConfig::link_requests_max) under way is told that the server is
+/// busy.
+pub struct ChunkServer<D: Device<Memory = Region>> {
+    pub(super) endpoint: Endpoint<D>,
+    pub(super) rpc: RpcServer,
+    store: StoreWorker<Piece, Buf>,
+    config: ServiceConfig,
+    pub(super) waiting: Waiting<Job>,
+    pub(super) staged: Slab<Job>,
+    answers: VecDeque<Answered>,
+    pub(super) spare: Spare,
+    pub(super) stats: ServerStats,
+    pub(super) started: Time,
+    /// The longest read that a send buffer holds.
+    read_bytes_max: usize,
+    idle_since: Option<Time>,
+    /// No new request is taken.
+    closing: bool,
+}
+
+impl<D: Device<Memory = Region>> ChunkServer<D> {
+    /// A server on an endpoint that listens already, or will.
+    ///
+    /// # Errors
+    /// What the system says when it has no thread for the store.
+    pub fn new<M>(
+        endpoint: Endpoint<D>,
+        store: Store<M>,
+        config: &ServiceConfig,
+    ) -> io::Result<Self>
+    where
+        M: Media + Send + 'static,
+        M::File: Send,
+    {
+        let rpc = RpcConfig::new().requests_max(config.link_requests_max);
+        let holds = |bytes: &&usize| endpoint.alloc(**bytes).is_some();
+        Ok(Self {
+            read_bytes_max: READ_BYTES_SIZES.iter().find(holds).copied().unwrap_or(0),
+            started: endpoint.now(),
+            endpoint,
+            rpc: RpcServer::new(rpc),
+            store: StoreWorker::spawn_with(store, config.worker)?,
+            config: *config,
+            waiting: Waiting::default(),
+            staged: Slab::new(),
+            answers: VecDeque::new(),
+            spare: Spare::default(),
+            stats: ServerStats::default(),
+            idle_since: None,
+            closing: false,
+        })
+    }
+
+    /// The endpoint, for its counters.
+    pub fn endpoint(&self) -> &Endpoint<D> {
+        &self.endpoint
+    }
+
+    /// The endpoint, to listen or to join links by hand.
+    pub fn endpoint_mut(&mut self) -> &mut Endpoint<D> {
+        &mut self.endpoint
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn stats(&self) -> ServerStats {
+        ServerStats { rpc: self.rpc.stats(), ..self.stats }
+    }
+
+    /// One turn: takes in what came from the network and from the store, and sends what is ready.
+    /// Returns whether anything happened.
+    pub fn turn(&mut self) -> bool {
+        let mut busy = self.endpoint.poll() > 0;
+        while let Some(event) = self.endpoint.next_event() {
+            busy = true;
+            self.on_event(event);
+        }
+        while let Ok(completion) = self.store.completions().try_recv() {
+            busy = true;
+            self.on_completion(completion);
+        }
+        self.start_waiting();
+        self.send_answers();
+        self.endpoint.flush();
+        busy
+    }
+
+    /// One turn, and after some time without work a short sleep: until packets come in, the store
+    /// answers, or something is due.
+    pub fn turn_or_wait(&mut self) {
+        if self.turn() {
+            self.idle_since = None;
+            return;
+        }
+        let now = self.endpoint.now();
+        let since = *self.idle_since.get_or_insert(now);
+        if now.since(since) < self.config.busy_poll {
+            // Where cores are few, the store's thread or a client may be waiting for this one.
+            yield_now();
+        } else if self.staged.is_empty() {
+            self.endpoint.wait(self.config.idle_wait);
+        } else {
+            self.wait_for_store(now);
+        }
+    }
+
+    /// Blocks until the store answers. The network is looked at again soon in any case: nothing
+    /// wakes a thread from both.
+    fn wait_for_store(&mut self, now: Time) {
+        let due = self.endpoint.next_timeout().since(now);
+        let span = due.min(STORE_WAIT);
+        let mut select = Select::new();
+        select.recv(self.store.completions());
+        // The next turn finds out which it was.
+        let _ = select.ready_timeout(Duration::from_nanos(span.0));
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match self.rpc.on_event(&mut self.endpoint, event) {
+            Some(Incoming::Request(request)) => self.on_request(request),
+            Some(Incoming::Other(event)) => self.on_other(event),
+            None => {}
+        }
+    }
+
+    fn on_other(&mut self, event: Event) {
+        match event {
+            Event::Accepted { link, peer } => {
+                self.stats.links_accepted += 1;
+                tracing::info!(link = link.index(), ?peer, "a client is here");
+                if self.closing {
+                    self.endpoint.close(link);
+                }
+            }
+            Event::AcceptFailed { from, error } => {
+                self.stats.links_refused += 1;
+                tracing::warn!(%from, %error, "a client was turned away");
+            }
+            Event::LinkDown { link, reason } => {
+                self.stats.links_down += 1;
+                tracing::info!(link = link.index(), ?reason, "a client is gone");
+                self.forget(link);
+            }
+            _ => {}
+        }
+    }
+
+    /// What a lost link still wanted has not happened and will not.
+    fn forget(&mut self, link: LinkId) {
+        for job in self.waiting.clear(link) {
+            self.stats.expired += 1;
+            self.rpc.abandon(job.responder);
+        }
+    }
+
+    fn on_request(&mut self, request: RpcRequest) {
+        let asked =
+            if self.closing { Err(Answer::Error(ErrorReply::Busy)) } else { self.accept(&request) };
+        let deadline = request.deadline();
+        match asked {
+            Ok(mut ask) => {
+                let (responder, pieces) = request.into_data();
+                if let Ask::Write(_, data, _) = &mut ask {
+                    *data = self.spare.take_data();
+                    data.extend(pieces.0);
+                }
+                self.waiting.push(responder.link(), Job { responder, deadline, ask });
+            }
+            Err(answer) => {
+                let (responder, message) = request.into_message();
+                self.endpoint.release(message);
+                self.answer(responder, answer);
+            }
+        }
+    }
+
+    /// Parses a request, and checks the data of a write while it is in cache.
+    fn accept(&mut self, request: &RpcRequest) -> Result<Ask, Answer> {
+        let parsed = parse_request(request).map_err(|rejection| {
+            self.stats.malformed += 1;
+            Answer::from(rejection)
+        })?;
+        match &parsed {
+            StorageRequest::Write { header, crcs } => {
+                verify_write(request, header, crcs).map_err(|error| {
+                    self.stats.wire_corrupt += 1;
+                    Answer::Error(error)
+                })?;
+            }
+            StorageRequest::Read(header) if header.length as usize > self.read_bytes_max => {
+                let max = self.read_bytes_max as u64;
+                return Err(Answer::Error(ErrorReply::TooLong { max }));
+            }
+            _ => {}
+        }
+        Ok(Ask::new(parsed))
+    }
+
+    /// Hands waiting requests to the store, while there is room for them.
+    fn start_waiting(&mut self) {
+        let mut stuck = 0;
+        while stuck < self.waiting.links() && self.store.has_room() {
+            let Some(job) = self.waiting.pop() else { break };
+            match self.start(job) {
+                Ok(()) => stuck = 0,
+                Err(job) => {
+                    stuck += 1;
+                    self.waiting.put_back(job.responder.link(), job);
+                }
+            }
+        }
+        self.stats.waiting_max = self.stats.waiting_max.max(self.waiting.len() as u64);
+    }
+
+    /// Hands one request to the store; gives it back when no buffer is free for it.
+    #[expect(clippy::result_large_err, reason = "the request comes back in it")]
+    fn start(&mut self, mut job: Job) -> Result<(), Job> {
+        if self.endpoint.now() >= job.deadline || !self.rpc.is_wanted(&job.responder) {
+            self.stats.expired += 1;
+            self.rpc.abandon(job.responder);
+            return Ok(());
+        }
+        let buf = match &job.ask {
+            Ask::Read(header) => match self.read_buf(header.length as usize) {
+                Some(buf) => Some(buf),
+                None => return Err(job),
+            },
+            _ => None,
+        };
+        let Some(request) = job.ask.to_store(buf, &mut self.spare) else { return Err(job) };
+        let token = self.staged.insert(job);
+        if self.store.try_send(token as u64, request).is_err() {
+            // There was room, so the thread is gone, and with it all that it was asked.
+            let job = self.staged.remove(token);
+            self.answer(job.responder, Answer::Error(ErrorReply::StoreFailed));
+        }
+        Ok(())
+    }
+
+    /// A send buffer with room for a read: the store fills it, the network sends it.
+    fn read_buf(&self, byte_len: usize) -> Option<Buf> {
+        let mut buf = self.endpoint.alloc(byte_len)?;
+        buf.set_len(byte_len).ok()?;
+        Some(buf)
+    }
+
+    pub(super) fn answer(&mut self, responder: Responder, answer: Answer) {
+        let counter = if answer.is_good() { &mut self.stats.done } else { &mut self.stats.failed };
+        *counter += 1;
+        self.answers.push_back(Answered { responder, answer });
+    }
+
+    /// Sends answers in their order, while there are buffers for them.
+    fn send_answers(&mut self) {
+        while let Some(mut answered) = self.answers.pop_front() {
+            match answered.answer.build(&self.endpoint) {
+                Ok((status, outgoing)) => {
+                    let Answered { responder, answer } = answered;
+                    self.rpc.respond(&mut self.endpoint, responder, status, outgoing);
+                    if let Answer::Read(_, crcs, _) = answer {
+                        self.spare.put_crcs(crcs);
+                    }
+                }
+                Err(_) => return self.answers.push_front(answered),
+            }
+        }
+    }
+
+    /// Takes no more clients and requests, and finishes what was taken: until every answer has
+    /// arrived or `timeout` is over. Then leaves the links in order. True when all was answered.
+    pub fn drain(&mut self, timeout: Nanos) -> bool {
+        self.closing = true;
+        self.endpoint.stop_listening();
+        let end = self.endpoint.now() + timeout;
+        while self.rpc.under_way() > 0 && self.endpoint.now() < end {
+            self.turn_or_wait();
+        }
+        let drained = self.rpc.under_way() == 0;
+        let links: Vec<LinkId> = self.endpoint.links().collect();
+        links.into_iter().for_each(|link| self.endpoint.close(link));
+        let end = self.endpoint.now() + GOODBYE_WAIT;
+        while self.endpoint.links().next().is_some() && self.endpoint.now() < end {
+            self.turn_or_wait();
+        }
+        drained
+    }
+
+    /// Ends at once: links that are still up see their peer gone. What the store was asked is
+    /// done, and the store sealed. Returns the counters, and how the store closed.
+    pub fn close(self) -> (ServerStats, Result<(), FlushFailed>) {
+        let stats = self.stats();
+        (stats, self.store.stop())
+    }
+}
