@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use towpath_device_roce::udp::UdpConfig;
-use towpath_transport::{Endpoint, EndpointConfig, Event, Nanos, RoceUdp, SendOptions};
+use towpath_transport::{
+    ChannelId, Endpoint, EndpointConfig, Event, LinkId, Nanos, RoceUdp, SendOptions,
+};
 
 /// About 50 us of turns.
 const IDLE_TURNS: u32 = 100;
@@ -65,6 +67,28 @@ fn report(name: &str, endpoint: &Endpoint<RoceUdp>) {
     eprintln!("{name}: {:?}", endpoint.device().counters());
 }
 
+/// Turns both until the client has a channel.
+fn open(
+    client: &mut Endpoint<RoceUdp>,
+    server: &mut Endpoint<RoceUdp>,
+    taken: &mut Taken,
+) -> (LinkId, ChannelId) {
+    loop {
+        let mut opened = None;
+        client.turn(|client, event| match event {
+            Event::Connected { link, .. } => {
+                client.open_channel(link, false).expect("a fresh link has room");
+            }
+            Event::ChannelOpened { link, channel, .. } => opened = Some((link, channel)),
+            _ => {}
+        });
+        taken.turn(server);
+        if let Some(opened) = opened {
+            return opened;
+        }
+    }
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let bytes: usize = args.next().map_or(Ok(64), |arg| arg.parse())?;
@@ -74,20 +98,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut server, mut client) = (endpoint()?, endpoint()?);
     let addr = server.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     client.connect(addr)?;
-    let mut opened = None;
     let mut taken = Taken::default();
-    while opened.is_none() {
-        client.turn(|client, event| {
-            if let Event::Connected { link, .. } = event {
-                client.open_channel(link, false).expect("a fresh link has room");
-            }
-            if let Event::ChannelOpened { link, channel, .. } = event {
-                opened = Some((link, channel));
-            }
-        });
-        taken.turn(&mut server);
-    }
-    let (link, channel) = opened.expect("the loop ends with one");
+    let (link, channel) = open(&mut client, &mut server, &mut taken);
     let mut here = Some(server);
     let served = if threads > 1 {
         here.take().map(|server| thread::spawn(move || serve(server)))
