@@ -210,6 +210,12 @@ impl RpcClient {
         self.pending.len()
     }
 
+    /// The most requests under way at a time.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.requests_max
+    }
+
     /// Whether the link or the channel is gone.
     #[must_use]
     pub fn is_down(&self) -> bool {

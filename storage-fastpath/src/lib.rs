@@ -14,13 +14,17 @@
 
 #![forbid(unsafe_code)]
 
+mod client;
 pub mod control;
+mod error;
 pub mod limits;
 pub mod server;
 pub mod slice;
 mod verify;
 pub mod wire;
 
+pub use client::{ChunkClient, Done, OpId, Output, ReadData, TIMEOUT_DEFAULT, io_bytes_max};
+pub use error::{ClientError, ErrorKind, OpenError, TransferError};
 pub use slice::{ChunkId, SLICE_BYTES};
 pub use verify::{Coverage, verify_slices};
 pub use wire::{ErrorReply, Method};

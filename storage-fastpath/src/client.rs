@@ -1,0 +1,498 @@
+//! The client end: operations started by call, ended by token.
+
+use crate::control::{
+    ChunkInfo, ChunkRequest, CreateRequest, InfoReply, InfoRequest, ListReply, ListRequest,
+    ScrubReply, ScrubRequest,
+};
+use crate::error::{ClientError, ErrorKind};
+use crate::limits::{IO_BYTES_MAX, IO_HEADER_BYTES};
+use crate::slice::{ChunkId, SLICE_BYTES, Span, writer_crcs};
+use crate::verify::{Coverage, verify_slices};
+use crate::wire::{ErrorReply, Method, ReadHeader, ReadReplyHeader, WireError, WriteHeader};
+use prost::Message as _;
+use slab::Slab;
+use towpath_rpc::{Call, NoBuffer, Outgoing, Parcel, RequestId, RpcClient, Status};
+use towpath_transport::{
+    Buf, ChannelId, Device, Endpoint, Event, LinkId, Message, Nanos, Region, Time,
+};
+
+/// How long an operation may take unless set: a store that flushes, on a slow disk, and more.
+pub const TIMEOUT_DEFAULT: Nanos = Nanos::from_secs(10);
+
+/// An operation under way; never reused within one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OpId(u64);
+
+/// What an operation gave.
+#[derive(Debug)]
+pub enum Output {
+    /// The chunk is there, durably.
+    Created,
+    /// The chunk is gone, durably.
+    Deleted,
+    /// What the server is and how it is.
+    Info(InfoReply),
+    /// One page of the listing.
+    List(ListReply),
+    /// Bytes, verified.
+    Read(ReadData),
+    /// What one step of the scrub found.
+    Scrub(ScrubReply),
+    /// The state of a chunk.
+    Stat(ChunkInfo),
+    /// The bytes are stored, durably.
+    Written,
+}
+
+/// An operation that has ended.
+#[derive(Debug)]
+pub struct Done {
+    /// Which.
+    pub op: OpId,
+    /// What it gave.
+    pub result: Result<Output, ClientError>,
+}
+
+/// Bytes read, verified against their checksums, in the buffers that they landed in.
+///
+/// They hold credit of the channel until this is dropped, or handed to
+/// [`Endpoint::release`] by [`into_message`](Self::into_message), which is faster.
+#[derive(Debug)]
+pub struct ReadData {
+    parcel: Parcel,
+    header: ReadReplyHeader,
+}
+
+impl ReadData {
+    /// Which bytes these are, and the state of their chunk.
+    #[must_use]
+    pub fn header(&self) -> &ReadReplyHeader {
+        &self.header
+    }
+
+    /// How many bytes.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a read has at least one byte")]
+    pub fn len(&self) -> usize {
+        self.header.length as usize
+    }
+
+    /// The bytes, piece by piece, without copying.
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        self.parcel.data_pieces().map(|(_, bytes)| bytes)
+    }
+
+    /// Copies the bytes to the front of `out`, as many as fit.
+    pub fn copy_to(&self, out: &mut [u8]) {
+        for (offset, bytes) in self.parcel.data_pieces() {
+            let Some(room) = out.get_mut(offset..) else { return };
+            let len = bytes.len().min(room.len());
+            room[..len].copy_from_slice(&bytes[..len]);
+        }
+    }
+
+    /// A copy of the bytes.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.len());
+        self.parts().for_each(|part| bytes.extend_from_slice(part));
+        bytes
+    }
+
+    /// The message that holds the bytes, to be released.
+    #[must_use]
+    pub fn into_message(self) -> Message {
+        self.parcel.into_message()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Op {
+    id: OpId,
+    request: Option<RequestId>,
+    method: Method,
+    chunk: Option<ChunkId>,
+    /// Of reads and writes.
+    span: Option<Span>,
+}
+
+impl Op {
+    fn error(&self, kind: impl Into<ErrorKind>) -> ClientError {
+        let Self { method, chunk, span, .. } = *self;
+        ClientError { method, chunk, offset: span.map(|span| span.start()), kind: kind.into() }
+    }
+}
+
+/// The client end of one channel to a chunk server.
+///
+/// Call order, each turn: [`on_event`](Self::on_event) for each event,
+/// [`expire`](Self::expire), then [`poll`](Self::poll) until it is empty.
+///
+/// Checksums are computed once, in `start_write`, and checked once, when a read's reply arrives.
+#[derive(Debug)]
+pub struct ChunkClient {
+    rpc: RpcClient,
+    ops: Slab<Op>,
+    sequence: u64,
+    timeout: Nanos,
+}
+
+impl ChunkClient {
+    /// A client on an open channel, best an unordered one.
+    #[must_use]
+    pub fn new(link: LinkId, channel: ChannelId) -> Self {
+        Self::with_rpc(RpcClient::new(link, channel))
+    }
+
+    /// A client with an rpc client that has been set up already.
+    #[must_use]
+    pub fn with_rpc(rpc: RpcClient) -> Self {
+        Self { rpc, ops: Slab::new(), sequence: 0, timeout: TIMEOUT_DEFAULT }
+    }
+
+    /// How long each operation may take. Default 10 s.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Nanos) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The rpc client, for its counters.
+    #[must_use]
+    pub fn rpc(&self) -> &RpcClient {
+        &self.rpc
+    }
+
+    /// Operations under way.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// The most bytes that one read or write moves over this link, a multiple of the slice.
+    #[must_use]
+    pub fn io_bytes_max<D: Device<Memory = Region>>(&self, endpoint: &Endpoint<D>) -> usize {
+        io_bytes_max(self.rpc.request_bytes_max(endpoint))
+    }
+
+    /// Makes a chunk that may grow to `limit_bytes`, or to the most a chunk can have.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_create<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+        limit_bytes: Option<u64>,
+    ) -> Result<OpId, ClientError> {
+        let body = CreateRequest { chunk: chunk.into(), limit_bytes };
+        self.start_control(endpoint, Method::Create, Some(chunk), &body)
+    }
+
+    /// Takes a chunk away.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_delete<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+    ) -> Result<OpId, ClientError> {
+        let body = ChunkRequest { chunk: chunk.into() };
+        self.start_control(endpoint, Method::Delete, Some(chunk), &body)
+    }
+
+    /// Asks for the state of a chunk.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_stat<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+    ) -> Result<OpId, ClientError> {
+        let body = ChunkRequest { chunk: chunk.into() };
+        self.start_control(endpoint, Method::Stat, Some(chunk), &body)
+    }
+
+    /// Asks for one page of the listing: what comes after `after`, at most `count_max` chunks, or
+    /// as many as go in one reply when that is 0.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_list<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        after: Option<ChunkId>,
+        count_max: u32,
+    ) -> Result<OpId, ClientError> {
+        let body = ListRequest { after: after.map(Into::into), count_max };
+        self.start_control(endpoint, Method::List, None, &body)
+    }
+
+    /// Has up to `budget_slices` more slices checked, or as many as the server likes when that is 0.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_scrub<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        budget_slices: u64,
+    ) -> Result<OpId, ClientError> {
+        self.start_control(endpoint, Method::Scrub, None, &ScrubRequest { budget_slices })
+    }
+
+    /// Asks what the server is and how it is.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_info<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+    ) -> Result<OpId, ClientError> {
+        self.start_control(endpoint, Method::Info, None, &InfoRequest {})
+    }
+
+    /// Writes the bytes of `data` from `offset` on, without copying them. The buffer goes home to
+    /// its pool when it is sent, or when this fails.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_write<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+        offset: u64,
+        data: Buf,
+    ) -> Result<OpId, ClientError> {
+        let op = self.io_op(Method::Write, chunk, offset, data.len())?;
+        self.check_room(&op)?;
+        let crcs = writer_crcs(chunk, offset, &data);
+        let header = WriteHeader { chunk, offset, length: data.len() as u32 };
+        let body_bytes = IO_HEADER_BYTES + 4 * crcs.len();
+        let built = Outgoing::new(endpoint, body_bytes, data.len()).and_then(|mut out| {
+            out.extend(&header.emit())?;
+            crcs.iter().try_for_each(|crc| out.extend(&crc.to_le_bytes()))?;
+            out.set_data(data);
+            Ok(out)
+        });
+        self.start(endpoint, op, built)
+    }
+
+    /// Writes a copy of `bytes` from `offset` on.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_write_copy<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<OpId, ClientError> {
+        let op = self.io_op(Method::Write, chunk, offset, bytes.len())?;
+        let wanted = bytes.len();
+        let copy = endpoint.copy(bytes).ok_or(NoBuffer { wanted });
+        let data = copy.map_err(|e| op.error(towpath_rpc::CallError::from(e)))?;
+        self.start_write(endpoint, chunk, offset, data)
+    }
+
+    /// Reads `length` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_read<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+        offset: u64,
+        length: usize,
+    ) -> Result<OpId, ClientError> {
+        let op = self.io_op(Method::Read, chunk, offset, length)?;
+        let max = self.io_bytes_max(endpoint);
+        if length > max {
+            return Err(op.error(ErrorKind::Length { length, max }));
+        }
+        let header = ReadHeader { chunk, offset, length: length as u32 };
+        let built = Outgoing::with_body(endpoint, &header.emit());
+        self.start(endpoint, op, built)
+    }
+
+    /// Gives an operation up. It ends, with [`ErrorKind::Cancelled`] unless it was quicker, as soon
+    /// as it is known whether the server has the request.
+    pub fn cancel<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, op: OpId) {
+        let found = self.ops.iter().find(|(_, found)| found.id == op);
+        if let Some(request) = found.and_then(|(_, found)| found.request) {
+            self.rpc.cancel(endpoint, request);
+        }
+    }
+
+    /// Takes an event in; gives back what is not this client's.
+    pub fn on_event<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        event: Event,
+    ) -> Option<Event> {
+        self.rpc.on_event(endpoint, event)
+    }
+
+    /// Gives up what is out of time.
+    pub fn expire<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) {
+        self.rpc.expire(endpoint);
+    }
+
+    /// When [`expire`](Self::expire) next has something to do.
+    #[must_use]
+    pub fn next_deadline(&self) -> Time {
+        self.rpc.next_deadline()
+    }
+
+    /// The next operation that has ended. Here the bytes of reads are verified.
+    pub fn poll<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) -> Option<Done> {
+        let completion = self.rpc.poll()?;
+        let op = self.ops.remove(completion.token as usize);
+        let result = completion.result.map_err(ErrorKind::from);
+        let result = result.and_then(|parcel| read_reply(endpoint, &op, parcel));
+        Some(Done { op: op.id, result: result.map_err(|kind| op.error(kind)) })
+    }
+
+    fn start_control<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        method: Method,
+        chunk: Option<ChunkId>,
+        body: &impl prost::Message,
+    ) -> Result<OpId, ClientError> {
+        let op = self.op(method, chunk, None);
+        let built = Outgoing::with_body(endpoint, &body.encode_to_vec());
+        self.start(endpoint, op, built)
+    }
+
+    fn op(&self, method: Method, chunk: Option<ChunkId>, span: Option<Span>) -> Op {
+        Op { id: OpId(self.sequence), request: None, method, chunk, span }
+    }
+
+    fn io_op(
+        &self,
+        method: Method,
+        chunk: ChunkId,
+        offset: u64,
+        length: usize,
+    ) -> Result<Op, ClientError> {
+        let fail = |kind| ClientError { method, chunk: Some(chunk), offset: Some(offset), kind };
+        if length == 0 || length > IO_BYTES_MAX {
+            return Err(fail(ErrorKind::Length { length, max: IO_BYTES_MAX }));
+        }
+        if offset.checked_add(length as u64).is_none() {
+            return Err(fail(ErrorKind::Range));
+        }
+        Ok(self.op(method, Some(chunk), Some(Span::new(offset, length as u64))))
+    }
+
+    /// Checksums cost a pass over the data: they are not computed in vain.
+    fn check_room(&self, op: &Op) -> Result<(), ClientError> {
+        let max = self.rpc.capacity();
+        if self.rpc.under_way() < max {
+            return Ok(());
+        }
+        Err(op.error(towpath_rpc::CallError::Full { max }))
+    }
+
+    fn start<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        mut op: Op,
+        built: Result<Outgoing, NoBuffer>,
+    ) -> Result<OpId, ClientError> {
+        let outgoing = built.map_err(|e| op.error(towpath_rpc::CallError::from(e)))?;
+        let entry = self.ops.vacant_entry();
+        let deadline = endpoint.now() + self.timeout;
+        let call = Call { method: op.method as u16, token: entry.key() as u64, deadline };
+        let request = self.rpc.call(endpoint, call, outgoing);
+        op.request = Some(request.map_err(|refused| op.error(refused.error))?);
+        entry.insert(op);
+        self.sequence += 1;
+        Ok(op.id)
+    }
+}
+
+/// The most data in a message of `message_bytes` behind the rpc header, a multiple of the slice.
+#[must_use]
+pub fn io_bytes_max(message_bytes: usize) -> usize {
+    // One checksum more than slices: an unaligned range touches one more.
+    let rest = message_bytes.saturating_sub(IO_HEADER_BYTES + 4);
+    (rest / (SLICE_BYTES + 4) * SLICE_BYTES).min(IO_BYTES_MAX)
+}
+
+fn read_reply<D: Device<Memory = Region>>(
+    endpoint: &mut Endpoint<D>,
+    op: &Op,
+    parcel: Parcel,
+) -> Result<Output, ErrorKind> {
+    let output = match parcel.header().status {
+        Status::OK if op.method == Method::Read => return read_data(endpoint, op, parcel),
+        Status::OK => control_output(op.method, parcel.body()),
+        Status::UNSUPPORTED => Err(ErrorKind::Unsupported),
+        Status::MALFORMED => Err(ErrorKind::Malformed),
+        Status::BUSY => Err(ErrorKind::Busy),
+        Status::TOO_LONG => Err(ErrorKind::TooLongForServer),
+        Status::VERSION => Err(ErrorKind::Version),
+        Status::APPLICATION => Err(match ErrorReply::parse(parcel.body()) {
+            Ok(reply) => ErrorKind::Refused(reply),
+            Err(error) => ErrorKind::BadReply(error),
+        }),
+        Status(other) => Err(ErrorKind::UnknownStatus(other)),
+    };
+    endpoint.release(parcel.into_message());
+    output
+}
+
+fn read_data<D: Device<Memory = Region>>(
+    endpoint: &mut Endpoint<D>,
+    op: &Op,
+    parcel: Parcel,
+) -> Result<Output, ErrorKind> {
+    match check_read(op, &parcel) {
+        Ok(header) => Ok(Output::Read(ReadData { parcel, header })),
+        Err(kind) => {
+            endpoint.release(parcel.into_message());
+            Err(kind)
+        }
+    }
+}
+
+fn check_read(op: &Op, parcel: &Parcel) -> Result<ReadReplyHeader, ErrorKind> {
+    let (header, crcs) = ReadReplyHeader::parse(parcel.body()).map_err(ErrorKind::BadReply)?;
+    let ReadReplyHeader { chunk, offset, length, chunk_bytes, .. } = header;
+    let span = Span::new(offset, length.into());
+    if (Some(chunk), Some(span)) != (op.chunk, op.span) || span.end() > chunk_bytes {
+        return Err(ErrorKind::WrongReply);
+    }
+    if parcel.data_len() != length as usize {
+        let (expected, found) = (length, parcel.data_len());
+        return Err(ErrorKind::BadReply(WireError::DataLength { expected, found }));
+    }
+    let coverage = Coverage { chunk, span, chunk_bytes: Some(chunk_bytes) };
+    verify_slices(coverage, parcel.data_pieces(), &crcs)
+        .map_err(|slice| ErrorKind::ReplyCorrupt { slice })?;
+    Ok(header)
+}
+
+fn control_output(method: Method, body: &[u8]) -> Result<Output, ErrorKind> {
+    let none = |output| match body.len() {
+        0 => Ok(output),
+        found => Err(WireError::BodyLength { expected: 0, found }),
+    };
+    let bad = |_| WireError::Protobuf;
+    match method {
+        Method::Create => none(Output::Created),
+        Method::Delete => none(Output::Deleted),
+        // A read's reply is taken apart elsewhere.
+        Method::Write | Method::Read => none(Output::Written),
+        Method::Info => InfoReply::decode(body).map(Output::Info).map_err(bad),
+        Method::List => ListReply::decode(body).map(Output::List).map_err(bad),
+        Method::Scrub => ScrubReply::decode(body).map(Output::Scrub).map_err(bad),
+        Method::Stat => ChunkInfo::decode(body).map(Output::Stat).map_err(bad),
+    }
+    .map_err(ErrorKind::BadReply)
+}
