@@ -1,6 +1,6 @@
 //! What one side chooses for a link, and what the peer said.
 
-use crate::limits::{MESSAGE_BYTES_MAX, PATHS_MAX};
+use crate::limits::{CREDIT_OUTSTANDING_MAX, MESSAGE_BYTES_MAX, PATHS_MAX, QUOTA_CHUNKS_MIN};
 use alloc::vec::Vec;
 use towpath_base::Nanos;
 use towpath_cc::ControllerConfig;
@@ -79,11 +79,11 @@ impl LinkConfig {
         self
     }
 
-    /// Chunks that the peer may send on one channel before buffers come back. Default 128. Each
-    /// holds a receive buffer of `chunk_bytes_max`.
+    /// Chunks that the peer may send on one channel before buffers come back. Default 128, at
+    /// least 8. Each holds a receive buffer of `chunk_bytes_max`.
     #[must_use]
     pub fn quota_chunks(mut self, chunks: u32) -> Self {
-        self.quota_chunks = chunks.clamp(2, crate::limits::CREDIT_OUTSTANDING_MAX - 1);
+        self.quota_chunks = chunks.clamp(QUOTA_CHUNKS_MIN, CREDIT_OUTSTANDING_MAX - 1);
         self
     }
 

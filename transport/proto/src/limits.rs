@@ -7,6 +7,10 @@ pub const HEADER_BYTES: usize = 64;
 /// selective bitmap of an ack covers. At 56 KiB a chunk it is 224 MiB in flight.
 pub const NUMBER_WINDOW: u64 = 4096;
 
+/// Transmission numbers end here (both ends): a path that sends a billion chunks a second would get
+/// there in 292 years, and sums with a window never overflow.
+pub const NUMBER_MAX: u64 = u64::MAX >> 1;
+
 /// The longest ack: header, bitmap, credit entries (both ends).
 pub const ACK_BYTES_MAX: usize = HEADER_BYTES + NUMBER_WINDOW as usize / 8 + 8 * ACK_CREDITS_MAX;
 
@@ -46,6 +50,10 @@ pub const PATHS_MAX: usize = 16;
 
 /// The most credit that may be outstanding on a channel: 16-bit credit is exact below this.
 pub const CREDIT_OUTSTANDING_MAX: u32 = 1 << 15;
+
+/// The smallest quota of a channel. A message that is held whole has half of the quota in full
+/// chunks, and its segments may add a short chunk each: all of them together must fit.
+pub const QUOTA_CHUNKS_MIN: u32 = 2 * SEGMENTS_MAX as u32;
 
 /// The widest reorder window in numbers. Beyond it a path reorders so much that waiting would
 /// cost more than resending.

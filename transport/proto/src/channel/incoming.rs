@@ -69,6 +69,11 @@ impl Incoming {
         Ok(())
     }
 
+    /// How many chunks of it were accepted, each of which used a credit.
+    pub(crate) fn chunks_received(&self) -> u32 {
+        self.chunks_received
+    }
+
     pub(crate) fn is_complete(&self) -> bool {
         self.bytes_received == self.message_len
     }

@@ -58,6 +58,11 @@ impl Outgoing {
         };
     }
 
+    /// How many chunks of it were cut, each of which used a credit.
+    pub(crate) fn chunks_cut(&self) -> u32 {
+        self.chunks_cut
+    }
+
     pub(crate) fn is_fully_cut(&self) -> bool {
         self.offset == self.message_len
     }

@@ -151,6 +151,14 @@ impl ChannelRx {
         Ok(())
     }
 
+    /// Counts chunks that used credit but will never come: their message was given up. More than
+    /// were granted are a mistake of the peer and do not count.
+    pub(crate) fn forgo(&mut self, chunks: u32) {
+        let chunks = u64::from(chunks).min(self.granted() - self.accepted);
+        self.accepted += chunks;
+        self.released += chunks;
+    }
+
     /// Chunks whose buffers are neither free nor given back.
     pub(crate) fn held(&self) -> u64 {
         self.accepted - self.released
@@ -216,5 +224,15 @@ mod tests {
         assert!(rx.should_tell_credit());
         assert_eq!(rx.tell_credit(), 4);
         assert!(!rx.should_tell_credit());
+    }
+
+    #[test]
+    fn chunks_that_will_never_come_give_their_credit_back() {
+        let mut rx = ChannelRx::new(4);
+        assert_eq!(rx.use_credit(), Ok(()));
+        rx.forgo(2);
+        assert_eq!((rx.held(), rx.granted()), (1, 6));
+        rx.forgo(9);
+        assert_eq!((rx.held(), rx.granted()), (1, 9), "no more than were granted");
     }
 }

@@ -106,14 +106,20 @@ impl Link {
         if !self.answer(answer) {
             return false;
         }
+        // Chunks that were cut and never came used credit all the same.
+        let received = match place {
+            Place::Closed(_) => header.index,
+            Place::Open(key) => self.incoming.get(key.0).map_or(0, |m| m.chunks_received()),
+            Place::New => 0,
+        };
+        let channel = self.channel_mut(header.channel).expect("found above");
+        channel.rx.forgo(header.index.saturating_sub(received));
         match place {
             Place::Closed(_) => {}
             Place::Open(incoming) => self.drop_incoming(incoming.0, Closed::Abandoned),
-            Place::New => {
-                let channel = self.channel_mut(header.channel).expect("found above");
-                channel.rx.close(id, Closed::Abandoned);
-            }
+            Place::New => channel.rx.close(id, Closed::Abandoned),
         }
+        self.tell_credit_when_due(header.channel);
         self.take_turns(header.channel);
         true
     }

@@ -116,6 +116,7 @@ impl Link {
                 let abandon = Control {
                     message: message.id,
                     message_len: message.message_len,
+                    index: message.chunks_cut(),
                     ..Control::of(Kind::Abandon, message.channel)
                 };
                 let (channel, cut) = (message.channel, message.is_fully_cut());

@@ -135,6 +135,39 @@ fn a_cancelled_message_has_the_outcome_that_its_receiver_saw() {
 }
 
 #[test]
+fn abandoned_messages_give_the_credit_back_of_chunks_that_never_came() {
+    let (mut wire, channel) = Wire::open(6, Faults::default(), false);
+    for token in 0..64 {
+        wire.faults.drop = 1.0;
+        let deadline = wire.now + Nanos(1000);
+        wire.ends[0].send(channel, token, vec![7; 100_000], deadline);
+        wire.turn(0);
+        wire.faults.drop = 0.0;
+        wire.run_until(Wire::settled);
+        assert_eq!(wire.ends[0].outcomes[&token], Outcome::Abandoned);
+    }
+    wire.ends[0].send(channel, 64, vec![8; 10], Time::NEVER);
+    wire.run_until(Wire::settled);
+    assert_eq!(wire.ends[0].link.stats().credit_probes, 0, "128 chunks are lost, and made good");
+    wire.check_clean();
+}
+
+#[test]
+fn a_whole_message_of_many_short_segments_fits_the_smallest_quota() {
+    let tune = |config: LinkConfig| config.quota_chunks(1);
+    let (mut wire, channel) = Wire::open_tuned(7, Faults::default(), true, tune);
+    for token in 0..10 {
+        let segments = [1, 2, 3, 4];
+        let request = SendRequest { channel, token, segments: &segments, deadline: Time::NEVER };
+        let key = wire.ends[0].link.send(&request).unwrap();
+        wire.ends[0].sending.insert(token, (key, vec![9; 10]));
+    }
+    wire.run_until(Wire::settled);
+    assert_eq!(wire.ends[1].received, vec![vec![9; 10]; 10]);
+    wire.check_clean();
+}
+
+#[test]
 fn a_deadline_frees_a_stream_at_both_ends_and_the_reader_is_told() {
     let (mut wire, channel) = Wire::open(5, Faults::default(), true);
     let deadline = wire.now + Nanos::from_micros(100);
