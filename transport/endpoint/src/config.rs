@@ -7,7 +7,9 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use towpath_base::Nanos;
 use towpath_cc::ControllerConfig;
-use towpath_proto::limits::{CONTROL_OUTSTANDING_MAX, CREDIT_OUTSTANDING_MAX, PATHS_MAX};
+use towpath_proto::limits::{
+    CONTROL_OUTSTANDING_MAX, CREDIT_OUTSTANDING_MAX, PATHS_MAX, QUOTA_CHUNKS_MIN,
+};
 use towpath_proto::{LinkConfig, Side};
 use towpath_verbs::Mtu;
 
@@ -83,10 +85,11 @@ impl EndpointConfig {
         self
     }
 
-    /// Chunks that a peer may send on one channel before buffers come back. Default 128.
+    /// Chunks that a peer may send on one channel before buffers come back. Default 128, at
+    /// least 8.
     #[must_use]
     pub fn quota_chunks(mut self, chunks: u32) -> Self {
-        self.quota_chunks = chunks.clamp(2, CREDIT_OUTSTANDING_MAX - 1);
+        self.quota_chunks = chunks.clamp(QUOTA_CHUNKS_MIN, CREDIT_OUTSTANDING_MAX - 1);
         self
     }
 
