@@ -54,7 +54,7 @@ impl Default for EndpointConfig {
             paths: 1,
             send_queue_depth: 512,
             send_pools: vec![(256, 4096), (4096, 2048), (64 << 10, 256), (1 << 20, 32)],
-            progress_budget: 256,
+            progress_budget: 64,
             connect_timeout: Nanos::from_secs(5),
             spin: Nanos::from_micros(50),
             tclass: 0,
@@ -139,7 +139,8 @@ impl EndpointConfig {
         self
     }
 
-    /// Packets taken in by one poll. Default 256. Each needs a receive buffer in reserve.
+    /// Packets taken in by one poll. Default 64: acks go out once in each turn, so a smaller turn lets
+    /// the sender go on while the rest is taken in. Each packet needs a receive buffer in reserve.
     #[must_use]
     pub fn progress_budget(mut self, packets: usize) -> Self {
         self.progress_budget = packets.clamp(1, 1 << 14);
