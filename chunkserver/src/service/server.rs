@@ -114,7 +114,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// The counters.
     #[must_use]
     pub fn stats(&self) -> ServerStats {
-        ServerStats { rpc: self.rpc.stats(), ..self.stats }
+        let links = self.endpoint.stats_of_all_links();
+        ServerStats { rpc: self.rpc.stats(), links, ..self.stats }
     }
 
     /// One turn: takes in what came from the network and from the store, and sends what is ready.
@@ -133,6 +134,14 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         self.send_answers();
         self.endpoint.flush();
         busy
+    }
+
+    /// Blocks until the store has answered everything that it was asked; the answers are taken in
+    /// by the next turn. For drivers in virtual time, where the store must not lag behind.
+    pub fn await_store(&self) {
+        while self.store.answers_waiting() < self.staged.len() && self.store.is_running() {
+            yield_now();
+        }
     }
 
     /// One turn, and after some time without work a short sleep: until packets come in, the store

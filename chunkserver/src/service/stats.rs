@@ -1,6 +1,7 @@
 //! What a server counts.
 
 use towpath_rpc::ServerStats as RpcStats;
+use towpath_transport::LinkStats;
 
 /// Counters of a server since it started; none ever falls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,4 +31,6 @@ pub struct ServerStats {
     pub read_bytes: u64,
     /// What the rpc layer counted.
     pub rpc: RpcStats,
+    /// What the transport counted, over all links.
+    pub links: LinkStats,
 }

@@ -241,6 +241,18 @@ where
         &self.completions
     }
 
+    /// Answers that nobody has taken yet.
+    #[must_use]
+    pub fn answers_waiting(&self) -> usize {
+        self.completions.len()
+    }
+
+    /// Whether the thread still answers.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        !self.thread.is_finished()
+    }
+
     /// Answers what is queued, closes the store, and ends the thread. Completions that were not
     /// taken are lost with their buffers.
     ///

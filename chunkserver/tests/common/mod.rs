@@ -1,0 +1,236 @@
+//! Servers, in this process and in their own, and a client to talk to them.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+use std::io::{BufRead as _, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use towpath_base::Prng;
+use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, Ready, Served, StopFlag};
+use towpath_chunkserver::store::ChunkId;
+use towpath_fastpath::{ChunkClient, ClientError, ErrorKind, ErrorReply, OpId, Output};
+use towpath_transport::{
+    Device, Endpoint, EndpointConfig, Event, Nanos, Region, RoceUdp, UdpConfig,
+};
+
+/// Turns without success after which a test fails: no clock is asked.
+const TURNS_MAX: usize = 20_000_000;
+
+pub fn loopback_udp() -> UdpConfig {
+    UdpConfig::new(Ipv4Addr::LOCALHOST.into())
+}
+
+/// Settings of a small server on any free port.
+pub fn config(dir: &Path) -> DaemonConfig {
+    DaemonConfig {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        data_dir: dir.into(),
+        segment_bytes: 4 << 20,
+        log_bytes: 1 << 20,
+        links_max: 8,
+        stop_wait_ms: 2_000,
+        log: "warn".into(),
+        ..DaemonConfig::default()
+    }
+}
+
+/// A server on a thread of this process.
+pub struct Running {
+    pub addr: SocketAddr,
+    pub ready: Ready,
+    stop: StopFlag,
+    thread: Option<JoinHandle<Result<Served, DaemonError>>>,
+}
+
+impl Running {
+    pub fn start(config: &DaemonConfig) -> Self {
+        let stop = StopFlag::new();
+        let (tell, told) = mpsc::channel();
+        let (config, flag) = (config.clone(), stop.clone());
+        let thread = std::thread::spawn(move || {
+            daemon::run(&config, &flag, daemon::udp_device, |ready| {
+                tell.send(ready.clone()).map_err(std::io::Error::other)
+            })
+        });
+        let ready = told.recv().unwrap_or_else(|_| panic!("no server: {:?}", thread.is_finished()));
+        Self { addr: ready.listening, ready, stop, thread: Some(thread) }
+    }
+
+    pub fn stop(mut self) -> Served {
+        self.stop.stop();
+        let thread = self.thread.take().expect("it is stopped once");
+        thread.join().expect("the server thread ends").expect("a clean stop")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.stop();
+    }
+}
+
+/// A server in a process of its own, killed when dropped.
+pub struct Process {
+    pub child: Child,
+    pub addr: SocketAddr,
+    pub device: SocketAddr,
+}
+
+pub fn command(config: &DaemonConfig) -> Command {
+    let file = config.data_dir.with_extension("toml");
+    std::fs::write(&file, config.to_file_text()).expect("the settings are written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_towpath-chunkserver"));
+    command.arg("--config").arg(file).arg("--json").stdout(Stdio::piped());
+    command
+}
+
+impl Process {
+    pub fn start(config: &DaemonConfig) -> Self {
+        let mut child = command(config).spawn().expect("the server starts");
+        let mut line = String::new();
+        let out = child.stdout.as_mut().expect("it is piped");
+        BufReader::new(out).read_line(&mut line).expect("the server speaks");
+        let ready: serde_json::Value = serde_json::from_str(&line).expect("one JSON object");
+        let addr = |name: &str| {
+            let text = ready[name].as_str().expect("a text");
+            text.parse().expect("an address")
+        };
+        Self { addr: addr("listening"), device: addr("device"), child }
+    }
+
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let done = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(done.expect("there is a kill command").success());
+    }
+
+    /// Kilobytes of memory in use.
+    pub fn rss_kib(&self) -> u64 {
+        let path = format!("/proc/{}/statm", self.child.id());
+        let text = std::fs::read_to_string(path).expect("the server runs");
+        let pages: u64 = text.split(' ').nth(1).expect("a second field").parse().expect("a number");
+        pages * 4
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A client with one channel to a server.
+pub struct Client<D: Device<Memory = Region>> {
+    pub endpoint: Endpoint<D>,
+    pub chunks: ChunkClient,
+}
+
+impl Client<RoceUdp> {
+    pub fn connect(addr: SocketAddr) -> Self {
+        let config = EndpointConfig::new().links_max(2);
+        let endpoint = Endpoint::udp(loopback_udp(), config).expect("loopback UDP");
+        Self::on(endpoint, addr)
+    }
+}
+
+impl<D: Device<Memory = Region>> Client<D> {
+    pub fn on(mut endpoint: Endpoint<D>, addr: SocketAddr) -> Self {
+        endpoint.connect(addr).expect("room for a connection");
+        let mut found = None;
+        for _ in 0..TURNS_MAX {
+            let busy = endpoint.turn(|endpoint, event| match event {
+                Event::Connected { link, .. } => {
+                    endpoint.open_channel(link, false).expect("a fresh link has room");
+                }
+                Event::ChannelOpened { link, channel, .. } => found = Some((link, channel)),
+                Event::ConnectFailed { error, .. } => panic!("{error}"),
+                _ => {}
+            });
+            if let Some((link, channel)) = found {
+                return Self { endpoint, chunks: ChunkClient::new(link, channel) };
+            }
+            if !busy {
+                endpoint.wait(Nanos::from_millis(1));
+            }
+        }
+        panic!("no connection to {addr}");
+    }
+
+    /// One turn; gives the next operation that has ended.
+    pub fn turn(&mut self) -> Option<(OpId, Result<Output, ClientError>)> {
+        let Self { endpoint, chunks } = self;
+        let busy = endpoint.turn(|endpoint, event| {
+            chunks.on_event(endpoint, event);
+        });
+        chunks.expire(endpoint);
+        let done = chunks.poll(endpoint);
+        if !busy && done.is_none() {
+            endpoint.wait(Nanos::from_millis(1));
+        }
+        done.map(|done| (done.op, done.result))
+    }
+
+    /// Waits for one operation; no other is under way.
+    pub fn wait(&mut self, op: Result<OpId, ClientError>) -> Result<Output, ErrorKind> {
+        let op = op.map_err(|error| error.kind)?;
+        for _ in 0..TURNS_MAX {
+            if let Some((done, result)) = self.turn() {
+                assert_eq!(done, op, "one at a time");
+                return result.map_err(|error| error.kind);
+            }
+        }
+        panic!("no answer");
+    }
+
+    pub fn create(&mut self, chunk: ChunkId, limit: Option<u64>) -> Result<(), ErrorKind> {
+        let op = self.chunks.start_create(&mut self.endpoint, chunk, limit);
+        self.wait(op).map(drop)
+    }
+
+    pub fn delete(&mut self, chunk: ChunkId) -> Result<(), ErrorKind> {
+        let op = self.chunks.start_delete(&mut self.endpoint, chunk);
+        self.wait(op).map(drop)
+    }
+
+    pub fn write(&mut self, chunk: ChunkId, offset: u64, bytes: &[u8]) -> Result<(), ErrorKind> {
+        let op = self.chunks.start_write_copy(&mut self.endpoint, chunk, offset, bytes);
+        self.wait(op).map(drop)
+    }
+
+    pub fn read(&mut self, chunk: ChunkId, offset: u64, len: usize) -> Result<Vec<u8>, ErrorKind> {
+        let op = self.chunks.start_read(&mut self.endpoint, chunk, offset, len);
+        match self.wait(op)? {
+            Output::Read(data) => Ok(data.to_vec()),
+            other => panic!("a read gave {other:?}"),
+        }
+    }
+
+    /// The length of a chunk, and its version.
+    pub fn stat(&mut self, chunk: ChunkId) -> Result<(u64, u64), ErrorKind> {
+        let op = self.chunks.start_stat(&mut self.endpoint, chunk);
+        match self.wait(op)? {
+            Output::Stat(info) => Ok((info.byte_len, info.version)),
+            other => panic!("a stat gave {other:?}"),
+        }
+    }
+}
+
+/// The refusal that an error is.
+pub fn refusal<T: std::fmt::Debug>(result: Result<T, ErrorKind>) -> ErrorReply {
+    match result {
+        Err(ErrorKind::Refused(reply)) => reply,
+        other => panic!("no refusal but {other:?}"),
+    }
+}
+
+/// Bytes that tell where they belong.
+pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    Prng::new(seed).fill(&mut bytes);
+    bytes
+}
