@@ -1,0 +1,216 @@
+//! The program itself: start, clean stop, restart, and everything that keeps it from starting.
+
+mod common;
+
+use std::io::Read as _;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use common::{Client, Process, command, config, pattern};
+use towpath_chunkserver::daemon::DaemonConfig;
+use towpath_chunkserver::store::ChunkId;
+
+const CHUNK: ChunkId = ChunkId(77);
+
+/// Runs the program to its end.
+fn run(config: &DaemonConfig) -> Output {
+    command(config).stderr(Stdio::piped()).output().expect("the server starts")
+}
+
+/// Expects the program to end with a code, and to say something about it.
+fn fails(config: &DaemonConfig, code: i32, words: &[&str]) {
+    let output = run(config);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in {said:?}");
+    }
+    assert!(output.stdout.is_empty(), "a server that is not ready says nothing on stdout");
+}
+
+#[test]
+fn sigterm_ends_it_cleanly_and_a_restart_has_all_that_was_acknowledged() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let config = config(&dir.path().join("store"));
+    for round in 0..3u64 {
+        let mut server = Process::start(&config);
+        let mut client = Client::connect(server.addr);
+        if round == 0 {
+            client.create(CHUNK, None).expect("a fresh name");
+        }
+        for before in 0..round * 20 {
+            let read = client.read(CHUNK, before * 10_000, 10_000).expect("acknowledged");
+            assert!(read == pattern(10_000, before), "write {before} is lost");
+        }
+        for index in round * 20..round * 20 + 20 {
+            client.write(CHUNK, index * 10_000, &pattern(10_000, index)).expect("there is room");
+        }
+        server.signal(if round == 1 { "INT" } else { "TERM" });
+        // A client that stays sees the server leave, and does not keep it.
+        while client.endpoint.links().next().is_some() {
+            client.turn();
+        }
+        assert_eq!(server.child.wait().expect("it ends").code(), Some(0));
+    }
+    // A clean stop seals the store: the log ends with a seal, nothing is torn.
+    let mut server = Process::start(&config);
+    server.signal("TERM");
+    assert_eq!(server.child.wait().expect("it ends").code(), Some(0));
+}
+
+#[test]
+fn what_was_staged_when_the_signal_came_is_finished_and_answered() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let config = config(&dir.path().join("store"));
+    let mut server = Process::start(&config);
+    let mut client = Client::connect(server.addr);
+    client.create(CHUNK, None).expect("a fresh name");
+    let mut started = Vec::new();
+    for index in 0..24 {
+        let data = pattern(65_536, index);
+        let op = client.chunks.start_write_copy(&mut client.endpoint, CHUNK, index * 65_536, &data);
+        started.push(op.expect("room for 24"));
+    }
+    client.turn();
+    server.signal("TERM");
+    let mut acknowledged = Vec::new();
+    while client.chunks.under_way() > 0 {
+        if let Some((op, result)) = client.turn() {
+            let index = started.iter().position(|started| *started == op).expect("ours");
+            if result.is_ok() {
+                acknowledged.push(index as u64);
+            }
+        }
+    }
+    assert_eq!(server.child.wait().expect("it ends").code(), Some(0));
+    let server = Process::start(&config);
+    let mut client = Client::connect(server.addr);
+    for index in acknowledged {
+        let read = client.read(CHUNK, index * 65_536, 65_536).expect("acknowledged");
+        assert!(read == pattern(65_536, index), "write {index} is lost");
+    }
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let addr = taken.local_addr().expect("it has one");
+    let mut config = config(&dir.path().join("store"));
+    config.listen = addr;
+    fails(&config, 3, &[&addr.port().to_string(), "in use"]);
+    assert!(!config.data_dir.exists(), "nothing was made for a server that cannot be reached");
+    config.listen = "192.0.2.1:0".parse().expect("an address");
+    config.device_ip = Some("127.0.0.1".parse().expect("an address"));
+    fails(&config, 3, &["192.0.2.1", "no address of this host"]);
+}
+
+#[test]
+fn a_directory_that_cannot_be_a_store_is_named() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let file = dir.path().join("file");
+    std::fs::write(&file, b"no directory").expect("room for a file");
+    fails(&config(&file), 4, &["file", "is not a directory", "data_dir"]);
+    let below = config(&dir.path().join("store"));
+    let config_below = DaemonConfig { data_dir: file.join("below"), ..below.clone() };
+    let args = ["--data-dir", config_below.data_dir.to_str().expect("a plain path")];
+    let output = command(&below).args(args).stderr(Stdio::piped()).output();
+    assert_eq!(output.expect("it starts").status.code(), Some(4));
+
+    let _server = Process::start(&below);
+    fails(&below, 4, &["store", "another server"]);
+}
+
+#[test]
+fn files_of_another_version_are_told_from_damage() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let config = config(&dir.path().join("store"));
+    let mut server = Process::start(&config);
+    server.signal("TERM");
+    server.child.wait().expect("it ends");
+    let map = file_of(&config.data_dir, "map.");
+    let mut bytes = std::fs::read(&map).expect("it is there");
+    bytes[8] = 9;
+    // Version and checksum keep their places (docs/store-format.md section 3), so the checksum of
+    // the page has to be right for the version to be believed.
+    bytes[12..16].fill(0);
+    let crc = towpath_base::crc::crc32c(&bytes[..4096]);
+    bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+    std::fs::write(&map, bytes).expect("it is ours");
+    fails(&config, 4, &["version 9", "map."]);
+}
+
+fn file_of(dir: &Path, prefix: &str) -> std::path::PathBuf {
+    let entries = std::fs::read_dir(dir).expect("it is there");
+    let mut paths = entries.map(|entry| entry.expect("readable").path());
+    let named = |path: &std::path::PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
+    };
+    paths.find(named).expect("there is one")
+}
+
+#[test]
+fn a_config_that_cannot_be_used_is_told_with_its_place() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let config = config(&dir.path().join("store"));
+    let mut program = command(&config);
+    let file = config.data_dir.with_extension("toml");
+    std::fs::write(&file, "links_max = 4\nlisten_to = \"127.0.0.1:0\"\n").expect("it is ours");
+    let output = program.stderr(Stdio::piped()).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said.contains("store.toml:2:1: there is no key `listen_to`"), "{said}");
+    assert!(said.contains("`listen`"), "{said}");
+
+    let program = || Command::new(env!("CARGO_BIN_EXE_towpath-chunkserver"));
+    let missing = program().args(["--config", "/no/such/file"]).output().expect("it starts");
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("/no/such/file"));
+    let everywhere = program().args(["--listen", "0.0.0.0:0", "--check"]).output();
+    let everywhere = everywhere.expect("it starts");
+    assert_eq!(everywhere.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&everywhere.stderr).contains("device_ip"));
+    let filter = program().args(["--log", "=;="]).output().expect("it starts");
+    assert_eq!(filter.status.code(), Some(2));
+}
+
+#[test]
+fn the_printed_config_is_in_effect_when_it_is_read_back() {
+    let program = || Command::new(env!("CARGO_BIN_EXE_towpath-chunkserver"));
+    let flags = ["--links-max", "5", "--capacity-bytes", "3GiB", "--print-config"];
+    let printed = program().args(flags).output().expect("it starts");
+    assert!(printed.status.success());
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let file = dir.path().join("printed.toml");
+    std::fs::write(&file, &printed.stdout).expect("room for a file");
+    let again = program().arg("--config").arg(&file).arg("--print-config").output();
+    assert_eq!(again.expect("it starts").stdout, printed.stdout);
+    let check = program().arg("--config").arg(&file).arg("--check").output();
+    assert!(check.expect("it starts").status.success());
+}
+
+#[test]
+fn an_idle_server_does_not_burn_a_core() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Process::start(&config(&dir.path().join("store")));
+    let mut client = Client::connect(server.addr);
+    client.create(CHUNK, None).expect("a fresh name");
+    let ticks = || {
+        let mut text = String::new();
+        let path = format!("/proc/{}/stat", server.child.id());
+        let mut file = std::fs::File::open(path).expect("it runs");
+        file.read_to_string(&mut text).expect("it is read");
+        let fields = text.rsplit_once(") ").expect("a name in brackets").1.split(' ');
+        let used: u64 = fields.skip(11).take(2).map(|f| f.parse::<u64>().expect("a number")).sum();
+        used
+    };
+    let before = ticks();
+    // The client stays, and says nothing for a hundred times 10 ms.
+    for _ in 0..100 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let used = ticks() - before;
+    // A hundred ticks are one second of a core.
+    assert!(used <= 30, "{used} ticks of CPU in a second of nothing");
+}
