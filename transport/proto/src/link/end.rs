@@ -64,13 +64,10 @@ impl Link {
         if channel.state == ChannelState::Drained {
             return;
         }
-        let begun = channel.state;
         channel.state = ChannelState::Drained;
         self.end_sends_of(Some(id));
         self.drop_incoming_of(id);
-        if begun != ChannelState::Opening || matches!(reason, CloseReason::Refused(_)) {
-            self.events.push_back(Event::Closed { channel: ChannelId(id), reason });
-        }
+        self.events.push_back(Event::Closed { channel: ChannelId(id), reason });
         self.free_channel_when_drained(id);
     }
 

@@ -53,6 +53,10 @@ impl Link {
         let index = usize::from(path.0);
         self.paths[index].rx.advance(header.floor());
         self.take_in_piggyback(now, index, &header);
+        // The ack that rode on it may have been the one of our GOODBYE.
+        if self.is_down() {
+            return Verdict::Recycle;
+        }
         let taken = match header.kind {
             Kind::Data => self.on_data(&header, payload, buf),
             _ if self.on_control(&header) => Taken::Known,

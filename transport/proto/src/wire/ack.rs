@@ -1,7 +1,7 @@
 //! The ack frame (docs/protocol.md section 4).
 
 use super::{VERSION, field, put};
-use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, HEADER_BYTES, NUMBER_WINDOW};
+use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, HEADER_BYTES, NUMBER_MAX, NUMBER_WINDOW};
 use core::fmt;
 use towpath_base::crc::crc32c;
 
@@ -111,7 +111,10 @@ impl<'a> AckFrame<'a> {
             window_kib: field!(head, 52, u32),
         };
         let span = words as u64 * 64;
-        let next = ack.largest.checked_add(1).ok_or(AckError::Range)?;
+        if ack.largest > NUMBER_MAX {
+            return Err(AckError::Range);
+        }
+        let next = ack.largest + 1;
         if ack.base > next || next - ack.base > span {
             return Err(AckError::Range);
         }
@@ -241,5 +244,15 @@ mod tests {
         let crc = crc32c(&bytes[..60]);
         put!(bytes, 60, crc);
         assert_eq!(AckFrame::parse(&bytes).unwrap_err(), AckError::Range);
+    }
+
+    #[test]
+    fn a_bitmap_never_reaches_past_the_numbers_that_there_are() {
+        let last = emitted(&Ack { largest: NUMBER_MAX, base: NUMBER_MAX, ..sample() }, 1, &[]);
+        let frame = AckFrame::parse(&last).unwrap();
+        assert_eq!(frame.words().collect::<Vec<_>>(), [(NUMBER_MAX, 1)]);
+        let largest = NUMBER_MAX + 1;
+        let beyond = emitted(&Ack { largest, base: largest, ..sample() }, 1, &[]);
+        assert_eq!(AckFrame::parse(&beyond).unwrap_err(), AckError::Range);
     }
 }

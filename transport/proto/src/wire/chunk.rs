@@ -1,7 +1,7 @@
 //! The chunk header (docs/protocol.md section 3).
 
 use super::{VERSION, field, put};
-use crate::limits::{HEADER_BYTES, MESSAGE_BYTES_MAX, NUMBER_WINDOW};
+use crate::limits::{HEADER_BYTES, MESSAGE_BYTES_MAX, NUMBER_MAX, NUMBER_WINDOW};
 use core::fmt;
 use towpath_base::crc::crc32c;
 
@@ -123,6 +123,8 @@ pub enum HeaderError {
     Flags(u16),
     /// `length`, `offset` and `message_len` do not fit together, or LAST is wrong.
     Length,
+    /// `number` is beyond what a path can reach.
+    Number,
     /// `floor_delta` exceeds the number or the window.
     Floor,
 }
@@ -135,6 +137,7 @@ impl fmt::Display for HeaderError {
             Self::Kind(kind) => write!(f, "unknown kind {kind}"),
             Self::Flags(flags) => write!(f, "reserved flags set: {flags:#06x}"),
             Self::Length => write!(f, "length, offset and message_len do not fit together"),
+            Self::Number => write!(f, "number out of range"),
             Self::Floor => write!(f, "floor_delta out of range"),
         }
     }
@@ -179,6 +182,9 @@ impl ChunkHeader {
     }
 
     fn check(&self) -> Result<(), HeaderError> {
+        if self.number > NUMBER_MAX {
+            return Err(HeaderError::Number);
+        }
         let floor = u64::from(self.floor_delta);
         if floor > self.number || floor >= NUMBER_WINDOW {
             return Err(HeaderError::Floor);
@@ -295,6 +301,7 @@ mod tests {
         refused(&|h| h.index = 0, HeaderError::Length);
         refused(&|h| h.floor_delta = 4096, HeaderError::Floor);
         refused(&|h| h.number = 0xffe, HeaderError::Floor);
+        refused(&|h| h.number = NUMBER_MAX + 1, HeaderError::Number);
         refused(&|h| h.kind = Kind::Ping, HeaderError::Length);
         refused(&|h| h.flags.0 |= 0x10, HeaderError::Flags(0x1b));
     }

@@ -1,0 +1,89 @@
+//! What a peer may say that no correct peer says, or says at an odd moment.
+
+use super::wire::{Faults, Wire};
+use super::*;
+use crate::event::{BufToken, ChannelId, CloseReason, Event, Verdict};
+use crate::limits::{ACK_BYTES_MAX, NUMBER_MAX, NUMBER_WINDOW};
+use crate::wire::{ChunkFlags, ChunkHeader, Kind};
+
+/// A sound header from the peer of `ends[0]`.
+fn header(kind: Kind, number: u64, sequence: u32) -> ChunkHeader {
+    ChunkHeader {
+        kind,
+        flags: ChunkFlags::default(),
+        generation: 1,
+        number,
+        message: 0,
+        channel: 0,
+        index: 0,
+        offset: sequence,
+        message_len: 1 << 20,
+        length: 0,
+        floor_delta: number.min(NUMBER_WINDOW - 1) as u16,
+        credit: 8,
+        ack_largest: 0,
+        ack_hold: 0,
+        payload_crc: 0,
+    }
+}
+
+fn give(link: &mut Link, header: &ChunkHeader, payload: &[u8]) -> Verdict {
+    let mut bytes = [0; HEADER_BYTES];
+    header.emit(&mut bytes);
+    link.handle_chunk(Time::ZERO, PathId(0), &bytes, payload, BufToken(0), Time::ZERO)
+}
+
+fn alone() -> Link {
+    let [end, _] = Wire::new(1, Faults::default(), |config| config).ends;
+    end.link
+}
+
+#[test]
+fn the_last_number_is_acknowledged_and_the_next_is_a_bad_header() {
+    let mut link = alone();
+    for (number, bad) in [(NUMBER_MAX, 0), (NUMBER_MAX + 1, 1), (u64::MAX, 2)] {
+        let _ = give(&mut link, &header(Kind::Ping, number, 0), &[]);
+        assert_eq!(link.stats().headers_bad, bad, "{number:#x}");
+        let mut out = [0; ACK_BYTES_MAX];
+        assert_eq!(link.poll_ack(Time::ZERO, &mut out).is_some(), bad == 0, "{number:#x}");
+    }
+}
+
+#[test]
+fn a_channel_that_closes_before_its_opening_was_answered_is_reported_closed() {
+    let mut link = alone();
+    let channel = link.open_channel(true).unwrap();
+    assert_eq!(channel, ChannelId(0));
+    // The OPENED with sequence 0 is late.
+    let _ = give(&mut link, &header(Kind::Close, 1, 1), &[]);
+    let closed = Event::Closed { channel, reason: CloseReason::Peer };
+    assert_eq!((link.poll_event(), link.poll_event()), (Some(closed), None));
+}
+
+#[test]
+fn data_that_brings_the_ack_of_our_goodbye_is_not_kept_by_the_link_that_went_down() {
+    let mut link = alone();
+    let _ = give(&mut link, &header(Kind::Open, 0, 0), &[]);
+    let open = header(Kind::Open, 1, 1);
+    let _ = give(&mut link, &ChunkHeader { channel: 1, ..open }, &[]);
+    while link.poll_transmit(Time::ZERO).is_some() {}
+    let _ = give(&mut link, &ack_of(1, header(Kind::Ping, 2, 2)), &[]);
+    link.goodbye();
+    let goodbye = link.poll_transmit(Time::ZERO).unwrap().header;
+    assert_eq!(goodbye.kind, Kind::Goodbye);
+    let data = ChunkHeader {
+        channel: 1,
+        length: 4,
+        offset: 0,
+        flags: ChunkFlags::default(),
+        ..header(Kind::Data, 3, 0)
+    };
+    let data = ack_of(goodbye.number as u32, data);
+    assert_eq!(give(&mut link, &data, b"some"), Verdict::Recycle);
+    assert!(link.is_down());
+}
+
+fn ack_of(largest: u32, header: ChunkHeader) -> ChunkHeader {
+    let flags = header.flags.with(ChunkFlags::ACK, true);
+    ChunkHeader { flags, ack_largest: largest, ..header }
+}
