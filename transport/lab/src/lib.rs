@@ -1,1 +1,30 @@
 //! Where links, devices and the core are put together under one seed.
+//!
+//! A run here is two endpoints with their real devices on one virtual wire, an application at
+//! each end, faults, and an oracle that knows what was sent and judges what came. Everything is
+//! drawn from one seed, so a failure is a seed and replays exactly.
+//!
+//! | file or folder | what lives there |
+//! |---|---|
+//! | [`content`] | the bytes of messages, and fingerprints of what arrived |
+//! | [`oracle`] | what must hold whatever happens: exactly once, intact, in order, nothing left |
+//! | [`app`] | the application at one end: a script of messages, readers that stall |
+//! | [`device`] | a wire that outlives its host, and a device that repeats its numbers |
+//! | [`pair`] | two hosts in one world, and the loop that drives them |
+//! | [`scenario`] | what happens in a run, drawn from its seed |
+//! | [`sweep`] | many seeds over several threads, and how a failure is told |
+//! | [`goodput`] | how much of a lossy wire is used |
+//! | [`limits`] | what is bounded, and why so |
+
+#![forbid(unsafe_code)]
+
+pub mod app;
+pub mod content;
+pub mod device;
+pub mod failure;
+pub mod goodput;
+pub mod limits;
+pub mod oracle;
+pub mod pair;
+pub mod scenario;
+pub mod sweep;

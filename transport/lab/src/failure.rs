@@ -1,0 +1,104 @@
+//! How a run fails, and what is told of it.
+
+use crate::limits::TRACE_TAIL;
+use crate::oracle::Violation;
+use core::fmt;
+use towpath_base::Time;
+use towpath_device_roce::RoceCounters;
+use towpath_proto::LinkStats;
+use towpath_sim::{FaultCounters, World};
+use towpath_sim::world::TraceEvent;
+use towpath_transport::{BufferCensus, ChannelError, EndpointError, LinkError};
+
+/// Why a run failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Cause {
+    /// Promises were broken.
+    #[error("{}", list(.0))]
+    Broken(Vec<Violation>),
+    /// Nothing is under way and no timer is set, but something is waited for.
+    #[error("nothing more will happen, waiting until {0}")]
+    Dead(&'static str),
+    /// Too many steps or too much time were spent.
+    #[error("no end, waiting until {0}")]
+    Endless(&'static str),
+    /// One host is busy for ever at one instant.
+    #[error("host {0} does not come to rest")]
+    Restless(usize),
+    /// An endpoint could not be made.
+    #[error("no endpoint: {0} ({0:?})")]
+    Endpoint(#[from] EndpointError),
+    /// A link could not be made.
+    #[error("no link: {0} ({0:?})")]
+    Link(#[from] LinkError),
+    /// A channel could not be opened.
+    #[error("no channel: {0}")]
+    Channel(#[from] ChannelError),
+}
+
+/// A run that failed.
+#[derive(Debug)]
+pub struct Failure {
+    /// Why.
+    pub cause: Cause,
+    /// When, in virtual time.
+    pub at: Time,
+    /// The last packets on the wires.
+    pub trace: Vec<TraceEvent>,
+    /// Where each host stood.
+    pub hosts: Vec<HostState>,
+}
+
+/// Where a host stood when its run failed.
+#[derive(Clone, Debug)]
+pub struct HostState {
+    /// Messages of its script that were not sent yet.
+    pub unsent: usize,
+    /// Messages without an outcome.
+    pub in_doubt: usize,
+    /// The counters of its link.
+    pub link: Option<LinkStats>,
+    /// What its device moved and dropped.
+    pub device: RoceCounters,
+    /// What the faults of its end did.
+    pub faults: FaultCounters,
+    /// Its buffers.
+    pub buffers: BufferCensus,
+}
+
+impl Failure {
+    /// A failure in `world`, now.
+    #[must_use]
+    pub fn new(world: &World, cause: impl Into<Cause>) -> Self {
+        let mut trace = world.recent_trace();
+        trace.drain(..trace.len().saturating_sub(TRACE_TAIL));
+        Self { cause: cause.into(), at: world.now(), trace, hosts: Vec::new() }
+    }
+
+    /// The promises that were broken, if it is that.
+    #[must_use]
+    pub fn violations(&self) -> &[Violation] {
+        match &self.cause {
+            Cause::Broken(violations) => violations,
+            _ => &[],
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "at {} ns: {}", self.at.0, self.cause)?;
+        for (number, host) in self.hosts.iter().enumerate() {
+            writeln!(f, "  host {number}: {host:?}")?;
+        }
+        self.trace.iter().try_for_each(|event| writeln!(f, "  {event}"))
+    }
+}
+
+impl core::error::Error for Failure {}
+
+fn list(violations: &[Violation]) -> String {
+    let lines: Vec<String> = violations.iter().map(ToString::to_string).collect();
+    lines.join("; ")
+}

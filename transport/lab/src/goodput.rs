@@ -1,0 +1,1 @@
+//! How much of a lossy wire is used.

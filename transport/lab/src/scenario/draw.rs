@@ -1,0 +1,197 @@
+//! The wire, the endpoints and the sizes of a run.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use towpath_base::{Nanos, Prng};
+use towpath_cc::{ControllerConfig, FixedWindowConfig};
+use towpath_proto::LinkConfig as ProtoConfig;
+#[cfg(feature = "sabotage")]
+use towpath_proto::Sabotage;
+use towpath_sim::LinkConfig as WireConfig;
+use towpath_transport::EndpointConfig;
+use towpath_verbs::Mtu;
+
+/// How long messages are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// The longest, in bytes.
+    pub bytes_max: u32,
+    /// All messages of one life and host together, about.
+    pub bytes_total: u64,
+    /// The most messages of one life and host.
+    pub messages_max: u64,
+}
+
+/// What a run is like. All of it follows from the seed, but a test may change parts of it to have
+/// more of what it looks for.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Where everything random comes from.
+    pub seed: u64,
+    /// IPv6 instead of IPv4.
+    pub ipv6: bool,
+    /// The path MTU.
+    pub mtu: Mtu,
+    /// The largest chunk.
+    pub chunk_bytes_max: u32,
+    /// Receive buffers of each channel.
+    pub quota_chunks: u32,
+    /// Channels, each opened by one host or the other.
+    pub channels: u32,
+    /// A shared receive queue, or one for each queue pair.
+    pub shared_receiving: bool,
+    /// Of the wire, in bits a second.
+    pub rate_bits_per_s: u64,
+    /// Propagation delay of the wire.
+    pub delay: Nanos,
+    /// The window of each path, in bytes.
+    pub window_bytes: u64,
+    /// A host looks at its device no sooner than this after something happened.
+    pub pause: Nanos,
+    /// How long messages are.
+    pub sizes: Sizes,
+    /// Lives of the link, one after the other.
+    pub lives: u32,
+    /// How hard the faults are: 0.0 is none, 1.0 up to a tenth of all packets lost.
+    pub harshness: f64,
+    /// The probability that a life which is not the last ends with the death of both hosts.
+    pub crashes: f64,
+    /// Safeguards that are switched off.
+    #[cfg(feature = "sabotage")]
+    pub sabotage: Sabotage,
+}
+
+const KIB: u64 = 1 << 10;
+
+impl Scenario {
+    /// The scenario of a seed.
+    #[must_use]
+    pub fn draw(seed: u64) -> Self {
+        let mut prng = Prng::new(seed);
+        let prng = &mut prng;
+        let sizes = draw_sizes(prng);
+        let small_packets = sizes.bytes_max <= 64 << 10;
+        let mtu = match prng.below(10) {
+            0 if small_packets => Mtu::Mtu256,
+            1 if small_packets => Mtu::Mtu512,
+            2 | 3 => Mtu::Mtu1024,
+            4 => Mtu::Mtu2048,
+            _ => Mtu::Mtu4096,
+        };
+        let chunk_bytes_max = match prng.below(4) {
+            0 => mtu.bytes() - 64,
+            1 => mtu.bytes() * 2,
+            2 => 16 << 10,
+            _ => 56 << 10,
+        };
+        let rates = [1, 10, 25, 100];
+        Self {
+            seed,
+            ipv6: prng.chance(0.3),
+            mtu,
+            chunk_bytes_max,
+            quota_chunks: 1 << prng.between(3, 6),
+            channels: prng.between(1, 4) as u32,
+            shared_receiving: prng.chance(0.7),
+            rate_bits_per_s: rates[prng.below(4) as usize] * 1_000_000_000,
+            delay: Nanos(prng.between(500, 30_000)),
+            window_bytes: prng.between(16, 512) * KIB,
+            pause: Nanos(if prng.chance(0.5) { prng.between(0, 5_000) } else { 0 }),
+            sizes,
+            lives: 1 + u32::from(prng.chance(0.35)) + u32::from(prng.chance(0.15)),
+            harshness: 0.05 + 0.95 * prng.unit() * prng.unit(),
+            crashes: 0.6,
+            #[cfg(feature = "sabotage")]
+            sabotage: Sabotage::default(),
+        }
+    }
+
+    pub(super) fn wire(&self) -> WireConfig {
+        let addr = |last: u16| {
+            let ip = if self.ipv6 {
+                IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last))
+            } else {
+                IpAddr::V4(Ipv4Addr::new(10, 0, 0, last as u8))
+            };
+            SocketAddr::new(ip, 4791)
+        };
+        WireConfig {
+            addrs: [addr(1), addr(2)],
+            rate_bits_per_s: self.rate_bits_per_s,
+            delay: self.delay,
+            ..WireConfig::default()
+        }
+    }
+
+    pub(super) fn endpoint(&self) -> EndpointConfig {
+        // Out of range only where `draw` was changed by hand to nonsense.
+        let window = FixedWindowConfig::new(self.window_bytes).unwrap_or_default();
+        let config = EndpointConfig::new()
+            .chunk_bytes_max(self.chunk_bytes_max)
+            .quota_chunks(self.quota_chunks)
+            .credit_total(self.quota_chunks * self.channels)
+            // Below the 64 receives of the control queue pair, so that it never runs dry either
+            // and any packet without a receive shows.
+            .progress_budget(32)
+            .links_max(2)
+            .send_queue_depth(64)
+            .mtu_max(self.mtu)
+            .shared_receiving(self.shared_receiving)
+            .send_pools(&self.pools())
+            .controller(ControllerConfig::Fixed(window));
+        #[cfg(feature = "sabotage")]
+        let sabotage = self.sabotage;
+        config.tune_links(move |link: ProtoConfig| {
+            #[cfg(feature = "sabotage")]
+            let link = link.sabotage(sabotage);
+            link
+        })
+    }
+
+    /// Buffers for the longest segment there is, and many small ones.
+    fn pools(&self) -> Vec<(usize, usize)> {
+        let longest = (self.sizes.bytes_max as usize).div_ceil(2).clamp(4096, 4 << 20);
+        let mut pools = vec![(256, 32), (4096, 32)];
+        if longest > 4096 {
+            pools.push(((16 << 10).min(longest), 16));
+        }
+        if longest > 16 << 10 {
+            pools.push((longest, 8));
+        }
+        pools
+    }
+
+    /// Packets of the largest chunk.
+    pub(super) fn chunk_packets(&self) -> u32 {
+        (self.chunk_bytes_max.min(self.sizes.bytes_max) + 64).div_ceil(self.mtu.bytes())
+    }
+
+    /// The length of the next message.
+    pub(super) fn draw_len(&self, prng: &mut Prng) -> u32 {
+        let packet = self.mtu.bytes() - 64;
+        let (edge, max) = (prng.between(0, 2) as u32, self.sizes.bytes_max);
+        let len = match prng.below(8) {
+            0 => edge + 1,
+            1 => packet - 1 + edge,
+            2 => self.chunk_bytes_max - 1 + edge,
+            3 => max,
+            // Even over the orders of magnitude.
+            _ => {
+                let bits = f64::from(max).log2() * prng.unit();
+                bits.exp2() as u32
+            }
+        };
+        len.clamp(1, max)
+    }
+}
+
+/// Nearly all runs are small, so that there are many; a few hold messages of up to 16 MiB.
+fn draw_sizes(prng: &mut Prng) -> Sizes {
+    let (bytes_max, bytes_total, messages_max) = match prng.below(1000) {
+        0..8 => (16 << 20, 16 << 20, 4),
+        8..60 => (1 << 20, 2 << 20, 12),
+        60..300 => (128 << 10, 512 << 10, 24),
+        300..650 => (16 << 10, 128 << 10, 40),
+        _ => (2 << 10, 48 << 10, 60),
+    };
+    Sizes { bytes_max, bytes_total, messages_max }
+}
