@@ -1,6 +1,6 @@
 //! The client end: calls, deadlines, and what is known of requests that got no response.
 
-use crate::limits::{HEADER_BYTES, REQUESTS_MAX, REQUESTS_MAX_DEFAULT};
+use crate::limits::{HEADER_BYTES, OUTCOME_GRACE, REQUESTS_MAX, REQUESTS_MAX_DEFAULT};
 use crate::parcel::{Fields, NoBuffer, Outgoing, Parcel};
 use crate::wire::{Header, Kind, Status};
 use slab::Slab;
@@ -355,12 +355,15 @@ impl RpcClient {
         if now < self.next_deadline {
             return;
         }
-        let due = |pending: &Pending| pending.given_up.is_none() && pending.deadline <= now;
+        let due = |pending: &Pending| pending.deadline <= now;
         while let Some(key) = self.pending.iter().find(|(_, p)| due(p)).map(|(key, _)| key) {
-            self.give_up(endpoint, key, GivenUp::Deadline);
+            match self.pending[key].given_up {
+                None => self.give_up(endpoint, key, GivenUp::Deadline),
+                Some(why) => self.end_given_up(endpoint, key, why, Outcome::Unknown),
+            }
         }
-        let rest = self.pending.iter().filter(|(_, pending)| pending.given_up.is_none());
-        self.next_deadline = rest.map(|(_, p)| p.deadline).min().unwrap_or(Time::NEVER);
+        let rest = self.pending.iter().map(|(_, pending)| pending.deadline).min();
+        self.next_deadline = rest.unwrap_or(Time::NEVER);
     }
 
     /// When [`expire`](Self::expire) next has something to do.
@@ -447,13 +450,21 @@ impl RpcClient {
         key: usize,
         why: GivenUp,
     ) {
+        let now = endpoint.now();
         let pending = &mut self.pending[key];
+        if pending.given_up.is_some() {
+            return;
+        }
         pending.given_up = Some(why);
         match pending.outcome {
             Some(outcome) => self.end_given_up(endpoint, key, why, outcome),
-            // The outcome says more than is known now; a Sent event brings it. When the send has
-            // ended already that event is on its way.
-            None => drop(endpoint.cancel(pending.send)),
+            // The outcome says more than is known now; a Sent event brings it, unless the peer is
+            // silent. When the send has ended already that event is on its way.
+            None => {
+                pending.deadline = now + OUTCOME_GRACE;
+                self.next_deadline = self.next_deadline.min(pending.deadline);
+                let _ = endpoint.cancel(pending.send);
+            }
         }
     }
 

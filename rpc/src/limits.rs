@@ -29,4 +29,8 @@ pub const MESSAGE_BYTES_MAX_DEFAULT: usize = 16 << 20;
 /// The time budget of a request that names none: a server drops its answer after that.
 pub const TIMEOUT_DEFAULT: Nanos = Nanos::from_secs(60);
 
+/// How long a request that was given up waits to learn whether the peer has it. The peer answers
+/// within a round trip, or two with a loss; one that is silent for longer may be gone.
+pub const OUTCOME_GRACE: Nanos = Nanos::from_millis(100);
+
 const _: () = assert!(REQUESTS_MAX_DEFAULT <= REQUESTS_MAX && REQUESTS_MAX <= 1 << 16);
