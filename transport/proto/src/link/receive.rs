@@ -122,7 +122,13 @@ impl Link {
             return self.violation();
         };
         let known = match place {
-            Place::Closed(_) => true,
+            // Section 4: only what is held or was delivered is acknowledged. Were a late chunk of a
+            // message that is given up, its sender could take the message for delivered.
+            Place::Closed(Closed::Abandoned) => {
+                self.stats.chunks_duplicate += 1;
+                return Taken::Refused;
+            }
+            Place::Closed(Closed::Delivered) => true,
             Place::New => false,
             Place::Open(key) => {
                 let message = self.incoming.get(key.0).expect("open messages are live");

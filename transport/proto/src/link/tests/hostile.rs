@@ -83,6 +83,27 @@ fn data_that_brings_the_ack_of_our_goodbye_is_not_kept_by_the_link_that_went_dow
     assert!(link.is_down());
 }
 
+#[test]
+fn a_chunk_that_comes_after_its_message_was_given_up_is_not_acknowledged() {
+    let (mut wire, channel) = Wire::open(1, Faults::default(), true);
+    let [sender, receiver] = &mut wire.ends;
+    let segments = [4];
+    let request = SendRequest { channel, token: 0, segments: &segments, deadline: Time::NEVER };
+    let key = sender.link.send(&request).unwrap();
+    let now = Time(1 << 30);
+    let data = sender.link.poll_transmit(now).unwrap().header;
+    sender.link.cancel(key).unwrap();
+    let abandon = sender.link.poll_transmit(now).unwrap().header;
+    assert_eq!((data.kind, abandon.kind), (Kind::Data, Kind::Abandon));
+    let payload_crc = towpath_base::crc::crc32c(b"late");
+    let _ = give(&mut receiver.link, &abandon, &[]);
+    let late = give(&mut receiver.link, &ChunkHeader { payload_crc, ..data }, b"late");
+    assert_eq!(late, Verdict::Recycle);
+    assert_eq!(receiver.link.poll_event(), None);
+    let path = &receiver.link.paths[0].rx;
+    assert_eq!((path.base(), path.is_complete()), (data.number, false));
+}
+
 fn ack_of(largest: u32, header: ChunkHeader) -> ChunkHeader {
     let flags = header.flags.with(ChunkFlags::ACK, true);
     ChunkHeader { flags, ack_largest: largest, ..header }
