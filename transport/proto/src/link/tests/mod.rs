@@ -136,6 +136,25 @@ fn a_cancelled_message_has_the_outcome_that_its_receiver_saw() {
 }
 
 #[test]
+fn chunks_that_come_behind_their_abandon_do_not_make_the_message_delivered() {
+    let (mut wire, channel) = Wire::open(8, Faults::default(), true);
+    wire.ends[0].send(channel, 1, vec![7; 100_000], Time::NEVER);
+    wire.turn(0);
+    let chunks = core::mem::take(&mut wire.flight);
+    let (key, _) = wire.ends[0].sending[&1].clone();
+    wire.ends[0].link.cancel(key).unwrap();
+    wire.turn(0);
+    let abandon = core::mem::take(&mut wire.flight);
+    for (to, frame) in abandon.into_values().chain(chunks.into_values()) {
+        wire.deliver(to, frame);
+    }
+    wire.run_until(Wire::settled);
+    assert_eq!(wire.ends[0].outcomes[&1], Outcome::Abandoned);
+    assert_eq!(wire.ends[1].received.len(), 0);
+    wire.check_clean();
+}
+
+#[test]
 fn abandoned_messages_give_the_credit_back_of_chunks_that_never_came() {
     let (mut wire, channel) = Wire::open(6, Faults::default(), false);
     for token in 0..64 {
