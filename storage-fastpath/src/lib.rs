@@ -9,22 +9,27 @@
 //! | `control` | protobuf bodies of the other operations |
 //! | `verify` | received bytes against their checksums, in one pass |
 //! | `server` | requests parsed and replies built, for whoever serves chunks |
-//! | `client` | operations by token; `blocking`: one at a time, and whole files |
+//! | `client` | operations by token |
+//! | `blocking`, `transfer` | one operation at a time; whole files |
 //! | `error`, `limits` | why a client failed; bounds and their reasons |
 
 #![forbid(unsafe_code)]
 
+mod blocking;
 mod client;
 pub mod control;
 mod error;
 pub mod limits;
 pub mod server;
 pub mod slice;
+mod transfer;
 mod verify;
 pub mod wire;
 
+pub use blocking::{BlockingClient, ClientConfig};
 pub use client::{ChunkClient, Done, OpId, Output, ReadData, TIMEOUT_DEFAULT, io_bytes_max};
 pub use error::{ClientError, ErrorKind, OpenError, TransferError};
 pub use slice::{ChunkId, SLICE_BYTES};
+pub use transfer::Transferred;
 pub use verify::{Coverage, verify_slices};
 pub use wire::{ErrorReply, Method};

@@ -105,3 +105,82 @@ impl Coverage {
         crc.value() ^ fragment_place(self.chunk, slice_index, from as u32, len as u32)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slice::writer_crcs;
+    use towpath_base::Prng;
+
+    const CHUNK: ChunkId = ChunkId(77);
+
+    /// `bytes` cut at random places, with an empty piece now and then.
+    fn cut<'a>(bytes: &'a [u8], prng: &mut Prng) -> Vec<(usize, &'a [u8])> {
+        let longest = [1, 7, 100, 4000, 9000, 70_000][prng.below(6) as usize];
+        let mut pieces = Vec::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            let len = prng.below(longest + 1).min((bytes.len() - at) as u64) as usize;
+            pieces.push((at, &bytes[at..at + len]));
+            at += len;
+        }
+        pieces
+    }
+
+    #[test]
+    fn wherever_the_pieces_are_cut_the_answer_is_that_of_the_whole() {
+        let seed = 41;
+        println!("seed {seed}");
+        let mut prng = Prng::new(seed);
+        for round in 0..600 {
+            let mut bytes = vec![0; prng.between(1, 20_000) as usize];
+            prng.fill(&mut bytes);
+            let offset = prng.below(3) * 4096 + prng.below(2) * prng.below(4096);
+            let span = Span::new(offset, bytes.len() as u64);
+            let coverage = Coverage { chunk: CHUNK, span, chunk_bytes: None };
+            let crcs = writer_crcs(CHUNK, offset, &bytes);
+            let whole = [(0, &bytes[..])];
+            assert_eq!(verify_slices(coverage, whole, &crcs), Ok(()), "round {round}");
+            assert_eq!(verify_slices(coverage, cut(&bytes, &mut prng), &crcs), Ok(()));
+            let at = prng.below(bytes.len() as u64);
+            bytes[at as usize] ^= 1 << prng.below(8);
+            let bad = Err((offset + at) / 4096);
+            assert_eq!(verify_slices(coverage, [(0, &bytes[..])], &crcs), bad, "round {round}");
+            assert_eq!(verify_slices(coverage, cut(&bytes, &mut prng), &crcs), bad);
+        }
+    }
+
+    #[test]
+    fn the_last_slice_of_a_chunk_has_the_checksum_of_its_padded_whole() {
+        let mut prng = Prng::new(1);
+        let mut bytes = [0; 5000];
+        prng.fill(&mut bytes);
+        let crcs = [slice_crc(CHUNK, 0, &bytes[..4096]), slice_crc(CHUNK, 1, &bytes[4096..])];
+        let span = Span::new(0, 5000);
+        let at_end = Coverage { chunk: CHUNK, span, chunk_bytes: Some(5000) };
+        for pieces in [vec![(0, &bytes[..])], cut(&bytes, &mut prng)] {
+            assert_eq!(verify_slices(at_end, pieces.clone(), &crcs), Ok(()));
+            let inside = Coverage { chunk_bytes: Some(5001), ..at_end };
+            assert_eq!(verify_slices(inside, pieces.clone(), &crcs), Err(1));
+            let elsewhere = Coverage { chunk: ChunkId(78), ..at_end };
+            assert_eq!(verify_slices(elsewhere, pieces, &crcs), Err(0));
+        }
+    }
+
+    #[test]
+    fn missing_and_spare_bytes_and_checksums_are_refused() {
+        let bytes = [9; 10_000];
+        let crcs = writer_crcs(CHUNK, 100, &bytes);
+        let span = Span::new(100, 10_000);
+        let coverage = Coverage { chunk: CHUNK, span, chunk_bytes: None };
+        let check = |bytes: &[u8], crcs: &[u32]| verify_slices(coverage, [(0, bytes)], crcs);
+        assert_eq!(check(&bytes, &crcs), Ok(()));
+        assert_eq!(check(&bytes[..9_999], &crcs), Err(2));
+        assert_eq!(check(&[], &crcs), Err(0));
+        assert_eq!(check(&[9; 10_001], &crcs), Err(2));
+        assert_eq!(check(&bytes, &crcs[..2]), Err(2));
+        assert_eq!(check(&bytes, &[&crcs[..], &[0]].concat()), Err(2));
+        let gap = [(0, &bytes[..5000]), (5001, &bytes[5001..])];
+        assert_eq!(verify_slices(coverage, gap, &crcs), Err(1));
+    }
+}

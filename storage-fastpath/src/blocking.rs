@@ -1,0 +1,436 @@
+//! A client that blocks its caller: it owns an endpoint, drives its turns, polls and then waits.
+
+use crate::client::{ChunkClient, Done, OpId, Output, ReadData};
+use crate::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
+use crate::error::{ClientError, ErrorKind, OpenError};
+use crate::limits::LIST_MAX;
+use crate::slice::{ChunkId, SLICE_BYTES};
+use crate::wire::Method;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use towpath_transport::{
+    ChannelId, Device, Endpoint, EndpointConfig, Event, LinkId, LinkStats, Nanos, Region, RoceUdp,
+    Time, UdpConfig,
+};
+
+/// The longest that a wait blocks before it looks at deadlines again.
+const BLOCK_MAX: Nanos = Nanos::from_millis(1);
+
+/// Operations to have under way unless set: at 128 KiB each, 2 MiB.
+const DEPTH_DEFAULT: usize = 16;
+
+/// Bytes of each operation of a transfer unless set: a third chunk more costs less per byte than a
+/// second request, and with its headers it is still held whole at the default settings.
+const OP_BYTES_DEFAULT: usize = 128 << 10;
+
+/// Buffers for headers and control bodies, beyond two for each operation of the depth.
+const HEADS_SPARE: usize = 64;
+
+/// Settings of a [`BlockingClient`]. The defaults are tuned for one server in the same datacentre.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    pub(crate) depth: usize,
+    pub(crate) op_bytes: usize,
+    pub(crate) whole_crc: bool,
+    timeout: Nanos,
+    spin: Nanos,
+    local_ip: Option<IpAddr>,
+    endpoint: Option<EndpointConfig>,
+    udp: Option<UdpConfig>,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self {
+            depth: DEPTH_DEFAULT,
+            op_bytes: OP_BYTES_DEFAULT,
+            whole_crc: false,
+            timeout: crate::client::TIMEOUT_DEFAULT,
+            spin: Nanos::from_micros(50),
+            local_ip: None,
+            endpoint: None,
+            udp: None,
+        }
+    }
+}
+
+impl ClientConfig {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Operations of a transfer that are under way at a time. Default 16, at most 256.
+    #[must_use]
+    pub fn depth(mut self, operations: usize) -> Self {
+        self.depth = operations.clamp(1, towpath_rpc::limits::REQUESTS_MAX_DEFAULT);
+        self
+    }
+
+    /// Bytes of each operation of a transfer, rounded down to whole slices and to what the link
+    /// and the server hold whole. Default 128 KiB.
+    #[must_use]
+    pub fn op_bytes(mut self, bytes: usize) -> Self {
+        self.op_bytes = (bytes / SLICE_BYTES).max(1) * SLICE_BYTES;
+        self
+    }
+
+    /// Whether transfers compute a CRC32C of all their bytes too, to compare two copies by: a
+    /// second pass over the data. Default no.
+    #[must_use]
+    pub fn whole_crc(mut self, yes: bool) -> Self {
+        self.whole_crc = yes;
+        self
+    }
+
+    /// How long each operation may take. Default 10 s.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Nanos) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How long to poll without work before blocking. Default 50 us.
+    #[must_use]
+    pub fn spin(mut self, span: Nanos) -> Self {
+        self.spin = span;
+        self
+    }
+
+    /// The local address to reach the server from. Default: what the system's routes say.
+    #[must_use]
+    pub fn local_ip(mut self, ip: IpAddr) -> Self {
+        self.local_ip = Some(ip);
+        self
+    }
+
+    /// The endpoint's settings. Default: those of [`EndpointConfig`], with send pools for the
+    /// depth and size of operations set here. One that is set must have send buffers for them.
+    #[must_use]
+    pub fn endpoint(mut self, config: EndpointConfig) -> Self {
+        self.endpoint = Some(config);
+        self
+    }
+
+    /// The device's settings, its address included. Default: those of [`UdpConfig`].
+    #[must_use]
+    pub fn udp(mut self, config: UdpConfig) -> Self {
+        self.udp = Some(config);
+        self
+    }
+
+    fn endpoint_config(&self) -> EndpointConfig {
+        self.endpoint.clone().unwrap_or_else(|| {
+            let heads = 2 * self.depth + HEADS_SPARE;
+            let data = self.depth + 2;
+            EndpointConfig::new().links_max(1).send_pools(&[
+                (256, heads),
+                (4 << 10, heads),
+                (256 << 10, 4),
+                (self.op_bytes, data),
+            ])
+        })
+    }
+
+    fn udp_config(&self, addr: SocketAddr) -> Result<UdpConfig, OpenError> {
+        if let Some(udp) = &self.udp {
+            return Ok(udp.clone());
+        }
+        let routed = || local_ip(addr).map_err(|source| OpenError::NoRoute { addr, source });
+        Ok(UdpConfig::new(self.local_ip.map_or_else(routed, Ok)?))
+    }
+}
+
+/// The address that the system would send from: connecting a UDP socket sends nothing.
+fn local_ip(addr: SocketAddr) -> std::io::Result<IpAddr> {
+    let any: IpAddr = match addr {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(addr)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+/// A connection to a chunk server whose every call blocks until the server has answered.
+pub struct BlockingClient<D: Device<Memory = Region> = RoceUdp> {
+    pub(crate) endpoint: Endpoint<D>,
+    pub(crate) client: ChunkClient,
+    pub(crate) config: ClientConfig,
+    idle_since: Option<Time>,
+}
+
+impl BlockingClient<RoceUdp> {
+    /// Connects to the chunk server that listens on `addr`, over the default device.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn connect(addr: SocketAddr, config: ClientConfig) -> Result<Self, OpenError> {
+        let endpoint = Endpoint::udp(config.udp_config(addr)?, config.endpoint_config())?;
+        Self::over(endpoint, addr, config)
+    }
+}
+
+impl<D: Device<Memory = Region>> BlockingClient<D> {
+    /// Connects over an endpoint of the caller's own.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn over(
+        mut endpoint: Endpoint<D>,
+        addr: SocketAddr,
+        config: ClientConfig,
+    ) -> Result<Self, OpenError> {
+        let connect = endpoint.connect(addr)?;
+        let link = until(&mut endpoint, |event| match event {
+            Event::Connected { connect: of, link, .. } if of == connect => Some(Ok(link)),
+            Event::ConnectFailed { connect: of, error } if of == connect => Some(Err(error)),
+            _ => None,
+        })?;
+        let no_channel = || OpenError::NoChannel { addr };
+        let wanted = endpoint.open_channel(link, false).map_err(|_| no_channel())?;
+        let channel = until(&mut endpoint, |event| opened(&event, link, wanted));
+        let channel = channel.ok_or_else(no_channel)?;
+        let client = ChunkClient::new(link, channel).timeout(config.timeout);
+        Ok(Self { endpoint, client, config, idle_since: None })
+    }
+
+    /// Makes a chunk that may grow to `limit_bytes`, or to the most a chunk can have.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn create(&mut self, chunk: ChunkId, limit_bytes: Option<u64>) -> Result<(), ClientError> {
+        let op = self.client.start_create(&mut self.endpoint, chunk, limit_bytes)?;
+        self.wait(op).map(drop)
+    }
+
+    /// Takes a chunk away.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn delete(&mut self, chunk: ChunkId) -> Result<(), ClientError> {
+        let op = self.client.start_delete(&mut self.endpoint, chunk)?;
+        self.wait(op).map(drop)
+    }
+
+    /// The state of a chunk.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn stat(&mut self, chunk: ChunkId) -> Result<ChunkInfo, ClientError> {
+        let op = self.client.start_stat(&mut self.endpoint, chunk)?;
+        match self.wait(op)? {
+            Output::Stat(info) => Ok(info),
+            _ => Err(wrong(Method::Stat)),
+        }
+    }
+
+    /// One page of the listing, after the chunk `after`.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn list_page(&mut self, after: Option<ChunkId>) -> Result<ListReply, ClientError> {
+        let op = self.client.start_list(&mut self.endpoint, after, LIST_MAX as u32)?;
+        match self.wait(op)? {
+            Output::List(list) => Ok(list),
+            _ => Err(wrong(Method::List)),
+        }
+    }
+
+    /// All chunks, in the order of their names.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn list(&mut self) -> Result<Vec<ChunkInfo>, ClientError> {
+        let mut all: Vec<ChunkInfo> = Vec::new();
+        loop {
+            let after: Option<ChunkId> = all.last().map(|info| info.chunk.into());
+            let page = self.list_page(after)?;
+            // A server whose pages do not advance would keep us here for ever.
+            let sorted = page.chunks.iter().all(|info| Some(info.chunk.into()) > after);
+            if !sorted {
+                return Err(wrong(Method::List));
+            }
+            let last = !page.more || page.chunks.is_empty();
+            all.extend(page.chunks);
+            if last {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Has up to `budget_slices` more slices checked, or as many as the server likes when that is 0.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn scrub_step(&mut self, budget_slices: u64) -> Result<ScrubReply, ClientError> {
+        let op = self.client.start_scrub(&mut self.endpoint, budget_slices)?;
+        match self.wait(op)? {
+            Output::Scrub(report) => Ok(report),
+            _ => Err(wrong(Method::Scrub)),
+        }
+    }
+
+    /// What the server is and how it is.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn info(&mut self) -> Result<InfoReply, ClientError> {
+        let op = self.client.start_info(&mut self.endpoint)?;
+        match self.wait(op)? {
+            Output::Info(info) => Ok(info),
+            _ => Err(wrong(Method::Info)),
+        }
+    }
+
+    /// Writes at most one operation's bytes from `offset` on, all or nothing;
+    /// [`write`](Self::write) takes more.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn write_once(
+        &mut self,
+        chunk: ChunkId,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), ClientError> {
+        let op = self.client.start_write_copy(&mut self.endpoint, chunk, offset, bytes)?;
+        self.wait(op).map(drop)
+    }
+
+    /// Reads at most one operation's bytes from `offset` on, of one version of the chunk;
+    /// [`read`](Self::read) takes more.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn read_once(
+        &mut self,
+        chunk: ChunkId,
+        offset: u64,
+        length: usize,
+    ) -> Result<ReadData, ClientError> {
+        let op = self.client.start_read(&mut self.endpoint, chunk, offset, length)?;
+        match self.wait(op)? {
+            Output::Read(data) => Ok(data),
+            _ => Err(wrong(Method::Read)),
+        }
+    }
+
+    /// The counters of the link; none when it is down.
+    #[must_use]
+    pub fn link_stats(&self) -> Option<LinkStats> {
+        self.endpoint.stats(self.client.rpc().link())
+    }
+
+    /// The endpoint, for its counters and its device's.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint<D> {
+        &self.endpoint
+    }
+
+    /// The parts, for callers that drive operations themselves.
+    pub fn parts(&mut self) -> (&mut Endpoint<D>, &mut ChunkClient) {
+        (&mut self.endpoint, &mut self.client)
+    }
+
+    /// Leaves in order, so that the server need not find out.
+    pub fn close(mut self) {
+        let link = self.client.rpc().link();
+        self.endpoint.close(link);
+        let gone = |event: &Event| matches!(event, Event::LinkDown { link: of, .. } if *of == link);
+        let until = self.endpoint.now() + Nanos::from_secs(1);
+        let mut done = self.client.rpc().is_down();
+        while !done && self.endpoint.now() < until {
+            let busy = self.endpoint.turn(|_, event| done |= gone(&event));
+            if !busy && !done {
+                self.endpoint.wait(BLOCK_MAX);
+            }
+        }
+    }
+
+    /// Runs turns until `op` has ended.
+    fn wait(&mut self, op: OpId) -> Result<Output, ClientError> {
+        loop {
+            let Done { op: ended, result } = self.next_done();
+            if ended == op {
+                return result;
+            }
+        }
+    }
+
+    /// Runs turns until some operation has ended. There must be one: each ends by its deadline.
+    pub(crate) fn next_done(&mut self) -> Done {
+        self.endpoint.flush();
+        loop {
+            if let Some(done) = self.client.poll(&mut self.endpoint) {
+                self.idle_since = None;
+                return done;
+            }
+            debug_assert!(self.client.under_way() > 0, "waiting for nothing");
+            self.turn();
+        }
+    }
+
+    fn turn(&mut self) {
+        let Self { endpoint, client, .. } = self;
+        client.expire(endpoint);
+        let busy = endpoint.turn(|endpoint, event| drop(client.on_event(endpoint, event)));
+        let now = endpoint.now();
+        let idle_since = *self.idle_since.get_or_insert(now);
+        if busy {
+            self.idle_since = None;
+        } else if now.since(idle_since) >= self.config.spin {
+            let due = client.next_deadline().since(now);
+            endpoint.wait(due.min(BLOCK_MAX));
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+impl<D: Device<Memory = Region>> std::fmt::Debug for BlockingClient<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlockingClient").field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+/// A reply of the right method with the wrong content cannot be built; this names it all the same.
+fn wrong(method: Method) -> ClientError {
+    ClientError { method, chunk: None, offset: None, kind: ErrorKind::WrongReply }
+}
+
+/// Whether `event` says that channel `wanted` is open, or that it never will be.
+fn opened(event: &Event, link: LinkId, wanted: ChannelId) -> Option<Option<ChannelId>> {
+    match event {
+        Event::ChannelOpened { link: l, channel, .. } if (*l, *channel) == (link, wanted) => {
+            Some(Some(wanted))
+        }
+        Event::ChannelClosed { link: l, channel, .. } if (*l, *channel) == (link, wanted) => {
+            Some(None)
+        }
+        Event::LinkDown { link: l, .. } if *l == link => Some(None),
+        _ => None,
+    }
+}
+
+/// Runs turns until `pick` finds what it looks for. Both uses end: connecting has a timeout, and
+/// a link whose peer is silent goes down.
+fn until<D: Device<Memory = Region>, T>(
+    endpoint: &mut Endpoint<D>,
+    mut pick: impl FnMut(Event) -> Option<T>,
+) -> T {
+    let mut found = None;
+    loop {
+        let busy = endpoint.turn(|_, event| {
+            if found.is_none() {
+                found = pick(event);
+            }
+        });
+        if let Some(found) = found {
+            return found;
+        }
+        if !busy {
+            endpoint.wait(BLOCK_MAX);
+        }
+    }
+}

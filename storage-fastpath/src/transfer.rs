@@ -1,0 +1,358 @@
+//! Many operations in a row: whole files, and ranges longer than one operation.
+
+use crate::blocking::BlockingClient;
+use crate::client::{Done, OpId, Output, ReadData, io_bytes_max};
+use crate::error::{ClientError, ErrorKind, TransferError};
+use crate::slice::ChunkId;
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use towpath_base::crc::Crc32c;
+use towpath_rpc::limits::HEADER_BYTES;
+use towpath_rpc::{CallError, NoBuffer};
+use towpath_transport::{Buf, Device, Region};
+
+/// How often one operation of a transfer is tried when its data was changed on the way.
+const TRIES_MAX: u32 = 3;
+
+/// What a transfer moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transferred {
+    /// Bytes.
+    pub bytes: u64,
+    /// CRC32C of all of them in order, where
+    /// [`whole_crc`](crate::ClientConfig::whole_crc) asks for it.
+    pub crc: Option<u32>,
+}
+
+/// What a transfer has moved so far.
+struct Count {
+    bytes: u64,
+    crc: Option<Crc32c>,
+}
+
+impl Count {
+    fn new(with_crc: bool) -> Self {
+        Self { bytes: 0, crc: with_crc.then(Crc32c::new) }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        if let Some(crc) = &mut self.crc {
+            crc.update(bytes);
+        }
+    }
+
+    fn done(self) -> Transferred {
+        Transferred { bytes: self.bytes, crc: self.crc.map(|crc| crc.value()) }
+    }
+}
+
+/// A read of a transfer, in its place in line.
+enum Place {
+    /// Under way.
+    Waiting { op: OpId, offset: u64, length: usize, tries: u32 },
+    /// Here before its turn: copied, so that it holds no credit that earlier ones need.
+    Early(Vec<u8>),
+}
+
+impl<D: Device<Memory = Region>> BlockingClient<D> {
+    /// Makes the chunk and writes all that `source` gives to it, several operations at a time.
+    /// `progress` is told how many bytes are stored, durably.
+    ///
+    /// # Errors
+    /// [`TransferError`]; the chunk may be there, in part.
+    pub fn put(
+        &mut self,
+        chunk: ChunkId,
+        source: &mut impl Read,
+        progress: impl FnMut(u64),
+    ) -> Result<Transferred, TransferError> {
+        self.create(chunk, None)?;
+        let op_bytes = self.op_bytes()?;
+        let mut count = Count::new(self.config.whole_crc);
+        let mut fill = |buf: &mut Buf| {
+            let failed = |source, done| TransferError::Source { done, source };
+            let len = read_full(source, buf).map_err(|error| failed(error, count.bytes))?;
+            count.add(&buf[..len]);
+            Ok(len)
+        };
+        self.write_all(chunk, 0, op_bytes, &mut fill, progress)?;
+        Ok(count.done())
+    }
+
+    /// Reads the whole chunk to `sink`, several operations at a time; every byte was verified
+    /// before it is written. `progress` is told how many bytes are written.
+    ///
+    /// # Errors
+    /// [`TransferError`]; `sink` may have got the first part.
+    pub fn get(
+        &mut self,
+        chunk: ChunkId,
+        sink: &mut impl Write,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Transferred, TransferError> {
+        let length = self.stat(chunk)?.byte_len;
+        let mut count = Count::new(self.config.whole_crc);
+        self.read_all(chunk, 0, length, &mut |bytes| {
+            let done = count.bytes;
+            sink.write_all(bytes).map_err(|source| TransferError::Sink { done, source })?;
+            count.add(bytes);
+            progress(count.bytes);
+            Ok(())
+        })?;
+        let done = count.bytes;
+        sink.flush().map_err(|source| TransferError::Sink { done, source })?;
+        Ok(count.done())
+    }
+
+    /// Writes `bytes` from `offset` on, in as many operations as it takes. Each of them is done
+    /// wholly or not at all; on an error some may be done.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    pub fn write(
+        &mut self,
+        chunk: ChunkId,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), TransferError> {
+        let op_bytes = self.op_bytes()?;
+        let mut rest = bytes;
+        let mut fill = |buf: &mut Buf| {
+            let (part, after) = rest.split_at(rest.len().min(buf.len()));
+            buf[..part.len()].copy_from_slice(part);
+            rest = after;
+            Ok(part.len())
+        };
+        self.write_all(chunk, offset, op_bytes, &mut fill, |_| {})
+    }
+
+    /// Reads `length` bytes from `offset` on, in as many operations as it takes; a write between
+    /// two of them shows in part.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    pub fn read(
+        &mut self,
+        chunk: ChunkId,
+        offset: u64,
+        length: usize,
+    ) -> Result<Vec<u8>, TransferError> {
+        let mut out = Vec::new();
+        self.read_all(chunk, offset, length as u64, &mut |bytes| {
+            out.extend_from_slice(bytes);
+            Ok(())
+        })?;
+        Ok(out)
+    }
+
+    /// Bytes of one operation: what is configured, and the link and the server hold whole.
+    fn op_bytes(&mut self) -> Result<usize, ClientError> {
+        let server = usize::try_from(self.info()?.request_bytes_max).unwrap_or(usize::MAX);
+        let link = self.client.io_bytes_max(&self.endpoint);
+        let most = io_bytes_max(server.saturating_sub(HEADER_BYTES)).min(link);
+        Ok(self.config.op_bytes.min(most).max(crate::SLICE_BYTES))
+    }
+
+    /// Writes what `fill` puts in buffers until it gives less than there is room for, cut at
+    /// multiples of `op_bytes` so that only the first and the last operation are not whole slices.
+    fn write_all(
+        &mut self,
+        chunk: ChunkId,
+        from: u64,
+        op_bytes: usize,
+        fill: &mut impl FnMut(&mut Buf) -> Result<usize, TransferError>,
+        mut progress: impl FnMut(u64),
+    ) -> Result<(), TransferError> {
+        let mut under_way: Vec<(OpId, u64)> = Vec::with_capacity(self.config.depth);
+        let mut next = Some(from);
+        let (mut stored, mut failed) = (0, None);
+        loop {
+            while failed.is_none()
+                && under_way.len() < self.config.depth
+                && let Some(offset) = next
+            {
+                let begun = self.begin_write(chunk, offset, op_bytes, fill, under_way.is_empty());
+                match begun {
+                    Ok(Begun::Write { op, length, end }) => {
+                        under_way.push((op, length));
+                        next = (!end).then_some(offset + length);
+                        // The first bytes are on their way while the next are being read.
+                        self.endpoint.flush();
+                    }
+                    Ok(Begun::Nothing) => next = None,
+                    Ok(Begun::NoBuffer) => break,
+                    Err(error) => failed = Some(error),
+                }
+            }
+            if under_way.is_empty() {
+                return failed.map_or(Ok(()), Err);
+            }
+            let Done { op, result } = self.next_done();
+            let Some(place) = under_way.iter().position(|(id, _)| *id == op) else { continue };
+            let (_, length) = under_way.swap_remove(place);
+            match result {
+                Ok(_) => {
+                    stored += length;
+                    progress(stored);
+                }
+                Err(error) => failed = failed.or(Some(error.into())),
+            }
+        }
+    }
+
+    fn begin_write(
+        &mut self,
+        chunk: ChunkId,
+        offset: u64,
+        op_bytes: usize,
+        fill: &mut impl FnMut(&mut Buf) -> Result<usize, TransferError>,
+        first: bool,
+    ) -> Result<Begun, TransferError> {
+        let room = op_bytes - (offset % op_bytes as u64) as usize;
+        let Some(mut data) = self.endpoint.alloc(room).filter(|buf| buf.capacity() >= room) else {
+            // Buffers under way come back; with none under way they never will.
+            let error = CallError::NoBuffer(NoBuffer { wanted: room });
+            return if first {
+                Err(self.write_error(chunk, offset, error))
+            } else {
+                Ok(Begun::NoBuffer)
+            };
+        };
+        let resized = |_| CallError::NoBuffer(NoBuffer { wanted: room });
+        data.set_len(room).map_err(resized).map_err(|e| self.write_error(chunk, offset, e))?;
+        let length = fill(&mut data)?;
+        if length == 0 {
+            return Ok(Begun::Nothing);
+        }
+        data.set_len(length).map_err(resized).map_err(|e| self.write_error(chunk, offset, e))?;
+        let op = self.client.start_write(&mut self.endpoint, chunk, offset, data)?;
+        Ok(Begun::Write { op, length: length as u64, end: length < room })
+    }
+
+    fn write_error(&self, chunk: ChunkId, offset: u64, error: CallError) -> TransferError {
+        let (chunk, offset) = (Some(chunk), Some(offset));
+        let method = crate::Method::Write;
+        TransferError::Client(ClientError { method, chunk, offset, kind: ErrorKind::Call(error) })
+    }
+
+    fn read_all(
+        &mut self,
+        chunk: ChunkId,
+        from: u64,
+        length: u64,
+        sink: &mut impl FnMut(&[u8]) -> Result<(), TransferError>,
+    ) -> Result<(), TransferError> {
+        let op_bytes = self.config.op_bytes.min(self.client.io_bytes_max(&self.endpoint));
+        let op_bytes = op_bytes.max(crate::SLICE_BYTES) as u64;
+        let end = from.saturating_add(length);
+        let mut line: VecDeque<Place> = VecDeque::with_capacity(self.config.depth);
+        let (mut next, mut failed) = (from, None);
+        loop {
+            while failed.is_none() && line.len() < self.config.depth && next < end {
+                let length = (op_bytes - next % op_bytes).min(end - next) as usize;
+                match self.begin_read(chunk, next, length, 1) {
+                    Ok(place) => {
+                        line.push_back(place);
+                        next += length as u64;
+                    }
+                    Err(error) => failed = Some(error.into()),
+                }
+            }
+            if !line.iter().any(|place| matches!(place, Place::Waiting { .. })) {
+                return failed.map_or(Ok(()), Err);
+            }
+            let done = self.next_done();
+            if let Err(error) = self.take_read(chunk, &mut line, done, failed.is_none(), sink) {
+                failed = failed.or(Some(error));
+            }
+        }
+    }
+
+    fn begin_read(
+        &mut self,
+        chunk: ChunkId,
+        offset: u64,
+        length: usize,
+        tries: u32,
+    ) -> Result<Place, ClientError> {
+        let op = self.client.start_read(&mut self.endpoint, chunk, offset, length)?;
+        Ok(Place::Waiting { op, offset, length, tries })
+    }
+
+    /// Hands a read that has ended to the sink when it is its turn, with those that waited for it.
+    fn take_read(
+        &mut self,
+        chunk: ChunkId,
+        line: &mut VecDeque<Place>,
+        Done { op: ended, result }: Done,
+        wanted: bool,
+        sink: &mut impl FnMut(&[u8]) -> Result<(), TransferError>,
+    ) -> Result<(), TransferError> {
+        let is_it = |place: &Place| matches!(place, Place::Waiting { op, .. } if *op == ended);
+        let Some(at) = line.iter().position(is_it) else { return Ok(()) };
+        let (offset, length, tries) = match line[at] {
+            Place::Waiting { offset, length, tries, .. } => (offset, length, tries),
+            Place::Early(_) => return Ok(()),
+        };
+        // Whatever goes wrong, nobody waits for this operation any more.
+        line[at] = Place::Early(Vec::new());
+        let data = match result {
+            Ok(Output::Read(data)) => data,
+            Err(ClientError { kind: ErrorKind::ReplyCorrupt { .. }, .. })
+                if wanted && tries < TRIES_MAX =>
+            {
+                line[at] = self.begin_read(chunk, offset, length, tries + 1)?;
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+            Ok(_) => return Ok(()),
+        };
+        if !wanted {
+            self.release(data);
+            return Ok(());
+        }
+        if at > 0 {
+            line[at] = Place::Early(data.to_vec());
+            self.release(data);
+            return Ok(());
+        }
+        line.pop_front();
+        let written = data.parts().try_for_each(&mut *sink);
+        self.release(data);
+        written?;
+        while let Some(Place::Early(bytes)) = line.front() {
+            sink(bytes)?;
+            line.pop_front();
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, data: ReadData) {
+        self.endpoint.release(data.into_message());
+    }
+}
+
+/// What came of beginning a write.
+enum Begun {
+    /// It is under way.
+    Write { op: OpId, length: u64, end: bool },
+    /// There is nothing more to write.
+    Nothing,
+    /// All buffers are under way.
+    NoBuffer,
+}
+
+/// Reads until `buf` is full or the source ends.
+fn read_full(source: &mut impl Read, buf: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buf.len() {
+        match source.read(&mut buf[filled..]) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

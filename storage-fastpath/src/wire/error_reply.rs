@@ -1,0 +1,254 @@
+//! Why a server did not do what it was asked (docs/storage-protocol.md section 6).
+
+use super::{VERSION, WireError, check_version, check_zero, open, seal};
+use crate::limits::ERROR_BYTES;
+use crate::slice::ChunkId;
+use bytemuck::{Pod, Zeroable};
+use core::mem::{offset_of, size_of};
+
+/// Which rule a request broke; its number travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[repr(u16)]
+pub enum Why {
+    /// A rule that this side does not know.
+    #[error("an unnamed rule")]
+    Other = 0,
+    /// The header of the body.
+    #[error("its header is malformed")]
+    Header = 1,
+    /// The header's version.
+    #[error("its header has a version that the server does not speak")]
+    Version = 2,
+    /// Length or range.
+    #[error("its length or range is impossible")]
+    Range = 3,
+    /// The number of checksums.
+    #[error("it has not one checksum per touched slice")]
+    CrcCount = 4,
+    /// Lengths of body and data.
+    #[error("its body or data is not as long as its header says")]
+    Lengths = 5,
+    /// The protobuf body.
+    #[error("its protobuf body cannot be read")]
+    Protobuf = 6,
+    /// The size limit of a new chunk.
+    #[error("a chunk cannot have that size limit")]
+    Limit = 7,
+}
+
+impl Why {
+    const ALL: [Self; 8] = [
+        Self::Other,
+        Self::Header,
+        Self::Version,
+        Self::Range,
+        Self::CrcCount,
+        Self::Lengths,
+        Self::Protobuf,
+        Self::Limit,
+    ];
+}
+
+impl From<WireError> for Why {
+    fn from(error: WireError) -> Self {
+        match error {
+            WireError::Version(_) => Self::Version,
+            WireError::Length(_) | WireError::Range { .. } => Self::Range,
+            WireError::CrcCount { .. } => Self::CrcCount,
+            WireError::BodyLength { .. } | WireError::DataLength { .. } => Self::Lengths,
+            WireError::Protobuf => Self::Protobuf,
+            WireError::Short { .. }
+            | WireError::Kind { .. }
+            | WireError::Reserved(_)
+            | WireError::HeaderCrc
+            | WireError::Code(_) => Self::Header,
+        }
+    }
+}
+
+/// Why a server did not do what it was asked; nothing was changed
+/// (docs/storage-protocol.md section 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum ErrorReply {
+    /// The chunk is not there.
+    #[error("there is no chunk {chunk}: create it first, or list what there is")]
+    NoSuchChunk {
+        /// Its name.
+        chunk: ChunkId,
+    },
+    /// The chunk is there already.
+    #[error("chunk {chunk} exists: delete it first, or choose another name")]
+    ChunkExists {
+        /// Its name.
+        chunk: ChunkId,
+    },
+    /// The read ends past the end of the chunk.
+    #[error("chunk {chunk} ends at byte {length}: read up to there")]
+    PastEnd {
+        /// The chunk.
+        chunk: ChunkId,
+        /// Its length in bytes.
+        length: u64,
+    },
+    /// The write ends past the size limit of the chunk.
+    #[error("chunk {chunk} may reach {limit} bytes and no more: use another chunk")]
+    PastLimit {
+        /// The chunk.
+        chunk: ChunkId,
+        /// Its limit in bytes.
+        limit: u64,
+    },
+    /// Data was changed on its way to the server.
+    #[error("slice {slice} of chunk {chunk} was changed on its way to the server: send it again")]
+    WireCorrupt {
+        /// The chunk.
+        chunk: ChunkId,
+        /// Index of the slice in the chunk.
+        slice: u64,
+    },
+    /// A slice is damaged on the server's medium.
+    #[error("slice {slice} of chunk {chunk} is damaged on the server: overwrite it whole")]
+    SliceCorrupt {
+        /// The chunk.
+        chunk: ChunkId,
+        /// Index of the slice in the chunk.
+        slice: u64,
+    },
+    /// No room.
+    #[error("the server has no space left: delete chunks, or raise its capacity")]
+    NoSpace,
+    /// As many chunks as the server holds.
+    #[error("the server holds its {max} chunks: delete some first")]
+    TooManyChunks {
+        /// The limit.
+        max: u64,
+    },
+    /// A flush failed: the store takes no changes any more, reads go on.
+    #[error("the server's store failed and is read-only: see its log, replace the medium")]
+    StoreFailed,
+    /// The medium would not read or write.
+    #[error("the server's medium failed: see its log, then try again")]
+    Media,
+    /// More bytes than the server takes or gives in one operation.
+    #[error("one operation has at most {max} bytes here: use several")]
+    TooLong {
+        /// The limit in bytes.
+        max: u64,
+    },
+    /// No buffer, or no place in a queue: nothing is wrong with the request.
+    #[error("the server is busy: try again")]
+    Busy,
+    /// The request breaks a rule.
+    #[error("the server refused the request: {why}")]
+    BadRequest {
+        /// Which rule.
+        why: Why,
+    },
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct ErrorRaw {
+    chunk: [u8; 16],
+    slice: u64,
+    value: u64,
+    version: u16,
+    code: u16,
+    why: u16,
+    reserved_0: u16,
+    reserved_1: u32,
+    crc: u32,
+}
+
+const _: () = {
+    assert!(size_of::<ErrorRaw>() == ERROR_BYTES);
+    assert!(offset_of!(ErrorRaw, slice) == 16);
+    assert!(offset_of!(ErrorRaw, value) == 24);
+    assert!(offset_of!(ErrorRaw, version) == 32);
+    assert!(offset_of!(ErrorRaw, code) == 34);
+    assert!(offset_of!(ErrorRaw, why) == 36);
+    assert!(offset_of!(ErrorRaw, reserved_0) == 38);
+    assert!(offset_of!(ErrorRaw, reserved_1) == 40);
+    assert!(offset_of!(ErrorRaw, crc) == 44);
+};
+
+impl ErrorReply {
+    /// Code, chunk, slice, value, rule.
+    fn fields(self) -> (u16, ChunkId, u64, u64, u16) {
+        let none = ChunkId(0);
+        match self {
+            Self::NoSuchChunk { chunk } => (1, chunk, 0, 0, 0),
+            Self::ChunkExists { chunk } => (2, chunk, 0, 0, 0),
+            Self::PastEnd { chunk, length } => (3, chunk, 0, length, 0),
+            Self::PastLimit { chunk, limit } => (4, chunk, 0, limit, 0),
+            Self::WireCorrupt { chunk, slice } => (5, chunk, slice, 0, 0),
+            Self::SliceCorrupt { chunk, slice } => (6, chunk, slice, 0, 0),
+            Self::NoSpace => (7, none, 0, 0, 0),
+            Self::TooManyChunks { max } => (8, none, 0, max, 0),
+            Self::StoreFailed => (9, none, 0, 0, 0),
+            Self::Media => (10, none, 0, 0, 0),
+            Self::TooLong { max } => (11, none, 0, max, 0),
+            Self::Busy => (12, none, 0, 0, 0),
+            Self::BadRequest { why } => (13, none, 0, 0, why as u16),
+        }
+    }
+
+    fn of(code: u16, chunk: ChunkId, slice: u64, value: u64, why: u16) -> Option<Self> {
+        Some(match code {
+            1 => Self::NoSuchChunk { chunk },
+            2 => Self::ChunkExists { chunk },
+            3 => Self::PastEnd { chunk, length: value },
+            4 => Self::PastLimit { chunk, limit: value },
+            5 => Self::WireCorrupt { chunk, slice },
+            6 => Self::SliceCorrupt { chunk, slice },
+            7 => Self::NoSpace,
+            8 => Self::TooManyChunks { max: value },
+            9 => Self::StoreFailed,
+            10 => Self::Media,
+            11 => Self::TooLong { max: value },
+            12 => Self::Busy,
+            13 => {
+                let known = Why::ALL.into_iter().find(|known| *known as u16 == why);
+                Self::BadRequest { why: known.unwrap_or(Why::Other) }
+            }
+            _ => return None,
+        })
+    }
+
+    /// The reply as bytes.
+    #[must_use]
+    pub fn emit(self) -> [u8; ERROR_BYTES] {
+        let (code, chunk, slice, value, why) = self.fields();
+        let mut bytes: [u8; ERROR_BYTES] = bytemuck::cast(ErrorRaw {
+            chunk: chunk.0.to_le_bytes(),
+            slice: slice.to_le(),
+            value: value.to_le(),
+            version: VERSION.to_le(),
+            code: code.to_le(),
+            why: why.to_le(),
+            reserved_0: 0,
+            reserved_1: 0,
+            crc: 0,
+        });
+        seal(&mut bytes);
+        bytes
+    }
+
+    /// The body of an error reply.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn parse(body: &[u8]) -> Result<Self, WireError> {
+        let raw: ErrorRaw = bytemuck::pod_read_unaligned(open::<ERROR_BYTES>(body)?);
+        check_version(raw.version)?;
+        check_zero(u32::from(raw.reserved_0) | raw.reserved_1, "a reserved byte")?;
+        if body.len() != ERROR_BYTES {
+            return Err(WireError::BodyLength { expected: ERROR_BYTES, found: body.len() });
+        }
+        let code = u16::from_le(raw.code);
+        let chunk = ChunkId(u128::from_le_bytes(raw.chunk));
+        let (slice, value) = (u64::from_le(raw.slice), u64::from_le(raw.value));
+        Self::of(code, chunk, slice, value, u16::from_le(raw.why)).ok_or(WireError::Code(code))
+    }
+}

@@ -1,0 +1,174 @@
+//! Reads, writes and errors as bytes.
+//!
+//! | file | what it lays out |
+//! |---|---|
+//! | `io` | the headers of reads, writes and read replies, and the vector of checksums |
+//! | `error_reply` | why a server did not do what it was asked |
+
+mod error_reply;
+mod io;
+#[cfg(test)]
+mod tests;
+
+pub use error_reply::{ErrorReply, Why};
+pub use io::{ReadHeader, ReadReplyHeader, WriteHeader, emit_crcs};
+
+use towpath_base::crc::crc32c;
+
+/// The version of the layouts here.
+pub const VERSION: u16 = 1;
+
+/// What can be asked of a chunk server: the `method` of an rpc header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum Method {
+    /// Make a chunk.
+    Create = 1,
+    /// Write bytes.
+    Write = 2,
+    /// Read bytes.
+    Read = 3,
+    /// The state of a chunk.
+    Stat = 4,
+    /// One page of the listing.
+    List = 5,
+    /// Take a chunk away.
+    Delete = 6,
+    /// Check some slices.
+    Scrub = 7,
+    /// What the server is and how it is.
+    Info = 8,
+}
+
+impl Method {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Create,
+        Self::Write,
+        Self::Read,
+        Self::Stat,
+        Self::List,
+        Self::Delete,
+        Self::Scrub,
+        Self::Info,
+    ];
+
+    /// The method of that number.
+    #[must_use]
+    pub fn from_code(code: u16) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| *method as u16 == code)
+    }
+}
+
+impl core::fmt::Display for Method {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Create => "create",
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::Stat => "stat",
+            Self::List => "list",
+            Self::Delete => "delete",
+            Self::Scrub => "scrub",
+            Self::Info => "info",
+        })
+    }
+}
+
+/// Which part of a body is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// Fewer bytes than the header.
+    #[error("{found} bytes where a header of {needed} belongs")]
+    Short {
+        /// Bytes there.
+        found: usize,
+        /// Bytes needed.
+        needed: usize,
+    },
+    /// Another version of the layout.
+    #[error("storage version {0}, and this side speaks 1: update the older side")]
+    Version(u16),
+    /// A header of another kind.
+    #[error("a header of kind {found} where one of kind {expected} belongs")]
+    Kind {
+        /// What is there.
+        found: u16,
+        /// What belongs there.
+        expected: u16,
+    },
+    /// Bits or bytes that must be zero.
+    #[error("{0} is not zero, and has no meaning in this version")]
+    Reserved(&'static str),
+    /// The checksum of the header.
+    #[error("the header does not have its checksum")]
+    HeaderCrc,
+    /// No byte, or more than one operation may have.
+    #[error("one operation cannot have {0} bytes")]
+    Length(u32),
+    /// The range ends beyond what offsets can say.
+    #[error("offset {offset} and length {length} overflow")]
+    Range {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u32,
+    },
+    /// Not one checksum per touched slice.
+    #[error("{found} checksums where {expected} slices are touched")]
+    CrcCount {
+        /// Slices touched; 0 where no checksum belongs.
+        expected: u64,
+        /// Checksums announced.
+        found: u32,
+    },
+    /// The body is not as long as its header says.
+    #[error("a body of {found} bytes where {expected} belong")]
+    BodyLength {
+        /// What the header adds up to.
+        expected: usize,
+        /// What is there.
+        found: usize,
+    },
+    /// The data is not as long as the header says.
+    #[error("{found} bytes of data where {expected} belong")]
+    DataLength {
+        /// What the header says.
+        expected: u32,
+        /// What is there.
+        found: usize,
+    },
+    /// An error code that there is not.
+    #[error("no error has the code {0}")]
+    Code(u16),
+    /// Not a protobuf message of the kind.
+    #[error("the body is not the message that the method wants")]
+    Protobuf,
+}
+
+fn seal<const N: usize>(bytes: &mut [u8; N]) {
+    let (content, crc) = bytes.split_at_mut(N - 4);
+    crc.copy_from_slice(&crc32c(content).to_le_bytes());
+}
+
+fn open<const N: usize>(bytes: &[u8]) -> Result<&[u8; N], WireError> {
+    let short = WireError::Short { found: bytes.len(), needed: N };
+    let header = bytes.first_chunk::<N>().ok_or(short)?;
+    let (content, crc) = header.split_at(N - 4);
+    if crc32c(content).to_le_bytes() != crc {
+        return Err(WireError::HeaderCrc);
+    }
+    Ok(header)
+}
+
+fn check_version(raw: u16) -> Result<(), WireError> {
+    match u16::from_le(raw) {
+        VERSION => Ok(()),
+        other => Err(WireError::Version(other)),
+    }
+}
+
+fn check_zero(value: u32, what: &'static str) -> Result<(), WireError> {
+    if value == 0 { Ok(()) } else { Err(WireError::Reserved(what)) }
+}
