@@ -12,7 +12,10 @@
 #![forbid(unsafe_code)]
 
 pub mod drive;
+mod input;
 pub mod mutate;
+#[cfg(test)]
+mod seeds;
 mod targets;
 
 pub use targets::targets;

@@ -2,6 +2,12 @@
 
 mod base_bitmap;
 mod base_serial;
+mod proto_host;
+mod proto_link;
+mod proto_link_pair;
+mod proto_wire;
+mod roce_engine;
+mod roce_packet;
 
 use crate::Target;
 
@@ -11,5 +17,12 @@ pub fn targets() -> &'static [Target] {
     &[
         Target { name: "base_bitmap", run: base_bitmap::run },
         Target { name: "base_serial", run: base_serial::run },
+        Target { name: "ack_frame", run: proto_wire::ack_frame },
+        Target { name: "chunk_header", run: proto_wire::chunk_header },
+        Target { name: "hello", run: proto_wire::hello },
+        Target { name: "link", run: proto_link::run },
+        Target { name: "link_pair", run: proto_link_pair::run },
+        Target { name: "roce_engine", run: roce_engine::run },
+        Target { name: "roce_packet", run: roce_packet::run },
     ]
 }

@@ -1,0 +1,329 @@
+//! A link against a peer that says anything, with right checksums and generations.
+
+use crate::class;
+use crate::input::Reader;
+use crate::targets::proto_host::{
+    CHUNK_BYTES_MAX, Frame, Host, control_generation, generation, other,
+};
+use towpath_base::crc::crc32c;
+use towpath_base::{Nanos, Time};
+use towpath_proto::limits::{ACK_BYTES_MAX, HEADER_BYTES};
+use towpath_proto::wire::{Ack, ChunkFlags, ChunkHeader, Kind};
+use towpath_proto::{PathId, Side};
+
+/// Most operations of one input: enough to fill every table several times over.
+const OPERATIONS_MAX: usize = 400;
+
+/// Time moves by at most 2^37 ns at once: two minutes, beyond every timer.
+const TIME_SHIFT_MAX: u8 = 38;
+
+/// Kinds but DATA.
+const CONTROLS: [Kind; 8] = [
+    Kind::Open,
+    Kind::Opened,
+    Kind::Close,
+    Kind::Abandon,
+    Kind::Abandoned,
+    Kind::CreditProbe,
+    Kind::Ping,
+    Kind::Goodbye,
+];
+
+/// The first byte chooses side and paths; then operations: a kind and what it reads.
+pub(crate) fn run(input: &[u8]) -> u64 {
+    let mut reader = Reader::new(input);
+    let first = reader.u8();
+    let side = if first & 1 == 0 { Side::Client } else { Side::Server };
+    let host = Host::new(side, 1 + (first >> 1 & 1));
+    let mut peer = Peer { host, side, next: [0; 2], next_control: 0, next_ack: 0 };
+    for _ in 0..OPERATIONS_MAX {
+        if reader.is_empty() {
+            break;
+        }
+        peer.operate(&mut reader);
+        peer.host.take_events();
+    }
+    let classes = peer.host.classes();
+    peer.host.link.peer_gone(peer.host.now);
+    peer.host.finish();
+    class(&classes)
+}
+
+/// The other end as the fuzzer plays it.
+struct Peer {
+    host: Host,
+    side: Side,
+    /// What an honest peer would number next, on each path.
+    next: [u64; 2],
+    next_control: u32,
+    next_ack: u64,
+}
+
+impl Peer {
+    fn operate(&mut self, reader: &mut Reader<'_>) {
+        let host = &mut self.host;
+        match reader.u8() % 16 {
+            0 => host.open(reader.u8() & 1 == 0),
+            1 => {
+                let channel = host.nth_channel(reader.u8());
+                let lens = [u32::from(reader.u16()), u32::from(reader.u8())];
+                let shift = reader.u8();
+                let deadline = match shift & 1 {
+                    0 => Time::NEVER,
+                    _ => host.now + Nanos(1 << (shift % 32)),
+                };
+                host.send(channel, &lens[..if lens[1] == 0 { 1 } else { 2 }], deadline);
+            }
+            2 => host.cancel(usize::from(reader.u8())),
+            3 => {
+                let channel = host.nth_channel(reader.u8());
+                let _ = host.link.close_channel(channel);
+            }
+            4 => host.take_messages(usize::from(reader.u8())),
+            5 => {
+                let channel = host.nth_channel(reader.u8());
+                host.release(channel, u32::from(reader.u8()));
+            }
+            6 => host.now += Nanos(1 << (reader.u8() % TIME_SHIFT_MAX)),
+            7..=9 => self.data(reader),
+            10 | 11 => self.control(reader),
+            12 => self.ack(reader),
+            13 => self.turn(reader.u8()),
+            14 => host.return_sent(usize::from(reader.u8()), reader.u8() & 1 == 0),
+            _ => self.rare(reader),
+        }
+    }
+
+    fn rare(&mut self, reader: &mut Reader<'_>) {
+        let host = &mut self.host;
+        match reader.u8() % 8 {
+            0 => host.link.goodbye(),
+            1 => host.link.set_receive_window(u64::from(reader.u32())),
+            2 => host.link.peer_gone(host.now),
+            3 => host.release_all(),
+            4 => {
+                let mut header = [0; HEADER_BYTES];
+                let bytes = reader.bytes(HEADER_BYTES);
+                header[..bytes.len()].copy_from_slice(bytes);
+                host.give_chunk(PathId(0), &header, &[], 0);
+            }
+            5 => host.give_ack(reader.bytes(HEADER_BYTES)),
+            _ => host.link.handle_timeout(host.now),
+        }
+    }
+
+    /// One turn of the driver; what it sends is forgotten.
+    fn turn(&mut self, most: u8) {
+        let mut frames: Vec<Frame> = Vec::new();
+        let most = if most == 0 { usize::MAX } else { usize::from(most) };
+        self.host.transmit(most, &mut frames);
+        self.host.acks(&mut frames);
+    }
+
+    /// A header with all that every kind has.
+    fn header(&mut self, reader: &mut Reader<'_>, kind: Kind) -> (PathId, ChunkHeader) {
+        let selector = reader.u8();
+        let path = usize::from(selector >> 7);
+        let next = self.next[path];
+        let number = match selector & 3 {
+            0 => next,
+            1 => next.saturating_add(reader.u8().into()),
+            2 => next.saturating_sub(reader.u8().into()),
+            _ => reader.u64(),
+        };
+        self.next[path] = next.max(number.saturating_add(1));
+        let floor = match selector >> 2 & 3 {
+            0 => 0,
+            1 => reader.u8().into(),
+            2 => reader.u16(),
+            _ => 4095,
+        };
+        let mut header = ChunkHeader {
+            kind,
+            flags: ChunkFlags::default(),
+            generation: generation(self.side, path as u8),
+            number,
+            message: 0,
+            channel: 0,
+            index: 0,
+            offset: 0,
+            message_len: 0,
+            length: 0,
+            floor_delta: number.min(floor.into()) as u16,
+            credit: 0,
+            ack_largest: 0,
+            ack_hold: 0,
+            payload_crc: 0,
+        };
+        if selector & 0x10 != 0 {
+            header.flags = header.flags.with(ChunkFlags::ACK, true);
+            let ours = self.host.next_number[path];
+            let back = reader.u8();
+            let near = ours.wrapping_sub(back.into());
+            header.ack_largest = if back == 0xff { reader.u32() } else { near as u32 };
+            header.ack_hold = reader.u16().into();
+        }
+        if selector & 0x20 != 0 {
+            header.flags = header.flags.with(ChunkFlags::CREDIT, true);
+            header.credit = reader.u16();
+        }
+        if selector & 0x40 != 0 {
+            header.generation = reader.u8().into();
+        }
+        (PathId(path as u8), header)
+    }
+
+    fn deliver(&mut self, path: PathId, header: &ChunkHeader, payload: &[u8]) {
+        let mut bytes = [0; HEADER_BYTES];
+        header.emit(&mut bytes);
+        self.host.give_chunk(path, &bytes, payload, header.message);
+    }
+
+    fn data(&mut self, reader: &mut Reader<'_>) {
+        let (path, mut header) = self.header(reader, Kind::Data);
+        header.channel = self.host.nth_channel(reader.u8()).0;
+        let selector = reader.u8();
+        header.message = match selector & 3 {
+            0 | 1 => reader.u8().into(),
+            2 => reader.u16().into(),
+            _ => reader.u64(),
+        };
+        // An honest cut: chunks of one size and a tail.
+        let size = [1, 64, 192, CHUNK_BYTES_MAX][usize::from(selector >> 2 & 3)];
+        let (index, count) = (u32::from(reader.u8()), u32::from(reader.u8()));
+        header.index = index;
+        header.message_len = size * count.max(1) + size / 3;
+        header.offset = index * size;
+        header.length = size.min(header.message_len.saturating_sub(header.offset));
+        // And a lie about one of its fields.
+        let lie = if selector & 0x10 == 0 { 1 } else { reader.u32() };
+        match selector >> 5 {
+            1 => header.index = lie,
+            2 => header.offset = lie,
+            3 => header.message_len = lie,
+            4 => header.length = lie % (CHUNK_BYTES_MAX + 1),
+            5 => header.channel = lie,
+            _ => {}
+        }
+        let end = u64::from(header.offset) + u64::from(header.length);
+        let last = end == u64::from(header.message_len);
+        header.flags = header.flags.with(ChunkFlags::LAST, last);
+        header.flags = header.flags.with(ChunkFlags::PAYLOAD_CRC, selector >> 5 != 7);
+        let payload = vec![header.message as u8; header.length as usize];
+        header.payload_crc = crc32c(&payload) ^ u32::from(selector >> 5 == 6);
+        self.deliver(path, &header, &payload);
+    }
+
+    fn control(&mut self, reader: &mut Reader<'_>) {
+        let kind = CONTROLS[usize::from(reader.u8() % 8)];
+        let (path, mut header) = self.header(reader, kind);
+        let selector = reader.u8();
+        header.channel = match selector & 3 {
+            0 => reader.u32(),
+            _ => self.host.nth_channel(reader.u8()).0,
+        };
+        // The ids that the peer may open are those of its side.
+        if kind == Kind::Open && selector & 4 == 0 {
+            let first = u32::from(other(self.side) == Side::Server);
+            header.channel = header.channel % 4 * 2 + first;
+        }
+        header.message = if selector & 8 == 0 { reader.u8().into() } else { reader.u64() };
+        header.index = if selector & 16 == 0 { u32::from(selector >> 7) } else { reader.u32() };
+        header.message_len = 1 << (reader.u8() % 32);
+        header.offset = match selector >> 5 & 3 {
+            0 => reader.u32(),
+            1 => self.next_control.wrapping_add(reader.u8().into()),
+            _ => self.next_control,
+        };
+        if header.offset == self.next_control {
+            self.next_control = self.next_control.wrapping_add(1);
+        }
+        self.deliver(path, &header, &[]);
+    }
+
+    fn ack(&mut self, reader: &mut Reader<'_>) {
+        let selector = reader.u8();
+        let path = usize::from(selector & 1);
+        let ours = self.host.next_number[path];
+        let largest = match selector >> 1 & 3 {
+            3 => reader.u64(),
+            _ => ours.saturating_sub(1).saturating_sub(reader.u8().into()),
+        };
+        let span = match selector >> 3 & 3 {
+            0 => 0,
+            1 | 2 => u64::from(reader.u8()),
+            _ => u64::from(reader.u16() % 4096),
+        };
+        let largest = largest.min(u64::MAX - 1);
+        self.next_ack += 1;
+        let ack = Ack {
+            path: path as u16,
+            generation: control_generation(self.side),
+            acked_generation: generation(other(self.side), path as u8),
+            ack_number: if selector & 0x20 == 0 { self.next_ack } else { reader.u64() },
+            largest,
+            base: (largest + 1).saturating_sub(span),
+            receive_time: reader.u16().into(),
+            hold: reader.u16().into(),
+            window_kib: if selector & 0x40 == 0 { 1 << 10 } else { reader.u32() },
+        };
+        let words: Vec<u64> = (0..span.div_ceil(64)).map(|_| reader.u64()).collect();
+        let word_at = |number: u64| words.get(((number - ack.base) / 64) as usize).copied();
+        let credits = u32::from(selector >> 7) * u32::from(reader.u8() % 40);
+        let credits: Vec<(u32, u32)> = (0..credits)
+            .map(|_| (self.host.nth_channel(reader.u8()).0, u32::from(reader.u16())))
+            .collect();
+        let mut out = [0; ACK_BYTES_MAX];
+        let len = ack.emit(&mut out, |number| word_at(number).unwrap_or(0), credits.into_iter());
+        self.host.give_ack(&out[..len]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::seeds;
+
+    /// The peer's next control chunk: its kind as an index, for the first channel.
+    fn control(kind: u8) -> Vec<u8> {
+        vec![10, kind, 0x20, 8, 0, 0x41, 0, 0, 20]
+    }
+
+    /// A chunk of 192 bytes of the message with this id on the first channel.
+    fn data(message: u8, index: u8, count: u8) -> Vec<u8> {
+        vec![7, 0, 0, 0x08, message, index, count]
+    }
+
+    const OPEN: [u8; 2] = [0, 0];
+    const TURN: [u8; 2] = [13, 0];
+    const TAKE: [u8; 2] = [4, 255];
+    const RELEASE: [u8; 3] = [5, 0, 255];
+    const RETURNED: [u8; 3] = [14, 255, 0];
+    /// An ack of all but the newest number, with no hole, and of the newest.
+    const ACKS: [[u8; 7]; 2] = [[12, 0, 1, 5, 0, 9, 0], [12, 0, 0, 5, 0, 9, 0]];
+
+    #[test]
+    fn the_seeds_are_as_made() {
+        let side = |first: u8, parts: &[&[u8]]| [&[first], &parts.concat()[..]].concat();
+        let late: Vec<u8> = [3, 0, 1, 2, 4, 5].map(|index| data(0, index, 6)).concat();
+        let tail = data(0, 6, 6);
+        let whole: Vec<u8> = [0, 1, 2].map(|message| data(message, 0, 0)).concat();
+        let (opened, send) = (control(1), [1, 0, 0x58, 2, 9, 0]);
+        let open: &[u8] = &control(0);
+        let made = [
+            ("peer_streams", side(0, &[open, &late, &RELEASE, &tail, &TURN, &RELEASE, &TURN])),
+            ("peer_sends_whole", side(1, &[open, &whole, &TAKE, &RELEASE, &TURN])),
+            ("we_send", side(2, &[&OPEN, &TURN, &opened, &send, &TURN, &ACKS.concat(), &RETURNED])),
+            (
+                "cancelled",
+                side(0, &[&OPEN, &TURN, &opened, &send, &TURN, &[2, 0], &TURN, &control(4)]),
+            ),
+            ("goodbye", side(0, &[&OPEN, &TURN, &opened, &[15, 0], &TURN, &ACKS.concat()])),
+            ("close_before_opened", side(0, &[&OPEN, &TURN, &control(2), &OPEN])),
+            ("number_beyond_all", {
+                let header = [10, 6, 0x0f, 255, 255, 255, 255, 255, 255, 255, 255];
+                side(0, &[&header, &[0x41, 0, 0, 0], &TURN])
+            }),
+        ];
+        seeds::check("link", &made);
+    }
+}
