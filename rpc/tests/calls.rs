@@ -38,7 +38,8 @@ fn body_and_data_arrive_as_they_were_sent_both_ways() {
         let mut got = Vec::new();
         for (offset, piece) in request.data_pieces() {
             assert_eq!(offset, got.len());
-            let aligned = data.len() < 4096 || piece.as_ptr() as usize % 4096 == 0;
+            let place = piece.as_ptr() as usize;
+            let aligned = data.len() < 4096 || place.is_multiple_of(4096);
             assert!(aligned, "a page of data or more lands page-aligned");
             got.extend_from_slice(piece);
         }
