@@ -64,11 +64,10 @@ impl Link {
             What::Nothing => {}
             What::Control(key) => control_scratch.push(key),
             What::Data(chunk) => {
-                // Chunks behind an ABANDON are acknowledged unread: then only ABANDONED tells.
                 let message = sends.get_mut(chunk.send.0);
-                let Some(message) = message.filter(|m| m.state == SendState::Sending) else {
-                    return;
-                };
+                let live = message
+                    .filter(|m| matches!(m.state, SendState::Sending | SendState::Abandoning));
+                let Some(message) = live else { return };
                 if message.on_acked(chunk.index) {
                     ended_scratch.push(chunk.send);
                 } else if !message.is_fully_cut() && wake_scratch.last() != Some(&message.channel) {
