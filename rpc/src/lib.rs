@@ -23,19 +23,20 @@
 //! | `wire` | the header as bytes, kinds, statuses |
 //! | `parcel` | messages taken apart ([`Parcel`]) and put together ([`Outgoing`]) |
 //! | `client`, `server` | the two ends |
+//! | `error` | why a request was not taken, or got no response |
 //! | `limits` | bounds and their reasons |
 
 #![forbid(unsafe_code)]
 
 mod client;
+mod error;
 pub mod limits;
 mod parcel;
 mod server;
 mod wire;
 
-pub use client::{
-    Call, CallError, ClientStats, Completion, Refused, RequestId, RpcClient, RpcError,
-};
+pub use client::{Call, ClientStats, Completion, RequestId, RpcClient};
+pub use error::{CallError, Refused, RpcError};
 pub use parcel::{NoBuffer, Outgoing, Parcel, Piece, Pieces};
 pub use server::{Incoming, Request, Responder, RpcServer, ServerConfig, ServerStats};
 pub use wire::{Header, HeaderError, Kind, Status, VERSION};

@@ -259,7 +259,8 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         }
     }
 
-    /// Has up to `budget_slices` more slices checked, or as many as the server likes when that is 0.
+    /// Has up to `budget_slices` more slices checked, or as many as the server likes when that is
+    /// 0.
     ///
     /// # Errors
     /// [`ClientError`].

@@ -230,7 +230,8 @@ impl ChunkClient {
         self.start_control(endpoint, Method::List, None, &body)
     }
 
-    /// Has up to `budget_slices` more slices checked, or as many as the server likes when that is 0.
+    /// Has up to `budget_slices` more slices checked, or as many as the server likes when that is
+    /// 0.
     ///
     /// # Errors
     /// [`ClientError`]; nothing was sent.
