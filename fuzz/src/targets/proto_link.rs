@@ -269,7 +269,7 @@ impl Peer {
         };
         let words: Vec<u64> = (0..span.div_ceil(64)).map(|_| reader.u64()).collect();
         let word_at = |number: u64| words.get(((number - ack.base) / 64) as usize).copied();
-        let credits = u32::from(selector >> 7) * u32::from(reader.u8() % 40);
+        let credits = if selector & 0x80 == 0 { 0 } else { reader.u8() % 40 };
         let credits: Vec<(u32, u32)> = (0..credits)
             .map(|_| (self.host.nth_channel(reader.u8()).0, u32::from(reader.u16())))
             .collect();
@@ -306,7 +306,7 @@ mod tests {
         let side = |first: u8, parts: &[&[u8]]| [&[first], &parts.concat()[..]].concat();
         let late: Vec<u8> = [3, 0, 1, 2, 4, 5].map(|index| data(0, index, 6)).concat();
         let tail = data(0, 6, 6);
-        let whole: Vec<u8> = [0, 1, 2].map(|message| data(message, 0, 0)).concat();
+        let whole: Vec<u8> = [0, 1].map(|id| [data(id, 1, 1), data(id, 0, 1)].concat()).concat();
         let (opened, send) = (control(1), [1, 0, 0x58, 2, 9, 0]);
         let open: &[u8] = &control(0);
         let made = [
@@ -317,7 +317,10 @@ mod tests {
                 "cancelled",
                 side(0, &[&OPEN, &TURN, &opened, &send, &TURN, &[2, 0], &TURN, &control(4)]),
             ),
-            ("goodbye", side(0, &[&OPEN, &TURN, &opened, &[15, 0], &TURN, &ACKS.concat()])),
+            (
+                "goodbye",
+                side(0, &[&OPEN, &TURN, &opened, &[15, 0], &ACKS[1], &TURN, &ACKS[1], &TURN]),
+            ),
             ("close_before_opened", side(0, &[&OPEN, &TURN, &control(2), &OPEN])),
             ("number_beyond_all", {
                 let header = [10, 6, 0x0f, 255, 255, 255, 255, 255, 255, 255, 255];

@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn the_seeds_are_as_made() {
-        let opened = [0].into_iter().chain(OPEN).chain(ROUND).chain(ROUND).collect::<Vec<u8>>();
+        let opened = [&[0], &OPEN[..], &ROUND, &ROUND, &ROUND].concat();
         let after = |parts: &[&[u8]]| [&opened[..], &parts.concat()[..]].concat();
         // To the server: the first frame is lost, copied, swapped with the last one.
         let [lost, copied, swapped] = [[0x8e, 0], [0xae, 0], [0xce, 0]];

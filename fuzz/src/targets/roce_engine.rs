@@ -333,12 +333,13 @@ mod tests {
             [&[9], &parts.concat()[..]].concat()
         };
         let write = [packet(right(0), 0x26, &reth, 256), packet(right(0), 0x29, &[0; 4], 44)];
+        let long = [0x20, 0x21].map(|op| packet(right(0), op, &[], 256));
         let made = [
             ("uc_send_two_packets", send(0)),
             ("uc_send_on_shared_queue", send(1)),
             ("uc_write_with_imm", [&[9], &write.concat()[..]].concat()),
             ("ud_send", [&[9], &packet(right(2), 0x64, &[0; 8], 100)[..]].concat()),
-            ("uc_send_too_long", [&[3], &packet(right(0), 0x20, &[], 256).repeat(3)[..]].concat()),
+            ("uc_send_too_long", [&[3], &long.concat()[..]].concat()),
         ];
         seeds::check("roce_engine", &made);
     }
