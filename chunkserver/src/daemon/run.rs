@@ -117,7 +117,7 @@ pub fn run<D: Device<Memory = Region>>(
     let drained = server.drain(Nanos::from_millis(config.stop_wait_ms));
     let (stats, sealed) = server.close();
     sealed.map_err(|source| DaemonError::Failed { path: config.data_dir.clone(), source })?;
-    tracing::info!(drained, "stopped");
+    tracing::info!(drained, ?stats, "stopped");
     Ok(Served { stats, drained })
 }
 

@@ -58,7 +58,7 @@ impl Ask {
     }
 
     /// The request to the store. A read comes with its buffer.
-    pub(super) fn to_store(
+    pub(super) fn take_request(
         &mut self,
         buf: Option<Buf>,
         spare: &mut Spare,

@@ -136,12 +136,13 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         busy
     }
 
-    /// Blocks until the store has answered everything that it was asked; the answers are taken in
-    /// by the next turn. For drivers in virtual time, where the store must not lag behind.
-    pub fn await_store(&self) {
+    /// Blocks until the store has answered everything that it was asked. True when the next turn
+    /// has answers to take in. For drivers in virtual time, where the store must not lag behind.
+    pub fn await_store(&self) -> bool {
         while self.store.answers_waiting() < self.staged.len() && self.store.is_running() {
             yield_now();
         }
+        self.store.answers_waiting() > 0
     }
 
     /// One turn, and after some time without work a short sleep: until packets come in, the store
@@ -286,7 +287,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             },
             _ => None,
         };
-        let Some(request) = job.ask.to_store(buf, &mut self.spare) else { return Err(job) };
+        let Some(request) = job.ask.take_request(buf, &mut self.spare) else { return Err(job) };
         let token = self.staged.insert(job);
         if self.store.try_send(token as u64, request).is_err() {
             // There was room, so the thread is gone, and with it all that it was asked.

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod gate;
 pub mod tap;
 
 use std::io::{BufRead as _, BufReader};

@@ -1,0 +1,305 @@
+//! Writes to a chunk server against what network and store could do each alone, in one run.
+//!
+//! `cargo run --release -p towpath-chunkserver --example write_bench -- [--dir DIR] [--rounds N]`
+//!
+//! Each round measures, one after the other and over two processes where there is a network:
+//! writes to a server that checks the data and drops it (network), the same writes handed to a
+//! store directly (store), and writes to a chunk server (both). Two stages that take turns on the
+//! same bytes reach `1 / (1/network + 1/store)`; `ratio` says how much of that was reached.
+
+use std::error::Error;
+use std::io::{BufRead as _, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::{Parser, ValueEnum};
+use towpath_chunkserver::daemon::{self, DaemonConfig, StopFlag};
+use towpath_chunkserver::store::{
+    ChunkId, FileMedia, Reply, Request, Store, StoreConfig, StoreWorker, writer_crcs,
+};
+use towpath_fastpath::server::{
+    StorageRequest, done_reply, parse_request, respond_built, respond_error, verify_write,
+};
+use towpath_fastpath::{ChunkClient, ErrorReply};
+use towpath_rpc::{Incoming, Request as RpcRequest, RpcServer, ServerConfig};
+use towpath_transport::{Device, Endpoint, EndpointConfig, Event, Region, RoceUdp, UdpConfig};
+
+const CHUNK: ChunkId = ChunkId(1);
+
+#[derive(Clone, Parser)]
+struct Args {
+    /// Directory for the stores; memory-backed to leave the disk out.
+    #[arg(long, default_value = "/dev/shm")]
+    dir: PathBuf,
+    /// Bytes of a write.
+    #[arg(long, default_value_t = 65_536)]
+    bytes: usize,
+    /// Writes under way.
+    #[arg(long, default_value_t = 16)]
+    depth: usize,
+    /// Bytes of the chunk that is written over and over.
+    #[arg(long, default_value_t = 256 << 20)]
+    span: u64,
+    /// Seconds of each measurement.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Rounds, of which the medians are told.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// What this process is, beside the one that measures.
+    #[arg(long, hide = true)]
+    role: Option<Role>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Role {
+    Null,
+    Server,
+}
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+fn main() -> Outcome<()> {
+    let args = Args::parse();
+    match args.role {
+        Some(Role::Null) => serve_null(),
+        Some(Role::Server) => serve(&args),
+        None => measure(&args),
+    }
+}
+
+fn measure(args: &Args) -> Outcome<()> {
+    let (mut network, mut store, mut both) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..args.rounds {
+        network.push(over_network(args, Role::Null)?);
+        store.push(store_alone(args)?);
+        both.push(over_network(args, Role::Server)?);
+        eprintln!(
+            "round {round}: network {:.2} Gb/s, store {:.2}, both {:.2}",
+            network[round], store[round], both[round]
+        );
+    }
+    let (network, store, both) = (median(network), median(store), median(both));
+    let expected = 1.0 / (1.0 / network + 1.0 / store);
+    let report = serde_json::json!({
+        "bytes": args.bytes,
+        "depth": args.depth,
+        "network_gbps": network,
+        "store_gbps": store,
+        "both_gbps": both,
+        "in_turns_gbps": expected,
+        "ratio": both / expected,
+    });
+    println!("{report}");
+    Ok(())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn gbps(writes: u64, bytes: usize, since: Instant) -> f64 {
+    writes as f64 * bytes as f64 * 8.0 / since.elapsed().as_secs_f64() / 1e9
+}
+
+/// A server process, and where it listens.
+fn start(args: &Args, role: &str, dir: &Path) -> Outcome<(Child, SocketAddr)> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["--role", role, "--span", &args.span.to_string(), "--dir"])
+        .arg(dir)
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut line = String::new();
+    let out = child.stdout.as_mut().ok_or("no stdout")?;
+    BufReader::new(out).read_line(&mut line)?;
+    let addr = line.trim().rsplit(' ').next().unwrap_or_default().parse()?;
+    Ok((child, addr))
+}
+
+fn over_network(args: &Args, role: Role) -> Outcome<f64> {
+    let dir = scratch(args)?;
+    let name = match role {
+        Role::Null => "null",
+        Role::Server => "server",
+    };
+    let (mut child, addr) = start(args, name, dir.path())?;
+    let result = Writer::connect(addr).and_then(|mut writer| {
+        if matches!(role, Role::Server) {
+            writer.create()?;
+        }
+        writer.write(args)
+    });
+    child.kill()?;
+    child.wait()?;
+    result
+}
+
+fn scratch(args: &Args) -> Outcome<tempfile::TempDir> {
+    Ok(tempfile::Builder::new().prefix("towpath-bench").tempdir_in(&args.dir)?)
+}
+
+/// The client: writes so deep, and starts one whenever one ends.
+struct Writer {
+    endpoint: Endpoint<RoceUdp>,
+    chunks: ChunkClient,
+}
+
+impl Writer {
+    fn connect(addr: SocketAddr) -> Outcome<Self> {
+        let udp = UdpConfig::new(Ipv4Addr::LOCALHOST.into());
+        let mut endpoint = Endpoint::udp(udp, EndpointConfig::new())?;
+        endpoint.connect(addr)?;
+        let mut found = None;
+        while found.is_none() {
+            endpoint.turn(|endpoint, event| match event {
+                Event::Connected { link, .. } => {
+                    found = endpoint.open_channel(link, false).err().map(|_| None);
+                }
+                Event::ChannelOpened { link, channel, .. } => found = Some(Some((link, channel))),
+                Event::ConnectFailed { .. } => found = Some(None),
+                _ => {}
+            });
+        }
+        let (link, channel) = found.flatten().ok_or("no channel to the server")?;
+        Ok(Self { endpoint, chunks: ChunkClient::new(link, channel) })
+    }
+
+    fn create(&mut self) -> Outcome<()> {
+        self.chunks.start_create(&mut self.endpoint, CHUNK, None)?;
+        while self.turn()? == 0 {}
+        Ok(())
+    }
+
+    /// One turn; how many operations ended well.
+    fn turn(&mut self) -> Outcome<u64> {
+        let Self { endpoint, chunks } = self;
+        endpoint.turn(|endpoint, event| {
+            chunks.on_event(endpoint, event);
+        });
+        chunks.expire(endpoint);
+        let mut count = 0;
+        while let Some(done) = chunks.poll(endpoint) {
+            done.result?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn write(&mut self, args: &Args) -> Outcome<f64> {
+        let places = args.span / args.bytes as u64;
+        let (mut started, mut done, mut mark) = (0u64, 0u64, 0u64);
+        let (mut since, mut warm) = (Instant::now(), false);
+        let span = Duration::from_secs_f64(args.seconds);
+        while !warm || since.elapsed() < span {
+            while started - done < args.depth as u64 {
+                let mut data = self.endpoint.alloc(args.bytes).ok_or("no buffer")?;
+                data.set_len(args.bytes)?;
+                let offset = started % places * args.bytes as u64;
+                self.chunks.start_write(&mut self.endpoint, CHUNK, offset, data)?;
+                started += 1;
+            }
+            done += self.turn()?;
+            if !warm && done >= places {
+                (since, warm, mark) = (Instant::now(), true, done);
+            }
+        }
+        Ok(gbps(done - mark, args.bytes, since))
+    }
+}
+
+/// The store's own thread, fed as the server feeds it.
+fn store_alone(args: &Args) -> Outcome<f64> {
+    let dir = scratch(args)?;
+    let config = StoreConfig::default().preallocate_bytes(2 * args.span);
+    let store = Store::open(FileMedia::new(dir.path())?, config)?;
+    let worker: StoreWorker<Vec<u8>, Vec<u8>> = StoreWorker::spawn(store, 256)?;
+    let create = Request::Create { chunk: CHUNK, limit_bytes: None };
+    worker.send(0, create).map_err(|_| "the store's thread is gone")?;
+    worker.completions().recv()?;
+    let places = args.span / args.bytes as u64;
+    let data = vec![7u8; args.bytes];
+    // The checksums are the writer's work: made before, one list for each place.
+    let crcs: Vec<Vec<u32>> =
+        (0..places).map(|at| writer_crcs(CHUNK, at * args.bytes as u64, &data)).collect();
+    let mut spare: Vec<Vec<u8>> = vec![data; args.depth];
+    let (mut started, mut done, mut mark) = (0u64, 0u64, 0u64);
+    let (mut since, mut warm) = (Instant::now(), false);
+    let span = Duration::from_secs_f64(args.seconds);
+    while !warm || since.elapsed() < span {
+        while let Some(data) = spare.pop() {
+            let place = started % places;
+            let crcs = crcs[place as usize].clone();
+            let offset = place * args.bytes as u64;
+            let data = vec![data];
+            let write = Request::Write { chunk: CHUNK, offset, data, crcs, verified: true };
+            worker.send(started, write).map_err(|_| "the store's thread is gone")?;
+            started += 1;
+        }
+        let Reply::Write { result, data, .. } = worker.completions().recv()?.reply else {
+            return Err("the store answered something else".into());
+        };
+        result?;
+        spare.extend(data);
+        done += 1;
+        if !warm && done >= places {
+            (since, warm, mark) = (Instant::now(), true, done);
+        }
+    }
+    let gbps = gbps(done - mark, args.bytes, since);
+    worker.stop()?;
+    Ok(gbps)
+}
+
+/// A chunk server as the program runs it.
+fn serve(args: &Args) -> Outcome<()> {
+    let config = DaemonConfig {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        data_dir: args.dir.join("store"),
+        preallocate_bytes: 2 * args.span,
+        ..DaemonConfig::default()
+    };
+    let ready = |ready: &daemon::Ready| daemon::print_ready(ready, false);
+    daemon::run(&config, &StopFlag::new(), daemon::udp_device, ready)?;
+    Ok(())
+}
+
+/// A server that does with a write all that the network thread does, and drops it.
+fn serve_null() -> Outcome<()> {
+    let config =
+        DaemonConfig { listen: (Ipv4Addr::LOCALHOST, 0).into(), ..DaemonConfig::default() };
+    let of_endpoint = daemon::endpoint_config(&config);
+    let device = daemon::udp_device(&config, &of_endpoint)?;
+    let mut endpoint = Endpoint::new(device, of_endpoint)?;
+    println!("listening on {}", endpoint.listen(config.listen)?);
+    let mut rpc = RpcServer::new(ServerConfig::new());
+    loop {
+        endpoint.turn(|endpoint, event| {
+            if let Some(Incoming::Request(request)) = rpc.on_event(endpoint, event) {
+                answer_null(&mut rpc, endpoint, request);
+            }
+        });
+    }
+}
+
+fn answer_null<D: Device<Memory = Region>>(
+    rpc: &mut RpcServer,
+    endpoint: &mut Endpoint<D>,
+    request: RpcRequest,
+) {
+    let checked = match parse_request(&request) {
+        Ok(StorageRequest::Write { header, crcs }) => verify_write(&request, &header, &crcs),
+        _ => Err(ErrorReply::Busy),
+    };
+    let (responder, message) = request.into_message();
+    endpoint.release(message);
+    match checked {
+        Ok(()) => {
+            let reply = done_reply(endpoint);
+            respond_built(rpc, endpoint, responder, reply);
+        }
+        Err(error) => respond_error(rpc, endpoint, responder, error),
+    }
+}

@@ -1,0 +1,99 @@
+//! A medium whose flushes wait while a gate is closed, or fail.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
+
+use towpath_chunkserver::store::{FileMedia, Media};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// Flushes pass.
+    Open,
+    /// Flushes wait.
+    Closed,
+    /// Flushes fail.
+    Broken,
+}
+
+#[derive(Clone)]
+pub struct Gate(Arc<(Mutex<Position>, Condvar)>);
+
+impl Gate {
+    pub fn new() -> Self {
+        Self(Arc::new((Mutex::new(Position::Open), Condvar::new())))
+    }
+
+    pub fn set(&self, position: Position) {
+        *self.0.0.lock().expect("nobody panics with it") = position;
+        self.0.1.notify_all();
+    }
+
+    fn pass(&self) -> io::Result<()> {
+        let position = self.0.0.lock().expect("nobody panics with it");
+        let wait = |position: &mut Position| *position == Position::Closed;
+        let position = self.0.1.wait_while(position, wait).expect("nobody panics with it");
+        if *position == Position::Broken {
+            return Err(io::Error::other("the gate is broken"));
+        }
+        Ok(())
+    }
+}
+
+/// Files behind a gate.
+pub struct GatedMedia {
+    pub files: FileMedia,
+    pub gate: Gate,
+}
+
+impl Media for GatedMedia {
+    type File = <FileMedia as Media>::File;
+
+    fn lock(&mut self) -> io::Result<()> {
+        self.files.lock()
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.files.list()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Self::File> {
+        self.files.open(name)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Self::File> {
+        self.files.create(name)
+    }
+
+    fn len(&self, file: &Self::File) -> io::Result<u64> {
+        self.files.len(file)
+    }
+
+    fn set_len(&self, file: &Self::File, byte_len: u64) -> io::Result<()> {
+        self.files.set_len(file, byte_len)
+    }
+
+    fn read_at(&self, file: &Self::File, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.files.read_at(file, offset, buf)
+    }
+
+    fn write_at(&self, file: &Self::File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.files.write_at(file, offset, bytes)
+    }
+
+    fn fdatasync(&self, file: &Self::File) -> io::Result<()> {
+        self.gate.pass()?;
+        self.files.fdatasync(file)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.files.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.files.remove(name)
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        self.files.sync_dir()
+    }
+}

@@ -1,0 +1,188 @@
+//! A store that is slow, or fails: requests wait, are refused or time out, and nothing is dropped.
+
+mod common;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use common::gate::{Gate, GatedMedia, Position};
+use common::{Client, loopback_udp, pattern, refusal};
+use towpath_chunkserver::daemon::StopFlag;
+use towpath_chunkserver::service::{ChunkServer, ServerStats, ServiceConfig};
+use towpath_chunkserver::store::{ChunkId, FileMedia, Store, StoreConfig, WorkerConfig};
+use towpath_fastpath::{ErrorKind, ErrorReply, Output};
+use towpath_transport::{Endpoint, EndpointConfig, Nanos, RoceUdp};
+
+const CHUNK: ChunkId = ChunkId(9);
+const WRITE_BYTES: usize = 65_536;
+
+/// A server whose store is behind a gate, with room for one request in its queue and one in each
+/// commit.
+struct Gated {
+    addr: SocketAddr,
+    gate: Gate,
+    stop: StopFlag,
+    thread: JoinHandle<ServerStats>,
+}
+
+impl Gated {
+    fn start(dir: &Path, link_requests_max: usize) -> Self {
+        let (gate, stop) = (Gate::new(), StopFlag::new());
+        let files = FileMedia::new(dir).expect("room for a directory");
+        let media = GatedMedia { files, gate: gate.clone() };
+        let settings = StoreConfig::default().segment_bytes(8 << 20).log_bytes(1 << 20);
+        let store = Store::open(media, settings).expect("a new store");
+        let (tell, told) = mpsc::channel();
+        let flag = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let config = EndpointConfig::new();
+            let mut endpoint = Endpoint::udp(loopback_udp(), config).expect("loopback UDP");
+            let addr = endpoint.listen((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
+            let config = ServiceConfig::new(WorkerConfig::new(1).batch_max(1))
+                .link_requests_max(link_requests_max);
+            let mut server = ChunkServer::new(endpoint, store, &config).expect("a thread");
+            tell.send(addr).expect("the test waits");
+            while !flag.is_stopped() {
+                server.turn_or_wait();
+            }
+            assert!(server.drain(Nanos::from_secs(10)), "all is answered");
+            server.close().0
+        });
+        Self { addr: told.recv().expect("it starts"), gate, stop, thread }
+    }
+
+    fn stop(self) -> ServerStats {
+        self.stop.stop();
+        self.thread.join().expect("it ends")
+    }
+}
+
+/// Starts writes to places one after the other.
+fn start_writes(client: &mut Client<RoceUdp>, count: u64) {
+    for index in 0..count {
+        let data = pattern(WRITE_BYTES, index);
+        let offset = index * WRITE_BYTES as u64;
+        let op = client.chunks.start_write_copy(&mut client.endpoint, CHUNK, offset, &data);
+        op.expect("room for a few dozen");
+    }
+}
+
+/// Ends all operations; how each ended, in the order in which they did.
+fn finish(client: &mut Client<RoceUdp>) -> Vec<Result<Output, ErrorKind>> {
+    let mut results = Vec::new();
+    while client.chunks.under_way() > 0 {
+        results.extend(client.turn().map(|(_, result)| result.map_err(|error| error.kind)));
+    }
+    results
+}
+
+/// Turns that end nothing, so that whatever can happen while the gate is closed does.
+fn nothing_ends(client: &mut Client<RoceUdp>, turns: usize) {
+    for _ in 0..turns {
+        assert!(client.turn().is_none(), "an answer to what is not durable");
+    }
+}
+
+#[test]
+fn no_write_is_answered_before_it_is_durable_and_a_slow_store_drops_none() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Gated::start(dir.path(), 256);
+    let mut client = Client::connect(server.addr);
+    client.create(CHUNK, None).expect("a fresh name");
+    server.gate.set(Position::Closed);
+    // More than the credit of a channel: 128 chunks are 42 writes of three.
+    start_writes(&mut client, 60);
+    nothing_ends(&mut client, 300);
+    server.gate.set(Position::Open);
+    let results = finish(&mut client);
+    assert_eq!(results.len(), 60);
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    for index in 0..60 {
+        let read = client.read(CHUNK, index * WRITE_BYTES as u64, WRITE_BYTES);
+        assert!(read.expect("acknowledged") == pattern(WRITE_BYTES, index));
+    }
+    let link = client.endpoint.links().next().expect("it is up");
+    assert_eq!(client.endpoint.stats(link).expect("it is up").messages_abandoned, 0);
+    drop(client);
+    let stats = server.stop();
+    assert!(stats.waiting_max > 20, "{} requests waited at most", stats.waiting_max);
+    assert_eq!((stats.failed, stats.expired, stats.rpc.busy), (0, 0, 0));
+}
+
+#[test]
+fn a_link_with_too_many_requests_under_way_is_told_that_the_server_is_busy() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Gated::start(dir.path(), 8);
+    let mut client = Client::connect(server.addr);
+    client.create(CHUNK, None).expect("a fresh name");
+    server.gate.set(Position::Closed);
+    start_writes(&mut client, 20);
+    let mut busy = 0;
+    while busy < 12 {
+        match client.turn() {
+            None => {}
+            Some((_, Err(error))) if error.kind == ErrorKind::Busy => busy += 1,
+            Some((_, other)) => panic!("an answer to what is not durable: {other:?}"),
+        }
+    }
+    // Another link is none the worse: its place in the queue comes in turn.
+    let mut other = Client::connect(server.addr);
+    let op = other.chunks.start_stat(&mut other.endpoint, CHUNK);
+    other.turn();
+    server.gate.set(Position::Open);
+    assert!(other.wait(op).is_ok());
+    let results = finish(&mut client);
+    assert!(results.len() == 8 && results.iter().all(Result::is_ok), "{results:?}");
+    drop((client, other));
+    assert_eq!(server.stop().rpc.busy, 12);
+}
+
+#[test]
+fn a_request_whose_time_is_over_before_the_store_has_it_never_happens() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Gated::start(dir.path(), 256);
+    let mut client = Client::connect(server.addr);
+    client.create(CHUNK, None).expect("a fresh name");
+    server.gate.set(Position::Closed);
+    let link = client.endpoint.links().next().expect("it is up");
+    let mut hasty = Client {
+        chunks: towpath_fastpath::ChunkClient::new(link, client.chunks.rpc().channel())
+            .timeout(Nanos::from_millis(100)),
+        endpoint: client.endpoint,
+    };
+    start_writes(&mut hasty, 20);
+    let results = finish(&mut hasty);
+    let timed_out = |r: &Result<Output, ErrorKind>| matches!(r, Err(ErrorKind::TimedOut { .. }));
+    assert!(results.len() == 20 && results.iter().all(timed_out), "{results:?}");
+    server.gate.set(Position::Open);
+    // One was in the store and one in its queue; the others came too late.
+    let mut other = Client::connect(server.addr);
+    let (len, _) = other.stat(CHUNK).expect("it is there");
+    assert!(len <= 3 * WRITE_BYTES as u64, "{len} bytes were written");
+    drop((hasty, other));
+    let stats = server.stop();
+    assert!(stats.expired >= 17, "{stats:?}");
+}
+
+#[test]
+fn after_a_failed_flush_changes_are_refused_and_reads_go_on() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Gated::start(dir.path(), 256);
+    let mut client = Client::connect(server.addr);
+    client.create(CHUNK, None).expect("a fresh name");
+    client.write(CHUNK, 0, &[1; 9000]).expect("there is room");
+    server.gate.set(Position::Broken);
+    assert_eq!(refusal(client.write(CHUNK, 0, &[2; 9000])), ErrorReply::StoreFailed);
+    server.gate.set(Position::Open);
+    assert_eq!(refusal(client.write(CHUNK, 0, &[3; 9000])), ErrorReply::StoreFailed);
+    assert_eq!(refusal(client.create(ChunkId(1), None)), ErrorReply::StoreFailed);
+    assert_eq!(refusal(client.delete(CHUNK)), ErrorReply::StoreFailed);
+    assert!(client.read(CHUNK, 0, 9000).expect("reads go on") == [1; 9000]);
+    let op = client.chunks.start_info(&mut client.endpoint);
+    let Ok(Output::Info(info)) = client.wait(op) else { panic!("the state was due") };
+    assert!(info.read_only);
+    drop(client);
+    server.stop();
+}
