@@ -1,1 +1,11 @@
 //! The towpath command and the perftest-style binaries.
+//!
+//! | folder | what lives there |
+//! |---|---|
+//! | [`cli`] | `towpath`: the demo, and a chunk server's clients |
+//! | [`perftest`] | `tow_write_bw` and `tow_write_lat` |
+
+#![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod perftest;

@@ -1,0 +1,247 @@
+//! The subcommands and their flags.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand};
+use towpath_fastpath::ChunkId;
+
+use super::bytes::parse_size;
+
+const AFTER_HELP: &str = "\
+Start with `towpath demo`: it needs no server, no privileges and no RDMA hardware.
+
+Exit codes:
+  0    done (demo: and every byte was verified)
+  1    bytes came back changed, or slices are damaged on the server's medium
+  2    wrong flags
+  3    the server cannot be reached, or does not speak this version
+  4    no such chunk, or a chunk of that name exists already
+  5    the server refused: its store is full, busy or read-only
+  6    the server went away or did not answer; what was acknowledged is safe
+  7    a local file cannot be read or written
+  8    this program could not get sockets, memory or processes
+  130  interrupted";
+
+/// Stores and fetches data over software-reliable RDMA
+#[derive(Debug, Parser)]
+#[command(name = "towpath", version, after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Send a file to a chunk server and back over a network that loses packets, beside kernel TCP
+    Demo(DemoArgs),
+    /// Store a file as a chunk
+    Put(PutArgs),
+    /// Fetch a chunk into a file
+    Get(GetArgs),
+    /// List the chunks of a server
+    Ls(ServerArgs),
+    /// Show one chunk
+    Stat(ChunkArgs),
+    /// Remove a chunk
+    Rm(ChunkArgs),
+    /// Have the server check the checksum of every slice on its medium
+    Scrub(ServerArgs),
+    /// Show what a server is and how it is
+    Info(ServerArgs),
+    #[command(hide = true)]
+    DemoServer(DemoServerArgs),
+    #[command(hide = true)]
+    DemoYardstick {
+        #[arg(long)]
+        ipv6: bool,
+    },
+}
+
+/// Flags of `towpath demo`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct DemoArgs {
+    /// File to send; without it, input is made from the seed
+    #[arg(long, value_name = "FILE", conflicts_with = "size")]
+    pub(super) input: Option<PathBuf>,
+    /// Bytes of input to make [default: 256M, with --virtual 16M]
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    pub(super) size: Option<u64>,
+    /// Share of all packets to lose in each direction, 0 to 0.5
+    #[arg(long, value_name = "P", default_value_t = 0.01, value_parser = parse_loss)]
+    pub(super) loss: f64,
+    /// Seed of the input and of the losses
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Largest RDMA path MTU in bytes: 256, 512, 1024, 2048 or 4096
+    #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = parse_mtu)]
+    pub(super) mtu: u32,
+    /// Requests under way at a time, 1 to 64
+    #[arg(long, value_name = "N", default_value_t = 16,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(super) depth: u32,
+    /// Bytes of one request, 4K to 1M in whole slices of 4,096; at most what the server takes
+    #[arg(long, value_name = "BYTES", default_value = "128K", value_parser = parse_op)]
+    pub(super) op_size: u64,
+    /// 4 KiB requests for the latency figures, one at a time
+    #[arg(long, value_name = "N", default_value_t = 1000,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) latency_requests: u32,
+    /// Use IPv6 loopback (::1)
+    #[arg(long)]
+    pub(super) ipv6: bool,
+    /// Directory for the chunk store [default: a fresh one among the temporary files, removed
+    /// at the end]
+    #[arg(long, value_name = "DIR")]
+    pub(super) dir: Option<PathBuf>,
+    /// Leave the store where it is
+    #[arg(long)]
+    pub(super) keep: bool,
+    /// Do it in virtual time in one process, where the same seed gives the same packets; prints a
+    /// hash of them
+    #[arg(long = "virtual", conflicts_with_all = ["ipv6", "dir", "keep"])]
+    pub(super) virtual_time: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// How a server is named.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct ServerArgs {
+    /// The chunk server as HOST or HOST:PORT [default: $TOWPATH_SERVER, or 127.0.0.1:7400]
+    #[arg(value_name = "SERVER")]
+    pub(super) server: Option<String>,
+    #[command(flatten)]
+    pub(super) link: LinkArgs,
+}
+
+/// How to talk to it.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct LinkArgs {
+    /// Local address of the RDMA device [default: the one that the system routes from]
+    #[arg(long, value_name = "IP")]
+    pub(super) device_ip: Option<std::net::IpAddr>,
+    /// Largest RDMA path MTU in bytes: 256, 512, 1024, 2048 or 4096; above 1024 the network must
+    /// carry jumbo frames
+    #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = parse_mtu)]
+    pub(super) mtu: u32,
+    /// Milliseconds to wait for one answer
+    #[arg(long, value_name = "MS", default_value_t = 30_000,
+          value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    pub(super) timeout_ms: u64,
+    /// For trials: share of packets that this side loses in each direction, 0 to 0.5
+    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = parse_loss)]
+    pub(super) loss: f64,
+    /// For trials: seed of the losses
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Flags of `towpath put`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct PutArgs {
+    /// File to store
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+    /// Name of the new chunk, 32 hexadecimal digits [default: a random one]
+    #[arg(long, value_name = "ID", value_parser = parse_chunk)]
+    pub(super) chunk: Option<ChunkId>,
+    #[command(flatten)]
+    pub(super) pipeline: PipelineArgs,
+    #[command(flatten)]
+    pub(super) server: ServerArgs,
+}
+
+/// Flags of `towpath get`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct GetArgs {
+    /// Chunk to fetch, 32 hexadecimal digits
+    #[arg(value_name = "CHUNK", value_parser = parse_chunk)]
+    pub(super) chunk: ChunkId,
+    /// File to make; - is stdout
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+    /// Replace a file that exists
+    #[arg(long)]
+    pub(super) force: bool,
+    #[command(flatten)]
+    pub(super) pipeline: PipelineArgs,
+    #[command(flatten)]
+    pub(super) server: ServerArgs,
+}
+
+/// How much is under way.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub(crate) struct PipelineArgs {
+    /// Requests under way at a time, 1 to 64
+    #[arg(long, value_name = "N", default_value_t = 16,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(super) depth: u32,
+    /// Bytes of one request, 4K to 1M in whole slices of 4,096; at most what the server takes
+    #[arg(long, value_name = "BYTES", default_value = "128K", value_parser = parse_op)]
+    pub(super) op_size: u64,
+}
+
+/// Flags of `towpath stat` and `towpath rm`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct ChunkArgs {
+    /// The chunk, 32 hexadecimal digits
+    #[arg(value_name = "CHUNK", value_parser = parse_chunk)]
+    pub(super) chunk: ChunkId,
+    #[command(flatten)]
+    pub(super) server: ServerArgs,
+}
+
+/// Flags of the demo's own server process.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct DemoServerArgs {
+    #[arg(long)]
+    pub(super) dir: PathBuf,
+    #[arg(long)]
+    pub(super) loss: f64,
+    #[arg(long)]
+    pub(super) seed: u64,
+    #[arg(long)]
+    pub(super) mtu: u32,
+    #[arg(long)]
+    pub(super) ipv6: bool,
+}
+
+fn parse_loss(text: &str) -> Result<f64, &'static str> {
+    match text.parse() {
+        Ok(loss) if (0.0..=0.5).contains(&loss) => Ok(loss),
+        _ => Err("a share from 0 to 0.5: 0.01 is 1 %"),
+    }
+}
+
+fn parse_mtu(text: &str) -> Result<u32, &'static str> {
+    match text.parse() {
+        Ok(mtu @ (256 | 512 | 1024 | 2048 | 4096)) => Ok(mtu),
+        _ => Err("256, 512, 1024, 2048 or 4096"),
+    }
+}
+
+fn parse_op(text: &str) -> Result<u64, &'static str> {
+    match parse_size(text) {
+        Ok(bytes) if (4096..=1 << 20).contains(&bytes) && bytes.is_multiple_of(4096) => Ok(bytes),
+        _ => Err("4K to 1M, a multiple of 4,096"),
+    }
+}
+
+fn parse_chunk(text: &str) -> Result<ChunkId, String> {
+    text.parse().map_err(|error: towpath_fastpath::slice::ParseChunkIdError| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_flags_hold_together() {
+        super::Args::command().debug_assert();
+    }
+}

@@ -1,0 +1,72 @@
+//! `towpath get`: a chunk becomes a file.
+
+use std::collections::BTreeMap;
+
+use towpath_fastpath::ReadData;
+
+use super::output::Output;
+use super::{TransferReport, open};
+use crate::cli::args::GetArgs;
+use crate::cli::bytes::gbps;
+use crate::cli::error::CliError;
+use crate::cli::interrupt::Interrupt;
+use crate::cli::print_json;
+use crate::cli::progress::Progress;
+use crate::cli::session::Pipeline;
+
+/// Bytes in the order in which they came, made into bytes in the order in which they are written.
+#[derive(Debug)]
+struct InOrder {
+    output: Output,
+    next: u64,
+    /// What came early: at most as many requests as are under way.
+    early: BTreeMap<u64, Vec<u8>>,
+}
+
+impl InOrder {
+    fn take(&mut self, offset: u64, data: &ReadData) -> Result<(), CliError> {
+        if offset != self.next {
+            self.early.insert(offset, data.to_vec());
+            return Ok(());
+        }
+        data.parts().try_for_each(|part| self.output.write(part))?;
+        self.next += data.len() as u64;
+        while let Some(bytes) = self.early.remove(&self.next) {
+            self.output.write(&bytes)?;
+            self.next += bytes.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Fetches a chunk into a file, or to stdout.
+pub(crate) fn get(args: &GetArgs, interrupt: &Interrupt) -> Result<(), CliError> {
+    let output = Output::create(&args.file, args.force)?;
+    let to_stdout = matches!(output, Output::Stdout);
+    let mut session = open(&args.server, Some(args.pipeline), interrupt)?;
+    let pipeline = Pipeline::fitting(&mut session, args.pipeline.depth, args.pipeline.op_size)?;
+    let began = session.now();
+    let whole = session.stat(args.chunk)?.byte_len;
+    let mut progress = Progress::bytes("get", whole);
+    let mut in_order = InOrder { output, next: 0, early: BTreeMap::new() };
+    session.read_range(args.chunk, 0..whole, pipeline, |offset, data| {
+        in_order.take(offset, data)?;
+        progress.at(in_order.next);
+        Ok::<(), CliError>(())
+    })?;
+    drop(progress);
+    in_order.output.finish()?;
+    let seconds = session.now().since(began).as_secs_f64();
+    session.close()?;
+    // The bytes are what stdout is for.
+    if !args.server.link.json || to_stdout {
+        return Ok(());
+    }
+    print_json(&TransferReport {
+        chunk: args.chunk.to_string(),
+        bytes: whole,
+        seconds,
+        gbps: gbps(whole, seconds),
+        chunks_retransmitted: session.stats().chunks_retransmitted,
+    })
+}

@@ -1,0 +1,179 @@
+//! `towpath scrub` and `towpath info`.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use towpath_fastpath::ChunkId;
+use towpath_fastpath::control::{DamagedSlice, InfoReply};
+
+use super::open;
+use crate::cli::args::ServerArgs;
+use crate::cli::bytes::{show_count, show_size};
+use crate::cli::error::CliError;
+use crate::cli::interrupt::Interrupt;
+use crate::cli::progress::Progress;
+use crate::cli::{print_json, print_text};
+
+/// Damaged slices that are named; the rest is counted.
+const NAMED_MAX: usize = 10_000;
+
+/// The JSON object of `towpath scrub`.
+#[derive(Debug, Default, Serialize)]
+struct ScrubTotal {
+    slices: u64,
+    bytes: u64,
+    damaged: u64,
+    unreadable: u64,
+    damaged_slices: Vec<DamagedReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct DamagedReport {
+    chunk: String,
+    slice: u64,
+    file: String,
+    offset: u64,
+}
+
+impl From<DamagedSlice> for DamagedReport {
+    fn from(found: DamagedSlice) -> Self {
+        let DamagedSlice { chunk, slice, file, offset } = found;
+        Self { chunk: ChunkId::from(chunk).to_string(), slice, file, offset }
+    }
+}
+
+/// Has the server check every slice once.
+pub(crate) fn scrub(args: &ServerArgs, interrupt: &Interrupt) -> Result<(), CliError> {
+    let mut session = open(args, None, interrupt)?;
+    let live_bytes = session.info()?.live_bytes;
+    let mut progress = Progress::bytes("scrub", live_bytes);
+    let mut total = ScrubTotal::default();
+    // The server goes round and round: what was left of an earlier round comes first, then one
+    // whole round from the first slice on.
+    let mut rounds = 0;
+    while rounds < 2 {
+        let step = session.scrub_step(0)?;
+        if rounds == 0 && step.pass_done {
+            rounds = 1;
+            total = ScrubTotal::default();
+            continue;
+        }
+        total.slices += step.slices;
+        total.bytes += step.bytes;
+        total.damaged += step.damaged_count;
+        total.unreadable += step.unreadable_count;
+        let room = NAMED_MAX - total.damaged_slices.len();
+        total.damaged_slices.extend(step.damaged.into_iter().take(room).map(Into::into));
+        progress.at(total.bytes);
+        rounds += u32::from(step.pass_done);
+    }
+    drop(progress);
+    session.close()?;
+    if args.link.json {
+        print_json(&total)?;
+    } else {
+        print_text(&total.text())?;
+    }
+    match total.damaged + total.unreadable {
+        0 => Ok(()),
+        damaged => Err(CliError::Damaged { damaged }),
+    }
+}
+
+impl ScrubTotal {
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{} slices checked ({}), {} damaged, {} unreadable\n",
+            show_count(self.slices),
+            show_size(self.bytes),
+            show_count(self.damaged),
+            show_count(self.unreadable)
+        );
+        for DamagedReport { chunk, slice, file, offset } in &self.damaged_slices {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "chunk {chunk} slice {slice} in {file} at offset {offset}");
+        }
+        text
+    }
+}
+
+/// The JSON object of `towpath info`.
+#[derive(Debug, Serialize)]
+struct InfoReport {
+    program_version: String,
+    protocol_version: u32,
+    request_bytes_max: u64,
+    chunks: u64,
+    live_bytes: u64,
+    free_bytes: u64,
+    capacity_bytes: u64,
+    writes: u64,
+    write_bytes: u64,
+    reads: u64,
+    read_bytes: u64,
+    commits: u64,
+    slices_damaged: u64,
+    wire_corrupt: u64,
+    requests_under_way: u64,
+    read_only: bool,
+}
+
+/// Shows what a server is and how it is.
+pub(crate) fn info(args: &ServerArgs, interrupt: &Interrupt) -> Result<(), CliError> {
+    let mut session = open(args, None, interrupt)?;
+    let info = session.info()?;
+    session.close()?;
+    let report = InfoReport::from(info);
+    if args.link.json { print_json(&report) } else { print_text(&report.text()) }
+}
+
+impl From<InfoReply> for InfoReport {
+    fn from(info: InfoReply) -> Self {
+        Self {
+            program_version: info.program_version,
+            protocol_version: info.protocol_version,
+            request_bytes_max: info.request_bytes_max,
+            chunks: info.chunks,
+            live_bytes: info.live_bytes,
+            free_bytes: info.free_bytes,
+            capacity_bytes: info.capacity_bytes,
+            writes: info.writes,
+            write_bytes: info.write_bytes,
+            reads: info.reads,
+            read_bytes: info.read_bytes,
+            commits: info.commits,
+            slices_damaged: info.slices_damaged,
+            wire_corrupt: info.wire_corrupt,
+            requests_under_way: info.requests_under_way,
+            read_only: info.read_only,
+        }
+    }
+}
+
+impl InfoReport {
+    fn text(&self) -> String {
+        let state = if self.read_only {
+            "read-only: a flush failed, see the server's log"
+        } else {
+            "serving"
+        };
+        let capacity = if self.capacity_bytes == u64::MAX {
+            String::from("as much as its file system holds")
+        } else {
+            format!("{}, {} free", show_size(self.capacity_bytes), show_size(self.free_bytes))
+        };
+        let rows = [
+            ("state", String::from(state)),
+            ("version", format!("{} (protocol {})", self.program_version, self.protocol_version)),
+            ("chunks", show_count(self.chunks)),
+            ("stored", show_size(self.live_bytes)),
+            ("capacity", capacity),
+            ("writes", format!("{}, {}", show_count(self.writes), show_size(self.write_bytes))),
+            ("reads", format!("{}, {}", show_count(self.reads), show_size(self.read_bytes))),
+            ("commits", show_count(self.commits)),
+            ("damaged slices", show_count(self.slices_damaged)),
+            ("damaged on the way", show_count(self.wire_corrupt)),
+        ];
+        rows.iter().fold(String::new(), |text, (what, value)| text + &format!("{what:20}{value}\n"))
+    }
+}

@@ -1,0 +1,94 @@
+//! Commands against a running chunk server.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `put`, `get` | a file to a chunk and back |
+//! | `list` | ls, stat, rm |
+//! | `health` | scrub, info |
+//! | `output` | where a fetched chunk goes |
+
+mod get;
+mod health;
+mod list;
+mod output;
+mod put;
+
+use std::net::IpAddr;
+
+use serde::Serialize;
+use towpath_fastpath::ChunkId;
+use towpath_fastpath::control::ChunkInfo;
+use towpath_sim::{FaultControl, FaultPlan};
+use towpath_transport::{EndpointConfig, Nanos, UdpConfig};
+
+pub(crate) use get::get;
+pub(crate) use health::{info, scrub};
+pub(crate) use list::{ls, rm, stat};
+pub(crate) use put::put;
+
+use super::args::{PipelineArgs, ServerArgs};
+use super::demo::{LossyDevice, endpoint_config, lossy_device};
+use super::error::CliError;
+use super::interrupt::Interrupt;
+use super::session::{Server, Session, SessionError, WallClock, device_ip};
+
+type UdpSession = Session<LossyDevice, WallClock>;
+
+/// A session with the server that `args` names.
+fn open(
+    args: &ServerArgs,
+    pipeline: Option<PipelineArgs>,
+    interrupt: &Interrupt,
+) -> Result<UdpSession, CliError> {
+    let server = Server::find(args.server.as_deref())?;
+    let link = &args.link;
+    let ip: IpAddr = match link.device_ip {
+        Some(ip) => ip,
+        None => device_ip(server)?,
+    };
+    // Both ways: what arrives is lost here as well, for the server knows of no loss.
+    let plan = FaultPlan::none().drop(link.loss);
+    let control = FaultControl::new(plan.clone());
+    control.set_receive(plan);
+    let udp = UdpConfig::new(ip);
+    let device = lossy_device(udp, link.seed, &control).map_err(SessionError::from)?;
+    let (depth, op_bytes) = pipeline.map_or((1, 4096), |args| (args.depth, args.op_size));
+    let config: EndpointConfig = endpoint_config(link.mtu, depth, op_bytes);
+    let pace = WallClock::new(interrupt.clone());
+    let timeout = Nanos::from_millis(link.timeout_ms);
+    Ok(Session::connect(device, config, pace, server, timeout)?)
+}
+
+/// What is shown of a chunk.
+#[derive(Clone, Debug, Serialize)]
+struct ChunkReport {
+    chunk: String,
+    bytes: u64,
+    limit_bytes: u64,
+    version: u64,
+}
+
+impl From<ChunkInfo> for ChunkReport {
+    fn from(info: ChunkInfo) -> Self {
+        let chunk = ChunkId::from(info.chunk).to_string();
+        let ChunkInfo { byte_len, limit_bytes, version, .. } = info;
+        Self { chunk, bytes: byte_len, limit_bytes, version }
+    }
+}
+
+/// What is shown of a transfer.
+#[derive(Clone, Debug, Serialize)]
+struct TransferReport {
+    chunk: String,
+    bytes: u64,
+    seconds: f64,
+    gbps: f64,
+    chunks_retransmitted: u64,
+}
+
+/// A name that nobody has yet.
+fn fresh_name() -> ChunkId {
+    use std::hash::{BuildHasher as _, RandomState};
+    let word = || u128::from(RandomState::new().hash_one(0u64));
+    ChunkId(word() << 64 | word())
+}

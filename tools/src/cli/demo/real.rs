@@ -1,0 +1,168 @@
+//! The demo over sockets, with the chunk server as a second process.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use tempfile::TempDir;
+use towpath_base::Prng;
+use towpath_sim::{FaultControl, FaultPlan};
+use towpath_transport::{EndpointConfig, Mtu, Nanos, UdpConfig};
+
+use super::child::Spawned;
+use super::error::DemoError;
+use super::journey::Journey;
+use super::report::{DemoReport, EndReport, show_percent};
+use super::server::{LossyDevice, lossy_device};
+use super::steps::Steps;
+use super::yardstick::{self, loopback};
+use crate::cli::args::DemoArgs;
+use crate::cli::bytes::show_size;
+use crate::cli::interrupt::Interrupt;
+use crate::cli::session::{Pipeline, Server, Session, WallClock};
+use crate::cli::source::Source;
+
+/// How long the server may take to open its store.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long the server may take to stop: what it has taken is finished first.
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long one request may take: a slow disk that flushes, at 50 % loss, and more.
+const REQUEST_TIMEOUT: Nanos = Nanos::from_secs(60);
+
+/// What the server says when it takes clients.
+#[derive(Debug, Deserialize)]
+struct Ready {
+    listening: std::net::SocketAddr,
+}
+
+/// Makes servers, one after the other on the same store, and clients for them.
+struct Ground<'a> {
+    args: &'a DemoArgs,
+    dir: PathBuf,
+    control: FaultControl,
+    interrupt: &'a Interrupt,
+    lives: u64,
+}
+
+type RealSession = Session<LossyDevice, WallClock>;
+
+impl Ground<'_> {
+    fn start(&mut self) -> Result<(Spawned, RealSession), DemoError> {
+        let args = self.args;
+        let seed = self.args.seed.wrapping_add(self.lives << 32);
+        self.lives += 1;
+        let mut words = vec![
+            String::from("demo-server"),
+            format!("--loss={}", args.loss),
+            format!("--seed={}", seed ^ 1 << 63),
+            format!("--mtu={}", args.mtu),
+        ];
+        words.extend(args.ipv6.then(|| String::from("--ipv6")));
+        let words = words.iter().map(AsRef::as_ref);
+        let dir = ["--dir".as_ref(), self.dir.as_os_str()];
+        let mut server = Spawned::start("server", words.chain(dir))?;
+        let Ready { listening } = server.next(READY_TIMEOUT)?;
+        let device = lossy_device(UdpConfig::new(loopback(args.ipv6)), seed, &self.control)
+            .map_err(crate::cli::session::SessionError::from)?;
+        let pace = WallClock::new(self.interrupt.clone());
+        let config = endpoint_config(args.mtu, args.depth, args.op_size);
+        let session = Session::connect(device, config, pace, Server(listening), REQUEST_TIMEOUT);
+        // A server that ended has said why.
+        let session = session.map_err(|error| match server.check() {
+            Ok(()) => DemoError::from(error),
+            Err(ended) => ended.into(),
+        })?;
+        Ok((server, session))
+    }
+}
+
+/// How a client's endpoint is set up.
+pub(crate) fn endpoint_config(mtu: u32, depth: u32, op_bytes: u64) -> EndpointConfig {
+    let depth = depth as usize;
+    EndpointConfig::new()
+        .links_max(1)
+        .mtu_max(Mtu::at_most(mtu).unwrap_or(Mtu::Mtu4096))
+        // Data stays in its buffer until it is acknowledged, which may be after the reply.
+        .send_pools(&[(256, 1024), (4096, 1024), (op_bytes as usize, 2 * depth)])
+}
+
+/// Makes the journey; returns what was found, and the first byte that was not as sent.
+pub(crate) fn run(
+    args: &DemoArgs,
+    source: &Source,
+    mut steps: Steps,
+    interrupt: &Interrupt,
+) -> Result<(DemoReport, Option<u64>), DemoError> {
+    let (dir, temporary) = store_dir(args)?;
+    let control = FaultControl::new(FaultPlan::none().drop(args.loss));
+    let lost = || control.counters().lost();
+    let mut ground =
+        Ground { args, dir: dir.clone(), control: control.clone(), interrupt, lives: 0 };
+    steps.say(&headline(args, source, &dir));
+
+    steps.begin("kernel TCP, no loss, network only");
+    let tcp = yardstick::measure(source, args.ipv6, interrupt)?;
+    steps.done(&format!("{tcp:.1} Gb/s"));
+
+    let (server, mut session) = ground.start()?;
+    let pipeline = Pipeline::fitting(&mut session, args.depth, args.op_size)?;
+    let mut journey = Journey::new(source, pipeline, Prng::new(fresh_seed()));
+    let found = journey.first_life(&mut session, args.latency_requests, &mut steps)?;
+
+    steps.begin("server stopped with SIGTERM and started again");
+    let mut client = end_report(&mut session)?;
+    let mut served: EndReport = server.stop(STOP_TIMEOUT)?;
+    let (server, mut session) = ground.start()?;
+    let sampled = journey.sample(&mut session)?;
+    if temporary.is_none() && !args.keep {
+        journey.clean_up(&mut session)?;
+    }
+    client += end_report(&mut session)?;
+    client.packets_dropped = lost();
+    served += server.stop::<EndReport>(STOP_TIMEOUT)?;
+    steps.done(&format!("{} read again", show_size(sampled)));
+    if let Some(kept) = temporary.filter(|_| args.keep).map(TempDir::keep) {
+        steps.say(&format!("\nThe store stays in {}.", kept.display()));
+    }
+    let mut report = DemoReport::new(args, &journey, found, client, served);
+    report.tcp_lossless_gbps = Some(tcp);
+    Ok((report, journey.changed_at))
+}
+
+/// Where the store is, and what removes it at the end.
+fn store_dir(args: &DemoArgs) -> Result<(PathBuf, Option<TempDir>), DemoError> {
+    if let Some(dir) = &args.dir {
+        return Ok((dir.clone(), None));
+    }
+    let path = std::env::temp_dir();
+    let made = tempfile::Builder::new().prefix("towpath-demo-").tempdir_in(&path);
+    let made = made.map_err(|source| DemoError::Dir { path, source })?;
+    Ok((made.path().into(), Some(made)))
+}
+
+fn headline(args: &DemoArgs, source: &Source, dir: &Path) -> String {
+    let what = match source.path() {
+        Some(path) => format!("{} ({})", path.display(), show_size(source.byte_len())),
+        None => format!("{} made from seed {}", show_size(source.byte_len()), args.seed),
+    };
+    format!(
+        "{what}, to a chunk server in a second process and back.\n\
+         {} of all packets are lost, both ways. The store is in {}.\n",
+        show_percent(args.loss),
+        dir.display()
+    )
+}
+
+/// Leaves the server, and says what this end did.
+fn end_report(session: &mut RealSession) -> Result<EndReport, DemoError> {
+    session.close()?;
+    Ok(EndReport::of(session.stats(), 0))
+}
+
+/// Names of chunks must not meet those of an earlier run in the same directory.
+fn fresh_seed() -> u64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    RandomState::new().hash_one(0u64)
+}

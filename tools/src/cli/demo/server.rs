@@ -1,0 +1,63 @@
+//! The demo's second process: the chunk server itself, on a network that loses packets.
+
+use std::io::{self, Write as _};
+
+use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, StopFlag};
+use towpath_device_roce::udp::UdpLink;
+use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_sim::{FaultControl, FaultLink, FaultPlan};
+use towpath_transport::{EndpointError, UdpConfig};
+
+use super::child::end_with_parent;
+use super::report::EndReport;
+use super::yardstick::loopback;
+use crate::cli::args::DemoServerArgs;
+
+/// A RoCEv2 device over UDP sockets that lose packets on purpose.
+pub(crate) type LossyDevice = RoceDevice<FaultLink<UdpLink>>;
+
+/// Clients of the demo's server: one, and its successor after a restart.
+const LINKS_MAX: u32 = 4;
+
+/// The device over sockets as `udp` says; `control` steers what it loses.
+pub(crate) fn lossy_device(
+    udp: UdpConfig,
+    seed: u64,
+    control: &FaultControl,
+) -> Result<LossyDevice, EndpointError> {
+    let link = FaultLink::new(UdpLink::bind(udp)?, seed, control.clone());
+    // The losses replay from the seed; queue pair numbers must differ from life to life.
+    let config = RoceConfig::default().seed(seed ^ u64::from(std::process::id()) << 32);
+    Ok(RoceDevice::new(link, config))
+}
+
+/// Serves until stdin closes or SIGTERM comes, then says on stdout what was counted.
+pub(crate) fn serve(args: &DemoServerArgs) -> Result<(), DaemonError> {
+    daemon::log_to_stderr("warn")?;
+    let stop = StopFlag::new();
+    stop.on_signals().map_err(DaemonError::Signals)?;
+    end_with_parent();
+    let config = DaemonConfig {
+        listen: (loopback(args.ipv6), 0).into(),
+        mtu_bytes: args.mtu,
+        data_dir: args.dir.clone(),
+        links_max: LINKS_MAX,
+        ..DaemonConfig::default()
+    };
+    let control = FaultControl::new(FaultPlan::none().drop(args.loss));
+    let served = daemon::run(
+        &config,
+        &stop,
+        |config, _| lossy_device(daemon::udp_config(config), args.seed, &control),
+        |ready| daemon::print_ready(ready, true),
+    )?;
+    let report = EndReport::of(served.stats.links, control.counters().lost());
+    say(&report).map_err(DaemonError::Ready)
+}
+
+fn say(report: &EndReport) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, report)?;
+    writeln!(out)?;
+    out.flush()
+}

@@ -1,0 +1,170 @@
+//! What can go wrong, what to do next, and exit codes.
+
+use std::error::Error;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use towpath_fastpath::{ClientError, ErrorKind, ErrorReply};
+
+use super::demo::DemoError;
+use super::interrupt::{EXIT_INTERRUPTED, Interrupted};
+use super::session::SessionError;
+
+/// What was done to a local file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileVerb {
+    /// Make it.
+    Create,
+    /// Read it.
+    Read,
+    /// Write to it.
+    Write,
+}
+
+impl std::fmt::Display for FileVerb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Create => "create",
+            Self::Read => "read",
+            Self::Write => "write to",
+        })
+    }
+}
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum CliError {
+    /// Bytes came back changed.
+    #[error("what came back is not what was sent, first at byte {offset}")]
+    Changed {
+        /// The first byte of the request in which it was seen.
+        offset: u64,
+    },
+    /// A scrub found damage.
+    #[error("{damaged} slices are damaged: overwrite them whole, or remove their chunks")]
+    Damaged {
+        /// How many.
+        damaged: u64,
+    },
+    /// The demo.
+    #[error("the demo failed")]
+    Demo(#[from] DemoError),
+    /// A local file.
+    #[error("cannot {verb} {}", path.display())]
+    File {
+        /// What was done.
+        verb: FileVerb,
+        /// To which file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The output is there.
+    #[error("{} exists: choose another name, or replace it with --force", path.display())]
+    FileExists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Somebody asked to stop.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// Talking to the server.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// Signals cannot be caught.
+    #[error("cannot catch SIGINT and SIGTERM")]
+    Signals(#[source] io::Error),
+    /// Nobody takes the results.
+    #[error("cannot write to stdout")]
+    Stdout(#[source] io::Error),
+}
+
+impl CliError {
+    /// The exit code for wrong flags.
+    pub(crate) const USAGE: u8 = 2;
+
+    pub(super) fn file(verb: FileVerb, path: &Path, source: io::Error) -> Self {
+        Self::File { verb, path: path.into(), source }
+    }
+
+    /// The exit code; `towpath --help` lists them.
+    #[must_use]
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Changed { .. } | Self::Damaged { .. } => 1,
+            Self::Demo(error) => of_demo(error),
+            Self::File { .. } | Self::FileExists { .. } | Self::Stdout(_) => 7,
+            Self::Interrupted(_) => EXIT_INTERRUPTED,
+            Self::Session(error) => of_session(error),
+            Self::Signals(_) => 8,
+        }
+    }
+
+    /// The error and what is below it, in one line.
+    #[must_use]
+    pub(crate) fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut below = self.source();
+        while let Some(error) = below {
+            let part = error.to_string();
+            // Transparent and embedded sources have said their part already.
+            if !text.contains(&part) {
+                text.push_str(": ");
+                text.push_str(&part);
+            }
+            below = error.source();
+        }
+        text
+    }
+
+    /// Whether the reader of stdout went away.
+    #[must_use]
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Stdout(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+fn of_demo(error: &DemoError) -> u8 {
+    match error {
+        DemoError::Dir { .. } | DemoError::Input { .. } => 7,
+        DemoError::Interrupted(_) => EXIT_INTERRUPTED,
+        DemoError::Session(error) => of_session(error),
+        DemoError::Daemon(error) => error.exit_code(),
+        _ => 8,
+    }
+}
+
+fn of_session(error: &SessionError) -> u8 {
+    match error {
+        SessionError::Client(ClientError { kind, .. }) => of_kind(kind),
+        SessionError::ChannelClosed { .. } => 5,
+        SessionError::Channel { .. } | SessionError::Down { .. } => 6,
+        SessionError::Connect { .. }
+        | SessionError::NoRoute { .. }
+        | SessionError::Resolve { .. } => 3,
+        SessionError::Interrupted(_) => EXIT_INTERRUPTED,
+        SessionError::Endpoint(_) | SessionError::Link(_) | SessionError::OtherOutput => 8,
+    }
+}
+
+fn of_kind(kind: &ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::Refused(reply) => of_reply(reply),
+        ErrorKind::ReplyCorrupt { .. } => 1,
+        ErrorKind::Busy => 5,
+        ErrorKind::TimedOut { .. } | ErrorKind::Cancelled { .. } | ErrorKind::PeerGone { .. } => 6,
+        ErrorKind::Call(_) => 8,
+        // Whatever is left says that the two do not understand each other.
+        _ => 3,
+    }
+}
+
+fn of_reply(error: &ErrorReply) -> u8 {
+    match error {
+        ErrorReply::NoSuchChunk { .. } | ErrorReply::ChunkExists { .. } => 4,
+        ErrorReply::SliceCorrupt { .. } | ErrorReply::WireCorrupt { .. } => 1,
+        _ => 5,
+    }
+}

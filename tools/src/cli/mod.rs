@@ -1,0 +1,88 @@
+//! The `towpath` command.
+//!
+//! | file or folder | what lives there |
+//! |---|---|
+//! | `args` | the subcommands and their flags |
+//! | `demo` | a file there and back over a lossy network, beside kernel TCP |
+//! | `session` | a client of one chunk server |
+//! | `chunk` | put, get, ls, stat, rm, scrub and info against a running chunk server |
+//! | `error` | what can go wrong, what to do next, and exit codes |
+//! | `bytes`, `progress`, `interrupt`, `source` | sizes, bars, Ctrl-C, where bytes come from |
+
+mod args;
+mod bytes;
+mod chunk;
+mod demo;
+mod error;
+mod interrupt;
+mod progress;
+mod session;
+mod source;
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use serde::Serialize;
+
+use args::{Args, Command};
+pub(crate) use error::CliError;
+use interrupt::Interrupt;
+
+/// Runs the command of `args`, whose first is the program's name, and says how it went.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let command = match Args::try_parse_from(args) {
+        Ok(args) => args.command,
+        Err(error) => {
+            // It is also how help is printed, with colours where a terminal has them.
+            let _ = error.print();
+            let code = if error.use_stderr() { CliError::USAGE } else { 0 };
+            return ExitCode::from(code);
+        }
+    };
+    match run(command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // A reader that went away, like `head`, is not worth a word.
+            if !error.is_broken_pipe() {
+                eprintln!("towpath: {}", error.chain());
+            }
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), CliError> {
+    // The hidden commands run in processes of their own, with signal handlers of their own.
+    let command = match command {
+        Command::DemoServer(args) => return Ok(demo::serve(&args)?),
+        Command::DemoYardstick { ipv6 } => return Ok(demo::serve_yardstick(ipv6)?),
+        command => command,
+    };
+    let interrupt = Interrupt::on_signals().map_err(CliError::Signals)?;
+    match command {
+        Command::Demo(args) => demo::run(&args, &interrupt),
+        Command::Put(args) => chunk::put(&args, &interrupt),
+        Command::Get(args) => chunk::get(&args, &interrupt),
+        Command::Ls(args) => chunk::ls(&args, &interrupt),
+        Command::Stat(args) => chunk::stat(&args, &interrupt),
+        Command::Rm(args) => chunk::rm(&args, &interrupt),
+        Command::Scrub(args) => chunk::scrub(&args, &interrupt),
+        Command::Info(args) => chunk::info(&args, &interrupt),
+        Command::DemoServer(_) | Command::DemoYardstick { .. } => Ok(()),
+    }
+}
+
+/// Prints one JSON object and a line end on stdout.
+fn print_json(object: &impl Serialize) -> Result<(), CliError> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, object).map_err(|error| CliError::Stdout(error.into()))?;
+    writeln!(out).and_then(|()| out.flush()).map_err(CliError::Stdout)
+}
+
+/// Prints text on stdout.
+fn print_text(text: &str) -> Result<(), CliError> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CliError::Stdout)
+}

@@ -1,0 +1,165 @@
+//! Finding a server, and joining a link and a channel with it.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _, UdpSocket};
+
+use towpath_fastpath::ChunkClient;
+use towpath_transport::{
+    ChannelId, Device, Endpoint, EndpointConfig, Event, LinkId, Nanos, Region, Time,
+};
+
+use super::{Pace, Session, SessionError};
+
+/// Where chunk servers listen unless told otherwise.
+const PORT_DEFAULT: u16 = 7400;
+
+/// The variable that names a server.
+const SERVER_VARIABLE: &str = "TOWPATH_SERVER";
+
+/// The address of a chunk server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Server(pub SocketAddr);
+
+impl Server {
+    /// The server that `named` names: `HOST` or `HOST:PORT`; else the one of `$TOWPATH_SERVER`;
+    /// else the one on this host.
+    ///
+    /// # Errors
+    /// [`SessionError::Resolve`].
+    pub(crate) fn find(named: Option<&str>) -> Result<Self, SessionError> {
+        let variable = std::env::var(SERVER_VARIABLE).ok().filter(|name| !name.is_empty());
+        let name = named.or(variable.as_deref()).unwrap_or("127.0.0.1");
+        let failed = |source| SessionError::Resolve { name: name.into(), source };
+        let address = resolve(name).map_err(|source| failed(Some(source)))?;
+        address.map(Self).ok_or_else(|| failed(None))
+    }
+}
+
+fn resolve(name: &str) -> io::Result<Option<SocketAddr>> {
+    // A bare IPv6 address has colons of its own.
+    if let Ok(ip) = name.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return Ok(Some(SocketAddr::new(ip, PORT_DEFAULT)));
+    }
+    let has_port = name.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if has_port {
+        return Ok(name.to_socket_addrs()?.next());
+    }
+    Ok((name, PORT_DEFAULT).to_socket_addrs()?.next())
+}
+
+/// The local address that packets to `server` leave from.
+///
+/// # Errors
+/// [`SessionError::NoRoute`].
+pub(crate) fn device_ip(server: Server) -> Result<IpAddr, SessionError> {
+    let Server(server) = server;
+    let any: SocketAddr = match server {
+        SocketAddr::V4(_) => ([0; 4], 0).into(),
+        SocketAddr::V6(_) => ([0u16; 8], 0).into(),
+    };
+    // Connecting a UDP socket sends nothing; it only asks the routing table.
+    let ip = UdpSocket::bind(any).and_then(|socket| {
+        socket.connect(server)?;
+        Ok(socket.local_addr()?.ip())
+    });
+    ip.map_err(|source| SessionError::NoRoute { server: server.ip(), source })
+}
+
+impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
+    /// Connects to a server over TCP and joins a link with it.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub(crate) fn connect(
+        device: D,
+        config: EndpointConfig,
+        mut pace: P,
+        server: Server,
+        timeout: Nanos,
+    ) -> Result<Self, SessionError> {
+        let Server(server) = server;
+        let mut endpoint = Endpoint::new(device, config)?;
+        let failed = |source| SessionError::Connect { server, source };
+        endpoint.connect(server).map_err(failed)?;
+        let link = wait_for(&mut endpoint, &mut pace, |event| match event {
+            Event::Connected { link, .. } => Some(Ok(link)),
+            Event::ConnectFailed { error, .. } => Some(Err(failed(error))),
+            _ => None,
+        })?;
+        Self::on_link(endpoint, link?, pace, server, timeout)
+    }
+
+    /// Opens a channel on a link that is up.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub(crate) fn on_link(
+        mut endpoint: Endpoint<D>,
+        link: LinkId,
+        mut pace: P,
+        server: SocketAddr,
+        timeout: Nanos,
+    ) -> Result<Self, SessionError> {
+        let asked = endpoint.open_channel(link, false);
+        let wanted = asked.map_err(|source| SessionError::Channel { server, source })?;
+        let opened: Result<ChannelId, SessionError> =
+            wait_for(&mut endpoint, &mut pace, |event| match event {
+                Event::ChannelOpened { channel, .. } if channel == wanted => Some(Ok(channel)),
+                Event::ChannelClosed { channel, reason, .. } if channel == wanted => {
+                    Some(Err(SessionError::ChannelClosed { server, reason }))
+                }
+                Event::LinkDown { reason, .. } => Some(Err(SessionError::Down { server, reason })),
+                _ => None,
+            })?;
+        let client = ChunkClient::new(link, opened?).timeout(timeout);
+        Ok(Self { endpoint, client, pace, link })
+    }
+}
+
+fn wait_for<D: Device<Memory = Region>, P: Pace<D>, T>(
+    endpoint: &mut Endpoint<D>,
+    pace: &mut P,
+    mut pick: impl FnMut(Event) -> Option<T>,
+) -> Result<T, SessionError> {
+    let mut found = None;
+    loop {
+        let busy = endpoint.turn(|_, event| {
+            if found.is_none() {
+                found = pick(event);
+            }
+        });
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        if !busy {
+            pace.idle(endpoint, Time::NEVER)?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_named_with_and_without_port() {
+        for (name, address) in [
+            ("127.0.0.1", "127.0.0.1:7400"),
+            ("127.0.0.1:99", "127.0.0.1:99"),
+            ("::1", "[::1]:7400"),
+            ("[::1]", "[::1]:7400"),
+            ("[::1]:99", "[::1]:99"),
+        ] {
+            let Server(found) = Server::find(Some(name)).expect("an address");
+            assert_eq!(found.to_string(), address, "{name}");
+        }
+        let error = Server::find(Some("no such host")).expect_err("spaces").to_string();
+        assert!(error.contains("HOST:PORT"), "{error}");
+    }
+
+    #[test]
+    fn loopback_is_reached_from_loopback() {
+        let server = Server("127.0.0.1:9".parse().expect("an address"));
+        assert_eq!(device_ip(server).expect("a route"), server.0.ip());
+    }
+}

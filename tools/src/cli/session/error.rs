@@ -1,0 +1,87 @@
+//! What can go wrong between a client and its server, and what to do next.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use towpath_fastpath::ClientError;
+use towpath_transport::{
+    ChannelError, CloseReason, ConnectError, DownReason, EndpointError, LinkError,
+};
+
+use crate::cli::interrupt::Interrupted;
+
+/// What can go wrong between a client and its server.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum SessionError {
+    /// The channel was refused.
+    #[error("the server at {server} opened no channel ({reason:?}): it may be at its limits")]
+    ChannelClosed {
+        /// Where.
+        server: SocketAddr,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// The channel cannot be asked for.
+    #[error("no channel to the server at {server}")]
+    Channel {
+        /// Where.
+        server: SocketAddr,
+        /// Why.
+        #[source]
+        source: ChannelError,
+    },
+    /// An operation failed.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The server cannot be reached.
+    #[error(
+        "no chunk server at {server}: is it running? \
+         `towpath-chunkserver --listen {server} --data-dir DIR` starts one"
+    )]
+    Connect {
+        /// Where.
+        server: SocketAddr,
+        /// Why.
+        #[source]
+        source: ConnectError,
+    },
+    /// The link went down while it was set up.
+    #[error("the server at {server} went away ({reason:?}): try again")]
+    Down {
+        /// Where.
+        server: SocketAddr,
+        /// Why.
+        reason: DownReason,
+    },
+    /// The device or its memory cannot be had.
+    #[error("cannot set up the network device")]
+    Endpoint(#[from] EndpointError),
+    /// Somebody asked to stop.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// Two endpoints in one process could not be joined.
+    #[error("cannot join two endpoints")]
+    Link(#[source] LinkError),
+    /// No local address leads to the server.
+    #[error("no local address leads to {server}: name one with --device-ip")]
+    NoRoute {
+        /// Where.
+        server: IpAddr,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The client ended an operation with the output of another.
+    #[error("the client took one operation for another; this is a bug, please report it")]
+    OtherOutput,
+    /// The name of the server leads nowhere.
+    #[error("`{name}` names no server: give HOST or HOST:PORT")]
+    Resolve {
+        /// What was given.
+        name: String,
+        /// What the system said; none when it found no address.
+        #[source]
+        source: Option<io::Error>,
+    },
+}

@@ -1,0 +1,179 @@
+//! A client of one chunk server, driven by its caller.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `connect` | finds a server, and joins a link and a channel with it |
+//! | `transfer` | many reads or writes under way at a time |
+//! | `pace` | what to do while nothing happens: wait, or let virtual time go on |
+//! | `error` | what can go wrong, and what to do next |
+//!
+//! The caller's thread does everything, so that it can stop at any time, and so that the same
+//! code runs in virtual time.
+
+mod connect;
+mod error;
+mod pace;
+mod transfer;
+
+use towpath_fastpath::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
+use towpath_fastpath::{ChunkClient, ChunkId, ClientError, Done, OpId, Output, SLICE_BYTES};
+use towpath_transport::{Device, Endpoint, LinkId, LinkStats, Nanos, Region, Time};
+
+pub(crate) use connect::{Server, device_ip};
+pub(crate) use error::SessionError;
+pub(crate) use pace::{Pace, WallClock};
+pub(crate) use transfer::Pipeline;
+
+/// A link and a channel to one chunk server.
+pub(crate) struct Session<D: Device<Memory = Region>, P> {
+    endpoint: Endpoint<D>,
+    client: ChunkClient,
+    pace: P,
+    link: LinkId,
+}
+
+impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
+    /// The device's clock.
+    #[must_use]
+    pub(crate) fn now(&self) -> Time {
+        self.endpoint.now()
+    }
+
+    /// What the transport counted, its links that are down included.
+    #[must_use]
+    pub(crate) fn stats(&self) -> LinkStats {
+        self.endpoint.stats_of_all_links()
+    }
+
+    /// The most bytes that both ends take in one read or write.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub(crate) fn io_bytes_max(&mut self) -> Result<u64, SessionError> {
+        let theirs = self.info()?.request_bytes_max;
+        let head = towpath_rpc::limits::HEADER_BYTES as u64;
+        let theirs = towpath_fastpath::io_bytes_max(theirs.saturating_sub(head) as usize);
+        let ours = self.client.io_bytes_max(&self.endpoint);
+        Ok(ours.min(theirs).max(SLICE_BYTES) as u64)
+    }
+
+    /// Makes a chunk.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub(crate) fn create(&mut self, chunk: ChunkId) -> Result<(), SessionError> {
+        self.one(|client, endpoint| client.start_create(endpoint, chunk, None)).map(drop)
+    }
+
+    /// Removes a chunk.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub(crate) fn delete(&mut self, chunk: ChunkId) -> Result<(), SessionError> {
+        self.one(|client, endpoint| client.start_delete(endpoint, chunk)).map(drop)
+    }
+
+    /// The state of a chunk.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub(crate) fn stat(&mut self, chunk: ChunkId) -> Result<ChunkInfo, SessionError> {
+        match self.one(|client, endpoint| client.start_stat(endpoint, chunk))? {
+            Output::Stat(info) => Ok(info),
+            _ => Err(SessionError::OtherOutput),
+        }
+    }
+
+    /// One page of the listing.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub(crate) fn list(&mut self, after: Option<ChunkId>) -> Result<ListReply, SessionError> {
+        match self.one(|client, endpoint| client.start_list(endpoint, after, 0))? {
+            Output::List(page) => Ok(page),
+            _ => Err(SessionError::OtherOutput),
+        }
+    }
+
+    /// One step of a scrub, of as many slices as the server likes.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub(crate) fn scrub_step(&mut self, budget_slices: u64) -> Result<ScrubReply, SessionError> {
+        match self.one(|client, endpoint| client.start_scrub(endpoint, budget_slices))? {
+            Output::Scrub(report) => Ok(report),
+            _ => Err(SessionError::OtherOutput),
+        }
+    }
+
+    /// What the server is and how it is.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub(crate) fn info(&mut self) -> Result<InfoReply, SessionError> {
+        match self.one(|client, endpoint| client.start_info(endpoint))? {
+            Output::Info(info) => Ok(info),
+            _ => Err(SessionError::OtherOutput),
+        }
+    }
+
+    /// Leaves in order, so that the server does not take this side for dead.
+    ///
+    /// # Errors
+    /// [`SessionError::Interrupted`].
+    pub(crate) fn close(&mut self) -> Result<(), SessionError> {
+        self.endpoint.close(self.link);
+        let end = self.now() + GOODBYE_WAIT;
+        while self.endpoint.links().next().is_some() && self.now() < end {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Starts one operation and waits for its end.
+    fn one(
+        &mut self,
+        start: impl FnOnce(&mut ChunkClient, &mut Endpoint<D>) -> Result<OpId, ClientError>,
+    ) -> Result<Output, SessionError> {
+        let op = start(&mut self.client, &mut self.endpoint)?;
+        loop {
+            self.step()?;
+            while let Some(done) = self.client.poll(&mut self.endpoint) {
+                if done.op == op {
+                    return Ok(done.result?);
+                }
+                self.drop_late(done);
+            }
+        }
+    }
+
+    /// An operation of a transfer that stopped early: nobody waits for it any more.
+    fn drop_late(&mut self, done: Done) {
+        if let Ok(Output::Read(data)) = done.result {
+            self.endpoint.release(data.into_message());
+        }
+    }
+
+    /// Sends what is to be sent, takes in what has come; waits when that is nothing.
+    fn step(&mut self) -> Result<(), SessionError> {
+        self.endpoint.flush();
+        if !self.take_in() {
+            self.pace.idle(&mut self.endpoint, self.client.next_deadline())?;
+        }
+        Ok(())
+    }
+
+    fn take_in(&mut self) -> bool {
+        let mut busy = self.endpoint.poll() > 0;
+        while let Some(event) = self.endpoint.next_event() {
+            busy = true;
+            // What is not the client's is about channels that nobody opened.
+            drop(self.client.on_event(&mut self.endpoint, event));
+        }
+        self.client.expire(&mut self.endpoint);
+        busy
+    }
+}
+
+/// How long a goodbye may take; the server notices an end without one, too, only later.
+const GOODBYE_WAIT: Nanos = Nanos::from_millis(500);

@@ -1,0 +1,59 @@
+//! What to do while nothing happens.
+
+use std::time::{Duration, Instant};
+
+use towpath_transport::{Device, Endpoint, Nanos, Region, Time};
+
+use crate::cli::interrupt::{Interrupt, Interrupted};
+
+/// Polling without work for this long before blocking: below it a sleep would cost more.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// Blocking at a time, so that Ctrl-C is seen soon.
+const BLOCK_MAX: Nanos = Nanos::from_millis(20);
+
+/// What to do while nothing happens.
+pub(crate) trait Pace<D: Device<Memory = Region>> {
+    /// Nothing has happened; nothing is due in the client before `due`.
+    ///
+    /// # Errors
+    /// [`Interrupted`].
+    fn idle(&mut self, endpoint: &mut Endpoint<D>, due: Time) -> Result<(), Interrupted>;
+}
+
+/// Waits for the network.
+#[derive(Debug)]
+pub(crate) struct WallClock {
+    interrupt: Interrupt,
+    idle_since: Option<Instant>,
+    last: Option<Instant>,
+}
+
+impl WallClock {
+    /// Until somebody interrupts.
+    #[must_use]
+    pub(crate) fn new(interrupt: Interrupt) -> Self {
+        Self { interrupt, idle_since: None, last: None }
+    }
+}
+
+impl<D: Device<Memory = Region>> Pace<D> for WallClock {
+    fn idle(&mut self, endpoint: &mut Endpoint<D>, due: Time) -> Result<(), Interrupted> {
+        self.interrupt.check()?;
+        let now = Instant::now();
+        // A gap since the last call means that there was work in between.
+        let went_on = self.last.is_some_and(|last| now.duration_since(last) < SPIN / 8);
+        self.last = Some(now);
+        let since = *self.idle_since.get_or_insert(now);
+        if !went_on {
+            self.idle_since = Some(now);
+        } else if now.duration_since(since) >= SPIN {
+            let span = due.since(endpoint.now()).min(BLOCK_MAX);
+            endpoint.wait(span);
+            return Ok(());
+        }
+        // Where cores are few, the server may be waiting for this one.
+        std::thread::yield_now();
+        Ok(())
+    }
+}

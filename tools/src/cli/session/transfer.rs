@@ -1,0 +1,204 @@
+//! Many reads or writes under way at a time.
+
+use towpath_fastpath::{ChunkId, ErrorKind, ErrorReply, OpId, Output, ReadData};
+use towpath_transport::{Buf, Device, Endpoint, Nanos, Region, Time};
+
+use super::{Pace, Session, SessionError};
+
+/// How often one request is made again when nothing is wrong with it: the server was busy, or a
+/// slice was changed on its way.
+const TRIES_MAX: u32 = 100;
+
+/// The wait before a request that found the server busy is made again.
+const BUSY_WAIT: Nanos = Nanos::from_millis(5);
+
+/// How much is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pipeline {
+    /// Requests at a time.
+    pub depth: usize,
+    /// Bytes of one request.
+    pub op_bytes: u64,
+}
+
+impl Pipeline {
+    /// Requests of `op_bytes`, or of as much as both ends of a session take at a time.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub(crate) fn fitting<D: Device<Memory = Region>, P: Pace<D>>(
+        session: &mut Session<D, P>,
+        depth: u32,
+        op_bytes: u64,
+    ) -> Result<Self, SessionError> {
+        let op_bytes = op_bytes.min(session.io_bytes_max()?);
+        Ok(Self { depth: depth as usize, op_bytes })
+    }
+}
+
+/// Bytes of a chunk that belong to one request.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    offset: u64,
+    byte_len: usize,
+    tries: u32,
+}
+
+/// The parts of a range that are not done yet.
+struct Parts {
+    next: u64,
+    end: u64,
+    op_bytes: u64,
+    under_way: Vec<(OpId, Part)>,
+    again: Vec<Part>,
+    not_before: Time,
+}
+
+impl Parts {
+    fn new(range: std::ops::Range<u64>, pipeline: Pipeline) -> Self {
+        Self {
+            next: range.start,
+            end: range.end,
+            op_bytes: pipeline.op_bytes,
+            under_way: Vec::with_capacity(pipeline.depth),
+            again: Vec::new(),
+            not_before: Time::ZERO,
+        }
+    }
+
+    /// The next part to ask for.
+    fn take(&mut self, now: Time) -> Option<Part> {
+        if !self.again.is_empty() {
+            return if now >= self.not_before { self.again.pop() } else { None };
+        }
+        let byte_len = self.op_bytes.min(self.end - self.next);
+        let part = Part { offset: self.next, byte_len: byte_len as usize, tries: 0 };
+        self.next += byte_len;
+        (byte_len > 0).then_some(part)
+    }
+
+    fn put_back(&mut self, part: Part) {
+        self.again.push(part);
+    }
+
+    /// The part that an operation was about; none for one of an earlier transfer.
+    fn end_of(&mut self, op: OpId) -> Option<Part> {
+        let place = self.under_way.iter().position(|(id, _)| *id == op)?;
+        Some(self.under_way.swap_remove(place).1)
+    }
+
+    fn is_done(&self) -> bool {
+        self.next == self.end && self.under_way.is_empty() && self.again.is_empty()
+    }
+
+    /// Whether to try once more; says so by keeping the part.
+    fn retry(&mut self, part: Part, kind: &ErrorKind, now: Time) -> bool {
+        let busy = matches!(kind, ErrorKind::Busy | ErrorKind::Refused(ErrorReply::Busy));
+        let changed = matches!(
+            kind,
+            ErrorKind::ReplyCorrupt { .. } | ErrorKind::Refused(ErrorReply::WireCorrupt { .. })
+        );
+        if (!busy && !changed) || part.tries == TRIES_MAX {
+            return false;
+        }
+        if busy {
+            self.not_before = now + BUSY_WAIT;
+        }
+        self.again.push(Part { tries: part.tries + 1, ..part });
+        true
+    }
+}
+
+impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
+    /// Writes `range` of a chunk. `fill` is asked for the bytes at an offset, once for each
+    /// request; `progress` is told how many bytes are durable.
+    ///
+    /// # Errors
+    /// [`SessionError`], or what `fill` says. What was acknowledged stays.
+    pub(crate) fn write_range<E: From<SessionError>>(
+        &mut self,
+        chunk: ChunkId,
+        range: std::ops::Range<u64>,
+        pipeline: Pipeline,
+        mut fill: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
+        mut progress: impl FnMut(u64),
+    ) -> Result<(), E> {
+        let mut parts = Parts::new(range, pipeline);
+        let mut durable = 0;
+        while !parts.is_done() {
+            while parts.under_way.len() < pipeline.depth {
+                let Some(part) = parts.take(self.now()) else { break };
+                let Some(mut data) = take_buf(&self.endpoint, part.byte_len) else {
+                    parts.put_back(part);
+                    break;
+                };
+                fill(part.offset, &mut data)?;
+                let op = self.client.start_write(&mut self.endpoint, chunk, part.offset, data);
+                parts.under_way.push((op.map_err(SessionError::from)?, part));
+            }
+            self.step()?;
+            while let Some(done) = self.client.poll(&mut self.endpoint) {
+                let Some(part) = parts.end_of(done.op) else {
+                    self.drop_late(done);
+                    continue;
+                };
+                match done.result {
+                    Ok(_) => {
+                        durable += part.byte_len as u64;
+                        progress(durable);
+                    }
+                    Err(error) if parts.retry(part, &error.kind, self.now()) => {}
+                    Err(error) => return Err(SessionError::from(error).into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads `range` of a chunk. `sink` is given the bytes of each request, verified, in whatever
+    /// order they come.
+    ///
+    /// # Errors
+    /// [`SessionError`], or what `sink` says.
+    pub(crate) fn read_range<E: From<SessionError>>(
+        &mut self,
+        chunk: ChunkId,
+        range: std::ops::Range<u64>,
+        pipeline: Pipeline,
+        mut sink: impl FnMut(u64, &ReadData) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut parts = Parts::new(range, pipeline);
+        while !parts.is_done() {
+            while parts.under_way.len() < pipeline.depth {
+                let Some(part) = parts.take(self.now()) else { break };
+                let Part { offset, byte_len, .. } = part;
+                let op = self.client.start_read(&mut self.endpoint, chunk, offset, byte_len);
+                parts.under_way.push((op.map_err(SessionError::from)?, part));
+            }
+            self.step()?;
+            while let Some(done) = self.client.poll(&mut self.endpoint) {
+                let Some(part) = parts.end_of(done.op) else {
+                    self.drop_late(done);
+                    continue;
+                };
+                match done.result {
+                    Ok(Output::Read(data)) => {
+                        let taken = sink(part.offset, &data);
+                        self.endpoint.release(data.into_message());
+                        taken?;
+                    }
+                    Ok(_) => return Err(SessionError::OtherOutput.into()),
+                    Err(error) if parts.retry(part, &error.kind, self.now()) => {}
+                    Err(error) => return Err(SessionError::from(error).into()),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn take_buf<D: Device<Memory = Region>>(endpoint: &Endpoint<D>, byte_len: usize) -> Option<Buf> {
+    let mut buf = endpoint.alloc(byte_len)?;
+    buf.set_len(byte_len).ok()?;
+    Some(buf)
+}
