@@ -1,0 +1,245 @@
+//! The flags: perftest's letters and defaults where they apply, and ours.
+//!
+//! | file | what |
+//! |---|---|
+//! | `values` | values that are more than numbers |
+//! | here | the flags of both tools and of each |
+
+pub(crate) mod values;
+
+use super::tool::Tool;
+use clap::{Args, CommandFactory, FromArgMatches, Parser};
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use towpath_cc::ControllerConfig;
+use towpath_verbs::Mtu;
+use values::{BwOutput, Connection, LatOutput};
+
+/// The flags that both tools take.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Common {
+    /// The server to connect to; without it this side is the server and waits for one client
+    pub(crate) host: Option<String>,
+
+    /// TCP port of the set-up connection, on which the server listens
+    #[arg(short, long, default_value_t = 18515)]
+    pub(crate) port: u16,
+    /// Message size in bytes [K and M for KiB and MiB]
+    #[arg(short, long, default_value = "1", value_parser = values::size)]
+    pub(crate) size: u32,
+    /// Run all sizes from 2 to 2^23 bytes
+    #[arg(short, long, conflicts_with = "size")]
+    pub(crate) all: bool,
+    /// Messages of each row; at least 5
+    #[arg(short = 'n', long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(5..))]
+    pub(crate) iters: u64,
+    /// Run each row for this many seconds instead
+    #[arg(short = 'D', long, value_name = "SECONDS", conflicts_with = "iters",
+          value_parser = values::seconds)]
+    pub(crate) duration: Option<f64>,
+    /// Seconds left out at the start and the end of -D [default: a quarter of it]
+    #[arg(short = 'f', long, value_name = "SECONDS", requires = "duration",
+          value_parser = values::seconds)]
+    pub(crate) margin: Option<f64>,
+    /// What carries the messages: UC (Towpath, reliable in software) or TCP (kernel TCP)
+    #[arg(short, long, value_name = "TYPE", default_value = "UC")]
+    pub(crate) connection: Connection,
+    /// Path MTU in bytes, 256 to 4096 (UC only)
+    #[arg(short, long, value_name = "BYTES", default_value = "4096", value_parser = values::mtu)]
+    pub(crate) mtu: Mtu,
+    /// Chunks that the peer may send on a channel before they are read (its credit); each has a
+    /// receive buffer (UC only)
+    #[arg(short, long, value_name = "CHUNKS", default_value_t = 128,
+          value_parser = clap::value_parser!(u32).range(2..=8192))]
+    pub(crate) rx_depth: u32,
+    /// Accepted for perftest's sake: CPU frequency is not looked at
+    #[arg(short = 'F', long = "CPU-freq")]
+    pub(crate) cpu_freq: bool,
+    /// Accepted for perftest's sake: payload is gathered, nothing is inlined
+    #[arg(short = 'I', long = "inline_size", value_name = "BYTES", default_value_t = 0)]
+    pub(crate) inline_size: u32,
+    /// Before each row, run some messages that are not measured
+    #[arg(long = "perform_warm_up")]
+    pub(crate) warm_up: bool,
+    /// Check the content of every message at its receiver, and that each arrived exactly once
+    #[arg(long = "data_validation")]
+    pub(crate) validate: bool,
+    /// Add the CPU use of the whole machine to each row
+    #[arg(long = "cpu_util")]
+    pub(crate) cpu_util: bool,
+    /// Print one JSON object to stdout instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Also write the JSON object to a file
+    #[arg(long = "out_json")]
+    pub(crate) out_json: bool,
+    /// The file of --out_json
+    #[arg(long = "out_json_file", value_name = "FILE", default_value = "perftest_out.json")]
+    pub(crate) out_json_file: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) ours: Ours,
+}
+
+/// What perftest does not have.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Towpath")]
+pub(crate) struct Ours {
+    /// Local address: the server listens here, and data goes from here [default: any; and what
+    /// the set-up connection uses]
+    #[arg(long, value_name = "IP")]
+    pub(crate) bind: Option<IpAddr>,
+    /// Lose each packet that this side sends with this probability (0 to 1)
+    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = values::probability)]
+    pub(crate) loss: f64,
+    /// Send packets twice with this probability
+    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = values::probability)]
+    pub(crate) duplicate: f64,
+    /// Hold packets back until up to 8 others have overtaken them, with this probability
+    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = values::probability)]
+    pub(crate) reorder: f64,
+    /// Change bits of packets with this probability
+    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = values::probability)]
+    pub(crate) corrupt: f64,
+    /// Delay each packet that this side sends by this many microseconds
+    #[arg(long, value_name = "US", default_value_t = 0)]
+    pub(crate) delay: u64,
+    /// Seed of the faults
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Keep to socket buffers of 212992 bytes, as on a fresh machine without privileges
+    #[arg(long = "stock-buffers")]
+    pub(crate) stock_buffers: bool,
+    /// Send payloads without CRC32C; the packets' ICRC stays
+    #[arg(long = "no-payload-crc")]
+    pub(crate) no_payload_crc: bool,
+    /// Largest chunk in bytes, and size of a receive buffer
+    #[arg(long = "chunk-bytes", value_name = "BYTES", default_value = "56K",
+          value_parser = values::chunk_bytes)]
+    pub(crate) chunk_bytes: u32,
+    /// Congestion control, as in fixed:1MiB@10Gbps
+    #[arg(long, value_name = "ALGORITHM", default_value = "fixed")]
+    pub(crate) cc: ControllerConfig,
+    /// A fixed congestion window of this many bytes: short for --cc fixed:BYTES
+    #[arg(long, value_name = "BYTES", conflicts_with = "cc", value_parser = values::window)]
+    pub(crate) window: Option<ControllerConfig>,
+    /// Deliver in order (TCP always does)
+    #[arg(long)]
+    pub(crate) ordered: bool,
+    /// Bytes asked for in each read of kernel TCP
+    #[arg(long = "tcp-read-bytes", value_name = "BYTES", default_value = "128K",
+          value_parser = values::read_bytes)]
+    pub(crate) tcp_read_bytes: u32,
+}
+
+/// The flags of `tow_write_bw` alone.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BwOnly {
+    /// Measure both directions at once and add them up
+    #[arg(short, long)]
+    pub(crate) bidirectional: bool,
+    /// Messages under way on each channel (lowered so that at most 64 MiB are)
+    #[arg(short, long, value_name = "MESSAGES", default_value_t = 128,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) tx_depth: u32,
+    /// Channels of the link, or TCP connections, among which messages go round
+    #[arg(short, long, value_name = "COUNT", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub(crate) qp: u32,
+    /// Messages handed over in one go; 0 is as many as there is room for
+    #[arg(short = 'l', long = "post_list", value_name = "MESSAGES", default_value_t = 0)]
+    pub(crate) post_list: u32,
+    /// Accepted for perftest's sake: completions are moderated by the transport
+    #[arg(short = 'Q', long = "cq-mod", default_value_t = 100)]
+    pub(crate) cq_mod: u32,
+    /// Do not look for the peak
+    #[arg(short = 'N', long = "noPeak")]
+    pub(crate) no_peak: bool,
+    /// Report in Gb/s (10^9 bits) instead of MiB/s (2^20 bytes)
+    #[arg(long = "report_gbits")]
+    pub(crate) report_gbits: bool,
+    /// Run until interrupted; a row each -D seconds (5 by default)
+    #[arg(long = "run_infinitely", conflicts_with_all = ["iters", "all"])]
+    pub(crate) run_infinitely: bool,
+    /// Print one number only
+    #[arg(long)]
+    pub(crate) output: Option<BwOutput>,
+}
+
+/// The flags of `tow_write_lat` alone.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LatOnly {
+    /// Print all results, smallest first
+    #[arg(short = 'H', long = "report-histogram")]
+    pub(crate) histogram: bool,
+    /// Print all results in the order they came
+    #[arg(short = 'U', long = "report-unsorted")]
+    pub(crate) unsorted: bool,
+    /// Print one number only
+    #[arg(long)]
+    pub(crate) output: Option<LatOutput>,
+}
+
+/// Measures bandwidth. Start it without a host on the server, then with the same flags and the
+/// server's address on the client, which reports.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "tow_write_bw", version)]
+pub(crate) struct BwArgs {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) only: BwOnly,
+}
+
+/// Measures latency (half of the round trip, both sides polling). Start it without a host on the
+/// server, then with the same flags and the server's address on the client, which reports.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "tow_write_lat", version)]
+pub(crate) struct LatArgs {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) only: LatOnly,
+}
+
+/// The parsed command line of one of the tools.
+#[derive(Clone, Debug)]
+pub(crate) enum Parsed {
+    Bw(BwArgs),
+    Lat(LatArgs),
+}
+
+const AFTER_HELP: &str = "\
+Both ends must agree on size, count, duration, direction, connection, MTU, depth, channels, warm-up
+and validation; they compare, and say what differs. Faults, buffers and chunks are each end's own.
+
+Exit codes: 0 done, 1 the run failed, 2 the command line is wrong, 3 the ends do not agree.";
+
+/// The command with the defaults of `tool`.
+pub(crate) fn command(tool: Tool) -> clap::Command {
+    let command = match tool {
+        Tool::WriteBw => BwArgs::command(),
+        Tool::WriteLat => LatArgs::command(),
+    };
+    command
+        .after_help(AFTER_HELP)
+        .mut_arg("size", |arg| arg.default_value(tool.default_size()))
+        .mut_arg("iters", |arg| arg.default_value(tool.default_iters()))
+}
+
+/// Parses the words of a command line, the program's name first.
+///
+/// # Errors
+/// clap's, which also carries `--help` and `--version`.
+pub(crate) fn parse<I, T>(tool: Tool, words: I) -> Result<Parsed, clap::Error>
+where
+    I: IntoIterator<Item = T>,
+    T: Into<OsString> + Clone,
+{
+    let matches = command(tool).try_get_matches_from(words)?;
+    Ok(match tool {
+        Tool::WriteBw => Parsed::Bw(BwArgs::from_arg_matches(&matches)?),
+        Tool::WriteLat => Parsed::Lat(LatArgs::from_arg_matches(&matches)?),
+    })
+}

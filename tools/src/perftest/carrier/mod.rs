@@ -1,0 +1,82 @@
+//! What carries messages: one trait, Towpath and kernel TCP behind it.
+
+pub(crate) mod tcp;
+pub(crate) mod towpath;
+
+use super::error::RunError;
+
+/// What happened in one look at a carrier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// Messages that the peer now has.
+    pub(crate) completed: u64,
+    /// Messages that came from the peer, whole.
+    pub(crate) received: u64,
+    /// The peer says in-band that it sends nothing more.
+    pub(crate) ended: bool,
+}
+
+/// What a row needs of a carrier.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowPlan {
+    /// Bytes of a message.
+    pub(crate) size: u32,
+    /// Messages under way, over all channels.
+    pub(crate) depth: u32,
+    /// Content is checked.
+    pub(crate) validate: bool,
+    /// A message completes when the peer has it; off where its answer says so.
+    pub(crate) confirm: bool,
+}
+
+/// Counters of a carrier; each only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub(crate) packets_lost: u64,
+    pub(crate) chunks_retransmitted: u64,
+    pub(crate) rtos: u64,
+    pub(crate) chunks_duplicate: u64,
+}
+
+impl Counters {
+    /// What was counted since `earlier`.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            packets_lost: self.packets_lost - earlier.packets_lost,
+            chunks_retransmitted: self.chunks_retransmitted - earlier.chunks_retransmitted,
+            rtos: self.rtos - earlier.rtos,
+            chunks_duplicate: self.chunks_duplicate - earlier.chunks_duplicate,
+        }
+    }
+}
+
+/// Carries messages of one size at a time, both ways.
+///
+/// A turn is: [`post`](Self::post) what there is room for, [`flush`](Self::flush),
+/// [`poll`](Self::poll).
+pub(crate) trait Carrier {
+    /// Makes ready for a row; nothing may be under way.
+    fn prepare(&mut self, row: &RowPlan) -> Result<(), RunError>;
+
+    /// Takes up to `count` messages for sending; returns how many.
+    fn post(&mut self, count: u64) -> Result<u64, RunError>;
+
+    /// Sends what was taken, as far as it goes.
+    fn flush(&mut self) -> Result<(), RunError>;
+
+    /// Says to the peer, where the carrier needs that, that nothing more is posted in this row.
+    fn end_posting(&mut self) -> Result<(), RunError>;
+
+    /// Takes in what has happened.
+    fn poll(&mut self) -> Result<Turn, RunError>;
+
+    /// Whether [`poll`](Self::poll) blocks while nothing happens.
+    fn blocks(&self) -> bool;
+
+    /// The digests of what was sent and received in this row: see
+    /// [`Content`](super::content::Content).
+    fn digests(&self) -> (u64, u64);
+
+    /// Counters since the carrier was made; none where the carrier cannot know.
+    fn counters(&self) -> Option<Counters>;
+}

@@ -1,0 +1,176 @@
+//! Towpath as a carrier: an endpoint with one link and its channels.
+
+use super::{Carrier, Counters, RowPlan, Turn};
+use crate::perftest::content::Content;
+use crate::perftest::error::RunError;
+use std::collections::VecDeque;
+use towpath_device_roce::RoceDevice;
+use towpath_sim::FaultControl;
+use towpath_transport::{
+    Buf, ChannelId, Chunk, Endpoint, Event, LinkId, Message, Outcome, Payload, SendOptions,
+};
+use towpath_verbs::PacketLink;
+
+/// An endpoint over a packet link, with or without faults.
+pub(crate) type RoceEndpoint<L> = Endpoint<RoceDevice<L>>;
+
+/// Messages over the channels of one link.
+pub(crate) struct Towpath<L: PacketLink> {
+    endpoint: RoceEndpoint<L>,
+    link: LinkId,
+    channels: Vec<ChannelId>,
+    next: usize,
+    /// First in, first out, so that all buffers are used, as they would be by real data.
+    free: VecDeque<Payload>,
+    content: Content,
+    size: u32,
+    faults: Option<FaultControl>,
+}
+
+impl<L: PacketLink> Towpath<L> {
+    /// Over the open `channels` of a link.
+    pub(crate) fn new(
+        endpoint: RoceEndpoint<L>,
+        link: LinkId,
+        channels: Vec<ChannelId>,
+        faults: Option<FaultControl>,
+    ) -> Self {
+        Self {
+            endpoint,
+            link,
+            channels,
+            next: 0,
+            free: VecDeque::new(),
+            content: Content::new(1, false),
+            size: 0,
+            faults,
+        }
+    }
+
+    fn on_event(&mut self, event: Event, turn: &mut Turn) -> Result<(), RunError> {
+        match event {
+            Event::Sent { payload, outcome: Outcome::Delivered, .. } => {
+                self.free.push_back(payload);
+                turn.completed += 1;
+            }
+            Event::Sent { outcome, .. } => return Err(RunError::Outcome(outcome)),
+            Event::Message(message) => {
+                self.check_message(&message)?;
+                self.endpoint.release(message);
+                turn.received += 1;
+            }
+            Event::StreamChunk { chunk, message_len, end, .. } => {
+                self.check_chunk(&chunk, message_len)?;
+                self.endpoint.release_chunk(chunk);
+                turn.received += u64::from(end);
+            }
+            Event::StreamAborted { .. } => return Err(RunError::Outcome(Outcome::Abandoned)),
+            Event::LinkDown { reason, .. } => return Err(RunError::LinkDown(reason)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn check_message(&mut self, message: &Message) -> Result<(), RunError> {
+        self.check_len(message.len() as u32)?;
+        if self.content.checked() {
+            let mut offset = 0;
+            for part in message.parts() {
+                self.content.check(offset, part)?;
+                offset += part.len();
+            }
+        }
+        Ok(())
+    }
+
+    fn check_chunk(&mut self, chunk: &Chunk, message_len: u32) -> Result<(), RunError> {
+        self.check_len(message_len)?;
+        if self.content.checked() {
+            self.content.check(chunk.offset() as usize, chunk)?;
+        }
+        Ok(())
+    }
+
+    fn check_len(&self, got: u32) -> Result<(), RunError> {
+        let wanted = self.size;
+        if got == wanted { Ok(()) } else { Err(RunError::Length { wanted, got }) }
+    }
+
+    fn stamped(&mut self, payload: Payload) -> Payload {
+        let mut segments = payload.into_segments();
+        let mut buf: Buf = segments.next().expect("each payload was made of one buffer");
+        self.content.stamp(&mut buf);
+        Payload::new(buf)
+    }
+}
+
+impl<L: PacketLink> Carrier for Towpath<L> {
+    fn prepare(&mut self, row: &RowPlan) -> Result<(), RunError> {
+        self.size = row.size;
+        self.content = Content::new(row.size, row.validate);
+        self.free.clear();
+        for _ in 0..row.depth {
+            // Written, not only sized: pages never written would all be one page of zeroes.
+            let buf = self.endpoint.copy(self.content.bytes());
+            let buf = buf.ok_or(RunError::NoBuffer { bytes: row.size })?;
+            self.free.push_back(buf.into());
+        }
+        Ok(())
+    }
+
+    fn post(&mut self, count: u64) -> Result<u64, RunError> {
+        for posted in 0..count {
+            let Some(mut payload) = self.free.pop_front() else { return Ok(posted) };
+            if self.content.checked() {
+                payload = self.stamped(payload);
+            }
+            let channel = self.channels[self.next];
+            self.endpoint
+                .send(self.link, channel, payload, SendOptions::new())
+                .map_err(|rejected| rejected.error)?;
+            self.next += 1;
+            if self.next == self.channels.len() {
+                self.next = 0;
+            }
+        }
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> Result<(), RunError> {
+        self.endpoint.flush();
+        Ok(())
+    }
+
+    fn end_posting(&mut self) -> Result<(), RunError> {
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<Turn, RunError> {
+        let mut turn = Turn::default();
+        self.endpoint.poll();
+        while let Some(event) = self.endpoint.next_event() {
+            self.on_event(event, &mut turn)?;
+        }
+        Ok(turn)
+    }
+
+    fn blocks(&self) -> bool {
+        false
+    }
+
+    fn digests(&self) -> (u64, u64) {
+        (self.content.sent_digest(), self.content.received_digest())
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        let stats = self.endpoint.stats(self.link)?;
+        let in_socket = self.endpoint.device().link().counters().packets_dropped;
+        let by_faults = self.faults.as_ref().map_or(0, |faults| faults.counters().lost());
+        Some(Counters {
+            packets_lost: in_socket + by_faults,
+            chunks_retransmitted: stats.chunks_retransmitted,
+            rtos: stats.rtos,
+            chunks_duplicate: stats.chunks_duplicate,
+        })
+    }
+}

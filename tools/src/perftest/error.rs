@@ -1,0 +1,183 @@
+//! What can go wrong, whose fault it is, and what to do about it.
+
+use super::settings::Flag;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+use towpath_transport::{
+    ChannelError, ConnectError, DownReason, EndpointError, ListenError, Outcome, SubmitError,
+};
+
+/// A command line that cannot be meant.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(crate) enum UsageError {
+    /// Too much under way.
+    #[error("-q {qps} times -t {tx_depth} is more than {max} messages under way; lower one")]
+    UnderWay { qps: u32, tx_depth: u32, max: u32 },
+    /// The margins eat the run.
+    #[error("-f {margin:?} at each end leaves nothing of -D {span:?}; lower -f or raise -D")]
+    Margin { span: Duration, margin: Duration },
+    /// Faults belong to our packet link.
+    #[error(
+        "--loss and the other faults are for -c UC; for kernel TCP use `tc qdisc ... netem` on \
+         the interface"
+    )]
+    TcpFaults,
+}
+
+/// A flag that the ends have set differently.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Difference {
+    pub(crate) flag: String,
+    pub(crate) client: String,
+    pub(crate) server: String,
+}
+
+/// All of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Differences(pub(crate) Vec<Difference>);
+
+impl Differences {
+    /// What differs between two ends; a flag that only one has counts.
+    pub(crate) fn between(client: &[Flag], server: &[Flag]) -> Self {
+        let value = |flags: &[Flag], name: &str| {
+            let found = flags.iter().find(|flag| flag.name == name);
+            found.map_or_else(|| "unknown".to_owned(), |flag| flag.value.clone())
+        };
+        let only_server = server.iter().filter(|flag| client.iter().all(|c| c.name != flag.name));
+        let differences = client.iter().chain(only_server).map(|flag| Difference {
+            flag: flag.name.clone(),
+            client: value(client, &flag.name),
+            server: value(server, &flag.name),
+        });
+        Self(differences.filter(|d| d.client != d.server).collect())
+    }
+}
+
+impl fmt::Display for Differences {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, Difference { flag, client, server }) in self.0.iter().enumerate() {
+            let comma = if at > 0 { "; " } else { "" };
+            write!(f, "{comma}{flag}: client {client}, server {server}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What made a run fail.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    /// See [`UsageError`].
+    #[error("{0}")]
+    Usage(#[from] UsageError),
+    /// The set-up port is taken.
+    #[error(
+        "port {} of {} is in use: another server may be waiting there; stop it or choose \
+         another port with -p at both ends",
+        .0.port(),
+        .0.ip()
+    )]
+    PortInUse(SocketAddr),
+    /// The server cannot listen.
+    #[error("cannot listen on {addr}: {source}")]
+    Listen { addr: SocketAddr, source: io::Error },
+    /// The name means no address.
+    #[error("cannot resolve {host}: {source}")]
+    Resolve { host: String, source: io::Error },
+    /// Nobody answers.
+    #[error(
+        "cannot connect to {host} port {port}: {source}; start the server first, with the same \
+         flags and no host"
+    )]
+    Dial { host: String, port: u16, source: io::Error },
+    /// The ends were started with different flags.
+    #[error("the ends do not agree ({0}); start both with the same flags")]
+    Disagree(Differences),
+    /// Something else listens there.
+    #[error("the peer does not speak this tool's set-up language: {0}")]
+    NotOurs(#[source] serde_json::Error),
+    /// It speaks another version of it.
+    #[error("the peer's tool has set-up version {theirs}, this one {ours}; update the older one")]
+    Version { ours: u32, theirs: u32 },
+    /// It says something out of turn.
+    #[error("the peer said {got} where {wanted} was due; are both ends of the same version?")]
+    OutOfTurn { wanted: &'static str, got: &'static str },
+    /// The peer went away.
+    #[error("the peer is gone ({0}); see what it printed, then start both again")]
+    PeerGone(String),
+    /// The peer does nothing.
+    #[error("nothing came from the peer for {0:?} although something was due; is it stopped?")]
+    PeerSilent(Duration),
+    /// The peer gave up and said why.
+    #[error("the peer failed: {0}")]
+    PeerFailed(String),
+    /// The link ended.
+    #[error("the link went down ({0:?}); see what the peer printed, then start both again")]
+    LinkDown(DownReason),
+    /// A socket call failed.
+    #[error("{what} failed: {source}")]
+    Socket { what: &'static str, source: io::Error },
+    /// An endpoint could not be had.
+    #[error("{0}")]
+    Endpoint(#[from] EndpointError),
+    /// It could not listen.
+    #[error("{0}")]
+    EndpointListen(#[from] ListenError),
+    /// It could not connect.
+    #[error("{0}")]
+    EndpointConnect(#[from] ConnectError),
+    /// A channel could not be had.
+    #[error("{0}")]
+    Channel(#[from] ChannelError),
+    /// A message was not taken.
+    #[error("a message was not taken: {0}")]
+    Submit(#[from] SubmitError),
+    /// Buffers for the messages could not be had.
+    #[error("no send buffer of {bytes} bytes; lower -t or -s")]
+    NoBuffer { bytes: u32 },
+    /// A message was given up.
+    #[error("a message ended as {0:?} instead of Delivered")]
+    Outcome(Outcome),
+    /// A message has the wrong length.
+    #[error("a message of {got} bytes came where {wanted} were due: a defect of the transport")]
+    Length { wanted: u32, got: u32 },
+    /// A message has the wrong content.
+    #[error("byte {offset} of a message is {got:#04x} instead of {wanted:#04x}: corrupted data")]
+    Content { offset: usize, wanted: u8, got: u8 },
+    /// The counts of both ends do not match.
+    #[error("{sent} messages were sent and {received} received: a defect of the transport")]
+    Count { sent: u64, received: u64 },
+    /// As many came as were sent, but not the same ones.
+    #[error("some message came twice and another one never: a defect of the transport")]
+    Digest,
+    /// A frame on TCP that is none.
+    #[error("the peer sent a frame that is none; are both ends of the same version?")]
+    BadFrame,
+    /// The report could not be written.
+    #[error("cannot write {path}: {source}; results above are complete")]
+    Write { path: String, source: io::Error },
+}
+
+impl RunError {
+    /// 2 for a command line that is wrong, 3 for ends that do not agree, else 1.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Usage(_) => 2,
+            Self::Disagree(_) | Self::Version { .. } => 3,
+            _ => 1,
+        })
+    }
+
+    /// A socket error, with those told apart that mean that the peer is gone.
+    pub(crate) fn socket(what: &'static str, source: io::Error) -> Self {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+        match source.kind() {
+            BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof => {
+                Self::PeerGone(format!("{what}: {source}"))
+            }
+            _ => Self::Socket { what, source },
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The messages of one row, as one end sees them: posting, taking in, and the end that both agree on.
+
+use super::carrier::{Carrier, Turn};
+use super::control::{Control, Note};
+use super::error::RunError;
+use super::watch::Watch;
+
+/// One end of a row.
+///
+/// Both ends do the same: they post (perhaps nothing), take in, and when everything that they
+/// posted has completed they say so on the set-up connection, with how many there were. An end is
+/// settled when it has said so, has heard the same, and has received as many.
+pub(crate) struct Flow<'a, C> {
+    carrier: &'a mut C,
+    control: &'a mut Control,
+    watch: Watch,
+    receives: bool,
+    validate: bool,
+    look_every: u32,
+    turns: u32,
+    posted: u64,
+    completed: u64,
+    received: u64,
+    ended: bool,
+    told: bool,
+    peer: Option<(u64, u64)>,
+}
+
+impl<'a, C: Carrier> Flow<'a, C> {
+    /// Looks at the set-up connection and the clock every `look_every` turns.
+    pub(crate) fn new(
+        carrier: &'a mut C,
+        control: &'a mut Control,
+        watch: Watch,
+        (receives, validate): (bool, bool),
+        look_every: u32,
+    ) -> Self {
+        Self {
+            carrier,
+            control,
+            watch,
+            receives,
+            validate,
+            look_every,
+            turns: 0,
+            posted: 0,
+            completed: 0,
+            received: 0,
+            ended: false,
+            told: false,
+            peer: None,
+        }
+    }
+
+    /// Messages posted so far.
+    pub(crate) fn posted(&self) -> u64 {
+        self.posted
+    }
+
+    /// Messages posted that have not completed.
+    pub(crate) fn under_way(&self) -> u64 {
+        self.posted - self.completed
+    }
+
+    /// Whether the peer has said that it is done.
+    pub(crate) fn peer_is_done(&self) -> bool {
+        self.peer.is_some()
+    }
+
+    /// Posts up to `count` messages, `list` at a time (0: all), and flushes. Returns how many
+    /// were posted.
+    #[inline]
+    pub(crate) fn fill(&mut self, count: u64, list: u64) -> Result<u64, RunError> {
+        let mut left = count;
+        loop {
+            let want = if list == 0 { left } else { left.min(list) };
+            let posted = if want == 0 { 0 } else { self.carrier.post(want)? };
+            self.carrier.flush()?;
+            self.posted += posted;
+            left -= posted;
+            if left == 0 || posted == 0 {
+                return Ok(count - left);
+            }
+        }
+    }
+
+    /// Nothing more is posted.
+    pub(crate) fn end_posting(&mut self) -> Result<(), RunError> {
+        self.carrier.end_posting()
+    }
+
+    /// Takes in what has happened.
+    #[inline]
+    pub(crate) fn turn(&mut self) -> Result<Turn, RunError> {
+        let turn = self.carrier.poll()?;
+        self.completed += turn.completed;
+        self.received += turn.received;
+        self.ended |= turn.ended;
+        self.turns += 1;
+        if self.turns >= self.look_every {
+            self.turns = 0;
+            self.look()?;
+        }
+        Ok(turn)
+    }
+
+    /// Whether this end is done, and knows the same of the peer. Between two calls goes a
+    /// [`fill`](Self::fill) of nothing and a [`turn`](Self::turn).
+    pub(crate) fn settled(&mut self) -> Result<bool, RunError> {
+        if self.completed < self.posted {
+            return Ok(false);
+        }
+        if !self.told {
+            let (digest, _) = self.carrier.digests();
+            self.control.send(&Note::Done { messages: self.posted, digest })?;
+            self.told = true;
+        }
+        if self.peer.is_none() && (self.ended || !self.receives) {
+            if self.carrier.blocks() {
+                let note = self.control.recv()?;
+                self.hear(&note)?;
+            } else {
+                self.look()?;
+            }
+        }
+        let Some((messages, digest)) = self.peer else { return Ok(false) };
+        if self.received > messages {
+            return Err(RunError::Count { sent: messages, received: self.received });
+        }
+        let all = self.received == messages;
+        if all && self.validate && self.carrier.digests().1 != digest {
+            return Err(RunError::Digest);
+        }
+        Ok(all)
+    }
+
+    fn look(&mut self) -> Result<(), RunError> {
+        if let Some(note) = self.control.try_recv()? {
+            self.hear(&note)?;
+        }
+        self.watch.look(self.completed.max(self.received), self.completed + self.received)
+    }
+
+    fn hear(&mut self, note: &Note) -> Result<(), RunError> {
+        match *note {
+            Note::Done { messages, digest } if self.peer.is_none() => {
+                self.peer = Some((messages, digest));
+                Ok(())
+            }
+            _ => Err(RunError::OutOfTurn { wanted: "Done", got: note.name() }),
+        }
+    }
+}

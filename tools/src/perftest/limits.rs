@@ -1,0 +1,52 @@
+//! Limits of the perftest-style tools, each with its reason.
+
+use std::time::Duration;
+
+/// The version of the conversation on the set-up connection; both ends must have the same.
+pub(crate) const CONTROL_VERSION: u32 = 1;
+
+/// The longest note on the set-up connection. Ours are below 2 KiB; a stranger's line ends here.
+pub(crate) const NOTE_BYTES_MAX: usize = 64 << 10;
+
+/// The longest message: with two of them under way at each end memory stays below 4 GiB.
+pub(crate) const SIZE_MAX: u32 = 1 << 30;
+
+/// What `-a` ends with, as in perftest.
+pub(crate) const ALL_SIZES_LOG2: std::ops::RangeInclusive<u32> = 1..=23;
+
+/// Bytes under way at each end; depth is lowered for large messages to stay within. Far above any
+/// window, and it keeps the buffers of `-a` below half a gibibyte.
+pub(crate) const UNDER_WAY_BYTES_MAX: usize = 64 << 20;
+
+/// The most messages under way over all channels: what a link takes by default.
+pub(crate) const UNDER_WAY_MAX: u32 = 4096;
+
+/// Channels or connections: what an ack can tell the credit of in one go.
+pub(crate) const QPS_MAX: u32 = 32;
+
+/// Bytes that kernel TCP is handed in one call, at least one message: what iperf3 hands it.
+pub(crate) const TCP_WRITE_BYTES: usize = 128 << 10;
+
+/// How long a peer may do nothing while something is due.
+pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the client asks for a server that is not there yet: scripts start both at once.
+pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Turns between two looks at the set-up connection (a system call) and at the watchdog.
+pub(crate) const TURNS_PER_LOOK: u32 = 64;
+
+/// The same for the latency test, where each look would show in a sample.
+pub(crate) const LATENCY_TURNS_PER_LOOK: u32 = 8192;
+
+/// Buffers of the latency test: replies carry the acks, so few are ever under way.
+pub(crate) const LATENCY_BUFFERS: u32 = 64;
+
+/// Rounds of a latency warm-up: enough for caches, clocks and the round-trip estimate.
+pub(crate) const WARM_UP_ROUNDS: u64 = 200;
+
+/// Work longer than this shows a progress bar.
+pub(crate) const SILENT_SPAN: Duration = Duration::from_secs(2);
+
+/// Latency samples kept: 80 MB. Longer runs keep the first so many.
+pub(crate) const SAMPLES_MAX: usize = 10_000_000;

@@ -1,0 +1,215 @@
+//! Golden reports from fixed inputs.
+
+use super::{BwRow, LatRow, Report, Row};
+use crate::perftest::args;
+use crate::perftest::carrier::Counters;
+use crate::perftest::settings::Settings;
+use crate::perftest::summary::Summary;
+use crate::perftest::tool::Tool;
+
+fn shown(tool: Tool, flags: &[&str], row: Row, samples_ns: &[u64]) -> String {
+    let words = std::iter::once(tool.name()).chain(flags.iter().copied());
+    let settings = Settings::new(args::parse(tool, words).unwrap()).unwrap();
+    let mut out = Vec::new();
+    let mut report = Report::new(&settings, &mut out);
+    report.begin("IP 127.0.0.1 UDP port 7", "IP 127.0.0.2 UDP port 8").unwrap();
+    report.row(row, samples_ns).unwrap();
+    report.end().unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn bw_row() -> Row {
+    Row::Bw(BwRow {
+        size: 65536,
+        iterations: 5000,
+        peak_per_second: 60_000.0,
+        per_second: 56_000.0,
+        counters: Some(Counters {
+            packets_lost: 12,
+            chunks_retransmitted: 34,
+            rtos: 5,
+            chunks_duplicate: 6,
+        }),
+        cpu_util: Some(12.5),
+    })
+}
+
+fn lat_row() -> Row {
+    let samples = [3_000, 4_000, 4_500, 5_000, 9_000];
+    Row::Lat(LatRow {
+        size: 64,
+        iterations: 5,
+        summary: Summary::of_sorted(&samples),
+        per_second: 98_039.2,
+        counters: None,
+        cpu_util: None,
+    })
+}
+
+/// The part behind the head: columns and rows.
+fn body(text: &str) -> String {
+    let rules: Vec<usize> = text.match_indices(super::table::RULE).map(|(at, _)| at).collect();
+    text[rules[2] + super::table::RULE.len() + 1..].to_owned()
+}
+
+#[test]
+fn the_bandwidth_table_has_the_layout_of_perftest_and_then_our_columns() {
+    let text = shown(Tool::WriteBw, &["--loss", "0.01"], bw_row(), &[]);
+    let wanted = "\
+---------------------------------------------------------------------------------------
+                                 Towpath_Write BW Test
+ Dual-port       : OFF          Device         : roce (userspace)
+ Number of qps   : 1            Transport type : RoCEv2 over UDP
+ Connection type : UC           Using SRQ      : ON
+ TX depth        : 128
+ CQ Moderation   : 100
+ RX depth        : 128
+ Mtu             : 4096[B]
+ Chunk           : 57344[B]
+ Payload CRC32C  : ON
+ Congestion ctrl : fixed:256KiB
+ Socket buffers  : as granted
+ Max inline data : 0[B]
+ Data ex. method : Ethernet
+ Faults          : loss 0.01 duplicate 0 reorder 0 corrupt 0 delay 0[usec] seed 1
+---------------------------------------------------------------------------------------
+ local address: IP 127.0.0.1 UDP port 7
+ remote address: IP 127.0.0.2 UDP port 8
+---------------------------------------------------------------------------------------
+ #bytes     #iterations   BW peak[MiB/sec]   BW average[MiB/sec]   MsgRate[Mpps]   \
+lost[packets]   retransmitted[chunks]   RTO        duplicate[chunks]
+ 65536      5000          3750.00            3500.00               0.056000        \
+12              34                      5          6
+---------------------------------------------------------------------------------------
+";
+    assert_eq!(text, wanted);
+}
+
+#[test]
+fn gigabits_and_the_cpu_have_their_columns() {
+    let text = shown(Tool::WriteBw, &["--report_gbits", "--cpu_util", "-N"], bw_row(), &[]);
+    let wanted = " #bytes     #iterations   BW peak[Gb/sec]   BW average[Gb/sec]   MsgRate[Mpps]   CPU_Util[%]   \
+lost[packets]   retransmitted[chunks]   RTO        duplicate[chunks]
+ 65536      5000          31.46             29.36                0.056000        12.50         \
+12              34                      5          6
+---------------------------------------------------------------------------------------
+";
+    assert_eq!(body(&text), wanted);
+}
+
+#[test]
+fn less_than_a_tenth_of_a_gigabit_has_six_decimals() {
+    let Row::Bw(mut row) = bw_row() else { unreachable!("made as one") };
+    (row.size, row.counters) = (2, None);
+    let text = shown(Tool::WriteBw, &["--report_gbits", "-s", "2"], Row::Bw(row), &[]);
+    let line = body(&text).lines().nth(1).unwrap().to_owned();
+    let wanted = " 2          5000          0.000960          0.000896             0.056000        \
+                  -               -                       -          -";
+    assert_eq!(line, wanted);
+}
+
+#[test]
+fn the_latency_table_has_the_columns_of_perftest_and_its_samples() {
+    let samples = [5_000, 3_000, 9_000, 4_500, 4_000];
+    let text = shown(Tool::WriteLat, &["-H", "-U", "-s", "64"], lat_row(), &samples);
+    assert!(text.contains("                              Towpath_Write Latency Test\n"), "{text}");
+    let wanted =
+        " #bytes     #iterations   t_min[usec]   t_max[usec]   t_typical[usec]   t_avg[usec]   \
+t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]   lost[packets]   \
+retransmitted[chunks]   RTO        duplicate[chunks]
+ 64         5             3.00          9.00          4.50              5.10          \
+2.06            9.00                   9.00                     -               \
+-                       -          -
+#, usec
+1, 5.000
+2, 3.000
+3, 9.000
+4, 4.500
+5, 4.000
+#, usec
+1, 3.000
+2, 4.000
+3, 4.500
+4, 5.000
+5, 9.000
+---------------------------------------------------------------------------------------
+";
+    assert_eq!(body(&text), wanted);
+}
+
+#[test]
+fn a_timed_latency_run_shows_the_average_and_the_rate() {
+    let text = shown(Tool::WriteLat, &["-D", "1"], lat_row(), &[]);
+    let first = body(&text).lines().next().unwrap().to_owned();
+    assert!(first.starts_with(" #bytes     #iterations   t_avg[usec]   tps average   "), "{first}");
+    assert!(body(&text).contains(" 64         5             5.10          98039.20      "));
+}
+
+#[test]
+fn one_number_is_all_that_output_prints() {
+    let number = |tool, flags: &[&str], row| shown(tool, flags, row, &[]);
+    assert_eq!(number(Tool::WriteBw, &["--output", "bandwidth"], bw_row()), "3500.000000\n");
+    assert_eq!(number(Tool::WriteBw, &["--output", "message_rate"], bw_row()), "0.056000\n");
+    assert_eq!(number(Tool::WriteLat, &["--output", "latency"], lat_row()), "4.500000\n");
+}
+
+#[test]
+fn the_bandwidth_json_has_the_names_of_perftest_and_ours() {
+    let text = shown(Tool::WriteBw, &["--json", "--seed", "9"], bw_row(), &[]);
+    let wanted = r#"{
+  "results": [
+    {
+      "BW_average": 3500.0,
+      "BW_peak": 3750.0,
+      "BW_unit": "MiB/sec",
+      "CPU_util": 12.5,
+      "MsgRate": 0.056,
+      "MsgSize": 65536,
+      "chunks_duplicate": 6,
+      "chunks_retransmitted": 34,
+      "gbps": 29.360128,
+      "n_iterations": 5000,
+      "packets_lost": 12,
+      "rtos": 5
+    }
+  ],
+  "test_info": {
+    "CQ_Moderation": "100",
+    "Chunk": "57344",
+    "Congestion_ctrl": "fixed:256KiB",
+    "Connection_type": "UC",
+    "Data_ex_method": "Ethernet",
+    "Max_inline_data": "0",
+    "Mtu": "4096",
+    "Number_of_qps": 1,
+    "Payload_CRC32C": "ON",
+    "RX_depth": "128",
+    "Socket_buffers": "as granted",
+    "TX_depth": "128",
+    "bidirectional": false,
+    "data_validation": false,
+    "local_address": "IP 127.0.0.1 UDP port 7",
+    "loss": 0.0,
+    "remote_address": "IP 127.0.0.2 UDP port 8",
+    "seed": 9,
+    "test": "Towpath_Write_BW_Test",
+    "tool": "tow_write_bw",
+    "warm_up": false
+  }
+}
+"#;
+    assert_eq!(text, wanted);
+}
+
+#[test]
+fn the_latency_json_is_null_where_nothing_is_known() {
+    let text = shown(Tool::WriteLat, &["--json", "-c", "TCP"], lat_row(), &[]);
+    let object: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let row = &object["results"][0];
+    assert_eq!(row["t_typical"], 4.5);
+    assert_eq!(row["t_99_9_percentile"], 9.0);
+    assert_eq!(row["tps_average"], 98_039.2);
+    assert!(row["packets_lost"].is_null() && row["CPU_util"].is_null(), "{row}");
+    assert_eq!(object["test_info"]["test"], "TCP_Write_Latency_Test");
+    assert_eq!(object["test_info"]["Read_size"], "131072");
+}

@@ -1,0 +1,243 @@
+//! What a run is asked for, checked: what both ends must agree on, and what is each end's own.
+
+use super::args::values::{BwOutput, Connection, LatOutput};
+use super::args::{Common, Ours, Parsed};
+use super::error::UsageError;
+use super::limits::{ALL_SIZES_LOG2, QPS_MAX, UNDER_WAY_BYTES_MAX, UNDER_WAY_MAX};
+use super::tool::Tool;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Duration;
+use towpath_verbs::Mtu;
+
+/// How long a row goes on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Goal {
+    /// So many messages, of each direction.
+    Messages(u64),
+    /// For `span`, of which `margin` at each end is not measured.
+    Span { span: Duration, margin: Duration },
+}
+
+/// What both ends must agree on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Plan {
+    pub(crate) tool: Tool,
+    pub(crate) connection: Connection,
+    pub(crate) all: bool,
+    pub(crate) size: u32,
+    pub(crate) goal: Goal,
+    pub(crate) forever: bool,
+    pub(crate) bidirectional: bool,
+    pub(crate) tx_depth: u32,
+    pub(crate) qps: u32,
+    pub(crate) mtu: Mtu,
+    pub(crate) warm_up: bool,
+    pub(crate) validate: bool,
+}
+
+/// One flag as an end has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Flag {
+    pub(crate) name: String,
+    pub(crate) value: String,
+}
+
+impl Plan {
+    /// The sizes of the rows, in bytes.
+    pub(crate) fn sizes(&self) -> Vec<u32> {
+        if self.all { ALL_SIZES_LOG2.map(|log2| 1 << log2).collect() } else { vec![self.size] }
+    }
+
+    /// Messages of `size` that are under way on each channel.
+    pub(crate) fn depth(&self, size: u32) -> u32 {
+        let whole = (size as usize).next_power_of_two() * self.qps as usize;
+        self.tx_depth.min((UNDER_WAY_BYTES_MAX / whole).max(1) as u32)
+    }
+
+    /// Whether an end sends in its own right, and not only answers.
+    pub(crate) fn sends(&self, client: bool) -> bool {
+        client || self.bidirectional || self.tool == Tool::WriteLat
+    }
+
+    /// Whether an end receives messages.
+    pub(crate) fn receives(&self, client: bool) -> bool {
+        !client || self.bidirectional || self.tool == Tool::WriteLat
+    }
+
+    /// What is compared with the peer's, flag by flag.
+    pub(crate) fn flags(&self) -> Vec<Flag> {
+        let on = |yes: bool| if yes { "on" } else { "off" }.to_owned();
+        let (iters, duration) = match self.goal {
+            Goal::Messages(count) => (count.to_string(), "off".to_owned()),
+            Goal::Span { span, .. } => ("off".to_owned(), format!("{} s", span.as_secs_f64())),
+        };
+        let size = if self.all { "all".to_owned() } else { self.size.to_string() };
+        [
+            ("tool", self.tool.name().to_owned()),
+            ("-c (connection)", self.connection.to_string()),
+            ("-s / -a (size)", size),
+            ("-n (iters)", iters),
+            ("-D (duration)", duration),
+            ("--run_infinitely", on(self.forever)),
+            ("-b (bidirectional)", on(self.bidirectional)),
+            ("-t (tx-depth)", self.tx_depth.to_string()),
+            ("-q (qp)", self.qps.to_string()),
+            ("-m (mtu)", self.mtu.bytes().to_string()),
+            ("--perform_warm_up", on(self.warm_up)),
+            ("--data_validation", on(self.validate)),
+        ]
+        .into_iter()
+        .map(|(name, value)| Flag { name: name.to_owned(), value })
+        .collect()
+    }
+}
+
+/// How results are shown.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Show {
+    pub(crate) gbits: bool,
+    pub(crate) peak: bool,
+    pub(crate) cpu_util: bool,
+    pub(crate) json: bool,
+    pub(crate) json_file: Option<PathBuf>,
+    pub(crate) histogram: bool,
+    pub(crate) unsorted: bool,
+    pub(crate) only: Option<Only>,
+}
+
+/// The one number that is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Only {
+    Bandwidth,
+    MessageRate,
+    Latency,
+}
+
+/// A run, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) host: Option<String>,
+    pub(crate) port: u16,
+    pub(crate) plan: Plan,
+    pub(crate) show: Show,
+    pub(crate) rx_depth: u32,
+    pub(crate) post_list: u32,
+    pub(crate) cq_mod: Option<u32>,
+    pub(crate) ours: Ours,
+    pub(crate) notes: Vec<&'static str>,
+}
+
+impl Settings {
+    /// Checks what clap cannot.
+    ///
+    /// # Errors
+    /// [`UsageError`].
+    pub(crate) fn new(parsed: Parsed) -> Result<Self, UsageError> {
+        let settings = match parsed {
+            Parsed::Bw(args) => {
+                let mut settings = Self::common(Tool::WriteBw, args.common);
+                let (only, plan, show) = (args.only, &mut settings.plan, &mut settings.show);
+                plan.bidirectional = only.bidirectional;
+                plan.tx_depth = only.tx_depth;
+                plan.qps = only.qp;
+                plan.forever = only.run_infinitely;
+                if plan.forever && matches!(plan.goal, Goal::Messages(_)) {
+                    plan.goal = span(5.0, Some(0.0));
+                }
+                show.gbits = only.report_gbits;
+                show.peak = !only.no_peak && matches!(plan.goal, Goal::Messages(_));
+                show.only = only.output.map(|output| match output {
+                    BwOutput::Bandwidth => Only::Bandwidth,
+                    BwOutput::MessageRate => Only::MessageRate,
+                });
+                settings.post_list = only.post_list;
+                settings.cq_mod = Some(only.cq_mod);
+                settings
+            }
+            Parsed::Lat(args) => {
+                let mut settings = Self::common(Tool::WriteLat, args.common);
+                settings.show.histogram = args.only.histogram;
+                settings.show.unsorted = args.only.unsorted;
+                settings.show.only = args.only.output.map(|LatOutput::Latency| Only::Latency);
+                settings
+            }
+        };
+        settings.check()
+    }
+
+    fn common(tool: Tool, common: Common) -> Self {
+        let mut notes = Vec::new();
+        if common.inline_size > 0 {
+            notes.push("-I has no effect: payload is gathered where it lies");
+        }
+        let goal = match common.duration {
+            None => Goal::Messages(common.iters),
+            Some(seconds) => span(seconds, common.margin),
+        };
+        let show = Show {
+            cpu_util: common.cpu_util,
+            json: common.json,
+            json_file: common.out_json.then_some(common.out_json_file),
+            ..Show::default()
+        };
+        let plan = Plan {
+            tool,
+            connection: common.connection,
+            all: common.all,
+            size: common.size,
+            goal,
+            forever: false,
+            bidirectional: false,
+            tx_depth: 1,
+            qps: 1,
+            mtu: common.mtu,
+            warm_up: common.warm_up,
+            validate: common.validate,
+        };
+        Self {
+            host: common.host,
+            port: common.port,
+            plan,
+            show,
+            rx_depth: common.rx_depth,
+            post_list: 0,
+            cq_mod: None,
+            ours: common.ours,
+            notes,
+        }
+    }
+
+    fn check(self) -> Result<Self, UsageError> {
+        let Plan { qps, tx_depth, goal, .. } = self.plan;
+        if qps > QPS_MAX || qps * tx_depth > UNDER_WAY_MAX {
+            return Err(UsageError::UnderWay { qps, tx_depth, max: UNDER_WAY_MAX });
+        }
+        if let Goal::Span { span, margin } = goal
+            && margin * 2 >= span
+        {
+            return Err(UsageError::Margin { span, margin });
+        }
+        if self.plan.connection == Connection::Tcp && self.faulty() {
+            return Err(UsageError::TcpFaults);
+        }
+        Ok(self)
+    }
+
+    /// Whether this side is to mishandle packets.
+    pub(crate) fn faulty(&self) -> bool {
+        let ours = &self.ours;
+        [ours.loss, ours.duplicate, ours.reorder, ours.corrupt].iter().any(|&p| p > 0.0)
+            || ours.delay > 0
+    }
+
+    /// Whether this side is the client.
+    pub(crate) fn is_client(&self) -> bool {
+        self.host.is_some()
+    }
+}
+
+fn span(seconds: f64, margin: Option<f64>) -> Goal {
+    let margin = margin.unwrap_or(seconds / 4.0);
+    Goal::Span { span: Duration::from_secs_f64(seconds), margin: Duration::from_secs_f64(margin) }
+}

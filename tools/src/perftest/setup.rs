@@ -1,0 +1,217 @@
+//! Connecting what carries the messages, once both ends have agreed.
+
+use super::carrier::tcp::Tcp;
+use super::carrier::towpath::{RoceEndpoint, Towpath};
+use super::control::{Control, Note};
+use super::error::RunError;
+use super::limits::PEER_TIMEOUT;
+use super::session::row_depth;
+use super::settings::Settings;
+use super::tool::Tool;
+use std::collections::BTreeMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+use towpath_device_roce::udp::{UdpConfig, UdpLink};
+use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_sim::{FaultControl, FaultLink, FaultPlan};
+use towpath_transport::{
+    ChannelError, ChannelId, Endpoint, EndpointConfig, EndpointError, Event, LinkId, Nanos,
+};
+use towpath_verbs::{Device, PacketLink};
+
+/// The smallest class of send buffers: smaller messages share it.
+const CLASS_BYTES_MIN: usize = 256;
+
+/// What an unprivileged process gets from a kernel that nobody has tuned (`net.core.rmem_default`).
+const STOCK_BUFFER_BYTES: u32 = 212_992;
+
+/// Packets that a reordered one may be overtaken by, and how long it waits for them at most.
+const REORDER_PACKETS: u32 = 8;
+const REORDER_DELAY: Nanos = Nanos::from_millis(1);
+
+/// A link with its channels, and where each end is.
+pub(crate) struct Connected<C> {
+    pub(crate) carrier: C,
+    pub(crate) local: String,
+    pub(crate) remote: String,
+}
+
+/// The socket, with the faults that the settings ask for left aside.
+pub(crate) fn udp_link(settings: &Settings, ip: IpAddr) -> Result<UdpLink, RunError> {
+    let mut config = UdpConfig::new(ip);
+    if settings.ours.stock_buffers {
+        config = config
+            .force_buffers(false)
+            .rx_buffer_bytes(STOCK_BUFFER_BYTES)
+            .tx_buffer_bytes(STOCK_BUFFER_BYTES);
+    }
+    UdpLink::bind(config).map_err(|error| EndpointError::from(error).into())
+}
+
+/// The faults of this end, on what it sends.
+pub(crate) fn with_faults<L: PacketLink>(
+    settings: &Settings,
+    link: L,
+) -> (FaultLink<L>, FaultControl) {
+    let ours = &settings.ours;
+    let plan = FaultPlan::none()
+        .drop(ours.loss)
+        .duplicate(ours.duplicate, REORDER_DELAY)
+        .reorder(ours.reorder, REORDER_PACKETS, REORDER_DELAY)
+        .corrupt(ours.corrupt)
+        .delay(Nanos::from_micros(ours.delay), Nanos::ZERO);
+    let faults = FaultControl::new(plan);
+    // Ends that are given the same seed must not lose the same packets.
+    let seed = ours.seed.wrapping_mul(2).wrapping_add(u64::from(settings.is_client()));
+    (FaultLink::new(link, seed, faults.clone()), faults)
+}
+
+/// Towpath over `link`.
+pub(crate) fn towpath<L: PacketLink>(
+    settings: &Settings,
+    link: L,
+    faults: Option<FaultControl>,
+    control: &mut Control,
+) -> Result<Connected<Towpath<L>>, RunError> {
+    // Another life, other queue pair numbers.
+    let seed = RandomState::new().hash_one(0u64);
+    let device = RoceDevice::new(link, RoceConfig::default().seed(seed));
+    let mut endpoint = Endpoint::new(device, endpoint_config(settings))?;
+    let (ip, _) = control.addrs()?;
+    let mut dialled = false;
+    if settings.is_client() {
+        endpoint.connect(listening(control)?)?;
+        dialled = true;
+    } else {
+        let addr = endpoint.listen(SocketAddr::from((ip, 0)))?;
+        control.send(&Note::Listening { addr })?;
+    }
+    let (link, channels) = open_channels(&mut endpoint, settings, dialled)?;
+    let at = endpoint.device().local_addr();
+    let (own_ip, port, instance) = (at.ip(), at.port(), endpoint.instance());
+    let local = format!("IP {own_ip} UDP port {port} instance {instance:#018x}");
+    let remote = exchange_addresses(control, &local)?;
+    let carrier = Towpath::new(endpoint, link, channels, faults);
+    Ok(Connected { carrier, local, remote })
+}
+
+fn endpoint_config(settings: &Settings) -> EndpointConfig {
+    let (plan, ours) = (&settings.plan, &settings.ours);
+    let mut classes = BTreeMap::new();
+    for size in plan.sizes() {
+        let class = (size as usize).next_power_of_two().max(CLASS_BYTES_MIN);
+        let count = classes.entry(class).or_insert(0);
+        *count = row_depth(plan, size).max(*count);
+    }
+    let pools: Vec<(usize, usize)> =
+        classes.into_iter().map(|(class, count)| (class, count as usize)).collect();
+    EndpointConfig::new()
+        .links_max(1)
+        .chunk_bytes_max(ours.chunk_bytes)
+        .quota_chunks(settings.rx_depth)
+        .credit_total(settings.rx_depth * plan.qps)
+        .send_pools(&pools)
+        .mtu_max(plan.mtu)
+        .controller(ours.window.unwrap_or(ours.cc))
+        .payload_crc(!ours.no_payload_crc)
+}
+
+/// Drives the endpoint until its link and all channels are there. The client opens them.
+fn open_channels<L: PacketLink>(
+    endpoint: &mut RoceEndpoint<L>,
+    settings: &Settings,
+    opens: bool,
+) -> Result<(LinkId, Vec<ChannelId>), RunError> {
+    let wanted = settings.plan.qps as usize;
+    let start = Instant::now();
+    let mut channels = Vec::new();
+    loop {
+        let mut outcome = Ok(None);
+        let busy = endpoint.turn(|endpoint, event| match event {
+            Event::Connected { link, .. } if opens => {
+                for _ in 0..wanted {
+                    if let Err(error) = endpoint.open_channel(link, settings.ours.ordered) {
+                        outcome = Err(error.into());
+                    }
+                }
+            }
+            Event::ConnectFailed { error, .. } => outcome = Err(error.into()),
+            Event::ChannelOpened { link, channel, .. } => {
+                channels.push(channel);
+                if channels.len() == wanted {
+                    outcome = Ok(Some(link));
+                }
+            }
+            Event::ChannelClosed { reason, .. } => {
+                outcome = Err(ChannelError::Closed(reason).into());
+            }
+            Event::LinkDown { reason, .. } => outcome = Err(RunError::LinkDown(reason)),
+            _ => {}
+        });
+        if let Some(link) = outcome? {
+            return Ok((link, channels));
+        }
+        if start.elapsed() > PEER_TIMEOUT {
+            return Err(RunError::PeerSilent(PEER_TIMEOUT));
+        }
+        if !busy {
+            endpoint.wait(Nanos::from_micros(100));
+        }
+    }
+}
+
+/// Kernel TCP.
+pub(crate) fn tcp(settings: &Settings, control: &mut Control) -> Result<Connected<Tcp>, RunError> {
+    let (plan, (ip, _)) = (&settings.plan, control.addrs()?);
+    let socket = |source| RunError::Socket { what: "connecting TCP", source };
+    let mut streams = Vec::new();
+    if settings.is_client() {
+        let addr = listening(control)?;
+        for _ in 0..plan.qps {
+            streams.push(TcpStream::connect(addr).map_err(socket)?);
+        }
+    } else {
+        let listener = TcpListener::bind((ip, 0)).map_err(socket)?;
+        listener.set_nonblocking(true).map_err(socket)?;
+        control.send(&Note::Listening { addr: listener.local_addr().map_err(socket)? })?;
+        let start = Instant::now();
+        while streams.len() < plan.qps as usize {
+            match listener.accept() {
+                Ok((stream, _)) => streams.push(stream),
+                Err(error) if super::control::is_pause(&error) => {
+                    if start.elapsed() > PEER_TIMEOUT {
+                        return Err(RunError::PeerSilent(PEER_TIMEOUT));
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(source) => return Err(socket(source)),
+            }
+        }
+    }
+    let port = match streams.first().map(TcpStream::local_addr) {
+        Some(addr) => addr.map_err(socket)?.port(),
+        None => 0,
+    };
+    let local = format!("IP {ip} TCP port {port}");
+    let remote = exchange_addresses(control, &local)?;
+    let blocking = plan.tool == Tool::WriteBw && plan.qps == 1 && !plan.bidirectional;
+    let carrier = Tcp::new(streams, blocking, settings.ours.tcp_read_bytes)?;
+    Ok(Connected { carrier, local, remote })
+}
+
+fn listening(control: &mut Control) -> Result<SocketAddr, RunError> {
+    control.expect("Listening", |note| match note {
+        Note::Listening { addr } => Some(*addr),
+        _ => None,
+    })
+}
+
+fn exchange_addresses(control: &mut Control, local: &str) -> Result<String, RunError> {
+    control.send(&Note::Address { text: local.to_owned() })?;
+    control.expect("Address", |note| match note {
+        Note::Address { text } => Some(text.clone()),
+        _ => None,
+    })
+}

@@ -1,0 +1,245 @@
+//! Whole runs of both tools over loopback, server and client on threads; and their command lines.
+
+use super::args::{self, values::Connection};
+use super::error::{RunError, UsageError};
+use super::report::Report;
+use super::settings::{Goal, Settings};
+use super::tool::Tool;
+use super::{control, session};
+use serde_json::Value;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+fn settings(tool: Tool, words: &[&str]) -> Settings {
+    let words = std::iter::once(tool.name()).chain(words.iter().copied());
+    Settings::new(args::parse(tool, words).expect("a command line that parses"))
+        .expect("settings that make sense")
+}
+
+/// Runs a server and a client; what the client printed, and how the server ended.
+fn run_ends(
+    tool: Tool,
+    server: &[&str],
+    client: &[&str],
+) -> (Result<String, RunError>, Result<String, RunError>) {
+    let listener = control::listen(Some(LOOPBACK), 0).expect("a free port");
+    let port = listener.local_addr().expect("a bound port").port().to_string();
+    let of_server = settings(tool, server);
+    let of_client = settings(tool, &[client, &["-p", &port, "127.0.0.1"][..]].concat());
+    let serving = std::thread::spawn(move || {
+        let mut out = Vec::new();
+        session::serve(&listener, &of_server, &mut Report::new(&of_server, &mut out))
+            .map(|()| String::from_utf8(out).expect("text"))
+    });
+    let mut out = Vec::new();
+    let joined = session::join("127.0.0.1", &of_client, &mut Report::new(&of_client, &mut out))
+        .map(|()| String::from_utf8(out).expect("text"));
+    (joined, serving.join().expect("the server does not panic"))
+}
+
+/// Runs both ends with the same flags and `--json`; the client's results.
+fn results(tool: Tool, flags: &[&str]) -> Vec<Value> {
+    let flags = [flags, &["--json"]].concat();
+    let (client, server) = run_ends(tool, &flags, &flags);
+    let (text, _) = match (client, server) {
+        (Ok(client), Ok(server)) => (client, server),
+        ends => panic!("{flags:?}: {ends:?}"),
+    };
+    let object: Value = serde_json::from_str(&text).expect("one JSON object");
+    object["results"].as_array().expect("a list").clone()
+}
+
+fn result(tool: Tool, flags: &[&str]) -> Value {
+    let mut rows = results(tool, flags);
+    assert_eq!(rows.len(), 1, "{flags:?}");
+    rows.remove(0)
+}
+
+#[test]
+fn bandwidth_counts_every_message_on_either_carrier() {
+    for connection in ["UC", "TCP"] {
+        for (size, iters) in [("1", 2000), ("64", 2000), ("65536", 300), ("1M", 20)] {
+            let count = iters.to_string();
+            let flags = ["-c", connection, "-s", size, "-n", &count, "--data_validation"];
+            let row = result(Tool::WriteBw, &flags);
+            assert_eq!(row["n_iterations"], iters, "{flags:?}");
+            assert!(row["BW_average"].as_f64().unwrap() > 0.0, "{row}");
+            assert!(row["BW_peak"].as_f64() >= row["BW_average"].as_f64(), "{row}");
+        }
+    }
+}
+
+#[test]
+fn both_directions_many_channels_and_lists_work_on_either_carrier() {
+    for connection in ["UC", "TCP"] {
+        let base = ["-c", connection, "-s", "5000", "-n", "400", "--data_validation"];
+        for more in [
+            &["-b"][..],
+            &["-q", "3"],
+            &["-b", "-q", "3", "-t", "7"],
+            &["-l", "4"],
+            &["-t", "1"],
+            &["-t", "3", "-l", "2", "--perform_warm_up", "--cpu_util", "-N"],
+        ] {
+            let flags = [&base[..], more].concat();
+            assert_eq!(result(Tool::WriteBw, &flags)["n_iterations"], 400, "{flags:?}");
+        }
+    }
+}
+
+#[test]
+fn latency_takes_every_round_on_either_carrier() {
+    for connection in ["UC", "TCP"] {
+        for size in ["2", "64", "4096", "300000"] {
+            let flags = ["-c", connection, "-s", size, "-n", "200", "--data_validation"];
+            let row = result(Tool::WriteLat, &flags);
+            assert_eq!(row["n_iterations"], 200, "{flags:?}");
+            let at = |name: &str| row[name].as_f64().unwrap();
+            assert!(0.0 < at("t_min") && at("t_min") <= at("t_typical"), "{row}");
+            assert!(at("t_typical") <= at("t_99_percentile"), "{row}");
+            assert!(at("t_99_9_percentile") <= at("t_max"), "{row}");
+        }
+    }
+}
+
+#[test]
+fn loss_and_the_other_faults_change_nothing_but_the_counters() {
+    let faults =
+        ["--loss", "0.05", "--duplicate", "0.02", "--reorder", "0.02", "--corrupt", "0.01"];
+    let base = ["--data_validation", "--seed", "7"];
+    for more in [&["-s", "64", "-n", "3000"][..], &["-s", "65536", "-n", "200", "-b"]] {
+        let flags = [&base[..], &faults, more].concat();
+        let row = result(Tool::WriteBw, &flags);
+        assert!(row["packets_lost"].as_u64() > Some(0), "{row}");
+        assert!(row["chunks_retransmitted"].as_u64() > Some(0), "{row}");
+    }
+    let flags = [&base[..], &faults, &["-s", "4096", "-n", "300"]].concat();
+    let row = result(Tool::WriteLat, &flags);
+    assert!(row["packets_lost"].as_u64() > Some(0), "{row}");
+    assert_eq!(row["n_iterations"], 300);
+}
+
+#[test]
+fn a_lossless_run_reports_no_loss_by_faults_and_tcp_reports_nothing() {
+    let row = result(Tool::WriteBw, &["-c", "TCP", "-n", "50"]);
+    assert!(row["packets_lost"].is_null() && row["chunks_retransmitted"].is_null(), "{row}");
+    let row = result(Tool::WriteBw, &["-n", "50"]);
+    assert!(row["packets_lost"].is_u64() && row["rtos"].is_u64(), "{row}");
+}
+
+#[test]
+fn all_sizes_make_a_row_each() {
+    for connection in ["UC", "TCP"] {
+        let rows = results(Tool::WriteBw, &["-c", connection, "-a", "-n", "5", "-t", "2"]);
+        let sizes: Vec<u64> = rows.iter().map(|row| row["MsgSize"].as_u64().unwrap()).collect();
+        assert_eq!(sizes, (1..=23).map(|log2| 1 << log2).collect::<Vec<u64>>());
+    }
+}
+
+#[test]
+fn a_duration_measures_without_its_margins() {
+    for connection in ["UC", "TCP"] {
+        let flags = ["-c", connection, "-D", "0.2", "-f", "0.05"];
+        for tool in [Tool::WriteBw, Tool::WriteLat] {
+            let row = result(tool, &flags);
+            assert!(row["n_iterations"].as_u64() > Some(0), "{tool:?} {row}");
+        }
+    }
+}
+
+#[test]
+fn our_own_flags_are_each_ends_own() {
+    let client = ["-n", "100", "--no-payload-crc", "--chunk-bytes", "8K", "--window", "64K"];
+    let server = ["-n", "100", "--stock-buffers", "-r", "64", "--ordered"];
+    let (joined, served) = run_ends(Tool::WriteBw, &server, &client);
+    let text = joined.unwrap();
+    assert!(text.contains(" Chunk           : 8192[B]\n"), "{text}");
+    assert!(text.contains(" Payload CRC32C  : OFF\n"), "{text}");
+    assert!(text.contains(" Congestion ctrl : fixed:64KiB\n"), "{text}");
+    let text = served.unwrap();
+    assert!(text.contains(" Socket buffers  : stock (212992[B])\n"), "{text}");
+    assert!(text.lines().any(|line| line.starts_with(" 65536      100 ")), "{text}");
+}
+
+#[test]
+fn ends_that_differ_are_told_in_which_flags() {
+    let (client, server) =
+        run_ends(Tool::WriteBw, &["-s", "4096", "-b"], &["-s", "65536", "-c", "TCP"]);
+    for end in [client, server] {
+        let Err(error @ RunError::Disagree(_)) = end else { panic!("{end:?}") };
+        assert_eq!(
+            error.to_string(),
+            "the ends do not agree (-c (connection): client TCP, server UC; -s / -a (size): client \
+             65536, server 4096; -b (bidirectional): client off, server on); start both with the \
+             same flags"
+        );
+    }
+}
+
+#[test]
+fn a_client_that_goes_away_is_no_riddle() {
+    let listener = control::listen(Some(LOOPBACK), 0).unwrap();
+    let addr = listener.local_addr().unwrap();
+    let settings = settings(Tool::WriteBw, &[]);
+    let client = std::thread::spawn(move || drop(std::net::TcpStream::connect(addr).unwrap()));
+    let served = session::serve(&listener, &settings, &mut Report::new(&settings, &mut Vec::new()));
+    client.join().unwrap();
+    assert!(matches!(served, Err(RunError::PeerGone(_))), "{served:?}");
+}
+
+#[test]
+fn defaults_are_those_of_perftest() {
+    let bw = settings(Tool::WriteBw, &[]);
+    assert_eq!((bw.port, bw.plan.size, bw.plan.tx_depth, bw.plan.qps), (18515, 65536, 128, 1));
+    assert_eq!(bw.plan.goal, Goal::Messages(5000));
+    assert_eq!(bw.plan.connection, Connection::Uc);
+    let lat = settings(Tool::WriteLat, &[]);
+    assert_eq!((lat.plan.size, lat.plan.tx_depth), (2, 1));
+    assert_eq!(lat.plan.goal, Goal::Messages(1000));
+    let timed = settings(Tool::WriteBw, &["-D", "2"]);
+    let (span, margin) = (Duration::from_secs(2), Duration::from_millis(500));
+    assert_eq!(timed.plan.goal, Goal::Span { span, margin });
+    assert!(!timed.show.peak);
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_with_what_could() {
+    let refused = |tool: Tool, words: &[&str]| -> String {
+        let words = std::iter::once(tool.name()).chain(words.iter().copied());
+        match args::parse(tool, words) {
+            Ok(parsed) => Settings::new(parsed).unwrap_err().to_string(),
+            Err(error) => error.to_string(),
+        }
+    };
+    for (words, say) in [
+        (&["-c", "RC"][..], "connection type RC is not there; there are UC"),
+        (&["-c", "carrier pigeon"], "use UC (Towpath) or TCP (kernel TCP)"),
+        (&["-s", "0"], "a size is 1 to 1073741824 bytes"),
+        (&["-n", "4"], "4 is not in 5.."),
+        (&["-m", "9000"], "256, 512, 1024, 2048 or 4096"),
+        (&["--loss", "7"], "0.01 is one packet in a hundred"),
+        (&["-a", "-s", "4"], "cannot be used with"),
+        (&["-q", "32", "-t", "1024"], "more than 4096 messages under way"),
+        (&["-D", "1", "-f", "0.5"], "leaves nothing of -D"),
+        (&["-c", "TCP", "--loss", "0.1"], "netem"),
+    ] {
+        let text = refused(Tool::WriteBw, words);
+        assert!(text.contains(say), "{words:?}: {text}");
+    }
+    assert!(refused(Tool::WriteLat, &["-b"]).contains("unexpected argument"));
+    let settings = Settings::new(
+        args::parse(Tool::WriteBw, ["tow_write_bw", "-c", "TCP", "--corrupt", "1"]).unwrap(),
+    );
+    assert_eq!(settings.unwrap_err(), UsageError::TcpFaults);
+}
+
+#[test]
+fn depth_is_lowered_for_large_messages_only() {
+    let plan = settings(Tool::WriteBw, &["-t", "128"]).plan;
+    assert_eq!(plan.depth(1 << 16), 128);
+    assert_eq!(plan.depth(1 << 19), 128);
+    assert_eq!(plan.depth(1 << 23), 8);
+    assert_eq!(plan.depth(1 << 30), 1);
+}
