@@ -163,12 +163,13 @@ impl App {
         self.down.iter().find(|&&(of, _)| of == life).map(|&(_, reason)| reason)
     }
 
-    /// When it does something by itself.
+    /// When after `now` it does something by itself. What is due but cannot be done yet waits for
+    /// something else to happen.
     #[must_use]
-    pub fn next_time(&self) -> Time {
+    pub fn next_time(&self, now: Time) -> Time {
         let cancel = self.out.values().map(|out| out.cancel_at).min().unwrap_or(Time::NEVER);
         let send = match self.script.front() {
-            Some(planned) if self.out.len() < self.depth => planned.at,
+            Some(planned) if self.out.len() < self.depth && planned.at > now => planned.at,
             _ => Time::NEVER,
         };
         let read = if self.shelf.is_empty() { Time::NEVER } else { self.reads_again_at };
@@ -309,8 +310,7 @@ impl App {
         };
         let flow = FlowId { life, from: self.host, channel: open.id.0 };
         let number = oracle.next_number(flow);
-        let key =
-            MessageKey { seed: self.seed, life, from: self.host, channel: open.id.0, number };
+        let key = MessageKey { seed: self.seed, life, from: self.host, channel: open.id.0, number };
         let Some((payload, fingerprint)) = make(endpoint, planned, Content::new(key)) else {
             return false;
         };
@@ -348,16 +348,14 @@ fn make<D: Device<Memory = Region>>(
 ) -> Option<(Payload, u64)> {
     let len = planned.len as usize;
     let each = len.div_ceil(planned.segments.clamp(1, 4) as usize).max(1);
+    let sizes = (0..len).step_by(each).map(|offset| (offset, each.min(len - offset)));
+    let segments: Option<Vec<Buf>> = sizes.clone().map(|(_, size)| endpoint.alloc(size)).collect();
     let mut fingerprint = Fingerprint::new();
     let mut payload: Option<Payload> = None;
-    let mut offset = 0;
-    while offset < len {
-        let size = each.min(len - offset);
-        let mut segment: Buf = endpoint.alloc(size)?;
+    for (mut segment, (offset, size)) in segments?.into_iter().zip(sizes) {
         segment.set_len(size).ok()?;
         content.fill(offset as u64, &mut segment);
         fingerprint.update(&segment);
-        offset += size;
         match &mut payload {
             None => payload = Some(Payload::new(segment)),
             Some(payload) => payload.push(segment).ok()?,

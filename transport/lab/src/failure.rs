@@ -6,8 +6,8 @@ use core::fmt;
 use towpath_base::Time;
 use towpath_device_roce::RoceCounters;
 use towpath_proto::LinkStats;
-use towpath_sim::{FaultCounters, World};
 use towpath_sim::world::TraceEvent;
+use towpath_sim::{FaultCounters, World};
 use towpath_transport::{BufferCensus, ChannelError, EndpointError, LinkError};
 
 /// Why a run failed.
@@ -46,6 +46,8 @@ pub struct Failure {
     pub at: Time,
     /// The last packets on the wires.
     pub trace: Vec<TraceEvent>,
+    /// What the oracle would have said had the life ended then.
+    pub unsettled: Vec<Violation>,
     /// Where each host stood.
     pub hosts: Vec<HostState>,
 }
@@ -73,7 +75,13 @@ impl Failure {
     pub fn new(world: &World, cause: impl Into<Cause>) -> Self {
         let mut trace = world.recent_trace();
         trace.drain(..trace.len().saturating_sub(TRACE_TAIL));
-        Self { cause: cause.into(), at: world.now(), trace, hosts: Vec::new() }
+        Self {
+            cause: cause.into(),
+            at: world.now(),
+            trace,
+            unsettled: Vec::new(),
+            hosts: Vec::new(),
+        }
     }
 
     /// The promises that were broken, if it is that.

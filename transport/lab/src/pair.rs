@@ -162,7 +162,8 @@ impl Pair {
             buffers: host.endpoint.buffers(),
         };
         let hosts = self.hosts.iter().map(state).collect();
-        Failure { hosts, ..Failure::new(&self.world, cause) }
+        let unsettled = self.oracle.unsettled(self.life);
+        Failure { hosts, unsettled, ..Failure::new(&self.world, cause) }
     }
 
     /// Joins the hosts by a new link, whose HELLOs meet no fault.
@@ -289,7 +290,7 @@ impl Pair {
                 return host.stalled_until;
             }
             let held = host.link.link().next_release().unwrap_or(Time::NEVER);
-            held.min(host.endpoint.next_timeout()).min(host.app.next_time())
+            held.min(host.endpoint.next_timeout()).min(host.app.next_time(now))
         };
         self.hosts.iter().map(of_host).fold(world.min(agenda), Time::min)
     }

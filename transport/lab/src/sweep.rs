@@ -37,7 +37,8 @@ pub fn sweep<R: Send, E: Send>(
     run: impl Fn(u64) -> Result<R, E> + Sync,
     take: impl FnMut(u64, Verdict<R, E>) -> bool + Send,
 ) {
-    let (next, stop, take) = (AtomicU64::new(seeds.start), AtomicBool::new(false), Mutex::new(take));
+    let (next, stop, take) =
+        (AtomicU64::new(seeds.start), AtomicBool::new(false), Mutex::new(take));
     std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {
             scope.spawn(|| {

@@ -1,5 +1,6 @@
 //! One direction of one channel in one life of a link: what was sent, and what came.
 
+use super::Ending;
 use super::violation::Violation;
 use core::fmt;
 use std::collections::BTreeMap;
@@ -107,10 +108,16 @@ impl Flow {
     pub(super) fn check(
         &self,
         flow: FlowId,
-        saw_outcomes: bool,
-        read_all: bool,
+        sender: Ending,
+        reader: Ending,
         found: &mut Vec<Violation>,
     ) {
+        let saw_outcomes = sender != Ending::Died;
+        let read_all = match reader {
+            Ending::Orderly => true,
+            Ending::Bereft => !self.ordered,
+            Ending::Died => false,
+        };
         let outcome = |&number: &u64| self.outcomes[number as usize];
         for class in self.classes.values() {
             let count = |wanted| class.numbers.iter().filter(|n| outcome(n) == wanted).count();

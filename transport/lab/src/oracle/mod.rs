@@ -19,18 +19,16 @@ use flow::Flow;
 use std::collections::BTreeMap;
 use towpath_proto::Outcome;
 
-/// How a life of a link ended, for what may be demanded of it.
+/// How a life of a link ended for one host, for what may be demanded of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ending {
-    /// Per host: its application saw everything that its transport held.
-    pub read_all: [bool; 2],
-    /// Per host: it lived to see the outcomes of what it sent.
-    pub saw_outcomes: [bool; 2],
-}
-
-impl Ending {
-    /// Nobody died.
-    pub const ORDERLY: Self = Self { read_all: [true; 2], saw_outcomes: [true; 2] };
+pub enum Ending {
+    /// Both hosts sent and read all that they wanted.
+    Orderly,
+    /// The host lived on, but lost its peer: its messages have outcomes. Messages that it held may
+    /// have waited on an ordered channel for one that never came.
+    Bereft,
+    /// The host died: it saw no outcomes, and what it held is gone.
+    Died,
 }
 
 /// The judge of one run.
@@ -96,16 +94,25 @@ impl Oracle {
         self.of_life(life).all(|(_, flow)| flow.is_settled())
     }
 
+    /// What would be wrong with `life` if it had ended in order now.
+    #[must_use]
+    pub fn unsettled(&self, life: u32) -> Vec<Violation> {
+        let mut found = Vec::new();
+        let orderly = Ending::Orderly;
+        self.of_life(life).for_each(|(id, flow)| flow.check(id, orderly, orderly, &mut found));
+        found
+    }
+
     fn of_life(&self, life: u32) -> impl Iterator<Item = (FlowId, &Flow)> {
         self.flows.iter().filter(move |(id, _)| id.life == life).map(|(&id, flow)| (id, flow))
     }
 
     /// A life of the link is over: checks what can be demanded of it.
-    pub fn end_life(&mut self, life: u32, ending: Ending) {
+    pub fn end_life(&mut self, life: u32, endings: [Ending; 2]) {
         let mut found = Vec::new();
         for (id, flow) in self.of_life(life) {
             let (sender, reader) = (usize::from(id.from), usize::from(1 - id.from));
-            flow.check(id, ending.saw_outcomes[sender], ending.read_all[reader], &mut found);
+            flow.check(id, endings[sender], endings[reader], &mut found);
         }
         self.violations.append(&mut found);
     }

@@ -21,7 +21,7 @@ fn messages_that_come_once_in_order_and_are_acknowledged_are_fine() {
         oracle.outcome(FLOW, number, Outcome::Delivered);
     }
     assert!(oracle.is_settled(0));
-    oracle.end_life(0, Ending::ORDERLY);
+    oracle.end_life(0, [Ending::Orderly; 2]);
     assert_eq!(oracle.violations(), []);
 }
 
@@ -64,7 +64,7 @@ fn what_was_said_to_the_sender_must_be_so() {
     oracle.delivered(FLOW, 100, 10);
     oracle.outcome(FLOW, 0, Outcome::Abandoned);
     oracle.outcome(FLOW, 1, Outcome::Delivered);
-    oracle.end_life(0, Ending::ORDERLY);
+    oracle.end_life(0, [Ending::Orderly; 2]);
     let (flow, found) = (FLOW, oracle.violations());
     for expected in [
         Violation::AbandonedCame { flow, number: 0 },
@@ -80,8 +80,18 @@ fn what_was_said_to_the_sender_must_be_so() {
 fn of_hosts_that_died_nothing_is_demanded_that_they_could_not_know() {
     let mut oracle = oracle(false);
     oracle.outcome(FLOW, 1, Outcome::Delivered);
-    oracle.end_life(0, Ending { read_all: [true, false], saw_outcomes: [false, true] });
+    oracle.end_life(0, [Ending::Died, Ending::Died]);
     assert_eq!(oracle.violations(), []);
+}
+
+#[test]
+fn a_reader_that_lost_its_peer_may_wait_for_a_turn_but_only_on_an_ordered_channel() {
+    for ordered in [true, false] {
+        let mut oracle = oracle(ordered);
+        oracle.outcome(FLOW, 1, Outcome::Delivered);
+        oracle.end_life(0, [Ending::Died, Ending::Bereft]);
+        assert_eq!(oracle.violations().len(), usize::from(!ordered));
+    }
 }
 
 #[test]

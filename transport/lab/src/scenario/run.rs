@@ -182,8 +182,7 @@ impl Scenario {
             }
         }
         if dies == [true; 2] {
-            let ending = Ending { read_all: [false; 2], saw_outcomes: [false; 2] };
-            pair.oracle.end_life(life, ending);
+            pair.oracle.end_life(life, [Ending::Died; 2]);
             return Ok(());
         }
         // The survivor learns of it when its peer is back, and then its messages end.
@@ -193,8 +192,8 @@ impl Scenario {
             let app = &pair.host(survivor).app;
             app.down(life).is_some() && app.is_done()
         })?;
-        let saw_outcomes = [!dies[0], !dies[1]];
-        pair.oracle.end_life(life, Ending { read_all: saw_outcomes, saw_outcomes });
+        let endings = dies.map(|died| if died { Ending::Died } else { Ending::Bereft });
+        pair.oracle.end_life(life, endings);
         close(pair, survivor, false)
     }
 
@@ -219,8 +218,7 @@ impl Scenario {
                 pair.oracle.report(Violation::WentDown { host, reason });
             }
         }
-        // A reader may wait for a turn that never comes: messages before it were lost for good.
-        pair.oracle.end_life(life, Ending { read_all: [false; 2], saw_outcomes: [true; 2] });
+        pair.oracle.end_life(life, [Ending::Bereft; 2]);
         check_home(pair)
     }
 
@@ -272,7 +270,7 @@ fn close(pair: &mut Pair, by: usize, channels: bool) -> Result<(), Failure> {
     pair.run_until("both links are down", |pair| {
         (0..2).all(|host| pair.host(host).app.down(life).is_some())
     })?;
-    pair.oracle.end_life(life, Ending::ORDERLY);
+    pair.oracle.end_life(life, [Ending::Orderly; 2]);
     check_home(pair)
 }
 

@@ -1,0 +1,69 @@
+//! Every message that is acknowledged was delivered exactly once and intact, whatever befalls it.
+
+use towpath_lab::scenario::{Report, Scenario};
+use towpath_sim::FaultCounters;
+use towpath_tests::{hold, seeds};
+
+/// Runs of the test. Each has its own wire, sizes (1 byte to 16 MiB), faults, stalls and ends.
+const RUNS: u64 = 10_000;
+
+/// What all runs did together.
+#[derive(Default)]
+struct Sum {
+    runs: u64,
+    messages: u64,
+    faults: FaultCounters,
+    retransmitted: u64,
+    stale: u64,
+    duplicate: u64,
+    abandoned: u64,
+    restarts: u64,
+}
+
+impl Sum {
+    fn add(&mut self, report: &Report) {
+        self.runs += 1;
+        self.messages += report.messages;
+        self.faults = self.faults.plus(report.faults);
+        self.retransmitted += report.links.chunks_retransmitted;
+        self.stale += report.links.chunks_stale;
+        self.duplicate += report.links.chunks_duplicate;
+        self.abandoned += report.links.messages_abandoned;
+        self.restarts += u64::from(report.lives - 1);
+    }
+
+    /// A test in which nothing goes wrong shows nothing: each kind of trouble has to have come up
+    /// at least once every so many runs.
+    fn check_that_there_was_trouble(&self) {
+        let faults = self.faults;
+        for (what, count, each) in [
+            ("packets lost", faults.dropped_random + faults.dropped_burst, 1),
+            ("packets doubled", faults.duplicated, 1),
+            ("packets disordered", faults.reordered, 1),
+            ("packets damaged", faults.corrupted, 1),
+            ("packets late", faults.late, 1),
+            ("chunks retransmitted", self.retransmitted, 1),
+            ("duplicate chunks found", self.duplicate, 2),
+            ("chunks of another life found", self.stale, 10),
+            ("messages abandoned", self.abandoned, 2),
+            ("restarts", self.restarts, 4),
+        ] {
+            assert!(count >= self.runs / each, "{what}: only {count} in {} runs", self.runs);
+        }
+    }
+}
+
+#[test]
+fn every_acknowledged_message_is_delivered_once_and_intact_under_all_faults() {
+    let mut sum = Sum::default();
+    let seeds = seeds(RUNS);
+    let one = seeds.end - seeds.start == 1;
+    hold("exactly_once", seeds, |seed| Scenario::draw(seed).run(), |report| sum.add(&report));
+    if !one {
+        sum.check_that_there_was_trouble();
+    }
+    println!(
+        "{} runs, {} messages, {} chunks sent again, {} stale, {:?}",
+        sum.runs, sum.messages, sum.retransmitted, sum.stale, sum.faults
+    );
+}
