@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `store` | slices on files: commits, crashes, checksums, scrub |
 //! | `service` | requests from an endpoint to the store and back, run to completion |
-//! | `daemon` | settings, start, clean stop; the program `towpath-chunkserver` is a shell around it |
+//! | `daemon` | settings, start, clean stop; the program `towpath-chunkserver` wraps it |
 #![forbid(unsafe_code)]
 
 pub mod daemon;

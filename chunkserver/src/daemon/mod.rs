@@ -8,8 +8,8 @@
 //! | `stop` | [`StopFlag`] and signals |
 //! | `error` | what can go wrong, with exit codes |
 //!
-//! [`run`](run()) is a library function, so that a program can be a chunk server among other things,
-//! on a device of its own making.
+//! [`run`](run()) is a library function, so that a program can be a chunk server among other
+//! things, on a device of its own making.
 
 mod args;
 mod config;

@@ -27,5 +27,6 @@ pub(super) const GOODBYE_WAIT: Nanos = Nanos::from_millis(500);
 pub(super) const READ_BYTES_SIZES: [usize; 6] =
     [16 << 20, 4 << 20, 1 << 20, 256 << 10, 64 << 10, 4 << 10];
 
-/// Entries of one page of a listing: one less than the store gives, which tells that there are more.
+/// Entries of one page of a listing: one less than the store gives, which tells whether there are
+/// more.
 pub(super) const LIST_PAGE_MAX: usize = LIST_MAX - 1;

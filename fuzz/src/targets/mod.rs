@@ -8,6 +8,8 @@ mod proto_link_pair;
 mod proto_wire;
 mod roce_engine;
 mod roce_packet;
+mod server_config;
+mod store_files;
 
 use crate::Target;
 
@@ -24,5 +26,8 @@ pub fn targets() -> &'static [Target] {
         Target { name: "link_pair", run: proto_link_pair::run },
         Target { name: "roce_engine", run: roce_engine::run },
         Target { name: "roce_packet", run: roce_packet::run },
+        Target { name: "server_config", run: server_config::run },
+        Target { name: "store_checkpoint", run: store_files::checkpoint },
+        Target { name: "store_record", run: store_files::record },
     ]
 }
