@@ -86,7 +86,7 @@ impl<'a> Journey<'a> {
     }
 
     /// Stores the input in as many chunks as the server wants; returns gigabits a second.
-    fn put<D: Device<Memory = Region>, P: Pace<D>>(
+    pub(super) fn put<D: Device<Memory = Region>, P: Pace<D>>(
         &mut self,
         session: &mut Session<D, P>,
     ) -> Result<f64, DemoError> {
@@ -114,7 +114,7 @@ impl<'a> Journey<'a> {
     }
 
     /// Reads all of it back and compares; returns gigabits a second.
-    fn get<D: Device<Memory = Region>, P: Pace<D>>(
+    pub(super) fn get<D: Device<Memory = Region>, P: Pace<D>>(
         &mut self,
         session: &mut Session<D, P>,
     ) -> Result<f64, DemoError> {

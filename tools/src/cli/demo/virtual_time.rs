@@ -200,3 +200,6 @@ pub(crate) fn run(
     report.trace_hash = Some(format!("{hash:016x}"));
     Ok((report, journey.changed_at))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,250 @@
+//! put, get, ls, stat, rm, scrub and info against chunk servers.
+
+mod towpath_common;
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use towpath_chunkserver::daemon::DaemonConfig;
+use towpath_common::{Daemon, Process, fails, json, pattern, succeeds, towpath};
+
+const NAME: &str = "000102030405060708090a0b0c0d0e0f";
+const OTHER: &str = "ffffffffffffffffffffffffffffffff";
+
+/// A directory, and the program run in it against one server.
+struct Bench {
+    dir: TempDir,
+    server: String,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().expect("room"), server: String::new() }
+    }
+
+    fn store(&self) -> PathBuf {
+        self.dir.path().join("store")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn file(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.path(name), bytes).expect("written");
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).expect("there")
+    }
+
+    fn run(&self, args: &[&str]) -> Command {
+        let mut command = towpath(args.iter().copied());
+        command.current_dir(self.dir.path()).env("TOWPATH_SERVER", &self.server);
+        command
+    }
+}
+
+#[test]
+fn a_file_goes_there_and_back_and_away() {
+    let mut bench = Bench::new();
+    let daemon = Daemon::start(&bench.store());
+    bench.server = daemon.addr.to_string();
+    for len in [0usize, 1, 4096, 1_000_003] {
+        let bytes = pattern(len, 1);
+        bench.file("in", &bytes);
+        let chunk = succeeds(&mut bench.run(&["put", "in"]));
+        let chunk = chunk.trim();
+        assert_eq!(chunk.len(), 32, "{chunk}");
+        let stat = json(&mut bench.run(&["stat", chunk, "--json"]));
+        assert_eq!((&stat["chunk"], &stat["bytes"]), (&chunk.into(), &len.into()));
+        let out = format!("out-{len}");
+        succeeds(&mut bench.run(&["get", chunk, &out, "--op-size", "8K"]));
+        assert!(bench.read(&out) == bytes, "{len} bytes came back changed");
+        let stdout = bench.run(&["get", chunk, "-"]).output().expect("it starts");
+        assert!(stdout.status.success() && stdout.stdout == bytes, "{len} bytes on stdout");
+        succeeds(&mut bench.run(&["rm", chunk]));
+        fails(&mut bench.run(&["stat", chunk]), 4, &[chunk, "no chunk"]);
+        fails(&mut bench.run(&["rm", chunk]), 4, &[chunk]);
+    }
+    assert_eq!(succeeds(&mut bench.run(&["ls"])).lines().count(), 1, "only the heading is left");
+    daemon.stop();
+}
+
+#[test]
+fn loss_on_the_way_changes_nothing() {
+    let mut bench = Bench::new();
+    let daemon = Daemon::start(&bench.store());
+    bench.server = daemon.addr.to_string();
+    let bytes = pattern(3 << 20, 2);
+    bench.file("in", &bytes);
+    let lossy = ["--loss", "0.05", "--seed", "9", "--json"];
+    let put = json(bench.run(&["put", "in", "--chunk", NAME]).args(lossy));
+    assert_eq!((&put["chunk"], &put["bytes"]), (&NAME.into(), &(3 << 20).into()));
+    assert!(put["chunks_retransmitted"].as_u64() > Some(0), "{put}");
+    let get = json(bench.run(&["get", NAME, "out"]).args(lossy));
+    assert!(get["gbps"].as_f64() > Some(0.0) && get["seconds"].as_f64() > Some(0.0), "{get}");
+    assert!(bench.read("out") == bytes);
+    daemon.stop();
+}
+
+#[test]
+fn listings_and_health_are_shown_for_people_and_for_programs() {
+    let mut bench = Bench::new();
+    let daemon = Daemon::start(&bench.store());
+    bench.server = daemon.addr.to_string();
+    assert_eq!(json(&mut bench.run(&["ls", "--json"])), serde_json::json!({"chunks": []}));
+    bench.file("in", &pattern(10_000, 3));
+    for name in [OTHER, NAME] {
+        // The server on the command line goes over the variable.
+        let mut put = bench.run(&["put", "in", "--chunk", name, &bench.server]);
+        succeeds(put.env("TOWPATH_SERVER", "192.0.2.1:1"));
+    }
+    let listed = json(&mut bench.run(&["ls", "--json"]));
+    let names: Vec<&str> = listed["chunks"]
+        .as_array()
+        .map(|chunks| chunks.iter().filter_map(|chunk| chunk["chunk"].as_str()).collect())
+        .unwrap_or_default();
+    assert_eq!(names, [NAME, OTHER], "in the order of their names");
+    let text = succeeds(&mut bench.run(&["ls"]));
+    assert!(text.contains(NAME) && text.contains("10000"), "{text}");
+    assert!(succeeds(&mut bench.run(&["stat", NAME])).contains("9.8 KiB"));
+
+    let info = json(&mut bench.run(&["info", "--json"]));
+    assert_eq!((&info["chunks"], &info["read_only"]), (&2.into(), &Value::Bool(false)));
+    assert_eq!(info["write_bytes"], 20_000);
+    assert!(succeeds(&mut bench.run(&["info"])).contains("serving"));
+    for _ in 0..2 {
+        let scrub = json(&mut bench.run(&["scrub", "--json"]));
+        assert_eq!((&scrub["slices"], &scrub["damaged"]), (&6.into(), &0.into()), "{scrub}");
+    }
+    assert!(succeeds(&mut bench.run(&["scrub"])).starts_with("6 slices checked"));
+    let removed = json(&mut bench.run(&["rm", NAME, "--json"]));
+    assert_eq!(removed["removed"], NAME);
+    daemon.stop();
+}
+
+#[test]
+fn nothing_is_overwritten_unasked() {
+    let mut bench = Bench::new();
+    let daemon = Daemon::start(&bench.store());
+    bench.server = daemon.addr.to_string();
+    bench.file("in", b"new");
+    succeeds(&mut bench.run(&["put", "in", "--chunk", NAME]));
+    bench.file("in", b"newer");
+    fails(&mut bench.run(&["put", "in", "--chunk", NAME]), 4, &[NAME, "exists"]);
+    bench.file("out", b"old");
+    fails(&mut bench.run(&["get", NAME, "out"]), 7, &["out exists", "--force"]);
+    assert_eq!(bench.read("out"), b"old");
+    succeeds(&mut bench.run(&["get", NAME, "out", "--force"]));
+    assert_eq!(bench.read("out"), b"new", "and the chunk is what it was");
+    fails(&mut bench.run(&["get", OTHER, "none"]), 4, &[OTHER]);
+    assert!(!bench.path("none").exists());
+    fails(&mut bench.run(&["put", "missing"]), 7, &["missing"]);
+    fails(&mut bench.run(&["get", NAME, "no/such/dir/out"]), 7, &["no/such/dir/out"]);
+    daemon.stop();
+}
+
+#[test]
+fn a_damaged_slice_is_named_and_never_served() {
+    let mut bench = Bench::new();
+    let daemon = Daemon::start(&bench.store());
+    bench.server = daemon.addr.to_string();
+    let bytes = pattern(64 << 10, 4);
+    bench.file("in", &bytes);
+    succeeds(&mut bench.run(&["put", "in", "--chunk", NAME]));
+    daemon.stop();
+    damage(&bench.store(), &bytes[5 * 4096..6 * 4096]);
+
+    let daemon = Daemon::start(&bench.store());
+    bench.server = daemon.addr.to_string();
+    fails(&mut bench.run(&["get", NAME, "out"]), 1, &[NAME, "slice 5", "damaged"]);
+    assert!(!bench.path("out").exists(), "half a chunk is no chunk");
+    let said = fails(&mut bench.run(&["scrub", "--json"]), 1, &["1 slices are damaged"]);
+    let scrub: Value = serde_json::from_str(&said).expect("a JSON object");
+    assert_eq!((&scrub["slices"], &scrub["damaged"]), (&16.into(), &1.into()));
+    let found = &scrub["damaged_slices"][0];
+    assert_eq!((&found["chunk"], &found["slice"]), (&NAME.into(), &5.into()));
+    daemon.stop();
+}
+
+/// Flips a bit in the middle of `bytes`, wherever in the store's files they are.
+fn damage(store: &Path, bytes: &[u8]) {
+    for entry in fs::read_dir(store).expect("readable").flatten() {
+        let mut content = fs::read(entry.path()).expect("readable");
+        let place = content.chunks(4096).position(|page| page == bytes);
+        if let Some(page) = place {
+            content[page * 4096 + 2000] ^= 4;
+            fs::write(entry.path(), content).expect("writable");
+            return;
+        }
+    }
+    panic!("the slice is in no file");
+}
+
+#[test]
+fn a_full_store_says_so_and_keeps_no_half_of_a_file() {
+    let mut bench = Bench::new();
+    let config = DaemonConfig {
+        data_dir: bench.store(),
+        capacity_bytes: 8 << 20,
+        ..DaemonConfig::default()
+    };
+    let daemon = Daemon::with(config);
+    bench.server = daemon.addr.to_string();
+    bench.file("big", &pattern(16 << 20, 5));
+    fails(&mut bench.run(&["put", "big"]), 5, &["no space left", "delete chunks"]);
+    assert_eq!(json(&mut bench.run(&["ls", "--json"])), serde_json::json!({"chunks": []}));
+    bench.file("small", &pattern(1 << 20, 6));
+    succeeds(&mut bench.run(&["put", "small"]));
+    daemon.stop();
+}
+
+#[test]
+fn who_is_not_there_or_speaks_otherwise_is_told_apart() {
+    let bench = Bench::new();
+    bench.file("in", b"bytes");
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    let nobody = nobody.to_string();
+    let words = [&*nobody, "towpath-chunkserver --listen", "refused"];
+    fails(&mut bench.run(&["put", "in", &nobody]), 3, &words);
+    fails(&mut bench.run(&["ls", "no such host"]), 3, &["HOST:PORT"]);
+
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let stranger = listener.local_addr().expect("bound").to_string();
+    let answers = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        stream.write_all(&[b'x'; 4096]).expect("it listens");
+        // Closing with unread bytes would reset the connection before the answer is read.
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    fails(&mut bench.run(&["info", &stranger]), 3, &[&stranger, "cannot be talked to"]);
+    answers.join().expect("the stranger");
+}
+
+#[test]
+fn a_server_that_goes_away_mid_write_is_noticed() {
+    let bench = Bench::new();
+    let mut server = Process::start(&bench.store());
+    // Sparse, so that it is endless for the network and nothing for the disk here.
+    let endless = fs::File::create(bench.path("endless")).expect("made");
+    endless.set_len(1 << 40).expect("sparse");
+    let mut put = bench.run(&["put", "endless", &server.addr, "--timeout-ms", "60000"]);
+    let put = put.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+    // Once info tells of writes, the put is in the middle of it.
+    let written = || json(&mut towpath(["info", "--json", &server.addr]))["write_bytes"].as_u64();
+    while written() < Some(1 << 20) {}
+    server.child.kill().expect("it runs");
+    let output = put.wait_with_output().expect("it ends");
+    let said = towpath_common::stderr(&output);
+    assert_eq!(output.status.code(), Some(6), "{said}");
+    assert!(said.contains("the server is gone") && said.contains("incomplete"), "{said}");
+    assert!(output.stdout.is_empty());
+}
