@@ -33,6 +33,10 @@ pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the client asks for a server that is not there yet: scripts start both at once.
 pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Polls in a row that find nothing, some 50 us, after which an end that polls gives its CPU away:
+/// ten times a round trip, so never while both ends run, and on a crowded machine it lets the peer.
+pub(crate) const IDLE_POLLS_MAX: u32 = 128;
+
 /// Turns between two looks at the set-up connection (a system call) and at the watchdog.
 pub(crate) const TURNS_PER_LOOK: u32 = 64;
 

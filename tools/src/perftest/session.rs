@@ -149,14 +149,9 @@ impl<C: Carrier> Session<'_, C> {
             Tool::WriteLat => LATENCY_TURNS_PER_LOOK,
         };
         let receives = plan.receives(self.settings.is_client());
-        let flow = Flow::new(
-            &mut self.carrier,
-            self.control,
-            Watch::new(goal),
-            (receives, plan.validate),
-            look_every,
-        );
-        flow
+        let watch = Watch::new(goal);
+        let takes = (receives, plan.validate);
+        Flow::new(&mut self.carrier, self.control, watch, takes, look_every)
     }
 
     fn bandwidth(&mut self, size: u32, goal: Goal) -> Result<Bandwidth, RunError> {

@@ -3,13 +3,17 @@
 use super::{Carrier, Counters, RowPlan, Turn};
 use crate::perftest::content::Content;
 use crate::perftest::error::RunError;
+use crate::perftest::limits::IDLE_POLLS_MAX;
 use std::collections::VecDeque;
 use towpath_device_roce::RoceDevice;
 use towpath_sim::FaultControl;
 use towpath_transport::{
-    Buf, ChannelId, Chunk, Endpoint, Event, LinkId, Message, Outcome, Payload, SendOptions,
+    Buf, ChannelId, Chunk, Endpoint, Event, LinkId, Message, Nanos, Outcome, Payload, SendOptions,
 };
 use towpath_verbs::PacketLink;
+
+/// How long an idle end blocks at most before it looks again.
+const IDLE_WAIT: Nanos = Nanos::from_micros(200);
 
 /// An endpoint over a packet link, with or without faults.
 pub(crate) type RoceEndpoint<L> = Endpoint<RoceDevice<L>>;
@@ -25,6 +29,8 @@ pub(crate) struct Towpath<L: PacketLink> {
     content: Content,
     size: u32,
     faults: Option<FaultControl>,
+    /// Polls in a row that found nothing.
+    idle: u32,
 }
 
 impl<L: PacketLink> Towpath<L> {
@@ -44,6 +50,7 @@ impl<L: PacketLink> Towpath<L> {
             content: Content::new(1, false),
             size: 0,
             faults,
+            idle: 0,
         }
     }
 
@@ -138,6 +145,9 @@ impl<L: PacketLink> Carrier for Towpath<L> {
 
     fn flush(&mut self) -> Result<(), RunError> {
         self.endpoint.flush();
+        if self.idle >= IDLE_POLLS_MAX {
+            self.endpoint.wait(IDLE_WAIT);
+        }
         Ok(())
     }
 
@@ -147,7 +157,7 @@ impl<L: PacketLink> Carrier for Towpath<L> {
 
     fn poll(&mut self) -> Result<Turn, RunError> {
         let mut turn = Turn::default();
-        self.endpoint.poll();
+        self.idle = if self.endpoint.poll() > 0 { 0 } else { self.idle.saturating_add(1) };
         while let Some(event) = self.endpoint.next_event() {
             self.on_event(event, &mut turn)?;
         }

@@ -12,6 +12,7 @@ mod frame;
 use super::{Carrier, Counters, RowPlan, Turn};
 use crate::perftest::content::Content;
 use crate::perftest::error::RunError;
+use crate::perftest::limits::IDLE_POLLS_MAX;
 use conn::Conn;
 use std::net::TcpStream;
 
@@ -27,6 +28,8 @@ pub(crate) struct Tcp {
     completed: u64,
     depth_each: u64,
     ended: usize,
+    /// Polls in a row that found nothing.
+    idle: u32,
 }
 
 impl Tcp {
@@ -47,6 +50,7 @@ impl Tcp {
             completed: 0,
             depth_each: 0,
             ended: 0,
+            idle: 0,
         })
     }
 }
@@ -100,6 +104,10 @@ impl Carrier for Tcp {
             self.ended += usize::from(turn.ended);
         }
         sum.ended = self.ended == self.conns.len();
+        self.idle = if sum == Turn::default() { self.idle.saturating_add(1) } else { 0 };
+        if self.idle >= IDLE_POLLS_MAX {
+            std::thread::yield_now();
+        }
         Ok(sum)
     }
 
