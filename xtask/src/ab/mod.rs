@@ -16,9 +16,9 @@ use std::process::Command;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-The command prints one JSON object; --metric picks a number in it, `a.b` for one further in. A \
-single word is a shell line; several are a program and its arguments. The programs of the side \
-that runs come first in the PATH.
+The command prints one JSON object; --metric picks a number in it, `a.b` for one further in, `a.0` \
+for one in a list. A single word is a shell line; several are a program and its arguments. The \
+programs of the side that runs come first in the PATH.
 
   cargo xtask ab --base HEAD~1 --metric write_gbps -- towpath demo --json
   cargo xtask ab --vs 'BENCH -c TCP' --metric gbps -- 'BENCH'")]
@@ -117,7 +117,11 @@ fn number(output: &str, metric: &str) -> Option<f64> {
     let whole = serde_json::from_str::<Value>(output).ok();
     let mut lines = output.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
     let object = whole.or_else(|| lines.find(Value::is_object))?;
-    let found = metric.split('.').try_fold(&object, |value, key| value.get(key))?;
+    let into = |value, key: &str| match value {
+        Value::Array(list) => list.get(key.parse::<usize>().ok()?),
+        other => other.get(key),
+    };
+    let found = metric.split('.').try_fold(&object, into)?;
     found.as_f64().filter(|number| number.is_finite())
 }
 
@@ -195,6 +199,9 @@ mod tests {
         assert_eq!(number(output, "gbps"), Some(2.5));
         assert_eq!(number(output, "lat.p50"), Some(3.0));
         assert_eq!(number("{\n \"gbps\": 4\n}\n", "gbps"), Some(4.0));
+        let list = "{\"results\": [{\"gbps\": 5}, {\"gbps\": 6}]}";
+        assert_eq!(number(list, "results.1.gbps"), Some(6.0));
+        assert_eq!(number(list, "results.2.gbps"), None);
     }
 
     #[test]
