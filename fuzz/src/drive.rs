@@ -78,7 +78,8 @@ struct Run<'a> {
     target: Target,
     options: &'a Options,
     watch: Watch,
-    kept: Vec<Vec<u8>>,
+    /// Inputs and their classes.
+    kept: Vec<(u64, Vec<u8>)>,
     by_class: HashMap<u64, usize>,
 }
 
@@ -127,7 +128,7 @@ impl Run<'_> {
         let len = self.kept.len();
         let from = if prng.chance(0.5) { len.saturating_sub(16) } else { 0 };
         let at = from + prng.below((len - from).max(1) as u64) as usize;
-        self.kept.get(at).map_or(&[], Vec::as_slice)
+        self.kept.get(at).map_or(&[], |(_, input)| input.as_slice())
     }
 
     fn one(&mut self, input: Vec<u8>, prng: &mut Prng) -> io::Result<Option<Outcome>> {
@@ -148,7 +149,7 @@ impl Run<'_> {
     /// Keeps an input whose class is new, or shorter than the one kept for its class.
     fn keep(&mut self, class: u64, input: Vec<u8>, prng: &mut Prng) {
         if let Some(&at) = self.by_class.get(&class) {
-            if let Some(kept) = self.kept.get_mut(at)
+            if let Some((_, kept)) = self.kept.get_mut(at)
                 && input.len() < kept.len()
             {
                 *kept = input;
@@ -156,12 +157,12 @@ impl Run<'_> {
             return;
         }
         let at = if self.kept.len() < CORPUS_MAX {
-            self.kept.push(input);
+            self.kept.push((class, input));
             self.kept.len() - 1
         } else {
             let at = prng.below(CORPUS_MAX as u64) as usize;
-            self.by_class.retain(|_, kept| *kept != at);
-            self.kept[at] = input;
+            self.by_class.remove(&self.kept[at].0);
+            self.kept[at] = (class, input);
             at
         };
         self.by_class.insert(class, at);
