@@ -18,6 +18,7 @@ struct Sum {
     duplicate: u64,
     abandoned: u64,
     restarts: u64,
+    overflows: u64,
 }
 
 impl Sum {
@@ -30,6 +31,7 @@ impl Sum {
         self.duplicate += report.links.chunks_duplicate;
         self.abandoned += report.links.messages_abandoned;
         self.restarts += u64::from(report.lives - 1);
+        self.overflows += report.wire.dropped_queue + report.wire.dropped_rx_buffer;
     }
 
     /// A test in which nothing goes wrong shows nothing: each kind of trouble has to have come up
@@ -47,6 +49,7 @@ impl Sum {
             ("chunks of another life found", self.stale, 10),
             ("messages abandoned", self.abandoned, 2),
             ("restarts", self.restarts, 4),
+            ("packets lost to full buffers", self.overflows, 100),
         ] {
             assert!(count >= self.runs / each, "{what}: only {count} in {} runs", self.runs);
         }
@@ -63,7 +66,7 @@ fn every_acknowledged_message_is_delivered_once_and_intact_under_all_faults() {
         sum.check_that_there_was_trouble();
     }
     println!(
-        "{} runs, {} messages, {} chunks sent again, {} stale, {:?}",
-        sum.runs, sum.messages, sum.retransmitted, sum.stale, sum.faults
+        "{} runs, {} messages, {} chunks sent again, {} stale, {} to full buffers, {:?}",
+        sum.runs, sum.messages, sum.retransmitted, sum.stale, sum.overflows, sum.faults
     );
 }

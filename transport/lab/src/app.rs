@@ -207,11 +207,11 @@ impl App {
             Event::StreamAborted { link, stream, .. } => {
                 self.end_stream(link, stream);
             }
-            Event::ChannelOpened { link, channel, ordered, .. } => {
-                if self.lives.last().is_some_and(|&(current, _)| current == link) {
-                    self.channels.push(Open { id: channel, ordered });
-                    self.channels.sort_unstable_by_key(|open| open.id);
-                }
+            Event::ChannelOpened { link, channel, ordered, .. }
+                if self.lives.last().is_some_and(|&(current, _)| current == link) =>
+            {
+                self.channels.push(Open { id: channel, ordered });
+                self.channels.sort_unstable_by_key(|open| open.id);
             }
             Event::ChannelClosed { channel, .. } => {
                 self.channels.retain(|open| open.id != channel);

@@ -1,13 +1,12 @@
 //! How a run fails, and what is told of it.
 
-use crate::limits::TRACE_TAIL;
 use crate::oracle::Violation;
 use core::fmt;
 use towpath_base::Time;
 use towpath_device_roce::RoceCounters;
 use towpath_proto::LinkStats;
+use towpath_sim::FaultCounters;
 use towpath_sim::world::TraceEvent;
-use towpath_sim::{FaultCounters, World};
 use towpath_transport::{BufferCensus, ChannelError, EndpointError, LinkError};
 
 /// Why a run failed.
@@ -44,9 +43,16 @@ pub struct Failure {
     pub cause: Cause,
     /// When, in virtual time.
     pub at: Time,
+    /// What it looked like then.
+    pub scene: Box<Scene>,
+}
+
+/// What a run looked like when it failed.
+#[derive(Clone, Debug, Default)]
+pub struct Scene {
     /// The last packets on the wires.
     pub trace: Vec<TraceEvent>,
-    /// What the oracle would have said had the life ended then.
+    /// What would have been wrong if the life had ended in order then.
     pub unsettled: Vec<Violation>,
     /// Where each host stood.
     pub hosts: Vec<HostState>,
@@ -70,20 +76,6 @@ pub struct HostState {
 }
 
 impl Failure {
-    /// A failure in `world`, now.
-    #[must_use]
-    pub fn new(world: &World, cause: impl Into<Cause>) -> Self {
-        let mut trace = world.recent_trace();
-        trace.drain(..trace.len().saturating_sub(TRACE_TAIL));
-        Self {
-            cause: cause.into(),
-            at: world.now(),
-            trace,
-            unsettled: Vec::new(),
-            hosts: Vec::new(),
-        }
-    }
-
     /// The promises that were broken, if it is that.
     #[must_use]
     pub fn violations(&self) -> &[Violation] {
@@ -97,10 +89,13 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "at {} ns: {}", self.at.0, self.cause)?;
-        for (number, host) in self.hosts.iter().enumerate() {
+        if !matches!(self.cause, Cause::Broken(_)) && !self.scene.unsettled.is_empty() {
+            writeln!(f, "  unsettled: {}", list(&self.scene.unsettled))?;
+        }
+        for (number, host) in self.scene.hosts.iter().enumerate() {
             writeln!(f, "  host {number}: {host:?}")?;
         }
-        self.trace.iter().try_for_each(|event| writeln!(f, "  {event}"))
+        self.scene.trace.iter().try_for_each(|event| writeln!(f, "  {event}"))
     }
 }
 

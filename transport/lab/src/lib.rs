@@ -12,7 +12,8 @@
 //! | [`device`] | a wire that outlives its host, and a device that repeats its numbers |
 //! | [`pair`] | two hosts in one world, and the loop that drives them |
 //! | [`scenario`] | what happens in a run, drawn from its seed |
-//! | [`sweep`] | many seeds over several threads, and how a failure is told |
+//! | [`sweep`] | many seeds over several threads |
+//! | [`failure`] | why a run failed, and what it looked like then |
 //! | [`goodput`] | how much of a lossy wire is used |
 //! | [`limits`] | what is bounded, and why so |
 

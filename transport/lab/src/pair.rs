@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use crate::device::{LabDevice, SharedLink};
-use crate::failure::{Cause, Failure, HostState};
+use crate::failure::{Cause, Failure, HostState, Scene};
 use crate::limits::{STEPS_MAX, TRACE_TAIL, TURNS_PER_INSTANT_MAX, WAIT_MAX};
 use crate::oracle::{Oracle, Violation};
 use std::collections::BTreeMap;
@@ -34,6 +34,8 @@ pub enum Happening {
     Stall(Time),
     /// An application stops reading until then.
     StopReading(Time),
+    /// Nothing, but time does not jump past it.
+    Wake,
 }
 
 /// One host.
@@ -93,7 +95,9 @@ impl Pair {
         let made = [host(near, 0), host(far, 1)];
         let hosts = match made {
             [Ok(near), Ok(far)] => [near, far],
-            [Err(cause), _] | [_, Err(cause)] => return Err(Failure::new(&world, cause)),
+            [Err(cause), _] | [_, Err(cause)] => {
+                return Err(Failure { cause, at: world.now(), scene: Box::default() });
+            }
         };
         Ok(Self {
             world,
@@ -161,9 +165,12 @@ impl Pair {
             faults: host.control.counters(),
             buffers: host.endpoint.buffers(),
         };
-        let hosts = self.hosts.iter().map(state).collect();
-        let unsettled = self.oracle.unsettled(self.life);
-        Failure { hosts, unsettled, ..Failure::new(&self.world, cause) }
+        let scene = Scene {
+            trace: self.world.recent_trace(),
+            unsettled: self.oracle.unsettled(self.life),
+            hosts: self.hosts.iter().map(state).collect(),
+        };
+        Failure { cause: cause.into(), at: self.world.now(), scene: Box::new(scene) }
     }
 
     /// Joins the hosts by a new link, whose HELLOs meet no fault.
@@ -212,7 +219,7 @@ impl Pair {
     pub fn count(&mut self, host: usize) {
         let Some(link) = self.hosts[host].current else { return };
         let Some(stats) = self.hosts[host].endpoint.stats(link) else { return };
-        add(&mut self.totals, &stats);
+        self.totals += stats;
         if stats.violations > 0 {
             self.oracle.report(Violation::Rules { host, stats: Box::new(stats) });
         }
@@ -247,6 +254,7 @@ impl Pair {
                 Happening::Faults(plan) => host.control.set_receive(plan),
                 Happening::Stall(until) => host.stalled_until = host.stalled_until.max(until),
                 Happening::StopReading(until) => host.app.stop_reading_until(until),
+                Happening::Wake => {}
             }
         }
     }
@@ -333,7 +341,7 @@ impl Pair {
     /// As [`run_until`](Self::run_until).
     pub fn run_for(&mut self, span: Nanos) -> Result<(), Failure> {
         let end = self.world.now() + span;
-        self.schedule(end, 0, Happening::Stall(Time::ZERO));
+        self.schedule(end, 0, Happening::Wake);
         self.run_until("time passes", |pair| pair.world.now() >= end)
     }
 }
@@ -347,24 +355,4 @@ fn make_endpoint(
     let roce = RoceConfig::default().seed(config.seed).qp_max(64);
     let device = LabDevice::new(link.clone(), roce, config.seed as u32);
     Ok(Endpoint::new(device, config.endpoint.clone().seed(world.next_seed()))?)
-}
-
-fn add(sum: &mut LinkStats, more: &LinkStats) {
-    sum.chunks_sent += more.chunks_sent;
-    sum.chunks_retransmitted += more.chunks_retransmitted;
-    sum.bytes_sent += more.bytes_sent;
-    sum.bytes_retransmitted += more.bytes_retransmitted;
-    sum.losses_by_gap += more.losses_by_gap;
-    sum.tail_probes += more.tail_probes;
-    sum.rtos += more.rtos;
-    sum.losses_spurious += more.losses_spurious;
-    sum.credit_probes += more.credit_probes;
-    sum.chunks_received += more.chunks_received;
-    sum.chunks_duplicate += more.chunks_duplicate;
-    sum.chunks_stale += more.chunks_stale;
-    sum.headers_bad += more.headers_bad;
-    sum.payloads_bad += more.payloads_bad;
-    sum.messages_delivered += more.messages_delivered;
-    sum.messages_abandoned += more.messages_abandoned;
-    sum.messages_received += more.messages_received;
 }

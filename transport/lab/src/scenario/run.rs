@@ -9,7 +9,7 @@ use crate::oracle::{Ending, Violation};
 use crate::pair::{Happening, Pair, PairConfig};
 use towpath_base::{Nanos, Prng, Time};
 use towpath_proto::{DownReason, LinkStats};
-use towpath_sim::{FaultCounters, FaultPlan};
+use towpath_sim::{FaultCounters, FaultPlan, WorldCounters};
 
 /// Happenings of one life: changes of the weather, stalls, readers that stop.
 const HAPPENINGS_MAX: u64 = 6;
@@ -34,6 +34,8 @@ pub struct Report {
     pub links: LinkStats,
     /// What the faults did, both ends together.
     pub faults: FaultCounters,
+    /// What the wire did by itself.
+    pub wire: WorldCounters,
 }
 
 /// How a life ends.
@@ -78,6 +80,7 @@ impl Scenario {
             lives: self.lives,
             links: pair.totals(),
             faults: faults(0).plus(faults(1)),
+            wire: pair.world().counters(),
         })
     }
 
@@ -168,14 +171,12 @@ impl Scenario {
 
     /// Hosts die in the middle of the traffic; their next life begins on the same wire.
     fn crash(&self, pair: &mut Pair, prng: &mut Prng, dies: [bool; 2]) -> Result<(), Failure> {
-        let end = pair.world().now() + Nanos(1 << prng.between(12, 23));
-        pair.schedule(end, 0, Happening::Stall(Time::ZERO));
-        pair.run_until("hosts die", |pair| pair.world().now() >= end)?;
+        pair.run_for(Nanos(1 << prng.between(12, 23)))?;
         pair.clear_agenda();
         let life = pair.life();
-        for host in 0..2 {
+        for (host, dies) in dies.into_iter().enumerate() {
             pair.count(host);
-            if dies[host] {
+            if dies {
                 pair.restart(host)?;
             } else {
                 pair.host_mut(host).app.forget_script();
