@@ -3,9 +3,27 @@
 use crate::wire::ChunkHeader;
 use towpath_base::Nanos;
 
-/// A channel of a link; the same number at both ends.
+/// A channel of a link; the same number at both ends. The low 16 bits are its place, the high 16
+/// count the lives of that place, so that what is late from an earlier life is known
+/// (docs/protocol.md section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub u32);
+
+impl ChannelId {
+    /// Bits of the place.
+    const PLACE_BITS: u32 = 16;
+
+    pub(crate) fn new(place: u32, life: u16) -> Self {
+        debug_assert!(place >> Self::PLACE_BITS == 0, "CHANNELS_MAX keeps places small");
+        Self(u32::from(life) << Self::PLACE_BITS | place)
+    }
+
+    /// A small dense index, for tables; unique among the live channels of a link.
+    #[must_use]
+    pub fn place(self) -> usize {
+        (self.0 & ((1 << Self::PLACE_BITS) - 1)) as usize
+    }
+}
 
 /// A path of a link: an index below [`PATHS_MAX`](crate::limits::PATHS_MAX).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

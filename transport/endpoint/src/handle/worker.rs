@@ -219,7 +219,7 @@ impl Desk {
             Event::ChannelClosed { link, channel, reason } => {
                 self.end_open(link, channel, ChannelError::Closed(reason));
                 let entry = self.link(link);
-                if let Some(place) = entry.and_then(|e| e.channels.get_mut(channel.0 as usize)) {
+                if let Some(place) = entry.and_then(|e| e.channels.get_mut(channel.place())) {
                     *place = None;
                 }
             }
@@ -257,7 +257,7 @@ impl Desk {
     ) {
         let (arrive, incoming) = unbounded();
         let Some(entry) = self.link(link) else { return };
-        let place = channel.0 as usize;
+        let place = channel.place();
         if entry.channels.len() <= place {
             entry.channels.resize_with(place + 1, || None);
         }
@@ -286,7 +286,7 @@ impl Desk {
     /// Hands an arrival over; when nobody takes it, dropping it gives its credit back.
     fn arrive(&mut self, link: LinkId, channel: ChannelId, incoming: Incoming) {
         let entry = self.link(link);
-        if let Some(Some(arrive)) = entry.and_then(|e| e.channels.get(channel.0 as usize)) {
+        if let Some(Some(arrive)) = entry.and_then(|e| e.channels.get(channel.place())) {
             drop(arrive.send(incoming));
         }
     }

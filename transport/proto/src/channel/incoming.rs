@@ -93,8 +93,11 @@ impl Incoming {
 
     /// The next chunk for a streaming reader, if it is there; true beside it when it is the last.
     pub(crate) fn next_in_stream(&mut self) -> Result<Option<(ChunkRef, bool)>, Misfit> {
-        let Some(at) = self.chunks.iter().position(|chunk| chunk.index == self.next_index) else {
-            return Ok(None);
+        let mut chunks = self.chunks.iter();
+        let Some(at) = chunks.position(|chunk| chunk.index == self.next_index) else {
+            // With every byte here, the next chunk can only be missing because none has its index.
+            let whole = self.is_complete() && self.next_offset < self.message_len;
+            return if whole { Err(Misfit) } else { Ok(None) };
         };
         let chunk = self.chunks[at];
         if chunk.offset != self.next_offset {
@@ -164,6 +167,15 @@ mod tests {
         assert_eq!(message.next_in_stream(), Ok(None));
         message.accept(chunk(2, 20, 10)).unwrap();
         assert_eq!(message.next_in_stream(), Ok(Some((chunk(2, 20, 10), true))));
+    }
+
+    #[test]
+    fn a_whole_stream_that_skips_an_index_is_a_misfit_and_waits_for_nothing() {
+        let mut message = message(30, true);
+        message.accept(chunk(0, 0, 10)).unwrap();
+        message.accept(chunk(2, 10, 20)).unwrap();
+        assert_eq!(message.next_in_stream(), Ok(Some((chunk(0, 0, 10), false))));
+        assert_eq!(message.next_in_stream(), Err(Misfit));
     }
 
     #[test]

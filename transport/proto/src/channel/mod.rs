@@ -28,6 +28,8 @@ pub(crate) enum ChannelState {
 /// One channel of a link.
 #[derive(Debug)]
 pub(crate) struct Channel {
+    /// The whole id, life included: its place may have had others before.
+    pub(crate) id: u32,
     pub(crate) state: ChannelState,
     pub(crate) ordered: bool,
     /// The longest message that the peer takes.

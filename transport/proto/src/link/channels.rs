@@ -59,9 +59,11 @@ impl Link {
         let first = u32::from(self.config.side == Side::Server);
         // Each side has every other id.
         let (cursor, count) = (self.channel_cursor, self.config.channels_max);
-        let mut ids = (0..count).map(|i| (cursor + i) % count * 2 + first);
-        let id = ids.find(|&id| self.channel(id).is_none()).ok_or(OpenError::TooMany)?;
-        self.channel_cursor = id / 2 + 1;
+        let mut places = (0..count).map(|i| (cursor + i) % count * 2 + first);
+        let is_free = |place: &u32| self.at_place(*place).is_none();
+        let place = places.find(is_free).ok_or(OpenError::TooMany)?;
+        self.channel_cursor = place / 2 + 1;
+        let id = self.next_life(place);
         self.place_channel(id, ordered, ChannelState::Opening, 0, 0);
         self.control_queue.push_back(Control {
             index: if ordered { ORDERED } else { 0 },
@@ -103,6 +105,21 @@ impl Link {
         }
     }
 
+    fn at_place(&self, place: u32) -> Option<&Channel> {
+        self.channels.get(place as usize)?.as_deref()
+    }
+
+    /// The id of the next channel at a place of ours.
+    fn next_life(&mut self, place: u32) -> u32 {
+        if self.channel_lives.len() <= place as usize {
+            self.channel_lives.resize(place as usize + 1, 0);
+        }
+        let life = &mut self.channel_lives[place as usize];
+        let id = ChannelId::new(place, *life);
+        *life = life.wrapping_add(1);
+        id.0
+    }
+
     fn check_room(&self) -> Result<(), OpenError> {
         if self.channels_open >= self.config.channels_max {
             return Err(OpenError::TooMany);
@@ -122,12 +139,13 @@ impl Link {
         peer_message_max: u32,
     ) {
         let quota = self.config.quota_chunks;
-        if self.channels.len() <= id as usize {
-            self.channels.resize_with(id as usize + 1, || None);
+        let place = ChannelId(id).place();
+        if self.channels.len() <= place {
+            self.channels.resize_with(place + 1, || None);
         }
         let (tx, rx) = (ChannelTx::new(granted), ChannelRx::new(quota));
-        let channel = Channel { state, ordered, peer_message_max, tx, rx };
-        self.channels[id as usize] = Some(Box::new(channel));
+        let channel = Channel { id, state, ordered, peer_message_max, tx, rx };
+        self.channels[place] = Some(Box::new(channel));
         self.quota_sum += quota;
         self.channels_open += 1;
     }
@@ -135,13 +153,19 @@ impl Link {
     /// OPEN (docs/protocol.md section 3).
     pub(super) fn on_open(&mut self, header: &ChunkHeader) -> bool {
         let id = header.channel;
-        if self.channel(id).is_some_and(|c| c.state != ChannelState::Drained) {
-            return true;
-        }
+        let place = ChannelId(id).place() as u32;
         let theirs = u32::from(self.config.side == Side::Client);
-        let refusal = if id % 2 != theirs || id >= 2 * self.config.channels_max {
+        let is_theirs = place % 2 == theirs && place < 2 * self.config.channels_max;
+        // The peer opens a place again only after the channel before is over for it; we may still
+        // wait for the ack of our CLOSE.
+        if let Some(before) = self.at_place(place).filter(|_| is_theirs).map(|c| c.id)
+            && before != id
+        {
+            self.end_channel(before, CloseReason::Peer);
+        }
+        let refusal = if !is_theirs {
             REFUSED_ID
-        } else if self.channel(id).is_some() || self.check_room().is_err() {
+        } else if self.at_place(place).is_some() || self.check_room().is_err() {
             REFUSED_FULL
         } else {
             ACCEPTED

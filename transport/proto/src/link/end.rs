@@ -79,7 +79,7 @@ impl Link {
         }
         self.quota_sum -= channel.rx.quota();
         self.channels_open -= 1;
-        self.channels[id as usize] = None;
+        self.channels[ChannelId(id).place()] = None;
         self.ready.retain(|&other| other != id);
         self.starved.retain(|&other| other != id);
         self.credit_due.retain(|&other| other != id);
@@ -174,8 +174,10 @@ impl Link {
         }
         self.state = LinkState::Down(reason);
         self.end_sends_of(None);
-        for id in 0..self.channels.len() as u32 {
-            self.drop_incoming_of(id);
+        for place in 0..self.channels.len() {
+            if let Some(id) = self.channels[place].as_deref().map(|channel| channel.id) {
+                self.drop_incoming_of(id);
+            }
         }
         self.control_queue.clear();
         self.control_lost.clear();

@@ -18,7 +18,7 @@ pub use send::{CancelError, SendError, SendRequest};
 
 use crate::channel::{Channel, Incoming, Outgoing};
 use crate::config::{LinkConfig, PeerParams};
-use crate::event::{DownReason, Event, PathId, SendKey};
+use crate::event::{ChannelId, DownReason, Event, PathId, SendKey};
 use crate::limits::{CONTROL_OUTSTANDING_MAX, CONTROL_WINDOW, HEADER_BYTES};
 use crate::path::Path;
 use crate::slots::{Key, Slots};
@@ -68,6 +68,8 @@ pub struct Link {
     channels_open: u32,
     /// Where the search for a free channel id goes on, so that an id just closed rests.
     channel_cursor: u32,
+    /// How many lives each place has had that we open channels at.
+    channel_lives: Vec<u16>,
     /// The sum of all quotas: never above `config.credit_total`.
     quota_sum: u32,
     sends: Slots<Outgoing>,
@@ -125,6 +127,7 @@ impl Link {
             channels: Vec::new(),
             channels_open: 0,
             channel_cursor: 0,
+            channel_lives: Vec::new(),
             quota_sum: 0,
             ready: VecDeque::new(),
             starved: VecDeque::new(),
@@ -220,10 +223,11 @@ impl Link {
     }
 
     fn channel(&self, id: u32) -> Option<&Channel> {
-        self.channels.get(id as usize)?.as_deref()
+        self.channels.get(ChannelId(id).place())?.as_deref().filter(|channel| channel.id == id)
     }
 
     fn channel_mut(&mut self, id: u32) -> Option<&mut Channel> {
-        self.channels.get_mut(id as usize)?.as_deref_mut()
+        let channel = self.channels.get_mut(ChannelId(id).place())?.as_deref_mut();
+        channel.filter(|channel| channel.id == id)
     }
 }

@@ -3,7 +3,7 @@
 use super::Link;
 use super::control::Control;
 use crate::channel::{ChannelState, SendState};
-use crate::event::{PathId, PayloadRef, SendKey, Transmit};
+use crate::event::{ChannelId, PathId, PayloadRef, SendKey, Transmit};
 use crate::limits::CONTROL_OUTSTANDING_MAX;
 use crate::path::{DataChunk, TailProbe, What};
 use crate::slots::Key;
@@ -149,7 +149,8 @@ impl Link {
     /// The message of a channel that can have a chunk cut now. A channel without credit joins the
     /// starved ones.
     fn sendable(&mut self, id: u32) -> Option<SendKey> {
-        let channel = self.channels.get_mut(id as usize)?.as_deref_mut()?;
+        let channel = self.channels.get_mut(ChannelId(id).place())?.as_deref_mut()?;
+        let channel = Some(channel).filter(|channel| channel.id == id)?;
         let sends = matches!(channel.state, ChannelState::Open | ChannelState::Closing);
         let &send = channel.tx.queue.front().filter(|_| sends)?;
         let message = self.sends.get(send.0).expect("queued messages are live");
@@ -170,7 +171,8 @@ impl Link {
     }
 
     fn cut(&mut self, id: u32, send: SendKey, bytes_max: u32) -> DataChunk {
-        let channel = self.channels[id as usize].as_deref_mut().expect("a ready channel exists");
+        let channel =
+            self.channels[ChannelId(id).place()].as_deref_mut().expect("a ready channel exists");
         let message = self.sends.get_mut(send.0).expect("queued messages are live");
         if message.state == SendState::Queued {
             message.state = SendState::Sending;

@@ -248,6 +248,31 @@ fn channels_open_and_close_many_times_and_leave_nothing() {
 }
 
 #[test]
+fn a_place_used_again_at_once_is_another_channel_to_whatever_comes_late() {
+    for seed in 0..20 {
+        println!("seed {seed}");
+        let mut wire = Wire::new(seed, ALL_FAULTS, |config| config.channels_max(1));
+        let mut ids = Vec::new();
+        for round in 0..20u64 {
+            let channel = wire.ends[0].link.open_channel(true).unwrap();
+            assert_eq!(channel.place(), 0);
+            ids.push(channel);
+            // The peer may not have heard of the end of the channel before.
+            wire.run_until(|wire| wire.ends.iter().all(|end| end.channels == [channel]));
+            wire.ends[0].send(channel, round, vec![round as u8; 100], Time::NEVER);
+            wire.run_until(|wire| wire.ends[0].sending.is_empty());
+            // Closed from the far side: the opener knows first whether the place is free.
+            wire.ends[1].link.close_channel(channel).unwrap();
+            wire.run_until(|wire| wire.ends[0].channels.is_empty());
+        }
+        wire.run_until(Wire::settled);
+        assert!(wire.ends[1].received.iter().map(|m| u64::from(m[0])).eq(0..20), "seed {seed}");
+        ids.dedup();
+        assert_eq!(ids.len(), 20);
+    }
+}
+
+#[test]
 fn acks_stay_exact_where_their_32_bits_wrap() {
     for seed in 0..10 {
         let mut wire = Wire::new(seed, ALL_FAULTS, |config| config);
