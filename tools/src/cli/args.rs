@@ -207,6 +207,8 @@ pub(crate) struct DemoServerArgs {
     pub(super) seed: u64,
     #[arg(long)]
     pub(super) mtu: u32,
+    #[arg(long, default_value_t = 0)]
+    pub(super) preallocate: u64,
     #[arg(long)]
     pub(super) ipv6: bool,
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use towpath_fastpath::{ClientError, ErrorKind, ErrorReply};
+use towpath_fastpath::{ErrorKind, ErrorReply};
 
 use super::demo::DemoError;
 use super::interrupt::{EXIT_INTERRUPTED, Interrupted};
@@ -138,7 +138,7 @@ fn of_demo(error: &DemoError) -> u8 {
 
 fn of_session(error: &SessionError) -> u8 {
     match error {
-        SessionError::Client(ClientError { kind, .. }) => of_kind(kind),
+        SessionError::Client(error) => of_kind(&error.kind),
         SessionError::ChannelClosed { .. } => 5,
         SessionError::Channel { .. } | SessionError::Down { .. } => 6,
         SessionError::Connect { .. }

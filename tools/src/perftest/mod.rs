@@ -29,7 +29,7 @@ mod report;
 mod session;
 mod settings;
 mod setup;
-mod summary;
+pub(crate) mod summary;
 mod tool;
 mod watch;
 

@@ -19,7 +19,7 @@ pub(crate) enum DemoError {
     Child(#[from] ChildError),
     /// The second process, from within.
     #[error(transparent)]
-    Daemon(#[from] DaemonError),
+    Daemon(Box<DaemonError>),
     /// No directory for the store.
     #[error(
         "cannot make a directory for the store in {}; choose another with --dir or $TMPDIR",
@@ -61,4 +61,10 @@ pub(crate) enum DemoError {
     /// Kernel TCP over loopback.
     #[error("cannot measure kernel TCP over loopback")]
     Yardstick(#[source] io::Error),
+}
+
+impl From<DaemonError> for DemoError {
+    fn from(error: DaemonError) -> Self {
+        Self::Daemon(error.into())
+    }
 }

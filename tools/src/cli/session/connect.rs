@@ -79,7 +79,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
     ) -> Result<Self, SessionError> {
         let Server(server) = server;
         let mut endpoint = Endpoint::new(device, config)?;
-        let failed = |source| SessionError::Connect { server, source };
+        let failed = |error| SessionError::Connect { server, source: Box::new(error) };
         endpoint.connect(server).map_err(failed)?;
         let link = wait_for(&mut endpoint, &mut pace, |event| match event {
             Event::Connected { link, .. } => Some(Ok(link)),

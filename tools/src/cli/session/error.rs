@@ -33,7 +33,7 @@ pub(crate) enum SessionError {
     },
     /// An operation failed.
     #[error(transparent)]
-    Client(#[from] ClientError),
+    Client(Box<ClientError>),
     /// The server cannot be reached.
     #[error(
         "no chunk server at {server}: is it running? \
@@ -44,7 +44,7 @@ pub(crate) enum SessionError {
         server: SocketAddr,
         /// Why.
         #[source]
-        source: ConnectError,
+        source: Box<ConnectError>,
     },
     /// The link went down while it was set up.
     #[error("the server at {server} went away ({reason:?}): try again")]
@@ -84,4 +84,10 @@ pub(crate) enum SessionError {
         #[source]
         source: Option<io::Error>,
     },
+}
+
+impl From<ClientError> for SessionError {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error.into())
+    }
 }
