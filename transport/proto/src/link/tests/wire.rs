@@ -271,6 +271,7 @@ impl Wire {
 
     /// Runs until `done`; everything must be done within a simulated minute.
     pub(super) fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
+        let end = self.now + Nanos::from_secs(60);
         loop {
             self.turn(0);
             self.turn(1);
@@ -280,7 +281,7 @@ impl Wire {
             let timers = self.ends.iter().map(|end| end.link.poll_timeout());
             let arrival = self.flight.keys().next().map_or(Time::NEVER, |&(at, _)| Time(at));
             let next = timers.min().unwrap().min(arrival);
-            assert!(next < self.now + Nanos::from_secs(60), "nothing would ever happen");
+            assert!(next < end, "it would never happen");
             self.now = self.now.max(next);
             while let Some(entry) = self.flight.first_entry() {
                 if entry.key().0 > self.now.0 {
