@@ -130,7 +130,9 @@ fn over_network(args: &Args, role: Role) -> Outcome<f64> {
         if matches!(role, Role::Server) {
             writer.create()?;
         }
-        writer.write(args)
+        let gbps = writer.write(args)?;
+        eprintln!("{name}: {:?}", writer.endpoint.stats_of_all_links());
+        Ok(gbps)
     });
     child.kill()?;
     child.wait()?;

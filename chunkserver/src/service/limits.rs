@@ -30,3 +30,6 @@ pub(super) const READ_BYTES_SIZES: [usize; 6] =
 /// Entries of one page of a listing: one less than the store gives, which tells whether there are
 /// more.
 pub(super) const LIST_PAGE_MAX: usize = LIST_MAX - 1;
+
+/// Cores that one busy client on the same machine, the network thread and the store's thread take.
+pub(super) const BUSY_CORES: usize = 3;

@@ -1,8 +1,9 @@
 //! The server: one endpoint, run to completion, and the store's thread.
 
 use std::collections::VecDeque;
+use std::hint::spin_loop;
 use std::io;
-use std::thread::yield_now;
+use std::thread::{available_parallelism, yield_now};
 use std::time::Duration;
 
 use crossbeam_channel::Select;
@@ -17,7 +18,7 @@ use towpath_transport::{Buf, Device, Endpoint, Event, LinkId, Nanos, Region, Tim
 use super::answer::Answer;
 use super::ask::Ask;
 use super::config::ServiceConfig;
-use super::limits::{GOODBYE_WAIT, READ_BYTES_SIZES, STORE_WAIT};
+use super::limits::{BUSY_CORES, GOODBYE_WAIT, READ_BYTES_SIZES, STORE_WAIT};
 use super::spare::Spare;
 use super::stats::ServerStats;
 use super::waiting::Waiting;
@@ -64,6 +65,8 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     /// The longest read that a send buffer holds.
     read_bytes_max: usize,
     idle_since: Option<Time>,
+    /// There are cores beyond those that a client, the network and the store keep busy.
+    cores_to_spare: bool,
     /// No new request is taken.
     closing: bool,
 }
@@ -97,6 +100,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             spare: Spare::default(),
             stats: ServerStats::default(),
             idle_since: None,
+            cores_to_spare: available_parallelism().is_ok_and(|cores| cores.get() > BUSY_CORES),
             closing: false,
         })
     }
@@ -154,9 +158,15 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
         let now = self.endpoint.now();
         let since = *self.idle_since.get_or_insert(now);
-        if now.since(since) < self.config.busy_poll {
-            // Where cores are few, the store's thread or a client may be waiting for this one.
-            yield_now();
+        let spin = if self.staged.is_empty() || self.cores_to_spare {
+            self.config.busy_poll
+        } else {
+            // The store's thread may want this very core.
+            Nanos::ZERO
+        };
+        if now.since(since) < spin {
+            // Not a yield: it would give the core away for a whole time slice.
+            spin_loop();
         } else if self.staged.is_empty() {
             self.endpoint.wait(self.config.idle_wait);
         } else {
