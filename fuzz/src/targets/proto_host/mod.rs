@@ -134,7 +134,7 @@ impl Host {
     pub(crate) fn new(side: Side, paths: u8) -> Self {
         let config = LinkConfig::new(side)
             .sends_max(SENDS_MAX)
-            .channels_max(64)
+            .channels_max(4)
             .quota_chunks(QUOTA_CHUNKS)
             .credit_total(CREDIT_TOTAL)
             .message_bytes_max(1 << 20)
