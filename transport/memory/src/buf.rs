@@ -1,15 +1,11 @@
 //! Buffers: exclusively owned pieces of a region, and the pools they come from.
 
 use crate::MemoryError;
+use crate::free::FreeSlots;
 use crate::region::{Mapping, PAGE_BYTES, Region, RegionId};
-use crossbeam_queue::ArrayQueue;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use towpath_verbs::Sge;
-
-struct FreeSlots {
-    slots: ArrayQueue<u32>,
-}
 
 /// Equal page-aligned buffers carved from one region. Cheap to clone; taking and returning
 /// buffers takes no lock.
@@ -37,11 +33,7 @@ impl Pool {
         let count = region.byte_len() / slot_bytes;
         assert!(count > 0, "the region holds no buffer of {slot_bytes} bytes");
         assert!(!region.is_shared(), "the region is already carved or registered elsewhere");
-        let slots = ArrayQueue::new(count);
-        for slot in 0..count as u32 {
-            slots.push(slot).expect("the queue has one place for each slot");
-        }
-        Self { region: region.clone(), slot_bytes, free: Arc::new(FreeSlots { slots }) }
+        Self { region: region.clone(), slot_bytes, free: Arc::new(FreeSlots::full(count as u32)) }
     }
 
     /// The region, to register it with a device.
@@ -53,7 +45,7 @@ impl Pool {
     /// An empty buffer, or `None` while all are out.
     #[must_use]
     pub fn take(&self) -> Option<Buf> {
-        let slot = self.free.slots.pop()?;
+        let slot = self.free.pop()?;
         Some(Buf {
             mapping: Arc::clone(&self.region.mapping),
             offset: slot as usize * self.slot_bytes,
@@ -72,13 +64,13 @@ impl Pool {
     /// Buffers that are not out.
     #[must_use]
     pub fn free(&self) -> usize {
-        self.free.slots.len()
+        self.free.len()
     }
 
     /// All buffers, out or not.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.free.slots.capacity()
+        self.free.count()
     }
 }
 
@@ -199,8 +191,7 @@ impl AsMut<[u8]> for Buf {
 impl Drop for Buf {
     fn drop(&mut self) {
         if let Some((free, slot)) = self.home.take() {
-            let returned = free.slots.push(slot);
-            debug_assert!(returned.is_ok(), "a slot came back twice");
+            free.push(slot);
         }
     }
 }

@@ -32,6 +32,7 @@
 
 mod berth;
 mod buf;
+mod free;
 mod mr;
 mod region;
 mod shared;
