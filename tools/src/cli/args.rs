@@ -210,6 +210,8 @@ pub(crate) struct DemoServerArgs {
     #[arg(long, default_value_t = 0)]
     pub(super) preallocate: u64,
     #[arg(long)]
+    pub(super) temporary: bool,
+    #[arg(long)]
     pub(super) ipv6: bool,
 }
 

@@ -2,12 +2,15 @@
 //!
 //! What holds the two together is the child's stdin, a pipe that only this process writes to: when
 //! it closes, whether on purpose or because this process was killed, the child sends itself
-//! SIGTERM ([`end_with_parent`]). So no child is left behind, not even by `kill -9`.
+//! SIGTERM ([`end_with_parent`]). So no child is left behind, not even by `kill -9`, and the child
+//! can tidy up after a parent that could not: one that means it says so before it closes the pipe.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
-use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -19,6 +22,9 @@ const STDERR_LINES: usize = 40;
 
 /// Lines of stdout that may wait to be read: a child says when it is ready and how it ended.
 const STDOUT_LINES: usize = 16;
+
+/// What a parent says before it closes the pipe on purpose.
+const STOP: &[u8] = b"stop\n";
 
 /// How often a child that was asked to end is looked after.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -153,7 +159,10 @@ impl Spawned {
     /// # Errors
     /// [`ChildError`]; the process is not running any more then.
     pub(crate) fn stop<T: DeserializeOwned>(mut self, timeout: Duration) -> Result<T, ChildError> {
-        drop(self.stdin.take());
+        if let Some(mut stdin) = self.stdin.take() {
+            // A child that does not read any more has ended, which `next` finds out.
+            let _ = stdin.write_all(STOP);
+        }
         let words = self.next(timeout)?;
         match self.await_end(timeout)? {
             Some(status) if status.success() => Ok(words),
@@ -210,12 +219,28 @@ impl Drop for Spawned {
     }
 }
 
+/// In the child: whether the parent went away without a word.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Orphaned(Arc<AtomicBool>);
+
+impl Orphaned {
+    /// Whether it did; known once SIGTERM has come.
+    pub(crate) fn is_so(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
 /// In the child: sends this process SIGTERM when its stdin closes.
-pub(crate) fn end_with_parent() {
-    std::thread::spawn(|| {
-        let mut bytes = [0; 64];
-        while !matches!(io::stdin().read(&mut bytes), Ok(0) | Err(_)) {}
+pub(crate) fn end_with_parent() -> Orphaned {
+    let orphaned = Orphaned::default();
+    let Orphaned(flag) = orphaned.clone();
+    std::thread::spawn(move || {
+        let mut said = Vec::new();
+        // An error is as good as an end: nobody is there.
+        let _ = io::stdin().take(STOP.len() as u64).read_to_end(&mut said);
+        flag.store(said != STOP, Ordering::Release);
         // It fails only for signals that do not exist.
         let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
     });
+    orphaned
 }

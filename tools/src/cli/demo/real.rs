@@ -64,6 +64,8 @@ impl Ground<'_> {
             format!("--mtu={}", args.mtu),
             format!("--preallocate={}", self.preallocate_bytes),
         ];
+        let temporary = args.dir.is_none() && !args.keep;
+        words.extend(temporary.then(|| String::from("--temporary")));
         words.extend(args.ipv6.then(|| String::from("--ipv6")));
         let words = words.iter().map(AsRef::as_ref);
         let dir = ["--dir".as_ref(), self.dir.as_os_str()];

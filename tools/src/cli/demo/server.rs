@@ -39,7 +39,7 @@ pub(crate) fn serve(args: &DemoServerArgs) -> Result<(), DaemonError> {
     daemon::log_to_stderr("warn")?;
     let stop = StopFlag::new();
     stop.on_signals().map_err(DaemonError::Signals)?;
-    end_with_parent();
+    let orphaned = end_with_parent();
     let config = DaemonConfig {
         listen: (loopback(args.ipv6), 0).into(),
         mtu_bytes: args.mtu,
@@ -55,7 +55,12 @@ pub(crate) fn serve(args: &DemoServerArgs) -> Result<(), DaemonError> {
         &stop,
         |config, _| lossy_device(daemon::udp_config(config), args.seed, &control),
         |ready| daemon::print_ready(ready, true),
-    )?;
+    );
+    if args.temporary && orphaned.is_so() {
+        // Nobody is left to be told when it fails.
+        let _ = std::fs::remove_dir_all(&args.dir);
+    }
+    let served = served?;
     let report = EndReport::of(served.stats.links, control.counters().lost());
     say(&report).map_err(DaemonError::Ready)
 }
