@@ -117,11 +117,10 @@ fn number(output: &str, metric: &str) -> Option<f64> {
     let whole = serde_json::from_str::<Value>(output).ok();
     let mut lines = output.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
     let object = whole.or_else(|| lines.find(Value::is_object))?;
-    let into = |value, key: &str| match value {
+    let found = metric.split('.').try_fold(&object, |value, key| match value {
         Value::Array(list) => list.get(key.parse::<usize>().ok()?),
         other => other.get(key),
-    };
-    let found = metric.split('.').try_fold(&object, into)?;
+    })?;
     found.as_f64().filter(|number| number.is_finite())
 }
 
