@@ -1,4 +1,4 @@
-//! The messages of one row, as one end sees them: posting, taking in, and the end that both agree on.
+//! The messages of one row, as one end sees them: posting, taking in, and an end both agree on.
 
 use super::carrier::{Carrier, Turn};
 use super::control::{Control, Note};

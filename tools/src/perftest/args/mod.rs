@@ -32,7 +32,8 @@ pub(crate) struct Common {
     #[arg(short, long, conflicts_with = "size")]
     pub(crate) all: bool,
     /// Messages of each row; at least 5
-    #[arg(short = 'n', long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(5..))]
+    #[arg(short = 'n', long, default_value_t = 5,
+          value_parser = clap::value_parser!(u64).range(5..))]
     pub(crate) iters: u64,
     /// Run each row for this many seconds instead
     #[arg(short = 'D', long, value_name = "SECONDS", conflicts_with = "iters",
