@@ -58,7 +58,8 @@ pub(crate) fn stat(args: &ChunkArgs, interrupt: &Interrupt) -> Result<(), CliErr
     }
     let ChunkReport { chunk, bytes, limit_bytes, version } = report;
     print_text(&format!(
-        "chunk    {chunk}\nbytes    {bytes} ({})\nlimit    {limit_bytes} ({})\nversion  {version}\n",
+        "chunk    {chunk}\nbytes    {bytes} ({})\n\
+         limit    {limit_bytes} ({})\nversion  {version}\n",
         show_size(bytes),
         show_size(limit_bytes)
     ))
