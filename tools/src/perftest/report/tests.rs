@@ -88,7 +88,8 @@ lost[packets]   retransmitted[chunks]   RTO        duplicate[chunks]
 #[test]
 fn gigabits_and_the_cpu_have_their_columns() {
     let text = shown(Tool::WriteBw, &["--report_gbits", "--cpu_util", "-N"], bw_row(), &[]);
-    let wanted = " #bytes     #iterations   BW peak[Gb/sec]   BW average[Gb/sec]   MsgRate[Mpps]   \
+    let wanted =
+        " #bytes     #iterations   BW peak[Gb/sec]   BW average[Gb/sec]   MsgRate[Mpps]   \
 CPU_Util[%]   lost[packets]   retransmitted[chunks]   RTO        duplicate[chunks]
  65536      5000          31.46             29.36                0.056000        12.50         \
 12              34                      5          6
