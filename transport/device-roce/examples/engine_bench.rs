@@ -40,7 +40,13 @@ impl BenchLink {
 impl PacketLink for BenchLink {
     fn caps(&self) -> LinkCaps {
         let (packet_bytes_max, source_ports) = (4096 + 39, 1);
-        LinkCaps { packet_bytes_max, source_ports, rx_buffer_bytes: None, rx_charge_bytes: 0 }
+        LinkCaps {
+            packet_bytes_max,
+            source_ports,
+            rx_buffer_bytes: None,
+            rx_charge_bytes: 0,
+            message_cost_percent: 0,
+        }
     }
 
     fn local_addr(&self) -> SocketAddr {

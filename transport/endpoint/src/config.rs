@@ -11,6 +11,7 @@ use towpath_proto::limits::{
     CONTROL_OUTSTANDING_MAX, CREDIT_OUTSTANDING_MAX, PATHS_MAX, QUOTA_CHUNKS_MIN,
 };
 use towpath_proto::{LinkConfig, Side};
+use towpath_verbs::DeviceCaps;
 use towpath_verbs::Mtu;
 
 type Tune = Arc<dyn Fn(LinkConfig) -> LinkConfig + Send + Sync>;
@@ -217,8 +218,9 @@ impl EndpointConfig {
         self
     }
 
-    pub(crate) fn link_config(&self, side: Side) -> LinkConfig {
-        let config = LinkConfig::new(side);
+    pub(crate) fn link_config(&self, side: Side, caps: &DeviceCaps) -> LinkConfig {
+        let cost_packets = f64::from(caps.message_cost_percent) / 100.0;
+        let config = LinkConfig::new(side).chunk_cost_packets(cost_packets);
         let config = match &self.tune {
             Some(tune) => tune(config),
             None => config,

@@ -147,7 +147,7 @@ impl LinkConfig {
     }
 
     /// What a chunk costs beside its packets, in packets: the weight of CPU against loss when the
-    /// chunk size adapts. Default 0.5.
+    /// chunk size adapts. Default 0.5; endpoints set what their device says.
     #[must_use]
     pub fn chunk_cost_packets(mut self, packets: f64) -> Self {
         self.chunk_cost_packets = packets.clamp(0.01, 100.0);

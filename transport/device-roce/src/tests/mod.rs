@@ -49,7 +49,13 @@ impl TestLink {
 impl PacketLink for TestLink {
     fn caps(&self) -> LinkCaps {
         let (packet_bytes_max, source_ports) = (self.packet_bytes_max, self.source_ports);
-        LinkCaps { packet_bytes_max, source_ports, rx_buffer_bytes: Some(7), rx_charge_bytes: 9 }
+        LinkCaps {
+            packet_bytes_max,
+            source_ports,
+            rx_buffer_bytes: Some(7),
+            rx_charge_bytes: 9,
+            message_cost_percent: 11,
+        }
     }
 
     fn local_addr(&self) -> SocketAddr {

@@ -250,7 +250,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             generations: ours.paths.iter().zip(&peer.paths).map(pair).collect(),
             control_generations: (ours.control.generation, peer.control.generation),
         };
-        let link = Link::new(self.config.link_config(side), params, now);
+        let link = Link::new(self.config.link_config(side, self.device.caps()), params, now);
         if let Some(conn) = self.links.find_mut(id) {
             conn.link = Some(link);
             conn.phase = Phase::Up;
