@@ -113,7 +113,7 @@ mod tests {
     fn the_text_form_gives_the_settings_and_back() {
         let paced = fixed(1 << 20).with_rate(Rate::from_gbps(10)).unwrap();
         for (text, config, shown) in [
-            ("fixed", FixedWindowConfig::default(), "fixed:256KiB"),
+            ("fixed", FixedWindowConfig::default(), "fixed:512KiB"),
             ("fixed:1MiB", fixed(1 << 20), "fixed:1MiB"),
             ("fixed:1536kib", fixed(3 << 19), "fixed:1536KiB"),
             ("fixed:1000B", fixed(1000), "fixed:1000B"),

@@ -25,7 +25,7 @@ pub struct FixedWindowConfig {
 }
 
 impl FixedWindowConfig {
-    /// A window of `window_bytes` (default 256 KiB), not paced. The window is what each link may
+    /// A window of `window_bytes` (default 512 KiB), not paced. The window is what each link may
     /// put into the network's buffers at once; too large a one makes a standing queue there.
     ///
     /// # Errors

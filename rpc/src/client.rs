@@ -7,7 +7,7 @@ use crate::wire::{Header, Kind, Status};
 use slab::Slab;
 use std::collections::VecDeque;
 use towpath_transport::{
-    ChannelId, Device, Endpoint, Event, LinkId, Message, Outcome, Region, SendId, SendOptions,
+    ChannelId, Cut, Device, Endpoint, Event, LinkId, Message, Outcome, Region, SendId, SendOptions,
     SubmitError, Time,
 };
 
@@ -183,7 +183,7 @@ impl RpcClient {
             request: id.0,
             timeout_us: timeout_us as u32,
         };
-        let options = SendOptions::new().token(id.0).deadline(call.deadline);
+        let options = SendOptions::new().token(id.0).deadline(call.deadline).cut(Cut::Slices);
         let sent = endpoint.send(self.link, self.channel, outgoing.finish(fields), options);
         let send = match sent {
             Ok(send) => send,

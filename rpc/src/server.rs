@@ -7,7 +7,8 @@ use crate::parcel::{Fields, Outgoing, Parcel, Pieces};
 use crate::wire::{Header, HeaderError, Kind, Status};
 use slab::Slab;
 use towpath_transport::{
-    ChannelId, Device, Endpoint, Event, LinkId, Message, Nanos, Region, SendId, SendOptions, Time,
+    ChannelId, Cut, Device, Endpoint, Event, LinkId, Message, Nanos, Region, SendId, SendOptions,
+    Time,
 };
 
 /// Settings of an [`RpcServer`]. The defaults are tuned for a few clients, each some dozen
@@ -361,7 +362,7 @@ impl RpcServer {
         let &mut Slot { link, channel, request, deadline, cancelled, .. } = slot;
         if !cancelled && endpoint.now() < deadline {
             let fields = Fields { kind: Kind::Response, method, status, request, timeout_us: 0 };
-            let options = SendOptions::new().token(key as u64).deadline(deadline);
+            let options = SendOptions::new().token(key as u64).deadline(deadline).cut(Cut::Slices);
             if let Ok(send) = endpoint.send(link, channel, response.finish(fields), options) {
                 slot.send = Some(send);
                 self.stats.responses += 1;

@@ -84,7 +84,7 @@ impl PacketLink for Wire {
             source_ports: 1,
             rx_buffer_bytes: None,
             rx_charge_bytes: 0,
-            message_cost_percent: 0,
+            short_packet_cost_percent: 0,
         }
     }
 

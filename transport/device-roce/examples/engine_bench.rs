@@ -45,7 +45,7 @@ impl PacketLink for BenchLink {
             source_ports,
             rx_buffer_bytes: None,
             rx_charge_bytes: 0,
-            message_cost_percent: 0,
+            short_packet_cost_percent: 0,
         }
     }
 

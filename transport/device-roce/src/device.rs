@@ -54,7 +54,7 @@ impl<L: PacketLink> RoceDevice<L> {
             source_port_live: true,
             rx_buffer_bytes: of_link.rx_buffer_bytes,
             rx_charge_bytes: of_link.rx_charge_bytes,
-            message_cost_percent: of_link.message_cost_percent,
+            short_packet_cost_percent: of_link.short_packet_cost_percent,
         };
         let packet_bytes_max = (mtu_max.bytes() + PACKET_OVERHEAD_BYTES) as usize;
         Self { link, engine: Engine::new(&config, packet_bytes_max), caps }

@@ -150,7 +150,7 @@ pub use towpath_base::{Nanos, Time};
 pub use towpath_device_roce::udp::{PortChoice, UdpConfig};
 pub use towpath_memory::{Buf, Pool, Region};
 pub use towpath_proto::{
-    CancelError, ChannelId, CloseReason, DownReason, LinkConfig, LinkStats, OpenError, Outcome,
-    Side, wire::Hello,
+    CancelError, ChannelId, CloseReason, Cut, DownReason, LinkConfig, LinkStats, OpenError,
+    Outcome, Side, wire::Hello,
 };
 pub use towpath_verbs::{Device, Mtu};

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use towpath_base::Time;
 use towpath_memory::Buf;
 use towpath_proto::limits::SEGMENTS_MAX;
-use towpath_proto::{ChannelId, SendError};
+use towpath_proto::{ChannelId, Cut, SendError};
 
 /// A message to send: 1 to 4 segments, each a whole buffer of at least one byte.
 ///
@@ -66,11 +66,12 @@ impl From<Buf> for Payload {
 pub struct SendOptions {
     pub(crate) token: u64,
     pub(crate) deadline: Time,
+    pub(crate) cut: Cut,
 }
 
 impl Default for SendOptions {
     fn default() -> Self {
-        Self { token: 0, deadline: Time::NEVER }
+        Self { token: 0, deadline: Time::NEVER, cut: Cut::default() }
     }
 }
 
@@ -92,6 +93,13 @@ impl SendOptions {
     #[must_use]
     pub fn deadline(mut self, deadline: Time) -> Self {
         self.deadline = deadline;
+        self
+    }
+
+    /// Where a message longer than a chunk is cut. Default: full packets, the cheapest.
+    #[must_use]
+    pub fn cut(mut self, cut: Cut) -> Self {
+        self.cut = cut;
         self
     }
 }

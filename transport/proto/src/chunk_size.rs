@@ -4,6 +4,8 @@
 //! (headers, CPU). The useful share (1-p)^N * N / (N + c) is largest where
 //! N^2 + cN = c / -ln(1-p); for small p that is N = (sqrt(c^2 + 4c/p) - c) / 2.
 
+use crate::config::LinkConfig;
+use crate::event::Cut;
 use crate::limits::{CHUNK_ALIGN_BYTES, HEADER_BYTES};
 
 /// Packets after which old experience counts half: a few round trips of a full window.
@@ -12,26 +14,41 @@ const HALF_LIFE_PACKETS: f64 = 2048.0;
 /// Losses below this many in memory are too few to tell a rate from.
 const LOSSES_MIN: f64 = 2.0;
 
-/// The chunk size of one path.
+/// The chunk sizes of one path, one for each way of cutting.
 #[derive(Debug)]
 pub(crate) struct ChunkSize {
     mtu_bytes: u32,
     bytes_max: u32,
     cost_packets: f64,
+    short_packet_cost_packets: f64,
     packets: f64,
     losses: f64,
-    bytes: u32,
+    full_packets: u32,
+    slices: u32,
 }
 
 impl ChunkSize {
-    pub(crate) fn new(mtu_bytes: u32, bytes_max: u32, cost_packets: f64) -> Self {
-        let bytes = aligned(bytes_max);
-        Self { mtu_bytes, bytes_max, cost_packets, packets: 0.0, losses: 0.0, bytes }
+    pub(crate) fn new(mtu_bytes: u32, bytes_max: u32, config: &LinkConfig) -> Self {
+        let mut size = Self {
+            mtu_bytes,
+            bytes_max,
+            cost_packets: config.chunk_cost_packets,
+            short_packet_cost_packets: config.short_packet_cost_packets,
+            packets: 0.0,
+            losses: 0.0,
+            full_packets: 0,
+            slices: 0,
+        };
+        size.choose();
+        size
     }
 
     /// Payload bytes of the next chunk, at most.
-    pub(crate) fn bytes(&self) -> u32 {
-        self.bytes
+    pub(crate) fn bytes(&self, cut: Cut) -> u32 {
+        match cut {
+            Cut::FullPackets => self.full_packets,
+            Cut::Slices => self.slices,
+        }
     }
 
     /// Packets of a chunk: the header makes the first one fuller, and mostly one more.
@@ -60,32 +77,46 @@ impl ChunkSize {
     }
 
     fn choose(&mut self) {
-        if self.losses < LOSSES_MIN {
-            self.bytes = aligned(self.bytes_max);
-            return;
+        let most = f64::from(self.bytes_max) / f64::from(self.mtu_bytes) + 1.0;
+        let (mut full, mut sliced) = (most, most);
+        if self.losses >= LOSSES_MIN {
+            let p = (self.losses / self.packets.max(self.losses)).min(0.9);
+            full = best_packets(p, self.cost_packets).min(most);
+            let cost_packets = self.cost_packets + self.short_packet_cost_packets;
+            sliced = best_packets(p, cost_packets).min(most);
         }
-        let p = (self.losses / self.packets.max(self.losses)).min(0.9);
-        let c = self.cost_packets;
-        let packets = ((c * c + 4.0 * c / p).sqrt_approx() - c) / 2.0;
-        self.bytes = self.payload_of(packets);
+        self.full_packets = self.in_full_packets((full + 0.5) as u32);
+        self.slices = self.in_slices(sliced);
     }
 
-    /// The largest payload that makes at most about `packets` packets.
-    fn payload_of(&self, packets: f64) -> u32 {
-        let one_packet = (self.mtu_bytes - HEADER_BYTES as u32).min(self.bytes_max);
+    /// The largest payload that, with its header, fills up to `packets` packets.
+    fn in_full_packets(&self, packets: u32) -> u32 {
+        let payload = |packets: u32| packets * self.mtu_bytes - HEADER_BYTES as u32;
+        let fits = (self.bytes_max + HEADER_BYTES as u32) / self.mtu_bytes;
+        if fits == 0 { self.bytes_max } else { payload(packets.clamp(1, fits)) }
+    }
+
+    /// The largest payload of whole slices that makes at most about `packets` packets; less than a
+    /// slice where one packet is best, or buffers are that small.
+    fn in_slices(&self, packets: f64) -> u32 {
         if packets < 1.5 {
-            return one_packet;
+            return self.in_full_packets(1);
         }
-        let whole = (packets + 0.5) as u32;
-        let payload = whole.saturating_sub(1).saturating_mul(self.mtu_bytes);
-        let payload = payload.min(self.bytes_max);
-        if payload >= CHUNK_ALIGN_BYTES { aligned(payload) } else { payload.max(one_packet) }
+        // The header pushes the end of the last slice to a packet of its own.
+        let whole = ((packets + 0.5) as u32).saturating_sub(1);
+        let payload = whole.saturating_mul(self.mtu_bytes).min(self.bytes_max);
+        if payload >= CHUNK_ALIGN_BYTES {
+            payload - payload % CHUNK_ALIGN_BYTES
+        } else {
+            payload.max(self.in_full_packets(1))
+        }
     }
 }
 
-/// Rounded down so that chunks start at slice boundaries.
-fn aligned(bytes: u32) -> u32 {
-    if bytes < CHUNK_ALIGN_BYTES { bytes } else { bytes - bytes % CHUNK_ALIGN_BYTES }
+/// The number of packets at which a chunk's useful share is largest, with loss `p` per packet and a
+/// cost of `c` packets per chunk.
+fn best_packets(p: f64, c: f64) -> f64 {
+    ((c * c + 4.0 * c / p).sqrt_approx() - c) / 2.0
 }
 
 /// `f64::sqrt` needs the standard library.
@@ -110,44 +141,57 @@ impl SqrtApprox for f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Side;
 
-    fn after(chunks: u32, lost_each: u32) -> u32 {
-        let mut size = ChunkSize::new(4096, 56 << 10, 0.5);
+    fn fresh(mtu_bytes: u32, bytes_max: u32) -> ChunkSize {
+        let config = LinkConfig::new(Side::Client).short_packet_cost_packets(5.0);
+        ChunkSize::new(mtu_bytes, bytes_max, &config)
+    }
+
+    fn after(chunks: u32, lost_each: u32) -> ChunkSize {
+        let mut size = fresh(4096, 56 << 10);
         for i in 0..chunks {
-            size.on_sent(size.packets_of(size.bytes()));
+            size.on_sent(size.packets_of(size.full_packets));
             if lost_each != 0 && i % lost_each == 0 {
                 size.on_lost();
             }
         }
-        size.bytes()
+        size
     }
 
     #[test]
-    fn without_loss_chunks_stay_as_large_as_they_may_be() {
-        assert_eq!(after(10_000, 0), 56 << 10);
-        assert_eq!(ChunkSize::new(4096, 1000, 0.5).bytes(), 1000);
+    fn without_loss_chunks_are_as_large_as_they_may_be() {
+        let size = after(10_000, 0);
+        assert_eq!((size.slices, size.full_packets), (56 << 10, 14 * 4096 - 64));
+        let small = fresh(4096, 1000);
+        assert_eq!((small.slices, small.full_packets), (1000, 1000));
+        let short_mtu = fresh(256, 4096);
+        assert_eq!((short_mtu.slices, short_mtu.full_packets), (4096, 16 * 256 - 64));
     }
 
     #[test]
-    fn chunks_shrink_with_loss_and_stay_whole_slices() {
+    fn chunks_shrink_with_loss_and_stay_full_packets_or_whole_slices() {
         let (rare, some, much) = (after(5_000, 200), after(5_000, 10), after(5_000, 2));
-        assert!(rare > some && some > much, "{rare} {some} {much}");
-        assert!(rare % 4096 == 0 && some % 4096 == 0);
-        assert_eq!(much, 4096 - 64, "at heavy loss a chunk is one packet");
+        let full = [&rare, &some, &much].map(|size| size.full_packets);
+        assert!(full[0] > full[1] && full[1] >= full[2], "{full:?}");
+        assert!(full.iter().all(|bytes| (bytes + 64) % 4096 == 0));
+        assert_eq!(much.full_packets, 4096 - 64, "at heavy loss a chunk is one packet");
+        assert!(rare.slices % 4096 == 0 && some.slices % 4096 == 0);
+        assert!(some.slices > some.full_packets, "a short packet costs more than it saves");
     }
 
     #[test]
     fn chunks_grow_back_when_the_loss_is_over() {
-        let mut size = ChunkSize::new(4096, 56 << 10, 0.5);
+        let mut size = fresh(4096, 56 << 10);
         for _ in 0..100 {
             size.on_sent(15);
             size.on_lost();
         }
-        assert!(size.bytes() <= 8192);
-        for _ in 0..20_000 {
-            size.on_sent(size.packets_of(size.bytes()));
+        assert!(size.full_packets < 16_000);
+        for _ in 0..40_000 {
+            size.on_sent(size.packets_of(size.full_packets));
         }
-        assert_eq!(size.bytes(), 56 << 10);
+        assert_eq!(size.slices, 56 << 10);
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub struct LinkConfig {
     pub(crate) burst_bytes: u64,
     pub(crate) chunk_bytes_max: u32,
     pub(crate) chunk_cost_packets: f64,
+    pub(crate) short_packet_cost_packets: f64,
     #[cfg(feature = "sabotage")]
     pub(crate) sabotage: Sabotage,
 }
@@ -60,6 +61,7 @@ impl LinkConfig {
             burst_bytes: 64 << 10,
             chunk_bytes_max: 56 << 10,
             chunk_cost_packets: 0.5,
+            short_packet_cost_packets: 0.0,
             #[cfg(feature = "sabotage")]
             sabotage: Sabotage::default(),
         }
@@ -147,10 +149,18 @@ impl LinkConfig {
     }
 
     /// What a chunk costs beside its packets, in packets: the weight of CPU against loss when the
-    /// chunk size adapts. Default 0.5; endpoints set what their device says.
+    /// chunk size adapts. Default 0.5.
     #[must_use]
     pub fn chunk_cost_packets(mut self, packets: f64) -> Self {
         self.chunk_cost_packets = packets.clamp(0.01, 100.0);
+        self
+    }
+
+    /// What a packet that is not full costs beside itself, in packets: chunks that are cut at
+    /// slices have one. Default 0; endpoints set what their device says.
+    #[must_use]
+    pub fn short_packet_cost_packets(mut self, packets: f64) -> Self {
+        self.short_packet_cost_packets = packets.clamp(0.0, 100.0);
         self
     }
 

@@ -59,6 +59,18 @@ pub enum Verdict {
     Recycle,
 }
 
+/// Where a message that does not fit one chunk is cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Cut {
+    /// So that chunks fill their packets: the cheapest, since runs of equal packets are handed on in
+    /// one piece.
+    #[default]
+    FullPackets,
+    /// At multiples of 4,096 bytes of each segment, so that the receiver's buffers hold whole slices
+    /// from page boundaries on: for storage. (At heavy loss a chunk is one packet all the same.)
+    Slices,
+}
+
 /// Which bytes of a message a chunk carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PayloadRef {

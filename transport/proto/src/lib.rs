@@ -31,8 +31,8 @@ pub mod wire;
 pub use config::Sabotage;
 pub use config::{LinkConfig, PeerParams, Side};
 pub use event::{
-    BufToken, ChannelId, ChunkRef, CloseReason, DownReason, Event, IncomingKey, Outcome, PathId,
-    PayloadRef, SendKey, Transmit, Verdict,
+    BufToken, ChannelId, ChunkRef, CloseReason, Cut, DownReason, Event, IncomingKey, Outcome,
+    PathId, PayloadRef, SendKey, Transmit, Verdict,
 };
 pub use link::{CancelError, Link, OpenError, SendError, SendRequest};
 pub use stats::LinkStats;

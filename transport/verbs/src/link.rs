@@ -78,8 +78,8 @@ pub struct LinkCaps {
     pub rx_buffer_bytes: Option<u64>,
     /// See [`DeviceCaps::rx_charge_bytes`](crate::DeviceCaps::rx_charge_bytes).
     pub rx_charge_bytes: u32,
-    /// See [`DeviceCaps::message_cost_percent`](crate::DeviceCaps::message_cost_percent).
-    pub message_cost_percent: u16,
+    /// See [`DeviceCaps::short_packet_cost_percent`](crate::DeviceCaps::short_packet_cost_percent).
+    pub short_packet_cost_percent: u16,
 }
 
 /// Counters of a link; each only grows.

@@ -8,6 +8,7 @@ use towpath_base::{Nanos, Time};
 use towpath_proto::limits::{ACK_BYTES_MAX, HEADER_BYTES, NUMBER_WINDOW};
 use towpath_proto::wire::{AckFrame, ChunkHeader};
 use towpath_proto::{
+    Cut,
     BufToken, ChannelId, DownReason, IncomingKey, Link, LinkConfig, Outcome, PathId, PeerParams,
     SendKey, SendRequest, Side, Transmit, Verdict,
 };
@@ -185,7 +186,8 @@ impl Host {
 
     pub(crate) fn send(&mut self, channel: ChannelId, segments: &[u32], deadline: Time) {
         let token = self.sends.len() as u64;
-        let Ok(key) = self.link.send(&SendRequest { channel, token, segments, deadline }) else {
+        let cut = if token % 2 == 0 { Cut::Slices } else { Cut::FullPackets };
+        let Ok(key) = self.link.send(&SendRequest { channel, token, segments, deadline, cut }) else {
             return;
         };
         let known = self.channels.get(&channel).filter(|known| known.open);

@@ -54,7 +54,7 @@ impl PacketLink for TestLink {
             source_ports,
             rx_buffer_bytes: Some(7),
             rx_charge_bytes: 9,
-            message_cost_percent: 11,
+            short_packet_cost_percent: 11,
         }
     }
 

@@ -4,7 +4,7 @@ use super::clock::Clock;
 use super::config::{PortChoice, TimestampSource, UdpConfig};
 use super::counters::UdpCounters;
 use super::error::{UdpError, UdpStep};
-use super::limits::{MESSAGE_COST_PERCENT, PACKET_BYTES_MAX};
+use super::limits::{PACKET_BYTES_MAX, SHORT_PACKET_COST_PERCENT};
 use super::mmsg::SendBatch;
 use super::probe::{self, Probe};
 use super::rx::Receiver;
@@ -157,7 +157,7 @@ impl PacketLink for UdpLink {
             rx_charge_bytes: self
                 .probe
                 .rx_charge_bytes(self.sender.segmentation(), self.coalescing),
-            message_cost_percent: MESSAGE_COST_PERCENT,
+            short_packet_cost_percent: SHORT_PACKET_COST_PERCENT,
         }
     }
 

@@ -129,6 +129,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             token: options.token,
             segments: &lens,
             deadline: options.deadline,
+            cut: options.cut,
         };
         let key = found.send(&request).map_err(|error| SubmitError::of(error, channel, bytes))?;
         Ok((SendId { link, key }, lkeys))

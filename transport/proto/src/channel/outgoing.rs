@@ -1,7 +1,8 @@
 //! A message being sent: how it is cut, what of it is acknowledged, and how it ended.
 
-use crate::event::{ChannelId, Outcome, SendKey};
+use crate::event::{Cut, Outcome, SendKey};
 use crate::limits::{CHUNK_ALIGN_BYTES, CHUNK_WINDOW, SEGMENTS_MAX};
+use crate::link::SendRequest;
 use crate::path::DataChunk;
 use towpath_base::{Time, WindowBitmap};
 
@@ -28,6 +29,7 @@ pub(crate) struct Outgoing {
     pub(crate) deadline: Time,
     pub(crate) id: u64,
     pub(crate) message_len: u32,
+    cut: Cut,
     segments: [u32; SEGMENTS_MAX],
     /// The next byte to cut.
     segment: u8,
@@ -43,19 +45,26 @@ pub(crate) struct Outgoing {
 
 impl Outgoing {
     /// Begins a new life of the slot.
-    pub(crate) fn start(&mut self, channel: ChannelId, token: u64, lens: &[u32], deadline: Time) {
+    pub(crate) fn start(&mut self, request: &SendRequest<'_>) {
+        let lens = request.segments;
         let mut segments = [0; SEGMENTS_MAX];
         segments[..lens.len()].copy_from_slice(lens);
         let acked = self.acked.take();
         *self = Self {
-            channel: channel.0,
-            token,
-            deadline,
+            channel: request.channel.0,
+            token: request.token,
+            deadline: request.deadline,
+            cut: request.cut,
             message_len: lens.iter().sum(),
             segments,
             acked,
             ..Self::default()
         };
+    }
+
+    /// Where it is cut.
+    pub(crate) fn cut_at(&self) -> Cut {
+        self.cut
     }
 
     /// How many chunks of it were cut, each of which used a credit.
@@ -82,10 +91,15 @@ impl Outgoing {
         if rest <= bytes_max {
             return rest;
         }
-        // The rest of a segment is cut evenly: a short last chunk costs nearly what a long one does.
-        let even = rest.div_ceil(rest.div_ceil(bytes_max));
-        let align = if bytes_max >= CHUNK_ALIGN_BYTES { CHUNK_ALIGN_BYTES } else { 1 };
-        even.next_multiple_of(align).min(bytes_max)
+        match self.cut {
+            Cut::FullPackets => bytes_max,
+            // Cut evenly: each chunk ends in a short packet anyhow, and equal ones come earlier.
+            Cut::Slices => {
+                let even = rest.div_ceil(rest.div_ceil(bytes_max));
+                let align = if bytes_max >= CHUNK_ALIGN_BYTES { CHUNK_ALIGN_BYTES } else { 1 };
+                even.next_multiple_of(align).min(bytes_max)
+            }
+        }
     }
 
     /// Cuts the next chunk.
@@ -141,13 +155,20 @@ impl Outgoing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::ChannelId;
     use crate::slots::Slots;
     use alloc::vec::Vec;
 
     fn cut_all(lens: &[u32], bytes_max: u32) -> (Outgoing, Vec<DataChunk>) {
         let send = SendKey(Slots::<u8>::new(1).take().unwrap());
         let mut message = Outgoing::default();
-        message.start(ChannelId(0), 0, lens, Time::NEVER);
+        message.start(&SendRequest {
+            channel: ChannelId(0),
+            token: 0,
+            segments: lens,
+            deadline: Time::NEVER,
+            cut: Cut::Slices,
+        });
         let mut chunks = Vec::new();
         while message.may_cut() {
             chunks.push(message.cut(send, bytes_max));

@@ -18,7 +18,7 @@ pub use send::{CancelError, SendError, SendRequest};
 
 use crate::channel::{Channel, Incoming, Outgoing};
 use crate::config::{LinkConfig, PeerParams};
-use crate::event::{ChannelId, DownReason, Event, PathId, SendKey};
+use crate::event::{ChannelId, Cut, DownReason, Event, PathId, SendKey};
 use crate::limits::{CONTROL_OUTSTANDING_MAX, CONTROL_WINDOW, HEADER_BYTES};
 use crate::path::Path;
 use crate::slots::{Key, Slots};
@@ -208,10 +208,10 @@ impl Link {
         self.paths.get(usize::from(path.0))?.rtt.smoothed()
     }
 
-    /// Payload bytes of the next chunk on a path, at most.
+    /// Payload bytes of the next chunk of full packets on a path, at most.
     #[must_use]
     pub fn chunk_bytes(&self, path: PathId) -> Option<u32> {
-        Some(self.paths.get(usize::from(path.0))?.chunk_size.bytes())
+        Some(self.paths.get(usize::from(path.0))?.chunk_size.bytes(Cut::FullPackets))
     }
 
     /// Messages longer than this are streamed to the reader (docs/protocol.md section 6): half the

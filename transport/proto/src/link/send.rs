@@ -3,7 +3,7 @@
 use super::control::Control;
 use super::{Link, LinkState};
 use crate::channel::{ChannelState, SendState};
-use crate::event::{ChannelId, Outcome, SendKey};
+use crate::event::{ChannelId, Cut, Outcome, SendKey};
 use crate::limits::{MESSAGE_BYTES_MAX, SEGMENTS_MAX};
 use crate::wire::Kind;
 use core::fmt;
@@ -20,6 +20,8 @@ pub struct SendRequest<'a> {
     pub segments: &'a [u32],
     /// When to give it up; [`Time::NEVER`] for never.
     pub deadline: Time,
+    /// Where it is cut.
+    pub cut: Cut,
 }
 
 /// Why a message was not taken.
@@ -93,7 +95,7 @@ impl Link {
         }
         let key = SendKey(self.sends.take().ok_or(SendError::Full)?);
         let message = self.sends.get_mut(key.0).expect("just taken");
-        message.start(request.channel, request.token, lens, request.deadline);
+        message.start(request);
         self.next_deadline = self.next_deadline.min(request.deadline);
         let channel = self.channel_mut(id).expect("just found");
         channel.tx.queue.push_back(key);

@@ -124,10 +124,10 @@ impl Link {
     /// Cuts the next chunk, channels in turn.
     fn next_new(&mut self, now: Time, index: usize) -> Next {
         while let Some(&id) = self.ready.front() {
-            let bytes_max = self.paths[index].chunk_size.bytes();
             match self.sendable(id) {
                 Some(send) => {
                     let message = self.sends.get(send.0).expect("queued messages are live");
+                    let bytes_max = self.paths[index].chunk_size.bytes(message.cut_at());
                     let length = message.next_length(bytes_max);
                     if !self.may_send(now, index, length) {
                         return Next::Blocked;

@@ -8,6 +8,7 @@ pub(crate) use tx::{AckDigest, DataChunk, SendWindow, What};
 
 use crate::chunk_size::ChunkSize;
 use crate::config::{LinkConfig, PeerParams};
+use crate::event::Cut;
 use alloc::collections::VecDeque;
 use towpath_base::{Nanos, Time};
 use towpath_cc::{
@@ -38,6 +39,9 @@ pub(crate) struct Path {
     pub(crate) ack_number_seen: u64,
     /// The longest recent hold time of the peer's acks, decaying.
     hold_max: Nanos,
+    /// A chunk found the window full, and it has not opened by a burst since.
+    window_full: bool,
+    burst_bytes: u64,
     /// The window, not the application, held us back since the last ack.
     pub(crate) window_limited: bool,
     /// The last time something was sent or newly acknowledged.
@@ -78,15 +82,13 @@ impl Path {
             rtt: RttEstimator::new(rtt),
             cc: config.controller.build(now),
             pacer: Pacer::new(now, config.burst_bytes),
-            chunk_size: ChunkSize::new(
-                peer.mtu.bytes(),
-                chunk_bytes_max,
-                config.chunk_cost_packets,
-            ),
+            chunk_size: ChunkSize::new(peer.mtu.bytes(), chunk_bytes_max, config),
             lost: VecDeque::with_capacity(64),
             peer_window_bytes: peer.window_bytes,
             ack_number_seen: 0,
             hold_max: Nanos::ZERO,
+            window_full: false,
+            burst_bytes: config.burst_bytes,
             window_limited: false,
             last_progress: now,
             tail_probe: TailProbe::Idle,
@@ -102,16 +104,23 @@ impl Path {
 
     /// Whether the windows have room for a chunk. One chunk always goes when nothing is in flight:
     /// it cannot be cut to fit.
+    ///
+    /// A window that was full opens again only when there is room for a burst (or a quarter of the
+    /// window): chunks that are let go one by one, as acks come, leave in sends as small as they,
+    /// and come in so, and are acknowledged so, for ever.
     pub(crate) fn has_room(&mut self, payload_bytes: u32) -> bool {
         if !self.tx.has_number() {
             return false;
         }
         let in_flight = self.tx.in_flight_bytes();
-        let after = in_flight + u64::from(self.charge(payload_bytes));
+        let charge = u64::from(self.charge(payload_bytes));
         let window = self.cc.window_bytes();
-        let limited = after > window;
-        self.window_limited |= limited;
-        in_flight == 0 || (!limited && after <= self.peer_window_bytes)
+        self.window_limited |= in_flight + charge > window;
+        let window = window.min(self.peer_window_bytes);
+        let wanted =
+            if self.window_full { charge.max(self.burst_bytes.min(window / 4)) } else { charge };
+        self.window_full = in_flight > 0 && in_flight + wanted > window;
+        !self.window_full
     }
 
     /// When the pacer lets the next chunk go.
@@ -144,7 +153,7 @@ impl Path {
             acked_chunks: digest.acked_chunks,
             in_flight_bytes: digest.in_flight_before,
             window_limited: self.window_limited,
-            chunk_bytes: self.chunk_size.bytes(),
+            chunk_bytes: self.chunk_size.bytes(Cut::FullPackets),
         });
         self.window_limited = false;
         self.last_progress = now;

@@ -33,9 +33,9 @@ pub struct LinkConfig {
     /// What each packet takes of `rx_buffer_bytes` on top of its own bytes. Default 768, about
     /// what Linux keeps of bookkeeping for one.
     pub rx_charge_bytes: u32,
-    /// What a message costs the hosts beside its packets, in percent of a packet. Default 50: hosts
-    /// cost no time on this wire, and half a packet stands for headers.
-    pub message_cost_percent: u16,
+    /// What a short packet costs the hosts beside itself, in percent of a full one. Default 0: hosts
+    /// cost no time on this wire.
+    pub short_packet_cost_percent: u16,
 }
 
 impl Default for LinkConfig {
@@ -51,7 +51,7 @@ impl Default for LinkConfig {
             packet_bytes_max: 4_200,
             rx_buffer_bytes: 212_992,
             rx_charge_bytes: 768,
-            message_cost_percent: 50,
+            short_packet_cost_percent: 0,
         }
     }
 }

@@ -33,7 +33,7 @@ impl Port {
             source_ports: config.source_ports.min(SOURCE_PORTS_MAX),
             rx_buffer_bytes: Some(config.rx_buffer_bytes),
             rx_charge_bytes: config.rx_charge_bytes,
-            message_cost_percent: config.message_cost_percent,
+            short_packet_cost_percent: config.short_packet_cost_percent,
         };
         Self {
             addr: config.addrs[end],
