@@ -186,7 +186,7 @@ impl Host {
 
     pub(crate) fn send(&mut self, channel: ChannelId, segments: &[u32], deadline: Time) {
         let token = self.sends.len() as u64;
-        let cut = if token % 2 == 0 { Cut::Slices } else { Cut::FullPackets };
+        let cut = if token.is_multiple_of(2) { Cut::Slices } else { Cut::FullPackets };
         let Ok(key) = self.link.send(&SendRequest { channel, token, segments, deadline, cut }) else {
             return;
         };

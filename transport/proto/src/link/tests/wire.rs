@@ -101,7 +101,7 @@ impl End {
         deadline: Time,
     ) {
         let segments = [payload.len() as u32];
-        let cut = if token % 2 == 0 { Cut::Slices } else { Cut::FullPackets };
+        let cut = if token.is_multiple_of(2) { Cut::Slices } else { Cut::FullPackets };
         let request = SendRequest { channel, token, segments: &segments, deadline, cut };
         let key = self.link.send(&request).unwrap();
         self.sending.insert(token, (key, payload));
