@@ -140,8 +140,9 @@ impl EndpointConfig {
         self
     }
 
-    /// Packets taken in by one poll. Default 64: acks go out once in each turn, so a smaller turn lets
-    /// the sender go on while the rest is taken in. Each packet needs a receive buffer in reserve.
+    /// Packets taken in by one poll. Default 64: acks go out once in each turn, so a smaller turn
+    /// lets the sender go on while the rest is taken in. Each packet needs a receive buffer in
+    /// reserve.
     #[must_use]
     pub fn progress_budget(mut self, packets: usize) -> Self {
         self.progress_budget = packets.clamp(1, 1 << 14);

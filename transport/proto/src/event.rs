@@ -62,12 +62,13 @@ pub enum Verdict {
 /// Where a message that does not fit one chunk is cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Cut {
-    /// So that chunks fill their packets: the cheapest, since runs of equal packets are handed on in
-    /// one piece.
+    /// So that chunks fill their packets: the cheapest, since runs of equal packets are handed on
+    /// in one piece.
     #[default]
     FullPackets,
-    /// At multiples of 4,096 bytes of each segment, so that the receiver's buffers hold whole slices
-    /// from page boundaries on: for storage. (At heavy loss a chunk is one packet all the same.)
+    /// At multiples of 4,096 bytes of each segment, so that the receiver's buffers hold whole
+    /// slices from page boundaries on: for storage. (At heavy loss a chunk is one packet all the
+    /// same.)
     Slices,
 }
 

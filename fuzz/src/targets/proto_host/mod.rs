@@ -187,7 +187,8 @@ impl Host {
     pub(crate) fn send(&mut self, channel: ChannelId, segments: &[u32], deadline: Time) {
         let token = self.sends.len() as u64;
         let cut = if token.is_multiple_of(2) { Cut::Slices } else { Cut::FullPackets };
-        let Ok(key) = self.link.send(&SendRequest { channel, token, segments, deadline, cut }) else {
+        let request = SendRequest { channel, token, segments, deadline, cut };
+        let Ok(key) = self.link.send(&request) else {
             return;
         };
         let known = self.channels.get(&channel).filter(|known| known.open);

@@ -33,8 +33,8 @@ pub struct LinkConfig {
     /// What each packet takes of `rx_buffer_bytes` on top of its own bytes. Default 768, about
     /// what Linux keeps of bookkeeping for one.
     pub rx_charge_bytes: u32,
-    /// What a short packet costs the hosts beside itself, in percent of a full one. Default 0: hosts
-    /// cost no time on this wire.
+    /// What a short packet costs the hosts beside itself, in percent of a full one. Default 0:
+    /// hosts cost no time on this wire.
     pub short_packet_cost_percent: u16,
 }
 
