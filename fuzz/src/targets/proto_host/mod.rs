@@ -8,9 +8,8 @@ use towpath_base::{Nanos, Time};
 use towpath_proto::limits::{ACK_BYTES_MAX, HEADER_BYTES, NUMBER_WINDOW};
 use towpath_proto::wire::{AckFrame, ChunkHeader};
 use towpath_proto::{
-    Cut,
-    BufToken, ChannelId, DownReason, IncomingKey, Link, LinkConfig, Outcome, PathId, PeerParams,
-    SendKey, SendRequest, Side, Transmit, Verdict,
+    BufToken, ChannelId, Cut, DownReason, IncomingKey, Link, LinkConfig, Outcome, PathId,
+    PeerParams, SendKey, SendRequest, Side, Transmit, Verdict,
 };
 use towpath_verbs::Mtu;
 
