@@ -119,6 +119,7 @@ fn listings_and_health_are_shown_for_people_and_for_programs() {
     let info = json(&mut bench.run(&["info", "--json"]));
     assert_eq!((&info["chunks"], &info["read_only"]), (&2.into(), &Value::Bool(false)));
     assert_eq!(info["write_bytes"], 20_000);
+    assert!(info["uptime_ms"].as_u64() > Some(0), "{info}");
     assert!(succeeds(&mut bench.run(&["info"])).contains("serving"));
     for _ in 0..2 {
         let scrub = json(&mut bench.run(&["scrub", "--json"]));
@@ -247,4 +248,25 @@ fn a_server_that_goes_away_mid_write_is_noticed() {
     assert_eq!(output.status.code(), Some(6), "{said}");
     assert!(said.contains("the server is gone") && said.contains("incomplete"), "{said}");
     assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn an_interrupted_put_takes_its_chunk_away_again() {
+    let mut bench = Bench::new();
+    let daemon = Daemon::start(&bench.store());
+    bench.server = daemon.addr.to_string();
+    let endless = fs::File::create(bench.path("endless")).expect("made");
+    endless.set_len(1 << 40).expect("sparse");
+    let mut put = bench.run(&["put", "endless"]);
+    let put = put.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+    let written = || json(&mut bench.run(&["info", "--json"]))["write_bytes"].as_u64();
+    while written() < Some(1 << 20) {}
+    let kill = Command::new("sh").args(["-c", &format!("kill -INT {}", put.id())]).status();
+    assert!(kill.expect("a shell").success());
+    let output = put.wait_with_output().expect("it ends");
+    let said = towpath_common::stderr(&output);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(!said.contains("could not be removed"), "{said}");
+    assert_eq!(json(&mut bench.run(&["ls", "--json"])), serde_json::json!({"chunks": []}));
+    daemon.stop();
 }

@@ -16,7 +16,7 @@ Exit codes:
   2    wrong flags
   3    the server cannot be reached, or does not speak this version
   4    no such chunk, or a chunk of that name exists already
-  5    the server refused: its store is full, busy or read-only
+  5    the server refused: its store is full, busy or read-only; or two scrubs ran at once
   6    the server went away or did not answer; what was acknowledged is safe
   7    a local file cannot be read or written
   8    this program could not get sockets, memory or processes
@@ -46,6 +46,9 @@ pub(crate) enum Command {
     /// Remove a chunk
     Rm(ChunkArgs),
     /// Have the server check the checksum of every slice on its medium
+    ///
+    /// Run one at a time: the server has one place where scrubs go on, so two at once each check
+    /// a part. Where that was noticed, the exit code is 5 and neither was complete.
     Scrub(ServerArgs),
     /// Show what a server is and how it is
     Info(ServerArgs),

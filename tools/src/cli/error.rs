@@ -70,6 +70,17 @@ pub(crate) enum CliError {
     /// Somebody asked to stop.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
+    /// A scrub did not check every slice, or checked some more than once.
+    #[error(
+        "checked {checked} slices of {live}: another scrub took part of this one; \
+         run one at a time"
+    )]
+    ScrubShared {
+        /// Slices checked.
+        checked: u64,
+        /// Slices that were there all the time.
+        live: u64,
+    },
     /// Talking to the server.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -98,6 +109,7 @@ impl CliError {
             Self::File { .. } | Self::FileExists { .. } | Self::Stdout(_) => 7,
             Self::Interrupted(_) => EXIT_INTERRUPTED,
             Self::Session(error) => of_session(error),
+            Self::ScrubShared { .. } => 5,
             Self::Signals(_) => 8,
         }
     }

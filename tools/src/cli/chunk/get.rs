@@ -19,7 +19,7 @@ use crate::cli::session::Pipeline;
 struct InOrder {
     output: Output,
     next: u64,
-    /// What came early: at most as many requests as are under way.
+    /// What came early: no more than reads run ahead.
     early: BTreeMap<u64, Vec<u8>>,
 }
 

@@ -1,10 +1,11 @@
 //! `towpath scrub` and `towpath info`.
 
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 
 use serde::Serialize;
-use towpath_fastpath::ChunkId;
 use towpath_fastpath::control::{DamagedSlice, InfoReply};
+use towpath_fastpath::{ChunkId, SLICE_BYTES};
 
 use super::open;
 use crate::cli::args::ServerArgs;
@@ -45,8 +46,8 @@ impl From<DamagedSlice> for DamagedReport {
 /// Has the server check every slice once.
 pub(crate) fn scrub(args: &ServerArgs, interrupt: &Interrupt) -> Result<(), CliError> {
     let mut session = open(args, None, interrupt)?;
-    let live_bytes = session.info()?.live_bytes;
-    let mut progress = Progress::bytes("scrub", live_bytes);
+    let before = session.info()?;
+    let mut progress = Progress::bytes("scrub", before.live_bytes);
     let mut total = ScrubTotal::default();
     // The server goes round and round: what was left of an earlier round comes first, then one
     // whole round from the first slice on.
@@ -68,6 +69,7 @@ pub(crate) fn scrub(args: &ServerArgs, interrupt: &Interrupt) -> Result<(), CliE
         rounds += u32::from(step.pass_done);
     }
     drop(progress);
+    let expected = expected_slices(&before, &session.info()?);
     session.close()?;
     if args.link.json {
         print_json(&total)?;
@@ -75,9 +77,26 @@ pub(crate) fn scrub(args: &ServerArgs, interrupt: &Interrupt) -> Result<(), CliE
         print_text(&total.text())?;
     }
     match total.damaged + total.unreadable {
-        0 => Ok(()),
+        0 if expected.contains(&total.slices) => Ok(()),
+        0 => Err(CliError::ScrubShared { checked: total.slices, live: *expected.start() }),
         damaged => Err(CliError::Damaged { damaged }),
     }
+}
+
+/// How many slices one whole round checks between two looks at a server: those that were there all
+/// the time at least, those that were there at any time at most. The server has one place where
+/// scrubs go on, so two at a time share their rounds, and each counts too few or too many.
+fn expected_slices(before: &InfoReply, after: &InfoReply) -> RangeInclusive<u64> {
+    let slices = |bytes: u64| bytes / SLICE_BYTES as u64;
+    // A write touches two slices that it does not fill; one under way is not counted yet.
+    let writes = after.writes.saturating_sub(before.writes);
+    let waiting = after.requests_under_way * (slices(after.request_bytes_max) + 2);
+    let written = after.write_bytes.saturating_sub(before.write_bytes);
+    // The look itself is under way; without writes the count is exact.
+    let waiting = if writes == 0 { 0 } else { waiting };
+    let fresh = slices(written) + 2 * writes + waiting;
+    let (before, after) = (slices(before.live_bytes), slices(after.live_bytes));
+    after.saturating_sub(fresh).min(before)..=(before + fresh).max(after)
 }
 
 impl ScrubTotal {
@@ -115,6 +134,7 @@ struct InfoReport {
     slices_damaged: u64,
     wire_corrupt: u64,
     requests_under_way: u64,
+    uptime_ms: u64,
     read_only: bool,
 }
 
@@ -145,6 +165,7 @@ impl From<InfoReply> for InfoReport {
             slices_damaged: info.slices_damaged,
             wire_corrupt: info.wire_corrupt,
             requests_under_way: info.requests_under_way,
+            uptime_ms: info.uptime_ms,
             read_only: info.read_only,
         }
     }
@@ -164,6 +185,7 @@ impl InfoReport {
         };
         let rows = [
             ("state", String::from(state)),
+            ("up for", format!("{} s", show_count(self.uptime_ms / 1000))),
             ("version", format!("{} (protocol {})", self.program_version, self.protocol_version)),
             ("chunks", show_count(self.chunks)),
             ("stored", show_size(self.live_bytes)),
@@ -175,5 +197,25 @@ impl InfoReport {
             ("damaged on the way", show_count(self.wire_corrupt)),
         ];
         rows.iter().fold(String::new(), |text, (what, value)| text + &format!("{what:20}{value}\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_that_another_scrub_shared_is_told_from_one_that_changes_met() {
+        let look = |live: u64, writes: u64| InfoReply {
+            live_bytes: live * SLICE_BYTES as u64,
+            writes,
+            write_bytes: writes * 4 * SLICE_BYTES as u64,
+            ..InfoReply::default()
+        };
+        assert_eq!(expected_slices(&look(1000, 0), &look(1000, 0)), 1000..=1000, "nothing changed");
+        assert_eq!(expected_slices(&look(1000, 0), &look(900, 0)), 900..=1000, "some deleted");
+        assert_eq!(expected_slices(&look(1000, 7), &look(1040, 17)), 980..=1060, "some written");
+        // Written and deleted: 60 may be new, so 940 of the old may be left at the end.
+        assert_eq!(expected_slices(&look(1000, 0), &look(1000, 10)), 940..=1060);
     }
 }

@@ -1,5 +1,7 @@
 //! `towpath put`: a file becomes a chunk.
 
+use std::time::Duration;
+
 use towpath_fastpath::ChunkId;
 
 use super::{TransferReport, UdpSession, fresh_name, open};
@@ -49,8 +51,13 @@ pub(crate) fn put(args: &PutArgs, interrupt: &Interrupt) -> Result<(), CliError>
     })
 }
 
+/// How long the half of a file may take to go after an error or an interruption.
+const TAKE_BACK_WAIT: Duration = Duration::from_secs(3);
+
 /// Half a file is of no use to anyone; where the server is gone, the name of it is.
 fn take_back(session: &mut UdpSession, chunk: ChunkId) {
+    // A first Ctrl-C is why this is done; a second one ends the program at once.
+    session.pace().last_wait(TAKE_BACK_WAIT);
     if session.delete(chunk).is_err() {
         eprintln!("towpath: chunk {chunk} is incomplete and could not be removed: `towpath rm` it");
     }

@@ -45,6 +45,11 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         self.endpoint.stats_of_all_links()
     }
 
+    /// What to do while nothing happens.
+    pub(crate) fn pace(&mut self) -> &mut P {
+        &mut self.pace
+    }
+
     /// The most bytes that both ends take in one read or write.
     ///
     /// # Errors

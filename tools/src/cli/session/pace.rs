@@ -25,6 +25,7 @@ pub(crate) trait Pace<D: Device<Memory = Region>> {
 #[derive(Debug)]
 pub(crate) struct WallClock {
     interrupt: Interrupt,
+    give_up_at: Option<Instant>,
     idle_since: Option<Instant>,
     last: Option<Instant>,
 }
@@ -33,7 +34,13 @@ impl WallClock {
     /// Until somebody interrupts.
     #[must_use]
     pub(crate) fn new(interrupt: Interrupt) -> Self {
-        Self { interrupt, idle_since: None, last: None }
+        Self { interrupt, give_up_at: None, idle_since: None, last: None }
+    }
+
+    /// From now on until `span` has passed, whatever interrupted so far.
+    pub(crate) fn last_wait(&mut self, span: Duration) {
+        self.interrupt = Interrupt::default();
+        self.give_up_at = Some(Instant::now() + span);
     }
 }
 
@@ -41,6 +48,9 @@ impl<D: Device<Memory = Region>> Pace<D> for WallClock {
     fn idle(&mut self, endpoint: &mut Endpoint<D>, due: Time) -> Result<(), Interrupted> {
         self.interrupt.check()?;
         let now = Instant::now();
+        if self.give_up_at.is_some_and(|end| now >= end) {
+            return Err(Interrupted);
+        }
         // A gap since the last call means that there was work in between.
         let went_on = self.last.is_some_and(|last| now.duration_since(last) < SPIN / 8);
         self.last = Some(now);

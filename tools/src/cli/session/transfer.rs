@@ -1,6 +1,6 @@
 //! Many reads or writes under way at a time.
 
-use towpath_fastpath::{ChunkId, ErrorKind, ErrorReply, OpId, Output, ReadData};
+use towpath_fastpath::{ChunkId, ErrorKind, ErrorReply, Output, ReadData};
 use towpath_transport::{Buf, Device, Endpoint, Nanos, Region, Time};
 
 use super::{Pace, Session, SessionError};
@@ -11,6 +11,10 @@ const TRIES_MAX: u32 = 100;
 
 /// The wait before a request that found the server busy is made again.
 const BUSY_WAIT: Nanos = Nanos::from_millis(5);
+
+/// How far reads run ahead of the oldest that is not done, in what is under way at a time: who
+/// puts them in order keeps no more than this, and one slow read does not hold up all others.
+const READ_AHEAD_DEPTHS: u64 = 2;
 
 /// How much is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,16 +49,16 @@ struct Part {
 }
 
 /// The parts of a range that are not done yet.
-struct Parts {
+struct Parts<Op> {
     next: u64,
     end: u64,
     op_bytes: u64,
-    under_way: Vec<(OpId, Part)>,
+    under_way: Vec<(Op, Part)>,
     again: Vec<Part>,
     not_before: Time,
 }
 
-impl Parts {
+impl<Op: PartialEq> Parts<Op> {
     fn new(range: std::ops::Range<u64>, pipeline: Pipeline) -> Self {
         Self {
             next: range.start,
@@ -77,12 +81,21 @@ impl Parts {
         (byte_len > 0).then_some(part)
     }
 
+    /// The next part to ask for, unless it begins `ahead` bytes or more after the oldest part
+    /// that is not done.
+    fn take_near(&mut self, now: Time, ahead: u64) -> Option<Part> {
+        let under_way = self.under_way.iter().map(|(_, part)| part.offset);
+        let oldest = under_way.chain(self.again.iter().map(|part| part.offset)).min();
+        let far = self.next - oldest.unwrap_or(self.next) >= ahead;
+        if far && self.again.is_empty() { None } else { self.take(now) }
+    }
+
     fn put_back(&mut self, part: Part) {
         self.again.push(part);
     }
 
     /// The part that an operation was about; none for one of an earlier transfer.
-    fn end_of(&mut self, op: OpId) -> Option<Part> {
+    fn end_of(&mut self, op: Op) -> Option<Part> {
         let place = self.under_way.iter().position(|(id, _)| *id == op)?;
         Some(self.under_way.swap_remove(place).1)
     }
@@ -156,7 +169,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
     }
 
     /// Reads `range` of a chunk. `sink` is given the bytes of each request, verified, in whatever
-    /// order they come.
+    /// order they come, but within [`READ_AHEAD_DEPTHS`] of the first that is missing.
     ///
     /// # Errors
     /// [`SessionError`], or what `sink` says.
@@ -168,9 +181,10 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         mut sink: impl FnMut(u64, &ReadData) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut parts = Parts::new(range, pipeline);
+        let ahead = READ_AHEAD_DEPTHS * pipeline.depth as u64 * pipeline.op_bytes;
         while !parts.is_done() {
             while parts.under_way.len() < pipeline.depth {
-                let Some(part) = parts.take(self.now()) else { break };
+                let Some(part) = parts.take_near(self.now(), ahead) else { break };
                 let Part { offset, byte_len, .. } = part;
                 let op = self.client.start_read(&mut self.endpoint, chunk, offset, byte_len);
                 parts.under_way.push((op.map_err(SessionError::from)?, part));
@@ -201,4 +215,25 @@ fn take_buf<D: Device<Memory = Region>>(endpoint: &Endpoint<D>, byte_len: usize)
     let mut buf = endpoint.alloc(byte_len)?;
     buf.set_len(byte_len).ok()?;
     Some(buf)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_stay_near_the_oldest_that_is_not_done() {
+        let pipeline = Pipeline { depth: 4, op_bytes: 10 };
+        let mut parts = Parts::new(0..1000, pipeline);
+        let oldest = parts.take_near(Time::ZERO, 80).expect("the first part");
+        parts.under_way.push(('a', oldest));
+        let others = std::iter::from_fn(|| parts.take_near(Time::ZERO, 80));
+        let offsets: Vec<u64> = others.map(|part| part.offset).collect();
+        assert_eq!(offsets, [10, 20, 30, 40, 50, 60, 70], "all done but the oldest");
+        // What is asked for again is never too far, and holds the others back as well.
+        let oldest = parts.end_of('a').expect("it is under way");
+        parts.put_back(oldest);
+        assert_eq!(parts.take_near(Time::ZERO, 80).map(|part| part.offset), Some(0));
+        assert_eq!(parts.take_near(Time::ZERO, 80).map(|part| part.offset), Some(80));
+    }
 }
