@@ -171,8 +171,16 @@ fn a_config_that_cannot_be_used_is_told_with_its_place() {
     let everywhere = everywhere.expect("it starts");
     assert_eq!(everywhere.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&everywhere.stderr).contains("device_ip"));
-    let filter = program().args(["--log", "=;="]).output().expect("it starts");
-    assert_eq!(filter.status.code(), Some(2));
+    let wrong: [&[&str]; 4] = [
+        &["--log", "=;="],
+        &["--check", "--log", "=;="],
+        &["--check", "--log-bytes", "2GiB"],
+        &["--segment-bytes", "33000"],
+    ];
+    for flags in wrong {
+        let output = program().args(flags).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(2), "{flags:?}");
+    }
 }
 
 #[test]

@@ -15,12 +15,13 @@ Flags go over the config file, the config file over the defaults. Sizes may end 
 GiB or TiB. The server stops cleanly on SIGTERM and SIGINT, and at once on a second one.
 
 Exit codes:
-  0  clean stop, or nothing wrong with --check
-  2  wrong flag or config file
-  3  the address or port cannot be had
-  4  the store cannot be opened (locked, damaged, of another version, no directory)
-  5  a failed flush: changes were refused from then on
-  6  memory, threads or the device failed";
+  0    clean stop, or nothing wrong with --check
+  2    wrong flag or config file
+  3    the address or port cannot be had
+  4    the store cannot be opened (locked, damaged, of another version, no directory)
+  5    a failed flush: changes were refused from then on
+  6    memory, threads or the device failed
+  130  a second signal: stopped at once, what was acknowledged is safe";
 
 /// What the command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use towpath_transport::{EndpointError, ListenError};
 
 use super::file::ConfigFileError;
 use super::value::ValueError;
-use crate::store::{FlushFailed, OpenError};
+use crate::store::{ConfigError, FlushFailed, OpenError};
 
 /// Why the daemon could not start, or did not end well.
 #[derive(Debug, Error)]
@@ -33,6 +33,9 @@ pub enum DaemonError {
     /// The log filter is none.
     #[error("`log` is no filter: use error, warn, info, debug or trace, or part=level pairs")]
     LogFilter(#[source] tracing_subscriber::filter::ParseError),
+    /// The sizes of the store cannot be.
+    #[error(transparent)]
+    Sizes(#[from] ConfigError),
     /// The device has no address.
     #[error("the device needs one address, not {0}: set `device_ip` (--device-ip)")]
     DeviceIp(IpAddr),
@@ -72,6 +75,9 @@ pub enum DaemonError {
     /// The ready line could not be written.
     #[error("cannot write to stdout that the server is ready; give it an open stdout")]
     Ready(#[source] io::Error),
+    /// The store's thread ended by a fault; what was not acknowledged may have been done or not.
+    #[error("the store in {} ended by a fault: see what was logged, then restart", .0.display())]
+    StoreEnded(PathBuf),
     /// The store refuses changes since a flush failed.
     #[error("the store in {} has lost its trust in the medium", path.display())]
     Failed {
@@ -93,11 +99,12 @@ impl DaemonError {
             | Self::Flag { .. }
             | Self::ConfigFile(_)
             | Self::LogFilter(_)
+            | Self::Sizes(_)
             | Self::DeviceIp(_) => 2,
             Self::Listen(_) => 3,
             Self::Endpoint(EndpointError::Udp(_)) => 3,
             Self::NotADirectory(_) | Self::DataDir { .. } | Self::Store { .. } => 4,
-            Self::Failed { .. } => 5,
+            Self::Failed { .. } | Self::StoreEnded(_) => 5,
             Self::Endpoint(_) | Self::Thread(_) | Self::Signals(_) | Self::Ready(_) => 6,
         }
     }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::Serialize;
+use tracing_subscriber::EnvFilter;
 use towpath_transport::{
     Device, Endpoint, EndpointConfig, EndpointError, Mtu, Nanos, PortChoice, Region, RoceUdp,
     UdpConfig, roce_udp,
@@ -110,11 +111,14 @@ pub fn run<D: Device<Memory = Region>>(
     let ready = Ready { listening, device, pid: std::process::id() };
     on_ready(&ready).map_err(DaemonError::Ready)?;
     tracing::info!(%listening, %device, "serving");
-    while !stop.is_stopped() {
+    while !stop.is_stopped() && server.store_is_running() {
         server.turn_or_wait();
     }
     tracing::info!("stopping");
     let drained = server.drain(Nanos::from_millis(config.stop_wait_ms));
+    if !server.store_is_running() {
+        return Err(DaemonError::StoreEnded(config.data_dir.clone()));
+    }
     let (stats, sealed) = server.close();
     sealed.map_err(|source| DaemonError::Failed { path: config.data_dir.clone(), source })?;
     tracing::info!(drained, ?stats, "stopped");
@@ -124,15 +128,14 @@ pub fn run<D: Device<Memory = Region>>(
 /// Whether the settings hold together, without touching anything.
 ///
 /// # Errors
-/// [`DaemonError::DeviceIp`], [`DaemonError::Store`] for sizes that cannot be.
+/// [`DaemonError::DeviceIp`], [`DaemonError::LogFilter`], [`DaemonError::Sizes`].
 pub fn check(config: &DaemonConfig) -> Result<(), DaemonError> {
     let ip: IpAddr = config.effective_device_ip();
     if ip.is_unspecified() || ip.is_multicast() {
         return Err(DaemonError::DeviceIp(ip));
     }
-    store_config(config)
-        .check()
-        .map_err(|error| DaemonError::Store { path: config.data_dir.clone(), source: error.into() })
+    log_filter(&config.log)?;
+    Ok(store_config(config).check()?)
 }
 
 /// Prints the ready line: the address for people, or an object for programs.
@@ -155,7 +158,7 @@ pub fn print_ready(ready: &Ready, json: bool) -> io::Result<()> {
 /// # Errors
 /// [`DaemonError::LogFilter`].
 pub fn log_to_stderr(filter: &str) -> Result<(), DaemonError> {
-    let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(DaemonError::LogFilter)?;
+    let filter = log_filter(filter)?;
     // Whoever set a subscriber up before keeps it.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -163,6 +166,10 @@ pub fn log_to_stderr(filter: &str) -> Result<(), DaemonError> {
         .with_ansi(false)
         .try_init();
     Ok(())
+}
+
+fn log_filter(filter: &str) -> Result<EnvFilter, DaemonError> {
+    EnvFilter::try_new(filter).map_err(DaemonError::LogFilter)
 }
 
 fn store_config(config: &DaemonConfig) -> StoreConfig {
