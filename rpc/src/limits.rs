@@ -29,6 +29,10 @@ pub const MESSAGE_BYTES_MAX_DEFAULT: usize = 16 << 20;
 /// The time budget of a request that names none: a server drops its answer after that.
 pub const TIMEOUT_DEFAULT: Nanos = Nanos::from_secs(60);
 
+/// The longest time budget that a server grants, whatever a client asks for (which may be 71
+/// minutes): a response holds its send buffers until then when its client takes nothing in.
+pub const TIMEOUT_MAX: Nanos = Nanos::from_secs(60);
+
 /// How long a request that was given up waits to learn whether the peer has it. The peer answers
 /// within a round trip, or two with a loss; one that is silent for longer may be gone.
 pub const OUTCOME_GRACE: Nanos = Nanos::from_millis(100);

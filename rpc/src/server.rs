@@ -1,7 +1,7 @@
 //! The server end: takes requests out of events, sends responses, now or later.
 
 use crate::limits::{
-    MESSAGE_BYTES_MAX_DEFAULT, REQUESTS_MAX, REQUESTS_MAX_DEFAULT, TIMEOUT_DEFAULT,
+    MESSAGE_BYTES_MAX_DEFAULT, REQUESTS_MAX, REQUESTS_MAX_DEFAULT, TIMEOUT_DEFAULT, TIMEOUT_MAX,
 };
 use crate::parcel::{Fields, Outgoing, Parcel, Pieces};
 use crate::wire::{Header, HeaderError, Kind, Status};
@@ -143,7 +143,8 @@ impl Request {
         self.parcel.data_pieces()
     }
 
-    /// When its client stops waiting, on the endpoint's clock; a response after that is in vain.
+    /// When its client stops waiting, on the endpoint's clock, but at most
+    /// [`TIMEOUT_MAX`](crate::limits::TIMEOUT_MAX) after its arrival; no response goes after that.
     #[must_use]
     pub fn deadline(&self) -> Time {
         self.deadline
@@ -460,5 +461,5 @@ fn deadline(now: Time, timeout_us: u32) -> Time {
         0 => TIMEOUT_DEFAULT,
         us => Nanos::from_micros(us.into()),
     };
-    now + timeout
+    now + timeout.min(TIMEOUT_MAX)
 }

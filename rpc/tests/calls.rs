@@ -296,3 +296,13 @@ fn a_request_without_a_deadline_has_the_default_one_at_the_server() {
     let request = world.request();
     assert!(request.deadline() > before && request.deadline() < Time::NEVER);
 }
+
+#[test]
+fn a_server_grants_no_more_time_than_its_limit() {
+    let mut world = world();
+    let deadline = world.server.now() + Nanos::from_secs(70 * 60);
+    world.call(1, &[], &[], deadline);
+    let request = world.request();
+    let granted = request.deadline().since(world.server.now());
+    assert!(granted <= towpath_rpc::limits::TIMEOUT_MAX, "{granted:?}");
+}

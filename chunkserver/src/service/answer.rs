@@ -1,11 +1,11 @@
 //! Answers on their way to clients.
 
+use towpath_fastpath::ErrorReply;
 use towpath_fastpath::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
 use towpath_fastpath::limits::IO_HEADER_BYTES;
-use towpath_fastpath::server::{Rejection, info_reply, list_reply, read_reply, scrub_reply};
+use towpath_fastpath::server::{Rejection, info_reply, list_reply, scrub_reply};
 use towpath_fastpath::server::{done_reply, stat_reply};
-use towpath_fastpath::wire::ReadReplyHeader;
-use towpath_fastpath::{ErrorReply, SLICE_BYTES};
+use towpath_fastpath::wire::{ReadHeader, ReadReplyHeader, emit_crcs};
 use towpath_rpc::limits::HEADER_BYTES;
 use towpath_rpc::{NoBuffer, Outgoing, Status};
 use towpath_transport::{Buf, Device, Endpoint, Region};
@@ -59,11 +59,15 @@ impl Answer {
             Self::Info(info) => info_reply(endpoint, info),
             Self::List(list) => list_reply(endpoint, list),
             Self::Read(header, crcs, data) => {
-                // The data is gone once it was handed over, so see first that there is a buffer.
-                let wanted = HEADER_BYTES + IO_HEADER_BYTES + 4 * crcs.len() + SLICE_BYTES;
-                endpoint.alloc(wanted).ok_or(NoBuffer { wanted })?;
-                let data = data.take().ok_or(NoBuffer { wanted: 0 })?;
-                read_reply(endpoint, header, crcs, data)
+                let body_bytes = IO_HEADER_BYTES + 4 * crcs.len();
+                let data_bytes = header.length as usize;
+                // Short data goes into the head where there is room, else it stays where it is.
+                let mut reply = Outgoing::new(endpoint, body_bytes, data_bytes)
+                    .or_else(|_| Outgoing::new(endpoint, body_bytes, 0))?;
+                reply.extend(&header.emit())?;
+                reply.extend(&emit_crcs(crcs))?;
+                reply.set_data(data.take().ok_or(NoBuffer { wanted: data_bytes })?);
+                Ok(reply)
             }
             Self::Scrub(found) => scrub_reply(endpoint, found),
             Self::Stat(info) => stat_reply(endpoint, info),
@@ -73,6 +77,11 @@ impl Answer {
         };
         Ok((Status::OK, outgoing?))
     }
+}
+
+/// Bytes of the buffer that the head of a read's answer needs at least.
+pub(super) fn read_head_bytes(header: &ReadHeader) -> usize {
+    HEADER_BYTES + IO_HEADER_BYTES + 4 * header.span().count() as usize
 }
 
 /// What clients are told of a chunk.

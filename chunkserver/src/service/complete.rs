@@ -56,7 +56,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 Answer::Error(ErrorReply::StoreFailed)
             }
         };
-        self.answer(responder, answer);
+        self.answer(responder, deadline, answer);
     }
 
     fn on_read(

@@ -10,12 +10,13 @@ use crossbeam_channel::Select;
 use slab::Slab;
 use towpath_fastpath::ErrorReply;
 use towpath_fastpath::server::{StorageRequest, parse_request, verify_write};
+use towpath_fastpath::wire::ReadHeader;
 use towpath_rpc::{
     Incoming, Piece, Request as RpcRequest, Responder, RpcServer, ServerConfig as RpcConfig,
 };
 use towpath_transport::{Buf, Device, Endpoint, Event, LinkId, Nanos, Region, Time};
 
-use super::answer::Answer;
+use super::answer::{Answer, read_head_bytes};
 use super::ask::Ask;
 use super::config::ServiceConfig;
 use super::limits::{BUSY_CORES, GOODBYE_WAIT, READ_BYTES_SIZES, STORE_WAIT};
@@ -36,6 +37,7 @@ pub(super) struct Job {
 #[derive(Debug)]
 struct Answered {
     responder: Responder,
+    deadline: Time,
     answer: Answer,
 }
 
@@ -125,6 +127,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// One turn: takes in what came from the network and from the store, and sends what is ready.
     /// Returns whether anything happened.
     pub fn turn(&mut self) -> bool {
+        // Asked before its answers are taken: then none comes after them.
+        let store_ended = !self.store_is_running();
         let mut busy = self.endpoint.poll() > 0;
         while let Some(event) = self.endpoint.next_event() {
             busy = true;
@@ -134,10 +138,28 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             busy = true;
             self.on_completion(completion);
         }
-        self.start_waiting();
+        if store_ended {
+            self.abandon_staged();
+        }
+        // Before new reads: buffers that came back are for answers first.
         self.send_answers();
+        self.start_waiting();
         self.endpoint.flush();
         busy
+    }
+
+    /// Whether the store still answers. It ends early only by a fault of its own; then this server
+    /// changes and reads nothing any more, and its owner should end it.
+    #[must_use]
+    pub fn store_is_running(&self) -> bool {
+        self.store.is_running()
+    }
+
+    /// What the store had when it ended gets no answer: whether it was done is not known.
+    fn abandon_staged(&mut self) {
+        for job in self.staged.drain() {
+            self.rpc.abandon(job.responder);
+        }
     }
 
     /// Blocks until the store has answered everything that it was asked. True when the next turn
@@ -239,7 +261,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             Err(answer) => {
                 let (responder, message) = request.into_message();
                 self.endpoint.release(message);
-                self.answer(responder, answer);
+                self.answer(responder, deadline, answer);
             }
         }
     }
@@ -291,7 +313,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             return Ok(());
         }
         let buf = match &job.ask {
-            Ask::Read(header) => match self.read_buf(header.length as usize) {
+            Ask::Read(header) => match self.read_buf(header) {
                 Some(buf) => Some(buf),
                 None => return Err(job),
             },
@@ -300,38 +322,45 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let Some(request) = job.ask.take_request(buf, &mut self.spare) else { return Err(job) };
         let token = self.staged.insert(job);
         if self.store.try_send(token as u64, request).is_err() {
-            // There was room, so the thread is gone, and with it all that it was asked.
+            // There was room, so the thread is gone; this it never had.
             let job = self.staged.remove(token);
-            self.answer(job.responder, Answer::Error(ErrorReply::StoreFailed));
+            let answer = Answer::Error(ErrorReply::StoreFailed);
+            self.answer(job.responder, job.deadline, answer);
         }
         Ok(())
     }
 
     /// A send buffer with room for a read: the store fills it, the network sends it.
-    fn read_buf(&self, byte_len: usize) -> Option<Buf> {
+    fn read_buf(&self, header: &ReadHeader) -> Option<Buf> {
+        let byte_len = header.length as usize;
         let mut buf = self.endpoint.alloc(byte_len)?;
         buf.set_len(byte_len).ok()?;
-        Some(buf)
+        // Never the last one: reads that hold all buffers would leave none for their answers.
+        self.endpoint.alloc(read_head_bytes(header)).map(|_| buf)
     }
 
-    pub(super) fn answer(&mut self, responder: Responder, answer: Answer) {
+    pub(super) fn answer(&mut self, responder: Responder, deadline: Time, answer: Answer) {
         let counter = if answer.is_good() { &mut self.stats.done } else { &mut self.stats.failed };
         *counter += 1;
-        self.answers.push_back(Answered { responder, answer });
+        self.answers.push_back(Answered { responder, deadline, answer });
     }
 
-    /// Sends answers in their order, while there are buffers for them.
+    /// Sends the answers that there are buffers for; the others keep their order. Those that
+    /// nobody waits for any more give their buffers back.
     fn send_answers(&mut self) {
-        while let Some(mut answered) = self.answers.pop_front() {
-            match answered.answer.build(&self.endpoint) {
-                Ok((status, outgoing)) => {
-                    let Answered { responder, answer } = answered;
-                    self.rpc.respond(&mut self.endpoint, responder, status, outgoing);
-                    if let Answer::Read(_, crcs, _) = answer {
-                        self.spare.put_crcs(crcs);
-                    }
-                }
-                Err(_) => return self.answers.push_front(answered),
+        for _ in 0..self.answers.len() {
+            let Some(mut answered) = self.answers.pop_front() else { break };
+            let late = self.endpoint.now() >= answered.deadline;
+            if late || !self.rpc.is_wanted(&answered.responder) {
+                self.rpc.abandon(answered.responder);
+            } else if let Ok((status, outgoing)) = answered.answer.build(&self.endpoint) {
+                self.rpc.respond(&mut self.endpoint, answered.responder, status, outgoing);
+            } else {
+                self.answers.push_back(answered);
+                continue;
+            }
+            if let Answer::Read(_, crcs, _) = answered.answer {
+                self.spare.put_crcs(crcs);
             }
         }
     }

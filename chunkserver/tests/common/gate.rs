@@ -13,6 +13,8 @@ pub enum Position {
     Closed,
     /// Flushes fail.
     Broken,
+    /// Flushes end the thread.
+    Deadly,
 }
 
 #[derive(Clone)]
@@ -31,8 +33,9 @@ impl Gate {
     fn pass(&self) -> io::Result<()> {
         let position = self.0.0.lock().expect("nobody panics with it");
         let wait = |position: &mut Position| *position == Position::Closed;
-        let position = self.0.1.wait_while(position, wait).expect("nobody panics with it");
-        if *position == Position::Broken {
+        let position = *self.0.1.wait_while(position, wait).expect("nobody panics with it");
+        assert!(position != Position::Deadly, "the end of this thread, as the test wants it");
+        if position == Position::Broken {
             return Err(io::Error::other("the gate is broken"));
         }
         Ok(())
