@@ -5,11 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::Serialize;
-use tracing_subscriber::EnvFilter;
 use towpath_transport::{
     Device, Endpoint, EndpointConfig, EndpointError, Mtu, Nanos, PortChoice, Region, RoceUdp,
     UdpConfig, roce_udp,
 };
+use tracing_subscriber::EnvFilter;
 
 use super::config::DaemonConfig;
 use super::error::DaemonError;
