@@ -283,12 +283,17 @@ fn settle<M: Media>(media: &M, replayed: &Replayed<M::File>) -> Result<(), Media
     media.fdatasync(file).map_err(MediaError::at(MediaOp::Flush, &name, 0))
 }
 
-/// Removes what an interrupted checkpoint left, and makes the names that were found durable.
+/// Makes the names that were found durable, and removes what an interrupted checkpoint left.
+///
+/// In this order: an earlier server may have died after it renamed the newest map and before it
+/// flushed that name. Until it is flushed, a power cut may leave the old map as the only one.
 fn remove_leftovers<M: Media>(
     media: &M,
     names: &[String],
     generation: u64,
 ) -> Result<(), MediaError> {
+    let flush_names = || media.sync_dir().map_err(MediaError::at(MediaOp::Flush, ".", 0));
+    flush_names()?;
     let stale = |n: &&String| {
         let number = number_in(n, "map.").or_else(|| number_in(n, "log."));
         n.as_str() == MAP_TEMPORARY || number.is_some_and(|found| found != generation)
@@ -296,5 +301,5 @@ fn remove_leftovers<M: Media>(
     for name in names.iter().filter(stale) {
         media.remove(name).map_err(MediaError::at(MediaOp::Rename, name, 0))?;
     }
-    media.sync_dir().map_err(MediaError::at(MediaOp::Flush, ".", 0))
+    flush_names()
 }

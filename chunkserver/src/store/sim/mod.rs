@@ -100,6 +100,13 @@ impl SimMedia {
         self.disk().power_cycle(loss);
     }
 
+    /// Ends the process that had the disk, and not the power: what was written stays to be seen,
+    /// and what was not flushed can still be lost.
+    pub fn end_process(&self) {
+        let mut disk = self.disk();
+        (disk.locked, disk.off, disk.cut_at) = (false, false, None);
+    }
+
     /// Limits the space to `bytes`, what is in use included.
     pub fn limit_space(&self, bytes: u64) {
         self.disk().capacity_blocks = bytes / BLOCK_BYTES as u64;

@@ -183,3 +183,38 @@ fn power_cuts_during_a_restart_change_nothing() {
         }
     }
 }
+
+#[test]
+fn power_cuts_during_the_restart_after_a_death_inside_a_checkpoint_lose_nothing() {
+    let media = SimMedia::new(90);
+    let mut store = open(&media);
+    create(&mut store, ChunkId(1));
+    write(&mut store, ChunkId(1), 0, &[1; 5000]);
+    let left = Left { acknowledged: Model::of(&mut store).unwrap(), in_flight: Vec::new() };
+    drop(store);
+    let checkpoint = |media: &SimMedia, cut_after: u64| {
+        let mut store = open(media);
+        let before = media.ops();
+        media.cut_power_at(before + cut_after);
+        store.log.wants_checkpoint = true;
+        store.commit().expect("nothing is staged");
+        media.end_process();
+        media.ops() - before
+    };
+    let ops = checkpoint(&media.fork(0), u64::MAX >> 1);
+    assert!(ops > 8, "a checkpoint has only {ops} boundaries");
+    for death in 1..=ops {
+        let dead = media.fork(death);
+        checkpoint(&dead, death);
+        for cut in 1..12 {
+            for seed in 0..16 {
+                let after = dead.fork(seed);
+                after.cut_power_at(after.ops() + cut);
+                drop(Store::open(after.clone(), small_config()));
+                after.power_on(Loss::Scattered);
+                check(&after, &left)
+                    .unwrap_or_else(|e| panic!("death {death}, cut {cut}, seed {seed}: {e}"));
+            }
+        }
+    }
+}
