@@ -176,15 +176,39 @@ impl FileMedia {
     /// # Errors
     /// What the file system reports.
     pub fn new(dir_path: &Path) -> io::Result<Self> {
-        if !dir_path.is_dir() {
-            fs::create_dir_all(dir_path)?;
-            if let Some(parent) = dir_path.parent().filter(|p| !p.as_os_str().is_empty()) {
-                File::open(parent)?.sync_all()?;
+        let was_there = dir_path.is_dir();
+        let parents = parents_to_flush(dir_path);
+        fs::create_dir_all(dir_path)?;
+        for parent in parents {
+            match File::open(parent) {
+                Ok(parent) => parent.sync_all()?,
+                // Nobody who may not open it made the directory in it.
+                Err(e) if was_there && e.kind() == io::ErrorKind::PermissionDenied => {}
+                Err(e) => return Err(e),
             }
         }
         let dir = File::open(dir_path)?;
         Ok(Self { dir_path: dir_path.to_owned(), dir, lock: None })
     }
+}
+
+/// The directories whose entries must be flushed for `dir_path` to last once it is made.
+///
+/// They are the one right above, since whoever made `dir_path` may have died before the flush,
+/// and the one above each that is missing.
+fn parents_to_flush(dir_path: &Path) -> Vec<&Path> {
+    let mut parents = Vec::new();
+    for path in dir_path.ancestors() {
+        let Some(parent) = path.parent() else { break };
+        let was_there = path.is_dir();
+        if !was_there || parents.is_empty() {
+            parents.push(if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+        }
+        if was_there {
+            break;
+        }
+    }
+    parents
 }
 
 impl Media for FileMedia {
@@ -252,5 +276,23 @@ impl Media for FileMedia {
 
     fn sync_dir(&self) -> io::Result<()> {
         self.dir.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parent_of_each_directory_that_is_made_is_flushed_and_always_the_last_one() {
+        let dir = tempfile::tempdir().expect("room for a directory");
+        let (a, b) = (dir.path().join("a"), dir.path().join("a/b"));
+        let c = b.join("c");
+        assert_eq!(parents_to_flush(&c), [&*b, &*a, dir.path()]);
+        FileMedia::new(&c).expect("they are made");
+        assert_eq!(parents_to_flush(&c), [&*b]);
+        assert_eq!(parents_to_flush(Path::new("no-such-directory")), [Path::new(".")]);
+        assert_eq!(parents_to_flush(Path::new("src")), [Path::new(".")]);
+        assert!(parents_to_flush(Path::new("/")).is_empty());
     }
 }
