@@ -174,7 +174,7 @@ fn after_a_failed_flush_changes_are_refused_and_reads_go_on() {
     client.create(CHUNK, None).expect("a fresh name");
     client.write(CHUNK, 0, &[1; 9000]).expect("there is room");
     server.gate.set(Position::Broken);
-    assert_eq!(refusal(client.write(CHUNK, 0, &[2; 9000])), ErrorReply::StoreFailed);
+    assert_eq!(refusal(client.write(CHUNK, 0, &[2; 9000])), ErrorReply::CommitFailed);
     server.gate.set(Position::Open);
     assert_eq!(refusal(client.write(CHUNK, 0, &[3; 9000])), ErrorReply::StoreFailed);
     assert_eq!(refusal(client.create(ChunkId(1), None)), ErrorReply::StoreFailed);

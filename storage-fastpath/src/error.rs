@@ -46,7 +46,7 @@ impl std::error::Error for ClientError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The server refused or failed; nothing was changed.
+    /// The server refused or failed; [`ErrorReply::happened`] says what became of a change.
     #[error(transparent)]
     Refused(#[from] ErrorReply),
     /// The data of a read was changed on its way here.

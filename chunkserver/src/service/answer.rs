@@ -17,7 +17,7 @@ use crate::store::ChunkStat;
 pub(super) enum Answer {
     /// A change is durable.
     Done,
-    /// Nothing was changed.
+    /// Nothing was changed, unless the error says that this is not known.
     Error(ErrorReply),
     /// The server's state.
     Info(Box<InfoReply>),

@@ -63,5 +63,6 @@ fn of_refused(refused: Refused) -> ErrorReply {
         Refused::BatchFull => ErrorReply::Busy,
         Refused::Failed(_) => ErrorReply::StoreFailed,
         Refused::NoSpace => ErrorReply::NoSpace,
+        Refused::Undecided(_) => ErrorReply::CommitFailed,
     }
 }

@@ -121,13 +121,16 @@ pub enum Refused {
     /// Enough is staged: commit, then try again.
     #[error("the batch is full: commit it first")]
     BatchFull,
-    /// An earlier commit failed, or the one with this change did.
+    /// An earlier commit failed; this change was not staged and never happens.
     #[error(transparent)]
     Failed(#[from] FlushFailed),
     /// No room on the medium or within the configured capacity. Nothing was changed; reads and
     /// deletes still work.
     #[error("no space: delete chunks or raise the capacity")]
     NoSpace,
+    /// The commit with this change failed: after a restart it is there wholly or not at all.
+    #[error("{0}; whether the change was made is known after a restart")]
+    Undecided(FlushFailed),
 }
 
 /// Why a chunk was not created.

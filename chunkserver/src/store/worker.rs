@@ -381,7 +381,7 @@ impl<W, R> Reply<W, R> {
     }
 
     fn spoil(&mut self, failed: FlushFailed) {
-        let refused = Refused::Failed(failed);
+        let refused = Refused::Undecided(failed);
         match self {
             Self::Create(result) => *result = Err(refused.into()),
             Self::Delete(result) => *result = Err(refused.into()),

@@ -66,8 +66,8 @@ impl From<WireError> for Why {
     }
 }
 
-/// Why a server did not do what it was asked; nothing was changed
-/// (docs/storage-protocol.md section 6).
+/// Why a server did not do what it was asked; nothing was changed, but for
+/// [`CommitFailed`](Self::CommitFailed) (docs/storage-protocol.md section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorReply {
@@ -124,7 +124,7 @@ pub enum ErrorReply {
         /// The limit.
         max: u64,
     },
-    /// A flush failed: the store takes no changes any more, reads go on.
+    /// An earlier flush failed: the store takes no changes any more, reads go on.
     #[error("the server's store failed and is read-only: see its log, replace the medium")]
     StoreFailed,
     /// The medium would not read or write.
@@ -145,6 +145,10 @@ pub enum ErrorReply {
         /// Which rule.
         why: Why,
     },
+    /// The store failed while it made this change durable: reads do not show the change, and
+    /// after a restart of the server it is there wholly or not at all.
+    #[error("the server's store failed in the middle: whether it was done shows after a restart")]
+    CommitFailed,
 }
 
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -174,6 +178,13 @@ const _: () = {
 };
 
 impl ErrorReply {
+    /// Whether the change was made: `Some(false)` that it was not and never will be, `None` that
+    /// it is not known.
+    #[must_use]
+    pub fn happened(self) -> Option<bool> {
+        (self != Self::CommitFailed).then_some(false)
+    }
+
     /// Code, chunk, slice, value, rule.
     fn fields(self) -> (u16, ChunkId, u64, u64, u16) {
         let none = ChunkId(0);
@@ -191,6 +202,7 @@ impl ErrorReply {
             Self::TooLong { max } => (11, none, 0, max, 0),
             Self::Busy => (12, none, 0, 0, 0),
             Self::BadRequest { why } => (13, none, 0, 0, why as u16),
+            Self::CommitFailed => (14, none, 0, 0, 0),
         }
     }
 
@@ -212,6 +224,7 @@ impl ErrorReply {
                 let known = Why::ALL.into_iter().find(|known| *known as u16 == why);
                 Self::BadRequest { why: known.unwrap_or(Why::Other) }
             }
+            14 => Self::CommitFailed,
             _ => return None,
         })
     }

@@ -134,8 +134,11 @@ fn every_error_survives_the_wire_and_every_rule_has_its_number() {
         ErrorReply::TooLong { max: 9 },
         ErrorReply::Busy,
         ErrorReply::BadRequest { why: Why::Limit },
+        ErrorReply::CommitFailed,
     ] {
         assert_eq!(ErrorReply::parse(&error.emit()), Ok(error));
+        let known = error != ErrorReply::CommitFailed;
+        assert_eq!(error.happened(), known.then_some(false), "{error}");
     }
     for code in 0..=7 {
         let bytes = resealed::<ERROR_BYTES>(&ERROR_GOLDEN, |header| {

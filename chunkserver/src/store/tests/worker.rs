@@ -91,14 +91,40 @@ fn a_failed_flush_reaches_every_request_of_its_batch_with_its_buffer() {
     for token in 0..10 {
         worker.send(token, write_request(0, vec![1; 4096])).unwrap();
     }
-    let mut failed = 0;
+    let mut undecided = 0;
     for _ in 0..10 {
         let Reply::Write { result, data, .. } = worker.completions().recv().unwrap().reply else {
             panic!("a write")
         };
         assert_eq!(data[0].len(), 4096);
-        failed += u32::from(matches!(result, Err(WriteError::Refused(Refused::Failed(_)))));
+        match result {
+            Ok(_) | Err(WriteError::Refused(Refused::Failed(_))) => {}
+            Err(WriteError::Refused(Refused::Undecided(_))) => undecided += 1,
+            Err(error) => panic!("{error}"),
+        }
     }
-    assert!(failed > 0);
+    assert!(undecided > 0);
+    worker.send(10, Request::Delete { chunk: CHUNK }).unwrap();
+    let reply = worker.completions().recv().unwrap().reply;
+    let Reply::Delete(Err(error)) = reply else { panic!("a failed delete") };
+    assert!(matches!(error, DeleteError::Refused(Refused::Failed(_))), "{error:?}");
     assert!(worker.stop().is_err());
+}
+
+#[test]
+fn a_write_whose_log_flush_failed_is_undecided_since_a_restart_may_show_it() {
+    let media = SimMedia::new(1);
+    let mut store = open(&media);
+    create(&mut store, CHUNK);
+    write(&mut store, CHUNK, 0, &[1; 4096]);
+    let worker = StoreWorker::spawn(store, 64).expect("a thread starts");
+    // The flush of the data passes, that of the log does not.
+    media.fail_flush(1);
+    worker.send(1, write_request(0, vec![2; 4096])).unwrap();
+    let Reply::Write { result, .. } = worker.completions().recv().unwrap().reply else {
+        panic!("a write")
+    };
+    assert!(matches!(result, Err(WriteError::Refused(Refused::Undecided(_)))), "{result:?}");
+    assert!(worker.stop().is_err());
+    assert_eq!(read(&mut open(&media), CHUNK, 0, 4096).unwrap(), [2; 4096]);
 }
