@@ -44,6 +44,8 @@ pub(crate) struct Conn {
     /// Receive buffers that the link or the application holds.
     pub(crate) held: usize,
     pub(crate) timer: Time,
+    /// Polls since its queue pairs were destroyed.
+    pub(crate) drain_polls: u8,
     is_ready: bool,
     is_eventful: bool,
     /// Keys of memory that is this link's alone.
@@ -64,6 +66,7 @@ impl Conn {
             sends: Sends::default(),
             held: 0,
             timer: Time::NEVER,
+            drain_polls: 0,
             is_ready: false,
             is_eventful: false,
             lkeys: Vec::new(),

@@ -18,7 +18,7 @@ impl SendPools {
             };
             let total = slot_bytes.checked_mul(count);
             let region = Region::new(total.ok_or(MemoryError::BadSize { bytes: usize::MAX })?)?;
-            Ok(Pool::new(&region, bytes))
+            Ok(Pool::new(region, bytes))
         };
         Ok(Self { pools: sizes.iter().map(make).collect::<Result<_, _>>()? })
     }

@@ -26,7 +26,7 @@ impl TxRing {
     /// The ring and the pool of its headers, to be registered.
     pub(crate) fn new(depth: u32) -> Result<(Self, Pool), MemoryError> {
         let len = depth.next_power_of_two() as usize;
-        let pool = Pool::new(&Region::new(len * HEADER_BYTES)?, HEADER_BYTES);
+        let pool = Pool::new(Region::new(len * HEADER_BYTES)?, HEADER_BYTES);
         let slot = || {
             let mut buf = pool.take()?;
             buf.set_len(HEADER_BYTES).ok()?;
@@ -82,6 +82,11 @@ impl TxRing {
         let slot = self.slot(position);
         slot.header.reclaim();
         Some((position, slot.number))
+    }
+
+    /// Takes the oldest posted one back, whether or not a completion told of it: its number.
+    pub(crate) fn pop_any(&mut self) -> Option<u64> {
+        self.pop_upto(self.head.wrapping_sub(1)).map(|(_, number)| number)
     }
 
     /// Takes the newest one back, which the device refused: its number.

@@ -54,7 +54,8 @@ fn memory_is_unmapped_when_an_endpoint_is_dropped_in_the_middle_of_traffic() {
     let mut pair = Pair::new(small());
     let channel = pair.open(false);
     let region = Region::new(1 << 20).expect("memory");
-    let pool = towpath_memory::Pool::new(&region, 1 << 20);
+    let pool = towpath_memory::Pool::new(region, 1 << 20);
+    let region = pool.region().clone();
     pair.client.endpoint.register(pool.region()).expect("room for a region");
     let mut buf = pool.take().expect("a fresh pool");
     buf.set_len(1 << 20).expect("it fits");

@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_lent_buffer_is_out_of_reach_until_it_is_reclaimed() {
-        let pool = Pool::new(&Region::new(8192).expect("memory for a test"), 4096);
+        let pool = Pool::new(Region::new(8192).expect("memory for a test"), 4096);
         let mut berth = Berth::new(pool.take().expect("a fresh pool"));
         assert_eq!(berth.sge(1, 8), Sge::default());
         assert!(berth.lend() && !berth.lend());

@@ -21,10 +21,10 @@ impl Pool {
     /// below a page: to their size rounded up to a power of two).
     ///
     /// # Panics
-    /// When the region is shared: its bytes may already belong to other buffers. Also when not
-    /// even one buffer fits.
+    /// When another handle of the region exists: its bytes may already belong to other buffers. Also
+    /// when not even one buffer fits.
     #[must_use]
-    pub fn new(region: &Region, buf_bytes: usize) -> Self {
+    pub fn new(mut region: Region, buf_bytes: usize) -> Self {
         let slot_bytes = if buf_bytes < PAGE_BYTES {
             buf_bytes.max(64).next_power_of_two()
         } else {
@@ -32,8 +32,8 @@ impl Pool {
         };
         let count = region.byte_len() / slot_bytes;
         assert!(count > 0, "the region holds no buffer of {slot_bytes} bytes");
-        assert!(!region.is_shared(), "the region is already carved or registered elsewhere");
-        Self { region: region.clone(), slot_bytes, free: Arc::new(FreeSlots::full(count as u32)) }
+        assert!(region.is_alone(), "the region is already carved or registered elsewhere");
+        Self { region, slot_bytes, free: Arc::new(FreeSlots::full(count as u32)) }
     }
 
     /// The region, to register it with a device.
@@ -95,8 +95,8 @@ impl Buf {
     ///
     /// # Errors
     /// The region itself, when it is shared.
-    pub fn from_region(region: Region) -> Result<Self, Region> {
-        if region.is_shared() {
+    pub fn from_region(mut region: Region) -> Result<Self, Region> {
+        if !region.is_alone() {
             return Err(region);
         }
         let bytes = region.byte_len();

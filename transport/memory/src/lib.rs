@@ -1,7 +1,10 @@
 //! Registered memory and buffer pools: ownership, alignment, huge pages.
 //!
 //! This is the one room for raw pointers into memory that a device writes. Its safety rests on
-//! three rules, each kept by types or by the tables here:
+//! three rules. Types keep the first. The second and third are promises of the one crate that
+//! drives a device and of the devices themselves: the functions that rest on them (`reclaim`,
+//! [`MrTable`]) are not marked `unsafe`, because those crates forbid the word, so whoever writes
+//! another driver or device takes the promises on:
 //!
 //! 1. Bytes are reachable either through one [`Buf`] (exclusively) or by devices, never both: a
 //!    buffer that is posted has become a [`Lent`] (in place: a lent [`Berth`]), which has no way to
@@ -13,7 +16,7 @@
 //!
 //! ```
 //! use towpath_memory::{Pool, Region};
-//! let pool = Pool::new(&Region::new(1 << 20)?, 4096);
+//! let pool = Pool::new(Region::new(1 << 20)?, 4096);
 //! let mut buf = pool.take().expect("a fresh pool has buffers");
 //! buf.extend(b"hello")?;
 //! let lent = buf.lend(); // from here on the bytes belong to the device
@@ -25,7 +28,7 @@
 //! Lent bytes cannot be read or written:
 //! ```compile_fail
 //! # use towpath_memory::{Pool, Region};
-//! # let pool = Pool::new(&Region::new(1 << 20).unwrap(), 4096);
+//! # let pool = Pool::new(Region::new(1 << 20).unwrap(), 4096);
 //! let lent = pool.take().unwrap().lend();
 //! let first = lent[0];
 //! ```

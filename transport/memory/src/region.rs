@@ -118,6 +118,11 @@ impl Region {
         self.mapping.id
     }
 
+    /// Whether this is the only handle, with everything done through earlier ones behind it.
+    pub(crate) fn is_alone(&mut self) -> bool {
+        Arc::get_mut(&mut self.mapping).is_some()
+    }
+
     /// Whether someone else still holds it: a pool, a buffer, a device.
     #[must_use]
     pub fn is_shared(&self) -> bool {
@@ -129,8 +134,8 @@ impl Region {
     ///
     /// # Errors
     /// The region itself, when it is shared.
-    pub fn into_window(self) -> Result<Window, Self> {
-        if self.is_shared() { Err(self) } else { Ok(Window { region: self }) }
+    pub fn into_window(mut self) -> Result<Window, Self> {
+        if self.is_alone() { Ok(Window { region: self }) } else { Err(self) }
     }
 }
 

@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_shared_buffer_can_be_read_and_comes_back_whole() {
-        let pool = Pool::new(&Region::new(4096).expect("memory for a test"), 4096);
+        let pool = Pool::new(Region::new(4096).expect("memory for a test"), 4096);
         let mut buf = pool.take().expect("a fresh pool");
         buf.extend(b"abc").expect("it fits");
         let shared = buf.share();

@@ -4,7 +4,7 @@ use crate::{Buf, MemoryError, MrTable, PAGE_BYTES, Pool, Region};
 use towpath_verbs::{Access, RemoteAddr, Verb, VerbError};
 
 fn pool(bytes: usize, buf_bytes: usize) -> Pool {
-    Pool::new(&Region::new(bytes).expect("memory for a test"), buf_bytes)
+    Pool::new(Region::new(bytes).expect("memory for a test"), buf_bytes)
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub const CONTROL_WINDOW: u64 = 64;
 /// callers see [`crate::SendError::Full`] long before; the rest is a peer's flood, refused.
 pub const CONTROL_QUEUE_MAX: usize = 4096;
 
-/// Channels of a link. Indexes are also channel ids; 16,384 is above the 10,000 that one host pair
+/// Channels that each side may open on a link. Their places, twice as many, fit 16 bits; 16,384 is above the 10,000 that one host pair
 /// is asked to carry.
 pub const CHANNELS_MAX: u32 = 1 << 14;
 
@@ -59,8 +59,8 @@ pub const QUOTA_CHUNKS_MIN: u32 = 2 * SEGMENTS_MAX as u32;
 /// cost more than resending.
 pub const REORDER_WINDOW_MAX: u64 = 64;
 
-/// Chunks start at multiples of this within a segment while they are at least that long, so that
-/// storage gets page-aligned slices.
+/// Chunks of messages that are cut at slices start at multiples of this within a segment while
+/// they are at least that long, so that storage gets page-aligned slices.
 pub const CHUNK_ALIGN_BYTES: u32 = 4096;
 
 const _: () = assert!(MESSAGE_WINDOW <= NUMBER_WINDOW && CHUNK_WINDOW <= NUMBER_WINDOW);

@@ -102,8 +102,9 @@ impl Sender {
         taken
     }
 
-    /// Sends a refused run packet by packet. Where that works the offload was at fault, and it is
-    /// not asked for again.
+    /// Sends a refused run packet by packet. Where that works for packets of full length the offload
+    /// was at fault, and it is not asked for again. (A short packet passes where the others are too
+    /// long for the way.)
     fn apart(
         &mut self,
         sockets: &[UdpSocket],
@@ -111,19 +112,25 @@ impl Sender {
         run: &[TxPacket<'_>],
         counts: &mut Counts,
     ) -> usize {
-        let sent_before = counts.link.packets_sent;
-        let mut taken = 0;
+        let longest = run.iter().map(TxPacket::byte_len).max().unwrap_or(0);
+        let (mut taken, mut full_sent) = (0, false);
         let mut full = false;
         while taken < run.len() && !full {
-            match self.round(sockets, local, &run[taken..], 0, counts) {
-                Round::Took(count) | Round::RunRefused(count, _) => taken += count,
+            // One at a time, so that it is known which passed.
+            let sent_before = counts.link.packets_sent;
+            match self.round(sockets, local, &run[taken..=taken], 0, counts) {
+                Round::Took(count) | Round::RunRefused(count, _) => {
+                    let passed = counts.link.packets_sent > sent_before;
+                    full_sent |= passed && run[taken].byte_len() == longest;
+                    taken += count;
+                }
                 Round::Full(count) => {
                     taken += count;
                     full = true;
                 }
             }
         }
-        if counts.link.packets_sent > sent_before {
+        if full_sent {
             self.segments_max = 0;
             counts.udp.segmentation_refused += 1;
         }

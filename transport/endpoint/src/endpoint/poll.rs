@@ -42,6 +42,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                     Some(WrId::ControlSend { link, slot }) => {
                         if let Some(conn) = self.links.at(link) {
                             conn.control.sent(slot);
+                            // An ack may have waited for the slot.
+                            self.links.touch(link);
                         }
                         self.stats.send_errors += u64::from(is_error(wc));
                     }

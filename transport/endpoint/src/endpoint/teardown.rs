@@ -7,7 +7,11 @@ use crate::links::{Conn, Phase};
 use crate::wr_id::WrId;
 use towpath_base::Time;
 use towpath_memory::Region;
+use towpath_proto::PathId;
 use towpath_verbs::{AsyncEvent, Device};
+
+/// The poll in which draining began may be past its completions; the next one is not.
+const DRAIN_POLLS: u8 = 2;
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Destroys the queue pairs of a link that is down, or was never up. What was posted comes
@@ -68,6 +72,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         let mut place = 0;
         while let Some(&index) = self.draining.get(place) {
+            if let Some(conn) = self.links.at(index) {
+                take_back_untold(conn);
+            }
             let done = |conn: &mut Conn| conn.link.is_none() && conn.is_drained();
             if self.links.at(index).is_some_and(|conn| !done(conn)) {
                 place += 1;
@@ -100,5 +107,22 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
         }
         broken.into_iter().for_each(|index| self.links.touch(index));
+    }
+}
+
+/// Takes back the sends of destroyed queue pairs that no completion will tell of: they left
+/// unsignaled, and the signaled one behind them was refused. A whole poll has taken in what the
+/// queue pairs flushed by then.
+fn take_back_untold(conn: &mut Conn) {
+    conn.drain_polls = conn.drain_polls.saturating_add(1);
+    if conn.drain_polls < DRAIN_POLLS {
+        return;
+    }
+    for (path, id) in conn.paths.iter_mut().zip(0u8..) {
+        while let Some(number) = path.tx.pop_any() {
+            if let Some(link) = conn.link.as_mut() {
+                link.handle_sent(PathId(id), number, None);
+            }
+        }
     }
 }

@@ -151,6 +151,12 @@ impl ChannelRx {
         Ok(())
     }
 
+    /// Takes the count of a chunk back that was refused after all: it comes again under the same
+    /// credit.
+    pub(crate) fn unuse_credit(&mut self) {
+        self.accepted -= 1;
+    }
+
     /// Counts chunks that used credit but will never come: their message was given up. More than
     /// were granted are a mistake of the peer and do not count.
     pub(crate) fn forgo(&mut self, chunks: u32) {

@@ -1,7 +1,7 @@
 //! The sending side of a channel: messages that wait, ids, credit.
 
 use crate::event::SendKey;
-use crate::limits::MESSAGE_WINDOW;
+use crate::limits::{CREDIT_OUTSTANDING_MAX, MESSAGE_WINDOW};
 use alloc::collections::VecDeque;
 use towpath_base::WindowBitmap;
 
@@ -21,6 +21,8 @@ pub(crate) struct ChannelTx {
     pub(crate) is_ready: bool,
     /// Has chunks to send and no credit for them.
     pub(crate) is_starved: bool,
+    /// In the link's list of starved channels; it may have been fed since.
+    pub(crate) is_listed_starved: bool,
 }
 
 impl ChannelTx {
@@ -34,6 +36,7 @@ impl ChannelTx {
             used: 0,
             is_ready: false,
             is_starved: false,
+            is_listed_starved: false,
         }
     }
 
@@ -43,6 +46,11 @@ impl ChannelTx {
 
     pub(crate) fn use_credit(&mut self) {
         self.used += 1;
+    }
+
+    /// Whether a cumulative grant can be true: what is outstanding stays narrow.
+    pub(crate) fn may_be_granted(&self, granted: u64) -> bool {
+        granted < self.used + u64::from(CREDIT_OUTSTANDING_MAX)
     }
 
     /// The credit that was granted, to expand narrow values against.

@@ -149,10 +149,10 @@ impl Link {
         if !self.state.talks() {
             return None;
         }
-        let credit_due = self.has_credit_to_tell();
-        let due = |path: &crate::path::Path| {
-            path.rx.largest().is_some() && (path.rx.ack_due || credit_due)
-        };
+        // What no chunk carries is told by a frame of its own.
+        let news = self.has_credit_to_tell() || self.receive_window_bytes != self.window_told_bytes;
+        let due =
+            |path: &crate::path::Path| path.rx.largest().is_some() && (path.rx.ack_due || news);
         let Some(index) = self.paths.iter().position(due) else {
             self.leave_after_goodbye(now);
             return None;
@@ -192,6 +192,7 @@ impl Link {
             credits[count] = (id, channel.rx.tell_credit() as u32);
             count += 1;
         }
+        self.window_told_bytes = self.receive_window_bytes;
         let window_kib = (self.receive_window_bytes >> 10).min(u64::from(u32::MAX)) as u32;
         let generation = self.peer.control_generations.1;
         let path = &mut self.paths[index];

@@ -97,6 +97,8 @@ pub struct Link {
     /// When the pacer lets the next chunk go; `NEVER` when it is not what holds us back.
     paced_until: Time,
     receive_window_bytes: u64,
+    /// The window that the peer was last told in an ack.
+    window_told_bytes: u64,
     stats: LinkStats,
     /// Kept between calls for its memory.
     ended_scratch: Vec<SendKey>,
@@ -144,6 +146,7 @@ impl Link {
             last_heard: now,
             paced_until: Time::NEVER,
             receive_window_bytes: u64::MAX,
+            window_told_bytes: u64::MAX,
             stats: LinkStats::default(),
             ended_scratch: Vec::new(),
             control_scratch: Vec::new(),

@@ -3,7 +3,7 @@
 use super::{Link, LinkState};
 use crate::channel::{Channel, ChannelState, Closed, Place};
 use crate::event::{BufToken, ChunkRef, IncomingKey, PathId, Verdict};
-use crate::limits::{CHUNK_WINDOW, CREDIT_OUTSTANDING_MAX, HEADER_BYTES};
+use crate::limits::{CHUNK_WINDOW, HEADER_BYTES};
 use crate::wire::{ChunkFlags, ChunkHeader, Kind};
 use towpath_base::crc::crc32c;
 use towpath_base::serial::{expand_u16, expand_u32};
@@ -89,7 +89,11 @@ impl Link {
             let base = largest.saturating_add(1);
             self.on_ack_of(now, path, largest, base, core::iter::empty(), hold);
         }
-        let tells_credit = header.flags.has(ChunkFlags::CREDIT) && header.kind == Kind::Data;
+        // Only the newest header's 16 bits are near enough to what is granted now.
+        let seen = self.paths[path].rx.largest();
+        let is_newest = seen.is_none_or(|(largest, _)| header.number > largest);
+        let tells_credit =
+            is_newest && header.flags.has(ChunkFlags::CREDIT) && header.kind == Kind::Data;
         if let Some(channel) = self.channel(header.channel).filter(|_| tells_credit) {
             let granted = expand_u16(header.credit, channel.tx.granted());
             self.on_credit(header.channel, granted);
@@ -99,11 +103,14 @@ impl Link {
     /// A cumulative grant of the peer.
     pub(super) fn on_credit(&mut self, id: u32, granted: u64) {
         let Some(channel) = self.channel_mut(id) else { return };
-        if granted > channel.tx.granted() + u64::from(CREDIT_OUTSTANDING_MAX) {
+        if channel.state == ChannelState::Opening {
+            return;
+        }
+        if !channel.tx.may_be_granted(granted) {
             self.stats.violations += 1;
             return;
         }
-        if channel.state == ChannelState::Opening || !channel.tx.grant(granted) {
+        if !channel.tx.grant(granted) {
             return;
         }
         channel.tx.is_starved = false;
@@ -195,7 +202,7 @@ impl Link {
             Place::New | Place::Closed(_) => match self.open_incoming(id, header) {
                 Some(key) => key,
                 None => {
-                    self.channel_mut(id).expect("found before").rx.release(1);
+                    self.channel_mut(id).expect("found before").rx.unuse_credit();
                     return Taken::Refused;
                 }
             },
@@ -204,7 +211,7 @@ impl Link {
             ChunkRef { buf, index: header.index, offset: header.offset, length: header.length };
         let incoming = self.incoming.get_mut(key.0).expect("just opened or open");
         if incoming.accept(chunk).is_err() {
-            self.channel_mut(id).expect("found before").rx.release(1);
+            self.channel_mut(id).expect("found before").rx.unuse_credit();
             return self.violation();
         }
         self.stats.chunks_received += 1;
@@ -214,6 +221,8 @@ impl Link {
         } else if incoming.streamed {
             self.advance_stream(id, key);
         }
+        // Its sender may have no credit left now, and not know of what was released before.
+        self.tell_credit_when_due(id);
         Taken::Held
     }
 

@@ -85,32 +85,32 @@ impl Link {
         path.tail_probe = TailProbe::Sent;
     }
 
-    /// A sender without credit and with nothing outstanding would never hear of a grant whose ack
-    /// was lost: it asks (docs/protocol.md section 6).
+    /// A grant whose ack was lost is not told again by itself: a channel that has waited without
+    /// credit asks (docs/protocol.md section 6).
     fn probe_for_credit(&mut self, now: Time) {
         if self.probe_at > now {
             return;
         }
         self.probe_at = Time::NEVER;
-        if self.awaits_answer() {
-            return;
-        }
-        self.probes_unanswered += 1;
+        let probes_before = self.stats.credit_probes;
         for _ in 0..self.starved.len().min(CONTROL_OUTSTANDING_MAX) {
             let Some(id) = self.starved.pop_front() else { break };
             let Some(channel) = self.channel_mut(id) else { continue };
             channel.tx.is_starved &= !channel.tx.queue.is_empty();
+            channel.tx.is_listed_starved = channel.tx.is_starved;
             if channel.tx.is_starved {
                 self.starved.push_back(id);
                 self.control_queue.push_back(Control::of(Kind::CreditProbe, id));
                 self.stats.credit_probes += 1;
             }
         }
+        self.probes_unanswered += u32::from(self.stats.credit_probes > probes_before);
+        self.arm_credit_probe(now);
     }
 
-    /// Starts the timer of the next credit probe when channels starve and nothing is outstanding.
+    /// Starts the timer of the next credit probe when channels starve.
     pub(super) fn arm_credit_probe(&mut self, now: Time) {
-        if !self.starved.is_empty() && self.probe_at == Time::NEVER && !self.awaits_answer() {
+        if !self.starved.is_empty() && self.probe_at == Time::NEVER {
             let doublings = self.probes_unanswered.min(CREDIT_PROBE_DOUBLINGS);
             self.probe_at = now + CREDIT_PROBE_FIRST.saturating_mul(1 << doublings);
         }

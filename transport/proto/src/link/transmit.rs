@@ -43,8 +43,7 @@ impl Link {
         }
         match self.next_new(now, index) {
             Next::Chunk(chunk) => self.transmit_data(now, index, chunk, false),
-            Next::Blocked => None,
-            Next::Nothing => {
+            Next::Blocked | Next::Nothing => {
                 self.arm_credit_probe(now);
                 None
             }
@@ -161,8 +160,8 @@ impl Link {
             return None;
         }
         if !channel.tx.has_credit() {
-            if !channel.tx.is_starved {
-                channel.tx.is_starved = true;
+            channel.tx.is_starved = true;
+            if !core::mem::replace(&mut channel.tx.is_listed_starved, true) {
                 self.starved.push_back(id);
             }
             return None;

@@ -302,6 +302,18 @@ fn acks_stay_exact_where_their_32_bits_wrap() {
 }
 
 #[test]
+fn a_channel_that_runs_out_of_credit_again_and_again_is_listed_once() {
+    let tune = |config: LinkConfig| config.quota_chunks(8);
+    let (mut wire, channel) = Wire::open_tuned(1, Faults::default(), false, tune);
+    for token in 0..2_000 {
+        wire.ends[0].send(channel, token, vec![1; 10], Time::NEVER);
+    }
+    wire.run_until(Wire::settled);
+    assert_eq!(wire.ends[1].received.len(), 2_000);
+    assert!(wire.ends[0].link.starved.len() <= 1, "{}", wire.ends[0].link.starved.len());
+}
+
+#[test]
 fn credit_stays_exact_where_its_16_bits_wrap() {
     let (mut wire, channel) = Wire::open(1, Faults::default(), false);
     for round in 0..700u64 {
