@@ -19,7 +19,7 @@ Exit codes:
   2    wrong flag or config file
   3    the address or port cannot be had
   4    the store cannot be opened (locked, damaged, of another version, no directory)
-  5    a failed flush: changes were refused from then on
+  5    the store failed: a flush did, and changes were refused from then on, or its thread ended
   6    memory, threads or the device failed
   130  a second signal: stopped at once, what was acknowledged is safe";
 
