@@ -21,8 +21,8 @@ impl Pool {
     /// below a page: to their size rounded up to a power of two).
     ///
     /// # Panics
-    /// When another handle of the region exists: its bytes may already belong to other buffers. Also
-    /// when not even one buffer fits.
+    /// When another handle of the region exists: its bytes may already belong to other buffers.
+    /// Also when not even one buffer fits.
     #[must_use]
     pub fn new(mut region: Region, buf_bytes: usize) -> Self {
         let slot_bytes = if buf_bytes < PAGE_BYTES {

@@ -41,8 +41,8 @@ pub const CONTROL_WINDOW: u64 = 64;
 /// callers see [`crate::SendError::Full`] long before; the rest is a peer's flood, refused.
 pub const CONTROL_QUEUE_MAX: usize = 4096;
 
-/// Channels that each side may open on a link. Their places, twice as many, fit 16 bits; 16,384 is above the 10,000 that one host pair
-/// is asked to carry.
+/// Channels that each side may open on a link. Their places, twice as many, fit 16 bits; 16,384 is
+/// above the 10,000 that one host pair is asked to carry.
 pub const CHANNELS_MAX: u32 = 1 << 14;
 
 /// Paths of a link (both ends).

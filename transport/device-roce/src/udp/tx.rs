@@ -102,9 +102,9 @@ impl Sender {
         taken
     }
 
-    /// Sends a refused run packet by packet. Where that works for packets of full length the offload
-    /// was at fault, and it is not asked for again. (A short packet passes where the others are too
-    /// long for the way.)
+    /// Sends a refused run packet by packet. Where that works for packets of full length the
+    /// offload was at fault, and it is not asked for again. (A short packet passes where the others
+    /// are too long for the way.)
     fn apart(
         &mut self,
         sockets: &[UdpSocket],
