@@ -9,6 +9,7 @@ mod proto_wire;
 mod roce_engine;
 mod roce_packet;
 mod server_config;
+mod storage_wire;
 mod store_files;
 
 use crate::Target;
@@ -27,6 +28,7 @@ pub fn targets() -> &'static [Target] {
         Target { name: "roce_engine", run: roce_engine::run },
         Target { name: "roce_packet", run: roce_packet::run },
         Target { name: "server_config", run: server_config::run },
+        Target { name: "storage_wire", run: storage_wire::run },
         Target { name: "store_checkpoint", run: store_files::checkpoint },
         Target { name: "store_record", run: store_files::record },
     ]

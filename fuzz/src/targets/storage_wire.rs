@@ -1,0 +1,142 @@
+//! The storage protocol: rpc headers, read and write headers, error replies, control bodies.
+
+use crate::class;
+use crate::input::coarse;
+use prost::Message;
+use std::mem::discriminant;
+use towpath_base::crc::crc32c;
+use towpath_fastpath::control::{
+    ChunkInfo, ChunkRequest, CreateRequest, InfoReply, ListReply, ListRequest, ScrubReply,
+    ScrubRequest,
+};
+use towpath_fastpath::wire::{ErrorReply, ReadHeader, ReadReplyHeader, WireError, WriteHeader};
+
+/// Bytes of a read or write header; its checksum is the last four.
+const IO_HEADER_BYTES: usize = 64;
+/// Bytes of an error reply; likewise.
+const ERROR_BYTES: usize = 48;
+
+/// One byte that says which body follows (low three bits) and whether the checksum of its header is
+/// left as it is (high bit), then the body.
+pub(crate) fn run(input: &[u8]) -> u64 {
+    let Some((&selector, rest)) = input.split_first() else { return 0 };
+    let mut body = rest.to_vec();
+    let which = selector & 7;
+    if selector & 0x80 == 0 {
+        let header_bytes = if which == 4 { ERROR_BYTES } else { IO_HEADER_BYTES };
+        seal(&mut body, header_bytes);
+    }
+    let outcome = match which {
+        0 => rpc_header(&body),
+        1 => of(WriteHeader::parse(&body).map(|(header, crcs)| {
+            assert_eq!(header.emit()[..], body[..IO_HEADER_BYTES]);
+            assert_eq!(crcs.len() * 4, body.len() - IO_HEADER_BYTES);
+            crcs.len() as u64
+        })),
+        2 => of(ReadHeader::parse(&body).map(|header| {
+            assert_eq!(header.emit()[..], body[..]);
+            u64::from(header.length)
+        })),
+        3 => of(ReadReplyHeader::parse(&body).map(|(header, crcs)| {
+            assert_eq!(header.emit()[..], body[..IO_HEADER_BYTES]);
+            crcs.len() as u64
+        })),
+        4 => of(ErrorReply::parse(&body).map(|reply| {
+            let again = reply.emit();
+            assert_eq!(ErrorReply::parse(&again).as_ref(), Ok(&reply));
+            0
+        })),
+        5 => requests(&body),
+        _ => replies(&body),
+    };
+    class(&[u64::from(which), outcome])
+}
+
+fn of(parsed: Result<u64, WireError>) -> u64 {
+    match parsed {
+        Ok(size) => class(&[1, coarse(size)]),
+        Err(error) => class(&[2, class_of(&error)]),
+    }
+}
+
+fn rpc_header(bytes: &[u8]) -> u64 {
+    match towpath_rpc::Header::parse(bytes) {
+        Ok(header) => {
+            class(&[1, header.kind as u64, coarse(header.body_len.into()), header.inline.into()])
+        }
+        Err(error) => class(&[2, class_of(&error)]),
+    }
+}
+
+fn class_of<T>(value: &T) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    discriminant(value).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What a server decodes.
+fn requests(body: &[u8]) -> u64 {
+    class(&[
+        decoded::<CreateRequest>(body),
+        decoded::<ChunkRequest>(body),
+        decoded::<ListRequest>(body),
+        decoded::<ScrubRequest>(body),
+    ])
+}
+
+/// What a client decodes.
+fn replies(body: &[u8]) -> u64 {
+    class(&[
+        decoded::<ChunkInfo>(body),
+        decoded::<ListReply>(body),
+        decoded::<ScrubReply>(body),
+        decoded::<InfoReply>(body),
+    ])
+}
+
+/// Whatever decodes encodes to something that decodes to the same.
+fn decoded<T: Message + Default + PartialEq>(body: &[u8]) -> u64 {
+    let Ok(message) = T::decode(body) else { return 0 };
+    let again = T::decode(&message.encode_to_vec()[..]);
+    assert!(again.is_ok_and(|again| again == message));
+    1 + coarse(message.encoded_len() as u64)
+}
+
+fn seal(body: &mut [u8], header_bytes: usize) {
+    let Some(crc_at) = header_bytes.checked_sub(4).filter(|_| body.len() >= header_bytes) else {
+        return;
+    };
+    let crc = crc32c(&body[..crc_at]);
+    body[crc_at..header_bytes].copy_from_slice(&crc.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seeds;
+    use towpath_fastpath::ChunkId;
+
+    fn with(selector: u8, body: &[u8]) -> Vec<u8> {
+        [&[selector], body].concat()
+    }
+
+    #[test]
+    fn the_seeds_of_storage_wire_are_as_made() {
+        let chunk = ChunkId(7);
+        let write = WriteHeader { chunk, offset: 4096, length: 8192 };
+        let write = [&write.emit()[..], &[0x5a; 8]].concat();
+        let read = ReadHeader { chunk, offset: 100, length: 5000 }.emit();
+        let error = ErrorReply::NoSuchChunk { chunk }.emit();
+        let list = ListRequest::default().encode_to_vec();
+        let made = [
+            ("rpc", with(0, &[1, 1, 1, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0])),
+            ("write", with(1, &write)),
+            ("read", with(2, &read)),
+            ("error", with(4, &error)),
+            ("list", with(5, &list)),
+            ("info", with(6, &InfoReply::default().encode_to_vec())),
+        ];
+        seeds::check("storage_wire", &made);
+    }
+}
