@@ -144,7 +144,7 @@ impl Request {
     }
 
     /// When its client stops waiting, on the endpoint's clock, but at most
-    /// [`TIMEOUT_MAX`](crate::limits::TIMEOUT_MAX) after its arrival; no response goes after that.
+    /// [`TIMEOUT_MAX`] after its arrival; no response goes after that.
     #[must_use]
     pub fn deadline(&self) -> Time {
         self.deadline
