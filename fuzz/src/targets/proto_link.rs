@@ -44,7 +44,7 @@ pub(crate) fn run(input: &[u8]) -> u64 {
         peer.host.take_events();
     }
     let classes = peer.host.classes();
-    peer.host.link.peer_gone(peer.host.now);
+    peer.host.link.peer_gone();
     peer.host.finish();
     class(&classes)
 }
@@ -99,7 +99,7 @@ impl Peer {
         match reader.u8() % 8 {
             0 => host.link.goodbye(),
             1 => host.link.set_receive_window(u64::from(reader.u32())),
-            2 => host.link.peer_gone(host.now),
+            2 => host.link.peer_gone(),
             3 => host.release_all(),
             4 => {
                 let mut header = [0; HEADER_BYTES];

@@ -1,4 +1,4 @@
-//! The smallest shared pieces: time, serial numbers, bitmaps, rings, seeded randomness, checksums.
+//! The smallest shared pieces: time, serial numbers, bitmaps, seeded randomness, checksums.
 //!
 //! Nothing here knows of packets, devices or channels. Everything is `no_std`, so that the
 //! protocol core above it can be.
@@ -11,11 +11,9 @@ extern crate alloc;
 pub mod bitmap;
 pub mod crc;
 pub mod prng;
-pub mod ring;
 pub mod serial;
 pub mod time;
 
 pub use bitmap::WindowBitmap;
 pub use prng::Prng;
-pub use ring::Ring;
 pub use time::{Nanos, Time};

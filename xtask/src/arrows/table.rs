@@ -30,7 +30,7 @@ pub(super) const TABLE: &[Row] = &[
         name: "base",
         folder: "transport/base",
         may_use: MayUse::Only(&[]),
-        what: "time, serial numbers, bitmaps, rings, seeded randomness, checksums; `no_std`",
+        what: "time, serial numbers, bitmaps, seeded randomness, checksums; `no_std`",
     },
     Row {
         name: "cc",

@@ -9,7 +9,6 @@ use crate::links::{Conn, Path, Phase};
 use crate::recv::Home;
 use crate::tx::TxRing;
 use std::net::SocketAddr;
-use towpath_base::Time;
 use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
 use towpath_proto::limits::HEADER_BYTES;
@@ -240,7 +239,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             self.device.connect_qp(mine.qp_num, &connect)?;
         }
         let now = self.device.now();
-        self.supersede(peer, now);
+        self.supersede(peer);
         let pair = |(mine, theirs): (&HelloPath, &HelloPath)| (mine.generation, theirs.generation);
         let params = PeerParams {
             mtu,
@@ -262,13 +261,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     /// The same device address in another life: what was linked to the earlier one is dead.
-    fn supersede(&mut self, peer: &Hello, now: Time) {
+    fn supersede(&mut self, peer: &Hello) {
         let earlier =
             |other: &Peer| other.device_addr == peer.addr && other.instance != peer.instance;
         let mut dead = smallvec::SmallVec::<[u16; 4]>::new();
         for conn in self.links.iter_mut().filter(|c| c.peer.as_ref().is_some_and(earlier)) {
             if let Some(link) = conn.link.as_mut().filter(|link| !link.is_down()) {
-                link.peer_gone(now);
+                link.peer_gone();
                 dead.push(conn.id.index);
             }
         }

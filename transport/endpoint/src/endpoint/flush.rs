@@ -171,11 +171,11 @@ fn flush_conn<D: Device<Memory = Region>>(device: &mut D, conn: &mut Conn, now: 
         refused += u64::from(!push(conn, &mut link, &transmit));
         let full = |path: &crate::links::Path| path.batch.len() == BATCH || path.tx.is_full();
         if conn.paths.get(usize::from(path.0)).is_some_and(full) {
-            refused += post(device, conn, &mut link, path, now);
+            refused += post(device, conn, &mut link, path);
         }
     }
     for path in 0..conn.paths.len() as u8 {
-        refused += post(device, conn, &mut link, PathId(path), now);
+        refused += post(device, conn, &mut link, PathId(path));
     }
     refused += post_acks(device, conn, &mut link, now);
     conn.timer = link.poll_timeout();
@@ -217,7 +217,6 @@ fn post<D: Device<Memory = Region>>(
     conn: &mut Conn,
     link: &mut Link,
     id: PathId,
-    now: Time,
 ) -> u64 {
     let Some(path) = conn.paths.get_mut(usize::from(id.0)) else { return 0 };
     let Some(last) = path.batch.last_mut() else { return 0 };
@@ -233,7 +232,7 @@ fn post<D: Device<Memory = Region>>(
         // What was taken before them completes with the next signaled one. A queue pair that is
         // out of order takes its link down.
         if device.qp_state(path.qp_num) != Ok(QpState::Rts) {
-            link.peer_gone(now);
+            link.peer_gone();
         }
     }
     path.batch.clear();

@@ -58,9 +58,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     /// The set-up connection of a link broke: the peer's process is gone.
-    pub(crate) fn peer_gone(&mut self, link: LinkId, now: Time) {
+    pub(crate) fn peer_gone(&mut self, link: LinkId) {
         if let Some(found) = self.links.up(link) {
-            found.peer_gone(now);
+            found.peer_gone();
             self.links.touch(link.index);
         }
     }
@@ -91,7 +91,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     fn on_device_event(&mut self, event: AsyncEvent) {
         tracing::warn!(?event, "the device reports");
-        let now = self.device.now();
         let mut broken = smallvec::SmallVec::<[u16; 4]>::new();
         for conn in self.links.iter_mut() {
             let hit = match event {
@@ -102,7 +101,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 _ => false,
             };
             if let Some(link) = conn.link.as_mut().filter(|_| hit) {
-                link.peer_gone(now);
+                link.peer_gone();
                 broken.push(conn.id.index);
             }
         }

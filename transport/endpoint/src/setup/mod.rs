@@ -113,7 +113,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         if now >= setup.next_watch {
             setup.next_watch = now + Nanos(WATCH_POLL_NS);
-            self.poll_watched(&mut setup, now);
+            self.poll_watched(&mut setup);
         }
         *self.setup() = setup;
     }

@@ -74,11 +74,11 @@ impl Lingering {
 }
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
-    pub(super) fn poll_watched(&mut self, setup: &mut Setup, now: Time) {
+    pub(super) fn poll_watched(&mut self, setup: &mut Setup) {
         setup.watched.retain_mut(|watched| {
             let alive = watched.is_alive();
             if !alive {
-                self.peer_gone(watched.link, now);
+                self.peer_gone(watched.link);
             }
             alive
         });

@@ -81,12 +81,12 @@ impl Link {
         }
         path.on_ack_digest(now, hold, &digest);
         self.find_losses(now, index);
-        self.settle_acked(now);
+        self.settle_acked();
         true
     }
 
     /// Ends what the ack just taken in has completed.
-    fn settle_acked(&mut self, now: Time) {
+    fn settle_acked(&mut self) {
         let mut ended = core::mem::take(&mut self.ended_scratch);
         for send in ended.drain(..) {
             self.end_send(send, Outcome::Delivered);
@@ -100,7 +100,7 @@ impl Link {
         self.wake_scratch = woken;
         let mut controls = core::mem::take(&mut self.control_scratch);
         for key in controls.drain(..) {
-            self.on_control_acked(key, now);
+            self.on_control_acked(key);
         }
         self.control_scratch = controls;
         self.leave_when_done();
@@ -146,7 +146,7 @@ impl Link {
     /// The next ack to send on the control queue pair; its length. Call it after
     /// [`poll_transmit`](Self::poll_transmit) is empty: what rode on data needs no frame.
     pub fn poll_ack(&mut self, now: Time, out: &mut [u8; ACK_BYTES_MAX]) -> Option<usize> {
-        if !self.state.talks() {
+        if self.is_down() {
             return None;
         }
         // What no chunk carries is told by a frame of its own.
@@ -154,7 +154,7 @@ impl Link {
         let due =
             |path: &crate::path::Path| path.rx.largest().is_some() && (path.rx.ack_due || news);
         let Some(index) = self.paths.iter().position(due) else {
-            self.leave_after_goodbye(now);
+            self.leave_after_goodbye();
             return None;
         };
         let len = self.emit_ack(now, index, out);
@@ -163,9 +163,9 @@ impl Link {
     }
 
     /// Goes down once everything up to the peer's GOODBYE is acknowledged.
-    fn leave_after_goodbye(&mut self, now: Time) {
+    fn leave_after_goodbye(&mut self) {
         if self.state == LinkState::GoodbyeSeen {
-            self.go_down(DownReason::Goodbye, now);
+            self.go_down(DownReason::Goodbye);
         }
     }
 

@@ -6,7 +6,6 @@ use crate::event::{CloseReason, DownReason, Outcome, SendKey};
 use crate::limits::CONTROL_QUEUE_MAX;
 use crate::slots::Key;
 use crate::wire::{ChunkHeader, Kind};
-use towpath_base::Time;
 use towpath_base::serial::expand_u32;
 
 /// A control chunk. Its credit is filled in when it is sent.
@@ -141,7 +140,7 @@ impl Link {
     }
 
     /// One of our control chunks was acknowledged, for the first time or again.
-    pub(super) fn on_control_acked(&mut self, key: Key, now: Time) {
+    pub(super) fn on_control_acked(&mut self, key: Key) {
         let Some(&control) = self.control_sent.get(key) else { return };
         self.control_sent.free(key);
         self.control_acked.insert(control.sequence);
@@ -152,7 +151,7 @@ impl Link {
                     self.end_channel(control.channel, CloseReason::Local);
                 }
             }
-            Kind::Goodbye => self.go_down(DownReason::Local, now),
+            Kind::Goodbye => self.go_down(DownReason::Local),
             _ => {}
         }
     }

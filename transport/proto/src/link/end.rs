@@ -6,7 +6,6 @@ use crate::channel::{ChannelState, Closed, SendState};
 use crate::event::{ChannelId, CloseReason, DownReason, Event, Outcome, SendKey};
 use crate::slots::Key;
 use crate::wire::Kind;
-use towpath_base::Time;
 
 impl Link {
     /// Gives a message its outcome; it is reported when the device holds none of its buffers.
@@ -158,17 +157,17 @@ impl Link {
     }
 
     /// The set-up connection broke: the peer's process is gone.
-    pub fn peer_gone(&mut self, now: Time) {
+    pub fn peer_gone(&mut self) {
         let reason = match self.state {
             LinkState::GoodbyeSent => DownReason::Local,
             LinkState::GoodbyeSeen => DownReason::Goodbye,
             _ => DownReason::PeerGone,
         };
-        self.go_down(reason, now);
+        self.go_down(reason);
     }
 
     /// Ends everything. [`Event::Down`] follows when all work requests are back.
-    pub(super) fn go_down(&mut self, reason: DownReason, _now: Time) {
+    pub(super) fn go_down(&mut self, reason: DownReason) {
         if self.is_down() {
             return;
         }

@@ -1,6 +1,6 @@
 //! Receiving a chunk: header, generation, control or data.
 
-use super::{Link, LinkState};
+use super::Link;
 use crate::channel::{Channel, ChannelState, Closed, Place};
 use crate::event::{BufToken, ChunkRef, IncomingKey, PathId, Verdict};
 use crate::limits::{CHUNK_WINDOW, HEADER_BYTES};
@@ -253,11 +253,4 @@ impl Link {
 
 fn takes_data(channel: &Channel) -> bool {
     matches!(channel.state, ChannelState::Open | ChannelState::Closing | ChannelState::CloseSent)
-}
-
-impl LinkState {
-    /// Whether acks and data still go out.
-    pub(super) fn talks(self) -> bool {
-        !matches!(self, Self::Down(_))
-    }
 }

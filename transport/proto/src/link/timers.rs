@@ -20,7 +20,7 @@ impl Link {
     /// [`poll_transmit`](Self::poll_transmit) has something to do; [`Time::NEVER`] when down.
     #[must_use]
     pub fn poll_timeout(&self) -> Time {
-        if !self.state.talks() {
+        if self.is_down() {
             return Time::NEVER;
         }
         let mut at = self.next_deadline.min(self.paced_until).min(self.probe_at);
@@ -45,7 +45,7 @@ impl Link {
 
     /// Does what time demands. Calling it early or late is harmless.
     pub fn handle_timeout(&mut self, now: Time) {
-        if !self.state.talks() {
+        if self.is_down() {
             return;
         }
         for index in 0..self.paths.len() {
@@ -126,7 +126,7 @@ impl Link {
                 LinkState::GoodbyeSent => DownReason::Local,
                 _ => DownReason::Silent(silent),
             };
-            self.go_down(reason, now);
+            self.go_down(reason);
         } else {
             self.control_queue.push_back(Control::of(Kind::Ping, 0));
         }

@@ -22,7 +22,7 @@ impl Link {
     /// The next chunk to send, or `None` when there is nothing that may go now. The driver calls it
     /// only while the path's send queue has room.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
-        if !self.state.talks() {
+        if self.is_down() {
             return None;
         }
         self.paced_until = Time::NEVER;
