@@ -3,7 +3,7 @@
 use crate::held::Held;
 use crate::limits::{CONTROL_RECVS, CONTROL_SENDS, CONTROL_SLOT_BYTES};
 use crate::wr_id::WrId;
-use towpath_memory::{MemoryError, Pool, Region};
+use towpath_memory::{MemoryError, Pool};
 use towpath_proto::limits::ACK_BYTES_MAX;
 use towpath_verbs::{QpNum, RecvWr, SendOp, SendWr, SgList};
 
@@ -23,7 +23,7 @@ impl Control {
     /// The buffers and their pool, to be registered.
     pub(crate) fn new() -> Result<(Self, Pool), MemoryError> {
         let count = CONTROL_RECVS + CONTROL_SENDS;
-        let pool = Pool::new(Region::new(count * CONTROL_SLOT_BYTES)?, CONTROL_SLOT_BYTES);
+        let pool = Pool::with_count(CONTROL_SLOT_BYTES, count)?;
         let slots = std::iter::from_fn(|| pool.take().map(Held::new)).take(count).collect();
         let free_sends = (CONTROL_RECVS as u32..count as u32).collect();
         let qp_num = NO_QP;

@@ -10,16 +10,7 @@ pub(crate) struct SendPools {
 
 impl SendPools {
     pub(crate) fn new(sizes: &[(usize, usize)]) -> Result<Self, MemoryError> {
-        let make = |&(bytes, count): &(usize, usize)| {
-            let slot_bytes = if bytes < towpath_memory::PAGE_BYTES {
-                bytes.max(64).next_power_of_two()
-            } else {
-                bytes.next_multiple_of(towpath_memory::PAGE_BYTES)
-            };
-            let total = slot_bytes.checked_mul(count);
-            let region = Region::new(total.ok_or(MemoryError::BadSize { bytes: usize::MAX })?)?;
-            Ok(Pool::new(region, bytes))
-        };
+        let make = |&(bytes, count): &(usize, usize)| Pool::with_count(bytes, count);
         Ok(Self { pools: sizes.iter().map(make).collect::<Result<_, _>>()? })
     }
 

@@ -62,9 +62,9 @@ impl RecvTable {
             let links_max = self.slots_max / count.max(1);
             return Err(crate::error::LinkError::Full { links_max });
         }
-        let slot_bytes = self.chunk_bytes.next_multiple_of(towpath_memory::PAGE_BYTES);
-        let headers = Pool::new(Region::new(missing * HEADER_BYTES)?, HEADER_BYTES);
-        let payloads = Pool::new(Region::new(missing * slot_bytes)?, slot_bytes);
+        let headers = Pool::with_count(HEADER_BYTES, missing)?;
+        let page_aligned = self.chunk_bytes.next_multiple_of(towpath_memory::PAGE_BYTES);
+        let payloads = Pool::with_count(page_aligned, missing)?;
         let header_lkey = device.reg_mr(headers.region(), Access::LOCAL)?.lkey;
         let payload_lkey = match device.reg_mr(payloads.region(), Access::LOCAL) {
             Ok(keys) => keys.lkey,

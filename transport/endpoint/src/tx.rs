@@ -2,7 +2,7 @@
 
 use crate::held::Held;
 use crate::wr_id::WrId;
-use towpath_memory::{Buf, MemoryError, Pool, Region};
+use towpath_memory::{Buf, MemoryError, Pool};
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_verbs::Sge;
 
@@ -26,7 +26,7 @@ impl TxRing {
     /// The ring and the pool of its headers, to be registered.
     pub(crate) fn new(depth: u32) -> Result<(Self, Pool), MemoryError> {
         let len = depth.next_power_of_two() as usize;
-        let pool = Pool::new(Region::new(len * HEADER_BYTES)?, HEADER_BYTES);
+        let pool = Pool::with_count(HEADER_BYTES, len)?;
         let slot = || {
             let mut buf = pool.take()?;
             buf.set_len(HEADER_BYTES).ok()?;

@@ -25,15 +25,21 @@ impl Pool {
     /// Also when not even one buffer fits.
     #[must_use]
     pub fn new(mut region: Region, buf_bytes: usize) -> Self {
-        let slot_bytes = if buf_bytes < PAGE_BYTES {
-            buf_bytes.max(64).next_power_of_two()
-        } else {
-            buf_bytes.next_multiple_of(PAGE_BYTES)
-        };
+        let slot_bytes = slot_bytes(buf_bytes);
         let count = region.byte_len() / slot_bytes;
         assert!(count > 0, "the region holds no buffer of {slot_bytes} bytes");
         assert!(region.is_alone(), "the region is already carved or registered elsewhere");
         Self { region, slot_bytes, free: Arc::new(FreeSlots::full(count as u32)) }
+    }
+
+    /// `count` buffers of `buf_bytes` each, in a region of their own.
+    ///
+    /// # Errors
+    /// [`MemoryError::BadSize`], [`MemoryError::OutOfMemory`].
+    pub fn with_count(buf_bytes: usize, count: usize) -> Result<Self, MemoryError> {
+        let bytes = slot_bytes(buf_bytes).checked_mul(count);
+        let bytes = bytes.ok_or(MemoryError::BadSize { bytes: usize::MAX })?;
+        Ok(Self::new(Region::new(bytes)?, buf_bytes))
     }
 
     /// The region, to register it with a device.
@@ -77,6 +83,15 @@ impl Pool {
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Pool({} of {} x {} free)", self.free(), self.count(), self.slot_bytes)
+    }
+}
+
+/// How far apart buffers of `buf_bytes` start.
+fn slot_bytes(buf_bytes: usize) -> usize {
+    if buf_bytes < PAGE_BYTES {
+        buf_bytes.max(64).next_power_of_two()
+    } else {
+        buf_bytes.next_multiple_of(PAGE_BYTES)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::wr_id::WrId;
 use towpath_base::Time;
 use towpath_memory::Region;
 use towpath_proto::{BufToken, ChannelId, PathId, Verdict};
-use towpath_verbs::{Device, Wc, WcStatus};
+use towpath_verbs::{CqNum, Device, Wc, WcStatus};
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Takes in what has arrived, been completed, or become due. Returns how much that was: zero
@@ -30,25 +30,30 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// Acks first: they open the window for what is sent in this turn.
     fn poll_control(&mut self, now: Time) -> usize {
+        self.drain(self.control_cq, |endpoint, wc| match WrId::unpack(wc.wr_id) {
+            Some(WrId::ControlRecv { link, slot }) => {
+                endpoint.on_control_recv(now, link, slot, wc);
+            }
+            Some(WrId::ControlSend { link, slot }) => {
+                if let Some(conn) = endpoint.links.at(link) {
+                    conn.control.sent(slot);
+                    // An ack may have waited for the slot.
+                    endpoint.links.touch(link);
+                }
+                endpoint.stats.send_errors += u64::from(is_error(wc));
+            }
+            _ => endpoint.stats.strays += 1,
+        })
+    }
+
+    /// Hands every completion of a queue to `on_wc`; returns how many there were.
+    fn drain(&mut self, cq: CqNum, mut on_wc: impl FnMut(&mut Self, &Wc)) -> usize {
         let mut wcs = std::mem::take(&mut self.wcs);
         let mut total = 0;
         loop {
-            let count = self.device.poll_cq(self.control_cq, &mut wcs);
+            let count = self.device.poll_cq(cq, &mut wcs);
             for wc in &wcs[..count] {
-                match WrId::unpack(wc.wr_id) {
-                    Some(WrId::ControlRecv { link, slot }) => {
-                        self.on_control_recv(now, link, slot, wc);
-                    }
-                    Some(WrId::ControlSend { link, slot }) => {
-                        if let Some(conn) = self.links.at(link) {
-                            conn.control.sent(slot);
-                            // An ack may have waited for the slot.
-                            self.links.touch(link);
-                        }
-                        self.stats.send_errors += u64::from(is_error(wc));
-                    }
-                    _ => self.stats.strays += 1,
-                }
+                on_wc(self, wc);
             }
             total += count;
             if count < BATCH {
@@ -77,26 +82,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     fn poll_data(&mut self, now: Time) -> usize {
-        let mut wcs = std::mem::take(&mut self.wcs);
-        let mut total = 0;
-        loop {
-            let count = self.device.poll_cq(self.cq, &mut wcs);
-            for wc in &wcs[..count] {
-                match WrId::unpack(wc.wr_id) {
-                    Some(WrId::DataRecv { slot }) => self.on_recv(now, slot, wc),
-                    Some(WrId::DataSend { link, path, position }) => {
-                        self.on_sent(link, path, position, wc);
-                    }
-                    _ => self.stats.strays += 1,
-                }
+        self.drain(self.cq, |endpoint, wc| match WrId::unpack(wc.wr_id) {
+            Some(WrId::DataRecv { slot }) => endpoint.on_recv(now, slot, wc),
+            Some(WrId::DataSend { link, path, position }) => {
+                endpoint.on_sent(link, path, position, wc);
             }
-            total += count;
-            if count < BATCH {
-                break;
-            }
-        }
-        self.wcs = wcs;
-        total
+            _ => endpoint.stats.strays += 1,
+        })
     }
 
     fn on_sent(&mut self, index: u16, path: u8, position: u32, wc: &Wc) {
