@@ -72,7 +72,7 @@ impl Deth {
 /// ACK extended transport header (RC).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Aeth {
-    /// ACK, RNR NAK or NAK, with credits, timer or reason.
+    /// ACK, RNR NAK or NAK, with credits, timer or reason: see [`Syndrome`](super::Syndrome).
     pub syndrome: u8,
     /// Message sequence number, 24 bits.
     pub msn: u32,

@@ -10,6 +10,7 @@ pub mod opcode;
 mod packet;
 #[cfg(test)]
 pub(crate) mod pcap;
+mod syndrome;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ pub use icrc::{ICRC_BYTES, IcrcBase};
 pub use opcode::{Opcode, Operation, Position, Service};
 pub(crate) use packet::pad_bytes;
 pub use packet::{ExtHeaders, Packet, PacketRepr};
+pub use syndrome::{CREDITS_UNLIMITED, NakCode, RnrTimer, Syndrome};
 
 /// Parts of a packet, for naming the one that is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
