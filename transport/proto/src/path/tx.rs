@@ -7,6 +7,9 @@ use alloc::boxed::Box;
 use alloc::vec;
 use towpath_base::Time;
 
+/// Numbers that a fresh path remembers: what a window of some MiB holds.
+const RING_FIRST: usize = 64;
+
 /// Acks without a late one after which the reorder window shrinks by one.
 const REORDER_DECAY_ACKS: u32 = 256;
 
@@ -64,8 +67,12 @@ pub(crate) struct AckDigest {
 }
 
 /// The numbers of one path and direction, from the oldest outstanding on.
+///
+/// The ring grows with what is under way, up to [`NUMBER_WINDOW`]: most links of a host with
+/// thousands of peers are idle.
 #[derive(Debug)]
 pub(crate) struct SendWindow {
+    /// A power of two long; it holds the last `ring.len()` numbers.
     ring: Box<[Sent]>,
     next: u64,
     /// The oldest outstanding number, or `next`.
@@ -83,17 +90,25 @@ pub(crate) struct SendWindow {
     acks_in_order: u32,
 }
 
+impl Sent {
+    const UNUSED: Self = Self {
+        what: What::Nothing,
+        sent_at: Time::ZERO,
+        charge: 0,
+        state: State::Done,
+        posted: false,
+    };
+
+    /// Nothing will ask for it any more.
+    fn is_over(&self) -> bool {
+        self.state == State::Done && !self.posted
+    }
+}
+
 impl SendWindow {
     pub(crate) fn new() -> Self {
-        let unused = Sent {
-            what: What::Nothing,
-            sent_at: Time::ZERO,
-            charge: 0,
-            state: State::Done,
-            posted: false,
-        };
         Self {
-            ring: vec![unused; NUMBER_WINDOW as usize].into_boxed_slice(),
+            ring: vec![Sent::UNUSED; RING_FIRST].into_boxed_slice(),
             next: 0,
             floor: 0,
             floor_told: 0,
@@ -116,16 +131,38 @@ impl SendWindow {
     }
 
     fn at(&self, number: u64) -> &Sent {
-        &self.ring[(number % NUMBER_WINDOW) as usize]
+        &self.ring[number as usize & (self.ring.len() - 1)]
     }
 
     fn at_mut(&mut self, number: u64) -> &mut Sent {
-        &mut self.ring[(number % NUMBER_WINDOW) as usize]
+        let mask = self.ring.len() - 1;
+        &mut self.ring[number as usize & mask]
+    }
+
+    /// The ring is as long as it gets.
+    fn is_full_grown(&self) -> bool {
+        self.ring.len() as u64 == NUMBER_WINDOW
+    }
+
+    /// Whether the ring still knows a number that was used.
+    fn remembers(&self, number: u64) -> bool {
+        number < self.next && self.next - number <= self.ring.len() as u64
+    }
+
+    /// Doubles the ring.
+    fn grow(&mut self) {
+        let len = self.ring.len();
+        let mut ring = vec![Sent::UNUSED; 2 * len].into_boxed_slice();
+        for number in self.next.saturating_sub(len as u64)..self.next {
+            ring[number as usize & (2 * len - 1)] = *self.at(number);
+        }
+        self.ring = ring;
     }
 
     /// Whether another number may be used: within the bitmap, and its place is free.
     pub(crate) fn has_number(&self) -> bool {
-        self.next - self.floor < NUMBER_WINDOW && !self.at(self.next).posted
+        let has_place = !self.is_full_grown() || !self.at(self.next).posted;
+        self.next - self.floor < NUMBER_WINDOW && has_place
     }
 
     /// The number that the next transmission gets.
@@ -145,6 +182,9 @@ impl SendWindow {
     pub(crate) fn send(&mut self, what: What, charge: u32, now: Time) -> (u64, u64) {
         debug_assert!(self.has_number(), "asked before");
         let number = self.next;
+        if !self.at(number).is_over() && !self.is_full_grown() {
+            self.grow();
+        }
         *self.at_mut(number) =
             Sent { what, sent_at: now, charge, state: State::Outstanding, posted: true };
         self.next += 1;
@@ -155,7 +195,7 @@ impl SendWindow {
 
     /// The device has returned the work request of `number`. Gives what it carried, once.
     pub(crate) fn returned(&mut self, number: u64, timestamp: Option<Time>) -> Option<What> {
-        if number >= self.next || self.next - number > NUMBER_WINDOW {
+        if !self.remembers(number) {
             return None;
         }
         let sent = self.at_mut(number);
@@ -187,7 +227,7 @@ impl SendWindow {
         if news {
             self.largest_acked = Some(largest);
         }
-        let start = self.cumulative.max(self.next.saturating_sub(NUMBER_WINDOW));
+        let start = self.cumulative.max(self.next.saturating_sub(self.ring.len() as u64));
         let end = base.min(self.next);
         for number in start..end {
             // A number that was declared lost may lie below a floor that we told: then the peer's
@@ -202,7 +242,7 @@ impl SendWindow {
             while bits != 0 {
                 let number = first + u64::from(bits.trailing_zeros());
                 bits &= bits - 1;
-                if number < self.next && self.next - number <= NUMBER_WINDOW {
+                if self.remembers(number) {
                     self.acknowledge(number, largest, &mut digest, &mut acked);
                 }
             }
@@ -293,5 +333,51 @@ impl SendWindow {
         let mut numbers = (self.floor..self.next).rev();
         let newest = numbers.find(|&number| self.at(number).state == State::Outstanding)?;
         Some(self.at(newest).what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn send(window: &mut SendWindow) -> u64 {
+        let (number, _) = window.send(What::Nothing, 1, Time(window.next()));
+        window.returned(number, None);
+        number
+    }
+
+    #[test]
+    fn the_ring_grows_with_what_is_under_way_and_no_further() {
+        let mut window = SendWindow::new();
+        for number in 0..10 * RING_FIRST as u64 {
+            assert_eq!(send(&mut window), number);
+            window.on_ack(number, number + 1, core::iter::empty(), |_| {});
+        }
+        assert_eq!(window.ring.len(), RING_FIRST, "nothing is under way for long");
+        let first = window.next();
+        while window.has_number() {
+            send(&mut window);
+        }
+        assert_eq!(window.next() - first, NUMBER_WINDOW);
+        assert_eq!(window.in_flight_bytes(), NUMBER_WINDOW);
+        let digest = window.on_ack(window.next() - 1, window.next(), core::iter::empty(), |_| {});
+        assert_eq!(u64::from(digest.acked_chunks), NUMBER_WINDOW, "none was forgotten");
+        assert!(!window.any_outstanding());
+    }
+
+    #[test]
+    fn a_lost_number_is_known_until_the_window_has_passed_it() {
+        let mut window = SendWindow::new();
+        for _ in 0..2 {
+            send(&mut window);
+        }
+        window.on_ack(1, 0, [(1, 1)].into_iter(), |_| {});
+        window.detect_losses(|_, _| {});
+        for number in 2..NUMBER_WINDOW {
+            send(&mut window);
+            window.on_ack(number, 0, [(number, 1)].into_iter(), |_| {});
+        }
+        let late = window.on_ack(NUMBER_WINDOW - 1, 0, [(0, 1)].into_iter(), |_| {});
+        assert_eq!((late.spurious, late.acked_chunks), (1, 1));
     }
 }
