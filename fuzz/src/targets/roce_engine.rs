@@ -12,7 +12,7 @@ use towpath_device_roce::{RoceConfig, RoceCounters, RoceDevice};
 use towpath_memory::{Region, Window};
 use towpath_verbs::{
     Access, Connect, CqNum, Device, LinkCaps, LinkCounters, Mtu, PacketLink, QpInit, QpNum,
-    QpState, QpType, RecvWr, RxPacket, SgList, Sge, SrqNum, TxPacket, Wc, WcStatus,
+    QpState, QpType, RcAttr, RecvWr, RxPacket, SgList, Sge, SrqNum, TxPacket, Wc, WcStatus,
 };
 
 /// Most packets of one input.
@@ -159,6 +159,7 @@ impl Bench {
                 path_mtu: Mtu::Mtu256,
                 source_port: 0,
                 tclass: 0,
+                rc: RcAttr::default(),
             };
             device.connect_qp(qp, &connect).unwrap();
         }

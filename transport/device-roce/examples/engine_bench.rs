@@ -14,7 +14,7 @@ use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_memory::{Region, Window};
 use towpath_verbs::{
     Access, Connect, CqNum, Device, LinkCaps, LinkCounters, Mtu, PacketLink, QpInit, QpNum, QpType,
-    RecvWr, RxPacket, SendOp, SendWr, SgList, Sge, TxPacket, Wc,
+    RcAttr, RecvWr, RxPacket, SendOp, SendWr, SgList, Sge, TxPacket, Wc,
 };
 
 const HEADER_BYTES: usize = 64;
@@ -119,6 +119,7 @@ fn join(end: &mut End, dest_qp_num: QpNum, peer: SocketAddr) {
         path_mtu: Mtu::Mtu4096,
         source_port: 0,
         tclass: 0,
+        rc: RcAttr::default(),
     };
     end.device.connect_qp(end.qp, &connect).expect("a fresh queue pair");
 }

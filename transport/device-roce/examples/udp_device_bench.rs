@@ -13,8 +13,8 @@ use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_memory::{Region, Window};
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, Mtu, QpInit, QpNum, QpType, RecvWr, SendOp, SendWr, SgList,
-    Sge, Wc,
+    Access, Connect, CqNum, Device, Mtu, QpInit, QpNum, QpType, RcAttr, RecvWr, SendOp, SendWr,
+    SgList, Sge, Wc,
 };
 
 const HEADER_BYTES: usize = 64;
@@ -52,6 +52,7 @@ impl End {
             path_mtu: Mtu::Mtu4096,
             source_port: 0,
             tclass: 0,
+            rc: RcAttr::default(),
         };
         self.device.connect_qp(self.qp, &connect).expect("a fresh queue pair");
     }

@@ -7,8 +7,8 @@ use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_memory::{Region, Window};
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, Mtu, PacketLink, QpInit, QpNum, QpType, RecvWr, SendOp, SendWr,
-    SgList, Sge, Wc, WcStatus,
+    Access, Connect, CqNum, Device, Mtu, PacketLink, QpInit, QpNum, QpType, RcAttr, RecvWr, SendOp,
+    SendWr, SgList, Sge, Wc, WcStatus,
 };
 
 const HEADER_BYTES: usize = 64;
@@ -44,6 +44,7 @@ impl End {
             path_mtu,
             source_port: 0,
             tclass: 0,
+            rc: RcAttr::default(),
         };
         self.device.connect_qp(self.qp, &connect).unwrap();
     }

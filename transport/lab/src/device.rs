@@ -168,6 +168,10 @@ impl Device for LabDevice {
         self.roce.progress(budget)
     }
 
+    fn next_timeout(&self) -> Time {
+        self.roce.next_timeout()
+    }
+
     fn poll_cq(&mut self, cq: CqNum, out: &mut [Wc]) -> usize {
         self.roce.poll_cq(cq, out)
     }

@@ -157,6 +157,13 @@ pub trait Device {
         0
     }
 
+    /// When [`progress`](Self::progress) must be called though no packet came in: the next of the
+    /// device's own timers (RC retries), or [`Time::NEVER`]. Who blocks, or jumps through virtual
+    /// time, goes no further than this. Hardware keeps its timers to itself.
+    fn next_timeout(&self) -> Time {
+        Time::NEVER
+    }
+
     /// Takes completions in order; returns how many were written to `out`.
     fn poll_cq(&mut self, cq: CqNum, out: &mut [Wc]) -> usize;
 

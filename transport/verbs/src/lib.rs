@@ -26,6 +26,6 @@ pub use caps::{DeviceCaps, Mtu, VerbSet};
 pub use device::{AsyncEvent, Device, MrKeys, QueueLimits};
 pub use error::{BadWr, Verb, VerbError};
 pub use link::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
-pub use qp::{Connect, CqNum, QpInit, QpNum, QpState, QpType, SrqNum, UdAddress};
+pub use qp::{Connect, CqNum, QpInit, QpNum, QpState, QpType, RcAttr, SrqNum, UdAddress};
 pub use wc::{Wc, WcOpcode, WcStatus};
 pub use wr::{Access, RecvWr, RemoteAddr, SGE_MAX, SendFlags, SendOp, SendWr, SgList, Sge};

@@ -1,6 +1,7 @@
 //! Queue pairs: their types, states, numbers and how two of them are joined.
 
 use crate::caps::Mtu;
+use crate::wr::Access;
 use core::fmt;
 use core::net::SocketAddr;
 use towpath_base::serial::Psn;
@@ -78,14 +79,26 @@ pub struct QpInit {
     pub max_recv_wr: u32,
     /// UD: datagrams with another key are dropped.
     pub qkey: u32,
+    /// What peers may do through this queue pair at most (`qp_access_flags`); the memory region
+    /// must allow it too.
+    pub qp_access_flags: Access,
 }
 
 impl QpInit {
-    /// A queue pair that completes on `cq` both ways, with a receive queue of its own.
+    /// A queue pair that completes on `cq` both ways, with a receive queue of its own; what peers
+    /// may do is left to the memory regions.
     #[must_use]
     pub fn new(qp_type: QpType, cq: CqNum) -> Self {
-        let (send_cq, recv_cq) = (cq, cq);
-        Self { qp_type, send_cq, recv_cq, srq: None, max_send_wr: 128, max_recv_wr: 128, qkey: 0 }
+        Self {
+            qp_type,
+            send_cq: cq,
+            recv_cq: cq,
+            srq: None,
+            max_send_wr: 128,
+            max_recv_wr: 128,
+            qkey: 0,
+            qp_access_flags: Access::REMOTE_ALL,
+        }
     }
 
     /// With room for this many work requests each way.
@@ -107,6 +120,65 @@ impl QpInit {
     pub fn qkey(mut self, qkey: u32) -> Self {
         self.qkey = qkey;
         self
+    }
+
+    /// With no more than this open to peers.
+    #[must_use]
+    pub fn access(mut self, qp_access_flags: Access) -> Self {
+        self.qp_access_flags = qp_access_flags;
+        self
+    }
+}
+
+/// How an RC queue pair insists, in the encodings of `ibv_qp_attr`. The default is what perftest
+/// sets, and suits a local network.
+#[doc(alias = "ibv_qp_attr")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RcAttr {
+    /// How long an acknowledgement may take: 4.096 us times two to this power, 0 to 31; 0 means
+    /// for ever. Default: 14, which is 67 ms.
+    pub timeout: u8,
+    /// How often to send again without any progress before giving up, 0 to 7. Default: 7.
+    pub retry_cnt: u8,
+    /// How often to send again after the peer had no receive work request, 0 to 7; 7 means for
+    /// ever. Default: 7.
+    pub rnr_retry: u8,
+    /// How long a peer is asked to wait when we have no receive work request: an entry of the
+    /// table of RNR timers, 0 to 31. Default: 12, which is 640 us.
+    pub min_rnr_timer: u8,
+    /// READs and atomics that we have outstanding at most, 0 to 128; 0 refuses to post any.
+    /// Default: 16. It must not exceed the peer's `max_dest_rd_atomic`.
+    pub max_rd_atomic: u8,
+    /// READs and atomics that the peer may have outstanding here, 0 to 128. Default: 16.
+    pub max_dest_rd_atomic: u8,
+}
+
+impl Default for RcAttr {
+    fn default() -> Self {
+        Self {
+            timeout: 14,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            min_rnr_timer: 12,
+            max_rd_atomic: 16,
+            max_dest_rd_atomic: 16,
+        }
+    }
+}
+
+impl RcAttr {
+    /// The most READs and atomics outstanding each way.
+    pub const RD_ATOMIC_MAX: u8 = 128;
+
+    /// Whether every value lies in its range.
+    #[must_use]
+    pub fn in_range(&self) -> bool {
+        self.timeout <= 31
+            && self.retry_cnt <= 7
+            && self.rnr_retry <= 7
+            && self.min_rnr_timer <= 31
+            && self.max_rd_atomic <= Self::RD_ATOMIC_MAX
+            && self.max_dest_rd_atomic <= Self::RD_ATOMIC_MAX
     }
 }
 
@@ -130,6 +202,8 @@ pub struct Connect {
     pub source_port: u16,
     /// IPv4 ToS or IPv6 traffic class: DSCP in the upper six bits.
     pub tclass: u8,
+    /// Retries, timers and limits; RC only.
+    pub rc: RcAttr,
 }
 
 /// Destination of one UD datagram (`ibv_ah` with `remote_qpn` and `remote_qkey`).

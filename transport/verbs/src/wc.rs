@@ -75,7 +75,7 @@ pub struct Wc {
     pub status: WcStatus,
     /// What completed.
     pub opcode: WcOpcode,
-    /// Bytes received.
+    /// Bytes received; for a READ or an atomic, bytes fetched.
     pub byte_len: u32,
     /// Immediate data, where the message carried any.
     pub imm_data: Option<u32>,
@@ -86,7 +86,8 @@ pub struct Wc {
     /// UD: the sender's address.
     pub src_addr: Option<SocketAddr>,
     /// When the device finished it, on the device's clock (for a send: when it was put on the
-    /// wire; for a receive: when its last packet came in), where the device has timestamps.
+    /// wire, on RC when its acknowledgement came in; for a receive: when its last packet came in),
+    /// where the device has timestamps.
     pub timestamp: Option<Time>,
     /// The device's own code for an error; zero otherwise.
     pub vendor_err: u32,

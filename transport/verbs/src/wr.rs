@@ -203,4 +203,7 @@ impl Access {
         Self { local_write: true, remote_write: false, remote_read: false, remote_atomic: false };
     /// For one-sided writing by peers too.
     pub const REMOTE_WRITE: Self = Self { remote_write: true, ..Self::LOCAL };
+    /// For all that peers can do.
+    pub const REMOTE_ALL: Self =
+        Self { local_write: true, remote_write: true, remote_read: true, remote_atomic: true };
 }

@@ -20,6 +20,7 @@ fn sent_again(frames: &[Frame], mtu: Mtu) -> Vec<OnWire> {
         path_mtu: mtu,
         source_port: 0,
         tclass: 0,
+        rc: RcAttr::default(),
     };
     end.device.connect_qp(qp, &connect).unwrap();
     let payload: Vec<u8> = packets.iter().flat_map(|p| p.payload).copied().collect();

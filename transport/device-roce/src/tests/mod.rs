@@ -191,6 +191,7 @@ impl Pair {
             path_mtu: mtu,
             source_port: 0,
             tclass: 0x28,
+            rc: RcAttr::default(),
         };
         a.device.connect_qp(a_qp, &connect).unwrap();
         (connect.dest, connect.dest_qp_num) = (a.device.local_addr(), a_qp);

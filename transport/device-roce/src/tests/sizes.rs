@@ -120,6 +120,7 @@ fn queue_pairs_take_turns_and_each_keeps_its_order() {
         path_mtu: Mtu::Mtu256,
         source_port: 6,
         tclass: 0,
+        rc: RcAttr::default(),
     };
     pair.a.device.connect_qp(second, &connect).unwrap();
     pair.post(1, SendOp::Send, 256 * 100);

@@ -226,6 +226,7 @@ fn only_the_peers_address_may_send_and_from_any_port() {
         path_mtu: Mtu::Mtu256,
         source_port: 0,
         tclass: 0,
+        rc: RcAttr::default(),
     };
     stranger.device.connect_qp(qp, &connect).unwrap();
     stranger.device.post_send(qp, &[SendWr::new(1, SendOp::Send, stranger.list(0, 9))]).unwrap();

@@ -14,6 +14,7 @@ fn datagram_pair(a: &str, b: &str) -> Pair {
         path_mtu: Mtu::Mtu4096,
         source_port: 1,
         tclass: 4,
+        rc: RcAttr::default(),
     };
     let create = |end: &mut End| {
         let init = QpInit::new(QpType::Ud, end.cq).qkey(QKEY);
@@ -102,6 +103,7 @@ fn one_queue_pair_reaches_many_destinations_in_one_batch() {
         path_mtu: Mtu::Mtu256,
         source_port: 0,
         tclass: 0,
+        rc: RcAttr::default(),
     };
     pair.b.device.connect_qp(other, &connect).unwrap();
     let dest = pair.b.device.local_addr();

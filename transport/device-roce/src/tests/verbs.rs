@@ -111,6 +111,7 @@ fn a_queue_pair_lives_again_after_reset_under_its_number() {
         path_mtu: Mtu::Mtu256,
         source_port: 0,
         tclass: 0,
+        rc: RcAttr::default(),
     };
     pair.a.device.connect_qp(pair.a_qp, &connect).unwrap();
     pair.b.recv(pair.b_qp, 1, 0, 100);
@@ -139,6 +140,7 @@ fn an_overflowing_completion_queue_takes_its_queue_pairs_down_and_says_so() {
         path_mtu: Mtu::Mtu256,
         source_port: 0,
         tclass: 0,
+        rc: RcAttr::default(),
     };
     pair.a.device.connect_qp(qp, &connect).unwrap();
     pair.a.recv(qp, 50, 0, 10);

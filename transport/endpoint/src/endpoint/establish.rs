@@ -14,7 +14,7 @@ use towpath_memory::{Pool, Region};
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::{Hello, HelloPath};
 use towpath_proto::{ChannelId, Link, PeerParams, Side};
-use towpath_verbs::{Access, Connect, Device, Mtu, QpInit, QpNum, QpType};
+use towpath_verbs::{Access, Connect, Device, Mtu, QpInit, QpNum, QpType, RcAttr};
 
 /// Our half of a link that waits for the peer's HELLO. Hand it to
 /// [`Endpoint::establish`] or [`Endpoint::withdraw`]; dropping it keeps its place taken.
@@ -235,6 +235,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 source_port: index.saturating_sub(1) as u16
                     % self.device.caps().source_ports.max(1),
                 tclass: self.config.tclass,
+                rc: RcAttr::default(),
             };
             self.device.connect_qp(mine.qp_num, &connect)?;
         }

@@ -147,7 +147,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// what a driver in virtual time advances to. [`Time::NEVER`] when nothing is due.
     #[must_use]
     pub fn next_timeout(&self) -> Time {
-        let due = self.next_timer.min(self.setup.next_due());
+        let due = self.next_timer.min(self.setup.next_due()).min(self.device.next_timeout());
         if self.links.any_ready() { due.min(self.device.now()) } else { due }
     }
 
