@@ -109,7 +109,7 @@ impl PacketLink for Wire {
         let count = budget.min(self.coming.len());
         for (source, bytes) in self.coming.drain(..count) {
             let timestamp = Time(1);
-            sink(RxPacket { source, dest: HERE.into(), bytes: &bytes, timestamp });
+            sink(RxPacket { source, dest: HERE.into(), tclass: 0, bytes: &bytes, timestamp });
         }
         count
     }

@@ -61,6 +61,9 @@ pub struct RxPacket<'a> {
     pub source: SocketAddr,
     /// The local address and port that it came in on.
     pub dest: SocketAddr,
+    /// IPv4 ToS or IPv6 traffic class as it came in: the low two bits are ECN, and 3 says that a
+    /// switch was congested. Zero where the link cannot see it.
+    pub tclass: u8,
     /// BTH to ICRC.
     pub bytes: &'a [u8],
     /// When it came in, on the link's clock.

@@ -84,9 +84,9 @@ impl PacketLink for TestLink {
 
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxPacket<'_>)) -> usize {
         let count = budget.min(self.coming.len());
-        for OnWire { source, dest, bytes, .. } in self.coming.drain(..count) {
+        for OnWire { source, dest, tclass, bytes } in self.coming.drain(..count) {
             let (dest, timestamp) = (SocketAddr::new(dest.ip(), self.addr.port()), self.now);
-            sink(RxPacket { source, dest, bytes: &bytes, timestamp });
+            sink(RxPacket { source, dest, tclass, bytes: &bytes, timestamp });
         }
         count
     }

@@ -122,7 +122,7 @@ impl Receiver {
                 counts.link.packets_received += 1;
                 counts.link.bytes_received += bytes.len() as u64;
                 counts.udp.segments_received += u64::from(in_run);
-                sink(RxPacket { source, dest, bytes, timestamp });
+                sink(RxPacket { source, dest, tclass: 0, bytes, timestamp });
                 self.offset = end;
                 handed += 1;
                 if end == len || handed == budget {

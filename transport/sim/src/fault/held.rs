@@ -25,6 +25,7 @@ pub(super) struct Sent {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Received {
     pub(super) source: SocketAddr,
+    pub(super) tclass: u8,
 }
 
 impl Parked<Sent> {
@@ -37,7 +38,8 @@ impl Parked<Sent> {
 
 impl Parked<Received> {
     pub(super) fn lend(&self, timestamp: Time) -> RxPacket<'_> {
-        RxPacket { source: self.origin.source, dest: self.dest, bytes: &self.bytes, timestamp }
+        let Received { source, tclass } = self.origin;
+        RxPacket { source, dest: self.dest, tclass, bytes: &self.bytes, timestamp }
     }
 }
 

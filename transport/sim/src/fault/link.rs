@@ -192,7 +192,7 @@ impl Intake<'_> {
             }
             Some(Hit::Lose(loss)) => count_loss(loss, self.batch),
             Some(Hit::Suffer(mishap)) => {
-                let origin = Received { source: packet.source };
+                let origin = Received { source: packet.source, tclass: packet.tclass };
                 let bytes = packet.bytes.to_vec();
                 let parked = Parked { origin, dest: packet.dest, bytes };
                 let (handed, sink) = (&mut self.handed, &mut self.sink);

@@ -110,7 +110,8 @@ impl Engine {
         let (source, wire) = (end.source_addr(packet.source_port), end.wire);
         let mut bytes = Vec::with_capacity(byte_len);
         packet.parts().iter().for_each(|part| bytes.extend_from_slice(part));
-        let flight = Flight { source, dest: packet.dest, source_port: packet.source_port, bytes };
+        let TxPacket { dest, source_port, tclass, .. } = *packet;
+        let flight = Flight { source, dest, source_port, tclass, bytes };
         match self.wires[wire].reserve(self.clock.now(), byte_len) {
             Ok(time) => {
                 self.wires[wire].launch(flight);

@@ -52,6 +52,7 @@ impl PacketLink for VirtualLink {
             sink(RxPacket {
                 source: arrived.flight.source,
                 dest: arrived.flight.dest,
+                tclass: arrived.flight.tclass,
                 bytes: &arrived.flight.bytes,
                 timestamp: arrived.timestamp,
             });

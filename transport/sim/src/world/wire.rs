@@ -11,6 +11,7 @@ pub(super) struct Flight {
     pub(super) source: SocketAddr,
     pub(super) dest: SocketAddr,
     pub(super) source_port: u16,
+    pub(super) tclass: u8,
     pub(super) bytes: Vec<u8>,
 }
 

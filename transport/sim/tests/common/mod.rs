@@ -138,7 +138,8 @@ impl PacketLink for BenchLink {
             };
             let Some((port, bytes)) = arrived else { return count };
             let source = SocketAddr::from((Ipv4Addr::new(10, 0, 0, 2), port));
-            sink(RxPacket { source, dest: self.local_addr(), bytes: &bytes, timestamp: now });
+            let (dest, timestamp) = (self.local_addr(), now);
+            sink(RxPacket { source, dest, tclass: 0, bytes: &bytes, timestamp });
         }
         budget
     }
