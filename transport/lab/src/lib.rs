@@ -14,6 +14,7 @@
 //! | [`scenario`] | what happens in a run, drawn from its seed |
 //! | [`sweep`] | many seeds over several threads |
 //! | [`failure`] | why a run failed, and what it looked like then |
+//! | [`wr_device`] | a device whose messages are not cut into packets |
 //! | [`goodput`] | how much of a lossy wire is used |
 //! | [`limits`] | what is bounded, and why so |
 
@@ -29,3 +30,4 @@ pub mod oracle;
 pub mod pair;
 pub mod scenario;
 pub mod sweep;
+pub mod wr_device;
