@@ -136,6 +136,7 @@ impl<D: Device<Memory = Region>> Rig<D> {
             path_mtu: Mtu::Mtu1024,
             source_port: 0,
             tclass: 0,
+            rc: RcAttr::default(),
         };
         let to_b = connect(b.device.local_addr(), b.qp);
         let to_a = connect(a.device.local_addr(), a.qp);
