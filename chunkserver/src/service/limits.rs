@@ -1,5 +1,7 @@
 //! Bounds of the service, with their reasons.
 
+use std::time::Duration;
+
 use towpath_transport::Nanos;
 
 use crate::store::limits::LIST_MAX;
@@ -33,3 +35,7 @@ pub(super) const LIST_PAGE_MAX: usize = LIST_MAX - 1;
 
 /// Cores that one busy client on the same machine, the network thread and the store's thread take.
 pub(super) const BUSY_CORES: usize = 3;
+
+/// For how long a driver in virtual time sleeps between two looks at the store: less than it takes
+/// to make anything durable.
+pub(super) const STORE_LOOK: Duration = Duration::from_micros(20);

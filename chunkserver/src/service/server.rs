@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::hint::spin_loop;
 use std::io;
-use std::thread::{available_parallelism, yield_now};
+use std::thread::{available_parallelism, sleep};
 use std::time::Duration;
 
 use crossbeam_channel::Select;
@@ -19,7 +19,7 @@ use towpath_transport::{Buf, Device, Endpoint, Event, LinkId, Nanos, Region, Tim
 use super::answer::{Answer, read_head_bytes};
 use super::ask::Ask;
 use super::config::ServiceConfig;
-use super::limits::{BUSY_CORES, GOODBYE_WAIT, READ_BYTES_SIZES, STORE_WAIT};
+use super::limits::{BUSY_CORES, GOODBYE_WAIT, READ_BYTES_SIZES, STORE_LOOK, STORE_WAIT};
 use super::spare::Spare;
 use super::stats::ServerStats;
 use super::waiting::Waiting;
@@ -166,7 +166,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// has answers to take in. For drivers in virtual time, where the store must not lag behind.
     pub fn await_store(&self) -> bool {
         while self.store.answers_waiting() < self.staged.len() && self.store.is_running() {
-            yield_now();
+            sleep(STORE_LOOK);
         }
         self.store.answers_waiting() > 0
     }

@@ -37,6 +37,10 @@ pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
 /// ten times a round trip, so never while both ends run, and on a crowded machine it lets the peer.
 pub(crate) const IDLE_POLLS_MAX: u32 = 128;
 
+/// For how long a TCP end does so at a time. Not `sched_yield`: called again and again it puts the
+/// caller behind everybody on the machine, for seconds where there are many.
+pub(crate) const IDLE_SLEEP: Duration = Duration::from_micros(20);
+
 /// Turns between two looks at the set-up connection (a system call) and at the watchdog.
 pub(crate) const TURNS_PER_LOOK: u32 = 64;
 

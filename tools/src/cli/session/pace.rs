@@ -62,8 +62,7 @@ impl<D: Device<Memory = Region>> Pace<D> for WallClock {
             endpoint.wait(span);
             return Ok(());
         }
-        // Where cores are few, the server may be waiting for this one.
-        std::thread::yield_now();
+        std::hint::spin_loop();
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ mod frame;
 use super::{Carrier, Counters, RowPlan, Turn};
 use crate::perftest::content::Content;
 use crate::perftest::error::RunError;
-use crate::perftest::limits::IDLE_POLLS_MAX;
+use crate::perftest::limits::{IDLE_POLLS_MAX, IDLE_SLEEP};
 use conn::Conn;
 use std::net::TcpStream;
 
@@ -106,7 +106,7 @@ impl Carrier for Tcp {
         sum.ended = self.ended == self.conns.len();
         self.idle = if sum == Turn::default() { self.idle.saturating_add(1) } else { 0 };
         if self.idle >= IDLE_POLLS_MAX {
-            std::thread::yield_now();
+            std::thread::sleep(IDLE_SLEEP);
         }
         Ok(sum)
     }
