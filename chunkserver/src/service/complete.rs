@@ -53,7 +53,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
             (reply, ask) => {
                 tracing::error!(?reply, ?ask, "the store answered something else");
-                Answer::Error(ErrorReply::StoreFailed)
+                // What it did instead, nobody knows.
+                Answer::Error(ErrorReply::CommitFailed)
             }
         };
         self.answer(responder, deadline, answer);

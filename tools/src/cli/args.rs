@@ -17,7 +17,8 @@ Exit codes:
   3    the server cannot be reached, or does not speak this version
   4    no such chunk, or a chunk of that name exists already
   5    the server refused: its store is full, busy or read-only; or two scrubs ran at once
-  6    the server went away or did not answer; what was acknowledged is safe
+  6    not known whether done: the server went away, did not answer or failed; what it
+       acknowledged is safe
   7    a local file cannot be read or written
   8    this program could not get sockets, memory or processes
   130  interrupted";

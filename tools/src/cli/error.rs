@@ -177,6 +177,7 @@ fn of_reply(error: &ErrorReply) -> u8 {
     match error {
         ErrorReply::NoSuchChunk { .. } | ErrorReply::ChunkExists { .. } => 4,
         ErrorReply::SliceCorrupt { .. } | ErrorReply::WireCorrupt { .. } => 1,
+        ErrorReply::CommitFailed => 6,
         _ => 5,
     }
 }
