@@ -2,6 +2,7 @@
 
 mod forged;
 mod golden;
+mod golden_rc;
 mod hostile;
 mod sizes;
 mod uc;
