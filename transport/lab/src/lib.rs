@@ -10,6 +10,7 @@
 //! | [`oracle`] | what must hold whatever happens: exactly once, intact, in order, nothing left |
 //! | [`app`] | the application at one end: a script of messages, readers that stall |
 //! | [`device`] | a wire that outlives its host, and a device that repeats its numbers |
+//! | [`cluster`] | many hosts in one world, and the flows between them |
 //! | [`pair`] | two hosts in one world, and the loop that drives them |
 //! | [`scenario`] | what happens in a run, drawn from its seed |
 //! | [`sweep`] | many seeds over several threads |
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod app;
+pub mod cluster;
 pub mod content;
 pub mod device;
 pub mod failure;
