@@ -1,6 +1,6 @@
 //! The moving parts: whose turn it is to send, and where a message goes.
 
-use super::frame::{FRAME_BYTES, Frame};
+use super::frame::Frame;
 use super::queues::{Cqs, Qp, QpTable, RecvQueue};
 use super::{ArrivedBurst, Burst, BurstLink};
 use std::collections::VecDeque;
@@ -21,6 +21,8 @@ pub struct WrCounters {
     pub no_recv_wqe: u64,
     /// Messages longer than their receive work request.
     pub recv_too_long: u64,
+    /// Messages of which a packet was damaged.
+    pub damaged: u64,
     /// Messages for a queue pair that is not there, does not receive, or has another peer.
     pub misdirected: u64,
 }
@@ -33,6 +35,7 @@ pub(super) struct Engine {
     pub(super) srqs: Vec<RecvQueue>,
     pub(super) counters: WrCounters,
     ready: VecDeque<QpNum>,
+    scratch: Vec<u8>,
 }
 
 impl Engine {
@@ -44,6 +47,7 @@ impl Engine {
             srqs: Vec::new(),
             counters: WrCounters::default(),
             ready: VecDeque::new(),
+            scratch: Vec::new(),
         }
     }
 
@@ -70,16 +74,23 @@ impl Engine {
                 continue;
             };
             let frame = Frame::of(&wr.op, peer.dest_qp);
-            let Some(bytes) = gather(&self.mrs, frame, &wr.sg_list) else {
+            if !gather(&self.mrs, frame, &wr.sg_list, &mut self.scratch) {
                 let (wr_id, status) = (wr.wr_id, WcStatus::LocProtErr);
                 let wc = Wc { wr_id, status, qp_num: num, ..Wc::default() };
                 self.cqs.push(qp.init.send_cq, wc);
                 qp.fail(&mut self.cqs, true);
                 continue;
-            };
+            }
             let (packets, packet_bytes) = frame.on_wire(byte_len, peer.mtu);
             let (dest, source_port, tclass) = (peer.dest, peer.source_port, peer.tclass);
-            link.send_burst(Burst { dest, source_port, tclass, packets, packet_bytes, bytes });
+            let bytes = &self.scratch[..];
+            if !link.send_burst(&Burst { dest, source_port, tclass, packets, packet_bytes, bytes })
+            {
+                qp.sends.push_front((wr, byte_len));
+                qp.is_listed = true;
+                self.ready.push_front(num);
+                break;
+            }
             self.counters.messages_sent += 1;
             sent += 1;
             if wr.flags.signaled {
@@ -97,6 +108,9 @@ impl Engine {
 
     /// A message came whole.
     pub(super) fn on_burst(&mut self, burst: &ArrivedBurst<'_>) {
+        if burst.is_damaged {
+            return self.counters.damaged += 1;
+        }
         let Some((frame, message)) = Frame::parse(burst.bytes) else {
             return self.counters.misdirected += 1;
         };
@@ -148,13 +162,16 @@ impl Engine {
     }
 }
 
-fn gather(mrs: &MrTable, frame: Frame, list: &SgList) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(FRAME_BYTES + list.byte_len() as usize);
+fn gather(mrs: &MrTable, frame: Frame, list: &SgList, bytes: &mut Vec<u8>) -> bool {
+    bytes.clear();
     bytes.extend_from_slice(&frame.emit());
-    for sge in list.iter().filter(|sge| sge.length > 0) {
-        bytes.extend_from_slice(mrs.gather(sge).ok()?);
-    }
-    Some(bytes)
+    list.iter().filter(|sge| sge.length > 0).all(|sge| match mrs.gather(sge) {
+        Ok(piece) => {
+            bytes.extend_from_slice(piece);
+            true
+        }
+        Err(_) => false,
+    })
 }
 
 fn scatter(mrs: &MrTable, list: &SgList, mut bytes: &[u8]) -> bool {

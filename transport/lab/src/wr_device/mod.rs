@@ -31,9 +31,9 @@ use std::net::SocketAddr;
 use towpath_base::Time;
 use towpath_verbs::LinkCaps;
 
-/// A message on its way into the fabric.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Burst {
+/// A message on its way into the fabric; the bytes live until the call returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Burst<'a> {
     /// Where to.
     pub dest: SocketAddr,
     /// Which source port it leaves from.
@@ -45,7 +45,7 @@ pub struct Burst {
     /// Bytes of those packets, BTH to ICRC.
     pub packet_bytes: u64,
     /// What the receiver needs: its queue pair, and the message.
-    pub bytes: Vec<u8>,
+    pub bytes: &'a [u8],
 }
 
 /// A message that came whole.
@@ -55,6 +55,8 @@ pub struct ArrivedBurst<'a> {
     pub source: SocketAddr,
     /// [`Burst::bytes`].
     pub bytes: &'a [u8],
+    /// One of its packets was damaged on the way.
+    pub is_damaged: bool,
     /// When its last packet came in.
     pub timestamp: Time,
 }
@@ -70,8 +72,9 @@ pub trait BurstLink {
     /// The link's clock now.
     fn now(&self) -> Time;
 
-    /// Takes a message; what cannot be carried is lost.
-    fn send_burst(&mut self, burst: Burst);
+    /// Takes a message; false when there is no room for it now, and it is to be offered again.
+    /// What can never be carried counts as taken, and is lost.
+    fn send_burst(&mut self, burst: &Burst<'_>) -> bool;
 
     /// Hands at most `budget` messages to `sink`, in order of arrival; returns how many.
     fn receive_bursts(&mut self, budget: usize, sink: &mut dyn FnMut(ArrivedBurst<'_>)) -> usize;
