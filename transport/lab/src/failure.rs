@@ -8,6 +8,7 @@ use towpath_proto::LinkStats;
 use towpath_sim::FaultCounters;
 use towpath_sim::world::TraceEvent;
 use towpath_transport::{BufferCensus, ChannelError, EndpointError, LinkError};
+use towpath_verbs::VerbError;
 
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +32,9 @@ pub enum Cause {
     /// A link could not be made.
     #[error("no link: {0} ({0:?})")]
     Link(#[from] LinkError),
+    /// A device refused a verb.
+    #[error("{0}")]
+    Verb(#[from] VerbError),
     /// A channel could not be opened.
     #[error("no channel: {0}")]
     Channel(#[from] ChannelError),

@@ -38,16 +38,27 @@ impl<D: Device<Memory = Region>> Cluster<D> {
         let mut links = LinkStats::default();
         self.runner.machines().for_each(|host| links += host.endpoint.stats_of_all_links());
         let flows = self.runner.shared.flows.iter().map(|flow| flow.count).collect();
-        Moment { at: self.now(), flows, links }
+        Moment::new(self.now(), flows, links)
     }
 
     /// What was done since a moment of this cluster.
     #[must_use]
     pub fn since(&self, begin: &Moment) -> Window {
-        let end = self.moment();
+        Window::between(begin, &self.moment())
+    }
+}
+
+impl Moment {
+    pub(super) fn new(at: Time, flows: Vec<FlowCount>, links: LinkStats) -> Self {
+        Self { at, flows, links }
+    }
+}
+
+impl Window {
+    pub(super) fn between(begin: &Moment, end: &Moment) -> Self {
         // Flows that were added since began with nothing.
         let earlier = begin.flows.iter().copied().chain(core::iter::repeat(FlowCount::default()));
-        Window {
+        Self {
             span: end.at.since(begin.at),
             flows: end.flows.iter().zip(earlier).map(|(now, then)| now.since(&then)).collect(),
             bytes_sent: end.links.bytes_sent - begin.links.bytes_sent,
@@ -56,9 +67,7 @@ impl<D: Device<Memory = Region>> Cluster<D> {
             tail_probes: end.links.tail_probes - begin.links.tail_probes,
         }
     }
-}
 
-impl Window {
     /// Goodput of each flow in bits a second.
     pub fn goodputs(&self) -> impl Iterator<Item = f64> {
         let seconds = self.span.as_secs_f64();

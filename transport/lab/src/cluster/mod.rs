@@ -10,12 +10,14 @@
 //! | `host` | one host: its endpoint, and the applications on it |
 //! | `measure` | the difference between two moments: goodput, fairness, repair |
 //! | `pattern` | the bytes of messages |
+//! | `rc` | the same flows over RC, as the opponent |
 //! | `run` | the loop, and the timers of hosts |
 
 mod flow;
 mod host;
 mod measure;
 mod pattern;
+mod rc;
 mod run;
 
 #[cfg(test)]
@@ -23,6 +25,7 @@ mod tests;
 
 pub use flow::{FlowCount, FlowPlan, Load};
 pub use measure::{Moment, Window, jain};
+pub use rc::RcCluster;
 
 use crate::failure::Cause;
 use flow::Flow;

@@ -1,0 +1,229 @@
+//! The opponent: the same flows over reliable connected queue pairs, as `ib_write_bw` would.
+//!
+//! Reliability is the device's: Go-Back-N, no congestion control but what the queues of the
+//! network give. A flow is a queue pair that keeps some WRITEs under way, each from and to the
+//! same piece of memory; it counts what the device says is done.
+
+use super::flow::{FlowCount, FlowPlan, Load};
+use super::measure::{Moment, Window};
+use super::run::{Machine, Runner};
+use crate::failure::Cause;
+use towpath_base::serial::Psn;
+use towpath_base::{Nanos, Prng, Time};
+use towpath_memory::Region;
+use towpath_proto::LinkStats;
+use towpath_sim::World;
+use towpath_verbs::{
+    Access, Connect, CqNum, Device, MrKeys, Mtu, QpInit, QpNum, QpType, RcAttr, RemoteAddr, SendOp,
+    SendWr, SgList, Sge, VerbError, Wc, WcStatus,
+};
+
+/// Completions taken at a time.
+const BATCH: usize = 64;
+
+/// Packets taken in at a time.
+const BUDGET: usize = 256;
+
+/// One flow: its queue pair at the sender.
+struct RcFlow {
+    plan: FlowPlan,
+    count: FlowCount,
+    qp: QpNum,
+    remote: RemoteAddr,
+    /// The queue pair has given up.
+    is_broken: bool,
+}
+
+impl RcFlow {
+    fn is_due(&self, now: Time) -> bool {
+        let Load::Closed { depth } = self.plan.load else { return false };
+        let under_way = self.count.sent - self.count.delivered;
+        let is_on = (self.plan.start..self.plan.stop).contains(&now) && !self.is_broken;
+        is_on && under_way < u64::from(depth)
+    }
+}
+
+struct RcHost<D> {
+    device: D,
+    cq: CqNum,
+    memory: Region,
+    keys: MrKeys,
+    sends: Vec<usize>,
+    wcs: Vec<Wc>,
+}
+
+impl<D: Device<Memory = Region>> RcHost<D> {
+    fn new(mut device: D, message_bytes_max: u32) -> Result<Self, VerbError> {
+        let memory = Region::new(message_bytes_max as usize)
+            .map_err(|_| VerbError::OutOfResources(towpath_verbs::Verb::RegMr))?;
+        let keys = device.reg_mr(&memory, Access::REMOTE_WRITE)?;
+        let cq = device.create_cq(1 << 14)?;
+        Ok(Self { device, cq, memory, keys, sends: Vec::new(), wcs: vec![Wc::default(); BATCH] })
+    }
+
+    fn qp(&mut self, depth: u32) -> Result<QpNum, VerbError> {
+        self.device.create_qp(&QpInit::new(QpType::Rc, self.cq).depth(depth, 1))
+    }
+
+    fn take_completions(&mut self, flows: &mut [RcFlow]) -> usize {
+        let count = self.device.poll_cq(self.cq, &mut self.wcs);
+        for wc in &self.wcs[..count] {
+            let flow = &mut flows[wc.wr_id as usize];
+            if wc.status == WcStatus::Success {
+                flow.count.delivered += 1;
+                flow.count.read += 1;
+                flow.count.bytes += u64::from(flow.plan.message_bytes);
+            } else {
+                flow.is_broken = true;
+            }
+        }
+        count
+    }
+
+    fn post_what_is_due(&mut self, flows: &mut [RcFlow]) {
+        let now = self.device.now();
+        for &number in &self.sends {
+            let flow = &mut flows[number];
+            while flow.is_due(now) {
+                let length = flow.plan.message_bytes;
+                let sge = Sge { addr: self.memory.addr(), length, lkey: self.keys.lkey };
+                let op = SendOp::Write { remote: flow.remote };
+                let wr = SendWr::new(number as u64, op, SgList::one(sge));
+                if self.device.post_send(flow.qp, &[wr]).is_err() {
+                    flow.is_broken = true;
+                    break;
+                }
+                flow.count.sent += 1;
+            }
+        }
+    }
+}
+
+impl<D: Device<Memory = Region>> Machine for RcHost<D> {
+    type Shared = Vec<RcFlow>;
+
+    fn turn(&mut self, flows: &mut Vec<RcFlow>) {
+        loop {
+            self.post_what_is_due(flows);
+            let moved = self.device.progress(BUDGET);
+            if moved + self.take_completions(flows) == 0 {
+                return;
+            }
+        }
+    }
+
+    fn next_time(&self, now: Time, flows: &Vec<RcFlow>) -> Time {
+        let starts = self.sends.iter().map(|&flow| flows[flow].plan.start).filter(|at| *at > now);
+        starts.fold(self.device.next_timeout(), Time::min)
+    }
+}
+
+/// Many hosts in one world whose devices make them reliable.
+pub struct RcCluster<D: Device<Memory = Region>> {
+    runner: Runner<RcHost<D>>,
+    prng: Prng,
+}
+
+impl<D: Device<Memory = Region>> RcCluster<D> {
+    /// Hosts on `devices`, which lie on the hosts of `world` in their order. Messages will be of
+    /// at most `message_bytes_max`.
+    ///
+    /// # Errors
+    /// [`Cause::Verb`].
+    pub fn new(world: World, devices: Vec<D>, message_bytes_max: u32) -> Result<Self, Cause> {
+        let prng = Prng::new(world.next_seed());
+        let hosts = devices.into_iter().map(|device| RcHost::new(device, message_bytes_max));
+        let hosts = hosts.collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { runner: Runner::new(world, hosts, Vec::new()), prng })
+    }
+
+    /// A host that was turned is turned again no sooner than this. Default 1 ns.
+    #[must_use]
+    pub fn pause(mut self, span: Nanos) -> Self {
+        self.runner.set_pause(span);
+        self
+    }
+
+    /// Adds a flow of WRITEs over a queue pair of its own; open loads send nothing.
+    ///
+    /// # Errors
+    /// [`Cause::Verb`].
+    pub fn add_flow(&mut self, plan: FlowPlan, mtu: Mtu, rc: RcAttr) -> Result<usize, Cause> {
+        let depth = match plan.load {
+            Load::Closed { depth } => depth,
+            Load::Open { backlog_max, .. } => backlog_max,
+        };
+        let number = self.runner.shared.len();
+        let sender = self.runner.machine_mut(plan.from);
+        let (near, near_addr) = (sender.qp(depth)?, sender.device.local_addr());
+        sender.sends.push(number);
+        let reader = self.runner.machine_mut(plan.to);
+        let (far, far_addr) = (reader.qp(1)?, reader.device.local_addr());
+        let remote = RemoteAddr { addr: reader.memory.addr(), rkey: reader.keys.rkey };
+        let [near_psn, far_psn] = [(); 2].map(|()| Psn::new(self.prng.next_u32()));
+        let source_port = self.prng.next_u32() as u16;
+        let connect = |dest, dest_qp_num, rq_psn, sq_psn| Connect {
+            dest,
+            dest_qp_num,
+            rq_psn,
+            sq_psn,
+            path_mtu: mtu,
+            source_port,
+            tclass: 0,
+            rc,
+        };
+        let to_far = connect(far_addr, far, far_psn, near_psn);
+        self.runner.machine_mut(plan.from).device.connect_qp(near, &to_far)?;
+        let to_near = connect(near_addr, near, near_psn, far_psn);
+        self.runner.machine_mut(plan.to).device.connect_qp(far, &to_near)?;
+        let count = FlowCount::default();
+        self.runner.shared.push(RcFlow { plan, count, qp: near, remote, is_broken: false });
+        Ok(number)
+    }
+
+    /// The world.
+    #[must_use]
+    pub fn world(&self) -> &World {
+        self.runner.world()
+    }
+
+    /// The time now.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.world().now()
+    }
+
+    /// Flows whose queue pairs have given up.
+    #[must_use]
+    pub fn broken(&self) -> usize {
+        self.runner.shared.iter().filter(|flow| flow.is_broken).count()
+    }
+
+    /// The device of a host, for its counters.
+    ///
+    /// # Panics
+    /// When there is no such host.
+    #[must_use]
+    pub fn device(&self, host: usize) -> &D {
+        &self.runner.machine(host).device
+    }
+
+    /// What is counted now.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        let flows = self.runner.shared.iter().map(|flow| flow.count).collect();
+        Moment::new(self.now(), flows, LinkStats::default())
+    }
+
+    /// What was done since a moment of this cluster; what the devices sent again does not show.
+    #[must_use]
+    pub fn since(&self, begin: &Moment) -> Window {
+        Window::between(begin, &self.moment())
+    }
+
+    /// Lets `span` pass.
+    pub fn run_for(&mut self, span: Nanos) {
+        let end = self.now() + span;
+        self.runner.run_until(end);
+    }
+}
