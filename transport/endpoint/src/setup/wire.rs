@@ -21,7 +21,7 @@ pub(super) struct Inbox {
 
 impl Inbox {
     /// Reads on; the message once it is whole.
-    pub(super) fn read(&mut self, stream: &mut TcpStream) -> Result<Option<Welcome>, ReadError> {
+    pub(super) fn read(&mut self, stream: &mut impl Read) -> Result<Option<Welcome>, ReadError> {
         loop {
             let wanted = match self.bytes.first_chunk::<PREFIX_BYTES>() {
                 None => PREFIX_BYTES,
@@ -69,5 +69,91 @@ impl Outbox {
             }
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use towpath_base::Prng;
+    use towpath_base::serial::Psn;
+    use towpath_proto::wire::{Hello, HelloPath, Refusal};
+    use towpath_verbs::{Mtu, QpNum};
+
+    /// A socket that gives its bytes in pieces, with pauses, and then ends.
+    struct Dribble<'a> {
+        bytes: &'a [u8],
+        prng: &'a mut Prng,
+    }
+
+    impl Read for Dribble<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            match self.prng.below(4) {
+                0 => Err(io::ErrorKind::WouldBlock.into()),
+                1 => Err(io::ErrorKind::Interrupted.into()),
+                _ => {
+                    let most = into.len().min(self.bytes.len());
+                    let count = self.prng.between(most.min(1) as u64, most as u64) as usize;
+                    let (now, later) = self.bytes.split_at(count);
+                    into[..count].copy_from_slice(now);
+                    self.bytes = later;
+                    Ok(count)
+                }
+            }
+        }
+    }
+
+    fn hello() -> Vec<u8> {
+        let path = HelloPath { qp_num: QpNum(17), psn: Psn::new(99), generation: 7 };
+        let hello = Hello {
+            instance: 5,
+            addr: "10.0.0.1:4791".parse().unwrap(),
+            mtu: Mtu::Mtu1024,
+            chunk_bytes_max: 57_344,
+            charge_bytes: 1_280,
+            window_bytes: 1 << 20,
+            control: path,
+            paths: vec![path; 3],
+        };
+        hello.emit()
+    }
+
+    #[test]
+    fn a_message_in_pieces_is_the_same_and_nothing_behind_it_is_read() {
+        let seed = 11;
+        let mut prng = Prng::new(seed);
+        for round in 0..20_000 {
+            let message = if prng.chance(0.8) { hello() } else { Refusal::Full.emit() };
+            let mut bytes = message.clone();
+            bytes.extend_from_slice(b"behind");
+            let changed = prng.chance(0.5);
+            if changed {
+                let at = prng.below(message.len() as u64) as usize;
+                bytes[at] ^= 1 << prng.below(8);
+            }
+            let cut = if prng.chance(0.2) { prng.below(bytes.len() as u64) } else { u64::MAX };
+            bytes.truncate(cut.min(bytes.len() as u64) as usize);
+            let mut stream = Dribble { bytes: &bytes, prng: &mut prng };
+            let mut inbox = Inbox::default();
+            let end = loop {
+                match inbox.read(&mut stream) {
+                    Ok(None) => {}
+                    end => break end,
+                }
+            };
+            let left = stream.bytes.len();
+            let context = format!("seed {seed}, round {round}: {end:?}");
+            match end {
+                Ok(_) => {
+                    assert!(!changed, "{context}");
+                    assert_eq!(bytes.len() - left, message.len(), "{context}");
+                }
+                Err(ReadError::Hello(_)) => assert!(changed, "{context}"),
+                Err(ReadError::Broken(error)) => {
+                    assert!(error.is_none() && left == 0, "{context}");
+                    assert!(bytes.len() < message.len() || changed, "{context}");
+                }
+            }
+        }
     }
 }
