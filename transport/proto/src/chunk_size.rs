@@ -43,12 +43,28 @@ impl ChunkSize {
         size
     }
 
-    /// Payload bytes of the next chunk, at most.
-    pub(crate) fn bytes(&self, cut: Cut) -> u32 {
+    /// Payload bytes of the next chunk, at most, as loss has it.
+    fn bytes(&self, cut: Cut) -> u32 {
         match cut {
             Cut::FullPackets => self.full_packets,
             Cut::Slices => self.slices,
         }
+    }
+
+    /// Payload bytes of the next chunk, at most: no more than `room` bytes on the wire, but one
+    /// packet (or one slice) in any case.
+    pub(crate) fn bytes_within(&self, room: u64, cut: Cut) -> u32 {
+        let bytes = self.bytes(cut);
+        if room >= u64::from(bytes) + HEADER_BYTES as u64 {
+            return bytes;
+        }
+        // Below the length of a chunk, so it fits 32 bits.
+        let packets = (room as u32 / self.mtu_bytes).max(1);
+        let fits = match cut {
+            Cut::FullPackets => self.in_full_packets(packets),
+            Cut::Slices => self.in_slices(f64::from(packets.max(2))),
+        };
+        fits.min(bytes)
     }
 
     /// Packets of a chunk: the header makes the first one fuller, and mostly one more.
@@ -178,6 +194,20 @@ mod tests {
         assert_eq!(much.full_packets, 4096 - 64, "at heavy loss a chunk is one packet");
         assert!(rare.slices % 4096 == 0 && some.slices % 4096 == 0);
         assert!(some.slices > some.full_packets, "a short packet costs more than it saves");
+    }
+
+    #[test]
+    fn chunks_fit_the_room_that_there_is_down_to_one_packet_or_slice() {
+        let size = fresh(4096, 56 << 10);
+        let within = |room| {
+            (size.bytes_within(room, Cut::FullPackets), size.bytes_within(room, Cut::Slices))
+        };
+        assert_eq!(within(u64::MAX), (14 * 4096 - 64, 56 << 10));
+        assert_eq!(within(16 << 10), (4 * 4096 - 64, 3 * 4096));
+        assert_eq!(within(5_000), (4096 - 64, 4096));
+        assert_eq!(within(1), (4096 - 64, 4096));
+        let small = fresh(4096, 1000);
+        assert_eq!(small.bytes_within(1, Cut::FullPackets), 1000);
     }
 
     #[test]

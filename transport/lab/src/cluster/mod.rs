@@ -11,6 +11,7 @@
 //! | `measure` | the difference between two moments: goodput, fairness, repair |
 //! | `pattern` | the bytes of messages |
 //! | `rc` | the same flows over RC, as the opponent |
+//! | `samples` | many measured values, and what can be said of them |
 //! | `run` | the loop, and the timers of hosts |
 
 mod flow;
@@ -19,6 +20,7 @@ mod measure;
 mod pattern;
 mod rc;
 mod run;
+mod samples;
 
 #[cfg(test)]
 mod tests;
@@ -26,6 +28,7 @@ mod tests;
 pub use flow::{FlowCount, FlowPlan, Load};
 pub use measure::{Moment, Window, jain};
 pub use rc::RcCluster;
+pub use samples::Samples;
 
 use crate::failure::Cause;
 use flow::Flow;

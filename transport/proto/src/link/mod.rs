@@ -214,7 +214,7 @@ impl Link {
     /// Payload bytes of the next chunk of full packets on a path, at most.
     #[must_use]
     pub fn chunk_bytes(&self, path: PathId) -> Option<u32> {
-        Some(self.paths.get(usize::from(path.0))?.chunk_size.bytes(Cut::FullPackets))
+        Some(self.paths.get(usize::from(path.0))?.chunk_bytes(Cut::FullPackets))
     }
 
     /// Messages longer than this are streamed to the reader (docs/protocol.md section 6): half the

@@ -126,7 +126,7 @@ impl Link {
             match self.sendable(id) {
                 Some(send) => {
                     let message = self.sends.get(send.0).expect("queued messages are live");
-                    let bytes_max = self.paths[index].chunk_size.bytes(message.cut_at());
+                    let bytes_max = self.paths[index].chunk_bytes(message.cut_at());
                     let length = message.next_length(bytes_max);
                     if !self.may_send(now, index, length) {
                         return Next::Blocked;

@@ -21,6 +21,10 @@ const RTO_INITIAL: Nanos = Nanos::from_millis(20);
 /// A tail-loss probe sooner than this would race acks that wait for a turn of the peer's loop.
 const TAIL_PROBE_MIN: Nanos = Nanos::from_micros(200);
 
+/// A window holds at least so many chunks, unless it holds less than so many packets: acks then
+/// come often enough to send smoothly by.
+const CHUNKS_PER_WINDOW: u64 = 4;
+
 /// One path: a queue pair and a source port.
 #[derive(Debug)]
 pub(crate) struct Path {
@@ -123,6 +127,13 @@ impl Path {
         !self.window_full
     }
 
+    /// Payload bytes of the next chunk, at most: what loss suggests, and no more than a part of the
+    /// window, so that a sender with a small share of a link puts small pieces into its queue.
+    pub(crate) fn chunk_bytes(&self, cut: Cut) -> u32 {
+        let part = self.cc.window_bytes() / CHUNKS_PER_WINDOW;
+        self.chunk_size.bytes_within(part, cut)
+    }
+
     /// When the pacer lets the next chunk go.
     pub(crate) fn ready_at(&self, now: Time, payload_bytes: u32) -> Time {
         self.pacer.ready_at(now, u64::from(payload_bytes), self.cc.pacing_rate())
@@ -153,7 +164,7 @@ impl Path {
             acked_chunks: digest.acked_chunks,
             in_flight_bytes: digest.in_flight_before,
             window_limited: self.window_limited,
-            chunk_bytes: self.chunk_size.bytes(Cut::FullPackets),
+            chunk_bytes: self.chunk_bytes(Cut::FullPackets),
         });
         self.window_limited = false;
         self.last_progress = now;
