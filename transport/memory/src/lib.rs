@@ -12,7 +12,8 @@
 //! 2. [`Lent::reclaim`] is called only after the completion of every work request that names the
 //!    buffer was polled. The endpoint does so in one place; applications never hold a `Lent`.
 //! 3. A peer reaches by key only regions that were registered for it, and those are read and
-//!    written through copies alone ([`MrTable::remote_write`], [`Window`]), never as slices.
+//!    written through copies alone ([`MrTable::remote_write`], [`Target`], [`Window`]), never as
+//!    slices.
 //!
 //! ```
 //! use towpath_memory::{Pool, Region};
@@ -35,6 +36,7 @@
 
 mod berth;
 mod buf;
+mod extent;
 mod free;
 mod mr;
 mod region;
@@ -44,6 +46,7 @@ mod tests;
 
 pub use berth::Berth;
 pub use buf::{Buf, Lent, Pool};
+pub use extent::{Source, Target};
 pub use mr::MrTable;
 pub use region::{PAGE_BYTES, Region, RegionId, Window};
 pub use shared::Shared;

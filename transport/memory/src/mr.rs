@@ -1,5 +1,6 @@
 //! The table of registered regions that a software device looks keys up in.
 
+use crate::extent::{Source, Target};
 use crate::region::Region;
 use towpath_verbs::{Access, MrKeys, RemoteAddr, Sge, Verb, VerbError};
 
@@ -102,6 +103,33 @@ impl MrTable {
             .ok_or(VerbError::BadMemory(Verb::PostRecv))?;
         copy_into(&entry.region, offset + skip, bytes);
         Ok(())
+    }
+
+    /// The bytes of a gather entry of a posted send, to be copied within this process.
+    #[must_use]
+    #[inline]
+    pub fn source(&self, sge: &Sge) -> Option<Source<'_>> {
+        let len = sge.length as usize;
+        let (entry, offset) = self.locate(sge.lkey, sge.addr, len)?;
+        Some(Source::new(entry.region.mapping.at(offset, len), len))
+    }
+
+    /// The room of a scatter entry of a posted receive, when its region is writable.
+    #[must_use]
+    #[inline]
+    pub fn target(&self, sge: &Sge) -> Option<Target<'_>> {
+        let len = sge.length as usize;
+        let (entry, offset) = self.locate(sge.lkey, sge.addr, len)?;
+        let open = entry.access.local_write;
+        open.then(|| Target::new(entry.region.mapping.at(offset, len), len))
+    }
+
+    /// The room of a peer's WRITE, when the key, the range and the region's access allow it.
+    #[must_use]
+    pub fn remote_target(&self, remote: RemoteAddr, len: usize) -> Option<Target<'_>> {
+        let (entry, offset) = self.locate(remote.rkey, remote.addr, len)?;
+        let open = entry.access.remote_write;
+        open.then(|| Target::new(entry.region.mapping.at(offset, len), len))
     }
 
     /// Whether a peer may WRITE `len` bytes there.

@@ -90,3 +90,27 @@ fn a_peer_writes_only_where_remote_write_was_granted() {
     assert!(table.remote_write(at(open.region(), open_keys.rkey, 4093), b"peer").is_err());
     assert!(table.remote_write(at(&closed, closed_keys.rkey, 0), b"peer").is_err());
 }
+
+#[test]
+fn bytes_go_from_one_region_to_another_piece_by_piece_and_never_past_an_end() {
+    let (mut from, mut to) = (MrTable::new(), MrTable::new());
+    let (source, target) = (pool(PAGE_BYTES, PAGE_BYTES), pool(PAGE_BYTES, PAGE_BYTES));
+    let from_key = from.register(source.region(), Access::LOCAL).unwrap().lkey;
+    let to_key = to.register(target.region(), Access::LOCAL).unwrap().lkey;
+    let mut buf = source.take().unwrap();
+    buf.extend(b"abcdef").unwrap();
+    let (source, target) = (buf.lend(), target.take().unwrap().lend());
+    let mut bytes = from.source(&source.sge(from_key, 0, 6)).unwrap();
+    let mut first = to.target(&target.sge(to_key, 0, 4)).unwrap();
+    assert_eq!((first.fill(&mut bytes), bytes.byte_len(), first.byte_len()), (4, 2, 0));
+    assert_eq!(first.fill(&mut bytes), 0, "no room");
+    let mut rest = to.target(&target.sge(to_key, 10, 4)).unwrap();
+    assert_eq!((rest.fill(&mut bytes), bytes.byte_len(), rest.byte_len()), (2, 0, 2));
+    let mut landed = target.reclaim();
+    landed.set_len(14).unwrap();
+    assert_eq!(&landed[..], b"abcd\0\0\0\0\0\0ef\0\0");
+    let foreign = source.sge(from_key ^ 1, 0, 6);
+    assert!(from.source(&foreign).is_none() && from.target(&foreign).is_none());
+    let remote = RemoteAddr { addr: landed.region().addr(), rkey: to_key };
+    assert!(to.remote_target(remote, 1).is_none(), "not open to peers");
+}
