@@ -111,6 +111,7 @@
 //! | `links`, `sends` | what is kept of each link, and of each message being sent |
 //! | `recv`, `tx`, `control`, `pools` | buffers: receives, headers of sends, acks, send pools |
 //! | `held`, `message`, `payload` | who has a buffer now |
+//! | `udp`, `mem` | endpoints on UDP sockets, and in pairs within a process (feature `mem`) |
 //! | `event`, `error`, `config`, `limits`, `wr_id` | words and numbers |
 
 #![forbid(unsafe_code)]
@@ -124,6 +125,8 @@ mod handle;
 mod held;
 mod limits;
 mod links;
+#[cfg(feature = "mem")]
+mod mem;
 mod message;
 mod payload;
 mod pools;
@@ -141,6 +144,8 @@ pub use event::{ConnectId, Event, LinkId, Peer, SendId, StreamId};
 pub use handle::{
     ChannelHandle, EndpointHandle, Incoming, LinkHandle, RecvError, SentMessage, Ticket,
 };
+#[cfg(feature = "mem")]
+pub use mem::{MemEnd, MemPairError, mem_pair};
 pub use message::{Chunk, Message};
 pub use payload::{Payload, Rejected, SendOptions, SubmitError};
 pub use udp::{RoceUdp, roce_udp};

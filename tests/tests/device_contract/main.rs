@@ -1,0 +1,35 @@
+//! What every device does with UC, UD and its queues: the same tests for each of them.
+
+mod connected;
+mod datagrams;
+mod errors;
+mod rig;
+
+/// Each test for each device.
+macro_rules! for_every_device {
+    ($($test:path as $name:ident),+ $(,)?) => {
+        mod mem {
+            $(#[test] fn $name() { $test(&mut crate::rig::mem()); })+
+        }
+        mod roce {
+            $(#[test] fn $name() { $test(&mut crate::rig::roce()); })+
+        }
+    };
+}
+
+for_every_device! {
+    crate::connected::messages_land_whole as messages_of_all_sizes_land_whole_and_in_order,
+    crate::connected::no_receive as a_message_without_a_receive_is_lost_silently,
+    crate::connected::write as a_write_lands_untold_and_one_with_immediate_takes_a_receive,
+    crate::connected::closed_memory as a_write_reaches_only_memory_that_is_open_for_it,
+    crate::connected::unsignaled as an_unsignaled_send_has_no_completion,
+    crate::connected::shared_receives as queue_pairs_take_turns_at_a_shared_receive_queue,
+    crate::datagrams::behind_header as a_datagram_lands_behind_its_header_and_names_its_sender,
+    crate::datagrams::refused as a_datagram_needs_the_right_key_and_fits_one_packet,
+    crate::errors::too_long as a_message_too_long_for_its_receive_fails_that_receive_alone,
+    crate::errors::memory_gone as a_receive_whose_memory_is_gone_fails_its_queue_pair,
+    crate::errors::destroyed as a_destroyed_queue_pair_flushes_and_takes_nothing_more,
+    crate::errors::reset as a_reset_queue_pair_forgets_silently_and_starts_again,
+    crate::errors::refusals as what_cannot_be_posted_is_refused_by_name,
+    crate::errors::overrun as a_completion_queue_that_overflows_fails_with_its_queue_pairs,
+}

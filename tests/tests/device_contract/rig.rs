@@ -1,0 +1,163 @@
+//! Two joined devices of one kind, each with a completion queue and a window of memory.
+
+use towpath_base::serial::Psn;
+use towpath_device_mem::MemDevice;
+use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_memory::{Region, Window};
+use towpath_sim::{LinkConfig, World};
+use towpath_verbs::{
+    Access, Connect, CqNum, Device, MrKeys, Mtu, QpInit, QpNum, QpType, RcAttr, RecvWr, RemoteAddr,
+    SGE_MAX, SendOp, SendWr, SgList, Sge, Wc,
+};
+
+pub(crate) const MEMORY_BYTES: usize = 1 << 19;
+
+/// A device and what a test uses of it.
+pub(crate) struct End<D> {
+    pub(crate) device: D,
+    pub(crate) cq: CqNum,
+    pub(crate) memory: Window,
+    pub(crate) keys: MrKeys,
+}
+
+/// Both ends of a wire, and how what was posted gets across.
+pub(crate) struct Rig<D> {
+    pub(crate) a: End<D>,
+    pub(crate) b: End<D>,
+    advance: Box<dyn FnMut() -> bool>,
+}
+
+pub(crate) fn mem() -> Rig<MemDevice> {
+    let (a, b) = MemDevice::pair();
+    Rig { a: End::new(a), b: End::new(b), advance: Box::new(|| false) }
+}
+
+pub(crate) fn roce() -> Rig<RoceDevice<towpath_sim::VirtualLink>> {
+    let world = World::new(1);
+    let (a, b) = world.link(&LinkConfig::default());
+    let device = |link, seed| RoceDevice::new(link, RoceConfig::default().seed(seed));
+    let (a, b) = (End::new(device(a, 1)), End::new(device(b, 2)));
+    let advance = move || match world.next_event_time() {
+        Some(time) => {
+            world.advance_to(time);
+            true
+        }
+        None => false,
+    };
+    Rig { a, b, advance: Box::new(advance) }
+}
+
+impl<D: Device<Memory = Region>> End<D> {
+    fn new(mut device: D) -> Self {
+        let memory = Region::new(MEMORY_BYTES).expect("memory for a test");
+        let memory = memory.into_window().expect("the only handle");
+        let keys = device.reg_mr(memory.region(), Access::REMOTE_WRITE).expect("room");
+        let cq = device.create_cq(256).expect("room");
+        Self { device, cq, memory, keys }
+    }
+
+    pub(crate) fn sge(&self, at: usize, len: usize) -> Sge {
+        let addr = self.memory.region().addr() + at as u64;
+        Sge { addr, length: len as u32, lkey: self.keys.lkey }
+    }
+
+    pub(crate) fn list(&self, at: usize, len: usize) -> SgList {
+        SgList::one(self.sge(at, len))
+    }
+
+    /// The same bytes in as many pieces as a list takes, of uneven lengths, with an empty one.
+    pub(crate) fn in_pieces(&self, at: usize, len: usize) -> SgList {
+        let (first, second) = (len / 5, len / 3);
+        let rest = len - first - second;
+        let pieces: [Sge; SGE_MAX] = [
+            self.sge(at, first),
+            self.sge(at, 0),
+            self.sge(at + first, second),
+            self.sge(at + first + second, rest),
+        ];
+        SgList::new(&pieces).expect("as many as it takes")
+    }
+
+    pub(crate) fn remote(&self, at: usize) -> RemoteAddr {
+        RemoteAddr { addr: self.memory.region().addr() + at as u64, rkey: self.keys.rkey }
+    }
+
+    pub(crate) fn fill(&mut self, at: usize, len: usize, seed: u64) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        towpath_base::Prng::new(seed).fill(&mut bytes);
+        self.memory.write(at, &bytes).expect("within the window");
+        bytes
+    }
+
+    pub(crate) fn bytes(&self, at: usize, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.memory.read(at, &mut bytes).expect("within the window");
+        bytes
+    }
+
+    pub(crate) fn recv(&mut self, qp: QpNum, wr_id: u64, at: usize, len: usize) {
+        let sg_list = self.list(at, len);
+        self.device.post_recv(qp, &[RecvWr { wr_id, sg_list }]).expect("room for a receive");
+    }
+
+    pub(crate) fn send(&mut self, qp: QpNum, wr_id: u64, op: SendOp, len: usize) {
+        let wr = SendWr::new(wr_id, op, self.list(0, len));
+        self.device.post_send(qp, &[wr]).expect("room for a send");
+    }
+
+    /// All completions, with what only one kind of device says left out.
+    pub(crate) fn completions(&mut self) -> Vec<Wc> {
+        let mut out = vec![Wc::default(); 512];
+        let count = self.device.poll_cq(self.cq, &mut out);
+        out.truncate(count);
+        for wc in &mut out {
+            assert!(wc.timestamp.is_none() || self.device.caps().timestamps);
+            wc.timestamp = None;
+        }
+        out
+    }
+
+    pub(crate) fn create(&mut self, init: &QpInit) -> QpNum {
+        self.device.create_qp(init).expect("room for a queue pair")
+    }
+}
+
+impl<D: Device<Memory = Region>> Rig<D> {
+    /// A connected pair of UC queue pairs.
+    pub(crate) fn uc(&mut self) -> (QpNum, QpNum) {
+        let (a, b) = (QpInit::new(QpType::Uc, self.a.cq), QpInit::new(QpType::Uc, self.b.cq));
+        self.pair_of(&a, &b)
+    }
+
+    pub(crate) fn pair_of(&mut self, a: &QpInit, b: &QpInit) -> (QpNum, QpNum) {
+        let (a, b) = (self.a.create(a), self.b.create(b));
+        self.connect(a, b);
+        (a, b)
+    }
+
+    pub(crate) fn connect(&mut self, a: QpNum, b: QpNum) {
+        let to = |dest, dest_qp_num| Connect {
+            dest,
+            dest_qp_num,
+            rq_psn: Psn::new(7),
+            sq_psn: Psn::new(7),
+            path_mtu: Mtu::Mtu1024,
+            source_port: 0,
+            tclass: 0,
+            rc: RcAttr::default(),
+        };
+        let (a_addr, b_addr) = (self.a.device.local_addr(), self.b.device.local_addr());
+        self.a.device.connect_qp(a, &to(b_addr, b)).expect("it was in INIT");
+        self.b.device.connect_qp(b, &to(a_addr, a)).expect("it was in INIT");
+    }
+
+    /// Lets everything that was posted get across.
+    pub(crate) fn run(&mut self) {
+        loop {
+            while self.a.device.progress(64) + self.b.device.progress(64) > 0 {}
+            if !(self.advance)() {
+                return;
+            }
+        }
+    }
+}

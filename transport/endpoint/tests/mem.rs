@@ -1,0 +1,139 @@
+//! Two endpoints on the device in memory, on one thread and on two.
+
+use std::thread;
+use towpath_base::{Nanos, Prng};
+use towpath_proto::{ChannelId, Outcome};
+use towpath_transport::{EndpointConfig, Event, MemEnd, SendOptions, mem_pair};
+
+const MESSAGES: u64 = 2_000;
+const UNDER_WAY: u64 = 32;
+
+fn config() -> EndpointConfig {
+    EndpointConfig::new().links_max(1).send_pools(&[(256 << 10, 40)])
+}
+
+fn bytes_of(number: u64) -> Vec<u8> {
+    let mut prng = Prng::new(number);
+    let len = if number.is_multiple_of(8) { 200_000 } else { 1_000 };
+    let mut bytes = vec![0; prng.between(8, len) as usize];
+    prng.fill(&mut bytes);
+    bytes
+}
+
+/// Sends all messages, takes their outcomes, and says goodbye.
+struct Sender {
+    end: MemEnd,
+    next: u64,
+    delivered: u64,
+    down: bool,
+}
+
+impl Sender {
+    fn new(mut end: MemEnd) -> Self {
+        end.endpoint.open_channel(end.link, true).expect("a fresh link has room");
+        Self { end, next: 0, delivered: 0, down: false }
+    }
+
+    fn turn(&mut self) -> bool {
+        let Self { end, next, delivered, down } = self;
+        let link = end.link;
+        let send = |at: &mut towpath_transport::Endpoint<_>, channel: ChannelId, number: u64| {
+            let buf = at.copy(&bytes_of(number)).expect("a free buffer");
+            at.send(link, channel, buf, SendOptions::new()).expect("an open channel");
+        };
+        end.endpoint.turn(|at, event| match event {
+            Event::ChannelOpened { channel, .. } => {
+                (0..UNDER_WAY).for_each(|number| send(at, channel, number));
+                *next = UNDER_WAY;
+            }
+            Event::Sent { outcome, payload, .. } => {
+                assert_eq!(outcome, Outcome::Delivered);
+                drop(payload);
+                *delivered += 1;
+                match *next {
+                    MESSAGES if *delivered == MESSAGES => at.close(link),
+                    MESSAGES => {}
+                    number => {
+                        send(at, ChannelId(0), number);
+                        *next += 1;
+                    }
+                }
+            }
+            Event::LinkDown { .. } => *down = true,
+            _ => {}
+        })
+    }
+}
+
+/// Takes messages in order until the link is down.
+struct Receiver {
+    end: MemEnd,
+    received: u64,
+    down: bool,
+}
+
+impl Receiver {
+    fn new(end: MemEnd) -> Self {
+        Self { end, received: 0, down: false }
+    }
+
+    fn turn(&mut self) -> bool {
+        let Self { end, received, down } = self;
+        end.endpoint.turn(|at, event| match event {
+            Event::Message(message) => {
+                assert!(message.to_vec() == bytes_of(*received), "message {received}");
+                *received += 1;
+                at.release(message);
+            }
+            Event::LinkDown { .. } => *down = true,
+            _ => {}
+        })
+    }
+}
+
+fn ends() -> (Sender, Receiver) {
+    let (client, server) = mem_pair(config(), config()).expect("two small endpoints");
+    (Sender::new(client), Receiver::new(server))
+}
+
+fn check(sender: &Sender, receiver: &Receiver) {
+    assert_eq!((sender.delivered, receiver.received), (MESSAGES, MESSAGES));
+    let census = receiver.end.endpoint.buffers();
+    assert_eq!(census.recv_posted + census.recv_free, census.recv_all);
+    let counters = receiver.end.endpoint.device().counters();
+    assert_eq!(counters.recv_too_long + counters.bad_rkey + counters.cq_overruns, 0);
+}
+
+#[test]
+fn messages_arrive_in_order_with_both_ends_on_one_thread() {
+    let (mut sender, mut receiver) = ends();
+    while !(sender.down && receiver.down) {
+        let busy = sender.turn() | receiver.turn();
+        if !busy {
+            // Only the goodbye's last word may have to wait for a timer.
+            thread::yield_now();
+        }
+    }
+    check(&sender, &receiver);
+    assert_eq!(sender.end.endpoint.stats_of_all_links().chunks_retransmitted, 0);
+}
+
+#[test]
+fn messages_arrive_in_order_with_an_end_on_each_of_two_threads() {
+    let (mut sender, mut receiver) = ends();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !receiver.down {
+                if !receiver.turn() {
+                    receiver.end.endpoint.wait(Nanos::from_millis(1));
+                }
+            }
+        });
+        while !sender.down {
+            if !sender.turn() {
+                sender.end.endpoint.wait(Nanos::from_millis(1));
+            }
+        }
+    });
+    check(&sender, &receiver);
+}
