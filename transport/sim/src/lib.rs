@@ -1,8 +1,9 @@
-//! Virtual-time packet links, and decorators that go on any packet link.
+//! A fabric of virtual hosts, switches and cables, and decorators that go on any packet link.
 //!
 //! | room | what is in it |
 //! |---|---|
-//! | [`world`] | one clock, one event heap, one seed: [`World`] and its [`VirtualLink`]s |
+//! | [`world`] | one clock, one event heap, one seed: [`World`], its hosts, switches and wires |
+//! | [`topology`] | whole fabrics: one switch, leaves and spines, two pods |
 //! | [`fault`] | [`FaultLink`]: drop, burst, duplicate, reorder, corrupt, delay, black hole |
 //! | [`pcap`] | [`PcapLink`]: what a link carried, for a packet dissector |
 //! | [`limits`] | what is bounded, and why so |
@@ -10,9 +11,10 @@
 //! Nothing here reads a clock or asks the system for randomness: time is the world's or the inner
 //! link's, and each choice is drawn from a seed. So a failure is a seed.
 //!
-//! A test loop polls its endpoints, then goes to the earliest of their timers and
-//! [`World::next_event_time`] with [`World::advance_to`]. What a [`FaultLink`] holds back is not
-//! an event of the world: [`FaultLink::next_release`] is one more timer.
+//! Two hosts on one wire ([`World::link`]): a test loop polls its endpoints, then goes to the
+//! earliest of their timers and [`World::next_event_time`] with [`World::advance_to`]. What a
+//! [`FaultLink`] holds back is not an event of the world: [`FaultLink::next_release`] is one more
+//! timer.
 //!
 //! ```
 //! use towpath_sim::{FaultControl, FaultLink, FaultPlan, LinkConfig, World};
@@ -34,14 +36,61 @@
 //! let arrived = far.receive(100, &mut |packet| assert_eq!(packet.bytes, b"hello"));
 //! assert_eq!(arrived as u64 + control.counters().dropped_random, 100);
 //! ```
+//!
+//! Many hosts on a fabric: [`World::advance_to_next`] says which hosts have something to do, so
+//! that a host which has nothing costs nothing. A message of many packets can be sent as packets
+//! through [`PacketLink`](towpath_verbs::PacketLink), or as one [train](TxTrain), which costs one
+//! event a hop.
+//!
+//! ```
+//! use towpath_base::Time;
+//! use towpath_sim::{LeafSpine, TxTrain, World};
+//! use towpath_verbs::PacketLink;
+//!
+//! let world = World::new(7);
+//! let fabric = LeafSpine { leaves: 2, hosts_per_leaf: 4, ..LeafSpine::default() }.build(&world);
+//! let (client, server) = (fabric.hosts[0], fabric.hosts[7]);
+//! let mut near = world.end(client);
+//! let dest = world.end(server).local_addr();
+//! let train = TxTrain {
+//!     dest,
+//!     source_port: 3,
+//!     tclass: 0b10,
+//!     packets: 17,
+//!     byte_len: 64 + 16 * 4096 + 17 * 16,
+//!     token: 42,
+//!     bytes: b"a header",
+//! };
+//! assert_eq!(near.transmit_trains(&[train]), 1);
+//! world.set_timer(client, Time(1_000_000));
+//!
+//! let mut woken = Vec::new();
+//! while world.advance_to_next(Time::NEVER, &mut woken) {
+//!     for host in woken.drain(..) {
+//!         if host == client {
+//!             assert_eq!(world.now(), Time(1_000_000), "its timer");
+//!         }
+//!         world.end(host).receive_trains(9, &mut |train| {
+//!             assert_eq!((train.token, train.bytes), (42, &b"a header"[..]));
+//!         });
+//!     }
+//! }
+//! assert_eq!(world.counters().delivered, 17);
+//! ```
 
 #![forbid(unsafe_code)]
 
 pub mod fault;
 pub mod limits;
 pub mod pcap;
+pub mod topology;
 pub mod world;
 
 pub use fault::{Burst, FaultControl, FaultCounters, FaultLink, FaultPlan};
 pub use pcap::PcapLink;
-pub use world::{LinkConfig, VirtualClock, VirtualLink, World, WorldCounters};
+pub use topology::{Fabric, LeafSpine, Star, TwoPods};
+pub use world::{
+    CableConfig, EcnConfig, HostConfig, HostDelay, HostId, LinkConfig, LinkId, RxTrain,
+    SwitchConfig, SwitchId, Timestamps, TxTrain, VirtualClock, VirtualLink, WireCounters, WireId,
+    World, WorldCounters,
+};

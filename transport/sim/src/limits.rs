@@ -28,3 +28,16 @@ pub const SOURCE_PORTS_MAX: u16 = u16::MAX - SOURCE_PORT_FIRST + 1;
 /// Batches that one `receive` of a fault link looks through when all of them are dropped: enough
 /// to get past a burst, and an end to it while a black hole is being sent into.
 pub const RECEIVE_ROUNDS_MAX: usize = 64;
+
+/// Queues of each port, served strictly in turn: the three classes of the transport, and one
+/// above them for what a study puts beside them.
+pub const CLASSES: usize = 4;
+
+/// Hosts of one world that have addresses of its own: as many as there are in 10.0.0.0/8.
+pub const HOSTS_MAX: usize = (1 << 24) - 2;
+
+/// Packets of a train: more than a message of 64 MiB has at an MTU of 1,024.
+pub const TRAIN_PACKETS_MAX: u32 = 65_536;
+
+/// Bytes of a train, BTH to ICRC: so that the time it takes is exact in whole 64-bit numbers.
+pub const TRAIN_BYTES_MAX: u64 = 1 << 30;

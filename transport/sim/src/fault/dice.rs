@@ -4,11 +4,11 @@ use super::plan::{Chance, FaultPlan};
 use towpath_base::{Nanos, Prng};
 
 /// The most bytes by which a packet is made longer.
-const EXTEND_BYTES_MAX: u64 = 64;
+pub(crate) const EXTEND_BYTES_MAX: usize = 64;
 
 /// Why a packet is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Loss {
+pub(crate) enum Loss {
     BlackHole,
     Burst,
     Random,
@@ -16,7 +16,7 @@ pub(super) enum Loss {
 
 /// How a packet is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Damage {
+pub(crate) enum Damage {
     FlipBit { bit: usize },
     Truncate { byte_len: usize },
     Extend { bytes: usize, fill_seed: u64 },
@@ -24,7 +24,7 @@ pub(super) enum Damage {
 
 /// Why and for how long a packet is held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hold {
+pub(crate) enum Hold {
     Delayed(Nanos),
     Late(Nanos),
     /// Until so many packets have overtaken it, where that is said, and at most so long.
@@ -36,43 +36,49 @@ pub(super) enum Hold {
 
 /// What befalls a packet that is not lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Mishap {
-    pub(super) damage: Option<Damage>,
-    pub(super) copy_after: Option<Nanos>,
-    pub(super) hold: Option<Hold>,
+pub(crate) struct Mishap {
+    pub(crate) damage: Option<Damage>,
+    pub(crate) copy_after: Option<Nanos>,
+    pub(crate) hold: Option<Hold>,
 }
 
 /// What befalls a packet that does not simply pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hit {
+pub(crate) enum Hit {
     Lose(Loss),
     Suffer(Mishap),
 }
 
 /// What the dice look at: nothing else of a packet matters.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Subject {
-    pub(super) source_port: u16,
-    pub(super) byte_len: usize,
+pub(crate) struct Subject {
+    pub(crate) source_port: u16,
+    pub(crate) byte_len: usize,
     /// The longest packet of the link.
-    pub(super) byte_len_max: usize,
+    pub(crate) byte_len_max: usize,
+    /// How many packets it stands for: each may be lost, and then all are.
+    pub(crate) packets: u32,
 }
 
 /// A clone is a bookmark: rolling again from it gives the same fates to the same packets.
 #[derive(Clone, Debug)]
-pub(super) struct Dice {
+pub(crate) struct Dice {
     prng: Prng,
     channel_is_bad: bool,
 }
 
 impl Dice {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self { prng: Prng::new(seed), channel_is_bad: false }
     }
 
     /// What befalls the next packet; `None` when it passes.
-    pub(super) fn roll(&mut self, plan: &FaultPlan, packet: Subject) -> Option<Hit> {
-        if let Some(loss) = self.roll_loss(plan, packet.source_port) {
+    pub(crate) fn roll(&mut self, plan: &FaultPlan, packet: Subject) -> Option<Hit> {
+        let mut loss = None;
+        for _ in 0..packet.packets {
+            loss = loss.or(self.roll_loss(plan, packet.source_port));
+        }
+        if let Some(loss) = loss {
             return Some(Hit::Lose(loss));
         }
         let mishap = Mishap {
@@ -111,7 +117,7 @@ impl Dice {
                 Damage::Truncate { byte_len }
             }
             1 if room > 0 => Damage::Extend {
-                bytes: self.prng.between(1, room.min(EXTEND_BYTES_MAX)) as usize,
+                bytes: self.prng.between(1, room.min(EXTEND_BYTES_MAX as u64)) as usize,
                 fill_seed: self.prng.next_u64(),
             },
             _ => Damage::FlipBit { bit: self.prng.below(packet.byte_len as u64 * 8) as usize },
@@ -151,8 +157,17 @@ impl Dice {
 }
 
 impl Damage {
+    /// A number that tells this damage from other damage, and from none.
+    pub(crate) fn digest(self) -> u64 {
+        match self {
+            Self::FlipBit { bit } => (bit as u64) << 2 | 1,
+            Self::Truncate { byte_len } => (byte_len as u64) << 2 | 2,
+            Self::Extend { bytes, fill_seed } => (fill_seed ^ bytes as u64) << 2 | 3,
+        }
+    }
+
     /// Changes `bytes`; it never leaves them as they were.
-    pub(super) fn apply(self, bytes: &mut Vec<u8>) {
+    pub(crate) fn apply(self, bytes: &mut Vec<u8>) {
         match self {
             Self::FlipBit { bit } => {
                 if let Some(byte) = bytes.get_mut(bit / 8) {

@@ -40,7 +40,8 @@ impl<O: Clone> Lane<O> {
     }
 
     pub(super) fn roll(&mut self, source_port: u16, byte_len: usize) -> Option<Hit> {
-        let subject = Subject { source_port, byte_len, byte_len_max: self.byte_len_max };
+        let byte_len_max = self.byte_len_max;
+        let subject = Subject { source_port, byte_len, byte_len_max, packets: 1 };
         self.dice.roll(&self.plan, subject)
     }
 
@@ -130,7 +131,7 @@ impl<O: Clone> Lane<O> {
 }
 
 /// Counts a lost packet.
-pub(super) fn count_loss(loss: Loss, batch: &mut FaultCounters) {
+pub(crate) fn count_loss(loss: Loss, batch: &mut FaultCounters) {
     *match loss {
         Loss::BlackHole => &mut batch.black_holed,
         Loss::Burst => &mut batch.dropped_burst,

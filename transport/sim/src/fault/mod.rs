@@ -7,9 +7,9 @@
 
 mod control;
 mod counters;
-mod dice;
+pub(crate) mod dice;
 mod held;
-mod lane;
+pub(crate) mod lane;
 mod link;
 mod plan;
 

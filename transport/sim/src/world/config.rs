@@ -1,7 +1,115 @@
-//! What a virtual link is like.
+//! What virtual links, hosts, switches and cables are like.
 
+use super::queue::EcnConfig;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use towpath_base::Nanos;
+
+/// How long something takes: `fixed`, and up to `jitter` more, drawn evenly. What is behind waits
+/// for what is before, so that jitter never reorders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostDelay {
+    /// At least so long.
+    pub fixed: Nanos,
+    /// At most so much longer.
+    pub jitter: Nanos,
+}
+
+/// What the timestamp of a received packet says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Timestamps {
+    /// When its last bit came off the wire, as a network card stamps it.
+    #[default]
+    Wire,
+    /// When software could see it.
+    Software,
+}
+
+/// A host on a switch: its network card, its cable, its software.
+///
+/// The defaults are a 100 Gb/s network card on 500 ns of cable and switch, in a host that takes no
+/// time of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostConfig {
+    /// Bits a second, both ways. Default 100 Gb/s.
+    pub rate_bits_per_s: u64,
+    /// Propagation delay of its cable. Default 500 ns.
+    pub delay: Nanos,
+    /// Bytes that wait in the network card, in each class; when they are full the link takes no
+    /// more packets, and the host is woken once half of them are free. Default 256 KiB.
+    pub nic_queue_bytes: u64,
+    /// Source ports, at most [`SOURCE_PORTS_MAX`](crate::limits::SOURCE_PORTS_MAX). Default 16.
+    pub source_ports: u16,
+    /// Bytes that each packet takes on its cable beyond BTH to ICRC. Default 66: preamble and gap
+    /// 20, Ethernet 18, IPv4 20, UDP 8.
+    pub overhead_bytes: u32,
+    /// The longest packet, BTH to ICRC. Default 4,200: an MTU of 4,096 and all headers.
+    pub packet_bytes_max: u32,
+    /// What the receive buffer holds until it is read; what does not fit is dropped and counted.
+    /// Default 8 MiB.
+    pub rx_buffer_bytes: u64,
+    /// What each packet takes of `rx_buffer_bytes` on top of its own bytes. Default 0.
+    pub rx_charge_bytes: u32,
+    /// See [`LinkConfig::short_packet_cost_percent`]. Default 0.
+    pub short_packet_cost_percent: u16,
+    /// From the call that sends a packet to the queue of the network card.
+    pub tx_delay: HostDelay,
+    /// From the wire to where software can see the packet: the receive buffer.
+    pub rx_delay: HostDelay,
+    /// What the timestamp of a received packet says.
+    pub timestamps: Timestamps,
+}
+
+impl Default for HostConfig {
+    fn default() -> Self {
+        Self {
+            rate_bits_per_s: 100_000_000_000,
+            delay: Nanos(500),
+            nic_queue_bytes: 256 << 10,
+            source_ports: 16,
+            overhead_bytes: 66,
+            packet_bytes_max: 4_200,
+            rx_buffer_bytes: 8 << 20,
+            rx_charge_bytes: 0,
+            short_packet_cost_percent: 0,
+            tx_delay: HostDelay::default(),
+            rx_delay: HostDelay::default(),
+            timestamps: Timestamps::Wire,
+        }
+    }
+}
+
+/// A switch: a queue in front of each of its wires, which drops at its tail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwitchConfig {
+    /// Bytes that wait in front of each wire, in each class, headers counted in. Default 1 MiB.
+    pub port_buffer_bytes: u64,
+    /// When packets are marked. Default: never.
+    pub ecn: Option<EcnConfig>,
+}
+
+impl Default for SwitchConfig {
+    fn default() -> Self {
+        Self { port_buffer_bytes: 1 << 20, ecn: None }
+    }
+}
+
+/// A cable between two switches; both directions are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CableConfig {
+    /// Bits a second. Default 100 Gb/s.
+    pub rate_bits_per_s: u64,
+    /// Propagation delay. Default 1 us.
+    pub delay: Nanos,
+    /// Bytes that each packet takes on the wire beyond BTH to ICRC. Default 66.
+    pub overhead_bytes: u32,
+}
+
+impl Default for CableConfig {
+    fn default() -> Self {
+        let rate_bits_per_s = 100_000_000_000;
+        Self { rate_bits_per_s, delay: Nanos::from_micros(1), overhead_bytes: 66 }
+    }
+}
 
 /// A duplex wire; both directions are alike and do not share their rate.
 ///

@@ -1,5 +1,6 @@
 //! What happened to each packet: a running hash, and the last events for a failing test.
 
+use super::flight::Flight;
 use core::fmt;
 use std::collections::VecDeque;
 use towpath_base::Time;
@@ -15,6 +16,12 @@ pub enum PacketFate {
     DroppedRxBuffer,
     /// Its destination is not at the other end.
     Misaddressed,
+    /// A fault of a wire took it.
+    DroppedFault,
+    /// No way to its destination is left.
+    DroppedNoRoute,
+    /// It was in a switch or on a cable that went down.
+    DroppedDown,
 }
 
 /// One packet's end on a wire.
@@ -22,16 +29,16 @@ pub enum PacketFate {
 pub struct TraceEvent {
     /// When.
     pub time: Time,
-    /// The number of the wire: links in the order in which they were laid, two wires each, first
-    /// the one away from the first end.
+    /// The number of the [wire](super::WireId) that it was on, or waited for.
     pub wire: u32,
     /// What became of it.
     pub fate: PacketFate,
     /// The index of the source port that it left from.
     pub source_port: u16,
     /// Its length, BTH to ICRC.
-    pub byte_len: u32,
-    /// A hash of its bytes alone, equal for two copies.
+    pub byte_len: u64,
+    /// A hash of its length, its class and its bytes, the middle of a long packet left out; equal
+    /// for two copies.
     pub digest: u64,
 }
 
@@ -59,7 +66,7 @@ impl Fold {
         self.0 = mixed ^ (mixed >> 32);
     }
 
-    fn digest(bytes: &[u8]) -> u64 {
+    fn bytes(&mut self, bytes: &[u8]) {
         // Four chains side by side: one would wait for its own multiplication every eight bytes.
         let mut lanes = [Self::START; 4];
         let mut blocks = bytes.chunks_exact(32);
@@ -70,14 +77,36 @@ impl Fold {
         }
         let mut last = [0; 32];
         last[..blocks.remainder().len()].copy_from_slice(blocks.remainder());
-        let mut whole = Self::START;
-        whole.word(bytes.len() as u64);
+        self.word(bytes.len() as u64);
         for (mut lane, word) in lanes.into_iter().zip(last.chunks_exact(8)) {
             lane.word(u64::from_le_bytes(word.try_into().expect("a chunk of exactly eight")));
-            whole.word(lane.0);
+            self.word(lane.0);
         }
-        whole.0
     }
+}
+
+/// The bytes at either end of a longer packet that its digest covers. The headers are at one end
+/// and the ICRC at the other, so that a packet of a device that differs anywhere differs here.
+const DIGEST_ENDS_BYTES: usize = 64;
+
+fn digest_of(flight: &Flight) -> u64 {
+    let mut whole = Fold::START;
+    whole.word(flight.byte_len << 8 | u64::from(flight.tclass));
+    if let Some(token) = flight.token {
+        whole.word(u64::from(flight.packets) << 1 | 1);
+        whole.word(token);
+    }
+    if flight.damage != 0 {
+        whole.word(flight.damage);
+    }
+    let bytes = &flight.bytes;
+    if bytes.len() <= 2 * DIGEST_ENDS_BYTES {
+        whole.bytes(bytes);
+    } else {
+        whole.bytes(&bytes[..DIGEST_ENDS_BYTES]);
+        whole.bytes(&bytes[bytes.len() - DIGEST_ENDS_BYTES..]);
+    }
+    whole.0
 }
 
 pub(super) struct Trace {
@@ -104,17 +133,11 @@ impl Trace {
         self.kept.iter().copied().collect()
     }
 
-    pub(super) fn record(
-        &mut self,
-        time: Time,
-        wire: usize,
-        source_port: u16,
-        bytes: &[u8],
-        fate: PacketFate,
-    ) {
-        let digest = Fold::digest(bytes);
+    pub(super) fn record(&mut self, time: Time, flight: &Flight, fate: PacketFate) {
+        let digest = digest_of(flight);
+        let (wire, source_port) = (flight.wire, flight.source_port);
         self.hash.word(time.0);
-        self.hash.word((wire as u64) << 32 | u64::from(source_port) << 8 | fate as u64);
+        self.hash.word(u64::from(wire) << 32 | u64::from(source_port) << 8 | fate as u64);
         self.hash.word(digest);
         if self.keep == 0 {
             return;
@@ -124,10 +147,10 @@ impl Trace {
         }
         self.kept.push_back(TraceEvent {
             time,
-            wire: wire as u32,
+            wire,
             fate,
             source_port,
-            byte_len: bytes.len() as u32,
+            byte_len: flight.byte_len,
             digest,
         });
     }
@@ -136,41 +159,67 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::net::SocketAddr;
 
-    fn hash_of(events: &[(u64, usize, u16, &[u8], PacketFate)]) -> u64 {
-        let mut trace = Trace::new();
-        for &(time, wire, source_port, bytes, fate) in events {
-            trace.record(Time(time), wire, source_port, bytes, fate);
+    fn flight(bytes: &[u8]) -> Flight {
+        let anywhere = SocketAddr::from(([0; 4], 0));
+        Flight {
+            next: 0,
+            wire: 0,
+            dest_host: 0,
+            source: anywhere,
+            dest: anywhere,
+            source_port: 0,
+            tclass: 0,
+            is_judged: false,
+            token: None,
+            flow: 0,
+            packets: 1,
+            byte_len: bytes.len() as u64,
+            ready_at: Time::ZERO,
+            tail_at: Time::ZERO,
+            damage: 0,
+            bytes: bytes.to_vec(),
         }
-        trace.hash()
     }
 
     #[test]
-    fn the_hash_depends_on_time_wire_port_bytes_length_and_fate() {
+    fn the_hash_depends_on_time_wire_port_class_bytes_length_damage_and_fate() {
         use PacketFate::{Delivered, DroppedQueue};
-        let base = hash_of(&[(5, 0, 0, b"abc", Delivered)]);
-        assert_eq!(base, hash_of(&[(5, 0, 0, b"abc", Delivered)]));
-        for other in [
-            hash_of(&[(6, 0, 0, b"abc", Delivered)]),
-            hash_of(&[(5, 1, 0, b"abc", Delivered)]),
-            hash_of(&[(5, 0, 1, b"abc", Delivered)]),
-            hash_of(&[(5, 0, 0, b"abd", Delivered)]),
-            hash_of(&[(5, 0, 0, b"abc\0", Delivered)]),
-            hash_of(&[(5, 0, 0, b"abc", DroppedQueue)]),
-            hash_of(&[]),
-        ] {
-            assert_ne!(base, other);
+        let base = flight(b"abc");
+        let events = [
+            (5, base.clone(), Delivered),
+            (6, base.clone(), Delivered),
+            (5, Flight { wire: 1, ..base.clone() }, Delivered),
+            (5, Flight { source_port: 1, ..base.clone() }, Delivered),
+            (5, Flight { tclass: 3, ..base.clone() }, Delivered),
+            (5, flight(b"abd"), Delivered),
+            (5, flight(b"abc\0"), Delivered),
+            (5, Flight { damage: 1, ..base.clone() }, Delivered),
+            (5, Flight { token: Some(0), ..base.clone() }, Delivered),
+            (5, Flight { token: Some(1), ..base.clone() }, Delivered),
+            (5, Flight { token: Some(1), packets: 2, ..base.clone() }, Delivered),
+            (5, base, DroppedQueue),
+        ];
+        let mut hashes = vec![Trace::new().hash()];
+        for (time, flight, fate) in &events {
+            let mut trace = Trace::new();
+            trace.record(Time(*time), flight, *fate);
+            hashes.push(trace.hash());
         }
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(hashes.len(), events.len() + 1);
     }
 
     #[test]
     fn every_byte_of_a_packet_counts_in_its_place() {
         let plain = [0x11; 100];
-        let mut digests = vec![Fold::digest(&plain), Fold::digest(&plain[1..])];
+        let mut digests = vec![digest_of(&flight(&plain)), digest_of(&flight(&plain[1..]))];
         for at in 0..plain.len() {
             let mut other = plain;
             other[at] ^= 0x80;
-            digests.push(Fold::digest(&other));
+            digests.push(digest_of(&flight(&other)));
         }
         digests.sort_unstable();
         digests.dedup();
@@ -178,11 +227,21 @@ mod tests {
     }
 
     #[test]
+    fn both_ends_of_a_long_packet_count() {
+        let plain = [0x11; 4096];
+        for at in [0, DIGEST_ENDS_BYTES - 1, 4096 - DIGEST_ENDS_BYTES, 4095] {
+            let mut other = plain;
+            other[at] ^= 1;
+            assert_ne!(digest_of(&flight(&plain)), digest_of(&flight(&other)), "byte {at}");
+        }
+    }
+
+    #[test]
     fn only_the_last_events_are_kept() {
         let mut trace = Trace::new();
         trace.keep(2);
         for time in 1..=3 {
-            trace.record(Time(time), 0, 0, b"x", PacketFate::Delivered);
+            trace.record(Time(time), &flight(b"x"), PacketFate::Delivered);
         }
         let times: Vec<u64> = trace.kept().iter().map(|event| event.time.0).collect();
         assert_eq!(times, [2, 3]);

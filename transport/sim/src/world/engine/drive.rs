@@ -1,0 +1,95 @@
+//! Time: the loop over the events, the timers of hosts, and which hosts have something to do.
+
+use super::Engine;
+use crate::world::agenda::Event;
+use crate::world::ids::HostId;
+use crate::world::routes::Routes;
+use towpath_base::Time;
+
+impl Engine {
+    pub(in crate::world) fn next_event_time(&self) -> Option<Time> {
+        self.agenda.next_time()
+    }
+
+    pub(in crate::world) fn advance_to(&mut self, time: Time) {
+        while let Some((at, event)) = self.agenda.pop(time) {
+            self.clock.go_to(at);
+            self.happen(event);
+        }
+        self.clock.go_to(time);
+    }
+
+    pub(in crate::world) fn advance_to_next(
+        &mut self,
+        limit: Time,
+        woken: &mut Vec<HostId>,
+    ) -> bool {
+        while self.woken.is_empty() {
+            let Some(next) = self.agenda.next_time().filter(|next| *next <= limit) else {
+                if limit < Time::NEVER {
+                    self.clock.go_to(limit);
+                }
+                return false;
+            };
+            self.advance_to(next);
+        }
+        for host in &self.woken {
+            self.hosts[host.index()].is_woken = false;
+        }
+        woken.append(&mut self.woken);
+        true
+    }
+
+    fn happen(&mut self, event: Event) {
+        self.counters.events += 1;
+        match event {
+            Event::Land { flight } => self.land(flight),
+            Event::Join { flight } => self.join(flight),
+            Event::Serve { wire } => self.serve_due(wire),
+            Event::Release { wire } => self.release(wire),
+            Event::Timer { host } => self.timer_event(HostId(host)),
+        }
+    }
+
+    pub(super) fn wake(&mut self, host: HostId) {
+        let end = &mut self.hosts[host.index()];
+        if !end.is_woken {
+            end.is_woken = true;
+            self.woken.push(host);
+        }
+    }
+
+    pub(in crate::world) fn set_timer(&mut self, host: HostId, time: Time) {
+        let end = &mut self.hosts[host.index()];
+        end.timer = time.max(self.clock.now());
+        self.watch_timer(host);
+    }
+
+    /// Sees to it that an event looks at the timer when it is due, or before.
+    fn watch_timer(&mut self, host: HostId) {
+        let end = &mut self.hosts[host.index()];
+        let earliest = end.timer_events.last().copied().unwrap_or(Time::NEVER);
+        if end.timer < earliest {
+            end.timer_events.push(end.timer);
+            self.agenda.push(end.timer, Event::Timer { host: host.0 });
+        }
+    }
+
+    fn timer_event(&mut self, host: HostId) {
+        let end = &mut self.hosts[host.index()];
+        end.timer_events.pop();
+        if end.timer <= self.clock.now() {
+            end.timer = Time::NEVER;
+            self.wake(host);
+        }
+        self.watch_timer(host);
+    }
+
+    pub(super) fn routes(&mut self) -> &Routes {
+        let (switches, hops) = (&self.switches, &self.hops);
+        self.routes.get_or_insert_with(|| {
+            let dests: Vec<bool> = switches.iter().map(|switch| switch.has_hosts).collect();
+            Routes::new(switches.len(), &dests, hops)
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! From a host onto its wire, and out of its receive buffer.
+
+use super::Engine;
+use crate::limits::{TRAIN_BYTES_MAX, TRAIN_PACKETS_MAX};
+use crate::world::flight::{Flight, NONE};
+use crate::world::ids::HostId;
+use crate::world::switch::mix;
+use crate::world::trace::PacketFate;
+use crate::world::train::TxTrain;
+use core::net::SocketAddr;
+use towpath_verbs::TxPacket;
+
+/// What is to be sent, be it a packet or a train.
+struct Load<'a> {
+    dest: SocketAddr,
+    source_port: u16,
+    tclass: u8,
+    packets: u32,
+    byte_len: u64,
+    token: Option<u64>,
+    parts: &'a [&'a [u8]],
+}
+
+impl Engine {
+    /// Sends a packet; false when it was not taken, for want of room.
+    pub(in crate::world) fn send(&mut self, host: HostId, packet: &TxPacket<'_>) -> bool {
+        let end = &mut self.hosts[host.index()];
+        let byte_len = packet.byte_len();
+        if byte_len > end.caps.packet_bytes_max as usize {
+            end.counters.send_errors += 1;
+            return true;
+        }
+        let load = Load {
+            dest: packet.dest,
+            source_port: packet.source_port,
+            tclass: packet.tclass,
+            packets: 1,
+            byte_len: byte_len as u64,
+            token: None,
+            parts: packet.parts(),
+        };
+        self.send_load(host, &load)
+    }
+
+    /// Sends a train; false when it was not taken, for want of room.
+    pub(in crate::world) fn send_train(&mut self, host: HostId, train: &TxTrain<'_>) -> bool {
+        let is_sound =
+            (1..=TRAIN_PACKETS_MAX).contains(&train.packets) && train.byte_len <= TRAIN_BYTES_MAX;
+        if !is_sound {
+            self.hosts[host.index()].counters.send_errors += 1;
+            return true;
+        }
+        let load = Load {
+            dest: train.dest,
+            source_port: train.source_port,
+            tclass: train.tclass,
+            packets: train.packets,
+            byte_len: train.byte_len,
+            token: Some(train.token),
+            parts: &[train.bytes],
+        };
+        self.send_load(host, &load)
+    }
+
+    fn send_load(&mut self, host: HostId, load: &Load<'_>) -> bool {
+        let now = self.clock.now();
+        let end = &mut self.hosts[host.index()];
+        if load.source_port >= end.caps.source_ports {
+            end.counters.send_errors += 1;
+            return true;
+        }
+        let wire = &mut self.wires[end.wire.index()];
+        let class = usize::from(self.classes[usize::from(load.tclass >> 2)]);
+        let has_room = wire.has_room(class, wire.whole_bytes(load.byte_len, load.packets), now);
+        if !has_room && end.is_patient {
+            wire.room_wanted = true;
+            let wire = end.wire.0;
+            self.serve(wire);
+            return false;
+        }
+        end.counters.packets_sent += u64::from(load.packets);
+        end.counters.bytes_sent += load.byte_len;
+        let ready_at = end.tx.enter(now);
+        let (source, wire) = (end.source_addr(load.source_port), end.wire.0);
+        let dest_host = self.host_at(load.dest);
+        let flow = flow_of(host.0, dest_host, source.port(), load.dest.port());
+        let flight = self.flights.launch(|mut bytes| {
+            load.parts.iter().for_each(|part| bytes.extend_from_slice(part));
+            Flight {
+                next: NONE,
+                wire,
+                dest_host: dest_host.unwrap_or(NONE),
+                source,
+                dest: load.dest,
+                source_port: load.source_port,
+                tclass: load.tclass,
+                is_judged: false,
+                token: load.token,
+                flow: mix(flow ^ self.ecmp_salt),
+                packets: load.packets,
+                byte_len: load.byte_len,
+                ready_at,
+                tail_at: ready_at,
+                damage: 0,
+                bytes,
+            }
+        });
+        if has_room {
+            self.wires[wire as usize].push(class, flight, &mut self.flights);
+            self.serve(wire);
+        } else {
+            self.wires[wire as usize].counters.dropped += u64::from(load.packets);
+            self.finish(flight, PacketFate::DroppedQueue);
+        }
+        true
+    }
+
+    /// Takes a packet or a train out of the receive buffer.
+    pub(in crate::world) fn take(&mut self, host: HostId, is_train: bool) -> Option<(u32, Flight)> {
+        let flight = self.hosts[host.index()].take(&self.flights, is_train)?;
+        // The bytes go along and come back, for the reader may look at the world meanwhile.
+        let bytes = core::mem::take(&mut self.flights[flight].bytes);
+        let taken = Flight { bytes, ..self.flights[flight].clone() };
+        Some((flight, taken))
+    }
+
+    /// Takes the buffer of a flight back that has been read.
+    pub(in crate::world) fn give_back(&mut self, flight: u32, bytes: Vec<u8>) {
+        self.flights[flight].bytes = bytes;
+        self.flights.free(flight);
+    }
+}
+
+/// The four things that tell one flow from another (the protocol is always UDP).
+fn flow_of(source: u32, dest: Option<u32>, source_port: u16, dest_port: u16) -> u64 {
+    let hosts = u64::from(source) << 32 | u64::from(dest.unwrap_or(NONE));
+    mix(hosts) ^ (u64::from(source_port) << 16 | u64::from(dest_port))
+}
