@@ -13,6 +13,7 @@
 //! | [`cluster`] | many hosts in one world, and the flows between them |
 //! | [`pair`] | two hosts in one world, and the loop that drives them |
 //! | [`scenario`] | what happens in a run, drawn from its seed |
+//! | [`studies`] | what is measured, and what must be seen |
 //! | [`sweep`] | many seeds over several threads |
 //! | [`failure`] | why a run failed, and what it looked like then |
 //! | [`wr_device`] | a device whose messages are not cut into packets |
@@ -31,5 +32,6 @@ pub mod limits;
 pub mod oracle;
 pub mod pair;
 pub mod scenario;
+pub mod studies;
 pub mod sweep;
 pub mod wr_device;

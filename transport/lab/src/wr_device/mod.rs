@@ -13,11 +13,13 @@
 //! |---|---|
 //! | `device` | the verbs |
 //! | `engine` | whose turn it is to send, and where a message goes |
+//! | `fabric` | the fabric as a wire for messages |
 //! | `frame` | what travels in a burst |
 //! | `queues` | completion queues, receive queues, queue pairs by number |
 
 mod device;
 mod engine;
+mod fabric;
 mod frame;
 mod queues;
 

@@ -1,0 +1,4 @@
+//! Studies of the cluster.
+
+pub mod fairness;
+pub mod incast;
