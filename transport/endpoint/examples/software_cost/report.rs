@@ -1,0 +1,111 @@
+//! Medians and spreads, as a table or as JSON.
+
+use crate::case::{Case, Cost};
+use crate::reliable::AloneCost;
+use serde_json::{Map, Value, json};
+use std::fmt;
+
+/// One number of the report.
+pub(crate) struct Figure {
+    key: String,
+    what: String,
+    median: f64,
+    /// The median distance from the median.
+    spread: f64,
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        len if len % 2 == 1 => values[len / 2],
+        len => f64::midpoint(values[len / 2 - 1], values[len / 2]),
+    }
+}
+
+impl Figure {
+    pub(crate) fn of(key: &str, what: &str, values: &[f64]) -> Self {
+        let middle = median(&mut values.to_vec());
+        let mut distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
+        let spread = median(&mut distances);
+        Self { key: key.to_owned(), what: what.to_owned(), median: middle, spread }
+    }
+}
+
+/// All numbers, in the order they were added.
+#[derive(Default)]
+pub(crate) struct Report {
+    figures: Vec<Figure>,
+}
+
+impl Report {
+    pub(crate) fn add(&mut self, figure: Figure) {
+        self.figures.push(figure);
+    }
+
+    fn add_part(&mut self, case: &Case, key: &str, what: &str, values: &[f64]) {
+        let (key, what) = (format!("{}.{key}", case.name), format!("{}: {what}", case.name));
+        self.add(Figure::of(&key, &what, values));
+    }
+
+    pub(crate) fn add_case(&mut self, case: &Case, raw: &[Cost], reliable: &[Cost]) {
+        let all = |costs: &[Cost], of: fn(&Cost) -> f64| costs.iter().map(of).collect::<Vec<_>>();
+        if !raw.is_empty() {
+            self.add_part(case, "raw_ns", "raw verbs, ns", &all(raw, Cost::both_ns));
+            let added: Vec<f64> = raw
+                .iter()
+                .zip(reliable)
+                .map(|(raw, reliable)| reliable.both_ns() - raw.both_ns())
+                .collect();
+            self.add_part(case, "added_ns", "added by the software, ns", &added);
+        }
+        self.add_part(case, "ns", "both ends, ns", &all(reliable, Cost::both_ns));
+        self.add_part(case, "sender_ns", "sender, ns", &all(reliable, |cost| cost.sender_ns));
+        self.add_part(case, "receiver_ns", "receiver, ns", &all(reliable, |cost| cost.receiver_ns));
+        if case.chunks_of_message == 1 {
+            let one_core = all(reliable, |cost| 1e9 / cost.both_ns());
+            self.add_part(case, "per_s", "a second, both ends on one core", &one_core);
+            let sender = all(reliable, |cost| 1e9 / cost.sender_ns);
+            self.add_part(case, "sender_per_s", "a second, by the sender's core", &sender);
+        }
+    }
+
+    pub(crate) fn add_alone(&mut self, costs: &[AloneCost]) {
+        type Part = fn(&AloneCost) -> f64;
+        let parts: [(&str, &str, Part); 4] = [
+            ("alone.send_ns", "one at a time: send to posted, ns", |cost| cost.send_ns),
+            (
+                "alone.ack_turnaround_ns",
+                "one at a time: chunk completed to ack posted, ns",
+                |cost| cost.ack_turnaround_ns,
+            ),
+            ("alone.outcome_ns", "one at a time: ack completed to outcome, ns", |c| c.outcome_ns),
+            ("alone.idle_turn_ns", "a turn with nothing to do, ns", |cost| cost.idle_turn_ns),
+        ];
+        for (key, what, part) in parts {
+            let values: Vec<f64> = costs.iter().map(part).collect();
+            self.add(Figure::of(key, what, &values));
+        }
+    }
+
+    /// `{"CASE": {"FIGURE": {"median": .., "spread": ..}}}`.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut cases = Map::new();
+        for figure in &self.figures {
+            let (case, name) = figure.key.split_once('.').unwrap_or(("", &figure.key));
+            let value = json!({ "median": figure.median, "spread": figure.spread });
+            let case = cases.entry(case).or_insert_with(|| Value::Object(Map::new()));
+            case[name] = value;
+        }
+        Value::Object(cases)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Figure { what, median, spread, .. } in &self.figures {
+            writeln!(f, "{what:<52} {median:>14.1}  +- {spread:.1}")?;
+        }
+        Ok(())
+    }
+}
