@@ -1,6 +1,6 @@
 //! What a device can be told at the start.
 
-use crate::limits::{QP_DEFAULT, QP_MAX};
+use crate::limits::{QP_DEFAULT, QP_MAX, RC_WINDOW_PACKETS, RC_WINDOW_PACKETS_MAX};
 
 /// Settings of a [`RoceDevice`](crate::RoceDevice). The defaults serve peers that are this same
 /// device; with other NICs or the rxe driver as peers over IPv4, set
@@ -10,11 +10,17 @@ pub struct RoceConfig {
     pub(crate) foreign_peers: bool,
     pub(crate) seed: u64,
     pub(crate) qp_max: u32,
+    pub(crate) rc_window_packets: u32,
 }
 
 impl Default for RoceConfig {
     fn default() -> Self {
-        Self { foreign_peers: false, seed: 0, qp_max: QP_DEFAULT }
+        Self {
+            foreign_peers: false,
+            seed: 0,
+            qp_max: QP_DEFAULT,
+            rc_window_packets: RC_WINDOW_PACKETS,
+        }
     }
 }
 
@@ -41,6 +47,17 @@ impl RoceConfig {
     #[must_use]
     pub fn qp_max(mut self, qp_max: u32) -> Self {
         self.qp_max = qp_max.clamp(1, QP_MAX);
+        self
+    }
+
+    /// How many packets an RC queue pair keeps under way at most. It must cover the bandwidth
+    /// times the round trip, queues on the way included, or the wire falls idle; what is beyond
+    /// that is sent in vain when a packet is lost, unless the link takes packets no faster than
+    /// they leave. Where the link says how much its receive buffer holds, no more than that is
+    /// under way. Default: 128.
+    #[must_use]
+    pub fn rc_window_packets(mut self, packets: u32) -> Self {
+        self.rc_window_packets = packets.clamp(1, RC_WINDOW_PACKETS_MAX);
         self
     }
 }

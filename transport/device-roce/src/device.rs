@@ -4,7 +4,7 @@ use crate::config::RoceConfig;
 use crate::counters::RoceCounters;
 use crate::engine::Engine;
 use crate::limits::{CQ_MAX, CQE_MAX, MESSAGE_BYTES_MAX, PACKET_OVERHEAD_BYTES, WR_MAX};
-use crate::qp::{Path, QpTable};
+use crate::qp::{Path, Qp, QpTable};
 use crate::recv_queue::RecvQueue;
 use std::net::SocketAddr;
 use towpath_base::{Nanos, Time};
@@ -15,15 +15,21 @@ use towpath_verbs::{
     Wc,
 };
 
+/// What an atomic reads and writes.
+const ATOMIC_BYTES: u32 = 8;
+
 /// A RoCEv2 NIC in userspace, over a packet link.
 ///
-/// Packets move only in [`progress`](Device::progress). A send completes once the link took its
-/// last packet; the completion's time is that moment. Posting and moving packets allocates nothing:
+/// Packets move only in [`progress`](Device::progress). A send on UC or UD completes once the link
+/// took its last packet, on RC once it is acknowledged; the completion's time is that moment. Posting and moving packets allocates nothing:
 /// all queues are made at their full depth.
 pub struct RoceDevice<L> {
     link: L,
     engine: Engine,
     caps: DeviceCaps,
+    rc_window_packets: u32,
+    /// RC queue pairs that were made: without any, no clock is read for them.
+    rc_qps: u64,
 }
 
 impl<L: PacketLink> RoceDevice<L> {
@@ -40,11 +46,13 @@ impl<L: PacketLink> RoceDevice<L> {
         assert!(of_link.source_ports > 0, "the link has a source port");
         let caps = DeviceCaps {
             verbs: VerbSet {
+                rc: true,
                 uc: true,
                 ud: true,
+                read: true,
+                atomics: true,
                 srq: true,
                 uc_srq_survives_loss: true,
-                ..VerbSet::default()
             },
             mtu_max,
             message_bytes_max: MESSAGE_BYTES_MAX,
@@ -57,7 +65,16 @@ impl<L: PacketLink> RoceDevice<L> {
             short_packet_cost_percent: of_link.short_packet_cost_percent,
         };
         let packet_bytes_max = (mtu_max.bytes() + PACKET_OVERHEAD_BYTES) as usize;
-        Self { link, engine: Engine::new(&config, packet_bytes_max), caps }
+        let engine = Engine::new(&config, packet_bytes_max);
+        Self { link, engine, caps, rc_window_packets: config.rc_window_packets, rc_qps: 0 }
+    }
+
+    /// Packets that an RC queue pair of this MTU keeps under way: what was configured, but no more
+    /// than what a peer with a receive buffer like ours holds.
+    fn rc_window(&self, mtu: Mtu) -> u32 {
+        let packet_bytes = mtu.bytes() + PACKET_OVERHEAD_BYTES + self.caps.rx_charge_bytes;
+        let held = self.caps.rx_buffer_bytes.map_or(u64::MAX, |b| b / u64::from(packet_bytes));
+        u64::from(self.rc_window_packets).min(held).max(1) as u32
     }
 
     /// The link.
@@ -99,8 +116,11 @@ impl<L: PacketLink> RoceDevice<L> {
 }
 
 /// The bytes of a send work request that this queue pair may post.
-fn check_send(wr: &SendWr, qp_type: QpType, path: &Path, mrs: &MrTable) -> Result<u32, VerbError> {
-    let verb = Verb::PostSend;
+fn check_send(wr: &SendWr, qp: &Qp, path: &Path, mrs: &MrTable) -> Result<u32, VerbError> {
+    let (verb, qp_type) = (Verb::PostSend, qp.init.qp_type);
+    let rd_atomic_max = qp.rc.as_ref().map_or(0, |rc| rc.requester.rd_atomic_max());
+    let fetched =
+        matches!(wr.op, SendOp::Read { .. } | SendOp::FetchAdd { .. } | SendOp::CmpSwap { .. });
     let bytes_max = match (&wr.op, qp_type) {
         (SendOp::Send | SendOp::SendWithImm { .. }, QpType::Ud) => path.mtu,
         (
@@ -108,8 +128,11 @@ fn check_send(wr: &SendWr, qp_type: QpType, path: &Path, mrs: &MrTable) -> Resul
             | SendOp::SendWithImm { .. }
             | SendOp::Write { .. }
             | SendOp::WriteWithImm { .. },
-            QpType::Uc,
+            QpType::Uc | QpType::Rc,
         ) => MESSAGE_BYTES_MAX,
+        (_, QpType::Rc) if rd_atomic_max == 0 => return Err(VerbError::BadArgument(verb)),
+        (SendOp::Read { .. }, QpType::Rc) => MESSAGE_BYTES_MAX,
+        (_, QpType::Rc) => ATOMIC_BYTES,
         _ => return Err(VerbError::Unsupported(verb)),
     };
     let same_family = |ud: &towpath_verbs::UdAddress| ud.dest.is_ipv4() == path.dest.is_ipv4();
@@ -118,10 +141,11 @@ fn check_send(wr: &SendWr, qp_type: QpType, path: &Path, mrs: &MrTable) -> Resul
         _ => wr.ud.is_none(),
     };
     let byte_len = wr.sg_list.byte_len();
-    if !addressed || byte_len > u64::from(bytes_max) {
+    let short = bytes_max == ATOMIC_BYTES && byte_len < u64::from(ATOMIC_BYTES);
+    if !addressed || short || byte_len > u64::from(bytes_max) {
         return Err(VerbError::BadArgument(verb));
     }
-    if !wr.sg_list.iter().all(|sge| sge.length == 0 || mrs.allows(sge, false)) {
+    if !wr.sg_list.iter().all(|sge| sge.length == 0 || mrs.allows(sge, fetched)) {
         return Err(VerbError::BadMemory(verb));
     }
     Ok(byte_len as u32)
@@ -172,7 +196,12 @@ impl<L: PacketLink> Device for RoceDevice<L> {
     fn create_qp(&mut self, init: &QpInit) -> Result<QpNum, VerbError> {
         self.check_init(init)?;
         let num = self.engine.qps.create(init)?;
-        self.engine.reserve_ready(self.engine.qps.index(num) as usize + 1);
+        let index = self.engine.qps.index(num);
+        self.engine.reserve_ready(index as usize + 1);
+        if init.qp_type == QpType::Rc {
+            self.engine.timers.reserve(index);
+            self.rc_qps += 1;
+        }
         Ok(num)
     }
 
@@ -180,6 +209,7 @@ impl<L: PacketLink> Device for RoceDevice<L> {
         let verb = Verb::ModifyQp;
         let local = self.link.local_addr();
         let mtu_max = self.caps.mtu_max;
+        let window = self.rc_window(connect.path_mtu);
         let qp = self.engine.qps.find_mut(qp_num).ok_or(VerbError::NoSuchObject(verb))?;
         if qp.state != QpState::Init {
             return Err(VerbError::WrongState(verb));
@@ -192,13 +222,14 @@ impl<L: PacketLink> Device for RoceDevice<L> {
         } else {
             let (dest, dest_qp) = (connect.dest, connect.dest_qp_num);
             let reachable = dest.is_ipv4() == local.is_ipv4();
-            if !reachable || connect.path_mtu > mtu_max || dest_qp > QpNum::MAX {
+            let sane = qp.init.qp_type != QpType::Rc || connect.rc.in_range();
+            if !reachable || connect.path_mtu > mtu_max || dest_qp > QpNum::MAX || !sane {
                 return Err(VerbError::BadArgument(verb));
             }
             Path { dest, dest_qp, source_port, tclass, mtu: connect.path_mtu.bytes() }
         };
         qp.path = Some(path);
-        qp.start(connect.rq_psn, connect.sq_psn);
+        qp.start(connect, window);
         Ok(())
     }
 
@@ -222,6 +253,9 @@ impl<L: PacketLink> Device for RoceDevice<L> {
         let path = qp.path.as_mut().ok_or(VerbError::WrongState(verb))?;
         path.source_port = source_port % self.caps.source_ports;
         qp.requester.forget_source();
+        if let Some(rc) = &mut qp.rc {
+            rc.forget_source();
+        }
         Ok(())
     }
 
@@ -244,17 +278,17 @@ impl<L: PacketLink> Device for RoceDevice<L> {
         let Some(qp) = self.engine.qps.find_mut(qp_num) else {
             return refuse(0, VerbError::NoSuchObject(verb));
         };
-        let Some(path) = qp.path.as_ref().filter(|_| qp.state == QpState::Rts) else {
+        let Some(path) = qp.path.filter(|_| qp.state == QpState::Rts) else {
             return refuse(0, VerbError::WrongState(verb));
         };
         let mut outcome = Ok(());
         for (index, wr) in wrs.iter().enumerate() {
-            if qp.requester.is_full() {
+            if qp.send_queue_full() {
                 outcome = refuse(index, VerbError::QueueFull(verb));
                 break;
             }
-            match check_send(wr, qp.init.qp_type, path, &self.engine.mrs) {
-                Ok(byte_len) => qp.requester.push(wr, byte_len),
+            match check_send(wr, qp, &path, &self.engine.mrs) {
+                Ok(byte_len) => qp.push_send(wr, byte_len),
                 Err(error) => {
                     outcome = refuse(index, error);
                     break;
@@ -288,8 +322,14 @@ impl<L: PacketLink> Device for RoceDevice<L> {
 
     fn progress(&mut self, budget: usize) -> usize {
         let Self { link, engine, .. } = self;
-        let sent = engine.pump(link);
+        if self.rc_qps > 0 {
+            engine.tick(link.now());
+        }
+        let mut sent = engine.pump(link);
         let received = link.receive(budget, &mut |packet| engine.on_packet(&packet));
+        if engine.has_answers() {
+            sent += engine.pump(link);
+        }
         engine.settle();
         sent + received
     }
@@ -298,8 +338,17 @@ impl<L: PacketLink> Device for RoceDevice<L> {
         self.engine.cqs.poll(cq, out)
     }
 
+    fn next_timeout(&self) -> Time {
+        self.engine.timers.next()
+    }
+
     fn wait(&mut self, timeout: Nanos) -> bool {
-        self.link.wait(timeout)
+        if self.rc_qps == 0 {
+            return self.link.wait(timeout);
+        }
+        let due = self.engine.timers.next();
+        let left = due.since(self.link.now());
+        left == Nanos::ZERO || self.link.wait(timeout.min(left)) || due <= self.link.now()
     }
 
     fn poll_async_event(&mut self) -> Option<AsyncEvent> {

@@ -3,14 +3,19 @@
 use crate::config::RoceConfig;
 use crate::counters::RoceCounters;
 use crate::cq::Cqs;
-use crate::limits::{TX_BATCH_PACKETS, TX_BATCHES_PER_PROGRESS, TX_TURN_PACKETS};
-use crate::qp::{QpTable, send_opcode};
+use crate::limits::{
+    READ_REPLY_PACKETS, TX_BATCH_PACKETS, TX_BATCHES_PER_PROGRESS, TX_TURN_PACKETS,
+};
+use crate::qp::{Qp, QpTable, send_opcode};
+use crate::rc;
 use crate::recv_queue::RecvQueue;
-use crate::requester::{Batch, Planned, SCRATCH_BYTES_MAX, Sender, Turn};
+use crate::requester::{Batch, Planned, SCRATCH_BYTES_MAX, Sender, Turn, What};
 use crate::responder::Surroundings;
+use crate::timers::Timers;
 use crate::wire::icrc::IdSpace;
-use crate::wire::{IcrcBase, PKEY_DEFAULT, Packet, Service, WireError};
+use crate::wire::{IcrcBase, Operation, PKEY_DEFAULT, Packet, Service, WireError};
 use std::collections::VecDeque;
+use towpath_base::Time;
 use towpath_memory::MrTable;
 use towpath_verbs::{PacketLink, QpNum, QpState, QpType, RxPacket, TxPacket, Wc, WcStatus};
 
@@ -24,9 +29,19 @@ pub(crate) struct Engine {
     /// Indexes of queue pairs with work, in turn. Each stands here at most once.
     ready: VecDeque<u32>,
     scratch: Box<[u8]>,
+    /// Where responses to READs are written; made for the first READ that comes in, because most
+    /// devices never see one.
+    replies: Box<[u8]>,
+    packet_bytes_max: usize,
     packets: Vec<TxPacket<'static>>,
     planned: Vec<Planned>,
     id_space: Option<IdSpace>,
+    /// Of RC queue pairs.
+    pub(crate) timers: Timers,
+    /// The time of this turn, for RC alone.
+    now: Time,
+    /// What came in lets RC queue pairs send at once.
+    answers_due: bool,
 }
 
 impl Engine {
@@ -39,10 +54,47 @@ impl Engine {
             counters: RoceCounters::default(),
             ready: VecDeque::new(),
             scratch: vec![0; TX_BATCH_PACKETS * SCRATCH_BYTES_MAX].into(),
+            replies: Box::default(),
+            packet_bytes_max,
             packets: Vec::with_capacity(TX_BATCH_PACKETS),
             planned: Vec::with_capacity(TX_BATCH_PACKETS),
             id_space: config.foreign_peers.then(|| IdSpace::new(packet_bytes_max)),
+            timers: Timers::default(),
+            now: Time::ZERO,
+            answers_due: false,
         }
+    }
+
+    /// It is `now`: RC queue pairs whose timers are due go back, or give up.
+    pub(crate) fn tick(&mut self, now: Time) {
+        self.now = now;
+        while let Some(index) = self.timers.pop_due(now) {
+            let Some(qp) = self.qps.at(index) else { continue };
+            let mut surroundings = Surroundings {
+                mrs: &self.mrs,
+                cqs: &mut self.cqs,
+                srqs: &mut self.srqs,
+                counters: &mut self.counters,
+            };
+            qp.on_rc_timer(now, &mut surroundings);
+            self.after_rc(index);
+        }
+    }
+
+    /// Lists an RC queue pair that may send, and sets its timer.
+    fn after_rc(&mut self, index: u32) {
+        let Some(qp) = self.qps.at(index) else { return };
+        let Some(rc) = &qp.rc else { return };
+        self.timers.set(index, rc.requester.deadline());
+        if rc.has_work() {
+            self.answers_due = true;
+            self.list(index);
+        }
+    }
+
+    /// Whether packets that came in are to be answered in the same turn.
+    pub(crate) fn has_answers(&self) -> bool {
+        self.answers_due
     }
 
     /// Room in the list of queue pairs with work, so that posting never allocates.
@@ -63,6 +115,7 @@ impl Engine {
     /// Sends what is posted, until the link is full or received packets deserve their turn.
     pub(crate) fn pump<L: PacketLink>(&mut self, link: &mut L) -> usize {
         let mut moved = 0;
+        self.answers_due = false;
         for _ in 0..TX_BATCHES_PER_PROGRESS {
             if self.ready.is_empty() {
                 break;
@@ -81,6 +134,7 @@ impl Engine {
         let mut batch = Batch {
             packets: std::mem::take(&mut self.packets),
             scratch: &mut self.scratch,
+            replies: &mut self.replies,
             mrs: &self.mrs,
         };
         self.planned.clear();
@@ -89,12 +143,31 @@ impl Engine {
             let Some(qp) = self.qps.at(index) else { continue };
             qp.requester.listed = false;
             let (num, qp_type) = (qp.num, qp.init.qp_type);
-            let Some(path) = qp.path.as_ref().filter(|_| qp.state == QpState::Rts) else {
-                continue;
-            };
+            // An RC queue pair in error still tells why.
+            let may_send = qp.state == QpState::Rts || qp.rc.is_some();
+            let Some(path) = qp.path.as_ref().filter(|_| may_send) else { continue };
             let source = link.source_addr(path.source_port);
             let sender = Sender { num, index, qp_type, path, source };
             let room = TX_TURN_PACKETS.min(TX_BATCH_PACKETS - batch.packets.len());
+            if let Some(rc) = &mut qp.rc {
+                let before = self.planned.len();
+                let turn = rc.plan(&sender, room, &mut batch, &mut self.planned);
+                let mut surroundings = Surroundings {
+                    mrs: &self.mrs,
+                    cqs: &mut self.cqs,
+                    srqs: &mut self.srqs,
+                    counters: &mut self.counters,
+                };
+                if settle_rc_turn(qp, turn, &mut surroundings) {
+                    qp.requester.listed = true;
+                    self.ready.push_back(index);
+                }
+                if turn == rc::Turn::More && self.planned.len() == before {
+                    // No room for responses in this batch: it is full for its turn's purposes.
+                    break;
+                }
+                continue;
+            }
             let turn = qp.requester.plan(&sender, room, &mut batch, &mut self.planned);
             if turn == Turn::BadMemory && qp.requester.nothing_planned() {
                 // Choice: ERR rather than SQE, so that one recovery serves every queue pair type.
@@ -129,7 +202,15 @@ impl Engine {
         self.counters.packets_sent += taken as u64;
         for packet in done {
             let Some(qp) = self.qps.at(packet.qp_index) else { continue };
-            let Some(wr) = qp.requester.on_taken(packet) else { continue };
+            let What::Message { payload_bytes, last } = packet.what else {
+                if let Some(rc) = &mut qp.rc {
+                    let again = rc.on_taken(packet.what, self.now);
+                    self.counters.retransmitted += u64::from(again);
+                    self.timers.set(packet.qp_index, rc.requester.deadline());
+                }
+                continue;
+            };
+            let Some(wr) = qp.requester.on_taken(payload_bytes, last) else { continue };
             self.counters.messages_sent += 1;
             if wr.flags.signaled {
                 let wc = Wc {
@@ -144,7 +225,10 @@ impl Engine {
         }
         for packet in rest {
             let Some(qp) = self.qps.at(packet.qp_index) else { continue };
-            qp.requester.unplan();
+            match &mut qp.rc {
+                Some(rc) => rc.undo(packet.what),
+                None => qp.requester.unplan(),
+            }
             if !qp.requester.listed {
                 qp.requester.listed = true;
                 self.ready.push_back(packet.qp_index);
@@ -201,8 +285,27 @@ impl Engine {
             }
             (QpType::Uc, Service::Uc) => qp.on_uc(&packet, rx, &mut surroundings),
             (QpType::Ud, Service::Ud) => qp.on_ud(&packet, rx, &mut surroundings),
+            (QpType::Rc, Service::Rc) if !qp.is_peer(rx.source.ip()) => {
+                self.counters.wrong_source += 1;
+            }
+            (QpType::Rc, Service::Rc) => {
+                if packet.opcode.is_answer() {
+                    qp.on_rc_answer(&packet, self.now, &mut surroundings);
+                } else {
+                    qp.on_rc_request(&packet, rx, &mut surroundings);
+                }
+                self.after_rc_packet(num, packet.opcode.operation);
+            }
             _ => self.counters.bad_opcode += 1,
         }
+    }
+
+    fn after_rc_packet(&mut self, num: QpNum, operation: Operation) {
+        if operation == Operation::ReadRequest && self.replies.is_empty() {
+            self.replies = vec![0; READ_REPLY_PACKETS * self.packet_bytes_max].into();
+        }
+        let index = self.qps.index(num);
+        self.after_rc(index);
     }
 
     /// Queue pairs of completion queues that overflowed go to ERR. Their own flushes may overflow
@@ -216,6 +319,22 @@ impl Engine {
                     qp.fail(&mut self.cqs, true);
                 }
             }
+        }
+    }
+}
+
+/// What came of an RC queue pair's turn; true when it has more to send.
+fn settle_rc_turn(qp: &mut Qp, turn: rc::Turn, s: &mut Surroundings<'_>) -> bool {
+    match turn {
+        rc::Turn::Idle => false,
+        rc::Turn::More => true,
+        rc::Turn::SendMemoryGone => {
+            qp.fail_send(WcStatus::LocProtErr, s.cqs);
+            false
+        }
+        rc::Turn::ReadMemoryGone(seq) => {
+            qp.refuse_read(seq, s);
+            true
         }
     }
 }

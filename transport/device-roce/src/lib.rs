@@ -1,8 +1,8 @@
 //! A RoCEv2 NIC in userspace.
 //!
-//! [`RoceDevice`] is a [`towpath_verbs::Device`] over any [`towpath_verbs::PacketLink`]: UC and UD
-//! queue pairs, SEND and WRITE with and without immediate data, shared receive queues, wire-exact
-//! so that hardware NICs and the Linux rxe driver are peers.
+//! [`RoceDevice`] is a [`towpath_verbs::Device`] over any [`towpath_verbs::PacketLink`]: RC, UC and
+//! UD queue pairs, SEND and WRITE with and without immediate data, READ and atomics on RC, shared
+//! receive queues, wire-exact so that hardware NICs and the Linux rxe driver are peers.
 //!
 //! | room | what is in it |
 //! |---|---|
@@ -10,7 +10,8 @@
 //! | `device` | the verbs: create, post, poll, progress |
 //! | `requester` | sending: messages into packets, batches, completions |
 //! | `responder` | receiving: packets into messages, the rules of UC and UD |
-//! | `qp`, `cq`, `recv_queue` | the objects |
+//! | `rc` | reliable connections: requester, responder, completer |
+//! | `qp`, `cq`, `recv_queue`, `timers` | the objects |
 //! | [`udp`] | a packet link over UDP sockets |
 //!
 //! # What its UC does
@@ -18,6 +19,15 @@
 //! accepted at any PSN; a message that lost a packet is dropped silently after part of it may have
 //! reached memory; no receive work request means silent drop. Every drop is counted by its reason
 //! in [`RoceCounters`].
+//!
+//! # What its RC does
+//! Go-Back-N as NICs do it, with the retries, timers and limits of
+//! [`RcAttr`](towpath_verbs::RcAttr): acknowledged, ordered, READs and atomics exactly once. It
+//! is the honest baseline of the studies, and a carrier of its own. It has timers: call
+//! [`progress`](towpath_verbs::Device::progress) when
+//! [`next_timeout`](towpath_verbs::Device::next_timeout) is due. The memory that a work request
+//! names is read again for every transmission, so it stays lent until the completion. Every rule
+//! with its source and its test is listed in `docs/rc-conformance.md`.
 //!
 //! # What its UD does
 //! As verbs have it, a datagram lands behind 40 bytes of routing header, which the receive work
@@ -38,11 +48,13 @@ mod device;
 mod engine;
 pub mod limits;
 mod qp;
+mod rc;
 mod recv_queue;
 mod requester;
 mod responder;
 #[cfg(test)]
 mod tests;
+mod timers;
 pub mod udp;
 pub mod wire;
 

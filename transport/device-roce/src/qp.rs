@@ -1,6 +1,7 @@
 //! Queue pairs and the table that finds them by number.
 
 use crate::cq::Cqs;
+use crate::rc::Rc;
 use crate::recv_queue::RecvQueue;
 use crate::requester::Requester;
 use crate::responder::Responder;
@@ -8,7 +9,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use towpath_base::Prng;
 use towpath_verbs::{
-    AsyncEvent, QpInit, QpNum, QpState, QpType, SendOp, Verb, VerbError, Wc, WcOpcode, WcStatus,
+    AsyncEvent, Connect, QpInit, QpNum, QpState, QpType, SendOp, SendWr, Verb, VerbError, Wc,
+    WcOpcode, WcStatus,
 };
 
 /// Where a queue pair sends to, and how.
@@ -28,8 +30,12 @@ pub(crate) struct Qp {
     pub(crate) init: QpInit,
     /// None before it is connected.
     pub(crate) path: Option<Path>,
+    /// UC and UD. On RC only what is common to all types is used: being listed, the receive work
+    /// request that is held, the ICRC.
     pub(crate) requester: Requester,
     pub(crate) responder: Responder,
+    /// RC only.
+    pub(crate) rc: Option<Box<Rc>>,
     /// Unused with a shared receive queue.
     pub(crate) recv_queue: RecvQueue,
 }
@@ -37,13 +43,16 @@ pub(crate) struct Qp {
 impl Qp {
     fn new(num: QpNum, init: &QpInit) -> Self {
         let recv_depth = if init.srq.is_some() { 0 } else { init.max_recv_wr };
+        let is_rc = init.qp_type == QpType::Rc;
+        let unreliable_depth = if is_rc { 0 } else { init.max_send_wr };
         Self {
             num,
             state: QpState::Init,
             init: *init,
             path: None,
-            requester: Requester::new(init.max_send_wr),
+            requester: Requester::new(unreliable_depth),
             responder: Responder::default(),
+            rc: is_rc.then(|| Box::new(Rc::new(init.max_send_wr))),
             recv_queue: RecvQueue::new(recv_depth),
         }
     }
@@ -65,19 +74,69 @@ impl Qp {
             let status = WcStatus::WrFlushErr;
             Wc { wr_id, status, opcode, qp_num: num, ..Wc::default() }
         };
-        while let Some(wr) = self.requester.pop_unsent() {
+        while let Some(wr) = self.pop_send() {
             cqs.push(init.send_cq, flushed(wr.wr_id, send_opcode(&wr.op)));
         }
         while let Some(wr) = self.responder.held.take().or_else(|| self.recv_queue.pop()) {
             cqs.push(init.recv_cq, flushed(wr.wr_id, WcOpcode::Recv));
         }
         self.responder = Responder::default();
+        if let Some(rc) = &mut self.rc {
+            rc.responder.clear();
+        }
+    }
+
+    /// The oldest send work request ends in error, and everything with it.
+    pub(crate) fn fail_send(&mut self, status: WcStatus, cqs: &mut Cqs) {
+        if let Some(wr) = self.pop_send() {
+            let (wr_id, opcode, qp_num) = (wr.wr_id, send_opcode(&wr.op), self.num);
+            cqs.push(self.init.send_cq, Wc { wr_id, status, opcode, qp_num, ..Wc::default() });
+        }
+        self.fail(cqs, true);
+    }
+
+    fn pop_send(&mut self) -> Option<SendWr> {
+        match &mut self.rc {
+            Some(rc) => rc.requester.pop(),
+            None => self.requester.pop_unsent(),
+        }
+    }
+
+    /// Brings it from INIT to RTS. An RC queue pair keeps up to `window` packets under way.
+    pub(crate) fn start(&mut self, connect: &Connect, window: u32) {
+        match &mut self.rc {
+            Some(rc) => rc.start(connect, window),
+            None => {
+                self.responder.start(connect.rq_psn);
+                self.requester.start(connect.sq_psn);
+            }
+        }
+        self.state = QpState::Rts;
+    }
+
+    /// Whether its send queue has room.
+    pub(crate) fn send_queue_full(&self) -> bool {
+        match &self.rc {
+            Some(rc) => rc.requester.is_full(),
+            None => self.requester.is_full(),
+        }
+    }
+
+    /// Adds a send work request that was checked.
+    pub(crate) fn push_send(&mut self, wr: &SendWr, byte_len: u32) {
+        match &mut self.rc {
+            Some(rc) => rc.requester.push(wr, byte_len),
+            None => self.requester.push(wr, byte_len),
+        }
     }
 
     /// To RESET: queues emptied without completions.
     pub(crate) fn reset(&mut self) {
         self.state = QpState::Reset;
-        while self.requester.pop_unsent().is_some() {}
+        while self.pop_send().is_some() {}
+        if let Some(rc) = &mut self.rc {
+            rc.responder.clear();
+        }
         self.recv_queue.clear();
         self.responder = Responder::default();
         self.path = None;
@@ -174,6 +233,6 @@ impl QpTable {
     }
 
     pub(crate) fn supports(qp_type: QpType) -> bool {
-        matches!(qp_type, QpType::Uc | QpType::Ud)
+        matches!(qp_type, QpType::Rc | QpType::Uc | QpType::Ud)
     }
 }

@@ -37,14 +37,28 @@ struct Cursor {
 #[derive(Clone, Copy)]
 pub(crate) struct Planned {
     pub(crate) qp_index: u32,
-    payload_bytes: u32,
-    last: bool,
+    pub(crate) what: What,
+}
+
+/// What a planned packet is.
+#[derive(Clone, Copy)]
+pub(crate) enum What {
+    /// Of an unreliable message.
+    Message { payload_bytes: u32, last: bool },
+    /// RC: a request of the numbers from `seq` to before `end`.
+    Request { seq: u64, end: u64 },
+    /// RC: a packet of a reply.
+    Reply { seq: u64 },
+    /// RC: an ACK or a NAK.
+    Answer,
 }
 
 /// The batch being offered: packets, and what they are made of.
 pub(crate) struct Batch<'a> {
     pub(crate) packets: Vec<TxPacket<'a>>,
     pub(crate) scratch: &'a mut [u8],
+    /// Where responses to READs are written.
+    pub(crate) replies: &'a mut [u8],
     pub(crate) mrs: &'a MrTable,
 }
 
@@ -127,10 +141,10 @@ impl Requester {
 
     /// The link took this packet. The work request whose last packet it was.
     #[inline]
-    pub(crate) fn on_taken(&mut self, packet: &Planned) -> Option<SendWr> {
+    pub(crate) fn on_taken(&mut self, payload_bytes: u32, last: bool) -> Option<SendWr> {
         self.taken.psn = self.taken.psn.plus(1);
-        if !packet.last {
-            self.taken.offset += packet.payload_bytes;
+        if !last {
+            self.taken.offset += payload_bytes;
             return None;
         }
         self.taken.offset = 0;
@@ -159,17 +173,22 @@ impl Requester {
                 offset: cursor.offset,
                 payload_bytes,
                 psn: cursor.psn,
-                position: match (cursor.offset == 0, last) {
-                    (true, true) => Position::Only,
-                    (true, false) => Position::First,
-                    (false, false) => Position::Middle,
-                    (false, true) => Position::Last,
-                },
+                position: position(cursor.offset == 0, last),
+                ack_req: false,
             };
-            if draft.emit(sender, &mut self.base, batch).is_err() {
+            let (dest, dest_qp) = destination(wr, sender);
+            let base = match &self.base {
+                Some((addr, qp, base)) if *addr == dest && *qp == dest_qp => *base,
+                _ => {
+                    let base = IcrcBase::new(sender.source, dest, dest_qp.0);
+                    self.base.insert((dest, dest_qp, base)).2
+                }
+            };
+            if draft.emit(sender, &base, batch).is_err() {
                 return Turn::BadMemory;
             }
-            planned.push(Planned { qp_index: sender.index, payload_bytes, last });
+            let what = What::Message { payload_bytes, last };
+            planned.push(Planned { qp_index: sender.index, what });
             self.planned = Cursor {
                 index: cursor.index + usize::from(last),
                 offset: if last { 0 } else { cursor.offset + payload_bytes },
@@ -180,31 +199,45 @@ impl Requester {
     }
 }
 
+/// Where the packets of a work request go.
+#[inline]
+fn destination(wr: &SendWr, sender: &Sender<'_>) -> (SocketAddr, QpNum) {
+    match &wr.ud {
+        Some(ud) => (ud.dest, ud.remote_qpn),
+        None => (sender.path.dest, sender.path.dest_qp),
+    }
+}
+
+/// Where a packet stands that starts or ends its message.
+pub(crate) fn position(starts: bool, ends: bool) -> Position {
+    match (starts, ends) {
+        (true, true) => Position::Only,
+        (true, false) => Position::First,
+        (false, false) => Position::Middle,
+        (false, true) => Position::Last,
+    }
+}
+
 /// One packet, about to be written.
-struct Draft<'q> {
-    wr: &'q SendWr,
-    byte_len: u32,
-    offset: u32,
-    payload_bytes: u32,
-    psn: Psn,
-    position: Position,
+pub(crate) struct Draft<'q> {
+    pub(crate) wr: &'q SendWr,
+    pub(crate) byte_len: u32,
+    pub(crate) offset: u32,
+    pub(crate) payload_bytes: u32,
+    pub(crate) psn: Psn,
+    pub(crate) position: Position,
+    pub(crate) ack_req: bool,
 }
 
 impl Draft<'_> {
-    fn emit(
+    /// Adds it to the batch; `base` is the ICRC up to its BTH.
+    pub(crate) fn emit(
         &self,
         sender: &Sender<'_>,
-        base: &mut Option<(SocketAddr, QpNum, IcrcBase)>,
+        base: &IcrcBase,
         batch: &mut Batch<'_>,
     ) -> Result<(), VerbError> {
-        let (dest, dest_qp) = match &self.wr.ud {
-            Some(ud) => (ud.dest, ud.remote_qpn),
-            None => (sender.path.dest, sender.path.dest_qp),
-        };
-        let base = match base {
-            Some((addr, qp, base)) if *addr == dest && *qp == dest_qp => *base,
-            _ => base.insert((dest, dest_qp, IcrcBase::new(sender.source, dest, dest_qp.0))).2,
-        };
+        let (dest, dest_qp) = destination(self.wr, sender);
         let payload_bytes = self.payload_bytes as usize;
         let pad = crate::wire::pad_bytes(payload_bytes);
         let (bth, has_imm) = self.bth(sender, dest_qp, pad as u8);
@@ -271,7 +304,7 @@ impl Draft<'_> {
             fecn: false,
             becn: false,
             dest_qp: dest_qp.0,
-            ack_req: false,
+            ack_req: self.ack_req,
             psn: self.psn,
         };
         (bth.emit(), imm && ends)

@@ -29,11 +29,11 @@ use crate::wire::{IcrcBase, Operation, Packet};
 use std::net::{IpAddr, SocketAddr};
 use towpath_base::serial::Psn;
 use towpath_memory::MrTable;
-use towpath_verbs::{QpNum, QpState, RecvWr, RemoteAddr, RxPacket, SgList, Wc, WcOpcode, WcStatus};
+use towpath_verbs::{QpNum, RecvWr, RemoteAddr, RxPacket, SgList, Wc, WcOpcode, WcStatus};
 
 /// The message under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Message {
+pub(crate) enum Message {
     #[default]
     None,
     /// A SEND, with so many bytes landed.
@@ -81,7 +81,7 @@ pub(crate) struct Surroundings<'e> {
 }
 
 /// Whether the packet's payload fits what its position in the message demands.
-fn length_fits(packet: &Packet<'_>, mtu: u32) -> bool {
+pub(crate) fn length_fits(packet: &Packet<'_>, mtu: u32) -> bool {
     let (len, mtu) = (packet.payload.len(), mtu as usize);
     match (packet.opcode.position.starts(), packet.opcode.position.ends()) {
         (_, false) => len == mtu,
@@ -164,7 +164,9 @@ impl Qp {
         };
         let (remote, total) = (RemoteAddr { addr: reth.va, rkey: reth.rkey }, reth.dma_len);
         // A WRITE of no bytes reaches no memory, and its key is not looked at.
-        if total > 0 && !s.mrs.allows_remote_write(remote, total as usize) {
+        let open = self.init.qp_access_flags.remote_write
+            && s.mrs.allows_remote_write(remote, total as usize);
+        if total > 0 && !open {
             s.counters.bad_rkey += 1;
             return;
         }
@@ -240,7 +242,7 @@ impl Qp {
     }
 
     /// The receive work request of the message: the one held, or the next.
-    fn take_recv_wr(&mut self, s: &mut Surroundings<'_>) -> Option<RecvWr> {
+    pub(crate) fn take_recv_wr(&mut self, s: &mut Surroundings<'_>) -> Option<RecvWr> {
         if self.responder.held.is_none() {
             self.responder.held = match self.init.srq {
                 Some(srq) => s.srqs.get_mut(srq.0 as usize).and_then(RecvQueue::pop),
@@ -277,7 +279,7 @@ impl Qp {
         None
     }
 
-    fn complete_recv(
+    pub(crate) fn complete_recv(
         &mut self,
         wr: &RecvWr,
         opcode: WcOpcode,
@@ -319,16 +321,10 @@ impl Qp {
         let peer = self.path.as_ref().map(|path| path.dest.ip());
         peer.is_some_and(|peer| peer == source || peer.to_canonical() == source.to_canonical())
     }
-
-    /// Brings it from INIT to RTS.
-    pub(crate) fn start(&mut self, rq_psn: Psn, sq_psn: Psn) {
-        self.responder.start(rq_psn);
-        self.requester.start(sq_psn);
-        self.state = QpState::Rts;
-    }
 }
 
-fn scatter(mrs: &MrTable, list: &SgList, offset: u32, mut bytes: &[u8]) -> bool {
+/// Copies `bytes` into the entries of `list` from `offset` on; false when they forbid it.
+pub(crate) fn scatter(mrs: &MrTable, list: &SgList, offset: u32, mut bytes: &[u8]) -> bool {
     for piece in pieces(list, offset, bytes.len() as u32) {
         let (part, rest) = bytes.split_at(piece.length as usize);
         if mrs.scatter(&piece, 0, part).is_err() {

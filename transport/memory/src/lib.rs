@@ -12,8 +12,8 @@
 //! 2. [`Lent::reclaim`] is called only after the completion of every work request that names the
 //!    buffer was polled. The endpoint does so in one place; applications never hold a `Lent`.
 //! 3. A peer reaches by key only regions that were registered for it, and those are read and
-//!    written through copies alone ([`MrTable::remote_write`], [`Target`], [`Window`]), never as
-//!    slices.
+//!    written through copies and atomic words alone ([`MrTable::remote_write`], [`Target`],
+//!    [`Window`]), never as slices.
 //!
 //! ```
 //! use towpath_memory::{Pool, Region};

@@ -2,10 +2,14 @@
 
 use crate::extent::{Source, Target};
 use crate::region::Region;
+use std::sync::atomic::{AtomicU64, Ordering};
 use towpath_verbs::{Access, MrKeys, RemoteAddr, Sge, Verb, VerbError};
 
 /// The most registered regions of a device: far above what pools need, and the index fits a key.
 const REGIONS_MAX: usize = 1 << 16;
+
+/// What an atomic reads and writes: the only size that verbs know.
+const ATOMIC_BYTES: usize = 8;
 
 struct Entry {
     region: Region,
@@ -150,6 +154,67 @@ impl MrTable {
             .ok_or(VerbError::BadMemory(Verb::PostSend))?;
         copy_into(&entry.region, offset, bytes);
         Ok(())
+    }
+
+    /// Whether a peer may READ `len` bytes there.
+    #[must_use]
+    pub fn allows_remote_read(&self, remote: RemoteAddr, len: usize) -> bool {
+        self.locate(remote.rkey, remote.addr, len)
+            .is_some_and(|(entry, _)| entry.access.remote_read)
+    }
+
+    /// Copies what a peer READs to `out`. Bytes that somebody is just writing may be a mix of old
+    /// and new.
+    ///
+    /// # Errors
+    /// [`VerbError::BadMemory`] when the key, the range or the region's access forbids it.
+    pub fn remote_read(&self, remote: RemoteAddr, out: &mut [u8]) -> Result<(), VerbError> {
+        let found = self.locate(remote.rkey, remote.addr, out.len());
+        let (entry, offset) = found
+            .filter(|(entry, _)| entry.access.remote_read)
+            .ok_or(VerbError::BadMemory(Verb::PostSend))?;
+        let from = entry.region.mapping.at(offset, out.len());
+        // SAFETY: in bounds and alive while the table holds the region; `out` is a slice of the
+        // device, elsewhere. The region is open to peers, so it is accessed by copies alone.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), out.as_mut_ptr(), out.len()) };
+        Ok(())
+    }
+
+    /// Whether a peer may do an atomic on the eight bytes there, aligned or not.
+    #[must_use]
+    pub fn allows_remote_atomic(&self, remote: RemoteAddr) -> bool {
+        self.locate(remote.rkey, remote.addr, ATOMIC_BYTES)
+            .is_some_and(|(entry, _)| entry.access.remote_atomic)
+    }
+
+    /// Changes the eight bytes there to what `change` makes of them, as one atomic step towards
+    /// every thread and device of this process; returns what they were. Both are numbers in the
+    /// byte order of this host.
+    ///
+    /// # Errors
+    /// [`VerbError::BadMemory`] when the key, the range or the region's access forbids it,
+    /// [`VerbError::BadArgument`] when the address is no multiple of eight.
+    pub fn remote_atomic(
+        &self,
+        remote: RemoteAddr,
+        change: impl Fn(u64) -> u64,
+    ) -> Result<u64, VerbError> {
+        let found = self.locate(remote.rkey, remote.addr, ATOMIC_BYTES);
+        let (entry, offset) = found
+            .filter(|(entry, _)| entry.access.remote_atomic)
+            .ok_or(VerbError::BadMemory(Verb::PostSend))?;
+        if !offset.is_multiple_of(ATOMIC_BYTES) {
+            return Err(VerbError::BadArgument(Verb::PostSend));
+        }
+        let at = entry.region.mapping.at(offset, ATOMIC_BYTES);
+        // SAFETY: in bounds, alive while the table holds the region, and aligned: regions start at
+        // a page. Others reach these bytes by copies alone, as with a NIC across the bus.
+        let word = unsafe { AtomicU64::from_ptr(at.as_ptr().cast()) };
+        let (mut was, order) = (word.load(Ordering::SeqCst), Ordering::SeqCst);
+        while let Err(now) = word.compare_exchange_weak(was, change(was), order, order) {
+            was = now;
+        }
+        Ok(was)
     }
 }
 

@@ -114,3 +114,43 @@ fn bytes_go_from_one_region_to_another_piece_by_piece_and_never_past_an_end() {
     let remote = RemoteAddr { addr: landed.region().addr(), rkey: to_key };
     assert!(to.remote_target(remote, 1).is_none(), "not open to peers");
 }
+
+#[test]
+fn a_peer_reads_only_where_remote_read_was_granted() {
+    let mut open = Region::new(PAGE_BYTES).unwrap().into_window().unwrap();
+    open.write(4090, b"served").unwrap();
+    let closed = Region::new(PAGE_BYTES).unwrap();
+    let mut table = MrTable::new();
+    let readable = Access { remote_read: true, ..Access::default() };
+    let open_keys = table.register(open.region(), readable).unwrap();
+    let closed_keys = table.register(&closed, Access::REMOTE_WRITE).unwrap();
+    let at = |region: &Region, rkey, skip| RemoteAddr { addr: region.addr() + skip, rkey };
+    let mut out = [0; 6];
+    let whole = at(open.region(), open_keys.rkey, 4090);
+    assert!(table.allows_remote_read(whole, 6) && !table.allows_remote_read(whole, 7));
+    assert_eq!(table.remote_read(whole, &mut out), Ok(()));
+    assert_eq!(&out, b"served");
+    assert!(table.remote_read(at(open.region(), open_keys.rkey, 4091), &mut out).is_err());
+    let other = at(&closed, closed_keys.rkey, 0);
+    assert!(!table.allows_remote_read(other, 1) && table.remote_read(other, &mut out).is_err());
+}
+
+#[test]
+fn an_atomic_needs_its_grant_its_alignment_and_eight_bytes() {
+    let open = Region::new(PAGE_BYTES).unwrap().into_window().unwrap();
+    let mut table = MrTable::new();
+    let granted = Access { remote_atomic: true, ..Access::default() };
+    let rkey = table.register(open.region(), granted).unwrap().rkey;
+    let plain = table.register(open.region(), Access::REMOTE_WRITE).unwrap().rkey;
+    let at = |rkey, skip| RemoteAddr { addr: open.region().addr() + skip, rkey };
+    assert_eq!(table.remote_atomic(at(rkey, 4088), |was| was.wrapping_add(7)), Ok(0));
+    assert_eq!(table.remote_atomic(at(rkey, 4088), |was| was.wrapping_sub(8)), Ok(7));
+    let mut read = [0; 8];
+    open.read(4088, &mut read).unwrap();
+    assert_eq!(u64::from_ne_bytes(read), u64::MAX);
+    let misaligned = Err(VerbError::BadArgument(Verb::PostSend));
+    assert_eq!(table.remote_atomic(at(rkey, 4084), |was| was), misaligned);
+    let bad = Err(VerbError::BadMemory(Verb::PostSend));
+    assert_eq!(table.remote_atomic(at(rkey, 4092), |was| was), bad);
+    assert_eq!(table.remote_atomic(at(plain, 4088), |was| was), bad);
+}

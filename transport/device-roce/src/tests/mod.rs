@@ -4,6 +4,7 @@ mod forged;
 mod golden;
 mod golden_rc;
 mod hostile;
+mod rc;
 mod sizes;
 mod uc;
 mod ud;
@@ -31,6 +32,7 @@ struct TestLink {
     addr: SocketAddr,
     source_ports: u16,
     packet_bytes_max: u32,
+    rx_buffer_bytes: Option<u64>,
     sent: Vec<OnWire>,
     coming: VecDeque<OnWire>,
     /// How many more packets it takes.
@@ -43,7 +45,8 @@ impl TestLink {
         let (source_ports, packet_bytes_max, now) = (4, 4096 + 39, Time(1_000));
         let (sent, coming) = (Vec::new(), VecDeque::new());
         let addr = addr.parse().unwrap();
-        Self { addr, source_ports, packet_bytes_max, sent, coming, room: usize::MAX, now }
+        let (rx_buffer_bytes, room) = (Some(7), usize::MAX);
+        Self { addr, source_ports, packet_bytes_max, rx_buffer_bytes, sent, coming, room, now }
     }
 }
 
@@ -53,7 +56,7 @@ impl PacketLink for TestLink {
         LinkCaps {
             packet_bytes_max,
             source_ports,
-            rx_buffer_bytes: Some(7),
+            rx_buffer_bytes: self.rx_buffer_bytes,
             rx_charge_bytes: 9,
             short_packet_cost_percent: 11,
         }
@@ -115,7 +118,7 @@ impl End {
     fn on(link: TestLink, config: RoceConfig) -> Self {
         let mut device = RoceDevice::new(link, config);
         let memory = Region::new(MEMORY_BYTES).unwrap().into_window().unwrap();
-        let keys = device.reg_mr(memory.region(), Access::REMOTE_WRITE).unwrap();
+        let keys = device.reg_mr(memory.region(), Access::REMOTE_ALL).unwrap();
         let cq = device.create_cq(1024).unwrap();
         Self { device, cq, memory, keys }
     }

@@ -15,6 +15,20 @@ pub const IMM_BYTES: usize = 4;
 /// Bytes of an IETH.
 pub const IETH_BYTES: usize = 4;
 
+/// Numbers of the RC opcodes that are messages of their own.
+pub mod number {
+    /// READ request.
+    pub const RC_READ_REQUEST: u8 = 0x0c;
+    /// ACK or NAK.
+    pub const RC_ACKNOWLEDGE: u8 = 0x11;
+    /// Answer to an atomic.
+    pub const RC_ATOMIC_ACKNOWLEDGE: u8 = 0x12;
+    /// Compare and swap.
+    pub const RC_CMP_SWAP: u8 = 0x13;
+    /// Fetch and add.
+    pub const RC_FETCH_ADD: u8 = 0x14;
+}
+
 /// Which transport service an opcode belongs to: its upper three bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Service {
@@ -126,6 +140,27 @@ impl Opcode {
             Position::Only => 4 + imm,
         };
         base + if write { 6 } else { 0 } + place
+    }
+
+    /// The number of a packet of the response to a READ.
+    #[must_use]
+    pub fn read_response(position: Position) -> u8 {
+        match position {
+            Position::First => 0x0d,
+            Position::Middle => 0x0e,
+            Position::Last => 0x0f,
+            Position::Only => 0x10,
+        }
+    }
+
+    /// Whether it answers a request rather than being one (RC).
+    #[must_use]
+    #[inline]
+    pub const fn is_answer(&self) -> bool {
+        matches!(
+            self.operation,
+            Operation::ReadResponse | Operation::Acknowledge | Operation::AtomicAcknowledge
+        )
     }
 
     /// Bytes of its extended headers.
