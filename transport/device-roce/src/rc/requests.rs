@@ -1,10 +1,11 @@
 //! Requests that came in order: checked, carried out, or refused.
 //!
 //! - A refused request ends the queue pair, after its NAK (rxe: class C errors). Invalid request:
-//!   an opcode that does not go on with the message under way, lengths that do not fit, more READs
-//!   and atomics than `max_dest_rd_atomic`, a misaligned atomic, SEND with invalidate. Remote
-//!   access error: key, range or access flags, checked for the whole message at its first packet.
-//!   Remote operational error: a receive work request whose memory is gone.
+//!   an opcode that does not go on with the message under way, or that `qp_access_flags` do not
+//!   grant, lengths that do not fit, more READs and atomics than `max_dest_rd_atomic`, a misaligned
+//!   atomic, SEND with invalidate (which is not offered). Remote access error: key, range or access
+//!   of the region, checked for the whole message at its first packet. Remote operational error: a
+//!   receive work request whose memory is gone.
 //! - The receive work request of the refused message completes as rxe does it (`RemInvReqErr`),
 //!   with `LocLenErr` where it was too short (libibverbs), `LocProtErr` where its memory is gone.
 
@@ -159,10 +160,13 @@ impl Qp {
             (_, Some(reth)) => (RemoteAddr { addr: reth.va, rkey: reth.rkey }, reth.dma_len, 0),
             _ => return INVALID,
         };
-        let open = self.init.qp_access_flags.remote_write
-            && s.mrs.allows_remote_write(remote, total as usize);
+        if !self.init.qp_access_flags.remote_write {
+            s.counters.bad_sequences += 1;
+            return INVALID;
+        }
         // A WRITE of no bytes reaches no memory, and its key is not looked at.
-        if offset == 0 && total > 0 && !open {
+        let open = total == 0 || s.mrs.allows_remote_write(remote, total as usize);
+        if offset == 0 && !open {
             s.counters.bad_rkey += 1;
             return FORBIDDEN;
         }
@@ -201,13 +205,12 @@ impl Qp {
             s.counters.length_error += 1;
             return INVALID;
         };
-        if !rc.responder.resources.has_room() || !packet.payload.is_empty() {
+        let granted = self.init.qp_access_flags.remote_read;
+        if !granted || !rc.responder.resources.has_room() || !packet.payload.is_empty() {
             s.counters.bad_sequences += 1;
             return INVALID;
         }
-        let open = self.init.qp_access_flags.remote_read
-            && s.mrs.allows_remote_read(remote, byte_len as usize);
-        if byte_len > 0 && !open {
+        if byte_len > 0 && !s.mrs.allows_remote_read(remote, byte_len as usize) {
             s.counters.bad_rkey += 1;
             return FORBIDDEN;
         }
@@ -219,12 +222,13 @@ impl Qp {
 
     fn take_atomic(&mut self, packet: &Packet<'_>, s: &mut Surroundings<'_>) -> Verdict {
         let (Some(rc), Some(eth)) = (self.rc.as_mut(), packet.atomic()) else { return INVALID };
-        if !rc.responder.resources.has_room() || !packet.payload.is_empty() {
+        let granted = self.init.qp_access_flags.remote_atomic;
+        if !granted || !rc.responder.resources.has_room() || !packet.payload.is_empty() {
             s.counters.bad_sequences += 1;
             return INVALID;
         }
         let remote = RemoteAddr { addr: eth.va, rkey: eth.rkey };
-        if !(self.init.qp_access_flags.remote_atomic && s.mrs.allows_remote_atomic(remote)) {
+        if !s.mrs.allows_remote_atomic(remote) {
             s.counters.bad_rkey += 1;
             return FORBIDDEN;
         }

@@ -51,7 +51,7 @@ fn memory_that_is_not_open_is_a_remote_access_error_and_stays_untouched() {
 }
 
 #[test]
-fn what_region_or_queue_pair_do_not_grant_is_a_remote_access_error() {
+fn what_a_region_does_not_grant_is_an_access_error_what_a_queue_pair_does_not_invalid() {
     let all = Access::REMOTE_ALL;
     let cases = [
         (Access { remote_read: false, ..all }, 0),
@@ -76,7 +76,9 @@ fn what_region_or_queue_pair_do_not_grant_is_a_remote_access_error() {
             ][kind];
             pair.fill(1000, 8);
             refuse(&mut pair, op, 8);
-            assert_refused(&mut pair, WcStatus::RemAccessErr, "kind");
+            let status =
+                if by_queue_pair { WcStatus::RemInvReqErr } else { WcStatus::RemAccessErr };
+            assert_refused(&mut pair, status, "not granted");
             assert_eq!(pair.bytes(B, 64, 8), [0; 8]);
         }
     }
