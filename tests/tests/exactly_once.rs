@@ -4,7 +4,7 @@ use towpath_lab::scenario::{Report, Scenario};
 use towpath_sim::FaultCounters;
 use towpath_tests::{hold, seeds};
 
-/// Runs of the test. Each has its own wire, sizes (1 byte to 16 MiB), faults, stalls and ends.
+/// Runs of the test. Each has its own wire or fabric, sizes (1 byte to 16 MiB), faults, stalls and ends.
 const RUNS: u64 = 10_000;
 
 /// What all runs did together.
@@ -19,11 +19,13 @@ struct Sum {
     abandoned: u64,
     restarts: u64,
     overflows: u64,
+    on_fabric: u64,
 }
 
 impl Sum {
-    fn add(&mut self, report: &Report) {
+    fn add(&mut self, spines: u32, report: &Report) {
         self.runs += 1;
+        self.on_fabric += u64::from(spines > 0);
         self.messages += report.messages;
         self.faults = self.faults.plus(report.faults);
         self.retransmitted += report.links.chunks_retransmitted;
@@ -49,6 +51,7 @@ impl Sum {
             ("chunks of another life found", self.stale, 10),
             ("messages abandoned", self.abandoned, 2),
             ("restarts", self.restarts, 4),
+            ("runs over leaf and spine switches", self.on_fabric, 4),
             ("packets lost to full buffers", self.overflows, 100),
         ] {
             assert!(count >= self.runs / each, "{what}: only {count} in {} runs", self.runs);
@@ -61,7 +64,11 @@ fn every_acknowledged_message_is_delivered_once_and_intact_under_all_faults() {
     let mut sum = Sum::default();
     let seeds = seeds(RUNS);
     let one = seeds.end - seeds.start == 1;
-    hold("exactly_once", seeds, |seed| Scenario::draw(seed).run(), |report| sum.add(&report));
+    let run = |seed| {
+        let scenario = Scenario::draw(seed);
+        scenario.run().map(|report| (scenario.spines, report))
+    };
+    hold("exactly_once", seeds, run, |(spines, report)| sum.add(spines, &report));
     if !one {
         sum.check_that_there_was_trouble();
     }

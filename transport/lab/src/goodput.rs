@@ -104,7 +104,8 @@ fn open_pair(study: Study) -> Result<Pair, Failure> {
         .links_max(1)
         .controller(ControllerConfig::Fixed(window))
         .send_pools(&[(MESSAGE_BYTES as usize, 32)]);
-    let mut pair = Pair::new(PairConfig { seed: study.seed, wire, endpoint, pause: Nanos(0) })?;
+    let mut pair =
+        Pair::new(PairConfig { seed: study.seed, wire, spines: 0, endpoint, pause: Nanos(0) })?;
     pair.join()?;
     let opened = pair.link(0).map(|link| pair.host_mut(0).endpoint.open_channel(link, false));
     opened.transpose().map_err(|error| pair.failure(error))?;

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use towpath_base::{Nanos, Time};
 use towpath_device_roce::{RoceConfig, RoceCounters};
 use towpath_proto::{LinkStats, Side};
-use towpath_sim::{FaultControl, FaultLink, FaultPlan, LinkConfig, World};
+use towpath_sim::world::{CableConfig, HostConfig, SwitchConfig};
+use towpath_sim::{FaultControl, FaultLink, FaultPlan, LinkConfig, VirtualLink, World};
 use towpath_transport::{Endpoint, EndpointConfig, LinkId};
 
 /// What two hosts are like.
@@ -19,6 +20,10 @@ pub struct PairConfig {
     pub seed: u64,
     /// The wire between them.
     pub wire: LinkConfig,
+    /// With spines they hang on two leaf switches that so many spine switches join, in place of
+    /// the wire: it is cut into four hops, each with its rate, a quarter of its delay and its
+    /// queue. The hosts then have IPv4 addresses of the world's choice.
+    pub spines: u32,
     /// Their endpoints; `seed` is set for each life.
     pub endpoint: EndpointConfig,
     /// A host looks at its device no sooner than this after the last time something happened.
@@ -81,7 +86,7 @@ impl Pair {
     pub fn new(config: PairConfig) -> Result<Self, Failure> {
         let world = World::new(config.seed);
         world.keep_trace(TRACE_TAIL);
-        let (near, far) = world.link(&config.wire);
+        let (near, far) = lay(&world, &config);
         let host = |end, number: u8| {
             let control = FaultControl::new(FaultPlan::none());
             let faulty = FaultLink::new(end, world.next_seed(), control.clone());
@@ -344,6 +349,37 @@ impl Pair {
         self.schedule(end, 0, Happening::Wake);
         self.run_until("time passes", |pair| pair.world.now() >= end)
     }
+}
+
+/// The two ends, on a wire or on leaf switches.
+fn lay(world: &World, config: &PairConfig) -> (VirtualLink, VirtualLink) {
+    let wire = &config.wire;
+    if config.spines == 0 {
+        return world.link(wire);
+    }
+    let delay = Nanos(wire.delay.0 / 4);
+    let (rate_bits_per_s, overhead_bytes) = (wire.rate_bits_per_s, wire.overhead_bytes);
+    let switch = SwitchConfig { port_buffer_bytes: wire.queue_bytes, ..SwitchConfig::default() };
+    let host = HostConfig {
+        rate_bits_per_s,
+        delay,
+        overhead_bytes,
+        source_ports: wire.source_ports,
+        packet_bytes_max: wire.packet_bytes_max,
+        rx_buffer_bytes: wire.rx_buffer_bytes,
+        rx_charge_bytes: wire.rx_charge_bytes,
+        short_packet_cost_percent: wire.short_packet_cost_percent,
+        ..HostConfig::default()
+    };
+    let leaves = [(); 2].map(|()| world.add_switch(&switch));
+    for _ in 0..config.spines {
+        let spine = world.add_switch(&switch);
+        for leaf in leaves {
+            world.connect(leaf, spine, &CableConfig { rate_bits_per_s, delay, overhead_bytes });
+        }
+    }
+    let [near, far] = leaves.map(|leaf| world.end(world.add_host(leaf, &host)));
+    (near, far)
 }
 
 /// An endpoint in its next life: the same queue pair numbers, another instance, other generations.

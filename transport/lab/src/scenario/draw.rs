@@ -43,6 +43,8 @@ pub struct Scenario {
     pub rate_bits_per_s: u64,
     /// Propagation delay of the wire.
     pub delay: Nanos,
+    /// Spine switches between the hosts; 0 is a plain wire. Spines take IPv4.
+    pub spines: u32,
     /// The window of each path, in bytes.
     pub window_bytes: u64,
     /// A host looks at its device no sooner than this after something happened.
@@ -94,6 +96,7 @@ impl Scenario {
             shared_receiving: prng.chance(0.7),
             rate_bits_per_s: rates[prng.below(4) as usize] * 1_000_000_000,
             delay: Nanos(prng.between(500, 30_000)),
+            spines: draw_spines(seed),
             window_bytes: prng.between(16, 512) * KIB,
             pause: Nanos(if prng.chance(0.5) { prng.between(0, 5_000) } else { 0 }),
             sizes,
@@ -182,6 +185,12 @@ impl Scenario {
         };
         len.clamp(1, max)
     }
+}
+
+/// From dice of its own, so that all else in a scenario is what it was before there was a fabric.
+fn draw_spines(seed: u64) -> u32 {
+    let mut prng = Prng::new(seed.rotate_left(32) ^ 0x5b1e);
+    if prng.chance(0.4) { prng.between(1, 4) as u32 } else { 0 }
 }
 
 /// Nearly all runs are small, so that there are many; a few hold messages of up to 16 MiB.

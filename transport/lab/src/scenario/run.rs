@@ -60,6 +60,7 @@ impl Scenario {
         let config = PairConfig {
             seed: self.seed,
             wire: self.wire(),
+            spines: self.spines,
             endpoint: self.endpoint(),
             pause: self.pause,
         };
