@@ -6,7 +6,7 @@ use crate::wire::{NakCode, Opcode, Operation, Packet, PacketRepr, Position, Serv
 use std::collections::BTreeSet;
 
 /// What another decoder read in the captures, with the work requests and completions beside it.
-const TRANSCRIPTS: &str = include_str!("../../../../tests/vectors/rc/transcripts.txt");
+pub(super) const TRANSCRIPTS: &str = include_str!("../../../../tests/vectors/rc/transcripts.txt");
 
 fn name(opcode: &Opcode) -> String {
     let operation = match opcode.operation {
@@ -40,11 +40,16 @@ fn is_request(frame: &Frame) -> bool {
 
 /// The frame as a line of the transcripts.
 fn line(frame: &Frame) -> String {
-    let PacketRepr { bth, ext, payload } = PacketRepr::parse(&frame.packet).unwrap();
     let time_ms = frame.time_us as f64 / 1000.0;
     let arrow = if is_request(frame) { '>' } else { '<' };
+    format!("{time_ms:7.1} {arrow} {}", words(&PacketRepr::parse(&frame.packet).unwrap()))
+}
+
+/// The packet in the words of the transcripts.
+pub(super) fn words(packet: &PacketRepr) -> String {
+    let PacketRepr { bth, ext, payload } = packet;
     let opcode = name(Opcode::of(bth.opcode).unwrap());
-    let mut line = format!("{time_ms:7.1} {arrow} {opcode} psn {:06x}", bth.psn.value());
+    let mut line = format!("{opcode} psn {:06x}", bth.psn.value());
     for (set, word) in [(bth.ack_req, " ack_req"), (bth.solicited, " solicited")] {
         line += if set { word } else { "" };
     }

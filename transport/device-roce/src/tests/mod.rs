@@ -5,6 +5,7 @@ mod golden;
 mod golden_rc;
 mod hostile;
 mod rc;
+mod replay;
 mod sizes;
 mod uc;
 mod ud;
