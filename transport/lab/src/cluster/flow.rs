@@ -67,6 +67,14 @@ impl FlowPlan {
         (self.start, self.stop) = (start, stop);
         self
     }
+
+    /// Messages that are under way at a time, at most.
+    pub(super) fn under_way_max(&self) -> u32 {
+        match self.load {
+            Load::Closed { depth } => depth,
+            Load::Open { backlog_max, .. } => backlog_max,
+        }
+    }
 }
 
 /// What came of a flow so far; each only grows.
@@ -130,6 +138,11 @@ impl Flow {
             prng: Prng::new(seed),
             read_bytes: 0,
         }
+    }
+
+    /// Whether all that was sent is delivered and read.
+    pub(super) fn is_settled(&self) -> bool {
+        self.count.sent == self.count.delivered && self.count.sent == self.count.read
     }
 
     /// Whether a message is to be sent now.

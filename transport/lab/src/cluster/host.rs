@@ -21,7 +21,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    fn report(&mut self, flow: Option<usize>, kind: TroubleKind) {
+    pub(super) fn report(&mut self, flow: Option<usize>, kind: TroubleKind) {
         // The first few tell all that there is to tell.
         if self.troubles.len() < super::TROUBLES_MAX {
             self.troubles.push(Trouble { flow, kind });
@@ -106,9 +106,6 @@ impl<D: Device<Memory = Region>> Host<D> {
         let count = &mut shared.flows[flow].count;
         count.delivered += 1;
         count.latency = count.latency + now.since(at);
-        if count.delivered > count.read {
-            shared.report(Some(flow), TroubleKind::DeliveredUnread);
-        }
     }
 
     fn send_what_is_due(&mut self, shared: &mut Shared) {

@@ -46,6 +46,9 @@ use towpath_verbs::Device;
 /// Troubles that are kept; the first ones tell all that there is to tell.
 const TROUBLES_MAX: usize = 16;
 
+/// How often it is looked whether all is settled.
+const SETTLE_EACH: Nanos = Nanos::from_micros(100);
+
 /// Something that must not happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
@@ -66,8 +69,15 @@ pub enum TroubleKind {
         /// Where in the message.
         offset: usize,
     },
-    /// A sender was told that a message is delivered that has not been read.
-    DeliveredUnread,
+    /// At the end not as many messages were delivered, and read, as were sent.
+    Unsettled {
+        /// Messages that were sent.
+        sent: u64,
+        /// Messages of which the sender was told that they are delivered.
+        delivered: u64,
+        /// Messages that were read.
+        read: u64,
+    },
     /// A message ended in another way than delivered.
     Outcome {
         /// How.
@@ -231,5 +241,24 @@ impl<D: Device<Memory = Region>> Cluster<D> {
     /// Lets time pass until `end`.
     pub fn run_until(&mut self, end: Time) {
         self.runner.run_until(end);
+    }
+
+    /// Ends all flows, and gives what is under way until `limit` from now to come. Then as many
+    /// messages must have been delivered and read as were sent, or [`troubles`](Self::troubles)
+    /// tells of it.
+    pub fn settle(&mut self, limit: Nanos) {
+        let end = self.now() + limit;
+        self.runner.shared.flows.iter_mut().for_each(|flow| flow.plan.stop = Time::ZERO);
+        while self.now() < end && !self.runner.shared.flows.iter().all(Flow::is_settled) {
+            self.run_for(SETTLE_EACH.min(end.since(self.now())));
+        }
+        for number in 0..self.runner.shared.flows.len() {
+            let flow = &self.runner.shared.flows[number];
+            let FlowCount { sent, delivered, read, .. } = flow.count;
+            if !flow.is_settled() {
+                let kind = TroubleKind::Unsettled { sent, delivered, read };
+                self.runner.shared.report(Some(number), kind);
+            }
+        }
     }
 }

@@ -149,10 +149,7 @@ impl<D: Device<Memory = Region>> RcCluster<D> {
     /// # Errors
     /// [`Cause::Verb`].
     pub fn add_flow(&mut self, plan: FlowPlan, mtu: Mtu, rc: RcAttr) -> Result<usize, Cause> {
-        let depth = match plan.load {
-            Load::Closed { depth } => depth,
-            Load::Open { backlog_max, .. } => backlog_max,
-        };
+        let depth = plan.under_way_max();
         let number = self.runner.shared.len();
         let sender = self.runner.machine_mut(plan.from);
         let (near, near_addr) = (sender.qp(depth)?, sender.device.local_addr());

@@ -13,6 +13,9 @@ use towpath_transport::EndpointConfig;
 const MESSAGE_BYTES: u32 = 64 << 10;
 const DEPTH: u32 = 16;
 
+/// What is under way at the end has so long to come.
+const SETTLE_MAX: Nanos = Nanos::from_millis(100);
+
 /// Some senders to one receiver at 100 Gb/s.
 #[derive(Clone, Debug)]
 pub struct Fairness {
@@ -115,6 +118,7 @@ impl Fairness {
             let window = cluster.since(&begin);
             goodput.iter_mut().zip(window.goodputs()).for_each(|(all, one)| all.push(one));
         }
+        cluster.settle(SETTLE_MAX);
         let troubles = cluster.troubles().iter().map(|trouble| format!("{trouble:?}")).collect();
         Ok(FairnessResult { goodput, step: self.step, troubles })
     }

@@ -178,6 +178,7 @@ impl Incast {
         let after = cluster.world().counters();
         let bits = (carried(&cluster) - carried_before) as f64 * 8.0;
         let all = window.span.as_secs_f64() * self.rate_bits_per_s as f64;
+        cluster.settle(self.span);
         let hosts = 0..=self.senders;
         Ok(IncastResult {
             utilisation: bits / all,
