@@ -21,8 +21,9 @@ const ATOMIC_BYTES: u32 = 8;
 /// A RoCEv2 NIC in userspace, over a packet link.
 ///
 /// Packets move only in [`progress`](Device::progress). A send on UC or UD completes once the link
-/// took its last packet, on RC once it is acknowledged; the completion's time is that moment. Posting and moving packets allocates nothing:
-/// all queues are made at their full depth.
+/// took its last packet, on RC once it is acknowledged; the completion's time is that moment.
+/// Posting and moving packets allocates nothing: all queues are made at their full depth. The one
+/// exception is the first READ that a peer asks for, which makes room for responses.
 pub struct RoceDevice<L> {
     link: L,
     engine: Engine,

@@ -4,7 +4,8 @@ use crate::config::RoceConfig;
 use crate::counters::RoceCounters;
 use crate::cq::Cqs;
 use crate::limits::{
-    READ_REPLY_PACKETS, TX_BATCH_PACKETS, TX_BATCHES_PER_PROGRESS, TX_TURN_PACKETS,
+    READ_REPLY_PACKETS, TX_BATCH_PACKETS, TX_BATCH_PACKETS_MIN, TX_BATCHES_PER_PROGRESS,
+    TX_TURN_PACKETS,
 };
 use crate::qp::{Qp, QpTable, send_opcode};
 use crate::rc;
@@ -33,6 +34,9 @@ pub(crate) struct Engine {
     /// devices never see one.
     replies: Box<[u8]>,
     packet_bytes_max: usize,
+    /// Packets of the next batch at most: few after the link took only some, because what it does
+    /// not take was prepared in vain.
+    batch_max: usize,
     packets: Vec<TxPacket<'static>>,
     planned: Vec<Planned>,
     id_space: Option<IdSpace>,
@@ -56,6 +60,7 @@ impl Engine {
             scratch: vec![0; TX_BATCH_PACKETS * SCRATCH_BYTES_MAX].into(),
             replies: Box::default(),
             packet_bytes_max,
+            batch_max: TX_BATCH_PACKETS,
             packets: Vec::with_capacity(TX_BATCH_PACKETS),
             planned: Vec::with_capacity(TX_BATCH_PACKETS),
             id_space: config.foreign_peers.then(|| IdSpace::new(packet_bytes_max)),
@@ -138,7 +143,7 @@ impl Engine {
             mrs: &self.mrs,
         };
         self.planned.clear();
-        while batch.packets.len() < TX_BATCH_PACKETS {
+        while batch.packets.len() < self.batch_max {
             let Some(index) = self.ready.pop_front() else { break };
             let Some(qp) = self.qps.at(index) else { continue };
             qp.requester.listed = false;
@@ -148,7 +153,7 @@ impl Engine {
             let Some(path) = qp.path.as_ref().filter(|_| may_send) else { continue };
             let source = link.source_addr(path.source_port);
             let sender = Sender { num, index, qp_type, path, source };
-            let room = TX_TURN_PACKETS.min(TX_BATCH_PACKETS - batch.packets.len());
+            let room = TX_TURN_PACKETS.min(self.batch_max - batch.packets.len());
             if let Some(rc) = &mut qp.rc {
                 let before = self.planned.len();
                 let turn = rc.plan(&sender, room, &mut batch, &mut self.planned);
@@ -191,6 +196,10 @@ impl Engine {
         let offered = batch.packets.len();
         let taken = if offered == 0 { 0 } else { link.transmit(&batch.packets).min(offered) };
         self.packets = recycle(batch.packets);
+        self.batch_max = match taken < offered {
+            true => (2 * taken).clamp(TX_BATCH_PACKETS_MIN, TX_BATCH_PACKETS),
+            false => (2 * self.batch_max).min(TX_BATCH_PACKETS),
+        };
         self.book(taken, link);
         (offered, taken)
     }

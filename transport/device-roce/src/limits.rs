@@ -4,6 +4,9 @@
 /// eight chunks of 15 packets, share one system call.
 pub const TX_BATCH_PACKETS: usize = 128;
 
+/// Packets offered at least, however few the link took before: each call costs as much as several.
+pub const TX_BATCH_PACKETS_MIN: usize = 8;
+
 /// Batches sent in one `progress` before received packets get their turn.
 pub const TX_BATCHES_PER_PROGRESS: usize = 4;
 

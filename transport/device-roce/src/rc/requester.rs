@@ -59,8 +59,6 @@ pub(crate) struct Requester {
     posted: u64,
     /// Where the READ and atomic requests that are under way end.
     pub(super) rd_atomics: VecDeque<u64>,
-    /// Packets since the last one that asked for an acknowledgement.
-    silent: u32,
     /// The memory of the next packet is gone, but older work requests go first.
     stuck: bool,
     pub(super) retries_left: u8,
@@ -87,7 +85,6 @@ impl Requester {
             sent: 0,
             posted: 0,
             rd_atomics: VecDeque::new(),
-            silent: 0,
             stuck: false,
             retries_left: 0,
             rnr_retries_left: 0,
@@ -142,7 +139,7 @@ impl Requester {
         self.next = self.una;
         self.next_index = 0;
         self.rd_atomics.clear();
-        (self.silent, self.stuck) = (0, false);
+        self.stuck = false;
     }
 
     /// Takes note that `una` moved.
@@ -208,14 +205,14 @@ impl Requester {
             let wqe = &self.queue[self.next_index];
             let (seq, is_answered, last) = (self.next, wqe.is_answered(), end == wqe.end);
             let full = end - self.una == u64::from(self.terms.window);
-            let silent = self.silent + 1;
-            let ack_req = is_answered || last || full || silent >= self.terms.ack_interval();
+            let place = (seq - wqe.first) as u32 + 1;
+            let due = place.is_multiple_of(self.terms.ack_interval());
+            let ack_req = is_answered || last || full || due;
             if self.emit(seq, end, ack_req, sender, base, batch).is_err() {
                 self.stuck = true;
                 // Work requests complete in order: the error waits until it is the oldest's.
                 return if self.next_index == 0 { Turn::SendMemoryGone } else { Turn::Idle };
             }
-            self.silent = if ack_req { 0 } else { silent };
             if is_answered {
                 self.rd_atomics.push_back(end);
             }

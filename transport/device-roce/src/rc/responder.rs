@@ -88,8 +88,8 @@ impl Responder {
         batch: &mut Batch<'_>,
         planned: &mut Vec<Planned>,
     ) -> Turn {
-        let qp_index = sender.index;
-        for _ in 0..packets_max {
+        let (qp_index, end) = (sender.index, planned.len() + packets_max);
+        while planned.len() < end {
             let numbering = self.numbering;
             let Some(reply) = self.resources.current() else { break };
             let seq = reply.next;
@@ -104,7 +104,7 @@ impl Responder {
             reply.next += 1;
             planned.push(Planned { qp_index, what: What::Reply { seq } });
         }
-        if self.resources.is_idle() && self.owes() && packets_max > 0 {
+        if self.resources.is_idle() && self.owes() && planned.len() < end {
             self.emit_answer(sender, base, batch);
             planned.push(Planned { qp_index, what: What::Answer });
         }
