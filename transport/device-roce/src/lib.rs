@@ -12,6 +12,7 @@
 //! | `responder` | receiving: packets into messages, the rules of UC and UD |
 //! | `rc` | reliable connections: requester, responder, completer |
 //! | `qp`, `cq`, `recv_queue`, `timers` | the objects |
+//! | [`EngineThread`] | an optional thread that drives a device, and the lock around it |
 //! | [`udp`] | a packet link over UDP sockets |
 //!
 //! # What its UC does
@@ -46,6 +47,7 @@ mod counters;
 mod cq;
 mod device;
 mod engine;
+mod engine_thread;
 pub mod limits;
 mod qp;
 mod rc;
@@ -61,3 +63,4 @@ pub mod wire;
 pub use config::RoceConfig;
 pub use counters::RoceCounters;
 pub use device::RoceDevice;
+pub use engine_thread::{EngineThread, SharedDevice};

@@ -30,7 +30,7 @@ pub const RC_WINDOW_PACKETS_MAX: u32 = (1 << 22) - 1;
 pub const RC_ACK_INTERVAL_PACKETS: u32 = 64;
 
 /// Requests that a READ as long as the window goes out as: with four of them, responses keep
-/// coming while the next request travels.
+/// coming while the next request travels. READs of up to half a window are asked for in one.
 pub const RC_READ_PIECES: u32 = 4;
 
 /// Packets of responses to READs in one batch: one turn of a queue pair.

@@ -35,11 +35,12 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Packets of a READ that are asked for at once: so that a long one keeps the wire busy while
-    /// its response never exceeds the window.
-    fn read_piece(&self) -> u32 {
+    /// Packets that are asked for at once of a READ of so many: all where two such READs fit the
+    /// window, else so few that the next request travels while responses keep coming.
+    fn read_piece(&self, packets: u64) -> u64 {
         let pieces = u32::from(self.attr.max_rd_atomic).clamp(1, RC_READ_PIECES);
-        (self.window / pieces).max(1)
+        let window = u64::from(self.window);
+        if 2 * packets <= window { packets } else { (window / u64::from(pieces)).max(1) }
     }
 
     /// Packets after which an acknowledgement is asked for within a message.

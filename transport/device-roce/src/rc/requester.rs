@@ -8,8 +8,8 @@
 //!   asked for again from the first packet of its response that is missing (rxe).
 //! - A READ or an atomic waits while `max_rd_atomic` of them are outstanding (`ibv_modify_qp(3)`),
 //!   and everything behind it waits with it.
-//! - A long READ goes out as several requests (choice: so that its response never exceeds the
-//!   window; PSNs, and what the peer's memory is asked for, are those of one request).
+//! - A READ of more than half a window goes out as several requests (choice: so that its response
+//!   never exceeds the window; PSNs, and what the peer's memory is asked for, are those of one).
 
 use super::plain::Plain;
 use super::{Numbering, Terms, Turn};
@@ -171,7 +171,7 @@ impl Requester {
 
     /// One behind the last packet of the READ request that `seq` belongs to.
     pub(super) fn read_end(&self, wqe: &Wqe, seq: u64) -> u64 {
-        let piece = u64::from(self.terms.read_piece());
+        let piece = self.terms.read_piece(wqe.end - wqe.first);
         wqe.end.min(wqe.first + ((seq - wqe.first) / piece + 1) * piece)
     }
 

@@ -1,0 +1,170 @@
+//! Peers are served while the application that owns the memory does nothing.
+
+use std::time::{Duration, Instant};
+use towpath_base::serial::Psn;
+use towpath_device_roce::udp::{UdpConfig, UdpLink};
+use towpath_device_roce::{EngineThread, RoceConfig, RoceDevice, SharedDevice};
+use towpath_memory::{Region, Window};
+use towpath_verbs::{
+    Access, Connect, CqNum, Device, MrKeys, Mtu, QpInit, QpNum, QpType, RcAttr, RemoteAddr, SendOp,
+    SendWr, SgList, Sge, Wc, WcStatus,
+};
+
+const MEMORY_BYTES: usize = 1 << 20;
+/// Long enough for a loaded machine.
+const WAIT: Duration = Duration::from_secs(20);
+
+struct End<D> {
+    device: D,
+    cq: CqNum,
+    qp: QpNum,
+    memory: Window,
+    keys: MrKeys,
+}
+
+impl<D: Device<Memory = Region>> End<D> {
+    fn new(mut device: D) -> Self {
+        let memory = Region::new(MEMORY_BYTES).unwrap().into_window().unwrap();
+        let keys = device.reg_mr(memory.region(), Access::REMOTE_ALL).unwrap();
+        let cq = device.create_cq(1024).unwrap();
+        let qp = device.create_qp(&QpInit::new(QpType::Rc, cq)).unwrap();
+        Self { device, cq, qp, memory, keys }
+    }
+
+    fn connect(&mut self, dest: std::net::SocketAddr, dest_qp_num: QpNum) {
+        let connect = Connect {
+            dest,
+            dest_qp_num,
+            rq_psn: Psn::new(3),
+            sq_psn: Psn::new(3),
+            path_mtu: Mtu::Mtu1024,
+            source_port: 0,
+            tclass: 0,
+            rc: RcAttr::default(),
+        };
+        self.device.connect_qp(self.qp, &connect).unwrap();
+    }
+
+    fn remote(&self, at: u64) -> RemoteAddr {
+        RemoteAddr { addr: self.memory.region().addr() + at, rkey: self.keys.rkey }
+    }
+
+    fn post(&mut self, wr_id: u64, op: SendOp, at: u64, length: u32) {
+        let addr = self.memory.region().addr() + at;
+        let list = SgList::one(Sge { addr, length, lkey: self.keys.lkey });
+        self.device.post_send(self.qp, &[SendWr::new(wr_id, op, list)]).unwrap();
+    }
+
+    /// Waits for a completion of `wr_id`; `drives` says whether the device needs us for it.
+    fn completes(&mut self, wr_id: u64, drives: bool) {
+        let start = Instant::now();
+        let mut wc = [Wc::default()];
+        while self.device.poll_cq(self.cq, &mut wc) == 0 {
+            if !drives || self.device.progress(64) == 0 {
+                self.device.wait(towpath_base::Nanos::from_millis(1));
+            }
+            assert!(start.elapsed() < WAIT, "work request {wr_id} does not complete");
+        }
+        assert_eq!((wc[0].wr_id, wc[0].status), (wr_id, WcStatus::Success));
+    }
+}
+
+fn device() -> RoceDevice<UdpLink> {
+    let link = UdpLink::bind(UdpConfig::new("127.0.0.1".parse().unwrap())).expect("loopback");
+    RoceDevice::new(link, RoceConfig::default())
+}
+
+fn served() -> (EngineThread, End<SharedDevice<RoceDevice<UdpLink>>>) {
+    let (thread, shared) = EngineThread::spawn(device()).unwrap();
+    (thread, End::new(shared))
+}
+
+#[test]
+fn one_sided_requests_are_served_while_their_target_sleeps() {
+    let (thread, mut b) = served();
+    let mut a = End::new(device());
+    a.connect(b.device.local_addr(), b.qp);
+    b.connect(a.device.local_addr(), a.qp);
+    let bytes: Vec<u8> = (0..100_000).map(|i| (i % 251) as u8).collect();
+    a.memory.write(0, &bytes).unwrap();
+    // From here on nobody touches B but its thread.
+    let (target, counter) = (b.remote(4096), b.remote(8));
+    a.post(1, SendOp::Write { remote: target }, 0, 100_000);
+    a.completes(1, true);
+    a.post(2, SendOp::Read { remote: target }, 200_000, 100_000);
+    a.completes(2, true);
+    let mut got = vec![0; 100_000];
+    a.memory.read(200_000, &mut got).unwrap();
+    assert_eq!(got, bytes);
+    for round in 0..20 {
+        a.post(3, SendOp::FetchAdd { remote: counter, add: 2 }, 0, 8);
+        a.completes(3, true);
+        let mut was = [0; 8];
+        a.memory.read(0, &mut was).unwrap();
+        assert_eq!(u64::from_ne_bytes(was), 2 * round);
+    }
+    thread.stop();
+    // The device is still there, and driven by hand.
+    let counters = b.device.with(|device| device.counters());
+    assert!(counters.messages_received >= 22, "a long READ is several requests: {counters:?}");
+    b.post(4, SendOp::Write { remote: a.remote(0) }, 0, 10);
+    let start = Instant::now();
+    let mut wc = [Wc::default()];
+    while b.device.poll_cq(b.cq, &mut wc) == 0 {
+        b.device.progress(64);
+        a.device.progress(64);
+        assert!(start.elapsed() < WAIT);
+    }
+}
+
+#[test]
+fn two_served_devices_work_without_their_applications_calling_progress() {
+    let ((a_thread, mut a), (b_thread, mut b)) = (served(), served());
+    a.connect(b.device.local_addr(), b.qp);
+    b.connect(a.device.local_addr(), a.qp);
+    let posting = b.remote(0);
+    for round in 0..200 {
+        a.post(round, SendOp::FetchAdd { remote: posting, add: 1 }, 64, 8);
+        a.completes(round, false);
+    }
+    let mut word = [0; 8];
+    b.memory.read(0, &mut word).unwrap();
+    assert_eq!(u64::from_ne_bytes(word), 200);
+    drop(a_thread);
+    drop(b_thread);
+}
+
+#[test]
+fn several_threads_share_one_served_device() {
+    let (_thread, b) = served();
+    let (_other, a) = served();
+    let (mut a, mut b) = (a, b);
+    a.connect(b.device.local_addr(), b.qp);
+    b.connect(a.device.local_addr(), a.qp);
+    let (remote, addr, lkey) = (b.remote(0), a.memory.region().addr(), a.keys.lkey);
+    std::thread::scope(|scope| {
+        for worker in 0..4u64 {
+            let (mut device, qp) = (a.device.clone(), a.qp);
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    let sge = Sge { addr: addr + worker * 8, length: 8, lkey };
+                    let op = SendOp::FetchAdd { remote, add: 1 };
+                    let wr = SendWr::new(worker, op, SgList::one(sge));
+                    device.post_send(qp, &[wr]).unwrap();
+                }
+            });
+        }
+    });
+    for _ in 0..80 {
+        let start = Instant::now();
+        let mut wc = [Wc::default()];
+        while a.device.poll_cq(a.cq, &mut wc) == 0 {
+            a.device.wait(towpath_base::Nanos::from_millis(1));
+            assert!(start.elapsed() < WAIT);
+        }
+        assert_eq!(wc[0].status, WcStatus::Success);
+    }
+    let mut word = [0; 8];
+    b.memory.read(0, &mut word).unwrap();
+    assert_eq!(u64::from_ne_bytes(word), 80);
+}
