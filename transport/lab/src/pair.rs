@@ -375,7 +375,9 @@ fn lay(world: &World, config: &PairConfig) -> (VirtualLink, VirtualLink) {
     for _ in 0..config.spines {
         let spine = world.add_switch(&switch);
         for leaf in leaves {
-            world.connect(leaf, spine, &CableConfig { rate_bits_per_s, delay, overhead_bytes });
+            let cable =
+                CableConfig { rate_bits_per_s, delay, overhead_bytes, ..CableConfig::default() };
+            world.connect(leaf, spine, &cable);
         }
     }
     let [near, far] = leaves.map(|leaf| world.end(world.add_host(leaf, &host)));

@@ -90,7 +90,7 @@ pub use fault::{Burst, FaultControl, FaultCounters, FaultLink, FaultPlan};
 pub use pcap::PcapLink;
 pub use topology::{Fabric, LeafSpine, Star, TwoPods};
 pub use world::{
-    CableConfig, EcnConfig, HostConfig, HostDelay, HostId, LinkConfig, LinkId, RxTrain,
-    SwitchConfig, SwitchId, Timestamps, TxTrain, VirtualClock, VirtualLink, WireCounters, WireId,
-    World, WorldCounters,
+    CableConfig, Change, EcnConfig, Health, HostConfig, HostDelay, HostId, LinkConfig, LinkId,
+    PfcConfig, RxTrain, SwitchConfig, SwitchId, Timestamps, TxTrain, VirtualClock, VirtualLink,
+    WireCounters, WireId, World, WorldCounters,
 };

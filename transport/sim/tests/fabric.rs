@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::fabric::{Seen, numbers, send, settle, slow_cable, slow_host, slow_pod};
 use common::number_of;
 use std::collections::BTreeMap;
 use towpath_base::{Nanos, Time};
@@ -11,74 +12,37 @@ use towpath_sim::{
 };
 use towpath_verbs::{PacketLink, TxPacket};
 
-/// Sends a packet of `byte_len` bytes that says `number`; true when it was taken.
-fn send(
-    world: &World,
-    from: HostId,
-    to: HostId,
-    source_port: u16,
-    number: u32,
-    byte_len: usize,
-) -> bool {
-    let mut bytes = vec![0; byte_len];
-    bytes[..4].copy_from_slice(&number.to_be_bytes());
-    let mut packet = TxPacket::new(world.end(to).local_addr(), source_port, 0);
-    packet.push(&bytes);
-    world.end(from).transmit(&[packet]) == 1
-}
-
-/// Everything that comes in until nothing is under way: when it was seen, where, its number, its
-/// timestamp.
-fn settle(world: &World) -> Vec<(Time, HostId, u32, Time)> {
-    let (mut seen, mut woken) = (Vec::new(), Vec::new());
-    while world.advance_to_next(Time::NEVER, &mut woken) {
-        for host in woken.drain(..) {
-            world.end(host).receive(usize::MAX, &mut |packet| {
-                seen.push((world.now(), host, number_of(packet.bytes), packet.timestamp));
-            });
-        }
-    }
-    seen
-}
-
-/// 1 Gb/s is 8 ns a byte.
-fn slow_host() -> HostConfig {
-    HostConfig { rate_bits_per_s: 1_000_000_000, overhead_bytes: 0, ..HostConfig::default() }
-}
-
-fn slow_cable() -> CableConfig {
-    CableConfig { rate_bits_per_s: 2_000_000_000, delay: Nanos(1_000), overhead_bytes: 0 }
-}
-
-fn slow_fabric(world: &World) -> Fabric {
-    let shape = LeafSpine { host: slow_host(), uplink: slow_cable(), ..LeafSpine::default() };
-    shape.build(world)
+/// What comes in, with the same time on its stamp.
+fn arrivals(world: &World) -> Vec<(Time, HostId, u64)> {
+    let seen = settle(world);
+    assert!(seen.iter().all(|seen| seen.timestamp == seen.at));
+    seen.iter().map(|seen| (seen.at, seen.host, seen.number)).collect()
 }
 
 #[test]
 fn a_packet_takes_the_time_of_each_cable_and_no_other() {
     let world = World::new(1);
-    let hosts = slow_fabric(&world).hosts;
-    assert!(send(&world, hosts[0], hosts[9], 0, 1, 100));
+    let hosts = slow_pod().build(&world).hosts;
+    assert!(send(&world, [hosts[0], hosts[9]], 0, 1, 100));
     // Two cables at 8 ns a byte and 500 ns, two at 4 ns a byte and 1,000 ns.
     let crossing = 2 * (800 + 500) + 2 * (400 + 1_000);
-    assert_eq!(settle(&world), [(Time(crossing), hosts[9], 1, Time(crossing))]);
-    assert!(send(&world, hosts[0], hosts[1], 0, 2, 100));
+    assert_eq!(arrivals(&world), [(Time(crossing), hosts[9], 1)]);
+    assert!(send(&world, [hosts[0], hosts[1]], 0, 2, 100));
     let within_leaf = Time(crossing + 2 * (800 + 500));
-    assert_eq!(settle(&world), [(within_leaf, hosts[1], 2, within_leaf)]);
+    assert_eq!(arrivals(&world), [(within_leaf, hosts[1], 2)]);
 }
 
 #[test]
 fn pods_are_reached_through_the_cores() {
     let world = World::new(1);
-    let pod = LeafSpine { host: slow_host(), uplink: slow_cable(), ..LeafSpine::default() };
+    let pod = slow_pod();
     let core_link = CableConfig { delay: Nanos(50_000), ..slow_cable() };
     let fabric = TwoPods { pod, core_link, ..TwoPods::default() }.build(&world);
     assert_eq!((fabric.hosts.len(), fabric.leaves.len(), fabric.spines.len()), (64, 8, 8));
     let (near, far) = (fabric.hosts[0], fabric.hosts[32]);
-    assert!(send(&world, near, far, 0, 1, 100));
+    assert!(send(&world, [near, far], 0, 1, 100));
     let crossing = Time(2 * 1_300 + 2 * 1_400 + 2 * 50_400);
-    assert_eq!(settle(&world), [(crossing, far, 1, crossing)]);
+    assert_eq!(arrivals(&world), [(crossing, far, 1)]);
 }
 
 #[test]
@@ -91,15 +55,14 @@ fn the_delay_of_a_host_shows_in_software_and_not_in_the_timestamp_of_its_card() 
     let host = HostConfig { tx_delay, rx_delay, ..slow_host() };
     let hosts = Star { hosts: 2, host, ..Star::default() }.build(&world).hosts;
     for number in 0..100 {
-        assert!(send(&world, hosts[0], hosts[1], 0, number, 100));
+        assert!(send(&world, [hosts[0], hosts[1]], 0, number, 100));
     }
     let seen = settle(&world);
-    let numbers: Vec<u32> = seen.iter().map(|seen| seen.2).collect();
-    assert_eq!(numbers, (0..100).collect::<Vec<_>>(), "jitter does not reorder");
-    let first = seen[0].3.0 - 2 * 1_300;
+    assert_eq!(numbers(&seen), (0..100).collect::<Vec<_>>(), "jitter does not reorder");
+    let first = seen[0].timestamp.0 - 2 * 1_300;
     assert!((3_000..=5_000).contains(&first), "{first}");
-    for (now, _, _, timestamp) in seen {
-        let late = now.since(timestamp).0;
+    for Seen { at, timestamp, .. } in seen {
+        let late = at.since(timestamp).0;
         assert!((10_000..=15_000).contains(&late), "{late}");
     }
 }
@@ -113,15 +76,14 @@ fn a_full_port_of_a_switch_drops_at_its_tail_exactly() {
     // Four senders at once into one port: each round 400 bytes come and 100 go.
     for round in 0..5 {
         for (sender, host) in hosts[..4].iter().enumerate() {
-            assert!(send(&world, *host, hosts[4], 0, round * 4 + sender as u32, 100));
+            assert!(send(&world, [*host, hosts[4]], 0, round * 4 + sender as u32, 100));
         }
     }
     let seen = settle(&world);
     // 4, 7, 10, and then one leaves for each that may come: at most 10 at once.
-    let expected: Vec<u32> = (0..12).chain([12, 16]).collect();
-    let numbers: Vec<u32> = seen.iter().map(|seen| seen.2).collect();
-    assert_eq!(numbers.len() as u64 + world.counters().dropped_queue, 20);
-    assert_eq!(numbers, expected);
+    let expected: Vec<u64> = (0..12).chain([12, 16]).collect();
+    assert_eq!(seen.len() as u64 + world.counters().dropped_queue, 20);
+    assert_eq!(numbers(&seen), expected);
 }
 
 #[test]
@@ -131,7 +93,7 @@ fn a_card_takes_no_more_than_it_can_hold_and_wakes_its_host_for_the_rest() {
     let hosts = Star { hosts: 2, host, ..Star::default() }.build(&world).hosts;
     let mut next = 0;
     let offer = |next: &mut u32| {
-        while *next < 50 && send(&world, hosts[0], hosts[1], 0, *next, 100) {
+        while *next < 50 && send(&world, [hosts[0], hosts[1]], 0, *next, 100) {
             *next += 1;
         }
     };
@@ -158,7 +120,7 @@ fn paths_of(world: &World, fabric: &Fabric, to: HostId, ports: u16) -> Vec<usize
     let mut paths = Vec::new();
     for port in 0..ports {
         let before: Vec<u64> = uplink_bytes(world, fabric);
-        assert!(send(world, fabric.hosts[0], to, port, 0, 100));
+        assert!(send(world, [fabric.hosts[0], to], port, 0, 100));
         settle(world);
         let after = uplink_bytes(world, fabric);
         let used: Vec<usize> = (0..4).filter(|path| before[*path] != after[*path]).collect();
@@ -200,7 +162,7 @@ fn the_source_port_chooses_the_path_for_good_and_all_paths_are_used() {
 #[test]
 fn an_address_that_nobody_has_is_counted() {
     let world = World::new(1);
-    let hosts = slow_fabric(&world).hosts;
+    let hosts = slow_pod().build(&world).hosts;
     let mut packet = TxPacket::new("10.9.9.9:4791".parse().unwrap(), 0, 0);
     packet.push(b"lost");
     assert_eq!(world.end(hosts[0]).transmit(&[packet]), 1);

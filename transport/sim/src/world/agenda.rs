@@ -9,12 +9,16 @@ use towpath_base::Time;
 pub(super) enum Event {
     /// A flight comes to the far end of its wire.
     Land { flight: u32 },
-    /// A flight joins the queue of its wire.
-    Join { flight: u32 },
+    /// Software at the far end of its wire can see a flight.
+    Arrive { flight: u32 },
     /// A wire may have something to send.
     Serve { wire: u32 },
     /// Flights that wait to be overtaken on a wire have waited long enough.
     Release { wire: u32 },
+    /// A pause, or the end of one, comes to the near end of a wire.
+    Pause { wire: u32, class: u8, on: bool },
+    /// Something changes that was announced.
+    Change { number: u32 },
     /// The timer of a host may be due.
     Timer { host: u32 },
 }

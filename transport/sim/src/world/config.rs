@@ -1,6 +1,6 @@
 //! What virtual links, hosts, switches and cables are like.
 
-use super::queue::EcnConfig;
+use super::queue::{EcnConfig, PfcConfig};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use towpath_base::Nanos;
 
@@ -57,6 +57,8 @@ pub struct HostConfig {
     pub rx_delay: HostDelay,
     /// What the timestamp of a received packet says.
     pub timestamps: Timestamps,
+    /// Whether it heeds the pauses of its switch, where that sends any. Default true.
+    pub heeds_pauses: bool,
 }
 
 impl Default for HostConfig {
@@ -74,6 +76,7 @@ impl Default for HostConfig {
             tx_delay: HostDelay::default(),
             rx_delay: HostDelay::default(),
             timestamps: Timestamps::Wire,
+            heeds_pauses: true,
         }
     }
 }
@@ -85,11 +88,13 @@ pub struct SwitchConfig {
     pub port_buffer_bytes: u64,
     /// When packets are marked. Default: never.
     pub ecn: Option<EcnConfig>,
+    /// When what sends to it is paused. Default: never.
+    pub pfc: Option<PfcConfig>,
 }
 
 impl Default for SwitchConfig {
     fn default() -> Self {
-        Self { port_buffer_bytes: 1 << 20, ecn: None }
+        Self { port_buffer_bytes: 1 << 20, ecn: None, pfc: None }
     }
 }
 
@@ -102,12 +107,19 @@ pub struct CableConfig {
     pub delay: Nanos,
     /// Bytes that each packet takes on the wire beyond BTH to ICRC. Default 66.
     pub overhead_bytes: u32,
+    /// Whether pauses of its switches, where they send any, go over it. Default true.
+    pub heeds_pauses: bool,
 }
 
 impl Default for CableConfig {
     fn default() -> Self {
         let rate_bits_per_s = 100_000_000_000;
-        Self { rate_bits_per_s, delay: Nanos::from_micros(1), overhead_bytes: 66 }
+        Self {
+            rate_bits_per_s,
+            delay: Nanos::from_micros(1),
+            overhead_bytes: 66,
+            heeds_pauses: true,
+        }
     }
 }
 

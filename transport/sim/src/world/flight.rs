@@ -14,6 +14,8 @@ pub(super) struct Flight {
     pub(super) next: u32,
     /// The wire that it is on or waits for.
     pub(super) wire: u32,
+    /// The wire on which it came to the switch that it is in; [`NONE`] at a host.
+    pub(super) ingress: u32,
     /// [`NONE`] where no host on the fabric has the address.
     pub(super) dest_host: u32,
     pub(super) source: SocketAddr,

@@ -14,6 +14,7 @@
 //! packet before it. No event allocates once the slab and the heap have grown to their size.
 
 mod agenda;
+mod change;
 mod clock;
 mod config;
 mod engine;
@@ -32,11 +33,12 @@ mod wire;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+pub use change::{Change, Health};
 pub use clock::VirtualClock;
 pub use config::{CableConfig, HostConfig, HostDelay, LinkConfig, SwitchConfig, Timestamps};
 pub use ids::{HostId, LinkId, SwitchId, WireId};
 pub use link::VirtualLink;
-pub use queue::EcnConfig;
+pub use queue::{EcnConfig, PfcConfig};
 pub use trace::{PacketFate, TraceEvent};
 pub use train::{RxTrain, TxTrain};
 pub use wire::WireCounters;
@@ -175,10 +177,21 @@ impl World {
         self.engine.borrow_mut().set_class(dscp, class);
     }
 
-    /// Changes what befalls packets at the far end of a wire. Where [`FaultPlan`] says source
-    /// port it is the index at the sending host. What is held back stays held.
+    /// Changes what befalls packets at the far end of a wire, as [`Change::Faults`] does. Where
+    /// [`FaultPlan`] says source port it is the index at the sending host. What is held back stays
+    /// held.
     pub fn set_faults(&self, wire: WireId, plan: FaultPlan) {
         self.engine.borrow_mut().set_faults(wire, plan);
+    }
+
+    /// Changes something now.
+    pub fn change(&self, change: Change) {
+        self.engine.borrow_mut().change(change);
+    }
+
+    /// Changes something at a time; what changes at one time does so in the order of the calls.
+    pub fn change_at(&self, time: Time, change: Change) {
+        self.engine.borrow_mut().change_at(time, change);
     }
 
     /// What befell packets on a wire; a train counts as one.

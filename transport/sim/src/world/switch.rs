@@ -1,11 +1,13 @@
 //! A switch: what the wires out of it are like, and its part in the choice among equal paths.
 
+use super::change::Health;
 use super::config::SwitchConfig;
 
 pub(super) struct Switch {
     pub(super) config: SwitchConfig,
     /// Its own, so that two switches in a row choose independently.
     pub(super) salt: u64,
+    pub(super) health: Health,
     /// Whether hosts are on it.
     pub(super) has_hosts: bool,
 }

@@ -166,6 +166,7 @@ mod tests {
         Flight {
             next: 0,
             wire: 0,
+            ingress: 0,
             dest_host: 0,
             source: anywhere,
             dest: anywhere,

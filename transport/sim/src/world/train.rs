@@ -6,9 +6,12 @@ use towpath_base::Time;
 /// A train to send: it stands for `packets` packets of one message, sent back to back.
 ///
 /// It takes the wire for as long as they would, waits in queues and is dropped, marked and paused
-/// as one; it is lost when any of them would have been. A queue counts all its bytes from when its
-/// first packet comes in. Its last packet arrives when the last of the packets would, so a train
-/// is no slower over several hops than its packets are.
+/// as one; it is lost when any of them would have been. It arrives when the last of them would: it
+/// goes on at a switch once its first packet is in, and no faster than it comes.
+///
+/// What differs from packets: a queue counts all its bytes from when its first packet comes in,
+/// nothing is sent between its packets, and on a faster wire than it came on it takes its share at
+/// once rather than spread over the time that it comes in.
 #[derive(Clone, Copy, Debug)]
 pub struct TxTrain<'a> {
     /// Where to.

@@ -3,7 +3,7 @@
 use super::faults::WireFaults;
 use super::flight::{Flight, Flights, List};
 use super::ids::Node;
-use super::queue::EcnConfig;
+use super::queue::{EcnConfig, Ingress};
 use crate::limits::{CLASSES, IN_FLIGHT_PACKETS_MAX};
 use towpath_base::{Nanos, Prng, Time};
 
@@ -37,6 +37,10 @@ pub struct WireCounters {
     pub marked: u64,
     /// The most bytes that ever waited, in all classes together, with those being sent.
     pub queued_bytes_max: u64,
+    /// How often a class of it was told to pause.
+    pub pauses: u64,
+    /// How long classes of it were paused, added up, pauses that are over.
+    pub paused: Nanos,
 }
 
 pub(super) struct Wire {
@@ -57,10 +61,30 @@ pub(super) struct Wire {
     /// over (in 1 / rate ns), so that a long run takes exactly its time.
     pub(super) free_at: Time,
     remainder: u64,
-    sending: (usize, u64),
+    sending: Option<Sending>,
     /// Flights that are queued or on the way.
     held: usize,
+    /// Since when each class is paused; [`Time::NEVER`] for one that is not.
+    paused_since: [Time; CLASSES],
+    /// What the switch at its far end holds of it, where that pauses it.
+    pub(super) ingress: Option<Box<Ingress>>,
+    /// It is served at the end of each packet, for the switch in front of it counts what it holds.
+    pub(super) is_watched: bool,
+    /// What comes to its far end is lost.
+    pub(super) is_cut: bool,
 }
+
+/// What is being sent.
+#[derive(Clone, Copy)]
+pub(super) struct Sending {
+    pub(super) class: usize,
+    pub(super) bytes: u64,
+    /// The wire on which it came in; [`NONE`](super::flight::NONE) at a host.
+    pub(super) ingress: u32,
+}
+
+/// Bytes of a pause frame on the wire, with preamble and gap.
+const PAUSE_FRAME_BYTES: u64 = 84;
 
 /// When a flight that was put on the wire gets across.
 pub(super) struct Sent {
@@ -85,8 +109,12 @@ impl Wire {
             queues: [Queue { flights: List::EMPTY, bytes: 0 }; CLASSES],
             free_at: Time::ZERO,
             remainder: 0,
-            sending: (0, 0),
+            sending: None,
             held: 0,
+            paused_since: [Time::NEVER; CLASSES],
+            ingress: None,
+            is_watched: false,
+            is_cut: false,
         }
     }
 
@@ -100,21 +128,18 @@ impl Wire {
     }
 
     /// The bytes that wait, and those of the packet that is being sent.
-    pub(super) fn queued_bytes(&mut self, now: Time) -> u64 {
-        self.settle(now);
+    pub(super) fn queued_bytes(&self) -> u64 {
         self.queues.iter().map(|queue| queue.bytes).sum()
     }
 
     /// Whether the queue of `class` has room for so many bytes more.
-    pub(super) fn has_room(&mut self, class: usize, bytes: u64, now: Time) -> bool {
-        self.settle(now);
+    pub(super) fn has_room(&self, class: usize, bytes: u64) -> bool {
         self.held < IN_FLIGHT_PACKETS_MAX
             && self.queues[class].bytes + bytes <= self.config.queue_bytes
     }
 
     /// Whether at most half of its queue is taken.
-    pub(super) fn is_half_empty(&mut self, now: Time) -> bool {
-        self.settle(now);
+    pub(super) fn is_half_empty(&self) -> bool {
         self.queues.iter().all(|queue| queue.bytes <= self.config.queue_bytes / 2)
     }
 
@@ -144,49 +169,79 @@ impl Wire {
 
     /// The queue to serve now, strictly by class, and the flight at its head.
     pub(super) fn next(&self) -> Option<(usize, u32)> {
-        let mut heads = self.queues.iter().enumerate();
-        heads.find_map(|(class, queue)| queue.flights.front().map(|flight| (class, flight)))
+        let mut classes = self.queues.iter().zip(&self.paused_since).enumerate();
+        classes.find_map(|(class, (queue, paused_since))| {
+            let flight = queue.flights.front()?;
+            (*paused_since == Time::NEVER).then_some((class, flight))
+        })
+    }
+
+    /// Takes a flight out of its queues that is not to be sent.
+    pub(super) fn flush_one(&mut self, flights: &Flights) -> Option<(usize, u32)> {
+        let class = self.queues.iter().position(|queue| queue.flights.front().is_some())?;
+        let flight = self.queues[class].flights.pop(flights)?;
+        self.queues[class].bytes -= self.bytes_of(&flights[flight]);
+        self.held -= 1;
+        Some((class, flight))
+    }
+
+    /// Is told to pause a class, or to go on with it.
+    pub(super) fn pause(&mut self, class: usize, on: bool, now: Time) {
+        let since = &mut self.paused_since[class];
+        if on && *since == Time::NEVER {
+            *since = now;
+            self.counters.pauses += 1;
+        } else if !on && *since < Time::NEVER {
+            self.counters.paused = self.counters.paused + now.since(*since);
+            *since = Time::NEVER;
+        }
+    }
+
+    /// How long a pause takes to get back over the cable.
+    pub(super) fn pause_delay(&self) -> Nanos {
+        let rate = self.config.rate_bits_per_s;
+        let sending = (PAUSE_FRAME_BYTES * 8_000_000_000).checked_div(rate).unwrap_or(0);
+        Nanos(sending) + self.config.delay
     }
 
     /// Puts the head of the queue of `class` on the wire.
     pub(super) fn send(&mut self, class: usize, flights: &Flights, now: Time) -> Option<Sent> {
         let flight = self.queues[class].flights.pop(flights)?;
         let bytes = self.bytes_of(&flights[flight]);
-        self.settle(now);
         if self.free_at < now {
             self.free_at = now;
             self.remainder = 0;
         }
-        let (start, packets) = (self.free_at, flights[flight].packets);
-        let first = if packets == 1 { bytes } else { self.bytes_of_one(&flights[flight]) };
-        let head_at = start + self.time_of(first).0 + self.config.delay;
+        let (start, sent) = (self.free_at, &flights[flight]);
+        let (packets, ingress) = (sent.packets, sent.ingress);
         let (span, remainder) = self.time_of(bytes);
+        let (mut head_at, mut tail_at) = (start + span, start + span);
+        if packets > 1 {
+            // The last packet cannot go before it has come, be the others sent or not.
+            let one = self.time_of(self.bytes_of_one(sent)).0;
+            (head_at, tail_at) = (start + one, tail_at.max(sent.tail_at + one));
+        }
         self.free_at = start + span;
         self.remainder = remainder;
-        self.sending = (class, bytes);
+        self.sending = Some(Sending { class, bytes, ingress });
         self.counters.packets += u64::from(packets);
         self.counters.bytes += bytes;
-        Some(Sent { flight, head_at, tail_at: self.free_at + self.config.delay })
-    }
-
-    /// When a train whose tail lands at `tail_at` can be sent on without a gap in it.
-    pub(super) fn gapless_start(&self, flight: &Flight) -> Time {
-        let whole = self.time_of(self.bytes_of(flight)).0;
-        let last = self.time_of(self.bytes_of_one(flight)).0;
-        Time((flight.tail_at + last).0.saturating_sub(whole.0))
+        let delay = self.config.delay;
+        Some(Sent { flight, head_at: head_at + delay, tail_at: tail_at + delay })
     }
 
     fn bytes_of_one(&self, flight: &Flight) -> u64 {
         flight.packet_bytes() + u64::from(self.config.overhead_bytes)
     }
 
-    /// Gives the room of what was sent back.
-    fn settle(&mut self, now: Time) {
-        let (class, bytes) = self.sending;
-        if bytes != 0 && self.free_at <= now {
-            self.queues[class].bytes -= bytes;
-            self.sending = (0, 0);
+    /// Gives the room of what was sent back, and says what that was.
+    pub(super) fn settle(&mut self, now: Time) -> Option<Sending> {
+        if self.free_at > now {
+            return None;
         }
+        let sent = self.sending.take()?;
+        self.queues[sent.class].bytes -= sent.bytes;
+        Some(sent)
     }
 
     /// The time that so many bytes take from here on, and what the division leaves over.

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub(crate) mod fabric;
+
 use core::net::{Ipv4Addr, SocketAddr};
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -2,11 +2,13 @@
 
 use super::Engine;
 use crate::limits::{HOSTS_MAX, SOURCE_PORTS_MAX};
+use crate::world::change::Health;
 use crate::world::config::{
     CableConfig, HostConfig, HostDelay, LinkConfig, SwitchConfig, Timestamps,
 };
 use crate::world::host::{Berth, Host, HostParts};
 use crate::world::ids::{HostId, LinkId, Node, SwitchId, WireId};
+use crate::world::queue::Ingress;
 use crate::world::routes::Hop;
 use crate::world::switch::Switch;
 use crate::world::wire::{Wire, WireConfig};
@@ -57,7 +59,7 @@ impl Engine {
     pub(in crate::world) fn add_switch(&mut self, config: &SwitchConfig) -> SwitchId {
         let id = SwitchId(self.switches.len() as u32);
         let salt = self.next_seed();
-        self.switches.push(Switch { config: *config, salt, has_hosts: false });
+        self.switches.push(Switch { config: *config, salt, health: Health::Up, has_hosts: false });
         self.routes = None;
         id
     }
@@ -82,6 +84,9 @@ impl Engine {
         let downlink = self.behind(leaf, uplink);
         let link = self.lay_cable([Node::Host(id), Node::Switch(leaf)], [uplink, downlink]);
         let ip = Ipv4Addr::from(ADDRESS_BASE + 1 + self.addressed.len() as u32);
+        if config.heeds_pauses {
+            self.pause_on_demand(link.forth(), leaf);
+        }
         let parts = HostParts {
             addr: SocketAddr::new(IpAddr::V4(ip), UDP_PORT),
             caps: LinkCaps {
@@ -119,6 +124,10 @@ impl Engine {
             ecn: None,
         };
         let link = self.lay_cable(ends.map(Node::Switch), ends.map(|end| self.behind(end, way)));
+        if config.heeds_pauses {
+            self.pause_on_demand(link.forth(), ends[1]);
+            self.pause_on_demand(link.back(), ends[0]);
+        }
         self.hops.push(Hop { from: ends[0].0, to: ends[1].0, wire: link.forth() });
         self.hops.push(Hop { from: ends[1].0, to: ends[0].0, wire: link.back() });
         self.routes = None;
@@ -132,6 +141,12 @@ impl Engine {
         self.addressed.get(index as usize).copied()
     }
 
+    /// Has a switch pause a wire that leads to it, where it does so.
+    fn pause_on_demand(&mut self, wire: WireId, switch: SwitchId) {
+        let pfc = self.switches[switch.index()].config.pfc;
+        self.wires[wire.index()].ingress = pfc.map(|pfc| Box::new(Ingress::new(pfc)));
+    }
+
     /// A wire with the queue that a switch puts in front of it.
     fn behind(&self, switch: SwitchId, wire: WireConfig) -> WireConfig {
         let config = &self.switches[switch.index()].config;
@@ -142,8 +157,11 @@ impl Engine {
     fn lay_cable(&mut self, [near, far]: [Node; 2], configs: [WireConfig; 2]) -> LinkId {
         let forth = WireId(self.wires.len() as u32);
         for (config, ends) in configs.into_iter().zip([[near, far], [far, near]]) {
-            let seed = self.next_seed();
-            self.wires.push(Wire::new(config, ends, seed));
+            let mut wire = Wire::new(config, ends, self.next_seed());
+            if let Node::Switch(switch) = ends[0] {
+                wire.is_watched = self.switches[switch.index()].config.pfc.is_some();
+            }
+            self.wires.push(wire);
         }
         forth.link()
     }

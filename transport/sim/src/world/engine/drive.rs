@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::world::agenda::Event;
 use crate::world::ids::HostId;
-use crate::world::routes::Routes;
+use crate::world::routes::{Hop, Routes};
 use towpath_base::Time;
 
 impl Engine {
@@ -44,9 +44,11 @@ impl Engine {
         self.counters.events += 1;
         match event {
             Event::Land { flight } => self.land(flight),
-            Event::Join { flight } => self.join(flight),
+            Event::Arrive { flight } => self.arrive(flight),
             Event::Serve { wire } => self.serve_due(wire),
             Event::Release { wire } => self.release(wire),
+            Event::Pause { wire, class, on } => self.pause(wire, class, on),
+            Event::Change { number } => self.change_due(number),
             Event::Timer { host } => self.timer_event(HostId(host)),
         }
     }
@@ -86,10 +88,12 @@ impl Engine {
     }
 
     pub(super) fn routes(&mut self) -> &Routes {
-        let (switches, hops) = (&self.switches, &self.hops);
-        self.routes.get_or_insert_with(|| {
-            let dests: Vec<bool> = switches.iter().map(|switch| switch.has_hosts).collect();
-            Routes::new(switches.len(), &dests, hops)
-        })
+        if self.routes.is_none() {
+            let dests: Vec<bool> = self.switches.iter().map(|switch| switch.has_hosts).collect();
+            let hops: Vec<Hop> =
+                self.hops.iter().filter(|hop| self.is_usable(hop)).copied().collect();
+            self.routes = Some(Routes::new(self.switches.len(), &dests, &hops));
+        }
+        self.routes.get_or_insert_default()
     }
 }

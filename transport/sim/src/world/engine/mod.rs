@@ -1,23 +1,26 @@
 //! The state of a world, and what each event does to it.
 
 mod build;
+mod change;
 mod drive;
 mod send;
 mod travel;
 
 use super::WorldCounters;
 use super::agenda::Agenda;
+use super::change::{Change, Health};
 use super::clock::VirtualClock;
 use super::faults::WireFaults;
 use super::flight::Flights;
 use super::host::{Berth, Host};
-use super::ids::{HostId, WireId};
+use super::ids::{HostId, LinkId, WireId};
 use super::routes::{Hop, Routes};
 use super::switch::Switch;
 use super::trace::{PacketFate, Trace, TraceEvent};
 use super::wire::{Wire, WireCounters};
 use crate::fault::{FaultCounters, FaultPlan};
 use crate::limits::CLASSES;
+use std::collections::BTreeMap;
 use towpath_base::Prng;
 
 pub(super) struct Engine {
@@ -32,6 +35,9 @@ pub(super) struct Engine {
     addressed: Vec<u32>,
     switches: Vec<Switch>,
     hops: Vec<Hop>,
+    cables: BTreeMap<LinkId, Health>,
+    /// What is to change, by number; `None` once it has.
+    changes: Vec<Option<Change>>,
     /// `None` after a change, until a packet needs them.
     routes: Option<Routes>,
     /// The queue that each DSCP goes to.
@@ -57,6 +63,8 @@ impl Engine {
             addressed: Vec::new(),
             switches: Vec::new(),
             hops: Vec::new(),
+            cables: BTreeMap::new(),
+            changes: Vec::new(),
             routes: None,
             classes: [(CLASSES - 1) as u8; 64],
             ecmp_salt,
@@ -91,7 +99,8 @@ impl Engine {
     }
 
     pub(super) fn queued_bytes(&mut self, wire: WireId) -> u64 {
-        self.wires[wire.index()].queued_bytes(self.clock.now())
+        self.settle(wire.0);
+        self.wires[wire.index()].queued_bytes()
     }
 
     pub(super) fn set_class(&mut self, dscp: u8, class: u8) {

@@ -64,6 +64,7 @@ impl Engine {
 
     fn send_load(&mut self, host: HostId, load: &Load<'_>) -> bool {
         let now = self.clock.now();
+        self.settle(self.hosts[host.index()].wire.0);
         let end = &mut self.hosts[host.index()];
         if load.source_port >= end.caps.source_ports {
             end.counters.send_errors += 1;
@@ -71,7 +72,7 @@ impl Engine {
         }
         let wire = &mut self.wires[end.wire.index()];
         let class = usize::from(self.classes[usize::from(load.tclass >> 2)]);
-        let has_room = wire.has_room(class, wire.whole_bytes(load.byte_len, load.packets), now);
+        let has_room = wire.has_room(class, wire.whole_bytes(load.byte_len, load.packets));
         if !has_room && end.is_patient {
             wire.room_wanted = true;
             let wire = end.wire.0;
@@ -89,6 +90,7 @@ impl Engine {
             Flight {
                 next: NONE,
                 wire,
+                ingress: NONE,
                 dest_host: dest_host.unwrap_or(NONE),
                 source,
                 dest: load.dest,

@@ -2,9 +2,10 @@
 
 use super::Engine;
 use crate::world::agenda::Event;
+use crate::world::change::Health;
 use crate::world::faults::{Scene, Verdict, WireFaults};
 use crate::world::flight::NONE;
-use crate::world::ids::{HostId, Node, SwitchId};
+use crate::world::ids::{Node, SwitchId};
 use crate::world::queue::marked;
 use crate::world::switch::choose;
 use crate::world::trace::PacketFate;
@@ -15,10 +16,11 @@ impl Engine {
     pub(super) fn serve(&mut self, wire: u32) {
         let now = self.clock.now();
         loop {
+            self.settle(wire);
             self.tell_of_room(wire);
             let on = &mut self.wires[wire as usize];
             let next = on.next();
-            if next.is_none() && !on.room_wanted {
+            if next.is_none() && !on.room_wanted && !on.is_watched {
                 return;
             }
             if on.free_at > now {
@@ -31,10 +33,8 @@ impl Engine {
                 return self.serve_again(wire, ready_at);
             }
             let Some(sent) = on.send(class, &self.flights, now) else { return };
-            let mut lands_at = sent.head_at;
-            if let Node::Host(host) = on.to {
-                lands_at = self.hosts[host.index()].rx.enter(sent.tail_at);
-            }
+            let is_last_hop = matches!(on.to, Node::Host(_));
+            let lands_at = if is_last_hop { sent.tail_at } else { sent.head_at };
             self.flights[sent.flight].tail_at = sent.tail_at;
             self.agenda.push(lands_at, Event::Land { flight: sent.flight });
         }
@@ -48,6 +48,36 @@ impl Engine {
         }
     }
 
+    /// Gives the room of what a wire has sent back.
+    pub(super) fn settle(&mut self, wire: u32) {
+        let now = self.clock.now();
+        let on = &mut self.wires[wire as usize];
+        if let Some(sent) = on.settle(now)
+            && sent.ingress != NONE
+        {
+            self.leave(sent.ingress, sent.class, sent.bytes);
+        }
+    }
+
+    /// A switch holds less of what came in on a wire.
+    pub(super) fn leave(&mut self, wire: u32, class: usize, bytes: u64) {
+        let on = &mut self.wires[wire as usize];
+        if on.ingress.as_mut().is_some_and(|ingress| ingress.leave(class, bytes)) {
+            self.send_pause(wire, class, false);
+        }
+    }
+
+    fn send_pause(&mut self, wire: u32, class: usize, on: bool) {
+        let time = self.clock.now() + self.wires[wire as usize].pause_delay();
+        self.agenda.push(time, Event::Pause { wire, class: class as u8, on });
+    }
+
+    /// A pause comes to the near end of a wire.
+    pub(super) fn pause(&mut self, wire: u32, class: u8, on: bool) {
+        self.wires[wire as usize].pause(usize::from(class), on, self.clock.now());
+        self.serve(wire);
+    }
+
     pub(super) fn serve_due(&mut self, wire: u32) {
         let on = &mut self.wires[wire as usize];
         if on.serve_at <= self.clock.now() {
@@ -59,7 +89,7 @@ impl Engine {
     /// Wakes the host that waits for room, once half of the queue is free.
     fn tell_of_room(&mut self, wire: u32) {
         let on = &mut self.wires[wire as usize];
-        if on.room_wanted && on.is_half_empty(self.clock.now()) {
+        if on.room_wanted && on.is_half_empty() {
             on.room_wanted = false;
             if let Node::Host(host) = on.from {
                 self.wake(host);
@@ -75,14 +105,26 @@ impl Engine {
         }
         let on = &mut self.wires[wire as usize];
         on.let_go();
+        if on.is_cut {
+            return self.finish(flight, PacketFate::DroppedDown);
+        }
         match on.to {
-            Node::Host(host) => self.arrive(host, flight),
+            Node::Host(host) => {
+                let now = self.clock.now();
+                let seen_at = self.hosts[host.index()].rx.enter(now);
+                if seen_at > now {
+                    return self.agenda.push(seen_at, Event::Arrive { flight });
+                }
+                self.arrive(flight);
+            }
             Node::Switch(switch) => self.forward(switch, flight),
         }
     }
 
-    fn arrive(&mut self, host: HostId, flight: u32) {
+    /// A flight comes to the software of a host.
+    pub(super) fn arrive(&mut self, flight: u32) {
         let now = self.clock.now();
+        let Node::Host(host) = self.wires[self.flights[flight].wire as usize].to else { return };
         let fate = self.hosts[host.index()].admit(flight, now, &mut self.flights);
         self.finish(flight, fate);
         if fate == PacketFate::Delivered {
@@ -92,9 +134,12 @@ impl Engine {
 
     fn forward(&mut self, switch: SwitchId, flight: u32) {
         let passing = &self.flights[flight];
-        let (dest, flow, packets) = (passing.dest_host, passing.flow, passing.packets);
+        let (dest, flow) = (passing.dest_host, passing.flow);
         if dest == NONE {
             return self.finish(flight, PacketFate::Misaddressed);
+        }
+        if self.switches[switch.index()].health != Health::Up {
+            return self.finish(flight, PacketFate::DroppedDown);
         }
         let berth = self.berths[dest as usize];
         let out = if berth.leaf == switch.0 {
@@ -108,40 +153,53 @@ impl Engine {
             wires[choose(flow, salt, wires.len())]
         };
         let passing = &mut self.flights[flight];
-        passing.wire = out.0;
+        passing.ingress = core::mem::replace(&mut passing.wire, out.0);
         passing.is_judged = false;
-        let now = self.clock.now();
-        if packets > 1 {
-            let start = self.wires[out.index()].gapless_start(passing);
-            if start > now {
-                return self.agenda.push(start, Event::Join { flight });
-            }
-        }
         self.join(flight);
     }
 
     /// A flight joins the queue of the wire that it is to take, or finds it full.
-    pub(super) fn join(&mut self, flight: u32) {
+    fn join(&mut self, flight: u32) {
         let now = self.clock.now();
-        let passing = &mut self.flights[flight];
-        let wire = passing.wire;
+        let passing = &self.flights[flight];
+        let (wire, packets) = (passing.wire, passing.packets);
         let class = usize::from(self.classes[usize::from(passing.tclass >> 2)]);
-        let on = &mut self.wires[wire as usize];
-        if !on.has_room(class, on.bytes_of(passing), now) {
-            on.counters.dropped += u64::from(passing.packets);
+        self.settle(wire);
+        if self.is_dead(self.wires[wire as usize].from) {
+            return self.finish(flight, PacketFate::DroppedDown);
+        }
+        if !self.enter(flight, class) {
+            self.wires[wire as usize].counters.dropped += u64::from(packets);
             return self.finish(flight, PacketFate::DroppedQueue);
         }
+        let (on, passing) = (&mut self.wires[wire as usize], &mut self.flights[flight]);
         if on.marks(class)
             && let Some(tclass) = marked(passing.tclass)
         {
             passing.tclass = tclass;
-            let packets = u64::from(passing.packets);
-            on.counters.marked += packets;
-            self.counters.ecn_marked += packets;
+            on.counters.marked += u64::from(packets);
+            self.counters.ecn_marked += u64::from(packets);
         }
         passing.ready_at = now;
         on.push(class, flight, &mut self.flights);
         self.serve(wire);
+    }
+
+    /// Whether a switch has room for a flight; where that is by the wire on which it came in, it
+    /// is booked there.
+    fn enter(&mut self, flight: u32, class: usize) -> bool {
+        let passing = &self.flights[flight];
+        let on = &self.wires[passing.wire as usize];
+        let (from, bytes) = (passing.ingress, on.bytes_of(passing));
+        let port_has_room = on.has_room(class, bytes);
+        let Some(ingress) = &mut self.wires[from as usize].ingress else {
+            return port_has_room;
+        };
+        let has_room = ingress.has_room(class, bytes);
+        if has_room && ingress.enter(class, bytes) {
+            self.send_pause(from, class, true);
+        }
+        has_room
     }
 
     /// Whether a flight that lands gets past the faults of its wire, now.

@@ -1,0 +1,207 @@
+//! Full queues mark or pause, and classes go before each other.
+
+mod common;
+
+use common::assert_share;
+use common::fabric::{CAPABLE, numbers, run, send, send_train, settle, slow_host, slow_pod};
+use towpath_base::{Nanos, Time};
+use towpath_sim::{
+    EcnConfig, Fabric, HostConfig, PfcConfig, Star, SwitchConfig, WireCounters, World,
+};
+use towpath_verbs::{PacketLink, TxPacket};
+
+/// The ECN bits of a packet that was marked.
+const MARKED: u8 = 0b11;
+
+fn star(world: &World, hosts: usize, switch: SwitchConfig) -> Fabric {
+    let host = HostConfig { nic_queue_bytes: 1 << 30, ..slow_host() };
+    Star { hosts, host, switch }.build(world)
+}
+
+#[test]
+fn a_packet_is_marked_by_the_queue_that_it_joins() {
+    let world = World::new(1);
+    let ecn = Some(EcnConfig { min_bytes: 400, max_bytes: 400, p_max_ppm: 0 });
+    let hosts = star(&world, 3, SwitchConfig { ecn, ..SwitchConfig::default() }).hosts;
+    // Each round two come and one goes.
+    for number in 0..10 {
+        assert!(send(&world, [hosts[0], hosts[2]], 0, number, 100));
+        assert!(send(&world, [hosts[1], hosts[2]], 0, 100 + number, 100));
+    }
+    let marked: Vec<u64> = settle(&world)
+        .iter()
+        .filter(|seen| seen.tclass == MARKED)
+        .map(|seen| seen.number)
+        .collect();
+    // Before its own 2n + 1 the first of round n finds 2n less n that went.
+    let expected: Vec<u64> = [103].into_iter().chain((4..10).flat_map(|n| [n, 100 + n])).collect();
+    assert_eq!(marked, expected);
+    assert_eq!(world.counters().ecn_marked, 13);
+}
+
+#[test]
+fn marks_become_likelier_as_the_queue_grows() {
+    let world = World::new(3);
+    let ecn = Some(EcnConfig { min_bytes: 0, max_bytes: 2_000_000, p_max_ppm: 400_000 });
+    let switch = SwitchConfig { ecn, port_buffer_bytes: 1 << 30, ..SwitchConfig::default() };
+    let hosts = star(&world, 3, switch).hosts;
+    for number in 0..20_000 {
+        assert!(send(&world, [hosts[0], hosts[2]], 0, number, 100));
+        assert!(send(&world, [hosts[1], hosts[2]], 0, number, 100));
+    }
+    let seen = settle(&world);
+    // The queue grows evenly to 2,000,000 bytes: 0 to 40 % are marked, 20 % of all.
+    for (quarter, part) in seen.chunks(10_000).enumerate() {
+        let marked = part.iter().filter(|seen| seen.tclass == MARKED).count() as u64;
+        assert_share(marked, 10_000, 0.05 + 0.1 * quarter as f64, 1.0);
+    }
+}
+
+#[test]
+fn a_sender_that_is_not_capable_of_marks_gets_none() {
+    let world = World::new(1);
+    let ecn = Some(EcnConfig { min_bytes: 0, max_bytes: 0, p_max_ppm: 0 });
+    let hosts = star(&world, 2, SwitchConfig { ecn, ..SwitchConfig::default() }).hosts;
+    for tclass in [0, CAPABLE, 0b01, 0xb8 | CAPABLE] {
+        let mut packet = TxPacket::new(world.end(hosts[1]).local_addr(), 0, tclass);
+        packet.push(&[0; 4]);
+        world.end(hosts[0]).transmit(&[packet]);
+    }
+    let classes: Vec<u8> = settle(&world).iter().map(|seen| seen.tclass).collect();
+    assert_eq!(classes, [0, MARKED, MARKED, 0xb8 | MARKED]);
+}
+
+#[test]
+fn a_better_class_goes_first_and_has_room_of_its_own() {
+    let world = World::new(1);
+    let switch = SwitchConfig { port_buffer_bytes: 500, ..SwitchConfig::default() };
+    let hosts = star(&world, 3, switch).hosts;
+    world.set_class(46, 1);
+    let send_gold = |number: u32| {
+        let bytes = number.to_be_bytes().repeat(25);
+        let mut packet = TxPacket::new(world.end(hosts[2]).local_addr(), 0, 46 << 2);
+        packet.push(&bytes);
+        world.end(hosts[1]).transmit(&[packet]);
+    };
+    for number in 0..20 {
+        assert!(send(&world, [hosts[0], hosts[2]], 0, number, 100));
+    }
+    (100..120).for_each(send_gold);
+    let seen = numbers(&settle(&world));
+    let gold: Vec<u64> = seen.iter().copied().filter(|number| *number >= 100).collect();
+    assert_eq!(gold, (100..120).collect::<Vec<_>>(), "gold lost nothing");
+    // One of the others was first at the port, and those that did not fit are lost.
+    assert_eq!(&seen[..3], &[0, 100, 101]);
+    assert_eq!(seen[21..], [1, 2, 3, 4, 5]);
+    assert_eq!(world.counters().dropped_queue, 14);
+}
+
+fn pfc() -> Option<PfcConfig> {
+    // A round trip of the slowest cable is 2 us: 250 bytes at 1 Gb/s, 500 at 2 Gb/s.
+    Some(PfcConfig { xoff_bytes: 1_000, xon_bytes: 500, headroom_bytes: 1_500 })
+}
+
+fn pauses(world: &World, fabric: &Fabric, host: usize) -> WireCounters {
+    world.wire_counters(world.cable(fabric.hosts[host]).forth())
+}
+
+#[test]
+fn pauses_keep_an_incast_from_losing_anything_where_it_loses_much_without() {
+    let lost = |pfc| {
+        let world = World::new(1);
+        let switch = SwitchConfig { port_buffer_bytes: 2_000, pfc, ..SwitchConfig::default() };
+        let fabric = star(&world, 9, switch);
+        for number in 0..100 {
+            for host in 0..8 {
+                let ends = [fabric.hosts[host], fabric.hosts[8]];
+                assert!(send(&world, ends, 0, number, 100));
+            }
+        }
+        let seen = settle(&world);
+        let paused: u64 = (0..8).map(|host| pauses(&world, &fabric, host).pauses).sum();
+        assert_eq!(paused > 0, pfc.is_some());
+        assert_eq!(world.counters().dropped_queue + seen.len() as u64, 800);
+        // 800 packets at 8 ns a byte through one cable, which never waits for one.
+        assert!(pfc.is_none() || world.now() == Time(1_300 + 800 * 800 + 500));
+        world.counters().dropped_queue
+    };
+    assert_eq!(lost(pfc()), 0);
+    assert!(lost(None) > 600);
+}
+
+#[test]
+fn a_pause_goes_back_hop_by_hop_and_blocks_what_is_bound_elsewhere() {
+    let world = World::new(1);
+    let switch = SwitchConfig { pfc: pfc(), ..SwitchConfig::default() };
+    let host = HostConfig { nic_queue_bytes: 1 << 30, ..slow_host() };
+    let pod = towpath_sim::LeafSpine { spines: 1, switch, host, ..slow_pod() };
+    let fabric = pod.build(&world);
+    let (victim, hot, idle) = (fabric.hosts[0], fabric.hosts[8], fabric.hosts[9]);
+    // Three leaves send to one host; the victim sends to its idle neighbour, too.
+    for number in 0..200 {
+        for from in [victim, fabric.hosts[16], fabric.hosts[24]] {
+            assert!(send(&world, [from, hot], 0, number, 100));
+        }
+    }
+    assert!(send(&world, [victim, idle], 0, 999, 100));
+    let seen = settle(&world);
+    assert_eq!((seen.len(), world.counters().dropped_queue), (601, 0));
+    let spine_to_leaf = world.wire_counters(fabric.uplinks[1].back());
+    let leaf_to_spine = world.wire_counters(fabric.uplinks[0].forth());
+    let host_to_leaf = pauses(&world, &fabric, 0);
+    for counters in [spine_to_leaf, leaf_to_spine, host_to_leaf] {
+        assert!(counters.pauses > 0 && counters.paused > Nanos(10_000), "{counters:?}");
+    }
+    let blocked = seen.iter().find(|seen| seen.number == 999).expect("it came in");
+    // Alone it would have taken 200 * 800 ns to get out of its host.
+    assert!(blocked.at > Time(400 * 800), "{blocked:?}");
+}
+
+#[test]
+fn a_host_that_heeds_no_pauses_loses_what_does_not_fit() {
+    let world = World::new(1);
+    let switch = SwitchConfig { port_buffer_bytes: 1_000, pfc: pfc(), ..SwitchConfig::default() };
+    let host = HostConfig { heeds_pauses: false, nic_queue_bytes: 1 << 30, ..slow_host() };
+    let hosts = Star { hosts: 3, host, switch }.build(&world).hosts;
+    for number in 0..100 {
+        assert!(send(&world, [hosts[0], hosts[2]], 0, number, 100));
+        assert!(send(&world, [hosts[1], hosts[2]], 0, number, 100));
+    }
+    settle(&world);
+    assert!(world.counters().dropped_queue > 50);
+}
+
+#[test]
+fn trains_are_marked_and_paused_and_dropped_as_one() {
+    let world = World::new(1);
+    let ecn = Some(EcnConfig { min_bytes: 1_000, max_bytes: 1_000, p_max_ppm: 0 });
+    let switch = SwitchConfig { port_buffer_bytes: 3_000, ecn, pfc: None };
+    let hosts = star(&world, 5, switch).hosts;
+    for (token, host) in hosts[..4].iter().enumerate() {
+        assert!(send_train(&world, [*host, hosts[4]], 10, 100, token as u64));
+    }
+    let seen = settle(&world);
+    assert_eq!(numbers(&seen), [0, 1, 2]);
+    let marks: Vec<bool> = seen.iter().map(|seen| seen.tclass == MARKED).collect();
+    assert_eq!(marks, [false, true, true]);
+    let counters = world.counters();
+    assert_eq!((counters.dropped_queue, counters.ecn_marked, counters.delivered), (10, 20, 30));
+}
+
+#[test]
+fn a_queue_says_how_much_waits() {
+    let world = World::new(1);
+    let fabric = star(&world, 3, SwitchConfig::default());
+    let hosts = &fabric.hosts;
+    let down = world.cable(hosts[2]).back();
+    for number in 0..10 {
+        assert!(send(&world, [hosts[0], hosts[2]], 0, number, 100));
+        assert!(send(&world, [hosts[1], hosts[2]], 0, number, 100));
+    }
+    assert_eq!(world.queued_bytes(world.cable(hosts[0]).forth()), 1_000);
+    run(&world, Time(500 + 10 * 800));
+    // Twenty came in, the first after 1,300 ns, and nine have left.
+    assert_eq!(world.queued_bytes(down), 1_100);
+    settle(&world);
+    assert_eq!((world.queued_bytes(down), world.wire_counters(down).queued_bytes_max), (0, 1_100));
+}
