@@ -13,11 +13,10 @@
 //! | [`cluster`] | many hosts in one world, and the flows between them |
 //! | [`pair`] | two hosts in one world, and the loop that drives them |
 //! | [`scenario`] | what happens in a run, drawn from its seed |
-//! | [`studies`] | what is measured, and what must be seen |
+//! | [`studies`] | questions that anybody can ask again: goodput against loss and the like |
 //! | [`sweep`] | many seeds over several threads |
 //! | [`failure`] | why a run failed, and what it looked like then |
 //! | [`wr_device`] | a device whose messages are not cut into packets |
-//! | [`goodput`] | how much of a lossy wire is used |
 //! | [`limits`] | what is bounded, and why so |
 
 #![forbid(unsafe_code)]
@@ -27,7 +26,6 @@ pub mod cluster;
 pub mod content;
 pub mod device;
 pub mod failure;
-pub mod goodput;
 pub mod limits;
 pub mod oracle;
 pub mod pair;

@@ -1,8 +1,9 @@
-//! The opponent: the same flows over reliable connected queue pairs, as `ib_write_bw` would.
+//! The opponent: the same flows over reliable connected queue pairs, as `ib_send_bw` would.
 //!
 //! Reliability is the device's: Go-Back-N, no congestion control but what the queues of the
-//! network give. A flow is a queue pair that keeps some WRITEs under way, each from and to the
-//! same piece of memory; it counts what the device says is done.
+//! network give. A flow is a queue pair that keeps some SENDs under way, each from and to the
+//! same piece of memory; it counts what the device says is done. WRITEs would carry addresses of
+//! this process, and a seed would not give the same packets twice.
 
 use super::flow::{FlowCount, FlowPlan, Load};
 use super::measure::{Moment, Window};
@@ -14,12 +15,15 @@ use towpath_memory::Region;
 use towpath_proto::LinkStats;
 use towpath_sim::World;
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, MrKeys, Mtu, QpInit, QpNum, QpType, RcAttr, RemoteAddr, SendOp,
+    Access, Connect, CqNum, Device, MrKeys, Mtu, QpInit, QpNum, QpType, RcAttr, RecvWr, SendOp,
     SendWr, SgList, Sge, VerbError, Wc, WcStatus,
 };
 
 /// Completions taken at a time.
 const BATCH: usize = 64;
+
+/// What the word of a receive work request has beside its flow's number.
+const RECEIVE: u64 = 1 << 63;
 
 /// Packets taken in at a time.
 const BUDGET: usize = 256;
@@ -29,7 +33,7 @@ struct RcFlow {
     plan: FlowPlan,
     count: FlowCount,
     qp: QpNum,
-    remote: RemoteAddr,
+    reader_qp: QpNum,
     /// The queue pair has given up.
     is_broken: bool,
 }
@@ -56,20 +60,32 @@ impl<D: Device<Memory = Region>> RcHost<D> {
     fn new(mut device: D, message_bytes_max: u32) -> Result<Self, VerbError> {
         let memory = Region::new(message_bytes_max as usize)
             .map_err(|_| VerbError::OutOfResources(towpath_verbs::Verb::RegMr))?;
-        let keys = device.reg_mr(&memory, Access::REMOTE_WRITE)?;
+        let keys = device.reg_mr(&memory, Access::LOCAL)?;
         let cq = device.create_cq(1 << 14)?;
         Ok(Self { device, cq, memory, keys, sends: Vec::new(), wcs: vec![Wc::default(); BATCH] })
     }
 
-    fn qp(&mut self, depth: u32) -> Result<QpNum, VerbError> {
-        self.device.create_qp(&QpInit::new(QpType::Rc, self.cq).depth(depth, 1))
+    fn qp(&mut self, sends: u32, receives: u32) -> Result<QpNum, VerbError> {
+        self.device.create_qp(&QpInit::new(QpType::Rc, self.cq).depth(sends, receives))
+    }
+
+    fn sge(&self, length: u32) -> SgList {
+        SgList::one(Sge { addr: self.memory.addr(), length, lkey: self.keys.lkey })
+    }
+
+    fn recv_wr(&self, number: usize, plan: &FlowPlan) -> RecvWr {
+        RecvWr { wr_id: number as u64 | RECEIVE, sg_list: self.sge(plan.message_bytes) }
     }
 
     fn take_completions(&mut self, flows: &mut [RcFlow]) -> usize {
         let count = self.device.poll_cq(self.cq, &mut self.wcs);
         for wc in &self.wcs[..count] {
-            let flow = &mut flows[wc.wr_id as usize];
-            if wc.status == WcStatus::Success {
+            let number = (wc.wr_id & !RECEIVE) as usize;
+            let flow = &mut flows[number];
+            if wc.wr_id & RECEIVE != 0 {
+                let again = self.recv_wr(number, &flow.plan);
+                flow.is_broken |= self.device.post_recv(flow.reader_qp, &[again]).is_err();
+            } else if wc.status == WcStatus::Success {
                 flow.count.delivered += 1;
                 flow.count.read += 1;
                 flow.count.bytes += u64::from(flow.plan.message_bytes);
@@ -85,10 +101,8 @@ impl<D: Device<Memory = Region>> RcHost<D> {
         for &number in &self.sends {
             let flow = &mut flows[number];
             while flow.is_due(now) {
-                let length = flow.plan.message_bytes;
-                let sge = Sge { addr: self.memory.addr(), length, lkey: self.keys.lkey };
-                let op = SendOp::Write { remote: flow.remote };
-                let wr = SendWr::new(number as u64, op, SgList::one(sge));
+                let sg_list = self.sge(flow.plan.message_bytes);
+                let wr = SendWr::new(number as u64, SendOp::Send, sg_list);
                 if self.device.post_send(flow.qp, &[wr]).is_err() {
                     flow.is_broken = true;
                     break;
@@ -144,7 +158,7 @@ impl<D: Device<Memory = Region>> RcCluster<D> {
         self
     }
 
-    /// Adds a flow of WRITEs over a queue pair of its own; open loads send nothing.
+    /// Adds a flow of SENDs over a queue pair of its own; open loads send nothing.
     ///
     /// # Errors
     /// [`Cause::Verb`].
@@ -152,11 +166,10 @@ impl<D: Device<Memory = Region>> RcCluster<D> {
         let depth = plan.under_way_max();
         let number = self.runner.shared.len();
         let sender = self.runner.machine_mut(plan.from);
-        let (near, near_addr) = (sender.qp(depth)?, sender.device.local_addr());
+        let (near, near_addr) = (sender.qp(depth, 1)?, sender.device.local_addr());
         sender.sends.push(number);
         let reader = self.runner.machine_mut(plan.to);
-        let (far, far_addr) = (reader.qp(1)?, reader.device.local_addr());
-        let remote = RemoteAddr { addr: reader.memory.addr(), rkey: reader.keys.rkey };
+        let (far, far_addr) = (reader.qp(1, depth)?, reader.device.local_addr());
         let [near_psn, far_psn] = [(); 2].map(|()| Psn::new(self.prng.next_u32()));
         let source_port = self.prng.next_u32() as u16;
         let connect = |dest, dest_qp_num, rq_psn, sq_psn| Connect {
@@ -172,9 +185,14 @@ impl<D: Device<Memory = Region>> RcCluster<D> {
         let to_far = connect(far_addr, far, far_psn, near_psn);
         self.runner.machine_mut(plan.from).device.connect_qp(near, &to_far)?;
         let to_near = connect(near_addr, near, near_psn, far_psn);
-        self.runner.machine_mut(plan.to).device.connect_qp(far, &to_near)?;
+        let reader = self.runner.machine_mut(plan.to);
+        reader.device.connect_qp(far, &to_near)?;
+        let receive = reader.recv_wr(number, &plan);
+        for _ in 0..depth {
+            reader.device.post_recv(far, &[receive]).map_err(|refused| refused.error)?;
+        }
         let count = FlowCount::default();
-        self.runner.shared.push(RcFlow { plan, count, qp: near, remote, is_broken: false });
+        self.runner.shared.push(RcFlow { plan, count, qp: near, reader_qp: far, is_broken: false });
         Ok(number)
     }
 

@@ -1,0 +1,90 @@
+//! What there is to draw: plain data, which a program may draw as it likes.
+
+/// How an axis is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Evenly.
+    Linear,
+    /// By powers of ten. Values must be above zero.
+    Log,
+}
+
+/// One axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// What is on it.
+    pub label: &'static str,
+    /// In which unit; may be empty.
+    pub unit: &'static str,
+    /// How it is divided.
+    pub scale: Scale,
+    /// Where it begins and ends; `None` as the data have it.
+    pub range: Option<(f64, f64)>,
+    /// Values that are marked, with their text; empty for round numbers.
+    pub ticks: Vec<(f64, String)>,
+}
+
+impl Axis {
+    /// An evenly divided axis.
+    #[must_use]
+    pub fn linear(label: &'static str, unit: &'static str) -> Self {
+        Self { label, unit, scale: Scale::Linear, range: None, ticks: Vec::new() }
+    }
+
+    /// An axis of powers of ten.
+    #[must_use]
+    pub fn log(label: &'static str, unit: &'static str) -> Self {
+        Self { scale: Scale::Log, ..Self::linear(label, unit) }
+    }
+
+    /// From `low` to `high`.
+    #[must_use]
+    pub fn range(mut self, low: f64, high: f64) -> Self {
+        self.range = Some((low, high));
+        self
+    }
+
+    /// Marked at these values.
+    #[must_use]
+    pub fn ticks(mut self, ticks: impl IntoIterator<Item = (f64, String)>) -> Self {
+        self.ticks = ticks.into_iter().collect();
+        self
+    }
+}
+
+/// How a series is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// A line through marked points.
+    Line,
+    /// A dashed line: a bound, a target.
+    Bound,
+    /// Points alone.
+    Points,
+    /// From a low to a high value at each place: what others published.
+    Span,
+}
+
+/// Points that belong together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// What they are. Series of several plots with one label look alike.
+    pub label: String,
+    /// How they are drawn.
+    pub style: Style,
+    /// (x, y); a [`Style::Span`] has its low and its high end one after the other.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// One drawing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plot {
+    /// What it shows.
+    pub title: String,
+    /// Across.
+    pub x: Axis,
+    /// Upwards.
+    pub y: Axis,
+    /// What is in it.
+    pub series: Vec<Series>,
+}

@@ -1,0 +1,125 @@
+//! Studies on tiny parameters: the same from run to run, whatever the threads, and honest.
+
+use super::*;
+use crate::studies::runner::Unwatched;
+use std::collections::BTreeMap;
+
+fn ask(study: &'static Study, seed: u64, threads: usize, given: &[(&str, &str)]) -> Report {
+    let given = given.iter().map(|&(name, text)| (name.to_owned(), text.to_owned())).collect();
+    let params = Params::new(study.params, seed, Level::Quick, &given).expect("good parameters");
+    (study.run)(&params, &Runner::new(threads, &Unwatched)).expect("it runs")
+}
+
+const TINY: [(&str, &str); 3] = [("sizes", "64K"), ("loss", "0,1/256"), ("bytes", "2M")];
+
+#[test]
+fn every_default_parses_and_names_are_flags() {
+    let mut names = Vec::new();
+    for study in ALL {
+        names.push(study.name);
+        for level in [Level::Quick, Level::Default, Level::Full] {
+            Params::new(study.params, 1, level, &BTreeMap::new()).expect(study.name);
+        }
+        let flags: Vec<_> = study.params.iter().map(|param| param.name).collect();
+        for name in flags.iter().chain([&study.name]) {
+            let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            assert!(name.chars().all(plain), "{name}");
+        }
+        for taken in ["seed", "quick", "full", "threads", "json", "svg", "help"] {
+            assert!(!flags.contains(&taken), "{} has its own --{taken}", study.name);
+        }
+    }
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+}
+
+#[test]
+fn a_report_follows_from_seed_and_parameters_and_not_from_the_threads() {
+    let report = ask(&loss::STUDY, 7, 1, &TINY);
+    assert_eq!(report, ask(&loss::STUDY, 7, 3, &TINY));
+    assert_ne!(report.trace_hash(), ask(&loss::STUDY, 8, 1, &TINY).trace_hash());
+    for table in &report.tables {
+        assert!(table.rows.iter().all(|row| row.len() == table.columns.len()));
+    }
+}
+
+#[test]
+fn a_claim_is_met_or_says_by_how_much_it_is_missed() {
+    let claim = |demand, measured| Claim {
+        name: String::new(),
+        what: String::new(),
+        demand,
+        measured,
+        unit: "%",
+        decimals: 1,
+    };
+    assert!(claim(Demand::AtLeast(97.0), 97.0).is_met());
+    let missed = claim(Demand::AtLeast(97.0), 95.5);
+    assert!(!missed.is_met() && (missed.missed_by() - 1.5).abs() < 1e-9);
+    let missed = claim(Demand::AtMost(0.0), 3.0);
+    assert!(!missed.is_met() && (missed.missed_by() - 3.0).abs() < 1e-9);
+    assert!(!claim(Demand::AtLeast(1.0), f64::NAN).is_met(), "what is no number meets nothing");
+}
+
+/// With a window of less than the wire holds the wire cannot be filled, and the study says so.
+#[test]
+fn a_study_whose_target_is_missed_says_so() {
+    let starved = [("controller", "fixed:64KiB"), ("loss", "1/256")];
+    let given: Vec<_> = [TINY[0], TINY[2]].into_iter().chain(starved).collect();
+    let report = ask(&loss::STUDY, 1, 2, &given);
+    assert!(!report.is_all_met(), "{:?}", report.claims);
+    let given = [TINY[0], ("loss", "1/256"), ("bytes", "16M")];
+    let report = ask(&loss::STUDY, 1, 2, &given);
+    assert!(report.is_all_met(), "{:?}", report.claims);
+}
+
+#[test]
+fn values_are_read_as_people_write_them() {
+    let of = |name: &str| loss::STUDY.params.iter().find(|param| param.name == name);
+    let loss = of("loss").expect("it is there");
+    let shares = Value::Shares(vec![0.0, 1.0 / 256.0, 0.01, 0.01]);
+    assert_eq!(loss.parse("0, 1/256,1%,0.01"), Ok(shares));
+    for wrong in ["", "1/0", "x", "nan", "0.5", "-0.1"] {
+        assert!(loss.parse(wrong).is_err(), "{wrong:?}");
+    }
+    let sizes = of("sizes").expect("it is there");
+    assert_eq!(sizes.parse("4K,1MiB,7"), Ok(Value::Counts(vec![4096, 1 << 20, 7])));
+    for wrong in ["K", "0", "1G", "-1"] {
+        assert!(sizes.parse(wrong).is_err(), "{wrong:?}");
+    }
+    let rate = of("rate-gbps").expect("it is there");
+    assert_eq!(rate.parse("1,2"), Err(ParamError::NotOne));
+    let unknown = [("colour".to_owned(), "red".to_owned())].into_iter().collect();
+    let refused = Params::new(loss::STUDY.params, 1, Level::Quick, &unknown);
+    assert_eq!(refused, Err(("colour".to_owned(), ParamError::Unknown("colour".to_owned()))));
+}
+
+#[test]
+fn bytes_are_shown_with_a_unit_where_it_is_whole() {
+    for (bytes, text) in [(0, "0 B"), (4096, "4 KiB"), (1 << 20, "1 MiB"), (4097, "4097 B")] {
+        assert_eq!(show_bytes(bytes), text);
+    }
+}
+
+struct Stopped;
+
+impl Progress for Stopped {
+    fn at(&self, _: usize, _: usize) {}
+
+    fn stop(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_study_that_is_stopped_or_fails_has_no_report() {
+    let runner = Runner::new(2, &Stopped);
+    assert!(matches!(runner.map(&[1, 2], |&point| Ok(point)), Err(StudyError::Stopped)));
+    let run = |&point: &i32| {
+        if point == 2 { Err(StudyError::run("two", "no")) } else { Ok(point) }
+    };
+    let failed = Runner::new(1, &Unwatched).map(&[1, 2, 3], run);
+    assert!(matches!(failed, Err(StudyError::Run { run, .. }) if run == "two"));
+}
