@@ -14,16 +14,23 @@
 //! | [`error`] | why a study has no report |
 //! | [`stream`] | messages one way between two hosts as fast as they go |
 //! | [`loss`] | goodput against loss |
-//! | [`fairness`], [`incast`] | many hosts |
+//! | [`incast`] | many senders, one port |
+//! | [`fairness`] | flows that come and go, and unlike round trips |
+//! | [`mixed_nics`] | unlike network cards in one cluster |
+//! | [`cross_pod`] | servers in another pod |
+//! | [`scale`] | what the simulator costs |
 
+pub mod cross_pod;
 pub mod error;
 pub mod fairness;
 pub mod incast;
 pub mod loss;
+pub mod mixed_nics;
 pub mod param;
 pub mod plot;
 pub mod report;
 pub mod runner;
+pub mod scale;
 pub mod stream;
 
 pub use error::StudyError;
