@@ -5,27 +5,37 @@ use core::str::FromStr;
 
 use towpath_base::Time;
 
-use crate::{AnyController, FixedWindow, FixedWindowConfig};
+use crate::{
+    AnyController, FixedWindow, FixedWindowConfig, PathFacts, Swift, SwiftConfig, Timely,
+    TimelyConfig,
+};
 
 /// The choice of an algorithm and its settings.
 ///
 /// As text it is the algorithm's word, and after a colon its settings: `fixed`, `fixed:1MiB`,
-/// `fixed:1MiB@10Gbps`. The default is the default fixed window.
+/// `fixed:1MiB@10Gbps`, `swift`, `swift:base=50us,increase=50%`, `timely:low=20us`. The default is
+/// the default fixed window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControllerConfig {
     /// A constant window: see [`FixedWindow`].
     Fixed(FixedWindowConfig),
+    /// Delay targets for fabric and hosts: see [`Swift`].
+    Swift(SwiftConfig),
+    /// A rate that follows the gradient of the round trip: see [`Timely`].
+    Timely(TimelyConfig),
 }
 
 impl ControllerConfig {
     /// The words of all algorithms, each of which parses to its default settings.
-    pub const NAMES: [&str; 1] = [FixedWindow::NAME];
+    pub const NAMES: [&str; 3] = [FixedWindow::NAME, Swift::NAME, Timely::NAME];
 
-    /// A fresh controller of this kind, at the state before any sample.
+    /// A fresh controller of this kind for a path, at the state before any sample.
     #[must_use]
-    pub fn build(&self, now: Time) -> AnyController {
+    pub fn build(&self, now: Time, path: &PathFacts) -> AnyController {
         match self {
             Self::Fixed(config) => AnyController::Fixed(FixedWindow::new(*config, now)),
+            Self::Swift(config) => AnyController::Swift(Swift::new(*config, now, path)),
+            Self::Timely(config) => AnyController::Timely(Timely::new(*config, now, path)),
         }
     }
 }
@@ -40,6 +50,10 @@ impl fmt::Display for ControllerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(config) => write!(f, "{}:{config}", FixedWindow::NAME),
+            Self::Swift(config) if *config == SwiftConfig::default() => f.write_str(Swift::NAME),
+            Self::Swift(config) => write!(f, "{}:{config}", Swift::NAME),
+            Self::Timely(config) if *config == TimelyConfig::default() => f.write_str(Timely::NAME),
+            Self::Timely(config) => write!(f, "{}:{config}", Timely::NAME),
         }
     }
 }
@@ -57,6 +71,14 @@ impl FromStr for ControllerConfig {
                 let config = settings.map(str::parse).transpose()?;
                 Ok(Self::Fixed(config.unwrap_or_default()))
             }
+            Swift::NAME => {
+                let config = settings.map(str::parse).transpose()?;
+                Ok(Self::Swift(config.unwrap_or_default()))
+            }
+            Timely::NAME => {
+                let config = settings.map(str::parse).transpose()?;
+                Ok(Self::Timely(config.unwrap_or_default()))
+            }
             _ => Err(ConfigError::Name),
         }
     }
@@ -65,12 +87,22 @@ impl FromStr for ControllerConfig {
 /// Why a setting was refused. The text says what would be accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigError {
+    /// A count is no whole number, or out of range.
+    Count,
     /// No algorithm has this name.
     Name,
+    /// A share is no whole number of percent, or out of range.
+    Percent,
     /// The rate is not a positive whole number with a unit.
     Rate,
     /// The least retransmission timeout is zero, or above the largest.
     RtoRange,
+    /// The algorithm has no such setting, or it has no value.
+    Setting,
+    /// A span is no whole number with a unit, or out of range.
+    Span,
+    /// The upper bound of the round trip is not above the lower one.
+    TimelyRange,
     /// The window is no size, or outside the bounds of [`limits`](crate::limits).
     Window,
 }
@@ -78,25 +110,29 @@ pub enum ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Count => "bad count: use a whole number, hops 0 to 64",
             Self::Name => {
-                "unknown congestion control: use fixed, fixed:WINDOW or fixed:WINDOW@RATE"
+                "unknown congestion control: use swift, timely or fixed, or one with settings: \
+                 swift:base=25us, timely:low=25us, fixed:WINDOW, fixed:WINDOW@RATE"
+            }
+            Self::Percent => {
+                "bad share: use a whole number with %: increase 1% to 1600%, decrease 1% to 100%, \
+                 decrease-max 1% to 90%"
             }
             Self::Rate => "bad rate: use a positive whole number with Gbps, Mbps, kbps or bps",
             Self::RtoRange => "bad timeout range: the least must be above zero, not above the most",
+            Self::Setting => {
+                "unknown setting: swift has base, endpoint, scaling, hops, hop, increase, decrease \
+                 and decrease-max; timely has low, high and step; write name=value, comma, name=value"
+            }
+            Self::Span => "bad span: use 1us to 1s, as a whole number with ns, us, ms or s",
+            Self::TimelyRange => "bad range: timely's high must be above its low",
             Self::Window => "bad window: use 1B to 1GiB, as whole B, KiB, MiB or GiB",
         })
     }
 }
 
 impl core::error::Error for ConfigError {}
-
-/// The value of `text`, digits and then one of `units`, or `None` where it is not that.
-pub(crate) fn split_unit(text: &str, units: &[(&str, u64)]) -> Option<u128> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, word) = text.split_at(digits);
-    let &(_, unit) = units.iter().find(|(name, _)| word.eq_ignore_ascii_case(name))?;
-    number.parse::<u128>().ok()?.checked_mul(u128::from(unit))
-}
 
 #[cfg(test)]
 mod tests {
@@ -150,7 +186,7 @@ mod tests {
     fn every_name_parses_and_builds_the_controller_of_that_name() {
         for name in ControllerConfig::NAMES {
             let config: ControllerConfig = name.parse().unwrap();
-            assert_eq!(config.build(Time::ZERO).name(), name);
+            assert_eq!(config.build(Time::ZERO, &PathFacts::default()).name(), name);
         }
     }
 }

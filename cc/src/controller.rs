@@ -2,25 +2,45 @@
 
 use towpath_base::{Nanos, Time};
 
-use crate::{FixedWindow, Rate};
+use crate::limits::PACKET_BYTES_DEFAULT;
+use crate::{FixedWindow, Rate, Swift, Timely};
+
+/// What a path is like: what a controller is told once, when it is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathFacts {
+    /// What a full packet counts against the window, in bytes (default 4,096).
+    pub packet_bytes: u32,
+    /// How far delays may be off although nothing is queued: zero (the default) with timestamps
+    /// of a NIC, a scheduler's work where hosts share cores and the kernel does the sending.
+    pub delay_noise: Nanos,
+}
+
+impl Default for PathFacts {
+    fn default() -> Self {
+        Self { packet_bytes: PACKET_BYTES_DEFAULT, delay_noise: Nanos::ZERO }
+    }
+}
 
 /// What one processed ack newly says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckSample {
     /// The sender's clock when the ack was processed; never less than in an earlier sample.
     pub now: Time,
-    /// The fabric's round trip, the receiver's hold time already taken out. Every transmission
-    /// has its own number, so a retransmission never blurs it; `None` where the ack timed nothing.
+    /// The fabric's round trip, the hosts' own delay already taken out as far as it was measured.
+    /// Every transmission has its own number, so a retransmission never blurs it; `None` where the
+    /// ack timed nothing.
     pub rtt: Option<Nanos>,
-    /// How long the receiver held the newest acknowledged chunk before it acked.
-    pub hold: Nanos,
+    /// What the hosts took themselves: from the newest chunk's arrival to its ack, and from the
+    /// ack's arrival to `now`.
+    pub endpoint: Nanos,
     /// Bytes that this ack newly acknowledged.
     pub acked_bytes: u64,
     /// Chunks that this ack newly acknowledged.
     pub acked_chunks: u32,
     /// Bytes in flight before this ack was taken into account.
     pub in_flight_bytes: u64,
-    /// Since the last ack the window, not the application, held the sender back.
+    /// The window or the pacing rate, not the application, held the sender back when it last
+    /// looked for something to send.
     pub window_limited: bool,
     /// The size of a full chunk at present, in bytes.
     pub chunk_bytes: u32,
@@ -72,45 +92,62 @@ pub trait Controller {
 
 /// Any of the algorithms, dispatched by a match instead of a pointer.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one for each path, and no allocator for a box")]
 pub enum AnyController {
     /// A constant window.
     Fixed(FixedWindow),
+    /// Delay targets for fabric and hosts.
+    Swift(Swift),
+    /// A rate that follows the gradient of the round trip.
+    Timely(Timely),
 }
 
 impl Controller for AnyController {
     fn on_ack(&mut self, sample: &AckSample) {
         match self {
             Self::Fixed(fixed) => fixed.on_ack(sample),
+            Self::Swift(swift) => swift.on_ack(sample),
+            Self::Timely(timely) => timely.on_ack(sample),
         }
     }
 
     fn on_loss(&mut self, sample: &LossSample) {
         match self {
             Self::Fixed(fixed) => fixed.on_loss(sample),
+            Self::Swift(swift) => swift.on_loss(sample),
+            Self::Timely(timely) => timely.on_loss(sample),
         }
     }
 
     fn on_rto(&mut self, now: Time) {
         match self {
             Self::Fixed(fixed) => fixed.on_rto(now),
+            Self::Swift(swift) => swift.on_rto(now),
+            Self::Timely(timely) => timely.on_rto(now),
         }
     }
 
     fn window_bytes(&self) -> u64 {
         match self {
             Self::Fixed(fixed) => fixed.window_bytes(),
+            Self::Swift(swift) => swift.window_bytes(),
+            Self::Timely(timely) => timely.window_bytes(),
         }
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
         match self {
             Self::Fixed(fixed) => fixed.pacing_rate(),
+            Self::Swift(swift) => swift.pacing_rate(),
+            Self::Timely(timely) => timely.pacing_rate(),
         }
     }
 
     fn name(&self) -> &'static str {
         match self {
             Self::Fixed(fixed) => fixed.name(),
+            Self::Swift(swift) => swift.name(),
+            Self::Timely(timely) => timely.name(),
         }
     }
 }

@@ -5,10 +5,11 @@ use core::str::FromStr;
 
 use towpath_base::Time;
 
-use crate::config::{ConfigError, split_unit};
+use crate::config::ConfigError;
 use crate::limits::{
     CHUNK_BYTES_INITIAL, FIXED_WINDOW_BYTES_DEFAULT, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN,
 };
+use crate::text::split_unit;
 use crate::{AckSample, Controller, LossSample, Rate};
 
 /// Units of a window's text form, largest first, in bytes.
@@ -158,7 +159,7 @@ mod tests {
         AckSample {
             now: Time::ZERO,
             rtt: Some(Nanos::from_micros(30)),
-            hold: Nanos::ZERO,
+            endpoint: Nanos::ZERO,
             acked_bytes: chunks * CHUNK,
             acked_chunks: chunks as u32,
             in_flight_bytes: chunks * CHUNK,

@@ -8,14 +8,14 @@
 //!
 //! ```
 //! use towpath_base::{Nanos, Time};
-//! use towpath_cc::{AckSample, Controller, ControllerConfig};
+//! use towpath_cc::{AckSample, Controller, ControllerConfig, PathFacts};
 //!
 //! let config: ControllerConfig = "fixed:1MiB@10Gbps".parse()?;
-//! let mut controller = config.build(Time::ZERO);
+//! let mut controller = config.build(Time::ZERO, &PathFacts::default());
 //! controller.on_ack(&AckSample {
 //!     now: Time(40_000),
 //!     rtt: Some(Nanos::from_micros(35)),
-//!     hold: Nanos::from_micros(5),
+//!     endpoint: Nanos::from_micros(5),
 //!     acked_bytes: 8_192,
 //!     acked_chunks: 2,
 //!     in_flight_bytes: 65_536,
@@ -34,9 +34,14 @@
 //! | `controller` | the trait, its samples, and [`AnyController`] |
 //! | `config` | [`ControllerConfig`], and its text form for command lines |
 //! | `fixed` | the fixed window |
+//! | `swift` | delay targets for fabric and hosts, windows below one packet |
+//! | `timely` | a rate that follows the gradient of the round trip, patched |
+//! | `delay` | the median of the last round trip, the floor of the last seconds |
 //! | `rtt` | the round-trip estimator and the retransmission timeout |
 //! | `pacer` | the token bucket |
 //! | `rate` | bytes per second |
+//! | `text` | numbers with units in settings |
+//! | `math` | the square root |
 //! | `limits` | every constant, with its reason |
 //! | `model` (tests) | what every controller must keep, under random operations |
 //!
@@ -60,18 +65,25 @@ extern crate std;
 
 mod config;
 mod controller;
+mod delay;
 mod fixed;
 pub mod limits;
+mod math;
 mod pacer;
 mod rate;
 mod rtt;
+mod swift;
+mod text;
+mod timely;
 
 #[cfg(test)]
 mod model;
 
 pub use config::{ConfigError, ControllerConfig};
-pub use controller::{AckSample, AnyController, Controller, LossSample};
+pub use controller::{AckSample, AnyController, Controller, LossSample, PathFacts};
 pub use fixed::{FixedWindow, FixedWindowConfig};
 pub use pacer::Pacer;
 pub use rate::Rate;
 pub use rtt::{RttConfig, RttEstimator};
+pub use swift::{Swift, SwiftConfig};
+pub use timely::{Timely, TimelyConfig};

@@ -54,3 +54,84 @@ pub const RTO_INITIAL_DEFAULT: Nanos = Nanos::from_millis(20);
 
 /// Default granularity `G` of RFC 6298: timers of a blocked thread are no finer than its slack.
 pub const RTO_GRANULARITY_DEFAULT: Nanos = Nanos::from_micros(50);
+
+/// How long the floor of the delays is kept, once or twice over: long enough that queues have run
+/// empty within it, short enough to follow a path that has become longer. Our default.
+pub const DELAY_FLOOR_SPAN: Nanos = Nanos::from_secs(10);
+
+/// Packets of one MTU with headers, where a path has not said otherwise.
+pub const PACKET_BYTES_DEFAULT: u32 = 4096;
+
+/// The longest delay target that can be set: beyond it no queue is worth waiting for.
+pub const TARGET_MAX: Nanos = Nanos::from_secs(1);
+
+/// Swift's least window in packets, 0.001: one packet in a thousand round trips, as published.
+pub const SWIFT_WINDOW_PACKETS_MIN: f64 = 0.001;
+
+/// Swift's base target where none is set. Our default: the round trip of a pod at 100 Gb/s
+/// (10 us), and as much again and a half of queue, so that the line stays busy while a window
+/// recovers from a decrease.
+pub const SWIFT_BASE_DEFAULT: Nanos = Nanos::from_micros(25);
+
+/// What the base target leaves for the queue above the least round trip seen. Our default, for
+/// paths that are longer than those of a pod.
+pub const SWIFT_QUEUE_DEFAULT: Nanos = Nanos::from_micros(15);
+
+/// Swift's target for the delay within the hosts. Our default: a turn of a busy receiver's loop;
+/// credit and receive windows bound it more strictly.
+pub const SWIFT_ENDPOINT_DEFAULT: Nanos = Nanos::from_micros(100);
+
+/// The most that flow scaling adds to the target. Our default: five times the base target.
+pub const SWIFT_SCALING_DEFAULT: Nanos = Nanos::from_micros(125);
+
+/// Windows in packets between which flow scaling goes from all to nothing. Our defaults: at 0.1 a
+/// sender is one of thousands, at 100 it has a 100 Gb/s line nearly to itself.
+pub const SWIFT_SCALING_PACKETS: (f64, f64) = (0.1, 100.0);
+
+/// What a switch hop adds to the base target. Our default: its latency and a packet's way through.
+pub const SWIFT_HOP_DEFAULT: Nanos = Nanos::from_micros(1);
+
+/// Additive increase in percent of a packet per round trip. Our default: one packet.
+pub const SWIFT_INCREASE_PERCENT_DEFAULT: u32 = 100;
+
+/// Multiplicative decrease in percent of the share of the delay that is above the target. Our
+/// default.
+pub const SWIFT_DECREASE_PERCENT_DEFAULT: u32 = 80;
+
+/// The most that one decrease takes, in percent. Our default: half, as every loss-based algorithm.
+pub const SWIFT_DECREASE_MAX_PERCENT_DEFAULT: u32 = 50;
+
+/// Timeouts in a row after which the window falls to its least. Our default: a decrease or two
+/// first, since one timeout may be a host that slept.
+pub const SWIFT_TIMEOUTS_TO_RESET: u32 = 3;
+
+/// Below this round trip Timely only speeds up. Our default for 100 Gb/s, where the published
+/// 50 us of 10 Gb/s would be a long queue.
+pub const TIMELY_LOW_DEFAULT: Nanos = Nanos::from_micros(25);
+
+/// Above this round trip Timely only slows down. Our default: ten times the lower bound, the
+/// published ratio.
+pub const TIMELY_HIGH_DEFAULT: Nanos = Nanos::from_micros(250);
+
+/// Timely's additive increase. Our default: the published 10 Mb/s of a 10 Gb/s line, for ten times
+/// the line.
+pub const TIMELY_STEP_DEFAULT_BYTES_PER_S: u64 = 12_500_000;
+
+/// Weight of the newest difference in Timely's gradient, as published (0.875).
+pub const TIMELY_GRADIENT_WEIGHT: f64 = 0.875;
+
+/// The patched Timely's decrease per round trip and unit of relative error, as published (0.008).
+pub const TIMELY_PATCHED_DECREASE: f64 = 0.008;
+
+/// Timely's decrease above the upper bound, as published (0.8).
+pub const TIMELY_HIGH_DECREASE: f64 = 0.8;
+
+/// Steps at once while the round trip is below the lower bound, as published for its hyperactive
+/// increase (5).
+pub const TIMELY_LOW_STEPS: f64 = 5.0;
+
+/// Timely's least rate: a packet in 4 ms, so that a sender still learns when a path is free.
+pub const TIMELY_RATE_MIN_BYTES_PER_S: f64 = 1e6;
+
+/// Timely's largest rate: 400 Gb/s.
+pub const TIMELY_RATE_MAX_BYTES_PER_S: f64 = 50e9;

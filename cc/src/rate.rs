@@ -5,7 +5,8 @@ use core::str::FromStr;
 
 use towpath_base::Nanos;
 
-use crate::config::{ConfigError, split_unit};
+use crate::config::ConfigError;
+use crate::text::split_unit;
 
 const NANOS_PER_SEC: u128 = 1_000_000_000;
 

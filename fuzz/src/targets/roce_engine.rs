@@ -5,7 +5,7 @@ use crate::class;
 use crate::input::{Reader, coarse};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use towpath_base::Time;
+use towpath_base::{Nanos, Time};
 use towpath_base::serial::Psn;
 use towpath_device_roce::wire::{BTH_BYTES, ICRC_BYTES, IcrcBase, Operation, Packet, Service};
 use towpath_device_roce::{RoceConfig, RoceCounters, RoceDevice};
@@ -85,6 +85,7 @@ impl PacketLink for Wire {
             rx_buffer_bytes: None,
             rx_charge_bytes: 0,
             short_packet_cost_percent: 0,
+            delay_noise: Nanos::ZERO,
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::counters::MemCounters;
 use crate::cq::Cqs;
 use crate::landing::{Gather, Message};
-use crate::limits::{CQ_MAX, CQE_MAX, MESSAGE_BYTES_MAX, QP_MAX, WR_MAX};
+use crate::limits::{CQ_MAX, CQE_MAX, DELAY_NOISE, MESSAGE_BYTES_MAX, QP_MAX, WR_MAX};
 use crate::port::{Port, Responder};
 use crate::qp::{Qp, QpTable, index_of};
 use rtrb::{Producer, RingBuffer};
@@ -42,6 +42,7 @@ const CAPS: DeviceCaps = DeviceCaps {
     rx_buffer_bytes: None,
     rx_charge_bytes: 0,
     short_packet_cost_percent: 0,
+    delay_noise: DELAY_NOISE,
 };
 
 /// One end of a wire within a process.

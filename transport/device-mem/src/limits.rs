@@ -1,5 +1,11 @@
 //! The limits of the device, each with its reason.
 
+use towpath_base::Nanos;
+
+/// What a round trip may be longer although nothing is queued: both ends are threads, which may
+/// share cores.
+pub(crate) const DELAY_NOISE: Nanos = Nanos::from_micros(200);
+
 /// Queue pairs of a device: 12 bits of index leave 12 bits of a queue pair number for the
 /// generation.
 pub const QP_MAX: u32 = 1 << QP_INDEX_BITS;

@@ -8,8 +8,8 @@
 
 use std::net::SocketAddr;
 use std::time::Instant;
-use towpath_base::Time;
 use towpath_base::serial::Psn;
+use towpath_base::{Nanos, Time};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_memory::{Region, Window};
 use towpath_verbs::{
@@ -46,6 +46,7 @@ impl PacketLink for BenchLink {
             rx_buffer_bytes: None,
             rx_charge_bytes: 0,
             short_packet_cost_percent: 0,
+            delay_noise: Nanos::ZERO,
         }
     }
 

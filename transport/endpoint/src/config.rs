@@ -221,7 +221,9 @@ impl EndpointConfig {
 
     pub(crate) fn link_config(&self, side: Side, caps: &DeviceCaps) -> LinkConfig {
         let cost_packets = f64::from(caps.short_packet_cost_percent) / 100.0;
-        let config = LinkConfig::new(side).short_packet_cost_packets(cost_packets);
+        let config = LinkConfig::new(side)
+            .short_packet_cost_packets(cost_packets)
+            .delay_noise(caps.delay_noise);
         let config = match &self.tune {
             Some(tune) => tune(config),
             None => config,

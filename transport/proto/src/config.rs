@@ -21,6 +21,7 @@ pub enum Side {
 pub struct LinkConfig {
     pub(crate) side: Side,
     pub(crate) controller: ControllerConfig,
+    pub(crate) delay_noise: Nanos,
     pub(crate) sends_max: usize,
     pub(crate) incoming_max: usize,
     pub(crate) channels_max: u32,
@@ -47,6 +48,7 @@ impl LinkConfig {
         Self {
             side,
             controller: ControllerConfig::default(),
+            delay_noise: Nanos::ZERO,
             sends_max: 4096,
             incoming_max: 4096,
             channels_max: 1024,
@@ -71,6 +73,14 @@ impl LinkConfig {
     #[must_use]
     pub fn controller(mut self, controller: ControllerConfig) -> Self {
         self.controller = controller;
+        self
+    }
+
+    /// How far delays may be off although nothing is queued: what controllers add to their targets.
+    /// Default zero; endpoints set what their device says.
+    #[must_use]
+    pub fn delay_noise(mut self, span: Nanos) -> Self {
+        self.delay_noise = span;
         self
     }
 

@@ -1,6 +1,7 @@
 //! What a device can do, as data.
 
 use core::fmt;
+use towpath_base::Nanos;
 
 /// Payload bytes of a full packet: the five sizes that RoCE knows (`ibv_mtu`).
 #[doc(alias = "ibv_mtu")]
@@ -102,4 +103,8 @@ pub struct DeviceCaps {
     /// of what a full packet costs them: it ends a run that could be handed on in one piece.
     /// Whoever cuts messages weighs it against loss.
     pub short_packet_cost_percent: u16,
+    /// How far delays taken from its timestamps may be off although nothing is queued in the
+    /// network: zero where hardware (or a simulation) keeps the time, else what schedulers and
+    /// system calls of both hosts add. Whoever judges a network by its delay allows for it.
+    pub delay_noise: Nanos,
 }

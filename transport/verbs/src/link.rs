@@ -83,6 +83,8 @@ pub struct LinkCaps {
     pub rx_charge_bytes: u32,
     /// See [`DeviceCaps::short_packet_cost_percent`](crate::DeviceCaps::short_packet_cost_percent).
     pub short_packet_cost_percent: u16,
+    /// See [`DeviceCaps::delay_noise`](crate::DeviceCaps::delay_noise).
+    pub delay_noise: Nanos,
 }
 
 /// Counters of a link; each only grows.

@@ -246,7 +246,7 @@ impl Host {
     }
 
     pub(crate) fn give_ack(&mut self, bytes: &[u8]) {
-        self.link.handle_ack(self.now, bytes);
+        self.link.handle_ack(self.now, bytes, self.now);
     }
 
     /// What the link wants to send now, at most `most` chunks; every one is sound.

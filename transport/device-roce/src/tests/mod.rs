@@ -14,8 +14,8 @@ mod verbs;
 use crate::{RoceConfig, RoceCounters, RoceDevice};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use towpath_base::Time;
 use towpath_base::serial::Psn;
+use towpath_base::{Nanos, Time};
 use towpath_memory::{Region, Window};
 use towpath_verbs::*;
 
@@ -60,6 +60,7 @@ impl PacketLink for TestLink {
             rx_buffer_bytes: self.rx_buffer_bytes,
             rx_charge_bytes: 9,
             short_packet_cost_percent: 11,
+            delay_noise: Nanos(13),
         }
     }
 

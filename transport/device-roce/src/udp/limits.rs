@@ -1,5 +1,7 @@
 //! Sizes that bound the UDP link, each with its reason.
 
+use towpath_base::Nanos;
+
 /// The RoCEv2 port.
 pub const ROCE_PORT: u16 = 4791;
 
@@ -15,6 +17,11 @@ pub(super) const RUN_BYTES_MAX: usize = PACKET_BYTES_MAX;
 /// with what our own code does for a packet of 4 KiB (0.2 to 0.3 us at each end) that is 5 to 10
 /// packets. The low end, since chunks are also cut for latency.
 pub(super) const SHORT_PACKET_COST_PERCENT: u16 = 500;
+
+/// What schedulers and system calls add to a round trip through sockets. Two busy hosts on shared
+/// cores show 100 to 300 us with nothing else on the wire; a congestion controller that took that
+/// for a queue would give up most of the rate.
+pub(super) const DELAY_NOISE: Nanos = Nanos::from_micros(200);
 
 /// What newer kernels take as segments of one send (`UDP_MAX_SEGMENTS`).
 pub(super) const SEGMENTS_MAX: usize = 128;

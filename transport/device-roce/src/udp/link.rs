@@ -4,7 +4,7 @@ use super::clock::Clock;
 use super::config::{PortChoice, TimestampSource, UdpConfig};
 use super::counters::UdpCounters;
 use super::error::{UdpError, UdpStep};
-use super::limits::{PACKET_BYTES_MAX, SHORT_PACKET_COST_PERCENT};
+use super::limits::{DELAY_NOISE, PACKET_BYTES_MAX, SHORT_PACKET_COST_PERCENT};
 use super::mmsg::SendBatch;
 use super::probe::{self, Probe};
 use super::rx::Receiver;
@@ -158,6 +158,7 @@ impl PacketLink for UdpLink {
                 .probe
                 .rx_charge_bytes(self.sender.segmentation(), self.coalescing),
             short_packet_cost_percent: SHORT_PACKET_COST_PERCENT,
+            delay_noise: DELAY_NOISE,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 use towpath_base::{Nanos, Time};
-use towpath_cc::{AckSample, Controller, ControllerConfig};
+use towpath_cc::{AckSample, Controller, ControllerConfig, PathFacts};
 
 const DECISIONS: u64 = 100_000;
 
@@ -18,7 +18,7 @@ pub(crate) fn decisions(rounds: usize) -> Vec<(&'static str, Vec<f64>)> {
 }
 
 fn round(config: &ControllerConfig) -> f64 {
-    let mut controller = config.build(Time::ZERO);
+    let mut controller = config.build(Time::ZERO, &PathFacts::default());
     let start = Instant::now();
     for step in 0..DECISIONS {
         // Delays that wander about a target of tens of microseconds, so that windows move.
@@ -26,7 +26,7 @@ fn round(config: &ControllerConfig) -> f64 {
         controller.on_ack(black_box(&AckSample {
             now: Time(step * 5_000),
             rtt: Some(rtt),
-            hold: Nanos(500),
+            endpoint: Nanos(500),
             acked_bytes: 57_344,
             acked_chunks: 1,
             in_flight_bytes: controller.window_bytes(),

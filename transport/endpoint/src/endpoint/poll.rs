@@ -73,7 +73,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             return;
         }
         if let (true, Some(bytes), Some(link)) = (ok, bytes, conn.link.as_mut()) {
-            link.handle_ack(now, bytes);
+            link.handle_ack(now, bytes, wc.timestamp.unwrap_or(now));
         }
         if let Some(wr) = conn.control.lend_recv(index, slot) {
             conn.control_repost.push(wr);

@@ -40,6 +40,7 @@ impl BurstLink for WireEnd {
             rx_buffer_bytes: None,
             rx_charge_bytes: 0,
             short_packet_cost_percent: 0,
+            delay_noise: Nanos::ZERO,
         }
     }
 

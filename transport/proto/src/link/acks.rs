@@ -10,8 +10,8 @@ use towpath_base::serial::expand_u32;
 use towpath_base::{Nanos, Time};
 
 impl Link {
-    /// Takes in an ack frame that came on the control queue pair.
-    pub fn handle_ack(&mut self, now: Time, bytes: &[u8]) {
+    /// Takes in an ack frame that the device received on the control queue pair at `received_at`.
+    pub fn handle_ack(&mut self, now: Time, bytes: &[u8], received_at: Time) {
         let Ok(frame) = AckFrame::parse(bytes) else {
             self.stats.acks_bad += 1;
             return;
@@ -28,7 +28,8 @@ impl Link {
         }
         self.last_heard = now;
         let hold = Nanos(u64::from(ack.hold));
-        if !self.on_ack_of(now, index, ack.largest, ack.base, frame.words(), hold) {
+        let times = (now, received_at, hold);
+        if !self.on_ack_of(times, index, ack.largest, ack.base, frame.words()) {
             return;
         }
         let path = &mut self.paths[index];
@@ -46,12 +47,11 @@ impl Link {
     /// Takes in an ack of one path, from a frame or from a chunk; false when it cannot be true.
     pub(super) fn on_ack_of(
         &mut self,
-        now: Time,
+        (now, received_at, hold): (Time, Time, Nanos),
         index: usize,
         largest: u64,
         base: u64,
         words: impl Iterator<Item = (u64, u64)>,
-        hold: Nanos,
     ) -> bool {
         if !self.paths[index].tx.was_sent(largest) {
             self.stats.violations += 1;
@@ -79,7 +79,7 @@ impl Link {
         for _ in 0..digest.spurious {
             path.chunk_size.on_spurious();
         }
-        path.on_ack_digest(now, hold, &digest);
+        path.on_ack_digest(now, received_at, hold, &digest);
         self.find_losses(now, index);
         self.settle_acked();
         true

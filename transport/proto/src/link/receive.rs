@@ -52,7 +52,7 @@ impl Link {
         self.last_heard = now;
         let index = usize::from(path.0);
         self.paths[index].rx.advance(header.floor());
-        self.take_in_piggyback(now, index, &header);
+        self.take_in_piggyback(now, index, &header, received_at);
         // The ack that rode on it may have been the one of our GOODBYE.
         if self.is_down() {
             return Verdict::Recycle;
@@ -81,13 +81,20 @@ impl Link {
     }
 
     /// The ack and the credit that ride on a chunk.
-    fn take_in_piggyback(&mut self, now: Time, path: usize, header: &ChunkHeader) {
+    fn take_in_piggyback(
+        &mut self,
+        now: Time,
+        path: usize,
+        header: &ChunkHeader,
+        received_at: Time,
+    ) {
         if header.flags.has(ChunkFlags::ACK) {
             let near = self.paths[path].tx.next();
             let largest = expand_u32(header.ack_largest, near);
             let hold = Nanos(u64::from(header.ack_hold));
             let base = largest.saturating_add(1);
-            self.on_ack_of(now, path, largest, base, core::iter::empty(), hold);
+            let times = (now, received_at, hold);
+            self.on_ack_of(times, path, largest, base, core::iter::empty());
         }
         // Only the newest header's 16 bits are near enough to what is granted now.
         let seen = self.paths[path].rx.largest();

@@ -7,7 +7,6 @@ use crate::limits::CONTROL_OUTSTANDING_MAX;
 use crate::path::{TailProbe, What};
 use crate::wire::Kind;
 use towpath_base::{Nanos, Time};
-use towpath_cc::Controller;
 
 /// The first credit probe: grants normally come with acks, so there is no hurry.
 const CREDIT_PROBE_FIRST: Nanos = Nanos::from_millis(2);
@@ -79,10 +78,7 @@ impl Link {
             What::Control(key) => control_lost.push_back(key),
         });
         stats.rtos += 1;
-        path.rto_count += 1;
-        path.cc.on_rto(now);
-        path.last_progress = now;
-        path.tail_probe = TailProbe::Sent;
+        path.on_rto(now);
     }
 
     /// A grant whose ack was lost is not told again by itself: a channel that has waited without

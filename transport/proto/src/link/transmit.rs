@@ -43,7 +43,12 @@ impl Link {
         }
         match self.next_new(now, index) {
             Next::Chunk(chunk) => self.transmit_data(now, index, chunk, false),
-            Next::Blocked | Next::Nothing => {
+            Next::Blocked => {
+                self.arm_credit_probe(now);
+                None
+            }
+            Next::Nothing => {
+                self.paths[index].on_nothing_to_send();
                 self.arm_credit_probe(now);
                 None
             }

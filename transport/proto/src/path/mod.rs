@@ -12,7 +12,8 @@ use crate::event::Cut;
 use alloc::collections::VecDeque;
 use towpath_base::{Nanos, Time};
 use towpath_cc::{
-    AckSample, AnyController, Controller, LossSample, Pacer, RttConfig, RttEstimator,
+    AckSample, AnyController, Controller, LossSample, Pacer, PathFacts, Rate, RttConfig,
+    RttEstimator,
 };
 
 /// Before the first sample the peer may be on another continent or off its CPU.
@@ -41,13 +42,15 @@ pub(crate) struct Path {
     /// What the peer lets us have in flight.
     pub(crate) peer_window_bytes: u64,
     pub(crate) ack_number_seen: u64,
-    /// The longest recent hold time of the peer's acks, decaying.
+    /// The longest recent delay of acks within the hosts, decaying.
     hold_max: Nanos,
     /// A chunk found the window full, and it has not opened by a burst since.
     window_full: bool,
     burst_bytes: u64,
-    /// The window, not the application, held us back since the last ack.
-    pub(crate) window_limited: bool,
+    /// Window or pacer, not the application, held us back when we last looked for a chunk.
+    window_limited: bool,
+    /// A chunk larger than the window went out: nothing more before this.
+    oversize_until: Time,
     /// The last time something was sent or newly acknowledged.
     pub(crate) last_progress: Time,
     pub(crate) tail_probe: TailProbe,
@@ -78,13 +81,15 @@ impl Path {
             .with_rto_range(config.rto_min, config.rto_max)
             .expect("LinkConfig::rto keeps the bounds in order");
         let chunk_bytes_max = config.chunk_bytes_max.min(peer.chunk_bytes_max);
+        let packet_bytes = peer.mtu.bytes() + peer.charge_bytes;
+        let facts = PathFacts { packet_bytes, delay_noise: config.delay_noise };
         Self {
             generation_in,
             generation_out,
             tx: SendWindow::new(),
             rx: ReceiveWindow::new(),
             rtt: RttEstimator::new(rtt),
-            cc: config.controller.build(now),
+            cc: config.controller.build(now, &facts),
             pacer: Pacer::new(now, config.burst_bytes),
             chunk_size: ChunkSize::new(peer.mtu.bytes(), chunk_bytes_max, config),
             lost: VecDeque::with_capacity(64),
@@ -94,6 +99,7 @@ impl Path {
             window_full: false,
             burst_bytes: config.burst_bytes,
             window_limited: false,
+            oversize_until: now,
             last_progress: now,
             tail_probe: TailProbe::Idle,
             rto_count: 0,
@@ -118,12 +124,14 @@ impl Path {
         }
         let in_flight = self.tx.in_flight_bytes();
         let charge = u64::from(self.charge(payload_bytes));
-        let window = self.cc.window_bytes();
-        self.window_limited |= in_flight + charge > window;
-        let window = window.min(self.peer_window_bytes);
+        let of_controller = self.cc.window_bytes();
+        let window = of_controller.min(self.peer_window_bytes);
         let wanted =
             if self.window_full { charge.max(self.burst_bytes.min(window / 4)) } else { charge };
         self.window_full = in_flight > 0 && in_flight + wanted > window;
+        // A chunk that goes although it is larger than the window shows the limit as well.
+        let blocked = self.window_full && of_controller <= self.peer_window_bytes;
+        self.window_limited = blocked || in_flight + charge > of_controller;
         !self.window_full
     }
 
@@ -134,24 +142,67 @@ impl Path {
         self.chunk_size.bytes_within(part, cut)
     }
 
-    /// When the pacer lets the next chunk go.
-    pub(crate) fn ready_at(&self, now: Time, payload_bytes: u32) -> Time {
-        self.pacer.ready_at(now, u64::from(payload_bytes), self.cc.pacing_rate())
+    /// There was nothing to send: the application is what holds us back.
+    pub(crate) fn on_nothing_to_send(&mut self) {
+        self.window_limited = false;
+    }
+
+    /// When pacing lets the next chunk go.
+    pub(crate) fn ready_at(&mut self, now: Time, payload_bytes: u32) -> Time {
+        let charge = u64::from(self.charge(payload_bytes));
+        let at = self.pacer.ready_at(now, charge, self.cc.pacing_rate()).max(self.oversize_until);
+        self.window_limited |= at > now;
+        at
     }
 
     pub(crate) fn on_sent(&mut self, now: Time, payload_bytes: u32) {
-        let rate = self.cc.pacing_rate();
-        self.pacer.on_sent(now, u64::from(payload_bytes), rate);
+        let charge = u64::from(self.charge(payload_bytes));
+        self.hold_after_oversize(now, charge);
+        self.pacer.on_sent(now, charge, self.cc.pacing_rate());
         self.chunk_size.on_sent(self.chunk_size.packets_of(payload_bytes));
         self.last_progress = now;
     }
 
-    /// Feeds the estimator and the controller with what an ack brought.
-    pub(crate) fn on_ack_digest(&mut self, now: Time, hold: Nanos, digest: &AckDigest) {
-        let rtt = digest.largest_sent_at.map(|sent| now.since(sent) - hold);
+    /// A chunk cannot be cut again: one that is larger than the window goes alone, and takes as
+    /// long as the window says that its bytes take.
+    fn hold_after_oversize(&mut self, now: Time, charge: u64) {
+        let window = self.cc.window_bytes();
+        let Some(srtt) = self.rtt.smoothed().filter(|_| charge > window) else { return };
+        if self.cc.pacing_rate().is_none() {
+            let span = Rate::from_bytes_per(window, srtt).time_for(charge);
+            self.oversize_until = now + span;
+        }
+    }
+
+    /// Feeds the retransmission timeout to the controller.
+    pub(crate) fn on_rto(&mut self, now: Time) {
+        self.rto_count += 1;
+        // What was sent is paid for at the rate at which it was.
+        self.pacer.on_sent(now, 0, self.cc.pacing_rate());
+        self.cc.on_rto(now);
+        self.last_progress = now;
+        self.tail_probe = TailProbe::Sent;
+    }
+
+    /// Feeds the estimator and the controller with what an ack brought: one that arrived at
+    /// `received_at` and that the peer had held for `hold`.
+    pub(crate) fn on_ack_digest(
+        &mut self,
+        now: Time,
+        received_at: Time,
+        hold: Nanos,
+        digest: &AckDigest,
+    ) {
+        let received_at = received_at.min(now);
+        let endpoint = hold + now.since(received_at);
+        // A peer that claims to have held the ack for longer than it was away gives no sample.
+        let rtt = digest.largest_sent_at.and_then(|sent| {
+            let away = received_at.since(sent);
+            (away > hold).then(|| away - hold)
+        });
         if let Some(rtt) = rtt {
             self.rtt.update(rtt);
-            self.hold_max = Nanos((self.hold_max.0 - self.hold_max.0 / 8).max(hold.0));
+            self.hold_max = Nanos((self.hold_max.0 - self.hold_max.0 / 8).max(endpoint.0));
         }
         if digest.acked_chunks == 0 {
             return;
@@ -159,14 +210,13 @@ impl Path {
         self.cc.on_ack(&AckSample {
             now,
             rtt,
-            hold,
+            endpoint,
             acked_bytes: digest.acked_bytes,
             acked_chunks: digest.acked_chunks,
             in_flight_bytes: digest.in_flight_before,
             window_limited: self.window_limited,
             chunk_bytes: self.chunk_bytes(Cut::FullPackets),
         });
-        self.window_limited = false;
         self.last_progress = now;
         self.tail_probe = TailProbe::Idle;
         self.rto_count = 0;

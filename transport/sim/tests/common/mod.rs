@@ -8,7 +8,7 @@ use core::net::{Ipv4Addr, SocketAddr};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use towpath_base::Time;
+use towpath_base::{Nanos, Time};
 use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
 
 /// The longest packet of a [`Bench`].
@@ -106,6 +106,7 @@ impl PacketLink for BenchLink {
             rx_buffer_bytes: None,
             rx_charge_bytes: 0,
             short_packet_cost_percent: 0,
+            delay_noise: Nanos::ZERO,
         }
     }
 

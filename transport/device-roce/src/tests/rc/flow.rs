@@ -78,7 +78,7 @@ fn silence_makes_the_requester_go_back_after_the_timeout_and_no_sooner() {
     let start = pair.now();
     assert_eq!(pair.next_timeout(), Time::NEVER);
     assert_eq!(pair.take(A).len(), 3);
-    let due = start + towpath_base::Nanos(4_096 * 8);
+    let due = start + Nanos(4_096 * 8);
     assert_eq!(pair.next_timeout(), due);
     pair.advance_to(Time(due.0 - 1));
     assert_eq!(pair.take(A).len(), 0);
@@ -154,7 +154,7 @@ fn a_peer_without_a_receive_is_left_alone_for_as_long_as_it_says() {
     pair.post(2, SendOp::Write { remote: pair.remote(5000) }, 0, 10);
     let start = pair.now();
     pair.run_now();
-    assert_eq!(pair.next_timeout(), start + towpath_base::Nanos(1_280_000));
+    assert_eq!(pair.next_timeout(), start + Nanos(1_280_000));
     assert_eq!(pair.completions(A), []);
     assert_eq!(pair.counters(B).naks_sent, 0, "what follows is dropped without another NAK");
     pair.recv(B, 7, 0, 700);

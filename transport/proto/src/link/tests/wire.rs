@@ -256,7 +256,7 @@ impl Wire {
     pub(super) fn deliver(&mut self, to: usize, frame: Frame) {
         let end = &mut self.ends[to];
         match frame {
-            Frame::Ack(bytes) => end.link.handle_ack(self.now, &bytes),
+            Frame::Ack(bytes) => end.link.handle_ack(self.now, &bytes, self.now),
             Frame::Chunk { header, payload } => {
                 let buf = BufToken(end.next_buf);
                 end.next_buf += 1;

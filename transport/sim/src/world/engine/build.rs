@@ -13,6 +13,7 @@ use crate::world::routes::Hop;
 use crate::world::switch::Switch;
 use crate::world::wire::{Wire, WireConfig};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use towpath_base::Nanos;
 use towpath_verbs::LinkCaps;
 
 /// The port of hosts whose addresses are the world's own: that of RoCEv2.
@@ -36,6 +37,7 @@ impl Engine {
             rx_buffer_bytes: Some(config.rx_buffer_bytes),
             rx_charge_bytes: config.rx_charge_bytes,
             short_packet_cost_percent: config.short_packet_cost_percent,
+            delay_noise: Nanos::ZERO,
         };
         let ends = [0, 1].map(|end| HostId((self.hosts.len() + end) as u32));
         let link = self.lay_cable(ends.map(Node::Host), [wire_config; 2]);
@@ -95,6 +97,7 @@ impl Engine {
                 rx_buffer_bytes: Some(config.rx_buffer_bytes),
                 rx_charge_bytes: config.rx_charge_bytes,
                 short_packet_cost_percent: config.short_packet_cost_percent,
+                delay_noise: Nanos::ZERO,
             },
             wire: link.forth(),
             is_patient: true,

@@ -1,0 +1,201 @@
+//! Swift: delay targets for the fabric and for the hosts, and windows below one packet.
+
+mod config;
+#[cfg(test)]
+mod tests;
+mod window;
+
+pub use config::SwiftConfig;
+
+use towpath_base::{Nanos, Time};
+
+use crate::delay::{DelayFloor, RecentDelays};
+use crate::limits::{
+    RTT_SAMPLE_MAX, SWIFT_BASE_DEFAULT, SWIFT_QUEUE_DEFAULT, SWIFT_SCALING_PACKETS,
+    SWIFT_TIMEOUTS_TO_RESET, SWIFT_WINDOW_PACKETS_MIN, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN,
+};
+use crate::math::sqrt;
+use crate::{AckSample, Controller, LossSample, PathFacts, Rate};
+use window::{DelayWindow, Steps};
+
+/// Congestion control by delay, after Kumar et al., "Swift: Delay is Simple and Effective for
+/// Congestion Control in the Datacenter" (SIGCOMM 2020).
+///
+/// Two windows, one driven by the fabric's delay and one by the hosts'; the smaller one counts.
+/// Each grows by a packet per round trip while its delay is below its target, and otherwise
+/// shrinks by how far the delay is above it, at most once per round trip. The fabric's target
+/// grows as the window shrinks, which makes flows that share a queue alike. A window below one
+/// packet is paced: one packet in so many round trips.
+///
+/// From the paper are that shape, the two windows and the least window of 0.001 packets. The
+/// constants are our defaults ([`limits`](crate::limits)), and so is what the paper does not have:
+///
+/// - Loss while the delay is below its target changes nothing. The paper cuts the window on every
+///   loss; on a path that loses 1 % at random that would give up half the line.
+/// - Until a delay first reaches its target the window doubles each round trip.
+/// - The delay is the median of the last round trip's, against the noise of hosts.
+/// - A window grows only while it is the smaller one and what holds the sender back.
+#[derive(Clone, Debug)]
+pub struct Swift {
+    config: SwiftConfig,
+    path: PathFacts,
+    scaling: Scaling,
+    fabric: DelayWindow,
+    endpoint: DelayWindow,
+    recent: RecentDelays,
+    floor: DelayFloor,
+    /// Zero until the first sample, as all that follow.
+    srtt: Nanos,
+    fabric_delay: Nanos,
+    endpoint_delay: Nanos,
+    fabric_target: Nanos,
+    timeouts: u32,
+}
+
+impl Swift {
+    /// The word for it on command lines.
+    pub const NAME: &str = "swift";
+
+    /// A controller that starts with one packet.
+    #[must_use]
+    pub fn new(config: SwiftConfig, now: Time, path: &PathFacts) -> Self {
+        let path = PathFacts { packet_bytes: path.packet_bytes.max(1), ..*path };
+        let steps = Steps {
+            increase: f64::from(config.increase_percent) / 100.0,
+            decrease: f64::from(config.decrease_percent) / 100.0,
+            decrease_max: f64::from(config.decrease_max_percent) / 100.0,
+            packets_max: WINDOW_BYTES_MAX as f64 / f64::from(path.packet_bytes),
+        };
+        let mut swift = Self {
+            config,
+            path,
+            scaling: Scaling::new(config.scaling),
+            fabric: DelayWindow::new(steps),
+            endpoint: DelayWindow::new(steps),
+            recent: RecentDelays::new(),
+            floor: DelayFloor::new(now),
+            srtt: Nanos::ZERO,
+            fabric_delay: Nanos::ZERO,
+            endpoint_delay: Nanos::ZERO,
+            fabric_target: Nanos::ZERO,
+            timeouts: 0,
+        };
+        swift.fabric_target = swift.target(Nanos::ZERO);
+        swift
+    }
+
+    /// The window in packets; below one it is a packet in several round trips.
+    #[must_use]
+    pub fn window_packets(&self) -> f64 {
+        self.fabric.packets().min(self.endpoint.packets())
+    }
+
+    /// What the fabric's delay is held to at present, its round trip included.
+    #[must_use]
+    pub fn fabric_target(&self) -> Nanos {
+        self.fabric_target
+    }
+
+    /// The target: base, hops, and what the size of the window adds.
+    fn target(&self, floor: Nanos) -> Nanos {
+        let base = self.config.base.unwrap_or_else(|| {
+            SWIFT_BASE_DEFAULT.max(floor + SWIFT_QUEUE_DEFAULT) + self.path.delay_noise
+        });
+        let hops = self.config.hop.saturating_mul(u64::from(self.config.hops));
+        base + hops + self.scaling.at(self.fabric.packets())
+    }
+
+    fn take_delays(&mut self, sample: &AckSample, rtt: Nanos) {
+        let rtt = rtt.min(RTT_SAMPLE_MAX);
+        let endpoint = sample.endpoint.min(RTT_SAMPLE_MAX);
+        let floor = self.floor.with(sample.now, rtt);
+        if self.srtt == Nanos::ZERO {
+            (self.srtt, self.endpoint_delay) = (rtt + endpoint, endpoint);
+        }
+        self.srtt = smoothed(self.srtt, rtt + endpoint).max(Nanos(1));
+        self.endpoint_delay = smoothed(self.endpoint_delay, endpoint);
+        self.fabric_delay = self.recent.median_with(sample.now, rtt, self.srtt);
+        self.fabric_target = self.target(floor);
+    }
+
+    /// What a round trip counts as before the first one is known.
+    fn round_trip(&self) -> Nanos {
+        if self.srtt == Nanos::ZERO { self.fabric_target } else { self.srtt }
+    }
+}
+
+/// An eighth of the way from `old` to `new`.
+fn smoothed(old: Nanos, new: Nanos) -> Nanos {
+    Nanos(old.0 - old.0 / 8 + new.0 / 8)
+}
+
+impl Controller for Swift {
+    fn on_ack(&mut self, sample: &AckSample) {
+        self.timeouts = 0;
+        if let Some(rtt) = sample.rtt {
+            self.take_delays(sample, rtt);
+        }
+        if self.srtt == Nanos::ZERO {
+            return;
+        }
+        let acked = sample.acked_bytes as f64 / f64::from(self.path.packet_bytes);
+        let (now, rtt) = (sample.now, self.srtt);
+        let (fabric, endpoint) = (self.fabric.packets(), self.endpoint.packets());
+        let delays = (self.fabric_delay, self.fabric_target);
+        let may_grow = sample.window_limited && fabric <= endpoint;
+        self.fabric.on_ack(now, rtt, delays, acked, may_grow);
+        let delays = (self.endpoint_delay, self.config.endpoint + self.path.delay_noise);
+        let may_grow = sample.window_limited && endpoint <= fabric;
+        self.endpoint.on_ack(now, rtt, delays, acked, may_grow);
+    }
+
+    fn on_loss(&mut self, sample: &LossSample) {
+        let rtt = self.round_trip();
+        self.fabric.on_loss(sample.now, rtt);
+        self.endpoint.on_loss(sample.now, rtt);
+    }
+
+    fn on_rto(&mut self, now: Time) {
+        self.timeouts = self.timeouts.saturating_add(1);
+        let reset = self.timeouts >= SWIFT_TIMEOUTS_TO_RESET;
+        let rtt = self.round_trip();
+        self.fabric.on_rto(now, rtt, reset);
+        self.endpoint.on_rto(now, rtt, reset);
+    }
+
+    fn window_bytes(&self) -> u64 {
+        let bytes = self.window_packets() * f64::from(self.path.packet_bytes);
+        (bytes as u64).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX)
+    }
+
+    fn pacing_rate(&self) -> Option<Rate> {
+        (self.window_packets() < 1.0)
+            .then(|| Rate::from_bytes_per(self.window_bytes(), self.round_trip()))
+    }
+
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+}
+
+/// Flow scaling: `alpha / sqrt(window) + beta`, within zero and its range.
+#[derive(Clone, Copy, Debug)]
+struct Scaling {
+    alpha_ns: f64,
+    beta_ns: f64,
+    range_ns: f64,
+}
+
+impl Scaling {
+    fn new(range: Nanos) -> Self {
+        let range_ns = range.0 as f64;
+        let (few, many) = SWIFT_SCALING_PACKETS;
+        let alpha_ns = range_ns / (1.0 / sqrt(few) - 1.0 / sqrt(many));
+        Self { alpha_ns, beta_ns: -alpha_ns / sqrt(many), range_ns }
+    }
+
+    fn at(&self, packets: f64) -> Nanos {
+        let packets = packets.max(SWIFT_WINDOW_PACKETS_MIN);
+        Nanos((self.alpha_ns / sqrt(packets) + self.beta_ns).clamp(0.0, self.range_ns) as u64)
+    }
+}

@@ -1,0 +1,108 @@
+//! One of Swift's two windows: additive increase below its target, one decrease per round trip.
+
+use towpath_base::{Nanos, Time};
+
+use crate::limits::SWIFT_WINDOW_PACKETS_MIN;
+
+/// How a window moves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Steps {
+    /// Packets per round trip.
+    pub(super) increase: f64,
+    /// Of the share of the delay that is above the target.
+    pub(super) decrease: f64,
+    /// The most that one decrease takes.
+    pub(super) decrease_max: f64,
+    /// The largest window.
+    pub(super) packets_max: f64,
+}
+
+/// A window in packets. It is a fraction: whole packets, or bytes, would round the increase away.
+#[derive(Clone, Debug)]
+pub(super) struct DelayWindow {
+    steps: Steps,
+    packets: f64,
+    /// No delay has reached the target yet: the window doubles each round trip.
+    starting: bool,
+    decreased_at: Option<Time>,
+    /// The delay was at or above the target when it was last looked at.
+    late: bool,
+}
+
+impl DelayWindow {
+    pub(super) fn new(steps: Steps) -> Self {
+        Self { steps, packets: 1.0, starting: true, decreased_at: None, late: false }
+    }
+
+    pub(super) fn packets(&self) -> f64 {
+        self.packets
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_packets(&mut self, packets: f64) {
+        self.packets = packets;
+    }
+
+    /// Moves by one ack of `acked` packets that saw `delay` where `target` is wanted.
+    pub(super) fn on_ack(
+        &mut self,
+        now: Time,
+        rtt: Nanos,
+        (delay, target): (Nanos, Nanos),
+        acked: f64,
+        may_grow: bool,
+    ) {
+        self.late = delay >= target;
+        if !self.late {
+            if may_grow {
+                self.grow(acked);
+            }
+            return;
+        }
+        self.starting = false;
+        let above = delay.0.saturating_sub(target.0) as f64 / delay.0.max(1) as f64;
+        self.decrease(now, rtt, self.steps.decrease * above);
+    }
+
+    /// A loss: it counts only where the delay, too, says that there is a queue.
+    pub(super) fn on_loss(&mut self, now: Time, rtt: Nanos) {
+        if self.late {
+            self.decrease(now, rtt, self.steps.decrease_max);
+        }
+    }
+
+    /// A timeout, the last of `in_a_row`.
+    pub(super) fn on_rto(&mut self, now: Time, rtt: Nanos, reset: bool) {
+        self.starting = false;
+        if reset {
+            self.packets = SWIFT_WINDOW_PACKETS_MIN;
+            self.decreased_at = Some(now);
+        } else {
+            self.decrease(now, rtt, self.steps.decrease_max);
+        }
+    }
+
+    fn grow(&mut self, acked: f64) {
+        // An ack of more than the window is of chunks that were sent before it shrank.
+        let acked = acked.min(self.packets.max(1.0));
+        let by = if self.starting {
+            acked
+        } else if self.packets >= 1.0 {
+            self.steps.increase * acked / self.packets
+        } else {
+            self.steps.increase * acked
+        };
+        self.packets = (self.packets + by).min(self.steps.packets_max);
+    }
+
+    /// Gives up `share` of the window unless that has happened within the last round trip: what
+    /// is seen until then is still the old window's doing.
+    fn decrease(&mut self, now: Time, rtt: Nanos, share: f64) {
+        if self.decreased_at.is_some_and(|at| now.since(at) < rtt) {
+            return;
+        }
+        self.decreased_at = Some(now);
+        let kept = 1.0 - share.clamp(0.0, self.steps.decrease_max);
+        self.packets = (self.packets * kept).max(SWIFT_WINDOW_PACKETS_MIN);
+    }
+}
