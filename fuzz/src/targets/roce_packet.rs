@@ -48,7 +48,9 @@ mod tests {
     use super::*;
     use crate::seeds;
     use towpath_base::serial::Psn;
-    use towpath_device_roce::wire::{Bth, BthRepr, Deth, ExtHeaders, ImmDt, Reth};
+    use towpath_device_roce::wire::{
+        Aeth, AtomicAckEth, AtomicEth, Bth, BthRepr, Deth, ExtHeaders, Ieth, ImmDt, Reth,
+    };
 
     #[test]
     fn the_seeds_are_as_made() {
@@ -62,7 +64,18 @@ mod tests {
         let reth = Some(Reth { va: 0x7000_1000, rkey: 0x1234, dma_len: 13 });
         let deth = Some(Deth { qkey: 0x1111, src_qp: 5 });
         let imm = Some(ImmDt { imm_data: 7 });
+        let aeth = Some(Aeth { syndrome: 0x1f, msn: 3 });
+        let nak = Some(Aeth { syndrome: 0x60, msn: 3 });
+        let atomic = Some(AtomicEth { va: 0x7000_1008, rkey: 0x1234, swap_add: 5, compare: 9 });
+        let atomic_ack = Some(AtomicAckEth { original: 1000 });
+        let ieth = Some(Ieth { rkey: 0x1234 });
         let made = [
+            ("rc_read_request", packet(0x0c, ExtHeaders { reth, ..none }, b"")),
+            ("rc_read_response_last", packet(0x0f, ExtHeaders { aeth, ..none }, b"thirteen byte")),
+            ("rc_nak", packet(0x11, ExtHeaders { aeth: nak, ..none }, b"")),
+            ("rc_atomic_ack", packet(0x12, ExtHeaders { aeth, atomic_ack, ..none }, b"")),
+            ("rc_cmp_swap", packet(0x13, ExtHeaders { atomic, ..none }, b"")),
+            ("rc_send_last_inv", packet(0x16, ExtHeaders { ieth, ..none }, b"inv")),
             ("uc_send_only", packet(0x24, none, b"thirteen byte")),
             ("uc_write_only_imm", packet(0x2b, ExtHeaders { reth, imm, ..none }, b"thirteen byte")),
             ("ud_send_only", packet(0x64, ExtHeaders { deth, ..none }, b"datagram")),
