@@ -96,13 +96,20 @@ impl Swift {
         self.fabric_target
     }
 
-    /// The target: base, hops, and what the size of the window adds.
-    fn target(&self, floor: Nanos) -> Nanos {
+    /// What the fabric's delay would be held to with a window of `packets`, where the least round
+    /// trip seen is `floor`.
+    #[must_use]
+    pub fn target_at(&self, floor: Nanos, packets: f64) -> Nanos {
         let base = self.config.base.unwrap_or_else(|| {
             SWIFT_BASE_DEFAULT.max(floor + SWIFT_QUEUE_DEFAULT) + self.path.delay_noise
         });
         let hops = self.config.hop.saturating_mul(u64::from(self.config.hops));
-        base + hops + self.scaling.at(self.fabric.packets())
+        base + hops + self.scaling.at(packets)
+    }
+
+    /// The target: base, hops, and what the size of the window adds.
+    fn target(&self, floor: Nanos) -> Nanos {
+        self.target_at(floor, self.fabric.packets())
     }
 
     fn take_delays(&mut self, sample: &AckSample, rtt: Nanos) {

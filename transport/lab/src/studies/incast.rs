@@ -1,10 +1,14 @@
 //! N senders, one receiver, one port: who gets how much of it, and how long its queue is.
 
+mod report;
+
+pub use report::STUDY;
+
 use crate::cluster::{Cluster, FlowPlan, Samples, Window};
 use crate::failure::Cause;
 use crate::wr_device::WrDevice;
-use towpath_base::Nanos;
-use towpath_cc::ControllerConfig;
+use towpath_base::{Nanos, Time};
+use towpath_cc::{ControllerConfig, PathFacts, Swift};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_memory::Region;
 use towpath_sim::World;
@@ -84,6 +88,9 @@ pub struct IncastResult {
     /// How long a packet that came now would wait at the port, in microseconds, looked at every
     /// two.
     pub queue_us: Samples,
+    /// The queue that the controller aims at, in microseconds, where it has such a target: its
+    /// target less the base round trip, for a window of the senders' equal share.
+    pub target_us: Option<f64>,
     /// Packets that the port dropped.
     pub packets_dropped: u64,
     /// Flows of which nothing came.
@@ -130,6 +137,21 @@ impl Incast {
                 self.run_on(world, devices.collect(), port, dry)
             }
         }
+    }
+
+    /// See [`IncastResult::target_us`].
+    fn target_us(&self) -> Option<f64> {
+        let ControllerConfig::Swift(config) = self.controller else { return None };
+        let facts = PathFacts::default();
+        let swift = Swift::new(config, Time::ZERO, &facts);
+        let share = self.rate_bits_per_s as f64 / 8e9 / self.senders as f64;
+        // Target and window depend on each other; a few steps settle them.
+        let mut target = swift.target_at(self.base_rtt, 1.0);
+        for _ in 0..32 {
+            let packets = target.0 as f64 * share / f64::from(facts.packet_bytes);
+            target = swift.target_at(self.base_rtt, packets);
+        }
+        Some((target - self.base_rtt).0 as f64 / 1e3)
     }
 
     fn endpoint(&self, host: usize) -> EndpointConfig {
@@ -183,6 +205,7 @@ impl Incast {
         Ok(IncastResult {
             utilisation: bits / all,
             queue_us,
+            target_us: self.target_us(),
             packets_dropped: after.dropped_queue - before.dropped_queue,
             starved: window.flows.iter().filter(|flow| flow.bytes == 0).count(),
             no_recv_wqe: hosts.map(|host| dry(cluster.endpoint(host).device())).sum(),

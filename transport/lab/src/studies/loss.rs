@@ -115,7 +115,8 @@ fn check_controller(word: &str) -> Result<(), &'static str> {
     }
 }
 
-fn controller_of(word: &str) -> Option<ControllerConfig> {
+/// The controller that a word names.
+pub(super) fn controller_of(word: &str) -> Option<ControllerConfig> {
     if word == "default" { Some(ControllerConfig::default()) } else { word.parse().ok() }
 }
 

@@ -55,7 +55,7 @@ pub struct Study {
 }
 
 /// All studies, in the order in which they are listed.
-pub const ALL: &[&Study] = &[&loss::STUDY];
+pub const ALL: &[&Study] = &[&loss::STUDY, &incast::STUDY];
 
 /// The study of that name.
 #[must_use]
