@@ -75,13 +75,18 @@ impl Raw {
         let sends_count = case.depth * case.chunks_of_message as usize;
         let mut lent = Vec::new();
         let headers = Buffers::new(&mut sender, HEADER_BYTES, sends_count)?;
-        let payloads = Buffers::new(&mut sender, bytes, sends_count)?;
-        let mut send = |_| {
-            let header = headers.take(HEADER_BYTES, &mut lent);
-            let list = SgList::two(header, payloads.take(bytes, &mut lent));
-            SendWr::new(0, SendOp::Send, list).unsignaled()
-        };
-        let sends = (0..sends_count).map(&mut send).collect();
+        // The chunks of a message lie behind each other, as a link cuts them.
+        let messages = Buffers::new(&mut sender, case.message_bytes(), case.depth)?;
+        let mut sends = Vec::new();
+        for _ in 0..case.depth {
+            let message = messages.take(case.message_bytes(), &mut lent);
+            for chunk in 0..u64::from(case.chunks_of_message) {
+                let header = headers.take(HEADER_BYTES, &mut lent);
+                let addr = message.addr + chunk * bytes as u64;
+                let list = SgList::two(header, Sge { addr, length: bytes as u32, ..message });
+                sends.push(SendWr::new(0, SendOp::Send, list).unsignaled());
+            }
+        }
         let headers = Buffers::new(&mut receiver, HEADER_BYTES, RECEIVES)?;
         let payloads = Buffers::new(&mut receiver, (56 << 10).max(bytes), RECEIVES)?;
         let mut receive = |wr_id| {

@@ -53,12 +53,11 @@ impl Pair {
         self.client.open_channel(self.link, false)?;
         let mut opened = 0;
         while opened < 2 {
-            let mut count = |event: &Event| match *event {
-                Event::ChannelOpened { channel, .. } => {
+            let mut count = |event: &Event| {
+                if let Event::ChannelOpened { channel, .. } = *event {
                     self.channel = channel;
                     opened += 1;
                 }
-                _ => {}
             };
             self.client.turn(|_, event| count(&event));
             self.server.turn(|_, event| count(&event));
