@@ -66,15 +66,19 @@ impl WindowBitmap {
     /// Sets `number`; true when it was not set before. A number beyond the window is refused
     /// (false): ask [`reaches`](Self::reaches) first where that must be told apart.
     pub fn insert(&mut self, number: u64) -> bool {
-        if self.contains(number) || !self.reaches(number) {
+        if number == self.base {
+            // Its bit is clear, and stays so for the number one window later.
+            self.base += 1;
+            self.advance_over_set();
+            return true;
+        }
+        if number < self.base || !self.reaches(number) {
             return false;
         }
         let (word, bit) = self.locate(number);
+        let is_new = self.words[word] & bit == 0;
         self.words[word] |= bit;
-        if number == self.base {
-            self.advance_over_set();
-        }
-        true
+        is_new
     }
 
     /// Moves the base up to `base`: everything below counts as set from now on.

@@ -2,18 +2,35 @@
 
 use crate::MemoryError;
 use crate::free::FreeSlots;
-use crate::region::{Mapping, PAGE_BYTES, Region, RegionId};
+use crate::region::{PAGE_BYTES, Region, RegionId};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use towpath_verbs::Sge;
+
+/// A region cut into equal slots. A buffer is a slot, so that it is small and cheap to move.
+struct Slab {
+    region: Region,
+    slot_bytes: usize,
+    free: FreeSlots,
+}
+
+impl Slab {
+    fn new(region: Region, slot_bytes: usize) -> Arc<Self> {
+        let count = region.byte_len() / slot_bytes;
+        Arc::new(Self { region, slot_bytes, free: FreeSlots::full(count as u32) })
+    }
+
+    fn take(self: &Arc<Self>) -> Option<Buf> {
+        let slot = self.free.pop()?;
+        Some(Buf { slab: Arc::clone(self), slot, len: 0 })
+    }
+}
 
 /// Equal page-aligned buffers carved from one region. Cheap to clone; taking and returning
 /// buffers takes no lock.
 #[derive(Clone)]
 pub struct Pool {
-    region: Region,
-    slot_bytes: usize,
-    free: Arc<FreeSlots>,
+    slab: Arc<Slab>,
 }
 
 impl Pool {
@@ -29,7 +46,7 @@ impl Pool {
         let count = region.byte_len() / slot_bytes;
         assert!(count > 0, "the region holds no buffer of {slot_bytes} bytes");
         assert!(region.is_alone(), "the region is already carved or registered elsewhere");
-        Self { region, slot_bytes, free: Arc::new(FreeSlots::full(count as u32)) }
+        Self { slab: Slab::new(region, slot_bytes) }
     }
 
     /// `count` buffers of `buf_bytes` each, in a region of their own.
@@ -45,44 +62,37 @@ impl Pool {
     /// The region, to register it with a device.
     #[must_use]
     pub fn region(&self) -> &Region {
-        &self.region
+        &self.slab.region
     }
 
     /// An empty buffer, or `None` while all are out.
     #[must_use]
     pub fn take(&self) -> Option<Buf> {
-        let slot = self.free.pop()?;
-        Some(Buf {
-            mapping: Arc::clone(&self.region.mapping),
-            offset: slot as usize * self.slot_bytes,
-            capacity: self.slot_bytes,
-            len: 0,
-            home: Some((Arc::clone(&self.free), slot)),
-        })
+        self.slab.take()
     }
 
     /// Bytes of each buffer.
     #[must_use]
     pub fn buf_bytes(&self) -> usize {
-        self.slot_bytes
+        self.slab.slot_bytes
     }
 
     /// Buffers that are not out.
     #[must_use]
     pub fn free(&self) -> usize {
-        self.free.len()
+        self.slab.free.len()
     }
 
     /// All buffers, out or not.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.free.count()
+        self.slab.free.count()
     }
 }
 
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Pool({} of {} x {} free)", self.free(), self.count(), self.slot_bytes)
+        write!(f, "Pool({} of {} x {} free)", self.free(), self.count(), self.buf_bytes())
     }
 }
 
@@ -98,11 +108,9 @@ fn slot_bytes(buf_bytes: usize) -> usize {
 /// A buffer that you own: nobody else, no device either, reaches its bytes. Dropping it returns
 /// it to its pool.
 pub struct Buf {
-    mapping: Arc<Mapping>,
-    offset: usize,
-    capacity: usize,
+    slab: Arc<Slab>,
+    slot: u32,
     len: usize,
-    home: Option<(Arc<FreeSlots>, u32)>,
 }
 
 impl Buf {
@@ -115,25 +123,32 @@ impl Buf {
             return Err(region);
         }
         let bytes = region.byte_len();
-        Ok(Self { mapping: region.mapping, offset: 0, capacity: bytes, len: bytes, home: None })
+        let mut buf = Slab::new(region, bytes).take().expect("a fresh slab has its slot");
+        buf.len = bytes;
+        Ok(buf)
     }
 
     /// Which region it lies in.
     #[must_use]
     pub fn region_id(&self) -> RegionId {
-        self.mapping.id()
+        self.slab.region.id()
     }
 
     /// The region it lies in, to register it.
     #[must_use]
     pub fn region(&self) -> Region {
-        Region { mapping: Arc::clone(&self.mapping) }
+        self.slab.region.clone()
     }
 
     /// How many bytes fit.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.capacity
+        self.slab.slot_bytes
+    }
+
+    /// Where in the region it starts.
+    fn offset(&self) -> usize {
+        self.slot as usize * self.slab.slot_bytes
     }
 
     /// Sets the length; bytes that become visible are whatever they were.
@@ -141,8 +156,8 @@ impl Buf {
     /// # Errors
     /// [`MemoryError::TooLong`] beyond the capacity.
     pub fn set_len(&mut self, len: usize) -> Result<(), MemoryError> {
-        if len > self.capacity {
-            return Err(MemoryError::TooLong { wanted: len, capacity: self.capacity });
+        if len > self.capacity() {
+            return Err(MemoryError::TooLong { wanted: len, capacity: self.capacity() });
         }
         self.len = len;
         Ok(())
@@ -161,8 +176,9 @@ impl Buf {
 
     /// For those who lend it only.
     pub(crate) fn sge(&self, lkey: u32, start: usize, len: usize) -> Sge {
-        assert!(start <= self.capacity && len <= self.capacity - start, "outside the buffer");
-        let addr = self.mapping.addr() + (self.offset + start) as u64;
+        let capacity = self.capacity();
+        assert!(start <= capacity && len <= capacity - start, "outside the buffer");
+        let addr = self.slab.region.addr() + (self.offset() + start) as u64;
         Sge { addr, length: len as u32, lkey }
     }
 
@@ -176,7 +192,7 @@ impl Deref for Buf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        let start = self.mapping.at(self.offset, self.len);
+        let start = self.slab.region.mapping.at(self.offset(), self.len);
         // SAFETY: within the mapping, initialised (mmap zeroes), and only this `Buf` reaches these
         // bytes: slots are handed out once, and no work request names them (crate rules 1 and 2).
         unsafe { std::slice::from_raw_parts(start.as_ptr(), self.len) }
@@ -185,7 +201,7 @@ impl Deref for Buf {
 
 impl DerefMut for Buf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        let start = self.mapping.at(self.offset, self.len);
+        let start = self.slab.region.mapping.at(self.offset(), self.len);
         // SAFETY: as in `deref`, and `&mut self` makes the access exclusive.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.len) }
     }
@@ -205,15 +221,13 @@ impl AsMut<[u8]> for Buf {
 
 impl Drop for Buf {
     fn drop(&mut self) {
-        if let Some((free, slot)) = self.home.take() {
-            free.push(slot);
-        }
+        self.slab.free.push(self.slot);
     }
 }
 
 impl std::fmt::Debug for Buf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Buf({} of {} bytes)", self.len, self.capacity)
+        write!(f, "Buf({} of {} bytes)", self.len, self.capacity())
     }
 }
 
@@ -251,7 +265,7 @@ impl Lent {
     /// How many bytes fit.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.buf().capacity
+        self.buf().capacity()
     }
 
     /// Takes the buffer back. Call it only when the completion of every work request that named

@@ -2,6 +2,7 @@
 
 use crate::extent::{Source, Target};
 use crate::region::Region;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use towpath_verbs::{Access, MrKeys, RemoteAddr, Sge, Verb, VerbError};
 
@@ -65,12 +66,12 @@ impl MrTable {
         self.entries.get((key >> 8) as usize)?.as_ref().filter(|entry| entry.key == key)
     }
 
-    /// The entry and the offset of `len` bytes at `addr`, when they lie within the region.
-    fn locate(&self, key: u32, addr: u64, len: usize) -> Option<(&Entry, usize)> {
+    /// The entry and the start of `len` bytes at `addr`, when they lie within the region.
+    #[inline]
+    fn locate(&self, key: u32, addr: u64, len: usize) -> Option<(&Entry, NonNull<u8>)> {
         let entry = self.entry(key)?;
         let offset = usize::try_from(addr.checked_sub(entry.region.addr())?).ok()?;
-        let end = offset.checked_add(len)?;
-        (end <= entry.region.byte_len()).then_some((entry, offset))
+        Some((entry, entry.region.mapping.try_at(offset, len)?))
     }
 
     /// Whether work requests may name `sge`: in bounds, and writable when `write` is wanted.
@@ -86,9 +87,8 @@ impl MrTable {
     /// [`VerbError::BadMemory`] when the key is gone or the range leaves the region.
     pub fn gather(&self, sge: &Sge) -> Result<&[u8], VerbError> {
         let len = sge.length as usize;
-        let (entry, offset) =
+        let (_, start) =
             self.locate(sge.lkey, sge.addr, len).ok_or(VerbError::BadMemory(Verb::PostSend))?;
-        let start = entry.region.mapping.at(offset, len);
         // SAFETY: in bounds and alive while the table holds the region. The range belongs to a
         // posted send, so it is lent: nobody writes it until the completion (crate rules 1 to 3).
         Ok(unsafe { std::slice::from_raw_parts(start.as_ptr(), len) })
@@ -102,10 +102,11 @@ impl MrTable {
     pub fn scatter(&self, sge: &Sge, skip: usize, bytes: &[u8]) -> Result<(), VerbError> {
         let fits = skip.checked_add(bytes.len()).is_some_and(|end| end <= sge.length as usize);
         let found = self.locate(sge.lkey, sge.addr, sge.length as usize);
-        let (entry, offset) = found
+        let (_, start) = found
             .filter(|(entry, _)| fits && entry.access.local_write)
             .ok_or(VerbError::BadMemory(Verb::PostRecv))?;
-        copy_into(&entry.region, offset + skip, bytes);
+        // SAFETY: `skip` and the bytes behind it lie within the entry.
+        copy_into(unsafe { start.add(skip) }, bytes);
         Ok(())
     }
 
@@ -114,8 +115,8 @@ impl MrTable {
     #[inline]
     pub fn source(&self, sge: &Sge) -> Option<Source<'_>> {
         let len = sge.length as usize;
-        let (entry, offset) = self.locate(sge.lkey, sge.addr, len)?;
-        Some(Source::new(entry.region.mapping.at(offset, len), len))
+        let (_, start) = self.locate(sge.lkey, sge.addr, len)?;
+        Some(Source::new(start, len))
     }
 
     /// The room of a scatter entry of a posted receive, when its region is writable.
@@ -123,17 +124,15 @@ impl MrTable {
     #[inline]
     pub fn target(&self, sge: &Sge) -> Option<Target<'_>> {
         let len = sge.length as usize;
-        let (entry, offset) = self.locate(sge.lkey, sge.addr, len)?;
-        let open = entry.access.local_write;
-        open.then(|| Target::new(entry.region.mapping.at(offset, len), len))
+        let (entry, start) = self.locate(sge.lkey, sge.addr, len)?;
+        entry.access.local_write.then(|| Target::new(start, len))
     }
 
     /// The room of a peer's WRITE, when the key, the range and the region's access allow it.
     #[must_use]
     pub fn remote_target(&self, remote: RemoteAddr, len: usize) -> Option<Target<'_>> {
-        let (entry, offset) = self.locate(remote.rkey, remote.addr, len)?;
-        let open = entry.access.remote_write;
-        open.then(|| Target::new(entry.region.mapping.at(offset, len), len))
+        let (entry, start) = self.locate(remote.rkey, remote.addr, len)?;
+        entry.access.remote_write.then(|| Target::new(start, len))
     }
 
     /// Whether a peer may WRITE `len` bytes there.
@@ -149,10 +148,10 @@ impl MrTable {
     /// [`VerbError::BadMemory`] when the key, the range or the region's access forbids it.
     pub fn remote_write(&self, remote: RemoteAddr, bytes: &[u8]) -> Result<(), VerbError> {
         let found = self.locate(remote.rkey, remote.addr, bytes.len());
-        let (entry, offset) = found
+        let (_, start) = found
             .filter(|(entry, _)| entry.access.remote_write)
             .ok_or(VerbError::BadMemory(Verb::PostSend))?;
-        copy_into(&entry.region, offset, bytes);
+        copy_into(start, bytes);
         Ok(())
     }
 
@@ -170,10 +169,9 @@ impl MrTable {
     /// [`VerbError::BadMemory`] when the key, the range or the region's access forbids it.
     pub fn remote_read(&self, remote: RemoteAddr, out: &mut [u8]) -> Result<(), VerbError> {
         let found = self.locate(remote.rkey, remote.addr, out.len());
-        let (entry, offset) = found
+        let (_, from) = found
             .filter(|(entry, _)| entry.access.remote_read)
             .ok_or(VerbError::BadMemory(Verb::PostSend))?;
-        let from = entry.region.mapping.at(offset, out.len());
         // SAFETY: in bounds and alive while the table holds the region; `out` is a slice of the
         // device, elsewhere. The region is open to peers, so it is accessed by copies alone.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), out.as_mut_ptr(), out.len()) };
@@ -200,16 +198,16 @@ impl MrTable {
         change: impl Fn(u64) -> u64,
     ) -> Result<u64, VerbError> {
         let found = self.locate(remote.rkey, remote.addr, ATOMIC_BYTES);
-        let (entry, offset) = found
+        let (_, at) = found
             .filter(|(entry, _)| entry.access.remote_atomic)
             .ok_or(VerbError::BadMemory(Verb::PostSend))?;
-        if !offset.is_multiple_of(ATOMIC_BYTES) {
+        let at = at.cast::<u64>();
+        if !at.is_aligned() {
             return Err(VerbError::BadArgument(Verb::PostSend));
         }
-        let at = entry.region.mapping.at(offset, ATOMIC_BYTES);
-        // SAFETY: in bounds, alive while the table holds the region, and aligned: regions start at
-        // a page. Others reach these bytes by copies alone, as with a NIC across the bus.
-        let word = unsafe { AtomicU64::from_ptr(at.as_ptr().cast()) };
+        // SAFETY: in bounds, alive while the table holds the region, and aligned. Others reach
+        // these bytes by copies alone, as with a NIC across the bus.
+        let word = unsafe { AtomicU64::from_ptr(at.as_ptr()) };
         let (mut was, order) = (word.load(Ordering::SeqCst), Ordering::SeqCst);
         while let Err(now) = word.compare_exchange_weak(was, change(was), order, order) {
             was = now;
@@ -218,8 +216,8 @@ impl MrTable {
     }
 }
 
-fn copy_into(region: &Region, offset: usize, bytes: &[u8]) {
-    let to = region.mapping.at(offset, bytes.len());
+/// Copies to where [`MrTable::locate`] found room for as many bytes.
+fn copy_into(to: NonNull<u8>, bytes: &[u8]) {
     // SAFETY: in bounds; the source is a received packet, never inside a registered region's posted
     // receive; the target is lent to the device or open to peers, so no slice of it exists.
     unsafe { std::ptr::copy(bytes.as_ptr(), to.as_ptr(), bytes.len()) };

@@ -43,15 +43,20 @@ impl Mapping {
         self.base.as_ptr() as u64
     }
 
-    pub(crate) fn id(&self) -> RegionId {
-        self.id
+    /// The pointer to `offset`, when `len` bytes are there.
+    #[inline]
+    pub(crate) fn try_at(&self, offset: usize, len: usize) -> Option<NonNull<u8>> {
+        if offset > self.bytes || len > self.bytes - offset {
+            return None;
+        }
+        // SAFETY: just checked to lie within the mapping.
+        Some(unsafe { self.base.add(offset) })
     }
 
     /// The pointer to `offset`, checked for `len` bytes.
+    #[inline]
     pub(crate) fn at(&self, offset: usize, len: usize) -> NonNull<u8> {
-        assert!(offset <= self.bytes && len <= self.bytes - offset, "outside the region");
-        // SAFETY: just checked to lie within the mapping.
-        unsafe { self.base.add(offset) }
+        self.try_at(offset, len).expect("within the region")
     }
 }
 
