@@ -2,11 +2,11 @@
 
 use crate::control::Control;
 use crate::event::{LinkId, Peer};
-use crate::sends::{Segments, Sends};
+use crate::sends::Sends;
 use crate::tx::TxRing;
 use towpath_base::Time;
+use towpath_proto::Link;
 use towpath_proto::wire::Hello;
-use towpath_proto::{Link, SendKey};
 use towpath_verbs::{QpNum, RecvWr, SendWr};
 
 /// Where a link is in its life.
@@ -71,16 +71,6 @@ impl Conn {
             is_eventful: false,
             lkeys: Vec::new(),
         }
-    }
-
-    /// The place for the segments of a message that the link has just taken.
-    pub(crate) fn place(&mut self, send: SendKey) -> &mut Segments {
-        if self.sends.is_occupied(send) {
-            while let Some(event) = self.link.as_mut().and_then(Link::poll_event) {
-                self.sends.put_early(event);
-            }
-        }
-        self.sends.place(send)
     }
 
     /// Whether the device holds nothing of it any more.

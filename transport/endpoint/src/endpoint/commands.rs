@@ -94,12 +94,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         match self.try_send(link, channel, &payload, options) {
             Ok((send, lkeys)) => {
                 if let Some(conn) = self.links.find_mut(link) {
-                    let place = conn.place(send.key);
+                    let place = conn.sends.place(send.key);
                     // From the end, each moved once; a single one is in order as it is.
                     while let Some(buf) = payload.segments.pop() {
                         place.push(Segment::new(buf, lkeys[payload.segments.len()]));
                     }
-                    place.reverse();
+                    if place.len() > 1 {
+                        place.reverse();
+                    }
                 }
                 self.links.touch(link.index);
                 Ok(send)

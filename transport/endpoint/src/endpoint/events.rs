@@ -18,15 +18,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         while let Some(index) = self.links.eventful() {
             let conn = self.links.at(index);
-            let event = conn.and_then(|conn| {
-                let link = conn.link.as_mut()?;
-                Some((conn.id, conn.sends.next(|| link.poll_event())?))
-            });
-            let Some((id, (event, place))) = event else {
+            let event = conn.and_then(|conn| Some((conn.id, conn.link.as_mut()?.poll_event()?)));
+            let Some((id, event)) = &event else {
                 self.links.pop_eventful();
                 continue;
             };
-            if let Some(event) = self.translate(id, event, place) {
+            if let Some(event) = self.translate(*id, event) {
                 return Some(event);
             }
         }
@@ -46,35 +43,40 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         busy
     }
 
-    fn translate(&mut self, link: LinkId, event: LinkEvent, place: u32) -> Option<Event> {
-        Some(match event {
+    #[inline]
+    fn translate(&mut self, link: LinkId, event: &LinkEvent) -> Option<Event> {
+        Some(match *event {
             LinkEvent::Message { channel, incoming, length } => {
                 Event::Message(self.gather(link, channel, incoming, length))
             }
             LinkEvent::Sent { send, token, outcome } => {
-                let conn = self.links.find_mut(link)?;
                 // The one place where what was sent is taken back: the link says Sent only after
                 // every work request of the message has come back.
-                let mut segments = SmallVec::new();
-                let lent = conn.sends.leave_place(place)?;
+                let lent = self.links.find_mut(link)?.sends.leave(send)?;
+                let mut payload = Payload { segments: SmallVec::new() };
                 while let Some(buf) = lent.pop().and_then(Segment::reclaim) {
-                    segments.push(buf);
+                    payload.segments.push(buf);
                 }
-                segments.reverse();
-                let send = SendId { link, key: send };
-                Event::Sent { send, token, outcome, payload: Payload { segments } }
+                if payload.segments.len() > 1 {
+                    payload.segments.reverse();
+                }
+                Event::Sent { send: SendId { link, key: send }, token, outcome, payload }
             }
             LinkEvent::StreamChunk { channel, incoming, chunk, message_len, end } => {
                 let chunk = self.recv.lend_out(&chunk, channel)?;
                 let stream = StreamId(incoming);
                 Event::StreamChunk { link, channel, stream, chunk, message_len, end }
             }
+            _ => return self.translate_rare(link, event),
+        })
+    }
+
+    /// What comes once in a link's or a channel's life, or when something went wrong.
+    #[cold]
+    fn translate_rare(&mut self, link: LinkId, event: &LinkEvent) -> Option<Event> {
+        Some(match *event {
             LinkEvent::StreamAborted { channel, incoming } => {
                 Event::StreamAborted { link, channel, stream: StreamId(incoming) }
-            }
-            LinkEvent::Recycled { buf } => {
-                self.chunk_home(buf.0, false);
-                return None;
             }
             LinkEvent::Opened { channel, ordered, by_peer } => {
                 Event::ChannelOpened { link, channel, ordered, by_peer }
@@ -83,6 +85,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             LinkEvent::Down { reason } => {
                 self.end_link(link);
                 Event::LinkDown { link, reason }
+            }
+            LinkEvent::Recycled { buf } => {
+                self.chunk_home(buf.0, false);
+                return None;
+            }
+            LinkEvent::Message { .. } | LinkEvent::Sent { .. } | LinkEvent::StreamChunk { .. } => {
+                return None;
             }
         })
     }
@@ -94,19 +103,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         incoming: IncomingKey,
         len: u32,
     ) -> Message {
-        let mut refs = std::mem::take(&mut self.chunk_refs);
-        if let Some(link) = self.links.find_mut(link).and_then(|conn| conn.link.as_mut()) {
-            link.take_message(incoming, &mut refs);
-        }
         let mut chunks = SmallVec::new();
-        for chunk in refs.drain(..) {
-            let lent = self.recv.lend_out(&chunk, channel);
-            debug_assert!(lent.is_some(), "a chunk of a message is in its slot");
-            if let Some(lent) = lent {
-                chunks.push(lent);
-            }
+        let Self { links, recv, .. } = self;
+        if let Some(found) = links.find_mut(link).and_then(|conn| conn.link.as_mut()) {
+            found.take_message(incoming, |chunk| {
+                let lent = recv.lend_out(&chunk, channel);
+                debug_assert!(lent.is_some(), "a chunk of a message is in its slot");
+                chunks.extend(lent);
+            });
         }
-        self.chunk_refs = refs;
         Message { link, channel, len, chunks }
     }
 }

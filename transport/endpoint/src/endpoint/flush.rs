@@ -1,8 +1,10 @@
 //! Sending what the links want sent, and posting what they can receive into.
 
 use super::Endpoint;
+use crate::control::Control;
 use crate::limits::{BATCH, SIGNAL_EVERY};
-use crate::links::{Conn, Phase};
+use crate::links::{Conn, Path, Phase};
+use crate::sends::Sends;
 use crate::tx::TxRing;
 use crate::wr_id::WrId;
 use smallvec::SmallVec;
@@ -163,36 +165,37 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
 /// Sends what one link wants sent; returns how many work requests the device refused.
 fn flush_conn<D: Device<Memory = Region>>(device: &mut D, conn: &mut Conn, now: Time) -> u64 {
-    let Some(mut link) = conn.link.take() else { return 0 };
+    let Conn { id, link: Some(link), paths, sends, control, timer, .. } = conn else { return 0 };
+    let index = id.index;
     let mut refused = 0;
-    while conn.paths.iter().all(|path| !path.tx.is_full()) {
+    while paths.iter().all(|path| !path.tx.is_full()) {
         let Some(transmit) = link.poll_transmit(now) else { break };
-        let path = transmit.path;
-        refused += u64::from(!push(conn, &mut link, &transmit));
-        let full = |path: &crate::links::Path| path.batch.len() == BATCH || path.tx.is_full();
-        if conn.paths.get(usize::from(path.0)).is_some_and(full) {
-            refused += post(device, conn, &mut link, path);
+        let Some(path) = paths.get_mut(usize::from(transmit.path.0)) else { break };
+        if !push(path, sends, index, &transmit) {
+            link.handle_sent(transmit.path, transmit.header.number, None);
+            refused += 1;
+        }
+        if path.batch.len() == BATCH || path.tx.is_full() {
+            refused += post(device, path, link, transmit.path);
         }
     }
-    for path in 0..conn.paths.len() as u8 {
-        refused += post(device, conn, &mut link, PathId(path));
+    for (path, id) in paths.iter_mut().zip(0u8..) {
+        refused += post(device, path, link, PathId(id));
     }
-    refused += post_acks(device, conn, &mut link, now);
-    conn.timer = link.poll_timeout();
-    conn.link = Some(link);
+    refused += post_acks(device, control, link, index, now);
+    *timer = link.poll_timeout();
     refused
 }
 
 /// Makes the work request of a chunk. False when its bytes are not there, which would be a mistake
 /// in the link: then it counts as sent and lost.
-fn push(conn: &mut Conn, link: &mut Link, transmit: &Transmit) -> bool {
+fn push(path: &mut Path, sends: &Sends, index: u16, transmit: &Transmit) -> bool {
     let mut header = transmit.header;
     let mut payload = Sge::default();
     if let Some(piece) = transmit.payload {
-        let segment = conn.sends.get(piece.send).get(usize::from(piece.segment));
+        let segment = sends.get(piece.send).get(usize::from(piece.segment));
         let Some((bytes, sge)) = segment.and_then(|s| s.piece(piece.offset, piece.length)) else {
             debug_assert!(false, "the link asks for bytes that no segment has");
-            link.handle_sent(transmit.path, header.number, None);
             return false;
         };
         if header.flags.has(ChunkFlags::PAYLOAD_CRC) {
@@ -200,8 +203,6 @@ fn push(conn: &mut Conn, link: &mut Link, transmit: &Transmit) -> bool {
         }
         payload = sge;
     }
-    let index = conn.id.index;
-    let Some(path) = conn.paths.get_mut(usize::from(transmit.path.0)) else { return false };
     let (position, sge) = path.tx.push(header.number, |bytes| header.emit(bytes));
     let sg_list = if payload.length > 0 { SgList::two(sge, payload) } else { SgList::one(sge) };
     let wr_id = TxRing::wr_id(index, transmit.path.0, position);
@@ -214,11 +215,10 @@ fn push(conn: &mut Conn, link: &mut Link, transmit: &Transmit) -> bool {
 /// Posts the batch of a path. What the device refuses counts as sent and lost, as UC would.
 fn post<D: Device<Memory = Region>>(
     device: &mut D,
-    conn: &mut Conn,
+    path: &mut Path,
     link: &mut Link,
     id: PathId,
 ) -> u64 {
-    let Some(path) = conn.paths.get_mut(usize::from(id.0)) else { return 0 };
     let Some(last) = path.batch.last_mut() else { return 0 };
     last.flags.signaled = true;
     let mut refused = 0;
@@ -241,19 +241,18 @@ fn post<D: Device<Memory = Region>>(
 
 fn post_acks<D: Device<Memory = Region>>(
     device: &mut D,
-    conn: &mut Conn,
+    control: &mut Control,
     link: &mut Link,
+    index: u16,
     now: Time,
 ) -> u64 {
     let mut refused = 0;
-    while conn.control.has_send_slot() {
-        let Some(wr) = conn.control.send(conn.id.index, |bytes| link.poll_ack(now, bytes)) else {
-            break;
-        };
-        if device.post_send(conn.control.qp_num, &[wr]).is_err() {
+    while control.has_send_slot() {
+        let Some(wr) = control.send(index, |bytes| link.poll_ack(now, bytes)) else { break };
+        if device.post_send(control.qp_num, &[wr]).is_err() {
             refused += 1;
             if let Some(WrId::ControlSend { slot, .. }) = WrId::unpack(wr.wr_id) {
-                conn.control.sent(slot);
+                control.sent(slot);
             }
         }
     }

@@ -30,7 +30,7 @@ use crate::setup::Setup;
 use std::collections::VecDeque;
 use towpath_base::{Prng, Time};
 use towpath_memory::{Region, RegionId};
-use towpath_proto::{ChunkRef, LinkStats};
+use towpath_proto::LinkStats;
 use towpath_verbs::{Access, CqNum, Device, RecvWr, SrqNum, Wc};
 
 /// What an endpoint did beside what its links count; each only grows.
@@ -87,7 +87,6 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     /// What links that are down have counted.
     ended: LinkStats,
     wcs: Vec<Wc>,
-    chunk_refs: Vec<ChunkRef>,
 }
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
@@ -129,7 +128,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             stats: EndpointStats::default(),
             ended: LinkStats::default(),
             wcs: vec![Wc::default(); BATCH],
-            chunk_refs: Vec::new(),
             device,
             config,
         };

@@ -3,14 +3,14 @@
 use super::Link;
 use crate::channel::Closed;
 use crate::event::{ChannelId, ChunkRef, Event, IncomingKey};
-use alloc::vec::Vec;
 
 impl Link {
-    /// Moves the chunks of a whole message, in order, to the end of `out`, and ends the message
-    /// here. Their buffers are the application's until it calls [`release`](Self::release).
-    pub fn take_message(&mut self, incoming: IncomingKey, out: &mut Vec<ChunkRef>) {
+    /// Hands the chunks of a whole message to `take`, in order, and ends the message here. Their
+    /// buffers are the application's until it calls [`release`](Self::release).
+    #[inline]
+    pub fn take_message(&mut self, incoming: IncomingKey, take: impl FnMut(ChunkRef)) {
         if let Some(message) = self.incoming.get_mut(incoming.0).filter(|m| m.delivered) {
-            out.append(&mut message.chunks);
+            message.chunks.drain(..).for_each(take);
             self.incoming.free(incoming.0);
         }
     }

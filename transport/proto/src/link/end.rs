@@ -44,7 +44,6 @@ impl Link {
         let Some(message) = self.sends.get(send.0) else { return };
         if let (SendState::Ended(outcome), 0) = (message.state, message.posted) {
             self.events.push_back(Event::Sent { send, token: message.token, outcome });
-            self.sends.free(send.0);
         }
     }
 
@@ -149,8 +148,11 @@ impl Link {
     }
 
     pub(super) fn leave_when_done(&mut self) {
+        if self.state != LinkState::Leaving {
+            return;
+        }
         let done = self.sends.len() == 0 && self.control_queue.is_empty();
-        if self.state == LinkState::Leaving && done && self.control_sent.len() == 0 {
+        if done && self.control_sent.len() == 0 {
             self.state = LinkState::GoodbyeSent;
             self.control_queue.push_back(Control::of(Kind::Goodbye, 0));
         }

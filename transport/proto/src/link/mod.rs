@@ -154,11 +154,18 @@ impl Link {
         }
     }
 
-    /// Takes the next event.
+    /// Takes the next event. The key of a message lives until its [`Event::Sent`] is taken here.
+    #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
-        if let Some(event) = self.events.pop_front() {
-            return Some(event);
+        let Some(event) = self.events.pop_front() else { return self.poll_down() };
+        if let Event::Sent { send, .. } = event {
+            self.sends.free(send.0);
+            self.leave_when_done();
         }
+        Some(event)
+    }
+
+    fn poll_down(&mut self) -> Option<Event> {
         match self.state {
             LinkState::Down(reason) if !self.down_told && self.sends.len() == 0 => {
                 self.down_told = true;
@@ -199,7 +206,7 @@ impl Link {
             && self.paths.iter().all(quiet)
     }
 
-    /// Messages being sent that have not been reported with [`Event::Sent`].
+    /// Messages being sent whose [`Event::Sent`] was not taken.
     #[must_use]
     pub fn sends_live(&self) -> usize {
         self.sends.len()
