@@ -82,7 +82,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     ///
     /// # Errors
     /// [`Rejected`] with the message; nothing was sent.
-    #[expect(clippy::result_large_err, reason = "the buffers come back in it, without a detour")]
     pub fn send(
         &mut self,
         link: LinkId,

@@ -218,7 +218,6 @@ impl Ticket {
     ///
     /// # Errors
     /// [`Rejected`] with the message: it was not taken.
-    #[expect(clippy::result_large_err, reason = "the buffers come back in it, without a detour")]
     pub fn wait(&self, timeout: Duration) -> Result<Option<SentMessage>, Rejected> {
         self.answer.recv_timeout(timeout).ok().transpose()
     }
