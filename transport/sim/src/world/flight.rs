@@ -8,7 +8,10 @@ use towpath_base::Time;
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A packet, or a train of packets that stands for a whole message.
+///
+/// In this order, so that what every hop needs is in one cache line.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(super) struct Flight {
     /// The next one in the list that this one is in.
     pub(super) next: u32,
@@ -16,28 +19,28 @@ pub(super) struct Flight {
     pub(super) wire: u32,
     /// The wire on which it came to the switch that it is in; [`NONE`] at a host.
     pub(super) ingress: u32,
-    /// [`NONE`] where no host on the fabric has the address.
+    /// [`NONE`] where nobody has the address.
     pub(super) dest_host: u32,
-    pub(super) source: SocketAddr,
-    pub(super) dest: SocketAddr,
-    pub(super) source_port: u16,
-    pub(super) tclass: u8,
-    /// The faults of the wire that it is on have had their turn.
-    pub(super) is_judged: bool,
-    /// The token of a train; a packet has none.
-    pub(super) token: Option<u64>,
     /// What equal-cost paths are chosen by.
     pub(super) flow: u64,
-    pub(super) packets: u32,
     /// BTH to ICRC, over all packets.
     pub(super) byte_len: u64,
     /// Not on a wire before this.
     pub(super) ready_at: Time,
     /// When its last packet lands.
     pub(super) tail_at: Time,
+    pub(super) packets: u32,
+    pub(super) source_port: u16,
+    pub(super) tclass: u8,
+    /// The faults of the wire that it is on have had their turn.
+    pub(super) is_judged: bool,
+    pub(super) bytes: Vec<u8>,
+    /// The token of a train; a packet has none.
+    pub(super) token: Option<u64>,
     /// What faults did to its bytes; zero for nothing.
     pub(super) damage: u64,
-    pub(super) bytes: Vec<u8>,
+    pub(super) source: SocketAddr,
+    pub(super) dest: SocketAddr,
 }
 
 impl Flight {

@@ -6,23 +6,23 @@ use super::ids::WireId;
 use super::trace::PacketFate;
 use crate::limits::SOURCE_PORT_FIRST;
 use core::net::SocketAddr;
-use towpath_base::{Prng, Time};
+use towpath_base::{Nanos, Prng, Time};
 use towpath_verbs::{LinkCaps, LinkCounters};
 
 /// One way between software and the wire; first in, first out.
-pub(super) struct Passage {
+struct Passage {
     delay: HostDelay,
     prng: Prng,
     last: Time,
 }
 
 impl Passage {
-    pub(super) fn new(delay: HostDelay, seed: u64) -> Self {
+    fn new(delay: HostDelay, seed: u64) -> Self {
         Self { delay, prng: Prng::new(seed), last: Time::ZERO }
     }
 
     /// When what enters at `time` comes out.
-    pub(super) fn enter(&mut self, time: Time) -> Time {
+    fn enter(&mut self, time: Time) -> Time {
         let mut out = time + self.delay.fixed;
         if self.delay.jitter.0 > 0 {
             out.0 += self.prng.between(0, self.delay.jitter.0);
@@ -32,26 +32,31 @@ impl Passage {
     }
 }
 
+/// In this order, so that what every packet needs is in few cache lines.
+#[repr(C, align(64))]
 pub(super) struct Host {
-    pub(super) addr: SocketAddr,
-    pub(super) caps: LinkCaps,
-    pub(super) counters: LinkCounters,
-    /// The wire that leads away from here.
-    pub(super) wire: WireId,
-    /// Waits for room instead of losing what does not fit into the queue of its wire.
-    pub(super) is_patient: bool,
-    pub(super) tx: Passage,
-    pub(super) rx: Passage,
-    timestamps: Timestamps,
-    rx_buffer_bytes: u64,
-    rx_held_bytes: u64,
     /// Packets, and trains.
     arrived: [List; 2],
+    rx_buffer_bytes: u64,
+    rx_held_bytes: u64,
+    rx_charge_bytes: u32,
+    packet_bytes_max: u32,
+    pub(super) source_ports: u16,
+    /// Waits for room instead of losing what does not fit into the queue of its wire.
+    pub(super) is_patient: bool,
+    pub(super) is_woken: bool,
+    timestamps: Timestamps,
+    /// The wire that leads away from here.
+    pub(super) wire: WireId,
+    pub(super) counters: LinkCounters,
+    pub(super) addr: SocketAddr,
+    tx: Option<Box<Passage>>,
+    rx: Option<Box<Passage>>,
+    short_packet_cost_percent: u16,
     /// When its timer is due; [`Time::NEVER`] while it is not set.
     pub(super) timer: Time,
     /// When the events come that look at its timer: the earliest last.
     pub(super) timer_events: Vec<Time>,
-    pub(super) is_woken: bool,
 }
 
 /// What a new host is like.
@@ -69,25 +74,57 @@ pub(super) struct HostParts {
 impl Host {
     pub(super) fn new(parts: &HostParts) -> Self {
         let mut seeds = Prng::new(parts.seed);
+        let [tx, rx] = parts.delays.map(|delay| {
+            let seed = seeds.next_u64();
+            (delay != HostDelay::default()).then(|| Box::new(Passage::new(delay, seed)))
+        });
         Self {
-            addr: parts.addr,
-            caps: parts.caps,
-            counters: LinkCounters::default(),
-            wire: parts.wire,
-            is_patient: parts.is_patient,
-            tx: Passage::new(parts.delays[0], seeds.next_u64()),
-            rx: Passage::new(parts.delays[1], seeds.next_u64()),
-            timestamps: parts.timestamps,
+            arrived: [List::EMPTY; 2],
             rx_buffer_bytes: parts.rx_buffer_bytes,
             rx_held_bytes: 0,
-            arrived: [List::EMPTY; 2],
+            rx_charge_bytes: parts.caps.rx_charge_bytes,
+            packet_bytes_max: parts.caps.packet_bytes_max,
+            source_ports: parts.caps.source_ports,
+            is_patient: parts.is_patient,
+            is_woken: false,
+            timestamps: parts.timestamps,
+            wire: parts.wire,
+            counters: LinkCounters::default(),
+            addr: parts.addr,
+            tx,
+            rx,
+            short_packet_cost_percent: parts.caps.short_packet_cost_percent,
             timer: Time::NEVER,
             timer_events: Vec::new(),
-            is_woken: false,
         }
     }
 
-    /// The local address of a source port below `caps.source_ports`.
+    pub(super) fn caps(&self) -> LinkCaps {
+        LinkCaps {
+            packet_bytes_max: self.packet_bytes_max,
+            source_ports: self.source_ports,
+            rx_buffer_bytes: Some(self.rx_buffer_bytes),
+            rx_charge_bytes: self.rx_charge_bytes,
+            short_packet_cost_percent: self.short_packet_cost_percent,
+            delay_noise: Nanos::ZERO,
+        }
+    }
+
+    pub(super) fn is_too_long(&self, byte_len: usize) -> bool {
+        byte_len > self.packet_bytes_max as usize
+    }
+
+    /// When what software sends now comes to the queue of the network card.
+    pub(super) fn leave_software(&mut self, now: Time) -> Time {
+        self.tx.as_mut().map_or(now, |tx| tx.enter(now))
+    }
+
+    /// When software can see what came off the wire now.
+    pub(super) fn enter_software(&mut self, now: Time) -> Time {
+        self.rx.as_mut().map_or(now, |rx| rx.enter(now))
+    }
+
+    /// The local address of a source port below `source_ports`.
     pub(super) fn source_addr(&self, source_port: u16) -> SocketAddr {
         SocketAddr::new(self.addr.ip(), SOURCE_PORT_FIRST.saturating_add(source_port))
     }
@@ -96,9 +133,6 @@ impl Host {
     /// counted here.
     pub(super) fn admit(&mut self, flight: u32, now: Time, flights: &mut Flights) -> PacketFate {
         let coming = &mut flights[flight];
-        if coming.dest.ip() != self.addr.ip() || coming.dest.port() != self.addr.port() {
-            return PacketFate::Misaddressed;
-        }
         let charge = self.charge(coming);
         if self.rx_held_bytes + charge > self.rx_buffer_bytes {
             self.counters.packets_dropped += u64::from(coming.packets);
@@ -123,8 +157,13 @@ impl Host {
         Some(flight)
     }
 
+    /// Whether packets to an address are for it.
+    pub(super) fn is_at(&self, addr: SocketAddr) -> bool {
+        addr.ip() == self.addr.ip() && addr.port() == self.addr.port()
+    }
+
     fn charge(&self, flight: &Flight) -> u64 {
-        flight.byte_len + u64::from(flight.packets) * u64::from(self.caps.rx_charge_bytes)
+        flight.byte_len + u64::from(flight.packets) * u64::from(self.rx_charge_bytes)
     }
 }
 

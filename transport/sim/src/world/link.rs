@@ -66,7 +66,7 @@ impl VirtualLink {
 
 impl PacketLink for VirtualLink {
     fn caps(&self) -> LinkCaps {
-        self.engine.borrow().host(self.host).caps
+        self.engine.borrow().host(self.host).caps()
     }
 
     fn local_addr(&self) -> SocketAddr {

@@ -1,7 +1,7 @@
 //! Ways through the switches: equal-cost shortest paths by destination switch.
 
 use super::ids::WireId;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A cable between two switches, as the routes see it: switch, switch, the wire between.
 #[derive(Clone, Copy)]
@@ -15,38 +15,50 @@ pub(super) struct Hop {
 #[derive(Default)]
 pub(super) struct Routes {
     switches: usize,
-    /// Where the wires of each pair begin in `wires`; one more at the end.
-    starts: Vec<u32>,
+    /// The number of the group of each pair.
+    pairs: Vec<u32>,
+    /// Where each group begins and ends in `wires`. From a leaf to all others it is one group.
+    groups: Vec<(u32, u32)>,
     wires: Vec<WireId>,
 }
 
 impl Routes {
-    /// The routes over `hops` among so many switches. Only switches in `dests`, in rising order,
-    /// can be reached: those with hosts.
-    pub(super) fn new(switches: usize, dests: &[bool], hops: &[Hop]) -> Self {
+    /// The routes over `hops` among as many switches as `dests` has entries. It says which of them
+    /// need to be reached: those with hosts.
+    pub(super) fn new(dests: &[bool], hops: &[Hop]) -> Self {
+        let switches = dests.len();
         let mut into: Vec<Vec<Hop>> = vec![Vec::new(); switches];
         let mut out: Vec<Vec<Hop>> = vec![Vec::new(); switches];
         for hop in hops {
             into[hop.to as usize].push(*hop);
             out[hop.from as usize].push(*hop);
         }
-        let (mut starts, mut wires) = (Vec::with_capacity(switches * switches + 1), Vec::new());
+        let mut routes = Self { switches, ..Self::default() };
+        let mut known = BTreeMap::new();
         for (dest, is_dest) in dests.iter().enumerate() {
             let hops_to = if *is_dest { distances(dest, &into) } else { vec![u32::MAX; switches] };
             for (from, hops) in out.iter().enumerate() {
-                starts.push(wires.len() as u32);
                 let nearer = |hop: &&Hop| hops_to[hop.to as usize] < hops_to[from];
-                wires.extend(hops.iter().filter(nearer).map(|hop| hop.wire));
+                let group: Vec<WireId> = hops.iter().filter(nearer).map(|hop| hop.wire).collect();
+                let group = known.entry(group).or_insert_with_key(|group| routes.add(group));
+                routes.pairs.push(*group);
             }
         }
-        starts.push(wires.len() as u32);
-        Self { switches, starts, wires }
+        routes
+    }
+
+    fn add(&mut self, group: &[WireId]) -> u32 {
+        let start = self.wires.len() as u32;
+        self.wires.extend_from_slice(group);
+        self.groups.push((start, self.wires.len() as u32));
+        self.groups.len() as u32 - 1
     }
 
     /// The wires of equal cost from one switch towards another; none where no way leads there.
     pub(super) fn towards(&self, from: u32, dest: u32) -> &[WireId] {
         let pair = dest as usize * self.switches + from as usize;
-        &self.wires[self.starts[pair] as usize..self.starts[pair + 1] as usize]
+        let (start, end) = self.groups[self.pairs[pair] as usize];
+        &self.wires[start as usize..end as usize]
     }
 }
 

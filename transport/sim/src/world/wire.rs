@@ -1,7 +1,7 @@
 //! One direction of a cable: queues with tail drop, rate, propagation delay.
 
 use super::faults::WireFaults;
-use super::flight::{Flight, Flights, List};
+use super::flight::{Flight, Flights, List, NONE};
 use super::ids::Node;
 use super::queue::{EcnConfig, Ingress};
 use crate::limits::{CLASSES, IN_FLIGHT_PACKETS_MAX};
@@ -43,44 +43,70 @@ pub struct WireCounters {
     pub paused: Nanos,
 }
 
+/// In this order, so that what every packet needs is in two cache lines.
+#[repr(C, align(64))]
 pub(super) struct Wire {
-    pub(super) counters: WireCounters,
-    /// What is at its near end, and at its far end.
-    pub(super) from: Node,
-    pub(super) to: Node,
-    /// What befalls packets on it.
-    pub(super) faults: Option<Box<WireFaults>>,
-    /// Somebody waits for room in its queue.
-    pub(super) room_wanted: bool,
-    /// When the next event comes that has it served; [`Time::NEVER`] for none.
-    pub(super) serve_at: Time,
-    config: WireConfig,
-    prng: Prng,
-    queues: [Queue; CLASSES],
     /// When it has sent what it is sending, and the part of a nanosecond that the division left
     /// over (in 1 / rate ns), so that a long run takes exactly its time.
     pub(super) free_at: Time,
     remainder: u64,
-    sending: Option<Sending>,
-    /// Flights that are queued or on the way.
-    held: usize,
-    /// Since when each class is paused; [`Time::NEVER`] for one that is not.
-    paused_since: [Time; CLASSES],
-    /// What the switch at its far end holds of it, where that pauses it.
-    pub(super) ingress: Option<Box<Ingress>>,
-    /// It is served at the end of each packet, for the switch in front of it counts what it holds.
-    pub(super) is_watched: bool,
+    /// When the next event comes that has it served; [`Time::NEVER`] for none.
+    pub(super) serve_at: Time,
+    rate_bits_per_s: u64,
+    delay: Nanos,
+    /// The room of each queue.
+    queue_bytes: u64,
+    /// Bytes in all queues.
+    queued_bytes: u64,
+    overhead_bytes: u32,
+    /// One bit for each class that has flights, and for each that is paused.
+    waiting: u8,
+    paused: u8,
+    /// Somebody waits for room in its queue.
+    pub(super) room_wanted: bool,
     /// What comes to its far end is lost.
     pub(super) is_cut: bool,
+    /// What is at its near end, and at its far end.
+    pub(super) to: Node,
+    pub(super) from: Node,
+    sending: Sending,
+    /// What befalls packets on it.
+    pub(super) faults: Option<Box<WireFaults>>,
+    /// What the switch at its far end holds of it, where that pauses it.
+    pub(super) ingress: Option<Box<Ingress>>,
+    /// What marks packets that join its queue.
+    marker: Option<Box<Marker>>,
+    /// Flights that are queued or on the way.
+    held: u32,
+    /// It is served at the end of each packet, for the switch in front of it counts what it holds.
+    pub(super) is_watched: bool,
+    queues: [Queue; CLASSES],
+    pub(super) counters: WireCounters,
+    /// Since when each class is paused.
+    paused_since: [Time; CLASSES],
+}
+
+struct Marker {
+    config: EcnConfig,
+    prng: Prng,
 }
 
 /// What is being sent.
 #[derive(Clone, Copy)]
 pub(super) struct Sending {
-    pub(super) class: usize,
+    /// Zero while nothing is.
     pub(super) bytes: u64,
-    /// The wire on which it came in; [`NONE`](super::flight::NONE) at a host.
+    /// The wire on which it came in; [`NONE`] at a host.
     pub(super) ingress: u32,
+    class: u8,
+}
+
+impl Sending {
+    const NOTHING: Self = Self { bytes: 0, ingress: NONE, class: 0 };
+
+    pub(super) fn class(self) -> usize {
+        usize::from(self.class)
+    }
 }
 
 /// Bytes of a pause frame on the wire, with preamble and gap.
@@ -97,24 +123,31 @@ pub(super) struct Sent {
 
 impl Wire {
     pub(super) fn new(config: WireConfig, [from, to]: [Node; 2], seed: u64) -> Self {
+        let marker = config.ecn.map(|ecn| Box::new(Marker { config: ecn, prng: Prng::new(seed) }));
         Self {
-            counters: WireCounters::default(),
-            from,
-            to,
-            faults: None,
-            room_wanted: false,
-            serve_at: Time::NEVER,
-            config,
-            prng: Prng::new(seed),
-            queues: [Queue { flights: List::EMPTY, bytes: 0 }; CLASSES],
             free_at: Time::ZERO,
             remainder: 0,
-            sending: None,
-            held: 0,
-            paused_since: [Time::NEVER; CLASSES],
-            ingress: None,
-            is_watched: false,
+            serve_at: Time::NEVER,
+            rate_bits_per_s: config.rate_bits_per_s,
+            delay: config.delay,
+            queue_bytes: config.queue_bytes,
+            queued_bytes: 0,
+            overhead_bytes: config.overhead_bytes,
+            waiting: 0,
+            paused: 0,
+            room_wanted: false,
             is_cut: false,
+            to,
+            from,
+            sending: Sending::NOTHING,
+            faults: None,
+            ingress: None,
+            marker,
+            held: 0,
+            is_watched: false,
+            queues: [Queue { flights: List::EMPTY, bytes: 0 }; CLASSES],
+            counters: WireCounters::default(),
+            paused_since: [Time::NEVER; CLASSES],
         }
     }
 
@@ -124,37 +157,49 @@ impl Wire {
     }
 
     pub(super) fn whole_bytes(&self, byte_len: u64, packets: u32) -> u64 {
-        byte_len + u64::from(packets) * u64::from(self.config.overhead_bytes)
+        byte_len + u64::from(packets) * u64::from(self.overhead_bytes)
     }
 
     /// The bytes that wait, and those of the packet that is being sent.
     pub(super) fn queued_bytes(&self) -> u64 {
-        self.queues.iter().map(|queue| queue.bytes).sum()
+        self.queued_bytes
     }
 
     /// Whether the queue of `class` has room for so many bytes more.
     pub(super) fn has_room(&self, class: usize, bytes: u64) -> bool {
-        self.held < IN_FLIGHT_PACKETS_MAX
-            && self.queues[class].bytes + bytes <= self.config.queue_bytes
+        self.held < IN_FLIGHT_PACKETS_MAX as u32
+            && self.queues[class].bytes + bytes <= self.queue_bytes
     }
 
     /// Whether at most half of its queue is taken.
     pub(super) fn is_half_empty(&self) -> bool {
-        self.queues.iter().all(|queue| queue.bytes <= self.config.queue_bytes / 2)
+        self.queues.iter().all(|queue| queue.bytes <= self.queue_bytes / 2)
     }
 
     /// Whether a packet that joins the queue of `class` now is to be marked.
     pub(super) fn marks(&mut self, class: usize) -> bool {
-        let Some(ecn) = self.config.ecn else { return false };
-        ecn.marks(self.queues[class].bytes, &mut self.prng)
+        let queued_bytes = self.queues[class].bytes;
+        let Some(marker) = &mut self.marker else { return false };
+        marker.config.marks(queued_bytes, &mut marker.prng)
     }
 
     pub(super) fn push(&mut self, class: usize, flight: u32, flights: &mut Flights) {
-        self.queues[class].bytes += self.bytes_of(&flights[flight]);
-        let queued = self.queues.iter().map(|queue| queue.bytes).sum();
-        self.counters.queued_bytes_max = self.counters.queued_bytes_max.max(queued);
+        let bytes = self.bytes_of(&flights[flight]);
+        self.queues[class].bytes += bytes;
         self.queues[class].flights.push(flights, flight);
+        self.waiting |= 1 << class;
+        self.queued_bytes += bytes;
+        self.counters.queued_bytes_max = self.counters.queued_bytes_max.max(self.queued_bytes);
         self.held += 1;
+    }
+
+    fn pop(&mut self, class: usize, flights: &Flights) -> Option<u32> {
+        let queue = &mut self.queues[class].flights;
+        let flight = queue.pop(flights)?;
+        if queue.front().is_none() {
+            self.waiting &= !(1 << class);
+        }
+        Some(flight)
     }
 
     /// A flight that was on it has gone.
@@ -164,49 +209,51 @@ impl Wire {
 
     /// Copies of flights that are on it were made.
     pub(super) fn hold_more(&mut self, copies: usize) {
-        self.held += copies;
+        self.held += copies as u32;
     }
 
     /// The queue to serve now, strictly by class, and the flight at its head.
     pub(super) fn next(&self) -> Option<(usize, u32)> {
-        let mut classes = self.queues.iter().zip(&self.paused_since).enumerate();
-        classes.find_map(|(class, (queue, paused_since))| {
-            let flight = queue.flights.front()?;
-            (*paused_since == Time::NEVER).then_some((class, flight))
-        })
+        let class = (self.waiting & !self.paused).trailing_zeros() as usize;
+        let flight = self.queues.get(class)?.flights.front()?;
+        Some((class, flight))
     }
 
     /// Takes a flight out of its queues that is not to be sent.
     pub(super) fn flush_one(&mut self, flights: &Flights) -> Option<(usize, u32)> {
-        let class = self.queues.iter().position(|queue| queue.flights.front().is_some())?;
-        let flight = self.queues[class].flights.pop(flights)?;
-        self.queues[class].bytes -= self.bytes_of(&flights[flight]);
+        let class = self.waiting.trailing_zeros() as usize;
+        let flight = if class < CLASSES { self.pop(class, flights)? } else { return None };
+        let bytes = self.bytes_of(&flights[flight]);
+        self.queues[class].bytes -= bytes;
+        self.queued_bytes -= bytes;
         self.held -= 1;
         Some((class, flight))
     }
 
     /// Is told to pause a class, or to go on with it.
     pub(super) fn pause(&mut self, class: usize, on: bool, now: Time) {
-        let since = &mut self.paused_since[class];
-        if on && *since == Time::NEVER {
-            *since = now;
+        let was_on = self.paused & 1 << class != 0;
+        if on && !was_on {
+            self.paused |= 1 << class;
+            self.paused_since[class] = now;
             self.counters.pauses += 1;
-        } else if !on && *since < Time::NEVER {
-            self.counters.paused = self.counters.paused + now.since(*since);
-            *since = Time::NEVER;
+        } else if !on && was_on {
+            self.paused &= !(1 << class);
+            let span = now.since(self.paused_since[class]);
+            self.counters.paused = self.counters.paused + span;
         }
     }
 
     /// How long a pause takes to get back over the cable.
     pub(super) fn pause_delay(&self) -> Nanos {
-        let rate = self.config.rate_bits_per_s;
+        let rate = self.rate_bits_per_s;
         let sending = (PAUSE_FRAME_BYTES * 8_000_000_000).checked_div(rate).unwrap_or(0);
-        Nanos(sending) + self.config.delay
+        Nanos(sending) + self.delay
     }
 
     /// Puts the head of the queue of `class` on the wire.
     pub(super) fn send(&mut self, class: usize, flights: &Flights, now: Time) -> Option<Sent> {
-        let flight = self.queues[class].flights.pop(flights)?;
+        let flight = self.pop(class, flights)?;
         let bytes = self.bytes_of(&flights[flight]);
         if self.free_at < now {
             self.free_at = now;
@@ -223,30 +270,31 @@ impl Wire {
         }
         self.free_at = start + span;
         self.remainder = remainder;
-        self.sending = Some(Sending { class, bytes, ingress });
+        self.sending = Sending { bytes, ingress, class: class as u8 };
         self.counters.packets += u64::from(packets);
         self.counters.bytes += bytes;
-        let delay = self.config.delay;
+        let delay = self.delay;
         Some(Sent { flight, head_at: head_at + delay, tail_at: tail_at + delay })
     }
 
     fn bytes_of_one(&self, flight: &Flight) -> u64 {
-        flight.packet_bytes() + u64::from(self.config.overhead_bytes)
+        flight.packet_bytes() + u64::from(self.overhead_bytes)
     }
 
     /// Gives the room of what was sent back, and says what that was.
     pub(super) fn settle(&mut self, now: Time) -> Option<Sending> {
-        if self.free_at > now {
+        if self.free_at > now || self.sending.bytes == 0 {
             return None;
         }
-        let sent = self.sending.take()?;
-        self.queues[sent.class].bytes -= sent.bytes;
+        let sent = core::mem::replace(&mut self.sending, Sending::NOTHING);
+        self.queues[sent.class()].bytes -= sent.bytes;
+        self.queued_bytes -= sent.bytes;
         Some(sent)
     }
 
     /// The time that so many bytes take from here on, and what the division leaves over.
     fn time_of(&self, bytes: u64) -> (Nanos, u64) {
-        let rate = self.config.rate_bits_per_s;
+        let rate = self.rate_bits_per_s;
         if rate == 0 {
             return (Nanos::ZERO, 0);
         }

@@ -137,11 +137,16 @@ impl Engine {
         link
     }
 
-    /// The host of an address of the world's own.
-    pub(super) fn host_at(&self, addr: SocketAddr) -> Option<u32> {
-        let IpAddr::V4(ip) = addr.ip() else { return None };
-        let index = u32::from(ip).checked_sub(ADDRESS_BASE + 1)?;
-        self.addressed.get(index as usize).copied()
+    /// The host that has an address, as far as packets from `host` get.
+    pub(super) fn host_at(&self, host: HostId, addr: SocketAddr) -> Option<u32> {
+        match self.wires[self.hosts[host.index()].wire.index()].to {
+            Node::Host(peer) => self.host(peer).is_at(addr).then_some(peer.0),
+            Node::Switch(_) => {
+                let (IpAddr::V4(ip), UDP_PORT) = (addr.ip(), addr.port()) else { return None };
+                let index = u32::from(ip).checked_sub(ADDRESS_BASE + 1)?;
+                self.addressed.get(index as usize).copied()
+            }
+        }
     }
 
     /// Has a switch pause a wire that leads to it, where it does so.

@@ -92,7 +92,7 @@ impl Engine {
             let dests: Vec<bool> = self.switches.iter().map(|switch| switch.has_hosts).collect();
             let hops: Vec<Hop> =
                 self.hops.iter().filter(|hop| self.is_usable(hop)).copied().collect();
-            self.routes = Some(Routes::new(self.switches.len(), &dests, &hops));
+            self.routes = Some(Routes::new(&dests, &hops));
         }
         self.routes.get_or_insert_default()
     }

@@ -26,7 +26,7 @@ impl Engine {
     pub(in crate::world) fn send(&mut self, host: HostId, packet: &TxPacket<'_>) -> bool {
         let end = &mut self.hosts[host.index()];
         let byte_len = packet.byte_len();
-        if byte_len > end.caps.packet_bytes_max as usize {
+        if end.is_too_long(byte_len) {
             end.counters.send_errors += 1;
             return true;
         }
@@ -66,7 +66,7 @@ impl Engine {
         let now = self.clock.now();
         self.settle(self.hosts[host.index()].wire.0);
         let end = &mut self.hosts[host.index()];
-        if load.source_port >= end.caps.source_ports {
+        if load.source_port >= end.source_ports {
             end.counters.send_errors += 1;
             return true;
         }
@@ -81,9 +81,9 @@ impl Engine {
         }
         end.counters.packets_sent += u64::from(load.packets);
         end.counters.bytes_sent += load.byte_len;
-        let ready_at = end.tx.enter(now);
+        let ready_at = end.leave_software(now);
         let (source, wire) = (end.source_addr(load.source_port), end.wire.0);
-        let dest_host = self.host_at(load.dest);
+        let dest_host = self.host_at(host, load.dest);
         let flow = flow_of(host.0, dest_host, source.port(), load.dest.port());
         let flight = self.flights.launch(|mut bytes| {
             load.parts.iter().for_each(|part| bytes.extend_from_slice(part));

@@ -55,7 +55,7 @@ impl Engine {
         if let Some(sent) = on.settle(now)
             && sent.ingress != NONE
         {
-            self.leave(sent.ingress, sent.class, sent.bytes);
+            self.leave(sent.ingress, sent.class(), sent.bytes);
         }
     }
 
@@ -111,7 +111,7 @@ impl Engine {
         match on.to {
             Node::Host(host) => {
                 let now = self.clock.now();
-                let seen_at = self.hosts[host.index()].rx.enter(now);
+                let seen_at = self.hosts[host.index()].enter_software(now);
                 if seen_at > now {
                     return self.agenda.push(seen_at, Event::Arrive { flight });
                 }
@@ -125,7 +125,11 @@ impl Engine {
     pub(super) fn arrive(&mut self, flight: u32) {
         let now = self.clock.now();
         let Node::Host(host) = self.wires[self.flights[flight].wire as usize].to else { return };
-        let fate = self.hosts[host.index()].admit(flight, now, &mut self.flights);
+        let fate = if self.flights[flight].dest_host == host.0 {
+            self.hosts[host.index()].admit(flight, now, &mut self.flights)
+        } else {
+            PacketFate::Misaddressed
+        };
         self.finish(flight, fate);
         if fate == PacketFate::Delivered {
             self.wake(host);
