@@ -132,6 +132,8 @@ pub struct SendFlags {
     pub signaled: bool,
     /// The peer's completion raises its event.
     pub solicited: bool,
+    /// RC: waits until the READs and atomics before it are done (`IBV_SEND_FENCE`).
+    pub fence: bool,
 }
 
 /// A send work request (`ibv_send_wr`).
@@ -154,7 +156,7 @@ impl SendWr {
     /// A signaled work request on a connected queue pair.
     #[must_use]
     pub fn new(wr_id: u64, op: SendOp, sg_list: SgList) -> Self {
-        let flags = SendFlags { signaled: true, solicited: false };
+        let flags = SendFlags { signaled: true, ..SendFlags::default() };
         Self { wr_id, sg_list, op, flags, ud: None }
     }
 
@@ -162,6 +164,13 @@ impl SendWr {
     #[must_use]
     pub fn unsignaled(mut self) -> Self {
         self.flags.signaled = false;
+        self
+    }
+
+    /// Only after the READs and atomics before it are done.
+    #[must_use]
+    pub fn fenced(mut self) -> Self {
+        self.flags.fence = true;
         self
     }
 

@@ -7,7 +7,7 @@
 //! - Going back means to send everything from the oldest unacknowledged packet on again; a READ is
 //!   asked for again from the first packet of its response that is missing (rxe).
 //! - A READ or an atomic waits while `max_rd_atomic` of them are outstanding (`ibv_modify_qp(3)`),
-//!   and everything behind it waits with it.
+//!   and everything behind it waits with it. A fenced work request waits until none is.
 //! - A READ of more than half a window goes out as several requests (choice: so that its response
 //!   never exceeds the window; PSNs, and what the peer's memory is asked for, are those of one).
 
@@ -182,8 +182,9 @@ impl Requester {
             return None;
         }
         let end = if wqe.is_read() { self.read_end(wqe, self.next) } else { self.next + 1 };
-        let free = !wqe.is_answered()
-            || self.rd_atomics.len() < usize::from(self.terms.attr.max_rd_atomic);
+        let open_max = usize::from(self.terms.attr.max_rd_atomic);
+        let free = (!wqe.is_answered() || self.rd_atomics.len() < open_max)
+            && (!wqe.wr.flags.fence || self.next > wqe.first || self.rd_atomics.is_empty());
         (free && end - self.una <= u64::from(self.terms.window)).then_some(end)
     }
 

@@ -228,6 +228,27 @@ fn reads_and_atomics_outstanding_stay_within_their_limit() {
 }
 
 #[test]
+fn a_fence_holds_until_reads_and_atomics_are_done() {
+    let mut pair = RcPair::new();
+    let remote = pair.remote(0);
+    pair.post(1, SendOp::Read { remote }, 0, 300);
+    pair.post(2, SendOp::Write { remote }, 0, 8);
+    let list = pair.ends[A].list(0, 600);
+    let wr = SendWr::new(3, SendOp::Write { remote }, list).fenced();
+    pair.ends[A].device.post_send(pair.qp(A), &[wr]).unwrap();
+    let packets = pair.take(A);
+    assert_eq!(seqs(&packets), [0, 2], "what is not fenced goes ahead");
+    pair.give(B, packets);
+    let answers = pair.take(B);
+    pair.give(A, answers[..1].to_vec());
+    assert_eq!(seqs(&pair.take(A)), [] as [u32; 0], "half of the response");
+    pair.give(A, answers[1..].to_vec());
+    assert_eq!(seqs(&pair.take(A)), [3, 4, 5]);
+    pair.run();
+    assert_eq!(pair.completions(A).len(), 3);
+}
+
+#[test]
 fn a_lost_response_is_asked_for_again_from_where_it_broke() {
     let mut pair = RcPair::new();
     pair.ends[B].memory.write(0, &pattern(2560)).unwrap();

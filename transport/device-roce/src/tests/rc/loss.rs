@@ -11,6 +11,27 @@ fn faulty(seed: u64, faults: Faults, window: u32) -> RcPair {
     pair
 }
 
+/// What went wrong on the way, so that a test knows that it tested something.
+#[derive(Default)]
+struct Trouble {
+    retransmitted: u64,
+    duplicates: u64,
+    gaps: u64,
+}
+
+impl Trouble {
+    fn note(&mut self, pair: &RcPair) {
+        self.retransmitted += pair.counters(A).retransmitted;
+        self.duplicates += pair.counters(B).duplicates;
+        self.gaps += pair.counters(B).psn_mismatch + pair.counters(A).go_backs;
+    }
+
+    fn assert_happened(&self) {
+        let least = self.retransmitted.min(self.duplicates).min(self.gaps);
+        assert!(least > 100, "{} {} {}", self.retransmitted, self.duplicates, self.gaps);
+    }
+}
+
 /// Faults such that seven retries without progress are out of reach.
 fn some_faults() -> [Faults; 4] {
     let none = Faults::default();
@@ -24,6 +45,7 @@ fn some_faults() -> [Faults; 4] {
 
 #[test]
 fn every_message_arrives_once_whole_and_in_order_whatever_the_wire_does() {
+    let mut trouble = Trouble::default();
     for seed in 0..SEEDS {
         for faults in some_faults() {
             let mut pair = faulty(seed, faults, 16);
@@ -55,12 +77,15 @@ fn every_message_arrives_once_whole_and_in_order_whatever_the_wire_does() {
                 let at = id as usize * 1500 + shift;
                 assert_eq!(pair.bytes(B, at, len as usize), bytes, "message {id}");
             }
+            trouble.note(&pair);
         }
     }
+    trouble.assert_happened();
 }
 
 #[test]
 fn reads_land_whole_under_loss_and_their_requests_go_back_only_as_far_as_needed() {
+    let mut trouble = Trouble::default();
     for seed in 0..SEEDS {
         for faults in some_faults() {
             let mut pair = faulty(seed, faults, 32);
@@ -75,12 +100,15 @@ fn reads_land_whole_under_loss_and_their_requests_go_back_only_as_far_as_needed(
             pair.run();
             assert_eq!(pair.ends_of(A), (0..20).map(|id| (id, OK)).collect::<Vec<_>>());
             assert_eq!(pair.bytes(A, 0, at), pattern(120_000)[..at]);
+            trouble.note(&pair);
         }
     }
+    trouble.assert_happened();
 }
 
 #[test]
 fn atomics_are_done_exactly_once_under_duplicated_and_lost_packets() {
+    let mut trouble = Trouble::default();
     for seed in 0..SEEDS {
         for faults in some_faults() {
             let mut pair = faulty(seed, faults, 16);
@@ -103,8 +131,10 @@ fn atomics_are_done_exactly_once_under_duplicated_and_lost_packets() {
             for i in 0..count {
                 assert_eq!(word(A, i as usize * 8), i / 2, "what atomic {i} fetched");
             }
+            trouble.note(&pair);
         }
     }
+    trouble.assert_happened();
 }
 
 #[test]

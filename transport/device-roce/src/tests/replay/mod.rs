@@ -88,6 +88,7 @@ fn post(line: &str) -> Event {
     let mut wr = SendWr::new(number(" posts "), op, SgList::default());
     wr.flags.signaled = !line.contains("unsignaled");
     wr.flags.solicited = line.contains(" solicited");
+    wr.flags.fence = line.contains(" fenced");
     Event::Post(op, wr, number(" len ") as usize)
 }
 

@@ -64,7 +64,6 @@ const LAST_WITH_IMM: &str = "WRITE_LAST_WITH_IMM psn fffffe ack_req imm 0x112233
 const NOT_REPLAYED: &[(&str, &str)] = &[
     ("long_write_tail", "begins in the middle of a message"),
     ("invalidate", "no SEND with invalidate here"),
-    ("fence_requester", "no fence here"),
 ];
 
 impl Side {
