@@ -1,5 +1,9 @@
 //! Flows that come and go, and flows with unlike round trips: goodput over time, and its shares.
 
+mod report;
+
+pub use report::STUDY;
+
 use crate::cluster::{Cluster, FlowPlan, jain};
 use crate::failure::Cause;
 use towpath_base::{Nanos, Time};
@@ -12,6 +16,9 @@ use towpath_transport::EndpointConfig;
 /// Bytes of a message, and how many each sender keeps under way: more than any window.
 const MESSAGE_BYTES: u32 = 64 << 10;
 const DEPTH: u32 = 16;
+
+/// Points of the goodputs over time in each phase.
+const STEPS_PER_PHASE: usize = 20;
 
 /// What is under way at the end has so long to come.
 const SETTLE_MAX: Nanos = Nanos::from_millis(100);
@@ -38,8 +45,8 @@ impl Fairness {
     pub fn joining(seed: u64, controller: ControllerConfig, phase: Nanos) -> Self {
         let at = |number: u64| Time::ZERO + phase.saturating_mul(number);
         let senders = (0..4).map(|n| (Nanos::from_micros(10), at(n), at(n + 4))).collect();
-        let steps = 7 * 20;
-        Self { seed, controller, senders, step: Nanos(phase.0 / 20), steps }
+        let steps = 7 * STEPS_PER_PHASE;
+        Self { seed, controller, senders, step: Nanos(phase.0 / STEPS_PER_PHASE as u64), steps }
     }
 
     /// Four senders at the same time, with round trips of 10, 20, 40 and 80 us.
@@ -58,11 +65,19 @@ pub struct FairnessResult {
     pub goodput: Vec<Vec<f64>>,
     /// How long a step is.
     pub step: Nanos,
+    /// The hash of all that was on the wires.
+    pub trace_hash: u64,
     /// What must not happen, in words; empty when all is well.
     pub troubles: Vec<String>,
 }
 
 impl FairnessResult {
+    /// How many steps there are.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        self.goodput.first().map_or(0, Vec::len)
+    }
+
     /// The goodput of each sender over some of the steps, in bits a second.
     #[must_use]
     pub fn over(&self, steps: core::ops::Range<usize>) -> Vec<f64> {
@@ -120,7 +135,8 @@ impl Fairness {
         }
         cluster.settle(SETTLE_MAX);
         let troubles = cluster.troubles().iter().map(|trouble| format!("{trouble:?}")).collect();
-        Ok(FairnessResult { goodput, step: self.step, troubles })
+        let trace_hash = cluster.world().trace_hash();
+        Ok(FairnessResult { goodput, step: self.step, trace_hash, troubles })
     }
 }
 

@@ -19,6 +19,10 @@ use towpath_verbs::{Device, PacketLink};
 /// How often the queue is looked at: a packet of 4,096 bytes takes 330 ns at 100 Gb/s.
 const LOOK_EACH: Nanos = Nanos::from_micros(2);
 
+/// What is under way at the end has so many spans to come: a sender of thousands may just have sent
+/// a packet when all stop, and only finds out then that the port is free.
+const SETTLE_SPANS_MAX: u64 = 20;
+
 /// With more senders than this, chunks are kept to four packets: the receiver keeps 17 buffers
 /// for each of them.
 const SENDERS_WITH_FULL_CHUNKS_MAX: usize = 1_000;
@@ -200,7 +204,7 @@ impl Incast {
         let after = cluster.world().counters();
         let bits = (carried(&cluster) - carried_before) as f64 * 8.0;
         let all = window.span.as_secs_f64() * self.rate_bits_per_s as f64;
-        cluster.settle(self.span);
+        cluster.settle(self.span.saturating_mul(SETTLE_SPANS_MAX));
         let hosts = 0..=self.senders;
         Ok(IncastResult {
             utilisation: bits / all,

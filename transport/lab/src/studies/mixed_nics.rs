@@ -5,6 +5,10 @@
 //! Over RC these decide who gets the shared ports; here they are the same 50 Gb/s, everybody
 //! sends to everybody, and the network may drop.
 
+mod report;
+
+pub use report::STUDY;
+
 use crate::cluster::{Cluster, FlowPlan, RcCluster, Window};
 use crate::failure::Cause;
 use towpath_base::Nanos;
@@ -22,6 +26,8 @@ const DEPTH: u32 = 4;
 
 /// What is under way at the end has so long to come.
 const SETTLE_MAX: Nanos = Nanos::from_millis(100);
+
+type Nics = RoceDevice<VirtualLink>;
 
 /// A make of network card, with the host around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +71,8 @@ impl MixedNics {
         Self {
             seed,
             controller,
-            fast: Nic { host_delay: delay(300, 100), rc_window_packets: 32, rc_timeout: 5 },
-            slow: Nic { host_delay: delay(900, 300), rc_window_packets: 24, rc_timeout: 6 },
+            fast: Nic { host_delay: delay(300, 100), rc_window_packets: 32, rc_timeout: 8 },
+            slow: Nic { host_delay: delay(900, 300), rc_window_packets: 16, rc_timeout: 8 },
             hosts_each: 4,
             rate_bits_per_s: 50_000_000_000,
             port_buffer_bytes: 1 << 20,
@@ -108,6 +114,8 @@ pub struct MixedResult {
     pub towpath: Shares,
     /// What Towpath sent again, of all it sent.
     pub retransmitted: f64,
+    /// The hashes of all that was on the wires: RC, Towpath.
+    pub trace_hashes: [u64; 2],
     /// What must not happen, in words; empty when all is well.
     pub troubles: Vec<String>,
 }
@@ -118,14 +126,16 @@ impl MixedNics {
     /// # Errors
     /// [`Cause`] when the hosts cannot be made or joined.
     pub fn run(&self) -> Result<MixedResult, Cause> {
-        let (rc, rc_broken, rc_dropped) = self.run_rc()?;
-        let (towpath, troubles) = self.run_towpath()?;
+        let (rc, window, rc_dropped) = self.run_rc()?;
+        let (towpath, towpath_window) = self.run_towpath()?;
+        let troubles = towpath.troubles().iter().map(|trouble| format!("{trouble:?}")).collect();
         Ok(MixedResult {
-            rc: self.shares(&rc),
-            rc_broken,
+            rc: self.shares(&window),
+            rc_broken: rc.broken(),
             rc_dropped,
-            towpath: self.shares(&towpath),
-            retransmitted: towpath.retransmitted(),
+            towpath: self.shares(&towpath_window),
+            retransmitted: towpath_window.retransmitted(),
+            trace_hashes: [rc.world().trace_hash(), towpath.world().trace_hash()],
             troubles,
         })
     }
@@ -147,7 +157,7 @@ impl MixedNics {
             .map(|(from, to)| FlowPlan::closed(from, to, MESSAGE_BYTES).depth(DEPTH))
     }
 
-    fn lay(&self) -> (World, Vec<RoceDevice<VirtualLink>>) {
+    fn lay(&self) -> (World, Vec<Nics>) {
         let world = World::new(self.seed);
         let port_buffer_bytes = self.port_buffer_bytes;
         let switch =
@@ -167,7 +177,7 @@ impl MixedNics {
         (world, devices)
     }
 
-    fn run_rc(&self) -> Result<(Window, usize, u64), Cause> {
+    fn run_rc(&self) -> Result<(RcCluster<Nics>, Window, u64), Cause> {
         let (world, devices) = self.lay();
         let mut cluster = RcCluster::new(world, devices, MESSAGE_BYTES)?;
         for plan in self.plans() {
@@ -178,10 +188,11 @@ impl MixedNics {
         let (begin, before) = (cluster.moment(), cluster.world().counters());
         cluster.run_for(self.span);
         let dropped = cluster.world().counters().dropped_queue - before.dropped_queue;
-        Ok((cluster.since(&begin), cluster.broken(), dropped))
+        let window = cluster.since(&begin);
+        Ok((cluster, window, dropped))
     }
 
-    fn run_towpath(&self) -> Result<(Window, Vec<String>), Cause> {
+    fn run_towpath(&self) -> Result<(Cluster<Nics>, Window), Cause> {
         let (world, devices) = self.lay();
         let links = 2 * self.hosts();
         let endpoint = |_| {
@@ -201,8 +212,7 @@ impl MixedNics {
         cluster.run_for(self.span);
         let window = cluster.since(&begin);
         cluster.settle(SETTLE_MAX);
-        let troubles = cluster.troubles().iter().map(|trouble| format!("{trouble:?}")).collect();
-        Ok((window, troubles))
+        Ok((cluster, window))
     }
 
     fn shares(&self, window: &Window) -> Shares {

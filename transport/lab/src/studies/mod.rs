@@ -55,7 +55,14 @@ pub struct Study {
 }
 
 /// All studies, in the order in which they are listed.
-pub const ALL: &[&Study] = &[&loss::STUDY, &incast::STUDY];
+pub const ALL: &[&Study] = &[
+    &loss::STUDY,
+    &incast::STUDY,
+    &fairness::STUDY,
+    &mixed_nics::STUDY,
+    &cross_pod::STUDY,
+    &scale::STUDY,
+];
 
 /// The study of that name.
 #[must_use]

@@ -3,6 +3,10 @@
 //! This is the one study whose figures are of the machine that it runs on: they are not the same
 //! on every run, though what is simulated is.
 
+mod report;
+
+pub use report::STUDY;
+
 use crate::cluster::{Cluster, FlowPlan};
 use crate::failure::Cause;
 use std::net::SocketAddr;

@@ -123,3 +123,26 @@ fn a_study_that_is_stopped_or_fails_has_no_report() {
     let failed = Runner::new(1, &Unwatched).map(&[1, 2, 3], run);
     assert!(matches!(failed, Err(StudyError::Run { run, .. }) if run == "two"));
 }
+
+/// The studies of many hosts, on tiny parameters.
+const OF_HOSTS: [(&Study, &[(&str, &str)]); 4] = [
+    (&incast::STUDY, &[("senders", "4"), ("rounds", "1"), ("controllers", "swift,fixed:64KiB")]),
+    (&fairness::STUDY, &[("phase-ms", "1")]),
+    (&mixed_nics::STUDY, &[("hosts", "1,2"), ("span-ms", "1")]),
+    (&cross_pod::STUDY, &[("remote", "0,4"), ("span-ms", "1"), ("hosts", "5")]),
+];
+
+#[test]
+fn studies_of_many_hosts_follow_from_seed_and_parameters_alone() {
+    for (study, given) in OF_HOSTS {
+        let report = ask(study, 7, 1, given);
+        assert_eq!(report, ask(study, 7, 2, given), "{}", study.name);
+        let other = ask(study, 8, 1, given);
+        assert_ne!(report.trace_hash(), other.trace_hash(), "{}", study.name);
+        assert!(!report.claims.is_empty() && !report.plots.is_empty(), "{}", study.name);
+        for table in &report.tables {
+            let whole = |row: &Vec<Cell>| row.len() == table.columns.len();
+            assert!(!table.rows.is_empty() && table.rows.iter().all(whole), "{}", table.name);
+        }
+    }
+}

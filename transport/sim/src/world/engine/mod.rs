@@ -36,9 +36,8 @@ pub(super) struct Engine {
     switches: Vec<Switch>,
     hops: Vec<Hop>,
     cables: BTreeMap<LinkId, Health>,
-    /// What is to change, by number, and the number of the next.
-    changes: BTreeMap<u32, Change>,
-    next_change: u32,
+    /// What is to change, by number; `None` once it has.
+    changes: Vec<Option<Change>>,
     /// `None` after a change, until a packet needs them.
     routes: Option<Routes>,
     /// The queue that each DSCP goes to.
@@ -65,8 +64,7 @@ impl Engine {
             switches: Vec::new(),
             hops: Vec::new(),
             cables: BTreeMap::new(),
-            changes: BTreeMap::new(),
-            next_change: 0,
+            changes: Vec::new(),
             routes: None,
             classes: [(CLASSES - 1) as u8; 64],
             ecmp_salt,

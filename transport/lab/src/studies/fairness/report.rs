@@ -1,0 +1,214 @@
+//! The study: goodput over time, and what is asked of its shares.
+
+use super::{Fairness, FairnessResult, STEPS_PER_PHASE};
+use crate::studies::loss::controller_of;
+use crate::studies::{
+    Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
+    Study, StudyError, Style, Table,
+};
+use towpath_base::Nanos;
+
+/// The study.
+pub const STUDY: Study = Study {
+    name: "fairness",
+    what: "flows that come and go, and flows with unlike round trips, over one port",
+    mirrors: "Swift, Timely: convergence and fairness; PNet 5.3: equal shares",
+    params: &[
+        Param {
+            name: "controllers",
+            what: "Congestion controllers, by name; the first one is held to the targets",
+            unit: "",
+            kind: Kind::Word(check_controller),
+            many: true,
+            defaults: ["swift", "swift,timely", "swift,timely,fixed:256KiB"],
+        },
+        Param {
+            name: "phase-ms",
+            what: "How long each set of flows lasts",
+            unit: "ms",
+            kind: Kind::Count(1..=1_000),
+            many: false,
+            defaults: ["5", "20", "50"],
+        },
+    ],
+    run,
+};
+
+fn check_controller(word: &str) -> Result<(), &'static str> {
+    controller_of(word).map(|_| ()).ok_or("swift, timely, or fixed with its window: fixed:64KiB")
+}
+
+/// Which of the two runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Joining,
+    Unlike,
+}
+
+struct Point {
+    name: String,
+    which: Which,
+    is_first: bool,
+    fairness: Fairness,
+}
+
+/// Flows that are on at a time in the seven phases.
+const FLOWS_IN_PHASE: [usize; 7] = [1, 2, 3, 4, 3, 2, 1];
+
+fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
+    let phase = Nanos::from_millis(params.count("phase-ms"));
+    let mut points = Vec::new();
+    for (place, name) in params.words("controllers").iter().enumerate() {
+        let controller = controller_of(name).unwrap_or_default();
+        let joining = Fairness::joining(params.seed, controller, phase);
+        let unlike = Fairness::unlike(params.seed, controller, phase.saturating_mul(3));
+        for (which, fairness) in [(Which::Joining, joining), (Which::Unlike, unlike)] {
+            points.push(Point { name: name.clone(), which, is_first: place == 0, fairness });
+        }
+    }
+    let results = runner.map(&points, |point| {
+        point.fairness.run().map_err(|cause| StudyError::run(label(point), cause))
+    })?;
+    let mut report = Report::new(STUDY.name, params);
+    let seen: Vec<(Point, FairnessResult)> = points.into_iter().zip(results).collect();
+    for (point, result) in &seen {
+        if let Some(trouble) = result.troubles.first() {
+            return Err(StudyError::run(label(point), trouble.clone()));
+        }
+        report.trace(label(point), result.trace_hash);
+    }
+    report.tables = vec![joining_table(&seen), unlike_table(&seen)];
+    report.plots = seen.iter().map(|(point, result)| plot(point, result)).collect();
+    report.claims = claims(&seen);
+    report.notes = vec![
+        "each phase is judged by its second half: before that flows are still on their way to \
+         their shares"
+            .to_owned(),
+    ];
+    Ok(report)
+}
+
+fn label(point: &Point) -> String {
+    match point.which {
+        Which::Joining => format!("{}: flows come and go", point.name),
+        Which::Unlike => format!("{}: round trips of 10 to 80 us", point.name),
+    }
+}
+
+/// The second half of a phase.
+fn settled(phase: usize) -> core::ops::Range<usize> {
+    phase * STEPS_PER_PHASE + STEPS_PER_PHASE / 2..(phase + 1) * STEPS_PER_PHASE
+}
+
+fn joining_table(seen: &[(Point, FairnessResult)]) -> Table {
+    let columns = vec![
+        Column::new("controller", "controller", "", Format::Plain),
+        Column::new("phase", "phase", "", Format::Plain),
+        Column::new("flows", "flows", "", Format::Plain),
+        Column::new("goodput_gbps", "all", "Gb/s", Format::Decimals(1)),
+        Column::new("least_gbps", "least", "Gb/s", Format::Decimals(1)),
+        Column::new("most_gbps", "most", "Gb/s", Format::Decimals(1)),
+        Column::new("jain", "Jain", "", Format::Decimals(4)),
+    ];
+    let mut rows = Vec::new();
+    for (point, result) in seen.iter().filter(|(point, _)| point.which == Which::Joining) {
+        for (phase, flows) in FLOWS_IN_PHASE.into_iter().enumerate() {
+            let on = result.over(settled(phase)).into_iter().filter(|goodput| *goodput > 0.0);
+            let on: Vec<f64> = on.map(|goodput| goodput / 1e9).collect();
+            rows.push(vec![
+                Cell::from(point.name.as_str()),
+                (phase as u64 + 1).into(),
+                (flows as u64).into(),
+                on.iter().sum::<f64>().into(),
+                on.iter().copied().fold(f64::INFINITY, f64::min).into(),
+                on.iter().copied().fold(0.0, f64::max).into(),
+                result.fairness(settled(phase)).into(),
+            ]);
+        }
+    }
+    let title = "Flows that come and go, one more and then one less each phase".to_owned();
+    Table { name: "joining", title, columns, rows }
+}
+
+fn unlike_table(seen: &[(Point, FairnessResult)]) -> Table {
+    let columns = vec![
+        Column::new("controller", "controller", "", Format::Plain),
+        Column::new("base_rtt_us", "base round trip", "us", Format::Plain),
+        Column::new("goodput_gbps", "goodput", "Gb/s", Format::Decimals(1)),
+        Column::new("jain", "Jain of all", "", Format::Decimals(4)),
+    ];
+    let mut rows = Vec::new();
+    for (point, result) in seen.iter().filter(|(point, _)| point.which == Which::Unlike) {
+        let (from, to) = (result.steps() / 2, result.steps());
+        let shares = result.over(from..to);
+        for (&(rtt, ..), goodput) in point.fairness.senders.iter().zip(shares) {
+            rows.push(vec![
+                Cell::from(point.name.as_str()),
+                (rtt.0 / 1_000).into(),
+                (goodput / 1e9).into(),
+                result.fairness(from..to).into(),
+            ]);
+        }
+    }
+    let title = "Flows with unlike round trips, at the same time".to_owned();
+    Table { name: "unlike", title, columns, rows }
+}
+
+fn plot(point: &Point, result: &FairnessResult) -> Plot {
+    let step_ms = result.step.as_secs_f64() * 1e3;
+    let series = result.goodput.iter().zip(&point.fairness.senders).enumerate().map(
+        |(number, (goodputs, &(rtt, ..)))| {
+            let at = |(place, goodput): (usize, &f64)| (place as f64 * step_ms, goodput / 1e9);
+            let label = match point.which {
+                Which::Joining => format!("flow {}", number + 1),
+                Which::Unlike => format!("{} us", rtt.0 / 1_000),
+            };
+            let points = goodputs.iter().enumerate().map(at).collect();
+            Series { label, style: Style::Line, points }
+        },
+    );
+    Plot {
+        title: label(point),
+        x: Axis::linear("time", "ms"),
+        y: Axis::linear("goodput", "Gb/s").range(0.0, 100.0),
+        series: series.collect(),
+    }
+}
+
+/// The published two-card cluster ended within 1.3 %; four flows of one kind are asked for this.
+const JAIN_MIN: f64 = 0.98;
+
+fn claims(seen: &[(Point, FairnessResult)]) -> Vec<Claim> {
+    let first = seen.iter().find(|(p, _)| p.is_first && p.which == Which::Joining);
+    let Some((_, result)) = first else { return Vec::new() };
+    let jain = (0..FLOWS_IN_PHASE.len()).map(|phase| result.fairness(settled(phase)));
+    let used = (0..FLOWS_IN_PHASE.len())
+        .map(|phase| result.over(settled(phase)).into_iter().sum::<f64>() / 1e9);
+    let claim = |name: &str, what: &str, demand, measured, unit, decimals| Claim {
+        name: name.to_owned(),
+        what: what.to_owned(),
+        demand,
+        measured,
+        unit,
+        decimals,
+    };
+    let least = |all: &mut dyn Iterator<Item = f64>| all.fold(f64::INFINITY, f64::min);
+    vec![
+        claim(
+            "jain_worst_phase",
+            "Jain index, worst phase",
+            Demand::AtLeast(JAIN_MIN),
+            least(&mut { jain }),
+            "",
+            4,
+        ),
+        claim(
+            "goodput_worst_phase",
+            "goodput of all, worst phase",
+            Demand::AtLeast(90.0),
+            least(&mut { used }),
+            "Gb/s",
+            1,
+        ),
+    ]
+}
