@@ -8,6 +8,8 @@ mod proto_link_pair;
 mod proto_wire;
 mod roce_engine;
 mod roce_packet;
+mod roce_rc;
+mod roce_wire;
 mod server_config;
 mod storage_wire;
 mod store_files;
@@ -27,6 +29,7 @@ pub fn targets() -> &'static [Target] {
         Target { name: "link_pair", run: proto_link_pair::run },
         Target { name: "roce_engine", run: roce_engine::run },
         Target { name: "roce_packet", run: roce_packet::run },
+        Target { name: "roce_rc", run: roce_rc::run },
         Target { name: "server_config", run: server_config::run },
         Target { name: "storage_wire", run: storage_wire::run },
         Target { name: "store_checkpoint", run: store_files::checkpoint },

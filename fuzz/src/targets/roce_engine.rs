@@ -1,18 +1,17 @@
 //! A device that receives packets from a hostile wire: books balance, and no byte lands where no
 //! receive was posted and no key was given.
 
+use super::roce_wire::{HERE, PEER, Wire, seal};
 use crate::class;
 use crate::input::{Reader, coarse};
-use std::collections::VecDeque;
 use std::net::SocketAddr;
-use towpath_base::{Nanos, Time};
 use towpath_base::serial::Psn;
-use towpath_device_roce::wire::{BTH_BYTES, ICRC_BYTES, IcrcBase, Operation, Packet, Service};
+use towpath_device_roce::wire::{BTH_BYTES, ICRC_BYTES, Operation, Packet, Service};
 use towpath_device_roce::{RoceConfig, RoceCounters, RoceDevice};
 use towpath_memory::{Region, Window};
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, LinkCaps, LinkCounters, Mtu, PacketLink, QpInit, QpNum,
-    QpState, QpType, RcAttr, RecvWr, RxPacket, SgList, Sge, SrqNum, TxPacket, Wc, WcStatus,
+    Access, Connect, CqNum, Device, Mtu, QpInit, QpNum, QpState, QpType, RcAttr, RecvWr, SgList,
+    Sge, SrqNum, Wc, WcStatus,
 };
 
 /// Most packets of one input.
@@ -26,8 +25,6 @@ const SLOT_BYTES: usize = 1024;
 const GUARD: u8 = 0x5a;
 const QKEY: u32 = 0x1122_3344;
 const PSN_FIRST: u32 = 0xff_fffe;
-const PEER: ([u8; 4], u16) = ([10, 0, 0, 1], 49_152);
-const HERE: ([u8; 4], u16) = ([10, 0, 0, 2], 4791);
 
 /// The first byte says how many receives are posted at first; then packets: a byte that says what
 /// is made right, a length, and bytes from BTH to pad.
@@ -69,55 +66,6 @@ pub(crate) fn run(input: &[u8]) -> u64 {
     let good = [c.messages_received, c.messages_lost, c.resyncs, bench.errors, bench.recv_bytes];
     let classes: Vec<u64> = drops.into_iter().chain(good).map(|n| coarse(n).min(3)).collect();
     class(&classes)
-}
-
-/// A wire that carries what it is given.
-#[derive(Default)]
-struct Wire {
-    coming: VecDeque<(SocketAddr, Vec<u8>)>,
-}
-
-impl PacketLink for Wire {
-    fn caps(&self) -> LinkCaps {
-        LinkCaps {
-            packet_bytes_max: 4096 + 64,
-            source_ports: 1,
-            rx_buffer_bytes: None,
-            rx_charge_bytes: 0,
-            short_packet_cost_percent: 0,
-            delay_noise: Nanos::ZERO,
-        }
-    }
-
-    fn local_addr(&self) -> SocketAddr {
-        HERE.into()
-    }
-
-    fn now(&self) -> Time {
-        Time(1)
-    }
-
-    fn source_addr(&self, _: u16) -> SocketAddr {
-        HERE.into()
-    }
-
-    fn transmit(&mut self, packets: &[TxPacket<'_>]) -> usize {
-        assert!(packets.is_empty(), "UC and UD answer nothing");
-        0
-    }
-
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxPacket<'_>)) -> usize {
-        let count = budget.min(self.coming.len());
-        for (source, bytes) in self.coming.drain(..count) {
-            let timestamp = Time(1);
-            sink(RxPacket { source, dest: HERE.into(), tclass: 0, bytes: &bytes, timestamp });
-        }
-        count
-    }
-
-    fn counters(&self) -> LinkCounters {
-        LinkCounters::default()
-    }
 }
 
 struct Bench {
@@ -218,6 +166,7 @@ impl Bench {
         let before = self.device.counters();
         self.device.link_mut().coming.push_back((source, bytes));
         assert_eq!(self.device.progress(64), 1);
+        assert!(self.device.link().sent.is_empty(), "UC and UD answer nothing");
         self.check_counters(&before);
         self.check_completions(&before);
     }
@@ -291,18 +240,6 @@ impl Bench {
             let touched = (0..SLOT_BYTES).filter(guarded).find(|&at| slot[at] != GUARD);
             assert_eq!(touched, None, "slot {nth} was written outside its receive");
         }
-    }
-}
-
-/// Makes the ICRC right.
-fn seal(source: SocketAddr, bytes: &mut [u8]) {
-    let Some((bth, _)) = bytes.split_first_chunk::<BTH_BYTES>() else { return };
-    let dest_qp = u32::from_be_bytes([0, bth[5], bth[6], bth[7]]);
-    let at = bytes.len() - ICRC_BYTES;
-    bytes[at..].fill(0);
-    let base = IcrcBase::new(source, HERE.into(), dest_qp);
-    if let Some(difference) = base.difference(bytes) {
-        bytes[at..].copy_from_slice(&difference.to_le_bytes());
     }
 }
 
