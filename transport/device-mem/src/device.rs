@@ -2,7 +2,7 @@
 
 use crate::counters::MemCounters;
 use crate::cq::Cqs;
-use crate::landing::{Gather, Message};
+use crate::landing::{Gather, Origin};
 use crate::limits::{CQ_MAX, CQE_MAX, DELAY_NOISE, MESSAGE_BYTES_MAX, QP_MAX, WR_MAX};
 use crate::port::{Port, Responder};
 use crate::qp::{Qp, QpTable, index_of};
@@ -176,6 +176,7 @@ fn post(
 }
 
 /// The bytes of a send work request that this queue pair may post.
+#[inline]
 fn check_send(wr: &SendWr, qp_type: QpType, peer: SocketAddr) -> Result<u32, VerbError> {
     let verb = Verb::PostSend;
     let bytes_max = match (&wr.op, qp_type) {
@@ -339,19 +340,17 @@ impl Device for MemDevice {
         if qp.state != QpState::Rts {
             return refuse(0, VerbError::WrongState(verb));
         }
-        let (qp_type, send_cq) = (qp.init.qp_type, qp.init.send_cq);
+        let send_cq = qp.init.send_cq;
+        let from = Origin { qp_type: qp.init.qp_type, num: qp_num, dest_qp: qp.dest_qp };
         let mut outcome = Ok(());
         let mut inbound = self.peer.lock();
         for (index, wr) in wrs.iter().enumerate() {
-            let checked = check_send(wr, qp_type, self.peer_addr).and_then(|byte_len| {
+            let checked = check_send(wr, from.qp_type, self.peer_addr).and_then(|byte_len| {
                 let bytes = Gather::new(&self.mrs, &wr.sg_list, byte_len);
                 bytes.ok_or(VerbError::BadMemory(verb))
             });
             match checked {
-                Ok(bytes) => {
-                    let message = Message::new(wr, (qp_type, qp_num, qp.dest_qp), bytes);
-                    inbound.land(&self.peer, message);
-                }
+                Ok(bytes) => inbound.land(&self.peer, from, wr, bytes),
                 Err(error) => {
                     outcome = refuse(index, error);
                     break;

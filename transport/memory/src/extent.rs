@@ -33,6 +33,7 @@ impl<'t> Source<'t> {
 
     /// Bytes that are left.
     #[must_use]
+    #[inline]
     pub fn byte_len(&self) -> usize {
         self.len
     }
@@ -44,8 +45,15 @@ impl<'t> Target<'t> {
         Self { start, len, table: PhantomData }
     }
 
+    /// Of no bytes.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::new(NonNull::dangling(), 0)
+    }
+
     /// Room that is left, in bytes.
     #[must_use]
+    #[inline]
     pub fn byte_len(&self) -> usize {
         self.len
     }
