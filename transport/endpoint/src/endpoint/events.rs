@@ -109,7 +109,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             found.take_message(incoming, |chunk| {
                 let lent = recv.lend_out(&chunk, channel);
                 debug_assert!(lent.is_some(), "a chunk of a message is in its slot");
-                chunks.extend(lent);
+                if let Some(lent) = lent {
+                    chunks.push(lent);
+                }
             });
         }
         Message { link, channel, len, chunks }

@@ -213,6 +213,11 @@ impl SendWindow {
         largest < self.next
     }
 
+    /// Whether an ack without a bitmap can tell anything that is not known.
+    pub(crate) fn is_news(&self, largest: u64, base: u64) -> bool {
+        self.largest_acked.is_none_or(|seen| largest > seen) || base > self.cumulative
+    }
+
     /// Takes in an ack; calls `acked` for everything that it newly acknowledges.
     pub(crate) fn on_ack(
         &mut self,
