@@ -10,7 +10,7 @@ use towpath_base::{Nanos, Time};
 use towpath_device_roce::{RoceConfig, RoceCounters};
 use towpath_proto::{LinkStats, Side};
 use towpath_sim::world::{CableConfig, HostConfig, SwitchConfig};
-use towpath_sim::{FaultControl, FaultLink, FaultPlan, LinkConfig, VirtualLink, World};
+use towpath_sim::{FaultControl, FaultLink, FaultPlan, HostId, LinkConfig, VirtualLink, World};
 use towpath_transport::{Endpoint, EndpointConfig, LinkId};
 
 /// What two hosts are like.
@@ -74,6 +74,7 @@ pub struct Pair {
     lives: u32,
     agenda: BTreeMap<(Time, u64), (usize, Happening)>,
     agenda_sequence: u64,
+    woken: Vec<HostId>,
     steps: u64,
     totals: LinkStats,
 }
@@ -113,6 +114,7 @@ impl Pair {
             lives: 0,
             agenda: BTreeMap::new(),
             agenda_sequence: 0,
+            woken: Vec::new(),
             steps: 0,
             totals: LinkStats::default(),
         })
@@ -293,9 +295,8 @@ impl Pair {
         Ok(())
     }
 
-    /// When something is due.
+    /// When something is due beside packets that come in.
     fn next_time(&self) -> Time {
-        let world = self.world.next_event_time().unwrap_or(Time::NEVER);
         let agenda = self.agenda.first_key_value().map_or(Time::NEVER, |(key, _)| key.0);
         let now = self.world.now();
         let of_host = |host: &Host| {
@@ -305,7 +306,7 @@ impl Pair {
             let held = host.link.link().next_release().unwrap_or(Time::NEVER);
             held.min(host.endpoint.next_timeout()).min(host.app.next_time(now))
         };
-        self.hosts.iter().map(of_host).fold(world.min(agenda), Time::min)
+        self.hosts.iter().map(of_host).fold(agenda, Time::min)
     }
 
     /// Drives both until `done`.
@@ -328,16 +329,23 @@ impl Pair {
                 return Ok(());
             }
             self.steps += 1;
-            let next = self.next_time();
-            if next == Time::NEVER {
+            let (next, pause_ends) = (self.next_time(), self.world.now() + self.config.pause);
+            if !self.advance(next.min(end)) && next == Time::NEVER {
                 return Err(self.failure(Cause::Dead(what)));
             }
-            if self.steps > STEPS_MAX || next > end {
+            if self.steps > STEPS_MAX || self.world.now() >= end {
                 return Err(self.failure(Cause::Endless(what)));
             }
-            let pause = self.config.pause.max(Nanos(1));
-            self.world.advance_to(next.max(self.world.now() + pause));
+            self.world.advance_to(pause_ends);
+            self.advance(self.world.now());
         }
+    }
+
+    /// Goes on to `limit`, or to where a host has something to do; false in the first case.
+    fn advance(&mut self, limit: Time) -> bool {
+        // Both are looked at in any case.
+        self.woken.clear();
+        self.world.advance_to_next(limit, &mut self.woken)
     }
 
     /// Drives both for `span`.
