@@ -299,7 +299,7 @@ impl Engine {
             }
             (QpType::Rc, Service::Rc) => {
                 if packet.opcode.is_answer() {
-                    qp.on_rc_answer(&packet, self.now, &mut surroundings);
+                    qp.on_rc_answer(&packet, rx, self.now, &mut surroundings);
                 } else {
                     qp.on_rc_request(&packet, rx, &mut surroundings);
                 }

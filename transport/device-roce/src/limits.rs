@@ -67,3 +67,5 @@ pub const PACKET_OVERHEAD_BYTES: u32 = 12 + 16 + 4 + 3 + 4;
 
 const _: () = assert!(MESSAGE_BYTES_MAX / 256 <= 1 << 23);
 const _: () = assert!(TX_TURN_PACKETS <= TX_BATCH_PACKETS);
+const _: () = assert!(RC_WINDOW_PACKETS <= RC_WINDOW_PACKETS_MAX);
+const _: () = assert!(TX_BATCH_PACKETS_MIN <= TX_BATCH_PACKETS);

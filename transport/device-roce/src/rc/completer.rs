@@ -24,13 +24,14 @@ use crate::qp::{Qp, send_opcode};
 use crate::responder::{Surroundings, scatter};
 use crate::wire::{NakCode, Operation, Packet, Syndrome};
 use towpath_base::Time;
-use towpath_verbs::{CqNum, QpNum, SendOp, Wc, WcStatus};
+use towpath_verbs::{CqNum, QpNum, RxPacket, SendOp, Wc, WcStatus};
 
-/// Whose completions they are.
+/// Whose completions they are, and when the answer came in.
 #[derive(Clone, Copy)]
 struct Owner {
     num: QpNum,
     cq: CqNum,
+    at: Time,
 }
 
 /// Whether everything up to where an answer points is acknowledged.
@@ -46,10 +47,11 @@ impl Qp {
     pub(crate) fn on_rc_answer(
         &mut self,
         packet: &Packet<'_>,
+        rx: &RxPacket<'_>,
         now: Time,
         s: &mut Surroundings<'_>,
     ) {
-        let owner = Owner { num: self.num, cq: self.init.send_cq };
+        let owner = Owner { num: self.num, cq: self.init.send_cq, at: rx.timestamp };
         let Some(rc) = self.rc.as_mut() else { return };
         if let Err(status) = rc.requester.on_answer(packet, now, owner, s) {
             self.fail_send(status, s.cqs);
@@ -174,7 +176,7 @@ impl Requester {
         }
         self.una = seq + 1;
         if self.una == wqe.end {
-            self.complete_front(now, owner, s);
+            self.complete_front(owner, s);
         }
         self.on_progress(now);
         Ok(())
@@ -207,7 +209,7 @@ impl Requester {
             }
             self.una = end.min(wqe.end);
             if self.una == wqe.end {
-                self.complete_front(now, owner, s);
+                self.complete_front(owner, s);
             }
         }
         if self.una > before {
@@ -216,7 +218,7 @@ impl Requester {
         reach
     }
 
-    fn complete_front(&mut self, now: Time, owner: Owner, s: &mut Surroundings<'_>) {
+    fn complete_front(&mut self, owner: Owner, s: &mut Surroundings<'_>) {
         let Some(Wqe { wr, byte_len, .. }) = self.queue.pop_front() else { return };
         self.next_index = self.next_index.saturating_sub(1);
         s.counters.messages_sent += 1;
@@ -233,7 +235,7 @@ impl Requester {
                 opcode: send_opcode(&wr.op),
                 byte_len: if fetched { byte_len } else { 0 },
                 qp_num: owner.num,
-                timestamp: Some(now),
+                timestamp: Some(owner.at),
                 ..Wc::default()
             };
             s.cqs.push(owner.cq, wc);

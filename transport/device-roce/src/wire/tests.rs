@@ -200,6 +200,28 @@ fn every_opcode_is_found_by_its_number_and_requests_carry_the_right_one() {
 }
 
 #[test]
+fn rc_requests_and_answers_carry_the_right_opcode() {
+    use super::opcode::number;
+    let alone = [
+        (number::RC_READ_REQUEST, Operation::ReadRequest, false),
+        (number::RC_ACKNOWLEDGE, Operation::Acknowledge, true),
+        (number::RC_ATOMIC_ACKNOWLEDGE, Operation::AtomicAcknowledge, true),
+        (number::RC_CMP_SWAP, Operation::CmpSwap, false),
+        (number::RC_FETCH_ADD, Operation::FetchAdd, false),
+    ];
+    for (number, operation, is_answer) in alone {
+        let opcode = Opcode::of(number).unwrap();
+        let found = (opcode.service, opcode.operation, opcode.position, opcode.is_answer());
+        assert_eq!(found, (Service::Rc, operation, Position::Only, is_answer));
+    }
+    for position in [Position::First, Position::Middle, Position::Last, Position::Only] {
+        let opcode = Opcode::of(Opcode::read_response(position)).unwrap();
+        assert_eq!((opcode.operation, opcode.position), (Operation::ReadResponse, position));
+        assert_eq!((opcode.is_answer(), opcode.has_aeth()), (true, position != Position::Middle));
+    }
+}
+
+#[test]
 fn random_bytes_parse_or_fail_and_what_parses_encodes_again() {
     let mut rng = Prng::new(14);
     let addr: std::net::SocketAddr = "10.0.0.1:4791".parse().unwrap();
