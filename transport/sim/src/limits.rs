@@ -15,8 +15,8 @@ pub const RELEASE_BATCH: usize = 32;
 /// one, for which there is a setter of its own.
 pub const REORDER_PACKETS_MAX: u32 = 1_024;
 
-/// Packets of a virtual link that may be in flight in one direction: 10 ms of 4 KiB packets at
-/// 400 Gb/s are 122,000. More are dropped as the queue drops them.
+/// Packets or trains that may wait for a wire or be on it: 10 ms of 4 KiB packets at 400 Gb/s are
+/// 122,000. More are dropped as the queue drops them.
 pub const IN_FLIGHT_PACKETS_MAX: usize = 131_072;
 
 /// The first source port of a virtual link: RoCEv2 takes its path entropy from 0xC000 up.

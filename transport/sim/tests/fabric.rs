@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::fabric::{Seen, numbers, send, settle, slow_cable, slow_host, slow_pod};
+use common::fabric::{Seen, numbers, send, send_train, settle, slow_cable, slow_host, slow_pod};
 use common::number_of;
 use std::collections::BTreeMap;
 use towpath_base::{Nanos, Time};
@@ -113,6 +113,35 @@ fn a_card_takes_no_more_than_it_can_hold_and_wakes_its_host_for_the_rest() {
     }
     assert_eq!(numbers, (0..50).collect::<Vec<_>>());
     assert_eq!(world.now(), Time(50 * 800 + 500 + 800 + 500), "the wire was never idle");
+}
+
+#[test]
+fn a_train_that_is_larger_than_the_queue_of_the_card_waits_until_it_is_empty_and_goes_alone() {
+    let world = World::new(1);
+    let host = HostConfig { nic_queue_bytes: 1_000, ..slow_host() };
+    let hosts = Star { hosts: 2, host, ..Star::default() }.build(&world).hosts;
+    let ends = [hosts[0], hosts[1]];
+    assert!(send(&world, ends, 0, 1, 900));
+    // The second takes more than half, the third more than all.
+    let mut waiting = vec![(30, 3), (7, 2)];
+    let (mut woken, mut turns, mut order) = (Vec::new(), 0, Vec::new());
+    loop {
+        while let Some((packets, token)) = waiting.last() {
+            if !send_train(&world, ends, *packets, 100, *token) {
+                break;
+            }
+            order.push((world.now(), *token));
+            waiting.pop();
+        }
+        if !world.advance_to_next(Time::NEVER, &mut woken) {
+            break;
+        }
+        woken.clear();
+        turns += 1;
+    }
+    assert_eq!(order, [(Time(7_200), 2), (Time(7_200 + 5_600), 3)]);
+    assert!(turns < 10, "a host that cannot send is not woken all the time: {turns}");
+    assert_eq!(world.counters().delivered, 38);
 }
 
 /// Over which uplink of the first leaf each source port goes.

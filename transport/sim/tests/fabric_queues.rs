@@ -96,6 +96,27 @@ fn a_better_class_goes_first_and_has_room_of_its_own() {
     assert_eq!(world.counters().dropped_queue, 14);
 }
 
+#[test]
+fn a_better_class_that_is_not_ready_yet_does_not_hold_the_others_up() {
+    let world = World::new(1);
+    let tx_delay = towpath_sim::HostDelay { fixed: Nanos(5_000), jitter: Nanos::ZERO };
+    let host = HostConfig { tx_delay, ..slow_host() };
+    let hosts = Star { hosts: 2, host, ..Star::default() }.build(&world).hosts;
+    world.set_class(46, 0);
+    let dest = world.end(hosts[1]).local_addr();
+    for (number, tclass, at) in [(1_u32, 0, 0), (2, 0, 100), (3, 46 << 2, 12_900)] {
+        run(&world, Time(at));
+        let bytes = number.to_be_bytes().repeat(250);
+        let mut packet = TxPacket::new(dest, 0, tclass);
+        packet.push(&bytes);
+        world.end(hosts[0]).transmit(&[packet]);
+    }
+    let seen = settle(&world);
+    let arrivals: Vec<(u64, u64)> = seen.iter().map(|seen| (seen.number, seen.at.0)).collect();
+    // The wire is free at 13,000; the third comes to it at 17,900.
+    assert_eq!(arrivals, [(1, 22_000), (2, 30_000), (3, 38_000)]);
+}
+
 fn pfc() -> Option<PfcConfig> {
     // A round trip of the slowest cable is 2 us: 250 bytes at 1 Gb/s, 500 at 2 Gb/s.
     Some(PfcConfig { xoff_bytes: 1_000, xon_bytes: 500, headroom_bytes: 1_500 })

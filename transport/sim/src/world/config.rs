@@ -35,7 +35,8 @@ pub struct HostConfig {
     /// Propagation delay of its cable. Default 500 ns.
     pub delay: Nanos,
     /// Bytes that wait in the network card, in each class; when they are full the link takes no
-    /// more packets, and the host is woken once half of them are free. Default 256 KiB.
+    /// more, and the host is woken once half of them are free and what it offered fits. A train
+    /// that is larger goes alone. Default 256 KiB.
     pub nic_queue_bytes: u64,
     /// Source ports, at most [`SOURCE_PORTS_MAX`](crate::limits::SOURCE_PORTS_MAX). Default 16.
     pub source_ports: u16,

@@ -3,7 +3,7 @@
 //! | file | what it is about |
 //! |---|---|
 //! | `engine/` | what each event does: sending, travelling, driving, building |
-//! | `agenda` | the heap |
+//! | `agenda`, `change` | the heap, and what can be changed at a time |
 //! | `flight` | packets under way, in a slab |
 //! | `wire`, `queue`, `faults` | one direction of a cable: queues, rate, delay, marks, faults |
 //! | `switch`, `routes` | shortest paths, and the choice among equal ones |
@@ -11,7 +11,13 @@
 //! | `trace` | what became of each packet, as a hash |
 //!
 //! A packet costs one event for each wire that it crosses, and one more where it waited for the
-//! packet before it. No event allocates once the slab and the heap have grown to their size.
+//! packet before it, at each host with a delay of its own, and at each switch that pauses. No event
+//! allocates once the slab and the heap have grown to their size. A world with more of anything
+//! pays for the depth of the heap, which grows with the logarithm, and for the cache.
+//!
+//! What is not modelled: switches take no time of their own (it is part of the cable's delay) and
+//! have a buffer for each port, not one that ports share; hosts heed pauses and send none; routes
+//! are known everywhere at once.
 
 mod agenda;
 mod change;

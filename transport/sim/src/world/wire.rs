@@ -62,10 +62,10 @@ pub(super) struct Wire {
     /// One bit for each class that has flights, and for each that is paused.
     waiting: u8,
     paused: u8,
-    /// Somebody waits for room in its queue.
-    pub(super) room_wanted: bool,
     /// What comes to its far end is lost.
     pub(super) is_cut: bool,
+    /// It is served at the end of each packet, for the switch in front of it counts what it holds.
+    pub(super) is_watched: bool,
     /// What is at its near end, and at its far end.
     pub(super) to: Node,
     pub(super) from: Node,
@@ -78,8 +78,8 @@ pub(super) struct Wire {
     marker: Option<Box<Marker>>,
     /// Flights that are queued or on the way.
     held: u32,
-    /// It is served at the end of each packet, for the switch in front of it counts what it holds.
-    pub(super) is_watched: bool,
+    /// How much room somebody waits for in its queue; zero for nobody.
+    room_wanted_bytes: u64,
     queues: [Queue; CLASSES],
     pub(super) counters: WireCounters,
     /// Since when each class is paused.
@@ -112,6 +112,15 @@ impl Sending {
 /// Bytes of a pause frame on the wire, with preamble and gap.
 const PAUSE_FRAME_BYTES: u64 = 84;
 
+/// What a wire could send.
+pub(super) enum Next {
+    Nothing,
+    /// The head of the queue of a class.
+    Send(usize),
+    /// Nothing before then.
+    Wait(Time),
+}
+
 /// When a flight that was put on the wire gets across.
 pub(super) struct Sent {
     pub(super) flight: u32,
@@ -135,8 +144,8 @@ impl Wire {
             overhead_bytes: config.overhead_bytes,
             waiting: 0,
             paused: 0,
-            room_wanted: false,
             is_cut: false,
+            is_watched: false,
             to,
             from,
             sending: Sending::NOTHING,
@@ -144,7 +153,7 @@ impl Wire {
             ingress: None,
             marker,
             held: 0,
-            is_watched: false,
+            room_wanted_bytes: 0,
             queues: [Queue { flights: List::EMPTY, bytes: 0 }; CLASSES],
             counters: WireCounters::default(),
             paused_since: [Time::NEVER; CLASSES],
@@ -167,13 +176,39 @@ impl Wire {
 
     /// Whether the queue of `class` has room for so many bytes more.
     pub(super) fn has_room(&self, class: usize, bytes: u64) -> bool {
-        self.held < IN_FLIGHT_PACKETS_MAX as u32
-            && self.queues[class].bytes + bytes <= self.queue_bytes
+        !self.is_crowded() && self.queues[class].bytes + bytes <= self.queue_bytes
     }
 
-    /// Whether at most half of its queue is taken.
-    pub(super) fn is_half_empty(&self) -> bool {
-        self.queues.iter().all(|queue| queue.bytes <= self.queue_bytes / 2)
+    /// Whether it holds more flights than any rate and delay explain.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.held >= IN_FLIGHT_PACKETS_MAX as u32
+    }
+
+    /// Whether nothing waits for it and it sends nothing.
+    pub(super) fn is_idle(&self) -> bool {
+        self.queued_bytes == 0
+    }
+
+    /// Notes that so many bytes were refused.
+    pub(super) fn want_room(&mut self, bytes: u64) {
+        self.room_wanted_bytes = bytes;
+    }
+
+    /// Whether somebody waits for room.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.room_wanted_bytes > 0
+    }
+
+    /// Whether somebody who waits for room is to be told now: there is room for what was refused,
+    /// and half of the queue is free, so that they are not told of each packet.
+    pub(super) fn tells_of_room(&mut self) -> bool {
+        let (wanted, queued) = (self.room_wanted_bytes, self.queued_bytes);
+        let has_room = queued <= self.queue_bytes / 2 && queued + wanted <= self.queue_bytes;
+        let tells = wanted > 0 && (has_room || self.is_idle());
+        if tells {
+            self.room_wanted_bytes = 0;
+        }
+        tells
     }
 
     /// Whether a packet that joins the queue of `class` now is to be marked.
@@ -212,11 +247,20 @@ impl Wire {
         self.held += copies as u32;
     }
 
-    /// The queue to serve now, strictly by class, and the flight at its head.
-    pub(super) fn next(&self) -> Option<(usize, u32)> {
-        let class = (self.waiting & !self.paused).trailing_zeros() as usize;
-        let flight = self.queues.get(class)?.flights.front()?;
-        Some((class, flight))
+    /// What to send now: the head of a queue, strictly by class.
+    pub(super) fn next(&self, flights: &Flights, now: Time) -> Next {
+        let (mut classes, mut at) = (self.waiting & !self.paused, Time::NEVER);
+        while classes != 0 {
+            let class = classes.trailing_zeros() as usize;
+            let front = self.queues[class].flights.front();
+            let ready_at = front.map_or(Time::NEVER, |flight| flights[flight].ready_at);
+            if ready_at <= now {
+                return Next::Send(class);
+            }
+            at = at.min(ready_at);
+            classes &= classes - 1;
+        }
+        if at == Time::NEVER { Next::Nothing } else { Next::Wait(at) }
     }
 
     /// Takes a flight out of its queues that is not to be sent.

@@ -10,13 +10,14 @@ use towpath_base::Time;
 
 impl Engine {
     pub(in crate::world) fn change_at(&mut self, time: Time, change: Change) {
-        let number = self.changes.len() as u32;
-        self.changes.push(Some(change));
+        let number = self.next_change;
+        self.next_change += 1;
+        self.changes.insert(number, change);
         self.agenda.push(time.max(self.clock.now()), Event::Change { number });
     }
 
     pub(super) fn change_due(&mut self, number: u32) {
-        if let Some(change) = self.changes[number as usize].take() {
+        if let Some(change) = self.changes.remove(&number) {
             self.change(change);
         }
     }

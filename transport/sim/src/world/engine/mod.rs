@@ -36,8 +36,9 @@ pub(super) struct Engine {
     switches: Vec<Switch>,
     hops: Vec<Hop>,
     cables: BTreeMap<LinkId, Health>,
-    /// What is to change, by number; `None` once it has.
-    changes: Vec<Option<Change>>,
+    /// What is to change, by number, and the number of the next.
+    changes: BTreeMap<u32, Change>,
+    next_change: u32,
     /// `None` after a change, until a packet needs them.
     routes: Option<Routes>,
     /// The queue that each DSCP goes to.
@@ -64,7 +65,8 @@ impl Engine {
             switches: Vec::new(),
             hops: Vec::new(),
             cables: BTreeMap::new(),
-            changes: Vec::new(),
+            changes: BTreeMap::new(),
+            next_change: 0,
             routes: None,
             classes: [(CLASSES - 1) as u8; 64],
             ecmp_salt,

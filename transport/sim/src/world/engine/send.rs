@@ -72,9 +72,12 @@ impl Engine {
         }
         let wire = &mut self.wires[end.wire.index()];
         let class = usize::from(self.classes[usize::from(load.tclass >> 2)]);
-        let has_room = wire.has_room(class, wire.whole_bytes(load.byte_len, load.packets));
-        if !has_room && end.is_patient {
-            wire.room_wanted = true;
+        let bytes = wire.whole_bytes(load.byte_len, load.packets);
+        // What is larger than the queue goes all the same, alone.
+        let goes_alone = end.is_patient && wire.is_idle();
+        let has_room = goes_alone || wire.has_room(class, bytes);
+        if !has_room && end.is_patient && !wire.is_crowded() {
+            wire.want_room(bytes);
             let wire = end.wire.0;
             self.serve(wire);
             return false;

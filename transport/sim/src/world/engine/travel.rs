@@ -9,6 +9,7 @@ use crate::world::ids::{Node, SwitchId};
 use crate::world::queue::marked;
 use crate::world::switch::choose;
 use crate::world::trace::PacketFate;
+use crate::world::wire::Next;
 use towpath_base::Time;
 
 impl Engine {
@@ -19,19 +20,19 @@ impl Engine {
             self.settle(wire);
             self.tell_of_room(wire);
             let on = &mut self.wires[wire as usize];
-            let next = on.next();
-            if next.is_none() && !on.room_wanted && !on.is_watched {
+            let next = on.next(&self.flights, now);
+            if matches!(next, Next::Nothing) && !on.is_wanted() && !on.is_watched {
                 return;
             }
             if on.free_at > now {
                 let free_at = on.free_at;
                 return self.serve_again(wire, free_at);
             }
-            let Some((class, flight)) = next else { return };
-            let ready_at = self.flights[flight].ready_at;
-            if ready_at > now {
-                return self.serve_again(wire, ready_at);
-            }
+            let class = match next {
+                Next::Nothing => return,
+                Next::Wait(ready_at) => return self.serve_again(wire, ready_at),
+                Next::Send(class) => class,
+            };
             let Some(sent) = on.send(class, &self.flights, now) else { return };
             let is_last_hop = matches!(on.to, Node::Host(_));
             let lands_at = if is_last_hop { sent.tail_at } else { sent.head_at };
@@ -86,14 +87,13 @@ impl Engine {
         self.serve(wire);
     }
 
-    /// Wakes the host that waits for room, once half of the queue is free.
+    /// Wakes the host that waits for room, once there is enough.
     fn tell_of_room(&mut self, wire: u32) {
         let on = &mut self.wires[wire as usize];
-        if on.room_wanted && on.is_half_empty() {
-            on.room_wanted = false;
-            if let Node::Host(host) = on.from {
-                self.wake(host);
-            }
+        if on.tells_of_room()
+            && let Node::Host(host) = on.from
+        {
+            self.wake(host);
         }
     }
 
