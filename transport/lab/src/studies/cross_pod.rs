@@ -67,7 +67,7 @@ impl CrossPod {
             controller,
             nics: [
                 Nic { host_delay: delay(300, 100), rc_window_packets: 32, rc_timeout: 8 },
-                Nic { host_delay: delay(900, 300), rc_window_packets: 16, rc_timeout: 8 },
+                Nic { host_delay: delay(400, 200), rc_window_packets: 16, rc_timeout: 8 },
             ],
             hosts_each: 8,
             remote: remote.min(SERVERS),

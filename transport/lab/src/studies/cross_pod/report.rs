@@ -44,9 +44,9 @@ pub const STUDY: Study = Study {
             unit: "ms",
             kind: Kind::Count(1..=1_000),
             many: false,
-            defaults: ["5", "15", "50"],
+            defaults: ["5", "10", "50"],
         },
-        CONTROLLER,
+        Param { defaults: ["swift"; 3], ..CONTROLLER },
     ],
     run,
 };

@@ -16,11 +16,11 @@ pub const STUDY: Study = Study {
     params: &[
         Param {
             name: "hosts",
-            what: "Hosts of each make; everybody sends to everybody",
+            what: "Senders of each make; they share three receivers for every four of them",
             unit: "hosts",
             kind: Kind::Count(1..=64),
             many: true,
-            defaults: ["4", "2,4,8", "2,4,8,16"],
+            defaults: ["2", "2,4", "2,4,8"],
         },
         Param {
             name: "rate-gbps",
@@ -36,9 +36,9 @@ pub const STUDY: Study = Study {
             unit: "ms",
             kind: Kind::Count(1..=1_000),
             many: false,
-            defaults: ["5", "20", "100"],
+            defaults: ["5", "10", "50"],
         },
-        CONTROLLER,
+        Param { defaults: ["swift"; 3], ..CONTROLLER },
     ],
     run,
 };
@@ -53,7 +53,7 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
         ..MixedNics::new(params.seed, controller)
     };
     let points: Vec<MixedNics> = params.counts("hosts").iter().map(of).collect();
-    let label = |point: &MixedNics| format!("{} hosts of each make", point.hosts_each);
+    let label = |point: &MixedNics| format!("{} senders of each make", point.hosts_each);
     let results = runner
         .map(&points, |point| point.run().map_err(|cause| StudyError::run(label(point), cause)))?;
     let mut report = Report::new(STUDY.name, params);
@@ -119,12 +119,12 @@ fn notes(seen: &[(MixedNics, MixedResult)]) -> Vec<String> {
 
 fn table(seen: &[(MixedNics, MixedResult)]) -> Table {
     let columns = vec![
-        Column::new("hosts_each", "hosts of each", "", Format::Plain),
+        Column::new("hosts_each", "senders of each", "", Format::Plain),
         Column::new("transport", "over", "", Format::Plain),
         Column::new("fast_gbps", "fast", "Gb/s", Format::Decimals(2)),
         Column::new("slow_gbps", "slow", "Gb/s", Format::Decimals(2)),
         Column::new("gap", "gap", "%", Format::Percent(2)),
-        Column::new("jain", "Jain of hosts", "", Format::Decimals(4)),
+        Column::new("jain", "Jain of senders", "", Format::Decimals(4)),
         Column::new("packets_dropped", "dropped", "packets", Format::Plain),
         Column::new("retransmitted", "again", "%", Format::Percent(2)),
     ];
@@ -147,7 +147,7 @@ fn table(seen: &[(MixedNics, MixedResult)]) -> Table {
             ]);
         }
     }
-    let title = "What a host of each make sends".to_owned();
+    let title = "What a sender of each make sends".to_owned();
     Table { name: "shares", title, columns, rows }
 }
 
@@ -159,8 +159,8 @@ fn plot(seen: &[(MixedNics, MixedResult)]) -> Plot {
     };
     Plot {
         title: "fast and slow cards in one cluster".to_owned(),
-        x: Axis::linear("hosts of each make", ""),
-        y: Axis::linear("goodput of a host", "Gb/s"),
+        x: Axis::linear("senders of each make", ""),
+        y: Axis::linear("goodput of a sender", "Gb/s"),
         series: vec![
             line("RC, fast", Style::Line, &|result| result.rc.fast),
             line("RC, slow", Style::Line, &|result| result.rc.slow),
