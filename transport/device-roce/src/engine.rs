@@ -127,7 +127,7 @@ impl Engine {
             }
             let (offered, taken) = self.offer(link);
             moved += taken;
-            if taken < offered || offered == 0 {
+            if taken < offered {
                 break;
             }
         }
@@ -143,7 +143,7 @@ impl Engine {
             mrs: &self.mrs,
         };
         self.planned.clear();
-        while batch.packets.len() < self.batch_max {
+        while batch.packets.len() < self.batch_max && batch.scratch.len() >= SCRATCH_BYTES_MAX {
             let Some(index) = self.ready.pop_front() else { break };
             let Some(qp) = self.qps.at(index) else { continue };
             qp.requester.listed = false;
@@ -153,7 +153,9 @@ impl Engine {
             let Some(path) = qp.path.as_ref().filter(|_| may_send) else { continue };
             let source = link.source_addr(path.source_port);
             let sender = Sender { num, index, qp_type, path, source };
-            let room = TX_TURN_PACKETS.min(self.batch_max - batch.packets.len());
+            // A packet whose memory is gone takes scratch, too.
+            let room = self.batch_max - batch.packets.len();
+            let room = TX_TURN_PACKETS.min(room).min(batch.scratch.len() / SCRATCH_BYTES_MAX);
             if let Some(rc) = &mut qp.rc {
                 let before = self.planned.len();
                 let turn = rc.plan(&sender, room, &mut batch, &mut self.planned);

@@ -94,19 +94,20 @@ impl Requester {
         }
     }
 
+    /// A new life, in which nothing is posted.
     pub(super) fn start(&mut self, psn: Psn, terms: Terms) {
-        self.clear();
-        self.numbering = Numbering { zero: psn };
-        self.terms = terms;
-        self.rd_atomics = VecDeque::with_capacity(usize::from(terms.attr.max_rd_atomic));
-        self.retries_left = terms.attr.retry_cnt;
-        self.rnr_retries_left = terms.attr.rnr_retry;
-    }
-
-    /// Forgets everything posted.
-    pub(crate) fn clear(&mut self) {
-        while self.pop().is_some() {}
-        (self.una, self.next, self.sent, self.posted) = (0, 0, 0, 0);
+        let mut queue = std::mem::take(&mut self.queue);
+        queue.clear();
+        *self = Self {
+            queue,
+            depth: self.depth,
+            numbering: Numbering { zero: psn },
+            terms,
+            rd_atomics: VecDeque::with_capacity(usize::from(terms.attr.max_rd_atomic)),
+            retries_left: terms.attr.retry_cnt,
+            rnr_retries_left: terms.attr.rnr_retry,
+            ..Self::new(0)
+        };
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -277,6 +278,8 @@ impl Requester {
 
     /// The link did not take the request that begins there, nor any after it.
     pub(super) fn undo(&mut self, seq: u64) {
+        // What held it up may lie behind this one.
+        self.stuck = false;
         if seq >= self.next {
             return;
         }

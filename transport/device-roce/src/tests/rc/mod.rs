@@ -2,6 +2,7 @@
 
 mod answers;
 mod flow;
+mod lives;
 mod loss;
 mod verbs;
 
