@@ -6,6 +6,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use towpath_fastpath::ChunkId;
 
 use super::bytes::parse_size;
+use super::sim::SimArgs;
 
 const AFTER_HELP: &str = "\
 Start with `towpath demo`: it needs no server, no privileges and no RDMA hardware.
@@ -20,7 +21,8 @@ Exit codes:
   6    not known whether done: the server went away, did not answer or failed; what it
        acknowledged is safe
   7    a local file cannot be read or written
-  8    this program could not get sockets, memory or processes
+  8    this program could not get sockets, memory or processes; sim: a run broke a promise
+  9    sim: a target was missed; the figures are printed
   130  interrupted";
 
 /// Stores and fetches data over software-reliable RDMA
@@ -36,6 +38,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Send a file to a chunk server and back over a network that loses packets, beside kernel TCP
     Demo(DemoArgs),
+    /// Run a study in virtual time: goodput against loss, late packets and more
+    Sim(SimArgs),
     /// Store a file as a chunk
     Put(PutArgs),
     /// Fetch a chunk into a file

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use towpath_fastpath::{ErrorKind, ErrorReply};
+use towpath_lab::studies::StudyError;
 
 use super::demo::DemoError;
 use super::interrupt::{EXIT_INTERRUPTED, Interrupted};
@@ -81,6 +82,14 @@ pub(crate) enum CliError {
         /// Slices that were there all the time.
         live: u64,
     },
+    /// A study measured less than it should.
+    #[error("{missed} of {of} targets missed; the table says which and by how much")]
+    Missed {
+        /// How many.
+        missed: usize,
+        /// Of how many.
+        of: usize,
+    },
     /// Talking to the server.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -90,6 +99,15 @@ pub(crate) enum CliError {
     /// Nobody takes the results.
     #[error("cannot write to stdout")]
     Stdout(#[source] io::Error),
+    /// A study has no report.
+    #[error("the study {study} did not get to its end")]
+    Study {
+        /// Its name.
+        study: &'static str,
+        /// Why.
+        #[source]
+        source: StudyError,
+    },
 }
 
 impl CliError {
@@ -110,7 +128,9 @@ impl CliError {
             Self::Interrupted(_) => EXIT_INTERRUPTED,
             Self::Session(error) => of_session(error),
             Self::ScrubShared { .. } => 5,
-            Self::Signals(_) => 8,
+            Self::Missed { .. } => 9,
+            Self::Study { source: StudyError::Params { .. }, .. } => Self::USAGE,
+            Self::Signals(_) | Self::Study { .. } => 8,
         }
     }
 

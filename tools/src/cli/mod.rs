@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `args` | the subcommands and their flags |
 //! | `demo` | a file there and back over a lossy network, beside kernel TCP |
+//! | `sim` | studies in virtual time: tables, JSON and drawings |
 //! | `session` | a client of one chunk server |
 //! | `chunk` | put, get, ls, stat, rm, scrub and info against a running chunk server |
 //! | `error` | what can go wrong, what to do next, and exit codes |
@@ -17,6 +18,7 @@ mod error;
 mod interrupt;
 mod progress;
 mod session;
+mod sim;
 mod source;
 
 use std::ffi::OsString;
@@ -63,6 +65,7 @@ fn run(command: Command) -> Result<(), CliError> {
     let interrupt = Interrupt::on_signals().map_err(CliError::Signals)?;
     match command {
         Command::Demo(args) => demo::run(&args, &interrupt),
+        Command::Sim(args) => sim::run(&args, &interrupt),
         Command::Put(args) => chunk::put(&args, &interrupt),
         Command::Get(args) => chunk::get(&args, &interrupt),
         Command::Ls(args) => chunk::ls(&args, &interrupt),

@@ -12,6 +12,7 @@ const SILENT_SPAN: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Progress {
     what: &'static str,
+    style: &'static str,
     whole: u64,
     wanted: bool,
     began: Instant,
@@ -22,20 +23,38 @@ impl Progress {
     /// For work of `whole` bytes.
     #[must_use]
     pub(crate) fn bytes(what: &'static str, whole: u64) -> Self {
-        let wanted = std::io::stderr().is_terminal();
-        Self { what, whole, wanted, began: Instant::now(), bar: None }
+        let style = "{msg:>8} [{bar:40}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+        Self::new(what, whole, style)
     }
 
-    /// Says how many bytes are done.
+    /// For runs, of which [`of`](Self::of) says how many there are.
+    #[must_use]
+    pub(crate) fn runs(what: &'static str) -> Self {
+        Self::new(what, 0, "{msg:>8} [{bar:40}] {pos} of {len} runs, {eta} left")
+    }
+
+    fn new(what: &'static str, whole: u64, style: &'static str) -> Self {
+        let wanted = std::io::stderr().is_terminal();
+        Self { what, style, whole, wanted, began: Instant::now(), bar: None }
+    }
+
+    /// Says how much the whole is.
+    pub(crate) fn of(&mut self, whole: u64) {
+        self.whole = whole;
+        if let Some(bar) = &self.bar {
+            bar.set_length(whole);
+        }
+    }
+
+    /// Says how much is done.
     pub(crate) fn at(&mut self, done: u64) {
         if !self.wanted {
             return;
         }
         if self.bar.is_none() && self.began.elapsed() >= SILENT_SPAN {
             let bar = ProgressBar::new(self.whole).with_elapsed(self.began.elapsed());
-            let style = "{msg:>8} [{bar:40}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
             // The template is fixed; were it ever wrong, the plain style would do.
-            if let Ok(style) = ProgressStyle::with_template(style) {
+            if let Ok(style) = ProgressStyle::with_template(self.style) {
                 bar.set_style(style.progress_chars("=> "));
             }
             bar.set_message(self.what);

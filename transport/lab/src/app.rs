@@ -1,10 +1,10 @@
 //! The application at one end: it sends a script of messages, reads what comes, tells the oracle
 //! of both, and now and then stops reading or changes its mind.
 
-use crate::content::{Content, Fingerprint, MessageKey};
+use crate::content::{Content, Fingerprint, MessageKey, differing};
 use crate::oracle::{FlowId, Oracle, Violation};
 use std::collections::{BTreeMap, VecDeque};
-use towpath_base::{Nanos, Time};
+use towpath_base::{Nanos, Prng, Time};
 use towpath_memory::{Buf, Region};
 use towpath_proto::{ChannelId, DownReason};
 use towpath_transport::{
@@ -29,6 +29,9 @@ pub struct Planned {
     pub deadline_after: Option<Nanos>,
 }
 
+/// Messages that lie in their buffers before they are sent, at most.
+const DRAFTS_MAX: usize = 8;
+
 /// A message being sent.
 #[derive(Clone, Copy)]
 struct Out {
@@ -46,10 +49,56 @@ struct Stream {
     read: u32,
 }
 
-/// What a reader that has stopped holds on to.
-enum Shelved {
+/// What was received and is not given back yet.
+enum Received {
     Message(Message),
     Chunk(Chunk),
+}
+
+impl Received {
+    /// How many of its bytes are not those of `copy` any more.
+    fn changed(&self, copy: &[u8]) -> u64 {
+        match self {
+            Self::Message(message) => {
+                let (mut rest, mut changed) = (copy, 0);
+                for part in message.parts() {
+                    let (of_part, after) = rest.split_at(part.len().min(rest.len()));
+                    (changed, rest) = (changed + differing(part, of_part), after);
+                }
+                changed
+            }
+            Self::Chunk(chunk) => differing(chunk, copy),
+        }
+    }
+}
+
+/// What a reader that has stopped, or looks again, holds on to.
+struct Shelved {
+    item: Received,
+    until: Time,
+    /// What it was when it came, where it is looked at again.
+    copy: Option<Vec<u8>>,
+}
+
+/// How an application watches its buffers.
+struct Watch {
+    span_max: Nanos,
+    prng: Prng,
+}
+
+impl Watch {
+    fn span(&mut self) -> Nanos {
+        Nanos(self.prng.below(self.span_max.0 + 1))
+    }
+}
+
+/// A message that lies in its buffers for a while before it is sent.
+struct Draft {
+    planned: Planned,
+    flow: FlowId,
+    payload: Payload,
+    fingerprint: u64,
+    until: Time,
 }
 
 /// An open channel.
@@ -72,6 +121,8 @@ pub struct App {
     next_token: u64,
     streams: Vec<Stream>,
     shelf: Vec<Shelved>,
+    watch: Option<Watch>,
+    drafts: VecDeque<Draft>,
     reads_again_at: Time,
     down: Vec<(u32, DownReason)>,
     /// Channels are being closed on purpose.
@@ -93,6 +144,8 @@ impl App {
             next_token: 0,
             streams: Vec::new(),
             shelf: Vec::new(),
+            watch: None,
+            drafts: VecDeque::new(),
             reads_again_at: Time::ZERO,
             down: Vec::new(),
             closing: false,
@@ -104,7 +157,14 @@ impl App {
         self.lives.push((link, life));
         self.channels.clear();
         self.script.clear();
+        self.drafts.clear();
         self.closing = false;
+    }
+
+    /// From now on it watches its buffers: it fills some before it sends them and lets them lie,
+    /// keeps what it received, each for up to `span_max`, and then looks whether any byte changed.
+    pub fn watch(&mut self, span_max: Nanos, seed: u64) {
+        self.watch = Some(Watch { span_max, prng: Prng::new(seed) });
     }
 
     /// Adds to what it sends, with at most `depth` messages under way.
@@ -126,13 +186,13 @@ impl App {
     /// Whether everything of the script was sent, and has had its outcome.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.script.is_empty() && self.out.is_empty()
+        self.script.is_empty() && self.drafts.is_empty() && self.out.is_empty()
     }
 
     /// Messages of the script that were not sent yet.
     #[must_use]
     pub fn unsent(&self) -> usize {
-        self.script.len()
+        self.script.len() + self.drafts.len()
     }
 
     /// Messages that have no outcome yet.
@@ -144,6 +204,7 @@ impl App {
     /// Drops what was not sent yet.
     pub fn forget_script(&mut self) {
         self.script.clear();
+        self.drafts.clear();
     }
 
     /// Whether it holds nothing that it received.
@@ -172,8 +233,13 @@ impl App {
             Some(planned) if self.out.len() < self.depth && planned.at > now => planned.at,
             _ => Time::NEVER,
         };
-        let read = if self.shelf.is_empty() { Time::NEVER } else { self.reads_again_at };
-        cancel.min(send).min(read)
+        let lies = match self.drafts.front() {
+            Some(draft) if self.out.len() < self.depth && draft.until > now => draft.until,
+            _ => Time::NEVER,
+        };
+        let looks = self.shelf.iter().map(|shelved| shelved.until).min();
+        let read = looks.map_or(Time::NEVER, |looks| looks.max(self.reads_again_at));
+        cancel.min(send).min(lies).min(read)
     }
 
     fn life_of(&self, link: LinkId) -> Option<u32> {
@@ -202,7 +268,7 @@ impl App {
                         oracle.delivered(flow, message_len, whole);
                     }
                 }
-                self.shelve(endpoint, Shelved::Chunk(chunk));
+                self.shelve(endpoint, Received::Chunk(chunk));
             }
             Event::StreamAborted { link, stream, .. } => {
                 self.end_stream(link, stream);
@@ -244,7 +310,7 @@ impl App {
         if let Some(flow) = self.incoming(message.link(), message.channel()) {
             oracle.delivered(flow, message.len() as u32, whole.value());
         }
-        self.shelve(endpoint, Shelved::Message(message));
+        self.shelve(endpoint, Received::Message(message));
     }
 
     fn read_piece(&mut self, link: LinkId, stream: StreamId, piece: &[u8]) {
@@ -264,12 +330,101 @@ impl App {
         Some(self.streams.swap_remove(place))
     }
 
-    fn shelve<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, item: Shelved) {
-        if endpoint.now() < self.reads_again_at {
-            self.shelf.push(item);
+    fn shelve<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, item: Received) {
+        let now = endpoint.now();
+        if let Some(watch) = &mut self.watch {
+            let copy = match &item {
+                Received::Message(message) => message.parts().flatten().copied().collect(),
+                Received::Chunk(chunk) => chunk.to_vec(),
+            };
+            self.shelf.push(Shelved { item, until: now + watch.span(), copy: Some(copy) });
+        } else if now < self.reads_again_at {
+            self.shelf.push(Shelved { item, until: now, copy: None });
         } else {
             give_back(endpoint, item);
         }
+    }
+
+    /// Gives back what it has kept long enough, and looks whether it is still what it was.
+    fn read_again<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        oracle: &mut Oracle,
+    ) {
+        let now = endpoint.now();
+        if now < self.reads_again_at {
+            return;
+        }
+        let host = usize::from(self.host);
+        for shelved in self.shelf.extract_if(.., |shelved| shelved.until <= now) {
+            let bytes = shelved.copy.map_or(0, |copy| shelved.item.changed(&copy));
+            if bytes > 0 {
+                oracle.report(Violation::Changed { host, bytes });
+            }
+            give_back(endpoint, shelved.item);
+        }
+    }
+
+    /// Fills buffers ahead of time, as far as there are any.
+    fn draft<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, oracle: &Oracle) {
+        let now = endpoint.now();
+        while self.watch.is_some()
+            && self.drafts.len() < DRAFTS_MAX
+            && let Some(&planned) = self.script.front().filter(|planned| planned.at <= now)
+            && let Some((_, flow)) = self.open(&planned)
+        {
+            let ahead = self.drafts.iter().filter(|draft| draft.flow == flow).count() as u64;
+            let content = self.content(flow, oracle.next_number(flow) + ahead);
+            let Some((payload, fingerprint)) = make(endpoint, &planned, content) else { return };
+            let until = now + self.watch.as_mut().map_or(Nanos::ZERO, Watch::span);
+            self.drafts.push_back(Draft { planned, flow, payload, fingerprint, until });
+            self.script.pop_front();
+        }
+    }
+
+    /// Sends what has lain long enough, and looks first whether it is still what it was.
+    fn send_drafts<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        oracle: &mut Oracle,
+    ) {
+        let now = endpoint.now();
+        while self.out.len() < self.depth
+            && let Some(draft) = self.drafts.pop_front_if(|draft| draft.until <= now)
+        {
+            let host = usize::from(self.host);
+            let bytes = self.changed_in(&draft, oracle);
+            if bytes > 0 {
+                oracle.report(Violation::Changed { host, bytes });
+            }
+            let Some(place) = self.open(&draft.planned) else { continue };
+            let Draft { planned, payload, fingerprint, .. } = draft;
+            self.submit(endpoint, &planned, place, (payload, fingerprint), oracle);
+        }
+    }
+
+    fn changed_in(&self, draft: &Draft, oracle: &Oracle) -> u64 {
+        let content = self.content(draft.flow, oracle.next_number(draft.flow));
+        let (mut offset, mut changed, mut wanted) = (0, 0, Vec::new());
+        for segment in draft.payload.segments() {
+            wanted.resize(segment.len(), 0);
+            content.fill(offset, &mut wanted);
+            changed += differing(segment, &wanted);
+            offset += segment.len() as u64;
+        }
+        changed
+    }
+
+    fn content(&self, flow: FlowId, number: u64) -> Content {
+        let FlowId { life, from, channel } = flow;
+        Content::new(MessageKey { seed: self.seed, life, from, channel, number })
+    }
+
+    /// The channel that a planned message goes to now.
+    fn open(&self, planned: &Planned) -> Option<(Open, FlowId)> {
+        let &(_, life) = self.lives.last()?;
+        let open = *self.channels.get(planned.channel % self.channels.len().max(1))?;
+        Some((open, FlowId { life, from: self.host, channel: open.id.0 }))
     }
 
     /// Does what is due by itself: reads again, changes its mind, sends.
@@ -279,15 +434,16 @@ impl App {
         oracle: &mut Oracle,
     ) {
         let now = endpoint.now();
-        if now >= self.reads_again_at {
-            self.shelf.drain(..).for_each(|item| give_back(endpoint, item));
-        }
+        self.read_again(endpoint, oracle);
         for out in self.out.values_mut().filter(|out| out.cancel_at <= now) {
             out.cancel_at = Time::NEVER;
             // A message that has just ended keeps its outcome.
             let _ = endpoint.cancel(out.send);
         }
-        while self.out.len() < self.depth
+        self.draft(endpoint, oracle);
+        self.send_drafts(endpoint, oracle);
+        while self.watch.is_none()
+            && self.out.len() < self.depth
             && let Some(&planned) = self.script.front().filter(|planned| planned.at <= now)
             && self.send(endpoint, &planned, oracle)
         {
@@ -302,18 +458,23 @@ impl App {
         planned: &Planned,
         oracle: &mut Oracle,
     ) -> bool {
-        let (Some(&(link, life)), Some(open)) = (
-            self.lives.last(),
-            self.channels.get(planned.channel % self.channels.len().max(1)).copied(),
-        ) else {
-            return false;
-        };
-        let flow = FlowId { life, from: self.host, channel: open.id.0 };
+        let Some((open, flow)) = self.open(planned) else { return false };
+        let content = self.content(flow, oracle.next_number(flow));
+        let Some(made) = make(endpoint, planned, content) else { return false };
+        self.submit(endpoint, planned, (open, flow), made, oracle)
+    }
+
+    /// False when the channel does not take it now.
+    fn submit<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        planned: &Planned,
+        (open, flow): (Open, FlowId),
+        (payload, fingerprint): (Payload, u64),
+        oracle: &mut Oracle,
+    ) -> bool {
+        let Some(&(link, _)) = self.lives.last() else { return false };
         let number = oracle.next_number(flow);
-        let key = MessageKey { seed: self.seed, life, from: self.host, channel: open.id.0, number };
-        let Some((payload, fingerprint)) = make(endpoint, planned, Content::new(key)) else {
-            return false;
-        };
         let now = endpoint.now();
         let deadline = planned.deadline_after.map_or(Time::NEVER, |span| now + span);
         let options = SendOptions::new().token(self.next_token).deadline(deadline);
@@ -333,10 +494,10 @@ impl App {
     }
 }
 
-fn give_back<D: Device<Memory = Region>>(endpoint: &mut Endpoint<D>, item: Shelved) {
+fn give_back<D: Device<Memory = Region>>(endpoint: &mut Endpoint<D>, item: Received) {
     match item {
-        Shelved::Message(message) => endpoint.release(message),
-        Shelved::Chunk(chunk) => endpoint.release_chunk(chunk),
+        Received::Message(message) => endpoint.release(message),
+        Received::Chunk(chunk) => endpoint.release_chunk(chunk),
     }
 }
 

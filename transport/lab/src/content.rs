@@ -62,6 +62,17 @@ impl Content {
     }
 }
 
+/// At how many places two pieces of memory of one length differ; every byte that only one has
+/// counts too.
+#[must_use]
+pub fn differing(a: &[u8], b: &[u8]) -> u64 {
+    if a == b {
+        return 0;
+    }
+    let places = a.iter().zip(b).filter(|(a, b)| a != b).count();
+    (places + a.len().abs_diff(b.len())) as u64
+}
+
 /// A hash over bytes that come in pieces; how they are cut does not matter. It has nothing in
 /// common with the CRCs of the protocol.
 #[derive(Clone, Copy, Debug)]

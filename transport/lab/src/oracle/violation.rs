@@ -76,6 +76,14 @@ pub enum Violation {
         /// How many packets.
         packets: u64,
     },
+    /// Bytes changed that belonged to the application.
+    #[error("host {host}: {bytes} bytes changed in a buffer that the application held")]
+    Changed {
+        /// Whose buffer.
+        host: usize,
+        /// How many of its bytes.
+        bytes: u64,
+    },
     /// Buffers did not come back.
     #[error("host {host}: buffers did not come home: {census:?}")]
     BuffersLeft {

@@ -14,16 +14,20 @@
 //! | [`error`] | why a study has no report |
 //! | [`stream`] | messages one way between two hosts as fast as they go |
 //! | [`loss`] | goodput against loss |
+//! | [`late_packet`] | packets that come after their buffers were used again |
+//! | [`chunk_size`] | goodput against the size of chunks |
 //! | [`incast`] | many senders, one port |
 //! | [`fairness`] | flows that come and go, and unlike round trips |
 //! | [`mixed_nics`] | unlike network cards in one cluster |
 //! | [`cross_pod`] | servers in another pod |
 //! | [`scale`] | what the simulator costs |
 
+pub mod chunk_size;
 pub mod cross_pod;
 pub mod error;
 pub mod fairness;
 pub mod incast;
+pub mod late_packet;
 pub mod loss;
 pub mod mixed_nics;
 pub mod param;
@@ -57,6 +61,8 @@ pub struct Study {
 /// All studies, in the order in which they are listed.
 pub const ALL: &[&Study] = &[
     &loss::STUDY,
+    &chunk_size::STUDY,
+    &late_packet::STUDY,
     &incast::STUDY,
     &fairness::STUDY,
     &mixed_nics::STUDY,
@@ -77,6 +83,20 @@ pub fn show_bytes(bytes: u64) -> String {
     let whole =
         units.iter().find(|(bits, _)| bytes >= 1 << bits && bytes.is_multiple_of(1 << bits));
     whole.map_or_else(|| format!("{bytes} B"), |(bits, unit)| format!("{} {unit}", bytes >> bits))
+}
+
+/// A share for people: as `1/256` where it is one part of a whole number, in percent otherwise.
+#[must_use]
+pub fn show_share(share: f64) -> String {
+    let parts = 1.0 / share;
+    let is_whole = parts.is_finite() && (parts - parts.round()).abs() < 1e-6 * parts;
+    // People say 1 %, and nobody says 0.390625 %.
+    let is_round = (share * 1000.0 - (share * 1000.0).round()).abs() < 1e-9;
+    if is_whole && !is_round {
+        return format!("1/{parts:.0}");
+    }
+    let digits = format!("{:.6}", share * 100.0);
+    format!("{} %", digits.trim_end_matches('0').trim_end_matches('.'))
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ fn values_are_read_as_people_write_them() {
     let loss = of("loss").expect("it is there");
     let shares = Value::Shares(vec![0.0, 1.0 / 256.0, 0.01, 0.01]);
     assert_eq!(loss.parse("0, 1/256,1%,0.01"), Ok(shares));
-    for wrong in ["", "1/0", "x", "nan", "0.5", "-0.1"] {
+    for wrong in ["", "1/0", "x", "nan", "0.3", "-0.1"] {
         assert!(loss.parse(wrong).is_err(), "{wrong:?}");
     }
     let sizes = of("sizes").expect("it is there");
@@ -100,6 +100,20 @@ fn values_are_read_as_people_write_them() {
 fn bytes_are_shown_with_a_unit_where_it_is_whole() {
     for (bytes, text) in [(0, "0 B"), (4096, "4 KiB"), (1 << 20, "1 MiB"), (4097, "4097 B")] {
         assert_eq!(show_bytes(bytes), text);
+    }
+}
+
+#[test]
+fn shares_are_shown_as_people_say_them() {
+    for (share, text) in [
+        (0.0, "0 %"),
+        (1.0 / 4096.0, "1/4096"),
+        (1.0 / 256.0, "1/256"),
+        (0.01, "1 %"),
+        (0.03, "3 %"),
+        (0.5, "50 %"),
+    ] {
+        assert_eq!(show_share(share), text);
     }
 }
 
@@ -145,4 +159,22 @@ fn studies_of_many_hosts_follow_from_seed_and_parameters_alone() {
             assert!(!table.rows.is_empty() && table.rows.iter().all(whole), "{}", table.name);
         }
     }
+}
+
+const FEW: [(&str, &str); 2] = [("messages", "2000"), ("naive-messages", "2000")];
+
+#[test]
+fn late_packets_change_no_memory_of_towpath_and_the_naive_design_is_caught() {
+    let report = ask(&late_packet::STUDY, 1, 2, &FEW);
+    assert!(report.is_all_met(), "{:?}", report.claims);
+    assert_eq!(report, ask(&late_packet::STUDY, 1, 1, &FEW));
+}
+
+#[test]
+fn without_late_packets_and_copies_the_naive_design_is_fine_and_the_claims_say_so() {
+    let harmless = [FEW[0], FEW[1], ("late", "0"), ("copies", "0"), ("loss", "0")];
+    let report = ask(&late_packet::STUDY, 1, 2, &harmless);
+    let claim = |name: &str| report.claims.iter().find(|claim| claim.name == name);
+    assert_eq!(claim("naive_bytes_changed").map(|claim| claim.measured), Some(0.0));
+    assert!(!report.is_all_met());
 }

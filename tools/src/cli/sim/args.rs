@@ -1,0 +1,157 @@
+//! A subcommand for each study, a flag for each of its parameters.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Args as ClapArgs, Command, FromArgMatches, Subcommand};
+use towpath_lab::studies::{self, Kind, Level, Param, Params, Report, Study};
+
+const AFTER_HELP: &str = "\
+Everything follows from seed and parameters: the same ones give the same packets, and the
+same trace hash, on any machine and with any number of threads.";
+
+/// Flags of `towpath sim`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct SimArgs {
+    #[command(subcommand)]
+    pub(super) study: Option<StudyArgs>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// One study, and how it is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct StudyArgs {
+    pub(super) study: &'static Study,
+    pub(super) params: Params,
+    pub(super) threads: usize,
+    pub(super) json: bool,
+    pub(super) svg: Option<PathBuf>,
+}
+
+impl StudyArgs {
+    /// The command that asks the same, all parameters named.
+    pub(super) fn command(&self, report: &Report) -> String {
+        let params = report.params.iter().map(|(name, text)| format!(" --{name} {text}"));
+        format!("towpath sim {} --seed {}{}", report.study, report.seed, params.collect::<String>())
+    }
+
+    fn of(study: &'static Study, matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let level = match (matches.get_flag("quick"), matches.get_flag("full")) {
+            (true, _) => Level::Quick,
+            (_, true) => Level::Full,
+            _ => Level::Default,
+        };
+        let text = |param: &Param| matches.get_one::<String>(param.name).cloned();
+        let given: BTreeMap<String, String> =
+            study.params.iter().filter_map(|p| Some((p.name.to_owned(), text(p)?))).collect();
+        let seed = matches.get_one::<u64>("seed").copied().unwrap_or(1);
+        let params = Params::new(study.params, seed, level, &given).map_err(|(name, error)| {
+            let text = format!("--{name}: {error}\n");
+            clap::Error::raw(clap::error::ErrorKind::ValueValidation, text)
+        })?;
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = matches.get_one::<u64>("threads").map_or_else(cores, |&n| n as usize);
+        let svg = matches.get_one::<PathBuf>("svg").cloned();
+        Ok(Self { study, params, threads, json: matches.get_flag("json"), svg })
+    }
+}
+
+impl FromArgMatches for StudyArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let found = matches.subcommand();
+        let known = found.and_then(|(name, matches)| Some((studies::find(name)?, matches)));
+        let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
+        known.map_or_else(|| Err(missing()), |(study, matches)| Self::of(study, matches))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Subcommand for StudyArgs {
+    fn augment_subcommands(command: Command) -> Command {
+        command.subcommands(studies::ALL.iter().map(|study| subcommand(study)))
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        studies::find(name).is_some()
+    }
+}
+
+fn subcommand(study: &'static Study) -> Command {
+    let flag = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).help(help).action(ArgAction::SetTrue)
+    };
+    let threads = "Threads; results do not depend on them [default: as many as cores]";
+    Command::new(study.name)
+        .about(study.what)
+        .after_help(format!("Mirrors: {}\n\n{AFTER_HELP}", study.mirrors))
+        .args(study.params.iter().map(param_flag))
+        .arg(
+            Arg::new("seed")
+                .long("seed")
+                .value_name("N")
+                .help("Where everything random comes from [default: 1]")
+                .value_parser(clap::value_parser!(u64)),
+        )
+        .arg(flag("quick", "A look, within seconds: the smaller defaults").conflicts_with("full"))
+        .arg(flag("full", "As long as it takes: the larger defaults"))
+        .arg(
+            Arg::new("threads")
+                .long("threads")
+                .value_name("N")
+                .help(threads)
+                .value_parser(clap::value_parser!(u64).range(1..=1024)),
+        )
+        .arg(flag("json", "Print one JSON object"))
+        .arg(
+            Arg::new("svg")
+                .long("svg")
+                .value_name("FILE")
+                .help("Draw into this file; what is there is replaced")
+                .value_parser(clap::value_parser!(PathBuf)),
+        )
+}
+
+fn param_flag(param: &'static Param) -> Arg {
+    let value_name = match param.kind {
+        Kind::Bytes(_) => "BYTES",
+        Kind::Count(_) => "N",
+        Kind::Share(_) => "P",
+        Kind::Word(_) => "WORD",
+    };
+    Arg::new(param.name)
+        .long(param.name)
+        .value_name(value_name)
+        .help(help_of(param))
+        .value_parser(move |text: &str| param.parse(text).map(|_| text.to_owned()))
+}
+
+/// What it means, its unit, whether it is a list, and its defaults.
+fn help_of(param: &Param) -> String {
+    let [quick, default, full] = param.defaults;
+    let mut help = param.what.to_owned();
+    if param.many {
+        help.push_str("; several with commas");
+    }
+    if matches!(param.kind, Kind::Count(_)) && !param.unit.is_empty() {
+        help.push_str(&format!(" ({})", param.unit));
+    }
+    help.push_str(&format!(" [default: {default}"));
+    for (level, text) in [("--quick", quick), ("--full", full)] {
+        if text != default {
+            help.push_str(&format!(", with {level} {text}"));
+        }
+    }
+    help.push(']');
+    help
+}

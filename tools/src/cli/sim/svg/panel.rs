@@ -1,0 +1,82 @@
+//! One plot.
+
+use towpath_lab::studies::{Axis, Plot, Style};
+
+use super::Legend;
+use super::axis::Ruler;
+use super::pen::Pen;
+
+/// Of a panel among others, labels and gaps counted in.
+pub(super) const SIZE: (f64, f64) = (460.0, 320.0);
+
+/// Of the only one.
+pub(super) const SIZE_ALONE: (f64, f64) = (820.0, 440.0);
+
+/// From the edges of a panel to its frame: left, right, top, bottom.
+const INSET: (f64, f64, f64, f64) = (62.0, 22.0, 28.0, 52.0);
+
+const GRID: &str = "#e3e3e3";
+const FRAME: &str = "#888888";
+
+/// Draws a plot of a size with its upper left corner at a place.
+pub(super) fn draw(
+    pen: &mut Pen,
+    plot: &Plot,
+    legend: &Legend<'_>,
+    (left, top): (f64, f64),
+    (width, height): (f64, f64),
+) {
+    let points = || plot.series.iter().flat_map(|series| &series.points);
+    let across = Ruler::new(&plot.x, points().map(|point| point.0));
+    let upwards = Ruler::new(&plot.y, points().map(|point| point.1));
+    let (x0, x1) = (left + INSET.0, left + width - INSET.1);
+    let (y0, y1) = (top + height - INSET.3, top + INSET.2);
+    let at_x = |place: f64| x0 + place * (x1 - x0);
+    let at_y = |place: f64| y0 + place * (y1 - y0);
+    pen.text(x0, y1 - 10.0, "start", "panel", &plot.title);
+    for (value, text) in &across.marks {
+        if let Some(x) = across.place(*value).map(at_x) {
+            pen.line((x, y0), (x, y1), GRID, 1.0);
+            pen.text(x, y0 + 16.0, "middle", "tick", text);
+        }
+    }
+    for (value, text) in &upwards.marks {
+        if let Some(y) = upwards.place(*value).map(at_y) {
+            pen.line((x0, y), (x1, y), GRID, 1.0);
+            pen.text(x0 - 6.0, y + 4.0, "end", "tick", text);
+        }
+    }
+    pen.line((x0, y0), (x1, y0), FRAME, 1.0);
+    pen.line((x0, y0), (x0, y1), FRAME, 1.0);
+    pen.text((x0 + x1) / 2.0, y0 + 36.0, "middle", "label", &name(&plot.x));
+    pen.text_up(left + 14.0, (y0 + y1) / 2.0, "label", &name(&plot.y));
+    for series in &plot.series {
+        let colour = legend.colour(series);
+        let place = |&(x, y): &(f64, f64)| Some((at_x(across.place(x)?), at_y(upwards.place(y)?)));
+        let places: Vec<(f64, f64)> = series.points.iter().filter_map(place).collect();
+        match series.style {
+            Style::Line => {
+                pen.path(&places, colour, false);
+                places.iter().for_each(|&at| pen.dot(at, colour));
+            }
+            Style::Bound => pen.path(&places, colour, true),
+            Style::Points => places.iter().for_each(|&at| pen.dot(at, colour)),
+            Style::Span => {
+                let ends = series.points.as_chunks::<2>().0;
+                for [low, high] in ends {
+                    if let (Some(low), Some(high)) = (place(low), place(high)) {
+                        pen.span(low, high, colour);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn name(axis: &Axis) -> String {
+    if axis.unit.is_empty() {
+        axis.label.to_owned()
+    } else {
+        format!("{} ({})", axis.label, axis.unit)
+    }
+}

@@ -1,0 +1,111 @@
+//! Elements and text of an SVG, escaped.
+
+use std::fmt::Write as _;
+
+use towpath_lab::studies::Style;
+
+/// Looks; sizes are in pixels. The fonts are whatever the viewer has.
+const STYLE: &str = "text{font-family:Helvetica,Arial,sans-serif;fill:#222}\
+.title{font-size:17px;font-weight:bold}.panel{font-size:13px;font-weight:bold}\
+.label{font-size:12px}.tick{font-size:11px;fill:#444}\
+.caption{font-size:10.5px;fill:#666;font-family:monospace}";
+
+/// Writes elements one after the other.
+pub(super) struct Pen {
+    text: String,
+}
+
+impl Pen {
+    pub(super) fn new(width: f64, height: f64) -> Self {
+        let mut text = String::new();
+        // Writing to a string does not fail; so below.
+        let _ = write!(
+            text,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
+             viewBox=\"0 0 {width:.0} {height:.0}\">\n<style>{STYLE}</style>\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
+        );
+        Self { text }
+    }
+
+    pub(super) fn finish(mut self) -> String {
+        self.text.push_str("</svg>\n");
+        self.text
+    }
+
+    pub(super) fn text(&mut self, x: f64, y: f64, anchor: &str, class: &str, words: &str) {
+        let words = escape(words);
+        let _ = writeln!(
+            self.text,
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" \
+             class=\"{class}\">{words}</text>"
+        );
+    }
+
+    /// Text that reads upwards.
+    pub(super) fn text_up(&mut self, x: f64, y: f64, class: &str, words: &str) {
+        let words = escape(words);
+        let _ = writeln!(
+            self.text,
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\" class=\"{class}\" \
+             transform=\"rotate(-90 {x:.1} {y:.1})\">{words}</text>"
+        );
+    }
+
+    pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64), colour: &str, width: f64) {
+        let _ = writeln!(
+            self.text,
+            "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{colour}\" \
+             stroke-width=\"{width}\"/>",
+            from.0, from.1, to.0, to.1
+        );
+    }
+
+    pub(super) fn path(&mut self, points: &[(f64, f64)], colour: &str, dashed: bool) {
+        let dash = if dashed { " stroke-dasharray=\"6 4\"" } else { "" };
+        let width = if dashed { 1.5 } else { 2.0 };
+        let list: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let _ = writeln!(
+            self.text,
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" \
+             stroke-width=\"{width}\" stroke-linejoin=\"round\"{dash}/>",
+            list.join(" ")
+        );
+    }
+
+    pub(super) fn dot(&mut self, (x, y): (f64, f64), colour: &str) {
+        let _ = writeln!(
+            self.text,
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{colour}\" stroke=\"#ffffff\"/>"
+        );
+    }
+
+    /// A bar from a low to a high value.
+    pub(super) fn span(&mut self, low: (f64, f64), high: (f64, f64), colour: &str) {
+        // What is one value only still shows.
+        let (top, height) = (high.1.min(low.1), (low.1 - high.1).abs().max(3.0));
+        let _ = writeln!(
+            self.text,
+            "<rect x=\"{:.1}\" y=\"{top:.1}\" width=\"9\" height=\"{height:.1}\" rx=\"2\" \
+             fill=\"{colour}\" fill-opacity=\"0.35\"/>",
+            low.0 - 4.5
+        );
+    }
+
+    /// What a series looks like, for a legend; 28 pixels wide.
+    pub(super) fn sample(&mut self, x: f64, y: f64, style: Style, colour: &str) {
+        match style {
+            Style::Line => {
+                self.path(&[(x, y), (x + 28.0, y)], colour, false);
+                self.dot((x + 14.0, y), colour);
+            }
+            Style::Bound => self.path(&[(x, y), (x + 28.0, y)], colour, true),
+            Style::Points => self.dot((x + 14.0, y), colour),
+            Style::Span => self.span((x + 14.0, y + 6.0), (x + 14.0, y - 6.0), colour),
+        }
+    }
+}
+
+fn escape(words: &str) -> String {
+    words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

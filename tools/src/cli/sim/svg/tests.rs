@@ -1,0 +1,80 @@
+//! Drawings are well-formed, whatever is in them.
+
+use towpath_lab::studies::{ALL, Axis, Level, Params, Plot, Report, Series, Style};
+
+use super::*;
+
+/// Checks that tags close in order and that text is escaped; returns how many of each name.
+fn elements(svg: &str) -> std::collections::BTreeMap<String, usize> {
+    let (mut open, mut counts) = (Vec::new(), std::collections::BTreeMap::new());
+    let mut rest = svg;
+    while let Some(begin) = rest.find('<') {
+        assert!(!rest[..begin].contains('>'), "a stray > before {:?}", &rest[begin..]);
+        let end = begin + rest[begin..].find('>').expect("a tag ends");
+        let tag = &rest[begin + 1..end];
+        assert!(tag.matches('"').count().is_multiple_of(2), "{tag}");
+        let name = tag.trim_start_matches('/').split([' ', '/']).next().expect("a name");
+        if tag.starts_with('/') {
+            assert_eq!(open.pop().as_deref(), Some(name));
+        } else {
+            *counts.entry(name.to_owned()).or_default() += 1;
+            if !tag.ends_with('/') {
+                open.push(name.to_owned());
+            }
+        }
+        rest = &rest[end + 1..];
+    }
+    assert!(open.is_empty() && rest.trim().is_empty());
+    counts
+}
+
+fn report(plots: Vec<Plot>) -> Report {
+    let study = ALL[0];
+    let given = std::collections::BTreeMap::new();
+    let params = Params::new(study.params, 7, Level::Quick, &given).expect("defaults are good");
+    Report { plots, ..Report::new(study.name, &params) }
+}
+
+fn plot(title: &str, points: Vec<(f64, f64)>) -> Plot {
+    let series =
+        |label: &str, style| Series { label: label.to_owned(), style, points: points.clone() };
+    Plot {
+        title: title.to_owned(),
+        x: Axis::log("loss", "share"),
+        y: Axis::linear("goodput", "Gb/s"),
+        series: vec![
+            series("ours & <theirs>", Style::Line),
+            series("bound", Style::Bound),
+            series("seen", Style::Points),
+            series("published", Style::Span),
+        ],
+    }
+}
+
+#[test]
+fn a_drawing_is_well_formed_and_says_how_to_get_it_again() {
+    let points = vec![(0.001, 90.0), (0.01, 50.0)];
+    let plots = (0..5).map(|n| plot(&format!("panel {n}"), points.clone())).collect();
+    let svg = draw(ALL[0], &report(plots), "towpath sim x --seed 7");
+    let counts = elements(&svg);
+    assert_eq!(counts["svg"], 1);
+    // In each panel a line and a bound, and both in the legend.
+    assert_eq!(counts["polyline"], 5 * 2 + 2);
+    // The dots of a line and of points alone, and their legend.
+    assert_eq!(counts["circle"], 5 * 4 + 2);
+    for words in ["seed 7", "towpath sim x --seed 7", "loss (share)", "goodput (Gb/s)", "panel 4"] {
+        assert!(svg.contains(words), "{words}");
+    }
+    assert!(svg.contains("ours &amp; &lt;theirs&gt;"));
+    assert!(!svg.contains("NaN") && !svg.contains("inf"));
+}
+
+#[test]
+fn nothing_to_draw_and_odd_numbers_still_make_a_drawing() {
+    let odd = vec![(0.0, f64::NAN), (f64::INFINITY, -1.0), (1.0, 1.0)];
+    for plots in [vec![], vec![plot("", vec![])], vec![plot("odd", odd)]] {
+        let svg = draw(ALL[0], &report(plots), "");
+        elements(&svg);
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    }
+}
