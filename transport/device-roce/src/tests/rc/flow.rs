@@ -72,6 +72,21 @@ fn a_gap_is_told_once_and_the_requester_goes_back_to_it_at_once() {
 }
 
 #[test]
+fn each_gap_has_a_nak_of_its_own_and_needs_no_timeout() {
+    let mut pair = RcPair::new();
+    for gap in 1..=5 {
+        pair.post(gap, SendOp::Write { remote: pair.remote(0) }, 0, 256 * 4);
+        let mut packets = pair.take(A);
+        packets.remove(gap as usize % 3);
+        pair.give(B, packets);
+        assert_eq!(pair.counters(B).naks_sent, gap);
+        pair.run_now();
+        assert_eq!(pair.ends_of(A), [(gap, OK)], "without a timer");
+    }
+    assert_eq!((pair.counters(A).go_backs, pair.counters(A).ack_timeouts), (5, 0));
+}
+
+#[test]
 fn silence_makes_the_requester_go_back_after_the_timeout_and_no_sooner() {
     let mut pair = with_attr(RcAttr { timeout: 3, ..RcAttr::default() });
     pair.post(1, SendOp::Write { remote: pair.remote(0) }, 0, 600);
