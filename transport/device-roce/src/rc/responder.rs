@@ -31,7 +31,7 @@ use towpath_verbs::{RemoteAddr, VerbError};
 /// What is to be said besides the replies.
 #[derive(Clone, Copy)]
 enum Answer {
-    /// Everything before the expected packet is here.
+    /// Everything up to the last SEND or WRITE packet is here.
     Ack,
     /// The packet `seq` is refused, missing or too early.
     Nak { seq: u64, syndrome: Syndrome },
@@ -45,6 +45,9 @@ pub(crate) struct Responder {
     rnr_timer: RnrTimer,
     /// The packet that comes next.
     pub(super) expected: u64,
+    /// One behind the last packet of a SEND or WRITE that was taken. ACKs reach no further: one at
+    /// the PSN of a READ or atomic would stand for an answer that may be lost (rxe takes it so).
+    ack_end: u64,
     /// Messages finished.
     msn: u32,
     pub(super) message: Message,
@@ -114,9 +117,9 @@ impl Responder {
     fn emit_answer(&mut self, sender: &Sender<'_>, base: &IcrcBase, batch: &mut Batch<'_>) {
         let (psn, syndrome) = match self.answer {
             Some(Answer::Nak { seq, syndrome }) => (self.numbering.psn(seq), syndrome),
-            // The one before the expected; PSNs wrap.
+            // PSNs wrap.
             _ => (
-                self.numbering.psn(self.expected.wrapping_sub(1)),
+                self.numbering.psn(self.ack_end.wrapping_sub(1)),
                 Syndrome::Ack { credits: CREDITS_UNLIMITED },
             ),
         };
@@ -236,6 +239,7 @@ impl Responder {
     /// A packet of a SEND or a WRITE is done with; the message under way now.
     pub(super) fn go_on(&mut self, message: Message) {
         self.expected += 1;
+        self.ack_end = self.expected;
         self.msn = self.msn.wrapping_add(u32::from(message == Message::None));
         self.message = message;
     }

@@ -97,6 +97,7 @@ rc_captures! {
     "late_request_responder"
     "dup_requests_responder"
     "dup_old_responder"
+    "dup_before_read_responder"
     "dup_atomic_forgotten_responder"
     "forged_last_without_first_responder"
     "forged_middle_without_first_responder"
