@@ -27,7 +27,9 @@ impl Default for RoceConfig {
 impl RoceConfig {
     /// Whether peers may be other NICs, whose IPv4 packets carry an IP ID that a socket cannot see
     /// but the ICRC covers. Then a packet whose ICRC fails is accepted if some ID explains it:
-    /// 1 in 65,536 corruptions passes. Default: no.
+    /// 1 in 65,536 corruptions passes. Such a peer on IPv4 also needs a link that sends without
+    /// segmentation offload ([`UdpConfig::segmentation`](crate::udp::UdpConfig::segmentation)).
+    /// Default: no.
     #[must_use]
     pub fn foreign_peers(mut self, yes: bool) -> Self {
         self.foreign_peers = yes;

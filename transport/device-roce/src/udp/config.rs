@@ -107,9 +107,9 @@ impl UdpConfig {
     }
 
     /// Whether runs of packets are sent in one piece and cut up by the kernel or the NIC; true by
-    /// default. Off costs a factor of three and more, but a foreign peer may need it on IPv4: the
-    /// cut packets carry IP IDs 0, 1, 2 ..., which the ICRC covers, and a UDP checksum that is
-    /// not 0.
+    /// default. Off costs a factor of three and more, but a foreign peer on IPv4 needs it: the cut
+    /// packets carry IP IDs 0, 1, 2 ..., which the ICRC covers, so that an rxe peer drops all but
+    /// the first of each run. IPv6 has no such ID.
     #[must_use]
     pub fn segmentation(mut self, on: bool) -> Self {
         self.segmentation = on;
