@@ -136,7 +136,6 @@ impl Link {
                     if !self.may_send(now, index, length) {
                         return Next::Blocked;
                     }
-                    self.ready.pop_front();
                     return Next::Chunk(self.cut(id, send, bytes_max));
                 }
                 None => {
@@ -174,6 +173,7 @@ impl Link {
         Some(send)
     }
 
+    /// Cuts a chunk for the channel that is first in turn, and takes the turn on.
     fn cut(&mut self, id: u32, send: SendKey, bytes_max: u32) -> DataChunk {
         let channel =
             self.channels[ChannelId(id).place()].as_deref_mut().expect("a ready channel exists");
@@ -188,8 +188,10 @@ impl Link {
             channel.tx.queue.pop_front();
         }
         channel.tx.is_ready = !channel.tx.queue.is_empty();
-        if channel.tx.is_ready {
-            self.ready.push_back(id);
+        if !channel.tx.is_ready {
+            self.ready.pop_front();
+        } else if self.ready.len() > 1 {
+            self.ready.rotate_left(1);
         }
         chunk
     }
