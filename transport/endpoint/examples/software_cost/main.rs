@@ -85,7 +85,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     if chosen("threads") {
         let rates: Result<Vec<f64>, _> =
             (0..args.rounds.min(5)).map(|_| reliable::two_threads(20_000 * args.work)).collect();
-        report.add(Figure::of("threads.messages_per_s", "64 B/s, an end on each core", &rates?));
+        report.add(Figure::of(
+            "threads.mega_per_s",
+            "64 B, million a second, an end on each core",
+            &rates?,
+        ));
     }
     if chosen("controller") {
         for (name, nanos) in controllers::decisions(args.rounds.max(1)) {

@@ -12,6 +12,8 @@ pub(crate) struct Figure {
     median: f64,
     /// The median distance from the median.
     spread: f64,
+    least: f64,
+    most: f64,
 }
 
 fn median(values: &mut [f64]) -> f64 {
@@ -28,7 +30,9 @@ impl Figure {
         let middle = median(&mut values.to_vec());
         let mut distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
         let spread = median(&mut distances);
-        Self { key: key.to_owned(), what: what.to_owned(), median: middle, spread }
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Self { key: key.to_owned(), what: what.to_owned(), median: middle, spread, least, most }
     }
 }
 
@@ -63,10 +67,15 @@ impl Report {
         self.add_part(case, "sender_ns", "sender, ns", &all(reliable, |cost| cost.sender_ns));
         self.add_part(case, "receiver_ns", "receiver, ns", &all(reliable, |cost| cost.receiver_ns));
         if case.chunks_of_message == 1 {
-            let one_core = all(reliable, |cost| 1e9 / cost.both_ns());
-            self.add_part(case, "per_s", "a second, both ends on one core", &one_core);
-            let sender = all(reliable, |cost| 1e9 / cost.sender_ns);
-            self.add_part(case, "sender_per_s", "a second, by the sender's core", &sender);
+            let one_core = all(reliable, |cost| 1e3 / cost.both_ns());
+            self.add_part(case, "mega_per_s", "million a second, both ends on one core", &one_core);
+            let sender = all(reliable, |cost| 1e3 / cost.sender_ns);
+            self.add_part(
+                case,
+                "sender_mega_per_s",
+                "million a second, by the sender's core",
+                &sender,
+            );
         }
     }
 
@@ -88,12 +97,13 @@ impl Report {
         }
     }
 
-    /// `{"CASE": {"FIGURE": {"median": .., "spread": ..}}}`.
+    /// `{"CASE": {"FIGURE": {"median": .., "spread": .., "least": .., "most": ..}}}`.
     pub(crate) fn to_json(&self) -> Value {
         let mut cases = Map::new();
         for figure in &self.figures {
             let (case, name) = figure.key.split_once('.').unwrap_or(("", &figure.key));
-            let value = json!({ "median": figure.median, "spread": figure.spread });
+            let Figure { median, spread, least, most, .. } = figure;
+            let value = json!({ "median": median, "spread": spread, "least": least, "most": most });
             let case = cases.entry(case).or_insert_with(|| Value::Object(Map::new()));
             case[name] = value;
         }
@@ -103,8 +113,10 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Figure { what, median, spread, .. } in &self.figures {
-            writeln!(f, "{what:<52} {median:>14.1}  +- {spread:.1}")?;
+        let (median, spread, least, most) = ("median", "spread", "least", "most");
+        writeln!(f, "{:<52} {median:>10} {spread:>8} {least:>10} {most:>10}", "")?;
+        for Figure { what, median, spread, least, most, .. } in &self.figures {
+            writeln!(f, "{what:<52} {median:>10.1} {spread:>8.1} {least:>10.1} {most:>10.1}")?;
         }
         Ok(())
     }
