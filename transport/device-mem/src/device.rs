@@ -299,6 +299,8 @@ impl Device for MemDevice {
 
     fn modify_qp(&mut self, qp_num: QpNum, state: QpState) -> Result<(), VerbError> {
         let verb = Verb::ModifyQp;
+        // What failed at the peer's hands failed before this.
+        self.settle();
         let qp = self.qps.find_mut(qp_num).ok_or(VerbError::NoSuchObject(verb))?;
         match (state, qp.state) {
             (QpState::Reset, _) => {

@@ -7,8 +7,8 @@ use towpath_base::Nanos;
 use towpath_base::serial::Psn;
 use towpath_memory::{Region, Window};
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, Mtu, QpInit, QpNum, QpType, RcAttr, RecvWr, SendOp, SendWr,
-    SgList, Sge, Wc, WcOpcode,
+    Access, AsyncEvent, Connect, CqNum, Device, Mtu, QpInit, QpNum, QpState, QpType, RcAttr,
+    RecvWr, SendOp, SendWr, SgList, Sge, Wc, WcOpcode,
 };
 
 /// Receives that each end has posted.
@@ -160,4 +160,17 @@ fn the_numbers_of_drops_tell_their_reasons() {
     a.send(1);
     let counters = b.device.counters();
     assert_eq!((counters.no_recv_wqe, counters.unknown_qp, counters.messages_dropped()), (1, 1, 2));
+}
+
+#[test]
+fn a_queue_pair_that_failed_at_the_peers_hands_can_be_reset_at_once() {
+    let (mut a, mut b) = pair();
+    b.recv(0);
+    b.device.dereg_mr(b.lkey).expect("it is registered");
+    a.send(0);
+    b.device.modify_qp(b.qp, QpState::Reset).expect("any state may be reset");
+    assert_eq!(b.device.qp_state(b.qp), Ok(QpState::Reset));
+    assert_eq!(b.device.poll_async_event(), Some(AsyncEvent::QpFatal(b.qp)));
+    b.device.modify_qp(b.qp, QpState::Init).expect("it was reset");
+    b.connect(&a);
 }

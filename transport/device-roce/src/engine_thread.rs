@@ -27,6 +27,10 @@ const BUDGET: usize = 64;
 /// trip, so that a peer in the middle of an exchange is answered at once.
 const IDLE_ROUNDS: u32 = 64;
 
+/// How often the thread lets others have the lock before it insists on its turn: applications that
+/// do nothing but poll must not keep their completions from coming.
+const DEFERS_MAX: u32 = 16;
+
 /// How long the thread sleeps at most unless told otherwise.
 const SLEEP_DEFAULT: Duration = Duration::from_micros(50);
 
@@ -35,15 +39,16 @@ const SLEEP_DEFAULT: Duration = Duration::from_micros(50);
 struct Signals {
     /// How many want the lock, the thread left out.
     waiting: AtomicUsize,
-    /// How often the thread moved packets; changes only under the lock.
+    /// How often something happened that may have made completions; changes only under the lock.
     moves: AtomicU64,
+    /// The thread sleeps, or looks for the last time before it does.
     sleeps: AtomicBool,
     stops: AtomicBool,
 }
 
 struct Shared<D> {
     device: Mutex<D>,
-    /// Notified when the thread moved packets.
+    /// Notified when there may be new completions.
     moved: Condvar,
     signals: Arc<Signals>,
 }
@@ -54,6 +59,13 @@ impl<D> Shared<D> {
         let device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         self.signals.waiting.fetch_sub(1, Ordering::SeqCst);
         device
+    }
+
+    /// Gives the lock back, and tells those who wait that there may be completions.
+    fn tell(&self, device: MutexGuard<'_, D>) {
+        self.signals.moves.fetch_add(1, Ordering::SeqCst);
+        drop(device);
+        self.moved.notify_all();
     }
 }
 
@@ -122,32 +134,41 @@ impl Drop for EngineThread {
     }
 }
 
+/// Whether a timer will end work requests, or send them again, though no packet comes in.
+fn is_due(device: &impl Device) -> bool {
+    let at = device.next_timeout();
+    at != Time::NEVER && at <= device.now()
+}
+
 fn drive<D: Device>(shared: &Shared<D>, sleep: Duration) {
-    let (signals, mut idle_rounds) = (&*shared.signals, 0);
+    let signals = &*shared.signals;
+    let (mut idle_rounds, mut defers) = (0, 0);
     while !signals.stops.load(Ordering::SeqCst) {
-        if signals.waiting.load(Ordering::SeqCst) > 0 {
+        if signals.waiting.load(Ordering::SeqCst) > 0 && defers < DEFERS_MAX {
+            defers += 1;
             std::thread::yield_now();
             continue;
         }
+        defers = 0;
+        // Said before the last look: whoever posts after it rings the bell.
+        let is_idle = idle_rounds >= IDLE_ROUNDS;
+        signals.sleeps.store(is_idle, Ordering::SeqCst);
         let mut device = shared.device.lock().unwrap_or_else(PoisonError::into_inner);
-        if device.progress(BUDGET) > 0 {
-            signals.moves.fetch_add(1, Ordering::SeqCst);
-            drop(device);
-            shared.moved.notify_all();
+        let was_due = is_due(&*device);
+        if device.progress(BUDGET) > 0 || was_due {
+            shared.tell(device);
             idle_rounds = 0;
             continue;
         }
         let due = Duration::from(device.next_timeout().since(device.now()));
         drop(device);
-        idle_rounds += 1;
+        idle_rounds = (idle_rounds + 1).min(IDLE_ROUNDS);
         let span = sleep.min(due);
-        if idle_rounds < IDLE_ROUNDS || span.is_zero() {
+        if is_idle && !span.is_zero() {
+            std::thread::park_timeout(span);
+        } else {
             std::thread::yield_now();
-            continue;
         }
-        signals.sleeps.store(true, Ordering::SeqCst);
-        std::thread::park_timeout(span);
-        signals.sleeps.store(false, Ordering::SeqCst);
     }
 }
 
@@ -159,7 +180,7 @@ pub struct SharedDevice<D> {
     caps: DeviceCaps,
     limits: QueueLimits,
     local_addr: SocketAddr,
-    /// The thread's moves when completions were polled here last.
+    /// The moves when completions were polled here last.
     seen: u64,
 }
 
@@ -234,7 +255,10 @@ impl<D: Device> Device for SharedDevice<D> {
     }
 
     fn modify_qp(&mut self, qp_num: QpNum, state: QpState) -> Result<(), VerbError> {
-        self.shared.lock().modify_qp(qp_num, state)
+        let mut device = self.shared.lock();
+        let modified = device.modify_qp(qp_num, state);
+        self.shared.tell(device);
+        modified
     }
 
     fn set_source_port(&mut self, qp_num: QpNum, source_port: u16) -> Result<(), VerbError> {
@@ -246,7 +270,10 @@ impl<D: Device> Device for SharedDevice<D> {
     }
 
     fn destroy_qp(&mut self, qp_num: QpNum) -> Result<(), VerbError> {
-        self.shared.lock().destroy_qp(qp_num)
+        let mut device = self.shared.lock();
+        let destroyed = device.destroy_qp(qp_num);
+        self.shared.tell(device);
+        destroyed
     }
 
     fn post_send(&mut self, qp_num: QpNum, wrs: &[SendWr]) -> Result<(), BadWr> {
@@ -265,7 +292,13 @@ impl<D: Device> Device for SharedDevice<D> {
 
     /// Moves packets here and now, beside what the thread moves.
     fn progress(&mut self, budget: usize) -> usize {
-        self.shared.lock().progress(budget)
+        let mut device = self.shared.lock();
+        let was_due = is_due(&*device);
+        let moved = device.progress(budget);
+        if moved > 0 || was_due {
+            self.shared.tell(device);
+        }
+        moved
     }
 
     fn poll_cq(&mut self, cq: CqNum, out: &mut [Wc]) -> usize {
@@ -274,7 +307,7 @@ impl<D: Device> Device for SharedDevice<D> {
         device.poll_cq(cq, out)
     }
 
-    /// Blocks until the thread has moved packets since completions were last polled through this
+    /// Blocks until there may be completions that came since they were last polled through this
     /// handle, or `timeout` is over; true in the first case.
     fn wait(&mut self, timeout: Nanos) -> bool {
         let (device, moves) = (self.shared.lock(), &self.shared.signals.moves);

@@ -1,13 +1,16 @@
 //! Peers are served while the application that owns the memory does nothing.
 
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use towpath_base::serial::Psn;
 use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{EngineThread, RoceConfig, RoceDevice, SharedDevice};
 use towpath_memory::{Region, Window};
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, MrKeys, Mtu, QpInit, QpNum, QpType, RcAttr, RemoteAddr, SendOp,
-    SendWr, SgList, Sge, Wc, WcStatus,
+    Access, Connect, CqNum, Device, MrKeys, Mtu, QpInit, QpNum, QpState, QpType, RcAttr, RecvWr,
+    RemoteAddr, SendOp, SendWr, SgList, Sge, Wc, WcStatus,
 };
 
 const MEMORY_BYTES: usize = 1 << 20;
@@ -31,7 +34,11 @@ impl<D: Device<Memory = Region>> End<D> {
         Self { device, cq, qp, memory, keys }
     }
 
-    fn connect(&mut self, dest: std::net::SocketAddr, dest_qp_num: QpNum) {
+    fn connect(&mut self, dest: SocketAddr, dest_qp_num: QpNum) {
+        self.connect_with(dest, dest_qp_num, RcAttr::default());
+    }
+
+    fn connect_with(&mut self, dest: SocketAddr, dest_qp_num: QpNum, rc: RcAttr) {
         let connect = Connect {
             dest,
             dest_qp_num,
@@ -40,9 +47,14 @@ impl<D: Device<Memory = Region>> End<D> {
             path_mtu: Mtu::Mtu1024,
             source_port: 0,
             tclass: 0,
-            rc: RcAttr::default(),
+            rc,
         };
         self.device.connect_qp(self.qp, &connect).unwrap();
+    }
+
+    fn post_recv(&mut self, wr_id: u64) {
+        let wr = RecvWr { wr_id, sg_list: SgList::default() };
+        self.device.post_recv(self.qp, &[wr]).unwrap();
     }
 
     fn remote(&self, at: u64) -> RemoteAddr {
@@ -132,6 +144,65 @@ fn two_served_devices_work_without_their_applications_calling_progress() {
     assert_eq!(u64::from_ne_bytes(word), 200);
     drop(a_thread);
     drop(b_thread);
+}
+
+#[test]
+fn waiting_ends_when_a_peer_is_given_up() {
+    let (_thread, mut a) = served();
+    // Nobody is there.
+    let gone = device().local_addr();
+    let rc = RcAttr { timeout: 8, retry_cnt: 2, ..RcAttr::default() };
+    a.connect_with(gone, QpNum(17), rc);
+    a.post(1, SendOp::Write { remote: RemoteAddr { addr: 0, rkey: 0 } }, 0, 10);
+    let mut wc = [Wc::default()];
+    while a.device.poll_cq(a.cq, &mut wc) == 0 {
+        assert!(a.device.wait(WAIT.into()), "it slept through the completion");
+    }
+    assert_eq!(wc[0].status, WcStatus::RetryExcErr);
+}
+
+#[test]
+fn waiting_ends_when_another_thread_makes_completions() {
+    let (_thread, mut a) = served();
+    a.post_recv(1);
+    let mut wc = [Wc::default()];
+    assert_eq!(a.device.poll_cq(a.cq, &mut wc), 0);
+    let (mut other, qp) = (a.device.clone(), a.qp);
+    let failing = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        other.modify_qp(qp, QpState::Err).unwrap();
+    });
+    assert!(a.device.wait(WAIT.into()), "it slept through the completion");
+    assert_eq!(a.device.poll_cq(a.cq, &mut wc), 1);
+    failing.join().unwrap();
+}
+
+#[test]
+fn the_thread_has_its_turn_whoever_polls() {
+    let ((_a_thread, mut a), (_b_thread, mut b)) = (served(), served());
+    a.connect(b.device.local_addr(), b.qp);
+    b.connect(a.device.local_addr(), a.qp);
+    let (remote, done) = (b.remote(0), AtomicBool::new(false));
+    let idle = a.device.create_cq(1).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let mut device = a.device.clone();
+            let done = &done;
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    device.poll_cq(idle, &mut [Wc::default()]);
+                }
+            });
+        }
+        let worked = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            for round in 0..20 {
+                a.post(round, SendOp::FetchAdd { remote, add: 1 }, 64, 8);
+                a.completes(round, false);
+            }
+        }));
+        done.store(true, Ordering::Relaxed);
+        assert!(worked.is_ok());
+    });
 }
 
 #[test]
