@@ -101,6 +101,7 @@ fn table(points: &[Point]) -> Table {
         Column::new("towpath_gbps", "Towpath", "Gb/s", Format::Decimals(1)),
         Column::new("bound_gbps", "bound", "Gb/s", Format::Decimals(1)),
         Column::new("retransmitted", "again", "%", Format::Percent(2)),
+        Column::new("timeouts", "timeouts", "", Format::Plain),
     ];
     let row = |point: &Point| -> Vec<Cell> {
         let adaptive = || Cell::from("adaptive");
@@ -111,6 +112,7 @@ fn table(points: &[Point]) -> Table {
             (point.seen.goodput_bits_per_s / 1e9).into(),
             (point.seen.bound_bits_per_s / 1e9).into(),
             point.seen.retransmitted.into(),
+            point.seen.timeouts.into(),
         ]
     };
     let title = "Goodput against the size of chunks".to_owned();

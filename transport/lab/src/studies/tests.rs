@@ -178,3 +178,15 @@ fn without_late_packets_and_copies_the_naive_design_is_fine_and_the_claims_say_s
     assert_eq!(claim("naive_bytes_changed").map(|claim| claim.measured), Some(0.0));
     assert!(!report.is_all_met());
 }
+
+/// Found by the study of chunk sizes: an ack that carried a grant was lost while the sender had no
+/// credit and nothing outstanding, and the wire stood still for milliseconds.
+#[test]
+fn a_lost_grant_costs_round_trips_and_not_milliseconds() {
+    let given = BTreeMap::new();
+    let params = Params::new(chunk_size::STUDY.params, 1, Level::Default, &given).expect("good");
+    let stream = loss::stream_of(&params, 1 << 20).expect("good");
+    let short_chunks = stream::Stream { loss: 0.01, chunk_packets: Some(1), ..stream };
+    let seen = short_chunks.towpath().expect("it runs");
+    assert!(seen.goodput_bits_per_s > 0.9 * seen.bound_bits_per_s, "seed 1: {seen:?}");
+}

@@ -8,11 +8,20 @@ use crate::path::{TailProbe, What};
 use crate::wire::Kind;
 use towpath_base::{Nanos, Time};
 
-/// The first credit probe: grants normally come with acks, so there is no hurry.
-const CREDIT_PROBE_FIRST: Nanos = Nanos::from_millis(2);
+/// The first credit probe comes after so many round trips: a grant comes with an ack, and an ack
+/// that is late by more than one is lost.
+const CREDIT_PROBE_RTTS: u64 = 4;
 
-/// Doublings of the credit probe's interval: 2 ms to about half a second.
-const CREDIT_PROBE_DOUBLINGS: u32 = 8;
+/// The first credit probe comes no sooner and no later: a reader may take its time for good
+/// reasons, and nothing else would tell of a lost grant.
+const CREDIT_PROBE_MIN: Nanos = Nanos::from_micros(50);
+const CREDIT_PROBE_MAX: Nanos = Nanos::from_millis(2);
+
+/// Its interval doubles up to this.
+const CREDIT_PROBE_LONGEST: Nanos = Nanos::from_millis(512);
+
+/// Doublings from the shortest interval to beyond the longest.
+const CREDIT_PROBE_DOUBLINGS: u32 = 14;
 
 impl Link {
     /// The earliest time at which [`handle_timeout`](Self::handle_timeout) or
@@ -108,7 +117,12 @@ impl Link {
     pub(super) fn arm_credit_probe(&mut self, now: Time) {
         if !self.starved.is_empty() && self.probe_at == Time::NEVER {
             let doublings = self.probes_unanswered.min(CREDIT_PROBE_DOUBLINGS);
-            self.probe_at = now + CREDIT_PROBE_FIRST.saturating_mul(1 << doublings);
+            let rtts = self.paths.iter().filter_map(|path| path.rtt.smoothed());
+            let rtt = rtts.max().unwrap_or(CREDIT_PROBE_MAX);
+            let first = rtt.saturating_mul(CREDIT_PROBE_RTTS);
+            let first = first.clamp(CREDIT_PROBE_MIN, CREDIT_PROBE_MAX);
+            let span = first.saturating_mul(1 << doublings).min(CREDIT_PROBE_LONGEST);
+            self.probe_at = now + span;
         }
     }
 
