@@ -97,7 +97,7 @@ pub struct IncastResult {
     pub target_us: Option<f64>,
     /// Packets that the port dropped.
     pub packets_dropped: u64,
-    /// Flows of which nothing came.
+    /// Flows of which no message was delivered.
     pub starved: usize,
     /// Chunks that found no receive buffer: none, if credit is right.
     pub no_recv_wqe: u64,
@@ -211,7 +211,7 @@ impl Incast {
             queue_us,
             target_us: self.target_us(),
             packets_dropped: after.dropped_queue - before.dropped_queue,
-            starved: window.flows.iter().filter(|flow| flow.bytes == 0).count(),
+            starved: window.flows.iter().filter(|flow| flow.delivered == 0).count(),
             no_recv_wqe: hosts.map(|host| dry(cluster.endpoint(host).device())).sum(),
             events: after.events - before.events,
             trace_hash: cluster.world().trace_hash(),

@@ -248,7 +248,7 @@ fn claims(seen: &[(Point, IncastResult)]) -> Vec<Claim> {
             ask("retransmitted", "bytes sent again", Demand::AtMost(1.0), again, "%", 2);
         }
         let starved = result.starved as f64;
-        ask("starved", "senders of which nothing came", Demand::AtMost(0.0), starved, "", 0);
+        ask("starved", "senders without a message delivered", Demand::AtMost(0.0), starved, "", 0);
         let dry = result.no_recv_wqe as f64;
         ask("no_recv_wqe", "chunks without a receive buffer", Demand::AtMost(0.0), dry, "", 0);
     }
