@@ -4,7 +4,8 @@ use towpath_lab::scenario::{Report, Scenario};
 use towpath_sim::FaultCounters;
 use towpath_tests::{hold, seeds};
 
-/// Runs of the test. Each has its own wire or fabric, sizes (1 byte to 16 MiB), faults, stalls and ends.
+/// Runs of the test. Each has its own wire or fabric, sizes (1 byte to 16 MiB), faults, stalls and
+/// ends.
 const RUNS: u64 = 10_000;
 
 /// What all runs did together.

@@ -57,8 +57,8 @@ pub struct CrossPod {
 }
 
 impl CrossPod {
-    /// Eight hosts in each pod at 50 Gb/s, and five spines: a quarter more than they can send, which
-    /// equal-cost paths chosen by a hash still overload now and then.
+    /// Eight hosts in each pod at 50 Gb/s, and five spines: a quarter more than they can send,
+    /// which equal-cost paths chosen by a hash still overload now and then.
     #[must_use]
     pub fn new(seed: u64, controller: ControllerConfig, remote: usize) -> Self {
         let delay = |fixed, jitter| HostDelay { fixed: Nanos(fixed), jitter: Nanos(jitter) };
