@@ -80,8 +80,9 @@ fn even(low: f64, high: f64) -> Vec<(f64, String)> {
 
 /// Large numbers in thousands, millions or billions.
 fn thousands(value: f64) -> Option<String> {
-    let units = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
-    let (unit, letter) = units.into_iter().find(|(unit, _)| value.abs() >= 10.0 * unit)?;
+    // Four digits read well as they are.
+    let units = [(1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")];
+    let (_, unit, letter) = units.into_iter().find(|&(from, ..)| value.abs() >= from)?;
     Some(format!("{}{letter}", value / unit))
 }
 

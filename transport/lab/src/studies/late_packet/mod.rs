@@ -23,7 +23,7 @@ use towpath_sim::{FaultPlan, LinkConfig};
 /// The study.
 pub const STUDY: Study = Study {
     name: "late-packet",
-    what: "packets that come after their buffers were used again, and whose memory they change",
+    what: "memory changed by packets that come after their buffers were used again",
     mirrors: "the late-packet hazard of UC that SDR-RDMA guards against",
     params: &[
         Param {
