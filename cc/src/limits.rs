@@ -81,15 +81,22 @@ pub const SWIFT_QUEUE_DEFAULT: Nanos = Nanos::from_micros(15);
 /// credit and receive windows bound it more strictly.
 pub const SWIFT_ENDPOINT_DEFAULT: Nanos = Nanos::from_micros(100);
 
-/// The most that flow scaling adds to the target. Our default: five times the base target.
-pub const SWIFT_SCALING_DEFAULT: Nanos = Nanos::from_micros(125);
+/// The most that flow scaling adds to the target. Our default: twenty times the base target, so
+/// that 6,000 senders of one port still find equal shares by the queue that they see.
+pub const SWIFT_SCALING_DEFAULT: Nanos = Nanos::from_micros(500);
 
-/// Windows in packets between which flow scaling goes from all to nothing. Our defaults: at 0.1 a
-/// sender is one of thousands, at 100 it has a 100 Gb/s line nearly to itself.
-pub const SWIFT_SCALING_PACKETS: (f64, f64) = (0.1, 100.0);
+/// Windows in packets between which flow scaling goes from all to nothing. Our defaults: at 0.01 a
+/// sender is one of ten thousands, at 100 it has a 100 Gb/s line nearly to itself.
+pub const SWIFT_SCALING_PACKETS: (f64, f64) = (0.01, 100.0);
 
 /// What a switch hop adds to the base target. Our default: its latency and a packet's way through.
 pub const SWIFT_HOP_DEFAULT: Nanos = Nanos::from_micros(1);
+
+/// What a window below one packet grows by with each acknowledged packet, as a part of itself. Our
+/// default: such a sender hears once in many round trips; a whole packet then would be many times
+/// its window, and its share would go to whoever heard last. A little more than what one decrease
+/// at most takes away, so that the port stays busy.
+pub const SWIFT_SMALL_GROWTH: f64 = 1.2;
 
 /// Additive increase in percent of a packet per round trip. Our default: one packet.
 pub const SWIFT_INCREASE_PERCENT_DEFAULT: u32 = 100;

@@ -34,6 +34,7 @@ use window::{DelayWindow, Steps};
 ///   loss; on a path that loses 1 % at random that would give up half the line.
 /// - Until a delay first reaches its target the window doubles each round trip.
 /// - The delay is the median of the last round trip's, against the noise of hosts.
+/// - A window below one packet grows by a part of itself, not by packets.
 /// - A window grows only while it is the smaller one and what holds the sender back.
 #[derive(Clone, Debug)]
 pub struct Swift {

@@ -3,6 +3,7 @@
 use std::vec::Vec;
 
 use super::*;
+use crate::limits::SWIFT_SMALL_GROWTH;
 
 const PACKET: u32 = 4096;
 const RTT: Nanos = Nanos::from_micros(10);
@@ -188,8 +189,21 @@ fn timeouts_halve_and_the_third_in_a_row_leaves_the_least_window() {
     swift.on_rto(at(5));
     assert_eq!(swift.window_packets(), SWIFT_WINDOW_PACKETS_MIN);
     assert_eq!(swift.window_bytes(), 4);
-    swift.on_ack(&ack(at(5) + RTT, RTT, 1));
-    assert!(swift.window_packets() > 1.0, "the ack of one packet gives a packet back");
+    let acks = (1..).find(|&count| {
+        swift.on_ack(&ack(at(5 + count), RTT, 1));
+        swift.window_packets() >= 1.0
+    });
+    assert!(acks <= Some(8), "a free path is found again within {acks:?} acks");
+}
+
+#[test]
+fn a_window_below_a_packet_grows_by_a_part_of_itself_and_takes_less_than_a_packet() {
+    for window in [0.02, 0.1, 0.5] {
+        let mut swift = settled("base=25us", window);
+        swift.on_ack(&ack(Time(2_000_000_000), RTT, 1));
+        let grown = swift.window_packets() / window;
+        assert!((grown - (1.0 + SWIFT_SMALL_GROWTH)).abs() < 1e-9, "{window}: {grown} times");
+    }
 }
 
 #[test]
@@ -214,7 +228,7 @@ fn small_windows_wait_longer_and_the_range_bounds_it() {
     };
     let fixed = Nanos::from_micros(33);
     assert_eq!([at(100.0), at(1e6)], [fixed; 2]);
-    assert_eq!([at(0.1), at(0.001)], [fixed + Nanos::from_micros(100); 2]);
+    assert_eq!([at(0.01), at(0.001)], [fixed + Nanos::from_micros(100); 2]);
     assert!(at(1.0) > at(2.0) && at(2.0) > at(50.0));
 }
 

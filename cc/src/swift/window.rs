@@ -2,7 +2,7 @@
 
 use towpath_base::{Nanos, Time};
 
-use crate::limits::SWIFT_WINDOW_PACKETS_MIN;
+use crate::limits::{SWIFT_SCALING_PACKETS, SWIFT_SMALL_GROWTH, SWIFT_WINDOW_PACKETS_MIN};
 
 /// How a window moves.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +90,8 @@ impl DelayWindow {
         } else if self.packets >= 1.0 {
             self.steps.increase * acked / self.packets
         } else {
-            self.steps.increase * acked
+            let part = SWIFT_SMALL_GROWTH * self.packets.max(SWIFT_SCALING_PACKETS.0);
+            self.steps.increase * acked * part
         };
         self.packets = (self.packets + by).min(self.steps.packets_max);
     }
