@@ -1,9 +1,9 @@
 //! The requester: posted work requests, the window, and which packet goes next.
 //!
-//! - Packets go out in the order of their numbers as long as fewer than a window of them are
+//! - Packets go out in the order of their numbers as long as at most a window of them is
 //!   unacknowledged (rxe: `RXE_MAX_UNACKED_PSNS`, 128).
 //! - The last packet of each message asks for an acknowledgement, and so does every so many
-//!   packets within one (rxe: `RXE_MAX_PKT_PER_ACK`, 64).
+//!   packets within one (rxe: `RXE_MAX_PKT_PER_ACK`, 64), and what fills the window (choice).
 //! - Going back means to send everything from the oldest unacknowledged packet on again; a READ is
 //!   asked for again from the first packet of its response that is missing (rxe).
 //! - A READ or an atomic waits while `max_rd_atomic` of them are outstanding (`ibv_modify_qp(3)`),
