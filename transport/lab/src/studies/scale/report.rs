@@ -68,8 +68,9 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     report.plots = vec![plot(&bare_costs, &stack_costs)];
     report.claims = claims(&bare_costs);
     report.notes = vec![
-        "these figures are of the machine and the moment: run it on a quiet one; what is \
-         simulated is the same each time"
+        "these figures are of the machine and the moment: time on the processor where the system \
+         tells, but caches are shared, so run it on a quiet one; what is simulated is the same \
+         each time"
             .to_owned(),
         "bare: full packets tossed between hosts at random; whole stack: an endpoint over the \
          userspace NIC on each host, with all checksums, every message checked"
