@@ -108,7 +108,8 @@ impl EngineThread {
             .name("towpath-engine".into())
             .spawn(move || drive(&driven, sleep))?;
         let driver = thread.thread().clone();
-        let shared = SharedDevice { shared, driver, caps, limits, local_addr, seen: 0 };
+        let shared =
+            SharedDevice { shared, driver, caps, limits, local_addr, seen: 0, has_polled: false };
         Ok((Self { thread: Some(thread), signals }, shared))
     }
 
@@ -180,8 +181,10 @@ pub struct SharedDevice<D> {
     caps: DeviceCaps,
     limits: QueueLimits,
     local_addr: SocketAddr,
-    /// The moves when completions were polled here last.
+    /// The moves when completions were polled here for the first time since the last wait.
     seen: u64,
+    /// They were.
+    has_polled: bool,
 }
 
 impl<D> Clone for SharedDevice<D> {
@@ -303,13 +306,17 @@ impl<D: Device> Device for SharedDevice<D> {
 
     fn poll_cq(&mut self, cq: CqNum, out: &mut [Wc]) -> usize {
         let mut device = self.shared.lock();
-        self.seen = self.shared.signals.moves.load(Ordering::SeqCst);
+        // The first of several queues counts: what comes meanwhile may be for that one.
+        if !std::mem::replace(&mut self.has_polled, true) {
+            self.seen = self.shared.signals.moves.load(Ordering::SeqCst);
+        }
         device.poll_cq(cq, out)
     }
 
-    /// Blocks until there may be completions that came since they were last polled through this
-    /// handle, or `timeout` is over; true in the first case.
+    /// Blocks until there may be completions that polling through this handle since the last wait
+    /// did not find, or `timeout` is over; true in the first case.
     fn wait(&mut self, timeout: Nanos) -> bool {
+        self.has_polled = false;
         let (device, moves) = (self.shared.lock(), &self.shared.signals.moves);
         let idle = |_: &mut D| moves.load(Ordering::SeqCst) == self.seen;
         let waited = self.shared.moved.wait_timeout_while(device, timeout.into(), idle);

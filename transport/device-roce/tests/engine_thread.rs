@@ -178,6 +178,19 @@ fn waiting_ends_when_another_thread_makes_completions() {
 }
 
 #[test]
+fn waiting_ends_for_what_came_between_the_polls_of_two_queues() {
+    let (_thread, mut a) = served();
+    a.post_recv(1);
+    let other_cq = a.device.create_cq(1).unwrap();
+    let mut wc = [Wc::default()];
+    assert_eq!(a.device.poll_cq(a.cq, &mut wc), 0);
+    a.device.clone().modify_qp(a.qp, QpState::Err).unwrap();
+    assert_eq!(a.device.poll_cq(other_cq, &mut wc), 0);
+    assert!(a.device.wait(WAIT.into()), "it slept through the completion");
+    assert_eq!(a.device.poll_cq(a.cq, &mut wc), 1);
+}
+
+#[test]
 fn the_thread_has_its_turn_whoever_polls() {
     let ((_a_thread, mut a), (_b_thread, mut b)) = (served(), served());
     a.connect(b.device.local_addr(), b.qp);
