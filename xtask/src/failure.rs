@@ -29,6 +29,8 @@ pub(crate) enum Failure {
         "`{command}` printed no JSON object with a number `{metric}`; its output was:\n{output}"
     )]
     NoMetric { command: String, metric: String, output: String },
+    #[error("{0} failure(s) in the virtual machine; the logs stand above")]
+    Guest(usize),
     #[error("give exactly one of --base REV and --vs COMMAND")]
     WhichComparison,
     #[error("ARCHITECTURE.md has no `{begin}` ... `{end}` block to hold the table")]

@@ -17,6 +17,7 @@ mod process;
 mod source;
 mod tidy;
 mod tree;
+mod vm;
 mod workspace;
 
 use clap::{Parser, Subcommand};
@@ -43,6 +44,8 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Do the sans-IO crates really link without std?
     NoStd,
+    /// Run the tests on real libibverbs in a virtual machine with the kernel's rxe.
+    VmTest(vm::Args),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Ab(args) => ab::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::NoStd => no_std::run(),
+        Command::VmTest(args) => vm::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -43,6 +43,16 @@ pub(crate) fn root() -> PathBuf {
     own.parent().expect("this package lies in a folder of the repository").to_owned()
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target_directory(root: &Path) -> Result<PathBuf, Failure> {
+    let mut command = process::cargo();
+    command.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(root);
+    let text = process::output(&mut command)?;
+    let metadata: Value = serde_json::from_str(&text)
+        .map_err(|source| Failure::Json { command: process::line(&command), source })?;
+    Ok(PathBuf::from(string(&metadata["target_directory"])))
+}
+
 /// The packages of the workspace and of the two crates that stand outside it.
 pub(crate) fn packages(root: &Path) -> Result<Vec<Package>, Failure> {
     let mut packages = Vec::new();

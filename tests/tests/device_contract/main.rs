@@ -14,6 +14,14 @@ macro_rules! for_every_device {
         mod roce {
             $(#[test] fn $name() { $test(&mut crate::rig::roce()); })+
         }
+        #[cfg(feature = "verbs")]
+        mod verbs {
+            $(
+                #[test]
+                #[ignore = "needs two joined RDMA devices: cargo xtask vm-test"]
+                fn $name() { $test(&mut crate::rig::verbs()); }
+            )+
+        }
     };
 }
 

@@ -7,7 +7,7 @@ use towpath_memory::{Region, Window};
 use towpath_sim::{LinkConfig, World};
 use towpath_verbs::{
     Access, Connect, CqNum, Device, MrKeys, Mtu, QpInit, QpNum, QpType, RcAttr, RecvWr, RemoteAddr,
-    SGE_MAX, SendOp, SendWr, SgList, Sge, Wc,
+    SGE_MAX, SendOp, SendWr, SgList, Sge, Wc, WcStatus,
 };
 
 pub(crate) const MEMORY_BYTES: usize = 1 << 19;
@@ -20,16 +20,42 @@ pub(crate) struct End<D> {
     pub(crate) keys: MrKeys,
 }
 
+/// What devices do in their own ways.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner {
+    /// How a receive ends whose UC message was longer.
+    pub(crate) too_long: WcStatus,
+    /// And whether its queue pair ends with it.
+    pub(crate) too_long_is_fatal: bool,
+    /// How a receive ends whose datagram was longer.
+    pub(crate) datagram_too_long: WcStatus,
+    /// How a receive ends whose memory is not registered any more.
+    pub(crate) memory_gone: WcStatus,
+    /// A completion queue may hold more than was asked for.
+    pub(crate) rounds_up: bool,
+}
+
+/// What the specification says, or suggests, and the devices of this workspace do.
+const BY_THE_BOOK: Manner = Manner {
+    too_long: WcStatus::LocLenErr,
+    too_long_is_fatal: false,
+    datagram_too_long: WcStatus::LocLenErr,
+    memory_gone: WcStatus::LocProtErr,
+    rounds_up: false,
+};
+
 /// Both ends of a wire, and how what was posted gets across.
 pub(crate) struct Rig<D> {
     pub(crate) a: End<D>,
     pub(crate) b: End<D>,
+    pub(crate) manner: Manner,
     advance: Box<dyn FnMut() -> bool>,
 }
 
 pub(crate) fn mem() -> Rig<MemDevice> {
     let (a, b) = MemDevice::pair();
-    Rig { a: End::new(a), b: End::new(b), advance: Box::new(|| false) }
+    let (a, b) = (End::new(a), End::new(b));
+    Rig { a, b, manner: BY_THE_BOOK, advance: Box::new(|| false) }
 }
 
 pub(crate) fn roce() -> Rig<RoceDevice<towpath_sim::VirtualLink>> {
@@ -44,7 +70,51 @@ pub(crate) fn roce() -> Rig<RoceDevice<towpath_sim::VirtualLink>> {
         }
         None => false,
     };
-    Rig { a, b, advance: Box::new(advance) }
+    Rig { a, b, manner: BY_THE_BOOK, advance: Box::new(advance) }
+}
+
+/// The two devices that `TOWPATH_VERBS_PAIR` names, as `rxe0,rxe1`.
+#[cfg(feature = "verbs")]
+pub(crate) fn verbs() -> Rig<towpath_device_verbs::VerbsDevice> {
+    use towpath_device_verbs::{Target, VerbsDevice};
+    let pair = std::env::var("TOWPATH_VERBS_PAIR").expect("TOWPATH_VERBS_PAIR names two devices");
+    let (a, b) = pair.split_once(',').expect("two names with a comma between them");
+    let open = |name: &str| VerbsDevice::open(&Target::new().device(name));
+    let names = [a.to_owned(), b.to_owned()];
+    let (a, b) = (open(a).expect("it opens"), open(b).expect("it opens"));
+    let advance = move || {
+        wait_until_quiet(&names);
+        false
+    };
+    // As the kernel's rxe does it: one word for all trouble with receives, which ends the queue
+    // pair.
+    let manner = Manner {
+        too_long: WcStatus::LocQpOpErr,
+        too_long_is_fatal: true,
+        datagram_too_long: WcStatus::LocQpOpErr,
+        memory_gone: WcStatus::LocQpOpErr,
+        rounds_up: true,
+    };
+    Rig { a: End::new(a), b: End::new(b), manner, advance: Box::new(advance) }
+}
+
+/// Hardware does not say when it is done: nothing has moved for a while.
+#[cfg(feature = "verbs")]
+fn wait_until_quiet(names: &[String]) {
+    let packets = || -> Vec<Option<String>> {
+        let of = |name: &String, counter| {
+            let path = format!("/sys/class/infiniband/{name}/ports/1/hw_counters/{counter}");
+            std::fs::read_to_string(path).ok()
+        };
+        names.iter().flat_map(|name| [of(name, "sent_pkts"), of(name, "rcvd_pkts")]).collect()
+    };
+    let (mut before, mut quiet) = (packets(), 0);
+    while quiet < 4 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let now = packets();
+        quiet = if now == before { quiet + 1 } else { 0 };
+        before = now;
+    }
 }
 
 impl<D: Device<Memory = Region>> End<D> {

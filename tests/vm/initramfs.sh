@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# usage: initramfs.sh DIR PROGRAM...
+# Packs DIR/initramfs: busybox, the modules, iproute2, libibverbs with its software drivers, the
+# guest's scripts, and the programs as /tests/NAME (without the hash that cargo puts behind it).
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+dir=${1:?usage: initramfs.sh DIR PROGRAM...}
+shift
+release=$(basename "$dir"/kernel/boot/vmlinuz-*)
+release=${release#vmlinuz-}
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+mkdir -p "$root"/{bin,dev,etc/libibverbs.d,modules,out,proc,run,sys,tests,tmp}
+mkdir -p "$root"/usr/{bin,sbin,lib,lib64}
+# As on every system of today: a library is found under either name.
+ln -s usr/lib usr/lib64 "$root/"
+
+cp "$(command -v busybox)" "$root/bin/busybox"
+
+# crc32_generic is asked for by name at run time, so no dependency of rdma_rxe tells of it.
+wanted="crc32_generic ib_uverbs rdma_rxe veth sch_netem virtio_pci 9pnet_virtio 9p"
+number=100
+for module in $wanted; do
+    # One that is built in, or that this kernel does not have, is no module to load.
+    modprobe -d "$dir/kernel" -S "$release" --show-depends "$module" 2>/dev/null || true
+done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' | while read -r file; do
+    name=$number-$(basename "${file%.xz}")
+    number=$((number + 1))
+    case $file in
+    *.xz) xz -dc "$file" >"$root/modules/$name" ;;
+    *) cp "$file" "$root/modules/$name" ;;
+    esac
+done
+
+add() { # FILE TARGET: with the libraries that it is linked to
+    cp -L "$1" "$root$2"
+    ldd "$1" 2>/dev/null | grep -oE '/[^ ]+' | while read -r library; do
+        mkdir -p "$root$(dirname "$library")"
+        [ -e "$root$library" ] || cp -L "$library" "$root$library"
+    done || true
+}
+for name in ip tc rdma tcpdump; do
+    program=$(PATH=$PATH:/usr/sbin:/sbin command -v "$name")
+    add "$program" "/usr/bin/$name"
+done
+for program in "$@"; do
+    name=$(basename "$program")
+    add "$program" "/tests/${name%-*}"
+done
+drivers=$(dirname "$(ldconfig -p | awk '/libibverbs\.so\.1 /{ print $NF; exit }')")/libibverbs
+mkdir -p "$root$drivers"
+cp -L "$drivers"/librxe-*.so "$root$drivers/"
+cp /etc/libibverbs.d/rxe.driver "$root/etc/libibverbs.d/"
+# netem reads its distributions from here.
+tc_data=$(dirname "$(ldconfig -p | awk '/libc\.so\.6 /{ print $NF; exit }')")/../tc
+[ ! -d "$tc_data" ] || { mkdir -p "$root/usr/lib/tc"; cp "$tc_data"/* "$root/usr/lib/tc/"; }
+
+printf 'root:x:0:0:root:/:/bin/sh\n' >"$root/etc/passwd"
+printf 'root:x:0:\n' >"$root/etc/group"
+printf '127.0.0.1 localhost\n' >"$root/etc/hosts"
+cp -r "$here/guest/." "$root/"
+chmod +x "$root/init"
+(cd "$root" && find . | cpio -o -H newc --quiet | zstd -q -3 -T0) >"$dir/initramfs"

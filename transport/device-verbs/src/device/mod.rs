@@ -1,0 +1,222 @@
+//! The device: what it is made of, and its verbs.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `connect` | states of queue pairs, and the way to a peer |
+//! | `posting` | hands work requests to the driver |
+//! | `polling` | takes completions and events from it |
+
+mod connect;
+mod polling;
+mod posting;
+
+use crate::caps::{self, Port};
+use crate::cqs::Cqs;
+use crate::error::OpenError;
+use crate::gid;
+use crate::qps::{self, Qp, Qps};
+use crate::queue::{Fifo, Pool};
+use crate::regions::Regions;
+use crate::sys::{self, ibv_recv_wr, ibv_send_wr};
+use crate::target::Target;
+use posting::Handles;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+use towpath_base::{Nanos, Time};
+use towpath_memory::Region;
+use towpath_verbs::{
+    Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, QpInit, QpNum, QpState,
+    QueueLimits, RecvWr, SGE_MAX, SendWr, SrqNum, Verb, VerbError, Wc,
+};
+
+/// A shared receive queue, and what is posted to it.
+struct Shared {
+    raw: Arc<sys::Srq>,
+    posted: Pool,
+}
+
+/// An RDMA device, through libibverbs.
+///
+/// The queue pairs are the first field, so that a device that is dropped has let go of all memory
+/// before its regions are given back.
+pub struct VerbsDevice {
+    qps: Qps,
+    srqs: Vec<Shared>,
+    handles: Handles,
+    cqs: Cqs,
+    regions: Regions,
+    pd: Arc<sys::Pd>,
+    port: Port,
+    caps: DeviceCaps,
+    limits: QueueLimits,
+    sge_max: u32,
+    sends: sys::Chain<ibv_send_wr>,
+    recvs: sys::Chain<ibv_recv_wr>,
+    events: VecDeque<AsyncEvent>,
+    events_due: Time,
+    zero: Instant,
+}
+
+impl VerbsDevice {
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(target: &Target) -> Result<Self, OpenError> {
+        let context = Arc::new(sys::Context::open(target.device.as_deref())?);
+        let port = caps::find_port(&context, target)?;
+        let failed = |errno| caps::query(&context, target.port, errno);
+        let info = context.device_info().map_err(failed)?;
+        let port_info = context.port_info(target.port).map_err(failed)?;
+        let setup = |source| OpenError::Setup { name: context.name().to_owned(), source };
+        let pd = Arc::new(sys::Pd::new(&context).map_err(setup)?);
+        let channel = Arc::new(sys::Channel::new(&context).map_err(setup)?);
+        let probe = Arc::new(sys::Cq::new(&channel, 1, 0).map_err(setup)?);
+        let caps = caps::find(&pd, &probe, &info, &port_info);
+        Ok(Self {
+            qps: Qps::default(),
+            srqs: Vec::new(),
+            handles: Handles::default(),
+            cqs: Cqs::new(channel),
+            regions: Regions::new(),
+            pd,
+            port,
+            caps,
+            limits: QueueLimits { wr_max: info.max_qp_wr, cqe_max: info.max_cqe },
+            sge_max: info.max_sge.min(SGE_MAX as u32),
+            sends: sys::Chain::new(),
+            recvs: sys::Chain::new(),
+            events: VecDeque::new(),
+            events_due: Time::ZERO,
+            zero: Instant::now(),
+        })
+    }
+
+    /// What the driver calls it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.pd.context().name()
+    }
+
+    fn parts(&self, init: &QpInit) -> Option<sys::QpParts> {
+        let cq = |cq| self.cqs.find(cq).map(|cq| Arc::clone(&cq.raw));
+        let srq = match init.srq {
+            Some(srq) => Some(Arc::clone(&self.srqs.get(srq.0 as usize)?.raw)),
+            None => None,
+        };
+        let (send_cq, recv_cq) = (cq(init.send_cq)?, cq(init.recv_cq)?);
+        Some(sys::QpParts { pd: Arc::clone(&self.pd), send_cq, recv_cq, srq })
+    }
+}
+
+impl Device for VerbsDevice {
+    type Memory = Region;
+
+    fn caps(&self) -> &DeviceCaps {
+        &self.caps
+    }
+
+    fn queue_limits(&self) -> QueueLimits {
+        self.limits
+    }
+
+    fn local_addr(&self) -> SocketAddr {
+        SocketAddr::new(self.port.ip, gid::UDP_PORT)
+    }
+
+    fn now(&self) -> Time {
+        Time(u64::try_from(self.zero.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn reg_mr(&mut self, memory: &Region, access: Access) -> Result<MrKeys, VerbError> {
+        self.regions.register(&self.pd, memory, access)
+    }
+
+    fn dereg_mr(&mut self, lkey: u32) -> Result<(), VerbError> {
+        self.regions.deregister(lkey)
+    }
+
+    fn create_cq(&mut self, depth: u32) -> Result<CqNum, VerbError> {
+        if depth > self.limits.cqe_max {
+            return Err(VerbError::BadArgument(Verb::CreateCq));
+        }
+        self.cqs.create(depth)
+    }
+
+    fn create_srq(&mut self, depth: u32) -> Result<SrqNum, VerbError> {
+        if depth == 0 || depth > self.limits.wr_max {
+            return Err(VerbError::BadArgument(Verb::CreateSrq));
+        }
+        let raw = Arc::new(sys::Srq::new(&self.pd, depth, self.sge_max)?);
+        self.srqs.push(Shared { raw, posted: Pool::new(depth) });
+        Ok(SrqNum(self.srqs.len() as u32 - 1))
+    }
+
+    fn create_qp(&mut self, init: &QpInit) -> Result<QpNum, VerbError> {
+        let verb = Verb::CreateQp;
+        let parts = self.parts(init).ok_or(VerbError::NoSuchObject(verb))?;
+        if init.max_send_wr.max(init.max_recv_wr) > self.limits.wr_max {
+            return Err(VerbError::BadArgument(verb));
+        }
+        let max_recv_wr = if init.srq.is_some() { 0 } else { init.max_recv_wr };
+        // Some drivers refuse queues of no entries.
+        let depth = (init.max_send_wr.max(1), max_recv_wr.max(u32::from(init.srq.is_none())));
+        let raw = sys::Qp::new(parts, qps::raw_type(init.qp_type), depth, self.sge_max)?;
+        let num = QpNum(raw.num());
+        let mut qp = Qp {
+            raw,
+            num,
+            init: *init,
+            state: QpState::Reset,
+            route: qps::Route::default(),
+            sends: Fifo::new(init.max_send_wr),
+            recvs: Fifo::new(max_recv_wr),
+        };
+        connect::to_init(&mut qp, &self.port)?;
+        self.qps.insert(self.qps.vacant(), qp);
+        Ok(num)
+    }
+
+    fn connect_qp(&mut self, qp_num: QpNum, connect: &Connect) -> Result<(), VerbError> {
+        self.connect(qp_num, connect)
+    }
+
+    fn modify_qp(&mut self, qp_num: QpNum, state: QpState) -> Result<(), VerbError> {
+        self.modify(qp_num, state)
+    }
+
+    fn qp_state(&self, qp_num: QpNum) -> Result<QpState, VerbError> {
+        let qp = self.qps.find(qp_num).ok_or(VerbError::NoSuchObject(Verb::ModifyQp))?;
+        Ok(qps::to_state(qp.raw.state()?))
+    }
+
+    fn destroy_qp(&mut self, qp_num: QpNum) -> Result<(), VerbError> {
+        self.destroy(qp_num)
+    }
+
+    fn post_send(&mut self, qp_num: QpNum, wrs: &[SendWr]) -> Result<(), BadWr> {
+        self.post_sends(qp_num, wrs)
+    }
+
+    fn post_recv(&mut self, qp_num: QpNum, wrs: &[RecvWr]) -> Result<(), BadWr> {
+        self.post_receives(qp_num, wrs)
+    }
+
+    fn post_srq_recv(&mut self, srq: SrqNum, wrs: &[RecvWr]) -> Result<(), BadWr> {
+        self.post_shared(srq, wrs)
+    }
+
+    fn poll_cq(&mut self, cq: CqNum, out: &mut [Wc]) -> usize {
+        self.poll(cq, out)
+    }
+
+    fn wait(&mut self, timeout: Nanos) -> bool {
+        self.block(timeout)
+    }
+
+    fn poll_async_event(&mut self) -> Option<AsyncEvent> {
+        self.event()
+    }
+}
