@@ -11,7 +11,7 @@ use std::process::Command;
 const GUEST_SECONDS: u64 = 400;
 
 /// The integration tests of `tests` that have something to run there.
-const PROGRAMS: [&str; 1] = ["device_contract"];
+const PROGRAMS: [&str; 2] = ["device_contract", "verbs_link"];
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

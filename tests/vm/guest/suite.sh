@@ -12,3 +12,7 @@ step() {
 
 network_up
 step contract device_contract verbs::
+step link verbs_link clean_cable
+cable loss 1%
+step link-loss-1 verbs_link loses_one_in_a_hundred
+cable

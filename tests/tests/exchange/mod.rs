@@ -1,0 +1,145 @@
+//! Two hosts on one thread, on devices that need real time: each sends a script, an oracle judges.
+//!
+//! Bounded by turns, never by the clock: how fast it goes is not judged here.
+
+use towpath_base::{Nanos, Prng, Time};
+use towpath_lab::app::{App, Planned};
+use towpath_lab::oracle::{Ending, Oracle};
+use towpath_memory::Region;
+use towpath_proto::{LinkStats, Side};
+use towpath_transport::{Endpoint, EndpointConfig, LinkId};
+use towpath_verbs::Device;
+
+/// Turns in which nothing at all moves after which the test gives up: minutes of waiting.
+const IDLE_TURNS_MAX: u32 = 2_000_000;
+
+/// Messages that each host sends, and how many of them are under way at a time.
+const MESSAGES: u64 = 300;
+const DEPTH: usize = 32;
+
+pub(crate) struct Host<D: Device<Memory = Region>> {
+    endpoint: Endpoint<D>,
+    app: App,
+    link: Option<LinkId>,
+}
+
+impl<D: Device<Memory = Region>> Host<D> {
+    fn new(number: u8, seed: u64, device: D) -> Self {
+        let own = seed << 1 | u64::from(number);
+        let config =
+            EndpointConfig::new().seed(own).quota_chunks(32).credit_total(128).links_max(1);
+        let endpoint = Endpoint::new(device, config).expect("an endpoint");
+        Self { endpoint, app: App::new(number, seed), link: None }
+    }
+
+    pub(crate) fn device(&self) -> &D {
+        self.endpoint.device()
+    }
+
+    /// What its link has counted.
+    pub(crate) fn stats(&self) -> LinkStats {
+        self.link.and_then(|link| self.endpoint.stats(link)).expect("the link is up")
+    }
+
+    /// True when something happened.
+    fn turn(&mut self, oracle: &mut Oracle) -> bool {
+        let Self { endpoint, app, .. } = self;
+        let mut busy = endpoint.poll() > 0;
+        while let Some(event) = endpoint.next_event() {
+            busy = true;
+            app.on_event(endpoint, event, oracle);
+        }
+        app.act(endpoint, oracle);
+        endpoint.flush();
+        busy
+    }
+}
+
+struct Hosts<D: Device<Memory = Region>> {
+    hosts: [Host<D>; 2],
+    oracle: Oracle,
+    seed: u64,
+}
+
+impl<D: Device<Memory = Region>> Hosts<D> {
+    fn join(seed: u64, devices: [D; 2]) -> Self {
+        let [near, far] = devices;
+        let mut hosts = [Host::new(0, seed, near), Host::new(1, seed, far)];
+        let [near, far] = &mut hosts;
+        let (near_hello, near_half) = near.endpoint.offer().expect("room");
+        let (far_hello, far_half) = far.endpoint.offer().expect("room");
+        let joined = near.endpoint.establish(near_half, &far_hello, Side::Client);
+        near.link = Some(joined.expect("they fit"));
+        let joined = far.endpoint.establish(far_half, &near_hello, Side::Server);
+        far.link = Some(joined.expect("they fit"));
+        for host in &mut hosts {
+            host.app.begin_life(host.link.expect("just joined"), 0);
+        }
+        Self { hosts, oracle: Oracle::new(), seed }
+    }
+
+    fn run_until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
+        let mut idle = 0;
+        while !done(self) {
+            let [near, far] = &mut self.hosts;
+            let busy = near.turn(&mut self.oracle) | far.turn(&mut self.oracle);
+            let found = self.oracle.violations();
+            assert!(found.is_empty(), "seed {}: {found:?}", self.seed);
+            idle = if busy { 0 } else { idle + 1 };
+            let stats = || self.hosts.each_ref().map(|h| h.link.and_then(|l| h.endpoint.stats(l)));
+            assert!(idle < IDLE_TURNS_MAX, "seed {}: stuck until {what}: {:?}", self.seed, stats());
+            if !busy {
+                // Both ends live on this thread, so neither may sleep for long.
+                self.hosts[idle as usize % 2].endpoint.wait(Nanos::from_micros(50));
+            }
+        }
+    }
+}
+
+/// Sizes from one byte to what is streamed, most of them small; now and then one is given up.
+fn script(prng: &mut Prng, count: u64) -> Vec<Planned> {
+    let mut one = || {
+        let most = [100, 5_000, 70_000, 400_000][prng.below(4) as usize];
+        Planned {
+            at: Time::ZERO,
+            channel: prng.below(2) as usize,
+            len: prng.between(1, most) as u32,
+            segments: prng.between(1, 4) as u32,
+            cancel_after: prng.chance(0.05).then(|| Nanos(prng.below(2_000_000))),
+            deadline_after: None,
+        }
+    };
+    (0..count).map(|_| one()).collect()
+}
+
+/// Joins two endpoints on the devices, lets both send, and returns them when every message has
+/// come once and intact, or has been given up, and every send buffer is back.
+pub(crate) fn exchange<D: Device<Memory = Region>>(seed: u64, devices: [D; 2]) -> [Host<D>; 2] {
+    println!("seed {seed}");
+    let mut hosts = Hosts::join(seed, devices);
+    for (number, ordered) in [true, false].into_iter().enumerate() {
+        let host = &mut hosts.hosts[number];
+        let link = host.link.expect("joined");
+        host.endpoint.open_channel(link, ordered).expect("room for a channel");
+    }
+    hosts.run_until("both channels are open", |hosts| {
+        hosts.hosts.iter().all(|host| host.app.channels().len() == 2)
+    });
+    let mut prng = Prng::new(seed);
+    for host in &mut hosts.hosts {
+        host.app.perform(script(&mut prng, MESSAGES), DEPTH);
+    }
+    hosts.run_until("all messages have ended and come", |hosts| {
+        hosts.hosts.iter().all(|host| host.app.is_done()) && hosts.oracle.is_settled(0)
+    });
+    hosts.oracle.end_life(0, [Ending::Orderly; 2]);
+    assert_eq!(hosts.oracle.violations(), []);
+    for host in &hosts.hosts {
+        let stats = host.stats();
+        assert_eq!(stats.violations, 0, "{stats:?}");
+        let census = host.endpoint.buffers();
+        assert_eq!(census.send_free, census.send_all, "all send buffers are back");
+    }
+    println!("{} messages delivered", hosts.oracle.messages_delivered());
+    hosts.hosts
+}
