@@ -1,9 +1,11 @@
-//! What every device does with UC, UD and its queues: the same tests for each of them.
+//! What every device does with UC, UD, RC and its queues: the same tests for each of them.
 
 mod connected;
 mod datagrams;
 mod errors;
+mod reliable;
 mod rig;
+mod waiting;
 
 /// Each test for each device.
 macro_rules! for_every_device {
@@ -39,5 +41,8 @@ for_every_device! {
     crate::errors::destroyed as a_destroyed_queue_pair_flushes_and_takes_nothing_more,
     crate::errors::reset as a_reset_queue_pair_forgets_silently_and_starts_again,
     crate::errors::refusals as what_cannot_be_posted_is_refused_by_name,
+    crate::reliable::there_and_back as on_rc_what_is_written_is_read_back_and_a_fence_holds,
+    crate::reliable::atomics as on_rc_atomics_fetch_what_was_and_change_it,
+    crate::reliable::refused as on_rc_a_refusal_by_the_peer_ends_the_queue_pair,
     crate::errors::overrun as a_completion_queue_that_overflows_fails_with_its_queue_pairs,
 }

@@ -7,6 +7,7 @@ use crate::target::Target;
 use crate::{gid, qps};
 use std::net::IpAddr;
 use std::sync::Arc;
+use towpath_base::Nanos;
 use towpath_verbs::{DeviceCaps, Mtu, QpType, VerbSet};
 
 /// The port that is used, and where it stands in the tables of the device.
@@ -54,6 +55,7 @@ pub(crate) fn find(
     cq: &Arc<sys::Cq>,
     info: &sys::DeviceInfo,
     port: &sys::PortInfo,
+    timestamps: bool,
 ) -> DeviceCaps {
     let has = |qp_type| {
         let (send_cq, recv_cq) = (Arc::clone(cq), Arc::clone(cq));
@@ -75,13 +77,13 @@ pub(crate) fn find(
         mtu_max: mtu(port.active_mtu),
         message_bytes_max: port.max_msg_sz,
         qp_max: info.max_qp,
-        timestamps: false,
+        timestamps,
         source_ports: SOURCE_PORTS,
         source_port_live: false,
         rx_buffer_bytes: None,
         rx_charge_bytes: 0,
         short_packet_cost_percent: 0,
-        delay_noise: DELAY_NOISE,
+        delay_noise: if timestamps { Nanos::ZERO } else { DELAY_NOISE },
     }
 }
 

@@ -20,11 +20,12 @@ pub(crate) struct Cq {
 pub(crate) struct Cqs {
     entries: Vec<Cq>,
     channel: Arc<sys::Channel>,
+    timestamps: bool,
 }
 
 impl Cqs {
-    pub(crate) fn new(channel: Arc<sys::Channel>) -> Self {
-        Self { entries: Vec::new(), channel }
+    pub(crate) fn new(channel: Arc<sys::Channel>, timestamps: bool) -> Self {
+        Self { entries: Vec::new(), channel, timestamps }
     }
 
     pub(crate) fn create(&mut self, depth: u32) -> Result<CqNum, VerbError> {
@@ -32,7 +33,7 @@ impl Cqs {
             return Err(VerbError::BadArgument(Verb::CreateCq));
         }
         let number = self.entries.len();
-        let raw = Arc::new(sys::Cq::new(&self.channel, depth, number)?);
+        let raw = Arc::new(sys::Cq::new(&self.channel, depth, number, self.timestamps)?);
         let pending = VecDeque::with_capacity(depth as usize);
         self.entries.push(Cq { raw, pending, armed: false, failed: false });
         Ok(CqNum(number as u32))

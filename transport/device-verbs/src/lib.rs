@@ -13,7 +13,7 @@
 //! | `caps` | what the driver says, as capabilities |
 //! | `completions`, `wr` | work completions and work requests, from and to the driver's words |
 //! | `queue`, `qps`, `cqs` | what is posted, queue pairs, completion queues |
-//! | `regions`, `gid` | registered memory, addresses |
+//! | `regions`, `gid`, `clock` | registered memory, addresses, the time of the device |
 //! | `limits` | numbers |
 //!
 //! # What is promised beyond the driver
@@ -38,6 +38,8 @@ pub use target::Target;
 
 #[cfg(feature = "verbs")]
 mod caps;
+#[cfg(feature = "verbs")]
+mod clock;
 #[cfg(feature = "verbs")]
 mod completions;
 #[cfg(feature = "verbs")]

@@ -30,3 +30,7 @@ pub(crate) const EVENT_POLL_NS: u64 = 1_000_000;
 
 /// Routers that a packet passes at most.
 pub(crate) const HOPS_MAX: u8 = 64;
+
+/// How often the device's clock is set against ours: crystals drift 5 us apart in the meantime,
+/// which a round trip in a datacentre still shows, and a look costs a read across the bus.
+pub(crate) const CLOCK_POLL_NS: u64 = 100_000_000;

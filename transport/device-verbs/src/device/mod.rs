@@ -11,9 +11,11 @@ mod polling;
 mod posting;
 
 use crate::caps::{self, Port};
+use crate::clock::Clock;
 use crate::cqs::Cqs;
 use crate::error::OpenError;
 use crate::gid;
+use crate::limits::POLL_BATCH;
 use crate::qps::{self, Qp, Qps};
 use crate::queue::{Fifo, Pool};
 use crate::regions::Regions;
@@ -54,8 +56,12 @@ pub struct VerbsDevice {
     sge_max: u32,
     sends: sys::Chain<ibv_send_wr>,
     recvs: sys::Chain<ibv_recv_wr>,
+    /// A batch of completions on its way from the driver; empty in between.
+    taken: Vec<sys::RawWc>,
     events: VecDeque<AsyncEvent>,
     events_due: Time,
+    clock: Option<Clock>,
+    clock_due: Time,
     zero: Instant,
 }
 
@@ -73,13 +79,15 @@ impl VerbsDevice {
         let setup = |source| OpenError::Setup { name: context.name().to_owned(), source };
         let pd = Arc::new(sys::Pd::new(&context).map_err(setup)?);
         let channel = Arc::new(sys::Channel::new(&context).map_err(setup)?);
-        let probe = Arc::new(sys::Cq::new(&channel, 1, 0).map_err(setup)?);
-        let caps = caps::find(&pd, &probe, &info, &port_info);
+        let probe = Arc::new(sys::Cq::new(&channel, 1, 0, false).map_err(setup)?);
+        let zero = Instant::now();
+        let clock = find_clock(&context, &channel, zero);
+        let caps = caps::find(&pd, &probe, &info, &port_info, clock.is_some());
         Ok(Self {
             qps: Qps::default(),
             srqs: Vec::new(),
             handles: Handles::default(),
-            cqs: Cqs::new(channel),
+            cqs: Cqs::new(channel, clock.is_some()),
             regions: Regions::new(),
             pd,
             port,
@@ -88,9 +96,12 @@ impl VerbsDevice {
             sge_max: info.max_sge.min(SGE_MAX as u32),
             sends: sys::Chain::new(),
             recvs: sys::Chain::new(),
+            taken: Vec::with_capacity(POLL_BATCH),
             events: VecDeque::new(),
             events_due: Time::ZERO,
-            zero: Instant::now(),
+            clock,
+            clock_due: Time::ZERO,
+            zero,
         })
     }
 
@@ -111,6 +122,19 @@ impl VerbsDevice {
     }
 }
 
+/// The time on our clock, which began at `zero`.
+fn since(zero: Instant) -> Time {
+    Time(u64::try_from(zero.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The device's clock, if its completions can carry it and it can be read.
+fn find_clock(context: &sys::Context, channel: &Arc<sys::Channel>, zero: Instant) -> Option<Clock> {
+    let raw = sys::clock(context)?;
+    sys::Cq::new(channel, 1, 0, true).ok()?;
+    let ticks = sys::ticks(context)?;
+    Clock::new(raw.mask, raw.khz, ticks, since(zero))
+}
+
 impl Device for VerbsDevice {
     type Memory = Region;
 
@@ -127,7 +151,7 @@ impl Device for VerbsDevice {
     }
 
     fn now(&self) -> Time {
-        Time(u64::try_from(self.zero.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        since(self.zero)
     }
 
     fn reg_mr(&mut self, memory: &Region, access: Access) -> Result<MrKeys, VerbError> {

@@ -2,13 +2,12 @@
 
 use super::VerbsDevice;
 use crate::gid;
-use crate::limits::{EVENT_POLL_NS, EVENTS_MAX, POLL_BATCH};
+use crate::limits::{CLOCK_POLL_NS, EVENT_POLL_NS, EVENTS_MAX};
 use crate::queue::{Kind, PostedRecv, Ticket};
-use crate::sys::{self, RawEvent, ibv_wc, ibv_wc_flags};
+use crate::sys::{self, RawEvent, RawWc};
 use crate::{completions, qps};
-use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use towpath_base::Nanos;
+use towpath_base::{Nanos, Time};
 use towpath_verbs::{AsyncEvent, CqNum, Device, QpNum, QpState, QpType, Wc, WcOpcode, WcStatus};
 
 impl VerbsDevice {
@@ -30,12 +29,35 @@ impl VerbsDevice {
     /// Takes a batch from the driver; returns how many it had.
     fn take_in(&mut self, cq: CqNum) -> usize {
         let Some(raw) = self.cqs.find(cq).map(|queue| queue.raw.clone()) else { return 0 };
-        let mut batch = [const { MaybeUninit::<ibv_wc>::uninit() }; POLL_BATCH];
-        let taken = raw.poll(&mut batch);
-        for wc in taken {
-            self.on_completion(cq, wc);
+        self.set_clock();
+        let mut taken = std::mem::take(&mut self.taken);
+        raw.poll(|wc| taken.push(wc));
+        let count = taken.len();
+        for wc in taken.drain(..) {
+            self.on_completion(cq, &wc);
         }
-        taken.len()
+        self.taken = taken;
+        count
+    }
+
+    /// Sets the device's clock against ours, now and then.
+    fn set_clock(&mut self) {
+        let before = match &self.clock {
+            Some(_) if self.now() >= self.clock_due => self.now(),
+            _ => return,
+        };
+        let ticks = sys::ticks(self.pd.context());
+        let after = self.now();
+        self.clock_due = after + Nanos(CLOCK_POLL_NS);
+        if let (Some(clock), Some(ticks)) = (&mut self.clock, ticks) {
+            // The device was asked somewhere in between.
+            clock.set(ticks, before + Nanos((after.0 - before.0) / 2));
+        }
+    }
+
+    /// When the device finished it.
+    fn timestamp(&self, raw: &RawWc) -> Option<Time> {
+        Some(self.clock.as_ref()?.time(raw.ticks?))
     }
 
     /// Takes everything from the driver, so that what comes later is known to be later.
@@ -51,7 +73,7 @@ impl VerbsDevice {
         }
     }
 
-    fn on_completion(&mut self, cq: CqNum, raw: &ibv_wc) {
+    fn on_completion(&mut self, cq: CqNum, raw: &RawWc) {
         let Some(ticket) = Ticket::unpack(raw.wr_id) else { return };
         let status = completions::to_status(raw.status);
         match ticket.kind {
@@ -70,7 +92,8 @@ impl VerbsDevice {
         }
     }
 
-    fn on_sent(&mut self, cq: CqNum, ticket: Ticket, raw: &ibv_wc, status: WcStatus) {
+    fn on_sent(&mut self, cq: CqNum, ticket: Ticket, raw: &RawWc, status: WcStatus) {
+        let timestamp = self.timestamp(raw);
         let qp = self.qps.at_mut(ticket.owner).filter(|qp| qp.num.0 == raw.qp_num);
         let Some(qp) = qp else { return };
         let mut last = None;
@@ -87,13 +110,14 @@ impl VerbsDevice {
             opcode: sent.opcode,
             byte_len: if fetched && is_good { raw.byte_len } else { 0 },
             qp_num: qp.num,
+            timestamp,
             vendor_err: if is_good { 0 } else { raw.vendor_err },
             ..Wc::default()
         };
         self.tell(cq, wc);
     }
 
-    fn on_received(&mut self, cq: CqNum, ticket: Ticket, raw: &ibv_wc, status: WcStatus) {
+    fn on_received(&mut self, cq: CqNum, ticket: Ticket, raw: &RawWc, status: WcStatus) {
         let qp = self.qps.at_mut(ticket.owner).filter(|qp| qp.num.0 == raw.qp_num);
         let Some(qp) = qp else { return };
         let num = qp.num;
@@ -114,7 +138,7 @@ impl VerbsDevice {
     }
 
     /// The completion of a receive.
-    fn received(&mut self, entry: PostedRecv, raw: &ibv_wc, status: WcStatus) -> Wc {
+    fn received(&mut self, entry: PostedRecv, raw: &RawWc, status: WcStatus) -> Wc {
         let qp_num = QpNum(raw.qp_num);
         let mut wc = Wc { wr_id: entry.wr_id, status, qp_num, ..Wc::default() };
         wc.opcode = WcOpcode::Recv;
@@ -122,10 +146,10 @@ impl VerbsDevice {
             wc.vendor_err = raw.vendor_err;
             return wc;
         }
-        let has = |flag: ibv_wc_flags| raw.wc_flags & flag.0 != 0;
         wc.opcode = completions::recv_opcode(raw.opcode);
         wc.byte_len = raw.byte_len;
-        wc.imm_data = has(ibv_wc_flags::IBV_WC_WITH_IMM).then(|| sys::imm_data(raw));
+        wc.imm_data = raw.imm_data;
+        wc.timestamp = self.timestamp(raw);
         let is_datagram = self.qps.find(qp_num).is_some_and(|qp| qp.init.qp_type == QpType::Ud);
         if is_datagram {
             wc.src_qp = QpNum(raw.src_qp);

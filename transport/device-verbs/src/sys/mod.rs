@@ -12,18 +12,20 @@
 mod chain;
 mod context;
 mod cq;
+mod extended;
 mod objects;
 mod qp;
 
 pub(crate) use chain::Chain;
 pub(crate) use context::{Context, DeviceInfo, GidType, PortInfo, RawEvent, device_names};
-pub(crate) use cq::{Channel, Cq};
+pub(crate) use cq::{Channel, Cq, RawWc};
+pub(crate) use extended::{clock, ticks};
 pub(crate) use objects::{Ah, Mr, Pd, Srq, access_flags};
 pub(crate) use qp::{Qp, QpParts, Refused, wr_atomic, wr_rdma, wr_ud};
 pub(crate) use rdma_sys::{
     ibv_ah_attr, ibv_gid, ibv_global_route, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_state,
-    ibv_qp_type, ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_wc, ibv_wc_flags, ibv_wc_opcode,
-    ibv_wc_status, ibv_wr_opcode, imm_data_invalidated_rkey_union_t,
+    ibv_qp_type, ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_wc_opcode, ibv_wc_status,
+    ibv_wr_opcode, imm_data_invalidated_rkey_union_t,
 };
 
 use towpath_verbs::{Verb, VerbError};
@@ -67,10 +69,4 @@ pub(crate) fn empty_recv_wr() -> ibv_recv_wr {
 pub(crate) fn empty_qp_attr() -> ibv_qp_attr {
     // SAFETY: numbers, enumerations as numbers, and unions of them.
     unsafe { zeroed() }
-}
-
-/// The immediate data of a completion that has some, as the number that was sent.
-pub(crate) fn imm_data(wc: &ibv_wc) -> u32 {
-    // SAFETY: both readings of the union are four bytes without invalid values.
-    u32::from_be(unsafe { wc.imm_data_invalidated_rkey_union.imm_data })
 }
