@@ -3,6 +3,8 @@
 mod connected;
 mod datagrams;
 mod errors;
+#[cfg(feature = "verbs")]
+mod ports;
 mod reliable;
 mod rig;
 mod waiting;

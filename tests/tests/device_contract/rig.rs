@@ -206,13 +206,18 @@ impl<D: Device<Memory = Region>> Rig<D> {
     }
 
     pub(crate) fn connect(&mut self, a: QpNum, b: QpNum) {
+        self.connect_from(a, b, 0);
+    }
+
+    /// With packets that leave from this one of the source ports, both ways.
+    pub(crate) fn connect_from(&mut self, a: QpNum, b: QpNum, source_port: u16) {
         let to = |dest, dest_qp_num| Connect {
             dest,
             dest_qp_num,
             rq_psn: Psn::new(7),
             sq_psn: Psn::new(7),
             path_mtu: Mtu::Mtu1024,
-            source_port: 0,
+            source_port,
             tclass: 0,
             rc: RcAttr::default(),
         };
