@@ -27,6 +27,6 @@ fn messages_over_a_clean_cable_come_once_and_intact() {
 
 #[test]
 #[ignore = "needs two joined RDMA devices: cargo xtask vm-test"]
-fn messages_over_a_cable_that_loses_one_in_a_hundred_come_once_and_intact() {
-    assert!(over_verbs(2) > 0, "the cable loses nothing");
+fn messages_over_a_bad_cable_come_once_and_intact() {
+    assert!(over_verbs(2) > 0, "the cable is good");
 }

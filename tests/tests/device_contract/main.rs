@@ -4,6 +4,8 @@ mod connected;
 mod datagrams;
 mod errors;
 #[cfg(feature = "verbs")]
+mod events;
+#[cfg(feature = "verbs")]
 mod ports;
 mod reliable;
 mod rig;
