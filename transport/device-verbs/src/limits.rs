@@ -34,3 +34,7 @@ pub(crate) const HOPS_MAX: u8 = 64;
 /// How often the device's clock is set against ours: crystals drift 5 us apart in the meantime,
 /// which a round trip in a datacentre still shows, and a look costs a read across the bus.
 pub(crate) const CLOCK_POLL_NS: u64 = 100_000_000;
+
+/// Bytes of a send that are copied when it is posted: an ack or a small request. The copy is then
+/// cheaper than the device's fetch across the bus, and every driver known has room for it.
+pub(crate) const INLINE_BYTES_MAX: u32 = 128;

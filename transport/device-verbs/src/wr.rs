@@ -38,12 +38,19 @@ pub(crate) fn lands_here(op: &SendOp) -> bool {
     matches!(op, SendOp::Read { .. } | SendOp::FetchAdd { .. } | SendOp::CmpSwap { .. })
 }
 
-/// The work request without its list, under our ticket.
-pub(crate) fn raw(wr: &SendWr, ticket: u64, ah: Option<&sys::Ah>) -> ibv_send_wr {
+/// The work request without its list, under our ticket; what is short goes inline.
+pub(crate) fn raw(
+    wr: &SendWr,
+    ticket: u64,
+    ah: Option<&sys::Ah>,
+    inline_bytes_max: u32,
+) -> ibv_send_wr {
     let mut raw = sys::empty_send_wr();
     raw.wr_id = ticket;
     let on = |on: bool, flag: flags| if on { flag.0 } else { 0 };
-    raw.send_flags = on(wr.flags.signaled, flags::IBV_SEND_SIGNALED)
+    let inline = !lands_here(&wr.op) && wr.sg_list.byte_len() <= u64::from(inline_bytes_max);
+    raw.send_flags = on(inline && inline_bytes_max > 0, flags::IBV_SEND_INLINE)
+        | on(wr.flags.signaled, flags::IBV_SEND_SIGNALED)
         | on(wr.flags.solicited, flags::IBV_SEND_SOLICITED)
         | on(wr.flags.fence, flags::IBV_SEND_FENCE);
     let imm = |imm_data: u32| Imm { imm_data: imm_data.to_be() };
@@ -79,4 +86,27 @@ pub(crate) fn raw(wr: &SendWr, ticket: u64, ah: Option<&sys::Ah>) -> ibv_send_wr
         raw.wr = sys::wr_ud(ah, address);
     }
     raw
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use towpath_verbs::{RemoteAddr, SgList, Sge};
+
+    fn is_inline(op: SendOp, length: u32, inline_bytes_max: u32) -> bool {
+        let list = SgList::one(Sge { addr: 4096, length, lkey: 1 });
+        let raw = raw(&SendWr::new(1, op, list), 7, None, inline_bytes_max);
+        assert_eq!(raw.wr_id, 7);
+        raw.send_flags & flags::IBV_SEND_INLINE.0 != 0
+    }
+
+    #[test]
+    fn what_is_short_goes_inline_unless_it_lands_here() {
+        let remote = RemoteAddr::default();
+        assert!(is_inline(SendOp::Send, 128, 128) && is_inline(SendOp::Write { remote }, 1, 128));
+        assert!(!is_inline(SendOp::Send, 129, 128));
+        assert!(!is_inline(SendOp::Read { remote }, 8, 128));
+        assert!(!is_inline(SendOp::FetchAdd { remote, add: 1 }, 8, 128));
+        assert!(!is_inline(SendOp::Send, 0, 0), "the device inlines nothing");
+    }
 }

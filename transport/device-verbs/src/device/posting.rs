@@ -109,7 +109,8 @@ impl VerbsDevice {
                     Ok(ah) => {
                         let place = qp.sends.tail();
                         let ticket = Ticket { kind: Kind::Send, owner: slot, place };
-                        chain.push(wr::raw(wr, ticket.pack(), ah), &wr.sg_list);
+                        let inline = qp.raw.inline_bytes_max();
+                        chain.push(wr::raw(wr, ticket.pack(), ah, inline), &wr.sg_list);
                         let opcode = completions::send_opcode(&wr.op);
                         qp.sends.push(PostedSend { wr_id: wr.wr_id, opcode });
                     }

@@ -1,6 +1,7 @@
 //! Queue pairs.
 
 use super::{Ah, Chain, Cq, Pd, Srq, empty_qp_attr, errno, refusal, zeroed};
+use crate::limits::INLINE_BYTES_MAX;
 use rdma_sys::{
     atomic_t, ibv_create_qp, ibv_destroy_qp, ibv_modify_qp, ibv_post_recv, ibv_post_send, ibv_qp,
     ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_init_attr, ibv_qp_state, ibv_query_qp, ibv_recv_wr,
@@ -48,6 +49,7 @@ pub(crate) struct QpParts {
 /// A queue pair.
 pub(crate) struct Qp {
     raw: NonNull<ibv_qp>,
+    inline_bytes_max: u32,
     _parts: QpParts,
 }
 
@@ -70,10 +72,23 @@ impl Qp {
         (init.cap.max_send_wr, init.cap.max_recv_wr) = depth;
         (init.cap.max_send_sge, init.cap.max_recv_sge) = (sge_max, sge_max);
         init.qp_type = qp_type;
-        // SAFETY: the parts are alive, and stay so until the queue pair is gone: it holds them.
-        let raw = NonNull::new(unsafe { ibv_create_qp(parts.pd.raw(), &raw mut init) });
-        let raw = raw.ok_or_else(|| refusal(Verb::CreateQp, errno()))?;
-        Ok(Self { raw, _parts: parts })
+        // A driver that cannot inline as much refuses the queue pair: then without.
+        for inline_bytes in [INLINE_BYTES_MAX, 0] {
+            init.cap.max_inline_data = inline_bytes;
+            let mut init = init;
+            // SAFETY: the parts are alive, and stay so until the queue pair is gone: it holds them.
+            let raw = unsafe { ibv_create_qp(parts.pd.raw(), &raw mut init) };
+            if let Some(raw) = NonNull::new(raw) {
+                return Ok(Self { raw, inline_bytes_max: inline_bytes, _parts: parts });
+            }
+        }
+        Err(refusal(Verb::CreateQp, errno()))
+    }
+
+    /// How many bytes of a send the driver copies when it is posted, so that the device need not
+    /// fetch them.
+    pub(crate) fn inline_bytes_max(&self) -> u32 {
+        self.inline_bytes_max
     }
 
     pub(crate) fn num(&self) -> u32 {
@@ -108,7 +123,8 @@ impl Qp {
     pub(crate) fn post_send(&self, chain: &mut Chain<ibv_send_wr>) -> Result<(), Refused> {
         let (first, mut bad) = (chain.link(), null_mut());
         // SAFETY: a live queue pair and a list that was just linked; the driver copies it before
-        // it returns. Address handles in it live as long as the device.
+        // it returns. Address handles in it live as long as the device. What goes inline is read
+        // now: `Regions::allow` has found it in memory that is registered, and so mapped.
         let status = unsafe { ibv_post_send(self.raw.as_ptr(), first, &raw mut bad) };
         refused_at(Verb::PostSend, status, bad, first)
     }
