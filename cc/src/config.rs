@@ -123,7 +123,7 @@ impl fmt::Display for ConfigError {
             Self::RtoRange => "bad timeout range: the least must be above zero, not above the most",
             Self::Setting => {
                 "unknown setting: swift has base, endpoint, scaling, hops, hop, increase, decrease \
-                 and decrease-max; timely has low, high and step; write name=value, comma, name=value"
+                 and decrease-max; timely has low, high and step; write name=value,name=value"
             }
             Self::Span => "bad span: use 1us to 1s, as a whole number with ns, us, ms or s",
             Self::TimelyRange => "bad range: timely's high must be above its low",

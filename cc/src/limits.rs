@@ -98,6 +98,11 @@ pub const SWIFT_HOP_DEFAULT: Nanos = Nanos::from_micros(1);
 /// at most takes away, so that the port stays busy.
 pub const SWIFT_SMALL_GROWTH: f64 = 1.2;
 
+/// The longest that a window below one packet makes a sender wait between two packets. Our default:
+/// the least window at a round trip of 10 us. Where the round trip is long because hosts are slow,
+/// a thousand of them would be seconds; and a port of 100 Gb/s carries 30,000 such senders.
+pub const SWIFT_GAP_MAX: Nanos = Nanos::from_millis(10);
+
 /// Additive increase in percent of a packet per round trip. Our default: one packet.
 pub const SWIFT_INCREASE_PERCENT_DEFAULT: u32 = 100;
 
@@ -108,9 +113,10 @@ pub const SWIFT_DECREASE_PERCENT_DEFAULT: u32 = 80;
 /// The most that one decrease takes, in percent. Our default: half, as every loss-based algorithm.
 pub const SWIFT_DECREASE_MAX_PERCENT_DEFAULT: u32 = 50;
 
-/// Timeouts in a row after which the window falls to its least. Our default: a decrease or two
-/// first, since one timeout may be a host that slept.
-pub const SWIFT_TIMEOUTS_TO_RESET: u32 = 3;
+/// Timeouts in a row after which the window falls to its least. Our default, the most that is in
+/// use elsewhere: with their backing off five are 31 ms, and hosts whose cores are shared sleep for
+/// ten.
+pub const SWIFT_TIMEOUTS_TO_RESET: u32 = 5;
 
 /// Below this round trip Timely only speeds up. Our default for 100 Gb/s, where the published
 /// 50 us of 10 Gb/s would be a long queue.

@@ -11,7 +11,7 @@ use towpath_base::{Nanos, Time};
 
 use crate::delay::{DelayFloor, RecentDelays};
 use crate::limits::{
-    RTT_SAMPLE_MAX, SWIFT_BASE_DEFAULT, SWIFT_QUEUE_DEFAULT, SWIFT_SCALING_PACKETS,
+    RTT_SAMPLE_MAX, SWIFT_BASE_DEFAULT, SWIFT_GAP_MAX, SWIFT_QUEUE_DEFAULT, SWIFT_SCALING_PACKETS,
     SWIFT_TIMEOUTS_TO_RESET, SWIFT_WINDOW_PACKETS_MIN, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN,
 };
 use crate::math::sqrt;
@@ -34,7 +34,8 @@ use window::{DelayWindow, Steps};
 ///   loss; on a path that loses 1 % at random that would give up half the line.
 /// - Until a delay first reaches its target the window doubles each round trip.
 /// - The delay is the median of the last round trip's, against the noise of hosts.
-/// - A window below one packet grows by a part of itself, not by packets.
+/// - A window below one packet grows by a part of itself, not by packets, and makes nobody wait
+///   longer than [`SWIFT_GAP_MAX`] between two packets.
 /// - A window grows only while it is the smaller one and what holds the sender back.
 #[derive(Clone, Debug)]
 pub struct Swift {
@@ -177,8 +178,10 @@ impl Controller for Swift {
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
-        (self.window_packets() < 1.0)
-            .then(|| Rate::from_bytes_per(self.window_bytes(), self.round_trip()))
+        (self.window_packets() < 1.0).then(|| {
+            let least = Rate::from_bytes_per(u64::from(self.path.packet_bytes), SWIFT_GAP_MAX);
+            Rate::from_bytes_per(self.window_bytes(), self.round_trip()).max(least)
+        })
     }
 
     fn name(&self) -> &'static str {

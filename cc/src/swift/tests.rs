@@ -176,21 +176,19 @@ fn a_loss_above_the_target_takes_half_once_a_round_trip() {
 }
 
 #[test]
-fn timeouts_halve_and_the_third_in_a_row_leaves_the_least_window() {
+fn timeouts_halve_and_the_fifth_in_a_row_leaves_the_least_window() {
     let mut swift = settled("base=25us", 64.0);
     let at = |seconds: u64| Time(1_000_000_000 * seconds);
-    swift.on_rto(at(1));
-    swift.on_rto(at(2));
-    assert_eq!(swift.window_packets(), 16.0);
-    swift.on_ack(&ack(at(2) + RTT, RTT, 0));
-    swift.on_rto(at(3));
-    swift.on_rto(at(4));
-    assert_eq!(swift.window_packets(), 4.0, "an ack starts the count again");
-    swift.on_rto(at(5));
+    (1..=4).for_each(|second| swift.on_rto(at(second)));
+    assert_eq!(swift.window_packets(), 4.0);
+    swift.on_ack(&ack(at(4) + RTT, RTT, 0));
+    (5..=8).for_each(|second| swift.on_rto(at(second)));
+    assert_eq!(swift.window_packets(), 0.25, "an ack starts the count again");
+    swift.on_rto(at(9));
     assert_eq!(swift.window_packets(), SWIFT_WINDOW_PACKETS_MIN);
     assert_eq!(swift.window_bytes(), 4);
     let acks = (1..).find(|&count| {
-        swift.on_ack(&ack(at(5 + count), RTT, 1));
+        swift.on_ack(&ack(at(9 + count), RTT, 1));
         swift.window_packets() >= 1.0
     });
     assert!(acks <= Some(8), "a free path is found again within {acks:?} acks");
@@ -217,6 +215,19 @@ fn a_window_below_a_packet_is_a_packet_in_so_many_round_trips() {
     swift.fabric.set_packets(1.0);
     swift.endpoint.set_packets(1.0);
     assert_eq!(swift.pacing_rate(), None);
+}
+
+#[test]
+fn trap_stall_the_least_window_never_waits_for_a_thousand_long_round_trips() {
+    let mut swift = settled("base=25us", 1.0);
+    swift.on_ack(&ack(Time(3), Nanos::from_millis(20), 1));
+    for late in 1..=SWIFT_TIMEOUTS_TO_RESET {
+        swift.on_rto(Time(u64::from(late) * 1_000_000_000));
+    }
+    assert!(swift.window_packets() <= SWIFT_WINDOW_PACKETS_MIN);
+    assert!(swift.srtt > Nanos::from_millis(1), "{}", swift.srtt);
+    let gap = swift.pacing_rate().unwrap().time_for(u64::from(PACKET));
+    assert!(gap <= SWIFT_GAP_MAX + Nanos(1000), "{gap}");
 }
 
 #[test]
