@@ -14,7 +14,7 @@ use crate::{
 ///
 /// As text it is the algorithm's word, and after a colon its settings: `fixed`, `fixed:1MiB`,
 /// `fixed:1MiB@10Gbps`, `swift`, `swift:base=50us,increase=50%`, `timely:low=20us`. The default is
-/// the default fixed window.
+/// Swift with its default settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControllerConfig {
     /// A constant window: see [`FixedWindow`].
@@ -42,7 +42,7 @@ impl ControllerConfig {
 
 impl Default for ControllerConfig {
     fn default() -> Self {
-        Self::Fixed(FixedWindowConfig::default())
+        Self::Swift(SwiftConfig::default())
     }
 }
 

@@ -119,8 +119,9 @@ pub(crate) struct Ours {
     #[arg(long = "chunk-bytes", value_name = "BYTES", default_value = "56K",
           value_parser = values::chunk_bytes)]
     pub(crate) chunk_bytes: u32,
-    /// Congestion control, as in fixed:1MiB@10Gbps
-    #[arg(long, value_name = "ALGORITHM", default_value = "fixed")]
+    /// Congestion control: swift, timely or fixed, with settings as in swift:base=50us or
+    /// fixed:1MiB@10Gbps
+    #[arg(long, value_name = "ALGORITHM", default_value = "swift")]
     pub(crate) cc: ControllerConfig,
     /// A fixed congestion window of this many bytes: short for --cc fixed:BYTES
     #[arg(long, value_name = "BYTES", conflicts_with = "cc", value_parser = values::window)]

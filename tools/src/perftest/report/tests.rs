@@ -67,7 +67,7 @@ fn the_bandwidth_table_has_the_layout_of_perftest_and_then_our_columns() {
  Mtu             : 4096[B]
  Chunk           : 57344[B]
  Payload CRC32C  : ON
- Congestion ctrl : fixed:512KiB
+ Congestion ctrl : swift
  Socket buffers  : as granted
  Max inline data : 0[B]
  Data ex. method : Ethernet
@@ -177,7 +177,7 @@ fn the_bandwidth_json_has_the_names_of_perftest_and_ours() {
   "test_info": {
     "CQ_Moderation": "100",
     "Chunk": "57344",
-    "Congestion_ctrl": "fixed:512KiB",
+    "Congestion_ctrl": "swift",
     "Connection_type": "UC",
     "Data_ex_method": "Ethernet",
     "Max_inline_data": "0",
