@@ -7,7 +7,7 @@ use towpath_base::Time;
 
 use crate::{
     AnyController, FixedWindow, FixedWindowConfig, PathFacts, Swift, SwiftConfig, Timely,
-    TimelyConfig,
+    TimelyConfig, Vegas, VegasConfig,
 };
 
 /// The choice of an algorithm and its settings.
@@ -23,11 +23,13 @@ pub enum ControllerConfig {
     Swift(SwiftConfig),
     /// A rate that follows the gradient of the round trip: see [`Timely`].
     Timely(TimelyConfig),
+    /// A few packets kept waiting: see [`Vegas`].
+    Vegas(VegasConfig),
 }
 
 impl ControllerConfig {
     /// The words of all algorithms, each of which parses to its default settings.
-    pub const NAMES: [&str; 3] = [FixedWindow::NAME, Swift::NAME, Timely::NAME];
+    pub const NAMES: [&str; 4] = [FixedWindow::NAME, Swift::NAME, Timely::NAME, Vegas::NAME];
 
     /// A fresh controller of this kind for a path, at the state before any sample.
     #[must_use]
@@ -36,6 +38,7 @@ impl ControllerConfig {
             Self::Fixed(config) => AnyController::Fixed(FixedWindow::new(*config, now)),
             Self::Swift(config) => AnyController::Swift(Swift::new(*config, now, path)),
             Self::Timely(config) => AnyController::Timely(Timely::new(*config, now, path)),
+            Self::Vegas(config) => AnyController::Vegas(Vegas::new(*config, now, path)),
         }
     }
 }
@@ -54,6 +57,8 @@ impl fmt::Display for ControllerConfig {
             Self::Swift(config) => write!(f, "{}:{config}", Swift::NAME),
             Self::Timely(config) if *config == TimelyConfig::default() => f.write_str(Timely::NAME),
             Self::Timely(config) => write!(f, "{}:{config}", Timely::NAME),
+            Self::Vegas(config) if *config == VegasConfig::default() => f.write_str(Vegas::NAME),
+            Self::Vegas(config) => write!(f, "{}:{config}", Vegas::NAME),
         }
     }
 }
@@ -78,6 +83,10 @@ impl FromStr for ControllerConfig {
             Timely::NAME => {
                 let config = settings.map(str::parse).transpose()?;
                 Ok(Self::Timely(config.unwrap_or_default()))
+            }
+            Vegas::NAME => {
+                let config = settings.map(str::parse).transpose()?;
+                Ok(Self::Vegas(config.unwrap_or_default()))
             }
             _ => Err(ConfigError::Name),
         }
@@ -110,10 +119,10 @@ pub enum ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Count => "bad count: use a whole number, hops 0 to 64",
+            Self::Count => "bad count: use a whole number, hops 0 to 64, queue 1 to 1000",
             Self::Name => {
-                "unknown congestion control: use swift, timely or fixed, or one with settings: \
-                 swift:base=25us, timely:low=25us, fixed:WINDOW, fixed:WINDOW@RATE"
+                "unknown congestion control: use swift, timely, vegas or fixed, or one with settings: \
+                 swift:base=25us, timely:low=25us, vegas:queue=4, fixed:WINDOW, fixed:WINDOW@RATE"
             }
             Self::Percent => {
                 "bad share: use a whole number with %: increase 1% to 1600%, decrease 1% to 100%, \
@@ -123,7 +132,8 @@ impl fmt::Display for ConfigError {
             Self::RtoRange => "bad timeout range: the least must be above zero, not above the most",
             Self::Setting => {
                 "unknown setting: swift has base, endpoint, scaling, hops, hop, increase, decrease \
-                 and decrease-max; timely has low, high and step; write name=value,name=value"
+                 and decrease-max; timely has low, high and step; vegas has queue; write \
+                 name=value,name=value"
             }
             Self::Span => "bad span: use 1us to 1s, as a whole number with ns, us, ms or s",
             Self::TimelyRange => "bad range: timely's high must be above its low",

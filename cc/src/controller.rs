@@ -3,7 +3,7 @@
 use towpath_base::{Nanos, Time};
 
 use crate::limits::PACKET_BYTES_DEFAULT;
-use crate::{FixedWindow, Rate, Swift, Timely};
+use crate::{FixedWindow, Rate, Swift, Timely, Vegas};
 
 /// What a path is like: what a controller is told once, when it is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +100,8 @@ pub enum AnyController {
     Swift(Swift),
     /// A rate that follows the gradient of the round trip.
     Timely(Timely),
+    /// A few packets kept waiting.
+    Vegas(Vegas),
 }
 
 impl Controller for AnyController {
@@ -108,6 +110,7 @@ impl Controller for AnyController {
             Self::Fixed(fixed) => fixed.on_ack(sample),
             Self::Swift(swift) => swift.on_ack(sample),
             Self::Timely(timely) => timely.on_ack(sample),
+            Self::Vegas(vegas) => vegas.on_ack(sample),
         }
     }
 
@@ -116,6 +119,7 @@ impl Controller for AnyController {
             Self::Fixed(fixed) => fixed.on_loss(sample),
             Self::Swift(swift) => swift.on_loss(sample),
             Self::Timely(timely) => timely.on_loss(sample),
+            Self::Vegas(vegas) => vegas.on_loss(sample),
         }
     }
 
@@ -124,6 +128,7 @@ impl Controller for AnyController {
             Self::Fixed(fixed) => fixed.on_rto(now),
             Self::Swift(swift) => swift.on_rto(now),
             Self::Timely(timely) => timely.on_rto(now),
+            Self::Vegas(vegas) => vegas.on_rto(now),
         }
     }
 
@@ -132,6 +137,7 @@ impl Controller for AnyController {
             Self::Fixed(fixed) => fixed.window_bytes(),
             Self::Swift(swift) => swift.window_bytes(),
             Self::Timely(timely) => timely.window_bytes(),
+            Self::Vegas(vegas) => vegas.window_bytes(),
         }
     }
 
@@ -140,6 +146,7 @@ impl Controller for AnyController {
             Self::Fixed(fixed) => fixed.pacing_rate(),
             Self::Swift(swift) => swift.pacing_rate(),
             Self::Timely(timely) => timely.pacing_rate(),
+            Self::Vegas(vegas) => vegas.pacing_rate(),
         }
     }
 
@@ -148,6 +155,7 @@ impl Controller for AnyController {
             Self::Fixed(fixed) => fixed.name(),
             Self::Swift(swift) => swift.name(),
             Self::Timely(timely) => timely.name(),
+            Self::Vegas(vegas) => vegas.name(),
         }
     }
 }
