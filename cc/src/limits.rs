@@ -103,6 +103,12 @@ pub const SWIFT_SMALL_GROWTH: f64 = 1.2;
 /// a thousand of them would be seconds; and a port of 100 Gb/s carries 30,000 such senders.
 pub const SWIFT_GAP_MAX: Nanos = Nanos::from_millis(10);
 
+/// The window that delays alone never take from a sender whose path declares noise. Our default: a
+/// quarter of it, the largest chunk that is cut from it, fills an offloaded send. On a crowded host
+/// the noise has no bound, and a window of a packet in round trips of ten milliseconds stands
+/// still. Timeouts in a row leave one packet, and acks then bring it back whatever the delay.
+pub const SWIFT_NOISY_PACKETS_MIN: f64 = 64.0;
+
 /// Additive increase in percent of a packet per round trip. Our default: one packet.
 pub const SWIFT_INCREASE_PERCENT_DEFAULT: u32 = 100;
 

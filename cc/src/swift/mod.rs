@@ -11,8 +11,9 @@ use towpath_base::{Nanos, Time};
 
 use crate::delay::{DelayFloor, RecentDelays};
 use crate::limits::{
-    RTT_SAMPLE_MAX, SWIFT_BASE_DEFAULT, SWIFT_GAP_MAX, SWIFT_QUEUE_DEFAULT, SWIFT_SCALING_PACKETS,
-    SWIFT_TIMEOUTS_TO_RESET, SWIFT_WINDOW_PACKETS_MIN, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN,
+    RTT_SAMPLE_MAX, SWIFT_BASE_DEFAULT, SWIFT_GAP_MAX, SWIFT_NOISY_PACKETS_MIN,
+    SWIFT_QUEUE_DEFAULT, SWIFT_SCALING_PACKETS, SWIFT_TIMEOUTS_TO_RESET, SWIFT_WINDOW_PACKETS_MIN,
+    WINDOW_BYTES_MAX, WINDOW_BYTES_MIN,
 };
 use crate::math::sqrt;
 use crate::{AckSample, Controller, LossSample, PathFacts, Rate};
@@ -36,6 +37,8 @@ use window::{DelayWindow, Steps};
 /// - The delay is the median of the last round trip's, against the noise of hosts.
 /// - A window below one packet grows by a part of itself, not by packets, and makes nobody wait
 ///   longer than [`SWIFT_GAP_MAX`] between two packets.
+/// - Where the path declares that its delays are noisy, they take no more than all but
+///   [`SWIFT_NOISY_PACKETS_MIN`] packets.
 /// - A window grows only while it is the smaller one and what holds the sender back.
 #[derive(Clone, Debug)]
 pub struct Swift {
@@ -58,7 +61,7 @@ impl Swift {
     /// The word for it on command lines.
     pub const NAME: &str = "swift";
 
-    /// A controller that starts with one packet.
+    /// A controller that starts with one packet, or with the least window of a noisy path.
     #[must_use]
     pub fn new(config: SwiftConfig, now: Time, path: &PathFacts) -> Self {
         let path = PathFacts { packet_bytes: path.packet_bytes.max(1), ..*path };
@@ -66,6 +69,11 @@ impl Swift {
             increase: f64::from(config.increase_percent) / 100.0,
             decrease: f64::from(config.decrease_percent) / 100.0,
             decrease_max: f64::from(config.decrease_max_percent) / 100.0,
+            packets_min: if path.delay_noise == Nanos::ZERO {
+                SWIFT_WINDOW_PACKETS_MIN
+            } else {
+                SWIFT_NOISY_PACKETS_MIN
+            },
             packets_max: WINDOW_BYTES_MAX as f64 / f64::from(path.packet_bytes),
         };
         let mut swift = Self {

@@ -231,6 +231,21 @@ fn trap_stall_the_least_window_never_waits_for_a_thousand_long_round_trips() {
 }
 
 #[test]
+fn trap_noise_late_hosts_take_no_more_than_all_but_a_send() {
+    let noisy = PathFacts { delay_noise: Nanos::from_millis(1), ..PathFacts::default() };
+    let mut swift = Swift::new(SwiftConfig::default(), Time::ZERO, &noisy);
+    assert_eq!(swift.window_packets(), SWIFT_NOISY_PACKETS_MIN);
+    let late = |round: u64| ack(Time(round * 100_000_000), Nanos::from_millis(40), 1);
+    swift.on_ack(&AckSample { window_limited: false, ..ack(Time(1), RTT, 1) });
+    (1..50).for_each(|round| swift.on_ack(&late(round)));
+    assert_eq!(swift.window_packets(), SWIFT_NOISY_PACKETS_MIN);
+    (50..60).for_each(|round| swift.on_rto(Time(round * 100_000_000)));
+    assert_eq!(swift.window_packets(), 1.0, "nothing came through at all");
+    (60..66).for_each(|round| swift.on_ack(&AckSample { acked_bytes: 1 << 20, ..late(round) }));
+    assert_eq!(swift.window_packets(), SWIFT_NOISY_PACKETS_MIN, "late acks bring it back");
+}
+
+#[test]
 fn small_windows_wait_longer_and_the_range_bounds_it() {
     let mut swift = swift("base=25us,hops=4,hop=2us,scaling=100us");
     let mut at = |packets| {

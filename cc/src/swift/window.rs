@@ -2,7 +2,7 @@
 
 use towpath_base::{Nanos, Time};
 
-use crate::limits::{SWIFT_SCALING_PACKETS, SWIFT_SMALL_GROWTH, SWIFT_WINDOW_PACKETS_MIN};
+use crate::limits::{SWIFT_SCALING_PACKETS, SWIFT_SMALL_GROWTH};
 
 /// How a window moves.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +13,9 @@ pub(super) struct Steps {
     pub(super) decrease: f64,
     /// The most that one decrease takes.
     pub(super) decrease_max: f64,
+    /// What delays and losses leave at least. A timeout may leave less, and then acks bring the
+    /// window back whatever the delay.
+    pub(super) packets_min: f64,
     /// The largest window.
     pub(super) packets_max: f64,
 }
@@ -31,7 +34,13 @@ pub(super) struct DelayWindow {
 
 impl DelayWindow {
     pub(super) fn new(steps: Steps) -> Self {
-        Self { steps, packets: 1.0, starting: true, decreased_at: None, late: false }
+        Self {
+            steps,
+            packets: steps.packets_min.max(1.0),
+            starting: true,
+            decreased_at: None,
+            late: false,
+        }
     }
 
     pub(super) fn packets(&self) -> f64 {
@@ -52,7 +61,7 @@ impl DelayWindow {
         acked: f64,
         may_grow: bool,
     ) {
-        self.late = delay >= target;
+        self.late = delay >= target && self.packets >= self.steps.packets_min;
         if !self.late {
             if may_grow {
                 self.grow(acked);
@@ -75,7 +84,7 @@ impl DelayWindow {
     pub(super) fn on_rto(&mut self, now: Time, rtt: Nanos, reset: bool) {
         self.starting = false;
         if reset {
-            self.packets = SWIFT_WINDOW_PACKETS_MIN;
+            self.packets = self.steps.packets_min.min(1.0);
             self.decreased_at = Some(now);
         } else {
             self.decrease(now, rtt, self.steps.decrease_max);
@@ -85,7 +94,7 @@ impl DelayWindow {
     fn grow(&mut self, acked: f64) {
         // An ack of more than the window is of chunks that were sent before it shrank.
         let acked = acked.min(self.packets.max(1.0));
-        let by = if self.starting {
+        let by = if self.starting || self.packets < self.steps.packets_min {
             acked
         } else if self.packets >= 1.0 {
             self.steps.increase * acked / self.packets
@@ -104,6 +113,8 @@ impl DelayWindow {
         }
         self.decreased_at = Some(now);
         let kept = 1.0 - share.clamp(0.0, self.steps.decrease_max);
-        self.packets = (self.packets * kept).max(SWIFT_WINDOW_PACKETS_MIN);
+        // A timeout may have left less than that.
+        let least = self.steps.packets_min.min(self.packets);
+        self.packets = (self.packets * kept).max(least);
     }
 }

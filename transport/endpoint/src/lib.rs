@@ -152,6 +152,7 @@ pub use udp::{RoceUdp, roce_udp};
 
 // What the types here are made of, so that users need not name the crates below.
 pub use towpath_base::{Nanos, Time};
+pub use towpath_cc::{ConfigError as ControllerConfigError, ControllerConfig};
 pub use towpath_device_roce::udp::{PortChoice, UdpConfig};
 pub use towpath_memory::{Buf, Pool, Region};
 pub use towpath_proto::{

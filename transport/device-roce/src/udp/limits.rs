@@ -18,10 +18,10 @@ pub(super) const RUN_BYTES_MAX: usize = PACKET_BYTES_MAX;
 /// packets. The low end, since chunks are also cut for latency.
 pub(super) const SHORT_PACKET_COST_PERCENT: u16 = 500;
 
-/// What schedulers and system calls add to a round trip through sockets. Two busy hosts on shared
-/// cores show 100 to 300 us with nothing else on the wire; a congestion controller that took that
-/// for a queue would give up most of the rate.
-pub(super) const DELAY_NOISE: Nanos = Nanos::from_micros(200);
+/// What schedulers and system calls add to a round trip through sockets. Two busy hosts show 100 to
+/// 300 us with nothing else on the wire, and a slice of some milliseconds where threads outnumber
+/// cores; a congestion controller that took that for a queue would give up most of the rate.
+pub(super) const DELAY_NOISE: Nanos = Nanos::from_millis(5);
 
 /// What newer kernels take as segments of one send (`UDP_MAX_SEGMENTS`).
 pub(super) const SEGMENTS_MAX: usize = 128;
