@@ -122,7 +122,8 @@ impl fmt::Display for ConfigError {
             Self::Count => "bad count: use a whole number, hops 0 to 64, queue 1 to 1000",
             Self::Name => {
                 "unknown congestion control: use swift, timely, vegas or fixed, or one with \
-                 settings: swift:base=25us, timely:low=25us, vegas:queue=4, fixed:WINDOW, fixed:WINDOW@RATE"
+                 settings: swift:base=25us, timely:low=25us, vegas:queue=4, fixed:WINDOW, \
+                 fixed:WINDOW@RATE"
             }
             Self::Percent => {
                 "bad share: use a whole number with %: increase 1% to 1600%, decrease 1% to 100%, \
