@@ -1,6 +1,8 @@
 //! What one path has sent and received: numbers, acks, loss, timers.
 
 mod rx;
+#[cfg(test)]
+mod tests;
 mod tx;
 
 pub(crate) use rx::ReceiveWindow;

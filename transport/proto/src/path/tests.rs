@@ -1,0 +1,83 @@
+//! What a path asks of its controller, and what it tells it.
+
+use super::*;
+use crate::config::Side;
+use alloc::vec;
+use towpath_verbs::Mtu;
+
+fn path(controller: &str) -> Path {
+    let peer = PeerParams {
+        mtu: Mtu::Mtu4096,
+        chunk_bytes_max: 56 << 10,
+        charge_bytes: 0,
+        window_bytes: 1 << 20,
+        generations: vec![(1, 2)],
+        control_generations: (3, 4),
+    };
+    let config = LinkConfig::new(Side::Client).controller(controller.parse().unwrap());
+    Path::new(&config, &peer, (1, 2), Time::ZERO)
+}
+
+/// Sends a chunk and has it acknowledged `away` later, by an ack that was held for `hold`.
+fn round(path: &mut Path, at: Time, payload_bytes: u32, away: Nanos, hold: Nanos) {
+    let charge = path.charge(payload_bytes);
+    path.on_sent(at, payload_bytes);
+    let (number, _) = path.tx.send(What::Nothing, charge, at);
+    path.tx.returned(number, None);
+    let digest = path.tx.on_ack(number, number + 1, core::iter::empty(), |_| {});
+    path.on_ack_digest(at + away, at + away, hold, &digest);
+}
+
+#[test]
+fn trap_oversize_a_chunk_larger_than_the_window_goes_alone_and_holds_the_next_one() {
+    let mut path = path("fixed:4KiB");
+    let rtt = Nanos::from_micros(10);
+    round(&mut path, Time(1), 1000, rtt, Nanos::ZERO);
+    let now = Time(1_000_000);
+    assert!(path.has_room(40_000), "nothing is in flight");
+    assert_eq!(path.ready_at(now, 40_000), now);
+    path.on_sent(now, 40_000);
+    let held = path.ready_at(now, 40_000).since(now);
+    assert!(held > rtt.saturating_mul(9) && held < rtt.saturating_mul(11), "{held}");
+    path.tx.send(What::Nothing, path.charge(40_000), now);
+    assert!(!path.has_room(1), "it is larger than the window");
+}
+
+#[test]
+fn trap_pacing_is_asked_for_every_chunk_whatever_the_window_says() {
+    let mut path = path("fixed:1MiB@1Gbps");
+    let (mut now, mut bytes) = (Time(1), 0);
+    while now < Time(10_000_000) {
+        assert!(path.has_room(4032), "the window is no limit here");
+        now = now.max(path.ready_at(now, 4032));
+        path.on_sent(now, 4032);
+        bytes += u64::from(path.charge(4032));
+    }
+    let allowed = now.0 / 8 + path.burst_bytes;
+    assert!(bytes <= allowed + 4096 && bytes > allowed / 2, "{bytes} of {allowed}");
+}
+
+#[test]
+fn trap_claims_an_ack_held_for_longer_than_it_was_away_gives_no_sample() {
+    let mut path = path("swift");
+    round(&mut path, Time(1), 1000, Nanos::from_micros(10), Nanos::from_micros(11));
+    assert_eq!(path.rtt.smoothed(), None);
+    round(&mut path, Time(100_000), 1000, Nanos::from_micros(10), Nanos::from_micros(4));
+    assert_eq!(path.rtt.smoothed(), Some(Nanos::from_micros(6)));
+}
+
+#[test]
+fn trap_idle_growth_who_had_nothing_to_send_is_not_held_back() {
+    let mut path = path("fixed:64KiB");
+    path.on_rto(Time(1));
+    let shrunk = path.cc.window_bytes();
+    for index in 0..10 {
+        path.has_room(1000);
+        path.on_nothing_to_send();
+        round(&mut path, Time(1000 + index), 1000, Nanos(500), Nanos::ZERO);
+    }
+    assert_eq!(path.cc.window_bytes(), shrunk, "a trickle opens nothing");
+    assert!(path.has_room(40_000) && path.window_limited, "more than the window holds");
+    round(&mut path, Time(1_000_000), 40_000, Nanos(500), Nanos::ZERO);
+    assert!(path.cc.window_bytes() > shrunk);
+}
