@@ -1,5 +1,6 @@
 //! Goodput against the size of chunks at several loss rates, beside the size that adapts.
 
+use super::controller::CONTROLLER;
 use super::loss::{self, stream_of};
 use super::stream::{Stream, Streamed};
 use super::{
@@ -47,7 +48,7 @@ pub const STUDY: Study = Study {
         loss::RATE,
         loss::RTT,
         loss::MTU,
-        loss::CONTROLLER,
+        CONTROLLER,
     ],
     run,
 };

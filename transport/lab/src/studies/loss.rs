@@ -1,12 +1,12 @@
 //! Goodput against loss: Towpath over UC, RC with Go-Back-N, and the bound.
 
+use super::controller::{CONTROLLER, controller_of};
 use super::stream::{RcStreamed, Stream, Streamed};
 use super::{
     Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
     Study, StudyError, Style, Table,
 };
 use towpath_base::Nanos;
-use towpath_cc::ControllerConfig;
 use towpath_verbs::Mtu;
 
 /// The study.
@@ -97,28 +97,6 @@ pub(super) const MTU: Param = Param {
     many: false,
     defaults: ["4096", "4096", "4096"],
 };
-
-/// The controller.
-pub(super) const CONTROLLER: Param = Param {
-    name: "controller",
-    what: "Congestion controller: default, or one with its settings as in fixed:1MiB",
-    unit: "",
-    kind: Kind::Word(check_controller),
-    many: false,
-    defaults: ["default", "default", "default"],
-};
-
-fn check_controller(word: &str) -> Result<(), &'static str> {
-    match controller_of(word) {
-        Some(_) => Ok(()),
-        None => Err("default, or a controller with its settings, as in fixed:1MiB"),
-    }
-}
-
-/// The controller that a word names.
-pub(super) fn controller_of(word: &str) -> Option<ControllerConfig> {
-    if word == "default" { Some(ControllerConfig::default()) } else { word.parse().ok() }
-}
 
 /// What short messages are made up to: four times what the default wire holds, and more.
 const UNDER_WAY_BYTES: u64 = 2 << 20;

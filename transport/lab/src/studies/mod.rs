@@ -23,6 +23,7 @@
 //! | [`scale`] | what the simulator costs |
 
 pub mod chunk_size;
+mod controller;
 pub mod cross_pod;
 pub mod error;
 pub mod fairness;

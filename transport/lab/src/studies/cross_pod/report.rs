@@ -1,7 +1,7 @@
 //! The study: more and more servers in the other pod.
 
 use super::{CrossPod, CrossPodResult, SERVERS};
-use crate::studies::loss::{CONTROLLER, controller_of};
+use crate::studies::controller::{CONTROLLER, controller_of};
 use crate::studies::{
     Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
     Study, StudyError, Style, Table,

@@ -1,7 +1,7 @@
 //! The study: goodput over time, and what is asked of its shares.
 
 use super::{Fairness, FairnessResult, STEPS_PER_PHASE};
-use crate::studies::loss::controller_of;
+use crate::studies::controller::{controller_of, controllers};
 use crate::studies::{
     Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
     Study, StudyError, Style, Table,
@@ -14,14 +14,7 @@ pub const STUDY: Study = Study {
     what: "flows that come and go, and flows with unlike round trips, over one port",
     mirrors: "Swift, Timely: convergence and fairness; PNet 5.3: equal shares",
     params: &[
-        Param {
-            name: "controllers",
-            what: "Congestion controllers, by name; the first one is held to the targets",
-            unit: "",
-            kind: Kind::Word(check_controller),
-            many: true,
-            defaults: ["swift", "swift,timely", "swift,timely,fixed:256KiB"],
-        },
+        controllers(["swift", "swift,timely", "swift,timely,fixed:256KiB"]),
         Param {
             name: "phase-ms",
             what: "How long each set of flows lasts",
@@ -33,10 +26,6 @@ pub const STUDY: Study = Study {
     ],
     run,
 };
-
-fn check_controller(word: &str) -> Result<(), &'static str> {
-    controller_of(word).map(|_| ()).ok_or("swift, timely, or fixed with its window: fixed:64KiB")
-}
 
 /// Which of the two runs.
 #[derive(Clone, Copy, PartialEq, Eq)]

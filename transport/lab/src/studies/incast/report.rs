@@ -1,7 +1,7 @@
 //! The study: which incasts are run, and what is asked of them.
 
 use super::{Incast, IncastResult, Level as Detail};
-use crate::studies::loss::controller_of;
+use crate::studies::controller::{controller_of, controllers};
 use crate::studies::{
     Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
     Study, StudyError, Style, Table,
@@ -22,14 +22,7 @@ pub const STUDY: Study = Study {
             many: true,
             defaults: ["100", "100,6000", "10,100,1000,6000"],
         },
-        Param {
-            name: "controllers",
-            what: "Congestion controllers, by name; the first one is held to the targets",
-            unit: "",
-            kind: Kind::Word(check_controller),
-            many: true,
-            defaults: ["swift", "swift,timely,fixed:64KiB", "swift,timely,fixed:64KiB"],
-        },
+        controllers(["swift", "swift,timely,fixed:64KiB", "swift,timely,fixed:64KiB"]),
         Param {
             name: "message",
             what: "Bytes of a message; each sender sends one after another",
@@ -76,10 +69,6 @@ pub const STUDY: Study = Study {
 
 /// Senders up to which packets are simulated one by one.
 const SENDERS_BY_PACKETS_MAX: u64 = 1_000;
-
-fn check_controller(word: &str) -> Result<(), &'static str> {
-    controller_of(word).map(|_| ()).ok_or("swift, timely, or fixed with its window: fixed:64KiB")
-}
 
 struct Point {
     name: String,

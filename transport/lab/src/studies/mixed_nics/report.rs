@@ -1,7 +1,7 @@
 //! The study: what each make of card gets, over RC and over Towpath.
 
 use super::{MixedNics, MixedResult};
-use crate::studies::loss::{CONTROLLER, controller_of};
+use crate::studies::controller::{CONTROLLER, controller_of};
 use crate::studies::{
     Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
     Study, StudyError, Style, Table,
