@@ -123,6 +123,17 @@ impl Agenda {
         Some((time_of(first), Event::unpack(first)))
     }
 
+    /// All events of the next instant that are known by now, in their order, if it is `limit` or
+    /// before. What is pushed for that instant later comes after all of them.
+    pub(super) fn pop_instant(&mut self, limit: Time, events: &mut Vec<Event>) -> Option<Time> {
+        let (time, first) = self.pop(limit)?;
+        events.push(first);
+        while let Some((_, event)) = self.pop(time) {
+            events.push(event);
+        }
+        Some(time)
+    }
+
     fn at(&self, place: usize) -> Entry {
         self.lines[place / 4].0[place % 4]
     }
@@ -203,6 +214,28 @@ mod tests {
             assert_eq!(agenda.pop(time), Some((time, Event::Land { flight })));
         }
         assert_eq!(agenda.pop(Time::NEVER), None);
+    }
+
+    #[test]
+    fn an_instant_is_all_that_is_known_of_it_and_the_rest_comes_next() {
+        let mut agenda = Agenda::new();
+        for (time, host) in [(5, 1), (9, 2), (5, 3), (6, 4), (5, 5)] {
+            agenda.push(Time(time), Event::Timer { host });
+        }
+        let next = |agenda: &mut Agenda| {
+            let mut events = Vec::new();
+            let time = agenda.pop_instant(Time(6), &mut events);
+            let hosts = events.iter().map(|event| match event {
+                Event::Timer { host } => *host,
+                _ => 0,
+            });
+            (time.map(|time| time.0), hosts.collect::<Vec<_>>())
+        };
+        assert_eq!(next(&mut agenda), (Some(5), vec![1, 3, 5]));
+        agenda.push(Time(5), Event::Timer { host: 6 });
+        assert_eq!(next(&mut agenda), (Some(5), vec![6]));
+        assert_eq!(next(&mut agenda), (Some(6), vec![4]));
+        assert_eq!(next(&mut agenda), (None, vec![]));
     }
 
     #[test]

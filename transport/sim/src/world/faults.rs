@@ -2,7 +2,7 @@
 
 use super::agenda::{Agenda, Event};
 use super::flight::Flights;
-use super::trace::PacketFate;
+use super::trace::{PacketFate, damaged};
 use crate::fault::dice::{Damage, Dice, EXTEND_BYTES_MAX, Hit, Hold, Subject};
 use crate::fault::lane::count_loss;
 use crate::fault::{FaultCounters, FaultPlan};
@@ -128,11 +128,12 @@ impl WireFaults {
     /// that it must not be taken for whole.
     fn damage(&mut self, flight: u32, damage: Damage, scene: &mut Scene<'_>) {
         self.counters.corrupted += 1;
-        let damaged = &mut scene.flights[flight];
-        damaged.damage ^= damage.digest();
-        if damaged.token.is_none() {
-            damage.apply(&mut damaged.bytes);
-            damaged.byte_len = damaged.bytes.len() as u64;
+        let hit = &mut scene.flights[flight];
+        hit.is_damaged = true;
+        hit.content = damaged(hit.content, damage.digest());
+        if !hit.is_train {
+            damage.apply(&mut hit.bytes);
+            hit.byte_len = hit.bytes.len() as u32;
         }
     }
 

@@ -9,7 +9,7 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// A packet, or a train of packets that stands for a whole message.
 ///
-/// In this order, so that what every hop needs is in one cache line.
+/// In this order, so that what every hop needs is in one cache line and the ends in the next.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Flight {
@@ -23,30 +23,35 @@ pub(super) struct Flight {
     pub(super) dest_host: u32,
     /// What equal-cost paths are chosen by.
     pub(super) flow: u64,
-    /// BTH to ICRC, over all packets.
-    pub(super) byte_len: u64,
     /// Not on a wire before this.
     pub(super) ready_at: Time,
     /// When its last packet lands.
     pub(super) tail_at: Time,
+    /// A hash of what it carries, and of what faults did to that. It is made when it is sent, from
+    /// bytes that are in the cache; those of a packet that lands seldom are.
+    pub(super) content: u64,
+    /// BTH to ICRC, over all packets.
+    pub(super) byte_len: u32,
     pub(super) packets: u32,
     pub(super) source_port: u16,
     pub(super) tclass: u8,
     /// The faults of the wire that it is on have had their turn.
     pub(super) is_judged: bool,
+    pub(super) is_train: bool,
+    /// A fault changed its bytes.
+    pub(super) is_damaged: bool,
     pub(super) bytes: Vec<u8>,
-    /// The token of a train; a packet has none.
-    pub(super) token: Option<u64>,
-    /// What faults did to its bytes; zero for nothing.
-    pub(super) damage: u64,
     pub(super) source: SocketAddr,
-    pub(super) dest: SocketAddr,
+    /// What the sender of a train wants its receiver to be told.
+    pub(super) token: u64,
 }
+
+const _: () = assert!(size_of::<Flight>() == 128, "two cache lines");
 
 impl Flight {
     /// The bytes of one of its packets, BTH to ICRC; they count as equally long.
     pub(super) fn packet_bytes(&self) -> u64 {
-        self.byte_len.div_ceil(u64::from(self.packets))
+        u64::from(self.byte_len.div_ceil(self.packets))
     }
 }
 

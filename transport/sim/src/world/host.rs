@@ -99,6 +99,11 @@ impl Host {
         }
     }
 
+    /// A word of each cache line that a packet that comes in is going to need.
+    pub(super) fn look(&self) -> u64 {
+        self.rx_held_bytes ^ self.counters.packets_received ^ u64::from(self.addr.port())
+    }
+
     pub(super) fn caps(&self) -> LinkCaps {
         LinkCaps {
             packet_bytes_max: self.packet_bytes_max,
@@ -142,7 +147,7 @@ impl Host {
         if self.timestamps == Timestamps::Software {
             coming.tail_at = now;
         }
-        let list = usize::from(coming.token.is_some());
+        let list = usize::from(coming.is_train);
         self.arrived[list].push(flights, flight);
         PacketFate::Delivered
     }
@@ -153,7 +158,7 @@ impl Host {
         let taken = &flights[flight];
         self.rx_held_bytes -= self.charge(taken);
         self.counters.packets_received += u64::from(taken.packets);
-        self.counters.bytes_received += taken.byte_len;
+        self.counters.bytes_received += u64::from(taken.byte_len);
         Some(flight)
     }
 
@@ -163,7 +168,7 @@ impl Host {
     }
 
     fn charge(&self, flight: &Flight) -> u64 {
-        flight.byte_len + u64::from(flight.packets) * u64::from(self.rx_charge_bytes)
+        u64::from(flight.byte_len) + u64::from(flight.packets) * u64::from(self.rx_charge_bytes)
     }
 }
 

@@ -44,21 +44,21 @@ impl VirtualLink {
     /// Packets and trains are received apart, and share the receive buffer.
     pub fn receive_trains(&mut self, budget: usize, sink: &mut dyn FnMut(RxTrain<'_>)) -> usize {
         for count in 0..budget {
-            let Some((number, flight)) = self.engine.borrow_mut().take(self.host, true) else {
+            let Some(taken) = self.engine.borrow_mut().take(self.host, true) else {
                 return count;
             };
             sink(RxTrain {
-                source: flight.source,
-                dest: flight.dest,
-                tclass: flight.tclass,
-                packets: flight.packets,
-                byte_len: flight.byte_len,
-                token: flight.token.unwrap_or_default(),
-                bytes: &flight.bytes,
-                is_damaged: flight.damage != 0,
-                timestamp: flight.tail_at,
+                source: taken.source,
+                dest: taken.dest,
+                tclass: taken.tclass,
+                packets: taken.packets,
+                byte_len: taken.byte_len,
+                token: taken.token,
+                bytes: &taken.bytes,
+                is_damaged: taken.is_damaged,
+                timestamp: taken.landed_at,
             });
-            self.engine.borrow_mut().give_back(number, flight.bytes);
+            self.engine.borrow_mut().give_back(taken);
         }
         budget
     }
@@ -90,17 +90,17 @@ impl PacketLink for VirtualLink {
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxPacket<'_>)) -> usize {
         for count in 0..budget {
             // Borrowed per packet: the sink may look at the world.
-            let Some((number, flight)) = self.engine.borrow_mut().take(self.host, false) else {
+            let Some(taken) = self.engine.borrow_mut().take(self.host, false) else {
                 return count;
             };
             sink(RxPacket {
-                source: flight.source,
-                dest: flight.dest,
-                tclass: flight.tclass,
-                bytes: &flight.bytes,
-                timestamp: flight.tail_at,
+                source: taken.source,
+                dest: taken.dest,
+                tclass: taken.tclass,
+                bytes: &taken.bytes,
+                timestamp: taken.landed_at,
             });
-            self.engine.borrow_mut().give_back(number, flight.bytes);
+            self.engine.borrow_mut().give_back(taken);
         }
         budget
     }

@@ -13,7 +13,8 @@
 //! A packet costs one event for each wire that it crosses, and one more where it waited for the
 //! packet before it, at each host with a delay of its own, and at each switch that pauses. No event
 //! allocates once the slab and the heap have grown to their size. A world with more of anything
-//! pays for the depth of the heap, which grows with the logarithm, and for the cache.
+//! pays for the depth of the heap, which grows with the logarithm. It pays little for not fitting
+//! into the cache: what happens at one instant asks for its memory at once (`engine/foresee`).
 //!
 //! What is not modelled: switches take no time of their own (it is part of the cable's delay) and
 //! have a buffer for each port, not one that ports share; hosts heed pauses and send none; routes

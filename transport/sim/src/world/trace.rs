@@ -89,23 +89,43 @@ impl Fold {
 /// and the ICRC at the other, so that a packet of a device that differs anywhere differs here.
 const DIGEST_ENDS_BYTES: usize = 64;
 
-fn digest_of(flight: &Flight) -> u64 {
+/// What a packet carries, or a train of so many packets with its token.
+pub(super) fn content_of(train: Option<(u32, u64)>, parts: &[&[u8]]) -> u64 {
     let mut whole = Fold::START;
-    whole.word(flight.byte_len << 8 | u64::from(flight.tclass));
-    if let Some(token) = flight.token {
-        whole.word(u64::from(flight.packets) << 1 | 1);
+    if let Some((packets, token)) = train {
+        whole.word(u64::from(packets) << 1 | 1);
         whole.word(token);
     }
-    if flight.damage != 0 {
-        whole.word(flight.damage);
+    let byte_len: usize = parts.iter().map(|part| part.len()).sum();
+    // Short of what both ends take they would overlap.
+    let tail_bytes = byte_len.saturating_sub(DIGEST_ENDS_BYTES).min(DIGEST_ENDS_BYTES);
+    let (mut ends, mut head_bytes) = ([0; 2 * DIGEST_ENDS_BYTES], 0);
+    for part in parts {
+        let taken = part.len().min(DIGEST_ENDS_BYTES - head_bytes);
+        ends[head_bytes..][..taken].copy_from_slice(&part[..taken]);
+        head_bytes += taken;
     }
-    let bytes = &flight.bytes;
-    if bytes.len() <= 2 * DIGEST_ENDS_BYTES {
-        whole.bytes(bytes);
-    } else {
-        whole.bytes(&bytes[..DIGEST_ENDS_BYTES]);
-        whole.bytes(&bytes[bytes.len() - DIGEST_ENDS_BYTES..]);
+    let mut left = tail_bytes;
+    for part in parts.iter().rev() {
+        let taken = part.len().min(left);
+        left -= taken;
+        ends[head_bytes + left..][..taken].copy_from_slice(&part[part.len() - taken..]);
     }
+    whole.bytes(&ends[..head_bytes + tail_bytes]);
+    whole.0
+}
+
+/// What `content` is after damage of this digest.
+pub(super) fn damaged(content: u64, digest: u64) -> u64 {
+    let mut whole = Fold(content);
+    whole.word(digest);
+    whole.0
+}
+
+fn digest_of(flight: &Flight) -> u64 {
+    let mut whole = Fold::START;
+    whole.word(u64::from(flight.byte_len) << 8 | u64::from(flight.tclass));
+    whole.word(flight.content);
     whole.0
 }
 
@@ -150,7 +170,7 @@ impl Trace {
             wire,
             fate,
             source_port,
-            byte_len: flight.byte_len,
+            byte_len: u64::from(flight.byte_len),
             digest,
         });
     }
@@ -162,26 +182,30 @@ mod tests {
     use core::net::SocketAddr;
 
     fn flight(bytes: &[u8]) -> Flight {
-        let anywhere = SocketAddr::from(([0; 4], 0));
         Flight {
             next: 0,
             wire: 0,
             ingress: 0,
             dest_host: 0,
-            source: anywhere,
-            dest: anywhere,
+            flow: 0,
+            ready_at: Time::ZERO,
+            tail_at: Time::ZERO,
+            content: content_of(None, &[bytes]),
+            byte_len: bytes.len() as u32,
+            packets: 1,
             source_port: 0,
             tclass: 0,
             is_judged: false,
-            token: None,
-            flow: 0,
-            packets: 1,
-            byte_len: bytes.len() as u64,
-            ready_at: Time::ZERO,
-            tail_at: Time::ZERO,
-            damage: 0,
+            is_train: false,
+            is_damaged: false,
             bytes: bytes.to_vec(),
+            source: SocketAddr::from(([0; 4], 0)),
+            token: 0,
         }
+    }
+
+    fn train(packets: u32, token: u64) -> Flight {
+        Flight { content: content_of(Some((packets, token)), &[b"abc"]), ..flight(b"abc") }
     }
 
     #[test]
@@ -196,10 +220,12 @@ mod tests {
             (5, Flight { tclass: 3, ..base.clone() }, Delivered),
             (5, flight(b"abd"), Delivered),
             (5, flight(b"abc\0"), Delivered),
-            (5, Flight { damage: 1, ..base.clone() }, Delivered),
-            (5, Flight { token: Some(0), ..base.clone() }, Delivered),
-            (5, Flight { token: Some(1), ..base.clone() }, Delivered),
-            (5, Flight { token: Some(1), packets: 2, ..base.clone() }, Delivered),
+            (5, Flight { byte_len: 4, ..base.clone() }, Delivered),
+            (5, Flight { content: damaged(base.content, 1), ..base.clone() }, Delivered),
+            (5, Flight { content: damaged(base.content, 2), ..base.clone() }, Delivered),
+            (5, train(1, 0), Delivered),
+            (5, train(1, 1), Delivered),
+            (5, train(2, 1), Delivered),
             (5, base, DroppedQueue),
         ];
         let mut hashes = vec![Trace::new().hash()];
@@ -225,6 +251,19 @@ mod tests {
         digests.sort_unstable();
         digests.dedup();
         assert_eq!(digests.len(), 102);
+    }
+
+    #[test]
+    fn it_does_not_matter_how_a_packet_is_cut_into_parts() {
+        let bytes: Vec<u8> = (0..200).collect();
+        for byte_len in [0, 1, 63, 64, 65, 127, 128, 129, 200] {
+            let bytes = &bytes[..byte_len];
+            for (one, two) in (0..=byte_len).map(|cut| bytes.split_at(cut)) {
+                let (left, right) = two.split_at(two.len() / 3);
+                let cut = content_of(None, &[one, left, right]);
+                assert_eq!(cut, content_of(None, &[bytes]), "{byte_len} at {}", one.len());
+            }
+        }
     }
 
     #[test]

@@ -160,9 +160,16 @@ impl Wire {
         }
     }
 
+    /// A word of each cache line that a flight is going to need.
+    pub(super) fn look(&self) -> u64 {
+        let sending = u64::from(self.sending.class) ^ self.room_wanted_bytes;
+        let queue = self.queues[CLASSES - 1].bytes ^ self.counters.packets;
+        self.free_at.0 ^ sending ^ queue
+    }
+
     /// What a flight takes of it, headers counted in.
     pub(super) fn bytes_of(&self, flight: &Flight) -> u64 {
-        self.whole_bytes(flight.byte_len, flight.packets)
+        self.whole_bytes(u64::from(flight.byte_len), flight.packets)
     }
 
     pub(super) fn whole_bytes(&self, byte_len: u64, packets: u32) -> u64 {

@@ -1,6 +1,7 @@
 //! Time: the loop over the events, the timers of hosts, and which hosts have something to do.
 
 use super::Engine;
+use super::foresee::EVENTS_FORESEEN;
 use crate::world::agenda::Event;
 use crate::world::ids::HostId;
 use crate::world::routes::{Hop, Routes};
@@ -12,10 +13,16 @@ impl Engine {
     }
 
     pub(in crate::world) fn advance_to(&mut self, time: Time) {
-        while let Some((at, event)) = self.agenda.pop(time) {
+        let mut events = core::mem::take(&mut self.instant);
+        while let Some(at) = self.agenda.pop_instant(time, &mut events) {
             self.clock.go_to(at);
-            self.happen(event);
+            for some in events.chunks(EVENTS_FORESEEN) {
+                self.foresee(some);
+                some.iter().for_each(|event| self.happen(*event));
+            }
+            events.clear();
         }
+        self.instant = events;
         self.clock.go_to(time);
     }
 

@@ -3,11 +3,12 @@
 mod build;
 mod change;
 mod drive;
+mod foresee;
 mod send;
 mod travel;
 
 use super::WorldCounters;
-use super::agenda::Agenda;
+use super::agenda::{Agenda, Event};
 use super::change::{Change, Health};
 use super::clock::VirtualClock;
 use super::faults::WireFaults;
@@ -20,6 +21,7 @@ use super::trace::{PacketFate, Trace, TraceEvent};
 use super::wire::{Wire, WireCounters};
 use crate::fault::{FaultCounters, FaultPlan};
 use crate::limits::CLASSES;
+use foresee::Sight;
 use std::collections::BTreeMap;
 use towpath_base::Prng;
 
@@ -45,6 +47,10 @@ pub(super) struct Engine {
     classes: [u8; 64],
     ecmp_salt: u64,
     woken: Vec<HostId>,
+    /// The events of an instant, while it goes on.
+    instant: Vec<Event>,
+    /// See `foresee`.
+    sights: Vec<Sight>,
     trace: Trace,
     counters: WorldCounters,
 }
@@ -71,6 +77,8 @@ impl Engine {
             classes: [(CLASSES - 1) as u8; 64],
             ecmp_salt,
             woken: Vec::new(),
+            instant: Vec::new(),
+            sights: Vec::new(),
             trace: Trace::new(),
             counters: WorldCounters::default(),
         }

@@ -5,9 +5,10 @@ use crate::limits::{TRAIN_BYTES_MAX, TRAIN_PACKETS_MAX};
 use crate::world::flight::{Flight, NONE};
 use crate::world::ids::HostId;
 use crate::world::switch::mix;
-use crate::world::trace::PacketFate;
+use crate::world::trace::{PacketFate, content_of};
 use crate::world::train::TxTrain;
 use core::net::SocketAddr;
+use towpath_base::Time;
 use towpath_verbs::TxPacket;
 
 /// What is to be sent, be it a packet or a train.
@@ -16,9 +17,24 @@ struct Load<'a> {
     source_port: u16,
     tclass: u8,
     packets: u32,
-    byte_len: u64,
+    byte_len: u32,
+    /// A packet has none.
     token: Option<u64>,
     parts: &'a [&'a [u8]],
+}
+
+/// A flight that is being read: its bytes are here, its number is not free yet.
+pub(in crate::world) struct Taken {
+    pub(in crate::world) number: u32,
+    pub(in crate::world) bytes: Vec<u8>,
+    pub(in crate::world) source: SocketAddr,
+    pub(in crate::world) dest: SocketAddr,
+    pub(in crate::world) tclass: u8,
+    pub(in crate::world) packets: u32,
+    pub(in crate::world) byte_len: u64,
+    pub(in crate::world) token: u64,
+    pub(in crate::world) is_damaged: bool,
+    pub(in crate::world) landed_at: Time,
 }
 
 impl Engine {
@@ -35,7 +51,8 @@ impl Engine {
             source_port: packet.source_port,
             tclass: packet.tclass,
             packets: 1,
-            byte_len: byte_len as u64,
+            // Checked above against a limit of 32 bits.
+            byte_len: byte_len as u32,
             token: None,
             parts: packet.parts(),
         };
@@ -55,7 +72,8 @@ impl Engine {
             source_port: train.source_port,
             tclass: train.tclass,
             packets: train.packets,
-            byte_len: train.byte_len,
+            // Below TRAIN_BYTES_MAX.
+            byte_len: train.byte_len as u32,
             token: Some(train.token),
             parts: &[train.bytes],
         };
@@ -72,7 +90,7 @@ impl Engine {
         }
         let wire = &mut self.wires[end.wire.index()];
         let class = usize::from(self.classes[usize::from(load.tclass >> 2)]);
-        let bytes = wire.whole_bytes(load.byte_len, load.packets);
+        let bytes = wire.whole_bytes(u64::from(load.byte_len), load.packets);
         // What is larger than the queue goes all the same, alone.
         let goes_alone = end.is_patient && wire.is_idle();
         let has_room = goes_alone || wire.has_room(class, bytes);
@@ -83,31 +101,33 @@ impl Engine {
             return false;
         }
         end.counters.packets_sent += u64::from(load.packets);
-        end.counters.bytes_sent += load.byte_len;
+        end.counters.bytes_sent += u64::from(load.byte_len);
         let ready_at = end.leave_software(now);
         let (source, wire) = (end.source_addr(load.source_port), end.wire.0);
         let dest_host = self.host_at(host, load.dest);
         let flow = flow_of(host.0, dest_host, source.port(), load.dest.port());
         let flight = self.flights.launch(|mut bytes| {
             load.parts.iter().for_each(|part| bytes.extend_from_slice(part));
+            let train = load.token.map(|token| (load.packets, token));
             Flight {
                 next: NONE,
                 wire,
                 ingress: NONE,
                 dest_host: dest_host.unwrap_or(NONE),
-                source,
-                dest: load.dest,
+                flow: mix(flow ^ self.ecmp_salt),
+                ready_at,
+                tail_at: ready_at,
+                content: content_of(train, load.parts),
+                byte_len: load.byte_len,
+                packets: load.packets,
                 source_port: load.source_port,
                 tclass: load.tclass,
                 is_judged: false,
-                token: load.token,
-                flow: mix(flow ^ self.ecmp_salt),
-                packets: load.packets,
-                byte_len: load.byte_len,
-                ready_at,
-                tail_at: ready_at,
-                damage: 0,
+                is_train: train.is_some(),
+                is_damaged: false,
                 bytes,
+                source,
+                token: load.token.unwrap_or_default(),
             }
         });
         if has_room {
@@ -121,18 +141,30 @@ impl Engine {
     }
 
     /// Takes a packet or a train out of the receive buffer.
-    pub(in crate::world) fn take(&mut self, host: HostId, is_train: bool) -> Option<(u32, Flight)> {
-        let flight = self.hosts[host.index()].take(&self.flights, is_train)?;
-        // The bytes go along and come back, for the reader may look at the world meanwhile.
-        let bytes = core::mem::take(&mut self.flights[flight].bytes);
-        let taken = Flight { bytes, ..self.flights[flight].clone() };
-        Some((flight, taken))
+    pub(in crate::world) fn take(&mut self, host: HostId, is_train: bool) -> Option<Taken> {
+        let end = &mut self.hosts[host.index()];
+        let number = end.take(&self.flights, is_train)?;
+        let flight = &mut self.flights[number];
+        Some(Taken {
+            number,
+            // The bytes go along and come back, for the reader may look at the world meanwhile.
+            bytes: core::mem::take(&mut flight.bytes),
+            source: flight.source,
+            // Nothing else is let in.
+            dest: end.addr,
+            tclass: flight.tclass,
+            packets: flight.packets,
+            byte_len: u64::from(flight.byte_len),
+            token: flight.token,
+            is_damaged: flight.is_damaged,
+            landed_at: flight.tail_at,
+        })
     }
 
-    /// Takes the buffer of a flight back that has been read.
-    pub(in crate::world) fn give_back(&mut self, flight: u32, bytes: Vec<u8>) {
-        self.flights[flight].bytes = bytes;
-        self.flights.free(flight);
+    /// Takes a flight back that has been read, with its buffer.
+    pub(in crate::world) fn give_back(&mut self, taken: Taken) {
+        self.flights[taken.number].bytes = taken.bytes;
+        self.flights.free(taken.number);
     }
 }
 
