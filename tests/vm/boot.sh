@@ -1,12 +1,10 @@
 #!/usr/bin/env bash
 # usage: boot.sh DIR SECONDS
-# Boots DIR/kernel with DIR/initramfs under emulation; the guest writes its results to DIR/out and
-# powers off. Its console goes to our standard output.
+# Boots DIR/kernel with DIR/initramfs under emulation; the guest does what DIR/out/plan says, writes
+# its results to DIR/out and powers off. Its console goes to our standard output.
 set -euo pipefail
 dir=${1:?usage: boot.sh DIR SECONDS}
 seconds=${2:?usage: boot.sh DIR SECONDS}
-rm -rf "$dir/out"
-mkdir -p "$dir/out"
 # Two processors, so that what only shows on several is seen.
 exec timeout -k 5 "$seconds" qemu-system-x86_64 \
     -accel tcg,thread=multi -cpu max -smp 2 -m 1536 \

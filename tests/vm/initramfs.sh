@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# usage: initramfs.sh DIR PROGRAM...
+# usage: initramfs.sh DIR FILE=PLACE...
 # Packs DIR/initramfs: busybox, the modules, iproute2, libibverbs with its software drivers, the
-# guest's scripts, and the programs as /tests/NAME (without the hash that cargo puts behind it).
+# guest's scripts, and the files, each with the libraries that it is linked to. A FILE without a
+# slash is a command of the host.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-dir=${1:?usage: initramfs.sh DIR PROGRAM...}
+dir=${1:?usage: initramfs.sh DIR FILE=PLACE...}
 shift
 release=$(basename "$dir"/kernel/boot/vmlinuz-*)
 release=${release#vmlinuz-}
@@ -33,19 +34,19 @@ done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' | while read -r file; do
 done
 
 add() { # FILE TARGET: with the libraries that it is linked to
-    cp -L "$1" "$root$2"
+    # Debugging information is most of a test program, and unpacking it takes the guest seconds.
+    strip --strip-debug -o "$root$2" "$1" 2>/dev/null || cp -L "$1" "$root$2"
     ldd "$1" 2>/dev/null | grep -oE '/[^ ]+' | while read -r library; do
         mkdir -p "$root$(dirname "$library")"
         [ -e "$root$library" ] || cp -L "$library" "$root$library"
     done || true
 }
-for name in ip tc rdma tcpdump; do
-    program=$(PATH=$PATH:/usr/sbin:/sbin command -v "$name")
-    add "$program" "/usr/bin/$name"
-done
-for program in "$@"; do
-    name=$(basename "$program")
-    add "$program" "/tests/${name%-*}"
+export PATH=$PATH:/usr/sbin:/sbin
+for pair in {ip,tc,rdma,tcpdump}=/usr/bin/ "$@"; do
+    file=${pair%%=*} place=${pair#*=}
+    case $place in */) place=$place$file ;; esac
+    program=$(command -v "$file") || { echo "there is no $file here" >&2; exit 1; }
+    add "$program" "$place"
 done
 drivers=$(dirname "$(ldconfig -p | awk '/libibverbs\.so\.1 /{ print $NF; exit }')")/libibverbs
 mkdir -p "$root$drivers"

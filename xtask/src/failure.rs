@@ -29,6 +29,8 @@ pub(crate) enum Failure {
         "`{command}` printed no JSON object with a number `{metric}`; its output was:\n{output}"
     )]
     NoMetric { command: String, metric: String, output: String },
+    #[error("there is no step `{name}` of the virtual machine's suite; there are: {known}")]
+    NoSuchGuestStep { name: String, known: String },
     #[error("{0} failure(s) in the virtual machine; the logs stand above")]
     Guest(usize),
     #[error("give exactly one of --base REV and --vs COMMAND")]

@@ -1,0 +1,143 @@
+//! `cargo xtask vm-test`: the tests on real libibverbs, in a virtual machine with the kernel's rxe.
+//!
+//! `steps` knows what there is to run, `report` counts what came of it.
+
+mod report;
+mod steps;
+
+use crate::failure::Failure;
+use crate::{process, workspace};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use steps::{Needs, Step};
+
+/// How long the machine may run, in seconds. The quick suite takes a minute where nothing else
+/// runs; emulation on a busy host is several times slower.
+const GUEST_SECONDS: u64 = 540;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// How long the machine may run before it is stopped, in seconds.
+    #[arg(long, default_value_t = GUEST_SECONDS)]
+    seconds: u64,
+    /// Run only the quick suite.
+    #[arg(long)]
+    quick: bool,
+    /// Run only this step; may be given several times.
+    #[arg(long, value_name = "STEP")]
+    only: Vec<String>,
+    /// Name the steps and stop.
+    #[arg(long)]
+    list: bool,
+}
+
+/// Installs what is missing, builds, boots, runs the suite inside, and counts.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let root = workspace::root();
+    let scripts = root.join("tests/vm");
+    let steps = steps::all(&scripts.join("guest/steps"))?;
+    let steps = steps::chosen(steps, &args.only, args.quick)?;
+    if args.list {
+        for step in &steps {
+            println!("{:16} {}", step.name(), if step.needs.full { "full" } else { "quick" });
+        }
+        return Ok(());
+    }
+    let needs = Needs::of_all(&steps);
+    let dir = workspace::target_directory(&root)?.join("vm");
+    let out = dir.join("out");
+    let file = |path: &Path, source| Failure::File { path: path.to_owned(), source };
+    std::fs::create_dir_all(&dir).map_err(|source| file(&dir, source))?;
+    process::run(Command::new(scripts.join("prepare.sh")).arg(&dir).args(&needs.packages))?;
+    let files = files(&root, &needs)?;
+    process::run(Command::new(scripts.join("initramfs.sh")).arg(&dir).args(files))?;
+    if out.exists() {
+        std::fs::remove_dir_all(&out).map_err(|source| file(&out, source))?;
+    }
+    std::fs::create_dir_all(&out).map_err(|source| file(&out, source))?;
+    let plan: String = steps.iter().map(|Step { file, .. }| format!("{file}\n")).collect();
+    std::fs::write(out.join("plan"), plan).map_err(|source| file(&out, source))?;
+    let seconds = args.seconds.to_string();
+    // A machine that had to be stopped has results too, and the first error tells most.
+    let booted = process::run(Command::new(scripts.join("boot.sh")).arg(&dir).arg(seconds));
+    let reported = report::report(&out, &steps);
+    booted.and(reported)
+}
+
+/// What goes into the guest beside its system, as `FILE=PLACE`.
+fn files(root: &Path, needs: &Needs) -> Result<Vec<String>, Failure> {
+    let mut files = Vec::new();
+    if !needs.tests.is_empty() {
+        let mut command = process::cargo();
+        command.args(["test", "--no-run", "-p", "towpath-tests", "--features", "verbs"]);
+        command.args(needs.tests.iter().flat_map(|name| ["--test", name]));
+        files.extend(built(root, &mut command, &needs.tests, "/tests")?);
+    }
+    for package in &needs.units {
+        let mut command = process::cargo();
+        command.args(["test", "--no-run", "--lib", "-p", package, "--features", "verbs"]);
+        // The library's target bears its package's name as Rust writes it.
+        let name = BTreeSet::from([package.replace('-', "_")]);
+        files.extend(built(root, &mut command, &name, "/tests")?);
+    }
+    if !needs.bins.is_empty() {
+        let mut command = process::cargo();
+        command.args(["build", "--profile", "guest", "-p", "towpath-tools", "--features", "verbs"]);
+        command.args(needs.bins.iter().flat_map(|name| ["--bin", name]));
+        files.extend(built(root, &mut command, &needs.bins, "/usr/bin")?);
+    }
+    files.extend(needs.commands.iter().map(|name| format!("{name}=/usr/bin/{name}")));
+    Ok(files)
+}
+
+/// Builds what is named, and says where it lies and where it shall.
+fn built(
+    root: &Path,
+    command: &mut Command,
+    names: &BTreeSet<String>,
+    folder: &str,
+) -> Result<Vec<String>, Failure> {
+    command.args(["--message-format", "json-render-diagnostics"]).current_dir(root);
+    let text = process::output(command)?;
+    let json = |source| Failure::Json { command: process::line(command), source };
+    let found = executables(&text, names).map_err(json)?;
+    Ok(found.iter().map(|(name, path)| format!("{}={folder}/{name}", path.display())).collect())
+}
+
+/// The programs of these names in what cargo prints: one JSON object in each line.
+fn executables(
+    text: &str,
+    names: &BTreeSet<String>,
+) -> Result<Vec<(String, PathBuf)>, serde_json::Error> {
+    let mut found = Vec::new();
+    for line in text.lines().filter(|line| line.starts_with('{')) {
+        let message: Value = serde_json::from_str(line)?;
+        let name = message["target"]["name"].as_str().filter(|&name| names.contains(name));
+        if let (Some(name), Some(path)) = (name, message["executable"].as_str()) {
+            found.push((name.to_owned(), PathBuf::from(path)));
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_programs_are_those_of_the_names_that_were_asked_for() {
+        let text = concat!(
+            r#"{"reason":"compiler-artifact","target":{"name":"tool"},"executable":"/a/tool"}"#,
+            "\n",
+            r#"{"reason":"compiler-artifact","target":{"name":"b"},"executable":"/a/deps/b-1"}"#,
+            "\n",
+            r#"{"reason":"compiler-artifact","target":{"name":"b"},"executable":null}"#,
+            "\nnot JSON\n",
+        );
+        let names = BTreeSet::from(["b".to_owned()]);
+        let found = executables(text, &names).unwrap();
+        assert_eq!(found, [("b".to_owned(), PathBuf::from("/a/deps/b-1"))]);
+    }
+}

@@ -1,0 +1,146 @@
+//! The steps of the suite: one script each, whose head says what it needs of the host.
+
+use crate::failure::Failure;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// What a step needs, as its script says in lines like `# test: verbs_link` before its first
+/// command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Needs {
+    /// `# test:` integration tests of `towpath-tests`, built with the feature `verbs`.
+    pub(super) tests: BTreeSet<String>,
+    /// `# unit:` packages whose own tests run inside, built with the feature `verbs`.
+    pub(super) units: BTreeSet<String>,
+    /// `# bin:` binaries of `towpath-tools`, built with the feature `verbs`, optimised.
+    pub(super) bins: BTreeSet<String>,
+    /// `# command:` programs of the host, taken along with their libraries.
+    pub(super) commands: BTreeSet<String>,
+    /// `# package:` Debian packages that those come from.
+    pub(super) packages: BTreeSet<String>,
+    /// `# suite: full` keeps a step out of the quick suite.
+    pub(super) full: bool,
+}
+
+impl Needs {
+    /// Reads the head of a script.
+    fn of(script: &str) -> Self {
+        let mut needs = Self::default();
+        for line in script.lines().take_while(|line| line.is_empty() || line.starts_with('#')) {
+            let Some((key, words)) = line.trim_start_matches('#').split_once(':') else { continue };
+            let words = words.split_whitespace().map(str::to_owned);
+            match key.trim() {
+                "test" => needs.tests.extend(words),
+                "unit" => needs.units.extend(words),
+                "bin" => needs.bins.extend(words),
+                "command" => needs.commands.extend(words),
+                "package" => needs.packages.extend(words),
+                "suite" => needs.full = words.into_iter().any(|word| word == "full"),
+                _ => {}
+            }
+        }
+        needs
+    }
+
+    /// Of all of these together.
+    pub(super) fn of_all(steps: &[Step]) -> Self {
+        let mut all = Self::default();
+        for Step { needs, .. } in steps {
+            all.tests.extend(needs.tests.iter().cloned());
+            all.units.extend(needs.units.iter().cloned());
+            all.bins.extend(needs.bins.iter().cloned());
+            all.commands.extend(needs.commands.iter().cloned());
+            all.packages.extend(needs.packages.iter().cloned());
+        }
+        all
+    }
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    /// The name of its script, as `20-link.sh`.
+    pub(super) file: String,
+    pub(super) needs: Needs,
+}
+
+impl Step {
+    /// What it is called: the name of its script without number and ending.
+    pub(super) fn name(&self) -> &str {
+        let stem = self.file.trim_end_matches(".sh");
+        stem.split_once('-').map_or(stem, |(_, name)| name)
+    }
+}
+
+/// All steps of `folder`, in the order of their numbers.
+pub(super) fn all(folder: &Path) -> Result<Vec<Step>, Failure> {
+    let failed = |source| Failure::File { path: folder.to_owned(), source };
+    let mut steps = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let Some(file) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        if file.ends_with(".sh") {
+            let script = std::fs::read_to_string(&path);
+            let script = script.map_err(|source| Failure::File { path: path.clone(), source })?;
+            steps.push(Step { file: file.to_owned(), needs: Needs::of(&script) });
+        }
+    }
+    steps.sort_by(|a, b| a.file.cmp(&b.file));
+    Ok(steps)
+}
+
+/// Those that `only` names, or without names all; of the quick suite those that are in it.
+pub(super) fn chosen(steps: Vec<Step>, only: &[String], quick: bool) -> Result<Vec<Step>, Failure> {
+    if let Some(name) = only.iter().find(|name| steps.iter().all(|step| step.name() != **name)) {
+        let known: Vec<_> = steps.iter().map(Step::name).collect();
+        return Err(Failure::NoSuchGuestStep { name: name.clone(), known: known.join(", ") });
+    }
+    let wanted = |step: &Step| {
+        let named = only.iter().any(|name| name == step.name());
+        if only.is_empty() { !(quick && step.needs.full) } else { named }
+    };
+    Ok(steps.into_iter().filter(wanted).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCRIPT: &str = "# What it does: much.\n# test: a b\n# unit: u\n# bin: c\n\
+                          # command: d e\n# package: f\n# suite: full\n\n\
+                          run # test: z\n# test: y\n";
+
+    #[test]
+    fn the_head_of_a_script_says_what_it_needs() {
+        let set = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        let needs = Needs {
+            tests: set(&["a", "b"]),
+            units: set(&["u"]),
+            bins: set(&["c"]),
+            commands: set(&["d", "e"]),
+            packages: set(&["f"]),
+            full: true,
+        };
+        assert_eq!(Needs::of(SCRIPT), needs);
+        assert_eq!(Needs::of("run # suite: full\n"), Needs::default());
+    }
+
+    #[test]
+    fn steps_are_chosen_by_name_or_by_suite() {
+        let step = |file: &str, full| Step {
+            file: file.to_owned(),
+            needs: Needs { full, ..Needs::default() },
+        };
+        let steps = || vec![step("10-contract.sh", false), step("90-table.sh", true)];
+        let names = |only: &[&str], quick| {
+            let only: Vec<_> = only.iter().map(|&name| name.to_owned()).collect();
+            let chosen = chosen(steps(), &only, quick)?;
+            Ok::<_, Failure>(chosen.iter().map(|step| step.name().to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&[], false).unwrap(), ["contract", "table"]);
+        assert_eq!(names(&[], true).unwrap(), ["contract"]);
+        assert_eq!(names(&["table"], true).unwrap(), ["table"], "a name is a name");
+        let unknown = names(&["tabel"], false).unwrap_err().to_string();
+        assert!(unknown.contains("tabel") && unknown.contains("contract, table"), "{unknown}");
+    }
+}
