@@ -3,9 +3,11 @@
 //! | folder | what lives there |
 //! |---|---|
 //! | [`cli`] | `towpath`: the demo, and a chunk server's clients |
+//! | [`device`] | which device a tool uses: the flags that all of them take |
 //! | [`perftest`] | `tow_write_bw` and `tow_write_lat` |
 
 #![forbid(unsafe_code)]
 
 pub mod cli;
+pub mod device;
 pub mod perftest;

@@ -2,12 +2,14 @@
 //!
 //! `VerbsDevice` is a [`towpath_verbs::Device`] on a NIC, or on the kernel's rxe. It comes with
 //! the feature `verbs`, which needs libibverbs, librdmacm and libclang to build; without it the
-//! crate only says so, in [`OpenError::NotBuilt`], so that a default build needs no library.
+//! type has no value and opening only says so, in [`OpenError::NotBuilt`], so that a default build
+//! needs no library and callers need not ask how they were built.
 //!
 //! | room | what is in it |
 //! |---|---|
 //! | `target` | which device, port and address is meant |
 //! | `error` | why a device could not be opened |
+//! | `absent` | the device of a build without the feature |
 //! | `sys` | libibverbs: owned objects, each of which keeps those alive that it rests on |
 //! | `device` | the verbs |
 //! | `caps` | what the driver says, as capabilities |
@@ -36,6 +38,8 @@ mod target;
 pub use error::OpenError;
 pub use target::Target;
 
+#[cfg(not(feature = "verbs"))]
+mod absent;
 #[cfg(feature = "verbs")]
 mod caps;
 #[cfg(feature = "verbs")]
@@ -61,6 +65,8 @@ mod sys;
 #[cfg(feature = "verbs")]
 mod wr;
 
+#[cfg(not(feature = "verbs"))]
+pub use absent::VerbsDevice;
 #[cfg(feature = "verbs")]
 pub use device::VerbsDevice;
 
@@ -79,7 +85,10 @@ pub fn device_names() -> Result<Vec<String>, OpenError> {
 mod tests {
     #[test]
     fn without_the_feature_the_error_says_how_to_get_it() {
-        let error = crate::device_names().unwrap_err();
-        assert!(error.to_string().contains("--features verbs"), "{error}");
+        let listed = crate::device_names().unwrap_err();
+        let opened = crate::VerbsDevice::open(&crate::Target::new()).unwrap_err();
+        for error in [listed, opened] {
+            assert!(error.to_string().contains("--features verbs"), "{error}");
+        }
     }
 }

@@ -42,6 +42,9 @@ pub enum EndpointError {
     /// The UDP sockets could not be set up.
     #[error("cannot set up the UDP device")]
     Udp(#[from] towpath_device_roce::udp::UdpError),
+    /// The RDMA device could not be opened.
+    #[error(transparent)]
+    Open(#[from] towpath_device_verbs::OpenError),
     /// The system gave no thread.
     #[error("cannot start the worker thread")]
     Thread(#[source] io::Error),

@@ -111,11 +111,13 @@
 //! | `links`, `sends` | what is kept of each link, and of each message being sent |
 //! | `recv`, `tx`, `control`, `pools` | buffers: receives, headers of sends, acks, send pools |
 //! | `held`, `message`, `payload` | who has a buffer now |
+//! | `choice` | which device is meant, by the names that tools take |
 //! | `udp`, `mem` | endpoints on UDP sockets, and in pairs within a process (feature `mem`) |
 //! | `event`, `error`, `config`, `limits`, `wr_id` | words and numbers |
 
 #![forbid(unsafe_code)]
 
+mod choice;
 mod config;
 mod control;
 mod endpoint;
@@ -137,6 +139,7 @@ mod tx;
 mod udp;
 mod wr_id;
 
+pub use choice::{DeviceChoice, DeviceName, DeviceNameError};
 pub use config::EndpointConfig;
 pub use endpoint::{BufferCensus, Endpoint, EndpointStats, PendingLink};
 pub use error::{AcceptError, ChannelError, ConnectError, EndpointError, LinkError, ListenError};
@@ -154,6 +157,7 @@ pub use udp::{RoceUdp, roce_udp};
 pub use towpath_base::{Nanos, Time};
 pub use towpath_cc::{ConfigError as ControllerConfigError, ControllerConfig};
 pub use towpath_device_roce::udp::{PortChoice, UdpConfig};
+pub use towpath_device_verbs::{OpenError as DeviceOpenError, Target as VerbsTarget, VerbsDevice};
 pub use towpath_memory::{Buf, Pool, Region};
 pub use towpath_proto::{
     CancelError, ChannelId, CloseReason, Cut, DownReason, LinkConfig, LinkStats, OpenError,

@@ -1,0 +1,74 @@
+//! The flags that say which device a tool uses, the same for all tools and those of perftest.
+
+use clap::Args;
+use towpath_transport::{DeviceChoice, DeviceName};
+
+/// Which device, which of its ports, and which address of that.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct DeviceArgs {
+    /// RDMA device: roce (in userspace over UDP, needs nothing), or one that ibv_devices lists, as
+    /// mlx5_0 or verbs:mlx5_0; verbs is the first of them (in builds with --features verbs)
+    #[arg(
+        short = 'd',
+        long = "device",
+        alias = "ib-dev",
+        value_name = "DEV",
+        default_value = "roce"
+    )]
+    pub device: DeviceName,
+    /// Port of an RDMA device, from 1
+    #[arg(short = 'i', long = "ib-port", value_name = "PORT", default_value_t = 1,
+          value_parser = clap::value_parser!(u8).range(1..))]
+    pub ib_port: u8,
+    /// Index of the address of an RDMA device, as show_gids lists them [default: the first IPv4
+    /// address of RoCEv2, or else IPv6]
+    #[arg(short = 'x', long = "gid-index", value_name = "INDEX")]
+    pub gid_index: Option<u32>,
+}
+
+impl DeviceArgs {
+    /// What they ask for.
+    #[must_use]
+    pub fn choice(&self) -> DeviceChoice {
+        let Self { device, ib_port, gid_index } = self.clone();
+        DeviceChoice { name: device, port: ib_port, gid_index }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Tool {
+        #[command(flatten)]
+        device: DeviceArgs,
+    }
+
+    fn choice(words: &[&str]) -> Result<DeviceChoice, String> {
+        let words = std::iter::once("tool").chain(words.iter().copied());
+        let parsed = Tool::try_parse_from(words).map_err(|error| error.to_string())?;
+        Ok(parsed.device.choice())
+    }
+
+    #[test]
+    fn the_flags_are_those_of_perftest() {
+        assert_eq!(choice(&[]).unwrap(), DeviceChoice::default());
+        let name = "rxe0".parse().unwrap();
+        let wanted = DeviceChoice { name, port: 2, gid_index: Some(5) };
+        for words in [
+            ["-d", "rxe0", "-i", "2", "-x", "5"],
+            ["--ib-dev", "verbs:rxe0", "--ib-port", "2", "--gid-index", "5"],
+        ] {
+            assert_eq!(choice(&words).unwrap(), wanted);
+        }
+    }
+
+    #[test]
+    fn what_is_no_device_is_refused_with_what_would_be_one() {
+        let text = choice(&["-d", "no such"]).unwrap_err();
+        assert!(text.contains("ibv_devices"), "{text}");
+        assert!(choice(&["-i", "0"]).unwrap_err().contains("0 is not in 1.."));
+    }
+}
