@@ -33,6 +33,7 @@ impl PacketLink for Wire {
             rx_charge_bytes: 0,
             short_packet_cost_percent: 0,
             delay_noise: Nanos::ZERO,
+            foreign_peers: false,
         }
     }
 

@@ -47,6 +47,7 @@ impl PacketLink for BenchLink {
             rx_charge_bytes: 0,
             short_packet_cost_percent: 0,
             delay_noise: Nanos::ZERO,
+            foreign_peers: false,
         }
     }
 

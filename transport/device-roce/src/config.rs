@@ -2,12 +2,10 @@
 
 use crate::limits::{QP_DEFAULT, QP_MAX, RC_WINDOW_PACKETS, RC_WINDOW_PACKETS_MAX};
 
-/// Settings of a [`RoceDevice`](crate::RoceDevice). The defaults serve peers that are this same
-/// device; with other NICs or the rxe driver as peers over IPv4, set
-/// [`foreign_peers`](Self::foreign_peers).
+/// Settings of a [`RoceDevice`](crate::RoceDevice). Whether its peers may be other NICs is a
+/// matter of its link: [`UdpConfig::foreign_peers`](crate::udp::UdpConfig::foreign_peers).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoceConfig {
-    pub(crate) foreign_peers: bool,
     pub(crate) seed: u64,
     pub(crate) qp_max: u32,
     pub(crate) rc_window_packets: u32,
@@ -15,27 +13,11 @@ pub struct RoceConfig {
 
 impl Default for RoceConfig {
     fn default() -> Self {
-        Self {
-            foreign_peers: false,
-            seed: 0,
-            qp_max: QP_DEFAULT,
-            rc_window_packets: RC_WINDOW_PACKETS,
-        }
+        Self { seed: 0, qp_max: QP_DEFAULT, rc_window_packets: RC_WINDOW_PACKETS }
     }
 }
 
 impl RoceConfig {
-    /// Whether peers may be other NICs, whose IPv4 packets carry an IP ID that a socket cannot see
-    /// but the ICRC covers. Then a packet whose ICRC fails is accepted if some ID explains it:
-    /// 1 in 65,536 corruptions passes. Such a peer on IPv4 also needs a link that sends without
-    /// segmentation offload ([`UdpConfig::segmentation`](crate::udp::UdpConfig::segmentation)).
-    /// Default: no.
-    #[must_use]
-    pub fn foreign_peers(mut self, yes: bool) -> Self {
-        self.foreign_peers = yes;
-        self
-    }
-
     /// Where queue pair numbers start. Give each start of a process another, so that a peer's late
     /// packets miss the queue pairs of the next life. Default: 0.
     #[must_use]

@@ -49,7 +49,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(config: &RoceConfig, packet_bytes_max: usize) -> Self {
+    pub(crate) fn new(config: &RoceConfig, packet_bytes_max: usize, foreign_peers: bool) -> Self {
         Self {
             mrs: MrTable::new(),
             qps: QpTable::new(config.qp_max, config.seed),
@@ -63,7 +63,7 @@ impl Engine {
             batch_max: TX_BATCH_PACKETS,
             packets: Vec::with_capacity(TX_BATCH_PACKETS),
             planned: Vec::with_capacity(TX_BATCH_PACKETS),
-            id_space: config.foreign_peers.then(|| IdSpace::new(packet_bytes_max)),
+            id_space: foreign_peers.then(|| IdSpace::new(packet_bytes_max)),
             timers: Timers::default(),
             now: Time::ZERO,
             answers_due: false,

@@ -47,6 +47,9 @@ pub enum VerbError {
     BadMemory(Verb),
     /// An argument is out of range: too long, wrong queue pair type, no destination.
     BadArgument(Verb),
+    /// The peer listens on another UDP port than 4791, which is the only one that this device
+    /// sends to. A userspace NIC has to be set up for foreign peers.
+    PeerPort(Verb),
     /// The operating system refused; its error number.
     Os(Verb, i32),
 }
@@ -63,6 +66,7 @@ impl VerbError {
             | Self::WrongState(verb)
             | Self::BadMemory(verb)
             | Self::BadArgument(verb)
+            | Self::PeerPort(verb)
             | Self::Os(verb, _) => verb,
         }
     }
@@ -81,6 +85,11 @@ impl fmt::Display for VerbError {
                 write!(f, "{verb:?}: the sg_list is not covered by its memory region")
             }
             Self::BadArgument(_) => write!(f, "{verb:?}: an argument is out of range"),
+            Self::PeerPort(_) => write!(
+                f,
+                "{verb:?}: this device sends to UDP port 4791 only, and the peer listens on \
+                 another; set the peer up for foreign peers"
+            ),
             Self::Os(_, errno) => write!(f, "{verb:?}: the system refused (errno {errno})"),
         }
     }

@@ -85,6 +85,9 @@ pub struct LinkCaps {
     pub short_packet_cost_percent: u16,
     /// See [`DeviceCaps::delay_noise`](crate::DeviceCaps::delay_noise).
     pub delay_noise: Nanos,
+    /// Its peers may be other NICs: it sends what they can verify, and what comes from them on
+    /// IPv4 may have an IP ID that it cannot see but the ICRC covers.
+    pub foreign_peers: bool,
 }
 
 /// Counters of a link; each only grows.

@@ -76,8 +76,9 @@ fn the_same_message_makes_the_same_packets_as_rxe_but_for_the_ip_id() {
 fn rxe_packets_are_accepted_from_foreign_peers_only() {
     for foreign in [true, false] {
         let frames = pcap::frames(pcap::UC_SMALL);
-        let link = TestLink::new(&frames[0].dest.to_string());
-        let mut end = End::on(link, RoceConfig::default().foreign_peers(foreign));
+        let mut link = TestLink::new(&frames[0].dest.to_string());
+        link.foreign_peers = foreign;
+        let mut end = End::on(link, RoceConfig::default());
         for frame in frames {
             let (source, dest, bytes) = (frame.source, frame.dest, frame.packet);
             end.device.link_mut().coming.push_back(OnWire { source, dest, tclass: 0, bytes });

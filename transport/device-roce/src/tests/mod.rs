@@ -34,6 +34,7 @@ struct TestLink {
     source_ports: u16,
     packet_bytes_max: u32,
     rx_buffer_bytes: Option<u64>,
+    foreign_peers: bool,
     sent: Vec<OnWire>,
     coming: VecDeque<OnWire>,
     /// How many more packets it takes.
@@ -46,8 +47,17 @@ impl TestLink {
         let (source_ports, packet_bytes_max, now) = (4, 4096 + 39, Time(1_000));
         let (sent, coming) = (Vec::new(), VecDeque::new());
         let addr = addr.parse().unwrap();
-        let (rx_buffer_bytes, room) = (Some(7), usize::MAX);
-        Self { addr, source_ports, packet_bytes_max, rx_buffer_bytes, sent, coming, room, now }
+        Self {
+            addr,
+            source_ports,
+            packet_bytes_max,
+            rx_buffer_bytes: Some(7),
+            foreign_peers: false,
+            sent,
+            coming,
+            room: usize::MAX,
+            now,
+        }
     }
 }
 
@@ -61,6 +71,7 @@ impl PacketLink for TestLink {
             rx_charge_bytes: 9,
             short_packet_cost_percent: 11,
             delay_noise: Nanos(13),
+            foreign_peers: self.foreign_peers,
         }
     }
 

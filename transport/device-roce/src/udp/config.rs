@@ -1,6 +1,6 @@
 //! What a UDP link is asked for.
 
-use super::limits::SOURCE_PORTS_MAX;
+use super::limits::{ROCE_PORT, SOURCE_PORTS_MAX};
 use core::net::IpAddr;
 
 /// Which local UDP port to receive on.
@@ -10,7 +10,7 @@ pub enum PortChoice {
     Ephemeral,
     /// 4791 where it is free, any free port otherwise.
     Roce4791OrEphemeral,
-    /// This port or an error; 4791 for foreign peers. 0 is any free port.
+    /// This port or an error. 0 is any free port.
     Exact(u16),
 }
 
@@ -40,6 +40,7 @@ pub struct UdpConfig {
     pub(super) segmentation: bool,
     pub(super) coalescing: bool,
     pub(super) timestamps: TimestampSource,
+    pub(super) foreign_peers: bool,
 }
 
 impl UdpConfig {
@@ -58,6 +59,7 @@ impl UdpConfig {
             segmentation: true,
             coalescing: true,
             timestamps: TimestampSource::Call,
+            foreign_peers: false,
         }
     }
 
@@ -107,9 +109,8 @@ impl UdpConfig {
     }
 
     /// Whether runs of packets are sent in one piece and cut up by the kernel or the NIC; true by
-    /// default. Off costs a factor of three and more, but a foreign peer on IPv4 needs it: the cut
-    /// packets carry IP IDs 0, 1, 2 ..., which the ICRC covers, so that an rxe peer drops all but
-    /// the first of each run. IPv6 has no such ID.
+    /// default. Off costs a factor of three and more. Where peers may be foreign it is off on IPv4
+    /// whatever is said here.
     #[must_use]
     pub fn segmentation(mut self, on: bool) -> Self {
         self.segmentation = on;
@@ -121,6 +122,32 @@ impl UdpConfig {
     pub fn coalescing(mut self, on: bool) -> Self {
         self.coalescing = on;
         self
+    }
+
+    /// Whether peers may be other NICs, or the kernel's rxe; false by default. It settles what they
+    /// depend on, whatever else is configured:
+    ///
+    /// - The port is 4791, which is the only one that they send to, or binding fails. The kernel's
+    ///   rxe has that port in the first network namespace, so next to it a process needs another
+    ///   one.
+    /// - On IPv4 packets leave one by one. Those that the kernel cuts from a run carry IP IDs 0, 1,
+    ///   2 ..., which the ICRC covers: the peer would drop all but the first.
+    /// - On IPv4 a packet whose ICRC fails is accepted if some IP ID explains it, since a socket
+    ///   cannot see the ID: 1 in 65,536 corruptions passes. IPv6 has no such ID.
+    #[must_use]
+    pub fn foreign_peers(mut self, yes: bool) -> Self {
+        self.foreign_peers = yes;
+        self
+    }
+
+    /// The port as it is bound.
+    pub(super) fn port_choice(&self) -> PortChoice {
+        if self.foreign_peers { PortChoice::Exact(ROCE_PORT) } else { self.port }
+    }
+
+    /// Whether runs may leave in one piece.
+    pub(super) fn segments(&self) -> bool {
+        self.segmentation && !(self.foreign_peers && self.ip.is_ipv4())
     }
 
     /// Where receive times come from; [`TimestampSource::Call`] by default.

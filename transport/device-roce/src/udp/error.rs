@@ -15,7 +15,8 @@ pub enum UdpError {
     /// Another socket has the port.
     #[error(
         "UDP port {} on {} is in use: stop its owner (`ss -ulnp` names it), choose another port, \
-         or let the system choose one",
+         or let the system choose one; where the kernel's rxe has 4791, run in another network \
+         namespace",
         .0.port(),
         .0.ip()
     )]

@@ -37,6 +37,7 @@ pub struct UdpLink {
     counts: Counts,
     probe: Probe,
     coalescing: bool,
+    foreign_peers: bool,
     rx_buffer_bytes: u64,
 }
 
@@ -62,7 +63,7 @@ impl UdpLink {
 
         let mut batch = SendBatch::new();
         let probe = Probe::run(addr, &mut batch);
-        let segments_max = if config.segmentation { probe.segments_max } else { 0 };
+        let segments_max = if config.segments() { probe.segments_max } else { 0 };
         for (index, (socket, &addr)) in sockets.iter().zip(&addrs).enumerate() {
             configure(socket, addr, segments_max > 0)?;
             grow_buffer(socket.as_fd(), &config, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
@@ -80,6 +81,7 @@ impl UdpLink {
             counts: Counts::default(),
             probe,
             coalescing,
+            foreign_peers: config.foreign_peers,
             rx_buffer_bytes: probe::rx_buffer_bytes(granted_bytes, addr),
             addrs,
         })
@@ -159,6 +161,7 @@ impl PacketLink for UdpLink {
                 .rx_charge_bytes(self.sender.segmentation(), self.coalescing),
             short_packet_cost_percent: SHORT_PACKET_COST_PERCENT,
             delay_noise: DELAY_NOISE,
+            foreign_peers: self.foreign_peers,
         }
     }
 
@@ -217,7 +220,7 @@ fn bind_at(addr: SocketAddr) -> Result<UdpSocket, UdpError> {
 }
 
 fn bind_receiver(config: &UdpConfig) -> Result<UdpSocket, UdpError> {
-    let (first, fallback) = match config.port {
+    let (first, fallback) = match config.port_choice() {
         PortChoice::Ephemeral => (0, None),
         PortChoice::Roce4791OrEphemeral => (super::ROCE_PORT, Some(0)),
         PortChoice::Exact(port) => (port, None),

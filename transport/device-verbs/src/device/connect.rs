@@ -106,6 +106,9 @@ impl VerbsDevice {
         if !fits {
             return Err(VerbError::BadArgument(verb));
         }
+        if qp.init.qp_type != QpType::Ud && connect.dest.port() != gid::UDP_PORT {
+            return Err(VerbError::PeerPort(verb));
+        }
         to_rtr(qp, &self.port, connect)?;
         qp.state = QpState::Rtr;
         to_rts(qp, connect)?;

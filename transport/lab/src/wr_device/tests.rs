@@ -41,6 +41,7 @@ impl BurstLink for WireEnd {
             rx_charge_bytes: 0,
             short_packet_cost_percent: 0,
             delay_noise: Nanos::ZERO,
+            foreign_peers: false,
         }
     }
 

@@ -112,6 +112,7 @@ impl Host {
             rx_charge_bytes: self.rx_charge_bytes,
             short_packet_cost_percent: self.short_packet_cost_percent,
             delay_noise: Nanos::ZERO,
+            foreign_peers: false,
         }
     }
 

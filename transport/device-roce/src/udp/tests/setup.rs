@@ -32,6 +32,21 @@ fn the_roce_port_is_taken_by_the_first_and_others_get_a_free_one() {
 }
 
 #[test]
+fn foreign_peers_get_the_port_and_the_packets_that_they_need() {
+    // An address of 127/8 that no other test uses.
+    let v4 = IpAddr::V4(Ipv4Addr::new(127, 47, 91, 2));
+    for (ip, as_asked) in [(v4, false), (V6, true)] {
+        let config = UdpConfig::new(ip).port(PortChoice::Ephemeral).segmentation(true);
+        let offload_works = bind(config.clone()).segmentation();
+        let foreign = bind(config.foreign_peers(true));
+        assert_eq!(foreign.local_addr().port(), ROCE_PORT);
+        assert_eq!(foreign.segmentation(), offload_works && as_asked, "{ip}");
+        assert!(foreign.caps().foreign_peers);
+    }
+    assert!(!link(V4).caps().foreign_peers);
+}
+
+#[test]
 fn a_foreign_or_unspecified_address_is_refused_with_its_reason() {
     // TEST-NET-1 is on no host.
     let foreign = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));

@@ -38,6 +38,7 @@ impl Engine {
             rx_charge_bytes: config.rx_charge_bytes,
             short_packet_cost_percent: config.short_packet_cost_percent,
             delay_noise: Nanos::ZERO,
+            foreign_peers: false,
         };
         let ends = [0, 1].map(|end| HostId((self.hosts.len() + end) as u32));
         let link = self.lay_cable(ends.map(Node::Host), [wire_config; 2]);
@@ -98,6 +99,7 @@ impl Engine {
                 rx_charge_bytes: config.rx_charge_bytes,
                 short_packet_cost_percent: config.short_packet_cost_percent,
                 delay_noise: Nanos::ZERO,
+                foreign_peers: false,
             },
             wire: link.forth(),
             is_patient: true,
