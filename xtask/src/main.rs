@@ -9,6 +9,7 @@
 mod ab;
 mod arrows;
 mod ci;
+mod dissect;
 mod failure;
 mod finding;
 mod fuzz;
@@ -44,6 +45,8 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Do the sans-IO crates really link without std?
     NoStd,
+    /// Have Wireshark and Scapy read what the userspace NIC sends, in every mode.
+    Dissect,
     /// Run the tests on real libibverbs in a virtual machine with the kernel's rxe.
     VmTest(vm::Args),
 }
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Ab(args) => ab::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::NoStd => no_std::run(),
+        Command::Dissect => dissect::run(),
         Command::VmTest(args) => vm::run(&args),
     };
     match outcome {
