@@ -6,6 +6,12 @@
 
 #![forbid(unsafe_code)]
 
+mod either;
+#[cfg(feature = "verbs")]
+pub mod namespace;
+
+pub use either::Either;
+
 use core::fmt::Display;
 use core::ops::Range;
 use towpath_lab::sweep::{Verdict, sweep};

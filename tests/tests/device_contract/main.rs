@@ -8,6 +8,7 @@ mod events;
 #[cfg(feature = "verbs")]
 mod ports;
 mod reliable;
+#[path = "../rig/mod.rs"]
 mod rig;
 mod waiting;
 
@@ -26,6 +27,31 @@ macro_rules! for_every_device {
                 #[test]
                 #[ignore = "needs two joined RDMA devices: cargo xtask vm-test"]
                 fn $name() { $test(&mut crate::rig::verbs()); }
+            )+
+        }
+        // One end of each kind; in most tests the first sends and the second receives.
+        #[cfg(feature = "verbs")]
+        mod nic_to_kernel {
+            use crate::rig::Interop;
+            use towpath_verbs::Mtu;
+            $(
+                #[test]
+                #[ignore = "needs the kernel's rxe: cargo xtask vm-test"]
+                fn $name() {
+                    $test(&mut Interop::from_environment().rig(true, false, Mtu::Mtu1024));
+                }
+            )+
+        }
+        #[cfg(feature = "verbs")]
+        mod kernel_to_nic {
+            use crate::rig::Interop;
+            use towpath_verbs::Mtu;
+            $(
+                #[test]
+                #[ignore = "needs the kernel's rxe: cargo xtask vm-test"]
+                fn $name() {
+                    $test(&mut Interop::from_environment().rig(false, true, Mtu::Mtu4096));
+                }
             )+
         }
     };

@@ -13,9 +13,45 @@ use towpath_verbs::Device;
 /// Turns in which nothing at all moves after which the test gives up: minutes of waiting.
 const IDLE_TURNS_MAX: u32 = 2_000_000;
 
-/// Messages that each host sends, and how many of them are under way at a time.
-const MESSAGES: u64 = 300;
-const DEPTH: usize = 32;
+/// What each host sends.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    /// Messages.
+    messages: u64,
+    /// How many of them are under way at a time.
+    depth: usize,
+    /// The longest of each of four kinds, bytes.
+    longest: [u64; 4],
+    /// Buffers to send from: bytes, and how many. A message has up to four.
+    pool: (usize, usize),
+    /// Whether some are given up on the way.
+    cancels: bool,
+}
+
+impl Load {
+    /// Many, most of them small.
+    pub(crate) fn small() -> Self {
+        Self {
+            messages: 300,
+            depth: 32,
+            longest: [100, 5_000, 70_000, 400_000],
+            pool: (1 << 20, 40),
+            cancels: true,
+        }
+    }
+
+    /// A few, of which some are as long as files.
+    #[allow(dead_code, reason = "not every program of tests moves files")]
+    pub(crate) fn large() -> Self {
+        Self {
+            messages: 8,
+            depth: 2,
+            longest: [1, 70_000, 4 << 20, 16 << 20],
+            pool: (16 << 20, 8),
+            cancels: false,
+        }
+    }
+}
 
 pub(crate) struct Host<D: Device<Memory = Region>> {
     endpoint: Endpoint<D>,
@@ -24,10 +60,14 @@ pub(crate) struct Host<D: Device<Memory = Region>> {
 }
 
 impl<D: Device<Memory = Region>> Host<D> {
-    fn new(number: u8, seed: u64, device: D) -> Self {
+    fn new(number: u8, seed: u64, device: D, load: &Load) -> Self {
         let own = seed << 1 | u64::from(number);
-        let config =
-            EndpointConfig::new().seed(own).quota_chunks(32).credit_total(128).links_max(1);
+        let config = EndpointConfig::new()
+            .seed(own)
+            .quota_chunks(32)
+            .credit_total(128)
+            .links_max(1)
+            .send_pools(&[(256, 512), (4096, 512), (64 << 10, 64), load.pool]);
         let endpoint = Endpoint::new(device, config).expect("an endpoint");
         Self { endpoint, app: App::new(number, seed), link: None }
     }
@@ -62,9 +102,9 @@ struct Hosts<D: Device<Memory = Region>> {
 }
 
 impl<D: Device<Memory = Region>> Hosts<D> {
-    fn join(seed: u64, devices: [D; 2]) -> Self {
+    fn join(seed: u64, devices: [D; 2], load: &Load) -> Self {
         let [near, far] = devices;
-        let mut hosts = [Host::new(0, seed, near), Host::new(1, seed, far)];
+        let mut hosts = [Host::new(0, seed, near, load), Host::new(1, seed, far, load)];
         let [near, far] = &mut hosts;
         let (near_hello, near_half) = near.endpoint.offer().expect("room");
         let (far_hello, far_half) = far.endpoint.offer().expect("room");
@@ -96,27 +136,39 @@ impl<D: Device<Memory = Region>> Hosts<D> {
     }
 }
 
-/// Sizes from one byte to what is streamed, most of them small; now and then one is given up.
-fn script(prng: &mut Prng, count: u64) -> Vec<Planned> {
-    let mut one = || {
-        let most = [100, 5_000, 70_000, 400_000][prng.below(4) as usize];
+/// Sizes from one byte to what is streamed, the longest of all among them.
+fn script(prng: &mut Prng, load: &Load) -> Vec<Planned> {
+    let mut one = |number| {
+        let kind = prng.below(4) as usize;
+        let cancelled = load.cancels && prng.chance(0.05);
         Planned {
             at: Time::ZERO,
             channel: prng.below(2) as usize,
-            len: prng.between(1, most) as u32,
+            len: if number == 0 { load.longest[3] } else { prng.between(1, load.longest[kind]) }
+                as u32,
             segments: prng.between(1, 4) as u32,
-            cancel_after: prng.chance(0.05).then(|| Nanos(prng.below(2_000_000))),
+            cancel_after: cancelled.then(|| Nanos(prng.below(2_000_000))),
             deadline_after: None,
         }
     };
-    (0..count).map(|_| one()).collect()
+    (0..load.messages).map(&mut one).collect()
 }
 
 /// Joins two endpoints on the devices, lets both send, and returns them when every message has
 /// come once and intact, or has been given up, and every send buffer is back.
+#[allow(dead_code, reason = "some programs of tests say what to send")]
 pub(crate) fn exchange<D: Device<Memory = Region>>(seed: u64, devices: [D; 2]) -> [Host<D>; 2] {
+    exchange_of(seed, devices, &Load::small())
+}
+
+/// The same with messages of another kind.
+pub(crate) fn exchange_of<D: Device<Memory = Region>>(
+    seed: u64,
+    devices: [D; 2],
+    load: &Load,
+) -> [Host<D>; 2] {
     println!("seed {seed}");
-    let mut hosts = Hosts::join(seed, devices);
+    let mut hosts = Hosts::join(seed, devices, load);
     for (number, ordered) in [true, false].into_iter().enumerate() {
         let host = &mut hosts.hosts[number];
         let link = host.link.expect("joined");
@@ -127,7 +179,7 @@ pub(crate) fn exchange<D: Device<Memory = Region>>(seed: u64, devices: [D; 2]) -
     });
     let mut prng = Prng::new(seed);
     for host in &mut hosts.hosts {
-        host.app.perform(script(&mut prng, MESSAGES), DEPTH);
+        host.app.perform(script(&mut prng, load), load.depth);
     }
     hosts.run_until("all messages have ended and come", |hosts| {
         hosts.hosts.iter().all(|host| host.app.is_done()) && hosts.oracle.is_settled(0)

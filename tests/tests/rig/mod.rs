@@ -1,4 +1,9 @@
-//! Two joined devices of one kind, each with a completion queue and a window of memory.
+//! Two joined devices, each with a completion queue and a window of memory.
+
+#![allow(dead_code, reason = "each program of tests uses its part")]
+
+#[cfg(feature = "verbs")]
+mod kernel;
 
 use towpath_base::serial::Psn;
 use towpath_device_mem::MemDevice;
@@ -36,7 +41,7 @@ pub(crate) struct Manner {
 }
 
 /// What the specification says, or suggests, and the devices of this workspace do.
-const BY_THE_BOOK: Manner = Manner {
+pub(crate) const BY_THE_BOOK: Manner = Manner {
     too_long: WcStatus::LocLenErr,
     too_long_is_fatal: false,
     datagram_too_long: WcStatus::LocLenErr,
@@ -44,25 +49,37 @@ const BY_THE_BOOK: Manner = Manner {
     rounds_up: false,
 };
 
+/// As the kernel's rxe does it: one word for all trouble with receives, which ends the queue pair.
+pub(crate) const LIKE_RXE: Manner = Manner {
+    too_long: WcStatus::LocQpOpErr,
+    too_long_is_fatal: true,
+    datagram_too_long: WcStatus::LocQpOpErr,
+    memory_gone: WcStatus::LocQpOpErr,
+    rounds_up: true,
+};
+
 /// Both ends of a wire, and how what was posted gets across.
 pub(crate) struct Rig<D> {
     pub(crate) a: End<D>,
     pub(crate) b: End<D>,
+    /// Of b, which most tests receive on.
     pub(crate) manner: Manner,
-    advance: Box<dyn FnMut() -> bool>,
+    /// Of the queue pairs that it connects.
+    pub(crate) mtu: Mtu,
+    /// Lets time pass; false when nothing is on its way any more.
+    pub(crate) advance: Box<dyn FnMut() -> bool>,
 }
 
 pub(crate) fn mem() -> Rig<MemDevice> {
     let (a, b) = MemDevice::pair();
-    let (a, b) = (End::new(a), End::new(b));
-    Rig { a, b, manner: BY_THE_BOOK, advance: Box::new(|| false) }
+    Rig::new(a, b, BY_THE_BOOK, || false)
 }
 
 pub(crate) fn roce() -> Rig<RoceDevice<towpath_sim::VirtualLink>> {
     let world = World::new(1);
     let (a, b) = world.link(&LinkConfig::default());
     let device = |link, seed| RoceDevice::new(link, RoceConfig::default().seed(seed));
-    let (a, b) = (End::new(device(a, 1)), End::new(device(b, 2)));
+    let (a, b) = (device(a, 1), device(b, 2));
     let advance = move || match world.next_event_time() {
         Some(time) => {
             world.advance_to(time);
@@ -70,58 +87,18 @@ pub(crate) fn roce() -> Rig<RoceDevice<towpath_sim::VirtualLink>> {
         }
         None => false,
     };
-    Rig { a, b, manner: BY_THE_BOOK, advance: Box::new(advance) }
+    Rig::new(a, b, BY_THE_BOOK, advance)
 }
 
-/// The two devices that `TOWPATH_VERBS_PAIR` names, as `rxe0,rxe1`.
 #[cfg(feature = "verbs")]
-pub(crate) fn verbs() -> Rig<towpath_device_verbs::VerbsDevice> {
-    use towpath_device_verbs::{Target, VerbsDevice};
-    let pair = std::env::var("TOWPATH_VERBS_PAIR").expect("TOWPATH_VERBS_PAIR names two devices");
-    let (a, b) = pair.split_once(',').expect("two names with a comma between them");
-    let open = |name: &str| VerbsDevice::open(&Target::new().device(name));
-    let names = [a.to_owned(), b.to_owned()];
-    let (a, b) = (open(a).expect("it opens"), open(b).expect("it opens"));
-    let advance = move || {
-        wait_until_quiet(&names);
-        false
-    };
-    // As the kernel's rxe does it: one word for all trouble with receives, which ends the queue
-    // pair.
-    let manner = Manner {
-        too_long: WcStatus::LocQpOpErr,
-        too_long_is_fatal: true,
-        datagram_too_long: WcStatus::LocQpOpErr,
-        memory_gone: WcStatus::LocQpOpErr,
-        rounds_up: true,
-    };
-    Rig { a: End::new(a), b: End::new(b), manner, advance: Box::new(advance) }
-}
-
-/// Hardware does not say when it is done: nothing has moved for a while.
-#[cfg(feature = "verbs")]
-fn wait_until_quiet(names: &[String]) {
-    let packets = || -> Vec<Option<String>> {
-        let of = |name: &String, counter| {
-            let path = format!("/sys/class/infiniband/{name}/ports/1/hw_counters/{counter}");
-            std::fs::read_to_string(path).ok()
-        };
-        names.iter().flat_map(|name| [of(name, "sent_pkts"), of(name, "rcvd_pkts")]).collect()
-    };
-    let (mut before, mut quiet) = (packets(), 0);
-    while quiet < 4 {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-        let now = packets();
-        quiet = if now == before { quiet + 1 } else { 0 };
-        before = now;
-    }
-}
+#[allow(unused_imports, reason = "each program of tests uses its part")]
+pub(crate) use kernel::*;
 
 impl<D: Device<Memory = Region>> End<D> {
     fn new(mut device: D) -> Self {
         let memory = Region::new(MEMORY_BYTES).expect("memory for a test");
         let memory = memory.into_window().expect("the only handle");
-        let keys = device.reg_mr(memory.region(), Access::REMOTE_WRITE).expect("room");
+        let keys = device.reg_mr(memory.region(), Access::REMOTE_ALL).expect("room");
         let cq = device.create_cq(256).expect("room");
         Self { device, cq, memory, keys }
     }
@@ -193,6 +170,22 @@ impl<D: Device<Memory = Region>> End<D> {
 }
 
 impl<D: Device<Memory = Region>> Rig<D> {
+    pub(crate) fn new(a: D, b: D, manner: Manner, advance: impl FnMut() -> bool + 'static) -> Self {
+        let (a, b) = (End::new(a), End::new(b));
+        Self { a, b, manner, mtu: Mtu::Mtu1024, advance: Box::new(advance) }
+    }
+
+    /// With windows of other sizes.
+    pub(crate) fn with_memory(mut self, bytes: usize) -> Self {
+        for end in [&mut self.a, &mut self.b] {
+            let memory = Region::new(bytes).expect("memory for a test");
+            end.memory = memory.into_window().expect("the only handle");
+            let keys = end.device.reg_mr(end.memory.region(), Access::REMOTE_ALL);
+            end.keys = keys.expect("room");
+        }
+        self
+    }
+
     /// A connected pair of UC queue pairs.
     pub(crate) fn uc(&mut self) -> (QpNum, QpNum) {
         let (a, b) = (QpInit::new(QpType::Uc, self.a.cq), QpInit::new(QpType::Uc, self.b.cq));
@@ -211,12 +204,13 @@ impl<D: Device<Memory = Region>> Rig<D> {
 
     /// With packets that leave from this one of the source ports, both ways.
     pub(crate) fn connect_from(&mut self, a: QpNum, b: QpNum, source_port: u16) {
+        let path_mtu = self.mtu;
         let to = |dest, dest_qp_num| Connect {
             dest,
             dest_qp_num,
             rq_psn: Psn::new(7),
             sq_psn: Psn::new(7),
-            path_mtu: Mtu::Mtu1024,
+            path_mtu,
             source_port,
             tclass: 0,
             rc: RcAttr::default(),

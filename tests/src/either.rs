@@ -1,0 +1,119 @@
+//! Two kinds of device as one type, so that tests for two of a kind also join one of each.
+
+use core::net::SocketAddr;
+use towpath_base::{Nanos, Time};
+use towpath_memory::Region;
+use towpath_verbs::{
+    Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, QpInit, QpNum, QpState,
+    QueueLimits, RecvWr, SendWr, SrqNum, VerbError, Wc,
+};
+
+/// One of two kinds of device.
+pub enum Either<A, B> {
+    /// The first kind.
+    Left(A),
+    /// The second kind.
+    Right(B),
+}
+
+/// Asks whichever it is.
+macro_rules! ask {
+    ($either:expr, $device:ident => $answer:expr) => {
+        match $either {
+            Either::Left($device) => $answer,
+            Either::Right($device) => $answer,
+        }
+    };
+}
+
+impl<A: Device<Memory = Region>, B: Device<Memory = Region>> Device for Either<A, B> {
+    type Memory = Region;
+
+    fn caps(&self) -> &DeviceCaps {
+        ask!(self, device => device.caps())
+    }
+
+    fn queue_limits(&self) -> QueueLimits {
+        ask!(self, device => device.queue_limits())
+    }
+
+    fn local_addr(&self) -> SocketAddr {
+        ask!(self, device => device.local_addr())
+    }
+
+    fn now(&self) -> Time {
+        ask!(self, device => device.now())
+    }
+
+    fn reg_mr(&mut self, memory: &Region, access: Access) -> Result<MrKeys, VerbError> {
+        ask!(self, device => device.reg_mr(memory, access))
+    }
+
+    fn dereg_mr(&mut self, lkey: u32) -> Result<(), VerbError> {
+        ask!(self, device => device.dereg_mr(lkey))
+    }
+
+    fn create_cq(&mut self, depth: u32) -> Result<CqNum, VerbError> {
+        ask!(self, device => device.create_cq(depth))
+    }
+
+    fn create_srq(&mut self, depth: u32) -> Result<SrqNum, VerbError> {
+        ask!(self, device => device.create_srq(depth))
+    }
+
+    fn create_qp(&mut self, init: &QpInit) -> Result<QpNum, VerbError> {
+        ask!(self, device => device.create_qp(init))
+    }
+
+    fn connect_qp(&mut self, qp_num: QpNum, connect: &Connect) -> Result<(), VerbError> {
+        ask!(self, device => device.connect_qp(qp_num, connect))
+    }
+
+    fn modify_qp(&mut self, qp_num: QpNum, state: QpState) -> Result<(), VerbError> {
+        ask!(self, device => device.modify_qp(qp_num, state))
+    }
+
+    fn set_source_port(&mut self, qp_num: QpNum, source_port: u16) -> Result<(), VerbError> {
+        ask!(self, device => device.set_source_port(qp_num, source_port))
+    }
+
+    fn qp_state(&self, qp_num: QpNum) -> Result<QpState, VerbError> {
+        ask!(self, device => device.qp_state(qp_num))
+    }
+
+    fn destroy_qp(&mut self, qp_num: QpNum) -> Result<(), VerbError> {
+        ask!(self, device => device.destroy_qp(qp_num))
+    }
+
+    fn post_send(&mut self, qp_num: QpNum, wrs: &[SendWr]) -> Result<(), BadWr> {
+        ask!(self, device => device.post_send(qp_num, wrs))
+    }
+
+    fn post_recv(&mut self, qp_num: QpNum, wrs: &[RecvWr]) -> Result<(), BadWr> {
+        ask!(self, device => device.post_recv(qp_num, wrs))
+    }
+
+    fn post_srq_recv(&mut self, srq: SrqNum, wrs: &[RecvWr]) -> Result<(), BadWr> {
+        ask!(self, device => device.post_srq_recv(srq, wrs))
+    }
+
+    fn progress(&mut self, budget: usize) -> usize {
+        ask!(self, device => device.progress(budget))
+    }
+
+    fn next_timeout(&self) -> Time {
+        ask!(self, device => device.next_timeout())
+    }
+
+    fn poll_cq(&mut self, cq: CqNum, out: &mut [Wc]) -> usize {
+        ask!(self, device => device.poll_cq(cq, out))
+    }
+
+    fn wait(&mut self, timeout: Nanos) -> bool {
+        ask!(self, device => device.wait(timeout))
+    }
+
+    fn poll_async_event(&mut self) -> Option<AsyncEvent> {
+        ask!(self, device => device.poll_async_event())
+    }
+}

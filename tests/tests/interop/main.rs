@@ -1,0 +1,98 @@
+//! Towpath's NIC in userspace and the kernel's rxe, each with the other, in the virtual machine:
+//! every verb in messages of all lengths, and a reliable link. What the cable does to packets is
+//! told by the name of a test, and done by whoever runs it.
+
+#[path = "../exchange/mod.rs"]
+mod exchange;
+mod raw;
+#[path = "../rig/mod.rs"]
+mod rig;
+
+use exchange::{Load, exchange_of};
+use rig::Interop;
+use towpath_tests::Either;
+use towpath_verbs::{Mtu, QpType};
+
+/// Each way, over both kinds of IP, in small and large packets.
+fn for_every_pairing(mut test: impl FnMut(&mut rig::Rig<rig::EitherNic>)) {
+    let interop = Interop::from_environment();
+    for nic_first in [true, false] {
+        for ipv6 in [false, true] {
+            for mtu in [Mtu::Mtu1024, Mtu::Mtu4096] {
+                let way = if nic_first { "to the kernel" } else { "from the kernel" };
+                println!("{way}, IPv{}, MTU {mtu}", if ipv6 { 6 } else { 4 });
+                let rig = interop.rig(nic_first, ipv6, mtu);
+                test(&mut rig.with_memory(raw::WINDOW_BYTES));
+            }
+        }
+    }
+}
+
+mod clean_cable {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs the kernel's rxe: cargo xtask vm-test"]
+    fn every_verb_moves_messages_of_all_lengths() {
+        for_every_pairing(|rig| {
+            raw::every_verb(rig, QpType::Uc, &raw::LENGTHS);
+            raw::every_verb(rig, QpType::Rc, &raw::LENGTHS);
+            raw::atomics(rig);
+        });
+    }
+
+    #[test]
+    #[ignore = "needs the kernel's rxe: cargo xtask vm-test"]
+    fn links_move_messages_of_all_lengths() {
+        for ipv6 in [false, true] {
+            over_links(3, ipv6, &Load::small());
+            over_links(4, ipv6, &Load::large());
+        }
+    }
+}
+
+mod bad_cable {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs the kernel's rxe, and packets lost: cargo xtask vm-test"]
+    fn on_rc_every_verb_moves_messages_of_all_lengths() {
+        for_every_pairing(|rig| {
+            raw::every_verb(rig, QpType::Rc, &raw::SHORTER_LENGTHS);
+            raw::atomics(rig);
+        });
+    }
+
+    #[test]
+    #[ignore = "needs the kernel's rxe, and packets lost: cargo xtask vm-test"]
+    fn on_uc_what_arrives_is_whole() {
+        let mut lost = 0;
+        for_every_pairing(|rig| lost += raw::lossy_sends(rig));
+        assert!(lost > 0, "the cable is good");
+    }
+
+    #[test]
+    #[ignore = "needs the kernel's rxe, and packets lost: cargo xtask vm-test"]
+    fn links_move_messages_of_all_lengths() {
+        let mut again = 0;
+        for ipv6 in [false, true] {
+            again += over_links(5, ipv6, &Load::small());
+            again += over_links(6, ipv6, &Load::large());
+        }
+        assert!(again > 0, "the cable is good");
+    }
+}
+
+/// A link between both, over which both send; returns how many chunks were sent again.
+fn over_links(seed: u64, ipv6: bool, load: &Load) -> u64 {
+    let ends = Interop::from_environment().ends(true, ipv6);
+    let hosts = exchange_of(seed, ends, load);
+    for host in &hosts {
+        let name = match host.device() {
+            Either::Left(_) => "userspace NIC",
+            Either::Right(_) => "kernel",
+        };
+        println!("{name}: {:?}", host.stats());
+    }
+    hosts.iter().map(|host| host.stats().chunks_retransmitted).sum()
+}
