@@ -1,6 +1,6 @@
 //! The ack frame (docs/protocol.md section 4).
 
-use super::{VERSION, field, put};
+use super::{VERSION, field, is_sealed, pair, put, seal};
 use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, HEADER_BYTES, NUMBER_MAX, NUMBER_WINDOW};
 use core::fmt;
 use towpath_base::crc::crc32c;
@@ -75,14 +75,11 @@ impl<'a> AckFrame<'a> {
     /// # Errors
     /// The first rule that is broken.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, AckError> {
-        if bytes.len() < HEADER_BYTES {
-            return Err(AckError::Length);
-        }
-        let (head, body) = bytes.split_at(HEADER_BYTES);
+        let (head, body) = bytes.split_first_chunk().ok_or(AckError::Length)?;
         if head[0] != VERSION {
             return Err(AckError::Version(head[0]));
         }
-        if crc32c(&head[..60]) != field!(head, 60, u32) {
+        if !is_sealed(head) {
             return Err(AckError::Crc);
         }
         if head[1] != KIND_ACK {
@@ -158,22 +155,18 @@ impl Ack {
             entries += 1;
         }
         let body_crc = crc32c(&out[HEADER_BYTES..at]);
-        out[0] = VERSION;
-        out[1] = KIND_ACK;
-        put!(out, 2, self.path);
-        put!(out, 4, self.generation);
-        put!(out, 8, self.acked_generation);
-        put!(out, 12, words as u16);
-        put!(out, 14, entries);
-        put!(out, 16, self.ack_number);
-        put!(out, 24, self.largest);
-        put!(out, 32, self.base);
-        put!(out, 40, self.receive_time);
-        put!(out, 48, self.hold);
-        put!(out, 52, self.window_kib);
-        put!(out, 56, body_crc);
-        let crc = crc32c(&out[..60]);
-        put!(out, 60, crc);
+        let head = out.first_chunk_mut().expect("an ack begins with a header");
+        let kind = u32::from(VERSION) | u32::from(KIND_ACK) << 8;
+        let words = [
+            pair(kind | u32::from(self.path) << 16, self.generation),
+            pair(self.acked_generation, words as u32 | u32::from(entries) << 16),
+            self.ack_number,
+            self.largest,
+            self.base,
+            self.receive_time,
+            pair(self.hold, self.window_kib),
+        ];
+        seal(head, words, body_crc);
         at
     }
 }

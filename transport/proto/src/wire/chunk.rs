@@ -1,9 +1,8 @@
 //! The chunk header (docs/protocol.md section 3).
 
-use super::{VERSION, field, put};
+use super::{VERSION, field, is_sealed, pair, seal};
 use crate::limits::{HEADER_BYTES, MESSAGE_BYTES_MAX, NUMBER_MAX, NUMBER_WINDOW};
 use core::fmt;
-use towpath_base::crc::crc32c;
 
 /// What a chunk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -154,7 +153,7 @@ impl ChunkHeader {
         if bytes[0] != VERSION {
             return Err(HeaderError::Version(bytes[0]));
         }
-        if crc32c(&bytes[..60]) != field!(bytes, 60, u32) {
+        if !is_sealed(bytes) {
             return Err(HeaderError::Crc);
         }
         let flags = field!(bytes, 2, u16);
@@ -204,24 +203,17 @@ impl ChunkHeader {
 
     /// Writes the header with its checksum.
     pub fn emit(&self, bytes: &mut [u8; HEADER_BYTES]) {
-        bytes[0] = VERSION;
-        bytes[1] = self.kind as u8;
-        put!(bytes, 2, self.flags.0);
-        put!(bytes, 4, self.generation);
-        put!(bytes, 8, self.number);
-        put!(bytes, 16, self.message);
-        put!(bytes, 24, self.channel);
-        put!(bytes, 28, self.index);
-        put!(bytes, 32, self.offset);
-        put!(bytes, 36, self.message_len);
-        put!(bytes, 40, self.length);
-        put!(bytes, 44, self.floor_delta);
-        put!(bytes, 46, self.credit);
-        put!(bytes, 48, self.ack_largest);
-        put!(bytes, 52, self.ack_hold);
-        put!(bytes, 56, self.payload_crc);
-        let crc = crc32c(&bytes[..60]);
-        put!(bytes, 60, crc);
+        let kind = u32::from(VERSION) | (self.kind as u32) << 8;
+        let words = [
+            pair(kind | u32::from(self.flags.0) << 16, self.generation),
+            self.number,
+            self.message,
+            pair(self.channel, self.index),
+            pair(self.offset, self.message_len),
+            pair(self.length, u32::from(self.floor_delta) | u32::from(self.credit) << 16),
+            pair(self.ack_largest, self.ack_hold),
+        ];
+        seal(bytes, words, self.payload_crc);
     }
 
     /// The sender's floor: the oldest transmission number that is still outstanding.
@@ -233,7 +225,9 @@ impl ChunkHeader {
 
 #[cfg(test)]
 mod tests {
+    use super::super::put;
     use super::*;
+    use towpath_base::crc::crc32c;
 
     fn golden() -> (ChunkHeader, [u8; HEADER_BYTES]) {
         let header = ChunkHeader {

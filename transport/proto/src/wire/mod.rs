@@ -8,6 +8,9 @@ pub use ack::{Ack, AckError, AckFrame};
 pub use chunk::{ChunkFlags, ChunkHeader, HeaderError, Kind};
 pub use hello::{Hello, HelloError, HelloPath, PREFIX_BYTES, Refusal, Welcome};
 
+use crate::limits::HEADER_BYTES;
+use towpath_base::crc::crc32c;
+
 /// The protocol version of this build (docs/protocol.md).
 pub const VERSION: u8 = 1;
 
@@ -29,3 +32,51 @@ macro_rules! put {
     }};
 }
 pub(crate) use put;
+
+/// What CRC32C gives for bytes that end in their own CRC32C: so and only so it matches.
+const CRC_RESIDUE: u32 = 0x4867_4bc7;
+
+/// Two fields of 32 bits as the eight bytes that they take.
+const fn pair(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+/// Writes a header whose last field is `last`, and its checksum behind it.
+///
+/// In whole words: the checksum reads words, and would have to wait for each that was just written
+/// in pieces until it has left the store buffer.
+fn seal(bytes: &mut [u8; HEADER_BYTES], words: [u64; 7], last: u32) {
+    let (places, _) = bytes.as_chunks_mut::<8>();
+    for (place, word) in places.iter_mut().zip(words) {
+        *place = word.to_le_bytes();
+    }
+    put!(bytes, 56, last);
+    let crc = crc32c(&bytes[..60]);
+    put!(bytes, 60, crc);
+}
+
+/// Whether the checksum of a header matches.
+fn is_sealed(bytes: &[u8; HEADER_BYTES]) -> bool {
+    crc32c(bytes) == CRC_RESIDUE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_sealed_by_the_checksum_of_its_first_60_bytes_and_by_nothing_else() {
+        let mut prng = towpath_base::Prng::new(1);
+        for _ in 0..1_000 {
+            let mut bytes = [0; HEADER_BYTES];
+            prng.fill(&mut bytes);
+            let crc = crc32c(&bytes[..60]);
+            assert_eq!(is_sealed(&bytes), field!(bytes, 60, u32) == crc);
+            put!(bytes, 60, crc);
+            assert!(is_sealed(&bytes));
+            let bit = prng.below(HEADER_BYTES as u64 * 8) as usize;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(!is_sealed(&bytes), "bit {bit} of {bytes:?}");
+        }
+    }
+}
