@@ -345,14 +345,15 @@ impl Device for MemDevice {
         let send_cq = qp.init.send_cq;
         let from = Origin { qp_type: qp.init.qp_type, num: qp_num, dest_qp: qp.dest_qp };
         let mut outcome = Ok(());
+        let mut bytes = Gather::new();
         let mut inbound = self.peer.lock();
         for (index, wr) in wrs.iter().enumerate() {
             let checked = check_send(wr, from.qp_type, self.peer_addr).and_then(|byte_len| {
-                let bytes = Gather::new(&self.mrs, &wr.sg_list, byte_len);
-                bytes.ok_or(VerbError::BadMemory(verb))
+                let covered = bytes.take(&self.mrs, &wr.sg_list, byte_len);
+                if covered { Ok(()) } else { Err(VerbError::BadMemory(verb)) }
             });
             match checked {
-                Ok(bytes) => inbound.land(&self.peer, from, wr, bytes),
+                Ok(()) => inbound.land(&self.peer, from, wr, &mut bytes),
                 Err(error) => {
                     outcome = refuse(index, error);
                     break;

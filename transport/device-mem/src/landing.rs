@@ -16,6 +16,9 @@ use towpath_verbs::{
 };
 
 /// The bytes of a message, piece by piece.
+///
+/// One serves all messages of a post: a fresh one for each would be copied while its pieces are
+/// still being stored.
 pub(crate) struct Gather<'t> {
     pieces: [Source<'t>; SGE_MAX],
     next: usize,
@@ -23,16 +26,25 @@ pub(crate) struct Gather<'t> {
 }
 
 impl<'t> Gather<'t> {
-    /// The bytes that a send names; `None` when its memory does not cover them.
+    /// Of no bytes.
+    pub(crate) fn new() -> Self {
+        Self { pieces: [Source::EMPTY; SGE_MAX], next: 0, byte_len: 0 }
+    }
+
+    /// Takes the bytes that a send names; false when its memory does not cover them.
     #[inline]
-    pub(crate) fn new(mrs: &'t MrTable, list: &SgList, byte_len: u32) -> Option<Self> {
-        let mut pieces = [Source::EMPTY; SGE_MAX];
-        for (piece, sge) in pieces.iter_mut().zip(list.iter()) {
-            if sge.length > 0 {
-                *piece = mrs.source(sge)?;
-            }
+    pub(crate) fn take(&mut self, mrs: &'t MrTable, list: &SgList, byte_len: u32) -> bool {
+        (self.next, self.byte_len) = (0, byte_len);
+        for (place, piece) in self.pieces.iter_mut().enumerate() {
+            *piece = match list.get(place).filter(|sge| sge.length > 0) {
+                Some(sge) => match mrs.source(sge) {
+                    Some(source) => source,
+                    None => return false,
+                },
+                None => Source::EMPTY,
+            };
         }
-        Some(Self { pieces, next: 0, byte_len })
+        true
     }
 
     /// Copies on into `target` until one of them has no more.
@@ -71,7 +83,7 @@ fn remote_and_imm(op: &SendOp) -> (Option<RemoteAddr>, Option<u32>) {
 impl Inbound {
     /// Lands the message of a send, or drops it and counts why.
     #[inline]
-    pub(crate) fn land(&mut self, port: &Port, from: Origin, wr: &SendWr, mut bytes: Gather<'_>) {
+    pub(crate) fn land(&mut self, port: &Port, from: Origin, wr: &SendWr, bytes: &mut Gather<'_>) {
         let Self { mrs, responders, srqs, counters, .. } = self;
         let dest_qp = wr.ud.as_ref().map_or(from.dest_qp, |ud| ud.remote_qpn);
         let found = responders.get_mut(crate::qp::index_of(dest_qp)).and_then(Option::as_mut);
@@ -120,7 +132,7 @@ impl Inbound {
             };
             arrival.wr_id = recv.wr_id;
             let grh_bytes = if wr.ud.is_some() { GRH_BYTES } else { 0 };
-            (arrival.status, arrival.byte_len) = scatter(mrs, &recv.sg_list, grh_bytes, &mut bytes);
+            (arrival.status, arrival.byte_len) = scatter(mrs, &recv.sg_list, grh_bytes, bytes);
         }
         match arrival.status {
             WcStatus::Success => counters.messages_received += 1,

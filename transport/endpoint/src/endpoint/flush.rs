@@ -169,9 +169,9 @@ fn flush_conn<D: Device<Memory = Region>>(device: &mut D, conn: &mut Conn, now: 
     let index = id.index;
     let mut refused = 0;
     while paths.iter().all(|path| !path.tx.is_full()) {
-        let Some(transmit) = link.poll_transmit(now) else { break };
+        let Some(mut transmit) = link.poll_transmit(now) else { break };
         let Some(path) = paths.get_mut(usize::from(transmit.path.0)) else { break };
-        if !push(path, sends, index, &transmit) {
+        if !push(path, sends, index, &mut transmit) {
             link.handle_sent(transmit.path, transmit.header.number, None);
             refused += 1;
         }
@@ -189,8 +189,8 @@ fn flush_conn<D: Device<Memory = Region>>(device: &mut D, conn: &mut Conn, now: 
 
 /// Makes the work request of a chunk. False when its bytes are not there, which would be a mistake
 /// in the link: then it counts as sent and lost.
-fn push(path: &mut Path, sends: &Sends, index: u16, transmit: &Transmit) -> bool {
-    let mut header = transmit.header;
+fn push(path: &mut Path, sends: &Sends, index: u16, transmit: &mut Transmit) -> bool {
+    let header = &mut transmit.header;
     let mut payload = Sge::default();
     if let Some(piece) = transmit.payload {
         let segment = sends.get(piece.send).get(usize::from(piece.segment));
