@@ -1,23 +1,17 @@
 //! What was received: buffers that the application owns until it gives them back.
 
 use crate::event::LinkId;
+use crate::held::Held;
 use crossbeam_queue::ArrayQueue;
 use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
-use towpath_memory::Buf;
 use towpath_proto::ChannelId;
 
 /// Buffers on their way back from other threads, or from plain drops.
 pub(crate) struct Returns {
-    queue: ArrayQueue<Returned>,
-}
-
-/// One buffer on its way back.
-pub(crate) struct Returned {
-    pub(crate) slot: u32,
-    pub(crate) buf: Buf,
+    queue: ArrayQueue<Box<Loan>>,
 }
 
 impl Returns {
@@ -26,15 +20,19 @@ impl Returns {
         Arc::new(Self { queue: ArrayQueue::new(slots_max.max(1)) })
     }
 
-    pub(crate) fn pop(&self) -> Option<Returned> {
+    pub(crate) fn pop(&self) -> Option<Box<Loan>> {
         self.queue.pop()
     }
 }
 
-/// The way home of a chunk.
-struct Loan {
-    buf: Buf,
-    returns: Arc<Returns>,
+/// A payload buffer and all that its chunk needs; made once for each slot, so that handing a chunk
+/// out moves one pointer.
+pub(crate) struct Loan {
+    pub(crate) buf: Held,
+    pub(crate) slot: u32,
+    pub(crate) offset: u32,
+    /// The way home; none while it is in that queue, which would otherwise own itself.
+    pub(crate) returns: Option<Arc<Returns>>,
 }
 
 /// A piece of a received message, in the buffer that it landed in, page-aligned at its start.
@@ -42,26 +40,24 @@ struct Loan {
 /// While it lives it holds one credit of its channel. Dropping it, on any thread, gives the
 /// buffer back; [`Endpoint::release`](crate::Endpoint::release) does so faster.
 pub struct Chunk {
-    loan: Option<Loan>,
-    slot: u32,
-    offset: u32,
+    loan: Option<Box<Loan>>,
 }
 
 impl Chunk {
-    pub(crate) fn new(buf: Buf, returns: Arc<Returns>, slot: u32, offset: u32) -> Self {
-        Self { loan: Some(Loan { buf, returns }), slot, offset }
+    pub(crate) fn new(loan: Box<Loan>) -> Self {
+        Self { loan: Some(loan) }
     }
 
     /// Where in the message it begins, in bytes.
     #[must_use]
     pub fn offset(&self) -> u32 {
-        self.offset
+        self.loan.as_ref().map_or(0, |loan| loan.offset)
     }
 
-    /// The fast way home.
-    pub(crate) fn into_loan(mut self) -> Option<(u32, Buf, Arc<Returns>)> {
-        let Loan { buf, returns } = self.loan.take()?;
-        Some((self.slot, buf, returns))
+    /// Takes it by the fast way home if that is `returns`.
+    pub(crate) fn into_loan(mut self, returns: &Arc<Returns>) -> Option<Box<Loan>> {
+        let of = self.loan.as_ref()?.returns.as_ref()?;
+        if Arc::ptr_eq(of, returns) { self.loan.take() } else { None }
     }
 }
 
@@ -69,7 +65,7 @@ impl Deref for Chunk {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.loan.as_ref().map_or(&[], |loan| &loan.buf)
+        self.loan.as_ref().and_then(|loan| loan.buf.buf()).map_or(&[], |buf| buf)
     }
 }
 
@@ -81,15 +77,16 @@ impl AsRef<[u8]> for Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        let Some(Loan { buf, returns }) = self.loan.take() else { return };
-        let full = returns.queue.push(Returned { slot: self.slot, buf }).is_err();
+        let Some(mut loan) = self.loan.take() else { return };
+        let Some(returns) = loan.returns.take() else { return };
+        let full = returns.queue.push(loan).is_err();
         debug_assert!(!full, "the queue has a place for each slot");
     }
 }
 
 impl fmt::Debug for Chunk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Chunk({} bytes at {})", self.len(), self.offset)
+        write!(f, "Chunk({} bytes at {})", self.len(), self.offset())
     }
 }
 

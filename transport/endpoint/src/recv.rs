@@ -2,7 +2,7 @@
 
 use crate::event::LinkId;
 use crate::held::Held;
-use crate::message::{Chunk, Returned, Returns};
+use crate::message::{Chunk, Loan, Returns};
 use crate::wr_id::WrId;
 use std::sync::Arc;
 use towpath_memory::{Buf, Pool, Region};
@@ -20,10 +20,8 @@ pub(crate) struct Home {
 
 struct Slot {
     header: Held,
-    payload: Held,
-    /// Here while the payload is not with the application, so that lending a chunk out and
-    /// taking it back counts no references.
-    returns: Option<Arc<Returns>>,
+    /// Here while the payload is not with the application.
+    payload: Option<Box<Loan>>,
     wr: RecvWr,
     home: Option<Home>,
 }
@@ -88,26 +86,22 @@ impl RecvTable {
 
     fn add(&mut self, header: Buf, header_lkey: u32, payload: Buf, payload_lkey: u32) {
         let number = self.slots.len() as u32;
-        let mut slot = Slot {
-            header: Held::new(header),
-            payload: Held::new(payload),
-            returns: Some(Arc::clone(&self.returns)),
-            wr: RecvWr::default(),
-            home: None,
-        };
-        slot.header.lend();
-        slot.payload.lend();
-        slot.wr = RecvWr {
+        let (mut header, mut payload) = (Held::new(header), Held::new(payload));
+        header.lend();
+        payload.lend();
+        let wr = RecvWr {
             wr_id: WrId::DataRecv { slot: number }.pack(),
             sg_list: SgList::two(
-                slot.header.sge(header_lkey, HEADER_BYTES),
-                slot.payload.sge(payload_lkey, self.chunk_bytes),
+                header.sge(header_lkey, HEADER_BYTES),
+                payload.sge(payload_lkey, self.chunk_bytes),
             ),
         };
         // Not posted yet: the entries were only asked for their addresses.
-        slot.header.reclaim();
-        slot.payload.reclaim();
-        self.slots.push(slot);
+        header.reclaim();
+        payload.reclaim();
+        let returns = Some(Arc::clone(&self.returns));
+        let payload = Some(Box::new(Loan { buf: payload, slot: number, offset: 0, returns }));
+        self.slots.push(Slot { header, payload, wr, home: None });
         self.free.push(number);
     }
 
@@ -128,14 +122,15 @@ impl RecvTable {
     /// The work request of a slot that is at home; from here on the device has its buffers.
     pub(crate) fn lend(&mut self, slot: u32) -> Option<RecvWr> {
         let slot = self.slots.get_mut(slot as usize)?;
-        (slot.header.lend() && slot.payload.lend()).then_some(slot.wr)
+        let payload = slot.payload.as_deref_mut()?;
+        (slot.header.lend() && payload.buf.lend()).then_some(slot.wr)
     }
 
     /// A completion was polled: the buffers are here again. False for one that was not posted.
     pub(crate) fn reclaim(&mut self, slot: u32) -> bool {
-        self.slots
-            .get_mut(slot as usize)
-            .is_some_and(|slot| slot.header.reclaim() && slot.payload.reclaim())
+        let Some(slot) = self.slots.get_mut(slot as usize) else { return false };
+        let Some(payload) = slot.payload.as_deref_mut() else { return false };
+        slot.header.reclaim() && payload.buf.reclaim()
     }
 
     pub(crate) fn home(&self, slot: u32) -> Option<Home> {
@@ -156,51 +151,50 @@ impl RecvTable {
     ) -> Option<(&[u8; HEADER_BYTES], &[u8])> {
         let slot = self.slots.get_mut(slot as usize)?;
         let len = (byte_len as usize).checked_sub(HEADER_BYTES)?;
-        slot.payload.buf_mut()?.set_len(len).ok()?;
-        Some((slot.header.buf()?.first_chunk()?, slot.payload.buf()?))
+        let payload = slot.payload.as_deref_mut()?;
+        payload.buf.buf_mut()?.set_len(len).ok()?;
+        Some((slot.header.buf()?.first_chunk()?, payload.buf.buf()?))
     }
 
     /// Hands a kept chunk out.
     pub(crate) fn lend_out(&mut self, chunk: &ChunkRef, channel: ChannelId) -> Option<Chunk> {
         let slot = self.slots.get_mut(chunk.buf.0 as usize)?;
-        let mut buf = slot.payload.take()?;
-        let fits = buf.set_len(chunk.length as usize);
-        debug_assert!(fits.is_ok(), "a chunk fits its buffer");
+        let mut loan = slot.payload.take()?;
+        let fits = loan.buf.buf_mut().map(|buf| buf.set_len(chunk.length as usize));
+        debug_assert!(matches!(fits, Some(Ok(()))), "a chunk fits its buffer, which is at home");
+        loan.offset = chunk.offset;
         if let Some(home) = &mut slot.home {
             home.channel = channel;
         }
-        let returns = slot.returns.take().unwrap_or_else(|| Arc::clone(&self.returns));
-        Some(Chunk::new(buf, returns, chunk.buf.0, chunk.offset))
+        Some(Chunk::new(loan))
     }
 
     /// Takes a chunk back that came by the fast way; says which slot is home again. None for
     /// one of another endpoint, which then finds its own way.
     pub(crate) fn take_back(&mut self, chunk: Chunk) -> Option<u32> {
-        let (number, buf, returns) = chunk.into_loan()?;
-        if !Arc::ptr_eq(&returns, &self.returns) {
-            drop(Chunk::new(buf, returns, number, 0));
-            return None;
-        }
-        let slot = self.slots.get_mut(number as usize)?;
-        let put = slot.payload.put(buf);
-        debug_assert!(put.is_ok(), "the slot's buffer was out");
-        slot.returns = Some(returns);
-        Some(number)
+        let loan = chunk.into_loan(&self.returns)?;
+        self.put_home(loan)
     }
 
     /// Takes one chunk back that was dropped somewhere.
     pub(crate) fn pop_returned(&mut self) -> Option<u32> {
-        let Returned { slot: number, buf } = self.returns.pop()?;
+        let mut loan = self.returns.pop()?;
+        loan.returns = Some(Arc::clone(&self.returns));
+        self.put_home(loan)
+    }
+
+    fn put_home(&mut self, loan: Box<Loan>) -> Option<u32> {
+        let number = loan.slot;
         let slot = self.slots.get_mut(number as usize)?;
-        let put = slot.payload.put(buf);
-        debug_assert!(put.is_ok(), "the slot's buffer was out");
-        slot.returns = Some(Arc::clone(&self.returns));
+        debug_assert!(slot.payload.is_none(), "the slot's buffer was out");
+        slot.payload = Some(loan);
         Some(number)
     }
 
     /// How many slots there are, are free, are posted; the rest is held by links or out.
     pub(crate) fn census(&self) -> (usize, usize, usize) {
-        let posted = self.slots.iter().filter(|slot| slot.payload.is_lent()).count();
+        let is_posted = |slot: &&Slot| slot.payload.as_ref().is_some_and(|loan| loan.buf.is_lent());
+        let posted = self.slots.iter().filter(is_posted).count();
         (self.slots.len(), self.free.len(), posted)
     }
 }
