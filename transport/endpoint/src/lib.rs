@@ -160,7 +160,7 @@ pub use towpath_device_roce::udp::{PortChoice, UdpConfig};
 pub use towpath_device_verbs::{OpenError as DeviceOpenError, Target as VerbsTarget, VerbsDevice};
 pub use towpath_memory::{Buf, Pool, Region};
 pub use towpath_proto::{
-    CancelError, ChannelId, CloseReason, Cut, DownReason, LinkConfig, LinkStats, OpenError,
-    Outcome, Side, wire::Hello,
+    CancelError, ChannelId, CloseReason, Cut, DownReason, LinkCensus, LinkConfig, LinkStats,
+    OpenError, Outcome, Side, wire::Hello,
 };
 pub use towpath_verbs::{Device, Mtu};

@@ -2,6 +2,7 @@
 //! of both, and now and then stops reading or changes its mind.
 
 use crate::content::{Content, Fingerprint, MessageKey, differing};
+use crate::give_up::GiveUpLog;
 use crate::oracle::{FlowId, Oracle, Violation};
 use std::collections::{BTreeMap, VecDeque};
 use towpath_base::{Nanos, Prng, Time};
@@ -39,6 +40,8 @@ struct Out {
     number: u64,
     send: SendId,
     cancel_at: Time,
+    /// When it was or will be given up, if it has no outcome until then.
+    given_up_at: Time,
 }
 
 /// A message being read in pieces.
@@ -127,6 +130,7 @@ pub struct App {
     down: Vec<(u32, DownReason)>,
     /// Channels are being closed on purpose.
     closing: bool,
+    give_ups: GiveUpLog,
 }
 
 impl App {
@@ -149,6 +153,7 @@ impl App {
             reads_again_at: Time::ZERO,
             down: Vec::new(),
             closing: false,
+            give_ups: GiveUpLog::default(),
         }
     }
 
@@ -213,6 +218,11 @@ impl App {
         self.shelf.is_empty()
     }
 
+    /// What became of the messages that it gave up; it starts anew.
+    pub fn take_give_ups(&mut self) -> GiveUpLog {
+        core::mem::take(&mut self.give_ups)
+    }
+
     /// The open channels of this life.
     pub fn channels(&self) -> impl ExactSizeIterator<Item = ChannelId> {
         self.channels.iter().map(|open| open.id)
@@ -271,6 +281,7 @@ impl App {
                 self.shelve(endpoint, Received::Chunk(chunk));
             }
             Event::StreamAborted { link, stream, .. } => {
+                self.give_ups.streams_aborted += 1;
                 self.end_stream(link, stream);
             }
             Event::ChannelOpened { link, channel, ordered, .. }
@@ -288,6 +299,10 @@ impl App {
             }
             Event::Sent { token, outcome, .. } => {
                 if let Some(out) = self.out.remove(&token) {
+                    let now = endpoint.now();
+                    if out.given_up_at <= now {
+                        self.give_ups.note(out.given_up_at, now, outcome);
+                    }
                     oracle.outcome(out.flow, out.number, outcome);
                 }
             }
@@ -437,6 +452,7 @@ impl App {
         self.read_again(endpoint, oracle);
         for out in self.out.values_mut().filter(|out| out.cancel_at <= now) {
             out.cancel_at = Time::NEVER;
+            out.given_up_at = out.given_up_at.min(now);
             // A message that has just ended keeps its outcome.
             let _ = endpoint.cancel(out.send);
         }
@@ -482,7 +498,9 @@ impl App {
             Ok(send) => {
                 oracle.sent(flow, open.ordered, planned.len, fingerprint);
                 let cancel_at = planned.cancel_after.map_or(Time::NEVER, |span| now + span);
-                self.out.insert(self.next_token, Out { flow, number, send, cancel_at });
+                let given_up_at = deadline;
+                let out = Out { flow, number, send, cancel_at, given_up_at };
+                self.out.insert(self.next_token, out);
                 self.next_token += 1;
                 true
             }

@@ -12,6 +12,7 @@
 //! | [`device`] | a wire that outlives its host, and a device that repeats its numbers |
 //! | [`cluster`] | many hosts in one world, and the flows between them |
 //! | [`pair`] | two hosts in one world, and the loop that drives them |
+//! | [`give_up`] | messages given up at any moment, and what is left of them: nothing |
 //! | [`scenario`] | what happens in a run, drawn from its seed |
 //! | [`studies`] | questions that anybody can ask again: goodput against loss and the like |
 //! | [`sweep`] | many seeds over several threads |
@@ -26,6 +27,7 @@ pub mod cluster;
 pub mod content;
 pub mod device;
 pub mod failure;
+pub mod give_up;
 pub mod limits;
 pub mod oracle;
 pub mod pair;

@@ -34,5 +34,5 @@ pub use event::{
     BufToken, ChannelId, ChunkRef, CloseReason, Cut, DownReason, Event, IncomingKey, Outcome,
     PathId, PayloadRef, SendKey, Transmit, Verdict,
 };
-pub use link::{CancelError, Link, OpenError, SendError, SendRequest};
+pub use link::{CancelError, Link, LinkCensus, OpenError, SendError, SendRequest};
 pub use stats::LinkStats;

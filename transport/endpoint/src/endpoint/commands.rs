@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use towpath_base::Nanos;
 use towpath_memory::{Buf, Region, RegionId};
 use towpath_proto::limits::{MESSAGE_BYTES_MAX, SEGMENTS_MAX};
-use towpath_proto::{CancelError, ChannelId, LinkStats, PathId, SendRequest};
+use towpath_proto::{CancelError, ChannelId, LinkCensus, LinkStats, PathId, SendRequest};
 use towpath_verbs::Device;
 
 /// Where the buffers of an endpoint are; for tests and for finding leaks.
@@ -200,6 +200,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     pub fn is_idle(&self, link: LinkId) -> bool {
         let link = self.links.find(link).and_then(|conn| conn.link.as_ref());
         link.is_none_or(towpath_proto::Link::is_idle)
+    }
+
+    /// What a link holds now, for tests and for finding leaks; `None` when it is gone.
+    #[must_use]
+    pub fn link_census(&self, link: LinkId) -> Option<LinkCensus> {
+        Some(self.links.find(link)?.link.as_ref()?.census())
     }
 
     /// Who is at the other end of a link.

@@ -1,7 +1,7 @@
 //! What can be wrong.
 
 use super::flow::FlowId;
-use towpath_proto::{DownReason, LinkStats};
+use towpath_proto::{DownReason, LinkCensus, LinkStats};
 use towpath_transport::{BufferCensus, EndpointStats};
 
 /// A promise that was broken.
@@ -91,6 +91,16 @@ pub enum Violation {
         host: usize,
         /// Where they are.
         census: BufferCensus,
+    },
+    /// A link holds something where everything has ended and was given back.
+    #[error("host {host}: the link holds {census:?}, and should {clean:?}")]
+    StateLeft {
+        /// Whose.
+        host: usize,
+        /// What it holds.
+        census: Box<LinkCensus>,
+        /// What a link at rest holds.
+        clean: Box<LinkCensus>,
     },
     /// Something is queued or held in a link where everything has ended.
     #[error("host {host}: the link is not idle when everything has ended: {stats:?}")]

@@ -138,6 +138,21 @@ impl ChannelRx {
         if word >> (place % 64) & 1 == 1 { Closed::Abandoned } else { Closed::Delivered }
     }
 
+    /// Open messages, and whole ones that wait for their turn.
+    pub(crate) fn open_ids(&self) -> usize {
+        self.open.iter().flatten().count()
+    }
+
+    /// Ids below the oldest that has not ended.
+    pub(crate) fn ended_ids(&self) -> u64 {
+        self.closed.base()
+    }
+
+    /// Chunks that came or never will, cumulative.
+    pub(crate) fn accepted(&self) -> u64 {
+        self.accepted
+    }
+
     pub(crate) fn is_closed(&self, id: u64) -> bool {
         self.closed.contains(id)
     }

@@ -78,4 +78,19 @@ impl ChannelTx {
     pub(crate) fn end_id(&mut self, id: u64) {
         self.ended.insert(id);
     }
+
+    /// Credit used, cumulative.
+    pub(crate) fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Ids assigned.
+    pub(crate) fn ids(&self) -> u64 {
+        self.next_message
+    }
+
+    /// Ids from the oldest that has not ended on.
+    pub(crate) fn open_ids(&self) -> u64 {
+        self.next_message - self.ended.base()
+    }
 }

@@ -1,6 +1,7 @@
 //! The state machine between two endpoints, one file per protocol verb.
 
 mod acks;
+mod census;
 mod channels;
 mod control;
 mod deliver;
@@ -13,6 +14,7 @@ mod transmit;
 #[cfg(test)]
 mod tests;
 
+pub use census::LinkCensus;
 pub use channels::OpenError;
 pub use send::{CancelError, SendError, SendRequest};
 
