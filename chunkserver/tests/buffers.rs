@@ -12,6 +12,7 @@ use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_chunkserver::service::{ChunkServer, ServiceConfig};
 use towpath_chunkserver::store::{ChunkId, FileMedia, Store, StoreConfig, WorkerConfig};
 use towpath_fastpath::{ErrorKind, Output};
+use towpath_rpc::Fate;
 use towpath_transport::{Endpoint, EndpointConfig, Nanos, RoceUdp};
 
 const CHUNK: ChunkId = ChunkId(3);
@@ -104,7 +105,7 @@ fn when_the_stores_thread_ends_what_it_had_is_given_up_without_an_answer() {
     client.create(CHUNK, None).expect("a fresh name");
     gate.set(Position::Deadly);
     match client.write(CHUNK, 0, &[1; 9000]) {
-        Err(ErrorKind::PeerGone { happened: None }) => {}
+        Err(ErrorKind::PeerGone { fate: Fate::Unknown }) => {}
         other => panic!("nobody knows, but the answer was {other:?}"),
     }
     assert!(thread.join().expect("the network's thread is whole"), "nothing is left under way");

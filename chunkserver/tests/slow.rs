@@ -14,6 +14,7 @@ use towpath_chunkserver::daemon::StopFlag;
 use towpath_chunkserver::service::{ChunkServer, ServerStats, ServiceConfig};
 use towpath_chunkserver::store::{ChunkId, FileMedia, Store, StoreConfig, WorkerConfig};
 use towpath_fastpath::{ErrorKind, ErrorReply, Output};
+use towpath_rpc::Fate;
 use towpath_transport::{Endpoint, EndpointConfig, Nanos, RoceUdp};
 
 const CHUNK: ChunkId = ChunkId(9);
@@ -161,6 +162,8 @@ fn a_request_whose_time_is_over_before_the_store_has_it_never_happens() {
     let results = finish(&mut hasty);
     let timed_out = |r: &Result<Output, ErrorKind>| matches!(r, Err(ErrorKind::TimedOut { .. }));
     assert!(results.len() == 20 && results.iter().all(timed_out), "{results:?}");
+    // Of what the store never had, the server said so, though the store is stuck.
+    assert!(not_happened(&results) >= 17, "{results:?}");
     // The server gives each the time that was left when it came in: later than the client does.
     let mut other = Client::connect(server.addr);
     std::thread::sleep(2 * Duration::from_nanos(HASTE.0));
@@ -170,7 +173,57 @@ fn a_request_whose_time_is_over_before_the_store_has_it_never_happens() {
     assert!(len <= 3 * WRITE_BYTES as u64, "{len} bytes were written");
     drop((hasty, other));
     let stats = server.stop();
-    assert!(stats.expired >= 17, "{stats:?}");
+    // Whichever came first, the end of its time at the server or the client's word.
+    assert!(stats.expired + stats.cancelled >= 17, "{stats:?}");
+}
+
+/// Operations of which it is known that they did not happen.
+fn not_happened(results: &[Result<Output, ErrorKind>]) -> usize {
+    let fate = |result: &Result<Output, ErrorKind>| result.as_ref().err().map(|kind| kind.fate());
+    results.iter().filter(|result| fate(result) == Some(Fate::DidNotHappen)).count()
+}
+
+#[test]
+fn writes_given_up_while_the_store_is_stuck_free_their_credit_at_once_and_never_happen() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Gated::start(dir.path(), 256);
+    let mut client = Client::connect(server.addr);
+    client.create(CHUNK, None).expect("a fresh name");
+    server.gate.set(Position::Closed);
+    let link = client.endpoint.links().next().expect("it is up");
+    // Each round takes most of the channel's credit: the second is only delivered because the
+    // first has given its credit back, with the store as stuck as before.
+    for round in 1..=3 {
+        while !client.endpoint.is_idle(link) {
+            nothing_ends(&mut client, 1);
+        }
+        let before = client.endpoint.stats(link).expect("it is up").messages_delivered;
+        let ops: Vec<_> = (0..35)
+            .map(|index| {
+                let data = pattern(WRITE_BYTES, index);
+                let offset = index * WRITE_BYTES as u64;
+                let endpoint = &mut client.endpoint;
+                client.chunks.start_write_copy(endpoint, CHUNK, offset, &data).expect("room")
+            })
+            .collect();
+        while client.endpoint.stats(link).expect("it is up").messages_delivered < before + 35 {
+            nothing_ends(&mut client, 10);
+        }
+        for op in ops {
+            client.chunks.cancel(&mut client.endpoint, op);
+        }
+        let results = finish(&mut client);
+        assert!(results.iter().all(Result::is_err), "{results:?}");
+        let in_store = if round == 1 { 3 } else { 0 };
+        assert!(not_happened(&results) >= 35 - in_store, "{results:?}");
+    }
+    server.gate.set(Position::Open);
+    client.write(CHUNK, 0, b"the link is as good as new").expect("a write");
+    let (len, _) = client.stat(CHUNK).expect("it is there");
+    assert!(len <= 3 * WRITE_BYTES as u64, "{len} bytes were written");
+    drop(client);
+    let stats = server.stop();
+    assert!(stats.cancelled >= 3 * 35 - 3 && stats.rpc.cancelled == 3 * 35, "{stats:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The client end: calls, deadlines, and what is known of requests that got no response.
 
 use crate::error::{CallError, Refused, RpcError};
+use crate::fate::Fate;
 use crate::limits::{HEADER_BYTES, OUTCOME_GRACE, REQUESTS_MAX, REQUESTS_MAX_DEFAULT};
 use crate::parcel::{Fields, Outgoing, Parcel};
 use crate::wire::{Header, Kind, Status};
@@ -24,6 +25,10 @@ pub struct Call {
     pub token: u64,
     /// When to stop waiting, on the endpoint's clock.
     pub deadline: Time,
+    /// When it is given up, whether to ask the server what became of it, for up to
+    /// [`OUTCOME_GRACE`] before the completion. Without it the completion comes at once: for what
+    /// changes nothing and may simply be asked again.
+    pub ask_fate: bool,
 }
 
 /// A request that has ended.
@@ -51,6 +56,14 @@ pub struct ClientStats {
     pub malformed: u64,
     /// Requests that ran out of time.
     pub timeouts: u64,
+    /// Requests that were given up, whether out of time or by the caller.
+    pub given_up: u64,
+    /// Of those, had not happened and never will.
+    pub not_happened: u64,
+    /// Of those, had happened, as the server said.
+    pub happened: u64,
+    /// Cancels sent.
+    pub cancels: u64,
 }
 
 /// Why a request is being given up.
@@ -70,6 +83,11 @@ struct Pending {
     /// How sending ended, once it has.
     outcome: Option<Outcome>,
     given_up: Option<GivenUp>,
+    ask_fate: bool,
+    /// The server was told, and has not said what became of it.
+    asked: bool,
+    /// The caller has its completion; the rest is for the server's sake.
+    told: bool,
 }
 
 /// The client end of one channel.
@@ -83,6 +101,8 @@ pub struct RpcClient {
     channel: ChannelId,
     requests_max: usize,
     pending: Slab<Pending>,
+    /// How many of them have had their completion.
+    told: usize,
     sequence: u64,
     next_deadline: Time,
     completions: VecDeque<Completion>,
@@ -99,6 +119,7 @@ impl RpcClient {
             channel,
             requests_max: REQUESTS_MAX_DEFAULT,
             pending: Slab::new(),
+            told: 0,
             sequence: 0,
             next_deadline: Time::NEVER,
             completions: VecDeque::new(),
@@ -126,9 +147,16 @@ impl RpcClient {
         self.channel
     }
 
-    /// Requests under way.
+    /// Requests that have no completion yet.
     #[must_use]
     pub fn under_way(&self) -> usize {
+        self.pending.len() - self.told
+    }
+
+    /// Requests of which anything is kept: those under way, and those given up whose server is
+    /// still to be told, for [`OUTCOME_GRACE`] at most.
+    #[must_use]
+    pub fn held(&self) -> usize {
         self.pending.len()
     }
 
@@ -191,8 +219,19 @@ impl RpcClient {
                 return Err(Refused { error: rejected.error.into(), outgoing: None });
             }
         };
-        let Call { method, token, deadline } = call;
-        entry.insert(Pending { id, method, token, deadline, send, outcome: None, given_up: None });
+        let Call { method, token, deadline, ask_fate } = call;
+        entry.insert(Pending {
+            id,
+            method,
+            token,
+            deadline,
+            send,
+            outcome: None,
+            given_up: None,
+            ask_fate,
+            asked: false,
+            told: false,
+        });
         self.sequence += 1;
         self.next_deadline = self.next_deadline.min(deadline);
         self.stats.requests += 1;
@@ -222,8 +261,9 @@ impl RpcClient {
         Ok(())
     }
 
-    /// Gives a request up. Its completion follows, as soon as it is known whether the server has
-    /// it; nothing happens when it has ended already.
+    /// Gives a request up: stops sending it, and has the server leave it. Its completion follows,
+    /// as soon as it is known what became of it, or at once where the call did not want to know;
+    /// nothing happens when it has ended already.
     pub fn cancel<D: Device<Memory = Region>>(
         &mut self,
         endpoint: &mut Endpoint<D>,
@@ -247,7 +287,8 @@ impl RpcClient {
             Event::StreamChunk { link, channel, chunk, .. } if self.is_mine(link, channel) => {
                 if chunk.offset() == 0
                     && let Ok(header @ Header { kind: Kind::Response, .. }) = Header::parse(&chunk)
-                    && let Some(key) = self.find(header.request)
+                    && let Some(key) =
+                        self.find(header.request).filter(|&key| !self.pending[key].told)
                 {
                     self.complete(key, Err(RpcError::ResponseTooLong));
                 }
@@ -281,7 +322,7 @@ impl RpcClient {
         while let Some(key) = self.pending.iter().find(|(_, p)| due(p)).map(|(key, _)| key) {
             match self.pending[key].given_up {
                 None => self.give_up(endpoint, key, GivenUp::Deadline),
-                Some(why) => self.end_given_up(endpoint, key, why, Outcome::Unknown),
+                Some(_) => self.end_given_up(key, Fate::Unknown),
             }
         }
         let rest = self.pending.iter().map(|(_, pending)| pending.deadline).min();
@@ -317,20 +358,26 @@ impl RpcClient {
             Ok(parcel) => parcel,
             Err((message, _)) => return self.on_foreign(endpoint, message),
         };
-        let &Header { kind, request, method, .. } = parcel.header();
-        if kind != Kind::Response {
-            return self.on_foreign(endpoint, parcel.into_message());
-        }
-        match self.find(request).filter(|&key| self.pending[key].method == method) {
-            Some(key) => {
+        let &Header { kind, status, request, method, .. } = parcel.header();
+        let known = self.find(request).filter(|&key| self.pending[key].method == method);
+        match (kind, known) {
+            (Kind::Response, Some(key)) if !self.pending[key].told => {
                 self.stats.responses += 1;
                 self.complete(key, Ok(parcel));
+                return;
             }
-            None => {
+            (Kind::Response, Some(key)) => {
+                // It crossed the cancel; nothing more comes.
+                self.end_given_up(key, Fate::Unknown);
                 self.stats.late += 1;
-                endpoint.release(parcel.into_message());
             }
+            (Kind::Fate, Some(key)) if self.pending[key].asked => {
+                self.end_given_up(key, Fate::of_code(status.0).unwrap_or(Fate::Unknown));
+            }
+            (Kind::Response | Kind::Fate, _) => self.stats.late += 1,
+            (Kind::Request | Kind::Cancel, _) => self.stats.malformed += 1,
         }
+        endpoint.release(parcel.into_message());
     }
 
     fn on_foreign<D: Device<Memory = Region>>(
@@ -358,10 +405,10 @@ impl RpcClient {
         let now = endpoint.now();
         let pending = &mut self.pending[key];
         pending.outcome = Some(outcome);
-        if let Some(why) = pending.given_up {
-            self.end_given_up(endpoint, key, why, outcome);
+        if pending.given_up.is_some() {
+            self.on_given_up_sent(endpoint, key, outcome);
         } else if outcome == Outcome::Abandoned && pending.deadline <= now {
-            self.end_given_up(endpoint, key, GivenUp::Deadline, outcome);
+            self.give_up(endpoint, key, GivenUp::Deadline);
         }
         true
     }
@@ -378,48 +425,76 @@ impl RpcClient {
             return;
         }
         pending.given_up = Some(why);
+        self.stats.given_up += 1;
+        self.stats.timeouts += u64::from(why == GivenUp::Deadline);
+        pending.deadline = now + OUTCOME_GRACE;
+        self.next_deadline = self.next_deadline.min(pending.deadline);
+        let ask_fate = pending.ask_fate;
         match pending.outcome {
-            Some(outcome) => self.end_given_up(endpoint, key, why, outcome),
+            Some(outcome) => self.on_given_up_sent(endpoint, key, outcome),
             // The outcome says more than is known now; a Sent event brings it, unless the peer is
             // silent. When the send has ended already that event is on its way.
-            None => {
-                pending.deadline = now + OUTCOME_GRACE;
-                self.next_deadline = self.next_deadline.min(pending.deadline);
-                let _ = endpoint.cancel(pending.send);
-            }
+            None => drop(endpoint.cancel(pending.send)),
+        }
+        if !ask_fate && self.pending.contains(key) {
+            self.tell_given_up(key, Fate::Unknown);
         }
     }
 
-    fn end_given_up<D: Device<Memory = Region>>(
+    /// A request that was given up is sent or not: the server is told if it has it.
+    fn on_given_up_sent<D: Device<Memory = Region>>(
         &mut self,
         endpoint: &mut Endpoint<D>,
         key: usize,
-        why: GivenUp,
         outcome: Outcome,
     ) {
-        let happened = happened(outcome);
-        if outcome == Outcome::Delivered {
-            self.send_cancel(endpoint, key);
+        if outcome != Outcome::Delivered || !self.send_cancel(endpoint, key) {
+            self.end_given_up(key, Fate::of_send(outcome));
         }
-        let error = match why {
-            GivenUp::Deadline => {
-                self.stats.timeouts += 1;
-                RpcError::TimedOut { happened }
-            }
-            GivenUp::Cancel => RpcError::Cancelled { happened },
-        };
-        self.complete(key, Err(error));
     }
 
-    /// Tells the server that nobody waits any more. If it cannot be told it answers in vain.
-    fn send_cancel<D: Device<Memory = Region>>(&self, endpoint: &mut Endpoint<D>, key: usize) {
-        let Pending { id, method, .. } = self.pending[key];
+    /// Nothing more is to be learned of a request that was given up.
+    fn end_given_up(&mut self, key: usize, fate: Fate) {
+        if !self.pending[key].told {
+            self.tell_given_up(key, fate);
+        }
+        self.pending.remove(key);
+        self.told -= 1;
+    }
+
+    /// The caller's completion; what is kept of the request stays until its server is told.
+    fn tell_given_up(&mut self, key: usize, fate: Fate) {
+        let pending = &mut self.pending[key];
+        pending.told = true;
+        self.told += 1;
+        self.stats.happened += u64::from(fate == Fate::Happened);
+        self.stats.not_happened += u64::from(fate == Fate::DidNotHappen);
+        let error = match pending.given_up {
+            Some(GivenUp::Deadline) => RpcError::TimedOut { fate },
+            Some(GivenUp::Cancel) => RpcError::Cancelled { fate },
+            None => RpcError::PeerGone { fate },
+        };
+        let &mut Pending { id, token, .. } = pending;
+        self.completions.push_back(Completion { request: id, token, result: Err(error) });
+    }
+
+    /// Tells the server that nobody waits any more; it says what became of the request. False when
+    /// it cannot be told: then it answers in vain.
+    fn send_cancel<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        key: usize,
+    ) -> bool {
+        let Pending { id, method, deadline, .. } = self.pending[key];
         let fields =
             Fields { kind: Kind::Cancel, method, status: Status::OK, request: id.0, timeout_us: 0 };
-        if let Ok(out) = Outgoing::new(endpoint, 0, 0) {
-            let options = SendOptions::new().token(id.0);
-            drop(endpoint.send(self.link, self.channel, out.finish(fields), options));
-        }
+        let Ok(out) = Outgoing::new(endpoint, 0, 0) else { return false };
+        // The server gives the request up by itself when its time is over.
+        let options = SendOptions::new().token(id.0).deadline(deadline);
+        let sent = endpoint.send(self.link, self.channel, out.finish(fields), options).is_ok();
+        self.pending[key].asked = sent;
+        self.stats.cancels += u64::from(sent);
+        sent
     }
 
     fn on_down(&mut self) {
@@ -428,8 +503,9 @@ impl RpcClient {
         for key in keys {
             // Every message has had its outcome before its link went down; one that has none was
             // delivered or not, nobody knows.
-            let happened = self.pending[key].outcome.and_then(happened);
-            self.complete(key, Err(RpcError::PeerGone { happened }));
+            let fate = self.pending[key].outcome.map_or(Fate::Unknown, Fate::of_send);
+            self.pending[key].given_up = None;
+            self.end_given_up(key, fate);
         }
         self.next_deadline = Time::NEVER;
     }
@@ -437,13 +513,5 @@ impl RpcClient {
     fn complete(&mut self, key: usize, result: Result<Parcel, RpcError>) {
         let Pending { id, token, .. } = self.pending.remove(key);
         self.completions.push_back(Completion { request: id, token, result });
-    }
-}
-
-/// What the outcome of the request says about the operation.
-fn happened(outcome: Outcome) -> Option<bool> {
-    match outcome {
-        Outcome::Abandoned => Some(false),
-        Outcome::Delivered | Outcome::Unknown => None,
     }
 }

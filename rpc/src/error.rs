@@ -1,5 +1,6 @@
 //! Why a request was not taken, or got no response.
 
+use crate::fate::Fate;
 use crate::parcel::{NoBuffer, Outgoing};
 use towpath_transport::SubmitError;
 
@@ -45,39 +46,40 @@ pub enum CallError {
 
 /// Why a request got no response.
 ///
-/// `happened` says what is known of the operation: `Some(false)` that it was not done and never
-/// will be (the server's application has not seen the request); `None` that it may have been.
+/// `fate` says what is known of the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RpcError {
     /// No response before the deadline.
-    #[error("no response in time ({}); try again, or give it more time", fate(*happened))]
+    #[error("no response in time ({fate}); try again, or give it more time")]
     TimedOut {
-        /// See [`RpcError`].
-        happened: Option<bool>,
+        /// What is known of the operation.
+        fate: Fate,
     },
     /// The caller gave it up.
-    #[error("the request was cancelled ({})", fate(*happened))]
+    #[error("the request was cancelled ({fate})")]
     Cancelled {
-        /// See [`RpcError`].
-        happened: Option<bool>,
+        /// What is known of the operation.
+        fate: Fate,
     },
     /// The link or the channel is gone.
-    #[error("the peer is gone ({}); connect again", fate(*happened))]
+    #[error("the peer is gone ({fate}); connect again")]
     PeerGone {
-        /// See [`RpcError`].
-        happened: Option<bool>,
+        /// What is known of the operation.
+        fate: Fate,
     },
     /// The response is longer than this side holds whole; the operation was done.
     #[error("the response is longer than what is held whole here; ask for less at a time")]
     ResponseTooLong,
 }
 
-/// In words.
-fn fate(happened: Option<bool>) -> &'static str {
-    match happened {
-        Some(true) => "it was done",
-        Some(false) => "it was not done",
-        None => "whether it was done is not known",
+impl RpcError {
+    /// What is known of the operation.
+    #[must_use]
+    pub fn fate(self) -> Fate {
+        match self {
+            Self::TimedOut { fate } | Self::Cancelled { fate } | Self::PeerGone { fate } => fate,
+            Self::ResponseTooLong => Fate::Happened,
+        }
     }
 }

@@ -18,11 +18,17 @@
 //! the channel until it is dropped. What is sent belongs to the endpoint from `call` or `respond`
 //! on, and goes home to its pool when the message has its outcome.
 //!
+//! **Giving up.** A request whose time is over, or that is cancelled, is given up at both ends: what
+//! is not sent stays here, what the server has not begun it leaves, what it sends it stops sending.
+//! Then the server says what became of it, so that the caller has one of three answers ([`Fate`]).
+//!
 //! | file | what lives there |
 //! |---|---|
 //! | `wire` | the header as bytes, kinds, statuses |
 //! | `parcel` | messages taken apart ([`Parcel`]) and put together ([`Outgoing`]) |
 //! | `client`, `server` | the two ends |
+//! | `request` | what a service is handed: [`Request`], [`Responder`], [`Incoming`] |
+//! | `fate` | what is known of an operation that got no answer: happened, did not, unknown |
 //! | `error` | why a request was not taken, or got no response |
 //! | `limits` | bounds and their reasons |
 
@@ -30,13 +36,17 @@
 
 mod client;
 mod error;
+mod fate;
 pub mod limits;
 mod parcel;
+mod request;
 mod server;
 mod wire;
 
 pub use client::{Call, ClientStats, Completion, RequestId, RpcClient};
 pub use error::{CallError, Refused, RpcError};
+pub use fate::Fate;
 pub use parcel::{NoBuffer, Outgoing, Parcel, Piece, Pieces};
-pub use server::{Incoming, Request, Responder, RpcServer, ServerConfig, ServerStats};
+pub use request::{Incoming, Request, RequestKey, Responder};
+pub use server::{RpcServer, ServerConfig, ServerStats};
 pub use wire::{Header, HeaderError, Kind, Status, VERSION};

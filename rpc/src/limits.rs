@@ -33,8 +33,14 @@ pub const TIMEOUT_DEFAULT: Nanos = Nanos::from_secs(60);
 /// minutes): a response holds its send buffers until then when its client takes nothing in.
 pub const TIMEOUT_MAX: Nanos = Nanos::from_secs(60);
 
-/// How long a request that was given up waits to learn whether the peer has it. The peer answers
-/// within a round trip, or two with a loss; one that is silent for longer may be gone.
+/// How long a request that was given up waits to learn what became of it: from the transport
+/// whether the peer has it, then from the peer whether it was done. Each takes a round trip, or two
+/// with a loss, and the second what is left of the work; one that is silent for longer may be gone.
 pub const OUTCOME_GRACE: Nanos = Nanos::from_millis(100);
+
+/// Fates that a server keeps of requests whose clients have no response, over all links: as many
+/// as clients may have under way on four links. They are 40 bytes each, and are looked through
+/// when a client asks for a request that is not under way.
+pub const FATES_MAX: usize = 4096;
 
 const _: () = assert!(REQUESTS_MAX_DEFAULT <= REQUESTS_MAX && REQUESTS_MAX <= 1 << 16);

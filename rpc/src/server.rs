@@ -1,14 +1,17 @@
 //! The server end: takes requests out of events, sends responses, now or later.
 
+use crate::fate::{Fate, Fates};
 use crate::limits::{
-    MESSAGE_BYTES_MAX_DEFAULT, REQUESTS_MAX, REQUESTS_MAX_DEFAULT, TIMEOUT_DEFAULT, TIMEOUT_MAX,
+    FATES_MAX, MESSAGE_BYTES_MAX_DEFAULT, OUTCOME_GRACE, REQUESTS_MAX, REQUESTS_MAX_DEFAULT,
+    TIMEOUT_DEFAULT, TIMEOUT_MAX,
 };
-use crate::parcel::{Fields, Outgoing, Parcel, Pieces};
+use crate::parcel::{Fields, Outgoing, Parcel};
+use crate::request::{Incoming, Request, RequestKey, Responder};
 use crate::wire::{Header, HeaderError, Kind, Status};
 use slab::Slab;
 use towpath_transport::{
-    ChannelId, Cut, Device, Endpoint, Event, LinkId, Message, Nanos, Region, SendId, SendOptions,
-    Time,
+    ChannelId, Cut, Device, Endpoint, Event, LinkId, Message, Nanos, Outcome, Region, SendId,
+    SendOptions, Time,
 };
 
 /// Settings of an [`RpcServer`]. The defaults are tuned for a few clients, each some dozen
@@ -63,111 +66,16 @@ pub struct ServerStats {
     pub too_long: u64,
     /// Requests that their client gave up while they were served.
     pub cancelled: u64,
+    /// Of those, given up before the service had begun.
+    pub cancelled_unbegun: u64,
+    /// Cancels of requests that had ended, or were never made, and cancels that came again.
+    pub cancels_late: u64,
+    /// Responses whose sending was given up half way.
+    pub responses_given_up: u64,
     /// Responses sent.
     pub responses: u64,
     /// Responses that nobody waits for any more, or that could not be sent.
     pub responses_dropped: u64,
-}
-
-/// Where the response to one request goes. It can be kept, and sent to other threads.
-#[derive(Debug)]
-#[must_use = "a request without a response holds its place until the link goes down"]
-pub struct Responder {
-    key: usize,
-    serial: u64,
-    link: LinkId,
-    method: u16,
-}
-
-impl Responder {
-    /// The link of the client.
-    #[must_use]
-    pub fn link(&self) -> LinkId {
-        self.link
-    }
-
-    /// What was asked for.
-    #[must_use]
-    pub fn method(&self) -> u16 {
-        self.method
-    }
-}
-
-/// A request as it arrived, with the way back.
-#[derive(Debug)]
-pub struct Request {
-    parcel: Parcel,
-    responder: Responder,
-    deadline: Time,
-}
-
-impl Request {
-    /// The link it came over.
-    #[must_use]
-    pub fn link(&self) -> LinkId {
-        self.responder.link
-    }
-
-    /// The channel it came over.
-    #[must_use]
-    pub fn channel(&self) -> ChannelId {
-        self.parcel.message().channel()
-    }
-
-    /// The client's number for it.
-    #[must_use]
-    pub fn id(&self) -> u64 {
-        self.parcel.header().request
-    }
-
-    /// What is asked for.
-    #[must_use]
-    pub fn method(&self) -> u16 {
-        self.parcel.header().method
-    }
-
-    /// The body.
-    #[must_use]
-    pub fn body(&self) -> &[u8] {
-        self.parcel.body()
-    }
-
-    /// Bytes of data.
-    #[must_use]
-    pub fn data_len(&self) -> usize {
-        self.parcel.data_len()
-    }
-
-    /// The data; see [`Parcel::data_pieces`].
-    pub fn data_pieces(&self) -> impl Iterator<Item = (usize, &[u8])> {
-        self.parcel.data_pieces()
-    }
-
-    /// When its client stops waiting, on the endpoint's clock, but at most
-    /// [`TIMEOUT_MAX`] after its arrival; no response goes after that.
-    #[must_use]
-    pub fn deadline(&self) -> Time {
-        self.deadline
-    }
-
-    /// The way back, and the data in its buffers. Dropping those gives the credit back.
-    pub fn into_data(self) -> (Responder, Pieces) {
-        (self.responder, self.parcel.into_data())
-    }
-
-    /// The way back, and the message to [release](Endpoint::release).
-    pub fn into_message(self) -> (Responder, Message) {
-        (self.responder, self.parcel.into_message())
-    }
-}
-
-/// What [`RpcServer::on_event`] made of an event.
-#[derive(Debug)]
-pub enum Incoming {
-    /// A request to serve.
-    Request(Request),
-    /// An event that does not concern requests; some of these have been noted here as well.
-    Other(Event),
 }
 
 #[derive(Debug)]
@@ -176,10 +84,13 @@ struct Slot {
     link: LinkId,
     channel: ChannelId,
     request: u64,
+    method: u16,
     deadline: Time,
     cancelled: bool,
     /// The response that is under way.
     send: Option<SendId>,
+    /// What became of the request, once it is known.
+    fate: Fate,
 }
 
 /// The server end of every channel that peers open on an endpoint.
@@ -191,8 +102,9 @@ pub struct RpcServer {
     config: ServerConfig,
     slots: Slab<Slot>,
     serial: u64,
-    /// Requests under way, by the dense index of their link.
-    per_link: Vec<usize>,
+    /// The places of requests under way, by the dense index of their link.
+    per_link: Vec<Vec<usize>>,
+    fates: Fates,
     stats: ServerStats,
 }
 
@@ -215,6 +127,13 @@ impl RpcServer {
         self.slots.len()
     }
 
+    /// Fates kept of requests that ended without their clients having the response; at most
+    /// [`FATES_MAX`].
+    #[must_use]
+    pub fn fates_kept(&self) -> usize {
+        self.fates.len()
+    }
+
     /// Takes an event in. Every message is a request, whatever its channel; malformed ones are
     /// counted and answered here.
     pub fn on_event<D: Device<Memory = Region>>(
@@ -223,9 +142,7 @@ impl RpcServer {
         event: Event,
     ) -> Option<Incoming> {
         match event {
-            Event::Message(message) => {
-                return self.on_message(endpoint, message).map(Incoming::Request);
-            }
+            Event::Message(message) => return self.on_message(endpoint, message),
             Event::StreamChunk { link, channel, chunk, .. } => {
                 // Longer than what the link holds whole (docs/storage-protocol.md section 3).
                 if chunk.offset() == 0 {
@@ -237,14 +154,12 @@ impl RpcServer {
                 endpoint.release_chunk(chunk);
                 return None;
             }
-            Event::Sent { send, token, .. } if self.is_response(send, token) => {
-                self.free(token as usize);
+            Event::Sent { send, token, outcome, .. } if self.is_response(send, token) => {
+                self.on_response_sent(token as usize, outcome);
                 return None;
             }
-            Event::LinkDown { link, .. } => self.forget(|slot| slot.link == link),
-            Event::ChannelClosed { link, channel, .. } => {
-                self.forget(|slot| slot.link == link && slot.channel == channel);
-            }
+            Event::LinkDown { link, .. } => self.forget(link, None),
+            Event::ChannelClosed { link, channel, .. } => self.forget(link, Some(channel)),
             _ => {}
         }
         Some(Incoming::Other(event))
@@ -254,7 +169,7 @@ impl RpcServer {
         &mut self,
         endpoint: &mut Endpoint<D>,
         message: Message,
-    ) -> Option<Request> {
+    ) -> Option<Incoming> {
         let way = (message.link(), message.channel());
         let parcel = match Parcel::new(message) {
             Ok(parcel) => parcel,
@@ -277,14 +192,13 @@ impl RpcServer {
             Kind::Request => {
                 let deadline = deadline(endpoint.now(), header.timeout_us);
                 let responder = self.take_slot(way, &header, deadline);
-                return Some(Request { parcel, responder, deadline });
+                return Some(Incoming::Request(Request { parcel, responder, deadline }));
             }
             Kind::Cancel => {
-                self.on_cancel(way, header.request);
                 endpoint.release(parcel.into_message());
-                return None;
+                return self.on_cancel(endpoint, way, &header);
             }
-            Kind::Response => {
+            Kind::Response | Kind::Fate => {
                 self.stats.malformed += 1;
                 endpoint.release(parcel.into_message());
                 return None;
@@ -360,6 +274,9 @@ impl RpcServer {
             self.stats.responses_dropped += 1;
             return;
         };
+        if slot.fate == Fate::Unknown {
+            slot.fate = status.fate();
+        }
         let &mut Slot { link, channel, request, deadline, cancelled, .. } = slot;
         if !cancelled && endpoint.now() < deadline {
             let fields = Fields { kind: Kind::Response, method, status, request, timeout_us: 0 };
@@ -371,7 +288,16 @@ impl RpcServer {
             }
         }
         self.stats.responses_dropped += 1;
-        self.free(key);
+        self.end_without_response(endpoint, key);
+    }
+
+    /// Says what became of a request where the status of its response does not: to be called
+    /// before [`respond`](Self::respond).
+    pub fn set_fate(&mut self, responder: &Responder, fate: Fate) {
+        let slot = self.slots.get_mut(responder.key);
+        if let Some(slot) = slot.filter(|slot| slot.serial == responder.serial) {
+            slot.fate = fate;
+        }
     }
 
     /// Whether somebody waits for the response still: the request is neither cancelled nor gone
@@ -382,11 +308,62 @@ impl RpcServer {
         slot.is_some_and(|slot| !slot.cancelled)
     }
 
-    /// Gives a request's place up without a response: where no buffer was left for one.
-    pub fn abandon(&mut self, responder: Responder) {
+    /// Ends a request without a response: nobody waits for it, or no buffer was left for one.
+    /// `fate` is what became of it; a client that gave it up is told.
+    pub fn abandon<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        responder: Responder,
+        fate: Fate,
+    ) {
         self.stats.responses_dropped += 1;
-        if self.slots.get(responder.key).is_some_and(|slot| slot.serial == responder.serial) {
-            self.free(responder.key);
+        let slot = self.slots.get_mut(responder.key);
+        if let Some(slot) = slot.filter(|slot| slot.serial == responder.serial) {
+            slot.fate = fate;
+            self.stats.cancelled_unbegun += u64::from(slot.cancelled && fate == Fate::DidNotHappen);
+            self.end_without_response(endpoint, responder.key);
+        }
+    }
+
+    /// The client is told what became of its request if it has asked, or when it asks later.
+    fn end_without_response<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        key: usize,
+    ) {
+        let Slot { link, channel, request, method, cancelled, fate, .. } = self.free(key);
+        if cancelled {
+            self.tell_fate(endpoint, (link, channel), method, request, fate);
+        } else {
+            self.fates.put((link, channel), request, fate, FATES_MAX);
+        }
+    }
+
+    fn on_response_sent(&mut self, key: usize, outcome: Outcome) {
+        let Slot { link, channel, request, cancelled, fate, .. } = self.free(key);
+        if outcome == Outcome::Delivered {
+            return;
+        }
+        self.stats.responses_given_up += 1;
+        if !cancelled {
+            self.fates.put((link, channel), request, fate, FATES_MAX);
+        }
+    }
+
+    fn tell_fate<D: Device<Memory = Region>>(
+        &self,
+        endpoint: &mut Endpoint<D>,
+        (link, channel): (LinkId, ChannelId),
+        method: u16,
+        request: u64,
+        fate: Fate,
+    ) {
+        let status = Status(fate.code());
+        let fields = Fields { kind: Kind::Fate, method, status, request, timeout_us: 0 };
+        // Its client waits no longer.
+        let options = SendOptions::new().token(u64::MAX).deadline(endpoint.now() + OUTCOME_GRACE);
+        if let Ok(out) = Outgoing::new(endpoint, 0, 0) {
+            drop(endpoint.send(link, channel, out.finish(fields), options));
         }
     }
 
@@ -399,7 +376,7 @@ impl RpcServer {
     ) {
         match Outgoing::new(endpoint, 0, 0) {
             Ok(response) => self.respond(endpoint, responder, status, response),
-            Err(_) => self.abandon(responder),
+            Err(_) => self.abandon(endpoint, responder, status.fate()),
         }
     }
 
@@ -413,26 +390,55 @@ impl RpcServer {
         self.serial += 1;
         let serial = self.serial;
         if self.per_link.len() <= link.index() {
-            self.per_link.resize(link.index() + 1, 0);
+            self.per_link.resize_with(link.index() + 1, Vec::new);
         }
-        self.per_link[link.index()] += 1;
-        let request = header.request;
-        let slot = Slot { serial, link, channel, request, deadline, cancelled: false, send: None };
+        let &Header { request, method, .. } = header;
+        let (cancelled, send, fate) = (false, None, Fate::Unknown);
+        let slot = Slot { serial, link, channel, request, method, deadline, cancelled, send, fate };
         let key = self.slots.insert(slot);
-        Responder { key, serial, link, method: header.method }
+        self.per_link[link.index()].push(key);
+        Responder { key, serial, link, method }
     }
 
-    fn on_cancel(&mut self, (link, channel): (LinkId, ChannelId), request: u64) {
-        let wanted =
-            |slot: &Slot| (slot.link, slot.channel, slot.request) == (link, channel, request);
-        if let Some((_, slot)) = self.slots.iter_mut().find(|(_, slot)| wanted(slot)) {
-            slot.cancelled = true;
-            self.stats.cancelled += 1;
+    /// A client has given a request up (docs/storage-protocol.md section 3).
+    fn on_cancel<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        way: (LinkId, ChannelId),
+        header: &Header,
+    ) -> Option<Incoming> {
+        let (link, channel) = way;
+        let &Header { request, method, .. } = header;
+        let places = self.per_link.get(link.index()).into_iter().flatten();
+        let found = places.copied().find(|&key| {
+            let slot = &self.slots[key];
+            slot.channel == channel && slot.request == request
+        });
+        let Some(key) = found else {
+            self.stats.cancels_late += 1;
+            let fate = self.fates.find(way, request);
+            self.tell_fate(endpoint, way, method, request, fate);
+            return None;
+        };
+        let slot = &mut self.slots[key];
+        if slot.cancelled {
+            self.stats.cancels_late += 1;
+            return None;
         }
+        slot.cancelled = true;
+        self.stats.cancelled += 1;
+        let (serial, fate) = (slot.serial, slot.fate);
+        if let Some(send) = slot.send {
+            // The place is free when the device has returned the buffers of the response.
+            let _ = endpoint.cancel(send);
+            self.tell_fate(endpoint, way, method, request, fate);
+            return None;
+        }
+        Some(Incoming::Cancelled { link, request: RequestKey { key, serial } })
     }
 
     fn requests_of(&self, link: LinkId) -> usize {
-        self.per_link.get(link.index()).copied().unwrap_or(0)
+        self.per_link.get(link.index()).map_or(0, Vec::len)
     }
 
     fn is_response(&self, send: SendId, token: u64) -> bool {
@@ -442,17 +448,25 @@ impl RpcServer {
             .is_some_and(|slot| slot.send == Some(send))
     }
 
-    fn free(&mut self, key: usize) {
+    fn free(&mut self, key: usize) -> Slot {
         let slot = self.slots.remove(key);
-        if let Some(count) = self.per_link.get_mut(slot.link.index()) {
-            *count = count.saturating_sub(1);
+        if let Some(places) = self.per_link.get_mut(slot.link.index())
+            && let Some(place) = places.iter().position(|&other| other == key)
+        {
+            places.swap_remove(place);
         }
+        slot
     }
 
-    fn forget(&mut self, gone: impl Fn(&Slot) -> bool) {
+    /// Ends every request of a link, or of one channel of it.
+    fn forget(&mut self, link: LinkId, channel: Option<ChannelId>) {
+        let gone = |slot: &Slot| slot.link == link && channel.is_none_or(|c| c == slot.channel);
         let keys: Vec<usize> =
             self.slots.iter().filter(|(_, slot)| gone(slot)).map(|(key, _)| key).collect();
-        keys.into_iter().for_each(|key| self.free(key));
+        for key in keys {
+            self.free(key);
+        }
+        self.fates.forget(link, channel);
     }
 }
 

@@ -1,5 +1,6 @@
-//! The 32-byte header in front of every request, response and cancel, as bytes.
+//! The 32-byte header in front of every request, response, cancel and fate, as bytes.
 
+use crate::fate::Fate;
 use crate::limits::{BODY_BYTES_MAX, HEADER_BYTES};
 use bytemuck::{Pod, Zeroable};
 use core::mem::{offset_of, size_of};
@@ -17,8 +18,10 @@ pub enum Kind {
     Request = 1,
     /// Answers a request.
     Response = 2,
-    /// Says that the answer to a request is not wanted any more.
+    /// Says that the answer to a request is not wanted any more, and asks what became of it.
     Cancel = 3,
+    /// Says what became of a request that was cancelled.
+    Fate = 4,
 }
 
 /// How a request ended, as the rpc layer sees it.
@@ -42,6 +45,16 @@ impl Status {
     pub const VERSION: Self = Self(5);
     /// The service refused or failed: the body says how.
     pub const APPLICATION: Self = Self(64);
+
+    /// What a status says of the operation by itself.
+    #[must_use]
+    pub fn fate(self) -> Fate {
+        match self {
+            Self::OK => Fate::Happened,
+            Self(code) if code < Self::APPLICATION.0 => Fate::DidNotHappen,
+            _ => Fate::Unknown,
+        }
+    }
 }
 
 /// The header, checked (docs/storage-protocol.md section 2).
@@ -51,7 +64,7 @@ pub struct Header {
     pub kind: Kind,
     /// What is asked for; a response repeats it.
     pub method: u16,
-    /// How it ended; zero but in responses.
+    /// How it ended; zero but in responses, and in a [`Kind::Fate`] the code of the fate.
     pub status: Status,
     /// The data follows the body in the first segment.
     pub inline: bool,
@@ -170,6 +183,7 @@ impl Header {
             1 => Kind::Request,
             2 => Kind::Response,
             3 => Kind::Cancel,
+            4 => Kind::Fate,
             other => return Err(HeaderError::Kind(other)),
         };
         let flags = u16::from_le(raw.flags);
@@ -196,13 +210,19 @@ impl Header {
     fn check(&self) -> Result<(), HeaderError> {
         let kind = self.kind;
         let unexpected = |field| Err(HeaderError::Unexpected { kind, field });
-        if self.status != Status::OK && kind != Kind::Response {
+        let status_fits = match kind {
+            Kind::Request | Kind::Cancel => self.status == Status::OK,
+            Kind::Response => true,
+            Kind::Fate => Fate::of_code(self.status.0).is_some(),
+        };
+        if !status_fits {
             return unexpected("status");
         }
         if self.timeout_us != 0 && kind != Kind::Request {
             return unexpected("timeout");
         }
-        if kind == Kind::Cancel && (self.body_len, self.data_len) != (0, 0) {
+        let bare = matches!(kind, Kind::Cancel | Kind::Fate);
+        if bare && (self.body_len, self.data_len) != (0, 0) {
             return unexpected("lengths");
         }
         if self.inline && self.data_len == 0 {
@@ -253,7 +273,7 @@ mod tests {
             Header::parse(&bytes)
         };
         assert_eq!(with(0, 2), Err(HeaderError::Version(2)));
-        assert_eq!(with(1, 4), Err(HeaderError::Kind(4)));
+        assert_eq!(with(1, 5), Err(HeaderError::Kind(5)));
         assert_eq!(with(1, 0), Err(HeaderError::Kind(0)));
         assert_eq!(with(6, 3), Err(HeaderError::Flags(3)));
         assert_eq!(with(28, 1), Err(HeaderError::Reserved));
@@ -263,6 +283,11 @@ mod tests {
         assert_eq!(with(1, 2), unexpected(Kind::Response, "timeout"));
         assert_eq!(with(18, 1), Err(HeaderError::BodyLen(0x0001_2122)));
         assert_eq!(Header::parse(&GOLDEN[..31]), Err(HeaderError::Short(31)));
+        // A fate without a meaning.
+        for code in [0, 4] {
+            let fate = Header { kind: Kind::Fate, status: Status(code), timeout_us: 0, ..HEADER };
+            assert_eq!(Header::parse(&fate.emit()), unexpected(Kind::Fate, "status"));
+        }
         let cancel = Header { kind: Kind::Cancel, timeout_us: 0, inline: false, ..HEADER };
         assert_eq!(Header::parse(&cancel.emit()), unexpected(Kind::Cancel, "lengths"));
     }

@@ -157,6 +157,18 @@ impl ChunkClient {
         self
     }
 
+    /// How long each operation may take.
+    #[must_use]
+    pub fn op_timeout(&self) -> Nanos {
+        self.timeout
+    }
+
+    /// Numbers operations from `first` on; for a client that has started none.
+    pub(crate) fn ids_from(mut self, first: u64) -> Self {
+        self.sequence = first;
+        self
+    }
+
     /// The rpc client, for its counters.
     #[must_use]
     pub fn rpc(&self) -> &RpcClient {
@@ -309,6 +321,23 @@ impl ChunkClient {
         offset: u64,
         length: usize,
     ) -> Result<OpId, ClientError> {
+        let deadline = endpoint.now() + self.timeout;
+        self.start_read_until(endpoint, chunk, offset, length, deadline)
+    }
+
+    /// Reads `length` bytes from `offset` on, and gives it up at `deadline` whatever the client's
+    /// [`timeout`](Self::timeout).
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_read_until<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+        offset: u64,
+        length: usize,
+        deadline: Time,
+    ) -> Result<OpId, ClientError> {
         let op = self.io_op(Method::Read, chunk, offset, length)?;
         let max = self.io_bytes_max(endpoint);
         if length > max {
@@ -316,7 +345,7 @@ impl ChunkClient {
         }
         let header = ReadHeader { chunk, offset, length: length as u32 };
         let built = Outgoing::with_body(endpoint, &header.emit());
-        self.start(endpoint, op, built)
+        self.start_until(endpoint, op, built, deadline)
     }
 
     /// Gives an operation up. It ends, with [`ErrorKind::Cancelled`] unless it was quicker, as soon
@@ -402,13 +431,24 @@ impl ChunkClient {
     fn start<D: Device<Memory = Region>>(
         &mut self,
         endpoint: &mut Endpoint<D>,
+        op: Op,
+        built: Result<Outgoing, NoBuffer>,
+    ) -> Result<OpId, ClientError> {
+        let deadline = endpoint.now() + self.timeout;
+        self.start_until(endpoint, op, built, deadline)
+    }
+
+    fn start_until<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
         mut op: Op,
         built: Result<Outgoing, NoBuffer>,
+        deadline: Time,
     ) -> Result<OpId, ClientError> {
         let outgoing = built.map_err(|e| op.error(towpath_rpc::CallError::from(e)))?;
         let entry = self.ops.vacant_entry();
-        let deadline = endpoint.now() + self.timeout;
-        let call = Call { method: op.method as u16, token: entry.key() as u64, deadline };
+        let (method, token) = (op.method as u16, entry.key() as u64);
+        let call = Call { method, token, deadline, ask_fate: op.method.is_change() };
         let request = self.rpc.call(endpoint, call, outgoing);
         op.request = Some(request.map_err(|refused| op.error(refused.error))?);
         entry.insert(op);

@@ -4,7 +4,7 @@ use crate::slice::ChunkId;
 use crate::wire::{ErrorReply, Method, WireError};
 use std::fmt;
 use std::io;
-use towpath_rpc::{CallError, RpcError};
+use towpath_rpc::{CallError, Fate, RpcError};
 use towpath_transport::{ConnectError, EndpointError};
 
 /// An operation that failed.
@@ -41,12 +41,12 @@ impl std::error::Error for ClientError {
 
 /// What went wrong with an operation.
 ///
-/// `happened` says whether the operation was done: `Some(false)`: no, and it will not be; `None`:
-/// not known, so look (a stat, a read) or do it again (writes and reads may be repeated).
+/// `fate` says whether the operation was done. Where that is not known, look (a stat, a read) or do
+/// it again (writes and reads may be repeated).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The server refused or failed; [`ErrorReply::happened`] says what became of a change.
+    /// The server refused or failed; [`ErrorReply::fate`] says what became of a change.
     #[error(transparent)]
     Refused(#[from] ErrorReply),
     /// The data of a read was changed on its way here.
@@ -94,45 +94,59 @@ pub enum ErrorKind {
     #[error(transparent)]
     Call(CallError),
     /// No response in time.
-    #[error("no answer in time ({}): try again, or allow more time", fate(*happened))]
+    #[error("no answer in time ({fate}): try again, or allow more time")]
     TimedOut {
-        /// See [`ErrorKind`].
-        happened: Option<bool>,
+        /// What is known of the operation.
+        fate: Fate,
     },
     /// Given up by the caller.
-    #[error("cancelled ({})", fate(*happened))]
+    #[error("cancelled ({fate})")]
     Cancelled {
-        /// See [`ErrorKind`].
-        happened: Option<bool>,
+        /// What is known of the operation.
+        fate: Fate,
     },
     /// The link is down.
-    #[error("the server is gone ({}): connect again", fate(*happened))]
+    #[error("the server is gone ({fate}): connect again")]
     PeerGone {
-        /// See [`ErrorKind`].
-        happened: Option<bool>,
+        /// What is known of the operation.
+        fate: Fate,
     },
     /// The reply is longer than this side holds whole.
     #[error("the reply is too long to be held whole here: ask for less at a time")]
     ReplyTooLong,
 }
 
-fn fate(happened: Option<bool>) -> &'static str {
-    match happened {
-        Some(true) => "it was done",
-        Some(false) => "it was not done",
-        None => "whether it was done is not known",
+impl ErrorKind {
+    /// What is known of the operation: whether it was done.
+    #[must_use]
+    pub fn fate(self) -> Fate {
+        match self {
+            Self::Refused(reply) => reply.fate(),
+            Self::TimedOut { fate } | Self::Cancelled { fate } | Self::PeerGone { fate } => fate,
+            // A response whose status says that it was done, or that cannot be read.
+            Self::ReplyCorrupt { .. } | Self::ReplyTooLong | Self::WrongReply => Fate::Happened,
+            Self::BadReply(_) | Self::UnknownStatus(_) => Fate::Unknown,
+            Self::Unsupported
+            | Self::Version
+            | Self::Malformed
+            | Self::Busy
+            | Self::TooLongForServer
+            | Self::Length { .. }
+            | Self::Range
+            | Self::Call(_) => Fate::DidNotHappen,
+        }
     }
 }
 
 impl From<RpcError> for ErrorKind {
     fn from(error: RpcError) -> Self {
         match error {
-            RpcError::TimedOut { happened } => Self::TimedOut { happened },
-            RpcError::Cancelled { happened } => Self::Cancelled { happened },
+            RpcError::TimedOut { fate } => Self::TimedOut { fate },
+            RpcError::Cancelled { fate } => Self::Cancelled { fate },
             RpcError::ResponseTooLong => Self::ReplyTooLong,
             // Whatever else the layer below may come to say, there is no response and no link.
-            RpcError::PeerGone { happened } => Self::PeerGone { happened },
-            _ => Self::PeerGone { happened: None },
+            RpcError::PeerGone { fate } => Self::PeerGone { fate },
+            _ => Self::PeerGone { fate: Fate::Unknown },
         }
     }
 }
@@ -140,9 +154,9 @@ impl From<RpcError> for ErrorKind {
 impl From<CallError> for ErrorKind {
     fn from(error: CallError) -> Self {
         match error {
-            CallError::Expired => Self::TimedOut { happened: Some(false) },
+            CallError::Expired => Self::TimedOut { fate: Fate::DidNotHappen },
             CallError::Submit(towpath_transport::SubmitError::NoSuchLink) => {
-                Self::PeerGone { happened: Some(false) }
+                Self::PeerGone { fate: Fate::DidNotHappen }
             }
             other => Self::Call(other),
         }

@@ -240,9 +240,10 @@ pub fn respond_error<D: Device<Memory = Region>>(
     responder: Responder,
     error: ErrorReply,
 ) {
+    rpc.set_fate(&responder, error.fate());
     match Outgoing::with_body(endpoint, &error.emit()) {
         Ok(reply) => rpc.respond(endpoint, responder, Status::APPLICATION, reply),
-        Err(_) => rpc.abandon(responder),
+        Err(_) => rpc.abandon(endpoint, responder, error.fate()),
     }
 }
 

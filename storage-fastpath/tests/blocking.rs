@@ -10,6 +10,7 @@ use towpath_fastpath::{
     BlockingClient, ChunkId, ClientConfig, ClientError, ErrorKind, ErrorReply, Method,
     TransferError,
 };
+use towpath_rpc::Fate;
 use towpath_transport::Nanos;
 
 const CHUNK: ChunkId = ChunkId(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
@@ -158,16 +159,16 @@ fn a_reply_that_was_changed_on_its_way_is_never_given_out() {
 }
 
 #[test]
-fn a_write_without_an_answer_times_out_as_unknown() {
+fn a_write_whose_answer_is_lost_is_known_to_have_happened() {
     let server = Server::start();
     let mut client = connect(&server, ClientConfig::new().timeout(Nanos::from_millis(40)));
     client.create(CHUNK, None).expect("a new chunk");
     server.mischief.mute_writes.store(true, Ordering::Relaxed);
     let error = client.write_once(CHUNK, 0, b"done all the same").expect_err("no answer");
-    assert_eq!(error.kind, ErrorKind::TimedOut { happened: None });
+    assert_eq!(error.kind, ErrorKind::TimedOut { fate: Fate::Happened });
     server.mischief.mute_writes.store(false, Ordering::Relaxed);
     let bytes = client.read(CHUNK, 0, 17).expect("a read");
-    assert_eq!(bytes, b"done all the same", "unknown was the honest word");
+    assert_eq!(bytes, b"done all the same", "as the server said when it was asked");
 }
 
 #[test]
@@ -184,7 +185,7 @@ fn a_server_that_dies_in_the_middle_of_writes_ends_them_as_gone() {
     let Err(TransferError::Client(error)) = result else { panic!("{result:?}") };
     assert!(matches!(error.kind, ErrorKind::PeerGone { .. }), "{error}");
     let error = client.stat(CHUNK).expect_err("nobody there");
-    assert_eq!(error.kind, ErrorKind::PeerGone { happened: Some(false) });
+    assert_eq!(error.kind, ErrorKind::PeerGone { fate: Fate::DidNotHappen });
 }
 
 #[test]

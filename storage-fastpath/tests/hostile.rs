@@ -52,7 +52,8 @@ impl Raw {
             out.set_data(endpoint.copy(data).expect("a buffer"));
         }
         let deadline = endpoint.now() + Nanos::from_secs(20);
-        rpc.call(endpoint, Call { method, token: 0, deadline }, out).expect("room");
+        rpc.call(endpoint, Call { method, token: 0, deadline, ask_fate: false }, out)
+            .expect("room");
         endpoint.flush();
         loop {
             if let Some(completion) = rpc.poll() {

@@ -7,7 +7,7 @@ use towpath_fastpath::server::{Rejection, info_reply, list_reply, scrub_reply};
 use towpath_fastpath::server::{done_reply, stat_reply};
 use towpath_fastpath::wire::{ReadHeader, ReadReplyHeader, emit_crcs};
 use towpath_rpc::limits::HEADER_BYTES;
-use towpath_rpc::{NoBuffer, Outgoing, Status};
+use towpath_rpc::{Fate, NoBuffer, Outgoing, Status};
 use towpath_transport::{Buf, Device, Endpoint, Region};
 
 use crate::store::ChunkStat;
@@ -43,6 +43,15 @@ impl Answer {
     /// Whether the client gets what it asked for.
     pub(super) fn is_good(&self) -> bool {
         !matches!(self, Self::Error(_) | Self::Unsupported)
+    }
+
+    /// What became of what was asked for.
+    pub(super) fn fate(&self) -> Fate {
+        match self {
+            Self::Error(error) => error.fate(),
+            Self::Unsupported => Fate::DidNotHappen,
+            _ => Fate::Happened,
+        }
     }
 
     /// The response. Without a buffer for it the answer stays as it is, for another try: a change

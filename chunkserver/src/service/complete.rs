@@ -33,7 +33,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 if scrub.left() > 0 {
                     // Behind whatever waits: a scrub gives way to all others.
                     let ask = Ask::Scrub(scrub);
-                    self.waiting.push(responder.link(), Job { responder, deadline, ask });
+                    self.push_waiting(Job { responder, deadline, ask });
                     return;
                 }
                 Answer::Scrub(scrub.into_reply())

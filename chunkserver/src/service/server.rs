@@ -12,7 +12,8 @@ use towpath_fastpath::ErrorReply;
 use towpath_fastpath::server::{StorageRequest, parse_request, verify_write};
 use towpath_fastpath::wire::ReadHeader;
 use towpath_rpc::{
-    Incoming, Piece, Request as RpcRequest, Responder, RpcServer, ServerConfig as RpcConfig,
+    Fate, Incoming, Piece, Request as RpcRequest, RequestKey, Responder, RpcServer,
+    ServerConfig as RpcConfig,
 };
 use towpath_transport::{Buf, Device, Endpoint, Event, LinkId, Nanos, Region, Time};
 
@@ -67,6 +68,8 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     /// The longest read that a send buffer holds.
     read_bytes_max: usize,
     idle_since: Option<Time>,
+    /// When the time of a waiting request is over, at the earliest.
+    next_expiry: Time,
     /// There are cores beyond those that a client, the network and the store keep busy.
     cores_to_spare: bool,
     /// No new request is taken.
@@ -102,6 +105,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             spare: Spare::default(),
             stats: ServerStats::default(),
             idle_since: None,
+            next_expiry: Time::NEVER,
             cores_to_spare: available_parallelism().is_ok_and(|cores| cores.get() > BUSY_CORES),
             closing: false,
         })
@@ -141,6 +145,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         if store_ended {
             self.abandon_staged();
         }
+        self.expire_waiting();
         // Before new reads: buffers that came back are for answers first.
         self.send_answers();
         self.start_waiting();
@@ -158,7 +163,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// What the store had when it ended gets no answer: whether it was done is not known.
     fn abandon_staged(&mut self) {
         for job in self.staged.drain() {
-            self.rpc.abandon(job.responder);
+            self.rpc.abandon(&mut self.endpoint, job.responder, Fate::Unknown);
         }
     }
 
@@ -210,6 +215,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     fn on_event(&mut self, event: Event) {
         match self.rpc.on_event(&mut self.endpoint, event) {
             Some(Incoming::Request(request)) => self.on_request(request),
+            Some(Incoming::Cancelled { link, request }) => self.on_cancelled(link, request),
             Some(Incoming::Other(event)) => self.on_other(event),
             None => {}
         }
@@ -241,8 +247,34 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     fn forget(&mut self, link: LinkId) {
         for job in self.waiting.clear(link) {
             self.stats.expired += 1;
-            self.rpc.abandon(job.responder);
+            self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
         }
+    }
+
+    /// Nobody waits for a request any more. What the store has not been given, it never gets: its
+    /// data goes, and with it the credit that it held. What the store has goes on; its answer is
+    /// not sent, and tells what became of the request.
+    fn on_cancelled(&mut self, link: LinkId, request: RequestKey) {
+        let is_it = |job: &Job| job.responder.request_key() == request;
+        if let Some(job) = self.waiting.take(link, is_it) {
+            self.stats.cancelled += 1;
+            self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
+        }
+    }
+
+    /// Gives up what waits and whose time is over, whether or not its client says so: a store that
+    /// is stuck must not hold the credit of those who have gone elsewhere.
+    fn expire_waiting(&mut self) {
+        let now = self.endpoint.now();
+        if now < self.next_expiry {
+            return;
+        }
+        for job in self.waiting.take_all(|job| job.deadline <= now) {
+            self.stats.expired += 1;
+            self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
+        }
+        let rest = self.waiting.iter().map(|job| job.deadline).min();
+        self.next_expiry = rest.unwrap_or(Time::NEVER);
     }
 
     fn on_request(&mut self, request: RpcRequest) {
@@ -256,7 +288,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                     *data = self.spare.take_data();
                     data.extend(pieces.0);
                 }
-                self.waiting.push(responder.link(), Job { responder, deadline, ask });
+                self.push_waiting(Job { responder, deadline, ask });
             }
             Err(answer) => {
                 let (responder, message) = request.into_message();
@@ -264,6 +296,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 self.answer(responder, deadline, answer);
             }
         }
+    }
+
+    pub(super) fn push_waiting(&mut self, job: Job) {
+        self.next_expiry = self.next_expiry.min(job.deadline);
+        self.waiting.push(job.responder.link(), job);
     }
 
     /// Parses a request, and checks the data of a write while it is in cache.
@@ -309,7 +346,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     fn start(&mut self, mut job: Job) -> Result<(), Job> {
         if self.endpoint.now() >= job.deadline || !self.rpc.is_wanted(&job.responder) {
             self.stats.expired += 1;
-            self.rpc.abandon(job.responder);
+            self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
             return Ok(());
         }
         let buf = match &job.ask {
@@ -351,9 +388,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         for _ in 0..self.answers.len() {
             let Some(mut answered) = self.answers.pop_front() else { break };
             let late = self.endpoint.now() >= answered.deadline;
+            let fate = answered.answer.fate();
             if late || !self.rpc.is_wanted(&answered.responder) {
-                self.rpc.abandon(answered.responder);
+                self.rpc.abandon(&mut self.endpoint, answered.responder, fate);
             } else if let Ok((status, outgoing)) = answered.answer.build(&self.endpoint) {
+                self.rpc.set_fate(&answered.responder, fate);
                 self.rpc.respond(&mut self.endpoint, answered.responder, status, outgoing);
             } else {
                 self.answers.push_back(answered);

@@ -19,6 +19,8 @@ pub struct ServerStats {
     pub failed: u64,
     /// Requests whose deadline passed, or whose client left, before the store saw them.
     pub expired: u64,
+    /// Requests that their client gave up before the store saw them.
+    pub cancelled: u64,
     /// Requests whose body breaks the rules, or whose method there is not.
     pub malformed: u64,
     /// The most requests that waited for room in the store's queue or for a buffer.

@@ -70,6 +70,36 @@ impl<T> Waiting<T> {
         gone
     }
 
+    /// Takes the first item of a link that is wanted.
+    pub(super) fn take(&mut self, link: LinkId, wanted: impl Fn(&T) -> bool) -> Option<T> {
+        self.take_at(link.index(), wanted)
+    }
+
+    fn take_at(&mut self, index: usize, wanted: impl Fn(&T) -> bool) -> Option<T> {
+        let queue = self.queues.get_mut(index)?;
+        let place = queue.iter().position(wanted)?;
+        let item = queue.remove(place)?;
+        self.count -= 1;
+        if queue.is_empty() {
+            self.turns.retain(|turn| *turn != index);
+        }
+        Some(item)
+    }
+
+    /// Takes every item that is wanted, of all links.
+    pub(super) fn take_all(&mut self, wanted: impl Fn(&T) -> bool) -> Vec<T> {
+        let mut taken = Vec::new();
+        for index in 0..self.queues.len() {
+            taken.extend(std::iter::from_fn(|| self.take_at(index, &wanted)));
+        }
+        taken
+    }
+
+    /// All items.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.queues.iter().flatten()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.count
     }
@@ -93,6 +123,21 @@ mod tests {
         let order: Vec<_> = std::iter::from_fn(|| waiting.pop()).collect();
         assert_eq!(order, ["a1", "b1", "a2", "b2", "a3"]);
         assert_eq!(waiting.len(), 0);
+    }
+
+    #[test]
+    fn what_is_taken_out_of_turn_leaves_the_turns_of_the_others() {
+        let mut waiting = Waiting::default();
+        for (index, item) in [(0, 1), (1, 2), (0, 3), (2, 4)] {
+            waiting.push_at(index, item);
+        }
+        assert_eq!(waiting.take_at(1, |item| *item == 3), None, "of another link");
+        assert_eq!(waiting.take_at(1, |item| *item == 2), Some(2));
+        assert_eq!(waiting.take_at(0, |item| *item == 3), Some(3));
+        assert_eq!((waiting.links(), waiting.len()), (2, 2));
+        assert_eq!(waiting.iter().copied().collect::<Vec<_>>(), [1, 4]);
+        assert_eq!(waiting.take_all(|item| *item == 4), [4]);
+        assert_eq!((waiting.pop(), waiting.pop(), waiting.len()), (Some(1), None, 0));
     }
 
     #[test]

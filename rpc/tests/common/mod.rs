@@ -3,7 +3,9 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use std::net::{Ipv4Addr, SocketAddr};
-use towpath_rpc::{Call, Completion, Incoming, Outgoing, Request, RequestId, RpcClient, RpcServer};
+use towpath_rpc::{
+    Call, Completion, Incoming, Outgoing, Request, RequestId, RequestKey, RpcClient, RpcServer,
+};
 use towpath_transport::{
     ChannelId, Endpoint, EndpointConfig, Event, LinkId, Nanos, RoceUdp, Time, UdpConfig,
 };
@@ -27,6 +29,10 @@ pub struct World {
     /// Requests that nobody has answered.
     pub requests: Vec<Request>,
     pub completions: Vec<Completion>,
+    /// What the server was told is not wanted any more.
+    pub cancelled: Vec<RequestKey>,
+    /// Whether requests are asked after when they are given up.
+    pub ask_fate: bool,
 }
 
 impl World {
@@ -55,8 +61,20 @@ impl World {
         }
         let (link, channel) = opened.expect("a channel");
         let rpc = RpcClient::new(link, channel);
-        let (requests, completions) = (Vec::new(), Vec::new());
-        Self { client, server, rpc, serving, link, channel, requests, completions }
+        let (requests, completions, cancelled) = (Vec::new(), Vec::new(), Vec::new());
+        let ask_fate = true;
+        Self {
+            client,
+            server,
+            rpc,
+            serving,
+            link,
+            channel,
+            requests,
+            completions,
+            cancelled,
+            ask_fate,
+        }
     }
 
     pub fn call(&mut self, method: u16, body: &[u8], data: &[u8], deadline: Time) -> RequestId {
@@ -65,7 +83,7 @@ impl World {
         if !data.is_empty() {
             out.set_data(self.client.copy(data).expect("a buffer"));
         }
-        let call = Call { method, token: u64::from(method), deadline };
+        let call = Call { method, token: u64::from(method), deadline, ask_fate: self.ask_fate };
         self.rpc.call(&mut self.client, call, out).expect("room for a request")
     }
 
@@ -80,11 +98,11 @@ impl World {
     }
 
     pub fn turn_server(&mut self) -> bool {
-        let Self { server, serving, requests, .. } = self;
-        server.turn(|server, event| {
-            if let Some(Incoming::Request(request)) = serving.on_event(server, event) {
-                requests.push(request);
-            }
+        let Self { server, serving, requests, cancelled, .. } = self;
+        server.turn(|server, event| match serving.on_event(server, event) {
+            Some(Incoming::Request(request)) => requests.push(request),
+            Some(Incoming::Cancelled { request, .. }) => cancelled.push(request),
+            Some(Incoming::Other(_)) | None => {}
         })
     }
 

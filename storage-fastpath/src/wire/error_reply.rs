@@ -5,6 +5,7 @@ use crate::limits::ERROR_BYTES;
 use crate::slice::ChunkId;
 use bytemuck::{Pod, Zeroable};
 use core::mem::{offset_of, size_of};
+use towpath_rpc::Fate;
 
 /// Which rule a request broke; its number travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -178,11 +179,13 @@ const _: () = {
 };
 
 impl ErrorReply {
-    /// Whether the change was made: `Some(false)` that it was not and never will be, `None` that
-    /// it is not known.
+    /// Whether the change was made.
     #[must_use]
-    pub fn happened(self) -> Option<bool> {
-        (self != Self::CommitFailed).then_some(false)
+    pub fn fate(self) -> Fate {
+        match self {
+            Self::CommitFailed => Fate::Unknown,
+            _ => Fate::DidNotHappen,
+        }
     }
 
     /// Code, chunk, slice, value, rule.

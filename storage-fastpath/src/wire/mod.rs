@@ -53,6 +53,13 @@ impl Method {
         Self::Info,
     ];
 
+    /// Whether it changes anything: then its caller wants to know whether it was done, even when
+    /// it was given up.
+    #[must_use]
+    pub fn is_change(self) -> bool {
+        matches!(self, Self::Create | Self::Write | Self::Delete)
+    }
+
     /// The method of that number.
     #[must_use]
     pub fn from_code(code: u16) -> Option<Self> {

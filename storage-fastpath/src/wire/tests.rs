@@ -4,6 +4,7 @@ use super::*;
 use crate::limits::{ERROR_BYTES, IO_BYTES_MAX, IO_HEADER_BYTES};
 use crate::slice::ChunkId;
 use towpath_base::Prng;
+use towpath_rpc::Fate;
 
 const CHUNK: ChunkId = ChunkId(0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100);
 
@@ -138,7 +139,8 @@ fn every_error_survives_the_wire_and_every_rule_has_its_number() {
     ] {
         assert_eq!(ErrorReply::parse(&error.emit()), Ok(error));
         let known = error != ErrorReply::CommitFailed;
-        assert_eq!(error.happened(), known.then_some(false), "{error}");
+        let fate = if known { Fate::DidNotHappen } else { Fate::Unknown };
+        assert_eq!(error.fate(), fate, "{error}");
     }
     for code in 0..=7 {
         let bytes = resealed::<ERROR_BYTES>(&ERROR_GOLDEN, |header| {

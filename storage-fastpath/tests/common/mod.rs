@@ -15,7 +15,7 @@ use towpath_fastpath::server::{
 use towpath_fastpath::slice::{Span, fragment_crc, slice_crc};
 use towpath_fastpath::wire::{ReadHeader, ReadReplyHeader};
 use towpath_fastpath::{ChunkId, ErrorReply, SLICE_BYTES};
-use towpath_rpc::{Incoming, NoBuffer, Outgoing, Request, RpcServer, ServerConfig, Status};
+use towpath_rpc::{Fate, Incoming, NoBuffer, Outgoing, Request, RpcServer, ServerConfig, Status};
 use towpath_transport::{Endpoint, EndpointConfig, Nanos, RoceUdp, UdpConfig};
 
 type UdpEndpoint = Endpoint<RoceUdp>;
@@ -29,6 +29,8 @@ pub struct Mischief {
     pub mute_writes: AtomicBool,
     /// The first slice of every chunk counts as damaged on the medium.
     pub damaged: AtomicBool,
+    /// It does nothing at all, as one that gets no CPU.
+    pub stall: AtomicBool,
     /// Ends the server without a goodbye.
     pub vanish: AtomicBool,
     stop: AtomicBool,
@@ -96,6 +98,10 @@ impl Service {
     fn run(&mut self, endpoint: &mut UdpEndpoint) {
         let on = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
         while !on(&self.mischief.stop) && !on(&self.mischief.vanish) {
+            if on(&self.mischief.stall) {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                continue;
+            }
             let busy = endpoint.turn(|endpoint, event| {
                 if let Some(Incoming::Request(request)) = self.rpc.on_event(endpoint, event) {
                     self.serve(endpoint, request);
@@ -127,7 +133,7 @@ impl Service {
             (_, Err(rejection)) => respond_rejected(rpc, endpoint, responder, rejection),
             (Answer::Error(error), _) => respond_error(rpc, endpoint, responder, error),
             (Answer::Reply(reply), _) => respond_built(rpc, endpoint, responder, reply),
-            (Answer::Silence, _) => rpc.abandon(responder),
+            (Answer::Silence, _) => rpc.abandon(endpoint, responder, Fate::Happened),
         }
     }
 

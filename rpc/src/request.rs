@@ -1,0 +1,127 @@
+//! What a service is handed: requests as they arrived, with the way back.
+
+use crate::parcel::{Parcel, Pieces};
+use towpath_transport::{ChannelId, Event, LinkId, Message, Time};
+
+/// Where the response to one request goes. It can be kept, and sent to other threads.
+#[derive(Debug)]
+#[must_use = "a request without a response holds its place until the link goes down"]
+pub struct Responder {
+    pub(crate) key: usize,
+    pub(crate) serial: u64,
+    pub(crate) link: LinkId,
+    pub(crate) method: u16,
+}
+
+impl Responder {
+    /// The link of the client.
+    #[must_use]
+    pub fn link(&self) -> LinkId {
+        self.link
+    }
+
+    /// What was asked for.
+    #[must_use]
+    pub fn method(&self) -> u16 {
+        self.method
+    }
+
+    /// What names the request in [`Incoming::Cancelled`].
+    #[must_use]
+    pub fn request_key(&self) -> RequestKey {
+        RequestKey { key: self.key, serial: self.serial }
+    }
+}
+
+/// A request under way at a server; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestKey {
+    pub(crate) key: usize,
+    pub(crate) serial: u64,
+}
+
+/// A request as it arrived, with the way back.
+#[derive(Debug)]
+pub struct Request {
+    pub(crate) parcel: Parcel,
+    pub(crate) responder: Responder,
+    pub(crate) deadline: Time,
+}
+
+impl Request {
+    /// The link it came over.
+    #[must_use]
+    pub fn link(&self) -> LinkId {
+        self.responder.link
+    }
+
+    /// The channel it came over.
+    #[must_use]
+    pub fn channel(&self) -> ChannelId {
+        self.parcel.message().channel()
+    }
+
+    /// The client's number for it.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.parcel.header().request
+    }
+
+    /// What is asked for.
+    #[must_use]
+    pub fn method(&self) -> u16 {
+        self.parcel.header().method
+    }
+
+    /// The body.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        self.parcel.body()
+    }
+
+    /// Bytes of data.
+    #[must_use]
+    pub fn data_len(&self) -> usize {
+        self.parcel.data_len()
+    }
+
+    /// The data; see [`Parcel::data_pieces`].
+    pub fn data_pieces(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        self.parcel.data_pieces()
+    }
+
+    /// When its client stops waiting, on the endpoint's clock, but at most
+    /// [`TIMEOUT_MAX`](crate::limits::TIMEOUT_MAX) after its arrival; no response goes after that.
+    #[must_use]
+    pub fn deadline(&self) -> Time {
+        self.deadline
+    }
+
+    /// The way back, and the data in its buffers. Dropping those gives the credit back.
+    pub fn into_data(self) -> (Responder, Pieces) {
+        (self.responder, self.parcel.into_data())
+    }
+
+    /// The way back, and the message to [release](towpath_transport::Endpoint::release).
+    pub fn into_message(self) -> (Responder, Message) {
+        (self.responder, self.parcel.into_message())
+    }
+}
+
+/// What [`RpcServer::on_event`] made of an event.
+#[derive(Debug)]
+pub enum Incoming {
+    /// A request to serve.
+    Request(Request),
+    /// A request that nobody waits for any more. A service that has not begun it gives it up with
+    /// [`RpcServer::abandon`](crate::RpcServer::abandon); one that has goes on and responds as if nothing had come, which
+    /// tells the client what became of it.
+    Cancelled {
+        /// The link it came over.
+        link: LinkId,
+        /// Which.
+        request: RequestKey,
+    },
+    /// An event that does not concern requests; some of these have been noted here as well.
+    Other(Event),
+}
