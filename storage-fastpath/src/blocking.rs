@@ -3,6 +3,7 @@
 use crate::client::{ChunkClient, Done, OpId, Output, ReadData};
 use crate::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
 use crate::error::{ClientError, ErrorKind, OpenError};
+use crate::hedge::{HedgeConfig, HedgeStats, HedgedClient};
 use crate::limits::LIST_MAX;
 use crate::slice::{ChunkId, SLICE_BYTES};
 use crate::wire::Method;
@@ -36,6 +37,7 @@ pub struct ClientConfig {
     local_ip: Option<IpAddr>,
     endpoint: Option<EndpointConfig>,
     udp: Option<UdpConfig>,
+    hedge: Option<(SocketAddr, HedgeConfig)>,
 }
 
 impl Default for ClientConfig {
@@ -49,6 +51,7 @@ impl Default for ClientConfig {
             local_ip: None,
             endpoint: None,
             udp: None,
+            hedge: None,
         }
     }
 }
@@ -119,11 +122,20 @@ impl ClientConfig {
         self
     }
 
+    /// Reads that are late are asked for at `replica` as well: a server that holds the same bytes
+    /// under the same names. Default none.
+    #[must_use]
+    pub fn hedge(mut self, replica: SocketAddr, config: HedgeConfig) -> Self {
+        self.hedge = Some((replica, config));
+        self
+    }
+
     fn endpoint_config(&self) -> EndpointConfig {
         self.endpoint.clone().unwrap_or_else(|| {
             let heads = 2 * self.depth + HEADS_SPARE;
             let data = self.depth + 2;
-            EndpointConfig::new().links_max(1).send_pools(&[
+            let links = 1 + usize::from(self.hedge.is_some());
+            EndpointConfig::new().links_max(links).send_pools(&[
                 (256, heads),
                 (4 << 10, heads),
                 (256 << 10, 4),
@@ -155,7 +167,7 @@ fn local_ip(addr: SocketAddr) -> std::io::Result<IpAddr> {
 /// A connection to a chunk server whose every call blocks until the server has answered.
 pub struct BlockingClient<D: Device<Memory = Region> = RoceUdp> {
     pub(crate) endpoint: Endpoint<D>,
-    pub(crate) client: ChunkClient,
+    pub(crate) client: HedgedClient,
     pub(crate) config: ClientConfig,
     idle_since: Option<Time>,
 }
@@ -172,7 +184,8 @@ impl BlockingClient<RoceUdp> {
 }
 
 impl<D: Device<Memory = Region>> BlockingClient<D> {
-    /// Connects over an endpoint of the caller's own.
+    /// Connects over an endpoint of the caller's own, which has room for a second link where reads
+    /// are hedged.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -181,17 +194,14 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         addr: SocketAddr,
         config: ClientConfig,
     ) -> Result<Self, OpenError> {
-        let connect = endpoint.connect(addr)?;
-        let link = until(&mut endpoint, |event| match event {
-            Event::Connected { connect: of, link, .. } if of == connect => Some(Ok(link)),
-            Event::ConnectFailed { connect: of, error } if of == connect => Some(Err(error)),
-            _ => None,
-        })?;
-        let no_channel = || OpenError::NoChannel { addr };
-        let wanted = endpoint.open_channel(link, false).map_err(|_| no_channel())?;
-        let channel = until(&mut endpoint, |event| opened(&event, link, wanted));
-        let channel = channel.ok_or_else(no_channel)?;
-        let client = ChunkClient::new(link, channel).timeout(config.timeout);
+        let primary = join(&mut endpoint, addr, &config)?;
+        let client = match config.hedge {
+            Some((replica, hedge)) => {
+                let replica = join(&mut endpoint, replica, &config)?;
+                HedgedClient::new(primary, replica, hedge)
+            }
+            None => HedgedClient::alone(primary),
+        };
         Ok(Self { endpoint, client, config, idle_since: None })
     }
 
@@ -200,7 +210,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
     /// # Errors
     /// [`ClientError`].
     pub fn create(&mut self, chunk: ChunkId, limit_bytes: Option<u64>) -> Result<(), ClientError> {
-        let op = self.client.start_create(&mut self.endpoint, chunk, limit_bytes)?;
+        let op = self.client.primary_mut().start_create(&mut self.endpoint, chunk, limit_bytes)?;
         self.wait(op).map(drop)
     }
 
@@ -209,7 +219,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
     /// # Errors
     /// [`ClientError`].
     pub fn delete(&mut self, chunk: ChunkId) -> Result<(), ClientError> {
-        let op = self.client.start_delete(&mut self.endpoint, chunk)?;
+        let op = self.client.primary_mut().start_delete(&mut self.endpoint, chunk)?;
         self.wait(op).map(drop)
     }
 
@@ -218,7 +228,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
     /// # Errors
     /// [`ClientError`].
     pub fn stat(&mut self, chunk: ChunkId) -> Result<ChunkInfo, ClientError> {
-        let op = self.client.start_stat(&mut self.endpoint, chunk)?;
+        let op = self.client.primary_mut().start_stat(&mut self.endpoint, chunk)?;
         match self.wait(op)? {
             Output::Stat(info) => Ok(info),
             _ => Err(wrong(Method::Stat)),
@@ -230,7 +240,8 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
     /// # Errors
     /// [`ClientError`].
     pub fn list_page(&mut self, after: Option<ChunkId>) -> Result<ListReply, ClientError> {
-        let op = self.client.start_list(&mut self.endpoint, after, LIST_MAX as u32)?;
+        let op =
+            self.client.primary_mut().start_list(&mut self.endpoint, after, LIST_MAX as u32)?;
         match self.wait(op)? {
             Output::List(list) => Ok(list),
             _ => Err(wrong(Method::List)),
@@ -265,7 +276,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
     /// # Errors
     /// [`ClientError`].
     pub fn scrub_step(&mut self, budget_slices: u64) -> Result<ScrubReply, ClientError> {
-        let op = self.client.start_scrub(&mut self.endpoint, budget_slices)?;
+        let op = self.client.primary_mut().start_scrub(&mut self.endpoint, budget_slices)?;
         match self.wait(op)? {
             Output::Scrub(report) => Ok(report),
             _ => Err(wrong(Method::Scrub)),
@@ -277,7 +288,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
     /// # Errors
     /// [`ClientError`].
     pub fn info(&mut self) -> Result<InfoReply, ClientError> {
-        let op = self.client.start_info(&mut self.endpoint)?;
+        let op = self.client.primary_mut().start_info(&mut self.endpoint)?;
         match self.wait(op)? {
             Output::Info(info) => Ok(info),
             _ => Err(wrong(Method::Info)),
@@ -295,7 +306,8 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         offset: u64,
         bytes: &[u8],
     ) -> Result<(), ClientError> {
-        let op = self.client.start_write_copy(&mut self.endpoint, chunk, offset, bytes)?;
+        let op =
+            self.client.primary_mut().start_write_copy(&mut self.endpoint, chunk, offset, bytes)?;
         self.wait(op).map(drop)
     }
 
@@ -320,7 +332,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
     /// The counters of the link; none when it is down.
     #[must_use]
     pub fn link_stats(&self) -> Option<LinkStats> {
-        self.endpoint.stats(self.client.rpc().link())
+        self.endpoint.stats(self.client.primary().rpc().link())
     }
 
     /// The endpoint, for its counters and its device's.
@@ -331,19 +343,22 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
 
     /// The parts, for callers that drive operations themselves.
     pub fn parts(&mut self) -> (&mut Endpoint<D>, &mut ChunkClient) {
-        (&mut self.endpoint, &mut self.client)
+        (&mut self.endpoint, self.client.primary_mut())
+    }
+
+    /// What hedging did.
+    #[must_use]
+    pub fn hedge_stats(&self) -> HedgeStats {
+        self.client.stats()
     }
 
     /// Leaves in order, so that the server need not find out.
     pub fn close(mut self) {
-        let link = self.client.rpc().link();
-        self.endpoint.close(link);
-        let gone = |event: &Event| matches!(event, Event::LinkDown { link: of, .. } if *of == link);
+        let links: Vec<LinkId> = self.endpoint.links().collect();
+        links.into_iter().for_each(|link| self.endpoint.close(link));
         let until = self.endpoint.now() + Nanos::from_secs(1);
-        let mut done = self.client.rpc().is_down();
-        while !done && self.endpoint.now() < until {
-            let busy = self.endpoint.turn(|_, event| done |= gone(&event));
-            if !busy && !done {
+        while self.endpoint.links().next().is_some() && self.endpoint.now() < until {
+            if !self.endpoint.turn(|_, _| {}) {
                 self.endpoint.wait(BLOCK_MAX);
             }
         }
@@ -393,6 +408,25 @@ impl<D: Device<Memory = Region>> std::fmt::Debug for BlockingClient<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("BlockingClient").field("client", &self.client).finish_non_exhaustive()
     }
+}
+
+/// A link and a channel to a server.
+fn join<D: Device<Memory = Region>>(
+    endpoint: &mut Endpoint<D>,
+    addr: SocketAddr,
+    config: &ClientConfig,
+) -> Result<ChunkClient, OpenError> {
+    let connect = endpoint.connect(addr)?;
+    let link = until(endpoint, |event| match event {
+        Event::Connected { connect: of, link, .. } if of == connect => Some(Ok(link)),
+        Event::ConnectFailed { connect: of, error } if of == connect => Some(Err(error)),
+        _ => None,
+    })?;
+    let no_channel = || OpenError::NoChannel { addr };
+    let wanted = endpoint.open_channel(link, false).map_err(|_| no_channel())?;
+    let channel = until(endpoint, |event| opened(&event, link, wanted));
+    let channel = channel.ok_or_else(no_channel)?;
+    Ok(ChunkClient::new(link, channel).timeout(config.timeout))
 }
 
 /// A reply of the right method with the wrong content cannot be built; this names it all the same.

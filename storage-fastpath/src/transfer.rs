@@ -149,7 +149,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
     /// Bytes of one operation: what is configured, and the link and the server hold whole.
     fn op_bytes(&mut self) -> Result<usize, ClientError> {
         let server = usize::try_from(self.info()?.request_bytes_max).unwrap_or(usize::MAX);
-        let link = self.client.io_bytes_max(&self.endpoint);
+        let link = self.client.primary().io_bytes_max(&self.endpoint);
         let most = io_bytes_max(server.saturating_sub(HEADER_BYTES)).min(link);
         Ok(self.config.op_bytes.min(most).max(crate::SLICE_BYTES))
     }
@@ -226,7 +226,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
             return Ok(Begun::Nothing);
         }
         data.set_len(length).map_err(resized).map_err(|e| self.write_error(chunk, offset, e))?;
-        let op = self.client.start_write(&mut self.endpoint, chunk, offset, data)?;
+        let op = self.client.primary_mut().start_write(&mut self.endpoint, chunk, offset, data)?;
         Ok(Begun::Write { op, length: length as u64, end: length < room })
     }
 
@@ -243,7 +243,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         length: u64,
         sink: &mut impl FnMut(&[u8]) -> Result<(), TransferError>,
     ) -> Result<(), TransferError> {
-        let op_bytes = self.config.op_bytes.min(self.client.io_bytes_max(&self.endpoint));
+        let op_bytes = self.config.op_bytes.min(self.client.primary().io_bytes_max(&self.endpoint));
         let op_bytes = op_bytes.max(crate::SLICE_BYTES) as u64;
         let end = from.saturating_add(length);
         let mut line: VecDeque<Place> = VecDeque::with_capacity(self.config.depth);

@@ -52,6 +52,45 @@ impl Bench {
 }
 
 #[test]
+fn reads_are_hedged_at_a_second_server_that_holds_the_same() {
+    let mut bench = Bench::new();
+    let daemon = Daemon::start(&bench.store());
+    let replica = Daemon::start(&bench.path("replica"));
+    let addr = replica.addr.to_string();
+    let bytes = pattern(1_000_003, 1);
+    bench.file("in", &bytes);
+    bench.server = addr.clone();
+    succeeds(&mut bench.run(&["put", "in", "--chunk", NAME]));
+    bench.server = daemon.addr.to_string();
+    let get = ["get", NAME, "out", "--op-size", "4K", "--force", "--hedge", &addr];
+    fails(&mut bench.run(&get), 4, &["no chunk"]);
+    succeeds(&mut bench.run(&["put", "in", "--chunk", NAME]));
+    // Late at once: as many go to both as the budget allows.
+    let eager = [&get[..], &["--hedge-after", "0", "--hedge-budget", "50", "--json"]].concat();
+    let report = json(&mut bench.run(&eager));
+    assert!(bench.read("out") == bytes, "the bytes came back changed");
+    let hedge = |field: &str| report["hedge"][field].as_u64().expect("a count");
+    assert_eq!(hedge("reads"), 245);
+    assert!((1..=123).contains(&hedge("hedges")), "{report}");
+    assert!(hedge("hedges_won") <= hedge("hedges") && hedge("failovers") == 0, "{report}");
+    let told = succeeds(&mut bench.run(&[&get[..], &["--hedge-after", "p99"]].concat()));
+    assert!(told.starts_with("245 reads, "), "{told}");
+    fails(&mut bench.run(&[&get[..], &["--hedge-after", "soon"]].concat()), 2, &["p95"]);
+    fails(&mut bench.run(&["get", NAME, "out", "--hedge-after", "5"]), 2, &["--hedge"]);
+    bench.file("in", b"something else");
+    succeeds(&mut bench.run(&["put", "in", "--chunk", OTHER]));
+    bench.server = addr.clone();
+    succeeds(&mut bench.run(&["put", "in", "--chunk", OTHER]));
+    succeeds(&mut bench.run(&["rm", NAME]));
+    succeeds(&mut bench.run(&["put", "in", "--chunk", NAME]));
+    bench.server = daemon.addr.to_string();
+    fails(&mut bench.run(&get), 1, &[&addr, "14 bytes", "1000003"]);
+    replica.stop();
+    fails(&mut bench.run(&get), 3, &[&addr]);
+    daemon.stop();
+}
+
+#[test]
 fn a_file_goes_there_and_back_and_away() {
     let mut bench = Bench::new();
     let daemon = Daemon::start(&bench.store());

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use towpath_fastpath::ChunkId;
+use towpath_fastpath::{ChunkId, HedgeAfter};
 
 use super::bytes::parse_size;
 use super::sim::SimArgs;
@@ -177,9 +177,28 @@ pub(crate) struct GetArgs {
     #[arg(long)]
     pub(super) force: bool,
     #[command(flatten)]
+    pub(super) hedge: HedgeArgs,
+    #[command(flatten)]
     pub(super) pipeline: PipelineArgs,
     #[command(flatten)]
     pub(super) server: ServerArgs,
+}
+
+/// A second server for reads that are late.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct HedgeArgs {
+    /// A second server that holds the same chunk, as HOST or HOST:PORT: reads that are late are
+    /// asked for there as well, and the first good answer wins
+    #[arg(long, value_name = "SERVER")]
+    pub(super) hedge: Option<String>,
+    /// When a read is late: after so many microseconds, or as p95 when so many per cent of the
+    /// recent reads had their answer
+    #[arg(long, value_name = "US|pN", default_value = "p95", requires = "hedge")]
+    pub(super) hedge_after: HedgeAfter,
+    /// Second requests for each hundred reads, 0 to 100, at most
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, requires = "hedge",
+          value_parser = parse_percent)]
+    pub(super) hedge_budget: f64,
 }
 
 /// How much is under way.
@@ -227,6 +246,13 @@ fn parse_loss(text: &str) -> Result<f64, &'static str> {
     match text.parse() {
         Ok(loss) if (0.0..=0.5).contains(&loss) => Ok(loss),
         _ => Err("a share from 0 to 0.5: 0.01 is 1 %"),
+    }
+}
+
+fn parse_percent(text: &str) -> Result<f64, &'static str> {
+    match text.parse() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("per cent, 0 to 100"),
     }
 }
 

@@ -172,6 +172,7 @@ fn of_session(error: &SessionError) -> u8 {
     match error {
         SessionError::Client(error) => of_kind(&error.kind),
         SessionError::ChannelClosed { .. } => 5,
+        SessionError::ReplicaDiffers { .. } => 1,
         SessionError::Channel { .. } | SessionError::Down { .. } => 6,
         SessionError::Connect { .. }
         | SessionError::NoRoute { .. }

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use towpath_fastpath::ReadData;
+use towpath_fastpath::{HedgeConfig, ReadData};
 
 use super::output::Output;
-use super::{TransferReport, open};
-use crate::cli::args::GetArgs;
+use super::{HedgeReport, TransferReport, open_with_room};
+use crate::cli::args::{GetArgs, HedgeArgs};
 use crate::cli::bytes::gbps;
 use crate::cli::error::CliError;
 use crate::cli::interrupt::Interrupt;
-use crate::cli::print_json;
 use crate::cli::progress::Progress;
-use crate::cli::session::Pipeline;
+use crate::cli::session::{Pipeline, Server};
+use crate::cli::{print_json, print_text};
 
 /// Bytes in the order in which they came, made into bytes in the order in which they are written.
 #[derive(Debug)]
@@ -43,7 +43,13 @@ impl InOrder {
 pub(crate) fn get(args: &GetArgs, interrupt: &Interrupt) -> Result<(), CliError> {
     let output = Output::create(&args.file, args.force)?;
     let to_stdout = matches!(output, Output::Stdout);
-    let mut session = open(&args.server, Some(args.pipeline), interrupt)?;
+    let links = 1 + usize::from(args.hedge.hedge.is_some());
+    let mut session = open_with_room(&args.server, Some(args.pipeline), links, interrupt)?;
+    if let Some(replica) = &args.hedge.hedge {
+        let HedgeArgs { hedge_after, hedge_budget, .. } = args.hedge;
+        let config = HedgeConfig::new().after(hedge_after).budget_percent(hedge_budget);
+        session = session.hedge(Server::find(Some(replica))?, config, args.chunk)?;
+    }
     let pipeline = Pipeline::fitting(&mut session, args.pipeline.depth, args.pipeline.op_size)?;
     let began = session.now();
     let whole = session.stat(args.chunk)?.byte_len;
@@ -58,9 +64,13 @@ pub(crate) fn get(args: &GetArgs, interrupt: &Interrupt) -> Result<(), CliError>
     in_order.output.finish()?;
     let seconds = session.now().since(began).as_secs_f64();
     session.close()?;
+    let hedge = args.hedge.hedge.as_ref().map(|_| HedgeReport::from(session.hedge_stats()));
     // The bytes are what stdout is for.
-    if !args.server.link.json || to_stdout {
+    if to_stdout {
         return Ok(());
+    }
+    if !args.server.link.json {
+        return hedge.map_or(Ok(()), |hedge| print_text(&hedge.text()));
     }
     print_json(&TransferReport {
         chunk: args.chunk.to_string(),
@@ -68,5 +78,6 @@ pub(crate) fn get(args: &GetArgs, interrupt: &Interrupt) -> Result<(), CliError>
         seconds,
         gbps: gbps(whole, seconds),
         chunks_retransmitted: session.stats().chunks_retransmitted,
+        hedge,
     })
 }

@@ -16,8 +16,8 @@ mod put;
 use std::net::IpAddr;
 
 use serde::Serialize;
-use towpath_fastpath::ChunkId;
 use towpath_fastpath::control::ChunkInfo;
+use towpath_fastpath::{ChunkId, HedgeStats};
 use towpath_sim::{FaultControl, FaultPlan};
 use towpath_transport::{EndpointConfig, Nanos, UdpConfig};
 
@@ -40,6 +40,16 @@ fn open(
     pipeline: Option<PipelineArgs>,
     interrupt: &Interrupt,
 ) -> Result<UdpSession, CliError> {
+    open_with_room(args, pipeline, 1, interrupt)
+}
+
+/// A session with room for so many links.
+fn open_with_room(
+    args: &ServerArgs,
+    pipeline: Option<PipelineArgs>,
+    links: usize,
+    interrupt: &Interrupt,
+) -> Result<UdpSession, CliError> {
     let server = Server::find(args.server.as_deref())?;
     let link = &args.link;
     let ip: IpAddr = match link.device_ip {
@@ -53,7 +63,7 @@ fn open(
     let udp = UdpConfig::new(ip);
     let device = lossy_device(udp, link.seed, &control).map_err(SessionError::from)?;
     let (depth, op_bytes) = pipeline.map_or((1, 4096), |args| (args.depth, args.op_size));
-    let config: EndpointConfig = endpoint_config(link.mtu, depth, op_bytes);
+    let config: EndpointConfig = endpoint_config(link.mtu, depth, op_bytes).links_max(links);
     let pace = WallClock::new(interrupt.clone());
     let timeout = Nanos::from_millis(link.timeout_ms);
     Ok(Session::connect(device, config, pace, server, timeout)?)
@@ -84,6 +94,36 @@ struct TransferReport {
     seconds: f64,
     gbps: f64,
     chunks_retransmitted: u64,
+    /// Where a second server was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hedge: Option<HedgeReport>,
+}
+
+/// What is shown of hedged reads.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct HedgeReport {
+    reads: u64,
+    hedges: u64,
+    hedges_won: u64,
+    hedges_denied: u64,
+    failovers: u64,
+}
+
+impl HedgeReport {
+    fn text(&self) -> String {
+        let Self { reads, hedges, hedges_won, hedges_denied, failovers } = self;
+        format!(
+            "{reads} reads, {hedges} asked for at the replica as well, which won {hedges_won}; \
+             {hedges_denied} late without, {failovers} by the replica alone\n"
+        )
+    }
+}
+
+impl From<HedgeStats> for HedgeReport {
+    fn from(stats: HedgeStats) -> Self {
+        let HedgeStats { reads, hedges, hedges_won, hedges_denied, failovers, .. } = stats;
+        Self { reads, hedges, hedges_won, hedges_denied, failovers }
+    }
 }
 
 /// A name that nobody has yet.

@@ -48,6 +48,7 @@ pub(crate) fn put(args: &PutArgs, interrupt: &Interrupt) -> Result<(), CliError>
         seconds,
         gbps: gbps(whole, seconds),
         chunks_retransmitted: session.stats().chunks_retransmitted,
+        hedge: None,
     })
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _, UdpSocket};
 
-use towpath_fastpath::ChunkClient;
+use towpath_fastpath::{ChunkClient, ChunkId, HedgeConfig, HedgedClient};
 use towpath_transport::{
     ChannelId, Device, Endpoint, EndpointConfig, Event, LinkId, Nanos, Region, Time,
 };
@@ -77,16 +77,35 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         server: Server,
         timeout: Nanos,
     ) -> Result<Self, SessionError> {
-        let Server(server) = server;
         let mut endpoint = Endpoint::new(device, config)?;
-        let failed = |error| SessionError::Connect { server, source: Box::new(error) };
-        endpoint.connect(server).map_err(failed)?;
-        let link = wait_for(&mut endpoint, &mut pace, |event| match event {
-            Event::Connected { link, .. } => Some(Ok(link)),
-            Event::ConnectFailed { error, .. } => Some(Err(failed(error))),
-            _ => None,
-        })?;
-        Self::on_link(endpoint, link?, pace, server, timeout)
+        let link = join(&mut endpoint, &mut pace, server)?;
+        Self::on_link(endpoint, link, pace, server.0, timeout)
+    }
+
+    /// From now on reads that are late are asked for at `replica` as well, which must hold `chunk`
+    /// as the first server does.
+    ///
+    /// # Errors
+    /// [`SessionError`]; [`SessionError::ReplicaDiffers`] when the lengths of the chunk differ.
+    pub(crate) fn hedge(
+        mut self,
+        replica: Server,
+        config: HedgeConfig,
+        chunk: ChunkId,
+    ) -> Result<Self, SessionError> {
+        let wanted = self.stat(chunk)?.byte_len;
+        let Self { mut endpoint, client, mut pace } = self;
+        let timeout = client.primary().op_timeout();
+        let link = join(&mut endpoint, &mut pace, replica)?;
+        let channel = open(&mut endpoint, &mut pace, link, replica.0)?;
+        let second = ChunkClient::new(link, channel).timeout(timeout);
+        let client = HedgedClient::new(client.into_primary(), second, config);
+        let mut session = Self { endpoint, client, pace };
+        let found = session.stat_replica(chunk)?.map_or(0, |info| info.byte_len);
+        if found != wanted {
+            return Err(SessionError::ReplicaDiffers { replica: replica.0, wanted, found });
+        }
+        Ok(session)
     }
 
     /// Opens a channel on a link that is up.
@@ -100,20 +119,50 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         server: SocketAddr,
         timeout: Nanos,
     ) -> Result<Self, SessionError> {
-        let asked = endpoint.open_channel(link, false);
-        let wanted = asked.map_err(|source| SessionError::Channel { server, source })?;
-        let opened: Result<ChannelId, SessionError> =
-            wait_for(&mut endpoint, &mut pace, |event| match event {
-                Event::ChannelOpened { channel, .. } if channel == wanted => Some(Ok(channel)),
-                Event::ChannelClosed { channel, reason, .. } if channel == wanted => {
-                    Some(Err(SessionError::ChannelClosed { server, reason }))
-                }
-                Event::LinkDown { reason, .. } => Some(Err(SessionError::Down { server, reason })),
-                _ => None,
-            })?;
-        let client = ChunkClient::new(link, opened?).timeout(timeout);
-        Ok(Self { endpoint, client, pace, link })
+        let channel = open(&mut endpoint, &mut pace, link, server)?;
+        let client = HedgedClient::alone(ChunkClient::new(link, channel).timeout(timeout));
+        Ok(Self { endpoint, client, pace })
     }
+}
+
+/// A link with a server.
+fn join<D: Device<Memory = Region>, P: Pace<D>>(
+    endpoint: &mut Endpoint<D>,
+    pace: &mut P,
+    Server(server): Server,
+) -> Result<LinkId, SessionError> {
+    let failed = |error| SessionError::Connect { server, source: Box::new(error) };
+    let connecting = endpoint.connect(server).map_err(failed)?;
+    wait_for(endpoint, pace, |event| match event {
+        Event::Connected { connect, link, .. } if connect == connecting => Some(Ok(link)),
+        Event::ConnectFailed { connect, error } if connect == connecting => {
+            Some(Err(failed(error)))
+        }
+        _ => None,
+    })?
+}
+
+/// A channel on a link that is up.
+fn open<D: Device<Memory = Region>, P: Pace<D>>(
+    endpoint: &mut Endpoint<D>,
+    pace: &mut P,
+    of: LinkId,
+    server: SocketAddr,
+) -> Result<ChannelId, SessionError> {
+    let asked = endpoint.open_channel(of, false);
+    let wanted = asked.map_err(|source| SessionError::Channel { server, source })?;
+    wait_for(endpoint, pace, |event| match event {
+        Event::ChannelOpened { link, channel, .. } if (link, channel) == (of, wanted) => {
+            Some(Ok(channel))
+        }
+        Event::ChannelClosed { link, channel, reason } if (link, channel) == (of, wanted) => {
+            Some(Err(SessionError::ChannelClosed { server, reason }))
+        }
+        Event::LinkDown { link, reason } if link == of => {
+            Some(Err(SessionError::Down { server, reason }))
+        }
+        _ => None,
+    })?
 }
 
 fn wait_for<D: Device<Memory = Region>, P: Pace<D>, T>(

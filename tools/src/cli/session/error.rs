@@ -75,6 +75,19 @@ pub(crate) enum SessionError {
     /// The client ended an operation with the output of another.
     #[error("the client took one operation for another; this is a bug, please report it")]
     OtherOutput,
+    /// The second server holds something else under that name.
+    #[error(
+        "the replica at {replica} holds {found} bytes of that chunk, the server {wanted}: name a \
+         replica that holds the same"
+    )]
+    ReplicaDiffers {
+        /// Where.
+        replica: SocketAddr,
+        /// Bytes at the server.
+        wanted: u64,
+        /// Bytes at the replica.
+        found: u64,
+    },
     /// The name of the server leads nowhere.
     #[error("`{name}` names no server: give HOST or HOST:PORT")]
     Resolve {

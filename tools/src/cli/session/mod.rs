@@ -16,20 +16,21 @@ mod pace;
 mod transfer;
 
 use towpath_fastpath::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
-use towpath_fastpath::{ChunkClient, ChunkId, ClientError, Done, OpId, Output, SLICE_BYTES};
-use towpath_transport::{Device, Endpoint, LinkId, LinkStats, Nanos, Region, Time};
+use towpath_fastpath::{
+    ChunkClient, ChunkId, ClientError, Done, HedgeStats, HedgedClient, OpId, Output, SLICE_BYTES,
+};
+use towpath_transport::{Device, Endpoint, LinkStats, Nanos, Region, Time};
 
 pub(crate) use connect::{Server, device_ip};
 pub(crate) use error::SessionError;
 pub(crate) use pace::{Pace, WallClock};
 pub(crate) use transfer::Pipeline;
 
-/// A link and a channel to one chunk server.
+/// A link and a channel to one chunk server, and perhaps to a second that holds the same.
 pub(crate) struct Session<D: Device<Memory = Region>, P> {
     endpoint: Endpoint<D>,
-    client: ChunkClient,
+    client: HedgedClient,
     pace: P,
-    link: LinkId,
 }
 
 impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
@@ -45,6 +46,12 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         self.endpoint.stats_of_all_links()
     }
 
+    /// What hedging did.
+    #[must_use]
+    pub(crate) fn hedge_stats(&self) -> HedgeStats {
+        self.client.stats()
+    }
+
     /// What to do while nothing happens.
     pub(crate) fn pace(&mut self) -> &mut P {
         &mut self.pace
@@ -58,7 +65,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         let theirs = self.info()?.request_bytes_max;
         let head = towpath_rpc::limits::HEADER_BYTES as u64;
         let theirs = towpath_fastpath::io_bytes_max(theirs.saturating_sub(head) as usize);
-        let ours = self.client.io_bytes_max(&self.endpoint);
+        let ours = self.client.primary().io_bytes_max(&self.endpoint);
         Ok(ours.min(theirs).max(SLICE_BYTES) as u64)
     }
 
@@ -85,6 +92,19 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
     pub(crate) fn stat(&mut self, chunk: ChunkId) -> Result<ChunkInfo, SessionError> {
         match self.one(|client, endpoint| client.start_stat(endpoint, chunk))? {
             Output::Stat(info) => Ok(info),
+            _ => Err(SessionError::OtherOutput),
+        }
+    }
+
+    /// The state of a chunk at the second server; none where there is no such server.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    fn stat_replica(&mut self, chunk: ChunkId) -> Result<Option<ChunkInfo>, SessionError> {
+        let Some(replica) = self.client.replica_mut() else { return Ok(None) };
+        let op = replica.start_stat(&mut self.endpoint, chunk)?;
+        match self.end_of(op)? {
+            Output::Stat(info) => Ok(Some(info)),
             _ => Err(SessionError::OtherOutput),
         }
     }
@@ -127,7 +147,8 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
     /// # Errors
     /// [`SessionError::Interrupted`].
     pub(crate) fn close(&mut self) -> Result<(), SessionError> {
-        self.endpoint.close(self.link);
+        let links: Vec<_> = self.endpoint.links().collect();
+        links.into_iter().for_each(|link| self.endpoint.close(link));
         let end = self.now() + GOODBYE_WAIT;
         while self.endpoint.links().next().is_some() && self.now() < end {
             self.step()?;
@@ -140,7 +161,12 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         &mut self,
         start: impl FnOnce(&mut ChunkClient, &mut Endpoint<D>) -> Result<OpId, ClientError>,
     ) -> Result<Output, SessionError> {
-        let op = start(&mut self.client, &mut self.endpoint)?;
+        let op = start(self.client.primary_mut(), &mut self.endpoint)?;
+        self.end_of(op)
+    }
+
+    /// Waits for the end of one operation.
+    fn end_of(&mut self, op: OpId) -> Result<Output, SessionError> {
         loop {
             self.step()?;
             while let Some(done) = self.client.poll(&mut self.endpoint) {

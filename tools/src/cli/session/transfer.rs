@@ -146,7 +146,8 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
                     break;
                 };
                 fill(part.offset, &mut data)?;
-                let op = self.client.start_write(&mut self.endpoint, chunk, part.offset, data);
+                let client = self.client.primary_mut();
+                let op = client.start_write(&mut self.endpoint, chunk, part.offset, data);
                 parts.under_way.push((op.map_err(SessionError::from)?, part));
             }
             self.step()?;

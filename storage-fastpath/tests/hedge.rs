@@ -1,0 +1,152 @@
+//! Reads that the first replica is late with are asked for at a second; nothing of the loser stays.
+
+mod common;
+
+use common::{Server, pattern};
+use std::sync::atomic::{AtomicBool, Ordering};
+use towpath_fastpath::{BlockingClient, ChunkId, ClientConfig, ErrorKind, HedgeAfter, HedgeConfig};
+use towpath_rpc::Fate;
+use towpath_transport::Nanos;
+
+const CHUNK: ChunkId = ChunkId(5);
+
+/// Long before the timeout, long after a healthy read of a server in memory.
+const LATE: Nanos = Nanos::from_millis(20);
+
+/// Two servers with the same bytes, and a client of the first.
+struct Pair {
+    first: Server,
+    second: Server,
+    client: BlockingClient,
+    bytes: Vec<u8>,
+}
+
+impl Pair {
+    fn new(config: HedgeConfig, timeout: Nanos) -> Self {
+        let (first, second) = (Server::start(), Server::start());
+        let bytes = pattern(200_000, 1);
+        for server in [&first, &second] {
+            let mut client =
+                BlockingClient::connect(server.addr, ClientConfig::new()).expect("it listens");
+            client.create(CHUNK, None).expect("a new chunk");
+            client.write(CHUNK, 0, &bytes).expect("room");
+            client.close();
+        }
+        let settings = ClientConfig::new().timeout(timeout).hedge(second.addr, config);
+        let client = BlockingClient::connect(first.addr, settings).expect("both listen");
+        Self { first, second, client, bytes }
+    }
+
+    fn read(&mut self) -> Result<(), ErrorKind> {
+        let data = self.client.read_once(CHUNK, 4096, 20_000).map_err(|error| error.kind)?;
+        assert!(data.to_vec() == self.bytes[4096..24_096], "verified, and the bytes asked for");
+        Ok(())
+    }
+
+    /// Waits until the client holds nothing of any read, with the links up.
+    fn nothing_is_left(&mut self) {
+        let (endpoint, _) = self.client.parts();
+        let mut quiet = 0;
+        for _ in 0..100_000 {
+            // Nothing that comes now is anybody's.
+            let busy = endpoint.turn(|_, event| drop(event));
+            let links: Vec<_> = endpoint.links().collect();
+            let idle = links.iter().all(|&link| endpoint.is_idle(link));
+            let census = endpoint.buffers();
+            let held = census.recv_all - census.recv_free - census.recv_posted;
+            let home = census.send_free == census.send_all && held == 0;
+            quiet = if idle && home { quiet + 1 } else { 0 };
+            if quiet == 10 {
+                return;
+            }
+            if !busy {
+                endpoint.wait(Nanos::from_micros(200));
+            }
+        }
+        panic!("{:?}", endpoint.buffers());
+    }
+}
+
+fn set(flag: &AtomicBool, on: bool) {
+    flag.store(on, Ordering::Relaxed);
+}
+
+fn after(delay: Nanos) -> HedgeConfig {
+    HedgeConfig::new().after(HedgeAfter::Fixed(delay)).budget_percent(100.0)
+}
+
+#[test]
+fn what_a_stalled_server_does_not_answer_the_second_does() {
+    let mut pair = Pair::new(after(LATE), Nanos::from_secs(10));
+    pair.read().expect("both are well");
+    set(&pair.first.mischief.stall, true);
+    for _ in 0..5 {
+        pair.read().expect("the second answers");
+    }
+    let stats = pair.client.hedge_stats();
+    assert!(stats.reads == 6 && stats.hedges >= 5 && stats.hedges_won >= 5, "{stats:?}");
+    // What the first was asked for in vain it is told to leave, when it can be told again.
+    set(&pair.first.mischief.stall, false);
+    pair.nothing_is_left();
+    pair.read().expect("the links are as good as new");
+}
+
+#[test]
+fn a_second_server_that_is_late_itself_costs_nothing_but_the_asking() {
+    let mut pair = Pair::new(after(Nanos::ZERO), Nanos::from_secs(10));
+    set(&pair.second.mischief.stall, true);
+    for _ in 0..20 {
+        pair.read().expect("the first answers");
+    }
+    let stats = pair.client.hedge_stats();
+    assert_eq!((stats.reads, stats.hedges_won, stats.failovers), (20, 0, 0), "{stats:?}");
+    assert!(stats.hedges > 0, "some were asked for before they were answered: {stats:?}");
+    set(&pair.second.mischief.stall, false);
+    pair.nothing_is_left();
+}
+
+#[test]
+fn without_a_budget_left_a_read_waits_for_the_first_server_alone() {
+    let config = after(LATE).budget_percent(10.0);
+    let mut pair = Pair::new(config, Nanos::from_millis(100));
+    set(&pair.first.mischief.stall, true);
+    pair.read().expect("one hedge is there from the start");
+    for _ in 0..5 {
+        assert!(matches!(pair.read(), Err(ErrorKind::TimedOut { fate: Fate::Unknown })));
+    }
+    let stats = pair.client.hedge_stats();
+    assert_eq!((stats.hedges, stats.hedges_won, stats.hedges_denied), (1, 1, 5));
+    set(&pair.first.mischief.stall, false);
+}
+
+#[test]
+fn what_is_damaged_at_the_first_server_is_read_from_the_second_at_once() {
+    let mut pair = Pair::new(after(Nanos::from_secs(5)), Nanos::from_secs(10));
+    set(&pair.first.mischief.damaged, true);
+    let data = pair.client.read_once(CHUNK, 0, 4096).expect("the second has it");
+    assert!(data.to_vec() == pair.bytes[..4096]);
+    drop(data);
+    set(&pair.second.mischief.damaged, true);
+    let error = pair.client.read_once(CHUNK, 0, 4096).expect_err("both are damaged");
+    assert!(matches!(error.kind, ErrorKind::Refused(_)), "{error}");
+    let stats = pair.client.hedge_stats();
+    assert_eq!((stats.failovers, stats.hedges), (2, 0), "{stats:?}");
+    pair.nothing_is_left();
+}
+
+#[test]
+fn when_the_first_server_is_gone_reads_go_to_the_second() {
+    let mut pair = Pair::new(after(Nanos::from_secs(5)), Nanos::from_secs(10));
+    set(&pair.first.mischief.vanish, true);
+    // The first may answer one that was quicker than its end.
+    while pair.client.hedge_stats().failovers == 0 {
+        pair.read().expect("the second answers");
+    }
+    for _ in 0..3 {
+        pair.read().expect("the second answers");
+    }
+    let stats = pair.client.hedge_stats();
+    assert_eq!((stats.failovers, stats.hedges), (4, 0), "{stats:?}");
+    let error = pair.client.write_once(CHUNK, 0, b"no").expect_err("writes are not hedged");
+    assert_eq!(error.kind, ErrorKind::PeerGone { fate: Fate::DidNotHappen });
+}
