@@ -4,6 +4,7 @@ use crate::class;
 use crate::input::coarse;
 use std::mem::discriminant;
 use towpath_base::crc::crc32c;
+use towpath_proto::Carrier;
 use towpath_proto::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, HEADER_BYTES};
 use towpath_proto::wire::{AckFrame, ChunkHeader, Hello, PREFIX_BYTES, Welcome};
 
@@ -199,7 +200,12 @@ mod tests {
 
     #[test]
     fn the_seeds_of_hello_are_as_made() {
-        let path = HelloPath { qp_num: QpNum(0x12_3456), psn: Psn::new(0xab_cdef), generation: 77 };
+        let path = HelloPath {
+            carrier: Carrier::Uc,
+            qp_num: QpNum(0x12_3456),
+            psn: Psn::new(0xab_cdef),
+            generation: 77,
+        };
         let v4 = Hello {
             instance: 0x0102_0304_0506_0708,
             addr: "127.0.0.1:4791".parse().unwrap(),
@@ -208,7 +214,7 @@ mod tests {
             charge_bytes: 1_280,
             window_bytes: 1 << 20,
             control: path,
-            paths: vec![path, HelloPath { qp_num: QpNum(2), ..path }],
+            paths: vec![path, HelloPath { carrier: Carrier::Rc, qp_num: QpNum(2), ..path }],
         };
         let addr = "[fd00::1]:65535".parse().unwrap();
         let v6 = Hello { addr, mtu: Mtu::Mtu256, paths: vec![path], ..v4.clone() };

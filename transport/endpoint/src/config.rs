@@ -1,5 +1,6 @@
 //! What can be chosen for an endpoint.
 
+use crate::carrier::CarrierChoice;
 use crate::limits::{CONTROL_RECVS, CONTROL_SENDS, PARTIAL_PER_PATH};
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -12,7 +13,7 @@ use towpath_proto::limits::{
 };
 use towpath_proto::{LinkConfig, Side};
 use towpath_verbs::DeviceCaps;
-use towpath_verbs::Mtu;
+use towpath_verbs::{Mtu, RcAttr};
 
 type Tune = Arc<dyn Fn(LinkConfig) -> LinkConfig + Send + Sync>;
 
@@ -37,6 +38,8 @@ pub struct EndpointConfig {
     pub(crate) spin: Nanos,
     pub(crate) tclass: u8,
     pub(crate) mtu_max: Mtu,
+    pub(crate) carrier: CarrierChoice,
+    pub(crate) rc: RcAttr,
     pub(crate) shared_receiving: bool,
     pub(crate) seed: u64,
     pub(crate) controller: ControllerConfig,
@@ -60,6 +63,8 @@ impl Default for EndpointConfig {
             spin: Nanos::from_micros(50),
             tclass: 0,
             mtu_max: Mtu::Mtu4096,
+            carrier: CarrierChoice::default(),
+            rc: crate::carrier::RC_DEFAULT,
             shared_receiving: true,
             // std keys each RandomState from the system's randomness: a source of it without a
             // dependency. These ids guard against accidents, not against attackers.
@@ -168,6 +173,31 @@ impl EndpointConfig {
     #[must_use]
     pub fn mtu_max(mut self, mtu: Mtu) -> Self {
         self.mtu_max = mtu;
+        self
+    }
+
+    /// What carries the paths of links. Default: UC where the device has it, else RC. Both ends
+    /// must come to the same.
+    #[must_use]
+    pub fn carrier(mut self, choice: CarrierChoice) -> Self {
+        self.carrier = choice;
+        self
+    }
+
+    /// How RC queue pairs insist, where there are any. The defaults:
+    ///
+    /// | | | because |
+    /// |---|---|---|
+    /// | `timeout` | 13 (34 ms) | a peer may be off its CPU for some ms, and the next shorter ones are below what NICs keep to |
+    /// | `retry_cnt` | 7 | with the timeout a dead way is known after 0.3 s |
+    /// | `rnr_retry` | 7 (for ever) | receives run short for a turn of the peer's loop; for how long a silent peer is waited the link says |
+    /// | `min_rnr_timer` | 6 (80 us) | a turn of a loop |
+    /// | `max_rd_atomic`, `max_dest_rd_atomic` | 1 | links post neither READs nor atomics |
+    ///
+    /// A value out of range is refused by the device when a link is made.
+    #[must_use]
+    pub fn rc(mut self, rc: RcAttr) -> Self {
+        self.rc = rc;
         self
     }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use towpath_base::Nanos;
 use towpath_memory::MemoryError;
+use towpath_proto::Carrier;
 use towpath_proto::wire::{HelloError, Refusal};
 use towpath_verbs::VerbError;
 
@@ -11,9 +12,15 @@ use towpath_verbs::VerbError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
-    /// The device lacks unreliable connected queue pairs.
-    #[error("the device has no UC queue pairs, which links are made of; choose another device")]
-    NoUc,
+    /// The device lacks the queue pairs that were chosen to carry links, or both kinds.
+    #[error(
+        "the device has no {wanted} queue pairs, which links were to ride on; choose another \
+             device, or another carrier"
+    )]
+    NoCarrier {
+        /// What was to carry them.
+        wanted: Carrier,
+    },
     /// Memory for buffers.
     #[error("cannot get buffers")]
     Memory(#[from] MemoryError),
@@ -216,6 +223,14 @@ pub enum LinkError {
         /// Ours.
         ours: usize,
     },
+    /// The peer's paths ride on something else than ours.
+    #[error("the peer's links ride on {theirs} and ours on {ours}; configure both alike")]
+    Carrier {
+        /// The peer's.
+        theirs: Carrier,
+        /// Ours.
+        ours: Carrier,
+    },
     /// The peer's receive buffers are smaller than a packet needs.
     #[error("the peer takes chunks of {theirs} bytes at most, {needed} are needed")]
     ChunkBytes {
@@ -233,7 +248,7 @@ impl LinkError {
     /// What a peer is told.
     pub(crate) fn refusal(&self) -> Refusal {
         match self {
-            Self::Paths { .. } | Self::ChunkBytes { .. } => Refusal::Limits,
+            Self::Paths { .. } | Self::Carrier { .. } | Self::ChunkBytes { .. } => Refusal::Limits,
             _ => Refusal::Full,
         }
     }

@@ -108,6 +108,7 @@
 //! | `endpoint` | [`Endpoint`]: poll, events, flush, commands, making and ending links |
 //! | `setup` | HELLOs over TCP, and the connection as a sign of life |
 //! | `handle` | [`EndpointHandle`] and its worker |
+//! | `carrier` | what links ride on: UC or RC |
 //! | `links`, `sends` | what is kept of each link, and of each message being sent |
 //! | `recv`, `tx`, `control`, `pools` | buffers: receives, headers of sends, acks, send pools |
 //! | `held`, `message`, `payload` | who has a buffer now |
@@ -117,6 +118,7 @@
 
 #![forbid(unsafe_code)]
 
+mod carrier;
 mod choice;
 mod config;
 mod control;
@@ -139,6 +141,7 @@ mod tx;
 mod udp;
 mod wr_id;
 
+pub use carrier::{Carrier, CarrierChoice};
 pub use choice::{DeviceChoice, DeviceName, DeviceNameError};
 pub use config::EndpointConfig;
 pub use endpoint::{BufferCensus, Endpoint, EndpointStats, PendingLink};
@@ -163,4 +166,4 @@ pub use towpath_proto::{
     CancelError, ChannelId, CloseReason, Cut, DownReason, LinkCensus, LinkConfig, LinkStats,
     OpenError, Outcome, Side, wire::Hello,
 };
-pub use towpath_verbs::{Device, Mtu};
+pub use towpath_verbs::{Device, Mtu, RcAttr};

@@ -5,8 +5,8 @@ use crate::event::{LinkId, Peer};
 use crate::sends::Sends;
 use crate::tx::TxRing;
 use towpath_base::Time;
-use towpath_proto::Link;
 use towpath_proto::wire::Hello;
+use towpath_proto::{Carrier, Link, PathId};
 use towpath_verbs::{QpNum, RecvWr, SendWr};
 
 /// Where a link is in its life.
@@ -28,12 +28,16 @@ pub(crate) struct Path {
     pub(crate) posted: usize,
     pub(crate) repost: Vec<RecvWr>,
     pub(crate) batch: Vec<SendWr>,
+    /// Its queue pair is in error: nothing is posted to it any more.
+    pub(crate) has_failed: bool,
 }
 
 /// What an endpoint keeps for one link.
 pub(crate) struct Conn {
     pub(crate) id: LinkId,
     pub(crate) phase: Phase,
+    /// What its paths and its acks ride on.
+    pub(crate) carrier: Carrier,
     pub(crate) link: Option<Link>,
     pub(crate) paths: Vec<Path>,
     pub(crate) control: Control,
@@ -53,10 +57,11 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(id: LinkId, control: Control) -> Self {
+    pub(crate) fn new(id: LinkId, carrier: Carrier, control: Control) -> Self {
         Self {
             id,
             phase: Phase::Offered,
+            carrier,
             link: None,
             paths: Vec::new(),
             control,
@@ -70,6 +75,21 @@ impl Conn {
             is_ready: false,
             is_eventful: false,
             lkeys: Vec::new(),
+        }
+    }
+
+    /// A queue pair of it went to error. A path's ends that path; without a way for acks nothing
+    /// on the link would get ahead.
+    pub(crate) fn fail_qp(&mut self, qp_num: QpNum) {
+        let Some(link) = self.link.as_mut() else { return };
+        if self.control.qp_num == qp_num {
+            link.acks_failed();
+        }
+        for (path, id) in self.paths.iter_mut().zip(0u8..) {
+            if path.qp_num == qp_num {
+                path.has_failed = true;
+                link.path_failed(PathId(id));
+            }
         }
     }
 

@@ -3,7 +3,9 @@
 use std::thread;
 use towpath_base::{Nanos, Prng};
 use towpath_proto::{ChannelId, Outcome};
-use towpath_transport::{EndpointConfig, Event, MemEnd, SendOptions, mem_pair};
+use towpath_transport::{
+    Carrier, CarrierChoice, EndpointConfig, EndpointError, Event, MemEnd, SendOptions, mem_pair,
+};
 
 const MESSAGES: u64 = 2_000;
 const UNDER_WAY: u64 = 32;
@@ -136,4 +138,13 @@ fn messages_arrive_in_order_with_an_end_on_each_of_two_threads() {
         }
     });
     check(&sender, &receiver);
+}
+
+#[test]
+fn a_device_without_rc_says_so() {
+    let refused = mem_pair(config().carrier(CarrierChoice::Rc), config());
+    let refused = refused.map(|_| ()).expect_err("memory carries UC only");
+    let source = std::error::Error::source(&refused).expect("the endpoint's error");
+    let error = source.downcast_ref::<EndpointError>().expect("the endpoint's error");
+    assert!(matches!(error, EndpointError::NoCarrier { wanted: Carrier::Rc }), "{error}");
 }

@@ -1,5 +1,6 @@
 //! What one side chooses for a link, and what the peer said.
 
+use crate::carrier::Carrier;
 use crate::limits::{CREDIT_OUTSTANDING_MAX, MESSAGE_BYTES_MAX, PATHS_MAX, QUOTA_CHUNKS_MIN};
 use alloc::vec::Vec;
 use towpath_base::Nanos;
@@ -209,6 +210,8 @@ pub struct PeerParams {
     /// The generations of each path, 1 to 16: ours first (what we accept), the peer's second (what
     /// we send).
     pub generations: Vec<(u32, u32)>,
+    /// What carries each path.
+    pub carriers: Vec<Carrier>,
     /// The same for the control queue pair.
     pub control_generations: (u32, u32),
 }
@@ -216,5 +219,6 @@ pub struct PeerParams {
 impl PeerParams {
     pub(crate) fn check(&self) {
         assert!((1..=PATHS_MAX).contains(&self.generations.len()), "1 to {PATHS_MAX} paths");
+        assert_eq!(self.carriers.len(), self.generations.len(), "each path has its carrier");
     }
 }

@@ -143,6 +143,8 @@ pub enum DownReason {
     Silent(Nanos),
     /// The driver learnt that the peer is gone: its set-up connection broke.
     PeerGone,
+    /// The carrier of every path has failed: queue pairs went to error.
+    PathsFailed,
 }
 
 /// What the driver has to tell the application.

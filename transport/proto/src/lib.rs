@@ -7,6 +7,7 @@
 //! | folder | what lives there |
 //! |---|---|
 //! | `wire` | headers, acks and the set-up message as bytes |
+//! | `carrier` | what carries a path's chunks |
 //! | `path` | what one path has sent and received: numbers, acks, loss, timers |
 //! | `channel` | messages of one channel: cutting, reassembly, credit, giving up |
 //! | `link` | the state machine over them, one file per protocol verb |
@@ -16,6 +17,7 @@
 
 extern crate alloc;
 
+mod carrier;
 mod channel;
 mod chunk_size;
 mod config;
@@ -27,6 +29,7 @@ mod slots;
 mod stats;
 pub mod wire;
 
+pub use carrier::Carrier;
 #[cfg(feature = "sabotage")]
 pub use config::Sabotage;
 pub use config::{LinkConfig, PeerParams, Side};

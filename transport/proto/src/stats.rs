@@ -19,12 +19,16 @@ pub struct LinkStats {
     pub acks_piggybacked: u64,
     /// Transmissions found lost by a gap.
     pub losses_by_gap: u64,
+    /// Transmissions that the peer did not take although a reliable carrier had brought them.
+    pub refused_by_peer: u64,
     /// Tail-loss probes sent.
     pub tail_probes: u64,
     /// Retransmission timeouts.
     pub rtos: u64,
     /// Numbers acknowledged after they were declared lost.
     pub losses_spurious: u64,
+    /// Paths whose carrier has failed.
+    pub paths_failed: u64,
     /// Credit probes sent.
     pub credit_probes: u64,
     /// DATA chunks accepted.
@@ -66,9 +70,11 @@ impl core::ops::AddAssign for LinkStats {
             acks_sent,
             acks_piggybacked,
             losses_by_gap,
+            refused_by_peer,
             tail_probes,
             rtos,
             losses_spurious,
+            paths_failed,
             credit_probes,
             chunks_received,
             bytes_received,
@@ -91,9 +97,11 @@ impl core::ops::AddAssign for LinkStats {
         self.acks_sent += acks_sent;
         self.acks_piggybacked += acks_piggybacked;
         self.losses_by_gap += losses_by_gap;
+        self.refused_by_peer += refused_by_peer;
         self.tail_probes += tail_probes;
         self.rtos += rtos;
         self.losses_spurious += losses_spurious;
+        self.paths_failed += paths_failed;
         self.credit_probes += credit_probes;
         self.chunks_received += chunks_received;
         self.bytes_received += bytes_received;

@@ -147,6 +147,7 @@ impl Host {
             charge_bytes: 0,
             window_bytes: 1 << 20,
             generations: (0..paths).map(pair).collect(),
+            carriers: (0..paths).map(|_| towpath_proto::Carrier::Uc).collect(),
             control_generations: (control_generation(side), control_generation(other(side))),
         };
         Self {

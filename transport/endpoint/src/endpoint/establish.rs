@@ -1,6 +1,7 @@
 //! Making the two halves of a link, and joining them.
 
 use super::Endpoint;
+use crate::carrier::{CarrierChoice, qp_type};
 use crate::control::Control;
 use crate::error::LinkError;
 use crate::event::{LinkId, Peer};
@@ -13,8 +14,8 @@ use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::{Hello, HelloPath};
-use towpath_proto::{ChannelId, Link, PeerParams, Side};
-use towpath_verbs::{Access, Connect, Device, Mtu, QpInit, QpNum, QpType, RcAttr};
+use towpath_proto::{Carrier, ChannelId, Link, PeerParams, Side};
+use towpath_verbs::{Access, Connect, Device, Mtu, QpInit, QpNum};
 
 /// Our half of a link that waits for the peer's HELLO. Hand it to
 /// [`Endpoint::establish`] or [`Endpoint::withdraw`]; dropping it keeps its place taken.
@@ -32,11 +33,28 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// # Errors
     /// [`LinkError`]: no room, no memory, or the device refused.
     pub fn offer(&mut self) -> Result<(Hello, PendingLink), LinkError> {
+        self.offer_over(self.carrier)
+    }
+
+    /// A half that answers a peer's: where the choice is left to the device, it rides on what the
+    /// peer's does.
+    pub(crate) fn answer(&mut self, peer: &Hello) -> Result<(Hello, PendingLink), LinkError> {
+        let verbs = self.device.caps().verbs;
+        let carrier = match peer.control.carrier {
+            Carrier::Uc if verbs.uc => Carrier::Uc,
+            Carrier::Rc if verbs.rc => Carrier::Rc,
+            _ => self.carrier,
+        };
+        let is_free = self.config.carrier == CarrierChoice::Auto;
+        self.offer_over(if is_free { carrier } else { self.carrier })
+    }
+
+    fn offer_over(&mut self, carrier: Carrier) -> Result<(Hello, PendingLink), LinkError> {
         let links_max = self.config.links_max;
         let id = self.links.vacant().ok_or(LinkError::Full { links_max })?;
         let (control, pool) = Control::new()?;
-        self.links.insert(Conn::new(id, control));
-        let made = self.make_half(id, &pool);
+        self.links.insert(Conn::new(id, carrier, control));
+        let made = self.make_half(id, carrier, &pool);
         match made {
             Ok(hello) => Ok((hello, PendingLink { id })),
             Err(error) => {
@@ -55,9 +73,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
-    fn make_half(&mut self, id: LinkId, control_pool: &Pool) -> Result<Hello, LinkError> {
+    fn make_half(
+        &mut self,
+        id: LinkId,
+        carrier: Carrier,
+        control_pool: &Pool,
+    ) -> Result<Hello, LinkError> {
         let control_lkey = self.register_for(id, control_pool.region())?;
-        let init = QpInit::new(QpType::Uc, self.control_cq)
+        let init = QpInit::new(qp_type(carrier), self.control_cq)
             .depth(CONTROL_SENDS as u32, CONTROL_RECVS as u32);
         let control_qp = self.device.create_qp(&init)?;
         let conn = self.links.find_mut(id).ok_or(LinkError::NotPending)?;
@@ -68,9 +91,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         let mut paths = Vec::new();
         for path in 0..self.config.paths as u8 {
-            let qp_num = self.make_path(id)?;
+            let qp_num = self.make_path(id, carrier)?;
             self.links.add_qp(qp_num, id.index, path);
-            paths.push(self.describe(qp_num));
+            paths.push(self.describe(qp_num, carrier));
         }
         self.make_receives(id)?;
         let hello = Hello {
@@ -80,7 +103,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             chunk_bytes_max: self.config.chunk_bytes_max,
             charge_bytes: self.device.caps().rx_charge_bytes,
             window_bytes: self.window_bytes(self.links.up_count() + 1),
-            control: self.describe(control_qp),
+            control: self.describe(control_qp, carrier),
             paths,
         };
         let conn = self.links.find_mut(id).ok_or(LinkError::NotPending)?;
@@ -98,15 +121,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         Ok(lkey)
     }
 
-    fn make_path(&mut self, id: LinkId) -> Result<QpNum, LinkError> {
+    fn make_path(&mut self, id: LinkId, carrier: Carrier) -> Result<QpNum, LinkError> {
         let (mut tx, pool) = TxRing::new(self.config.send_queue_depth)?;
         tx.set_lkey(self.register_for(id, pool.region())?);
-        let mut init = QpInit::new(QpType::Uc, self.cq)
+        let mut init = QpInit::new(qp_type(carrier), self.cq)
             .depth(self.config.send_queue_depth, self.config.receives_per_path() as u32);
         init.srq = self.shared.as_ref().map(|shared| shared.srq);
         let qp_num = self.device.create_qp(&init)?;
         let (repost, batch) = (Vec::new(), Vec::with_capacity(BATCH));
-        let path = Path { qp_num, tx, posted: 0, repost, batch };
+        let path = Path { qp_num, tx, posted: 0, repost, batch, has_failed: false };
         self.links.find_mut(id).ok_or(LinkError::NotPending)?.paths.push(path);
         Ok(qp_num)
     }
@@ -149,9 +172,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         links * self.config.receives_per_link() + self.config.receive_reserve()
     }
 
-    fn describe(&mut self, qp_num: QpNum) -> HelloPath {
+    fn describe(&mut self, qp_num: QpNum, carrier: Carrier) -> HelloPath {
         let psn = Psn::new(self.prng.next_u32());
-        HelloPath { qp_num, psn, generation: self.prng.next_u32() }
+        let generation = self.prng.next_u32();
+        HelloPath { carrier, qp_num, psn, generation }
     }
 
     fn mtu(&self) -> Mtu {
@@ -235,7 +259,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 source_port: index.saturating_sub(1) as u16
                     % self.device.caps().source_ports.max(1),
                 tclass: self.config.tclass,
-                rc: RcAttr::default(),
+                rc: self.config.rc,
             };
             self.device.connect_qp(mine.qp_num, &connect)?;
         }
@@ -248,6 +272,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             charge_bytes: peer.charge_bytes,
             window_bytes: peer.window_bytes,
             generations: ours.paths.iter().zip(&peer.paths).map(pair).collect(),
+            carriers: ours.paths.iter().map(|path| path.carrier).collect(),
             control_generations: (ours.control.generation, peer.control.generation),
         };
         let link = Link::new(self.config.link_config(side, self.device.caps()), params, now);
@@ -280,6 +305,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 fn check_limits(ours: &Hello, peer: &Hello, mtu: Mtu) -> Result<(), LinkError> {
     if ours.paths.len() != peer.paths.len() {
         return Err(LinkError::Paths { theirs: peer.paths.len(), ours: ours.paths.len() });
+    }
+    let pairs = std::iter::once((&ours.control, &peer.control));
+    for (mine, theirs) in pairs.chain(ours.paths.iter().zip(&peer.paths)) {
+        if mine.carrier != theirs.carrier {
+            return Err(LinkError::Carrier { theirs: theirs.carrier, ours: mine.carrier });
+        }
     }
     let needed = mtu.bytes() - HEADER_BYTES as u32;
     if peer.chunk_bytes_max.min(ours.chunk_bytes_max) < needed {

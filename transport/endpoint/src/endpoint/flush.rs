@@ -133,7 +133,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             return;
         }
         for conn in self.links.iter().filter(|conn| conn.phase == Phase::Up) {
-            for path in &conn.paths {
+            for path in conn.paths.iter().filter(|path| !path.has_failed) {
                 debug_assert!(
                     path.posted + conn.held >= self.config.receives_per_path(),
                     "{} posted and {} held of {}",
@@ -230,9 +230,10 @@ fn post<D: Device<Memory = Region>>(
             refused += 1;
         }
         // What was taken before them completes with the next signaled one. A queue pair that is
-        // out of order takes its link down.
+        // out of order ends its path.
         if device.qp_state(path.qp_num) != Ok(QpState::Rts) {
-            link.peer_gone();
+            path.has_failed = true;
+            link.path_failed(id);
         }
     }
     path.batch.clear();

@@ -30,7 +30,7 @@ use crate::setup::Setup;
 use std::collections::VecDeque;
 use towpath_base::{Prng, Time};
 use towpath_memory::{Region, RegionId};
-use towpath_proto::LinkStats;
+use towpath_proto::{Carrier, LinkStats};
 use towpath_verbs::{Access, CqNum, Device, RecvWr, SrqNum, Wc};
 
 /// What an endpoint did beside what its links count; each only grows.
@@ -76,6 +76,7 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     regions: Vec<(RegionId, u32)>,
     cq: CqNum,
     control_cq: CqNum,
+    carrier: Carrier,
     shared: Option<Shared>,
     setup: Setup,
     told: VecDeque<Event>,
@@ -93,13 +94,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// An endpoint on `device`, with no link yet.
     ///
     /// # Errors
-    /// [`EndpointError`]: the device lacks UC or room, or memory is short.
+    /// [`EndpointError`]: the device lacks the carrier or room, or memory is short.
     pub fn new(mut device: D, config: EndpointConfig) -> Result<Self, EndpointError> {
         let verbs = device.caps().verbs;
-        if !verbs.uc {
-            return Err(EndpointError::NoUc);
-        }
-        let share = config.shared_receiving && verbs.srq && verbs.uc_srq_survives_loss;
+        let carrier = config.carrier.settle(&verbs)?;
+        let sound = carrier == Carrier::Rc || verbs.uc_srq_survives_loss;
+        let share = config.shared_receiving && verbs.srq && sound;
         check_depths(&device, &config, share)?;
         let (completions, control_completions) = config.completions_max(share);
         let control_cq = device.create_cq(control_completions as u32)?;
@@ -118,6 +118,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             regions: Vec::new(),
             cq,
             control_cq,
+            carrier,
             shared,
             setup: Setup::new(config.connect_timeout),
             told: VecDeque::new(),
@@ -186,6 +187,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     #[must_use]
     pub fn instance(&self) -> u64 {
         self.instance
+    }
+
+    /// What its links ride on.
+    #[must_use]
+    pub fn carrier(&self) -> Carrier {
+        self.carrier
     }
 
     /// The settings it was made with.

@@ -8,8 +8,8 @@ use crate::recv::Home;
 use crate::wr_id::WrId;
 use towpath_base::Time;
 use towpath_memory::Region;
-use towpath_proto::{BufToken, ChannelId, PathId, Verdict};
-use towpath_verbs::{CqNum, Device, Wc, WcStatus};
+use towpath_proto::{BufToken, Carrier, ChannelId, PathId, Verdict};
+use towpath_verbs::{CqNum, Device, QpState, Wc, WcStatus};
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Takes in what has arrived, been completed, or become due. Returns how much that was: zero
@@ -95,11 +95,17 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.stats.send_errors += u64::from(is_error(wc));
         let Some(conn) = self.links.at(index) else { return };
         let Some(sending) = conn.paths.get_mut(usize::from(path)) else { return };
+        let qp_num = sending.qp_num;
+        // RC completes a send when its acknowledgement is there, which says nothing of when it left.
+        let timestamp = wc.timestamp.filter(|_| conn.carrier == Carrier::Uc);
         while let Some((done, number)) = sending.tx.pop_upto(position) {
-            let timestamp = wc.timestamp.filter(|_| done == position);
+            let timestamp = timestamp.filter(|_| done == position);
             if let Some(link) = conn.link.as_mut() {
                 link.handle_sent(PathId(path), number, timestamp);
             }
+        }
+        if is_error(wc) && self.device.qp_state(qp_num) == Ok(QpState::Err) {
+            conn.fail_qp(qp_num);
         }
         self.links.touch(index);
     }
@@ -161,7 +167,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let conn = home.and_then(|home| self.links.find_mut(home.link));
         let path = conn
             .filter(|conn| conn.phase != Phase::Draining)
-            .and_then(|conn| conn.paths.get_mut(usize::from(home?.path)));
+            .and_then(|conn| conn.paths.get_mut(usize::from(home?.path)))
+            .filter(|path| !path.has_failed);
         match (path, home) {
             (Some(path), Some(home)) => {
                 if let Some(wr) = self.recv.lend(slot) {

@@ -7,7 +7,7 @@ use crate::links::{Conn, Phase};
 use crate::wr_id::WrId;
 use towpath_base::Time;
 use towpath_memory::Region;
-use towpath_proto::PathId;
+use towpath_proto::{Link, PathId};
 use towpath_verbs::{AsyncEvent, Device};
 
 /// The poll in which draining began may be past its completions; the next one is not.
@@ -93,15 +93,16 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         tracing::warn!(?event, "the device reports");
         let mut broken = smallvec::SmallVec::<[u16; 4]>::new();
         for conn in self.links.iter_mut() {
-            let hit = match event {
-                AsyncEvent::QpFatal(qp) => {
-                    conn.control.qp_num == qp || conn.paths.iter().any(|path| path.qp_num == qp)
+            match event {
+                AsyncEvent::QpFatal(qp_num) => conn.fail_qp(qp_num),
+                AsyncEvent::CqError(_) | AsyncEvent::DeviceFatal => {
+                    if let Some(link) = conn.link.as_mut() {
+                        link.acks_failed();
+                    }
                 }
-                AsyncEvent::CqError(_) | AsyncEvent::DeviceFatal => true,
-                _ => false,
-            };
-            if let Some(link) = conn.link.as_mut().filter(|_| hit) {
-                link.peer_gone();
+                _ => {}
+            }
+            if conn.link.as_ref().is_some_and(Link::is_down) {
                 broken.push(conn.id.index);
             }
         }

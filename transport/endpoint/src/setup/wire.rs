@@ -77,6 +77,7 @@ mod tests {
     use super::*;
     use towpath_base::Prng;
     use towpath_base::serial::Psn;
+    use towpath_proto::Carrier;
     use towpath_proto::wire::{Hello, HelloPath, Refusal};
     use towpath_verbs::{Mtu, QpNum};
 
@@ -104,7 +105,8 @@ mod tests {
     }
 
     fn hello() -> Vec<u8> {
-        let path = HelloPath { qp_num: QpNum(17), psn: Psn::new(99), generation: 7 };
+        let path =
+            HelloPath { carrier: Carrier::Uc, qp_num: QpNum(17), psn: Psn::new(99), generation: 7 };
         let hello = Hello {
             instance: 5,
             addr: "10.0.0.1:4791".parse().unwrap(),

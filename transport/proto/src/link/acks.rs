@@ -114,19 +114,26 @@ impl Link {
         let Self { paths, control_lost, stats, .. } = self;
         let path = &mut paths[index];
         let (mut chunks, mut bytes) = (0, 0);
+        let is_lossy = !path.carrier.is_reliable();
         let (lost, size) = (&mut path.lost, &mut path.chunk_size);
         path.tx.detect_losses(|what, charge| {
             chunks += 1;
             bytes += u64::from(charge);
-            size.on_lost();
+            if is_lossy {
+                size.on_lost();
+            }
             match *what {
                 What::Nothing => {}
                 What::Data(chunk) => lost.push_back(chunk),
                 What::Control(key) => control_lost.push_back(key),
             }
         });
-        stats.losses_by_gap += u64::from(chunks);
-        path.on_losses(now, chunks, bytes);
+        if is_lossy {
+            stats.losses_by_gap += u64::from(chunks);
+            path.on_losses(now, chunks, bytes);
+        } else {
+            stats.refused_by_peer += u64::from(chunks);
+        }
     }
 
     /// The device has returned the work request that carried `number` on `path`.

@@ -3,7 +3,8 @@
 use super::control::Control;
 use super::{Link, LinkState};
 use crate::channel::{ChannelState, Closed, SendState};
-use crate::event::{ChannelId, CloseReason, DownReason, Event, Outcome, SendKey};
+use crate::event::{ChannelId, CloseReason, DownReason, Event, Outcome, PathId, SendKey};
+use crate::path::What;
 use crate::slots::Key;
 use crate::wire::Kind;
 
@@ -166,6 +167,32 @@ impl Link {
             _ => DownReason::PeerGone,
         };
         self.go_down(reason);
+    }
+
+    /// The carrier of a path has ended, for good: its queue pair is in error, say. What was under
+    /// way on it goes again on another path, and without one the link is down.
+    pub fn path_failed(&mut self, path: PathId) {
+        let index = usize::from(path.0);
+        let works = self.paths.get(index).is_some_and(|path| !path.has_failed);
+        if !works || self.is_down() {
+            return;
+        }
+        self.paths[index].has_failed = true;
+        self.stats.paths_failed += 1;
+        let Some(next) = self.choose_path() else { return self.go_down(DownReason::PathsFailed) };
+        let mut lost = core::mem::take(&mut self.paths[index].lost);
+        let Self { paths, control_lost, .. } = self;
+        paths[index].tx.time_out(|what, _| match *what {
+            What::Nothing => {}
+            What::Data(chunk) => lost.push_back(chunk),
+            What::Control(key) => control_lost.push_back(key),
+        });
+        paths[next].lost.append(&mut lost);
+    }
+
+    /// The queue pair of acks is in error: without acks nothing gets ahead.
+    pub fn acks_failed(&mut self) {
+        self.go_down(DownReason::PathsFailed);
     }
 
     /// Ends everything. [`Event::Down`] follows when all work requests are back.

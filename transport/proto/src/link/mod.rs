@@ -118,7 +118,8 @@ impl Link {
         peer.check();
         // Silence counts from the last sign of life, so idle links must ask for one in time.
         config.ping_interval = config.ping_interval.min(Nanos(config.peer_timeout.0 / 2));
-        let paths = peer.generations.iter().map(|&pair| Path::new(&config, &peer, pair, now));
+        let pairs = peer.carriers.iter().zip(&peer.generations);
+        let paths = pairs.map(|(&carrier, &pair)| Path::new(&config, &peer, carrier, pair, now));
         Self {
             paths: paths.collect(),
             sends: Slots::new(config.sends_max),

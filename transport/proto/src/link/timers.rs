@@ -72,6 +72,7 @@ impl Link {
         match path.tail_probe {
             TailProbe::Idle if path.tx.has_number() => path.tail_probe = TailProbe::Due,
             TailProbe::Due if path.tx.has_number() => {}
+            _ if path.carrier.is_reliable() => path.on_silence(now),
             _ => self.on_rto(now, index),
         }
     }

@@ -26,7 +26,7 @@ impl Link {
             return None;
         }
         self.paced_until = Time::NEVER;
-        let index = self.choose_path();
+        let index = self.choose_path()?;
         if !self.paths[index].tx.has_number() {
             return None;
         }
@@ -55,9 +55,9 @@ impl Link {
         }
     }
 
-    /// The path for the next transmission: so far the first.
-    fn choose_path(&self) -> usize {
-        0
+    /// The path for the next transmission: so far the first that works.
+    pub(super) fn choose_path(&self) -> Option<usize> {
+        self.paths.iter().position(|path| !path.has_failed)
     }
 
     fn next_control(&mut self, now: Time, index: usize) -> Option<Transmit> {
@@ -88,6 +88,9 @@ impl Link {
         self.paths[index].tail_probe = TailProbe::Sent;
         let newest = self.paths[index].tx.newest_outstanding()?;
         self.stats.tail_probes += 1;
+        if self.paths[index].carrier.is_reliable() {
+            return self.ping(now, index);
+        }
         match newest {
             What::Data(chunk) if self.is_wanted(&chunk) => {
                 self.transmit_data(now, index, chunk, true)
@@ -97,11 +100,19 @@ impl Link {
                 Some(self.transmit_control(now, index, key, control))
             }
             // What it carried has ended; any number will do to draw an ack.
-            _ => {
-                self.control_queue.push_front(Control::of(Kind::Ping, 0));
-                self.next_control(now, index)
-            }
+            _ => self.ping(now, index),
         }
+    }
+
+    /// Sends a PING at once, if there may be another control chunk.
+    fn ping(&mut self, now: Time, index: usize) -> Option<Transmit> {
+        let has_place = self.control_sent.len() < CONTROL_OUTSTANDING_MAX
+            && self.control_acked.reaches(self.next_control);
+        if has_place {
+            self.control_queue.push_front(Control::of(Kind::Ping, 0));
+            return self.next_control(now, index);
+        }
+        None
     }
 
     /// Whether a chunk still has to reach the peer.

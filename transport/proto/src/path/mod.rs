@@ -8,6 +8,7 @@ mod tx;
 pub(crate) use rx::ReceiveWindow;
 pub(crate) use tx::{AckDigest, DataChunk, SendWindow, What};
 
+use crate::carrier::Carrier;
 use crate::chunk_size::ChunkSize;
 use crate::config::{LinkConfig, PeerParams};
 use crate::event::Cut;
@@ -31,6 +32,9 @@ const CHUNKS_PER_WINDOW: u64 = 4;
 /// One path: a queue pair and a source port.
 #[derive(Debug)]
 pub(crate) struct Path {
+    pub(crate) carrier: Carrier,
+    /// Its carrier has ended: nothing is sent on it any more.
+    pub(crate) has_failed: bool,
     pub(crate) generation_in: u32,
     pub(crate) generation_out: u32,
     pub(crate) tx: SendWindow,
@@ -75,6 +79,7 @@ impl Path {
     pub(crate) fn new(
         config: &LinkConfig,
         peer: &PeerParams,
+        carrier: Carrier,
         (generation_in, generation_out): (u32, u32),
         now: Time,
     ) -> Self {
@@ -86,6 +91,8 @@ impl Path {
         let packet_bytes = peer.mtu.bytes() + peer.charge_bytes;
         let facts = PathFacts { packet_bytes, delay_noise: config.delay_noise };
         Self {
+            carrier,
+            has_failed: false,
             generation_in,
             generation_out,
             tx: SendWindow::new(),
@@ -174,6 +181,15 @@ impl Path {
             let span = Rate::from_bytes_per(window, srtt).time_for(charge);
             self.oversize_until = now + span;
         }
+    }
+
+    /// A reliable carrier is silent: that what it carries is lost it would have said. Another probe
+    /// follows, later.
+    pub(crate) fn on_silence(&mut self, now: Time) {
+        self.rto_count += 1;
+        self.last_progress = now;
+        let may_probe = self.tx.has_number();
+        self.tail_probe = if may_probe { TailProbe::Due } else { TailProbe::Sent };
     }
 
     /// Feeds the retransmission timeout to the controller.

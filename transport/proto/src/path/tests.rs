@@ -12,10 +12,11 @@ fn path(controller: &str) -> Path {
         charge_bytes: 0,
         window_bytes: 1 << 20,
         generations: vec![(1, 2)],
+        carriers: vec![Carrier::Uc],
         control_generations: (3, 4),
     };
     let config = LinkConfig::new(Side::Client).controller(controller.parse().unwrap());
-    Path::new(&config, &peer, (1, 2), Time::ZERO)
+    Path::new(&config, &peer, Carrier::Uc, (1, 2), Time::ZERO)
 }
 
 /// Sends a chunk and has it acknowledged `away` later, by an ack that was held for `hold`.

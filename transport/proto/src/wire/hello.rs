@@ -1,6 +1,7 @@
 //! The set-up messages that endpoints exchange over TCP (docs/protocol.md section 8).
 
 use super::{VERSION, field, put};
+use crate::carrier::Carrier;
 use crate::limits::{HEADER_BYTES, PATHS_MAX};
 use alloc::vec::Vec;
 use core::fmt;
@@ -24,6 +25,8 @@ const HELLO_BYTES_MAX: usize = FIXED_BYTES + PATHS_MAX * PATH_BYTES + CRC_BYTES;
 /// One queue pair as its owner describes it to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HelloPath {
+    /// What carries it.
+    pub carrier: Carrier,
     /// The queue pair.
     pub qp_num: QpNum,
     /// The first PSN that its owner will send.
@@ -75,7 +78,7 @@ impl fmt::Display for Refusal {
             Self::Version => "it speaks another protocol version",
             Self::Full => "it has no room for another link",
             Self::Malformed => "it found our HELLO malformed",
-            Self::Limits => "its limits (MTU, chunk size, paths) do not fit ours",
+            Self::Limits => "its limits (MTU, chunk size, paths, carrier) do not fit ours",
             Self::ShuttingDown => "it is shutting down",
         })
     }
@@ -258,15 +261,21 @@ impl Hello {
 }
 
 fn parse_path(bytes: &[u8]) -> Result<HelloPath, HelloError> {
-    let (qp_num, psn) = (field!(bytes, 0, u32), field!(bytes, 4, u32));
-    if qp_num > QpNum::MAX.0 || psn >> Psn::BITS != 0 {
-        return Err(HelloError::Field("QPN or PSN"));
+    let (qp_num, psn) = (field!(bytes, 0, u32) & QpNum::MAX.0, field!(bytes, 4, u32));
+    if psn >> Psn::BITS != 0 {
+        return Err(HelloError::Field("PSN"));
     }
-    Ok(HelloPath { qp_num: QpNum(qp_num), psn: Psn::new(psn), generation: field!(bytes, 8, u32) })
+    Ok(HelloPath {
+        carrier: Carrier::from_code(bytes[3]).ok_or(HelloError::Field("carrier"))?,
+        qp_num: QpNum(qp_num),
+        psn: Psn::new(psn),
+        generation: field!(bytes, 8, u32),
+    })
 }
 
 fn emit_path(out: &mut Vec<u8>, path: &HelloPath) {
-    out.extend(path.qp_num.0.to_le_bytes());
+    let qp_num = path.qp_num.0 & QpNum::MAX.0;
+    out.extend((qp_num | (path.carrier as u32) << 24).to_le_bytes());
     out.extend(path.psn.value().to_le_bytes());
     out.extend(path.generation.to_le_bytes());
 }
@@ -299,7 +308,12 @@ mod tests {
     use super::*;
 
     fn sample(addr: &str) -> Hello {
-        let path = HelloPath { qp_num: QpNum(0x12_3456), psn: Psn::new(0xab_cdef), generation: 77 };
+        let path = HelloPath {
+            carrier: Carrier::Uc,
+            qp_num: QpNum(0x12_3456),
+            psn: Psn::new(0xab_cdef),
+            generation: 77,
+        };
         Hello {
             instance: 0x0102_0304_0506_0708,
             addr: addr.parse().unwrap(),
@@ -308,7 +322,7 @@ mod tests {
             charge_bytes: 1_280,
             window_bytes: 1 << 20,
             control: path,
-            paths: alloc::vec![path, HelloPath { qp_num: QpNum(2), ..path }],
+            paths: alloc::vec![path, HelloPath { carrier: Carrier::Rc, qp_num: QpNum(2), ..path }],
         }
     }
 

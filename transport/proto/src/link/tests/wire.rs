@@ -3,7 +3,7 @@
 use super::*;
 use crate::event::{BufToken, ChannelId, Event, Outcome, Verdict};
 use crate::limits::ACK_BYTES_MAX;
-use crate::{Side, wire::ChunkHeader};
+use crate::{Carrier, Side, wire::ChunkHeader};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use towpath_base::Prng;
@@ -70,6 +70,7 @@ fn link(side: Side, tune: impl Fn(LinkConfig) -> LinkConfig) -> Link {
         charge_bytes: 0,
         window_bytes: 1 << 20,
         generations: vec![(ours, theirs)],
+        carriers: vec![Carrier::Uc],
         control_generations: (10 + ours, 10 + theirs),
     };
     Link::new(tune(LinkConfig::new(side)), peer, Time::ZERO)

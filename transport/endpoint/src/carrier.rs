@@ -1,0 +1,63 @@
+//! Which carrier the paths of links get.
+
+use crate::error::EndpointError;
+pub use towpath_proto::Carrier;
+use towpath_verbs::{QpType, RcAttr, VerbSet};
+
+/// What carries the paths of links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CarrierChoice {
+    /// UC where the device has it, else RC.
+    #[default]
+    Auto,
+    /// UC, or no endpoint.
+    Uc,
+    /// RC, or no endpoint: a choice for peers close by, over a network that loses nothing.
+    Rc,
+}
+
+/// See [`EndpointConfig::rc`](crate::EndpointConfig::rc), which gives the reasons.
+pub(crate) const RC_DEFAULT: RcAttr = RcAttr {
+    timeout: 13,
+    retry_cnt: 7,
+    rnr_retry: 7,
+    min_rnr_timer: 6,
+    max_rd_atomic: 1,
+    max_dest_rd_atomic: 1,
+};
+
+impl CarrierChoice {
+    /// What it comes to on a device.
+    pub(crate) fn settle(self, verbs: &VerbSet) -> Result<Carrier, EndpointError> {
+        let wanted = match self {
+            Self::Auto if !verbs.uc => Carrier::Rc,
+            Self::Auto | Self::Uc => Carrier::Uc,
+            Self::Rc => Carrier::Rc,
+        };
+        let has_it = if wanted == Carrier::Rc { verbs.rc } else { verbs.uc };
+        if has_it { Ok(wanted) } else { Err(EndpointError::NoCarrier { wanted }) }
+    }
+}
+
+/// The queue pairs that carry a path.
+pub(crate) fn qp_type(carrier: Carrier) -> QpType {
+    if carrier == Carrier::Uc { QpType::Uc } else { QpType::Rc }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_carrier_follows_from_what_the_device_has() {
+        let verbs = |uc, rc| VerbSet { uc, rc, ..VerbSet::default() };
+        let settle = |choice: CarrierChoice, uc, rc| choice.settle(&verbs(uc, rc)).ok();
+        use CarrierChoice::{Auto, Rc, Uc};
+        assert_eq!(settle(Auto, true, true), Some(Carrier::Uc));
+        assert_eq!(settle(Auto, false, true), Some(Carrier::Rc));
+        assert_eq!(settle(Auto, true, false), Some(Carrier::Uc));
+        assert_eq!(settle(Auto, false, false), None);
+        assert_eq!((settle(Rc, true, true), settle(Rc, true, false)), (Some(Carrier::Rc), None));
+        assert_eq!((settle(Uc, true, true), settle(Uc, false, true)), (Some(Carrier::Uc), None));
+    }
+}

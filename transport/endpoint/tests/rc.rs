@@ -1,0 +1,231 @@
+//! Links over RC: by policy, where there is no UC, and what becomes of them when RC gives up.
+
+mod common;
+
+use common::{Node, Pair, any_port, drive, pattern};
+use towpath_base::{Nanos, Time};
+use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_proto::{DownReason, Outcome, Side};
+use towpath_sim::{FaultControl, FaultLink, FaultPlan, LinkConfig, VirtualLink, World};
+use towpath_transport::{Carrier, CarrierChoice, Endpoint, EndpointConfig, Event, SendOptions};
+
+type Device = RoceDevice<FaultLink<VirtualLink>>;
+
+fn over(choice: CarrierChoice) -> EndpointConfig {
+    EndpointConfig::new().carrier(choice).connect_timeout(Nanos::from_millis(500))
+}
+
+#[test]
+fn messages_come_back_over_rc_on_real_sockets() {
+    let mut pair = Pair::new(over(CarrierChoice::Rc));
+    let channel = pair.open(true);
+    for (token, len) in [(1, 1), (2, 100_000), (3, 3_000_000)] {
+        let bytes = pattern(len, token);
+        pair.send(channel, &bytes, token);
+        let mut got = Vec::new();
+        pair.until(|_, server| {
+            while let Some(place) = server
+                .events
+                .iter()
+                .position(|event| matches!(event, Event::Message(_) | Event::StreamChunk { .. }))
+            {
+                match server.events.remove(place) {
+                    Event::Message(message) => got.extend(message.to_vec()),
+                    Event::StreamChunk { chunk, .. } => got.extend_from_slice(&chunk),
+                    _ => {}
+                }
+            }
+            (got.len() == len).then_some(())
+        });
+        assert!(got == bytes, "message {token}");
+        let (outcome, _) = pair.until(|client, _| client.take_sent(token));
+        assert_eq!(outcome, Outcome::Delivered);
+    }
+    let stats = pair.client.endpoint.stats(pair.client_link).expect("it is up");
+    assert_eq!((stats.losses_by_gap, stats.rtos, stats.violations), (0, 0, 0), "{stats:?}");
+}
+
+#[test]
+fn a_server_that_leaves_the_choice_open_follows_and_one_that_insists_refuses() {
+    let pair = Pair::with(over(CarrierChoice::Rc), over(CarrierChoice::Auto));
+    assert_eq!(pair.client.endpoint.carrier(), Carrier::Rc);
+    let mut client = Node::new(over(CarrierChoice::Rc));
+    let mut server = Node::new(over(CarrierChoice::Uc));
+    let addr = server.endpoint.listen(any_port()).expect("a free port");
+    client.endpoint.connect(addr).expect("room for a connection");
+    let told = drive(&mut client, &mut server, |client, server| {
+        let theirs = server.take(|event| match event {
+            Event::AcceptFailed { error, .. } => Some(error.to_string()),
+            _ => None,
+        });
+        let ours = |client: &mut Node| {
+            client.take(|event| match event {
+                Event::ConnectFailed { error, .. } => Some(error.to_string()),
+                _ => None,
+            })
+        };
+        if let Some(theirs) = theirs {
+            assert!(theirs.contains("RC") && theirs.contains("UC"), "{theirs}");
+        }
+        ours(client)
+    });
+    assert!(told.contains("carrier"), "{told}");
+}
+
+/// Two ends in virtual time, over RC.
+struct Lab {
+    world: World,
+    ends: [Endpoint<Device>; 2],
+    links: [towpath_transport::LinkId; 2],
+    controls: [FaultControl; 2],
+}
+
+fn lab(seed: u64, shared: bool) -> Lab {
+    let world = World::new(seed);
+    let (near, far) = world.link(&LinkConfig::default());
+    let controls = [(); 2].map(|()| FaultControl::new(FaultPlan::none()));
+    let config = EndpointConfig::new()
+        .carrier(CarrierChoice::Rc)
+        .shared_receiving(shared)
+        .quota_chunks(32)
+        .credit_total(64)
+        .links_max(1)
+        .send_pools(&[(64 << 10, 64)]);
+    let end = |link, number: u64, control: &FaultControl| {
+        let link = FaultLink::new(link, seed ^ number, control.clone());
+        let device = RoceDevice::new(link, RoceConfig::default().seed(seed << 1 | number));
+        Endpoint::new(device, config.clone().seed(seed << 9 | number)).expect("an endpoint")
+    };
+    let mut ends = [end(near, 0, &controls[0]), end(far, 1, &controls[1])];
+    let [near, far] = &mut ends;
+    let (near_hello, near_half) = near.offer().expect("room");
+    let (far_hello, far_half) = far.offer().expect("room");
+    let links = [
+        near.establish(near_half, &far_hello, Side::Client).expect("they fit"),
+        far.establish(far_half, &near_hello, Side::Server).expect("they fit"),
+    ];
+    Lab { world, ends, links, controls }
+}
+
+impl Lab {
+    /// Turns both until `on_event` says that it is done; true unless nothing happened up to `end`.
+    fn run(
+        &mut self,
+        end: Time,
+        mut on_event: impl FnMut(usize, &mut Endpoint<Device>, Event) -> bool,
+    ) -> bool {
+        let mut done = false;
+        while !done {
+            let mut busy = false;
+            for (number, endpoint) in self.ends.iter_mut().enumerate() {
+                busy |= endpoint.turn(|at, event| done |= on_event(number, at, event));
+            }
+            if busy {
+                continue;
+            }
+            let held = |end: &Endpoint<Device>| end.device().link().next_release();
+            let times = [held(&self.ends[0]), held(&self.ends[1]), self.world.next_event_time()];
+            let timers = self.ends[0].next_timeout().min(self.ends[1].next_timeout());
+            let next = times.into_iter().flatten().fold(timers, Time::min);
+            if next > end {
+                return false;
+            }
+            self.world.advance_to(next.max(self.world.now() + Nanos(1)));
+        }
+        true
+    }
+
+    fn open(&mut self) -> towpath_proto::ChannelId {
+        let channel = self.ends[0].open_channel(self.links[0], true).expect("room");
+        let mut ends = 0;
+        assert!(self.run(Time(1_000_000_000), |_, _, event| {
+            ends += u32::from(matches!(event, Event::ChannelOpened { .. }));
+            ends == 2
+        }));
+        channel
+    }
+}
+
+#[test]
+fn rc_makes_good_what_the_wire_loses_and_the_link_sends_nothing_again() {
+    for (seed, shared) in [(1, true), (2, false), (3, true)] {
+        let mut lab = lab(seed, shared);
+        let channel = lab.open();
+        let us = Nanos::from_micros;
+        let plan = FaultPlan::none().drop(0.01).duplicate(0.01, us(100)).reorder(0.01, 4, us(50));
+        lab.controls.iter().for_each(|control| control.set_receive(plan.clone()));
+        let link = lab.links[0];
+        let (mut next, mut delivered, mut received) = (0u64, 0, Vec::new());
+        let send = |at: &mut Endpoint<Device>, token: u64| {
+            let bytes = pattern(1_000 + 997 * token as usize % 50_000, token);
+            let buf = at.copy(&bytes).expect("a free buffer");
+            at.send(link, channel, buf, SendOptions::new().token(token)).expect("open");
+        };
+        while next < 16 {
+            send(&mut lab.ends[0], next);
+            next += 1;
+        }
+        let all = 200;
+        assert!(
+            lab.run(Time(60_000_000_000), |_, at, event| {
+                match event {
+                    Event::Sent { outcome, .. } => {
+                        assert_eq!(outcome, Outcome::Delivered);
+                        delivered += 1;
+                        if next < all {
+                            send(at, next);
+                            next += 1;
+                        }
+                    }
+                    Event::Message(message) => {
+                        let token = received.len() as u64;
+                        let bytes = pattern(1_000 + 997 * token as usize % 50_000, token);
+                        assert!(message.to_vec() == bytes, "seed {seed}: message {token}");
+                        received.push(token);
+                    }
+                    Event::LinkDown { reason, .. } => panic!("seed {seed}: {reason:?}"),
+                    _ => {}
+                }
+                delivered == all && received.len() as u64 == all
+            }),
+            "seed {seed}: stuck with {delivered} delivered of {all}"
+        );
+        let stats = lab.ends[0].stats(link).expect("it is up");
+        assert_eq!((stats.chunks_retransmitted, stats.rtos), (0, 0), "seed {seed}: {stats:?}");
+        assert_eq!(lab.ends[1].stats(lab.links[1]).expect("up").chunks_duplicate, 0);
+    }
+}
+
+#[test]
+fn a_queue_pair_that_gives_up_ends_its_link_with_every_message_and_buffer() {
+    for (seed, shared) in [(1, true), (2, false)] {
+        let mut lab = lab(seed, shared);
+        let channel = lab.open();
+        lab.controls.iter().for_each(|c| c.set_receive(FaultPlan::none().black_hole(true)));
+        let link = lab.links[0];
+        for token in 0..40 {
+            let buf = lab.ends[0].copy(&pattern(30_000, token)).expect("a free buffer");
+            let sent = lab.ends[0].send(link, channel, buf, SendOptions::new().token(token));
+            sent.expect("an open channel");
+        }
+        let (mut outcomes, mut down) = (0, None);
+        assert!(lab.run(Time(5_000_000_000), |number, _, event| {
+            match event {
+                Event::Sent { outcome, .. } => {
+                    assert_ne!(outcome, Outcome::Delivered);
+                    outcomes += 1;
+                }
+                Event::LinkDown { reason, .. } if number == 0 => down = Some(reason),
+                _ => {}
+            }
+            down.is_some()
+        }));
+        assert_eq!((outcomes, down), (40, Some(DownReason::PathsFailed)), "seed {seed}");
+        for _ in 0..4 {
+            lab.ends[0].turn(|_, _| {});
+        }
+        let census = lab.ends[0].buffers();
+        assert_eq!(census.send_free, census.send_all, "seed {seed}");
+        assert_eq!(census.recv_free + census.recv_posted, census.recv_all, "seed {seed}");
+    }
+}

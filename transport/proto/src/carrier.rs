@@ -1,0 +1,45 @@
+//! What carries the chunks of a path.
+
+use core::fmt;
+
+/// What carries the chunks of a path. All take the same headers, numbers, acks and suppression of
+/// duplicates; only how loss is found differs (docs/protocol.md section 5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Carrier {
+    /// Unreliable connected queue pairs: the way of choice.
+    #[default]
+    Uc = 0,
+    /// Reliable connected queue pairs: by policy, where a device has no UC, and where UC does not
+    /// get through.
+    Rc = 1,
+    /// The set-up connection: the last resort.
+    Tcp = 2,
+}
+
+impl Carrier {
+    /// From the best to the last resort.
+    pub const ALL: [Self; 3] = [Self::Uc, Self::Rc, Self::Tcp];
+
+    /// Whether it loses nothing and keeps the order as long as it works. A gap in what was
+    /// acknowledged then shows what the receiver refused, and silence shows only that it is slow:
+    /// what is under way counts as lost when the carrier has failed, and not before.
+    #[must_use]
+    pub const fn is_reliable(self) -> bool {
+        !matches!(self, Self::Uc)
+    }
+
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|&carrier| carrier as u8 == code)
+    }
+}
+
+impl fmt::Display for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Uc => "UC",
+            Self::Rc => "RC",
+            Self::Tcp => "TCP",
+        })
+    }
+}
