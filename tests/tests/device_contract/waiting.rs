@@ -23,10 +23,31 @@ fn woken<D: Device<Memory = Region> + Send>(rig: Rig<D>) {
     });
 }
 
+/// A wake ends the wait that is under way, and one that came before ends the next one.
+fn rung<D: Device<Memory = Region> + Send>(rig: Rig<D>) {
+    let mut device = rig.b.device;
+    let waker = device.waker().expect("a device that blocks can be woken");
+    waker.wake_by_ref();
+    assert!(device.wait(Nanos::from_secs(1_000_000)), "rung before");
+    assert!(!device.wait(Nanos::from_millis(1)), "once for each ring");
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            waker.wake();
+        });
+        assert!(device.wait(Nanos::from_secs(1_000_000)), "rung meanwhile");
+    });
+}
+
 mod mem {
     #[test]
     fn who_waits_is_woken_by_a_completion() {
         super::woken(crate::rig::mem());
+    }
+
+    #[test]
+    fn who_waits_is_woken_by_a_ring() {
+        super::rung(crate::rig::mem());
     }
 }
 
@@ -36,5 +57,11 @@ mod verbs {
     #[ignore = "needs two joined RDMA devices: cargo xtask vm-test"]
     fn who_waits_is_woken_by_a_completion() {
         super::woken(crate::rig::verbs());
+    }
+
+    #[test]
+    #[ignore = "needs two joined RDMA devices: cargo xtask vm-test"]
+    fn who_waits_is_woken_by_a_ring() {
+        super::rung(crate::rig::verbs());
     }
 }

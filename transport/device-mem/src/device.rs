@@ -9,6 +9,7 @@ use crate::qp::{Qp, QpTable, index_of};
 use rtrb::{Producer, RingBuffer};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 use towpath_base::{Nanos, Time};
@@ -421,14 +422,19 @@ impl Device for MemDevice {
                 // Under the lock nothing arrives: a completion is seen here or finds the waiter.
                 let mut inbound = self.port.lock();
                 let left = timeout.saturating_sub(start.elapsed());
-                if self.cqs.any() || self.port.has_trouble() || left.is_zero() {
+                let woken = std::mem::take(&mut inbound.woken);
+                if self.cqs.any() || self.port.has_trouble() || woken || left.is_zero() {
                     inbound.waiter = None;
-                    return self.cqs.any();
+                    return self.cqs.any() || woken;
                 }
                 inbound.waiter = Some(thread::current());
             }
             thread::park_timeout(timeout.saturating_sub(start.elapsed()));
         }
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        Some(Waker::from(Arc::clone(&self.port)))
     }
 
     fn poll_async_event(&mut self) -> Option<AsyncEvent> {

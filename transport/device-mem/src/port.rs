@@ -4,7 +4,8 @@ use crate::counters::MemCounters;
 use crate::limits::QP_INDEX_BITS;
 use rtrb::{Consumer, Producer};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Wake;
 use std::thread::Thread;
 use towpath_memory::MrTable;
 use towpath_verbs::{Access, CqNum, QpNum, QpType, RecvWr, SrqNum, WcOpcode, WcStatus};
@@ -57,6 +58,8 @@ pub(crate) struct Inbound {
     pub(crate) failed_cqs: Vec<CqNum>,
     /// The owner, while it blocks.
     pub(crate) waiter: Option<Thread>,
+    /// The owner's next wait ends at once.
+    pub(crate) woken: bool,
 }
 
 impl Inbound {
@@ -89,5 +92,22 @@ impl Port {
     /// sees it takes the lock, which orders the rest.
     pub(crate) fn set_trouble(&self, yes: bool) {
         self.trouble.store(yes, Ordering::Relaxed);
+    }
+}
+
+/// Ends a wait of the owner.
+impl Wake for Port {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let mut inbound = self.lock();
+        inbound.woken = true;
+        let waiter = inbound.waiter.take();
+        drop(inbound);
+        if let Some(waiter) = waiter {
+            waiter.unpark();
+        }
     }
 }

@@ -7,6 +7,7 @@ use crate::limits::{CQ_MAX, CQE_MAX, MESSAGE_BYTES_MAX, PACKET_OVERHEAD_BYTES, W
 use crate::qp::{Path, Qp, QpTable};
 use crate::recv_queue::RecvQueue;
 use std::net::SocketAddr;
+use std::task::Waker;
 use towpath_base::{Nanos, Time};
 use towpath_memory::{MrTable, Region};
 use towpath_verbs::{
@@ -351,6 +352,10 @@ impl<L: PacketLink> Device for RoceDevice<L> {
         let due = self.engine.timers.next();
         let left = due.since(self.link.now());
         left == Nanos::ZERO || self.link.wait(timeout.min(left)) || due <= self.link.now()
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        self.link.waker()
     }
 
     fn poll_async_event(&mut self) -> Option<AsyncEvent> {

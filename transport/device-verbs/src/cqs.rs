@@ -2,7 +2,10 @@
 
 use crate::sys;
 use std::collections::VecDeque;
+use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::task::Waker;
+use towpath_base::wake::Bell;
 use towpath_verbs::{CqNum, Verb, VerbError, Wc};
 
 /// One completion queue.
@@ -21,11 +24,18 @@ pub(crate) struct Cqs {
     entries: Vec<Cq>,
     channel: Arc<sys::Channel>,
     timestamps: bool,
+    bell: Bell,
 }
 
 impl Cqs {
-    pub(crate) fn new(channel: Arc<sys::Channel>, timestamps: bool) -> Self {
-        Self { entries: Vec::new(), channel, timestamps }
+    pub(crate) fn new(channel: Arc<sys::Channel>, timestamps: bool) -> Result<Self, VerbError> {
+        let bell = Bell::new().map_err(|_| VerbError::OutOfResources(Verb::OpenDevice))?;
+        Ok(Self { entries: Vec::new(), channel, timestamps, bell })
+    }
+
+    /// What ends a [`wait`](Self::wait).
+    pub(crate) fn waker(&self) -> Waker {
+        self.bell.waker()
     }
 
     pub(crate) fn create(&mut self, depth: u32) -> Result<CqNum, VerbError> {
@@ -63,13 +73,14 @@ impl Cqs {
         }
     }
 
-    /// Blocks, and takes the notifications in.
-    pub(crate) fn wait(&mut self, timeout_ns: u64) {
-        self.channel.wait(timeout_ns);
+    /// Blocks, and takes the notifications in; says whether the bell was rung.
+    pub(crate) fn wait(&mut self, timeout_ns: u64) -> bool {
+        self.channel.wait(self.bell.as_fd(), timeout_ns);
         while let Some(number) = self.channel.notified() {
             if let Some(cq) = self.entries.get_mut(number) {
                 cq.armed = false;
             }
         }
+        self.bell.clear()
     }
 }

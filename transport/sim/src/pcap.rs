@@ -5,6 +5,7 @@
 //! dissector to decode that port as RoCEv2.
 
 use core::net::{IpAddr, SocketAddr};
+use core::task::Waker;
 use std::io;
 use towpath_base::{Nanos, Time};
 use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
@@ -238,6 +239,10 @@ impl<L: PacketLink, W: io::Write> PacketLink for PcapLink<L, W> {
 
     fn wait(&mut self, timeout: Nanos) -> bool {
         self.inner.wait(timeout)
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        self.inner.waker()
     }
 
     fn counters(&self) -> LinkCounters {

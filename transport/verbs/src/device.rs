@@ -6,6 +6,7 @@ use crate::qp::{Connect, CqNum, QpInit, QpNum, QpState, SrqNum};
 use crate::wc::Wc;
 use crate::wr::{Access, RecvWr, SendWr};
 use core::net::SocketAddr;
+use core::task::Waker;
 use towpath_base::{Nanos, Time};
 
 /// Something that happened to the device itself (`ibv_async_event`).
@@ -167,11 +168,17 @@ pub trait Device {
     /// Takes completions in order; returns how many were written to `out`.
     fn poll_cq(&mut self, cq: CqNum, out: &mut [Wc]) -> usize;
 
-    /// Blocks until completions may be there or `timeout` is over; true in the first case. A device
-    /// that cannot block returns false at once.
+    /// Blocks until completions may be there, its [waker](Self::waker) is used, or `timeout` is
+    /// over; false in the last case. A device that cannot block returns false at once.
     fn wait(&mut self, timeout: Nanos) -> bool {
         let _ = timeout;
         false
+    }
+
+    /// Ends a [`wait`](Self::wait) from any thread, one that is under way or else the next: a wake
+    /// is never lost. `None` where the device cannot block, or not be woken.
+    fn waker(&self) -> Option<Waker> {
+        None
     }
 
     /// Takes one event of the device itself.

@@ -4,6 +4,7 @@
 //! beside it, because the ICRC covers them.
 
 use core::net::SocketAddr;
+use core::task::Waker;
 use towpath_base::{Nanos, Time};
 
 /// Pieces that one packet may be gathered from: headers, up to [`SGE_MAX`](crate::SGE_MAX)
@@ -130,11 +131,17 @@ pub trait PacketLink {
     /// many.
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxPacket<'_>)) -> usize;
 
-    /// Blocks until packets may have come in or `timeout` is over; true in the first case. A link
-    /// that cannot block returns false at once.
+    /// Blocks until packets may have come in, its [waker](Self::waker) is used, or `timeout` is
+    /// over; false in the last case. A link that cannot block returns false at once.
     fn wait(&mut self, timeout: Nanos) -> bool {
         let _ = timeout;
         false
+    }
+
+    /// Ends a [`wait`](Self::wait) from any thread, one that is under way or else the next. `None`
+    /// where the link cannot block, or not be woken.
+    fn waker(&self) -> Option<Waker> {
+        None
     }
 
     /// Its counters.

@@ -11,10 +11,12 @@ use super::rx::Receiver;
 use super::sys;
 use super::tx::{Counts, Sender};
 use core::net::{IpAddr, SocketAddr, SocketAddrV6};
+use core::task::Waker;
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
+use towpath_base::wake::Bell;
 use towpath_base::{Nanos, Time};
 use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
 
@@ -39,6 +41,7 @@ pub struct UdpLink {
     coalescing: bool,
     foreign_peers: bool,
     rx_buffer_bytes: u64,
+    bell: Bell,
 }
 
 impl UdpLink {
@@ -73,6 +76,7 @@ impl UdpLink {
             }
         }
         let (coalescing, granted_bytes) = configure_receiver(&sockets[0], addr, &config)?;
+        let bell = Bell::new().map_err(|error| UdpError::at(UdpStep::Configure, addr, error))?;
         Ok(Self {
             sockets,
             clock: Clock::start(),
@@ -84,6 +88,7 @@ impl UdpLink {
             foreign_peers: config.foreign_peers,
             rx_buffer_bytes: probe::rx_buffer_bytes(granted_bytes, addr),
             addrs,
+            bell,
         })
     }
 
@@ -95,11 +100,14 @@ impl UdpLink {
         self.sockets[0].as_fd()
     }
 
-    /// Blocks until packets wait in the kernel or `timeout` has passed; says which. The note at
+    /// Blocks until packets wait in the kernel, the [waker](PacketLink::waker) is used, or
+    /// `timeout` has passed; false in the last case. The note at
     /// [`readable_fd`](Self::readable_fd) holds.
     #[must_use]
-    pub fn wait_readable(&self, timeout: Duration) -> bool {
-        sys::wait_readable(self.readable_fd(), timeout)
+    pub fn wait_readable(&mut self, timeout: Duration) -> bool {
+        let fds = [self.sockets[0].as_fd(), self.bell.as_fd()];
+        let [readable, rung] = sys::wait_readable(fds, timeout);
+        readable | (rung && self.bell.clear())
     }
 
     /// The counters that only this kind of link has.
@@ -190,6 +198,10 @@ impl PacketLink for UdpLink {
 
     fn wait(&mut self, timeout: Nanos) -> bool {
         self.receiver.holds_packets() || self.wait_readable(timeout.into())
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        Some(self.bell.waker())
     }
 
     fn counters(&self) -> LinkCounters {

@@ -54,14 +54,19 @@ pub(super) fn receive_memory(fd: BorrowedFd<'_>) -> io::Result<ReceiveMemory> {
     Ok(ReceiveMemory { charged_bytes: words[0], drops: words[WORDS - 1] })
 }
 
-/// Waits until `fd` is readable or `timeout` has passed; says whether it is readable.
-pub(super) fn wait_readable(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
-    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+/// Waits until one of `fds` is readable or `timeout` has passed; says of each whether it is.
+pub(super) fn wait_readable<const N: usize>(
+    fds: [BorrowedFd<'_>; N],
+    timeout: Duration,
+) -> [bool; N] {
+    let poll =
+        |fd: BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut polls = fds.map(poll);
     // SAFETY: `timespec` is plain integers, for which all zeros is a value.
     let mut limit: libc::timespec = unsafe { zeroed() };
     limit.tv_sec = libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX);
     limit.tv_nsec = timeout.subsec_nanos() as _;
-    // SAFETY: one pollfd and one timespec, both alive through the call; no signal mask.
-    let rc = unsafe { libc::ppoll(&raw mut poll, 1, &raw const limit, std::ptr::null()) };
-    rc > 0 && poll.revents & libc::POLLIN != 0
+    // SAFETY: `N` entries and one timespec, all alive through the call; no signal mask.
+    let rc = unsafe { libc::ppoll(polls.as_mut_ptr(), N as _, &raw const limit, std::ptr::null()) };
+    polls.map(|poll| rc > 0 && poll.revents & libc::POLLIN != 0)
 }

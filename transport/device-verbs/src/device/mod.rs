@@ -25,6 +25,7 @@ use posting::Handles;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Instant;
 use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
@@ -87,7 +88,7 @@ impl VerbsDevice {
             qps: Qps::default(),
             srqs: Vec::new(),
             handles: Handles::default(),
-            cqs: Cqs::new(channel, clock.is_some()),
+            cqs: Cqs::new(channel, clock.is_some()).map_err(setup)?,
             regions: Regions::new(),
             pd,
             port,
@@ -238,6 +239,10 @@ impl Device for VerbsDevice {
 
     fn wait(&mut self, timeout: Nanos) -> bool {
         self.block(timeout)
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        Some(self.cqs.waker())
     }
 
     fn poll_async_event(&mut self) -> Option<AsyncEvent> {

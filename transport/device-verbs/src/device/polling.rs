@@ -237,10 +237,11 @@ impl VerbsDevice {
         // Whatever completes after this wakes us; what completed before is seen now.
         self.cqs.arm();
         self.take_in_all();
-        if !self.cqs.any_pending() {
-            self.cqs.wait(timeout.0);
-            self.take_in_all();
+        if self.cqs.any_pending() {
+            return true;
         }
-        self.cqs.any_pending()
+        let rung = self.cqs.wait(timeout.0);
+        self.take_in_all();
+        rung || self.cqs.any_pending()
     }
 }

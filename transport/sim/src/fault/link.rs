@@ -7,6 +7,7 @@ use super::held::{Parked, Received, Sent, Ticket};
 use super::lane::{Lane, count_loss};
 use crate::limits::{RECEIVE_ROUNDS_MAX, RELEASE_BATCH};
 use core::net::SocketAddr;
+use core::task::Waker;
 use towpath_base::{Nanos, Prng, Time};
 use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
 
@@ -287,6 +288,10 @@ impl<L: PacketLink> PacketLink for FaultLink<L> {
             }
             _ => self.inner.wait(timeout),
         }
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        self.inner.waker()
     }
 
     fn counters(&self) -> LinkCounters {

@@ -132,6 +132,17 @@ fn waiting_ends_with_a_packet_or_with_the_time() {
 }
 
 #[test]
+fn waiting_ends_with_a_ring_that_came_before() {
+    let mut rx = link(V4);
+    let waker = rx.waker().expect("sockets wait");
+    waker.wake_by_ref();
+    assert!(rx.wait_readable(super::PATIENCE));
+    assert!(!rx.wait_readable(Duration::from_millis(1)));
+    waker.wake();
+    assert!(rx.wait(towpath_base::Nanos::from_secs(10)), "and through the trait");
+}
+
+#[test]
 fn a_link_can_be_given_to_another_thread() {
     fn is_send<T: Send>() {}
     is_send::<UdpLink>();

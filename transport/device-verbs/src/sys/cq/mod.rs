@@ -11,6 +11,7 @@ use rdma_sys::{
     ibv_wc_read_src_qp, ibv_wc_read_vendor_err, ibv_wc_read_wc_flags, ibv_wc_status,
 };
 use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use towpath_verbs::{Verb, VerbError};
@@ -45,17 +46,17 @@ impl Channel {
         unsafe { self.raw.as_ref() }.fd
     }
 
-    /// Blocks until a queue that asked for it has a completion, the device has an event, or the
-    /// time is over.
-    pub(crate) fn wait(&self, timeout_ns: u64) {
+    /// Blocks until a queue that asked for it has a completion, the device has an event, `bell` is
+    /// readable, or the time is over.
+    pub(crate) fn wait(&self, bell: BorrowedFd<'_>, timeout_ns: u64) {
         let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut fds = [poll(self.fd()), poll(self.context.event_fd())];
+        let mut fds = [poll(self.fd()), poll(self.context.event_fd()), poll(bell.as_raw_fd())];
         let timeout = libc::timespec {
             tv_sec: (timeout_ns / 1_000_000_000).min(i32::MAX as u64) as libc::time_t,
             tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
         };
-        // SAFETY: two entries and a time of our own; no signal mask.
-        unsafe { libc::ppoll(fds.as_mut_ptr(), 2, &raw const timeout, std::ptr::null()) };
+        // SAFETY: three entries and a time of our own; no signal mask.
+        unsafe { libc::ppoll(fds.as_mut_ptr(), 3, &raw const timeout, std::ptr::null()) };
     }
 
     /// Takes one notification; says which queue it is of, by the context that it was made with.
