@@ -213,6 +213,7 @@ mod tests {
             chunk_bytes_max: 57_344,
             charge_bytes: 1_280,
             window_bytes: 1 << 20,
+            path_chunks: 4096,
             control: path,
             paths: vec![path, HelloPath { carrier: Carrier::Rc, qp_num: QpNum(2), ..path }],
         };

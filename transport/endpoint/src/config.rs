@@ -298,6 +298,11 @@ impl EndpointConfig {
         self.receives_per_link() + self.receive_reserve()
     }
 
+    /// Work requests in the send queue of a path: chunks, and acks that left the control queue pair.
+    pub(crate) fn path_sends(&self) -> usize {
+        self.send_queue_depth as usize + CONTROL_SENDS
+    }
+
     /// The most receive buffers of all links.
     pub(crate) fn receives_max(&self, shared: bool) -> usize {
         if shared {
@@ -309,7 +314,7 @@ impl EndpointConfig {
 
     /// The most completions that may wait on the data and on the control queue.
     pub(crate) fn completions_max(&self, shared: bool) -> (usize, usize) {
-        let sends = self.links_max * self.paths * self.send_queue_depth as usize;
+        let sends = self.links_max * self.paths * self.path_sends();
         let control = self.links_max * (CONTROL_RECVS + CONTROL_SENDS);
         (self.receives_max(shared) + sends, control)
     }

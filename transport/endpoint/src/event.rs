@@ -4,7 +4,10 @@ use crate::error::{AcceptError, ConnectError};
 use crate::message::{Chunk, Message};
 use crate::payload::Payload;
 use std::net::SocketAddr;
-use towpath_proto::{ChannelId, CloseReason, DownReason, IncomingKey, Outcome, SendKey};
+use towpath_proto::{
+    ChannelId, CloseReason, DownReason, IncomingKey, Outcome, PathId, PathSignal, PathState,
+    SendKey,
+};
 
 /// A link of an endpoint. Never reused for another one while anyone could still name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -146,6 +149,20 @@ pub enum Event {
         outcome: Outcome,
         /// The buffers.
         payload: Payload,
+    },
+    /// A path of a link has moved from one state to another. The link goes on: what was under way
+    /// there goes another way.
+    PathChanged {
+        /// Its link.
+        link: LinkId,
+        /// Which.
+        path: PathId,
+        /// What it was thought of.
+        from: PathState,
+        /// What it is thought of now.
+        to: PathState,
+        /// What happened.
+        signal: PathSignal,
     },
     /// A link is down; every message had its outcome before this. Nothing more comes from it.
     LinkDown {

@@ -144,7 +144,7 @@ mod wr_id;
 pub use carrier::{Carrier, CarrierChoice};
 pub use choice::{DeviceChoice, DeviceName, DeviceNameError};
 pub use config::EndpointConfig;
-pub use endpoint::{BufferCensus, Endpoint, EndpointStats, PendingLink};
+pub use endpoint::{BufferCensus, Endpoint, EndpointStats, PathReport, PendingLink};
 pub use error::{AcceptError, ChannelError, ConnectError, EndpointError, LinkError, ListenError};
 pub use event::{ConnectId, Event, LinkId, Peer, SendId, StreamId};
 pub use handle::{
@@ -164,6 +164,6 @@ pub use towpath_device_verbs::{OpenError as DeviceOpenError, Target as VerbsTarg
 pub use towpath_memory::{Buf, Pool, Region};
 pub use towpath_proto::{
     CancelError, ChannelId, CloseReason, Cut, DownReason, LinkCensus, LinkConfig, LinkStats,
-    OpenError, Outcome, Side, wire::Hello,
+    OpenError, Outcome, PathId, PathSignal, PathSnapshot, PathState, Side, Spreading, wire::Hello,
 };
 pub use towpath_verbs::{Device, Mtu, RcAttr};

@@ -23,6 +23,8 @@ pub(crate) enum Phase {
 /// A path: its queue pair and what is posted to it.
 pub(crate) struct Path {
     pub(crate) qp_num: QpNum,
+    /// Which of the device's source ports it leaves from.
+    pub(crate) source_port: u16,
     pub(crate) tx: TxRing,
     /// Receives posted to its own queue; none with a shared one.
     pub(crate) posted: usize,
@@ -80,7 +82,7 @@ impl Conn {
 
     /// A queue pair of it went to error. A path's ends that path; without a way for acks nothing
     /// on the link would get ahead.
-    pub(crate) fn fail_qp(&mut self, qp_num: QpNum) {
+    pub(crate) fn fail_qp(&mut self, now: Time, qp_num: QpNum) {
         let Some(link) = self.link.as_mut() else { return };
         if self.control.qp_num == qp_num {
             link.acks_failed();
@@ -88,7 +90,7 @@ impl Conn {
         for (path, id) in self.paths.iter_mut().zip(0u8..) {
             if path.qp_num == qp_num {
                 path.has_failed = true;
-                link.path_failed(PathId(id));
+                link.path_failed(now, PathId(id));
             }
         }
     }

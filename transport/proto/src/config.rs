@@ -2,6 +2,7 @@
 
 use crate::carrier::Carrier;
 use crate::limits::{CREDIT_OUTSTANDING_MAX, MESSAGE_BYTES_MAX, PATHS_MAX, QUOTA_CHUNKS_MIN};
+use crate::path::Spreading;
 use alloc::vec::Vec;
 use towpath_base::Nanos;
 use towpath_cc::ControllerConfig;
@@ -35,6 +36,9 @@ pub struct LinkConfig {
     pub(crate) peer_timeout: Nanos,
     pub(crate) ping_interval: Nanos,
     pub(crate) burst_bytes: u64,
+    pub(crate) spreading: Spreading,
+    pub(crate) sla_tick: Nanos,
+    pub(crate) seed: u64,
     pub(crate) chunk_bytes_max: u32,
     pub(crate) chunk_cost_packets: f64,
     pub(crate) short_packet_cost_packets: f64,
@@ -62,6 +66,9 @@ impl LinkConfig {
             peer_timeout: Nanos::from_secs(10),
             ping_interval: Nanos::from_secs(2),
             burst_bytes: 64 << 10,
+            spreading: Spreading::default(),
+            sla_tick: Nanos::from_millis(4),
+            seed: 0,
             chunk_bytes_max: 56 << 10,
             chunk_cost_packets: 0.5,
             short_packet_cost_packets: 0.0,
@@ -70,7 +77,7 @@ impl LinkConfig {
         }
     }
 
-    /// The congestion controller of each path. Default: see [`ControllerConfig`].
+    /// The congestion controller. Default: see [`ControllerConfig`].
     #[must_use]
     pub fn controller(mut self, controller: ControllerConfig) -> Self {
         self.controller = controller;
@@ -151,6 +158,30 @@ impl LinkConfig {
         self
     }
 
+    /// How chunks are spread over paths. Default: 256 KiB to a path, then another.
+    #[must_use]
+    pub fn spreading(mut self, spreading: Spreading) -> Self {
+        self.spreading = spreading;
+        self
+    }
+
+    /// How long nothing that was sent on a path may be acknowledged, while other paths answer,
+    /// before the path is doubted and everything on it goes another way; longer where round trips
+    /// are. Default 4 ms, at least 1 ms: above what a host's scheduler takes away now and then,
+    /// and two of them below the 10 ms at which an I/O counts as slow.
+    #[must_use]
+    pub fn sla_tick(mut self, span: Nanos) -> Self {
+        self.sla_tick = span.max(Nanos::from_millis(1));
+        self
+    }
+
+    /// Where the choice of paths comes from. Default zero; endpoints draw one for each link.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
     /// The largest chunk to send, in payload bytes. Default 56 KiB: with its header it makes the 15
     /// packets of 4,096 bytes that one offloaded socket send holds.
     #[must_use]
@@ -207,6 +238,8 @@ pub struct PeerParams {
     pub charge_bytes: u32,
     /// What may be in flight to the peer at first.
     pub window_bytes: u64,
+    /// The most numbers outstanding on a path: as many receives as the peer keeps for each.
+    pub path_chunks: u16,
     /// The generations of each path, 1 to 16: ours first (what we accept), the peer's second (what
     /// we send).
     pub generations: Vec<(u32, u32)>,
@@ -220,5 +253,6 @@ impl PeerParams {
     pub(crate) fn check(&self) {
         assert!((1..=PATHS_MAX).contains(&self.generations.len()), "1 to {PATHS_MAX} paths");
         assert_eq!(self.carriers.len(), self.generations.len(), "each path has its carrier");
+        assert!(self.path_chunks > 0, "a path needs a number");
     }
 }

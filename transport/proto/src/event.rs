@@ -1,7 +1,8 @@
 //! What goes in and out of a [`Link`](crate::Link) beside bytes.
 
+use crate::path::{PathSignal, PathState};
 use crate::wire::ChunkHeader;
-use towpath_base::Nanos;
+use towpath_base::{Nanos, Time};
 
 /// A channel of a link; the same number at both ends. The low 16 bits are its place, the high 16
 /// count the lives of that place, so that what is late from an earlier life is known
@@ -28,6 +29,39 @@ impl ChannelId {
 /// A path of a link: an index below [`PATHS_MAX`](crate::limits::PATHS_MAX).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u8);
+
+/// How one path of a link stands, and what it has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathSnapshot {
+    /// Which.
+    pub path: PathId,
+    /// What it is thought of.
+    pub state: PathState,
+    /// Since when.
+    pub since: Time,
+    /// Its smoothed round-trip time, once there is a sample.
+    pub srtt: Option<Nanos>,
+    /// Transmissions on it: data, control and probes, again or for the first time.
+    pub sent: u64,
+    /// Those of them that were declared lost.
+    pub lost: u64,
+    /// Bytes in flight on it, as windows count them.
+    pub in_flight_bytes: u64,
+    /// How often it was doubted.
+    pub doubts: u64,
+    /// How often it was put in quarantine.
+    pub quarantines: u64,
+    /// Acks go this way.
+    pub carries_acks: bool,
+}
+
+impl PathSnapshot {
+    /// The share of its transmissions that were declared lost, 0.0 to 1.0.
+    #[must_use]
+    pub fn loss(&self) -> f64 {
+        if self.sent == 0 { 0.0 } else { self.lost as f64 / self.sent as f64 }
+    }
+}
 
 /// A receive buffer, in the driver's own numbering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,6 +129,15 @@ pub struct Transmit {
     pub header: ChunkHeader,
     /// The payload; control chunks have none.
     pub payload: Option<PayloadRef>,
+}
+
+/// An ack to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AckTransmit {
+    /// How many bytes it has.
+    pub len: usize,
+    /// The path whose queue pair sends it; `None` for the control queue pair.
+    pub path: Option<PathId>,
 }
 
 /// One received piece of a message.
@@ -208,6 +251,18 @@ pub enum Event {
         token: u64,
         /// How it ended.
         outcome: Outcome,
+    },
+    /// A path has moved from one state to another; all legal moves are in
+    /// [`MOVES`](crate::MOVES).
+    PathChanged {
+        /// Which.
+        path: PathId,
+        /// What it was thought of.
+        from: PathState,
+        /// What it is thought of now.
+        to: PathState,
+        /// What happened.
+        signal: PathSignal,
     },
     /// The link is down. Every message has had its outcome before this; for that the driver must
     /// have returned all work requests, so it flushes the queue pairs as soon as

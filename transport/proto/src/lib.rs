@@ -8,7 +8,8 @@
 //! |---|---|
 //! | `wire` | headers, acks and the set-up message as bytes |
 //! | `carrier` | what carries a path's chunks |
-//! | `path` | what one path has sent and received: numbers, acks, loss, timers |
+//! | `flow` | what all paths share: congestion window, pacing, chunk size |
+//! | `path` | what a path has sent and received, how it stands, and which one is next |
 //! | `channel` | messages of one channel: cutting, reassembly, credit, giving up |
 //! | `link` | the state machine over them, one file per protocol verb |
 
@@ -22,6 +23,7 @@ mod channel;
 mod chunk_size;
 mod config;
 mod event;
+mod flow;
 pub mod limits;
 mod link;
 mod path;
@@ -34,8 +36,9 @@ pub use carrier::Carrier;
 pub use config::Sabotage;
 pub use config::{LinkConfig, PeerParams, Side};
 pub use event::{
-    BufToken, ChannelId, ChunkRef, CloseReason, Cut, DownReason, Event, IncomingKey, Outcome,
-    PathId, PayloadRef, SendKey, Transmit, Verdict,
+    AckTransmit, BufToken, ChannelId, ChunkRef, CloseReason, Cut, DownReason, Event, IncomingKey,
+    Outcome, PathId, PathSnapshot, PayloadRef, SendKey, Transmit, Verdict,
 };
 pub use link::{CancelError, Link, LinkCensus, OpenError, SendError, SendRequest};
+pub use path::{MOVES, Move, PathSignal, PathState, Spreading};
 pub use stats::LinkStats;

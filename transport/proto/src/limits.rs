@@ -1,5 +1,7 @@
 //! Limits of the protocol, each with its reason. Those that both ends must agree on say so.
 
+use towpath_base::Nanos;
+
 /// Bytes of a chunk header on the wire (docs/protocol.md section 3).
 pub const HEADER_BYTES: usize = 64;
 
@@ -47,6 +49,37 @@ pub const CHANNELS_MAX: u32 = 1 << 14;
 
 /// Paths of a link (both ends).
 pub const PATHS_MAX: usize = 16;
+
+/// While acks arrive a link retires no more than one path in this time: a host that is slow must
+/// not send a fleet to other paths.
+pub const PATH_CHANGE_INTERVAL: Nanos = Nanos::from_secs(1);
+
+/// The first quarantine of a path; each further one is twice as long, up to the longest.
+pub const QUARANTINE_FIRST: Nanos = Nanos::from_secs(1);
+
+/// A path that flaps for hours is still looked at each minute or so: the one that works may be it.
+pub const QUARANTINE_LONGEST: Nanos = Nanos::from_secs(64);
+
+/// Doubts that are borne before a path counts as one that comes and goes: at a few per cent of
+/// loss a path falls silent by chance now and then.
+pub const DOUBTS_MAX: u32 = 3;
+
+/// A path that was good for so long has one doubt and one quarantine forgiven.
+pub const FORGIVE_AFTER: Nanos = Nanos::from_secs(10);
+
+/// Probes in a row without an answer that condemn a path: one or two are lost by chance.
+pub const PROBES_UNANSWERED_MAX: u32 = 3;
+
+/// Probes in a row that must be answered before a path is used again: a path that loses half of
+/// its packets passes one time in eight.
+pub const PROBES_TO_RETURN: u32 = 3;
+
+/// The longest pause between probes of a path that is in doubt.
+pub const PROBE_INTERVAL_MAX: Nanos = Nanos::from_millis(100);
+
+/// The duplicate of a run at which acks go another way: one comes of a tail-loss probe that
+/// crossed its ack.
+pub const DUPLICATES_MAX: u32 = 2;
 
 /// The most credit that may be outstanding on a channel: 16-bit credit is exact below this.
 pub const CREDIT_OUTSTANDING_MAX: u32 = 1 << 15;

@@ -31,6 +31,16 @@ pub struct LinkStats {
     pub paths_failed: u64,
     /// Credit probes sent.
     pub credit_probes: u64,
+    /// Paths that were doubted: times that traffic left a path.
+    pub path_doubts: u64,
+    /// Paths that were put in quarantine, or put back there.
+    pub path_retirements: u64,
+    /// Paths that were good again after a quarantine.
+    pub path_returns: u64,
+    /// Probes of paths sent.
+    pub path_probes: u64,
+    /// Times that acks went another way because the peer repeated itself.
+    pub ack_reroutes: u64,
     /// DATA chunks accepted.
     pub chunks_received: u64,
     /// Payload bytes accepted.
@@ -76,6 +86,11 @@ impl core::ops::AddAssign for LinkStats {
             losses_spurious,
             paths_failed,
             credit_probes,
+            path_doubts,
+            path_retirements,
+            path_returns,
+            path_probes,
+            ack_reroutes,
             chunks_received,
             bytes_received,
             chunks_duplicate,
@@ -103,6 +118,11 @@ impl core::ops::AddAssign for LinkStats {
         self.losses_spurious += losses_spurious;
         self.paths_failed += paths_failed;
         self.credit_probes += credit_probes;
+        self.path_doubts += path_doubts;
+        self.path_retirements += path_retirements;
+        self.path_returns += path_returns;
+        self.path_probes += path_probes;
+        self.ack_reroutes += ack_reroutes;
         self.chunks_received += chunks_received;
         self.bytes_received += bytes_received;
         self.chunks_duplicate += chunks_duplicate;

@@ -59,6 +59,10 @@ impl Host {
                 assert_eq!(sent.posted, 0, "the device holds none of its buffers");
                 sent.outcome = Some(outcome);
             }
+            Event::PathChanged { from, to, signal, .. } => {
+                assert_eq!(from.after(signal), Some(to), "a legal move");
+                self.note(11);
+            }
             Event::Down { reason } => {
                 self.note(10);
                 assert!(self.live.is_empty(), "every message has had its outcome");

@@ -146,6 +146,7 @@ impl Host {
             chunk_bytes_max: CHUNK_BYTES_MAX,
             charge_bytes: 0,
             window_bytes: 1 << 20,
+            path_chunks: 4096,
             generations: (0..paths).map(pair).collect(),
             carriers: (0..paths).map(|_| towpath_proto::Carrier::Uc).collect(),
             control_generations: (control_generation(side), control_generation(other(side))),
@@ -293,10 +294,18 @@ impl Host {
     pub(crate) fn acks(&mut self, out: &mut Vec<Frame>) {
         let mut bytes = [0; ACK_BYTES_MAX];
         for count in 0.. {
-            let Some(len) = self.link.poll_ack(self.now, &mut bytes) else { break };
+            let Some(ack) = self.link.poll_ack(self.now, &mut bytes) else { break };
             assert!(count < 64, "acks end");
-            AckFrame::parse(&bytes[..len]).expect("what goes out keeps the rules");
-            out.push(Frame::Ack(bytes[..len].to_vec()));
+            let bytes = &bytes[..ack.len];
+            AckFrame::parse(bytes).expect("what goes out keeps the rules");
+            out.push(match ack.path {
+                None => Frame::Ack(bytes.to_vec()),
+                Some(path) => {
+                    let (header, body) = bytes.split_first_chunk().expect("it has a header");
+                    let payload = body.to_vec();
+                    Frame::Chunk { path, header: *header, payload, tag: u64::MAX }
+                }
+            });
         }
     }
 

@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use towpath_base::Nanos;
 use towpath_memory::{Buf, Region, RegionId};
 use towpath_proto::limits::{MESSAGE_BYTES_MAX, SEGMENTS_MAX};
-use towpath_proto::{CancelError, ChannelId, LinkCensus, LinkStats, PathId, SendRequest};
-use towpath_verbs::Device;
+use towpath_proto::{CancelError, ChannelId, LinkCensus, LinkStats, PathSnapshot, SendRequest};
+use towpath_verbs::{Device, QpNum};
 
 /// Where the buffers of an endpoint are; for tests and for finding leaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,17 @@ pub struct BufferCensus {
     pub recv_free: usize,
     /// All receive buffers; the rest is held by links or the application.
     pub recv_all: usize,
+}
+
+/// One path of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathReport {
+    /// How it stands, and what it has done.
+    pub facts: PathSnapshot,
+    /// Its queue pair here.
+    pub qp_num: QpNum,
+    /// Which of the device's source ports it leaves from.
+    pub source_port: u16,
 }
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
@@ -182,10 +193,23 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         })
     }
 
-    /// The smoothed round-trip time of a link's first path, once there is a sample.
+    /// The smoothed round-trip time of a link, all its paths together, once there is a sample.
     #[must_use]
     pub fn rtt(&self, link: LinkId) -> Option<Nanos> {
-        self.links.find(link)?.link.as_ref()?.rtt(PathId(0))
+        self.links.find(link)?.link.as_ref()?.srtt()
+    }
+
+    /// How each path of a link stands; none when the link is gone.
+    pub fn paths(&self, link: LinkId) -> impl Iterator<Item = PathReport> {
+        let conn = self.links.find(link);
+        let ways = conn.into_iter().flat_map(|conn| &conn.paths);
+        let link = conn.and_then(|conn| conn.link.as_ref());
+        let facts = link.into_iter().flat_map(towpath_proto::Link::paths);
+        facts.zip(ways).map(|(facts, way)| PathReport {
+            facts,
+            qp_num: way.qp_num,
+            source_port: way.source_port,
+        })
     }
 
     /// Messages from the peer that are longer than this come in pieces, as

@@ -12,7 +12,7 @@ use crate::tx::TxRing;
 use std::net::SocketAddr;
 use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
-use towpath_proto::limits::HEADER_BYTES;
+use towpath_proto::limits::{HEADER_BYTES, NUMBER_WINDOW};
 use towpath_proto::wire::{Hello, HelloPath};
 use towpath_proto::{Carrier, ChannelId, Link, PeerParams, Side};
 use towpath_verbs::{Access, Connect, Device, Mtu, QpInit, QpNum};
@@ -103,6 +103,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             chunk_bytes_max: self.config.chunk_bytes_max,
             charge_bytes: self.device.caps().rx_charge_bytes,
             window_bytes: self.window_bytes(self.links.up_count() + 1),
+            path_chunks: NUMBER_WINDOW as u16,
             control: self.describe(control_qp, carrier),
             paths,
         };
@@ -125,11 +126,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let (mut tx, pool) = TxRing::new(self.config.send_queue_depth)?;
         tx.set_lkey(self.register_for(id, pool.region())?);
         let mut init = QpInit::new(qp_type(carrier), self.cq)
-            .depth(self.config.send_queue_depth, self.config.receives_per_path() as u32);
+            .depth(self.config.path_sends() as u32, self.config.receives_per_path() as u32);
         init.srq = self.shared.as_ref().map(|shared| shared.srq);
         let qp_num = self.device.create_qp(&init)?;
         let (repost, batch) = (Vec::new(), Vec::with_capacity(BATCH));
-        let path = Path { qp_num, tx, posted: 0, repost, batch, has_failed: false };
+        let path = Path { qp_num, source_port: 0, tx, posted: 0, repost, batch, has_failed: false };
         self.links.find_mut(id).ok_or(LinkError::NotPending)?.paths.push(path);
         Ok(qp_num)
     }
@@ -249,15 +250,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         check_limits(&ours, peer, mtu)?;
         let pairs = std::iter::once((&ours.control, &peer.control));
         for (index, (mine, theirs)) in pairs.chain(ours.paths.iter().zip(&peer.paths)).enumerate() {
+            // The control queue pair takes the first path's way.
+            let source_port = self.source_port_of(index.saturating_sub(1));
             let connect = Connect {
                 dest: peer.addr,
                 dest_qp_num: theirs.qp_num,
                 rq_psn: theirs.psn,
                 sq_psn: mine.psn,
                 path_mtu: mtu,
-                // The control queue pair takes the first path's way.
-                source_port: index.saturating_sub(1) as u16
-                    % self.device.caps().source_ports.max(1),
+                source_port,
                 tclass: self.config.tclass,
                 rc: self.config.rc,
             };
@@ -271,12 +272,18 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             chunk_bytes_max: peer.chunk_bytes_max.min(self.config.chunk_bytes_max),
             charge_bytes: peer.charge_bytes,
             window_bytes: peer.window_bytes,
+            path_chunks: peer.path_chunks,
             generations: ours.paths.iter().zip(&peer.paths).map(pair).collect(),
             carriers: ours.paths.iter().map(|path| path.carrier).collect(),
             control_generations: (ours.control.generation, peer.control.generation),
         };
-        let link = Link::new(self.config.link_config(side, self.device.caps()), params, now);
+        let config = self.config.link_config(side, self.device.caps());
+        let link = Link::new(config.seed(link_seed(&ours)), params, now);
+        let ports: Vec<u16> = (0..ours.paths.len()).map(|path| self.source_port_of(path)).collect();
         if let Some(conn) = self.links.find_mut(id) {
+            for (path, port) in conn.paths.iter_mut().zip(ports) {
+                path.source_port = port;
+            }
             conn.link = Some(link);
             conn.phase = Phase::Up;
             let (instance, device_addr) = (peer.instance, peer.addr);
@@ -284,6 +291,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         self.links.touch(id.index);
         Ok(())
+    }
+
+    /// Which source port a path begins with.
+    fn source_port_of(&self, path: usize) -> u16 {
+        path as u16 % self.device.caps().source_ports.max(1)
     }
 
     /// The same device address in another life: what was linked to the earlier one is dead.
@@ -300,6 +312,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.stats.links_superseded += dead.len() as u64;
         dead.into_iter().for_each(|index| self.links.touch(index));
     }
+}
+
+/// Random because generation and instance are, and the same whenever they are.
+fn link_seed(ours: &Hello) -> u64 {
+    ours.instance ^ u64::from(ours.control.generation) << 32
 }
 
 fn check_limits(ours: &Hello, peer: &Hello, mtu: Mtu) -> Result<(), LinkError> {

@@ -81,6 +81,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             LinkEvent::Opened { channel, ordered, by_peer } => {
                 Event::ChannelOpened { link, channel, ordered, by_peer }
             }
+            LinkEvent::PathChanged { path, from, to, signal } => {
+                Event::PathChanged { link, path, from, to, signal }
+            }
             LinkEvent::Closed { channel, reason } => Event::ChannelClosed { link, channel, reason },
             LinkEvent::Down { reason } => {
                 self.end_link(link);

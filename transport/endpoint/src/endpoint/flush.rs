@@ -168,21 +168,23 @@ fn flush_conn<D: Device<Memory = Region>>(device: &mut D, conn: &mut Conn, now: 
     let Conn { id, link: Some(link), paths, sends, control, timer, .. } = conn else { return 0 };
     let index = id.index;
     let mut refused = 0;
-    while paths.iter().all(|path| !path.tx.is_full()) {
+    let mut has_room = paths.iter().all(|path| !path.tx.is_full());
+    while has_room {
         let Some(mut transmit) = link.poll_transmit(now) else { break };
         let Some(path) = paths.get_mut(usize::from(transmit.path.0)) else { break };
         if !push(path, sends, index, &mut transmit) {
             link.handle_sent(transmit.path, transmit.header.number, None);
             refused += 1;
         }
-        if path.batch.len() == BATCH || path.tx.is_full() {
+        has_room = !path.tx.is_full();
+        if path.batch.len() == BATCH || !has_room {
             refused += post(device, path, link, transmit.path);
         }
     }
     for (path, id) in paths.iter_mut().zip(0u8..) {
         refused += post(device, path, link, PathId(id));
     }
-    refused += post_acks(device, control, link, index, now);
+    refused += post_acks(device, control, paths, (link, index), now);
     *timer = link.poll_timeout();
     refused
 }
@@ -233,7 +235,7 @@ fn post<D: Device<Memory = Region>>(
         // out of order ends its path.
         if device.qp_state(path.qp_num) != Ok(QpState::Rts) {
             path.has_failed = true;
-            link.path_failed(id);
+            link.path_failed(device.now(), id);
         }
     }
     path.batch.clear();
@@ -243,14 +245,22 @@ fn post<D: Device<Memory = Region>>(
 fn post_acks<D: Device<Memory = Region>>(
     device: &mut D,
     control: &mut Control,
-    link: &mut Link,
-    index: u16,
+    paths: &[Path],
+    (link, index): (&mut Link, u16),
     now: Time,
 ) -> u64 {
     let mut refused = 0;
     while control.has_send_slot() {
-        let Some(wr) = control.send(index, |bytes| link.poll_ack(now, bytes)) else { break };
-        if device.post_send(control.qp_num, &[wr]).is_err() {
+        let mut way = None;
+        let write = |bytes: &mut _| {
+            let ack = link.poll_ack(now, bytes)?;
+            way = ack.path;
+            Some(ack.len)
+        };
+        let Some(wr) = control.send(index, write) else { break };
+        let path = way.and_then(|path| paths.get(usize::from(path.0)));
+        let qp_num = path.map_or(control.qp_num, |path| path.qp_num);
+        if device.post_send(qp_num, &[wr]).is_err() {
             refused += 1;
             if let Some(WrId::ControlSend { slot, .. }) = WrId::unpack(wr.wr_id) {
                 control.sent(slot);

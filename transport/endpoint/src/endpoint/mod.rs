@@ -16,7 +16,7 @@ mod flush;
 mod poll;
 mod teardown;
 
-pub use commands::BufferCensus;
+pub use commands::{BufferCensus, PathReport};
 pub use establish::PendingLink;
 
 use crate::config::EndpointConfig;
@@ -233,7 +233,7 @@ fn check_depths<D: Device<Memory = Region>>(
     let qps = config.links_max * (config.paths + 1);
     for (what, wanted, limit) in [
         ("the receive queue", receives, limits.wr_max as usize),
-        ("the send queue", config.send_queue_depth as usize, limits.wr_max as usize),
+        ("the send queue", config.path_sends(), limits.wr_max as usize),
         ("the completion queue", completions, limits.cqe_max as usize),
         ("the number of queue pairs", qps, device.caps().qp_max as usize),
     ] {

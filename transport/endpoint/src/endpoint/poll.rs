@@ -34,16 +34,18 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             Some(WrId::ControlRecv { link, slot }) => {
                 endpoint.on_control_recv(now, link, slot, wc);
             }
-            Some(WrId::ControlSend { link, slot }) => {
-                if let Some(conn) = endpoint.links.at(link) {
-                    conn.control.sent(slot);
-                    // An ack may have waited for the slot.
-                    endpoint.links.touch(link);
-                }
-                endpoint.stats.send_errors += u64::from(is_error(wc));
-            }
+            Some(WrId::ControlSend { link, slot }) => endpoint.on_ack_sent(link, slot, wc),
             _ => endpoint.stats.strays += 1,
         })
+    }
+
+    fn on_ack_sent(&mut self, link: u16, slot: u32, wc: &Wc) {
+        if let Some(conn) = self.links.at(link) {
+            conn.control.sent(slot);
+            // An ack may have waited for the slot.
+            self.links.touch(link);
+        }
+        self.stats.send_errors += u64::from(is_error(wc));
     }
 
     /// Hands every completion of a queue to `on_wc`; returns how many there were.
@@ -87,6 +89,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             Some(WrId::DataSend { link, path, position }) => {
                 endpoint.on_sent(link, path, position, wc);
             }
+            // It left on the queue pair of a path.
+            Some(WrId::ControlSend { link, slot }) => endpoint.on_ack_sent(link, slot, wc),
             _ => endpoint.stats.strays += 1,
         })
     }
@@ -105,7 +109,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
         }
         if is_error(wc) && self.device.qp_state(qp_num) == Ok(QpState::Err) {
-            conn.fail_qp(qp_num);
+            conn.fail_qp(self.device.now(), qp_num);
         }
         self.links.touch(index);
     }

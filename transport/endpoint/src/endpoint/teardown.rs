@@ -92,9 +92,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     fn on_device_event(&mut self, event: AsyncEvent) {
         tracing::warn!(?event, "the device reports");
         let mut broken = smallvec::SmallVec::<[u16; 4]>::new();
+        let now = self.device.now();
         for conn in self.links.iter_mut() {
             match event {
-                AsyncEvent::QpFatal(qp_num) => conn.fail_qp(qp_num),
+                AsyncEvent::QpFatal(qp_num) => conn.fail_qp(now, qp_num),
                 AsyncEvent::CqError(_) | AsyncEvent::DeviceFatal => {
                     if let Some(link) = conn.link.as_mut() {
                         link.acks_failed();

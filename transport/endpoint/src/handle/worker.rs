@@ -243,6 +243,9 @@ impl Desk {
                     drop(reply.send(Ok(SentMessage { token, outcome, payload })));
                 }
             }
+            Event::PathChanged { link, path, from, to, signal } => {
+                tracing::info!(?link, path = path.0, %from, %to, %signal, "a path changed");
+            }
             Event::LinkDown { link, reason } => self.on_down(link, reason),
         }
     }

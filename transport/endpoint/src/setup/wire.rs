@@ -114,6 +114,7 @@ mod tests {
             chunk_bytes_max: 57_344,
             charge_bytes: 1_280,
             window_bytes: 1 << 20,
+            path_chunks: 4096,
             control: path,
             paths: vec![path; 3],
         };

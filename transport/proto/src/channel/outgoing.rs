@@ -41,6 +41,8 @@ pub(crate) struct Outgoing {
     acked: Option<WindowBitmap>,
     /// Work requests that the device has not returned.
     pub(crate) posted: u32,
+    /// The path that it keeps to, where messages do.
+    pub(crate) path: Option<u8>,
 }
 
 impl Outgoing {

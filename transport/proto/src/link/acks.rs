@@ -2,9 +2,9 @@
 
 use super::{Link, LinkState};
 use crate::channel::SendState;
-use crate::event::{DownReason, Outcome, PathId, SendKey};
+use crate::event::{AckTransmit, DownReason, Outcome, PathId, SendKey};
 use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX};
-use crate::path::What;
+use crate::path::{What, bit};
 use crate::wire::{Ack, AckFrame};
 use towpath_base::serial::expand_u32;
 use towpath_base::{Nanos, Time};
@@ -12,6 +12,18 @@ use towpath_base::{Nanos, Time};
 impl Link {
     /// Takes in an ack frame that the device received on the control queue pair at `received_at`.
     pub fn handle_ack(&mut self, now: Time, bytes: &[u8], received_at: Time) {
+        let generation = self.peer.control_generations.0;
+        self.take_in_ack(now, bytes, received_at, generation);
+    }
+
+    /// Takes in an ack frame that came where headers carry `generation`.
+    pub(super) fn take_in_ack(
+        &mut self,
+        now: Time,
+        bytes: &[u8],
+        received_at: Time,
+        generation: u32,
+    ) {
         let Ok(frame) = AckFrame::parse(bytes) else {
             self.stats.acks_bad += 1;
             return;
@@ -19,8 +31,7 @@ impl Link {
         let ack = frame.ack;
         let index = usize::from(ack.path);
         let known = self.paths.get(index).is_some_and(|path| {
-            ack.acked_generation == path.generation_out
-                && ack.generation == self.peer.control_generations.0
+            ack.acked_generation == path.generation_out && ack.generation == generation
         });
         if !known || self.is_down() {
             self.stats.acks_bad += 1;
@@ -35,7 +46,7 @@ impl Link {
         let path = &mut self.paths[index];
         if ack.ack_number > path.ack_number_seen {
             path.ack_number_seen = ack.ack_number;
-            path.peer_window_bytes = u64::from(ack.window_kib) << 10;
+            self.flow.peer_window_bytes = u64::from(ack.window_kib) << 10;
         }
         for (id, credit) in frame.credits() {
             if let Some(channel) = self.channel(id) {
@@ -62,10 +73,12 @@ impl Link {
         if !self.paths[index].tx.is_news(largest, base) && words.size_hint().1 == Some(0) {
             return true;
         }
-        let Self { paths, sends, ended_scratch, control_scratch, wake_scratch, stats, .. } = self;
+        let Self {
+            paths, flow, sends, ended_scratch, control_scratch, wake_scratch, stats, ..
+        } = self;
         let path = &mut paths[index];
         let digest = path.tx.on_ack(largest, base, words, |what| match *what {
-            What::Nothing => {}
+            What::Nothing | What::Probe => {}
             What::Control(key) => control_scratch.push(key),
             What::Data(chunk) => {
                 let message = sends.get_mut(chunk.send.0);
@@ -81,10 +94,16 @@ impl Link {
         });
         stats.losses_spurious += u64::from(digest.spurious);
         for _ in 0..digest.spurious {
-            path.chunk_size.on_spurious();
+            flow.chunk_size.on_spurious();
         }
-        path.on_ack_digest(now, received_at, hold, &digest);
+        path.on_ack_digest(now, received_at, hold, &digest, flow);
         self.find_losses(now, index);
+        if digest.acked_chunks > 0 && self.paths.len() > 1 {
+            self.paths.on_answer(now, index, digest.largest_sent_at);
+            if self.paths.watched() & bit(index) != 0 {
+                self.on_doubtful_answer(now, index, (digest.lowest, digest.highest));
+            }
+        }
         self.settle_acked();
         true
     }
@@ -111,11 +130,11 @@ impl Link {
     }
 
     fn find_losses(&mut self, now: Time, index: usize) {
-        let Self { paths, control_lost, stats, .. } = self;
+        let Self { paths, flow, lost, control_lost, stats, .. } = self;
         let path = &mut paths[index];
-        let (mut chunks, mut bytes) = (0, 0);
+        let (from, mut chunks, mut bytes) = (index as u8, 0, 0);
         let is_lossy = !path.carrier.is_reliable();
-        let (lost, size) = (&mut path.lost, &mut path.chunk_size);
+        let size = &mut flow.chunk_size;
         path.tx.detect_losses(|what, charge| {
             chunks += 1;
             bytes += u64::from(charge);
@@ -123,17 +142,20 @@ impl Link {
                 size.on_lost();
             }
             match *what {
-                What::Nothing => {}
-                What::Data(chunk) => lost.push_back(chunk),
-                What::Control(key) => control_lost.push_back(key),
+                What::Nothing | What::Probe => {}
+                What::Data(chunk) => lost.push_back((chunk, from)),
+                What::Control(key) => control_lost.push_back((key, from)),
             }
         });
+        path.lost_chunks += u64::from(chunks);
+        flow.on_gone(bytes);
         if is_lossy {
             stats.losses_by_gap += u64::from(chunks);
-            path.on_losses(now, chunks, bytes);
+            flow.on_losses(now, chunks, bytes);
         } else {
             stats.refused_by_peer += u64::from(chunks);
         }
+        paths.settle(index);
     }
 
     /// The device has returned the work request that carried `number` on `path`.
@@ -154,23 +176,27 @@ impl Link {
         }
     }
 
-    /// The next ack to send on the control queue pair; its length. Call it after
+    /// The next ack to send, and where: on the control queue pair as long as the first path is
+    /// good, else on the queue pair of another, as one SEND as well. Call it after
     /// [`poll_transmit`](Self::poll_transmit) is empty: what rode on data needs no frame.
-    pub fn poll_ack(&mut self, now: Time, out: &mut [u8; ACK_BYTES_MAX]) -> Option<usize> {
+    pub fn poll_ack(&mut self, now: Time, out: &mut [u8; ACK_BYTES_MAX]) -> Option<AckTransmit> {
         if self.is_down() {
             return None;
         }
         // What no chunk carries is told by a frame of its own.
         let news = self.has_credit_to_tell() || self.receive_window_bytes != self.window_told_bytes;
-        let due =
-            |path: &crate::path::Path| path.rx.largest().is_some() && (path.rx.ack_due || news);
-        let Some(index) = self.paths.iter().position(due) else {
+        let mut due = self.paths.acks_due;
+        if due == 0 && news {
+            due = self.paths.received();
+        }
+        if due == 0 {
             self.leave_after_goodbye();
             return None;
-        };
-        let len = self.emit_ack(now, index, out);
+        }
+        let (path, generation) = self.ack_route(now);
+        let len = self.emit_ack(now, due.trailing_zeros() as usize, generation, out);
         self.stats.acks_sent += 1;
-        Some(len)
+        Some(AckTransmit { len, path })
     }
 
     /// Goes down once everything up to the peer's GOODBYE is acknowledged.
@@ -193,7 +219,13 @@ impl Link {
         false
     }
 
-    fn emit_ack(&mut self, now: Time, index: usize, out: &mut [u8; ACK_BYTES_MAX]) -> usize {
+    fn emit_ack(
+        &mut self,
+        now: Time,
+        index: usize,
+        generation: u32,
+        out: &mut [u8; ACK_BYTES_MAX],
+    ) -> usize {
         let mut credits = [(0, 0); ACK_CREDITS_MAX];
         let mut count = 0;
         while count < ACK_CREDITS_MAX && self.has_credit_to_tell() {
@@ -205,9 +237,8 @@ impl Link {
         }
         self.window_told_bytes = self.receive_window_bytes;
         let window_kib = (self.receive_window_bytes >> 10).min(u64::from(u32::MAX)) as u32;
-        let generation = self.peer.control_generations.1;
+        self.paths.acks_due &= !bit(index);
         let path = &mut self.paths[index];
-        path.rx.ack_due = false;
         path.rx.acks_sent += 1;
         let (largest, received_at) = path.rx.largest().expect("an ack is due only then");
         let ack = Ack {

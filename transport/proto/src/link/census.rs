@@ -61,7 +61,7 @@ impl Link {
             sends: self.sends.len(),
             incoming: self.incoming.len(),
             control: self.control_queue.len() + self.control_sent.len(),
-            lost: self.paths.iter().map(|path| path.lost.len()).sum(),
+            lost: self.lost.len(),
             in_flight_bytes: self.paths.iter().map(|path| path.tx.in_flight_bytes()).sum(),
             events: self.events.len(),
             ..LinkCensus::default()

@@ -57,7 +57,7 @@ impl Link {
 
     fn obey_control(&mut self, header: &ChunkHeader) -> bool {
         match header.kind {
-            Kind::Data | Kind::Ping => {}
+            Kind::Data | Kind::Ping | Kind::Probe => {}
             Kind::Open => return self.on_open(header),
             Kind::Opened => self.on_opened(header),
             Kind::Close => self.end_channel(header.channel, CloseReason::Peer),

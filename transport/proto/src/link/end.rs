@@ -4,9 +4,10 @@ use super::control::Control;
 use super::{Link, LinkState};
 use crate::channel::{ChannelState, Closed, SendState};
 use crate::event::{ChannelId, CloseReason, DownReason, Event, Outcome, PathId, SendKey};
-use crate::path::What;
+use crate::path::PathSignal;
 use crate::slots::Key;
 use crate::wire::Kind;
+use towpath_base::Time;
 
 impl Link {
     /// Gives a message its outcome; it is reported when the device holds none of its buffers.
@@ -171,7 +172,7 @@ impl Link {
 
     /// The carrier of a path has ended, for good: its queue pair is in error, say. What was under
     /// way on it goes again on another path, and without one the link is down.
-    pub fn path_failed(&mut self, path: PathId) {
+    pub fn path_failed(&mut self, now: Time, path: PathId) {
         let index = usize::from(path.0);
         let works = self.paths.get(index).is_some_and(|path| !path.has_failed);
         if !works || self.is_down() {
@@ -179,15 +180,11 @@ impl Link {
         }
         self.paths[index].has_failed = true;
         self.stats.paths_failed += 1;
-        let Some(next) = self.choose_path() else { return self.go_down(DownReason::PathsFailed) };
-        let mut lost = core::mem::take(&mut self.paths[index].lost);
-        let Self { paths, control_lost, .. } = self;
-        paths[index].tx.time_out(|what, _| match *what {
-            What::Nothing => {}
-            What::Data(chunk) => lost.push_back(chunk),
-            What::Control(key) => control_lost.push_back(key),
-        });
-        paths[next].lost.append(&mut lost);
+        if self.paths.iter().all(|path| path.has_failed) {
+            return self.go_down(DownReason::PathsFailed);
+        }
+        self.signal_path(now, index, PathSignal::Failed);
+        self.send_all_again(index);
     }
 
     /// The queue pair of acks is in error: without acks nothing gets ahead.
@@ -212,9 +209,8 @@ impl Link {
         self.ready.clear();
         self.starved.clear();
         self.credit_due.clear();
-        for path in &mut self.paths {
-            path.lost.clear();
-            path.rx.ack_due = false;
-        }
+        self.lost.clear();
+        self.paths.acks_due = 0;
+        self.paths.probes_due = 0;
     }
 }

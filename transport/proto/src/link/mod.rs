@@ -6,6 +6,7 @@ mod channels;
 mod control;
 mod deliver;
 mod end;
+mod paths;
 mod receive;
 mod send;
 mod timers;
@@ -21,8 +22,9 @@ pub use send::{CancelError, SendError, SendRequest};
 use crate::channel::{Channel, Incoming, Outgoing};
 use crate::config::{LinkConfig, PeerParams};
 use crate::event::{ChannelId, Cut, DownReason, Event, PathId, SendKey};
+use crate::flow::Flow;
 use crate::limits::{CONTROL_OUTSTANDING_MAX, CONTROL_WINDOW, HEADER_BYTES};
-use crate::path::Path;
+use crate::path::{DataChunk, PathTable};
 use crate::slots::{Key, Slots};
 use crate::stats::LinkStats;
 use alloc::boxed::Box;
@@ -65,7 +67,15 @@ pub struct Link {
     peer: PeerParams,
     state: LinkState,
     down_told: bool,
-    paths: Vec<Path>,
+    paths: PathTable,
+    flow: Flow,
+    /// Chunks found lost, to be sent before anything new, and the paths that lost them.
+    lost: VecDeque<(DataChunk, u8)>,
+    /// Duplicates that came in a row.
+    duplicates: u32,
+    acks_rerouted_at: Time,
+    /// Until then the controller has heard of the timeouts that there are.
+    next_rto_at: Time,
     channels: Vec<Option<Box<Channel>>>,
     channels_open: u32,
     /// Where the search for a free channel id goes on, so that an id just closed rests.
@@ -85,7 +95,7 @@ pub struct Link {
     /// Control chunks that wait; see [`crate::limits::CONTROL_QUEUE_MAX`].
     control_queue: VecDeque<Control>,
     control_sent: Slots<Control>,
-    control_lost: VecDeque<Key>,
+    control_lost: VecDeque<(Key, u8)>,
     next_control: u64,
     /// Sequences of ours that were acknowledged, and of the peer's that were taken.
     control_acked: WindowBitmap,
@@ -118,10 +128,13 @@ impl Link {
         peer.check();
         // Silence counts from the last sign of life, so idle links must ask for one in time.
         config.ping_interval = config.ping_interval.min(Nanos(config.peer_timeout.0 / 2));
-        let pairs = peer.carriers.iter().zip(&peer.generations);
-        let paths = pairs.map(|(&carrier, &pair)| Path::new(&config, &peer, carrier, pair, now));
         Self {
-            paths: paths.collect(),
+            paths: PathTable::new(&config, &peer, now),
+            flow: Flow::new(&config, &peer, now),
+            lost: VecDeque::with_capacity(64),
+            duplicates: 0,
+            acks_rerouted_at: Time::ZERO,
+            next_rto_at: Time::ZERO,
             sends: Slots::new(config.sends_max),
             incoming: Slots::new(config.incoming_max),
             control_sent: Slots::new(CONTROL_OUTSTANDING_MAX),
@@ -199,14 +212,15 @@ impl Link {
     /// Whether nothing is queued, outstanding or waiting to be acknowledged or taken.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        let quiet =
-            |path: &Path| !path.tx.any_outstanding() && !path.rx.ack_due && path.lost.is_empty();
+        // Probes are no work: a dead path is asked for as long as the link lives.
+        let quiet = self.flow.in_flight_bytes == 0 && self.lost.is_empty();
         self.sends.len() == 0
             && self.incoming.len() == 0
             && self.control_queue.is_empty()
             && self.control_sent.len() == 0
             && self.events.is_empty()
-            && self.paths.iter().all(quiet)
+            && quiet
+            && self.paths.acks_due == 0
     }
 
     /// Messages being sent whose [`Event::Sent`] was not taken.
@@ -221,10 +235,16 @@ impl Link {
         self.paths.get(usize::from(path.0))?.rtt.smoothed()
     }
 
-    /// Payload bytes of the next chunk of full packets on a path, at most.
+    /// The smoothed round-trip time of all paths together, once there is a sample.
     #[must_use]
-    pub fn chunk_bytes(&self, path: PathId) -> Option<u32> {
-        Some(self.paths.get(usize::from(path.0))?.chunk_bytes(Cut::FullPackets))
+    pub fn srtt(&self) -> Option<Nanos> {
+        self.flow.rtt.smoothed()
+    }
+
+    /// Payload bytes of the next chunk of full packets, at most.
+    #[must_use]
+    pub fn chunk_bytes(&self) -> u32 {
+        self.flow.chunk_bytes(Cut::FullPackets)
     }
 
     /// Messages longer than this are streamed to the reader (docs/protocol.md section 6): half the

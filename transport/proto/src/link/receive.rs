@@ -1,10 +1,12 @@
 //! Receiving a chunk: header, generation, control or data.
 
 use super::Link;
+use super::paths::PROBE_SILENCE;
 use crate::channel::{Channel, ChannelState, Closed, Place};
 use crate::event::{BufToken, ChunkRef, IncomingKey, PathId, Verdict};
-use crate::limits::{CHUNK_WINDOW, HEADER_BYTES};
-use crate::wire::{ChunkFlags, ChunkHeader, Kind};
+use crate::limits::{ACK_BYTES_MAX, CHUNK_WINDOW, HEADER_BYTES};
+use crate::path::bit;
+use crate::wire::{ChunkFlags, ChunkHeader, KIND_ACK, Kind};
 use towpath_base::crc::crc32c;
 use towpath_base::serial::{expand_u16, expand_u32};
 use towpath_base::{Nanos, Time};
@@ -31,6 +33,10 @@ impl Link {
         buf: BufToken,
         received_at: Time,
     ) -> Verdict {
+        if header[1] == KIND_ACK {
+            self.take_in_ack_on(now, path, header, payload, received_at);
+            return Verdict::Recycle;
+        }
         let header = match ChunkHeader::parse(header) {
             Ok(header) if header.length as usize == payload.len() => header,
             Ok(_) => {
@@ -58,17 +64,47 @@ impl Link {
             return Verdict::Recycle;
         }
         let taken = match header.kind {
-            Kind::Data => self.on_data(&header, payload, buf),
+            Kind::Data => self.on_data((now, index), &header, payload, buf),
+            Kind::Probe => {
+                if header.index == PROBE_SILENCE {
+                    self.on_duplicate(now, index);
+                }
+                Taken::Known
+            }
             _ if self.on_control(&header) => Taken::Known,
             _ => Taken::Refused,
         };
         if !matches!(taken, Taken::Refused) {
             self.paths[index].rx.accept(header.number, received_at);
+            self.paths.acks_due |= bit(index);
         }
         match taken {
             Taken::Held => Verdict::Kept,
             _ => Verdict::Recycle,
         }
+    }
+
+    /// An ack came on the queue pair of a path: the way of the control queue pair is in doubt
+    /// there.
+    fn take_in_ack_on(
+        &mut self,
+        now: Time,
+        path: PathId,
+        header: &[u8; HEADER_BYTES],
+        body: &[u8],
+        received_at: Time,
+    ) {
+        let mut bytes = [0; ACK_BYTES_MAX];
+        let len = HEADER_BYTES + body.len();
+        let (Some(whole), Some(path)) = (bytes.get_mut(..len), self.paths.get(usize::from(path.0)))
+        else {
+            self.stats.acks_bad += 1;
+            return;
+        };
+        let generation = path.generation_in;
+        whole[..HEADER_BYTES].copy_from_slice(header);
+        whole[HEADER_BYTES..].copy_from_slice(body);
+        self.take_in_ack(now, whole, received_at, generation);
     }
 
     fn is_of_this_life(&self, path: PathId, header: &ChunkHeader) -> bool {
@@ -88,13 +124,14 @@ impl Link {
         header: &ChunkHeader,
         received_at: Time,
     ) {
-        if header.flags.has(ChunkFlags::ACK) {
-            let near = self.paths[path].tx.next();
+        let acked = header.flags.ack_path();
+        if header.flags.has(ChunkFlags::ACK) && acked < self.paths.len() {
+            let near = self.paths[acked].tx.next();
             let largest = expand_u32(header.ack_largest, near);
             let hold = Nanos(u64::from(header.ack_hold));
             let base = largest.saturating_add(1);
             let times = (now, received_at, hold);
-            self.on_ack_of(times, path, largest, base, core::iter::empty());
+            self.on_ack_of(times, acked, largest, base, core::iter::empty());
         }
         // Only the newest header's 16 bits are near enough to what is granted now.
         let seen = self.paths[path].rx.largest();
@@ -126,7 +163,13 @@ impl Link {
     }
 
     /// DATA (docs/protocol.md sections 2 and 6).
-    fn on_data(&mut self, header: &ChunkHeader, payload: &[u8], buf: BufToken) -> Taken {
+    fn on_data(
+        &mut self,
+        (now, path): (Time, usize),
+        header: &ChunkHeader,
+        payload: &[u8],
+        buf: BufToken,
+    ) -> Taken {
         let id = header.channel;
         // Data of a channel whose OPENED is still on its way comes again.
         let Some(channel) = self.channel(id).filter(|c| takes_data(c)) else {
@@ -157,6 +200,7 @@ impl Link {
         };
         if known && !self.takes_duplicates() {
             self.stats.chunks_duplicate += 1;
+            self.on_duplicate(now, path);
             return Taken::Known;
         }
         if !self.payload_is_intact(header, payload) {
@@ -221,6 +265,7 @@ impl Link {
             self.channel_mut(id).expect("found before").rx.unuse_credit();
             return self.violation();
         }
+        self.duplicates = 0;
         self.stats.chunks_received += 1;
         self.stats.bytes_received += u64::from(header.length);
         if incoming.is_complete() {

@@ -4,7 +4,7 @@ use super::control::Control;
 use super::{Link, LinkState};
 use crate::event::DownReason;
 use crate::limits::CONTROL_OUTSTANDING_MAX;
-use crate::path::{TailProbe, What};
+use crate::path::{PathSignal, PathState, TailProbe, bit};
 use crate::wire::Kind;
 use towpath_base::{Nanos, Time};
 
@@ -32,8 +32,19 @@ impl Link {
             return Time::NEVER;
         }
         let mut at = self.next_deadline.min(self.paced_until).min(self.probe_at);
-        for path in &self.paths {
-            at = at.min(path.timer());
+        let mut busy = self.paths.busy;
+        while busy != 0 {
+            let path = &self.paths[busy.trailing_zeros() as usize];
+            busy &= busy - 1;
+            at = at.min(path.timer(&self.flow));
+            if self.paths.len() > 1 {
+                at = at.min(path.tick_due(&self.flow, self.paths.sla_tick));
+            }
+        }
+        let mut watched = self.paths.watched();
+        while watched != 0 {
+            at = at.min(self.paths[watched.trailing_zeros() as usize].standing.due());
+            watched &= watched - 1;
         }
         at.min(self.sign_of_life_due())
     }
@@ -46,7 +57,9 @@ impl Link {
     }
 
     fn awaits_answer(&self) -> bool {
-        self.paths.iter().any(|path| path.tx.any_outstanding() || !path.lost.is_empty())
+        // A probe of a path may stay without an answer while the peer is well.
+        self.flow.in_flight_bytes > 0
+            || !self.lost.is_empty()
             || !self.control_queue.is_empty()
             || !self.control_lost.is_empty()
     }
@@ -56,11 +69,20 @@ impl Link {
         if self.is_down() {
             return;
         }
-        for index in 0..self.paths.len() {
-            if self.paths[index].timer() <= now {
+        let mut busy = self.paths.busy;
+        while busy != 0 {
+            let index = busy.trailing_zeros() as usize;
+            busy &= busy - 1;
+            if self.paths[index].timer(&self.flow) <= now {
                 self.on_path_timer(now, index);
             }
+            if self.paths.len() > 1
+                && self.paths[index].tick_due(&self.flow, self.paths.sla_tick) <= now
+            {
+                self.on_path_silent(now, index);
+            }
         }
+        self.watch_paths(now);
         self.expire_sends(now);
         self.probe_for_credit(now);
         self.watch_peer(now);
@@ -70,25 +92,46 @@ impl Link {
     fn on_path_timer(&mut self, now: Time, index: usize) {
         let path = &mut self.paths[index];
         match path.tail_probe {
-            TailProbe::Idle if path.tx.has_number() => path.tail_probe = TailProbe::Due,
-            TailProbe::Due if path.tx.has_number() => {}
-            _ if path.carrier.is_reliable() => path.on_silence(now),
+            TailProbe::Idle if path.has_number() => {
+                path.tail_probe = TailProbe::Due;
+                self.paths.tails_due |= bit(index);
+            }
+            TailProbe::Due if path.has_number() => {}
+            _ if path.carrier.is_reliable() => {
+                path.on_silence(now);
+                self.paths.tails_due |= bit(index);
+            }
             _ => self.on_rto(now, index),
         }
     }
 
-    /// The retransmission timeout: everything outstanding is lost.
+    /// The retransmission timeout: everything outstanding on a path is lost. While other paths
+    /// answer that is the path's fault and says nothing of congestion.
     fn on_rto(&mut self, now: Time, index: usize) {
-        let Self { paths, control_lost, stats, .. } = self;
-        let path = &mut paths[index];
-        let lost = &mut path.lost;
-        path.tx.time_out(|what, _| match *what {
-            What::Nothing => {}
-            What::Data(chunk) => lost.push_back(chunk),
-            What::Control(key) => control_lost.push_back(key),
-        });
-        stats.rtos += 1;
+        self.stats.rtos += 1;
+        let path = &mut self.paths[index];
+        let (had_data, is_good) =
+            (path.tx.in_flight_bytes() > 0, path.standing.state() == PathState::Good);
         path.on_rto(now);
+        if self.paths.len() > 1 && is_good && self.paths.others_answer(index) {
+            return self.signal_path(now, index, PathSignal::Silent);
+        }
+        if had_data {
+            self.tell_of_timeout(now, index);
+        }
+        self.send_all_again(index);
+        if self.paths.len() > 1 && is_good {
+            self.ask_all(now, index);
+        }
+    }
+
+    /// Tells the controller, once for all paths that time out together.
+    fn tell_of_timeout(&mut self, now: Time, index: usize) {
+        if self.paths.len() > 1 && now < self.next_rto_at {
+            return;
+        }
+        self.next_rto_at = now + self.paths[index].rto(&self.flow);
+        self.flow.on_rto(now);
     }
 
     /// A grant whose ack was lost is not told again by itself: a channel that has waited without
@@ -118,8 +161,7 @@ impl Link {
     pub(super) fn arm_credit_probe(&mut self, now: Time) {
         if !self.starved.is_empty() && self.probe_at == Time::NEVER {
             let doublings = self.probes_unanswered.min(CREDIT_PROBE_DOUBLINGS);
-            let rtts = self.paths.iter().filter_map(|path| path.rtt.smoothed());
-            let rtt = rtts.max().unwrap_or(CREDIT_PROBE_MAX);
+            let rtt = self.flow.rtt.smoothed().unwrap_or(CREDIT_PROBE_MAX);
             let first = rtt.saturating_mul(CREDIT_PROBE_RTTS);
             let first = first.clamp(CREDIT_PROBE_MIN, CREDIT_PROBE_MAX);
             let span = first.saturating_mul(1 << doublings).min(CREDIT_PROBE_LONGEST);

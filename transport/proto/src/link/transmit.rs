@@ -5,73 +5,77 @@ use super::control::Control;
 use crate::channel::{ChannelState, SendState};
 use crate::event::{ChannelId, PathId, PayloadRef, SendKey, Transmit};
 use crate::limits::CONTROL_OUTSTANDING_MAX;
-use crate::path::{DataChunk, TailProbe, What};
+use crate::path::{DataChunk, Spreading, TailProbe, What, bit};
 use crate::slots::Key;
 use crate::wire::{ChunkFlags, ChunkHeader, Kind};
 use towpath_base::Time;
 
 /// Why a chunk was or was not found.
 enum Next {
-    Chunk(DataChunk),
-    /// The window or the pacer holds it back.
+    /// A chunk, for a path.
+    Chunk(usize, DataChunk),
+    /// The window or the pacer holds it back, or no path has a number.
     Blocked,
     Nothing,
 }
 
 impl Link {
     /// The next chunk to send, or `None` when there is nothing that may go now. The driver calls it
-    /// only while the path's send queue has room.
+    /// only while the send queues of all paths have room.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
         if self.is_down() {
             return None;
         }
         self.paced_until = Time::NEVER;
-        let index = self.choose_path()?;
-        if !self.paths[index].tx.has_number() {
-            return None;
-        }
-        if let Some(transmit) = self.next_control(now, index) {
+        if self.paths.probes_due != 0
+            && let Some(transmit) = self.next_probe(now)
+        {
             return Some(transmit);
         }
-        if let Some(transmit) = self.tail_probe(now, index) {
+        if let Some(transmit) = self.next_control(now) {
             return Some(transmit);
         }
-        match self.next_lost(now, index) {
-            Next::Chunk(chunk) => return self.transmit_data(now, index, chunk, true),
+        if self.paths.tails_due != 0
+            && let Some(transmit) = self.next_tail_probe(now)
+        {
+            return Some(transmit);
+        }
+        match self.next_lost(now) {
+            Next::Chunk(index, chunk) => return self.transmit_data(now, index, chunk, true),
             Next::Blocked => return None,
             Next::Nothing => {}
         }
-        match self.next_new(now, index) {
-            Next::Chunk(chunk) => self.transmit_data(now, index, chunk, false),
+        match self.next_new(now) {
+            Next::Chunk(index, chunk) => self.transmit_data(now, index, chunk, false),
             Next::Blocked => {
                 self.arm_credit_probe(now);
                 None
             }
             Next::Nothing => {
-                self.paths[index].on_nothing_to_send();
+                self.flow.on_nothing_to_send();
                 self.arm_credit_probe(now);
                 None
             }
         }
     }
 
-    /// The path for the next transmission: so far the first that works.
-    pub(super) fn choose_path(&self) -> Option<usize> {
-        self.paths.iter().position(|path| !path.has_failed)
-    }
-
-    fn next_control(&mut self, now: Time, index: usize) -> Option<Transmit> {
-        while let Some(key) = self.control_lost.pop_front() {
-            if let Some(&control) = self.control_sent.get(key) {
-                return Some(self.transmit_control(now, index, key, control));
-            }
+    fn next_control(&mut self, now: Time) -> Option<Transmit> {
+        while let Some(&(key, lost_on)) = self.control_lost.front() {
+            let Some(&control) = self.control_sent.get(key) else {
+                self.control_lost.pop_front();
+                continue;
+            };
+            let index = self.paths.choose(bit(usize::from(lost_on)))?;
+            self.control_lost.pop_front();
+            return Some(self.transmit_control(now, index, key, control));
         }
-        if self.control_sent.len() >= CONTROL_OUTSTANDING_MAX {
+        if self.control_queue.is_empty()
+            || self.control_sent.len() >= CONTROL_OUTSTANDING_MAX
+            || !self.control_acked.reaches(self.next_control)
+        {
             return None;
         }
-        if !self.control_acked.reaches(self.next_control) {
-            return None;
-        }
+        let index = self.paths.choose(0)?;
         let mut control = self.control_queue.pop_front()?;
         let key = self.control_sent.take()?;
         control.sequence = self.next_control;
@@ -80,16 +84,29 @@ impl Link {
         Some(self.transmit_control(now, index, key, control))
     }
 
-    /// Sends the newest outstanding chunk again under a new number (docs/protocol.md section 5).
+    fn next_tail_probe(&mut self, now: Time) -> Option<Transmit> {
+        while self.paths.tails_due != 0 {
+            let index = self.paths.tails_due.trailing_zeros() as usize;
+            self.paths.tails_due &= !bit(index);
+            if let Some(transmit) = self.tail_probe(now, index) {
+                return Some(transmit);
+            }
+        }
+        None
+    }
+
+    /// Sends the newest outstanding chunk of a path again there, under a new number
+    /// (docs/protocol.md section 5): its ack tells what else is missing on that path.
     fn tail_probe(&mut self, now: Time, index: usize) -> Option<Transmit> {
-        if self.paths[index].tail_probe != TailProbe::Due {
+        let path = &mut self.paths[index];
+        if path.tail_probe != TailProbe::Due || !path.has_number() {
             return None;
         }
-        self.paths[index].tail_probe = TailProbe::Sent;
-        let newest = self.paths[index].tx.newest_outstanding()?;
+        path.tail_probe = TailProbe::Sent;
+        let newest = path.tx.newest_outstanding()?;
         self.stats.tail_probes += 1;
         if self.paths[index].carrier.is_reliable() {
-            return self.ping(now, index);
+            return Some(self.transmit_probe(now, index));
         }
         match newest {
             What::Data(chunk) if self.is_wanted(&chunk) => {
@@ -100,19 +117,8 @@ impl Link {
                 Some(self.transmit_control(now, index, key, control))
             }
             // What it carried has ended; any number will do to draw an ack.
-            _ => self.ping(now, index),
+            _ => Some(self.transmit_probe(now, index)),
         }
-    }
-
-    /// Sends a PING at once, if there may be another control chunk.
-    fn ping(&mut self, now: Time, index: usize) -> Option<Transmit> {
-        let has_place = self.control_sent.len() < CONTROL_OUTSTANDING_MAX
-            && self.control_acked.reaches(self.next_control);
-        if has_place {
-            self.control_queue.push_front(Control::of(Kind::Ping, 0));
-            return self.next_control(now, index);
-        }
-        None
     }
 
     /// Whether a chunk still has to reach the peer.
@@ -122,32 +128,37 @@ impl Link {
         })
     }
 
-    fn next_lost(&mut self, now: Time, index: usize) -> Next {
-        while let Some(&chunk) = self.paths[index].lost.front() {
+    /// The next chunk that was lost, for another path than the one that lost it.
+    fn next_lost(&mut self, now: Time) -> Next {
+        while let Some(&(chunk, lost_on)) = self.lost.front() {
             if self.is_wanted(&chunk) {
-                if !self.may_send(now, index, chunk.length) {
+                if !self.may_send(now, chunk.length) {
                     return Next::Blocked;
                 }
-                self.paths[index].lost.pop_front();
-                return Next::Chunk(chunk);
+                let Some(index) = self.paths.choose(bit(usize::from(lost_on))) else {
+                    return Next::Blocked;
+                };
+                self.lost.pop_front();
+                return Next::Chunk(index, chunk);
             }
-            self.paths[index].lost.pop_front();
+            self.lost.pop_front();
         }
         Next::Nothing
     }
 
     /// Cuts the next chunk, channels in turn.
-    fn next_new(&mut self, now: Time, index: usize) -> Next {
+    fn next_new(&mut self, now: Time) -> Next {
         while let Some(&id) = self.ready.front() {
             match self.sendable(id) {
                 Some(send) => {
                     let message = self.sends.get(send.0).expect("queued messages are live");
-                    let bytes_max = self.paths[index].chunk_bytes(message.cut_at());
+                    let bytes_max = self.flow.chunk_bytes(message.cut_at());
                     let length = message.next_length(bytes_max);
-                    if !self.may_send(now, index, length) {
+                    if !self.may_send(now, length) {
                         return Next::Blocked;
                     }
-                    return Next::Chunk(self.cut(id, send, bytes_max));
+                    let Some(index) = self.choose_for(send) else { return Next::Blocked };
+                    return Next::Chunk(index, self.cut(id, send, bytes_max));
                 }
                 None => {
                     self.ready.pop_front();
@@ -158,6 +169,18 @@ impl Link {
             }
         }
         Next::Nothing
+    }
+
+    /// The path for the next chunk of a message.
+    fn choose_for(&mut self, send: SendKey) -> Option<usize> {
+        if self.paths.spreading != Spreading::Message || self.paths.len() == 1 {
+            return self.paths.choose(0);
+        }
+        let message = self.sends.get_mut(send.0).expect("queued messages are live");
+        let kept = message.path.map(usize::from).filter(|&index| self.paths.is_usable(index));
+        let index = kept.or_else(|| self.paths.choose(0))?;
+        message.path = Some(index as u8);
+        Some(index)
     }
 
     /// The message of a channel that can have a chunk cut now. A channel without credit joins the
@@ -208,12 +231,11 @@ impl Link {
     }
 
     /// Whether windows and pacer let a chunk go.
-    fn may_send(&mut self, now: Time, index: usize, payload_bytes: u32) -> bool {
-        let path = &mut self.paths[index];
-        if !path.has_room(payload_bytes) {
+    fn may_send(&mut self, now: Time, payload_bytes: u32) -> bool {
+        if !self.flow.has_room(payload_bytes) {
             return false;
         }
-        let at = path.ready_at(now, payload_bytes);
+        let at = self.flow.ready_at(now, payload_bytes);
         if at > now {
             self.paced_until = at;
         }
@@ -230,10 +252,10 @@ impl Link {
         let message = self.sends.get_mut(chunk.send.0)?;
         message.posted += 1;
         let (channel, id, message_len) = (message.channel, message.id, message.message_len);
-        let path = &mut self.paths[index];
-        let charge = path.charge(chunk.length);
-        let (number, floor) = path.tx.send(What::Data(chunk), charge, now);
-        path.on_sent(now, chunk.length);
+        let charge = self.flow.charge(chunk.length);
+        let (number, floor) = self.paths[index].tx.send(What::Data(chunk), charge, now);
+        self.flow.on_sent(now, chunk.length);
+        self.paths.on_sent(now, index, charge);
         self.stats.chunks_sent += 1;
         self.stats.bytes_sent += u64::from(chunk.length);
         if again {
@@ -271,10 +293,10 @@ impl Link {
         key: Key,
         control: Control,
     ) -> Transmit {
-        let path = &mut self.paths[index];
-        let charge = path.charge(0);
-        let (number, floor) = path.tx.send(What::Control(key), charge, now);
-        path.on_sent(now, 0);
+        let charge = self.flow.charge(0);
+        let (number, floor) = self.paths[index].tx.send(What::Control(key), charge, now);
+        self.flow.on_sent(now, 0);
+        self.paths.on_sent(now, index, charge);
         self.stats.control_sent += 1;
         let mut header = self.header(control.kind, control.channel, index, number, floor);
         header.message = control.message;
@@ -290,7 +312,7 @@ impl Link {
         Transmit { path: PathId(index as u8), header, payload: None }
     }
 
-    fn header(
+    pub(super) fn header(
         &self,
         kind: Kind,
         channel: u32,
@@ -317,14 +339,23 @@ impl Link {
         }
     }
 
-    /// Lets an ack ride on a chunk when nothing is missing (docs/protocol.md section 4).
-    fn ride_along(&mut self, now: Time, index: usize, header: &mut ChunkHeader) {
-        let rx = &mut self.paths[index].rx;
+    /// Lets an ack ride on a chunk that leaves on the path at `index`: one that is due on any path
+    /// where nothing is missing, that path's own first (docs/protocol.md section 4).
+    pub(super) fn ride_along(&mut self, now: Time, index: usize, header: &mut ChunkHeader) {
+        let due = self.paths.acks_due;
+        let mut of = index;
+        if due & bit(index) == 0 && due != 0 {
+            of = due.trailing_zeros() as usize;
+        }
+        let rx = &self.paths[of].rx;
         let Some((largest, at)) = rx.largest().filter(|_| rx.is_complete()) else { return };
-        header.flags = header.flags.with(ChunkFlags::ACK, true);
+        header.flags = header.flags.with_ack_of(of);
         header.ack_largest = largest as u32;
         header.ack_hold = now.since(at).0.min(u64::from(u32::MAX)) as u32;
-        self.stats.acks_piggybacked += u64::from(rx.ack_due);
-        rx.ack_due = false;
+        // What rides on a path in doubt is told again.
+        if self.paths.good() & bit(index) != 0 {
+            self.stats.acks_piggybacked += u64::from(due & bit(of) != 0);
+            self.paths.acks_due &= !bit(of);
+        }
     }
 }

@@ -9,19 +9,12 @@ pub(crate) struct ReceiveWindow {
     received: WindowBitmap,
     /// The largest number received and when.
     largest: Option<(u64, Time)>,
-    /// Something came in that no ack has told of yet.
-    pub(crate) ack_due: bool,
     pub(crate) acks_sent: u64,
 }
 
 impl ReceiveWindow {
     pub(crate) fn new() -> Self {
-        Self {
-            received: WindowBitmap::new(0, NUMBER_WINDOW as usize),
-            largest: None,
-            ack_due: false,
-            acks_sent: 0,
-        }
+        Self { received: WindowBitmap::new(0, NUMBER_WINDOW as usize), largest: None, acks_sent: 0 }
     }
 
     /// Takes in the sender's floor: nothing below it will be sent or asked for again.
@@ -32,7 +25,6 @@ impl ReceiveWindow {
     /// Takes in an accepted number.
     pub(crate) fn accept(&mut self, number: u64, at: Time) {
         self.received.insert(number);
-        self.ack_due = true;
         if self.largest.is_none_or(|(largest, _)| number > largest) {
             self.largest = Some((number, at));
         }

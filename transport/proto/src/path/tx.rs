@@ -34,6 +34,8 @@ pub(crate) enum What {
     Data(DataChunk),
     /// A control chunk, by its key in the link's table.
     Control(Key),
+    /// It only asks whether the path works.
+    Probe,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,15 +57,31 @@ struct Sent {
 }
 
 /// What an ack newly told.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct AckDigest {
     pub(crate) acked_chunks: u32,
     pub(crate) acked_bytes: u64,
-    pub(crate) in_flight_before: u64,
+    /// What is not in flight any more.
+    pub(crate) landed_bytes: u64,
+    /// The smallest and the largest number newly acknowledged, when any was.
+    pub(crate) lowest: u64,
+    pub(crate) highest: u64,
     /// When the largest acknowledged number was sent, if this ack is the first to tell of it.
     pub(crate) largest_sent_at: Option<Time>,
     /// How many were acknowledged after they had been declared lost.
     pub(crate) spurious: u32,
+}
+
+impl AckDigest {
+    pub(crate) const NOTHING: Self = Self {
+        acked_chunks: 0,
+        acked_bytes: 0,
+        landed_bytes: 0,
+        lowest: u64::MAX,
+        highest: 0,
+        largest_sent_at: None,
+        spurious: 0,
+    };
 }
 
 /// The numbers of one path and direction, from the oldest outstanding on.
@@ -178,6 +196,16 @@ impl SendWindow {
         self.floor < self.next
     }
 
+    /// How many numbers lie between the oldest outstanding one and the next.
+    pub(crate) fn span(&self) -> u64 {
+        self.next - self.floor
+    }
+
+    /// When the oldest outstanding number was sent; `NEVER` when none is.
+    pub(crate) fn oldest_sent_at(&self) -> Time {
+        if self.any_outstanding() { self.at(self.floor).sent_at } else { Time::NEVER }
+    }
+
     /// Uses the next number; returns it and the floor to tell.
     pub(crate) fn send(&mut self, what: What, charge: u32, now: Time) -> (u64, u64) {
         debug_assert!(self.has_number(), "asked before");
@@ -226,8 +254,7 @@ impl SendWindow {
         words: impl Iterator<Item = (u64, u64)>,
         mut acked: impl FnMut(&What),
     ) -> AckDigest {
-        let mut digest =
-            AckDigest { in_flight_before: self.in_flight_bytes, ..AckDigest::default() };
+        let mut digest = AckDigest::NOTHING;
         let news = self.largest_acked.is_none_or(|seen| largest > seen);
         if news {
             self.largest_acked = Some(largest);
@@ -281,7 +308,10 @@ impl SendWindow {
         let (what, charge) = (sent.what, sent.charge);
         digest.acked_chunks += 1;
         digest.acked_bytes += u64::from(charge);
+        digest.lowest = digest.lowest.min(number);
+        digest.highest = digest.highest.max(number);
         if outstanding {
+            digest.landed_bytes += u64::from(charge);
             self.in_flight_bytes -= u64::from(charge);
         }
         acked(&what);

@@ -5,7 +5,7 @@ use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, HEADER_BYTES, NUMBER_MAX, NU
 use core::fmt;
 use towpath_base::crc::crc32c;
 
-const KIND_ACK: u8 = 16;
+pub(crate) const KIND_ACK: u8 = 16;
 const WORDS_MAX: usize = NUMBER_WINDOW as usize / 64;
 
 /// The fixed part of an ack. Field meanings: docs/protocol.md section 4.

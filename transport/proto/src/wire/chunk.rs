@@ -26,10 +26,12 @@ pub enum Kind {
     Ping = 8,
     /// The sender leaves in order.
     Goodbye = 9,
+    /// Asks whether a path works; nothing but its number counts.
+    Probe = 10,
 }
 
 impl Kind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Data,
         Self::Open,
         Self::Opened,
@@ -39,6 +41,7 @@ impl Kind {
         Self::CreditProbe,
         Self::Ping,
         Self::Goodbye,
+        Self::Probe,
     ];
 
     fn from_wire(byte: u8) -> Option<Self> {
@@ -60,11 +63,32 @@ impl ChunkFlags {
     /// `payload_crc` is valid.
     pub const PAYLOAD_CRC: Self = Self(1 << 3);
     const KNOWN: u16 = 0b1111;
+    /// Where the path lies that `ack_largest` is of.
+    const ACK_PATH_SHIFT: u32 = 12;
 
     /// Whether all bits of `other` are set.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// The path that `ack_largest` is of.
+    #[must_use]
+    pub const fn ack_path(self) -> usize {
+        (self.0 >> Self::ACK_PATH_SHIFT) as usize
+    }
+
+    /// With `ack_largest` valid, for the path at `index`, 0 to 15.
+    #[must_use]
+    pub const fn with_ack_of(self, index: usize) -> Self {
+        let path = (index as u16) << Self::ACK_PATH_SHIFT;
+        Self(self.0 & !(0b1111 << Self::ACK_PATH_SHIFT) | path | Self::ACK.0)
+    }
+
+    /// Whether it sets no reserved bit, and tells a path only with an ack.
+    const fn is_valid(self) -> bool {
+        let path = 0b1111 << Self::ACK_PATH_SHIFT;
+        self.0 & !(Self::KNOWN | path) == 0 && (self.has(Self::ACK) || self.0 & path == 0)
     }
 
     /// With the bits of `other` set when `on`.
@@ -174,7 +198,7 @@ impl ChunkHeader {
             ack_hold: field!(bytes, 52, u32),
             payload_crc: field!(bytes, 56, u32),
         };
-        if flags & !ChunkFlags::KNOWN != 0 {
+        if !ChunkFlags(flags).is_valid() {
             return Err(HeaderError::Flags(flags));
         }
         header.check().map(|()| header)
@@ -298,5 +322,18 @@ mod tests {
         refused(&|h| h.number = NUMBER_MAX + 1, HeaderError::Number);
         refused(&|h| h.kind = Kind::Ping, HeaderError::Length);
         refused(&|h| h.flags.0 |= 0x10, HeaderError::Flags(0x1b));
+        refused(&|h| h.flags.0 |= 0x800, HeaderError::Flags(0x80b));
+        refused(&|h| h.flags.0 = 0x3009, HeaderError::Flags(0x3009));
+    }
+
+    #[test]
+    fn a_piggybacked_ack_names_its_path() {
+        let (mut header, _) = golden();
+        for index in 0..crate::limits::PATHS_MAX {
+            header.flags = header.flags.with_ack_of(index);
+            let mut bytes = [0; HEADER_BYTES];
+            header.emit(&mut bytes);
+            assert_eq!(ChunkHeader::parse(&bytes).map(|h| h.flags.ack_path()), Ok(index));
+        }
     }
 }

@@ -11,7 +11,7 @@ use towpath_base::serial::Psn;
 use towpath_verbs::{Mtu, QpNum};
 
 const MAGIC: [u8; 8] = *b"TOWPATH\0";
-const FIXED_BYTES: usize = 78;
+const FIXED_BYTES: usize = 80;
 const PATH_BYTES: usize = 12;
 const CRC_BYTES: usize = 4;
 const REFUSAL_BYTES: usize = PREFIX_BYTES + 4 + CRC_BYTES;
@@ -50,6 +50,9 @@ pub struct Hello {
     pub charge_bytes: u32,
     /// What may be in flight to this side at first.
     pub window_bytes: u64,
+    /// Receives that this side keeps for each path: the most numbers that may be outstanding on
+    /// one.
+    pub path_chunks: u16,
     /// The control queue pair.
     pub control: HelloPath,
     /// The paths, 1 to 16.
@@ -219,6 +222,10 @@ impl Hello {
         if charge_bytes > 1 << 16 {
             return Err(HelloError::Field("charge_bytes"));
         }
+        let path_chunks = field!(body, 78, u16);
+        if path_chunks == 0 {
+            return Err(HelloError::Field("path_chunks"));
+        }
         let paths = (0..count).map(|i| parse_path(&body[FIXED_BYTES + i * PATH_BYTES..]));
         Ok(Self {
             instance: field!(body, 16, u64),
@@ -227,6 +234,7 @@ impl Hello {
             chunk_bytes_max,
             charge_bytes,
             window_bytes: field!(body, 56, u64),
+            path_chunks,
             control: parse_path(&body[64..])?,
             paths: paths.collect::<Result<_, _>>()?,
         })
@@ -255,6 +263,7 @@ impl Hello {
         out.extend(self.window_bytes.to_le_bytes());
         emit_path(&mut out, &self.control);
         out.extend((self.paths.len() as u16).to_le_bytes());
+        out.extend(self.path_chunks.to_le_bytes());
         self.paths.iter().for_each(|path| emit_path(&mut out, path));
         seal(out)
     }
@@ -321,6 +330,7 @@ mod tests {
             chunk_bytes_max: 57_344,
             charge_bytes: 1_280,
             window_bytes: 1 << 20,
+            path_chunks: 4096,
             control: path,
             paths: alloc::vec![path, HelloPath { carrier: Carrier::Rc, qp_num: QpNum(2), ..path }],
         }

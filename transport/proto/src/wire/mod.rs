@@ -4,6 +4,7 @@ mod ack;
 mod chunk;
 mod hello;
 
+pub(crate) use ack::KIND_ACK;
 pub use ack::{Ack, AckError, AckFrame};
 pub use chunk::{ChunkFlags, ChunkHeader, HeaderError, Kind};
 pub use hello::{Hello, HelloError, HelloPath, PREFIX_BYTES, Refusal, Welcome};

@@ -1,6 +1,7 @@
 //! Two links over a faulty wire: delivery, loss, credit, giving up, channels.
 
 mod hostile;
+mod paths;
 mod wire;
 
 use super::*;

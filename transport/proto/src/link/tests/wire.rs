@@ -3,9 +3,9 @@
 use super::*;
 use crate::event::{BufToken, ChannelId, Event, Outcome, Verdict};
 use crate::limits::ACK_BYTES_MAX;
+use crate::path::PathState;
 use crate::{Carrier, Side, wire::ChunkHeader};
 use alloc::collections::BTreeMap;
-use alloc::vec;
 use towpath_base::Prng;
 use towpath_verbs::Mtu;
 
@@ -14,7 +14,7 @@ extern crate std;
 /// What the wire carries.
 #[derive(Clone)]
 pub(super) enum Frame {
-    Chunk { header: [u8; HEADER_BYTES], payload: Vec<u8> },
+    Chunk { path: PathId, header: [u8; HEADER_BYTES], payload: Vec<u8> },
     Ack(Vec<u8>),
 }
 
@@ -43,6 +43,7 @@ pub(super) struct End {
     pub(super) hoards: bool,
     pub(super) hoarded: u32,
     pub(super) down: Option<DownReason>,
+    pub(super) moves: Vec<(u8, PathState, PathState)>,
 }
 
 pub(super) type IncomingId = (u32, u32);
@@ -56,21 +57,26 @@ pub(super) struct Wire {
     pub(super) flight: BTreeMap<(u64, u64), (usize, Frame)>,
     pub(super) sequence: u64,
     pub(super) faults: Faults,
+    /// Paths that swallow what is sent to an end. Acks that leave the control queue pair take the
+    /// first path's way.
+    pub(super) holes: [u16; 2],
     pub(super) prng: Prng,
 }
 
-fn link(side: Side, tune: impl Fn(LinkConfig) -> LinkConfig) -> Link {
+fn link(side: Side, paths: u32, tune: impl Fn(LinkConfig) -> LinkConfig) -> Link {
     let (ours, theirs) = match side {
         Side::Client => (1, 2),
         Side::Server => (2, 1),
     };
+    let pair = |path| (ours + 100 * path, theirs + 100 * path);
     let peer = PeerParams {
         mtu: Mtu::Mtu4096,
         chunk_bytes_max: 56 << 10,
         charge_bytes: 0,
         window_bytes: 1 << 20,
-        generations: vec![(ours, theirs)],
-        carriers: vec![Carrier::Uc],
+        path_chunks: 4096,
+        generations: (0..paths).map(pair).collect(),
+        carriers: alloc::vec![Carrier::Uc; paths as usize],
         control_generations: (10 + ours, 10 + theirs),
     };
     Link::new(tune(LinkConfig::new(side)), peer, Time::ZERO)
@@ -91,6 +97,7 @@ impl End {
             hoards: false,
             hoarded: 0,
             down: None,
+            moves: Vec::new(),
         }
     }
 
@@ -151,6 +158,10 @@ impl End {
                 self.outcomes.insert(token, outcome);
             }
             Event::Down { reason } => self.down = Some(reason),
+            Event::PathChanged { path, from, to, signal } => {
+                assert_eq!(from.after(signal), Some(to), "a legal move");
+                self.moves.push((path.0, from, to));
+            }
         }
     }
 
@@ -165,13 +176,23 @@ impl End {
 
 impl Wire {
     pub(super) fn new(seed: u64, faults: Faults, tune: impl Fn(LinkConfig) -> LinkConfig) -> Self {
-        let ends = [Side::Client, Side::Server].map(|side| End::new(link(side, &tune)));
+        Self::with_paths(seed, faults, 1, tune)
+    }
+
+    pub(super) fn with_paths(
+        seed: u64,
+        faults: Faults,
+        paths: u32,
+        tune: impl Fn(LinkConfig) -> LinkConfig,
+    ) -> Self {
+        let ends = [Side::Client, Side::Server].map(|side| End::new(link(side, paths, &tune)));
         Self {
             now: Time::ZERO,
             ends,
             flight: BTreeMap::new(),
             sequence: 0,
             faults,
+            holes: [0; 2],
             prng: Prng::new(seed),
         }
     }
@@ -194,7 +215,11 @@ impl Wire {
     }
 
     pub(super) fn post(&mut self, to: usize, frame: Frame) {
-        if self.prng.chance(self.faults.drop) {
+        let path = match &frame {
+            Frame::Chunk { path, .. } => path.0,
+            Frame::Ack(_) => 0,
+        };
+        if self.holes[to] & 1 << path != 0 || self.prng.chance(self.faults.drop) {
             return;
         }
         if self.prng.chance(self.faults.duplicate) {
@@ -243,13 +268,21 @@ impl Wire {
             let mut header = [0; HEADER_BYTES];
             let crc = towpath_base::crc::crc32c(&payload);
             ChunkHeader { payload_crc: crc, ..transmit.header }.emit(&mut header);
-            self.post(1 - at, Frame::Chunk { header, payload });
+            self.post(1 - at, Frame::Chunk { path: transmit.path, header, payload });
             let link = &mut self.ends[at].link;
             link.handle_sent(transmit.path, transmit.header.number, None);
         }
         let mut out = [0; ACK_BYTES_MAX];
-        while let Some(len) = self.ends[at].link.poll_ack(now, &mut out) {
-            self.post(1 - at, Frame::Ack(out[..len].to_vec()));
+        while let Some(ack) = self.ends[at].link.poll_ack(now, &mut out) {
+            let bytes = &out[..ack.len];
+            let frame = match ack.path {
+                None => Frame::Ack(bytes.to_vec()),
+                Some(path) => {
+                    let (header, body) = bytes.split_first_chunk().unwrap();
+                    Frame::Chunk { path, header: *header, payload: body.to_vec() }
+                }
+            };
+            self.post(1 - at, frame);
         }
         self.ends[at].take_events();
     }
@@ -258,10 +291,9 @@ impl Wire {
         let end = &mut self.ends[to];
         match frame {
             Frame::Ack(bytes) => end.link.handle_ack(self.now, &bytes, self.now),
-            Frame::Chunk { header, payload } => {
+            Frame::Chunk { path, header, payload } => {
                 let buf = BufToken(end.next_buf);
                 end.next_buf += 1;
-                let path = PathId(0);
                 let verdict =
                     end.link.handle_chunk(self.now, path, &header, &payload, buf, self.now);
                 if verdict == Verdict::Kept {
@@ -293,6 +325,15 @@ impl Wire {
                 self.deliver(to, frame);
             }
         }
+    }
+
+    /// Runs for `span`, whatever happens.
+    pub(super) fn run_for(&mut self, span: Nanos) {
+        let end = self.now + span;
+        self.sequence += 1;
+        // Something to wake up for: a frame that is none.
+        self.flight.insert((end.0, self.sequence), (0, Frame::Ack(Vec::new())));
+        self.run_until(|wire| wire.now >= end);
     }
 
     pub(super) fn settled(&self) -> bool {

@@ -1,32 +1,58 @@
-//! What a path asks of its controller, and what it tells it.
+//! What a link asks of its controller, and what it tells it.
 
 use super::*;
+use crate::carrier::Carrier;
 use crate::config::Side;
+use crate::path::{Path, What};
 use alloc::vec;
+use core::ops::{Deref, DerefMut};
 use towpath_verbs::Mtu;
 
-fn path(controller: &str) -> Path {
+/// A flow and its only path.
+struct One {
+    flow: Flow,
+    path: Path,
+}
+
+impl Deref for One {
+    type Target = Flow;
+
+    fn deref(&self) -> &Flow {
+        &self.flow
+    }
+}
+
+impl DerefMut for One {
+    fn deref_mut(&mut self) -> &mut Flow {
+        &mut self.flow
+    }
+}
+
+fn path(controller: &str) -> One {
     let peer = PeerParams {
         mtu: Mtu::Mtu4096,
         chunk_bytes_max: 56 << 10,
         charge_bytes: 0,
         window_bytes: 1 << 20,
+        path_chunks: 4096,
         generations: vec![(1, 2)],
         carriers: vec![Carrier::Uc],
         control_generations: (3, 4),
     };
     let config = LinkConfig::new(Side::Client).controller(controller.parse().unwrap());
-    Path::new(&config, &peer, Carrier::Uc, (1, 2), Time::ZERO)
+    let flow = Flow::new(&config, &peer, Time::ZERO);
+    One { flow, path: Path::new(&config, &peer, Carrier::Uc, (1, 2), Time::ZERO) }
 }
 
 /// Sends a chunk and has it acknowledged `away` later, by an ack that was held for `hold`.
-fn round(path: &mut Path, at: Time, payload_bytes: u32, away: Nanos, hold: Nanos) {
-    let charge = path.charge(payload_bytes);
-    path.on_sent(at, payload_bytes);
+fn round(one: &mut One, at: Time, payload_bytes: u32, away: Nanos, hold: Nanos) {
+    let charge = one.charge(payload_bytes);
+    one.on_sent(at, payload_bytes);
+    let One { flow, path } = one;
     let (number, _) = path.tx.send(What::Nothing, charge, at);
     path.tx.returned(number, None);
     let digest = path.tx.on_ack(number, number + 1, core::iter::empty(), |_| {});
-    path.on_ack_digest(at + away, at + away, hold, &digest);
+    path.on_ack_digest(at + away, at + away, hold, &digest, flow);
 }
 
 #[test]
@@ -40,7 +66,6 @@ fn trap_oversize_a_chunk_larger_than_the_window_goes_alone_and_holds_the_next_on
     path.on_sent(now, 40_000);
     let held = path.ready_at(now, 40_000).since(now);
     assert!(held > rtt.saturating_mul(9) && held < rtt.saturating_mul(11), "{held}");
-    path.tx.send(What::Nothing, path.charge(40_000), now);
     assert!(!path.has_room(1), "it is larger than the window");
 }
 
@@ -52,7 +77,9 @@ fn trap_pacing_is_asked_for_every_chunk_whatever_the_window_says() {
         assert!(path.has_room(4032), "the window is no limit here");
         now = now.max(path.ready_at(now, 4032));
         path.on_sent(now, 4032);
-        bytes += u64::from(path.charge(4032));
+        let charge = u64::from(path.charge(4032));
+        bytes += charge;
+        path.on_gone(charge);
     }
     let allowed = now.0 / 8 + path.burst_bytes;
     assert!(bytes <= allowed + 4096 && bytes > allowed / 2, "{bytes} of {allowed}");

@@ -1,0 +1,194 @@
+//! What all paths of a link share: congestion window, pacing, chunk size.
+//!
+//! A link has one window over all its paths, so that one with sixteen takes no more of a network
+//! than one with one. Each path keeps its own round-trip times, by which it is chosen.
+
+#[cfg(test)]
+mod tests;
+
+use crate::chunk_size::ChunkSize;
+use crate::config::{LinkConfig, PeerParams};
+use crate::event::Cut;
+use crate::path::AckDigest;
+use towpath_base::{Nanos, Time};
+use towpath_cc::{
+    AckSample, AnyController, Controller, LossSample, Pacer, PathFacts, Rate, RttConfig,
+    RttEstimator,
+};
+
+/// Before the first sample the peer may be on another continent or off its CPU.
+const RTO_INITIAL: Nanos = Nanos::from_millis(20);
+
+/// A window holds at least so many chunks, unless it holds less than so many packets: acks then
+/// come often enough to send smoothly by.
+const CHUNKS_PER_WINDOW: u64 = 4;
+
+/// What governs how much of a link is under way.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) cc: AnyController,
+    pub(crate) pacer: Pacer,
+    pub(crate) chunk_size: ChunkSize,
+    /// Round trips of all paths together.
+    pub(crate) rtt: RttEstimator,
+    /// What the peer lets us have in flight.
+    pub(crate) peer_window_bytes: u64,
+    /// What is in flight on all paths.
+    pub(crate) in_flight_bytes: u64,
+    /// The longest recent delay of acks within the hosts, decaying.
+    pub(crate) hold_max: Nanos,
+    /// A chunk found the window full, and it has not opened by a burst since.
+    window_full: bool,
+    burst_bytes: u64,
+    /// Window or pacer, not the application, held us back when we last looked for a chunk.
+    window_limited: bool,
+    /// A chunk larger than the window went out: nothing more before this.
+    oversize_until: Time,
+    charge_bytes: u32,
+}
+
+/// An estimator as a link begins with.
+pub(crate) fn estimator(config: &LinkConfig) -> RttEstimator {
+    let rtt = RttConfig::default()
+        .with_rto_initial(RTO_INITIAL)
+        .with_rto_range(config.rto_min, config.rto_max)
+        .expect("LinkConfig::rto keeps the bounds in order");
+    RttEstimator::new(rtt)
+}
+
+impl Flow {
+    pub(crate) fn new(config: &LinkConfig, peer: &PeerParams, now: Time) -> Self {
+        let chunk_bytes_max = config.chunk_bytes_max.min(peer.chunk_bytes_max);
+        let packet_bytes = peer.mtu.bytes() + peer.charge_bytes;
+        let facts = PathFacts { packet_bytes, delay_noise: config.delay_noise };
+        Self {
+            cc: config.controller.build(now, &facts),
+            pacer: Pacer::new(now, config.burst_bytes),
+            chunk_size: ChunkSize::new(peer.mtu.bytes(), chunk_bytes_max, config),
+            rtt: estimator(config),
+            peer_window_bytes: peer.window_bytes,
+            in_flight_bytes: 0,
+            hold_max: Nanos::ZERO,
+            window_full: false,
+            burst_bytes: config.burst_bytes,
+            window_limited: false,
+            oversize_until: now,
+            charge_bytes: peer.charge_bytes,
+        }
+    }
+
+    /// What a chunk counts against windows: its bytes and what the receiver charges beside them.
+    pub(crate) fn charge(&self, payload_bytes: u32) -> u32 {
+        payload_bytes + crate::limits::HEADER_BYTES as u32 + self.charge_bytes
+    }
+
+    /// Whether the windows have room for a chunk. One chunk always goes when nothing is in flight:
+    /// it cannot be cut to fit.
+    ///
+    /// A window that was full opens again only when there is room for a burst (or a quarter of the
+    /// window): chunks that are let go one by one, as acks come, leave in sends as small as they,
+    /// and come in so, and are acknowledged so, for ever.
+    pub(crate) fn has_room(&mut self, payload_bytes: u32) -> bool {
+        let in_flight = self.in_flight_bytes;
+        let charge = u64::from(self.charge(payload_bytes));
+        let of_controller = self.cc.window_bytes();
+        let window = of_controller.min(self.peer_window_bytes);
+        let wanted =
+            if self.window_full { charge.max(self.burst_bytes.min(window / 4)) } else { charge };
+        self.window_full = in_flight > 0 && in_flight + wanted > window;
+        // A chunk that goes although it is larger than the window shows the limit as well.
+        let blocked = self.window_full && of_controller <= self.peer_window_bytes;
+        self.window_limited = blocked || in_flight + charge > of_controller;
+        !self.window_full
+    }
+
+    /// Payload bytes of the next chunk, at most: what loss suggests, and no more than a part of the
+    /// window, so that a sender with a small share of a link puts small pieces into its queue.
+    pub(crate) fn chunk_bytes(&self, cut: Cut) -> u32 {
+        let part = self.cc.window_bytes() / CHUNKS_PER_WINDOW;
+        self.chunk_size.bytes_within(part, cut)
+    }
+
+    /// There was nothing to send: the application is what holds us back.
+    pub(crate) fn on_nothing_to_send(&mut self) {
+        self.window_limited = false;
+    }
+
+    /// When pacing lets the next chunk go.
+    pub(crate) fn ready_at(&mut self, now: Time, payload_bytes: u32) -> Time {
+        let charge = u64::from(self.charge(payload_bytes));
+        let at = self.pacer.ready_at(now, charge, self.cc.pacing_rate()).max(self.oversize_until);
+        self.window_limited |= at > now;
+        at
+    }
+
+    /// A chunk goes out.
+    pub(crate) fn on_sent(&mut self, now: Time, payload_bytes: u32) {
+        let charge = u64::from(self.charge(payload_bytes));
+        self.in_flight_bytes += charge;
+        self.hold_after_oversize(now, charge);
+        self.pacer.on_sent(now, charge, self.cc.pacing_rate());
+        self.chunk_size.on_sent(self.chunk_size.packets_of(payload_bytes));
+    }
+
+    /// A chunk cannot be cut again: one that is larger than the window goes alone, and takes as
+    /// long as the window says that its bytes take.
+    fn hold_after_oversize(&mut self, now: Time, charge: u64) {
+        let window = self.cc.window_bytes();
+        let Some(srtt) = self.rtt.smoothed().filter(|_| charge > window) else { return };
+        if self.cc.pacing_rate().is_none() {
+            let span = Rate::from_bytes_per(window, srtt).time_for(charge);
+            self.oversize_until = now + span;
+        }
+    }
+
+    /// Feeds a retransmission timeout to the controller.
+    pub(crate) fn on_rto(&mut self, now: Time) {
+        // What was sent is paid for at the rate at which it was.
+        self.pacer.on_sent(now, 0, self.cc.pacing_rate());
+        self.cc.on_rto(now);
+    }
+
+    /// Feeds the estimator and the controller with what an ack brought: one that was under way
+    /// and held in the hosts for `endpoint`, and that took `rtt` beside.
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Time,
+        rtt: Option<Nanos>,
+        endpoint: Nanos,
+        digest: &AckDigest,
+    ) {
+        if let Some(rtt) = rtt {
+            self.rtt.update(rtt);
+            self.hold_max = Nanos((self.hold_max.0 - self.hold_max.0 / 8).max(endpoint.0));
+        }
+        let in_flight_bytes = self.in_flight_bytes;
+        self.in_flight_bytes -= digest.landed_bytes;
+        if digest.acked_chunks == 0 {
+            return;
+        }
+        self.cc.on_ack(&AckSample {
+            now,
+            rtt,
+            endpoint,
+            acked_bytes: digest.acked_bytes,
+            acked_chunks: digest.acked_chunks,
+            in_flight_bytes,
+            window_limited: self.window_limited,
+            chunk_bytes: self.chunk_bytes(Cut::FullPackets),
+        });
+    }
+
+    /// Numbers were declared lost that were in flight.
+    pub(crate) fn on_gone(&mut self, lost_bytes: u64) {
+        self.in_flight_bytes -= lost_bytes;
+    }
+
+    /// Tells the controller of losses found by a gap.
+    pub(crate) fn on_losses(&mut self, now: Time, lost_chunks: u32, lost_bytes: u64) {
+        if lost_chunks > 0 {
+            let in_flight_bytes = self.in_flight_bytes;
+            self.cc.on_loss(&LossSample { now, lost_bytes, lost_chunks, in_flight_bytes });
+        }
+    }
+}

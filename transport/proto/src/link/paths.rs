@@ -1,0 +1,201 @@
+//! Paths: doubt, probes, quarantine and return (docs/protocol.md section 9).
+
+use super::Link;
+use crate::event::{Event, PathId, PathSnapshot, Transmit};
+use crate::limits::DUPLICATES_MAX;
+use crate::path::{Path, PathSignal, PathState, ProbeVerdict, TailProbe, What, bit};
+use crate::wire::Kind;
+use towpath_base::{Nanos, Time};
+
+/// Probes of a path come no faster than this: the peer may be off its CPU for that long.
+const PROBE_INTERVAL_MIN: Nanos = Nanos::from_millis(1);
+
+/// `index` of PROBE: no path is acknowledged.
+pub(super) const PROBE_SILENCE: u32 = 1;
+
+impl Link {
+    /// How each path stands.
+    pub fn paths(&self) -> impl ExactSizeIterator<Item = PathSnapshot> {
+        let ack_way = self.paths.ack_way();
+        self.paths.iter().enumerate().map(move |(index, path)| PathSnapshot {
+            path: PathId(index as u8),
+            state: path.standing.state(),
+            since: path.standing.since(),
+            srtt: path.rtt.smoothed(),
+            sent: path.tx.next(),
+            lost: path.lost_chunks,
+            in_flight_bytes: path.tx.in_flight_bytes(),
+            doubts: path.standing.doubts_ever,
+            quarantines: path.standing.quarantines_ever,
+            carries_acks: index == ack_way,
+        })
+    }
+
+    /// Moves a path as the table of moves says, and tells of it.
+    pub(super) fn signal_path(&mut self, now: Time, index: usize, signal: PathSignal) {
+        let Some((from, to)) = self.paths.signal(now, index, signal) else { return };
+        match (from, to) {
+            (_, PathState::Suspect) => self.stats.path_doubts += 1,
+            (_, PathState::Dead) => self.stats.path_retirements += 1,
+            (PathState::Probing, PathState::Good) => self.stats.path_returns += 1,
+            _ => {}
+        }
+        let path = PathId(index as u8);
+        self.events.push_back(Event::PathChanged { path, from, to, signal });
+        if to == PathState::Suspect {
+            self.send_all_again(index);
+            self.probe_the_quiet();
+        }
+        if matches!(to, PathState::Suspect | PathState::Probing) {
+            self.paths.probes_due |= bit(index);
+        }
+    }
+
+    /// Everything in flight on a path counts as lost, and goes out again on others.
+    pub(super) fn send_all_again(&mut self, index: usize) {
+        let Self { paths, flow, lost, control_lost, .. } = self;
+        let path = &mut paths[index];
+        let (from, mut chunks, mut bytes) = (index as u8, 0, 0);
+        path.tx.time_out(|what, charge| {
+            chunks += 1;
+            bytes += u64::from(charge);
+            match *what {
+                What::Nothing | What::Probe => {}
+                What::Data(chunk) => lost.push_back((chunk, from)),
+                What::Control(key) => control_lost.push_back((key, from)),
+            }
+        });
+        path.lost_chunks += chunks;
+        if path.tail_probe == TailProbe::Due {
+            path.tail_probe = TailProbe::Idle;
+        }
+        flow.on_gone(bytes);
+        paths.settle(index);
+    }
+
+    /// Asks all good paths at once that have nothing under way: the way that works may be any of
+    /// them.
+    fn probe_the_quiet(&mut self) {
+        self.paths.probes_due |= self.paths.good() & !self.paths.busy;
+    }
+
+    /// Asks all good paths, and the one that is silent again.
+    pub(super) fn ask_all(&mut self, now: Time, index: usize) {
+        self.paths[index].tick_from = now;
+        self.paths.note_silence(now);
+        self.probe_the_quiet();
+        self.paths.probes_due |= bit(index);
+    }
+
+    /// What was sent on a path has been silent for an SLA tick. When other paths answer, the path
+    /// is at fault. When none does it may be the peer, which is no reason to leave a path; then
+    /// all of them are asked.
+    pub(super) fn on_path_silent(&mut self, now: Time, index: usize) {
+        let others_answer = self.paths.others_answer(index);
+        self.paths[index].tick_from = now;
+        if self.paths[index].standing.state() != PathState::Good {
+            return;
+        }
+        if others_answer {
+            self.signal_path(now, index, PathSignal::Silent);
+        } else {
+            self.ask_all(now, index);
+        }
+    }
+
+    /// Does what time demands of paths that are not good.
+    pub(super) fn watch_paths(&mut self, now: Time) {
+        let mut watched = self.paths.watched();
+        while watched != 0 {
+            let index = watched.trailing_zeros() as usize;
+            watched &= watched - 1;
+            if self.paths[index].standing.due() > now || self.paths.probes_due & bit(index) != 0 {
+                continue;
+            }
+            let answered_at = self.paths.answered_at;
+            match self.paths[index].standing.on_due(answered_at) {
+                ProbeVerdict::Open => {}
+                ProbeVerdict::Probe => self.paths.probes_due |= bit(index),
+                ProbeVerdict::Signal(signal) => self.signal_path(now, index, signal),
+            }
+        }
+    }
+
+    /// Numbers of a path that is not good were acknowledged.
+    pub(super) fn on_doubtful_answer(&mut self, now: Time, index: usize, numbers: (u64, u64)) {
+        if let ProbeVerdict::Signal(signal) = self.paths[index].standing.on_acked(numbers) {
+            self.signal_path(now, index, signal);
+        }
+    }
+
+    /// The next probe of a path, whatever the window says.
+    pub(super) fn next_probe(&mut self, now: Time) -> Option<Transmit> {
+        while self.paths.probes_due != 0 {
+            let index = self.paths.probes_due.trailing_zeros() as usize;
+            self.paths.probes_due &= !bit(index);
+            if self.paths[index].has_number() {
+                return Some(self.transmit_probe(now, index));
+            }
+            let again = now + self.probe_interval(&self.paths[index]);
+            self.paths[index].standing.postpone(again);
+        }
+        None
+    }
+
+    /// A probe counts nothing against windows: it must go when they are full.
+    pub(super) fn transmit_probe(&mut self, now: Time, index: usize) -> Transmit {
+        let interval = self.probe_interval(&self.paths[index]);
+        let (number, floor) = self.paths[index].tx.send(What::Probe, 0, now);
+        self.paths.on_sent(now, index, 0);
+        let standing = &mut self.paths[index].standing;
+        if standing.state() != PathState::Good {
+            standing.on_probe_sent(now, number, interval);
+        }
+        self.stats.path_probes += 1;
+        let mut header = self.header(Kind::Probe, 0, index, number, floor);
+        header.index = if self.paths.is_silent { PROBE_SILENCE } else { 0 };
+        self.ride_along(now, index, &mut header);
+        Transmit { path: PathId(index as u8), header, payload: None }
+    }
+
+    /// Within this an answer comes, if any does.
+    fn probe_interval(&self, path: &Path) -> Nanos {
+        let rtt = if path.rtt.smoothed().is_some() { &path.rtt } else { &self.flow.rtt };
+        let srtt = rtt.smoothed().unwrap_or(Nanos::ZERO);
+        let span = srtt.saturating_mul(2) + rtt.variance().saturating_mul(4) + self.flow.hold_max;
+        span.max(PROBE_INTERVAL_MIN)
+    }
+
+    /// A chunk came in on a path that had been taken before, or a probe that says that no path is
+    /// acknowledged. The second in a row says that acks do not get back to the peer: they take
+    /// another way from now on, and that way is asked.
+    pub(super) fn on_duplicate(&mut self, now: Time, heard_on: usize) {
+        if self.paths.len() == 1 || now < self.acks_rerouted_at + PROBE_INTERVAL_MIN {
+            return;
+        }
+        self.duplicates += 1;
+        if self.duplicates < DUPLICATES_MAX {
+            return;
+        }
+        self.duplicates = 0;
+        self.acks_rerouted_at = now;
+        self.stats.ack_reroutes += 1;
+        let before = self.paths.ack_way();
+        self.signal_path(now, before, PathSignal::Duplicates);
+        self.paths.turn_acks(now, before, heard_on);
+        self.paths.acks_due |= self.paths.received();
+        // Its answer says whether the silence on the way before is the peer's.
+        self.paths.probes_due |= bit(self.paths.ack_way());
+    }
+
+    /// Which queue pair sends acks now, and the generation that the peer expects there.
+    pub(super) fn ack_route(&mut self, now: Time) -> (Option<PathId>, u32) {
+        if self.paths.ack_way() != 0 {
+            self.paths.choose_ack_way(now);
+        }
+        match self.paths.ack_way() {
+            0 => (None, self.peer.control_generations.1),
+            index => (Some(PathId(index as u8)), self.paths[index].generation_out),
+        }
+    }
+}

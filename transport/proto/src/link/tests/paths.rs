@@ -1,0 +1,198 @@
+//! Several paths: spreading, black holes in either direction, flapping, silence of the peer.
+
+use super::*;
+use crate::path::{PathState, Spreading};
+
+const PATHS: u32 = 16;
+
+fn open(seed: u64, faults: Faults, spreading: Spreading) -> (Wire, ChannelId) {
+    println!("seed {seed} {spreading:?}");
+    let tune = |config: LinkConfig| config.spreading(spreading).seed(seed);
+    let mut wire = Wire::with_paths(seed, faults, PATHS, tune);
+    let channel = wire.ends[0].link.open_channel(seed.is_multiple_of(2)).unwrap();
+    wire.run_until(|wire| wire.ends.iter().all(|end| end.channels == [channel]));
+    (wire, channel)
+}
+
+/// Each chunk another path: most of them see traffic.
+const EACH: Spreading = Spreading::Bytes(1);
+
+fn send(wire: &mut Wire, channel: ChannelId, tokens: core::ops::Range<u64>, len: usize) {
+    for token in tokens {
+        let bytes = vec![token as u8; len];
+        wire.ends[0].send(channel, token, bytes, Time::NEVER);
+    }
+}
+
+fn tick(ticks: u64) -> Nanos {
+    Nanos::from_millis(4 * ticks)
+}
+
+/// Lets the ends run for a while, with a small message every millisecond.
+fn trickle(wire: &mut Wire, channel: ChannelId, first: u64, span: Nanos) {
+    let end = wire.now + span;
+    for token in first.. {
+        if wire.now >= end {
+            return;
+        }
+        let next = wire.now + Nanos::from_millis(1);
+        send(wire, channel, token..token + 1, 100);
+        wire.run_for(next.since(wire.now));
+    }
+}
+
+fn state(wire: &Wire, at: usize, path: usize) -> PathState {
+    wire.ends[at].link.paths().nth(path).unwrap().state
+}
+
+#[test]
+fn messages_arrive_once_and_in_order_over_many_paths_under_all_faults() {
+    for seed in 0..40 {
+        let spreadings = [EACH, Spreading::default(), Spreading::Message];
+        let (mut wire, channel) = open(seed, ALL_FAULTS, spreadings[seed as usize % 3]);
+        let mut prng = Prng::new(seed);
+        let mut sent = Vec::new();
+        for token in 0..60 {
+            let len = any_len(&mut prng);
+            sent.push(content(&mut prng, token, len));
+            wire.ends[0].send(channel, token, sent[token as usize].clone(), Time::NEVER);
+            wire.turn((token % 2) as usize);
+        }
+        wire.run_until(Wire::settled);
+        let mut received = wire.ends[1].received.clone();
+        if !seed.is_multiple_of(2) {
+            sent.sort();
+            received.sort();
+        }
+        assert!(received == sent, "seed {seed}");
+        wire.check_clean();
+        assert!(wire.ends.iter().all(|end| end.link.stats().violations == 0));
+    }
+}
+
+#[test]
+fn chunks_spread_over_all_paths_or_messages_keep_to_one() {
+    for (spreading, paths_min) in [(EACH, 16), (Spreading::Message, 1)] {
+        let (mut wire, channel) = open(2, Faults::default(), spreading);
+        let before: Vec<u64> = wire.ends[0].link.paths().map(|path| path.sent).collect();
+        send(&mut wire, channel, 0..1, 8 << 20);
+        wire.run_until(Wire::settled);
+        let used = wire.ends[0].link.paths().zip(&before).filter(|(p, b)| p.sent > **b + 2);
+        assert_eq!(used.count(), paths_min, "{spreading:?}");
+    }
+}
+
+#[test]
+fn one_black_hole_of_sixteen_is_left_within_two_ticks_and_its_chunks_arrive() {
+    for seed in 0..20 {
+        for path in [0, 1, 9] {
+            let (mut wire, channel) = open(seed, Faults::default(), EACH);
+            send(&mut wire, channel, 0..64, 10_000);
+            wire.run_until(Wire::settled);
+            wire.holes[1] = 1 << path;
+            let start = wire.now;
+            send(&mut wire, channel, 64..128, 10_000);
+            wire.run_until(|wire| wire.ends[0].sending.is_empty());
+            let took = wire.now.since(start);
+            assert!(took < tick(2) + Nanos(2 * 2 * wire::DELAY), "seed {seed}: {took}");
+            trickle(&mut wire, channel, 128, Nanos::from_millis(100));
+            assert_eq!(state(&wire, 0, path), PathState::Dead, "seed {seed} path {path}");
+            let stats = wire.ends[0].link.stats();
+            assert_eq!((stats.path_doubts, stats.path_retirements), (1, 1), "no other one");
+        }
+    }
+}
+
+#[test]
+fn a_healed_path_comes_back_after_its_quarantine_and_some_probes() {
+    let (mut wire, channel) = open(4, Faults::default(), EACH);
+    wire.holes[1] = 1 << 5;
+    trickle(&mut wire, channel, 0, Nanos::from_millis(100));
+    assert_eq!(state(&wire, 0, 5), PathState::Dead);
+    wire.holes[1] = 0;
+    trickle(&mut wire, channel, 1_000, Nanos::from_millis(1_500));
+    assert_eq!(state(&wire, 0, 5), PathState::Good);
+    assert_eq!(wire.ends[0].link.stats().path_returns, 1);
+}
+
+#[test]
+fn the_only_way_that_is_left_is_found_by_asking_all_at_once() {
+    for seed in 0..20 {
+        let alive = (seed % 16) as usize;
+        let (mut wire, channel) = open(seed, Faults::default(), EACH);
+        let dead: u16 = !(1 << alive);
+        wire.holes = [dead, dead];
+        let start = wire.now;
+        send(&mut wire, channel, 0..8, 10_000);
+        wire.run_until(|wire| wire.ends[0].sending.is_empty());
+        let took = wire.now.since(start);
+        assert!(took < Nanos::from_millis(40), "seed {seed}: {took}");
+        trickle(&mut wire, channel, 8, Nanos::from_secs(2));
+        assert_eq!(state(&wire, 0, alive), PathState::Good, "seed {seed}");
+        wire.run_until(Wire::settled);
+    }
+}
+
+#[test]
+fn a_receiver_whose_acks_are_swallowed_sends_them_another_way() {
+    for seed in 0..20 {
+        let (mut wire, channel) = open(seed, Faults::default(), EACH);
+        send(&mut wire, channel, 0..64, 10_000);
+        wire.run_until(Wire::settled);
+        wire.holes[0] = 1;
+        let start = wire.now;
+        send(&mut wire, channel, 64..80, 10_000);
+        wire.run_until(|wire| wire.ends[0].sending.is_empty());
+        let took = wire.now.since(start);
+        assert!(took < tick(2) + Nanos(2 * 2 * wire::DELAY), "seed {seed}: {took}");
+        assert_eq!(wire.ends[1].link.stats().ack_reroutes, 1, "{:?}", wire.ends[1].moves);
+        assert_ne!(state(&wire, 1, 0), PathState::Good, "the way of its acks is in doubt");
+        assert_eq!(wire.ends[0].link.stats().path_doubts, 0, "the sender blames no path");
+    }
+}
+
+#[test]
+fn a_flapping_path_is_quarantined_for_longer_each_time_and_not_chased() {
+    let (mut wire, channel) = open(6, Faults::default(), EACH);
+    let mut token = 0;
+    for _ in 0..300 {
+        for hole in [1 << 3, 0] {
+            wire.holes = [hole, hole];
+            trickle(&mut wire, channel, token, Nanos::from_millis(50));
+            token += 100;
+        }
+    }
+    // 30 seconds and 300 holes: quarantines of 1, 2, 4, 8 and 16 seconds.
+    let stats = wire.ends[0].link.stats();
+    assert!((3..=6).contains(&stats.path_retirements), "{stats:?}");
+    assert!(stats.path_doubts <= 12, "{stats:?}");
+}
+
+#[test]
+fn a_peer_that_is_silent_altogether_costs_no_path() {
+    let (mut wire, channel) = open(7, Faults::default(), EACH);
+    for round in 0..10 {
+        wire.holes = [u16::MAX; 2];
+        send(&mut wire, channel, 20 * round..20 * round + 20, 10_000);
+        wire.run_for(Nanos::from_millis(50));
+        wire.holes = [0; 2];
+        wire.run_until(Wire::settled);
+    }
+    for end in &wire.ends {
+        assert_eq!(end.link.stats().path_retirements, 0, "{:?}", end.moves);
+    }
+}
+
+#[test]
+fn while_acks_arrive_no_more_than_one_path_a_second_is_retired() {
+    let (mut wire, channel) = open(8, Faults::default(), EACH);
+    wire.holes[1] = 0xff00;
+    let start = wire.now;
+    trickle(&mut wire, channel, 0, Nanos::from_secs(4));
+    let seconds = wire.now.since(start).0 / 1_000_000_000;
+    let stats = wire.ends[0].link.stats();
+    assert_eq!(stats.path_doubts, 8, "all of them were left at once: {stats:?}");
+    let first =
+        wire.ends[0].moves.iter().filter(|m| (m.1, m.2) == (PathState::Suspect, PathState::Dead));
+    assert!(first.count() as u64 <= 1 + seconds);
+}

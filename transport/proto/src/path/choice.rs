@@ -1,0 +1,103 @@
+//! Which path the next chunk takes: power of two choices on round-trip times.
+
+use super::state::PathState;
+use super::table::{PathTable, bit};
+use towpath_base::Nanos;
+
+/// One draw in so many is not compared with another, so that a path that was slow once is
+/// measured again.
+const EXPLORE_ONE_IN: u64 = 32;
+
+/// How chunks are spread over the good paths of a link.
+///
+/// Loss is found on each path by itself, and a receiver takes the chunks of a message in any
+/// order: so spreading costs no reordering, and the order of delivery holds under both policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Spreading {
+    /// A path is chosen anew after so many bytes. Long messages use many paths, so that one slow
+    /// path holds up a part of them only and load evens out; the more bytes, the fewer acks.
+    Bytes(u32),
+    /// Each message keeps to one path unless that fails. A burst stays in one piece, and only
+    /// messages on a bad path suffer from it; but two long ones may share a path while others idle.
+    Message,
+}
+
+impl Default for Spreading {
+    /// 256 KiB: four full chunks, so that a turn of the receiver acknowledges one or two paths.
+    fn default() -> Self {
+        Self::Bytes(256 << 10)
+    }
+}
+
+impl PathTable {
+    /// The path for the next chunk that is not bound to one, other than those in `avoid` if that
+    /// can be; `None` when no path has a number left.
+    #[inline]
+    pub(crate) fn choose(&mut self, avoid: u16) -> Option<usize> {
+        if self.len() == 1 {
+            return self[0].has_number().then_some(0);
+        }
+        let current = self.current;
+        let stays = self.left_bytes > 0 && self.good() & bit(current) & !avoid != 0;
+        if stays && self[current].has_number() {
+            return Some(current);
+        }
+        let index = self.pick(avoid)?;
+        if avoid == 0 {
+            (self.current, self.left_bytes) = (index, self.spread_bytes());
+        }
+        Some(index)
+    }
+
+    /// Draws a path.
+    pub(crate) fn pick(&mut self, avoid: u16) -> Option<usize> {
+        let good = self.good();
+        let doubtful = self.in_state(PathState::Suspect) | self.in_state(PathState::Probing);
+        let all = self.mask();
+        let mut full = 0;
+        // The first set that holds a path with a number to spare.
+        let proven = good & self.proven;
+        for set in [proven & !avoid, good & !avoid, good, doubtful & !avoid, doubtful, all] {
+            while set & !full != 0 {
+                let index = self.draw(set & !full);
+                if self[index].has_number() {
+                    return Some(index);
+                }
+                full |= bit(index);
+            }
+        }
+        None
+    }
+
+    /// Two at random of a set, and the better one of them.
+    fn draw(&mut self, set: u16) -> usize {
+        let count = u64::from(set.count_ones());
+        let first = self.prng.below(count);
+        let one = nth(set, first);
+        if count == 1 || self.prng.below(EXPLORE_ONE_IN) == 0 {
+            return one;
+        }
+        let second = (first + 1 + self.prng.below(count - 1)) % count;
+        let other = nth(set, second);
+        if self.is_better(other, one) { other } else { one }
+    }
+
+    /// Round trips decide if they differ by more than a quarter, else what is under way.
+    fn is_better(&self, index: usize, than: usize) -> bool {
+        let srtt = |index: usize| self[index].rtt.smoothed().unwrap_or(Nanos::ZERO).0;
+        let (mine, other) = (srtt(index), srtt(than));
+        if mine.abs_diff(other) > mine.min(other) / 4 {
+            return mine < other;
+        }
+        self[index].tx.in_flight_bytes() < self[than].tx.in_flight_bytes()
+    }
+}
+
+/// The place of the `n`th bit that is set.
+fn nth(set: u16, n: u64) -> usize {
+    let mut rest = set;
+    for _ in 0..n {
+        rest &= rest - 1;
+    }
+    rest.trailing_zeros() as usize
+}

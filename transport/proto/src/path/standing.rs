@@ -1,0 +1,178 @@
+//! How one path stands: doubts, probes, quarantine.
+
+use super::state::{PathSignal, PathState};
+use crate::limits::{
+    DOUBTS_MAX, FORGIVE_AFTER, PROBE_INTERVAL_MAX, PROBES_TO_RETURN, PROBES_UNANSWERED_MAX,
+    QUARANTINE_FIRST, QUARANTINE_LONGEST,
+};
+use towpath_base::{Nanos, Time};
+
+/// What is remembered of a path's conduct.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
+    state: PathState,
+    since: Time,
+    /// The first number that was sent since the doubt.
+    doubt_number: u64,
+    /// Doubts that are not forgiven.
+    doubts: u32,
+    /// Quarantines that are not forgiven: each doubles the next.
+    quarantines: u32,
+    /// From when on its conduct counts as clean.
+    clean_from: Time,
+    /// When the next probe is due, or the quarantine is over.
+    due: Time,
+    probe: Option<(u64, Time)>,
+    unanswered: u32,
+    answered: u32,
+    /// Ever, for snapshots.
+    pub(crate) doubts_ever: u64,
+    pub(crate) quarantines_ever: u64,
+}
+
+/// What a timer or an ack says of a path that is not good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing yet.
+    Open,
+    /// Send a probe now.
+    Probe,
+    Signal(PathSignal),
+}
+
+impl Standing {
+    pub(crate) fn new(now: Time) -> Self {
+        Self {
+            state: PathState::Good,
+            since: now,
+            doubt_number: 0,
+            doubts: 0,
+            quarantines: 0,
+            clean_from: now,
+            due: Time::NEVER,
+            probe: None,
+            unanswered: 0,
+            answered: 0,
+            doubts_ever: 0,
+            quarantines_ever: 0,
+        }
+    }
+
+    pub(crate) fn state(&self) -> PathState {
+        self.state
+    }
+
+    pub(crate) fn since(&self) -> Time {
+        self.since
+    }
+
+    /// When [`on_due`](Self::on_due) has something to say; `NEVER` for a good path.
+    pub(crate) fn due(&self) -> Time {
+        self.due
+    }
+
+    /// Goes to `to`, by a legal move; `next_number` is the first that will be sent there.
+    pub(crate) fn go(&mut self, now: Time, signal: PathSignal, to: PathState, next_number: u64) {
+        self.forgive(now);
+        match to {
+            PathState::Good => {
+                // A path that was only slow has done nothing wrong.
+                if signal == PathSignal::Late {
+                    self.doubts = self.doubts.saturating_sub(1);
+                }
+                self.due = Time::NEVER;
+            }
+            PathState::Suspect => {
+                // Acks that went astray may be the fault of the way of the control queue pair.
+                self.doubts += u32::from(signal == PathSignal::Silent);
+                self.doubts_ever += 1;
+                self.doubt_number = next_number;
+                self.due = now;
+            }
+            PathState::Dead => {
+                let span = QUARANTINE_FIRST.saturating_mul(1 << self.quarantines.min(16));
+                self.quarantines += 1;
+                self.quarantines_ever += 1;
+                self.due = now + span.min(QUARANTINE_LONGEST);
+                if signal == PathSignal::Failed {
+                    self.due = Time::NEVER;
+                }
+            }
+            PathState::Probing => {
+                self.doubt_number = next_number;
+                self.due = now;
+            }
+        }
+        (self.state, self.since, self.clean_from) = (to, now, now);
+        (self.probe, self.unanswered, self.answered) = (None, 0, 0);
+    }
+
+    /// Clean conduct makes up for one doubt and one quarantine at a time. After a quarantine the
+    /// next doubt is the last one until then.
+    fn forgive(&mut self, now: Time) {
+        if self.state != PathState::Good {
+            return;
+        }
+        let spans = (now.since(self.clean_from).0 / FORGIVE_AFTER.0).min(64) as u32;
+        self.doubts = self.doubts.saturating_sub(spans);
+        self.quarantines = self.quarantines.saturating_sub(spans);
+    }
+
+    fn is_on_probation(&self) -> bool {
+        self.quarantines > 0 || self.doubts >= DOUBTS_MAX
+    }
+
+    /// A probe went out under this number; the next one is due after `interval`, backed off.
+    pub(crate) fn on_probe_sent(&mut self, now: Time, number: u64, interval: Nanos) {
+        self.probe = Some((number, now));
+        let span = interval.saturating_mul(1 << self.unanswered.min(10));
+        self.due = now + span.min(PROBE_INTERVAL_MAX.max(interval));
+    }
+
+    /// Its time has come. `answered_at` is when the newest chunk was sent that was acknowledged on
+    /// any path: without an answer elsewhere a probe that got none says nothing of this path.
+    pub(crate) fn on_due(&mut self, answered_at: Time) -> Verdict {
+        match self.state {
+            PathState::Good => Verdict::Open,
+            PathState::Dead => Verdict::Signal(PathSignal::Rested),
+            PathState::Suspect | PathState::Probing => {
+                self.answered = if self.probe.is_some() { 0 } else { self.answered };
+                if self.probe.take().is_some_and(|(_, sent_at)| answered_at > sent_at) {
+                    self.unanswered += 1;
+                }
+                if self.unanswered >= PROBES_UNANSWERED_MAX {
+                    return Verdict::Signal(PathSignal::Unanswered);
+                }
+                Verdict::Probe
+            }
+        }
+    }
+
+    /// Numbers from `lowest` to `highest` were newly acknowledged.
+    pub(crate) fn on_acked(&mut self, (lowest, highest): (u64, u64)) -> Verdict {
+        match self.state {
+            PathState::Good | PathState::Dead => Verdict::Open,
+            PathState::Suspect if lowest < self.doubt_number => Verdict::Signal(PathSignal::Late),
+            PathState::Suspect if self.is_on_probation() => Verdict::Signal(PathSignal::Relapsed),
+            PathState::Suspect => Verdict::Signal(PathSignal::Answered),
+            PathState::Probing if highest < self.doubt_number => Verdict::Open,
+            PathState::Probing => {
+                self.unanswered = 0;
+                self.answered += u32::from(self.probe.take().is_some());
+                if self.answered >= PROBES_TO_RETURN {
+                    return Verdict::Signal(PathSignal::Answered);
+                }
+                Verdict::Open
+            }
+        }
+    }
+
+    /// What is due has to wait until then.
+    pub(crate) fn postpone(&mut self, until: Time) {
+        if self.state == PathState::Good {
+            return;
+        }
+        self.due = until;
+        self.unanswered = self.unanswered.min(PROBES_UNANSWERED_MAX - 1);
+    }
+}

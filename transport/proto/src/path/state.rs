@@ -1,0 +1,111 @@
+//! What a path is thought of, as one table of legal moves.
+
+use core::fmt;
+
+/// What a path is thought of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PathState {
+    /// It carries chunks.
+    #[default]
+    Good,
+    /// Something on it is overdue: others are preferred, and probes ask whether it works.
+    Suspect,
+    /// In quarantine: nothing is sent on it.
+    Dead,
+    /// Its quarantine is over: probes ask whether it works again.
+    Probing,
+}
+
+/// What makes a path move from one state to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PathSignal {
+    /// What was sent on it was not acknowledged for an SLA tick or a retransmission timeout,
+    /// while later chunks on other paths were.
+    Silent,
+    /// The peer repeats what it has sent: acks that went this way did not arrive.
+    Duplicates,
+    /// What had been sent before the doubt was acknowledged after all.
+    Late,
+    /// Probes were acknowledged, as many as it takes.
+    Answered,
+    /// A probe was acknowledged, but the path has been in doubt too often of late.
+    Relapsed,
+    /// Probes were not acknowledged, while chunks on other paths were.
+    Unanswered,
+    /// The quarantine is over.
+    Rested,
+    /// What carries it has ended, for good.
+    Failed,
+}
+
+/// One legal move of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// Where it stands.
+    pub from: PathState,
+    /// What happens.
+    pub signal: PathSignal,
+    /// Where it goes.
+    pub to: PathState,
+    /// Why that is right.
+    pub why: &'static str,
+}
+
+const fn moves(from: PathState, signal: PathSignal, to: PathState, why: &'static str) -> Move {
+    Move { from, signal, to, why }
+}
+
+/// All legal moves. A signal that has none in a state changes nothing there.
+pub const MOVES: [Move; 12] = {
+    use PathSignal as S;
+    use PathState::{Dead, Good, Probing, Suspect};
+    [
+        moves(Good, S::Silent, Suspect, "the peer answers on other paths, so this one is at fault"),
+        moves(Good, S::Duplicates, Suspect, "acks went this way and the peer did not get them"),
+        moves(Suspect, S::Late, Good, "it was slow, not gone: nothing was lost on it"),
+        moves(Suspect, S::Answered, Good, "a probe got through: chunks were lost, not the path"),
+        moves(Suspect, S::Relapsed, Dead, "it comes and goes: chasing it costs a tick each time"),
+        moves(Suspect, S::Unanswered, Dead, "it swallows what is sent, and asking on is in vain"),
+        moves(Dead, S::Rested, Probing, "a path is probed before it is used again"),
+        moves(Probing, S::Answered, Good, "several probes in a row got through"),
+        moves(Probing, S::Unanswered, Dead, "it is as dead as before: a longer quarantine"),
+        moves(Good, S::Failed, Dead, "its queue pair is in error"),
+        moves(Suspect, S::Failed, Dead, "its queue pair is in error"),
+        moves(Probing, S::Failed, Dead, "its queue pair is in error"),
+    ]
+};
+
+impl PathState {
+    /// Where a signal leads from here; `None` when it changes nothing.
+    #[must_use]
+    pub fn after(self, signal: PathSignal) -> Option<Self> {
+        let legal = |step: &&Move| step.from == self && step.signal == signal;
+        MOVES.iter().find(legal).map(|step| step.to)
+    }
+}
+
+impl fmt::Display for PathState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Good => "good",
+            Self::Suspect => "suspect",
+            Self::Dead => "dead",
+            Self::Probing => "probing",
+        })
+    }
+}
+
+impl fmt::Display for PathSignal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Silent => "silent",
+            Self::Duplicates => "duplicates",
+            Self::Late => "late ack",
+            Self::Answered => "probes answered",
+            Self::Relapsed => "relapsed",
+            Self::Unanswered => "probes unanswered",
+            Self::Rested => "rested",
+            Self::Failed => "failed",
+        })
+    }
+}

@@ -1,0 +1,270 @@
+//! All paths of a link, and what is known of them together.
+
+use super::Path;
+use super::choice::Spreading;
+use super::state::{PathSignal, PathState};
+use crate::config::{LinkConfig, PeerParams};
+use crate::limits::{FORGIVE_AFTER, PATH_CHANGE_INTERVAL, QUARANTINE_FIRST, QUARANTINE_LONGEST};
+use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
+use towpath_base::{Nanos, Prng, Time};
+
+/// A path as a member of a set.
+pub(crate) fn bit(index: usize) -> u16 {
+    1 << index
+}
+
+/// The paths of a link. Sets of them are bit masks: a turn looks only at paths that matter.
+#[derive(Debug)]
+pub(crate) struct PathTable {
+    all: Vec<Path>,
+    good: u16,
+    all_mask: u16,
+    /// Paths that may have something outstanding.
+    pub(crate) busy: u16,
+    /// Paths on which something came in that no ack has told of.
+    pub(crate) acks_due: u16,
+    /// Paths on which a probe is to be sent.
+    pub(crate) probes_due: u16,
+    /// Paths on which a tail-loss probe may be due.
+    pub(crate) tails_due: u16,
+    /// Good paths that have answered since the last one was doubted: the first to be used until
+    /// all is well again.
+    pub(super) proven: u16,
+    /// When the newest chunk was sent that was acknowledged on any path.
+    pub(crate) answered_at: Time,
+    /// When the last answer came.
+    last_answer: Time,
+    /// No path has answered for a tick.
+    pub(crate) is_silent: bool,
+    /// The last retirement.
+    changed_at: Option<Time>,
+    /// The path whose way acks take; those of the first go by the control queue pair.
+    ack_way: usize,
+    /// From when on they may take the first again.
+    ack_return_at: Time,
+    ack_turns: u32,
+    pub(super) current: usize,
+    pub(super) left_bytes: u64,
+    pub(super) prng: Prng,
+    pub(crate) spreading: Spreading,
+    pub(crate) sla_tick: Nanos,
+}
+
+impl Deref for PathTable {
+    type Target = [Path];
+
+    #[inline]
+    fn deref(&self) -> &[Path] {
+        &self.all
+    }
+}
+
+impl DerefMut for PathTable {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Path] {
+        &mut self.all
+    }
+}
+
+impl PathTable {
+    pub(crate) fn new(config: &LinkConfig, peer: &PeerParams, now: Time) -> Self {
+        let pairs = peer.carriers.iter().zip(&peer.generations);
+        let paths = pairs.map(|(&carrier, &pair)| Path::new(config, peer, carrier, pair, now));
+        let all: Vec<Path> = paths.collect();
+        let mask = ((1u32 << all.len()) - 1) as u16;
+        Self {
+            all,
+            good: mask,
+            all_mask: mask,
+            busy: 0,
+            acks_due: 0,
+            probes_due: 0,
+            tails_due: 0,
+            proven: u16::MAX,
+            answered_at: Time::ZERO,
+            last_answer: now,
+            is_silent: false,
+            changed_at: None,
+            ack_way: 0,
+            ack_return_at: Time::ZERO,
+            ack_turns: 0,
+            current: 0,
+            left_bytes: 0,
+            prng: Prng::new(config.seed),
+            spreading: config.spreading,
+            sla_tick: config.sla_tick,
+        }
+    }
+
+    /// Every path whose carrier works.
+    pub(crate) fn mask(&self) -> u16 {
+        let works = |&(_, path): &(usize, &Path)| !path.has_failed;
+        self.all.iter().enumerate().filter(works).fold(0, |set, (index, _)| set | bit(index))
+    }
+
+    pub(crate) fn good(&self) -> u16 {
+        self.good
+    }
+
+    /// Whether a message that keeps to a path may go on there.
+    pub(crate) fn is_usable(&self, index: usize) -> bool {
+        self.good & bit(index) != 0 && self.all[index].has_number()
+    }
+
+    /// Paths whose standing has a timer.
+    pub(crate) fn watched(&self) -> u16 {
+        self.all_mask & !self.good
+    }
+
+    pub(super) fn in_state(&self, state: PathState) -> u16 {
+        let is_in =
+            |&(_, path): &(usize, &Path)| path.standing.state() == state && !path.has_failed;
+        self.all.iter().enumerate().filter(is_in).fold(0, |set, (index, _)| set | bit(index))
+    }
+
+    pub(super) fn spread_bytes(&self) -> u64 {
+        match self.spreading {
+            Spreading::Bytes(bytes) => u64::from(bytes),
+            Spreading::Message => 0,
+        }
+    }
+
+    /// Something goes out on a path.
+    #[inline]
+    pub(crate) fn on_sent(&mut self, now: Time, index: usize, charge: u32) {
+        self.busy |= bit(index);
+        self.left_bytes = self.left_bytes.saturating_sub(u64::from(charge));
+        self.all[index].last_progress = now;
+    }
+
+    /// Numbers of a path were acknowledged or declared lost.
+    #[inline]
+    pub(crate) fn settle(&mut self, index: usize) {
+        if !self.all[index].tx.any_outstanding() {
+            self.busy &= !bit(index);
+        }
+    }
+
+    /// A path has answered: its newest acknowledged number was sent then.
+    #[inline]
+    pub(crate) fn on_answer(&mut self, now: Time, index: usize, sent_at: Option<Time>) {
+        self.proven |= bit(index);
+        self.is_silent = false;
+        if now > self.last_answer + self.sla_tick {
+            self.pardon(now);
+        }
+        self.last_answer = now;
+        if let Some(at) = sent_at {
+            self.answered_at = self.answered_at.max(at);
+        }
+    }
+
+    /// The peer was silent altogether until now. What was sent before may be lost without any
+    /// path being at fault: each is asked anew.
+    #[cold]
+    fn pardon(&mut self, now: Time) {
+        for (index, path) in self.all.iter_mut().enumerate() {
+            if path.tx.oldest_sent_at() != Time::NEVER
+                && path.tx.oldest_sent_at() + self.sla_tick < now
+            {
+                path.tick_from = now;
+                self.probes_due |= self.good & bit(index);
+            }
+        }
+    }
+
+    /// What is outstanding has had no answer: is that so on all paths?
+    pub(crate) fn note_silence(&mut self, now: Time) {
+        self.is_silent = now >= self.last_answer + self.sla_tick;
+    }
+
+    /// Whether the peer has answered on another path to what was sent after the oldest number
+    /// outstanding here: then the silence is this path's. Without that it may be the peer's.
+    pub(crate) fn others_answer(&self, index: usize) -> bool {
+        let path = &self.all[index];
+        path.tx.any_outstanding()
+            && self.answered_at >= path.tx.oldest_sent_at().max(path.tick_from)
+    }
+
+    /// Moves a path as the table of moves says; from where to where, if it moves.
+    pub(crate) fn signal(
+        &mut self,
+        now: Time,
+        index: usize,
+        signal: PathSignal,
+    ) -> Option<(PathState, PathState)> {
+        let from = self.all[index].standing.state();
+        let to = from.after(signal)?;
+        let is_choice = signal != PathSignal::Failed;
+        if to == PathState::Dead && is_choice && !self.may_retire(now, index, from) {
+            return None;
+        }
+        let path = &mut self.all[index];
+        path.standing.go(now, signal, to, path.tx.next());
+        match to {
+            PathState::Good => self.good |= bit(index),
+            _ => self.good &= !bit(index),
+        }
+        self.probes_due &= !bit(index);
+        if to == PathState::Suspect {
+            self.proven = 0;
+        } else if self.in_state(PathState::Suspect) == 0 {
+            self.proven = u16::MAX;
+        }
+        self.choose_ack_way(now);
+        Some((from, to))
+    }
+
+    /// A path is retired only while another is good, and no more than one in an interval. One
+    /// that comes from its quarantine was retired before: nothing changes when it goes back.
+    fn may_retire(&mut self, now: Time, index: usize, from: PathState) -> bool {
+        if from == PathState::Probing {
+            return true;
+        }
+        let next = self.changed_at.map_or(now, |at| at + PATH_CHANGE_INTERVAL);
+        if self.good == 0 || next > now {
+            let until = next.max(now + self.sla_tick);
+            self.all[index].standing.postpone(until);
+            return false;
+        }
+        self.changed_at = Some(now);
+        true
+    }
+
+    /// The path whose way acks take: the first as long as it is good.
+    pub(crate) fn ack_way(&self) -> usize {
+        self.ack_way
+    }
+
+    /// Lets acks take the first way again when it is good and its time has come.
+    pub(crate) fn choose_ack_way(&mut self, now: Time) {
+        if self.good & bit(0) != 0 && now >= self.ack_return_at {
+            self.ack_way = 0;
+        } else if self.good & bit(self.ack_way) == 0 {
+            self.ack_way = self.pick(bit(self.ack_way)).unwrap_or(0);
+        }
+    }
+
+    /// Acks go another way than `before`: that on which the peer gets through if it is good, and
+    /// was not just tried. The way back is taken later each time.
+    pub(crate) fn turn_acks(&mut self, now: Time, before: usize, heard_on: usize) {
+        if now > self.ack_return_at + FORGIVE_AFTER {
+            self.ack_turns = 0;
+        }
+        let span = QUARANTINE_FIRST.saturating_mul(1 << self.ack_turns.min(16));
+        self.ack_return_at = now + span.min(QUARANTINE_LONGEST);
+        self.ack_turns += 1;
+        if heard_on != before && self.good & bit(heard_on) != 0 {
+            self.ack_way = heard_on;
+        } else if self.ack_way == before {
+            self.ack_way = self.pick(bit(before)).unwrap_or(before);
+        }
+    }
+
+    /// Paths on which something came in.
+    pub(crate) fn received(&self) -> u16 {
+        let came = |&(_, path): &(usize, &Path)| path.rx.largest().is_some();
+        self.all.iter().enumerate().filter(came).fold(0, |set, (index, _)| set | bit(index))
+    }
+}
