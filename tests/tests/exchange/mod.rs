@@ -2,11 +2,15 @@
 //!
 //! Bounded by turns, never by the clock: how fast it goes is not judged here.
 
+#![allow(dead_code, reason = "each program of tests uses its part")]
+
+use std::rc::Rc;
 use towpath_base::{Nanos, Prng, Time};
 use towpath_lab::app::{App, Planned};
 use towpath_lab::oracle::{Ending, Oracle};
 use towpath_memory::Region;
 use towpath_proto::{LinkStats, Side};
+use towpath_sim::World;
 use towpath_transport::{Endpoint, EndpointConfig, LinkId};
 use towpath_verbs::Device;
 
@@ -41,7 +45,6 @@ impl Load {
     }
 
     /// A few, of which some are as long as files.
-    #[allow(dead_code, reason = "not every program of tests moves files")]
     pub(crate) fn large() -> Self {
         Self {
             messages: 8,
@@ -99,6 +102,8 @@ struct Hosts<D: Device<Memory = Region>> {
     hosts: [Host<D>; 2],
     oracle: Oracle,
     seed: u64,
+    /// Where time is virtual.
+    world: Option<Rc<World>>,
 }
 
 impl<D: Device<Memory = Region>> Hosts<D> {
@@ -115,7 +120,7 @@ impl<D: Device<Memory = Region>> Hosts<D> {
         for host in &mut hosts {
             host.app.begin_life(host.link.expect("just joined"), 0);
         }
-        Self { hosts, oracle: Oracle::new(), seed }
+        Self { hosts, oracle: Oracle::new(), seed, world: None }
     }
 
     fn run_until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
@@ -129,10 +134,23 @@ impl<D: Device<Memory = Region>> Hosts<D> {
             let stats = || self.hosts.each_ref().map(|h| h.link.and_then(|l| h.endpoint.stats(l)));
             assert!(idle < IDLE_TURNS_MAX, "seed {}: stuck until {what}: {:?}", self.seed, stats());
             if !busy {
-                // Both ends live on this thread, so neither may sleep for long.
-                self.hosts[idle as usize % 2].endpoint.wait(Nanos::from_micros(50));
+                self.rest(idle);
             }
         }
+    }
+
+    /// Lets time pass.
+    fn rest(&mut self, idle: u32) {
+        let Some(world) = &self.world else {
+            // Both ends live on this thread, so neither may sleep for long.
+            self.hosts[idle as usize % 2].endpoint.wait(Nanos::from_micros(50));
+            return;
+        };
+        let now = world.now();
+        let due = |host: &Host<D>| host.endpoint.next_timeout().min(host.app.next_time(now));
+        let due = self.hosts.iter().map(due).min().unwrap_or(Time::NEVER);
+        let next = world.next_event_time().unwrap_or(Time::NEVER).min(due);
+        world.advance_to(next.min(now + Nanos::from_millis(1)).max(now));
     }
 }
 
@@ -156,7 +174,6 @@ fn script(prng: &mut Prng, load: &Load) -> Vec<Planned> {
 
 /// Joins two endpoints on the devices, lets both send, and returns them when every message has
 /// come once and intact, or has been given up, and every send buffer is back.
-#[allow(dead_code, reason = "some programs of tests say what to send")]
 pub(crate) fn exchange<D: Device<Memory = Region>>(seed: u64, devices: [D; 2]) -> [Host<D>; 2] {
     exchange_of(seed, devices, &Load::small())
 }
@@ -167,8 +184,19 @@ pub(crate) fn exchange_of<D: Device<Memory = Region>>(
     devices: [D; 2],
     load: &Load,
 ) -> [Host<D>; 2] {
+    exchange_in(seed, devices, load, None)
+}
+
+/// The same in a world of its own time.
+pub(crate) fn exchange_in<D: Device<Memory = Region>>(
+    seed: u64,
+    devices: [D; 2],
+    load: &Load,
+    world: Option<Rc<World>>,
+) -> [Host<D>; 2] {
     println!("seed {seed}");
     let mut hosts = Hosts::join(seed, devices, load);
+    hosts.world = world;
     for (number, ordered) in [true, false].into_iter().enumerate() {
         let host = &mut hosts.hosts[number];
         let link = host.link.expect("joined");

@@ -20,18 +20,26 @@ pub(crate) type Nic = RoceDevice<UdpLink>;
 /// Towpath's NIC or the kernel's.
 pub(crate) type EitherNic = Either<Nic, VerbsDevice>;
 
-/// The two devices that `TOWPATH_VERBS_PAIR` names, as `rxe0,rxe1`.
-pub(crate) fn verbs() -> Rig<VerbsDevice> {
+/// The names in `TOWPATH_VERBS_PAIR`, as `rxe0,rxe1`.
+fn pair_names() -> [String; 2] {
     let pair = std::env::var("TOWPATH_VERBS_PAIR").expect("TOWPATH_VERBS_PAIR names two devices");
     let (a, b) = pair.split_once(',').expect("two names with a comma between them");
-    let open = |name: &str| VerbsDevice::open(&Target::new().device(name));
-    let names = [a.to_owned(), b.to_owned()];
-    let (a, b) = (open(a).expect("it opens"), open(b).expect("it opens"));
+    [a.to_owned(), b.to_owned()]
+}
+
+/// One of the two devices that `TOWPATH_VERBS_PAIR` names.
+pub(crate) fn verbs_end(end: usize) -> VerbsDevice {
+    VerbsDevice::open(&Target::new().device(&pair_names()[end])).expect("it opens")
+}
+
+/// Both of them.
+pub(crate) fn verbs() -> Rig<VerbsDevice> {
+    let names = pair_names();
     let advance = move || {
         wait_until_quiet(&names);
         false
     };
-    Rig::new(a, b, LIKE_RXE, advance)
+    Rig::new(verbs_end(0), verbs_end(1), LIKE_RXE, advance)
 }
 
 /// The packets that devices have sent and received so far.

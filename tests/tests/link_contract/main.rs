@@ -1,0 +1,70 @@
+//! What a link promises on every device: the same tests on the wire within a process, on the
+//! userspace NIC in virtual time and over sockets, and in the virtual machine on the kernel's rxe,
+//! alone and with the userspace NIC at the other end.
+
+mod channels;
+mod endings;
+#[path = "../exchange/mod.rs"]
+mod exchange;
+mod pair;
+#[path = "../rig/mod.rs"]
+mod rig;
+mod traffic;
+
+/// Each test for each device; `again` are those that start an endpoint anew at its old address.
+macro_rules! for_every_device {
+    (
+        $($test:path as $name:ident),+ $(,)?;
+        again: $($again:path as $anew:ident),+ $(,)?
+    ) => {
+        mod mem {
+            $(#[test] fn $name() { $test(crate::pair::mem()); })+
+        }
+        mod sim {
+            $(#[test] fn $name() { $test(crate::pair::sim()); })+
+            $(#[test] fn $anew() { $again(crate::pair::sim()); })+
+        }
+        mod udp {
+            $(#[test] fn $name() { $test(crate::pair::udp()); })+
+            $(#[test] fn $anew() { $again(crate::pair::udp()); })+
+        }
+        #[cfg(feature = "verbs")]
+        mod verbs {
+            $(
+                #[test]
+                #[ignore = "needs two joined RDMA devices: cargo xtask vm-test"]
+                fn $name() { $test(crate::pair::verbs()); }
+            )+
+            $(
+                #[test]
+                #[ignore = "needs two joined RDMA devices: cargo xtask vm-test"]
+                fn $anew() { $again(crate::pair::verbs()); }
+            )+
+        }
+        #[cfg(feature = "verbs")]
+        mod nic_and_kernel {
+            $(
+                #[test]
+                #[ignore = "needs the kernel's rxe: cargo xtask vm-test"]
+                fn $name() { $test(crate::pair::nic_and_kernel(true)); }
+            )+
+            $(
+                #[test]
+                #[ignore = "needs the kernel's rxe: cargo xtask vm-test"]
+                fn $anew() { $again(crate::pair::nic_and_kernel(false)); }
+            )+
+        }
+    };
+}
+
+for_every_device! {
+    crate::traffic::exchange as messages_of_all_lengths_come_once_and_intact_and_in_order,
+    crate::traffic::stream as a_message_longer_than_its_grant_is_read_in_pieces,
+    crate::channels::stalled as a_reader_that_keeps_its_messages_stalls_only_its_own_channel,
+    crate::channels::deadline as a_message_whose_time_is_over_is_given_up_and_its_buffers_come_back,
+    crate::channels::cancel as a_message_that_is_cancelled_ends_and_the_next_arrives,
+    crate::channels::closed as a_channel_closes_after_what_was_sent_has_ended,
+    crate::endings::goodbye as a_link_that_is_closed_is_down_at_both_ends_with_all_buffers_home,
+    crate::endings::death as a_peer_that_dies_is_missed_and_what_it_was_sent_is_unknown;
+    again: crate::endings::restart as a_peer_that_starts_anew_is_linked_anew
+}
