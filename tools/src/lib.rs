@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`cli`] | `towpath`: the demo, and a chunk server's clients |
 //! | [`device`] | which device a tool uses: the flags that all of them take |
-//! | [`perftest`] | `tow_write_bw` and `tow_write_lat` |
+//! | [`perftest`] | `tow_send_bw`, `tow_write_lat` and the others |
 
 #![forbid(unsafe_code)]
 

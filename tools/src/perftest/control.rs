@@ -1,6 +1,7 @@
 //! The set-up connection: lines of JSON over TCP, on which the ends agree, start rows together and
 //! compare what they have counted.
 
+use super::carrier::raw::RawEnd;
 use super::error::{Differences, RunError};
 use super::limits::{CONTROL_VERSION, DIAL_TIMEOUT, NOTE_BYTES_MAX, PEER_TIMEOUT};
 use super::settings::Flag;
@@ -17,6 +18,8 @@ pub(crate) enum Note {
     Hello { version: u32, flags: Vec<Flag> },
     /// From the server: connect your data here.
     Listening { addr: SocketAddr },
+    /// This end's raw queue pairs.
+    Raw(RawEnd),
     /// Where this end's data is.
     Address { text: String },
     /// Ready for the row of that number.
@@ -36,14 +39,16 @@ pub(crate) struct Counted {
     pub(crate) sent_per_second: f64,
     /// The same for the best stretch; 0 where it was not looked for.
     pub(crate) peak_per_second: f64,
-    /// Packets lost by its faults and in its socket.
-    pub(crate) packets_lost: u64,
+    /// Packets lost by its faults and in its socket; none where its device does not tell.
+    pub(crate) packets_lost: Option<u64>,
     /// Chunks that it sent again.
     pub(crate) chunks_retransmitted: u64,
     /// Its retransmission timeouts.
     pub(crate) rtos: u64,
     /// Chunks that came to it twice.
     pub(crate) chunks_duplicate: u64,
+    /// Raw messages that never came to it; none where it cannot tell.
+    pub(crate) messages_lost: Option<u64>,
 }
 
 impl Note {
@@ -51,6 +56,7 @@ impl Note {
         match self {
             Self::Hello { .. } => "Hello",
             Self::Listening { .. } => "Listening",
+            Self::Raw(_) => "Raw",
             Self::Address { .. } => "Address",
             Self::Ready { .. } => "Ready",
             Self::Done { .. } => "Done",

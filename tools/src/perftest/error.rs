@@ -1,14 +1,18 @@
 //! What can go wrong, whose fault it is, and what to do about it.
 
+use super::args::values::Connection;
 use super::settings::Flag;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
+use towpath_memory::MemoryError;
 use towpath_transport::{
-    ChannelError, ConnectError, DownReason, EndpointError, ListenError, Outcome, SubmitError,
+    ChannelError, ConnectError, DeviceName, DownReason, EndpointError, ListenError, Outcome,
+    SubmitError,
 };
+use towpath_verbs::{BadWr, QpNum, VerbError, WcStatus};
 
 /// A command line that cannot be meant.
 #[derive(Debug, PartialEq, thiserror::Error)]
@@ -25,6 +29,39 @@ pub(crate) enum UsageError {
          the interface"
     )]
     TcpFaults,
+    /// Nor can a real device be told to lose packets.
+    #[error(
+        "--loss and the other faults are for -d roce; for {0} use `tc qdisc ... netem` on its \
+         network interface"
+    )]
+    DeviceFaults(DeviceName),
+    /// READ and atomics are RC's.
+    #[error(
+        "READ and atomics exist on RC queue pairs alone, whose device makes them reliable: use \
+         -c RC instead of {0}"
+    )]
+    RcOnly(Connection),
+    /// Towpath rides on connections.
+    #[error("reliable messages go over UC, RC or TCP; add --raw for plain datagrams")]
+    RawOnly,
+    /// TCP has no verbs.
+    #[error("--raw is about queue pairs: use -c RC, UC or UD, or leave --raw out for TCP")]
+    RawTcp,
+    /// Datagrams are sent.
+    #[error("there is no WRITE on UD: use tow_send_bw, or -c RC or UC")]
+    WriteOnUd,
+    /// Nobody looks at what is written.
+    #[error(
+        "a raw WRITE tells its receiver nothing, so nobody can check it: leave out --raw or \
+         --data_validation, or use tow_send_bw or tow_send_lat"
+    )]
+    BlindWrite,
+    /// Atomics have one size.
+    #[error("an atomic works on 8 bytes: leave -s and -a out")]
+    AtomicSize,
+    /// A datagram is one packet.
+    #[error("a datagram of {size} bytes does not fit a packet of {mtu}: lower -s or raise -m")]
+    Datagram { size: u32, mtu: u32 },
 }
 
 /// A flag that the ends have set differently.
@@ -152,6 +189,31 @@ pub(crate) enum RunError {
     /// As many came as were sent, but not the same ones.
     #[error("some message came twice and another one never: a defect of the transport")]
     Digest,
+    /// A fetched number is not what it was left at.
+    #[error("an atomic found {got} where {wanted} was due: not done exactly once, or not in order")]
+    Atomic { wanted: u64, got: u64 },
+    /// A verb failed.
+    #[error("{0}")]
+    Verb(#[from] VerbError),
+    /// A batch was refused.
+    #[error("{0}")]
+    BadWr(#[from] BadWr),
+    /// A work request failed.
+    #[error("a work request of {qp_num} ended as {status:?} (vendor error {vendor_err:#x}){}",
+        advice(*status))]
+    Completion { qp_num: QpNum, status: WcStatus, vendor_err: u32 },
+    /// Memory could not be had.
+    #[error("no memory for the messages: {0}; lower -t, -r or -s")]
+    Memory(#[from] MemoryError),
+    /// A round was lost.
+    #[error(
+        "a message or its answer was lost, and raw {0} does not send again: leave --raw out, or \
+         use -c RC"
+    )]
+    Lost(Connection),
+    /// The peer has not as many queue pairs as it agreed to.
+    #[error("the peer has {theirs} queue pairs where {ours} were agreed: is it of this version?")]
+    QueuePairs { ours: usize, theirs: usize },
     /// A frame on TCP that is none.
     #[error("the peer sent a frame that is none; are both ends of the same version?")]
     BadFrame,
@@ -179,5 +241,14 @@ impl RunError {
             }
             _ => Self::Socket { what, source },
         }
+    }
+}
+
+/// What may help after a work request failed.
+fn advice(status: WcStatus) -> &'static str {
+    match status {
+        WcStatus::RetryExcErr => ": the peer did not answer; is it running, and reachable?",
+        WcStatus::RnrRetryExcErr => ": the peer had no receive posted; raise its -r",
+        _ => "",
     }
 }

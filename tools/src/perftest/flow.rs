@@ -3,21 +3,24 @@
 use super::carrier::{Carrier, Turn};
 use super::control::{Control, Note};
 use super::error::RunError;
+use super::limits::LOST_AFTER;
 use super::watch::Watch;
+use std::time::Instant;
 
 /// One end of a row.
 ///
 /// Both ends do the same: they post (perhaps nothing), take in, and when everything that they
 /// posted has completed they say so on the set-up connection, with how many there were. An end is
-/// settled when it has said so, has heard the same, and has received as many.
+/// settled when it has said so, has heard the same, and has received as many, as far as it can
+/// tell; or, where messages may be lost for good, when no more came for a while.
 pub(crate) struct Flow<'a, C> {
     carrier: &'a mut C,
     control: &'a mut Control,
     watch: Watch,
-    receives: bool,
-    validate: bool,
+    takes: Takes,
     look_every: u32,
     turns: u32,
+    quiet: Option<(u64, Instant)>,
     posted: u64,
     completed: u64,
     received: u64,
@@ -26,23 +29,36 @@ pub(crate) struct Flow<'a, C> {
     peer: Option<(u64, u64)>,
 }
 
+/// What one end can see of the messages of a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Takes {
+    /// It receives messages.
+    pub(crate) receives: bool,
+    /// Their content is checked.
+    pub(crate) validate: bool,
+    /// Some may never come.
+    pub(crate) lossy: bool,
+    /// It does nothing but let the peer act, and sees nothing of that.
+    pub(crate) passive: bool,
+}
+
 impl<'a, C: Carrier> Flow<'a, C> {
     /// Looks at the set-up connection and the clock every `look_every` turns.
     pub(crate) fn new(
         carrier: &'a mut C,
         control: &'a mut Control,
         watch: Watch,
-        (receives, validate): (bool, bool),
+        takes: Takes,
         look_every: u32,
     ) -> Self {
         Self {
             carrier,
             control,
             watch,
-            receives,
-            validate,
+            takes,
             look_every,
             turns: 0,
+            quiet: None,
             posted: 0,
             completed: 0,
             received: 0,
@@ -115,7 +131,7 @@ impl<'a, C: Carrier> Flow<'a, C> {
             self.control.send(&Note::Done { messages: self.posted, digest })?;
             self.told = true;
         }
-        if self.peer.is_none() && (self.ended || !self.receives) {
+        if self.peer.is_none() && (self.ended || !self.takes.receives) {
             if self.carrier.blocks() {
                 let note = self.control.recv()?;
                 self.hear(&note)?;
@@ -127,16 +143,41 @@ impl<'a, C: Carrier> Flow<'a, C> {
         if self.received > messages {
             return Err(RunError::Count { sent: messages, received: self.received });
         }
+        if !self.takes.receives {
+            return Ok(true);
+        }
         let all = self.received == messages;
-        if all && self.validate && self.carrier.digests().1 != digest {
+        if all && self.takes.validate && self.carrier.digests().1 != digest {
             return Err(RunError::Digest);
         }
-        Ok(all)
+        Ok(all || self.takes.lossy && self.is_quiet())
+    }
+
+    /// Messages that never came, once this end has settled; none where it cannot tell.
+    pub(crate) fn lost(&self) -> Option<u64> {
+        let (sent, _) = self.peer?;
+        self.takes.receives.then(|| sent.saturating_sub(self.received))
+    }
+
+    /// Whether nothing has come for a while.
+    fn is_quiet(&mut self) -> bool {
+        match self.quiet {
+            Some((received, since)) if received == self.received => since.elapsed() > LOST_AFTER,
+            _ => {
+                self.quiet = Some((self.received, Instant::now()));
+                false
+            }
+        }
     }
 
     fn look(&mut self) -> Result<(), RunError> {
-        if let Some(note) = self.control.try_recv()? {
+        // While we wait for what may be lost, the peer goes on to what comes after this row.
+        let goes_on = self.takes.lossy && self.peer.is_some();
+        if !goes_on && let Some(note) = self.control.try_recv()? {
             self.hear(&note)?;
+        }
+        if self.takes.passive {
+            return Ok(());
         }
         self.watch.look(self.completed.max(self.received), self.completed + self.received)
     }

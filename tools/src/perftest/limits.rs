@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The version of the conversation on the set-up connection; both ends must have the same.
-pub(crate) const CONTROL_VERSION: u32 = 1;
+pub(crate) const CONTROL_VERSION: u32 = 2;
 
 /// The longest note on the set-up connection. Ours are below 2 KiB; a stranger's line ends here.
 pub(crate) const NOTE_BYTES_MAX: usize = 64 << 10;
@@ -58,3 +58,32 @@ pub(crate) const SILENT_SPAN: Duration = Duration::from_secs(2);
 
 /// Latency samples kept: 80 MB. Longer runs keep the first so many.
 pub(crate) const SAMPLES_MAX: usize = 10_000_000;
+
+/// Chunks of credit unless `-r` says otherwise: two windows of a datacentre or of loopback.
+pub(crate) const RX_DEPTH: u32 = 128;
+
+/// Receives of a raw queue pair unless `-r` says otherwise, as in perftest.
+pub(crate) const RAW_RX_DEPTH: u32 = 512;
+
+/// What an atomic works on.
+pub(crate) const ATOMIC_BYTES: u32 = 8;
+
+/// A raw latency run asks for a completion of each so many sends: replies tell the rest.
+pub(crate) const LATENCY_SIGNAL_EVERY: u32 = 16;
+
+/// Where messages may be lost for good, nothing for so long after the last was sent means that
+/// the rest is. Far above any queue on the way, emulated machines included.
+pub(crate) const LOST_AFTER: Duration = Duration::from_millis(500);
+
+/// How long an end that is only acted upon sleeps at a time: nobody waits for it but at the end of
+/// a row, and a busy end would take the processor from the driver's own work.
+pub(crate) const PASSIVE_WAIT: Duration = Duration::from_millis(2);
+
+/// Completions taken at a time.
+pub(crate) const POLL_BATCH: usize = 64;
+
+/// Packets that a device in software may take in at a time, as an endpoint's default.
+pub(crate) const PROGRESS_BUDGET: usize = 64;
+
+/// Bytes that a device puts in front of a datagram that it receives (the GRH).
+pub(crate) const GRH_BYTES: u32 = 40;

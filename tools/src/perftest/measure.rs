@@ -71,7 +71,7 @@ pub(crate) fn bandwidth<C: Carrier>(
     Ok(measured)
 }
 
-/// Latency samples, each half of a round trip, in nanoseconds.
+/// Latency samples, each half of a round trip or all of it ([`Round`]), in nanoseconds.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
     pub(crate) samples_ns: Vec<u64>,
@@ -80,13 +80,26 @@ pub(crate) struct Rounds {
     pub(crate) seconds: f64,
 }
 
+/// What ends a round, and how much of it is the latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Round {
+    /// The peer's answer; half of it is one way.
+    Answer,
+    /// The completion, which brings what was asked for: all of it counts.
+    Fetch,
+}
+
 /// Sends a message, waits for the answer, and again. The first round is not counted.
-pub(crate) fn ping<C: Carrier>(flow: &mut Flow<'_, C>, goal: Goal) -> Result<Rounds, RunError> {
+pub(crate) fn ping<C: Carrier>(
+    flow: &mut Flow<'_, C>,
+    goal: Goal,
+    kind: Round,
+) -> Result<Rounds, RunError> {
     let mut rounds = Rounds::default();
     if let Goal::Messages(count) = goal {
         rounds.samples_ns.reserve_exact((count as usize).min(SAMPLES_MAX));
     }
-    round(flow)?;
+    round(flow, kind)?;
     let start = Instant::now();
     let mut before = start;
     loop {
@@ -95,7 +108,7 @@ pub(crate) fn ping<C: Carrier>(flow: &mut Flow<'_, C>, goal: Goal) -> Result<Rou
             Goal::Span { span, .. } if before - start >= span => break,
             _ => {}
         }
-        round(flow)?;
+        round(flow, kind)?;
         let now = Instant::now();
         let measured = match goal {
             Goal::Messages(_) => true,
@@ -105,7 +118,8 @@ pub(crate) fn ping<C: Carrier>(flow: &mut Flow<'_, C>, goal: Goal) -> Result<Rou
             rounds.rounds += 1;
             rounds.seconds += (now - before).as_secs_f64();
             if rounds.samples_ns.len() < SAMPLES_MAX {
-                rounds.samples_ns.push((now - before).as_nanos() as u64 / 2);
+                let parts = if kind == Round::Answer { 2 } else { 1 };
+                rounds.samples_ns.push((now - before).as_nanos() as u64 / parts);
             }
         }
         before = now;
@@ -114,14 +128,23 @@ pub(crate) fn ping<C: Carrier>(flow: &mut Flow<'_, C>, goal: Goal) -> Result<Rou
     Ok(rounds)
 }
 
-fn round<C: Carrier>(flow: &mut Flow<'_, C>) -> Result<(), RunError> {
+fn round<C: Carrier>(flow: &mut Flow<'_, C>, kind: Round) -> Result<(), RunError> {
     while flow.fill(1, 0)? == 0 {
         flow.turn()?;
     }
-    while flow.turn()?.received == 0 {
+    loop {
+        let turn = flow.turn()?;
+        let came = if kind == Round::Answer { turn.received } else { turn.completed };
+        if came > 0 {
+            return Ok(());
+        }
         flow.fill(0, 0)?;
     }
-    Ok(())
+}
+
+/// Lets the peer act until it is done.
+pub(crate) fn stand_by<C: Carrier>(flow: &mut Flow<'_, C>) -> Result<(), RunError> {
+    settle(flow)
 }
 
 /// Answers each message until the peer is done.

@@ -1,14 +1,15 @@
-//! `tow_write_bw` and `tow_write_lat`: perftest's look and feel, over Towpath and kernel TCP.
+//! `tow_send_bw`, `tow_write_lat` and the others: perftest's look and feel, over Towpath, plain
+//! verbs and kernel TCP.
 //!
 //! | file or folder | what |
 //! |---|---|
 //! | `tool`, `args`, `settings` | which tool, its flags, and what they ask for |
 //! | `control` | the set-up connection: agreeing, starting rows together, comparing counts |
 //! | `setup` | connecting what carries the messages |
-//! | `carrier` | the trait, and Towpath and kernel TCP behind it |
+//! | `carrier` | the trait; Towpath, plain verbs and kernel TCP behind it |
 //! | `content` | what messages contain when that is checked |
 //! | `session` | a run from the first words to the last row |
-//! | `flow`, `measure` | one row: taking part, and the two loops |
+//! | `flow`, `measure` | one row: taking part, and the loops |
 //! | `meter`, `summary`, `cpu`, `watch` | counting, statistics, CPU use, progress |
 //! | `report` | table and JSON |
 //! | `error`, `limits` | what can go wrong; what is bounded |
@@ -56,7 +57,7 @@ pub fn main(tool: Tool) -> ExitCode {
             return ExitCode::from(error.exit_code() as u8);
         }
     };
-    let outcome = Settings::new(parsed).map_err(RunError::from).and_then(|settings| {
+    let outcome = Settings::new(tool, parsed).map_err(RunError::from).and_then(|settings| {
         let mut out = std::io::stdout().lock();
         run(&settings, &mut out)
     });

@@ -1,32 +1,36 @@
 //! A run from the first words to the last row.
 
 use super::args::values::Connection;
-use super::carrier::{Carrier, Counters, RowPlan};
+use super::carrier::towpath::PacketsLost;
+use super::carrier::{Carrier, Counters, RowPlan, raw};
 use super::control::{Control, Counted, Note, agree, dial};
 use super::cpu::CpuTime;
 use super::error::RunError;
-use super::flow::Flow;
+use super::flow::{Flow, Takes};
 use super::limits::{
     LATENCY_BUFFERS, LATENCY_TURNS_PER_LOOK, TURNS_PER_LOOK, UNDER_WAY_BYTES_MAX, WARM_UP_ROUNDS,
 };
-use super::measure::{Bandwidth, Rounds, Sending, bandwidth, ping, pong};
+use super::measure::{Bandwidth, Round, Rounds, Sending, bandwidth, ping, pong, stand_by};
 use super::report::{BwRow, LatRow, Report, Row};
 use super::settings::{Goal, Plan, Settings};
 use super::setup::{self, Connected};
 use super::summary::Summary;
-use super::tool::Tool;
 use super::watch::Watch;
 use std::net::TcpListener;
+use towpath_device_roce::RoceDevice;
+use towpath_device_roce::udp::UdpLink;
+use towpath_memory::Region;
+use towpath_sim::FaultLink;
+use towpath_transport::{EndpointError, VerbsDevice};
+use towpath_verbs::{Device, PacketLink};
 
 /// Buffers for the messages of a row, over all channels.
 pub(crate) fn row_depth(plan: &Plan, size: u32) -> u32 {
-    match plan.tool {
-        Tool::WriteBw => plan.depth(size) * plan.qps,
-        Tool::WriteLat => {
-            let fit = UNDER_WAY_BYTES_MAX / (size as usize).next_power_of_two();
-            LATENCY_BUFFERS.min(fit.max(2) as u32)
-        }
+    if !plan.tool.is_latency() {
+        return plan.depth(size) * plan.qps;
     }
+    let fit = UNDER_WAY_BYTES_MAX / (size as usize).next_power_of_two();
+    LATENCY_BUFFERS.min(fit.max(2) as u32)
 }
 
 /// The server: waits for one client, and runs with it.
@@ -74,16 +78,54 @@ fn connect(
         let connected = setup::tcp(settings, control)?;
         return rows(connected, control, settings, report);
     }
+    let Some(target) = settings.device.target() else {
+        return over_roce(control, settings, report);
+    };
+    let device = VerbsDevice::open(&target).map_err(EndpointError::from)?;
+    over(device, Box::new(|_| None), control, settings, report)
+}
+
+/// Over the userspace NIC, with or without faults.
+fn over_roce(
+    control: &mut Control,
+    settings: &Settings,
+    report: &mut Report<'_>,
+) -> Result<(), RunError> {
     let ip = settings.ours.bind.map_or_else(|| Ok(control.addrs()?.0), Ok::<_, RunError>)?;
     let link = setup::udp_link(settings, ip)?;
     if settings.faulty() {
         let (link, faults) = setup::with_faults(settings, link);
-        let connected = setup::towpath(settings, link, Some(faults), control)?;
-        rows(connected, control, settings, report)
+        let device = setup::roce(link);
+        let lost = move |device: &RoceDevice<FaultLink<UdpLink>>| {
+            Some(device.link().counters().packets_dropped + faults.counters().lost())
+        };
+        over(device, Box::new(lost), control, settings, report)
     } else {
-        let connected = setup::towpath(settings, link, None, control)?;
-        rows(connected, control, settings, report)
+        let lost =
+            move |device: &RoceDevice<UdpLink>| Some(device.link().counters().packets_dropped);
+        over(setup::roce(link), Box::new(lost), control, settings, report)
     }
+}
+
+fn over<D: Device<Memory = Region>>(
+    device: D,
+    lost: PacketsLost<D>,
+    control: &mut Control,
+    settings: &Settings,
+    report: &mut Report<'_>,
+) -> Result<(), RunError> {
+    if settings.plan.raw {
+        let connected = raw::connect(settings, device, control)?;
+        return match rows(connected, control, settings, report) {
+            // Nobody will send again what was lost.
+            Err(RunError::PeerSilent(_)) if settings.plan.lossy() => {
+                Err(RunError::Lost(settings.plan.connection))
+            }
+            other => other,
+        };
+    }
+    let connected = setup::towpath(settings, device, lost, control)?;
+    rows(connected, control, settings, report)
 }
 
 fn rows<C: Carrier>(
@@ -111,7 +153,7 @@ fn rows<C: Carrier>(
 /// Both ends' counters together.
 fn of_both(ours: Counters, theirs: &Counted) -> Counters {
     Counters {
-        packets_lost: ours.packets_lost + theirs.packets_lost,
+        packets_lost: ours.packets_lost.zip(theirs.packets_lost).map(|(a, b)| a + b),
         chunks_retransmitted: ours.chunks_retransmitted + theirs.chunks_retransmitted,
         rtos: ours.rtos + theirs.rtos,
         chunks_duplicate: ours.chunks_duplicate + theirs.chunks_duplicate,
@@ -133,7 +175,7 @@ impl<C: Carrier> Session<'_, C> {
             size,
             depth: row_depth(plan, size),
             validate: plan.validate,
-            confirm: plan.tool == Tool::WriteBw,
+            confirm: !plan.tool.is_latency(),
         })?;
         let row = self.barrier;
         self.barrier += 1;
@@ -144,17 +186,25 @@ impl<C: Carrier> Session<'_, C> {
 
     fn flow(&mut self, goal: Goal) -> Flow<'_, C> {
         let plan = &self.settings.plan;
-        let look_every = match plan.tool {
-            Tool::WriteBw => TURNS_PER_LOOK,
-            Tool::WriteLat => LATENCY_TURNS_PER_LOOK,
+        let client = self.settings.is_client();
+        let takes = Takes {
+            receives: plan.receives(client),
+            validate: plan.validate,
+            lossy: plan.lossy(),
+            passive: self.is_passive(),
         };
-        let receives = plan.receives(self.settings.is_client());
+        let look_every = if !plan.tool.is_latency() {
+            TURNS_PER_LOOK
+        } else if takes.passive {
+            1
+        } else {
+            LATENCY_TURNS_PER_LOOK
+        };
         let watch = Watch::new(goal);
-        let takes = (receives, plan.validate);
         Flow::new(&mut self.carrier, self.control, watch, takes, look_every)
     }
 
-    fn bandwidth(&mut self, size: u32, goal: Goal) -> Result<Bandwidth, RunError> {
+    fn bandwidth(&mut self, size: u32, goal: Goal) -> Result<(Bandwidth, Option<u64>), RunError> {
         let plan = &self.settings.plan;
         let sending = Sending {
             goal,
@@ -162,40 +212,54 @@ impl<C: Carrier> Session<'_, C> {
             depth: row_depth(plan, size),
             list: self.settings.post_list,
         };
-        bandwidth(&mut self.flow(goal), sending)
+        let mut flow = self.flow(goal);
+        let measured = bandwidth(&mut flow, sending)?;
+        Ok((measured, flow.lost()))
     }
 
     fn latency(&mut self, goal: Goal) -> Result<Rounds, RunError> {
-        let client = self.settings.is_client();
+        let (client, fetches) = (self.settings.is_client(), self.settings.plan.tool.fetches());
         let mut flow = self.flow(goal);
-        if client { ping(&mut flow, goal) } else { pong(&mut flow).map(|()| Rounds::default()) }
+        match (client, fetches) {
+            (true, true) => ping(&mut flow, goal, Round::Fetch),
+            (true, false) => ping(&mut flow, goal, Round::Answer),
+            (false, true) => stand_by(&mut flow).map(|()| Rounds::default()),
+            (false, false) => pong(&mut flow).map(|()| Rounds::default()),
+        }
     }
 
     fn warm_up(&mut self, size: u32) -> Result<(), RunError> {
         self.start(size)?;
-        match self.settings.plan.tool {
-            Tool::WriteBw => {
-                let messages = u64::from(row_depth(&self.settings.plan, size)) * 2;
-                self.bandwidth(size, Goal::Messages(messages)).map(drop)
-            }
-            Tool::WriteLat => self.latency(Goal::Messages(WARM_UP_ROUNDS)).map(drop),
+        if self.settings.plan.tool.is_latency() {
+            return self.latency(Goal::Messages(WARM_UP_ROUNDS)).map(drop);
         }
+        let messages = u64::from(row_depth(&self.settings.plan, size)) * 2;
+        self.bandwidth(size, Goal::Messages(messages)).map(drop)
     }
 
     fn row(&mut self, size: u32, report: &mut Report<'_>) -> Result<(), RunError> {
         self.start(size)?;
         let (counters, cpu) = (self.carrier.counters(), CpuTime::now());
         let goal = self.settings.plan.goal;
-        let (measured, rounds) = match self.settings.plan.tool {
-            Tool::WriteBw => (Some(self.bandwidth(size, goal)?), Rounds::default()),
-            Tool::WriteLat => (None, self.latency(goal)?),
+        let (measured, lost, rounds) = if self.settings.plan.tool.is_latency() {
+            (None, None, self.latency(goal)?)
+        } else {
+            let (measured, lost) = self.bandwidth(size, goal)?;
+            (Some(measured), lost, Rounds::default())
         };
         let cpu_util = cpu.and_then(|before| CpuTime::now()?.percent_since(before));
         let counters = counters.and_then(|before| Some(self.carrier.counters()?.since(before)));
-        let theirs = self.compare(counters, measured.as_ref())?;
+        let theirs = self.compare(counters, measured.as_ref(), lost)?;
         let counters = counters.map(|ours| of_both(ours, &theirs));
         let row = match measured {
-            Some(measured) => self.bw_row(size, &measured, &theirs, counters, cpu_util),
+            // Who is written to or read from has nothing to tell.
+            Some(_) if self.is_passive() => return Ok(()),
+            Some(measured) => {
+                let mut row = self.bw_row(size, &measured, &theirs, counters, cpu_util);
+                let both = lost.into_iter().chain(theirs.messages_lost).reduce(|a, b| a + b);
+                row.messages_lost = both.filter(|_| self.settings.plan.raw);
+                Row::Bw(row)
+            }
             None if !self.settings.is_client() => return Ok(()),
             None => {
                 let mut sorted = rounds.samples_ns.clone();
@@ -218,6 +282,7 @@ impl<C: Carrier> Session<'_, C> {
         &mut self,
         counters: Option<Counters>,
         measured: Option<&Bandwidth>,
+        messages_lost: Option<u64>,
     ) -> Result<Counted, RunError> {
         let counters = counters.unwrap_or_default();
         self.control.send(&Note::Counted(Counted {
@@ -227,6 +292,7 @@ impl<C: Carrier> Session<'_, C> {
             chunks_retransmitted: counters.chunks_retransmitted,
             rtos: counters.rtos,
             chunks_duplicate: counters.chunks_duplicate,
+            messages_lost,
         }))?;
         self.control.expect("Counted", |note| match note {
             Note::Counted(counted) => Some(*counted),
@@ -241,7 +307,7 @@ impl<C: Carrier> Session<'_, C> {
         theirs: &Counted,
         counters: Option<Counters>,
         cpu_util: Option<f64>,
-    ) -> Row {
+    ) -> BwRow {
         let plan = &self.settings.plan;
         let meter =
             if plan.sends(self.settings.is_client()) { &measured.sent } else { &measured.received };
@@ -250,13 +316,20 @@ impl<C: Carrier> Session<'_, C> {
             per_second += theirs.sent_per_second;
             peak += theirs.peak_per_second;
         }
-        Row::Bw(BwRow {
+        BwRow {
             size,
             iterations: meter.count(),
             peak_per_second: if self.settings.show.peak { peak } else { 0.0 },
             per_second,
             counters,
+            messages_lost: None,
             cpu_util,
-        })
+        }
+    }
+
+    /// Whether this end is only acted upon.
+    fn is_passive(&self) -> bool {
+        let plan = &self.settings.plan;
+        plan.one_sided() && !plan.sends(self.settings.is_client())
     }
 }

@@ -1,13 +1,17 @@
 //! What a run is asked for, checked: what both ends must agree on, and what is each end's own.
 
-use super::args::values::{BwOutput, Connection, LatOutput};
+use super::args::values::{Atomic, BwOutput, Connection, LatOutput};
 use super::args::{Common, Ours, Parsed};
 use super::error::UsageError;
-use super::limits::{ALL_SIZES_LOG2, QPS_MAX, UNDER_WAY_BYTES_MAX, UNDER_WAY_MAX};
-use super::tool::Tool;
+use super::limits::{
+    ALL_SIZES_LOG2, ATOMIC_BYTES, QPS_MAX, RAW_RX_DEPTH, RX_DEPTH, UNDER_WAY_BYTES_MAX,
+    UNDER_WAY_MAX,
+};
+use super::tool::{Op, Tool};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
+use towpath_transport::{DeviceChoice, DeviceName};
 use towpath_verbs::Mtu;
 
 /// How long a row goes on.
@@ -24,6 +28,8 @@ pub(crate) enum Goal {
 pub(crate) struct Plan {
     pub(crate) tool: Tool,
     pub(crate) connection: Connection,
+    /// Verbs without a transport above them.
+    pub(crate) raw: bool,
     pub(crate) all: bool,
     pub(crate) size: u32,
     pub(crate) goal: Goal,
@@ -32,6 +38,9 @@ pub(crate) struct Plan {
     pub(crate) tx_depth: u32,
     pub(crate) qps: u32,
     pub(crate) mtu: Mtu,
+    /// READs and atomics outstanding, and which atomic.
+    pub(crate) outs: u8,
+    pub(crate) atomic: Atomic,
     pub(crate) warm_up: bool,
     pub(crate) validate: bool,
 }
@@ -44,9 +53,28 @@ pub(crate) struct Flag {
 }
 
 impl Plan {
-    /// The sizes of the rows, in bytes.
+    /// The sizes of the rows, in bytes. A datagram is one packet.
     pub(crate) fn sizes(&self) -> Vec<u32> {
-        if self.all { ALL_SIZES_LOG2.map(|log2| 1 << log2).collect() } else { vec![self.size] }
+        if !self.all {
+            return vec![self.size];
+        }
+        let most = if self.connection == Connection::Ud { self.mtu.bytes() } else { u32::MAX };
+        ALL_SIZES_LOG2.map(|log2| 1 << log2).filter(|&size| size <= most).collect()
+    }
+
+    /// Whether the end that is acted upon sees nothing of it.
+    pub(crate) fn one_sided(&self) -> bool {
+        self.raw && self.tool.op() != Op::Send
+    }
+
+    /// Whether messages may be lost for good.
+    pub(crate) fn lossy(&self) -> bool {
+        self.raw && matches!(self.connection, Connection::Uc | Connection::Ud)
+    }
+
+    /// Whether an end answers what the other sends.
+    fn answers(&self) -> bool {
+        self.tool.is_latency() && !self.tool.fetches()
     }
 
     /// Messages of `size` that are under way on each channel.
@@ -57,12 +85,12 @@ impl Plan {
 
     /// Whether an end sends in its own right, and not only answers.
     pub(crate) fn sends(&self, client: bool) -> bool {
-        client || self.bidirectional || self.tool == Tool::WriteLat
+        client || self.bidirectional || self.answers()
     }
 
-    /// Whether an end receives messages.
+    /// Whether an end receives messages, and can tell.
     pub(crate) fn receives(&self, client: bool) -> bool {
-        !client || self.bidirectional || self.tool == Tool::WriteLat
+        self.answers() || !self.one_sided() && (!client || self.bidirectional)
     }
 
     /// What is compared with the peer's, flag by flag.
@@ -76,6 +104,7 @@ impl Plan {
         [
             ("tool", self.tool.name().to_owned()),
             ("-c (connection)", self.connection.to_string()),
+            ("--raw", on(self.raw)),
             ("-s / -a (size)", size),
             ("-n (iters)", iters),
             ("-D (duration)", duration),
@@ -84,6 +113,8 @@ impl Plan {
             ("-t (tx-depth)", self.tx_depth.to_string()),
             ("-q (qp)", self.qps.to_string()),
             ("-m (mtu)", self.mtu.bytes().to_string()),
+            ("-o (outs)", self.outs.to_string()),
+            ("-A (atomic_type)", self.atomic.name().to_owned()),
             ("--perform_warm_up", on(self.warm_up)),
             ("--data_validation", on(self.validate)),
         ]
@@ -121,7 +152,9 @@ pub(crate) struct Settings {
     pub(crate) port: u16,
     pub(crate) plan: Plan,
     pub(crate) show: Show,
+    pub(crate) device: DeviceChoice,
     pub(crate) rx_depth: u32,
+    pub(crate) qp_timeout: u8,
     pub(crate) post_list: u32,
     pub(crate) cq_mod: Option<u32>,
     pub(crate) ours: Ours,
@@ -133,10 +166,10 @@ impl Settings {
     ///
     /// # Errors
     /// [`UsageError`].
-    pub(crate) fn new(parsed: Parsed) -> Result<Self, UsageError> {
+    pub(crate) fn new(tool: Tool, parsed: Parsed) -> Result<Self, UsageError> {
         let settings = match parsed {
             Parsed::Bw(args) => {
-                let mut settings = Self::common(Tool::WriteBw, args.common);
+                let mut settings = Self::common(tool, args.common);
                 let (only, plan, show) = (args.only, &mut settings.plan, &mut settings.show);
                 plan.bidirectional = only.bidirectional;
                 plan.tx_depth = only.tx_depth;
@@ -156,7 +189,7 @@ impl Settings {
                 settings
             }
             Parsed::Lat(args) => {
-                let mut settings = Self::common(Tool::WriteLat, args.common);
+                let mut settings = Self::common(tool, args.common);
                 settings.show.histogram = args.only.histogram;
                 settings.show.unsorted = args.only.unsorted;
                 settings.show.only = args.only.output.map(|LatOutput::Latency| Only::Latency);
@@ -169,7 +202,7 @@ impl Settings {
     fn common(tool: Tool, common: Common) -> Self {
         let mut notes = Vec::new();
         if common.inline_size > 0 {
-            notes.push("-I has no effect: payload is gathered where it lies");
+            notes.push("-I has no effect: the device decides what goes inline");
         }
         let goal = match common.duration {
             None => Goal::Messages(common.iters),
@@ -181,9 +214,13 @@ impl Settings {
             json_file: common.out_json.then_some(common.out_json_file),
             ..Show::default()
         };
+        // READ and atomics are what the device makes of them: there is nothing above it.
+        let raw = common.ours.raw || tool.fetches();
+        let usual = if raw { Connection::Rc } else { Connection::Uc };
         let plan = Plan {
             tool,
-            connection: common.connection,
+            connection: common.connection.unwrap_or(usual),
+            raw,
             all: common.all,
             size: common.size,
             goal,
@@ -192,6 +229,8 @@ impl Settings {
             tx_depth: 1,
             qps: 1,
             mtu: common.mtu,
+            outs: common.outs,
+            atomic: common.atomic,
             warm_up: common.warm_up,
             validate: common.validate,
         };
@@ -200,7 +239,9 @@ impl Settings {
             port: common.port,
             plan,
             show,
-            rx_depth: common.rx_depth,
+            device: common.device.choice(),
+            rx_depth: common.rx_depth.unwrap_or(if raw { RAW_RX_DEPTH } else { RX_DEPTH }),
+            qp_timeout: common.qp_timeout,
             post_list: 0,
             cq_mod: None,
             ours: common.ours,
@@ -221,7 +262,35 @@ impl Settings {
         if self.plan.connection == Connection::Tcp && self.faulty() {
             return Err(UsageError::TcpFaults);
         }
+        if self.device.name != DeviceName::Roce && self.faulty() {
+            return Err(UsageError::DeviceFaults(self.device.name));
+        }
+        self.check_connection()?;
         Ok(self)
+    }
+
+    /// Whether the verb, the queue pairs and what is asked of them go together.
+    fn check_connection(&self) -> Result<(), UsageError> {
+        let plan = &self.plan;
+        match (plan.tool.op(), plan.raw, plan.connection) {
+            (Op::Read | Op::Atomic, _, Connection::Rc) => {}
+            (Op::Read | Op::Atomic, _, other) => return Err(UsageError::RcOnly(other)),
+            (_, false, Connection::Ud) => return Err(UsageError::RawOnly),
+            (_, false, _) => {}
+            (_, true, Connection::Tcp) => return Err(UsageError::RawTcp),
+            (Op::Write, true, Connection::Ud) => return Err(UsageError::WriteOnUd),
+            (_, true, _) => {}
+        }
+        if plan.raw && plan.tool.op() == Op::Write && plan.validate {
+            return Err(UsageError::BlindWrite);
+        }
+        if plan.tool.op() == Op::Atomic && (plan.all || plan.size != ATOMIC_BYTES) {
+            return Err(UsageError::AtomicSize);
+        }
+        if plan.connection == Connection::Ud && plan.size > plan.mtu.bytes() {
+            return Err(UsageError::Datagram { size: plan.size, mtu: plan.mtu.bytes() });
+        }
+        Ok(())
     }
 
     /// Whether this side is to mishandle packets.

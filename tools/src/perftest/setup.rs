@@ -1,13 +1,13 @@
 //! Connecting what carries the messages, once both ends have agreed.
 
+use super::args::values::Connection;
 use super::carrier::tcp::Tcp;
-use super::carrier::towpath::{RoceEndpoint, Towpath};
+use super::carrier::towpath::{PacketsLost, Towpath};
 use super::control::{Control, Note};
 use super::error::RunError;
 use super::limits::PEER_TIMEOUT;
 use super::session::row_depth;
 use super::settings::Settings;
-use super::tool::Tool;
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -15,9 +15,11 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_memory::Region;
 use towpath_sim::{FaultControl, FaultLink, FaultPlan};
 use towpath_transport::{
-    ChannelError, ChannelId, Endpoint, EndpointConfig, EndpointError, Event, LinkId, Nanos,
+    CarrierChoice, ChannelError, ChannelId, Endpoint, EndpointConfig, EndpointError, Event, LinkId,
+    Nanos,
 };
 use towpath_verbs::{Device, PacketLink};
 
@@ -68,16 +70,18 @@ pub(crate) fn with_faults<L: PacketLink>(
     (FaultLink::new(link, seed, faults.clone()), faults)
 }
 
-/// Towpath over `link`.
-pub(crate) fn towpath<L: PacketLink>(
+/// The userspace NIC over `link`; another life, other queue pair numbers.
+pub(crate) fn roce<L: PacketLink>(link: L) -> RoceDevice<L> {
+    RoceDevice::new(link, RoceConfig::default().seed(RandomState::new().hash_one(0u64)))
+}
+
+/// Towpath over `device`.
+pub(crate) fn towpath<D: Device<Memory = Region>>(
     settings: &Settings,
-    link: L,
-    faults: Option<FaultControl>,
+    device: D,
+    lost: PacketsLost<D>,
     control: &mut Control,
-) -> Result<Connected<Towpath<L>>, RunError> {
-    // Another life, other queue pair numbers.
-    let seed = RandomState::new().hash_one(0u64);
-    let device = RoceDevice::new(link, RoceConfig::default().seed(seed));
+) -> Result<Connected<Towpath<D>>, RunError> {
     let mut endpoint = Endpoint::new(device, endpoint_config(settings))?;
     let (ip, _) = control.addrs()?;
     let mut dialled = false;
@@ -93,7 +97,7 @@ pub(crate) fn towpath<L: PacketLink>(
     let (own_ip, port, instance) = (at.ip(), at.port(), endpoint.instance());
     let local = format!("IP {own_ip} UDP port {port} instance {instance:#018x}");
     let remote = exchange_addresses(control, &local)?;
-    let carrier = Towpath::new(endpoint, link, channels, faults);
+    let carrier = Towpath::new(endpoint, link, channels, lost);
     Ok(Connected { carrier, local, remote })
 }
 
@@ -107,7 +111,13 @@ fn endpoint_config(settings: &Settings) -> EndpointConfig {
     }
     let pools: Vec<(usize, usize)> =
         classes.into_iter().map(|(class, count)| (class, count as usize)).collect();
+    // Who does not insist on RC gets it where the device has nothing else.
+    let carrier = match plan.connection {
+        Connection::Rc => CarrierChoice::Rc,
+        _ => CarrierChoice::Auto,
+    };
     EndpointConfig::new()
+        .carrier(carrier)
         .links_max(1)
         .chunk_bytes_max(ours.chunk_bytes)
         .quota_chunks(settings.rx_depth)
@@ -119,8 +129,8 @@ fn endpoint_config(settings: &Settings) -> EndpointConfig {
 }
 
 /// Drives the endpoint until its link and all channels are there. The client opens them.
-fn open_channels<L: PacketLink>(
-    endpoint: &mut RoceEndpoint<L>,
+fn open_channels<D: Device<Memory = Region>>(
+    endpoint: &mut Endpoint<D>,
     settings: &Settings,
     opens: bool,
 ) -> Result<(LinkId, Vec<ChannelId>), RunError> {
@@ -196,7 +206,7 @@ pub(crate) fn tcp(settings: &Settings, control: &mut Control) -> Result<Connecte
     };
     let local = format!("IP {ip} TCP port {port}");
     let remote = exchange_addresses(control, &local)?;
-    let blocking = plan.tool == Tool::WriteBw && plan.qps == 1 && !plan.bidirectional;
+    let blocking = !plan.tool.is_latency() && plan.qps == 1 && !plan.bidirectional;
     let carrier = Tcp::new(streams, blocking, settings.ours.tcp_read_bytes)?;
     Ok(Connected { carrier, local, remote })
 }

@@ -14,7 +14,7 @@ const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn settings(tool: Tool, words: &[&str]) -> Settings {
     let words = std::iter::once(tool.name()).chain(words.iter().copied());
-    Settings::new(args::parse(tool, words).expect("a command line that parses"))
+    Settings::new(tool, args::parse(tool, words).expect("a command line that parses"))
         .expect("settings that make sense")
 }
 
@@ -190,11 +190,83 @@ fn a_client_that_goes_away_is_no_riddle() {
 }
 
 #[test]
+fn raw_verbs_take_every_message_on_the_queue_pairs_that_have_them() {
+    let base = ["-n", "200", "--data_validation", "-t", "16"];
+    for (tool, more) in [
+        (Tool::SendBw, &["--raw", "-s", "20000"][..]),
+        (Tool::SendBw, &["--raw", "-s", "3", "-b", "-q", "3", "-Q", "7"]),
+        (Tool::SendBw, &["--raw", "-c", "UC", "-s", "64", "-t", "4"]),
+        (Tool::SendBw, &["--raw", "-c", "UD", "-s", "4096", "-t", "4"]),
+        (Tool::ReadBw, &["-s", "20000", "-q", "2", "-o", "2"]),
+        (Tool::ReadBw, &["-s", "1", "-b"]),
+        (Tool::AtomicBw, &["-q", "2", "--perform_warm_up"]),
+        (Tool::AtomicBw, &["-A", "CMP_AND_SWAP"]),
+        (Tool::ReadLat, &["-s", "5000"]),
+        (Tool::AtomicLat, &["-A", "cmp_and_swap"]),
+        (Tool::SendLat, &["--raw", "-s", "9000"]),
+        (Tool::SendLat, &["--raw", "-c", "UC", "-s", "1"]),
+        (Tool::SendLat, &["--raw", "-c", "UD", "-s", "8"]),
+    ] {
+        // Latency tools have no depth.
+        let base = if tool.is_latency() { &base[..3] } else { &base[..] };
+        let has_own_depth = more.contains(&"-t");
+        let base = if has_own_depth { &base[..3] } else { base };
+        let flags = [base, more].concat();
+        let row = result(tool, &flags);
+        assert_eq!(row["n_iterations"], 200, "{tool:?} {flags:?}");
+        if tool == Tool::SendBw {
+            assert_eq!(row["messages_lost"], 0, "{flags:?} {row}");
+        }
+    }
+}
+
+#[test]
+fn raw_writes_leave_their_receiver_alone() {
+    for connection in ["RC", "UC"] {
+        for size in ["1", "9000"] {
+            let flags = ["--raw", "-c", connection, "-s", size, "-n", "100"];
+            let row = result(Tool::WriteBw, &flags);
+            assert_eq!(row["n_iterations"], 100, "{flags:?}");
+            assert!(row["messages_lost"].is_null(), "{row}");
+            // Each round waits for the number in the last byte, which goes round twice here.
+            let flags = ["--raw", "-c", connection, "-s", size, "-n", "600"];
+            assert_eq!(result(Tool::WriteLat, &flags)["n_iterations"], 600, "{flags:?}");
+        }
+    }
+}
+
+#[test]
+fn what_raw_datagrams_lose_is_counted_and_the_run_ends() {
+    let flags = ["--raw", "-c", "UD", "-s", "1024", "-n", "1000", "-t", "8", "--loss", "0.1"];
+    let row = result(Tool::SendBw, &flags);
+    assert_eq!(row["n_iterations"], 1000);
+    let lost = row["messages_lost"].as_u64().unwrap();
+    assert!((40..=200).contains(&lost), "{row}");
+    let flags = ["-c", "RC", "--raw", "-s", "1024", "-n", "1000", "--loss", "0.02"];
+    assert_eq!(result(Tool::SendBw, &flags)["messages_lost"], 0, "RC sends again");
+}
+
+#[test]
+fn a_device_that_is_not_there_is_told_with_what_to_do() {
+    for flags in [&["-d", "rxe77"][..], &["-d", "verbs:rxe77", "--raw", "-c", "UC"]] {
+        let (client, _) = run_ends(Tool::SendBw, flags, flags);
+        let text = client.unwrap_err().to_string();
+        let advice = ["--features verbs", "there are: ", "cannot list"];
+        assert!(advice.iter().any(|advice| text.contains(advice)), "{text}");
+    }
+}
+
+#[test]
 fn defaults_are_those_of_perftest() {
     let bw = settings(Tool::WriteBw, &[]);
     assert_eq!((bw.port, bw.plan.size, bw.plan.tx_depth, bw.plan.qps), (18515, 65536, 128, 1));
     assert_eq!(bw.plan.goal, Goal::Messages(5000));
     assert_eq!(bw.plan.connection, Connection::Uc);
+    let raw = settings(Tool::SendBw, &["--raw"]);
+    assert_eq!((raw.plan.connection, raw.rx_depth, raw.plan.outs), (Connection::Rc, 512, 16));
+    assert_eq!(raw.plan.goal, Goal::Messages(1000));
+    let atomic = settings(Tool::AtomicBw, &[]);
+    assert_eq!((atomic.plan.size, atomic.plan.raw), (8, true));
     let lat = settings(Tool::WriteLat, &[]);
     assert_eq!((lat.plan.size, lat.plan.tx_depth), (2, 1));
     assert_eq!(lat.plan.goal, Goal::Messages(1000));
@@ -209,13 +281,14 @@ fn what_cannot_be_meant_is_refused_with_what_could() {
     let refused = |tool: Tool, words: &[&str]| -> String {
         let words = std::iter::once(tool.name()).chain(words.iter().copied());
         match args::parse(tool, words) {
-            Ok(parsed) => Settings::new(parsed).unwrap_err().to_string(),
+            Ok(parsed) => Settings::new(tool, parsed).unwrap_err().to_string(),
             Err(error) => error.to_string(),
         }
     };
     for (words, say) in [
-        (&["-c", "RC"][..], "connection type RC is not there; there are UC"),
-        (&["-c", "carrier pigeon"], "use UC (Towpath) or TCP (kernel TCP)"),
+        (&["-c", "UD"][..], "add --raw for plain datagrams"),
+        (&["-c", "XRC"], "connection type XRC is not there; there are UC and RC"),
+        (&["-c", "carrier pigeon"], "use UC or RC (Towpath) or TCP (kernel TCP)"),
         (&["-s", "0"], "a size is 1 to 1073741824 bytes"),
         (&["-n", "4"], "4 is not in 5.."),
         (&["-m", "9000"], "256, 512, 1024, 2048 or 4096"),
@@ -224,12 +297,22 @@ fn what_cannot_be_meant_is_refused_with_what_could() {
         (&["-q", "32", "-t", "1024"], "more than 4096 messages under way"),
         (&["-D", "1", "-f", "0.5"], "leaves nothing of -D"),
         (&["-c", "TCP", "--loss", "0.1"], "netem"),
+        (&["-d", "rxe0", "--loss", "0.1"], "`tc qdisc ... netem`"),
+        (&["-d", "no device"], "ibv_devices"),
+        (&["--raw", "-c", "TCP"], "leave --raw out for TCP"),
+        (&["--raw", "-c", "UD"], "no WRITE on UD"),
+        (&["--raw", "--data_validation"], "tells its receiver nothing"),
     ] {
         let text = refused(Tool::WriteBw, words);
         assert!(text.contains(say), "{words:?}: {text}");
     }
     assert!(refused(Tool::WriteLat, &["-b"]).contains("unexpected argument"));
+    assert!(refused(Tool::ReadBw, &["-c", "UC"]).contains("RC queue pairs alone"));
+    assert!(refused(Tool::AtomicLat, &["-s", "16"]).contains("8 bytes"));
+    let too_long = ["--raw", "-c", "UD", "-m", "1024", "-s", "1025"];
+    assert!(refused(Tool::SendBw, &too_long).contains("raise -m"));
     let settings = Settings::new(
+        Tool::WriteBw,
         args::parse(Tool::WriteBw, ["tow_write_bw", "-c", "TCP", "--corrupt", "1"]).unwrap(),
     );
     assert_eq!(settings.unwrap_err(), UsageError::TcpFaults);

@@ -8,13 +8,14 @@
 pub(crate) mod values;
 
 use super::tool::Tool;
+use crate::device::DeviceArgs;
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use towpath_cc::ControllerConfig;
 use towpath_verbs::Mtu;
-use values::{BwOutput, Connection, LatOutput};
+use values::{Atomic, BwOutput, Connection, LatOutput};
 
 /// The flags that both tools take.
 #[derive(Args, Clone, Debug)]
@@ -43,17 +44,35 @@ pub(crate) struct Common {
     #[arg(short = 'f', long, value_name = "SECONDS", requires = "duration",
           value_parser = values::seconds)]
     pub(crate) margin: Option<f64>,
-    /// What carries the messages: UC (Towpath, reliable in software) or TCP (kernel TCP)
-    #[arg(short, long, value_name = "TYPE", default_value = "UC")]
-    pub(crate) connection: Connection,
-    /// Path MTU in bytes, 256 to 4096 (UC only)
+    /// What carries the messages: Towpath over UC (reliable in software) or over RC, or kernel TCP;
+    /// with --raw the queue pairs, RC, UC or UD [default: UC; RC with --raw, READ and atomics]
+    #[arg(short, long, value_name = "TYPE")]
+    pub(crate) connection: Option<Connection>,
+    /// Path MTU in bytes, 256 to 4096 (not with TCP)
     #[arg(short, long, value_name = "BYTES", default_value = "4096", value_parser = values::mtu)]
     pub(crate) mtu: Mtu,
     /// Chunks that the peer may send on a channel before they are read (its credit); each has a
-    /// receive buffer (UC only)
-    #[arg(short, long, value_name = "CHUNKS", default_value_t = 128,
+    /// receive buffer; with --raw the receives of a queue pair [default: 128; 512 with --raw]
+    #[arg(short, long, value_name = "CHUNKS",
           value_parser = clap::value_parser!(u32).range(2..=8192))]
-    pub(crate) rx_depth: u32,
+    pub(crate) rx_depth: Option<u32>,
+    /// READs and atomics outstanding on a queue pair
+    #[arg(short, long, value_name = "COUNT", default_value_t = 16,
+          value_parser = clap::value_parser!(u8).range(1..=128))]
+    pub(crate) outs: u8,
+    /// RC: an acknowledgement may take 4.096 us times 2 to this power
+    #[arg(short = 'u', long = "qp-timeout", value_name = "POWER", default_value_t = 14,
+          value_parser = clap::value_parser!(u8).range(0..=31))]
+    pub(crate) qp_timeout: u8,
+    /// Which atomic: FETCH_AND_ADD or CMP_AND_SWAP
+    #[arg(
+        short = 'A',
+        long = "atomic_type",
+        value_name = "TYPE",
+        ignore_case = true,
+        default_value = "FETCH_AND_ADD"
+    )]
+    pub(crate) atomic: Atomic,
     /// Accepted for perftest's sake: CPU frequency is not looked at
     #[arg(short = 'F', long = "CPU-freq")]
     pub(crate) cpu_freq: bool,
@@ -80,6 +99,9 @@ pub(crate) struct Common {
     pub(crate) out_json_file: PathBuf,
 
     #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+
+    #[command(flatten)]
     pub(crate) ours: Ours,
 }
 
@@ -87,6 +109,10 @@ pub(crate) struct Common {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Towpath")]
 pub(crate) struct Ours {
+    /// Plain verbs on the queue pairs that -c names, as perftest runs them: what is lost on UC and
+    /// UD stays lost. READ and atomics are always plain, on RC
+    #[arg(long)]
+    pub(crate) raw: bool,
     /// Local address: the server listens here, and data goes from here [default: any; and what
     /// the set-up connection uses]
     #[arg(long, value_name = "IP")]
@@ -135,7 +161,7 @@ pub(crate) struct Ours {
     pub(crate) tcp_read_bytes: u32,
 }
 
-/// The flags of `tow_write_bw` alone.
+/// The flags of the bandwidth tools alone.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BwOnly {
     /// Measure both directions at once and add them up
@@ -145,14 +171,15 @@ pub(crate) struct BwOnly {
     #[arg(short, long, value_name = "MESSAGES", default_value_t = 128,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) tx_depth: u32,
-    /// Channels of the link, or TCP connections, among which messages go round
+    /// Channels of the link, TCP connections or queue pairs, among which messages go round
     #[arg(short, long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=32))]
     pub(crate) qp: u32,
     /// Messages handed over in one go; 0 is as many as there is room for
     #[arg(short = 'l', long = "post_list", value_name = "MESSAGES", default_value_t = 0)]
     pub(crate) post_list: u32,
-    /// Accepted for perftest's sake: completions are moderated by the transport
+    /// With --raw, ask for a completion of each so many messages (at most half the depth); without,
+    /// the transport decides
     #[arg(short = 'Q', long = "cq-mod", default_value_t = 100)]
     pub(crate) cq_mod: u32,
     /// Do not look for the peak
@@ -169,7 +196,7 @@ pub(crate) struct BwOnly {
     pub(crate) output: Option<BwOutput>,
 }
 
-/// The flags of `tow_write_lat` alone.
+/// The flags of the latency tools alone.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LatOnly {
     /// Print all results, smallest first
@@ -194,7 +221,8 @@ pub(crate) struct BwArgs {
     pub(crate) only: BwOnly,
 }
 
-/// Measures latency (half of the round trip, both sides polling). Start it without a host on the
+/// Measures latency (half of the round trip, both sides polling; of READ and atomics the whole
+/// of it). Start it without a host on the
 /// server, then with the same flags and the server's address on the client, which reports.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "tow_write_lat", version)]
@@ -213,18 +241,20 @@ pub(crate) enum Parsed {
 }
 
 const AFTER_HELP: &str = "\
-Both ends must agree on size, count, duration, direction, connection, MTU, depth, channels, warm-up
-and validation; they compare, and say what differs. Faults, buffers and chunks are each end's own.
+Both ends must agree on size, count, duration, direction, connection, --raw, MTU, depth, channels,
+atomics, warm-up and validation; they compare, and say what differs. Device, faults, buffers and
+chunks are each end's own.
 
 Exit codes: 0 done, 1 the run failed, 2 the command line is wrong, 3 the ends do not agree.";
 
 /// The command with the defaults of `tool`.
 pub(crate) fn command(tool: Tool) -> clap::Command {
-    let command = match tool {
-        Tool::WriteBw => BwArgs::command(),
-        Tool::WriteLat => LatArgs::command(),
+    let command = match tool.is_latency() {
+        false => BwArgs::command(),
+        true => LatArgs::command(),
     };
     command
+        .name(tool.name())
         .after_help(AFTER_HELP)
         .mut_arg("size", |arg| arg.default_value(tool.default_size()))
         .mut_arg("iters", |arg| arg.default_value(tool.default_iters()))
@@ -240,8 +270,9 @@ where
     T: Into<OsString> + Clone,
 {
     let matches = command(tool).try_get_matches_from(words)?;
-    Ok(match tool {
-        Tool::WriteBw => Parsed::Bw(BwArgs::from_arg_matches(&matches)?),
-        Tool::WriteLat => Parsed::Lat(LatArgs::from_arg_matches(&matches)?),
+    Ok(if tool.is_latency() {
+        Parsed::Lat(LatArgs::from_arg_matches(&matches)?)
+    } else {
+        Parsed::Bw(BwArgs::from_arg_matches(&matches)?)
     })
 }

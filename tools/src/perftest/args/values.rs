@@ -9,8 +9,12 @@ use towpath_verbs::Mtu;
 /// What carries the messages (`-c`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Connection {
-    /// Towpath: software reliability over Unreliable Connected queue pairs.
+    /// Unreliable Connected queue pairs; without `--raw` Towpath above them.
     Uc,
+    /// Reliable Connected queue pairs; without `--raw` Towpath above them.
+    Rc,
+    /// Unreliable Datagram queue pairs, with `--raw` only.
+    Ud,
     /// Kernel TCP.
     Tcp,
 }
@@ -19,6 +23,8 @@ impl fmt::Display for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Uc => "UC",
+            Self::Rc => "RC",
+            Self::Ud => "UD",
             Self::Tcp => "TCP",
         })
     }
@@ -29,12 +35,15 @@ impl fmt::Display for Connection {
 pub(crate) enum ConnectionError {
     /// perftest has it, these tools do not.
     #[error(
-        "connection type {0} is not there; there are UC (Towpath, reliable in software) and TCP \
-         (kernel TCP, to compare with)"
+        "connection type {0} is not there; there are UC and RC (Towpath above them) and TCP \
+         (kernel TCP, to compare with), and with --raw RC, UC and UD"
     )]
     NotThere(String),
     /// Nobody has it.
-    #[error("unknown connection type; use UC (Towpath) or TCP (kernel TCP)")]
+    #[error(
+        "unknown connection type; use UC or RC (Towpath) or TCP (kernel TCP), or with --raw RC, \
+         UC or UD"
+    )]
     Unknown,
 }
 
@@ -44,11 +53,32 @@ impl FromStr for Connection {
     fn from_str(text: &str) -> Result<Self, ConnectionError> {
         match text.to_ascii_uppercase().as_str() {
             "UC" => Ok(Self::Uc),
+            "RC" => Ok(Self::Rc),
+            "UD" => Ok(Self::Ud),
             "TCP" => Ok(Self::Tcp),
-            other @ ("RC" | "UD" | "XRC" | "DC" | "SRD") => {
-                Err(ConnectionError::NotThere(other.to_owned()))
-            }
+            other @ ("XRC" | "DC" | "SRD") => Err(ConnectionError::NotThere(other.to_owned())),
             _ => Err(ConnectionError::Unknown),
+        }
+    }
+}
+
+/// Which atomic (`-A`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Atomic {
+    /// Adds one.
+    #[value(name = "FETCH_AND_ADD")]
+    FetchAdd,
+    /// Swaps a number for the next.
+    #[value(name = "CMP_AND_SWAP")]
+    CmpSwap,
+}
+
+impl Atomic {
+    /// As the flag takes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::FetchAdd => "FETCH_AND_ADD",
+            Self::CmpSwap => "CMP_AND_SWAP",
         }
     }
 }

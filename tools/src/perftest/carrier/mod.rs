@@ -1,5 +1,6 @@
-//! What carries messages: one trait, Towpath and kernel TCP behind it.
+//! What carries messages: one trait; Towpath, plain verbs and kernel TCP behind it.
 
+pub(crate) mod raw;
 pub(crate) mod tcp;
 pub(crate) mod towpath;
 
@@ -8,7 +9,7 @@ use super::error::RunError;
 /// What happened in one look at a carrier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Turn {
-    /// Messages that the peer now has.
+    /// Messages that the peer now has; of plain verbs on UC and UD, that have left.
     pub(crate) completed: u64,
     /// Messages that came from the peer, whole.
     pub(crate) received: u64,
@@ -32,7 +33,8 @@ pub(crate) struct RowPlan {
 /// Counters of a carrier; each only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
-    pub(crate) packets_lost: u64,
+    /// None where the device does not tell.
+    pub(crate) packets_lost: Option<u64>,
     pub(crate) chunks_retransmitted: u64,
     pub(crate) rtos: u64,
     pub(crate) chunks_duplicate: u64,
@@ -42,7 +44,7 @@ impl Counters {
     /// What was counted since `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
-            packets_lost: self.packets_lost - earlier.packets_lost,
+            packets_lost: self.packets_lost.zip(earlier.packets_lost).map(|(now, then)| now - then),
             chunks_retransmitted: self.chunks_retransmitted - earlier.chunks_retransmitted,
             rtos: self.rtos - earlier.rtos,
             chunks_duplicate: self.chunks_duplicate - earlier.chunks_duplicate,

@@ -5,22 +5,21 @@ use crate::perftest::content::Content;
 use crate::perftest::error::RunError;
 use crate::perftest::limits::IDLE_POLLS_MAX;
 use std::collections::VecDeque;
-use towpath_device_roce::RoceDevice;
-use towpath_sim::FaultControl;
+use towpath_memory::Region;
 use towpath_transport::{
     Buf, ChannelId, Chunk, Endpoint, Event, LinkId, Message, Nanos, Outcome, Payload, SendOptions,
 };
-use towpath_verbs::PacketLink;
+use towpath_verbs::Device;
 
 /// How long an idle end blocks at most before it looks again.
 const IDLE_WAIT: Nanos = Nanos::from_micros(200);
 
-/// An endpoint over a packet link, with or without faults.
-pub(crate) type RoceEndpoint<L> = Endpoint<RoceDevice<L>>;
+/// Tells how many packets a device knows to be lost; none where it does not tell.
+pub(crate) type PacketsLost<D> = Box<dyn Fn(&D) -> Option<u64>>;
 
 /// Messages over the channels of one link.
-pub(crate) struct Towpath<L: PacketLink> {
-    endpoint: RoceEndpoint<L>,
+pub(crate) struct Towpath<D: Device<Memory = Region>> {
+    endpoint: Endpoint<D>,
     link: LinkId,
     channels: Vec<ChannelId>,
     next: usize,
@@ -28,18 +27,18 @@ pub(crate) struct Towpath<L: PacketLink> {
     free: VecDeque<Payload>,
     content: Content,
     size: u32,
-    faults: Option<FaultControl>,
+    lost: PacketsLost<D>,
     /// Polls in a row that found nothing.
     idle: u32,
 }
 
-impl<L: PacketLink> Towpath<L> {
+impl<D: Device<Memory = Region>> Towpath<D> {
     /// Over the open `channels` of a link.
     pub(crate) fn new(
-        endpoint: RoceEndpoint<L>,
+        endpoint: Endpoint<D>,
         link: LinkId,
         channels: Vec<ChannelId>,
-        faults: Option<FaultControl>,
+        lost: PacketsLost<D>,
     ) -> Self {
         Self {
             endpoint,
@@ -49,7 +48,7 @@ impl<L: PacketLink> Towpath<L> {
             free: VecDeque::new(),
             content: Content::new(1, false),
             size: 0,
-            faults,
+            lost,
             idle: 0,
         }
     }
@@ -111,7 +110,7 @@ impl<L: PacketLink> Towpath<L> {
     }
 }
 
-impl<L: PacketLink> Carrier for Towpath<L> {
+impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
     fn prepare(&mut self, row: &RowPlan) -> Result<(), RunError> {
         self.size = row.size;
         self.content = Content::new(row.size, row.validate);
@@ -174,10 +173,8 @@ impl<L: PacketLink> Carrier for Towpath<L> {
 
     fn counters(&self) -> Option<Counters> {
         let stats = self.endpoint.stats(self.link)?;
-        let in_socket = self.endpoint.device().link().counters().packets_dropped;
-        let by_faults = self.faults.as_ref().map_or(0, |faults| faults.counters().lost());
         Some(Counters {
-            packets_lost: in_socket + by_faults,
+            packets_lost: (self.lost)(self.endpoint.device()),
             chunks_retransmitted: stats.chunks_retransmitted,
             rtos: stats.rtos,
             chunks_duplicate: stats.chunks_duplicate,

@@ -1,6 +1,6 @@
 //! The JSON object: what the table shows, under perftest's names where it has them.
 
-use super::table::{details, title};
+use super::table::{details, device, title};
 use super::{BwRow, LatRow, Row, bandwidth};
 use crate::perftest::carrier::Counters;
 use crate::perftest::settings::{Goal, Settings};
@@ -20,6 +20,8 @@ fn test_info(settings: &Settings, local: &str, remote: &str) -> Value {
     };
     put("test", title(settings).replace(' ', "_").into());
     put("tool", plan.tool.name().into());
+    put("device", device(settings).into());
+    put("raw", plan.raw.into());
     put("Connection_type", plan.connection.to_string().into());
     put("Number_of_qps", plan.qps.into());
     put("bidirectional", plan.bidirectional.into());
@@ -35,8 +37,8 @@ fn test_info(settings: &Settings, local: &str, remote: &str) -> Value {
     }
     put("loss", settings.ours.loss.into());
     put("seed", settings.ours.seed.into());
-    put("local_address", local.into());
-    put("remote_address", remote.into());
+    put("local_address", local.replace('\n', "").into());
+    put("remote_address", remote.replace('\n', "").into());
     Value::Object(info)
 }
 
@@ -59,6 +61,7 @@ fn bw(settings: &Settings, row: &BwRow) -> Value {
         "MsgRate": row.per_second / 1e6,
         "gbps": gbps,
     });
+    value["messages_lost"] = row.messages_lost.into();
     ours(&mut value, row.counters, row.cpu_util);
     value
 }
@@ -83,7 +86,7 @@ fn lat(row: &LatRow) -> Value {
 
 /// Counters are null where the carrier cannot know them, the CPU where it was not asked for.
 fn ours(value: &mut Value, counters: Option<Counters>, cpu_util: Option<f64>) {
-    value["packets_lost"] = counters.map(|c| c.packets_lost).into();
+    value["packets_lost"] = counters.and_then(|c| c.packets_lost).into();
     value["chunks_retransmitted"] = counters.map(|c| c.chunks_retransmitted).into();
     value["rtos"] = counters.map(|c| c.rtos).into();
     value["chunks_duplicate"] = counters.map(|c| c.chunks_duplicate).into();

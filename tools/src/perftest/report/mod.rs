@@ -12,7 +12,7 @@ use super::settings::{Only, Settings};
 use super::summary::Summary;
 use std::io::Write;
 
-/// One row of the bandwidth tool.
+/// One row of a bandwidth tool.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BwRow {
     pub(crate) size: u32,
@@ -22,13 +22,15 @@ pub(crate) struct BwRow {
     pub(crate) peak_per_second: f64,
     /// Messages per second.
     pub(crate) per_second: f64,
-    /// What the transport of both ends counted; none for kernel TCP.
+    /// What the transport of both ends counted; none for kernel TCP and plain verbs.
     pub(crate) counters: Option<Counters>,
+    /// Raw messages that never came; none where nobody can tell.
+    pub(crate) messages_lost: Option<u64>,
     /// Percent of the whole machine.
     pub(crate) cpu_util: Option<f64>,
 }
 
-/// One row of the latency tool.
+/// One row of a latency tool.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LatRow {
     pub(crate) size: u32,
@@ -41,7 +43,7 @@ pub(crate) struct LatRow {
     pub(crate) cpu_util: Option<f64>,
 }
 
-/// A row of either tool.
+/// A row of either kind.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Row {
     Bw(BwRow),

@@ -4,8 +4,9 @@ use super::{BwRow, LatRow, Row, bandwidth, number};
 use crate::perftest::args::values::Connection;
 use crate::perftest::carrier::Counters;
 use crate::perftest::settings::{Goal, Only, Settings};
-use crate::perftest::tool::Tool;
+use crate::perftest::tool::Op;
 use std::fmt::Write;
+use towpath_transport::DeviceName;
 
 /// 87 dashes.
 pub(crate) const RULE: &str =
@@ -14,35 +15,55 @@ pub(crate) const RULE: &str =
 /// Below so many Gb/s an average is shown with six decimals.
 const SMALL_GBITS: f64 = 0.1;
 
-/// The name of the test.
+/// The name of the test: perftest's for plain verbs.
 pub(crate) fn title(settings: &Settings) -> String {
     let plan = &settings.plan;
-    let carrier = match plan.connection {
-        Connection::Uc => "Towpath_Write",
-        Connection::Tcp => "TCP_Write",
+    let what = match (plan.tool.op(), plan.raw, plan.connection) {
+        (Op::Send, false, Connection::Tcp) => "TCP_Send".to_owned(),
+        (Op::Write, false, Connection::Tcp) => "TCP_Write".to_owned(),
+        (Op::Send, false, _) => "Towpath_Send".to_owned(),
+        (Op::Write, false, _) => "Towpath_Write".to_owned(),
+        (Op::Send, true, _) => "Send".to_owned(),
+        (Op::Write, true, _) => "RDMA_Write".to_owned(),
+        (Op::Read, ..) => "RDMA_Read".to_owned(),
+        (Op::Atomic, ..) => format!("Atomic {}", plan.atomic.name()),
     };
-    let kind = match plan.tool {
-        Tool::WriteBw if plan.bidirectional => "Bidirectional BW",
-        Tool::WriteBw => "BW",
-        Tool::WriteLat => "Latency",
+    let kind = match (plan.tool.is_latency(), plan.bidirectional) {
+        (true, _) => "Latency",
+        (false, true) => "Bidirectional BW",
+        (false, false) => "BW",
     };
-    format!("{carrier} {kind} Test")
+    format!("{what} {kind} Test")
+}
+
+/// The device, as the head shows it.
+pub(crate) fn device(settings: &Settings) -> String {
+    match (settings.plan.connection, &settings.device.name) {
+        (Connection::Tcp, _) => "kernel TCP".to_owned(),
+        (_, DeviceName::Roce) => "roce (userspace)".to_owned(),
+        (_, name) => name.to_string(),
+    }
 }
 
 /// Everything above the first row.
 pub(crate) fn head(settings: &Settings, local: &str, remote: &str) -> String {
     let plan = &settings.plan;
-    let uc = plan.connection == Connection::Uc;
+    let roce = settings.device.name == DeviceName::Roce;
     let title = title(settings);
     let indent = (RULE.len() - title.len()) / 2;
     let mut text = format!("{RULE}\n{:indent$}{title}\n", "");
     let on = |yes: bool| if yes { "ON" } else { "OFF" };
-    let device = if uc { "roce (userspace)" } else { "kernel TCP" };
-    let transport = if uc { "RoCEv2 over UDP" } else { "TCP" };
-    pair(&mut text, ("Dual-port", "OFF"), ("Device", device));
+    let transport = match plan.connection {
+        Connection::Tcp => "TCP",
+        _ if roce => "RoCEv2 over UDP",
+        _ => "IB",
+    };
+    // Only where a lost packet cannot take the queue with it.
+    let srq = plan.connection == Connection::Uc && !plan.raw && roce;
+    pair(&mut text, ("Dual-port", "OFF"), ("Device", &device(settings)));
     pair(&mut text, ("Number of qps", &plan.qps.to_string()), ("Transport type", transport));
     let connection = plan.connection.to_string();
-    pair(&mut text, ("Connection type", &connection), ("Using SRQ", on(uc)));
+    pair(&mut text, ("Connection type", &connection), ("Using SRQ", on(srq)));
     for (name, value) in details(settings) {
         line(&mut text, name, &value);
     }
@@ -58,22 +79,31 @@ pub(crate) fn head(settings: &Settings, local: &str, remote: &str) -> String {
 /// The parameter lines that both table and JSON show.
 pub(crate) fn details(settings: &Settings) -> Vec<(&'static str, String)> {
     let (plan, ours) = (&settings.plan, &settings.ours);
-    let uc = plan.connection == Connection::Uc;
     let mut lines = vec![("TX depth", plan.tx_depth.to_string())];
     if let Some(cq_mod) = settings.cq_mod {
         lines.push(("CQ Moderation", cq_mod.to_string()));
     }
-    if uc {
-        lines.push(("RX depth", settings.rx_depth.to_string()));
-        lines.push(("Mtu", format!("{}[B]", plan.mtu.bytes())));
-        lines.push(("Chunk", format!("{}[B]", ours.chunk_bytes)));
-        lines.push(("Payload CRC32C", if ours.no_payload_crc { "OFF" } else { "ON" }.to_owned()));
-        lines.push(("Congestion ctrl", ours.window.unwrap_or(ours.cc).to_string()));
-        let buffers = if ours.stock_buffers { "stock (212992[B])" } else { "as granted" };
-        lines.push(("Socket buffers", buffers.to_owned()));
-    } else {
+    if plan.connection == Connection::Tcp {
         lines.push(("Read size", format!("{}[B]", ours.tcp_read_bytes)));
         lines.push(("Socket buffers", "autotuned by the kernel".to_owned()));
+    } else {
+        if !plan.one_sided() {
+            lines.push(("RX depth", settings.rx_depth.to_string()));
+        }
+        lines.push(("Mtu", format!("{}[B]", plan.mtu.bytes())));
+        if plan.tool.fetches() {
+            lines.push(("Outstand reads", plan.outs.to_string()));
+        }
+        if !plan.raw {
+            lines.push(("Chunk", format!("{}[B]", ours.chunk_bytes)));
+            let crc = if ours.no_payload_crc { "OFF" } else { "ON" };
+            lines.push(("Payload CRC32C", crc.to_owned()));
+            lines.push(("Congestion ctrl", ours.window.unwrap_or(ours.cc).to_string()));
+        }
+        if settings.device.name == DeviceName::Roce {
+            let buffers = if ours.stock_buffers { "stock (212992[B])" } else { "as granted" };
+            lines.push(("Socket buffers", buffers.to_owned()));
+        }
     }
     lines.push(("Max inline data", "0[B]".to_owned()));
     lines.push(("Data ex. method", "Ethernet".to_owned()));
@@ -120,15 +150,15 @@ impl Columns {
 
 fn columns(settings: &Settings) -> Columns {
     let mut names = vec!["#bytes", "#iterations"];
-    match settings.plan.tool {
-        Tool::WriteBw if settings.show.gbits => {
+    match settings.plan.tool.is_latency() {
+        false if settings.show.gbits => {
             names.extend(["BW peak[Gb/sec]", "BW average[Gb/sec]", "MsgRate[Mpps]"]);
         }
-        Tool::WriteBw => {
+        false => {
             names.extend(["BW peak[MiB/sec]", "BW average[MiB/sec]", "MsgRate[Mpps]"]);
         }
-        Tool::WriteLat if is_timed(settings) => names.extend(["t_avg[usec]", "tps average"]),
-        Tool::WriteLat => names.extend([
+        true if is_timed(settings) => names.extend(["t_avg[usec]", "tps average"]),
+        true => names.extend([
             "t_min[usec]",
             "t_max[usec]",
             "t_typical[usec]",
@@ -141,7 +171,9 @@ fn columns(settings: &Settings) -> Columns {
     if settings.show.cpu_util {
         names.push("CPU_Util[%]");
     }
-    names.extend(["lost[packets]", "retransmitted[chunks]", "RTO", "duplicate[chunks]"]);
+    // Plain verbs lose whole messages, and who sends again is the device.
+    let lost = if settings.plan.raw { "lost[messages]" } else { "lost[packets]" };
+    names.extend([lost, "retransmitted[chunks]", "RTO", "duplicate[chunks]"]);
     Columns(names)
 }
 
@@ -151,21 +183,23 @@ fn is_timed(settings: &Settings) -> bool {
 
 /// One row.
 pub(crate) fn row(settings: &Settings, row: &Row) -> String {
-    let (mut values, counters, cpu_util) = match row {
-        Row::Bw(row) => (bw_values(settings, row), row.counters, row.cpu_util),
-        Row::Lat(row) => (lat_values(settings, row), row.counters, row.cpu_util),
+    let (mut values, counters, cpu_util, messages_lost) = match row {
+        Row::Bw(row) => (bw_values(settings, row), row.counters, row.cpu_util, row.messages_lost),
+        Row::Lat(row) => (lat_values(settings, row), row.counters, row.cpu_util, None),
     };
     if settings.show.cpu_util {
         values.push(cpu_util.map_or_else(|| "-".to_owned(), |percent| format!("{percent:.2}")));
     }
-    values.extend(ours(counters));
+    values.extend(ours(counters, messages_lost));
     columns(settings).row(values)
 }
 
-fn ours(counters: Option<Counters>) -> [String; 4] {
-    let Some(counters) = counters else { return std::array::from_fn(|_| "-".to_owned()) };
-    let Counters { packets_lost, chunks_retransmitted, rtos, chunks_duplicate } = counters;
-    [packets_lost, chunks_retransmitted, rtos, chunks_duplicate].map(|count| count.to_string())
+/// Our columns, with a dash where nobody can tell.
+fn ours(counters: Option<Counters>, messages_lost: Option<u64>) -> [String; 4] {
+    let lost = counters.and_then(|c| c.packets_lost).or(messages_lost);
+    let of = |count: fn(Counters) -> u64| counters.map(count);
+    [lost, of(|c| c.chunks_retransmitted), of(|c| c.rtos), of(|c| c.chunks_duplicate)]
+        .map(|count| count.map_or_else(|| "-".to_owned(), |count| count.to_string()))
 }
 
 fn bw_values(settings: &Settings, row: &BwRow) -> Vec<String> {

@@ -9,7 +9,7 @@ use crate::perftest::tool::Tool;
 
 fn shown(tool: Tool, flags: &[&str], row: Row, samples_ns: &[u64]) -> String {
     let words = std::iter::once(tool.name()).chain(flags.iter().copied());
-    let settings = Settings::new(args::parse(tool, words).unwrap()).unwrap();
+    let settings = Settings::new(tool, args::parse(tool, words).unwrap()).unwrap();
     let mut out = Vec::new();
     let mut report = Report::new(&settings, &mut out);
     report.begin("IP 127.0.0.1 UDP port 7", "IP 127.0.0.2 UDP port 8").unwrap();
@@ -25,11 +25,12 @@ fn bw_row() -> Row {
         peak_per_second: 60_000.0,
         per_second: 56_000.0,
         counters: Some(Counters {
-            packets_lost: 12,
+            packets_lost: Some(12),
             chunks_retransmitted: 34,
             rtos: 5,
             chunks_duplicate: 6,
         }),
+        messages_lost: None,
         cpu_util: Some(12.5),
     })
 }
@@ -96,6 +97,46 @@ CPU_Util[%]   lost[packets]   retransmitted[chunks]   RTO        duplicate[chunk
 ---------------------------------------------------------------------------------------
 ";
     assert_eq!(body(&text), wanted);
+}
+
+#[test]
+fn plain_verbs_have_the_head_of_perftest_and_count_lost_messages() {
+    let Row::Bw(mut row) = bw_row() else { unreachable!("made as one") };
+    (row.counters, row.messages_lost) = (None, Some(7));
+    let flags = ["--raw", "-c", "UC", "-d", "mlx5_0"];
+    let text = shown(Tool::SendBw, &flags, Row::Bw(row), &[]);
+    let wanted = "\
+---------------------------------------------------------------------------------------
+                                     Send BW Test
+ Dual-port       : OFF          Device         : mlx5_0
+ Number of qps   : 1            Transport type : IB
+ Connection type : UC           Using SRQ      : OFF
+ TX depth        : 128
+ CQ Moderation   : 100
+ RX depth        : 512
+ Mtu             : 4096[B]
+ Max inline data : 0[B]
+ Data ex. method : Ethernet
+---------------------------------------------------------------------------------------
+";
+    assert!(text.starts_with(wanted), "{text}");
+    let wanted =
+        " #bytes     #iterations   BW peak[MiB/sec]   BW average[MiB/sec]   MsgRate[Mpps]   \
+lost[messages]   retransmitted[chunks]   RTO        duplicate[chunks]
+ 65536      5000          3750.00            3500.00               0.056000        \
+7                -                       -          -
+---------------------------------------------------------------------------------------
+";
+    assert_eq!(body(&text), wanted);
+    for (tool, flags, title) in [
+        (Tool::WriteBw, &["--raw", "-b"][..], "RDMA_Write Bidirectional BW Test"),
+        (Tool::ReadBw, &[], "RDMA_Read BW Test"),
+        (Tool::AtomicBw, &[], "Atomic FETCH_AND_ADD BW Test"),
+        (Tool::SendBw, &[], "Towpath_Send BW Test"),
+    ] {
+        let text = shown(tool, flags, bw_row(), &[]);
+        assert_eq!(text.lines().nth(1).map(str::trim), Some(title));
+    }
 }
 
 #[test]
@@ -169,6 +210,7 @@ fn the_bandwidth_json_has_the_names_of_perftest_and_ours() {
       "chunks_duplicate": 6,
       "chunks_retransmitted": 34,
       "gbps": 29.360128,
+      "messages_lost": null,
       "n_iterations": 5000,
       "packets_lost": 12,
       "rtos": 5
@@ -189,8 +231,10 @@ fn the_bandwidth_json_has_the_names_of_perftest_and_ours() {
     "TX_depth": "128",
     "bidirectional": false,
     "data_validation": false,
+    "device": "roce (userspace)",
     "local_address": "IP 127.0.0.1 UDP port 7",
     "loss": 0.0,
+    "raw": false,
     "remote_address": "IP 127.0.0.2 UDP port 8",
     "seed": 9,
     "test": "Towpath_Write_BW_Test",

@@ -1,0 +1,10 @@
+//! Rate of atomics, with the flags and columns of perftest.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+use towpath_tools::perftest::{self, Tool};
+
+fn main() -> ExitCode {
+    perftest::main(Tool::AtomicBw)
+}
