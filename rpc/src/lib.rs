@@ -18,9 +18,10 @@
 //! the channel until it is dropped. What is sent belongs to the endpoint from `call` or `respond`
 //! on, and goes home to its pool when the message has its outcome.
 //!
-//! **Giving up.** A request whose time is over, or that is cancelled, is given up at both ends: what
-//! is not sent stays here, what the server has not begun it leaves, what it sends it stops sending.
-//! Then the server says what became of it, so that the caller has one of three answers ([`Fate`]).
+//! **Giving up.** A request whose time is over, or that is cancelled, is given up at both ends:
+//! what is not sent stays here, what the server has not begun it leaves, what it sends it stops
+//! sending. Then the server says what became of it, so that the caller has one of three answers
+//! ([`Fate`]).
 //!
 //! | file | what lives there |
 //! |---|---|

@@ -21,7 +21,6 @@ impl Parcel {
     ///
     /// # Errors
     /// The message, and which field of it is wrong.
-    #[expect(clippy::result_large_err, reason = "the buffers come back in it, without a detour")]
     pub fn new(message: Message) -> Result<Self, (Message, HeaderError)> {
         let header = match read_header(&message) {
             Ok(header) => header,

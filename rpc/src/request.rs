@@ -114,8 +114,8 @@ pub enum Incoming {
     /// A request to serve.
     Request(Request),
     /// A request that nobody waits for any more. A service that has not begun it gives it up with
-    /// [`RpcServer::abandon`](crate::RpcServer::abandon); one that has goes on and responds as if nothing had come, which
-    /// tells the client what became of it.
+    /// [`RpcServer::abandon`](crate::RpcServer::abandon); one that has goes on and responds as if
+    /// nothing had come, which tells the client what became of it.
     Cancelled {
         /// The link it came over.
         link: LinkId,

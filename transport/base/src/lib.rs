@@ -1,22 +1,18 @@
 //! The smallest shared pieces: time, serial numbers, bitmaps, seeded randomness, checksums.
 //!
-//! Nothing here knows of packets, devices or channels. Everything but [`wake`], which comes with
-//! the feature `std`, is `no_std`, so that the protocol core above it can be.
+//! Nothing here knows of packets, devices or channels. Everything is `no_std`, so that the
+//! protocol core above it can be.
 
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(all(feature = "std", unix))]
-extern crate std;
 
 pub mod bitmap;
 pub mod crc;
 pub mod prng;
 pub mod serial;
 pub mod time;
-#[cfg(all(feature = "std", unix))]
-pub mod wake;
 
 pub use bitmap::WindowBitmap;
 pub use prng::Prng;

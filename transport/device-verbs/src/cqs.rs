@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::Waker;
-use towpath_base::wake::Bell;
 use towpath_verbs::{CqNum, Verb, VerbError, Wc};
+use towpath_wake::Bell;
 
 /// One completion queue.
 pub(crate) struct Cq {

@@ -188,9 +188,9 @@ impl EndpointConfig {
     ///
     /// | | | because |
     /// |---|---|---|
-    /// | `timeout` | 13 (34 ms) | a peer may be off its CPU for some ms, and the next shorter ones are below what NICs keep to |
+    /// | `timeout` | 13 (34 ms) | a peer may be off its CPU for some ms |
     /// | `retry_cnt` | 7 | with the timeout a dead way is known after 0.3 s |
-    /// | `rnr_retry` | 7 (for ever) | receives run short for a turn of the peer's loop; for how long a silent peer is waited the link says |
+    /// | `rnr_retry` | 7 (for ever) | the link says how long a peer may be silent |
     /// | `min_rnr_timer` | 6 (80 us) | a turn of a loop |
     /// | `max_rd_atomic`, `max_dest_rd_atomic` | 1 | links post neither READs nor atomics |
     ///
@@ -298,7 +298,8 @@ impl EndpointConfig {
         self.receives_per_link() + self.receive_reserve()
     }
 
-    /// Work requests in the send queue of a path: chunks, and acks that left the control queue pair.
+    /// Work requests in the send queue of a path: chunks, and acks that left the control queue
+    /// pair.
     pub(crate) fn path_sends(&self) -> usize {
         self.send_queue_depth as usize + CONTROL_SENDS
     }

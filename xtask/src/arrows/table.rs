@@ -45,6 +45,12 @@ pub(super) const TABLE: &[Row] = &[
         what: "the RDMA words and the device contract; `no_std`",
     },
     Row {
+        name: "wake",
+        folder: "transport/wake",
+        may_use: MayUse::Only(&[]),
+        what: "a bell that any thread rings to end a wait",
+    },
+    Row {
         name: "memory",
         folder: "transport/memory",
         may_use: MayUse::Only(&["base", "verbs"]),
@@ -59,7 +65,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "device-roce",
         folder: "transport/device-roce",
-        may_use: MayUse::Only(&["base", "verbs", "memory"]),
+        may_use: MayUse::Only(&["base", "verbs", "wake", "memory"]),
         what: "a RoCEv2 NIC in userspace",
     },
     Row {
@@ -71,7 +77,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "device-verbs",
         folder: "transport/device-verbs",
-        may_use: MayUse::Only(&["base", "verbs", "memory"]),
+        may_use: MayUse::Only(&["base", "verbs", "wake", "memory"]),
         what: "real NICs, behind a feature",
     },
     Row {

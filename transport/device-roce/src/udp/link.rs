@@ -16,9 +16,9 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
-use towpath_base::wake::Bell;
 use towpath_base::{Nanos, Time};
 use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
+use towpath_wake::Bell;
 
 /// A wire over UDP sockets of one local address.
 ///

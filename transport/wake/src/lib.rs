@@ -1,19 +1,20 @@
-//! A bell that any thread rings to end the wait of the one that owns it; with the feature `std`.
+//! A bell that any thread rings to end the wait of the one that owns it.
 
-use alloc::sync::Arc;
-use alloc::task::Wake;
-use core::sync::atomic::{AtomicBool, Ordering};
-use core::task::Waker;
+#![forbid(unsafe_code)]
+
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
 
 /// The owner's side: a file that is readable once the bell was rung, for whoever waits on files.
 ///
 /// However often it is rung, at most one byte waits to be read, so ringing never blocks.
 ///
 /// ```
-/// let mut bell = towpath_base::wake::Bell::new()?;
+/// let mut bell = towpath_wake::Bell::new()?;
 /// bell.waker().wake();
 /// assert!(bell.clear());
 /// assert!(!bell.clear());
