@@ -4,7 +4,6 @@ use crate::class;
 use crate::input::coarse;
 use std::mem::discriminant;
 use towpath_base::crc::crc32c;
-use towpath_proto::Carrier;
 use towpath_proto::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, HEADER_BYTES};
 use towpath_proto::wire::{AckFrame, ChunkHeader, Hello, PREFIX_BYTES, Welcome};
 
@@ -136,6 +135,7 @@ mod tests {
     use super::*;
     use crate::seeds;
     use towpath_base::serial::Psn;
+    use towpath_proto::Carrier;
     use towpath_proto::wire::{Ack, ChunkFlags, HelloPath, Kind, Refusal};
     use towpath_verbs::{Mtu, QpNum};
 
