@@ -1,7 +1,9 @@
 //! What can be chosen for an endpoint.
 
 use crate::carrier::CarrierChoice;
-use crate::limits::{CONTROL_RECVS, CONTROL_SENDS, PARTIAL_PER_PATH};
+use crate::limits::{
+    CONTROL_RECVS, CONTROL_SENDS, PARTIAL_PER_PATH, PATH_CHUNKS_MIN, PROBES_PER_PATH,
+};
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::BuildHasher;
@@ -9,7 +11,7 @@ use std::sync::Arc;
 use towpath_base::Nanos;
 use towpath_cc::ControllerConfig;
 use towpath_proto::limits::{
-    CONTROL_OUTSTANDING_MAX, CREDIT_OUTSTANDING_MAX, PATHS_MAX, QUOTA_CHUNKS_MIN,
+    CONTROL_OUTSTANDING_MAX, CREDIT_OUTSTANDING_MAX, NUMBER_WINDOW, PATHS_MAX, QUOTA_CHUNKS_MIN,
 };
 use towpath_proto::{LinkConfig, Side};
 use towpath_verbs::DeviceCaps;
@@ -284,7 +286,7 @@ impl EndpointConfig {
 
     /// The part of the reserve that each link adds.
     pub(crate) fn receive_reserve_per_link(&self) -> usize {
-        CONTROL_OUTSTANDING_MAX + self.paths * PARTIAL_PER_PATH
+        CONTROL_OUTSTANDING_MAX + self.paths * (PARTIAL_PER_PATH + PROBES_PER_PATH)
     }
 
     /// Receives posted for each link when all share one queue.
@@ -292,10 +294,35 @@ impl EndpointConfig {
         self.credit_total as usize + self.receive_reserve_per_link()
     }
 
-    /// Receives posted to each path when each has a queue of its own: any of them may be the one
-    /// that carries everything.
+    /// Numbers that the peer may have outstanding on each path: what is posted there covers them
+    /// however slowly we poll. One path has to carry everything, and a shared queue does.
+    pub(crate) fn path_chunks(&self, shared: bool) -> u16 {
+        if shared || self.paths == 1 {
+            return NUMBER_WINDOW as u16;
+        }
+        let share = 2 * self.credit_total as usize / self.paths;
+        share.clamp(PATH_CHUNKS_MIN, NUMBER_WINDOW as usize) as u16
+    }
+
+    /// Receives posted to each path when each has a queue of its own. A single path may carry
+    /// everything. Of several each is filled up again from spare buffers when it has taken
+    /// something in, so that it needs no more than what comes in between.
     pub(crate) fn receives_per_path(&self) -> usize {
-        self.receives_per_link() + self.receive_reserve()
+        if self.paths == 1 {
+            return self.receives_per_link() + self.receive_reserve();
+        }
+        let between = self.progress_budget.max(usize::from(self.path_chunks(false)));
+        between + self.slack + CONTROL_OUTSTANDING_MAX + PARTIAL_PER_PATH
+    }
+
+    /// Buffers that take the places of those that a link and its application hold.
+    pub(crate) fn spare_receives(&self) -> usize {
+        if self.paths == 1 { 0 } else { self.credit_total as usize }
+    }
+
+    /// Receive buffers of each link when each path has a queue of its own.
+    pub(crate) fn receives_of_link(&self) -> usize {
+        self.paths * self.receives_per_path() + self.spare_receives()
     }
 
     /// Work requests in the send queue of a path: chunks, and acks that left the control queue
@@ -309,7 +336,7 @@ impl EndpointConfig {
         if shared {
             self.links_max * self.receives_per_link() + self.receive_reserve()
         } else {
-            self.links_max * self.paths * self.receives_per_path()
+            self.links_max * self.receives_of_link()
         }
     }
 

@@ -23,6 +23,13 @@ pub(crate) const CONTROL_SLOT_BYTES: usize = ACK_BYTES_MAX.next_power_of_two();
 /// Messages under way that hold a receive work request without a completion: one per path.
 pub(crate) const PARTIAL_PER_PATH: usize = 1;
 
+/// Probes of paths use no credit: one and a repetition may be under way on each.
+pub(crate) const PROBES_PER_PATH: usize = 2;
+
+/// The fewest numbers that a path of several may have outstanding: at 56 KiB a chunk it is what
+/// 100 Gb/s have under way in 140 us.
+pub(crate) const PATH_CHUNKS_MIN: usize = 32;
+
 /// What may be in flight to a device that does not bound its receive buffer.
 pub(crate) const WINDOW_UNBOUNDED_BYTES: u64 = 1 << 30;
 

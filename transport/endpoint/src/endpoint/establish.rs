@@ -12,7 +12,7 @@ use crate::tx::TxRing;
 use std::net::SocketAddr;
 use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
-use towpath_proto::limits::{HEADER_BYTES, NUMBER_WINDOW};
+use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::{Hello, HelloPath};
 use towpath_proto::{Carrier, ChannelId, Link, PeerParams, Side};
 use towpath_verbs::{Access, Connect, Device, Mtu, QpInit, QpNum};
@@ -103,7 +103,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             chunk_bytes_max: self.config.chunk_bytes_max,
             charge_bytes: self.device.caps().rx_charge_bytes,
             window_bytes: self.window_bytes(self.links.up_count() + 1),
-            path_chunks: NUMBER_WINDOW as u16,
+            path_chunks: self.config.path_chunks(self.shared.is_some()),
             control: self.describe(control_qp, carrier),
             paths,
         };
@@ -153,7 +153,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             return Ok(());
         }
         let per_path = self.config.receives_per_path();
-        self.recv.reserve(&mut self.device, per_path * self.config.paths)?;
+        // What the other links may still need stays theirs.
+        let spare = self.config.spare_receives();
+        let others =
+            self.links.iter().filter(|conn| conn.id != id && conn.phase != Phase::Draining);
+        let theirs: usize = others.map(|conn| spare.saturating_sub(conn.held)).sum();
+        self.recv.reserve(&mut self.device, self.config.receives_of_link() + theirs)?;
         for path in 0..self.config.paths as u8 {
             let home = Home { link: id, path, channel: ChannelId(0) };
             for _ in 0..per_path {

@@ -136,7 +136,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         match link.handle_chunk(now, PathId(path), header, payload, token, received_at) {
             Verdict::Kept => {
                 conn.held += 1;
-                self.recv.set_home(slot, Home { link: id, path, channel: ChannelId(0) });
+                let home = Home { link: id, path, channel: ChannelId(0) };
+                self.recv.set_home(slot, home);
+                self.replace(home);
             }
             Verdict::Recycle => self.repost(slot),
         }
@@ -156,6 +158,16 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         Some((home.link.index, home.path))
     }
 
+    /// Fills the queue of a path up that has given a buffer away, where there are spare ones.
+    fn replace(&mut self, home: Home) {
+        if self.shared.is_none()
+            && self.config.spare_receives() > 0
+            && let Some(slot) = self.recv.take_free(Some(home))
+        {
+            self.repost(slot);
+        }
+    }
+
     /// Puts a slot that is at home back to where it can be filled, or with the free ones.
     pub(super) fn repost(&mut self, slot: u32) {
         let home = self.recv.home(slot);
@@ -168,13 +180,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
             return self.recv.put_free(slot);
         }
+        let per_path = self.config.receives_per_path();
         let conn = home.and_then(|home| self.links.find_mut(home.link));
         let path = conn
             .filter(|conn| conn.phase != Phase::Draining)
             .and_then(|conn| conn.paths.get_mut(usize::from(home?.path)))
             .filter(|path| !path.has_failed);
         match (path, home) {
-            (Some(path), Some(home)) => {
+            (Some(path), Some(home)) if path.posted + path.repost.len() < per_path => {
                 if let Some(wr) = self.recv.lend(slot) {
                     path.repost.push(wr);
                 }
