@@ -12,6 +12,7 @@ pub(crate) struct Case {
     pub(crate) depth: usize,
     pub(crate) payload_crc: bool,
     pub(crate) mtu_bytes: u32,
+    pub(crate) paths: usize,
     /// How many chunks go in one round: some 10 ms.
     pub(crate) chunks_of_round: u64,
 }
@@ -23,6 +24,7 @@ const MESSAGE: Case = Case {
     depth: 256,
     payload_crc: true,
     mtu_bytes: 4096,
+    paths: 1,
     chunks_of_round: 50_000,
 };
 /// So small that copying it costs nearly nothing: what is left is the work on a chunk itself.

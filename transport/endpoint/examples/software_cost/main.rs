@@ -32,6 +32,9 @@ struct Args {
     /// Leave raw verbs out: for a profile of the rest.
     #[arg(long)]
     no_raw: bool,
+    /// Paths of each link.
+    #[arg(long, default_value_t = 1)]
+    paths: usize,
     /// Print one JSON object in place of a table.
     #[arg(long)]
     json: bool,
@@ -51,6 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let chosen = |name: &str| name.starts_with(&args.only);
     let mut benches = Vec::new();
     for case in CASES.into_iter().filter(|case| chosen(case.name)) {
+        let case = Case { paths: args.paths, ..case };
         let reliable = reliable::Pair::new(&case)?;
         let raw = if args.no_raw { None } else { Some(raw::Raw::new(&case)?) };
         benches.push(Bench { case, raw, reliable, raw_costs: Vec::new(), costs: Vec::new() });

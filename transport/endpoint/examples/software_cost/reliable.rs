@@ -28,6 +28,7 @@ impl Pair {
         let chunk_bytes = case.chunk_bytes.max(case.mtu_bytes - 64);
         let config = EndpointConfig::new()
             .links_max(1)
+            .paths(case.paths)
             .quota_chunks(256)
             .mtu_max(mtu)
             .payload_crc(case.payload_crc)
