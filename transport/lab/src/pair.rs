@@ -35,6 +35,8 @@ pub struct PairConfig {
 pub enum Happening {
     /// Other faults for what a host receives.
     Faults(FaultPlan),
+    /// What a host sends from these source ports is swallowed, and from no others.
+    Holes(Vec<u16>),
     /// A host gets no CPU until then.
     Stall(Time),
     /// An application stops reading until then.
@@ -259,6 +261,9 @@ impl Pair {
             let host = &mut self.hosts[host];
             match what {
                 Happening::Faults(plan) => host.control.set_receive(plan),
+                Happening::Holes(ports) => {
+                    host.control.set_transmit(FaultPlan::none().black_hole_ports(ports));
+                }
                 Happening::Stall(until) => host.stalled_until = host.stalled_until.max(until),
                 Happening::StopReading(until) => host.app.stop_reading_until(until),
                 Happening::Wake => {}

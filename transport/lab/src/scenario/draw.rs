@@ -3,9 +3,9 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use towpath_base::{Nanos, Prng};
 use towpath_cc::{ControllerConfig, FixedWindowConfig};
-use towpath_proto::LinkConfig as ProtoConfig;
 #[cfg(feature = "sabotage")]
 use towpath_proto::Sabotage;
+use towpath_proto::{LinkConfig as ProtoConfig, Spreading};
 use towpath_sim::LinkConfig as WireConfig;
 use towpath_transport::EndpointConfig;
 use towpath_verbs::Mtu;
@@ -45,7 +45,11 @@ pub struct Scenario {
     pub delay: Nanos,
     /// Spine switches between the hosts; 0 is a plain wire. Spines take IPv4.
     pub spines: u32,
-    /// The window of each path, in bytes.
+    /// Paths of the link, each with a source port of its own.
+    pub paths: usize,
+    /// How chunks are spread over them.
+    pub spreading: Spreading,
+    /// The window, in bytes.
     pub window_bytes: u64,
     /// A host looks at its device no sooner than this after something happened.
     pub pause: Nanos,
@@ -97,6 +101,8 @@ impl Scenario {
             rate_bits_per_s: rates[prng.below(4) as usize] * 1_000_000_000,
             delay: Nanos(prng.between(500, 30_000)),
             spines: draw_spines(seed),
+            paths: draw_paths(seed).0,
+            spreading: draw_paths(seed).1,
             window_bytes: prng.between(16, 512) * KIB,
             pause: Nanos(if prng.chance(0.5) { prng.between(0, 5_000) } else { 0 }),
             sizes,
@@ -136,6 +142,7 @@ impl Scenario {
             // and any packet without a receive shows.
             .progress_budget(32)
             .links_max(2)
+            .paths(self.paths)
             .send_queue_depth(64)
             .mtu_max(self.mtu)
             .shared_receiving(self.shared_receiving)
@@ -143,7 +150,9 @@ impl Scenario {
             .controller(ControllerConfig::Fixed(window));
         #[cfg(feature = "sabotage")]
         let sabotage = self.sabotage;
+        let spreading = self.spreading;
         config.tune_links(move |link: ProtoConfig| {
+            let link = link.spreading(spreading);
             #[cfg(feature = "sabotage")]
             let link = link.sabotage(sabotage);
             link
@@ -191,6 +200,23 @@ impl Scenario {
 fn draw_spines(seed: u64) -> u32 {
     let mut prng = Prng::new(seed.rotate_left(32) ^ 0x5b1e);
     if prng.chance(0.4) { prng.between(1, 4) as u32 } else { 0 }
+}
+
+/// From dice of its own for the same reason.
+fn draw_paths(seed: u64) -> (usize, Spreading) {
+    let mut prng = Prng::new(seed.rotate_left(16) ^ 0x9a75);
+    let paths = match prng.below(4) {
+        0 | 1 => 1,
+        2 => 2,
+        _ => prng.between(3, 16) as usize,
+    };
+    let spreading = match prng.below(4) {
+        0 => Spreading::Message,
+        1 => Spreading::default(),
+        2 => Spreading::Bytes(1),
+        _ => Spreading::Bytes(prng.between(1, 64 << 10) as u32),
+    };
+    (paths, spreading)
 }
 
 /// Nearly all runs are small, so that there are many; a few hold messages of up to 16 MiB.

@@ -109,6 +109,7 @@ impl Scenario {
             pair.host_mut(host).app.perform(script, depth);
         }
         self.schedule(pair, prng);
+        self.schedule_holes(pair, self.seed ^ u64::from(pair.life()) << 32);
         match end {
             End::Close { by, channels } => close(pair, by, channels),
             End::CrashBoth => self.crash(pair, prng, [true; 2]),
@@ -167,6 +168,28 @@ impl Scenario {
                 _ => Happening::StopReading(until),
             };
             pair.schedule(at, prng.below(2) as usize, what);
+        }
+    }
+
+    /// Some ways are swallowed for a while, never all of them. From dice of their own.
+    fn schedule_holes(&self, pair: &mut Pair, seed: u64) {
+        if self.paths == 1 {
+            return;
+        }
+        let mut prng = Prng::new(seed ^ 0x401e);
+        let now = pair.world().now();
+        for _ in 0..prng.below(HAPPENINGS_MAX) {
+            let at = now + Nanos(1 << prng.between(12, 25));
+            let alive = prng.below(self.paths as u64) as u16;
+            let share = prng.unit();
+            let ports = (0..self.paths as u16).filter(|&port| port != alive && prng.chance(share));
+            let (ports, host) = (ports.collect(), prng.below(2) as usize);
+            pair.schedule(at, host, Happening::Holes(ports));
+            pair.schedule(
+                at + Nanos(1 << prng.between(12, 26)),
+                host,
+                Happening::Holes(Vec::new()),
+            );
         }
     }
 
