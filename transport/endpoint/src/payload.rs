@@ -1,6 +1,7 @@
 //! What is sent: up to four segments, each a buffer.
 
-use smallvec::SmallVec;
+use crate::sends::Segments;
+use smallvec::smallvec;
 use towpath_base::Time;
 use towpath_memory::Buf;
 use towpath_proto::limits::SEGMENTS_MAX;
@@ -13,16 +14,14 @@ use towpath_proto::{ChannelId, Cut, SendError};
 #[derive(Debug)]
 pub struct Payload {
     /// Two in place: a header and its data. More take an allocation.
-    pub(crate) segments: SmallVec<[Buf; 2]>,
+    pub(crate) segments: Segments,
 }
 
 impl Payload {
     /// A message of one segment.
     #[must_use]
     pub fn new(segment: Buf) -> Self {
-        let mut segments = SmallVec::new();
-        segments.push(segment);
-        Self { segments }
+        Self { segments: smallvec![segment] }
     }
 
     /// With one more segment behind the others.

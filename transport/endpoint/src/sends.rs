@@ -1,37 +1,65 @@
-//! The segments of messages being sent, by the link's key of each.
+//! What is being sent: the buffers of each message, by the link's key of it.
 
-use crate::held::Segment;
 use smallvec::SmallVec;
+use towpath_memory::{Buf, Shared};
 use towpath_proto::SendKey;
+use towpath_proto::limits::SEGMENTS_MAX;
+use towpath_verbs::Sge;
 
 /// The segments of one message; more than two are kept apart.
-pub(crate) type Segments = SmallVec<[Segment; 2]>;
+pub(crate) type Segments = SmallVec<[Buf; 2]>;
+
+/// The segments of a message that is being sent, and the key of each one's region.
+struct Sending {
+    segments: Shared<Segments>,
+    lkeys: [u32; SEGMENTS_MAX],
+}
 
 /// Segments of the messages of one link. A link gives the index of a key to another message only
 /// after the event that took this one's segments out.
+///
+/// Dropping it reclaims them, as with [`Held`](crate::held::Held).
 #[derive(Default)]
 pub(crate) struct Sends {
-    places: Vec<Segments>,
+    places: Vec<Option<Sending>>,
 }
 
 impl Sends {
-    /// The place for the segments of a message that the link has just taken.
-    pub(crate) fn place(&mut self, send: SendKey) -> &mut Segments {
+    /// Takes the segments of a message that the link has just taken: the device may have them from
+    /// here on.
+    pub(crate) fn put(&mut self, send: SendKey, segments: Segments, lkeys: [u32; SEGMENTS_MAX]) {
         let index = send.index();
         if self.places.len() <= index {
-            self.places.resize_with(index + 1, Segments::new);
+            self.places.resize_with(index + 1, || None);
         }
         let place = &mut self.places[index];
-        debug_assert!(place.is_empty(), "the message before it has ended");
-        place
+        debug_assert!(place.is_none(), "the message before it has ended");
+        *place = Some(Sending { segments: Shared::new(segments), lkeys });
     }
 
-    pub(crate) fn get(&self, send: SendKey) -> &[Segment] {
-        self.places.get(send.index()).map_or(&[], |segments| &segments[..])
+    /// The bytes of a piece of a segment and their gather entry; `None` where there are none.
+    pub(crate) fn piece(
+        &self,
+        send: SendKey,
+        segment: u8,
+        offset: u32,
+        length: u32,
+    ) -> Option<(&[u8], Sge)> {
+        let sending = self.places.get(send.index())?.as_ref()?;
+        let lkey = *sending.lkeys.get(usize::from(segment))?;
+        sending.segments.piece(usize::from(segment), offset as usize, length as usize, lkey)
     }
 
-    /// The segments of a message that has ended, to be taken out.
-    pub(crate) fn leave(&mut self, send: SendKey) -> Option<&mut Segments> {
-        self.places.get_mut(send.index())
+    /// Takes back the segments of a message that has ended.
+    pub(crate) fn leave(&mut self, send: SendKey) -> Option<Segments> {
+        let sending = self.places.get_mut(send.index())?.take()?;
+        Some(sending.segments.reclaim())
+    }
+}
+
+impl Drop for Sends {
+    fn drop(&mut self) {
+        let sending = self.places.drain(..).flatten();
+        sending.for_each(|sending| drop(sending.segments.reclaim()));
     }
 }

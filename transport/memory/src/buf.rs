@@ -39,12 +39,13 @@ impl Pool {
     ///
     /// # Panics
     /// When another handle of the region exists: its bytes may already belong to other buffers.
-    /// Also when not even one buffer fits.
+    /// Also when not even one buffer fits, or a buffer would have 4 GiB or more.
     #[must_use]
     pub fn new(mut region: Region, buf_bytes: usize) -> Self {
         let slot_bytes = slot_bytes(buf_bytes);
         let count = region.byte_len() / slot_bytes;
         assert!(count > 0, "the region holds no buffer of {slot_bytes} bytes");
+        assert!(u32::try_from(slot_bytes).is_ok(), "{slot_bytes} bytes are too many for a buffer");
         assert!(region.is_alone(), "the region is already carved or registered elsewhere");
         Self { slab: Slab::new(region, slot_bytes) }
     }
@@ -110,22 +111,36 @@ fn slot_bytes(buf_bytes: usize) -> usize {
 pub struct Buf {
     slab: Arc<Slab>,
     slot: u32,
-    len: usize,
+    len: u32,
 }
 
 impl Buf {
     /// A whole region as one buffer of full length.
     ///
     /// # Errors
-    /// The region itself, when it is shared.
+    /// The region itself, when it is shared or of 4 GiB or more.
     pub fn from_region(mut region: Region) -> Result<Self, Region> {
-        if !region.is_alone() {
-            return Err(region);
-        }
         let bytes = region.byte_len();
+        let Some(len) = u32::try_from(bytes).ok().filter(|_| region.is_alone()) else {
+            return Err(region);
+        };
         let mut buf = Slab::new(region, bytes).take().expect("a fresh slab has its slot");
-        buf.len = bytes;
+        buf.len = len;
         Ok(buf)
+    }
+
+    /// Bytes in it.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether it holds none.
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// Which region it lies in.
@@ -159,7 +174,8 @@ impl Buf {
         if len > self.capacity() {
             return Err(MemoryError::TooLong { wanted: len, capacity: self.capacity() });
         }
-        self.len = len;
+        // A slot is shorter than 4 GiB.
+        self.len = len as u32;
         Ok(())
     }
 
@@ -168,7 +184,7 @@ impl Buf {
     /// # Errors
     /// [`MemoryError::TooLong`], and nothing was appended.
     pub fn extend(&mut self, bytes: &[u8]) -> Result<(), MemoryError> {
-        let start = self.len;
+        let start = self.len();
         self.set_len(start + bytes.len())?;
         self[start..].copy_from_slice(bytes);
         Ok(())
@@ -192,18 +208,18 @@ impl Deref for Buf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        let start = self.slab.region.mapping.at(self.offset(), self.len);
+        let start = self.slab.region.mapping.at(self.offset(), self.len());
         // SAFETY: within the mapping, initialised (mmap zeroes), and only this `Buf` reaches these
         // bytes: slots are handed out once, and no work request names them (crate rules 1 and 2).
-        unsafe { std::slice::from_raw_parts(start.as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts(start.as_ptr(), self.len()) }
     }
 }
 
 impl DerefMut for Buf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        let start = self.slab.region.mapping.at(self.offset(), self.len);
+        let start = self.slab.region.mapping.at(self.offset(), self.len());
         // SAFETY: as in `deref`, and `&mut self` makes the access exclusive.
-        unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.len()) }
     }
 }
 
@@ -259,7 +275,7 @@ impl Lent {
     /// Bytes in the buffer.
     #[must_use]
     pub fn byte_len(&self) -> usize {
-        self.buf().len
+        self.buf().len()
     }
 
     /// How many bytes fit.

@@ -1,71 +1,66 @@
 //! Buffers that devices read: everyone may look, nobody may change.
 
-use crate::buf::{Buf, Lent};
-use crate::region::RegionId;
-use std::ops::Deref;
+use crate::buf::Buf;
+use std::mem::ManuallyDrop;
 use towpath_verbs::Sge;
 
-/// A buffer that is being sent: devices read its bytes and so may its owner (a checksum of what
-/// goes out needs them), but nobody changes them until [`reclaim`](Self::reclaim). Dropping a
-/// `Shared` leaks its slot, as with [`Lent`].
+/// Buffers that are being sent, as one message: devices read their bytes and so may their owner
+/// (a checksum of what goes out needs them), but nobody changes them until
+/// [`reclaim`](Self::reclaim). Dropping a `Shared` leaks its slots, as with [`Lent`](crate::Lent).
 #[derive(Debug)]
-#[must_use = "dropping a shared buffer leaks it: reclaim it after its completions"]
-pub struct Shared {
-    lent: Lent,
+#[must_use = "dropping shared buffers leaks them: reclaim them after their completions"]
+pub struct Shared<B> {
+    bufs: ManuallyDrop<B>,
 }
 
-impl Buf {
-    /// Lets devices read the bytes until [`Shared::reclaim`].
-    pub fn share(self) -> Shared {
-        Shared { lent: self.lend() }
+impl<B: AsRef<[Buf]>> Shared<B> {
+    /// Lets devices read the bytes of `bufs` until [`reclaim`](Self::reclaim).
+    pub fn new(bufs: B) -> Self {
+        Self { bufs: ManuallyDrop::new(bufs) }
     }
-}
 
-impl Shared {
-    /// The gather entry for `len` bytes from `start` on, under the key that the device gave for
-    /// the buffer's region. Only for sends: a receive would write what others may be reading.
-    ///
-    /// # Panics
-    /// When the range leaves the buffer.
+    fn buf(&self, index: usize) -> Option<&Buf> {
+        B::as_ref(&self.bufs).get(index)
+    }
+
+    /// `len` bytes from `start` on of one of the buffers, and their gather entry under the key that
+    /// the device gave for its region; `None` outside of it. Only for sends: a receive would write
+    /// what others may be reading.
     #[must_use]
-    pub fn sge(&self, lkey: u32, start: usize, len: usize) -> Sge {
-        self.lent.sge(lkey, start, len)
+    pub fn piece(&self, index: usize, start: usize, len: usize, lkey: u32) -> Option<(&[u8], Sge)> {
+        let buf = self.buf(index)?;
+        let bytes = buf.get(start..start.checked_add(len)?)?;
+        Some((bytes, buf.sge(lkey, start, len)))
     }
 
-    /// Which region it lies in.
+    /// Takes the buffers back, to be changed again. The rule of
+    /// [`Lent::reclaim`](crate::Lent::reclaim) holds.
     #[must_use]
-    pub fn region_id(&self) -> RegionId {
-        self.lent.region_id()
-    }
-
-    /// Takes the buffer back, to be changed again. The rule of [`Lent::reclaim`] holds.
-    #[must_use]
-    pub fn reclaim(self) -> Buf {
-        self.lent.reclaim()
-    }
-}
-
-impl Deref for Shared {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.lent.buf()
+    pub fn reclaim(self) -> B {
+        ManuallyDrop::into_inner(self.bufs)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::{Pool, Region};
 
     #[test]
-    fn a_shared_buffer_can_be_read_and_comes_back_whole() {
-        let pool = Pool::new(Region::new(4096).expect("memory for a test"), 4096);
+    fn shared_buffers_can_be_read_and_come_back_whole() {
+        let pool = Pool::new(Region::new(8192).expect("memory for a test"), 4096);
         let mut buf = pool.take().expect("a fresh pool");
         buf.extend(b"abc").expect("it fits");
-        let shared = buf.share();
-        assert_eq!(&shared[..], b"abc");
-        assert_eq!(shared.sge(7, 1, 2).length, 2);
-        assert_eq!(&shared.reclaim()[..], b"abc");
-        assert_eq!(pool.free(), 1);
+        let shared = Shared::new([pool.take().expect("another"), buf]);
+        let (bytes, sge) = shared.piece(1, 1, 2, 7).expect("within the second");
+        assert_eq!((bytes, sge.length, sge.lkey), (&b"bc"[..], 2, 7));
+        assert_eq!(sge.addr, bytes.as_ptr() as u64);
+        for (index, start, len) in [(1, 1, 3), (1, usize::MAX, 2), (0, 0, 1), (2, 0, 0)] {
+            assert_eq!(shared.piece(index, start, len, 7), None, "{index} {start} {len}");
+        }
+        assert_eq!(&shared.reclaim()[1][..], b"abc");
+        assert_eq!(pool.free(), 2);
+        drop(Shared::new([pool.take().expect("it came back")]));
+        assert_eq!(pool.free(), 1, "what was shared is leaked");
     }
 }

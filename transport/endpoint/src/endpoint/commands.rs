@@ -3,7 +3,6 @@
 use super::Endpoint;
 use crate::error::ChannelError;
 use crate::event::{LinkId, Peer, SendId};
-use crate::held::Segment;
 use crate::links::Phase;
 use crate::message::{Chunk, Message};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
@@ -100,18 +99,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         payload: impl Into<Payload>,
         options: SendOptions,
     ) -> Result<SendId, Rejected> {
-        let mut payload = payload.into();
+        let payload = payload.into();
         match self.try_send(link, channel, &payload, options) {
             Ok((send, lkeys)) => {
                 if let Some(conn) = self.links.find_mut(link) {
-                    let place = conn.sends.place(send.key);
-                    // From the end, each moved once; a single one is in order as it is.
-                    while let Some(buf) = payload.segments.pop() {
-                        place.push(Segment::new(buf, lkeys[payload.segments.len()]));
-                    }
-                    if place.len() > 1 {
-                        place.reverse();
-                    }
+                    conn.sends.put(send.key, payload.segments, lkeys);
                 }
                 self.links.touch(link.index);
                 Ok(send)

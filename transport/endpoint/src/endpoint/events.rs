@@ -2,7 +2,6 @@
 
 use super::Endpoint;
 use crate::event::{Event, LinkId, SendId, StreamId};
-use crate::held::Segment;
 use crate::message::Message;
 use crate::payload::Payload;
 use smallvec::SmallVec;
@@ -52,14 +51,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             LinkEvent::Sent { send, token, outcome } => {
                 // The one place where what was sent is taken back: the link says Sent only after
                 // every work request of the message has come back.
-                let lent = self.links.find_mut(link)?.sends.leave(send)?;
-                let mut payload = Payload { segments: SmallVec::new() };
-                while let Some(buf) = lent.pop().and_then(Segment::reclaim) {
-                    payload.segments.push(buf);
-                }
-                if payload.segments.len() > 1 {
-                    payload.segments.reverse();
-                }
+                let segments = self.links.find_mut(link)?.sends.leave(send)?;
+                let payload = Payload { segments };
                 Event::Sent { send: SendId { link, key: send }, token, outcome, payload }
             }
             LinkEvent::StreamChunk { channel, incoming, chunk, message_len, end } => {

@@ -196,8 +196,8 @@ fn push(path: &mut Path, sends: &Sends, index: u16, transmit: &mut Transmit) -> 
     let header = &mut transmit.header;
     let mut payload = Sge::default();
     if let Some(piece) = transmit.payload {
-        let segment = sends.get(piece.send).get(usize::from(piece.segment));
-        let Some((bytes, sge)) = segment.and_then(|s| s.piece(piece.offset, piece.length)) else {
+        let found = sends.piece(piece.send, piece.segment, piece.offset, piece.length);
+        let Some((bytes, sge)) = found else {
             debug_assert!(false, "the link asks for bytes that no segment has");
             return false;
         };
