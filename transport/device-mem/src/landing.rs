@@ -119,20 +119,26 @@ impl Inbound {
                 counters.messages_received += 1;
                 return;
             }
-            let Some(recv) = take_recv(qp, srqs) else {
+            let Some(recv) = recvs_of(qp, srqs).and_then(|recvs| recvs.pop().ok()) else {
                 counters.no_recv_wqe += 1;
                 return;
             };
             bytes.fill(target);
             (arrival.wr_id, arrival.opcode) = (recv.wr_id, WcOpcode::RecvRdmaWithImm);
         } else {
-            let Some(recv) = take_recv(qp, srqs) else {
+            let Some(recvs) = recvs_of(qp, srqs) else {
+                counters.no_recv_wqe += 1;
+                return;
+            };
+            // Looked at in its place, not copied out of it.
+            let Ok(recv) = recvs.peek() else {
                 counters.no_recv_wqe += 1;
                 return;
             };
             arrival.wr_id = recv.wr_id;
             let grh_bytes = if wr.ud.is_some() { GRH_BYTES } else { 0 };
             (arrival.status, arrival.byte_len) = scatter(mrs, &recv.sg_list, grh_bytes, bytes);
+            let _ = recvs.pop();
         }
         match arrival.status {
             WcStatus::Success => counters.messages_received += 1,
@@ -161,12 +167,15 @@ impl Inbound {
     }
 }
 
-/// The next receive of a queue pair.
+/// Where the receives of a queue pair wait.
 #[inline]
-fn take_recv(qp: &mut Responder, srqs: &mut [Consumer<RecvWr>]) -> Option<RecvWr> {
+fn recvs_of<'q>(
+    qp: &'q mut Responder,
+    srqs: &'q mut [Consumer<RecvWr>],
+) -> Option<&'q mut Consumer<RecvWr>> {
     match qp.srq {
-        Some(srq) => srqs.get_mut(srq.0 as usize)?.pop().ok(),
-        None => qp.recvs.pop().ok(),
+        Some(srq) => srqs.get_mut(srq.0 as usize),
+        None => Some(&mut qp.recvs),
     }
 }
 
