@@ -171,9 +171,11 @@ fn flush_conn<D: Device<Memory = Region>>(device: &mut D, conn: &mut Conn, now: 
     let mut refused = 0;
     let mut has_room = paths.iter().all(|path| !path.tx.is_full());
     while has_room {
-        let Some(mut transmit) = link.poll_transmit(now) else { break };
+        // Left where it is: its fields were just stored one by one, and a copy would wait for that.
+        let mut next = link.poll_transmit(now);
+        let Some(transmit) = &mut next else { break };
         let Some(path) = paths.get_mut(usize::from(transmit.path.0)) else { break };
-        if !push(path, sends, index, &mut transmit) {
+        if !push(path, sends, index, transmit) {
             link.handle_sent(transmit.path, transmit.header.number, None);
             refused += 1;
         }

@@ -32,9 +32,12 @@ pub(crate) struct Misfit;
 impl Incoming {
     /// Begins a new life of the slot.
     pub(crate) fn start(&mut self, channel: u32, id: u64, message_len: u32, streamed: bool) {
-        let (mut chunks, received) = (core::mem::take(&mut self.chunks), self.received.take());
-        chunks.clear();
-        *self = Self { channel, id, message_len, streamed, chunks, received, ..Self::default() };
+        // Field by field: a whole new value would be built aside and then copied.
+        (self.channel, self.id, self.message_len) = (channel, id, message_len);
+        (self.streamed, self.delivered) = (streamed, false);
+        self.chunks.clear();
+        (self.chunks_received, self.bytes_received) = (0, 0);
+        (self.next_index, self.next_offset) = (0, 0);
     }
 
     /// Whether the chunk came before. One that is too far ahead is a misfit.

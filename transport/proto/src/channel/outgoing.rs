@@ -49,19 +49,17 @@ impl Outgoing {
     /// Begins a new life of the slot.
     pub(crate) fn start(&mut self, request: &SendRequest<'_>) {
         let lens = request.segments;
-        let mut segments = [0; SEGMENTS_MAX];
-        segments[..lens.len()].copy_from_slice(lens);
-        let acked = self.acked.take();
-        *self = Self {
-            channel: request.channel.0,
-            token: request.token,
-            deadline: request.deadline,
-            cut: request.cut,
-            message_len: lens.iter().sum(),
-            segments,
-            acked,
-            ..Self::default()
-        };
+        // Field by field: a whole new value would be built aside and then copied.
+        self.state = SendState::Queued;
+        self.channel = request.channel.0;
+        self.token = request.token;
+        self.deadline = request.deadline;
+        self.id = 0;
+        self.message_len = lens.iter().sum();
+        self.cut = request.cut;
+        self.segments[..lens.len()].copy_from_slice(lens);
+        (self.segment, self.segment_offset, self.offset) = (0, 0, 0);
+        (self.chunks_cut, self.chunks_acked, self.posted) = (0, 0, 0);
     }
 
     /// Where it is cut.
