@@ -67,6 +67,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod cached;
 mod config;
 mod controller;
 mod delay;
@@ -84,6 +85,7 @@ mod vegas;
 #[cfg(test)]
 mod model;
 
+pub use cached::Cached;
 pub use config::{ConfigError, ControllerConfig};
 pub use controller::{AckSample, AnyController, Controller, LossSample, PathFacts};
 pub use fixed::{FixedWindow, FixedWindowConfig};

@@ -12,7 +12,7 @@ use crate::event::Cut;
 use crate::path::AckDigest;
 use towpath_base::{Nanos, Time};
 use towpath_cc::{
-    AckSample, AnyController, Controller, LossSample, Pacer, PathFacts, Rate, RttConfig,
+    AckSample, AnyController, Cached, Controller, LossSample, Pacer, PathFacts, Rate, RttConfig,
     RttEstimator,
 };
 
@@ -26,7 +26,7 @@ const CHUNKS_PER_WINDOW: u64 = 4;
 /// What governs how much of a link is under way.
 #[derive(Debug)]
 pub(crate) struct Flow {
-    pub(crate) cc: AnyController,
+    pub(crate) cc: Cached<AnyController>,
     pub(crate) pacer: Pacer,
     pub(crate) chunk_size: ChunkSize,
     /// Round trips of all paths together.
@@ -62,7 +62,7 @@ impl Flow {
         let packet_bytes = peer.mtu.bytes() + peer.charge_bytes;
         let facts = PathFacts { packet_bytes, delay_noise: config.delay_noise };
         Self {
-            cc: config.controller.build(now, &facts),
+            cc: Cached::new(config.controller.build(now, &facts)),
             pacer: Pacer::new(now, config.burst_bytes),
             chunk_size: ChunkSize::new(peer.mtu.bytes(), chunk_bytes_max, config),
             rtt: estimator(config),
