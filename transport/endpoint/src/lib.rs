@@ -148,7 +148,8 @@ pub use endpoint::{BufferCensus, Endpoint, EndpointStats, PathReport, PendingLin
 pub use error::{AcceptError, ChannelError, ConnectError, EndpointError, LinkError, ListenError};
 pub use event::{ConnectId, Event, LinkId, Peer, SendId, StreamId};
 pub use handle::{
-    ChannelHandle, EndpointHandle, Incoming, LinkHandle, RecvError, SentMessage, Ticket,
+    ChannelHandle, CompletionQueue, EndpointHandle, Incoming, LinkHandle, RecvError, SentMessage,
+    Ticket,
 };
 #[cfg(feature = "mem")]
 pub use mem::{MemEnd, MemPairError, mem_pair};

@@ -1,5 +1,6 @@
 //! Limits of an endpoint, each with its reason.
 
+use std::time::Duration;
 use towpath_proto::limits::ACK_BYTES_MAX;
 
 /// Work requests handed to the device in one call, and completions taken in one: more gains
@@ -49,6 +50,10 @@ pub(crate) const ACCEPTS_PER_POLL: usize = 8;
 /// How often set-up conversations are looked at.
 pub(crate) const SETUP_POLL_NS: u64 = 1_000_000;
 
+/// How often listeners are looked at while nobody is in conversation: an endpoint that is idle
+/// sleeps in between, so this is most of what it costs, and a new peer waits no longer.
+pub(crate) const LISTEN_POLL_NS: u64 = 5_000_000;
+
 /// How often the set-up connections of links that are up are looked at: an end of file there is
 /// how a dead peer process is noticed, and each look costs a system call per link.
 pub(crate) const WATCH_POLL_NS: u64 = 10_000_000;
@@ -62,8 +67,26 @@ pub(crate) const LINGER_BYTES_MAX: usize = 4096;
 /// Commands that wait for the worker of a handle.
 pub(crate) const COMMANDS_MAX: usize = 1024;
 
-/// The longest that the worker of a handle blocks: a command waits no longer than this.
+/// Messages of one channel that wait for the worker of a handle: a few turns of it. Who has posted
+/// more waits.
+pub(crate) const EGRESS_MAX: usize = 256;
+
+/// Messages of one channel that the worker has under way, so that who floods one channel leaves
+/// the slots of the link to the others: enough for 100 Gb/s of 4 KiB messages over 20 us.
+pub(crate) const EGRESS_UNDER_WAY_MAX: usize = 64;
+
+/// Messages taken from one channel before the next one has its turn.
+pub(crate) const EGRESS_QUANTUM: usize = 16;
+
+/// How often who waits for room in a full queue looks whether the worker is still there.
+pub(crate) const EGRESS_ROOM_POLL: Duration = Duration::from_millis(1);
+
+/// The longest that the worker of a handle blocks while something may come that does not wake it:
+/// buffers that threads give back, or anything at all on a device that cannot be woken.
 pub(crate) const WORKER_BLOCK_NS: u64 = 1_000_000;
+
+/// The longest that it blocks otherwise.
+pub(crate) const WORKER_SLEEP_NS: u64 = 1_000_000_000;
 
 /// Links and channels opened by peers that wait to be accepted through a handle.
 pub(crate) const BACKLOG_MAX: usize = 1024;

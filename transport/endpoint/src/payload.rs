@@ -127,6 +127,10 @@ pub enum SubmitError {
     /// As many messages as the link takes are under way.
     #[error("the link has as many messages under way as it takes; wait for a Sent event")]
     Full,
+    /// As many messages wait on the channel's queue, or for a place in the completion queue, as it
+    /// holds; nothing is lost by trying again.
+    #[error("the queue is full; take completions or wait, or use ChannelHandle::send, which waits")]
+    QueueFull,
     /// Longer than the peer takes.
     #[error("{bytes} bytes are more than the {max} that go in one message; send several")]
     TooLong {

@@ -4,23 +4,27 @@ mod common;
 
 use common::{LOOPBACK, any_port, pattern};
 use std::time::Duration;
+use towpath_base::Nanos;
 use towpath_device_roce::udp::UdpConfig;
 use towpath_proto::{DownReason, Outcome};
 use towpath_transport::{
-    ChannelHandle, EndpointConfig, EndpointHandle, Incoming, LinkHandle, RecvError, SendOptions,
-    SubmitError,
+    ChannelHandle, CompletionQueue, EndpointConfig, EndpointHandle, Incoming, LinkHandle,
+    RecvError, SendOptions, SubmitError,
 };
 
 /// Long enough for a loaded machine; nothing here waits for it to pass.
 const LONG: Duration = Duration::from_secs(60);
 
-fn spawn() -> EndpointHandle {
-    let config = EndpointConfig::new();
+fn spawn(config: EndpointConfig) -> EndpointHandle {
     EndpointHandle::spawn_udp(UdpConfig::new(LOOPBACK.into()), config).expect("loopback UDP")
 }
 
 fn pair() -> (EndpointHandle, EndpointHandle, LinkHandle, LinkHandle) {
-    let (client, server) = (spawn(), spawn());
+    pair_with(EndpointConfig::new())
+}
+
+fn pair_with(config: EndpointConfig) -> (EndpointHandle, EndpointHandle, LinkHandle, LinkHandle) {
+    let (client, server) = (spawn(config.clone()), spawn(config));
     let addr = server.listen(any_port()).expect("a free port");
     let near = client.connect(addr).expect("it listens");
     let far = server.accept(LONG).expect("a link");
@@ -117,4 +121,85 @@ fn what_arrives_is_kept_until_it_is_taken_and_a_timeout_says_so() {
     }
     let stats = near.stats().expect("it is up");
     assert_eq!(stats.messages_delivered, 300);
+}
+
+#[test]
+fn a_worker_that_always_blocks_is_woken_by_each_post() {
+    // Each round would take a second if a ring were lost.
+    const ROUNDS: u32 = 2000;
+    let (_client, _server, near, far) = pair_with(EndpointConfig::new().spin(Nanos::ZERO));
+    let (mine, theirs) = channel(&near, &far, true);
+    let echo = std::thread::spawn(move || {
+        for _ in 0..ROUNDS {
+            let bytes = take(&theirs);
+            theirs.send(theirs.copy(&bytes).expect("a free buffer"), SendOptions::new());
+        }
+        theirs
+    });
+    for round in 0..ROUNDS {
+        mine.send(mine.copy(&round.to_le_bytes()).expect("a free buffer"), SendOptions::new());
+        assert_eq!(take(&mine), round.to_le_bytes());
+    }
+    drop(echo.join().expect("the echo thread"));
+}
+
+#[test]
+fn who_floods_a_channel_that_nobody_reads_leaves_the_others_alone() {
+    let (_client, _server, near, far) = pair();
+    let (flooded, unread) = channel(&near, &far, true);
+    let (mine, theirs) = channel(&near, &far, true);
+    let completions = CompletionQueue::new(100_000);
+    let mut posted = 0;
+    let full = loop {
+        let buf = flooded.copy(&[7; 500]).expect("a free buffer");
+        match flooded.post(buf, SendOptions::new(), &completions) {
+            Ok(()) => posted += 1,
+            Err(rejected) => break rejected,
+        }
+    };
+    assert_eq!((full.error, full.payload.byte_len()), (SubmitError::QueueFull, 500));
+    for round in 0..100u32 {
+        mine.send(mine.copy(&round.to_le_bytes()).expect("a free buffer"), SendOptions::new());
+        assert_eq!(take(&theirs), round.to_le_bytes());
+    }
+    // And nothing of the flood is lost, once it is read.
+    (0..posted).for_each(|_| assert_eq!(take(&unread), [7; 500]));
+    for _ in 0..posted {
+        let sent = completions.wait(LONG).expect("an outcome").expect("it was taken");
+        assert_eq!(sent.outcome, Outcome::Delivered);
+    }
+    assert_eq!(completions.under_way(), 0);
+}
+
+#[test]
+fn a_completion_queue_takes_no_more_than_it_holds() {
+    let (_client, _server, near, far) = pair();
+    let (mine, theirs) = channel(&near, &far, false);
+    let completions = CompletionQueue::new(2);
+    let post = |word: u64| {
+        let buf = mine.copy(&word.to_le_bytes()).expect("a free buffer");
+        mine.post(buf, SendOptions::new().token(word), &completions)
+    };
+    assert!(post(0).is_ok() && post(1).is_ok());
+    assert_eq!(post(2).expect_err("no place").error, SubmitError::QueueFull);
+    let sent = completions.wait(LONG).expect("an outcome").expect("it was taken");
+    assert!(sent.token < 2 && post(3).is_ok());
+    (0..3).for_each(|_| drop(take(&theirs)));
+}
+
+#[test]
+fn a_thread_that_dies_with_a_handle_leaves_the_others_alone() {
+    let (_client, _server, near, far) = pair();
+    let (mine, theirs) = channel(&near, &far, true);
+    let (other, unread) = channel(&near, &far, true);
+    let dies = std::thread::spawn(move || {
+        for _ in 0..10 {
+            other.send(other.copy(b"then it died").expect("a free buffer"), SendOptions::new());
+        }
+        std::panic::resume_unwind(Box::new("on purpose"));
+    });
+    assert!(dies.join().is_err());
+    mine.send(mine.copy(b"alive").expect("a free buffer"), SendOptions::new());
+    assert_eq!(take(&theirs), b"alive");
+    (0..10).for_each(|_| assert_eq!(take(&unread), b"then it died"));
 }

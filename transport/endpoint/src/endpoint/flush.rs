@@ -8,6 +8,7 @@ use crate::sends::Sends;
 use crate::tx::TxRing;
 use crate::wr_id::WrId;
 use smallvec::SmallVec;
+use std::task::Waker;
 use towpath_base::crc::crc32c;
 use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
@@ -152,6 +153,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     pub fn next_timeout(&self) -> Time {
         let due = self.next_timer.min(self.setup.next_due()).min(self.device.next_timeout());
         if self.links.any_ready() { due.min(self.device.now()) } else { due }
+    }
+
+    /// Ends a [`wait`](Self::wait) from any thread, one that is under way or else the next; `None`
+    /// where the device has no such means.
+    #[must_use]
+    pub fn waker(&self) -> Option<Waker> {
+        self.device.waker()
     }
 
     /// Blocks until packets may have come in, something is due, or `timeout` is over; true in the

@@ -1,9 +1,9 @@
 //! What handles ask the worker for, and what it answers with.
 
-use super::link::{Incoming, SentMessage};
+use super::egress::Egress;
+use super::link::Incoming;
 use crate::error::{ChannelError, ConnectError, EndpointError, ListenError};
 use crate::event::{LinkId, Peer};
-use crate::payload::{Payload, Rejected, SendOptions};
 use crossbeam_channel::{Receiver, Sender};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -16,20 +16,9 @@ pub(crate) enum Command {
     Connect { addr: SocketAddr, reply: Sender<Result<NewLink, ConnectError>> },
     Register { region: Region, reply: Sender<Result<(), EndpointError>> },
     OpenChannel { link: LinkId, ordered: bool, reply: Sender<Result<NewChannel, ChannelError>> },
-    CloseChannel { link: LinkId, channel: ChannelId },
     CloseLink { link: LinkId },
-    Send(Box<SendCommand>),
     Stats { link: LinkId, reply: Sender<Option<LinkStats>> },
     Shutdown,
-}
-
-/// A message to send; boxed, because it is much longer than all other commands.
-pub(crate) struct SendCommand {
-    pub(crate) link: LinkId,
-    pub(crate) channel: ChannelId,
-    pub(crate) payload: Payload,
-    pub(crate) options: SendOptions,
-    pub(crate) reply: Sender<Result<SentMessage, Rejected>>,
 }
 
 /// A link that is up.
@@ -48,4 +37,5 @@ pub(crate) struct NewChannel {
     pub(crate) id: ChannelId,
     pub(crate) ordered: bool,
     pub(crate) incoming: Receiver<Incoming>,
+    pub(super) egress: Arc<Egress>,
 }

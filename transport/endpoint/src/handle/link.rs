@@ -1,7 +1,9 @@
 //! Handles of links and channels, and tickets of sends.
 
 use super::Shared;
-use super::commands::{Command, NewChannel, NewLink, SendCommand};
+use super::commands::{Command, NewChannel, NewLink};
+use super::completions::CompletionQueue;
+use super::egress::{Egress, Outgoing, Post, Refusal, Reply};
 use crate::error::ChannelError;
 use crate::event::{LinkId, Peer, StreamId};
 use crate::message::{Chunk, Message};
@@ -48,7 +50,7 @@ impl LinkHandle {
         let (reply, answer) = bounded(1);
         self.shared.command(Command::OpenChannel { link: self.id, ordered, reply });
         let new = answer.recv().unwrap_or(Err(ChannelError::ShutDown))?;
-        Ok(ChannelHandle::new(&self.shared, self.id, new))
+        Ok(ChannelHandle::new(&self.shared, new))
     }
 
     /// The next channel that the peer opened; `None` when none came within `timeout` or the link
@@ -56,7 +58,7 @@ impl LinkHandle {
     #[must_use]
     pub fn accept_channel(&self, timeout: Duration) -> Option<ChannelHandle> {
         let new = self.channels.recv_timeout(timeout).ok()?;
-        Some(ChannelHandle::new(&self.shared, self.id, new))
+        Some(ChannelHandle::new(&self.shared, new))
     }
 
     /// Its counters; `None` when it is gone.
@@ -117,16 +119,16 @@ pub enum RecvError {
 #[derive(Clone)]
 pub struct ChannelHandle {
     shared: Arc<Shared>,
-    link: LinkId,
+    egress: Arc<Egress>,
     id: ChannelId,
     ordered: bool,
     incoming: Receiver<Incoming>,
 }
 
 impl ChannelHandle {
-    fn new(shared: &Arc<Shared>, link: LinkId, new: NewChannel) -> Self {
-        let NewChannel { id, ordered, incoming } = new;
-        Self { shared: Arc::clone(shared), link, id, ordered, incoming }
+    fn new(shared: &Arc<Shared>, new: NewChannel) -> Self {
+        let NewChannel { id, ordered, incoming, egress } = new;
+        Self { shared: Arc::clone(shared), egress, id, ordered, incoming }
     }
 
     /// Its number, the same at both ends.
@@ -157,19 +159,54 @@ impl ChannelHandle {
     }
 
     /// Sends a message without copying it. The ticket tells the outcome; without waiting on it the
-    /// message is sent all the same.
+    /// message is sent all the same. Waits while as many messages as the channel's queue holds
+    /// (256) wait to be taken: who must not wait uses [`post`](Self::post).
     pub fn send(&self, payload: impl Into<Payload>, options: SendOptions) -> Ticket {
         let (reply, answer) = bounded(1);
-        let (link, channel, payload) = (self.link, self.id, payload.into());
-        let send = SendCommand { link, channel, payload, options, reply };
-        if let Err(refused) = self.shared.commands.send(Command::Send(Box::new(send)))
-            && let Command::Send(send) = refused.into_inner()
-        {
-            let SendCommand { payload, reply, .. } = *send;
-            // The answer is read by whoever holds the ticket.
-            drop(reply.send(Err(Rejected { payload, error: SubmitError::ShutDown })));
+        let message = Outgoing { payload: payload.into(), options, reply: Reply::Ticket(reply) };
+        if let Err((post, refusal)) = self.egress.post(&self.shared.bell, Post::Message(message)) {
+            self.refuse(post, refusal);
         }
         Ticket { answer }
+    }
+
+    /// Sends a message without copying it, without waiting and without a lock. Its outcome goes to
+    /// `completions`.
+    ///
+    /// # Errors
+    /// [`Rejected`] with the message; [`SubmitError::QueueFull`] when the channel's queue or the
+    /// completion queue is full.
+    pub fn post(
+        &self,
+        payload: impl Into<Payload>,
+        options: SendOptions,
+        completions: &CompletionQueue,
+    ) -> Result<(), Rejected> {
+        let payload = payload.into();
+        let Some(place) = completions.reserve() else {
+            return Err(Rejected { payload, error: SubmitError::QueueFull });
+        };
+        let message = Outgoing { payload, options, reply: Reply::Queue(place) };
+        match self.egress.try_post(&self.shared.bell, Post::Message(message)) {
+            Err((Post::Message(message), refusal)) => {
+                Err(Rejected { payload: message.payload, error: self.error(refusal) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn error(&self, refusal: Refusal) -> SubmitError {
+        match refusal {
+            Refusal::Full => SubmitError::QueueFull,
+            Refusal::Sealed => SubmitError::NotOpen(self.id),
+            Refusal::Ended => SubmitError::ShutDown,
+        }
+    }
+
+    fn refuse(&self, post: Post, refusal: Refusal) {
+        if let Post::Message(Outgoing { payload, reply, .. }) = post {
+            reply.tell(Err(Rejected { payload, error: self.error(refusal) }));
+        }
     }
 
     /// The next arrival, waiting for at most `timeout`.
@@ -185,7 +222,8 @@ impl ChannelHandle {
 
     /// Closes it when everything sent on it has had its outcome.
     pub fn close(&self) {
-        self.shared.command(Command::CloseChannel { link: self.link, channel: self.id });
+        // What refuses this is closed already.
+        drop(self.egress.post(&self.shared.bell, Post::Close));
     }
 }
 

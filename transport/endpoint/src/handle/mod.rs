@@ -4,12 +4,18 @@
 //! |---|---|
 //! | `worker` | the thread: commands in, turns, events to whom they concern |
 //! | `commands` | what handles ask the worker for |
+//! | `egress`, `outbound` | messages from threads to the worker without a lock, and its side |
+//! | `completions` | outcomes of many messages in one queue |
 //! | `link` | handles of links and channels, and tickets of sends |
 
 mod commands;
+mod completions;
+mod egress;
 mod link;
+mod outbound;
 mod worker;
 
+pub use completions::CompletionQueue;
 pub use link::{ChannelHandle, Incoming, LinkHandle, RecvError, SentMessage, Ticket};
 
 use crate::config::EndpointConfig;
@@ -19,6 +25,7 @@ use crate::limits::COMMANDS_MAX;
 use crate::pools::SendPools;
 use commands::{Command, NewLink};
 use crossbeam_channel::{Receiver, Sender, bounded};
+use egress::Doorbell;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -29,6 +36,7 @@ use towpath_verbs::Device;
 /// What all handles of one endpoint share.
 pub(crate) struct Shared {
     commands: Sender<Command>,
+    bell: Arc<Doorbell>,
     pools: SendPools,
 }
 
@@ -39,16 +47,27 @@ impl Shared {
 
     /// Sends a command, waiting while there are too many; false when the worker has ended.
     fn command(&self, command: Command) -> bool {
-        self.commands.send(command).is_ok()
+        let sent = self.commands.send(command).is_ok();
+        self.bell.ring();
+        sent
+    }
+}
+
+/// The last handle is gone: nobody will ask for anything any more.
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // A worker with that many commands is awake, and finds their other end gone.
+        drop(self.commands.try_send(Command::Shutdown));
+        self.bell.ring();
     }
 }
 
 /// A handle of an endpoint that runs on a thread of its own. Clone it and share it.
 ///
 /// The worker polls while there is work; after [`EndpointConfig::spin`] without any it blocks in
-/// the device for at most 1 ms at a time, so a command waits no longer than that and no wake-up is
-/// lost. When the last handle of the endpoint, its links and its channels is gone the worker closes
-/// the links in order and ends.
+/// the device until something arrives, is due or is posted: no wake-up is lost. When the last
+/// handle of the endpoint, its links and its channels is gone the worker closes the links in order
+/// and ends.
 #[derive(Clone)]
 pub struct EndpointHandle {
     shared: Arc<Shared>,
@@ -74,8 +93,9 @@ impl EndpointHandle {
             match make_device().and_then(|device| Endpoint::new(device, config)) {
                 Ok(endpoint) => {
                     // The caller waits for this; should it be gone, so is the worker's purpose.
-                    if ready.send(Ok(endpoint.pools().clone())).is_ok() {
-                        worker::Worker::new(endpoint, inbox, accept, spin).run();
+                    let bell = Arc::new(Doorbell::new(endpoint.waker()));
+                    if ready.send(Ok((endpoint.pools().clone(), Arc::clone(&bell)))).is_ok() {
+                        worker::Worker::new(endpoint, inbox, bell, accept, spin).run();
                     }
                 }
                 Err(error) => drop(ready.send(Err(error))),
@@ -83,11 +103,11 @@ impl EndpointHandle {
         };
         let thread = std::thread::Builder::new().name("towpath-endpoint".into()).spawn(run);
         let worker = thread.map_err(EndpointError::Thread)?;
-        let pools = made.recv().unwrap_or_else(|_| {
+        let (pools, bell) = made.recv().unwrap_or_else(|_| {
             Err(EndpointError::Thread(std::io::ErrorKind::Interrupted.into()))
         })?;
         let worker = Arc::new(Mutex::new(Some(worker)));
-        Ok(Self { shared: Arc::new(Shared { commands, pools }), accepted, worker })
+        Ok(Self { shared: Arc::new(Shared { commands, bell, pools }), accepted, worker })
     }
 
     /// Listens for peers on a TCP address; port 0 is any free one. Returns the address with its

@@ -1,12 +1,13 @@
 //! The thread that owns an endpoint: commands in, turns, events to whom they concern.
 
-use super::commands::{Command, NewChannel, NewLink, SendCommand};
-use super::link::{Incoming, SentMessage};
+use super::commands::{Command, NewChannel, NewLink};
+use super::egress::{Doorbell, Egress};
+use super::link::Incoming;
+use super::outbound::Outbound;
 use crate::endpoint::Endpoint;
 use crate::error::{ChannelError, ConnectError};
 use crate::event::{ConnectId, Event, LinkId, Peer};
-use crate::limits::{BACKLOG_MAX, BATCH, WORKER_BLOCK_NS};
-use crate::payload::{Rejected, SendOptions};
+use crate::limits::{BACKLOG_MAX, BATCH, WORKER_BLOCK_NS, WORKER_SLEEP_NS};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -22,13 +23,10 @@ const GRACE: Nanos = Nanos::from_secs(1);
 struct LinkEntry {
     id: LinkId,
     new_channels: Sender<NewChannel>,
-    /// Where arrivals go, by channel number.
-    channels: Vec<Option<Sender<Incoming>>>,
+    /// Where arrivals go and messages come from, by the channel's place.
+    channels: Vec<Option<(Sender<Incoming>, Arc<Egress>)>>,
     down: Arc<OnceLock<DownReason>>,
 }
-
-/// Whom the outcome of a message is told, and the caller's own word.
-type Waiting = (Sender<Result<SentMessage, Rejected>>, u64);
 
 type OpenReply = Sender<Result<NewChannel, ChannelError>>;
 
@@ -39,14 +37,15 @@ struct Desk {
     opens: Vec<(LinkId, ChannelId, OpenReply)>,
     /// By [`LinkId::index`].
     links: Vec<Option<LinkEntry>>,
-    /// By token.
-    sends: Vec<Option<Waiting>>,
-    free_sends: Vec<usize>,
+    outbound: Outbound,
+    /// Links to close once everything posted to their channels was handed to them.
+    closing: Vec<LinkId>,
 }
 
 pub(super) struct Worker<D: Device<Memory = Region>> {
     endpoint: Endpoint<D>,
     commands: Receiver<Command>,
+    bell: Arc<Doorbell>,
     desk: Desk,
     spin: Nanos,
     ending: bool,
@@ -56,6 +55,7 @@ impl<D: Device<Memory = Region>> Worker<D> {
     pub(super) fn new(
         endpoint: Endpoint<D>,
         commands: Receiver<Command>,
+        bell: Arc<Doorbell>,
         accept: Sender<NewLink>,
         spin: Nanos,
     ) -> Self {
@@ -64,20 +64,18 @@ impl<D: Device<Memory = Region>> Worker<D> {
             connects: Vec::new(),
             opens: Vec::new(),
             links: Vec::new(),
-            sends: Vec::new(),
-            free_sends: Vec::new(),
+            outbound: Outbound::new(Arc::clone(&bell)),
+            closing: Vec::new(),
         };
-        Self { endpoint, commands, desk, spin, ending: false }
+        Self { endpoint, commands, bell, desk, spin, ending: false }
     }
 
     pub(super) fn run(mut self) {
         let mut busy_at = self.endpoint.now();
         while !self.ending {
-            let commanded = self.take_commands();
-            let desk = &mut self.desk;
-            let turned = self.endpoint.turn(|endpoint, event| desk.on_event(endpoint, event));
+            let worked = self.take_commands() | self.desk.serve(&mut self.endpoint) | self.turn();
             let now = self.endpoint.now();
-            if commanded || turned {
+            if worked {
                 busy_at = now;
             } else if now.since(busy_at) >= self.spin {
                 self.block(now);
@@ -86,17 +84,37 @@ impl<D: Device<Memory = Region>> Worker<D> {
         self.leave();
     }
 
-    /// Blocks in the device, or, where it cannot, on the commands; never for long, because each
-    /// wakes up only for its own.
+    fn turn(&mut self) -> bool {
+        let desk = &mut self.desk;
+        self.endpoint.turn(|endpoint, event| desk.on_event(endpoint, event))
+    }
+
+    /// Blocks until something arrives, is due or is asked for.
     fn block(&mut self, before: Time) {
-        if self.endpoint.wait(Nanos(WORKER_BLOCK_NS)) {
-            return;
+        self.bell.lie_down();
+        let asked = !(self.commands.is_empty() && self.bell.is_empty());
+        if !asked
+            && !self.endpoint.wait(self.sleep())
+            && self.endpoint.now().since(before) < self.spin
+        {
+            self.block_on_commands();
         }
-        if self.endpoint.now().since(before) < self.spin {
-            let span = Duration::from(self.spin.saturating_mul(2)).min(Duration::from_millis(1));
-            if let Ok(command) = self.commands.recv_timeout(span) {
-                self.on_command(command);
-            }
+        self.bell.get_up();
+    }
+
+    /// How long nothing needs to be looked at that does not ring or arrive.
+    fn sleep(&self) -> Nanos {
+        let buffers = self.endpoint.buffers();
+        let returning = buffers.recv_all > buffers.recv_free + buffers.recv_posted;
+        let wakes = self.bell.wakes() && !returning;
+        Nanos(if wakes { WORKER_SLEEP_NS } else { WORKER_BLOCK_NS })
+    }
+
+    /// Where the device cannot block.
+    fn block_on_commands(&mut self) {
+        let span = Duration::from(self.spin.saturating_mul(2)).min(Duration::from_millis(1));
+        if let Ok(command) = self.commands.recv_timeout(span) {
+            self.on_command(command);
         }
     }
 
@@ -130,12 +148,7 @@ impl<D: Device<Memory = Region>> Worker<D> {
                     Err(error) => drop(reply.send(Err(error))),
                 }
             }
-            // A channel or link that is gone is closed already.
-            Command::CloseChannel { link, channel } => {
-                let _ = endpoint.close_channel(link, channel);
-            }
-            Command::CloseLink { link } => endpoint.close(link),
-            Command::Send(send) => desk.send(endpoint, *send),
+            Command::CloseLink { link } => desk.begin_close(link),
             Command::Stats { link, reply } => drop(reply.send(endpoint.stats(link))),
             Command::Shutdown => self.ending = true,
         }
@@ -143,33 +156,45 @@ impl<D: Device<Memory = Region>> Worker<D> {
 
     /// Closes all links in order, for as long as that may take.
     fn leave(mut self) {
+        self.bell.end();
         self.endpoint.stop_listening();
-        let links: Vec<LinkId> = self.endpoint.links().collect();
-        links.into_iter().for_each(|link| self.endpoint.close(link));
+        self.endpoint
+            .links()
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|l| self.desk.begin_close(l));
         let until = self.endpoint.now() + GRACE;
         while self.endpoint.links().next().is_some() && self.endpoint.now() < until {
-            let desk = &mut self.desk;
-            if !self.endpoint.turn(|endpoint, event| desk.on_event(endpoint, event)) {
+            if !(self.desk.serve(&mut self.endpoint) | self.turn()) {
                 self.endpoint.wait(Nanos(WORKER_BLOCK_NS));
             }
         }
+        self.bell.leave();
     }
 }
 
 impl Desk {
-    fn send<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, send: SendCommand) {
-        let SendCommand { link, channel, payload, options, reply } = send;
-        let token = self.free_sends.pop().unwrap_or_else(|| {
-            self.sends.push(None);
-            self.sends.len() - 1
-        });
-        let options_here = SendOptions { token: token as u64, ..options };
-        match endpoint.send(link, channel, payload, options_here) {
-            Ok(_) => self.sends[token] = Some((reply, options.token)),
-            Err(rejected) => {
-                self.free_sends.push(token);
-                drop(reply.send(Err(rejected)));
+    /// Hands on what was posted, and closes links that have all of theirs.
+    fn serve<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) -> bool {
+        let served = self.outbound.serve(endpoint);
+        for place in (0..self.closing.len()).rev() {
+            let link = self.closing[place];
+            let entry = self.links.get(link.index()).and_then(Option::as_ref);
+            let channels = entry.filter(|entry| entry.id == link).map_or(&[][..], |e| &e.channels);
+            if channels.iter().flatten().all(|(_, egress)| egress.is_idle()) {
+                self.closing.swap_remove(place);
+                endpoint.close(link);
             }
+        }
+        served
+    }
+
+    /// Closes a link when what was posted before has been handed to it; takes no more.
+    fn begin_close(&mut self, link: LinkId) {
+        let Some(entry) = self.link(link) else { return };
+        entry.channels.iter().flatten().for_each(|(_, egress)| egress.seal());
+        if !self.closing.contains(&link) {
+            self.closing.push(link);
         }
     }
 
@@ -219,8 +244,9 @@ impl Desk {
             Event::ChannelClosed { link, channel, reason } => {
                 self.end_open(link, channel, ChannelError::Closed(reason));
                 let entry = self.link(link);
-                if let Some(place) = entry.and_then(|e| e.channels.get_mut(channel.place())) {
-                    *place = None;
+                let place = entry.and_then(|entry| entry.channels.get_mut(channel.place()));
+                if let Some((_, egress)) = place.and_then(Option::take) {
+                    egress.seal();
                 }
             }
             Event::Message(message) => {
@@ -237,11 +263,7 @@ impl Desk {
                 self.arrive(link, channel, Incoming::StreamAborted { stream });
             }
             Event::Sent { token, outcome, payload, .. } => {
-                let place = token as usize;
-                if let Some((reply, token)) = self.sends.get_mut(place).and_then(Option::take) {
-                    self.free_sends.push(place);
-                    drop(reply.send(Ok(SentMessage { token, outcome, payload })));
-                }
+                self.outbound.on_sent(token, outcome, payload);
             }
             Event::PathChanged { link, path, from, to, signal } => {
                 tracing::info!(?link, path = path.0, %from, %to, %signal, "a path changed");
@@ -264,8 +286,9 @@ impl Desk {
         if entry.channels.len() <= place {
             entry.channels.resize_with(place + 1, || None);
         }
-        entry.channels[place] = Some(arrive);
-        let new = NewChannel { id: channel, ordered, incoming };
+        let egress = Arc::new(Egress::new(link, channel));
+        entry.channels[place] = Some((arrive, Arc::clone(&egress)));
+        let new = NewChannel { id: channel, ordered, incoming, egress };
         let told = if by_peer {
             entry.new_channels.try_send(new).is_ok()
         } else {
@@ -289,7 +312,7 @@ impl Desk {
     /// Hands an arrival over; when nobody takes it, dropping it gives its credit back.
     fn arrive(&mut self, link: LinkId, channel: ChannelId, incoming: Incoming) {
         let entry = self.link(link);
-        if let Some(Some(arrive)) = entry.and_then(|e| e.channels.get(channel.place())) {
+        if let Some(Some((arrive, _))) = entry.and_then(|e| e.channels.get(channel.place())) {
             drop(arrive.send(incoming));
         }
     }
@@ -305,6 +328,7 @@ impl Desk {
         if let Some(entry) = self.links.get_mut(link.index()).filter(|_| known)
             && let Some(entry) = entry.take()
         {
+            entry.channels.iter().flatten().for_each(|(_, egress)| egress.seal());
             // It is set once, here.
             let _ = entry.down.set(reason);
         }

@@ -16,7 +16,7 @@ mod wire;
 use crate::endpoint::Endpoint;
 use crate::error::{ConnectError, ListenError};
 use crate::event::{ConnectId, LinkId};
-use crate::limits::{HANDSHAKES_MAX, LISTENERS_MAX, SETUP_POLL_NS, WATCH_POLL_NS};
+use crate::limits::{HANDSHAKES_MAX, LISTEN_POLL_NS, LISTENERS_MAX, SETUP_POLL_NS, WATCH_POLL_NS};
 use incoming::Incoming;
 use outgoing::Outgoing;
 use std::net::{SocketAddr, TcpListener};
@@ -46,12 +46,13 @@ impl Setup {
 
     /// When it wants to be looked at again.
     pub(crate) fn next_due(&self) -> Time {
-        let talking = !(self.listeners.is_empty()
-            && self.incoming.is_empty()
-            && self.outgoing.is_empty()
-            && self.lingering.is_empty());
         let watch = if self.watched.is_empty() { Time::NEVER } else { self.next_watch };
-        if talking { self.next_poll.min(watch) } else { watch }
+        let polls = self.is_talking() || !self.listeners.is_empty();
+        if polls { self.next_poll.min(watch) } else { watch }
+    }
+
+    fn is_talking(&self) -> bool {
+        !(self.incoming.is_empty() && self.outgoing.is_empty() && self.lingering.is_empty())
     }
 }
 
@@ -106,10 +107,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         let mut setup = std::mem::take(self.setup());
         if now >= setup.next_poll {
-            setup.next_poll = now + Nanos(SETUP_POLL_NS);
             self.poll_incoming(&mut setup, now);
             self.poll_outgoing(&mut setup, now);
             setup.lingering.retain_mut(|peer| !peer.is_done(now));
+            let pause = if setup.is_talking() { SETUP_POLL_NS } else { LISTEN_POLL_NS };
+            setup.next_poll = now + Nanos(pause);
         }
         if now >= setup.next_watch {
             setup.next_watch = now + Nanos(WATCH_POLL_NS);

@@ -1,0 +1,81 @@
+//! Outcomes of many messages, of one channel or many, in one queue.
+
+use super::link::SentMessage;
+use crate::payload::Rejected;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Where the outcomes of messages go that were [posted](super::ChannelHandle::post) with it, in the
+/// order in which they came about: one for a thread that has many messages under way on as many
+/// channels as it likes. Clones are the same queue.
+///
+/// A message has its place from the post until its outcome is taken, so the queue never overflows.
+#[derive(Clone, Debug)]
+pub struct CompletionQueue {
+    outcomes: Receiver<Result<SentMessage, Rejected>>,
+    tell: Sender<Result<SentMessage, Rejected>>,
+    taken: Arc<AtomicUsize>,
+    depth: usize,
+}
+
+impl CompletionQueue {
+    /// A queue for at most `depth` messages under way.
+    #[must_use]
+    pub fn new(depth: usize) -> Self {
+        let (tell, outcomes) = unbounded();
+        Self { outcomes, tell, taken: Arc::default(), depth }
+    }
+
+    /// The oldest outcome, if there is one.
+    #[must_use]
+    pub fn poll(&self) -> Option<Result<SentMessage, Rejected>> {
+        let outcome = self.outcomes.try_recv().ok()?;
+        self.taken.fetch_sub(1, Ordering::Relaxed);
+        Some(outcome)
+    }
+
+    /// The oldest outcome, waiting for at most `timeout`.
+    #[must_use]
+    pub fn wait(&self, timeout: Duration) -> Option<Result<SentMessage, Rejected>> {
+        let outcome = self.outcomes.recv_timeout(timeout).ok()?;
+        self.taken.fetch_sub(1, Ordering::Relaxed);
+        Some(outcome)
+    }
+
+    /// Messages whose outcomes were not taken yet.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn reserve(&self) -> Option<Place> {
+        let reserve = |taken| (taken < self.depth).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).ok()?;
+        Some(Place { tell: Some(self.tell.clone()), taken: Arc::clone(&self.taken) })
+    }
+}
+
+/// The place of one message in a queue: given back when the message was not taken after all.
+pub(super) struct Place {
+    tell: Option<Sender<Result<SentMessage, Rejected>>>,
+    taken: Arc<AtomicUsize>,
+}
+
+impl Place {
+    pub(super) fn tell(mut self, outcome: Result<SentMessage, Rejected>) {
+        if let Some(tell) = self.tell.take() {
+            // When the queue is gone nobody wants to know.
+            drop(tell.send(outcome));
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.tell.is_some() {
+            self.taken.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
