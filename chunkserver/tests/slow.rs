@@ -246,3 +246,46 @@ fn after_a_failed_flush_changes_are_refused_and_reads_go_on() {
     drop(client);
     server.stop();
 }
+
+#[test]
+fn requests_that_a_stuck_store_does_not_answer_are_told_as_slow_and_their_link_as_degraded() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Gated::start(dir.path(), 256);
+    let mut client = Client::connect(server.addr);
+    client.create(CHUNK, None).expect("a fresh name");
+    let health = |client: &mut Client<RoceUdp>| {
+        let op = client.chunks.start_health(&mut client.endpoint).expect("room");
+        loop {
+            match client.turn() {
+                Some((done, Ok(Output::Health(health)))) if done == op => return health,
+                Some(other) => panic!("{other:?}"),
+                None => {}
+            }
+        }
+    };
+    let before = health(&mut client);
+    assert_eq!((before.slow, before.slow_after_ms, before.link_count), (0, 1000, 1));
+    server.gate.set(Position::Closed);
+    start_writes(&mut client, 5);
+    let stuck = loop {
+        let now = health(&mut client);
+        if now.slow == 5 {
+            break now;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!((stuck.links[0].state_name(), stuck.links[0].slow), ("slow I/O", 5));
+    assert!(stuck.oldest_us >= 1_000_000, "{stuck:?}");
+    server.gate.set(Position::Open);
+    assert!(finish(&mut client).iter().all(Result::is_ok), "slow, and done");
+    let after = loop {
+        let now = health(&mut client);
+        if now.links[0].state == 0 {
+            break now;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!((after.slow, after.links[0].degradations), (5, 1), "each was told once");
+    drop(client);
+    server.stop();
+}

@@ -8,8 +8,8 @@ use crate::wire::{Header, Kind, Status};
 use slab::Slab;
 use std::collections::VecDeque;
 use towpath_transport::{
-    ChannelId, Cut, Device, Endpoint, Event, LinkId, Message, Outcome, Region, SendId, SendOptions,
-    SubmitError, Time,
+    ChannelId, Cut, Device, Endpoint, Event, LinkId, Message, Nanos, Outcome, Region, SendId,
+    SendOptions, SubmitError, Time,
 };
 
 /// A request under way; never reused within one client.
@@ -88,6 +88,9 @@ struct Pending {
     asked: bool,
     /// The caller has its completion; the rest is for the server's sake.
     told: bool,
+    began: Time,
+    /// It has been told as slow.
+    slow: bool,
 }
 
 /// The client end of one channel.
@@ -231,6 +234,8 @@ impl RpcClient {
             ask_fate,
             asked: false,
             told: false,
+            began: now,
+            slow: false,
         });
         self.sequence += 1;
         self.next_deadline = self.next_deadline.min(deadline);
@@ -333,6 +338,18 @@ impl RpcClient {
     #[must_use]
     pub fn next_deadline(&self) -> Time {
         self.next_deadline
+    }
+
+    /// Tells the age of each request that has waited for `after`, and whether it is told for the
+    /// first time.
+    pub fn note_slow(&mut self, now: Time, after: Nanos, mut tell: impl FnMut(Nanos, bool)) {
+        for (_, pending) in &mut self.pending {
+            let age = now.since(pending.began);
+            if age >= after && !pending.told {
+                tell(age, !pending.slow);
+                pending.slow = true;
+            }
+        }
     }
 
     /// The next request that has ended.

@@ -67,6 +67,12 @@ impl Request {
         self.parcel.header().request
     }
 
+    /// What names it in [`Incoming::Cancelled`].
+    #[must_use]
+    pub fn request_key(&self) -> RequestKey {
+        self.responder.request_key()
+    }
+
     /// What is asked for.
     #[must_use]
     pub fn method(&self) -> u16 {

@@ -91,6 +91,9 @@ struct Slot {
     send: Option<SendId>,
     /// What became of the request, once it is known.
     fate: Fate,
+    began: Time,
+    /// It has been told as slow.
+    slow: bool,
 }
 
 /// The server end of every channel that peers open on an endpoint.
@@ -132,6 +135,29 @@ impl RpcServer {
     #[must_use]
     pub fn fates_kept(&self) -> usize {
         self.fates.len()
+    }
+
+    /// Tells link and age of each request whose response has not arrived `after` the request did,
+    /// and whether it is told for the first time.
+    pub fn note_slow(
+        &mut self,
+        now: Time,
+        after: Nanos,
+        mut tell: impl FnMut(LinkId, Nanos, bool),
+    ) {
+        for (_, slot) in &mut self.slots {
+            let age = now.since(slot.began);
+            if age >= after {
+                tell(slot.link, age, !slot.slow);
+                slot.slow = true;
+            }
+        }
+    }
+
+    /// When the oldest request under way arrived.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Time> {
+        self.slots.iter().map(|(_, slot)| slot.began).min()
     }
 
     /// Takes an event in. Every message is a request, whatever its channel; malformed ones are
@@ -191,7 +217,7 @@ impl RpcServer {
             }
             Kind::Request => {
                 let deadline = deadline(endpoint.now(), header.timeout_us);
-                let responder = self.take_slot(way, &header, deadline);
+                let responder = self.take_slot(way, &header, endpoint.now(), deadline);
                 return Some(Incoming::Request(Request { parcel, responder, deadline }));
             }
             Kind::Cancel => {
@@ -384,6 +410,7 @@ impl RpcServer {
         &mut self,
         (link, channel): (LinkId, ChannelId),
         header: &Header,
+        began: Time,
         deadline: Time,
     ) -> Responder {
         self.stats.requests += 1;
@@ -393,8 +420,19 @@ impl RpcServer {
             self.per_link.resize_with(link.index() + 1, Vec::new);
         }
         let &Header { request, method, .. } = header;
-        let (cancelled, send, fate) = (false, None, Fate::Unknown);
-        let slot = Slot { serial, link, channel, request, method, deadline, cancelled, send, fate };
+        let slot = Slot {
+            serial,
+            link,
+            channel,
+            request,
+            method,
+            deadline,
+            cancelled: false,
+            send: None,
+            fate: Fate::Unknown,
+            began,
+            slow: false,
+        };
         let key = self.slots.insert(slot);
         self.per_link[link.index()].push(key);
         Responder { key, serial, link, method }

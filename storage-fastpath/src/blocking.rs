@@ -3,6 +3,7 @@
 use crate::client::{ChunkClient, Done, OpId, Output, ReadData};
 use crate::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
 use crate::error::{ClientError, ErrorKind, OpenError};
+use crate::health::{HealthConfig, HealthMonitor, HealthReply};
 use crate::hedge::{HedgeConfig, HedgeStats, HedgedClient};
 use crate::limits::LIST_MAX;
 use crate::slice::{ChunkId, SLICE_BYTES};
@@ -38,6 +39,7 @@ pub struct ClientConfig {
     endpoint: Option<EndpointConfig>,
     udp: Option<UdpConfig>,
     hedge: Option<(SocketAddr, HedgeConfig)>,
+    health: HealthConfig,
 }
 
 impl Default for ClientConfig {
@@ -52,6 +54,7 @@ impl Default for ClientConfig {
             endpoint: None,
             udp: None,
             hedge: None,
+            health: HealthConfig::new(),
         }
     }
 }
@@ -86,7 +89,8 @@ impl ClientConfig {
         self
     }
 
-    /// How long each operation may take. Default 10 s.
+    /// How long each operation may take. Default 10 s. One that changes something and is given up
+    /// may take 100 ms more, to learn what became of it.
     #[must_use]
     pub fn timeout(mut self, timeout: Nanos) -> Self {
         self.timeout = timeout;
@@ -130,6 +134,13 @@ impl ClientConfig {
         self
     }
 
+    /// When a link is no longer good, and an operation slow. Default: those of [`HealthConfig`].
+    #[must_use]
+    pub fn health(mut self, config: HealthConfig) -> Self {
+        self.health = config;
+        self
+    }
+
     fn endpoint_config(&self) -> EndpointConfig {
         self.endpoint.clone().unwrap_or_else(|| {
             let heads = 2 * self.depth + HEADS_SPARE;
@@ -170,6 +181,7 @@ pub struct BlockingClient<D: Device<Memory = Region> = RoceUdp> {
     pub(crate) client: HedgedClient,
     pub(crate) config: ClientConfig,
     idle_since: Option<Time>,
+    monitor: HealthMonitor,
 }
 
 impl BlockingClient<RoceUdp> {
@@ -202,7 +214,8 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
             }
             None => HedgedClient::alone(primary),
         };
-        Ok(Self { endpoint, client, config, idle_since: None })
+        let monitor = HealthMonitor::new(config.health);
+        Ok(Self { endpoint, client, config, idle_since: None, monitor })
     }
 
     /// Makes a chunk that may grow to `limit_bytes`, or to the most a chunk can have.
@@ -346,6 +359,23 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         (&mut self.endpoint, self.client.primary_mut())
     }
 
+    /// How the server's links are, as it sees them.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn server_health(&mut self) -> Result<HealthReply, ClientError> {
+        let op = self.client.primary_mut().start_health(&mut self.endpoint)?;
+        match self.wait(op)? {
+            Output::Health(health) => Ok(health),
+            _ => Err(wrong(Method::Health)),
+        }
+    }
+
+    /// How this client's links are, and what has become of them: looked at while calls wait.
+    pub fn health(&mut self) -> &mut HealthMonitor {
+        &mut self.monitor
+    }
+
     /// What hedging did.
     #[must_use]
     pub fn hedge_stats(&self) -> HedgeStats {
@@ -392,6 +422,9 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         client.expire(endpoint);
         let busy = endpoint.turn(|endpoint, event| drop(client.on_event(endpoint, event)));
         let now = endpoint.now();
+        self.monitor.look_when_due(now, endpoint, |now, after, tell| {
+            client.note_slow(now, after, tell);
+        });
         let idle_since = *self.idle_since.get_or_insert(now);
         if busy {
             self.idle_since = None;

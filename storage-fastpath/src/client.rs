@@ -5,6 +5,7 @@ use crate::control::{
     ScrubReply, ScrubRequest,
 };
 use crate::error::{ClientError, ErrorKind};
+use crate::health::{HealthReply, HealthRequest};
 use crate::limits::{IO_BYTES_MAX, IO_HEADER_BYTES};
 use crate::slice::{ChunkId, SLICE_BYTES, Span, writer_crcs};
 use crate::verify::{Coverage, verify_slices};
@@ -30,6 +31,8 @@ pub enum Output {
     Created,
     /// The chunk is gone, durably.
     Deleted,
+    /// How the server's links are.
+    Health(HealthReply),
     /// What the server is and how it is.
     Info(InfoReply),
     /// One page of the listing.
@@ -150,7 +153,8 @@ impl ChunkClient {
         Self { rpc, ops: Slab::new(), sequence: 0, timeout: TIMEOUT_DEFAULT }
     }
 
-    /// How long each operation may take. Default 10 s.
+    /// How long each operation may take. Default 10 s. One that changes something and is given up
+    /// may take 100 ms more, to learn what became of it.
     #[must_use]
     pub fn timeout(mut self, timeout: Nanos) -> Self {
         self.timeout = timeout;
@@ -266,6 +270,17 @@ impl ChunkClient {
         self.start_control(endpoint, Method::Info, None, &InfoRequest {})
     }
 
+    /// Asks how the links of the server are, as it sees them.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_health<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+    ) -> Result<OpId, ClientError> {
+        self.start_control(endpoint, Method::Health, None, &HealthRequest {})
+    }
+
     /// Writes the bytes of `data` from `offset` on, without copying them. The buffer goes home to
     /// its pool when it is sent, or when this fails.
     ///
@@ -375,6 +390,18 @@ impl ChunkClient {
     #[must_use]
     pub fn next_deadline(&self) -> Time {
         self.rpc.next_deadline()
+    }
+
+    /// Tells link and age of each operation that has waited for `after`, and whether it is told for
+    /// the first time.
+    pub fn note_slow(
+        &mut self,
+        now: Time,
+        after: Nanos,
+        mut tell: impl FnMut(LinkId, Nanos, bool),
+    ) {
+        let link = self.rpc.link();
+        self.rpc.note_slow(now, after, |age, first| tell(link, age, first));
     }
 
     /// The next operation that has ended. Here the bytes of reads are verified.
@@ -530,6 +557,7 @@ fn control_output(method: Method, body: &[u8]) -> Result<Output, ErrorKind> {
         Method::Delete => none(Output::Deleted),
         // A read's reply is taken apart elsewhere.
         Method::Write | Method::Read => none(Output::Written),
+        Method::Health => HealthReply::decode(body).map(Output::Health).map_err(bad),
         Method::Info => InfoReply::decode(body).map(Output::Info).map_err(bad),
         Method::List => ListReply::decode(body).map(Output::List).map_err(bad),
         Method::Scrub => ScrubReply::decode(body).map(Output::Scrub).map_err(bad),

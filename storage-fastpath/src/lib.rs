@@ -10,6 +10,7 @@
 //! | `verify` | received bytes against their checksums, in one pass |
 //! | `server` | requests parsed and replies built, for whoever serves chunks |
 //! | `client` | operations by token |
+//! | `health` | the state of links, and slow I/O, as events and figures |
 //! | `hedge` | reads that a second replica is asked for when the first is late |
 //! | `blocking`, `transfer` | one operation at a time; whole files |
 //! | `error`, `limits` | why a client failed; bounds and their reasons |
@@ -20,6 +21,7 @@ mod blocking;
 mod client;
 pub mod control;
 mod error;
+pub mod health;
 mod hedge;
 pub mod limits;
 pub mod server;
@@ -31,6 +33,7 @@ pub mod wire;
 pub use blocking::{BlockingClient, ClientConfig};
 pub use client::{ChunkClient, Done, OpId, Output, ReadData, TIMEOUT_DEFAULT, io_bytes_max};
 pub use error::{ClientError, ErrorKind, OpenError, TransferError};
+pub use health::{HealthConfig, HealthEvent, HealthMonitor, HealthState, LinkHealth};
 pub use hedge::{HedgeAfter, HedgeConfig, HedgeStats, HedgedClient, ParseHedgeAfterError};
 pub use slice::{ChunkId, SLICE_BYTES};
 pub use transfer::Transferred;

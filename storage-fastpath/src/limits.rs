@@ -19,6 +19,10 @@ pub const IO_BYTES_MAX: usize = 32 << 20;
 /// Chunks of one page of a listing: their bodies stay below the limit of an rpc body.
 pub const LIST_MAX: usize = 1024;
 
+/// Links that one reply to a question for the health names: about 100 bytes each, well below the
+/// limit of an rpc body.
+pub const HEALTH_LINKS_MAX: usize = 256;
+
 /// Damaged slices that one scrub reply names; the count says how many there were.
 pub const SCRUB_NAMED_MAX: usize = 256;
 

@@ -10,6 +10,7 @@ use crate::control::{
     ChunkInfo, ChunkRequest, CreateRequest, InfoReply, InfoRequest, ListReply, ListRequest,
     ScrubReply, ScrubRequest,
 };
+use crate::health::{HealthReply, HealthRequest};
 use crate::limits::IO_HEADER_BYTES;
 use crate::slice::ChunkId;
 use crate::verify::{Coverage, verify_slices};
@@ -35,6 +36,8 @@ pub enum StorageRequest {
         /// Its name.
         chunk: ChunkId,
     },
+    /// How the links of the server are.
+    Health,
     /// What the server is and how it is.
     Info,
     /// One page of the listing.
@@ -131,6 +134,10 @@ fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest,
             let InfoRequest {} = decode(body)?;
             StorageRequest::Info
         }
+        Method::Health => {
+            let HealthRequest {} = decode(body)?;
+            StorageRequest::Health
+        }
     })
 }
 
@@ -213,6 +220,17 @@ pub fn scrub_reply<D: Device<Memory = Region>>(
     report: &ScrubReply,
 ) -> Result<Outgoing, NoBuffer> {
     encoded(endpoint, report)
+}
+
+/// The reply to a question for the health of the server's links.
+///
+/// # Errors
+/// [`NoBuffer`].
+pub fn health_reply<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    health: &HealthReply,
+) -> Result<Outgoing, NoBuffer> {
+    encoded(endpoint, health)
 }
 
 /// The reply to a question for the server's state.

@@ -52,6 +52,31 @@ impl Bench {
 }
 
 #[test]
+fn the_health_of_a_servers_links_is_shown_for_people_and_for_programs() {
+    let mut bench = Bench::new();
+    let daemon = Daemon::start(&bench.store());
+    bench.server = daemon.addr.to_string();
+    bench.file("in", &pattern(3_000_000, 1));
+    succeeds(&mut bench.run(&["put", "in", "--chunk", NAME]));
+    let report = json(&mut bench.run(&["health", "--json"]));
+    for field in ["slow", "given_up"] {
+        assert_eq!(report[field], 0, "{report}");
+    }
+    assert_eq!((&report["slow_after_ms"], report["rtt_us"].is_f64()), (&1000.into(), true));
+    // Looked at ten times a second: the link of the one who asks may be too young.
+    let links = report["links"].as_array().expect("a list");
+    assert!(links.len() as u64 == report["link_count"].as_u64().expect("a count"), "{report}");
+    for link in links {
+        assert!(link["peer"].as_str().is_some_and(|peer| peer.starts_with("127.0.0.1:")));
+        assert!(link["chunks_sent"].is_u64() && link["state"].is_string(), "{link}");
+    }
+    let text = succeeds(&mut bench.run(&["health"]));
+    assert!(text.starts_with("0 requests without an answer after 1,000 ms"), "{text}");
+    assert!(text.lines().nth(1).is_some_and(|heading| heading.starts_with("peer")), "{text}");
+    daemon.stop();
+}
+
+#[test]
 fn reads_are_hedged_at_a_second_server_that_holds_the_same() {
     let mut bench = Bench::new();
     let daemon = Daemon::start(&bench.store());

@@ -51,6 +51,8 @@ pub struct DaemonConfig {
     pub busy_poll_us: u64,
     /// Longest time that the network thread blocks, in microseconds.
     pub idle_wait_us: u64,
+    /// Milliseconds without an answer after which a request is logged and counted as slow.
+    pub slow_after_ms: u64,
     /// Longest time that a clean stop waits for what is under way, in milliseconds.
     pub stop_wait_ms: u64,
     /// What is logged to stderr, as a filter: `info`, or `warn,towpath_chunkserver=debug`.
@@ -81,6 +83,7 @@ impl Default for DaemonConfig {
             read_buffers_small: 256,
             busy_poll_us: 50,
             idle_wait_us: 20_000,
+            slow_after_ms: 1_000,
             stop_wait_ms: 5_000,
             log: String::from("info"),
         }

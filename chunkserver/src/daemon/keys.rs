@@ -197,6 +197,12 @@ pub const KEYS: &[Key] = &[
         "longest time that the network thread blocks, in microseconds"
     ),
     number!(
+        slow_after_ms,
+        1,
+        3_600_000,
+        "milliseconds without an answer after which a request is logged and counted as slow"
+    ),
+    number!(
         stop_wait_ms,
         0,
         3_600_000,

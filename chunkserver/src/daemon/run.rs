@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::Serialize;
+use towpath_fastpath::HealthConfig;
 use towpath_transport::{
     Device, Endpoint, EndpointConfig, EndpointError, Mtu, Nanos, PortChoice, Region, RoceUdp,
     UdpConfig, roce_udp,
@@ -113,6 +114,7 @@ pub fn run<D: Device<Memory = Region>>(
     tracing::info!(%listening, %device, "serving");
     while !stop.is_stopped() && server.store_is_running() {
         server.turn_or_wait();
+        server.log_health();
     }
     tracing::info!("stopping");
     let drained = server.drain(Nanos::from_millis(config.stop_wait_ms));
@@ -190,6 +192,7 @@ fn service_config(config: &DaemonConfig) -> ServiceConfig {
         .link_requests_max(config.link_requests_max as usize)
         .busy_poll(Nanos::from_micros(config.busy_poll_us))
         .idle_wait(Nanos::from_micros(config.idle_wait_us))
+        .health(HealthConfig::new().slow_after(Nanos::from_millis(config.slow_after_ms)))
 }
 
 fn open_store(config: &DaemonConfig) -> Result<Store<FileMedia>, DaemonError> {

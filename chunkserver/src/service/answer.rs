@@ -2,8 +2,9 @@
 
 use towpath_fastpath::ErrorReply;
 use towpath_fastpath::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
+use towpath_fastpath::health::HealthReply;
 use towpath_fastpath::limits::IO_HEADER_BYTES;
-use towpath_fastpath::server::{Rejection, info_reply, list_reply, scrub_reply};
+use towpath_fastpath::server::{Rejection, health_reply, info_reply, list_reply, scrub_reply};
 use towpath_fastpath::server::{done_reply, stat_reply};
 use towpath_fastpath::wire::{ReadHeader, ReadReplyHeader, emit_crcs};
 use towpath_rpc::limits::HEADER_BYTES;
@@ -19,6 +20,8 @@ pub(super) enum Answer {
     Done,
     /// Nothing was changed, unless the error says that this is not known.
     Error(ErrorReply),
+    /// How the links are.
+    Health(Box<HealthReply>),
     /// The server's state.
     Info(Box<InfoReply>),
     /// A page of the listing.
@@ -65,6 +68,7 @@ impl Answer {
             Self::Error(error) => {
                 return Ok((Status::APPLICATION, Outgoing::with_body(endpoint, &error.emit())?));
             }
+            Self::Health(health) => health_reply(endpoint, health),
             Self::Info(info) => info_reply(endpoint, info),
             Self::List(list) => list_reply(endpoint, list),
             Self::Read(header, crcs, data) => {

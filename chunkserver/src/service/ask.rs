@@ -37,7 +37,8 @@ impl Ask {
         match request {
             StorageRequest::Create { chunk, limit_bytes } => Self::Create(chunk, limit_bytes),
             StorageRequest::Delete { chunk } => Self::Delete(chunk),
-            StorageRequest::Info => Self::Info,
+            // The store knows nothing of links: that is answered before it would be asked.
+            StorageRequest::Health | StorageRequest::Info => Self::Info,
             StorageRequest::List { after, count_max } => Self::List(
                 after,
                 match count_max as usize {

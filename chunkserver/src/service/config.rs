@@ -1,5 +1,6 @@
 //! How a service is set up.
 
+use towpath_fastpath::HealthConfig;
 use towpath_transport::Nanos;
 
 use crate::store::WorkerConfig;
@@ -11,6 +12,7 @@ pub struct ServiceConfig {
     pub(super) link_requests_max: usize,
     pub(super) busy_poll: Nanos,
     pub(super) idle_wait: Nanos,
+    pub(super) health: HealthConfig,
 }
 
 impl ServiceConfig {
@@ -22,6 +24,7 @@ impl ServiceConfig {
             link_requests_max: 256,
             busy_poll: Nanos::from_micros(50),
             idle_wait: Nanos::from_millis(20),
+            health: HealthConfig::new(),
         }
     }
 
@@ -44,6 +47,13 @@ impl ServiceConfig {
     #[must_use]
     pub fn idle_wait(mut self, span: Nanos) -> Self {
         self.idle_wait = span;
+        self
+    }
+
+    /// When a link is no longer good, and a request slow. Default: those of [`HealthConfig`].
+    #[must_use]
+    pub fn health(mut self, config: HealthConfig) -> Self {
+        self.health = config;
         self
     }
 }

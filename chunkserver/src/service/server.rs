@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crossbeam_channel::Select;
 use slab::Slab;
-use towpath_fastpath::ErrorReply;
 use towpath_fastpath::server::{StorageRequest, parse_request, verify_write};
 use towpath_fastpath::wire::ReadHeader;
+use towpath_fastpath::{ErrorReply, HealthMonitor};
 use towpath_rpc::{
     Fate, Incoming, Piece, Request as RpcRequest, RequestKey, Responder, RpcServer,
     ServerConfig as RpcConfig,
@@ -70,6 +70,7 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     idle_since: Option<Time>,
     /// When the time of a waiting request is over, at the earliest.
     next_expiry: Time,
+    pub(super) monitor: HealthMonitor,
     /// There are cores beyond those that a client, the network and the store keep busy.
     cores_to_spare: bool,
     /// No new request is taken.
@@ -106,6 +107,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             stats: ServerStats::default(),
             idle_since: None,
             next_expiry: Time::NEVER,
+            monitor: HealthMonitor::new(config.health),
             cores_to_spare: available_parallelism().is_ok_and(|cores| cores.get() > BUSY_CORES),
             closing: false,
         })
@@ -146,6 +148,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             self.abandon_staged();
         }
         self.expire_waiting();
+        self.look_at_health();
         // Before new reads: buffers that came back are for answers first.
         self.send_answers();
         self.start_waiting();
@@ -316,6 +319,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                     Answer::Error(error)
                 })?;
             }
+            StorageRequest::Health => return Err(Answer::Health(Box::new(self.health_reply()))),
             StorageRequest::Read(header) if header.length as usize > self.read_bytes_max => {
                 let max = self.read_bytes_max as u64;
                 return Err(Answer::Error(ErrorReply::TooLong { max }));

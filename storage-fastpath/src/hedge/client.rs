@@ -6,7 +6,7 @@ use crate::error::{ClientError, ErrorKind};
 use crate::slice::ChunkId;
 use crate::wire::ErrorReply;
 use std::collections::VecDeque;
-use towpath_transport::{Device, Endpoint, Event, Region, Time};
+use towpath_transport::{Device, Endpoint, Event, LinkId, Nanos, Region, Time};
 
 /// Operations at the second replica are numbered from here on, those at the first from 0: so one
 /// number tells both apart.
@@ -244,6 +244,20 @@ impl HedgedClient {
     pub fn next_deadline(&self) -> Time {
         let replica = self.replica.as_ref().map_or(Time::NEVER, ChunkClient::next_deadline);
         self.primary.next_deadline().min(replica).min(self.next_hedge)
+    }
+
+    /// Tells link and age of each operation that has waited for `after`, and whether it is told for
+    /// the first time.
+    pub fn note_slow(
+        &mut self,
+        now: Time,
+        after: Nanos,
+        mut tell: impl FnMut(LinkId, Nanos, bool),
+    ) {
+        self.primary.note_slow(now, after, &mut tell);
+        if let Some(replica) = &mut self.replica {
+            replica.note_slow(now, after, &mut tell);
+        }
     }
 
     /// The next operation that has ended.

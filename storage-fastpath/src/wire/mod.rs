@@ -38,11 +38,13 @@ pub enum Method {
     Scrub = 7,
     /// What the server is and how it is.
     Info = 8,
+    /// How the links of the server are.
+    Health = 9,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Create,
         Self::Write,
         Self::Read,
@@ -51,6 +53,7 @@ impl Method {
         Self::Delete,
         Self::Scrub,
         Self::Info,
+        Self::Health,
     ];
 
     /// Whether it changes anything: then its caller wants to know whether it was done, even when
@@ -78,6 +81,7 @@ impl core::fmt::Display for Method {
             Self::Delete => "delete",
             Self::Scrub => "scrub",
             Self::Info => "info",
+            Self::Health => "health",
         })
     }
 }

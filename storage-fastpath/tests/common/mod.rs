@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use towpath_fastpath::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
+use towpath_fastpath::health::HealthReply;
 use towpath_fastpath::server::{
-    StorageRequest, done_reply, info_reply, list_reply, parse_request, read_reply, respond_built,
-    respond_error, respond_rejected, scrub_reply, stat_reply, verify_write,
+    StorageRequest, done_reply, health_reply, info_reply, list_reply, parse_request, read_reply,
+    respond_built, respond_error, respond_rejected, scrub_reply, stat_reply, verify_write,
 };
 use towpath_fastpath::slice::{Span, fragment_crc, slice_crc};
 use towpath_fastpath::wire::{ReadHeader, ReadReplyHeader};
@@ -222,6 +223,10 @@ impl Service {
                 let report =
                     ScrubReply { slices: budget_slices, pass_done: true, ..<_>::default() };
                 Answer::Reply(scrub_reply(endpoint, &report))
+            }
+            StorageRequest::Health => {
+                let health = HealthReply { slow: 3, ..HealthReply::default() };
+                Answer::Reply(health_reply(endpoint, &health))
             }
             StorageRequest::Info => {
                 let info = InfoReply { request_bytes_max: 200_000, ..InfoReply::default() };

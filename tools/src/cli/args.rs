@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Scrub(ServerArgs),
     /// Show what a server is and how it is
     Info(ServerArgs),
+    /// Show how the network is between a server and each of its clients, and its slow requests
+    Health(ServerArgs),
     #[command(hide = true)]
     DemoServer(DemoServerArgs),
     #[command(hide = true)]

@@ -73,6 +73,7 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Rm(args) => chunk::rm(&args, &interrupt),
         Command::Scrub(args) => chunk::scrub(&args, &interrupt),
         Command::Info(args) => chunk::info(&args, &interrupt),
+        Command::Health(args) => chunk::health(&args, &interrupt),
         Command::DemoServer(_) | Command::DemoYardstick { .. } => Ok(()),
     }
 }

@@ -5,10 +5,12 @@
 //! | `put`, `get` | a file to a chunk and back |
 //! | `list` | ls, stat, rm |
 //! | `health` | scrub, info |
+//! | `links` | health |
 //! | `output` | where a fetched chunk goes |
 
 mod get;
 mod health;
+mod links;
 mod list;
 mod output;
 mod put;
@@ -23,6 +25,7 @@ use towpath_transport::{EndpointConfig, Nanos, UdpConfig};
 
 pub(crate) use get::get;
 pub(crate) use health::{info, scrub};
+pub(crate) use links::health;
 pub(crate) use list::{ls, rm, stat};
 pub(crate) use put::put;
 

@@ -16,6 +16,7 @@ mod pace;
 mod transfer;
 
 use towpath_fastpath::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
+use towpath_fastpath::health::HealthReply;
 use towpath_fastpath::{
     ChunkClient, ChunkId, ClientError, Done, HedgeStats, HedgedClient, OpId, Output, SLICE_BYTES,
 };
@@ -140,6 +141,23 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
             Output::Info(info) => Ok(info),
             _ => Err(SessionError::OtherOutput),
         }
+    }
+
+    /// How the links of the server are, as it sees them.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub(crate) fn health(&mut self) -> Result<HealthReply, SessionError> {
+        match self.one(|client, endpoint| client.start_health(endpoint))? {
+            Output::Health(health) => Ok(health),
+            _ => Err(SessionError::OtherOutput),
+        }
+    }
+
+    /// The smoothed round-trip time of the link to the first server, once there is one.
+    #[must_use]
+    pub(crate) fn rtt(&self) -> Option<Nanos> {
+        self.endpoint.rtt(self.client.primary().rpc().link())
     }
 
     /// Leaves in order, so that the server does not take this side for dead.

@@ -1,0 +1,72 @@
+//! How the links of a server are: looked at now and then, logged, and told to who asks.
+
+use towpath_fastpath::health::{HealthReply, LinkHealthReply};
+use towpath_fastpath::limits::HEALTH_LINKS_MAX;
+use towpath_fastpath::{HealthEvent, HealthMonitor, HealthState, LinkHealth};
+use towpath_transport::{Device, LinkId, Region};
+
+use super::server::ChunkServer;
+
+impl<D: Device<Memory = Region>> ChunkServer<D> {
+    /// How the links are, and what has become of them: its events are there to be taken.
+    pub fn health(&mut self) -> &mut HealthMonitor {
+        &mut self.monitor
+    }
+
+    pub(super) fn look_at_health(&mut self) {
+        let Self { monitor, endpoint, rpc, .. } = self;
+        let now = endpoint.now();
+        monitor.look_when_due(now, endpoint, |now, after, tell| rpc.note_slow(now, after, tell));
+    }
+
+    /// Takes what the monitor has told and logs it. For owners that do not act on it themselves.
+    pub fn log_health(&mut self) {
+        // One line for all slow requests at a time: a stuck store makes hundreds.
+        let (mut slow, mut worst) = (0_u64, None);
+        while let Some(event) = self.monitor.poll_event() {
+            match event {
+                HealthEvent::Degraded { link, cause } => {
+                    let peer = self.peer(link);
+                    tracing::warn!(link = link.index(), peer, %cause, "a link is degraded");
+                }
+                HealthEvent::Recovered { link } => {
+                    let peer = self.peer(link);
+                    tracing::info!(link = link.index(), peer, "a link is good again");
+                }
+                HealthEvent::SlowIo { link, age } => {
+                    slow += 1;
+                    worst = worst.max(Some((age, link.index())));
+                }
+            }
+        }
+        if let Some((age, link)) = worst {
+            let age_ms = age.0 / 1_000_000;
+            tracing::warn!(requests = slow, age_ms, link, "requests are slow");
+        }
+    }
+
+    fn peer(&self, link: LinkId) -> String {
+        self.endpoint.peer(link).map_or_else(String::new, |peer| peer.device_addr.to_string())
+    }
+
+    pub(super) fn health_reply(&self) -> HealthReply {
+        let mut links: Vec<_> = self.monitor.links().collect();
+        let rank = |state| match state {
+            HealthState::Good => 0,
+            HealthState::Degraded(cause) => 1 + cause as u32,
+        };
+        links.sort_by_key(|health| std::cmp::Reverse((rank(health.state), health.slow)));
+        let link_count = links.len() as u64;
+        links.truncate(HEALTH_LINKS_MAX);
+        let of = |health: &LinkHealth| LinkHealthReply::new(self.peer(health.link), health);
+        let now = self.endpoint.now();
+        HealthReply {
+            links: links.into_iter().map(of).collect(),
+            link_count,
+            slow: self.monitor.slow(),
+            slow_after_ms: self.monitor.config().slow_limit().0 / 1_000_000,
+            oldest_us: self.rpc.oldest().map_or(0, |began| now.since(began).0 / 1000),
+            given_up: self.stats.cancelled + self.stats.expired,
+        }
+    }
+}

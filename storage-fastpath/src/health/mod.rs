@@ -1,0 +1,16 @@
+//! What the network does to storage: the state of each link, and slow I/O, as events and figures.
+//!
+//! A storage server or client hands its monitor the counters of its links now and then, and each
+//! I/O that took too long; the monitor says which links are worse than they were. What follows from
+//! that is the storage system's to decide: read elsewhere, write elsewhere, take a host out.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | `monitor` | [`HealthMonitor`]: windows, states, events |
+//! | `wire` | the same over the wire: replies to a question for the health |
+
+mod monitor;
+mod wire;
+
+pub use monitor::{Cause, HealthConfig, HealthEvent, HealthMonitor, HealthState, LinkHealth};
+pub use wire::{HealthReply, HealthRequest, LinkHealthReply};

@@ -1,0 +1,369 @@
+//! Links judged window by window. Sans-IO: time and counters are handed in.
+
+use std::collections::VecDeque;
+use std::fmt;
+use towpath_transport::{Device, Endpoint, LinkId, LinkStats, Nanos, Region, Time};
+
+/// Events that wait to be taken; the oldest goes when there are more. One change of each of a
+/// thousand links fits.
+const EVENTS_MAX: usize = 1024;
+
+/// Windows in a row without a cause before a link counts as good again: one quiet window in a
+/// flapping network means nothing.
+const CLEAN_WINDOWS: u32 = 5;
+
+/// Chunks of a window below which a share of them says nothing.
+const CHUNKS_MIN: u64 = 50;
+
+/// Round trips below this are no delay, however short the shortest was: a millisecond is what a
+/// host that shares its cores takes by itself.
+const RTT_LATE_MIN: Nanos = Nanos::from_millis(1);
+
+/// How many times the shortest round trip seen counts as delay.
+const RTT_TIMES_MAX: u64 = 10;
+
+/// When a link is no longer good, and an I/O is slow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HealthConfig {
+    slow_after: Nanos,
+    window: Nanos,
+    loss_max: f64,
+    timeouts_max: u64,
+}
+
+impl Default for HealthConfig {
+    fn default() -> Self {
+        Self {
+            slow_after: Nanos::from_secs(1),
+            window: Nanos::from_millis(100),
+            loss_max: 0.01,
+            timeouts_max: 2,
+        }
+    }
+}
+
+impl HealthConfig {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An I/O without an answer for this long is slow. Default 1 s.
+    #[must_use]
+    pub fn slow_after(mut self, span: Nanos) -> Self {
+        self.slow_after = span.max(Nanos(1));
+        self
+    }
+
+    /// How often links are judged, by what they did since the last time. Default 100 ms.
+    #[must_use]
+    pub fn window(mut self, span: Nanos) -> Self {
+        self.window = span.max(Nanos(1));
+        self
+    }
+
+    /// The share of chunks sent again in a window that a good link may have. Default 0.01.
+    #[must_use]
+    pub fn loss_max(mut self, share: f64) -> Self {
+        self.loss_max = if share.is_finite() { share.clamp(0.0, 1.0) } else { 1.0 };
+        self
+    }
+
+    /// Retransmission timeouts in a window that a good link may have. Default 2.
+    #[must_use]
+    pub fn timeouts_max(mut self, timeouts: u64) -> Self {
+        self.timeouts_max = timeouts;
+        self
+    }
+
+    /// When an I/O is slow.
+    #[must_use]
+    pub fn slow_limit(&self) -> Nanos {
+        self.slow_after
+    }
+}
+
+/// How a link is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HealthState {
+    /// As it should be.
+    Good,
+    /// It carries traffic, but worse than it should: use another where there is one.
+    Degraded(Cause),
+}
+
+/// Why a link is degraded: the gravest of what was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Cause {
+    /// Round trips take many times what the shortest took.
+    Delay,
+    /// Too many chunks are sent again.
+    Loss,
+    /// Acknowledgements stayed out until timeouts ran out.
+    Timeouts,
+    /// I/Os over it were not answered in time.
+    SlowIo,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Delay => "delay",
+            Self::Loss => "loss",
+            Self::Timeouts => "timeouts",
+            Self::SlowIo => "slow I/O",
+        })
+    }
+}
+
+/// Something that a storage system may want to act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HealthEvent {
+    /// A link is worse than it was.
+    Degraded {
+        /// Which.
+        link: LinkId,
+        /// Why.
+        cause: Cause,
+    },
+    /// A link is good again.
+    Recovered {
+        /// Which.
+        link: LinkId,
+    },
+    /// An I/O has no answer yet, and should.
+    SlowIo {
+        /// The link that it goes over.
+        link: LinkId,
+        /// For how long it has waited.
+        age: Nanos,
+    },
+}
+
+/// How one link is, in figures.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkHealth {
+    /// Which.
+    pub link: LinkId,
+    /// How it is.
+    pub state: HealthState,
+    /// The smoothed round-trip time, once there is one.
+    pub rtt: Option<Nanos>,
+    /// The shortest that `rtt` was.
+    pub rtt_least: Option<Nanos>,
+    /// The share of chunks that were sent again in the last window that had enough of them.
+    pub loss: f64,
+    /// I/Os that were not answered in time, since the link came up.
+    pub slow: u64,
+    /// Times that it went from good to degraded.
+    pub degradations: u64,
+    /// The counters of the link.
+    pub stats: LinkStats,
+}
+
+#[derive(Debug)]
+struct Watched {
+    health: LinkHealth,
+    /// An I/O became slow since the last look, or is so still.
+    overdue: bool,
+    clean: u32,
+    seen: bool,
+}
+
+/// Judges links by what they count.
+///
+/// Its owner calls [`is_due`](Self::is_due) each turn, and when that is so
+/// [`look`](Self::look) with every link that is up; [`slow_io`](Self::slow_io) whenever an I/O is
+/// found slow; and takes events with [`poll_event`](Self::poll_event).
+#[derive(Debug)]
+pub struct HealthMonitor {
+    config: HealthConfig,
+    links: Vec<Watched>,
+    next_look: Time,
+    events: VecDeque<HealthEvent>,
+    events_dropped: u64,
+    slow: u64,
+}
+
+impl HealthMonitor {
+    /// A monitor that knows of no link.
+    #[must_use]
+    pub fn new(config: HealthConfig) -> Self {
+        Self {
+            config,
+            links: Vec::new(),
+            next_look: Time::ZERO,
+            events: VecDeque::new(),
+            events_dropped: 0,
+            slow: 0,
+        }
+    }
+
+    /// Its settings.
+    #[must_use]
+    pub fn config(&self) -> &HealthConfig {
+        &self.config
+    }
+
+    /// Whether the links are to be looked at.
+    #[must_use]
+    pub fn is_due(&self, now: Time) -> bool {
+        now >= self.next_look
+    }
+
+    /// When the links are to be looked at next.
+    #[must_use]
+    pub fn next_look(&self) -> Time {
+        self.next_look
+    }
+
+    /// When that is due, notes the I/Os that are slow, as `note_slow` tells them, and looks at the
+    /// links of an endpoint.
+    pub fn look_when_due<D: Device<Memory = Region>>(
+        &mut self,
+        now: Time,
+        endpoint: &Endpoint<D>,
+        note_slow: impl FnOnce(Time, Nanos, &mut dyn FnMut(LinkId, Nanos, bool)),
+    ) {
+        if !self.is_due(now) {
+            return;
+        }
+        let after = self.config.slow_after;
+        note_slow(now, after, &mut |link, age, first| match first {
+            true => self.slow_io(link, age),
+            false => self.still_slow(link),
+        });
+        let seen = |link| Some((link, endpoint.stats(link)?, endpoint.rtt(link)));
+        self.look(now, endpoint.links().filter_map(seen));
+    }
+
+    /// The links that are up, with their counters and smoothed round-trip times. Those that are
+    /// not among them are forgotten.
+    pub fn look(
+        &mut self,
+        now: Time,
+        links: impl Iterator<Item = (LinkId, LinkStats, Option<Nanos>)>,
+    ) {
+        self.next_look = now + self.config.window;
+        self.links.iter_mut().for_each(|watched| watched.seen = false);
+        for (link, stats, rtt) in links {
+            match self.links.iter_mut().position(|watched| watched.health.link == link) {
+                Some(place) => self.judge(place, stats, rtt),
+                None => self.links.push(Watched::new(link, stats, rtt)),
+            }
+        }
+        self.links.retain(|watched| watched.seen);
+    }
+
+    fn judge(&mut self, place: usize, stats: LinkStats, rtt: Option<Nanos>) {
+        let Watched { health, overdue, clean, seen } = &mut self.links[place];
+        *seen = true;
+        let sent = stats.chunks_sent - health.stats.chunks_sent;
+        let again = stats.chunks_retransmitted - health.stats.chunks_retransmitted;
+        let timeouts = stats.rtos - health.stats.rtos;
+        // What was sent again and had arrived was not lost.
+        let lost = again.saturating_sub(stats.losses_spurious - health.stats.losses_spurious);
+        if sent >= CHUNKS_MIN {
+            health.loss = lost as f64 / sent as f64;
+        }
+        health.stats = stats;
+        health.rtt = rtt;
+        health.rtt_least = health.rtt_least.into_iter().chain(rtt).min();
+        let late = health.rtt_least.map_or(Nanos(u64::MAX), |least| {
+            Nanos(least.0.saturating_mul(RTT_TIMES_MAX)).max(RTT_LATE_MIN)
+        });
+        let causes = [
+            (core::mem::take(overdue), Cause::SlowIo),
+            (timeouts > self.config.timeouts_max, Cause::Timeouts),
+            (sent >= CHUNKS_MIN && health.loss > self.config.loss_max, Cause::Loss),
+            (sent > 0 && rtt > Some(late), Cause::Delay),
+        ];
+        let cause = causes.into_iter().find_map(|(is_so, cause)| is_so.then_some(cause));
+        *clean = if cause.is_some() { 0 } else { *clean + 1 };
+        let link = health.link;
+        match (health.state, cause) {
+            (HealthState::Good, Some(cause)) => {
+                health.degradations += 1;
+                health.state = HealthState::Degraded(cause);
+                self.tell(HealthEvent::Degraded { link, cause });
+            }
+            (HealthState::Degraded(before), Some(cause)) if cause > before => {
+                health.state = HealthState::Degraded(cause);
+                self.tell(HealthEvent::Degraded { link, cause });
+            }
+            (HealthState::Degraded(_), None) if *clean >= CLEAN_WINDOWS => {
+                health.state = HealthState::Good;
+                self.tell(HealthEvent::Recovered { link });
+            }
+            _ => {}
+        }
+    }
+
+    /// An I/O over `link` has waited for `age`, which is too long; to be called once for each.
+    pub fn slow_io(&mut self, link: LinkId, age: Nanos) {
+        self.slow += 1;
+        if let Some(watched) = self.links.iter_mut().find(|w| w.health.link == link) {
+            watched.health.slow += 1;
+            watched.overdue = true;
+        }
+        self.tell(HealthEvent::SlowIo { link, age });
+    }
+
+    /// An I/O over `link` that was told as slow has no answer still; to be called before each look.
+    pub fn still_slow(&mut self, link: LinkId) {
+        if let Some(watched) = self.links.iter_mut().find(|w| w.health.link == link) {
+            watched.overdue = true;
+        }
+    }
+
+    fn tell(&mut self, event: HealthEvent) {
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
+            self.events_dropped += 1;
+        }
+        self.events.push_back(event);
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<HealthEvent> {
+        self.events.pop_front()
+    }
+
+    /// Events that were lost because nobody took them.
+    #[must_use]
+    pub fn events_dropped(&self) -> u64 {
+        self.events_dropped
+    }
+
+    /// Slow I/Os of all links, those that are down included.
+    #[must_use]
+    pub fn slow(&self) -> u64 {
+        self.slow
+    }
+
+    /// How each link was when it was last looked at.
+    pub fn links(&self) -> impl ExactSizeIterator<Item = &LinkHealth> {
+        self.links.iter().map(|watched| &watched.health)
+    }
+}
+
+impl Watched {
+    fn new(link: LinkId, stats: LinkStats, rtt: Option<Nanos>) -> Self {
+        let state = HealthState::Good;
+        let health = LinkHealth {
+            link,
+            state,
+            rtt,
+            rtt_least: rtt,
+            loss: 0.0,
+            slow: 0,
+            degradations: 0,
+            stats,
+        };
+        Self { health, overdue: false, clean: 0, seen: true }
+    }
+}
+
+#[cfg(test)]
+mod tests;

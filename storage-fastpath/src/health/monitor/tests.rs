@@ -1,0 +1,123 @@
+//! Links get worse and better; the monitor says so once.
+
+use super::*;
+use std::net::{Ipv4Addr, SocketAddr};
+use towpath_transport::{Endpoint, EndpointConfig, Event, UdpConfig};
+
+/// A link id of an endpoint: there is no other way to have one.
+fn link() -> LinkId {
+    let udp = || UdpConfig::new(Ipv4Addr::LOCALHOST.into());
+    let mut ends = [(); 2].map(|()| Endpoint::udp(udp(), EndpointConfig::new()).expect("UDP"));
+    let addr = ends[1].listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
+    ends[0].connect(addr).expect("room");
+    for _ in 0..100_000 {
+        let mut found = None;
+        ends[1].turn(|_, _| {});
+        ends[0].turn(|_, event| {
+            if let Event::Connected { link, .. } = event {
+                found = Some(link);
+            }
+        });
+        if let Some(found) = found {
+            return found;
+        }
+        ends[0].wait(Nanos::from_micros(50));
+    }
+    panic!("no link");
+}
+
+/// A monitor and one link, which counts as it is told.
+struct Rig {
+    monitor: HealthMonitor,
+    link: LinkId,
+    stats: LinkStats,
+    rtt: Nanos,
+    now: Time,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let monitor = HealthMonitor::new(HealthConfig::new());
+        let (link, stats) = (link(), LinkStats::default());
+        let mut rig =
+            Self { monitor, link, stats, rtt: Nanos::from_micros(50), now: Time(1_000_000) };
+        rig.window(0, 0, 0);
+        rig
+    }
+
+    /// One window with so many chunks sent, sent again, and timeouts; what was told.
+    fn window(&mut self, sent: u64, again: u64, timeouts: u64) -> Vec<HealthEvent> {
+        self.stats.chunks_sent += sent;
+        self.stats.chunks_retransmitted += again;
+        self.stats.rtos += timeouts;
+        assert!(self.monitor.is_due(self.now));
+        let seen = (self.link, self.stats, Some(self.rtt));
+        self.monitor.look(self.now, [seen].into_iter());
+        assert!(!self.monitor.is_due(self.now));
+        self.now += Nanos::from_millis(100);
+        std::iter::from_fn(|| self.monitor.poll_event()).collect()
+    }
+
+    fn health(&self) -> LinkHealth {
+        *self.monitor.links().next().expect("one link")
+    }
+}
+
+#[test]
+fn a_link_that_loses_is_degraded_at_once_and_good_again_after_a_while_without_loss() {
+    let mut rig = Rig::new();
+    let link = rig.link;
+    assert_eq!(rig.window(1000, 5, 0), [], "half a per cent");
+    let cause = Cause::Loss;
+    assert_eq!(rig.window(1000, 50, 0), [HealthEvent::Degraded { link, cause }]);
+    assert!((rig.health().loss - 0.05).abs() < 1e-9);
+    assert_eq!(rig.window(1000, 50, 0), [], "it was told");
+    for _ in 1..CLEAN_WINDOWS {
+        assert_eq!(rig.window(1000, 0, 0), [], "it may be flapping");
+    }
+    assert_eq!(rig.window(1000, 0, 0), [HealthEvent::Recovered { link }]);
+    assert_eq!((rig.health().state, rig.health().degradations), (HealthState::Good, 1));
+}
+
+#[test]
+fn a_quiet_link_says_nothing_of_loss_and_what_had_arrived_was_not_lost() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.window(10, 5, 0), [], "too few to say");
+    rig.stats.losses_spurious += 50;
+    assert_eq!(rig.window(1000, 50, 0), [], "all of them had arrived");
+}
+
+#[test]
+fn graver_causes_are_told_and_lesser_ones_are_not() {
+    let mut rig = Rig::new();
+    let link = rig.link;
+    let told = |cause| vec![HealthEvent::Degraded { link, cause }];
+    rig.rtt = Nanos::from_millis(2);
+    assert_eq!(rig.window(1000, 0, 0), told(Cause::Delay));
+    assert_eq!(rig.window(1000, 100, 0), told(Cause::Loss));
+    assert_eq!(rig.window(1000, 100, 9), told(Cause::Timeouts));
+    assert_eq!(rig.window(1000, 100, 0), []);
+    rig.monitor.slow_io(link, Nanos::from_secs(1));
+    let slow = HealthEvent::SlowIo { link, age: Nanos::from_secs(1) };
+    assert_eq!(rig.window(0, 0, 0), [vec![slow], told(Cause::SlowIo)].concat());
+    for _ in 0..2 * CLEAN_WINDOWS {
+        rig.monitor.still_slow(link);
+        assert_eq!(rig.window(1000, 0, 0), [], "nothing is good while it is not answered");
+    }
+    assert_eq!((rig.health().slow, rig.monitor.slow()), (1, 1));
+    assert_eq!(rig.health().degradations, 1, "it was never good between");
+}
+
+#[test]
+fn links_that_are_gone_are_forgotten_and_events_that_nobody_takes_are_bounded() {
+    let mut rig = Rig::new();
+    for _ in 0..EVENTS_MAX + 7 {
+        rig.monitor.slow_io(rig.link, Nanos::from_secs(1));
+    }
+    assert_eq!(rig.monitor.events_dropped(), 7);
+    assert_eq!(std::iter::from_fn(|| rig.monitor.poll_event()).count(), EVENTS_MAX);
+    rig.monitor.look(rig.now, std::iter::empty());
+    assert_eq!(rig.monitor.links().len(), 0);
+    rig.monitor.slow_io(rig.link, Nanos::from_secs(1));
+    assert_eq!(rig.monitor.slow(), EVENTS_MAX as u64 + 8, "it counts all the same");
+}

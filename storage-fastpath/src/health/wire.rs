@@ -1,0 +1,109 @@
+//! The health of a server's links as protobuf (docs/storage-protocol.md section 5).
+
+use super::monitor::{Cause, HealthState, LinkHealth};
+
+/// Asks how the links of a server are.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct HealthRequest {}
+
+/// How the links of a server are.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct HealthReply {
+    /// Its links, at most [`HEALTH_LINKS_MAX`](crate::limits::HEALTH_LINKS_MAX) of them, the worst
+    /// first.
+    #[prost(message, repeated, tag = "1")]
+    pub links: Vec<LinkHealthReply>,
+    /// All its links.
+    #[prost(uint64, tag = "2")]
+    pub link_count: u64,
+    /// Requests without an answer after `slow_after_ms`, since it started.
+    #[prost(uint64, tag = "3")]
+    pub slow: u64,
+    /// When a request counts as slow, in milliseconds.
+    #[prost(uint64, tag = "4")]
+    pub slow_after_ms: u64,
+    /// How long the oldest request under way has been there, in microseconds.
+    #[prost(uint64, tag = "5")]
+    pub oldest_us: u64,
+    /// Requests that were given up by their clients, or ran out of time, before it had begun.
+    #[prost(uint64, tag = "6")]
+    pub given_up: u64,
+}
+
+/// How one link is.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct LinkHealthReply {
+    /// The address of the device at the other end.
+    #[prost(string, tag = "1")]
+    pub peer: String,
+    /// 0 good, else why it is degraded: 1 delay, 2 loss, 3 timeouts, 4 slow I/O.
+    #[prost(uint32, tag = "2")]
+    pub state: u32,
+    /// The smoothed round-trip time in nanoseconds; 0 when there is none.
+    #[prost(uint64, tag = "3")]
+    pub rtt_ns: u64,
+    /// The shortest that it was.
+    #[prost(uint64, tag = "4")]
+    pub rtt_least_ns: u64,
+    /// Of a million chunks sent lately, those that were lost.
+    #[prost(uint32, tag = "5")]
+    pub loss_ppm: u32,
+    /// Chunks sent, retransmissions included.
+    #[prost(uint64, tag = "6")]
+    pub chunks_sent: u64,
+    /// Chunks sent again.
+    #[prost(uint64, tag = "7")]
+    pub chunks_retransmitted: u64,
+    /// Retransmission timeouts.
+    #[prost(uint64, tag = "8")]
+    pub timeouts: u64,
+    /// Requests over it that were slow.
+    #[prost(uint64, tag = "9")]
+    pub slow: u64,
+    /// Times that it went from good to degraded.
+    #[prost(uint64, tag = "10")]
+    pub degradations: u64,
+    /// Messages given up.
+    #[prost(uint64, tag = "11")]
+    pub messages_abandoned: u64,
+}
+
+impl LinkHealthReply {
+    /// A link whose peer is at `peer`.
+    #[must_use]
+    pub fn new(peer: String, health: &LinkHealth) -> Self {
+        let &LinkHealth { state, rtt, rtt_least, loss, slow, degradations, stats, .. } = health;
+        Self {
+            peer,
+            state: match state {
+                HealthState::Good => 0,
+                HealthState::Degraded(Cause::Delay) => 1,
+                HealthState::Degraded(Cause::Loss) => 2,
+                HealthState::Degraded(Cause::Timeouts) => 3,
+                HealthState::Degraded(Cause::SlowIo) => 4,
+            },
+            rtt_ns: rtt.map_or(0, |rtt| rtt.0),
+            rtt_least_ns: rtt_least.map_or(0, |rtt| rtt.0),
+            loss_ppm: (loss * 1e6) as u32,
+            chunks_sent: stats.chunks_sent,
+            chunks_retransmitted: stats.chunks_retransmitted,
+            timeouts: stats.rtos,
+            slow,
+            degradations,
+            messages_abandoned: stats.messages_abandoned,
+        }
+    }
+
+    /// The state in words; one that this side does not know is degraded.
+    #[must_use]
+    pub fn state_name(&self) -> &'static str {
+        match self.state {
+            0 => "good",
+            1 => "delay",
+            2 => "loss",
+            3 => "timeouts",
+            4 => "slow I/O",
+            _ => "degraded",
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What a client sees of a server and a network that are not well.
+
+mod common;
+
+use common::Server;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use towpath_fastpath::health::Cause;
+use towpath_fastpath::{
+    BlockingClient, ChunkId, ClientConfig, HealthConfig, HealthEvent, HealthState,
+};
+use towpath_transport::Nanos;
+
+const CHUNK: ChunkId = ChunkId(5);
+
+#[test]
+fn a_server_that_stalls_shows_as_slow_and_as_good_again_when_it_answers() {
+    let server = Server::start();
+    let slow_after = Nanos::from_millis(50);
+    let health = HealthConfig::new().slow_after(slow_after).window(Nanos::from_millis(10));
+    let config = ClientConfig::new().timeout(Nanos::from_secs(60)).health(health);
+    let mut client = BlockingClient::connect(server.addr, config).expect("it listens");
+    client.create(CHUNK, None).expect("a new chunk");
+    server.mischief.stall.store(true, Ordering::Relaxed);
+    let mischief = server.mischief.clone();
+    let waker = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        mischief.stall.store(false, Ordering::Relaxed);
+    });
+    client.write_once(CHUNK, 0, b"slowly").expect("it is done in the end");
+    waker.join().expect("it ends");
+    let slow: Vec<_> = std::iter::from_fn(|| client.health().poll_event())
+        .filter_map(|event| match event {
+            HealthEvent::SlowIo { age, .. } => Some(age),
+            _ => None,
+        })
+        .collect();
+    assert!(slow.len() == 1 && slow[0] >= slow_after, "told once, while it waited: {slow:?}");
+    let state = |client: &mut BlockingClient| {
+        client.health().links().next().map(|link| (link.state, link.slow))
+    };
+    assert_eq!(state(&mut client), Some((HealthState::Degraded(Cause::SlowIo), 1)));
+    while state(&mut client) != Some((HealthState::Good, 1)) {
+        client.stat(CHUNK).expect("it answers");
+    }
+    let told: Vec<_> = std::iter::from_fn(|| client.health().poll_event()).collect();
+    assert!(matches!(told.last(), Some(HealthEvent::Recovered { .. })), "{told:?}");
+    assert_eq!(client.server_health().expect("it answers").slow, 3, "as the server has it");
+}

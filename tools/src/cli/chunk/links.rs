@@ -1,0 +1,112 @@
+//! `towpath health`: how the network is, as a server sees it.
+
+use serde::Serialize;
+use towpath_fastpath::health::{HealthReply, LinkHealthReply};
+
+use super::open;
+use crate::cli::args::ServerArgs;
+use crate::cli::bytes::show_count;
+use crate::cli::error::CliError;
+use crate::cli::interrupt::Interrupt;
+use crate::cli::{print_json, print_text};
+
+/// The JSON object of `towpath health`.
+#[derive(Debug, Serialize)]
+struct HealthReport {
+    /// From here to the server and back.
+    rtt_us: Option<f64>,
+    slow: u64,
+    slow_after_ms: u64,
+    oldest_us: u64,
+    given_up: u64,
+    link_count: u64,
+    links: Vec<LinkReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct LinkReport {
+    peer: String,
+    state: &'static str,
+    rtt_us: Option<f64>,
+    rtt_least_us: Option<f64>,
+    loss: f64,
+    chunks_sent: u64,
+    chunks_retransmitted: u64,
+    timeouts: u64,
+    messages_abandoned: u64,
+    slow: u64,
+    degradations: u64,
+}
+
+impl From<LinkHealthReply> for LinkReport {
+    fn from(link: LinkHealthReply) -> Self {
+        let us = |ns: u64| (ns > 0).then_some(ns as f64 / 1e3);
+        Self {
+            state: link.state_name(),
+            rtt_us: us(link.rtt_ns),
+            rtt_least_us: us(link.rtt_least_ns),
+            loss: f64::from(link.loss_ppm) / 1e6,
+            chunks_sent: link.chunks_sent,
+            chunks_retransmitted: link.chunks_retransmitted,
+            timeouts: link.timeouts,
+            messages_abandoned: link.messages_abandoned,
+            slow: link.slow,
+            degradations: link.degradations,
+            peer: link.peer,
+        }
+    }
+}
+
+/// Shows how the links of a server are, and what was slow there.
+pub(crate) fn health(args: &ServerArgs, interrupt: &Interrupt) -> Result<(), CliError> {
+    let mut session = open(args, None, interrupt)?;
+    let HealthReply { links, link_count, slow, slow_after_ms, oldest_us, given_up } =
+        session.health()?;
+    let rtt_us = session.rtt().map(|rtt| rtt.0 as f64 / 1e3);
+    session.close()?;
+    let links = links.into_iter().map(LinkReport::from).collect();
+    let report =
+        HealthReport { rtt_us, slow, slow_after_ms, oldest_us, given_up, link_count, links };
+    if args.link.json { print_json(&report) } else { print_text(&report.text()) }
+}
+
+impl HealthReport {
+    fn text(&self) -> String {
+        let us = |us: Option<f64>| us.map_or_else(|| String::from("-"), |us| format!("{us:.1}"));
+        let mut text = format!(
+            "{} requests without an answer after {} ms, {} given up before they had begun\n\
+             {:24}{:>12}{:>10}{:>10}{:>8}{:>12}{:>8}{:>10}{:>8}\n",
+            show_count(self.slow),
+            show_count(self.slow_after_ms),
+            show_count(self.given_up),
+            "peer",
+            "state",
+            "rtt us",
+            "least us",
+            "loss %",
+            "chunks",
+            "again",
+            "timeouts",
+            "slow",
+        );
+        for link in &self.links {
+            text += &format!(
+                "{:24}{:>12}{:>10}{:>10}{:>8.2}{:>12}{:>8}{:>10}{:>8}\n",
+                link.peer,
+                link.state,
+                us(link.rtt_us),
+                us(link.rtt_least_us),
+                100.0 * link.loss,
+                show_count(link.chunks_sent),
+                show_count(link.chunks_retransmitted),
+                show_count(link.timeouts),
+                show_count(link.slow),
+            );
+        }
+        let unnamed = self.link_count - (self.links.len() as u64).min(self.link_count);
+        if unnamed > 0 {
+            text += &format!("and {} more, none of them worse\n", show_count(unnamed));
+        }
+        text
+    }
+}
