@@ -63,9 +63,10 @@ fn the_health_of_a_servers_links_is_shown_for_people_and_for_programs() {
         assert_eq!(report[field], 0, "{report}");
     }
     assert_eq!((&report["slow_after_ms"], report["rtt_us"].is_f64()), (&1000.into(), true));
-    // Looked at ten times a second: the link of the one who asks may be too young.
     let links = report["links"].as_array().expect("a list");
-    assert!(links.len() as u64 == report["link_count"].as_u64().expect("a count"), "{report}");
+    // Who asks is one of them; the one before may not be forgotten yet.
+    assert!((1..=2).contains(&links.len()), "{report}");
+    assert_eq!(links.len() as u64, report["link_count"].as_u64().expect("a count"), "{report}");
     for link in links {
         assert!(link["peer"].as_str().is_some_and(|peer| peer.starts_with("127.0.0.1:")));
         assert!(link["chunks_sent"].is_u64() && link["state"].is_string(), "{link}");

@@ -228,6 +228,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         match event {
             Event::Accepted { link, peer } => {
                 self.stats.links_accepted += 1;
+                self.monitor.watch(link);
                 tracing::info!(link = link.index(), ?peer, "a client is here");
                 if self.closing {
                     self.endpoint.close(link);

@@ -238,6 +238,13 @@ impl HealthMonitor {
         self.look(now, endpoint.links().filter_map(seen));
     }
 
+    /// A link has come up: it is known from now on, and not only from the next look.
+    pub fn watch(&mut self, link: LinkId) {
+        if self.links.iter().all(|watched| watched.health.link != link) {
+            self.links.push(Watched::new(link, LinkStats::default(), None));
+        }
+    }
+
     /// The links that are up, with their counters and smoothed round-trip times. Those that are
     /// not among them are forgotten.
     pub fn look(
