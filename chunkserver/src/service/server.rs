@@ -240,6 +240,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
             Event::LinkDown { link, reason } => {
                 self.stats.links_down += 1;
+                self.monitor.forget(link);
                 tracing::info!(link = link.index(), ?reason, "a client is gone");
                 self.forget(link);
             }

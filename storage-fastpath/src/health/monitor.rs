@@ -100,6 +100,8 @@ pub enum Cause {
     Delay,
     /// Too many chunks are sent again.
     Loss,
+    /// Traffic left one of its paths for another: it goes on, with one way less.
+    Rerouted,
     /// Acknowledgements stayed out until timeouts ran out.
     Timeouts,
     /// I/Os over it were not answered in time.
@@ -111,6 +113,7 @@ impl fmt::Display for Cause {
         f.write_str(match self {
             Self::Delay => "delay",
             Self::Loss => "loss",
+            Self::Rerouted => "rerouted",
             Self::Timeouts => "timeouts",
             Self::SlowIo => "slow I/O",
         })
@@ -245,6 +248,11 @@ impl HealthMonitor {
         }
     }
 
+    /// A link is down.
+    pub fn forget(&mut self, link: LinkId) {
+        self.links.retain(|watched| watched.health.link != link);
+    }
+
     /// The links that are up, with their counters and smoothed round-trip times. Those that are
     /// not among them are forgotten.
     pub fn look(
@@ -269,6 +277,7 @@ impl HealthMonitor {
         let sent = stats.chunks_sent - health.stats.chunks_sent;
         let again = stats.chunks_retransmitted - health.stats.chunks_retransmitted;
         let timeouts = stats.rtos - health.stats.rtos;
+        let reroutes = reroutes(&stats) - reroutes(&health.stats);
         // What was sent again and had arrived was not lost.
         let lost = again.saturating_sub(stats.losses_spurious - health.stats.losses_spurious);
         if sent >= CHUNKS_MIN {
@@ -283,6 +292,7 @@ impl HealthMonitor {
         let causes = [
             (core::mem::take(overdue), Cause::SlowIo),
             (timeouts > self.config.timeouts_max, Cause::Timeouts),
+            (reroutes > 0, Cause::Rerouted),
             (sent >= CHUNKS_MIN && health.loss > self.config.loss_max, Cause::Loss),
             (sent > 0 && rtt > Some(late), Cause::Delay),
         ];
@@ -353,6 +363,11 @@ impl HealthMonitor {
     pub fn links(&self) -> impl ExactSizeIterator<Item = &LinkHealth> {
         self.links.iter().map(|watched| &watched.health)
     }
+}
+
+/// Times that traffic, or the acks of it, left a path for another.
+pub(super) fn reroutes(stats: &LinkStats) -> u64 {
+    stats.path_doubts + stats.ack_reroutes
 }
 
 impl Watched {

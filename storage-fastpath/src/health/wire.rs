@@ -1,6 +1,6 @@
 //! The health of a server's links as protobuf (docs/storage-protocol.md section 5).
 
-use super::monitor::{Cause, HealthState, LinkHealth};
+use super::monitor::{Cause, HealthState, LinkHealth, reroutes};
 
 /// Asks how the links of a server are.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
@@ -36,7 +36,7 @@ pub struct LinkHealthReply {
     /// The address of the device at the other end.
     #[prost(string, tag = "1")]
     pub peer: String,
-    /// 0 good, else why it is degraded: 1 delay, 2 loss, 3 timeouts, 4 slow I/O.
+    /// 0 good, else why it is degraded: 1 delay, 2 loss, 3 timeouts, 4 slow I/O, 5 rerouted.
     #[prost(uint32, tag = "2")]
     pub state: u32,
     /// The smoothed round-trip time in nanoseconds; 0 when there is none.
@@ -66,6 +66,9 @@ pub struct LinkHealthReply {
     /// Messages given up.
     #[prost(uint64, tag = "11")]
     pub messages_abandoned: u64,
+    /// Times that traffic, or the acks of it, left a path for another.
+    #[prost(uint64, tag = "12")]
+    pub reroutes: u64,
 }
 
 impl LinkHealthReply {
@@ -81,6 +84,7 @@ impl LinkHealthReply {
                 HealthState::Degraded(Cause::Loss) => 2,
                 HealthState::Degraded(Cause::Timeouts) => 3,
                 HealthState::Degraded(Cause::SlowIo) => 4,
+                HealthState::Degraded(Cause::Rerouted) => 5,
             },
             rtt_ns: rtt.map_or(0, |rtt| rtt.0),
             rtt_least_ns: rtt_least.map_or(0, |rtt| rtt.0),
@@ -91,6 +95,7 @@ impl LinkHealthReply {
             slow,
             degradations,
             messages_abandoned: stats.messages_abandoned,
+            reroutes: reroutes(&stats),
         }
     }
 
@@ -103,6 +108,7 @@ impl LinkHealthReply {
             2 => "loss",
             3 => "timeouts",
             4 => "slow I/O",
+            5 => "rerouted",
             _ => "degraded",
         }
     }

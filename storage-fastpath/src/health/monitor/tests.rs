@@ -95,6 +95,10 @@ fn graver_causes_are_told_and_lesser_ones_are_not() {
     rig.rtt = Nanos::from_millis(2);
     assert_eq!(rig.window(1000, 0, 0), told(Cause::Delay));
     assert_eq!(rig.window(1000, 100, 0), told(Cause::Loss));
+    rig.stats.path_doubts += 1;
+    assert_eq!(rig.window(1000, 100, 0), told(Cause::Rerouted));
+    rig.stats.ack_reroutes += 1;
+    assert_eq!(rig.window(1000, 100, 0), [], "it was told");
     assert_eq!(rig.window(1000, 100, 9), told(Cause::Timeouts));
     assert_eq!(rig.window(1000, 100, 0), []);
     rig.monitor.slow_io(link, Nanos::from_secs(1));
