@@ -14,6 +14,9 @@ pub enum CarrierChoice {
     Uc,
     /// RC, or no endpoint: a choice for peers close by, over a network that loses nothing.
     Rc,
+    /// The set-up connection, which every host has: where RDMA does not get through at all. Bytes
+    /// are copied at both ends.
+    Tcp,
 }
 
 /// See [`EndpointConfig::rc`](crate::EndpointConfig::rc), which gives the reasons.
@@ -33,15 +36,29 @@ impl CarrierChoice {
             Self::Auto if !verbs.uc => Carrier::Rc,
             Self::Auto | Self::Uc => Carrier::Uc,
             Self::Rc => Carrier::Rc,
+            Self::Tcp => Carrier::Tcp,
         };
-        let has_it = if wanted == Carrier::Rc { verbs.rc } else { verbs.uc };
+        let has_it = has(wanted, verbs);
         if has_it { Ok(wanted) } else { Err(EndpointError::NoCarrier { wanted }) }
     }
 }
 
-/// The queue pairs that carry a path.
-pub(crate) fn qp_type(carrier: Carrier) -> QpType {
-    if carrier == Carrier::Uc { QpType::Uc } else { QpType::Rc }
+/// Whether a device's links can ride on it.
+pub(crate) fn has(carrier: Carrier, verbs: &VerbSet) -> bool {
+    match carrier {
+        Carrier::Uc => verbs.uc,
+        Carrier::Rc => verbs.rc,
+        Carrier::Tcp => true,
+    }
+}
+
+/// The queue pairs that carry a path; none do where the set-up connection does.
+pub(crate) fn qp_type(carrier: Carrier) -> Option<QpType> {
+    match carrier {
+        Carrier::Uc => Some(QpType::Uc),
+        Carrier::Rc => Some(QpType::Rc),
+        Carrier::Tcp => None,
+    }
 }
 
 #[cfg(test)]
@@ -58,6 +75,7 @@ mod tests {
         assert_eq!(settle(Auto, true, false), Some(Carrier::Uc));
         assert_eq!(settle(Auto, false, false), None);
         assert_eq!((settle(Rc, true, true), settle(Rc, true, false)), (Some(Carrier::Rc), None));
+        assert_eq!(settle(CarrierChoice::Tcp, false, false), Some(Carrier::Tcp));
         assert_eq!((settle(Uc, true, true), settle(Uc, false, true)), (Some(Carrier::Uc), None));
     }
 }

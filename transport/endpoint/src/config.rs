@@ -179,7 +179,7 @@ impl EndpointConfig {
     }
 
     /// What carries the paths of links. Default: UC where the device has it, else RC. Both ends
-    /// must come to the same.
+    /// must come to the same. Over TCP a link has one path, whatever [`paths`](Self::paths) says.
     #[must_use]
     pub fn carrier(mut self, choice: CarrierChoice) -> Self {
         self.carrier = choice;
@@ -338,6 +338,12 @@ impl EndpointConfig {
         } else {
             self.links_max * self.receives_of_link()
         }
+    }
+
+    /// The most receive slots: those that may be posted, and as many for each link as its set-up
+    /// connection may bring. The latter are made when they are needed.
+    pub(crate) fn slots_max(&self, shared: bool) -> usize {
+        self.receives_max(shared) + self.links_max * self.credit_total as usize
     }
 
     /// The most completions that may wait on the data and on the control queue.

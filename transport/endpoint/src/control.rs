@@ -83,6 +83,12 @@ impl Control {
         Some(SendWr::new(WrId::ControlSend { link, slot }.pack(), SendOp::Send, sg_list))
     }
 
+    /// Takes back the ack of a send slot that was not posted.
+    pub(crate) fn take_back(&mut self, slot: u32, len: usize) -> Option<&[u8]> {
+        self.sent(slot);
+        self.slots.get(slot as usize)?.buf()?.get(..len)
+    }
+
     /// A send completed, or was refused.
     pub(crate) fn sent(&mut self, slot: u32) {
         if self.slots.get_mut(slot as usize).is_some_and(|held| held.reclaim()) {

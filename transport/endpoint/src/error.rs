@@ -231,6 +231,12 @@ pub enum LinkError {
         /// Ours.
         ours: Carrier,
     },
+    /// A link over TCP needs the connection on which it was set up.
+    #[error(
+        "a link over TCP rides on its set-up connection: use `connect` and `listen`, or another \
+         carrier"
+    )]
+    NoStream,
     /// The peer's receive buffers are smaller than a packet needs.
     #[error("the peer takes chunks of {theirs} bytes at most, {needed} are needed")]
     ChunkBytes {

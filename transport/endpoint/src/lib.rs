@@ -108,7 +108,8 @@
 //! | `endpoint` | [`Endpoint`]: poll, events, flush, commands, making and ending links |
 //! | `setup` | HELLOs over TCP, and the connection as a sign of life |
 //! | `handle` | [`EndpointHandle`] and its worker |
-//! | `carrier` | what links ride on: UC or RC |
+//! | `carrier` | what links ride on: UC, RC or TCP |
+//! | `tcp` | the set-up connection as a carrier |
 //! | `links`, `sends` | what is kept of each link, and of each message being sent |
 //! | `recv`, `tx`, `control`, `pools` | buffers: receives, headers of sends, acks, send pools |
 //! | `held`, `message`, `payload` | who has a buffer now |
@@ -137,6 +138,7 @@ mod pools;
 mod recv;
 mod sends;
 mod setup;
+mod tcp;
 mod tx;
 mod udp;
 mod wr_id;

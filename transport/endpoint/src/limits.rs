@@ -58,6 +58,23 @@ pub(crate) const LISTEN_POLL_NS: u64 = 5_000_000;
 /// how a dead peer process is noticed, and each look costs a system call per link.
 pub(crate) const WATCH_POLL_NS: u64 = 10_000_000;
 
+/// What may wait to be written to the set-up connection of a link: some chunks, so that the system
+/// always has something to send between two turns.
+pub(crate) const TCP_OUT_BYTES: usize = 256 << 10;
+
+/// Read from a set-up connection at a time, beyond a whole frame.
+pub(crate) const TCP_READ_BYTES: usize = 64 << 10;
+
+/// Frames taken in from one link in one look, so that others get their turn.
+pub(crate) const TCP_FRAMES_PER_LOOK: usize = 64;
+
+/// How often a set-up connection is looked at that carries a path: soon after something came, a
+/// little above what a thread sleeps at least.
+pub(crate) const TCP_POLL_NS: u64 = 50_000;
+
+/// The same in silence, where each look costs a system call per link.
+pub(crate) const TCP_POLL_LONGEST_NS: u64 = WATCH_POLL_NS;
+
 /// How long a refused peer's bytes are still read, so that the reset of a closed connection does
 /// not overtake the refusal; and how many bytes.
 pub(crate) const LINGER_NS: u64 = 1_000_000_000;

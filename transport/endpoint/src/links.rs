@@ -3,6 +3,7 @@
 use crate::control::Control;
 use crate::event::{LinkId, Peer};
 use crate::sends::Sends;
+use crate::tcp::Tcp;
 use crate::tx::TxRing;
 use towpath_base::Time;
 use towpath_proto::wire::Hello;
@@ -42,6 +43,8 @@ pub(crate) struct Conn {
     pub(crate) carrier: Carrier,
     pub(crate) link: Option<Link>,
     pub(crate) paths: Vec<Path>,
+    /// The set-up connection, where it carries a path.
+    pub(crate) tcp: Option<Tcp>,
     pub(crate) control: Control,
     pub(crate) control_repost: Vec<RecvWr>,
     pub(crate) hello: Option<Hello>,
@@ -66,6 +69,7 @@ impl Conn {
             carrier,
             link: None,
             paths: Vec::new(),
+            tcp: None,
             control,
             control_repost: Vec::new(),
             hello: None,
@@ -93,6 +97,14 @@ impl Conn {
                 link.path_failed(now, PathId(id));
             }
         }
+    }
+
+    /// The path that rides on the set-up connection, by our HELLO: the one behind the last that has
+    /// a queue pair.
+    pub(crate) fn tcp_path(&self) -> Option<PathId> {
+        let hello = self.hello.as_ref()?;
+        let place = hello.paths.iter().position(|path| path.carrier == Carrier::Tcp)?;
+        Some(PathId(place as u8))
     }
 
     /// Whether the device holds nothing of it any more.

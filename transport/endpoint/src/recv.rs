@@ -156,6 +156,19 @@ impl RecvTable {
         Some((slot.header.buf()?.first_chunk()?, payload.buf.buf()?))
     }
 
+    /// Copies what a stream brought to a slot that is at home.
+    pub(crate) fn fill(&mut self, slot: u32, payload: &[u8]) {
+        let slot = self.slots.get_mut(slot as usize).and_then(|slot| slot.payload.as_deref_mut());
+        let filled = slot.and_then(|loan| loan.buf.buf_mut()).map(|buf| {
+            buf.set_len(0)?;
+            buf.extend(payload)
+        });
+        debug_assert!(
+            matches!(filled, Some(Ok(()))),
+            "the caller took the slot and saw the length"
+        );
+    }
+
     /// Hands a kept chunk out.
     pub(crate) fn lend_out(&mut self, chunk: &ChunkRef, channel: ChannelId) -> Option<Chunk> {
         let slot = self.slots.get_mut(chunk.buf.0 as usize)?;

@@ -29,6 +29,11 @@ impl Carrier {
         !matches!(self, Self::Uc)
     }
 
+    /// The best of those that carry the paths of a link: what it rides on while all is well.
+    pub(crate) fn best(carriers: &[Self]) -> Self {
+        carriers.iter().copied().min().unwrap_or_default()
+    }
+
     pub(crate) fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|&carrier| carrier as u8 == code)
     }

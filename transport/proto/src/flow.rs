@@ -6,9 +6,11 @@
 #[cfg(test)]
 mod tests;
 
+use crate::carrier::Carrier;
 use crate::chunk_size::ChunkSize;
 use crate::config::{LinkConfig, PeerParams};
 use crate::event::Cut;
+use crate::limits::STREAM_WINDOW_BYTES;
 use crate::path::AckDigest;
 use towpath_base::{Nanos, Time};
 use towpath_cc::{
@@ -45,6 +47,8 @@ pub(crate) struct Flow {
     /// A chunk larger than the window went out: nothing more before this.
     oversize_until: Time,
     charge_bytes: u32,
+    /// TCP has a window and a pace of its own, and knows more of its way than our samples do.
+    is_stream: bool,
 }
 
 /// An estimator as a link begins with.
@@ -74,12 +78,18 @@ impl Flow {
             window_limited: false,
             oversize_until: now,
             charge_bytes: peer.charge_bytes,
+            is_stream: Carrier::best(&peer.carriers) == Carrier::Tcp,
         }
     }
 
     /// What a chunk counts against windows: its bytes and what the receiver charges beside them.
     pub(crate) fn charge(&self, payload_bytes: u32) -> u32 {
         payload_bytes + crate::limits::HEADER_BYTES as u32 + self.charge_bytes
+    }
+
+    /// What may be in flight as far as the way there goes.
+    fn window_bytes(&self) -> u64 {
+        if self.is_stream { STREAM_WINDOW_BYTES } else { self.cc.window_bytes() }
     }
 
     /// Whether the windows have room for a chunk. One chunk always goes when nothing is in flight:
@@ -91,7 +101,7 @@ impl Flow {
     pub(crate) fn has_room(&mut self, payload_bytes: u32) -> bool {
         let in_flight = self.in_flight_bytes;
         let charge = u64::from(self.charge(payload_bytes));
-        let of_controller = self.cc.window_bytes();
+        let of_controller = self.window_bytes();
         let window = of_controller.min(self.peer_window_bytes);
         let wanted =
             if self.window_full { charge.max(self.burst_bytes.min(window / 4)) } else { charge };
@@ -105,7 +115,7 @@ impl Flow {
     /// Payload bytes of the next chunk, at most: what loss suggests, and no more than a part of the
     /// window, so that a sender with a small share of a link puts small pieces into its queue.
     pub(crate) fn chunk_bytes(&self, cut: Cut) -> u32 {
-        let part = self.cc.window_bytes() / CHUNKS_PER_WINDOW;
+        let part = self.window_bytes() / CHUNKS_PER_WINDOW;
         self.chunk_size.bytes_within(part, cut)
     }
 
@@ -116,6 +126,9 @@ impl Flow {
 
     /// When pacing lets the next chunk go.
     pub(crate) fn ready_at(&mut self, now: Time, payload_bytes: u32) -> Time {
+        if self.is_stream {
+            return now;
+        }
         let charge = u64::from(self.charge(payload_bytes));
         let at = self.pacer.ready_at(now, charge, self.cc.pacing_rate()).max(self.oversize_until);
         self.window_limited |= at > now;

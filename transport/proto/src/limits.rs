@@ -81,6 +81,10 @@ pub const PROBE_INTERVAL_MAX: Nanos = Nanos::from_millis(100);
 /// crossed its ack.
 pub const DUPLICATES_MAX: u32 = 2;
 
+/// What may be in flight over TCP, which paces itself: some times what a fast path holds, and not
+/// so much that what is in its buffers makes the rest wait for long.
+pub const STREAM_WINDOW_BYTES: u64 = 1 << 20;
+
 /// The most credit that may be outstanding on a channel: 16-bit credit is exact below this.
 pub const CREDIT_OUTSTANDING_MAX: u32 = 1 << 15;
 

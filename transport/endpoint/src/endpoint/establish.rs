@@ -1,8 +1,8 @@
 //! Making the two halves of a link, and joining them.
 
 use super::Endpoint;
-use crate::carrier::{CarrierChoice, qp_type};
-use crate::control::Control;
+use crate::carrier::{CarrierChoice, has, qp_type};
+use crate::control::{Control, NO_QP};
 use crate::error::LinkError;
 use crate::event::{LinkId, Peer};
 use crate::limits::{BATCH, CONTROL_RECVS, CONTROL_SENDS, WINDOW_UNBOUNDED_BYTES};
@@ -15,7 +15,7 @@ use towpath_memory::{Pool, Region};
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::{Hello, HelloPath};
 use towpath_proto::{Carrier, ChannelId, Link, PeerParams, Side};
-use towpath_verbs::{Access, Connect, Device, Mtu, QpInit, QpNum};
+use towpath_verbs::{Access, Connect, Device, Mtu, QpInit, QpNum, QpType};
 
 /// Our half of a link that waits for the peer's HELLO. Hand it to
 /// [`Endpoint::establish`] or [`Endpoint::withdraw`]; dropping it keeps its place taken.
@@ -39,14 +39,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// A half that answers a peer's: where the choice is left to the device, it rides on what the
     /// peer's does.
     pub(crate) fn answer(&mut self, peer: &Hello) -> Result<(Hello, PendingLink), LinkError> {
-        let verbs = self.device.caps().verbs;
-        let carrier = match peer.control.carrier {
-            Carrier::Uc if verbs.uc => Carrier::Uc,
-            Carrier::Rc if verbs.rc => Carrier::Rc,
-            _ => self.carrier,
-        };
+        let wanted = peer.control.carrier;
         let is_free = self.config.carrier == CarrierChoice::Auto;
-        self.offer_over(if is_free { carrier } else { self.carrier })
+        let follows = is_free && has(wanted, &self.device.caps().verbs);
+        self.offer_over(if follows { wanted } else { self.carrier })
     }
 
     fn offer_over(&mut self, carrier: Carrier) -> Result<(Hello, PendingLink), LinkError> {
@@ -79,21 +75,17 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         carrier: Carrier,
         control_pool: &Pool,
     ) -> Result<Hello, LinkError> {
-        let control_lkey = self.register_for(id, control_pool.region())?;
-        let init = QpInit::new(qp_type(carrier), self.control_cq)
-            .depth(CONTROL_SENDS as u32, CONTROL_RECVS as u32);
-        let control_qp = self.device.create_qp(&init)?;
-        let conn = self.links.find_mut(id).ok_or(LinkError::NotPending)?;
-        conn.control.set_lkey(control_lkey);
-        conn.control.qp_num = control_qp;
-        for slot in Control::recv_slots() {
-            conn.control_repost.extend(conn.control.lend_recv(id.index, slot));
-        }
+        let mut control_qp = NO_QP;
         let mut paths = Vec::new();
-        for path in 0..self.config.paths as u8 {
-            let qp_num = self.make_path(id, carrier)?;
-            self.links.add_qp(qp_num, id.index, path);
-            paths.push(self.describe(qp_num, carrier));
+        if let Some(qp_type) = qp_type(carrier) {
+            control_qp = self.make_control(id, qp_type, control_pool)?;
+            for path in 0..self.config.paths as u8 {
+                let qp_num = self.make_path(id, qp_type)?;
+                self.links.add_qp(qp_num, id.index, path);
+                paths.push(self.describe(qp_num, carrier));
+            }
+        } else {
+            paths.push(self.describe(NO_QP, carrier));
         }
         self.make_receives(id)?;
         let hello = Hello {
@@ -114,6 +106,25 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         Ok(hello)
     }
 
+    fn make_control(
+        &mut self,
+        id: LinkId,
+        qp_type: QpType,
+        pool: &Pool,
+    ) -> Result<QpNum, LinkError> {
+        let control_lkey = self.register_for(id, pool.region())?;
+        let init =
+            QpInit::new(qp_type, self.control_cq).depth(CONTROL_SENDS as u32, CONTROL_RECVS as u32);
+        let control_qp = self.device.create_qp(&init)?;
+        let conn = self.links.find_mut(id).ok_or(LinkError::NotPending)?;
+        conn.control.set_lkey(control_lkey);
+        conn.control.qp_num = control_qp;
+        for slot in Control::recv_slots() {
+            conn.control_repost.extend(conn.control.lend_recv(id.index, slot));
+        }
+        Ok(control_qp)
+    }
+
     fn register_for(&mut self, id: LinkId, region: &Region) -> Result<u32, LinkError> {
         let lkey = self.device.reg_mr(region, Access::LOCAL)?.lkey;
         if let Some(conn) = self.links.find_mut(id) {
@@ -122,10 +133,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         Ok(lkey)
     }
 
-    fn make_path(&mut self, id: LinkId, carrier: Carrier) -> Result<QpNum, LinkError> {
+    fn make_path(&mut self, id: LinkId, qp_type: QpType) -> Result<QpNum, LinkError> {
         let (mut tx, pool) = TxRing::new(self.config.send_queue_depth)?;
         tx.set_lkey(self.register_for(id, pool.region())?);
-        let mut init = QpInit::new(qp_type(carrier), self.cq)
+        let mut init = QpInit::new(qp_type, self.cq)
             .depth(self.config.path_sends() as u32, self.config.receives_per_path() as u32);
         init.srq = self.shared.as_ref().map(|shared| shared.srq);
         let qp_num = self.device.create_qp(&init)?;
@@ -253,8 +264,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let ours = conn.and_then(|conn| conn.hello.clone()).ok_or(LinkError::NotPending)?;
         let mtu = ours.mtu.min(peer.mtu);
         check_limits(&ours, peer, mtu)?;
+        if setup_addr.is_none() && ours.paths.iter().any(|path| path.carrier == Carrier::Tcp) {
+            return Err(LinkError::NoStream);
+        }
         let pairs = std::iter::once((&ours.control, &peer.control));
         for (index, (mine, theirs)) in pairs.chain(ours.paths.iter().zip(&peer.paths)).enumerate() {
+            if mine.carrier == Carrier::Tcp {
+                continue;
+            }
             // The control queue pair takes the first path's way.
             let source_port = self.source_port_of(index.saturating_sub(1));
             let connect = Connect {

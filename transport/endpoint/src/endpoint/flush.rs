@@ -5,6 +5,7 @@ use crate::control::Control;
 use crate::limits::{BATCH, SIGNAL_EVERY};
 use crate::links::{Conn, Path, Phase};
 use crate::sends::Sends;
+use crate::tcp::Tcp;
 use crate::tx::TxRing;
 use crate::wr_id::WrId;
 use smallvec::SmallVec;
@@ -12,6 +13,7 @@ use std::task::Waker;
 use towpath_base::crc::crc32c;
 use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
+use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::ChunkFlags;
 use towpath_proto::{Link, PathId, Transmit};
 use towpath_verbs::{Device, QpState, SendOp, SendWr, SgList, Sge};
@@ -36,6 +38,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
             self.stats.posts_refused += flush_conn(&mut self.device, conn, now);
             self.next_timer = self.next_timer.min(conn.timer);
+            if let Some(tcp) = &conn.tcp {
+                self.streams.hurry(tcp.due);
+            }
             if conn.link.as_ref().is_some_and(Link::is_down) {
                 down.push(index);
             }
@@ -151,7 +156,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// what a driver in virtual time advances to. [`Time::NEVER`] when nothing is due.
     #[must_use]
     pub fn next_timeout(&self) -> Time {
-        let due = self.next_timer.min(self.setup.next_due()).min(self.device.next_timeout());
+        let due = self.next_timer.min(self.setup.next_due()).min(self.streams.due());
+        let due = due.min(self.device.next_timeout());
         if self.links.any_ready() { due.min(self.device.now()) } else { due }
     }
 
@@ -174,15 +180,25 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
 /// Sends what one link wants sent; returns how many work requests the device refused.
 fn flush_conn<D: Device<Memory = Region>>(device: &mut D, conn: &mut Conn, now: Time) -> u64 {
-    let Conn { id, link: Some(link), paths, sends, control, timer, .. } = conn else { return 0 };
+    let Conn { id, link: Some(link), paths, tcp, sends, control, timer, .. } = conn else {
+        return 0;
+    };
     let index = id.index;
     let mut refused = 0;
     let mut has_room = paths.iter().all(|path| !path.tx.is_full());
+    has_room &= tcp.as_ref().is_none_or(|tcp| tcp.frames.has_room());
     while has_room {
         // Left where it is: its fields were just stored one by one, and a copy would wait for that.
         let mut next = link.poll_transmit(now);
         let Some(transmit) = &mut next else { break };
-        let Some(path) = paths.get_mut(usize::from(transmit.path.0)) else { break };
+        let Some(path) = paths.get_mut(usize::from(transmit.path.0)) else {
+            // The path behind those of queue pairs is the stream.
+            let Some(tcp) = tcp else { break };
+            push_frame(tcp, sends, transmit);
+            link.handle_sent(transmit.path, transmit.header.number, None);
+            has_room = tcp.frames.has_room();
+            continue;
+        };
         if !push(path, sends, index, transmit) {
             link.handle_sent(transmit.path, transmit.header.number, None);
             refused += 1;
@@ -195,27 +211,40 @@ fn flush_conn<D: Device<Memory = Region>>(device: &mut D, conn: &mut Conn, now: 
     for (path, id) in paths.iter_mut().zip(0u8..) {
         refused += post(device, path, link, PathId(id));
     }
-    refused += post_acks(device, control, paths, (link, index), now);
+    refused += post_acks(device, control, (paths, tcp), (link, index), now);
+    if let Some(tcp) = tcp {
+        tcp.write_out(now);
+    }
     *timer = link.poll_timeout();
     refused
 }
 
-/// Makes the work request of a chunk. False when its bytes are not there, which would be a mistake
-/// in the link: then it counts as sent and lost.
-fn push(path: &mut Path, sends: &Sends, index: u16, transmit: &mut Transmit) -> bool {
-    let header = &mut transmit.header;
-    let mut payload = Sge::default();
-    if let Some(piece) = transmit.payload {
-        let found = sends.piece(piece.send, piece.segment, piece.offset, piece.length);
-        let Some((bytes, sge)) = found else {
-            debug_assert!(false, "the link asks for bytes that no segment has");
-            return false;
-        };
-        if header.flags.has(ChunkFlags::PAYLOAD_CRC) {
-            header.payload_crc = crc32c(bytes);
-        }
-        payload = sge;
+/// The bytes of a chunk and their gather entry, and their checksum into its header. `None` when
+/// they are not there, which would be a mistake in the link: then it counts as sent and lost.
+#[inline]
+fn payload_of<'a>(sends: &'a Sends, transmit: &mut Transmit) -> Option<(&'a [u8], Sge)> {
+    let Some(piece) = transmit.payload else { return Some((&[], Sge::default())) };
+    let found = sends.piece(piece.send, piece.segment, piece.offset, piece.length);
+    debug_assert!(found.is_some(), "the link asks for bytes that no segment has");
+    let (bytes, sge) = found?;
+    if transmit.header.flags.has(ChunkFlags::PAYLOAD_CRC) {
+        transmit.header.payload_crc = crc32c(bytes);
     }
+    Some((bytes, sge))
+}
+
+/// Copies a chunk to the stream of its link. One for which there is no room is lost, as on UC.
+fn push_frame(tcp: &mut Tcp, sends: &Sends, transmit: &mut Transmit) {
+    let Some((payload, _)) = payload_of(sends, transmit) else { return };
+    let mut header = [0; HEADER_BYTES];
+    transmit.header.emit(&mut header);
+    tcp.frames.push(&header, payload);
+}
+
+/// Makes the work request of a chunk. False when its bytes are not there.
+fn push(path: &mut Path, sends: &Sends, index: u16, transmit: &mut Transmit) -> bool {
+    let Some((_, payload)) = payload_of(sends, transmit) else { return false };
+    let header = &transmit.header;
     let (position, sge) = path.tx.push(header.number, |bytes| header.emit(bytes));
     let sg_list = if payload.length > 0 { SgList::two(sge, payload) } else { SgList::one(sge) };
     let wr_id = TxRing::wr_id(index, transmit.path.0, position);
@@ -256,19 +285,28 @@ fn post<D: Device<Memory = Region>>(
 fn post_acks<D: Device<Memory = Region>>(
     device: &mut D,
     control: &mut Control,
-    paths: &[Path],
+    (paths, tcp): (&[Path], &mut Option<Tcp>),
     (link, index): (&mut Link, u16),
     now: Time,
 ) -> u64 {
     let mut refused = 0;
     while control.has_send_slot() {
-        let mut way = None;
+        let (mut way, mut len) = (None, 0);
         let write = |bytes: &mut _| {
             let ack = link.poll_ack(now, bytes)?;
-            way = ack.path;
+            (way, len) = (ack.path, ack.len);
             Some(ack.len)
         };
         let Some(wr) = control.send(index, write) else { break };
+        if let Some(tcp) = tcp.as_mut().filter(|tcp| Some(tcp.path) == way) {
+            if let Some(WrId::ControlSend { slot, .. }) = WrId::unpack(wr.wr_id)
+                && let Some(ack) = control.take_back(slot, len)
+            {
+                // Acks tell all there is: what finds no room is made good by the next.
+                tcp.frames.push(ack, &[]);
+            }
+            continue;
+        }
         let path = way.and_then(|path| paths.get(usize::from(path.0)));
         let qp_num = path.map_or(control.qp_num, |path| path.qp_num);
         if device.post_send(qp_num, &[wr]).is_err() {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `poll` | takes in what the device received and completed |
 //! | `flush` | sends what the links want sent |
+//! | `streams` | the same for links that ride on their set-up connection |
 //! | `events` | turns what links tell into what the application is told |
 //! | `commands` | channels, sends, buffers |
 //! | `establish` | makes the two halves of a link and joins them |
@@ -14,6 +15,7 @@ mod establish;
 mod events;
 mod flush;
 mod poll;
+mod streams;
 mod teardown;
 
 pub use commands::{BufferCensus, PathReport};
@@ -28,6 +30,7 @@ use crate::pools::SendPools;
 use crate::recv::RecvTable;
 use crate::setup::Setup;
 use std::collections::VecDeque;
+use streams::Streams;
 use towpath_base::{Prng, Time};
 use towpath_memory::{Region, RegionId};
 use towpath_proto::{Carrier, LinkStats};
@@ -49,6 +52,8 @@ pub struct EndpointStats {
     pub strays: u64,
     /// Links that were ended because their peer came back in another life.
     pub links_superseded: u64,
+    /// Set-up connections that brought what no frame is: their links are down.
+    pub tcp_breaches: u64,
 }
 
 /// The shared receive queue.
@@ -79,6 +84,7 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     carrier: Carrier,
     shared: Option<Shared>,
     setup: Setup,
+    streams: Streams,
     told: VecDeque<Event>,
     prng: Prng,
     instance: u64,
@@ -98,7 +104,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     pub fn new(mut device: D, config: EndpointConfig) -> Result<Self, EndpointError> {
         let verbs = device.caps().verbs;
         let carrier = config.carrier.settle(&verbs)?;
-        let sound = carrier == Carrier::Rc || verbs.uc_srq_survives_loss;
+        let sound = carrier != Carrier::Uc || verbs.uc_srq_survives_loss;
         let share = config.shared_receiving && verbs.srq && sound;
         check_depths(&device, &config, share)?;
         let (completions, control_completions) = config.completions_max(share);
@@ -113,7 +119,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let mut prng = Prng::new(config.seed);
         let mut endpoint = Self {
             links: Links::new(config.links_max),
-            recv: RecvTable::new(config.receives_max(share), config.chunk_bytes_max),
+            recv: RecvTable::new(config.slots_max(share), config.chunk_bytes_max),
             pools: SendPools::new(&config.send_pools)?,
             regions: Vec::new(),
             cq,
@@ -121,6 +127,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             carrier,
             shared,
             setup: Setup::new(config.connect_timeout),
+            streams: Streams::default(),
             told: VecDeque::new(),
             instance: prng.next_u64(),
             prng,

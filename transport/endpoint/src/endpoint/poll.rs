@@ -21,11 +21,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let now = self.device.now();
         let acks = self.poll_control(now);
         let completions = self.poll_data(now);
+        let frames = self.poll_streams(now);
         let returned = self.take_returns();
         self.expire_timers(now);
         self.finish_draining();
         self.poll_setup(now);
-        moved + acks + completions + returned
+        moved + acks + completions + frames + returned
     }
 
     /// Acks first: they open the window for what is sent in this turn.

@@ -1,8 +1,8 @@
 //! Listeners, and peers that connect.
 
 use super::Setup;
-use super::watch::{Lingering, Watched};
-use super::wire::{Inbox, Outbox, ReadError};
+use super::watch::Lingering;
+use super::wire::{Inbox, ReadError};
 use crate::endpoint::Endpoint;
 use crate::error::AcceptError;
 use crate::event::{Event, LinkId};
@@ -41,8 +41,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             let peer = setup.incoming.swap_remove(place);
             match outcome {
                 Ok((link, hello)) => {
-                    let outbox = Outbox::new(hello.emit());
-                    setup.watched.push(Watched::new(peer.stream, link, outbox));
+                    self.keep(setup, peer.stream, link, hello.emit());
                     setup.next_watch = now;
                     if let Some(who) = self.peer(link) {
                         self.tell(Event::Accepted { link, peer: who });

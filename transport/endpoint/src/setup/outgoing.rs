@@ -1,7 +1,6 @@
 //! Dialling, and the answer.
 
 use super::Setup;
-use super::watch::Watched;
 use super::wire::{Inbox, Outbox, ReadError};
 use crate::endpoint::{Endpoint, PendingLink};
 use crate::error::ConnectError;
@@ -82,7 +81,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
             match progress {
                 Progress::Joined(stream, link) => {
-                    setup.watched.push(Watched::new(stream, link, Outbox::default()));
+                    self.keep(setup, stream, link, Vec::new());
                     if let Some(peer) = self.peer(link) {
                         self.tell(Event::Connected { connect, link, peer });
                     }

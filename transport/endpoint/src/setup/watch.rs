@@ -74,6 +74,20 @@ impl Lingering {
 }
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
+    /// Keeps the connection of a link that is up, on which `first` is still to be written: to
+    /// carry a path, or as a sign of life alone.
+    pub(super) fn keep(
+        &mut self,
+        setup: &mut Setup,
+        stream: TcpStream,
+        link: LinkId,
+        first: Vec<u8>,
+    ) {
+        if let Some((stream, first)) = self.give_stream(link, stream, first) {
+            setup.watched.push(Watched::new(stream, link, Outbox::new(first)));
+        }
+    }
+
     pub(super) fn poll_watched(&mut self, setup: &mut Setup) {
         setup.watched.retain_mut(|watched| {
             let alive = watched.is_alive();

@@ -1,6 +1,7 @@
 //! Paths: doubt, probes, quarantine and return (docs/protocol.md section 9).
 
 use super::Link;
+use crate::carrier::Carrier;
 use crate::event::{Event, PathId, PathSnapshot, Transmit};
 use crate::limits::DUPLICATES_MAX;
 use crate::path::{Path, PathSignal, PathState, ProbeVerdict, TailProbe, What, bit};
@@ -194,7 +195,7 @@ impl Link {
             self.paths.choose_ack_way(now);
         }
         match self.paths.ack_way() {
-            0 => (None, self.peer.control_generations.1),
+            0 if self.paths[0].carrier != Carrier::Tcp => (None, self.peer.control_generations.1),
             index => (Some(PathId(index as u8)), self.paths[index].generation_out),
         }
     }

@@ -1,0 +1,182 @@
+//! Reading and writing the streams of links, as part of an endpoint's turn.
+
+use super::Endpoint;
+use crate::event::LinkId;
+use crate::limits::TCP_FRAMES_PER_LOOK;
+use crate::links::Phase;
+use crate::recv::Home;
+use crate::tcp::{Frames, FramesError, Tcp};
+use std::net::TcpStream;
+use towpath_base::Time;
+use towpath_memory::Region;
+use towpath_proto::limits::HEADER_BYTES;
+use towpath_proto::wire::Kind;
+use towpath_proto::{BufToken, ChannelId, PathId, Verdict};
+use towpath_verbs::Device;
+
+/// Slots that are made at a time for what streams bring: they are needed only where a link has
+/// fallen back so far, so none are made before.
+const SLOTS_AT_A_TIME: usize = 16;
+
+/// No slot: what has no payload to keep needs none.
+const NO_SLOT: BufToken = BufToken(u32::MAX);
+
+/// The links of an endpoint that have a stream, and when the next one is looked at.
+#[derive(Default)]
+pub(crate) struct Streams {
+    links: Vec<u16>,
+    due: Option<Time>,
+}
+
+impl Streams {
+    /// When the next stream is due.
+    pub(crate) fn due(&self) -> Time {
+        self.due.unwrap_or(Time::NEVER)
+    }
+
+    /// A stream is to be looked at by then.
+    pub(super) fn hurry(&mut self, due: Time) {
+        self.due = self.due.map(|other| other.min(due));
+    }
+}
+
+impl<D: Device<Memory = Region>> Endpoint<D> {
+    /// Gives a link its stream, on which `first` is still to be written; gives both back where it
+    /// has no path that rides on it.
+    pub(crate) fn give_stream(
+        &mut self,
+        link: LinkId,
+        stream: TcpStream,
+        first: Vec<u8>,
+    ) -> Option<(TcpStream, Vec<u8>)> {
+        let now = self.now();
+        let chunk_bytes_max = self.config.chunk_bytes_max as usize;
+        let Some(conn) = self.links.find_mut(link) else { return Some((stream, first)) };
+        let Some(path) = conn.tcp_path() else { return Some((stream, first)) };
+        conn.tcp = Some(Tcp::new(path, Frames::new(stream, first, chunk_bytes_max), now));
+        self.streams.links.push(link.index);
+        self.streams.due = Some(now);
+        self.links.touch(link.index);
+        None
+    }
+
+    /// Looks at the streams when it is time to; returns how many frames came.
+    pub(crate) fn poll_streams(&mut self, now: Time) -> usize {
+        if now < self.streams.due() {
+            return 0;
+        }
+        let mut streams = std::mem::take(&mut self.streams);
+        let mut count = 0;
+        let mut due = None;
+        streams.links.retain(|&index| {
+            let Some(mut tcp) = self.links.at(index).and_then(|conn| conn.tcp.take()) else {
+                return false;
+            };
+            if tcp.due <= now {
+                count += self.look_at(index, &mut tcp, now);
+            }
+            due = Some(due.map_or(tcp.due, |at: Time| at.min(tcp.due)));
+            let conn = self.links.at(index).filter(|conn| conn.phase == Phase::Up);
+            // A link that is down needs its stream no more.
+            conn.map(|conn| conn.tcp = Some(tcp)).is_some()
+        });
+        streams.due = due;
+        self.streams = streams;
+        count
+    }
+
+    fn look_at(&mut self, index: u16, tcp: &mut Tcp, now: Time) -> usize {
+        let mut count = 0;
+        match self.exchange(index, tcp, now, &mut count) {
+            Ok(wrote) => {
+                tcp.look_again(now, count > 0 || wrote);
+                if wrote || count > 0 {
+                    self.links.touch(index);
+                }
+            }
+            Err(error) => {
+                if let FramesError::Length { .. } = error {
+                    self.stats.tcp_breaches += 1;
+                    tracing::warn!(link = index, %error, "a set-up connection is given up");
+                }
+                tcp.due = Time::NEVER;
+                if let Some(id) = self.links.at(index).map(|conn| conn.id) {
+                    self.peer_gone(id);
+                }
+            }
+        }
+        count
+    }
+
+    /// Writes what waits and takes in what came; whether anything was written.
+    fn exchange(
+        &mut self,
+        index: u16,
+        tcp: &mut Tcp,
+        now: Time,
+        count: &mut usize,
+    ) -> Result<bool, FramesError> {
+        let wrote = tcp.frames.write()?;
+        while *count < TCP_FRAMES_PER_LOOK {
+            let Some((header, payload)) = tcp.frames.peek()? else {
+                if !tcp.frames.read()? {
+                    break;
+                }
+                continue;
+            };
+            let payload_bytes = payload.len();
+            if !self.on_frame((index, tcp.path), header, payload, now) {
+                // No buffer: the stream waits, and with it the peer.
+                break;
+            }
+            tcp.frames.take(payload_bytes);
+            *count += 1;
+        }
+        Ok(wrote)
+    }
+
+    /// Hands a frame to its link; false when there is no buffer for what it brings. The link checks
+    /// header, generation and payload as those of any path.
+    fn on_frame(
+        &mut self,
+        (index, path): (u16, PathId),
+        header: &[u8; HEADER_BYTES],
+        payload: &[u8],
+        now: Time,
+    ) -> bool {
+        let mut token = NO_SLOT;
+        let is_data = header[1] == Kind::Data as u8;
+        // A payload that fits no buffer is refused for its length.
+        if is_data && payload.len() <= self.config.chunk_bytes_max as usize {
+            let Some(slot) = self.slot_for_stream() else { return false };
+            token = BufToken(slot);
+        }
+        let conn = self.links.at(index).filter(|conn| conn.phase == Phase::Up);
+        let found = conn.and_then(|conn| Some((conn.id, conn.link.as_mut()?)));
+        let verdict = found.map(|(id, link)| {
+            let payload = if is_data && token == NO_SLOT { &[] } else { payload };
+            (id, link.handle_chunk(now, path, header, payload, token, now))
+        });
+        if let Some((id, Verdict::Kept)) = verdict {
+            self.recv.fill(token.0, payload);
+            let home = Home { link: id, path: path.0, channel: ChannelId(0) };
+            self.recv.set_home(token.0, home);
+            if let Some(conn) = self.links.at(index) {
+                conn.held += 1;
+            }
+        } else if token != NO_SLOT {
+            self.recv.put_free(token.0);
+        }
+        true
+    }
+
+    /// A receive slot that is not posted.
+    fn slot_for_stream(&mut self) -> Option<u32> {
+        if let Some(slot) = self.recv.take_free(None) {
+            return Some(slot);
+        }
+        // At the limit, or out of memory: what is held comes home some time.
+        let _ = self.recv.reserve(&mut self.device, SLOTS_AT_A_TIME);
+        self.recv.take_free(None)
+    }
+}

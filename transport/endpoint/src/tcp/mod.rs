@@ -1,0 +1,50 @@
+//! The set-up connection as the carrier of a path: the last resort (docs/protocol.md section 8).
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `frames` | chunks and acks out of and into a stream of bytes, every length checked |
+//!
+//! `endpoint/streams.rs` reads and writes them in each turn.
+
+mod frames;
+
+pub(crate) use frames::{Frames, FramesError};
+
+use std::net::TcpStream;
+use towpath_base::{Nanos, Time};
+use towpath_proto::PathId;
+
+use crate::limits::{TCP_POLL_LONGEST_NS, TCP_POLL_NS};
+
+/// The stream of one link, and which of its paths it is.
+pub(crate) struct Tcp {
+    pub(crate) path: PathId,
+    pub(crate) frames: Frames<TcpStream>,
+    /// Looks in a row at which nothing had come.
+    quiet_looks: u32,
+    pub(crate) due: Time,
+}
+
+impl Tcp {
+    pub(crate) fn new(path: PathId, frames: Frames<TcpStream>, now: Time) -> Self {
+        Self { path, frames, quiet_looks: 0, due: now }
+    }
+
+    /// Writes what was pushed in this turn; an answer may come soon. What goes wrong is met again,
+    /// and told of, when the stream is looked at.
+    pub(crate) fn write_out(&mut self, now: Time) {
+        if !self.frames.is_drained() {
+            let _ = self.frames.write();
+            self.look_again(now, true);
+        }
+    }
+
+    /// When it is looked at next: soon after something came or while something waits to be
+    /// written, later and later in silence.
+    pub(crate) fn look_again(&mut self, now: Time, came: bool) {
+        self.quiet_looks = if came { 0 } else { self.quiet_looks.saturating_add(1) };
+        let doublings = if self.frames.is_drained() { self.quiet_looks / 16 } else { 0 };
+        let span = Nanos(TCP_POLL_NS).saturating_mul(1 << doublings.min(16));
+        self.due = now + span.min(Nanos(TCP_POLL_LONGEST_NS));
+    }
+}
