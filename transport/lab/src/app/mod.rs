@@ -1,7 +1,9 @@
 //! The application at one end: it sends a script of messages, reads what comes, tells the oracle
 //! of both, and now and then stops reading or changes its mind.
 
-use crate::content::{Content, Fingerprint, MessageKey, differing};
+mod watch;
+
+use crate::content::{Content, Fingerprint, MessageKey};
 use crate::give_up::GiveUpLog;
 use crate::oracle::{FlowId, Oracle, Violation};
 use std::collections::{BTreeMap, VecDeque};
@@ -9,9 +11,10 @@ use towpath_base::{Nanos, Prng, Time};
 use towpath_memory::{Buf, Region};
 use towpath_proto::{ChannelId, DownReason};
 use towpath_transport::{
-    Chunk, Endpoint, Event, LinkId, Message, Payload, SendId, SendOptions, StreamId, SubmitError,
+    Endpoint, Event, LinkId, Message, Payload, SendId, SendOptions, StreamId, SubmitError,
 };
 use towpath_verbs::Device;
+use watch::{Draft, Received, Shelved, Watch};
 
 /// A message that is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +33,6 @@ pub struct Planned {
     pub deadline_after: Option<Nanos>,
 }
 
-/// Messages that lie in their buffers before they are sent, at most.
-const DRAFTS_MAX: usize = 8;
-
 /// A message being sent.
 #[derive(Clone, Copy)]
 struct Out {
@@ -50,58 +50,6 @@ struct Stream {
     stream: StreamId,
     fingerprint: Fingerprint,
     read: u32,
-}
-
-/// What was received and is not given back yet.
-enum Received {
-    Message(Message),
-    Chunk(Chunk),
-}
-
-impl Received {
-    /// How many of its bytes are not those of `copy` any more.
-    fn changed(&self, copy: &[u8]) -> u64 {
-        match self {
-            Self::Message(message) => {
-                let (mut rest, mut changed) = (copy, 0);
-                for part in message.parts() {
-                    let (of_part, after) = rest.split_at(part.len().min(rest.len()));
-                    (changed, rest) = (changed + differing(part, of_part), after);
-                }
-                changed
-            }
-            Self::Chunk(chunk) => differing(chunk, copy),
-        }
-    }
-}
-
-/// What a reader that has stopped, or looks again, holds on to.
-struct Shelved {
-    item: Received,
-    until: Time,
-    /// What it was when it came, where it is looked at again.
-    copy: Option<Vec<u8>>,
-}
-
-/// How an application watches its buffers.
-struct Watch {
-    span_max: Nanos,
-    prng: Prng,
-}
-
-impl Watch {
-    fn span(&mut self) -> Nanos {
-        Nanos(self.prng.below(self.span_max.0 + 1))
-    }
-}
-
-/// A message that lies in its buffers for a while before it is sent.
-struct Draft {
-    planned: Planned,
-    flow: FlowId,
-    payload: Payload,
-    fingerprint: u64,
-    until: Time,
 }
 
 /// An open channel.
@@ -345,91 +293,6 @@ impl App {
         Some(self.streams.swap_remove(place))
     }
 
-    fn shelve<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, item: Received) {
-        let now = endpoint.now();
-        if let Some(watch) = &mut self.watch {
-            let copy = match &item {
-                Received::Message(message) => message.parts().flatten().copied().collect(),
-                Received::Chunk(chunk) => chunk.to_vec(),
-            };
-            self.shelf.push(Shelved { item, until: now + watch.span(), copy: Some(copy) });
-        } else if now < self.reads_again_at {
-            self.shelf.push(Shelved { item, until: now, copy: None });
-        } else {
-            give_back(endpoint, item);
-        }
-    }
-
-    /// Gives back what it has kept long enough, and looks whether it is still what it was.
-    fn read_again<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        oracle: &mut Oracle,
-    ) {
-        let now = endpoint.now();
-        if now < self.reads_again_at {
-            return;
-        }
-        let host = usize::from(self.host);
-        for shelved in self.shelf.extract_if(.., |shelved| shelved.until <= now) {
-            let bytes = shelved.copy.map_or(0, |copy| shelved.item.changed(&copy));
-            if bytes > 0 {
-                oracle.report(Violation::Changed { host, bytes });
-            }
-            give_back(endpoint, shelved.item);
-        }
-    }
-
-    /// Fills buffers ahead of time, as far as there are any.
-    fn draft<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, oracle: &Oracle) {
-        let now = endpoint.now();
-        while self.watch.is_some()
-            && self.drafts.len() < DRAFTS_MAX
-            && let Some(&planned) = self.script.front().filter(|planned| planned.at <= now)
-            && let Some((_, flow)) = self.open(&planned)
-        {
-            let ahead = self.drafts.iter().filter(|draft| draft.flow == flow).count() as u64;
-            let content = self.content(flow, oracle.next_number(flow) + ahead);
-            let Some((payload, fingerprint)) = make(endpoint, &planned, content) else { return };
-            let until = now + self.watch.as_mut().map_or(Nanos::ZERO, Watch::span);
-            self.drafts.push_back(Draft { planned, flow, payload, fingerprint, until });
-            self.script.pop_front();
-        }
-    }
-
-    /// Sends what has lain long enough, and looks first whether it is still what it was.
-    fn send_drafts<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        oracle: &mut Oracle,
-    ) {
-        let now = endpoint.now();
-        while self.out.len() < self.depth
-            && let Some(draft) = self.drafts.pop_front_if(|draft| draft.until <= now)
-        {
-            let host = usize::from(self.host);
-            let bytes = self.changed_in(&draft, oracle);
-            if bytes > 0 {
-                oracle.report(Violation::Changed { host, bytes });
-            }
-            let Some(place) = self.open(&draft.planned) else { continue };
-            let Draft { planned, payload, fingerprint, .. } = draft;
-            self.submit(endpoint, &planned, place, (payload, fingerprint), oracle);
-        }
-    }
-
-    fn changed_in(&self, draft: &Draft, oracle: &Oracle) -> u64 {
-        let content = self.content(draft.flow, oracle.next_number(draft.flow));
-        let (mut offset, mut changed, mut wanted) = (0, 0, Vec::new());
-        for segment in draft.payload.segments() {
-            wanted.resize(segment.len(), 0);
-            content.fill(offset, &mut wanted);
-            changed += differing(segment, &wanted);
-            offset += segment.len() as u64;
-        }
-        changed
-    }
-
     fn content(&self, flow: FlowId, number: u64) -> Content {
         let FlowId { life, from, channel } = flow;
         Content::new(MessageKey { seed: self.seed, life, from, channel, number })
@@ -509,13 +372,6 @@ impl App {
                 matches!(rejected.error, SubmitError::NoSuchLink | SubmitError::NotOpen(_))
             }
         }
-    }
-}
-
-fn give_back<D: Device<Memory = Region>>(endpoint: &mut Endpoint<D>, item: Received) {
-    match item {
-        Received::Message(message) => endpoint.release(message),
-        Received::Chunk(chunk) => endpoint.release_chunk(chunk),
     }
 }
 
