@@ -227,6 +227,12 @@ impl<D: Device<Memory = Region>> Cluster<D> {
         troubles
     }
 
+    /// What [`troubles`](Self::troubles) tells, for a report.
+    #[must_use]
+    pub fn troubles_in_words(&self) -> Vec<String> {
+        self.troubles().iter().map(|trouble| format!("{trouble:?}")).collect()
+    }
+
     /// The time now.
     #[must_use]
     pub fn now(&self) -> Time {

@@ -130,7 +130,7 @@ impl CrossPod {
             dropped: [rc.world().counters(), towpath.world().counters()]
                 .map(|counters| counters.dropped_queue),
             trace_hashes: [rc.world().trace_hash(), towpath.world().trace_hash()],
-            troubles: towpath.troubles().iter().map(|trouble| format!("{trouble:?}")).collect(),
+            troubles: towpath.troubles_in_words(),
         })
     }
 

@@ -134,7 +134,7 @@ impl Fairness {
             goodput.iter_mut().zip(window.goodputs()).for_each(|(all, one)| all.push(one));
         }
         cluster.settle(SETTLE_MAX);
-        let troubles = cluster.troubles().iter().map(|trouble| format!("{trouble:?}")).collect();
+        let troubles = cluster.troubles_in_words();
         let trace_hash = cluster.world().trace_hash();
         Ok(FairnessResult { goodput, step: self.step, trace_hash, troubles })
     }

@@ -7,7 +7,7 @@ pub use report::STUDY;
 use crate::cluster::{Cluster, FlowPlan, Samples, Window};
 use crate::failure::Cause;
 use crate::wr_device::WrDevice;
-use towpath_base::{Nanos, Time};
+use towpath_base::{Nanos, Prng, Time};
 use towpath_cc::{ControllerConfig, PathFacts, Swift};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_memory::Region;
@@ -18,6 +18,11 @@ use towpath_verbs::{Device, PacketLink};
 
 /// How often the queue is looked at: a packet of 4,096 bytes takes 330 ns at 100 Gb/s.
 const LOOK_EACH: Nanos = Nanos::from_micros(2);
+
+/// Senders start at random within this span. Hosts that are told at once differ by more: the
+/// default timer slack of Linux is 50 us. It is shorter than the first packets of 300 of them take,
+/// so they still come all at once; with the same start for all, all seeds would give one run.
+const START_SPREAD: Nanos = Nanos::from_micros(100);
 
 /// What is under way at the end has so many spans to come: a sender of thousands may just have sent
 /// a packet when all stop, and only finds out then that the port is free.
@@ -183,8 +188,11 @@ impl Incast {
         let overhead_bytes = u64::from(HostConfig::default().overhead_bytes);
         let mut cluster =
             Cluster::new(world, devices, self.message_bytes, |host| self.endpoint(host))?;
+        let mut prng = Prng::new(cluster.world().next_seed());
         for sender in 1..=self.senders {
-            cluster.add_flow(FlowPlan::closed(sender, 0, self.message_bytes))?;
+            let start = Time(prng.below(START_SPREAD.0));
+            let plan = FlowPlan::closed(sender, 0, self.message_bytes);
+            cluster.add_flow(plan.between(start, Time::NEVER))?;
         }
         cluster.run_for(self.warm_up);
         let (begin, before) = (cluster.moment(), cluster.world().counters());
@@ -215,7 +223,7 @@ impl Incast {
             no_recv_wqe: hosts.map(|host| dry(cluster.endpoint(host).device())).sum(),
             events: after.events - before.events,
             trace_hash: cluster.world().trace_hash(),
-            troubles: cluster.troubles().iter().map(|trouble| format!("{trouble:?}")).collect(),
+            troubles: cluster.troubles_in_words(),
             window,
         })
     }
@@ -242,6 +250,15 @@ mod tests {
             assert!((0.75..=1.001).contains(&used), "{level:?}: {used}");
             assert!(result.window.fairness() > 0.95, "{level:?}");
             assert_eq!(result.trace_hash, small(level).run().unwrap().trace_hash, "{level:?}");
+        }
+    }
+
+    #[test]
+    fn another_seed_is_another_run() {
+        for level in [Level::Packets, Level::WorkRequests] {
+            let [one, other] = [7, 8].map(|seed| Incast { seed, ..small(level) }.run().unwrap());
+            assert_ne!(one.trace_hash, other.trace_hash, "{level:?}");
+            assert_ne!(one.window.flows, other.window.flows, "{level:?}");
         }
     }
 

@@ -129,7 +129,7 @@ impl MixedNics {
     pub fn run(&self) -> Result<MixedResult, Cause> {
         let (rc, window, rc_dropped) = self.run_rc()?;
         let (towpath, towpath_window) = self.run_towpath()?;
-        let troubles = towpath.troubles().iter().map(|trouble| format!("{trouble:?}")).collect();
+        let troubles = towpath.troubles_in_words();
         Ok(MixedResult {
             rc: self.shares(&window),
             rc_broken: rc.broken(),

@@ -38,7 +38,7 @@ const MESSAGE_BYTES: u32 = 64 << 10;
 const WARM_UP: Nanos = Nanos::from_micros(200);
 
 /// What one size came to.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
     /// Hosts.
     pub hosts: usize,
@@ -50,6 +50,8 @@ pub struct Cost {
     pub seconds: f64,
     /// The hash of all that was on the wires.
     pub trace_hash: u64,
+    /// What must not happen, in words; empty when all is well.
+    pub troubles: Vec<String>,
 }
 
 impl Cost {
@@ -157,7 +159,8 @@ pub fn bare(seed: u64, hosts: usize, span: Nanos) -> Cost {
     run_until(world.now() + span);
     let (seconds, after) = (begin.seconds(), world.counters());
     let (events, packets) = (after.events - before.events, after.delivered - before.delivered);
-    Cost { hosts, events, packets, seconds, trace_hash: world.trace_hash() }
+    let (trace_hash, troubles) = (world.trace_hash(), Vec::new());
+    Cost { hosts, events, packets, seconds, trace_hash, troubles }
 }
 
 /// The whole stack: every host an endpoint over the userspace NIC, sending to one other.
@@ -191,7 +194,8 @@ pub fn whole(seed: u64, hosts: usize, span: Nanos) -> Result<Cost, Cause> {
     let (seconds, after) = (begin.seconds(), cluster.world().counters());
     let (events, packets) = (after.events - before.events, after.delivered - before.delivered);
     let trace_hash = cluster.world().trace_hash();
-    Ok(Cost { hosts, events, packets, seconds, trace_hash })
+    let troubles = cluster.troubles_in_words();
+    Ok(Cost { hosts, events, packets, seconds, trace_hash, troubles })
 }
 
 /// How many times faster the cost of an event grew from the first size to the last than the
@@ -217,11 +221,19 @@ mod tests {
         assert_ne!(first.trace_hash, other.trace_hash);
         let stack = whole(1, 64, span).unwrap();
         assert!(stack.packets > 64 * 20, "{stack:?}");
+        assert_eq!(stack.troubles, [""; 0]);
     }
 
     #[test]
     fn growth_is_measured_against_the_logarithm() {
-        let cost = |hosts, seconds| Cost { hosts, events: 1, packets: 1, seconds, trace_hash: 0 };
+        let cost = |hosts, seconds| Cost {
+            hosts,
+            events: 1,
+            packets: 1,
+            seconds,
+            trace_hash: 0,
+            troubles: Vec::new(),
+        };
         assert_eq!(growth_beyond_log(&[cost(16, 1.0), cost(256, 2.0)]), Some(1.0));
         assert_eq!(growth_beyond_log(&[cost(16, 1.0), cost(256, 1.0)]), Some(0.5));
         assert_eq!(growth_beyond_log(&[cost(16, 1.0)]), None);

@@ -69,11 +69,8 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     let mut report = Report::new(STUDY.name, params);
     let seen: Vec<(CrossPod, CrossPodResult)> = points.into_iter().zip(results).collect();
     for (point, result) in &seen {
-        if let Some(trouble) = result.troubles.first() {
-            return Err(StudyError::run(label(point), trouble.clone()));
-        }
-        report.trace(format!("rc, {}", label(point)), result.trace_hashes[0]);
-        report.trace(format!("towpath, {}", label(point)), result.trace_hashes[1]);
+        let [rc, towpath] = result.trace_hashes;
+        report.ended(&label(point), &[("rc", rc), ("towpath", towpath)], &result.troubles)?;
     }
     report.tables = vec![table(&seen)];
     report.plots = vec![plot(&seen)];

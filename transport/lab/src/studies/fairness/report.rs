@@ -61,10 +61,7 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     let mut report = Report::new(STUDY.name, params);
     let seen: Vec<(Point, FairnessResult)> = points.into_iter().zip(results).collect();
     for (point, result) in &seen {
-        if let Some(trouble) = result.troubles.first() {
-            return Err(StudyError::run(label(point), trouble.clone()));
-        }
-        report.trace(label(point), result.trace_hash);
+        report.ended(&label(point), &[("", result.trace_hash)], &result.troubles)?;
     }
     report.tables = vec![joining_table(&seen), unlike_table(&seen)];
     report.plots = seen.iter().map(|(point, result)| plot(point, result)).collect();

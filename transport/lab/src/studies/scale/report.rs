@@ -61,7 +61,8 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     let mut report = Report::new(STUDY.name, params);
     for (kind, costs) in [("bare", &bare_costs), ("whole stack", &stack_costs)] {
         for cost in costs {
-            report.trace(format!("{kind}, {} hosts", cost.hosts), cost.trace_hash);
+            let run = format!("{} hosts", cost.hosts);
+            report.ended(&run, &[(kind, cost.trace_hash)], &cost.troubles)?;
         }
     }
     report.tables = vec![table(&bare_costs, &stack_costs)];
