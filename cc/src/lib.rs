@@ -44,6 +44,7 @@
 //! | `text` | numbers with units in settings |
 //! | `math` | the square root |
 //! | `limits` | every constant, with its reason |
+//! | `bottleneck` (tests) | what becomes of flows that share a port |
 //! | `model` (tests) | what every controller must keep, under random operations |
 //!
 //! # Adding an algorithm
@@ -82,6 +83,8 @@ mod text;
 mod timely;
 mod vegas;
 
+#[cfg(test)]
+mod bottleneck;
 #[cfg(test)]
 mod model;
 

@@ -61,9 +61,9 @@ impl FromStr for SwiftConfig {
 
     /// `name=value` with commas between; what is not named stays at its default.
     ///
-    /// - `base`: the target of the fabric's delay, round trip included; `auto` (the default) is
-    ///   25 us, or 15 us above the least round trip seen, whichever is more, and what the device
-    ///   declares as noise on top.
+    /// - `base`: the target of the fabric's delay, round trip included, without what `scaling`
+    ///   adds; `auto` (the default) is 25 us and that, or 15 us above the least round trip seen,
+    ///   whichever is more, and what the device declares as noise on top.
     /// - `endpoint`: the target of the hosts' own delay.
     /// - `scaling`: the most that the base target grows by while the window is small.
     /// - `hops`, `hop`: switches on the way, and what each adds to the base target.

@@ -1,6 +1,7 @@
 //! Swift: delay targets for the fabric and for the hosts, and windows below one packet.
 
 mod config;
+mod probe;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -17,6 +18,7 @@ use crate::limits::{
 };
 use crate::math::sqrt;
 use crate::{AckSample, Controller, LossSample, PathFacts, Rate};
+use probe::FloorProbe;
 use window::{DelayWindow, Steps};
 
 /// Congestion control by delay, after Kumar et al., "Swift: Delay is Simple and Effective for
@@ -40,6 +42,9 @@ use window::{DelayWindow, Steps};
 /// - Where the path declares that its delays are noisy, they take no more than all but
 ///   [`SWIFT_NOISY_PACKETS_MIN`] packets.
 /// - A window grows only while it is the smaller one and what holds the sender back.
+/// - The base target follows the least round trip seen where that is longer than a pod's, and
+///   a sender that sees such a one lets go of its window now and then, to see whether it is only
+///   the queue of those who were there before it.
 #[derive(Clone, Debug)]
 pub struct Swift {
     config: SwiftConfig,
@@ -55,6 +60,7 @@ pub struct Swift {
     endpoint_delay: Nanos,
     fabric_target: Nanos,
     timeouts: u32,
+    probe: FloorProbe,
 }
 
 impl Swift {
@@ -89,6 +95,7 @@ impl Swift {
             endpoint_delay: Nanos::ZERO,
             fabric_target: Nanos::ZERO,
             timeouts: 0,
+            probe: FloorProbe::new(now),
         };
         swift.fabric_target = swift.target(Nanos::ZERO);
         swift
@@ -97,7 +104,8 @@ impl Swift {
     /// The window in packets; below one it is a packet in several round trips.
     #[must_use]
     pub fn window_packets(&self) -> f64 {
-        self.fabric.packets().min(self.endpoint.packets())
+        let packets = self.fabric.packets().min(self.endpoint.packets());
+        if self.probe.is_on() { self.probe.leave(packets) } else { packets }
     }
 
     /// What the fabric's delay is held to at present, its round trip included.
@@ -110,11 +118,13 @@ impl Swift {
     /// trip seen is `floor`.
     #[must_use]
     pub fn target_at(&self, floor: Nanos, packets: f64) -> Nanos {
-        let base = self.config.base.unwrap_or_else(|| {
-            SWIFT_BASE_DEFAULT.max(floor + SWIFT_QUEUE_DEFAULT) + self.path.delay_noise
-        });
-        let hops = self.config.hop.saturating_mul(u64::from(self.config.hops));
-        base + hops + self.scaling.at(packets)
+        let (scaling, noise) = (self.scaling.at(packets), self.path.delay_noise);
+        let wanted = match self.config.base {
+            Some(base) => base + scaling,
+            // Both are room for a queue, and one queue is enough.
+            None => (SWIFT_BASE_DEFAULT + scaling).max(floor + SWIFT_QUEUE_DEFAULT) + noise,
+        };
+        wanted + self.config.hop.saturating_mul(u64::from(self.config.hops))
     }
 
     /// The target: base, hops, and what the size of the window adds.
@@ -133,6 +143,12 @@ impl Swift {
         self.endpoint_delay = smoothed(self.endpoint_delay, endpoint);
         self.fabric_delay = self.recent.median_with(sample.now, rtt, self.srtt);
         self.fabric_target = self.target(floor);
+        let may_be_queue =
+            self.config.base.is_none() && floor + SWIFT_QUEUE_DEFAULT > SWIFT_BASE_DEFAULT;
+        // Who has nothing to send keeps no queue, and needs no window back.
+        if sample.window_limited {
+            self.probe.turn(sample.now, self.srtt, floor, may_be_queue);
+        }
     }
 
     /// What a round trip counts as before the first one is known.

@@ -100,7 +100,7 @@ impl DelayWindow {
             self.steps.increase * acked / self.packets
         } else {
             let part = SWIFT_SMALL_GROWTH * self.packets.max(SWIFT_SCALING_PACKETS.0);
-            self.steps.increase * acked * part
+            self.steps.increase * acked * part.min(1.0)
         };
         self.packets = (self.packets + by).min(self.steps.packets_max);
     }

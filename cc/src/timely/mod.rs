@@ -28,6 +28,9 @@ use crate::{AckSample, Controller, LossSample, PathFacts, Rate};
 /// takes more than half, and that loss says nothing: only delay and timeouts do.
 #[derive(Clone, Debug)]
 pub struct Timely {
+    config: TimelyConfig,
+    noise: Nanos,
+    /// The bounds for the least round trip seen.
     low: Nanos,
     high: Nanos,
     step: f64,
@@ -48,11 +51,13 @@ impl Timely {
     /// A controller that starts with one packet in each round trip at the lower bound.
     #[must_use]
     pub fn new(config: TimelyConfig, now: Time, path: &PathFacts) -> Self {
-        let low = config.low + path.delay_noise;
+        let (low, high) = config.bounds(Nanos::ZERO, path.delay_noise);
         let rate = f64::from(path.packet_bytes) / low.as_secs_f64();
         Self {
+            config,
+            noise: path.delay_noise,
             low,
-            high: config.high + path.delay_noise,
+            high,
             step: config.step.0 as f64,
             floor: DelayFloor::new(now),
             rate: rate.clamp(TIMELY_RATE_MIN_BYTES_PER_S, TIMELY_RATE_MAX_BYTES_PER_S),
@@ -91,8 +96,14 @@ impl Controller for Timely {
     fn on_ack(&mut self, sample: &AckSample) {
         let Some(rtt) = sample.rtt else { return };
         let rtt = rtt.min(RTT_SAMPLE_MAX);
+        let floor = self.floor.with(sample.now, rtt);
+        let bounds = self.config.bounds(floor, self.noise);
+        // The window follows the upper one, and grows only while it is the limit.
+        if sample.window_limited || bounds.1 < self.high {
+            (self.low, self.high) = bounds;
+        }
         // A floor of zero is a receiver's claim, not a round trip.
-        let floor_ns = self.floor.with(sample.now, rtt).0.max(1_000) as f64;
+        let floor_ns = floor.0.max(1_000) as f64;
         let (seen_at, before) = self.last.replace((sample.now, rtt)).unwrap_or((Time::ZERO, rtt));
         let difference_ns = rtt.0 as f64 - before.0 as f64;
         self.difference_ns = (1.0 - TIMELY_GRADIENT_WEIGHT) * self.difference_ns

@@ -52,8 +52,9 @@ fn between_the_bounds_a_steady_round_trip_settles_at_one_rate_from_either_side()
     let fixed_point = TIMELY_STEP_DEFAULT_BYTES_PER_S as f64 / TIMELY_PATCHED_DECREASE;
     for rate in [fixed_point / 4.0, fixed_point * 4.0] {
         let mut timely = timely();
+        let now = acks(&mut timely, Time(1_000_000), 10, 1, true);
         timely.rate = rate;
-        acks(&mut timely, Time(1_000_000), 50, 5_000, true);
+        acks(&mut timely, now, 50, 5_000, true);
         assert!((timely.rate / fixed_point - 1.0).abs() < 0.01, "{}", timely.rate);
     }
 }
