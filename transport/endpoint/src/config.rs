@@ -255,7 +255,8 @@ impl EndpointConfig {
         let cost_packets = f64::from(caps.short_packet_cost_percent) / 100.0;
         let config = LinkConfig::new(side)
             .short_packet_cost_packets(cost_packets)
-            .delay_noise(caps.delay_noise);
+            .delay_noise(caps.delay_noise)
+            .source_ports(if caps.source_port_live { caps.source_ports } else { 1 });
         let config = match &self.tune {
             Some(tune) => tune(config),
             None => config,

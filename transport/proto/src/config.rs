@@ -38,6 +38,7 @@ pub struct LinkConfig {
     pub(crate) burst_bytes: u64,
     pub(crate) spreading: Spreading,
     pub(crate) sla_tick: Nanos,
+    pub(crate) source_ports: u16,
     pub(crate) seed: u64,
     pub(crate) chunk_bytes_max: u32,
     pub(crate) chunk_cost_packets: f64,
@@ -68,6 +69,7 @@ impl LinkConfig {
             burst_bytes: 64 << 10,
             spreading: Spreading::default(),
             sla_tick: Nanos::from_millis(4),
+            source_ports: 1,
             seed: 0,
             chunk_bytes_max: 56 << 10,
             chunk_cost_packets: 0.5,
@@ -172,6 +174,15 @@ impl LinkConfig {
     #[must_use]
     pub fn sla_tick(mut self, span: Nanos) -> Self {
         self.sla_tick = span.max(Nanos::from_millis(1));
+        self
+    }
+
+    /// How many source ports the driver can choose from for a queue pair that runs, and
+    /// [`Link::poll_reroute`](crate::Link::poll_reroute) asks it to; path i begins on port i modulo
+    /// this. Default 1: paths stay on their ports. Endpoints set what their device says.
+    #[must_use]
+    pub fn source_ports(mut self, count: u16) -> Self {
+        self.source_ports = count;
         self
     }
 

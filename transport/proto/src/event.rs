@@ -51,6 +51,10 @@ pub struct PathSnapshot {
     pub doubts: u64,
     /// How often it was put in quarantine.
     pub quarantines: u64,
+    /// Which of the device's source ports it leaves from, as far as the link changes that.
+    pub source_port: u16,
+    /// How often its source port was changed.
+    pub moves: u64,
     /// Acks go this way.
     pub carries_acks: bool,
 }
@@ -61,6 +65,17 @@ impl PathSnapshot {
     pub fn loss(&self) -> f64 {
         if self.sent == 0 { 0.0 } else { self.lost as f64 / self.sent as f64 }
     }
+}
+
+/// A path that goes on from another source port, for the driver to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reroute {
+    /// Which.
+    pub path: PathId,
+    /// The port: an index below [`LinkConfig::source_ports`](crate::LinkConfig::source_ports).
+    pub source_port: u16,
+    /// The control queue pair takes this path's way and moves with it.
+    pub moves_control: bool,
 }
 
 /// A receive buffer, in the driver's own numbering.

@@ -37,7 +37,7 @@ pub use config::Sabotage;
 pub use config::{LinkConfig, PeerParams, Side};
 pub use event::{
     AckTransmit, BufToken, ChannelId, ChunkRef, CloseReason, Cut, DownReason, Event, IncomingKey,
-    Outcome, PathId, PathSnapshot, PayloadRef, SendKey, Transmit, Verdict,
+    Outcome, PathId, PathSnapshot, PayloadRef, Reroute, SendKey, Transmit, Verdict,
 };
 pub use link::{CancelError, Link, LinkCensus, OpenError, SendError, SendRequest};
 pub use path::{MOVES, Move, PathSignal, PathState, Spreading};

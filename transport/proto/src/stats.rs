@@ -37,6 +37,8 @@ pub struct LinkStats {
     pub path_retirements: u64,
     /// Paths that were good again after a quarantine.
     pub path_returns: u64,
+    /// Changes of a path's source port.
+    pub path_moves: u64,
     /// Probes of paths sent.
     pub path_probes: u64,
     /// Times that acks went another way because the peer repeated itself.
@@ -89,6 +91,7 @@ impl core::ops::AddAssign for LinkStats {
             path_doubts,
             path_retirements,
             path_returns,
+            path_moves,
             path_probes,
             ack_reroutes,
             chunks_received,
@@ -121,6 +124,7 @@ impl core::ops::AddAssign for LinkStats {
         self.path_doubts += path_doubts;
         self.path_retirements += path_retirements;
         self.path_returns += path_returns;
+        self.path_moves += path_moves;
         self.path_probes += path_probes;
         self.ack_reroutes += ack_reroutes;
         self.chunks_received += chunks_received;

@@ -35,7 +35,7 @@ pub struct PathReport {
     pub facts: PathSnapshot,
     /// Its queue pair here.
     pub qp_num: QpNum,
-    /// Which of the device's source ports it leaves from.
+    /// Which of the device's source ports it leaves from now.
     pub source_port: u16,
 }
 

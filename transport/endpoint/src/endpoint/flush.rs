@@ -15,8 +15,8 @@ use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::ChunkFlags;
-use towpath_proto::{Link, PathId, Transmit};
-use towpath_verbs::{Device, QpState, SendOp, SendWr, SgList, Sge};
+use towpath_proto::{Link, PathId, Reroute, Transmit};
+use towpath_verbs::{Device, QpNum, QpState, SendOp, SendWr, SgList, Sge};
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Sends what is to be sent: chunks first, then acks, so that acks ride on replies where
@@ -185,6 +185,9 @@ fn flush_conn<D: Device<Memory = Region>>(device: &mut D, conn: &mut Conn, now: 
     };
     let index = id.index;
     let mut refused = 0;
+    while let Some(reroute) = link.poll_reroute() {
+        move_path(device, paths, control.qp_num, link, reroute);
+    }
     let mut has_room = paths.iter().all(|path| !path.tx.is_full());
     has_room &= tcp.as_ref().is_none_or(|tcp| tcp.frames.has_room());
     while has_room {
@@ -217,6 +220,27 @@ fn flush_conn<D: Device<Memory = Region>>(device: &mut D, conn: &mut Conn, now: 
     }
     *timer = link.poll_timeout();
     refused
+}
+
+/// Lets a path go on from another source port. A device that refuses is not asked again: the link
+/// gets along with the ports that it has.
+#[cold]
+fn move_path<D: Device<Memory = Region>>(
+    device: &mut D,
+    paths: &mut [Path],
+    control: QpNum,
+    link: &mut Link,
+    reroute: Reroute,
+) {
+    let Some(path) = paths.get_mut(usize::from(reroute.path.0)) else { return };
+    let mut moved = device.set_source_port(path.qp_num, reroute.source_port);
+    if reroute.moves_control {
+        moved = moved.and(device.set_source_port(control, reroute.source_port));
+    }
+    match moved {
+        Ok(()) => path.source_port = reroute.source_port,
+        Err(_) => link.pin_ports(),
+    }
 }
 
 /// The bytes of a chunk and their gather entry, and their checksum into its header. `None` when

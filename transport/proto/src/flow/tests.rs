@@ -41,7 +41,7 @@ fn path(controller: &str) -> One {
     };
     let config = LinkConfig::new(Side::Client).controller(controller.parse().unwrap());
     let flow = Flow::new(&config, &peer, Time::ZERO);
-    One { flow, path: Path::new(&config, &peer, Carrier::Uc, (1, 2), Time::ZERO) }
+    One { flow, path: Path::new(&config, &peer, (Carrier::Uc, 0), (1, 2), Time::ZERO) }
 }
 
 /// Sends a chunk and has it acknowledged `away` later, by an ack that was held for `hold`.

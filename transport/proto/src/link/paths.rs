@@ -2,7 +2,7 @@
 
 use super::Link;
 use crate::carrier::Carrier;
-use crate::event::{Event, PathId, PathSnapshot, Transmit};
+use crate::event::{Event, PathId, PathSnapshot, Reroute, Transmit};
 use crate::limits::DUPLICATES_MAX;
 use crate::path::{Path, PathSignal, PathState, ProbeVerdict, TailProbe, What, bit};
 use crate::wire::Kind;
@@ -28,6 +28,8 @@ impl Link {
             in_flight_bytes: path.tx.in_flight_bytes(),
             doubts: path.standing.doubts_ever,
             quarantines: path.standing.quarantines_ever,
+            source_port: path.source_port,
+            moves: path.moves,
             carries_acks: index == ack_way,
         })
     }
@@ -50,6 +52,27 @@ impl Link {
         if matches!(to, PathState::Suspect | PathState::Probing) {
             self.paths.probes_due |= bit(index);
         }
+        if (from, to) == (PathState::Suspect, PathState::Dead)
+            && signal != PathSignal::Failed
+            && self.paths.move_retired(now, index)
+        {
+            self.signal_path(now, index, PathSignal::Moved);
+        }
+    }
+
+    /// The next path whose queue pair is to go on from another source port. Ask before
+    /// [`poll_transmit`](Self::poll_transmit): what comes next is meant for the new way. A driver
+    /// that cannot do it says so by [`pin_ports`](Self::pin_ports).
+    pub fn poll_reroute(&mut self) -> Option<Reroute> {
+        let (index, source_port) = self.paths.take_reroute()?;
+        self.stats.path_moves += 1;
+        // The control queue pair takes the first path's way.
+        Some(Reroute { path: PathId(index as u8), source_port, moves_control: index == 0 })
+    }
+
+    /// The device does not change source ports: none is asked for any more.
+    pub fn pin_ports(&mut self) {
+        self.paths.pin_ports();
     }
 
     /// Everything in flight on a path counts as lost, and goes out again on others.
@@ -80,12 +103,27 @@ impl Link {
         self.paths.probes_due |= self.paths.good() & !self.paths.busy;
     }
 
-    /// Asks all good paths, and the one that is silent again.
+    /// Asks all good paths, and the one that is silent again. When none at all answers for longer
+    /// than a tick, every other way is tried too.
     pub(super) fn ask_all(&mut self, now: Time, index: usize) {
         self.paths[index].tick_from = now;
         self.paths.note_silence(now);
         self.probe_the_quiet();
         self.paths.probes_due |= bit(index);
+        if !self.paths.is_silent {
+            return;
+        }
+        let (asked, moved) = self.paths.on_silent_round(now);
+        self.paths.probes_due |= asked;
+        for index in (0..self.paths.len()).filter(|&index| asked & bit(index) != 0) {
+            if moved & bit(index) != 0 {
+                self.send_all_again(index);
+            }
+            // A quarantine is no reason to leave the only way that may work untried.
+            if self.paths[index].standing.state() == PathState::Dead {
+                self.signal_path(now, index, PathSignal::Rested);
+            }
+        }
     }
 
     /// What was sent on a path has been silent for an SLA tick. When other paths answer, the path
@@ -94,12 +132,10 @@ impl Link {
     pub(super) fn on_path_silent(&mut self, now: Time, index: usize) {
         let others_answer = self.paths.others_answer(index);
         self.paths[index].tick_from = now;
-        if self.paths[index].standing.state() != PathState::Good {
-            return;
-        }
-        if others_answer {
+        let is_good = self.paths[index].standing.state() == PathState::Good;
+        if is_good && others_answer {
             self.signal_path(now, index, PathSignal::Silent);
-        } else {
+        } else if is_good || self.paths.good() == 0 {
             self.ask_all(now, index);
         }
     }
@@ -117,7 +153,12 @@ impl Link {
             match self.paths[index].standing.on_due(answered_at) {
                 ProbeVerdict::Open => {}
                 ProbeVerdict::Probe => self.paths.probes_due |= bit(index),
-                ProbeVerdict::Signal(signal) => self.signal_path(now, index, signal),
+                ProbeVerdict::Signal(signal) => {
+                    if signal == PathSignal::Rested {
+                        self.paths.move_rested(now, index);
+                    }
+                    self.signal_path(now, index, signal);
+                }
             }
         }
     }
@@ -171,7 +212,8 @@ impl Link {
     /// acknowledged. The second in a row says that acks do not get back to the peer: they take
     /// another way from now on, and that way is asked.
     pub(super) fn on_duplicate(&mut self, now: Time, heard_on: usize) {
-        if self.paths.len() == 1 || now < self.acks_rerouted_at + PROBE_INTERVAL_MIN {
+        let has_choice = self.paths.len() > 1 || self.paths.can_move();
+        if !has_choice || now < self.acks_rerouted_at + PROBE_INTERVAL_MIN {
             return;
         }
         self.duplicates += 1;
@@ -179,6 +221,10 @@ impl Link {
             return;
         }
         self.duplicates = 0;
+        if self.paths.len() == 1 {
+            self.stats.ack_reroutes += u64::from(self.paths.move_acks(now));
+            return;
+        }
         self.acks_rerouted_at = now;
         self.stats.ack_reroutes += 1;
         let before = self.paths.ack_way();

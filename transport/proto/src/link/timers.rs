@@ -120,8 +120,25 @@ impl Link {
             self.tell_of_timeout(now, index);
         }
         self.send_all_again(index);
-        if self.paths.len() > 1 && is_good {
+        if self.paths.len() == 1 {
+            self.move_the_only(now);
+        } else if is_good || self.paths.good() == 0 {
             self.ask_all(now, index);
+        }
+    }
+
+    /// The only path has timed out again, and nothing was acknowledged for an SLA tick: it tries
+    /// another source port, where the device can, at each further timeout.
+    fn move_the_only(&mut self, now: Time) {
+        let sla_tick = self.paths.sla_tick;
+        let path = &self.paths[0];
+        if path.rto_count == 1 {
+            self.paths.end_silence();
+        } else if self.paths.can_move()
+            && now >= path.tick_from + sla_tick
+            && self.paths.move_only(now)
+        {
+            self.paths[0].hold_back_off();
         }
     }
 

@@ -1,6 +1,7 @@
 //! What one path has sent and received: numbers, acks, loss, timers; and which path is next.
 
 mod choice;
+mod ports;
 mod rx;
 mod standing;
 mod state;
@@ -23,10 +24,16 @@ use towpath_cc::RttEstimator;
 /// A tail-loss probe sooner than this would race acks that wait for a turn of the peer's loop.
 const TAIL_PROBE_MIN: Nanos = Nanos::from_micros(200);
 
+/// Timeouts of an only path that tries other ways double no further: 8 ms at the shortest.
+const RTO_DOUBLINGS_WHILE_MOVING: u32 = 3;
+
 /// One path: a queue pair and a source port.
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) carrier: Carrier,
+    /// Which of the device's source ports it leaves from, and how often that was changed.
+    pub(crate) source_port: u16,
+    pub(crate) moves: u64,
     /// Its carrier has ended: nothing is sent on it any more.
     pub(crate) has_failed: bool,
     pub(crate) generation_in: u32,
@@ -62,12 +69,14 @@ impl Path {
     pub(crate) fn new(
         config: &LinkConfig,
         peer: &PeerParams,
-        carrier: Carrier,
+        (carrier, source_port): (Carrier, u16),
         (generation_in, generation_out): (u32, u32),
         now: Time,
     ) -> Self {
         Self {
             carrier,
+            source_port,
+            moves: 0,
             has_failed: false,
             generation_in,
             generation_out,
@@ -102,6 +111,11 @@ impl Path {
         self.rto_count += 1;
         self.last_progress = now;
         self.tail_probe = TailProbe::Sent;
+    }
+
+    /// Its timeouts come as often as it has other ways to try.
+    pub(crate) fn hold_back_off(&mut self) {
+        self.rto_count = self.rto_count.min(RTO_DOUBLINGS_WHILE_MOVING);
     }
 
     /// Takes in what an ack brought that arrived at `received_at` and that the peer had held for

@@ -118,6 +118,11 @@ impl Standing {
         self.quarantines = self.quarantines.saturating_sub(spans);
     }
 
+    /// Whether nothing is held against it but the quarantine that it is in.
+    pub(crate) fn is_first_quarantine(&self) -> bool {
+        self.quarantines <= 1
+    }
+
     fn is_on_probation(&self) -> bool {
         self.quarantines > 0 || self.doubts >= DOUBTS_MAX
     }

@@ -32,6 +32,8 @@ pub enum PathSignal {
     Relapsed,
     /// Probes were not acknowledged, while chunks on other paths were.
     Unanswered,
+    /// It leaves from another source port, which is another way through the network.
+    Moved,
     /// The quarantine is over.
     Rested,
     /// What carries it has ended, for good.
@@ -56,7 +58,7 @@ const fn moves(from: PathState, signal: PathSignal, to: PathState, why: &'static
 }
 
 /// All legal moves. A signal that has none in a state changes nothing there.
-pub const MOVES: [Move; 12] = {
+pub const MOVES: [Move; 13] = {
     use PathSignal as S;
     use PathState::{Dead, Good, Probing, Suspect};
     [
@@ -66,6 +68,7 @@ pub const MOVES: [Move; 12] = {
         moves(Suspect, S::Answered, Good, "a probe got through: chunks were lost, not the path"),
         moves(Suspect, S::Relapsed, Dead, "it comes and goes: chasing it costs a tick each time"),
         moves(Suspect, S::Unanswered, Dead, "it swallows what is sent, and asking on is in vain"),
+        moves(Dead, S::Moved, Probing, "nothing is known against its new way; it is probed first"),
         moves(Dead, S::Rested, Probing, "a path is probed before it is used again"),
         moves(Probing, S::Answered, Good, "several probes in a row got through"),
         moves(Probing, S::Unanswered, Dead, "it is as dead as before: a longer quarantine"),
@@ -104,6 +107,7 @@ impl fmt::Display for PathSignal {
             Self::Answered => "probes answered",
             Self::Relapsed => "relapsed",
             Self::Unanswered => "probes unanswered",
+            Self::Moved => "source port changed",
             Self::Rested => "rested",
             Self::Failed => "failed",
         })

@@ -2,12 +2,15 @@
 
 use super::Path;
 use super::choice::Spreading;
+use super::ports::Ports;
 use super::state::{PathSignal, PathState};
 use crate::config::{LinkConfig, PeerParams};
+use crate::flow::estimator;
 use crate::limits::{FORGIVE_AFTER, PATH_CHANGE_INTERVAL, QUARANTINE_FIRST, QUARANTINE_LONGEST};
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 use towpath_base::{Nanos, Prng, Time};
+use towpath_cc::RttEstimator;
 
 /// A path as a member of a set.
 pub(crate) fn bit(index: usize) -> u16 {
@@ -17,7 +20,7 @@ pub(crate) fn bit(index: usize) -> u16 {
 /// The paths of a link. Sets of them are bit masks: a turn looks only at paths that matter.
 #[derive(Debug)]
 pub(crate) struct PathTable {
-    all: Vec<Path>,
+    pub(super) all: Vec<Path>,
     good: u16,
     all_mask: u16,
     /// Paths that may have something outstanding.
@@ -28,6 +31,11 @@ pub(crate) struct PathTable {
     pub(crate) probes_due: u16,
     /// Paths on which a tail-loss probe may be due.
     pub(crate) tails_due: u16,
+    /// Paths that go on from another source port, which the driver does not know yet.
+    pub(super) reroutes_due: u16,
+    pub(super) ports: Ports,
+    /// What a path begins with on a way of which nothing is known.
+    pub(super) fresh_rtt: RttEstimator,
     /// Good paths that have answered since the last one was doubted: the first to be used until
     /// all is well again.
     pub(super) proven: u16,
@@ -35,15 +43,17 @@ pub(crate) struct PathTable {
     pub(crate) answered_at: Time,
     /// When the last answer came.
     last_answer: Time,
+    /// On which path.
+    pub(super) last_heard: usize,
     /// No path has answered for a tick.
     pub(crate) is_silent: bool,
     /// The last retirement.
-    changed_at: Option<Time>,
+    pub(super) changed_at: Option<Time>,
     /// The path whose way acks take; those of the first go by the control queue pair.
     ack_way: usize,
     /// From when on they may take the first again.
-    ack_return_at: Time,
-    ack_turns: u32,
+    pub(super) ack_return_at: Time,
+    pub(super) ack_turns: u32,
     pub(super) current: usize,
     pub(super) left_bytes: u64,
     pub(super) prng: Prng,
@@ -70,7 +80,10 @@ impl DerefMut for PathTable {
 impl PathTable {
     pub(crate) fn new(config: &LinkConfig, peer: &PeerParams, now: Time) -> Self {
         let pairs = peer.carriers.iter().zip(&peer.generations);
-        let paths = pairs.map(|(&carrier, &pair)| Path::new(config, peer, carrier, pair, now));
+        let ports = (0..peer.carriers.len() as u16).map(|path| path % config.source_ports.max(1));
+        let paths = pairs
+            .zip(ports)
+            .map(|((&carrier, &pair), port)| Path::new(config, peer, (carrier, port), pair, now));
         let all: Vec<Path> = paths.collect();
         let mask = ((1u32 << all.len()) - 1) as u16;
         Self {
@@ -81,9 +94,13 @@ impl PathTable {
             acks_due: 0,
             probes_due: 0,
             tails_due: 0,
+            reroutes_due: 0,
+            ports: Ports::new(config.source_ports),
+            fresh_rtt: estimator(config),
             proven: u16::MAX,
             answered_at: Time::ZERO,
             last_answer: now,
+            last_heard: 0,
             is_silent: false,
             changed_at: None,
             ack_way: 0,
@@ -150,11 +167,11 @@ impl PathTable {
     #[inline]
     pub(crate) fn on_answer(&mut self, now: Time, index: usize, sent_at: Option<Time>) {
         self.proven |= bit(index);
-        self.is_silent = false;
+        self.end_silence();
         if now > self.last_answer + self.sla_tick {
             self.pardon(now);
         }
-        self.last_answer = now;
+        (self.last_answer, self.last_heard) = (now, index);
         if let Some(at) = sent_at {
             self.answered_at = self.answered_at.max(at);
         }

@@ -2,6 +2,7 @@
 
 mod hostile;
 mod paths;
+mod ports;
 mod wire;
 
 use super::*;

@@ -15,21 +15,21 @@ fn open(seed: u64, faults: Faults, spreading: Spreading) -> (Wire, ChannelId) {
 }
 
 /// Each chunk another path: most of them see traffic.
-const EACH: Spreading = Spreading::Bytes(1);
+pub(super) const EACH: Spreading = Spreading::Bytes(1);
 
-fn send(wire: &mut Wire, channel: ChannelId, tokens: core::ops::Range<u64>, len: usize) {
+pub(super) fn send(wire: &mut Wire, channel: ChannelId, tokens: core::ops::Range<u64>, len: usize) {
     for token in tokens {
         let bytes = vec![token as u8; len];
         wire.ends[0].send(channel, token, bytes, Time::NEVER);
     }
 }
 
-fn tick(ticks: u64) -> Nanos {
+pub(super) fn tick(ticks: u64) -> Nanos {
     Nanos::from_millis(4 * ticks)
 }
 
 /// Lets the ends run for a while, with a small message every millisecond.
-fn trickle(wire: &mut Wire, channel: ChannelId, first: u64, span: Nanos) {
+pub(super) fn trickle(wire: &mut Wire, channel: ChannelId, first: u64, span: Nanos) {
     let end = wire.now + span;
     for token in first.. {
         if wire.now >= end {
@@ -41,7 +41,7 @@ fn trickle(wire: &mut Wire, channel: ChannelId, first: u64, span: Nanos) {
     }
 }
 
-fn state(wire: &Wire, at: usize, path: usize) -> PathState {
+pub(super) fn state(wire: &Wire, at: usize, path: usize) -> PathState {
     wire.ends[at].link.paths().nth(path).unwrap().state
 }
 
@@ -120,7 +120,7 @@ fn the_only_way_that_is_left_is_found_by_asking_all_at_once() {
     for seed in 0..20 {
         let alive = (seed % 16) as usize;
         let (mut wire, channel) = open(seed, Faults::default(), EACH);
-        let dead: u16 = !(1 << alive);
+        let dead: u64 = !(1 << alive);
         wire.holes = [dead, dead];
         let start = wire.now;
         send(&mut wire, channel, 0..8, 10_000);
@@ -172,7 +172,7 @@ fn a_flapping_path_is_quarantined_for_longer_each_time_and_not_chased() {
 fn a_peer_that_is_silent_altogether_costs_no_path() {
     let (mut wire, channel) = open(7, Faults::default(), EACH);
     for round in 0..10 {
-        wire.holes = [u16::MAX; 2];
+        wire.holes = [u64::MAX; 2];
         send(&mut wire, channel, 20 * round..20 * round + 20, 10_000);
         wire.run_for(Nanos::from_millis(50));
         wire.holes = [0; 2];

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::event::{BufToken, ChannelId, Event, Outcome, Verdict};
-use crate::limits::ACK_BYTES_MAX;
+use crate::limits::{ACK_BYTES_MAX, PATHS_MAX};
 use crate::path::PathState;
 use crate::{Carrier, Side, wire::ChunkHeader};
 use alloc::collections::BTreeMap;
@@ -57,9 +57,13 @@ pub(super) struct Wire {
     pub(super) flight: BTreeMap<(u64, u64), (usize, Frame)>,
     pub(super) sequence: u64,
     pub(super) faults: Faults,
-    /// Paths that swallow what is sent to an end. Acks that leave the control queue pair take the
-    /// first path's way.
-    pub(super) holes: [u16; 2],
+    /// Source ports that swallow what is sent to an end. Acks that leave the control queue pair
+    /// take the first path's way.
+    pub(super) holes: [u64; 2],
+    /// Where the paths of each end leave from, and the control queue pair last.
+    pub(super) ports: [[u16; PATHS_MAX + 1]; 2],
+    /// Changes of ports: when, at which end.
+    pub(super) moves: Vec<(Time, usize)>,
     pub(super) prng: Prng,
 }
 
@@ -80,6 +84,11 @@ fn link(side: Side, paths: u32, tune: impl Fn(LinkConfig) -> LinkConfig) -> Link
         control_generations: (10 + ours, 10 + theirs),
     };
     Link::new(tune(LinkConfig::new(side)), peer, Time::ZERO)
+}
+
+/// Path i leaves from port i, and the control queue pair from the first path's.
+fn first_ports() -> [u16; PATHS_MAX + 1] {
+    core::array::from_fn(|path| (path % PATHS_MAX) as u16)
 }
 
 impl End {
@@ -193,6 +202,8 @@ impl Wire {
             sequence: 0,
             faults,
             holes: [0; 2],
+            ports: [first_ports(); 2],
+            moves: Vec::new(),
             prng: Prng::new(seed),
         }
     }
@@ -215,11 +226,12 @@ impl Wire {
     }
 
     pub(super) fn post(&mut self, to: usize, frame: Frame) {
-        let path = match &frame {
-            Frame::Chunk { path, .. } => path.0,
-            Frame::Ack(_) => 0,
+        let way = match &frame {
+            Frame::Chunk { path, .. } => usize::from(path.0),
+            Frame::Ack(_) => PATHS_MAX,
         };
-        if self.holes[to] & 1 << path != 0 || self.prng.chance(self.faults.drop) {
+        if self.holes[to] & 1 << self.ports[1 - to][way] != 0 || self.prng.chance(self.faults.drop)
+        {
             return;
         }
         if self.prng.chance(self.faults.duplicate) {
@@ -255,6 +267,13 @@ impl Wire {
         let now = self.now;
         if self.ends[at].link.poll_timeout() <= now {
             self.ends[at].link.handle_timeout(now);
+        }
+        while let Some(reroute) = self.ends[at].link.poll_reroute() {
+            self.ports[at][usize::from(reroute.path.0)] = reroute.source_port;
+            if reroute.moves_control {
+                self.ports[at][PATHS_MAX] = reroute.source_port;
+            }
+            self.moves.push((now, at));
         }
         while let Some(transmit) = self.ends[at].link.poll_transmit(now) {
             let payload = match transmit.payload {

@@ -1,0 +1,155 @@
+//! Paths that go on from another source port: where the device can, no way is lost for good.
+
+use super::paths::{EACH, send, state, tick, trickle};
+use super::*;
+use crate::path::{PathSignal, PathState};
+
+/// Source ports of the device: four times as many as the wire has ways.
+const PORTS: u16 = 64;
+
+/// The network has 16 ways, and a port takes one of them.
+fn ports_of_ways(ways: u16) -> u64 {
+    (0..PORTS).filter(|port| ways & 1 << (port % 16) != 0).fold(0, |ports, port| ports | 1 << port)
+}
+
+fn open(seed: u64, paths: u32) -> (Wire, ChannelId) {
+    println!("seed {seed} paths {paths}");
+    let tune = |config: LinkConfig| config.spreading(EACH).seed(seed).source_ports(PORTS);
+    let mut wire = Wire::with_paths(seed, Faults::default(), paths, tune);
+    let channel = wire.ends[0].link.open_channel(seed.is_multiple_of(2)).unwrap();
+    wire.run_until(|wire| wire.ends.iter().all(|end| end.channels == [channel]));
+    send(&mut wire, channel, 0..64, 10_000);
+    wire.run_until(Wire::settled);
+    (wire, channel)
+}
+
+/// How long messages take that are sent now.
+fn time_of(wire: &mut Wire, channel: ChannelId, tokens: core::ops::Range<u64>) -> Nanos {
+    let start = wire.now;
+    send(wire, channel, tokens, 10_000);
+    wire.run_until(|wire| wire.ends[0].sending.is_empty());
+    wire.now.since(start)
+}
+
+#[test]
+fn a_dead_path_goes_on_from_another_port_within_a_tenth_of_a_second() {
+    for seed in 0..20 {
+        let (mut wire, channel) = open(seed, 4);
+        wire.holes[1] = 1 << 2;
+        trickle(&mut wire, channel, 100, Nanos::from_millis(100));
+        let path = wire.ends[0].link.paths().nth(2).unwrap();
+        assert_eq!((path.state, path.moves, path.quarantines), (PathState::Good, 1, 1));
+        assert!(path.source_port >= 4, "a port that no other path takes: {}", path.source_port);
+        let stats = wire.ends[0].link.stats();
+        assert_eq!((stats.path_doubts, stats.path_retirements, stats.path_moves), (1, 1, 1));
+        wire.run_until(Wire::settled);
+    }
+}
+
+#[test]
+fn a_path_that_dies_on_its_next_port_too_rests_before_it_takes_a_third() {
+    let (mut wire, channel) = open(3, 4);
+    // Whatever it takes next swallows, but for the ports of the others.
+    wire.holes[1] = !0b1011;
+    trickle(&mut wire, channel, 100, Nanos::from_millis(900));
+    assert_eq!(state(&wire, 0, 2), PathState::Dead);
+    assert_eq!(wire.ends[0].link.stats().path_moves, 1);
+    wire.holes[1] = 1 << 2;
+    trickle(&mut wire, channel, 2_000, Nanos::from_secs(3));
+    assert_eq!(state(&wire, 0, 2), PathState::Good);
+    assert_eq!(wire.ends[0].link.stats().path_moves, 2);
+}
+
+#[test]
+fn the_only_way_that_is_left_is_found_from_ports_that_no_path_had() {
+    for seed in 0..40 {
+        let (mut wire, channel) = open(seed, 4);
+        let alive = 1 << (4 + seed % 12);
+        wire.holes = [0, ports_of_ways(!alive)];
+        let took = time_of(&mut wire, channel, 100..108);
+        assert!(took < Nanos::from_millis(500), "seed {seed}: {took}");
+        trickle(&mut wire, channel, 200, Nanos::from_millis(500));
+        let good = wire.ends[0].link.paths().find(|path| path.state == PathState::Good);
+        let port = good.expect("the way that works is used").source_port;
+        assert_ne!(1 << (port % 16) & alive, 0, "seed {seed}: port {port}");
+    }
+}
+
+#[test]
+fn an_only_path_leaves_a_black_hole_by_another_port() {
+    let mut longest = Nanos::ZERO;
+    for seed in 0..40 {
+        let (mut wire, channel) = open(seed, 1);
+        wire.holes[1] = ports_of_ways(1);
+        let took = time_of(&mut wire, channel, 100..108);
+        assert!(wire.ends[0].link.stats().path_moves >= 1);
+        longest = longest.max(took);
+    }
+    assert!(longest < tick(6), "{longest}");
+}
+
+#[test]
+fn an_only_path_finds_the_only_way_that_is_left() {
+    for seed in 0..40 {
+        let (mut wire, channel) = open(seed, 1);
+        wire.holes[1] = ports_of_ways(!(1 << 7));
+        let took = time_of(&mut wire, channel, 100..108);
+        assert!(took < Nanos::from_secs(5), "seed {seed}: {took}");
+        assert!(wire.ends.iter().all(|end| end.down.is_none()));
+    }
+}
+
+#[test]
+fn acks_of_an_only_path_that_are_swallowed_leave_from_another_port() {
+    for seed in 0..40 {
+        let (mut wire, channel) = open(seed, 1);
+        wire.holes[0] = ports_of_ways(1);
+        let took = time_of(&mut wire, channel, 100..108);
+        assert!(took < tick(8), "seed {seed}: {took}");
+        let (sender, receiver) = (wire.ends[0].link.stats(), wire.ends[1].link.stats());
+        assert!(receiver.ack_reroutes >= 1, "{receiver:?}");
+        assert_eq!(receiver.path_moves, receiver.ack_reroutes);
+        assert!(sender.path_moves <= 1, "the sender's way was sound: {sender:?}");
+    }
+}
+
+#[test]
+fn while_acks_arrive_no_more_than_one_path_a_second_changes_its_port() {
+    for seed in 0..10 {
+        let (mut wire, channel) = open(seed, 8);
+        // Half of all ways, in one direction and then also in the other.
+        wire.holes[1] = ports_of_ways(0xff00 | 0x0f);
+        let before = wire.moves.len();
+        trickle(&mut wire, channel, 100, Nanos::from_secs(6));
+        let at: Vec<Time> = wire.moves[before..].iter().filter(|m| m.1 == 0).map(|m| m.0).collect();
+        let gaps = at.windows(2).map(|pair| pair[1].since(pair[0]));
+        assert!(at.len() >= 2 && gaps.min() >= Some(Nanos::from_secs(1)), "seed {seed}: {at:?}");
+    }
+}
+
+#[test]
+fn a_peer_that_is_silent_for_two_ticks_costs_ports_but_no_path() {
+    let (mut wire, channel) = open(9, 4);
+    for round in 0..10 {
+        wire.holes = [u64::MAX; 2];
+        send(&mut wire, channel, 100 + 20 * round..120 + 20 * round, 10_000);
+        wire.run_for(Nanos::from_millis(8));
+        wire.holes = [0; 2];
+        wire.run_until(Wire::settled);
+    }
+    for end in &wire.ends {
+        assert_eq!(end.link.stats().path_retirements, 0, "{:?}", end.moves);
+    }
+    assert!(wire.moves.len() <= 10 * 3 * 2, "one is kept: {}", wire.moves.len());
+}
+
+#[test]
+fn a_driver_that_cannot_move_a_path_is_asked_once() {
+    let (mut wire, channel) = open(5, 4);
+    wire.ends[0].link.pin_ports();
+    wire.holes[1] = 1 << 1;
+    trickle(&mut wire, channel, 100, Nanos::from_secs(3));
+    assert_eq!(wire.ends[0].link.stats().path_moves, 0);
+    assert_eq!(state(&wire, 0, 1), PathState::Dead, "it is in quarantine instead");
+    assert_eq!(PathState::Dead.after(PathSignal::Moved), Some(PathState::Probing));
+}

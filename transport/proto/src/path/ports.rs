@@ -1,0 +1,196 @@
+//! Source ports: which way a path goes, and which ways were bad of late.
+
+use super::table::{PathTable, bit};
+use crate::carrier::Carrier;
+use crate::limits::{
+    FORGIVE_AFTER, PATH_CHANGE_INTERVAL, PORT_REST, PORTS_RESTING_MAX, PORTS_SCAN_MAX,
+    SILENT_MOVES_PROMPT, SILENT_ROUNDS_PROMPT,
+};
+use alloc::vec::Vec;
+use towpath_base::{Prng, Time};
+
+/// The source ports that a path can be moved to while its queue pair runs.
+#[derive(Debug)]
+pub(crate) struct Ports {
+    /// How many there are; below two a path stays where it is.
+    count: u16,
+    /// Ports that swallowed what was sent, and until when they are left alone.
+    resting: Vec<(u16, Time)>,
+    /// Times in a row that paths moved or asked while nothing answered at all.
+    silent_rounds: u32,
+    /// When silence may cost the next move.
+    next_round: Time,
+}
+
+impl Ports {
+    pub(crate) fn new(count: u16) -> Self {
+        let resting = Vec::with_capacity(if count > 1 { PORTS_RESTING_MAX } else { 0 });
+        Self { count, resting, silent_rounds: 0, next_round: Time::ZERO }
+    }
+
+    pub(crate) fn can_move(&self) -> bool {
+        self.count > 1
+    }
+
+    /// Leaves a port alone for a while. When too many rest the one whose time is over first is
+    /// forgotten.
+    fn rest(&mut self, now: Time, port: u16) {
+        self.resting.retain(|&(other, until)| other != port && until > now);
+        if self.resting.len() == PORTS_RESTING_MAX {
+            self.resting.remove(0);
+        }
+        self.resting.push((port, now + PORT_REST));
+    }
+
+    fn rests(&self, now: Time, port: u16) -> bool {
+        self.resting.iter().any(|&(other, until)| other == port && until > now)
+    }
+
+    /// A port at random that is neither `taken` nor resting.
+    fn draw(&self, now: Time, prng: &mut Prng, taken: impl Fn(u16) -> bool) -> Option<u16> {
+        let count = u32::from(self.count);
+        let first = prng.below(u64::from(count)) as u32;
+        let places = 0..count.min(PORTS_SCAN_MAX);
+        let mut ports = places.map(|step| ((first + step) % count) as u16);
+        ports.find(|&port| !taken(port) && !self.rests(now, port))
+    }
+}
+
+impl PathTable {
+    /// Whether the source port of a path can be changed.
+    pub(crate) fn can_move(&self) -> bool {
+        self.ports.can_move()
+    }
+
+    /// Whether that of this path can be: a stream has none.
+    fn is_movable(&self, index: usize) -> bool {
+        let path = &self[index];
+        self.can_move() && !path.has_failed && path.carrier != Carrier::Tcp
+    }
+
+    /// The driver cannot change source ports after all.
+    pub(crate) fn pin_ports(&mut self) {
+        self.ports.count = 1;
+        self.reroutes_due = 0;
+    }
+
+    /// A path that was just retired goes on from another port, which is another way through the
+    /// network, if there is one that nobody takes. A path that was retired before rests all the
+    /// same: it may be what all its ways have in common.
+    pub(crate) fn move_retired(&mut self, now: Time, index: usize) -> bool {
+        self[index].standing.is_first_quarantine() && self.move_to_fresh(now, index)
+    }
+
+    /// A path whose quarantine is over takes another port, unless a path was changed just now.
+    pub(crate) fn move_rested(&mut self, now: Time, index: usize) {
+        let next = self.changed_at.map_or(now, |at| at + PATH_CHANGE_INTERVAL);
+        if next <= now && self.move_to_fresh(now, index) {
+            self.changed_at = Some(now);
+        }
+    }
+
+    fn move_to_fresh(&mut self, now: Time, index: usize) -> bool {
+        if !self.is_movable(index) {
+            return false;
+        }
+        self.ports.rest(now, self[index].source_port);
+        let Some(port) = self.draw_port(now, index) else { return false };
+        self.move_to(index, port);
+        true
+    }
+
+    /// A port that no path takes, at random.
+    fn draw_port(&mut self, now: Time, index: usize) -> Option<u16> {
+        let Self { ports, all, prng, .. } = self;
+        let taken = |port| all.iter().any(|path| path.source_port == port);
+        let shared = |port| port == all[index].source_port;
+        ports.draw(now, prng, taken).or_else(|| match ports.silent_rounds {
+            0 => None,
+            // Nothing answers: two paths on one port are no worse than one on a dead one.
+            _ => ports.draw(now, prng, shared),
+        })
+    }
+
+    fn move_to(&mut self, index: usize, port: u16) {
+        let rtt = self.fresh_rtt.clone();
+        let path = &mut self[index];
+        path.source_port = port;
+        path.moves += 1;
+        path.rtt = rtt;
+        self.reroutes_due |= bit(index);
+    }
+
+    /// Nothing has answered for a tick. Returns the paths to be asked now and those that have
+    /// moved. First all are asked where they are, for the peer may have been busy. Then each time
+    /// all but the one that was heard last take other ports: every draw is another chance.
+    pub(crate) fn on_silent_round(&mut self, now: Time) -> (u16, u16) {
+        if now < self.ports.next_round {
+            return (0, 0);
+        }
+        self.ports.silent_rounds += 1;
+        let late = self.ports.silent_rounds.saturating_sub(SILENT_ROUNDS_PROMPT);
+        self.ports.next_round = now + self.sla_tick.saturating_mul(1 << late.min(5));
+        let asked = self.mask();
+        if self.ports.silent_rounds == 1 || !self.can_move() {
+            return (asked, 0);
+        }
+        let mut moved = 0;
+        for index in 0..self.len() {
+            let is_kept = index == self.last_heard && self.len() > 1;
+            if is_kept || !self.is_movable(index) {
+                continue;
+            }
+            if let Some(port) = self.draw_port(now, index) {
+                self.move_to(index, port);
+                moved |= bit(index);
+            }
+        }
+        (asked, moved)
+    }
+
+    /// Something answered.
+    #[inline]
+    pub(crate) fn end_silence(&mut self) {
+        self.is_silent = false;
+        self.ports.silent_rounds = 0;
+    }
+
+    /// The only path is silent, or what goes on it gets no further: it takes another port. True
+    /// while the next try should come soon.
+    pub(crate) fn move_only(&mut self, now: Time) -> bool {
+        self.ports.silent_rounds = self.ports.silent_rounds.saturating_add(1);
+        if let Some(port) = self.draw_port(now, 0).filter(|_| self.is_movable(0)) {
+            self.move_to(0, port);
+        }
+        self.ports.silent_rounds < SILENT_MOVES_PROMPT
+    }
+
+    /// The way of our acks swallows them and there is one path only: it takes another port. Each
+    /// move is waited for longer than the one before.
+    pub(crate) fn move_acks(&mut self, now: Time) -> bool {
+        if now < self.ack_return_at || !self.is_movable(0) {
+            return false;
+        }
+        if now > self.ack_return_at + FORGIVE_AFTER {
+            self.ack_turns = 0;
+        }
+        let span = self.sla_tick.saturating_mul(1 << self.ack_turns.min(16));
+        self.ack_return_at = now + span.min(PATH_CHANGE_INTERVAL);
+        self.ack_turns += 1;
+        let port = self.draw_port(now, 0);
+        if let Some(port) = port {
+            self.move_to(0, port);
+        }
+        port.is_some()
+    }
+
+    /// The next path that goes on from another port.
+    pub(crate) fn take_reroute(&mut self) -> Option<(usize, u16)> {
+        if self.reroutes_due == 0 {
+            return None;
+        }
+        let index = self.reroutes_due.trailing_zeros() as usize;
+        self.reroutes_due &= self.reroutes_due - 1;
+        Some((index, self[index].source_port))
+    }
+}
