@@ -8,7 +8,7 @@ use crate::{gid, qps};
 use std::net::IpAddr;
 use std::sync::Arc;
 use towpath_base::Nanos;
-use towpath_verbs::{DeviceCaps, Mtu, QpType, VerbSet};
+use towpath_verbs::{DeviceCaps, Mtu, QpType, VerbError, VerbSet};
 
 /// The port that is used, and where it stands in the tables of the device.
 #[derive(Clone, Copy, Debug)]
@@ -56,27 +56,27 @@ pub(crate) fn find(
     info: &sys::DeviceInfo,
     port: &sys::PortInfo,
     timestamps: bool,
-) -> DeviceCaps {
+) -> Result<DeviceCaps, VerbError> {
     let has = |qp_type| {
         let (send_cq, recv_cq) = (Arc::clone(cq), Arc::clone(cq));
         let parts = sys::QpParts { pd: Arc::clone(pd), send_cq, recv_cq, srq: None };
-        sys::Qp::new(parts, qps::raw_type(qp_type), (1, 1), 1).is_ok()
+        is_there(sys::Qp::new(parts, qps::raw_type(qp_type), (1, 1), 1, 0).map(drop))
     };
-    let rc = has(QpType::Rc);
+    let rc = has(QpType::Rc)?;
     let verbs = VerbSet {
         rc,
-        uc: has(QpType::Uc),
-        ud: has(QpType::Ud),
-        read: rc && info.max_qp_rd_atom > 0,
+        uc: has(QpType::Uc)?,
+        ud: has(QpType::Ud)?,
+        read: rc && info.limits.max_qp_rd_atom > 0,
         atomics: rc && info.atomics,
-        srq: info.max_srq > 0,
+        srq: info.limits.max_srq > 0,
         uc_srq_survives_loss: false,
     };
-    DeviceCaps {
+    Ok(DeviceCaps {
         verbs,
         mtu_max: mtu(port.active_mtu),
         message_bytes_max: port.max_msg_sz,
-        qp_max: info.max_qp,
+        qp_max: info.limits.max_qp,
         timestamps,
         source_ports: SOURCE_PORTS,
         source_port_live: false,
@@ -84,11 +84,20 @@ pub(crate) fn find(
         rx_charge_bytes: 0,
         short_packet_cost_percent: 0,
         delay_noise: if timestamps { Nanos::ZERO } else { DELAY_NOISE },
+    })
+}
+
+/// Whether the device has what was tried; a refusal for another reason does not tell.
+fn is_there(tried: Result<(), VerbError>) -> Result<bool, VerbError> {
+    match tried {
+        Ok(()) => Ok(true),
+        Err(VerbError::Unsupported(_) | VerbError::BadArgument(_)) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
 /// `ibv_mtu` counts from 1, which is 256 bytes.
-fn mtu(raw: u32) -> Mtu {
+pub(crate) fn mtu(raw: u32) -> Mtu {
     let index = (raw as usize).saturating_sub(1).min(Mtu::ALL.len() - 1);
     Mtu::ALL[index]
 }
@@ -101,6 +110,19 @@ pub(crate) fn raw_mtu(mtu: Mtu) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use towpath_verbs::Verb;
+
+    #[test]
+    fn a_device_without_room_is_not_taken_for_one_that_lacks_a_type() {
+        let verb = Verb::CreateQp;
+        assert_eq!(is_there(Ok(())), Ok(true));
+        for refusal in [VerbError::Unsupported(verb), VerbError::BadArgument(verb)] {
+            assert_eq!(is_there(Err(refusal)), Ok(false));
+        }
+        for refusal in [VerbError::OutOfResources(verb), VerbError::Os(verb, 5)] {
+            assert_eq!(is_there(Err(refusal)), Err(refusal));
+        }
+    }
 
     #[test]
     fn an_mtu_comes_back_as_it_went() {

@@ -10,6 +10,7 @@
 //! | `target` | which device, port and address is meant |
 //! | `error` | why a device could not be opened |
 //! | `absent` | the device of a build without the feature |
+//! | `survey` | what a driver says of a device, for people |
 //! | `sys` | libibverbs: owned objects, each of which keeps those alive that it rests on |
 //! | `device` | the verbs |
 //! | `caps` | what the driver says, as capabilities |
@@ -33,9 +34,11 @@
 #![deny(unsafe_code)]
 
 mod error;
+mod survey;
 mod target;
 
 pub use error::OpenError;
+pub use survey::{DeviceClock, Gid, Limits, Port, Survey, survey};
 pub use target::Target;
 
 #[cfg(not(feature = "verbs"))]

@@ -79,6 +79,11 @@ impl fmt::Display for VerbError {
             Self::Unsupported(_) => write!(f, "{verb:?}: this device does not support it"),
             Self::NoSuchObject(_) => write!(f, "{verb:?}: no such queue pair, queue or key"),
             Self::QueueFull(_) => write!(f, "{verb:?}: the queue is full; poll completions first"),
+            Self::OutOfResources(Verb::RegMr) => write!(
+                f,
+                "{verb:?}: the device has no more of these, or the memory is more than this \
+                 process may lock (`ulimit -l`)"
+            ),
             Self::OutOfResources(_) => write!(f, "{verb:?}: the device has no more of these"),
             Self::WrongState(_) => write!(f, "{verb:?}: the queue pair is in the wrong state"),
             Self::BadMemory(_) => {

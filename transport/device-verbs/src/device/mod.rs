@@ -9,13 +9,15 @@
 mod connect;
 mod polling;
 mod posting;
+#[cfg(test)]
+mod tests;
 
 use crate::caps::{self, Port};
 use crate::clock::Clock;
 use crate::cqs::Cqs;
 use crate::error::OpenError;
 use crate::gid;
-use crate::limits::POLL_BATCH;
+use crate::limits::{INLINE_BYTES_MAX, POLL_BATCH};
 use crate::qps::{self, Qp, Qps};
 use crate::queue::{Fifo, Pool};
 use crate::regions::Regions;
@@ -54,6 +56,7 @@ pub struct VerbsDevice {
     port: Port,
     caps: DeviceCaps,
     limits: QueueLimits,
+    srq_wr_max: u32,
     sge_max: u32,
     sends: sys::Chain<ibv_send_wr>,
     recvs: sys::Chain<ibv_recv_wr>,
@@ -83,7 +86,7 @@ impl VerbsDevice {
         let probe = Arc::new(sys::Cq::new(&channel, 1, 0, false).map_err(setup)?);
         let zero = Instant::now();
         let clock = find_clock(&context, &channel, zero);
-        let caps = caps::find(&pd, &probe, &info, &port_info, clock.is_some());
+        let caps = caps::find(&pd, &probe, &info, &port_info, clock.is_some()).map_err(setup)?;
         Ok(Self {
             qps: Qps::default(),
             srqs: Vec::new(),
@@ -93,8 +96,9 @@ impl VerbsDevice {
             pd,
             port,
             caps,
-            limits: QueueLimits { wr_max: info.max_qp_wr, cqe_max: info.max_cqe },
-            sge_max: info.max_sge.min(SGE_MAX as u32),
+            limits: QueueLimits { wr_max: info.limits.max_qp_wr, cqe_max: info.limits.max_cqe },
+            srq_wr_max: info.limits.max_srq_wr,
+            sge_max: info.limits.max_sge.min(SGE_MAX as u32),
             sends: sys::Chain::new(),
             recvs: sys::Chain::new(),
             taken: Vec::with_capacity(POLL_BATCH),
@@ -171,7 +175,10 @@ impl Device for VerbsDevice {
     }
 
     fn create_srq(&mut self, depth: u32) -> Result<SrqNum, VerbError> {
-        if depth == 0 || depth > self.limits.wr_max {
+        if !self.caps.verbs.srq {
+            return Err(VerbError::Unsupported(Verb::CreateSrq));
+        }
+        if depth == 0 || depth > self.srq_wr_max {
             return Err(VerbError::BadArgument(Verb::CreateSrq));
         }
         let raw = Arc::new(sys::Srq::new(&self.pd, depth, self.sge_max)?);
@@ -188,7 +195,8 @@ impl Device for VerbsDevice {
         let max_recv_wr = if init.srq.is_some() { 0 } else { init.max_recv_wr };
         // Some drivers refuse queues of no entries.
         let depth = (init.max_send_wr.max(1), max_recv_wr.max(u32::from(init.srq.is_none())));
-        let raw = sys::Qp::new(parts, qps::raw_type(init.qp_type), depth, self.sge_max)?;
+        let qp_type = qps::raw_type(init.qp_type);
+        let raw = sys::Qp::new(parts, qp_type, depth, self.sge_max, INLINE_BYTES_MAX)?;
         let num = QpNum(raw.num());
         let mut qp = Qp {
             raw,

@@ -2,6 +2,7 @@
 
 use super::{errno, zeroed};
 use crate::error::OpenError;
+use crate::survey::Limits;
 use rdma_sys::{
     ___ibv_query_port, ibv_ack_async_event, ibv_async_event, ibv_atomic_cap, ibv_close_device,
     ibv_context, ibv_device, ibv_device_attr, ibv_free_device_list, ibv_get_async_event,
@@ -63,15 +64,16 @@ pub(crate) fn device_names() -> Result<Vec<String>, OpenError> {
 }
 
 /// What the driver says of a device.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct DeviceInfo {
-    pub(crate) max_qp: u32,
-    pub(crate) max_qp_wr: u32,
-    pub(crate) max_cqe: u32,
-    pub(crate) max_sge: u32,
-    pub(crate) max_srq: u32,
+    pub(crate) firmware: String,
+    pub(crate) node_guid: u64,
+    pub(crate) vendor_id: u32,
+    pub(crate) vendor_part_id: u32,
+    pub(crate) hw_ver: u32,
+    pub(crate) limits: Limits,
     pub(crate) atomics: bool,
-    pub(crate) max_qp_rd_atom: u8,
+    pub(crate) ports: u8,
 }
 
 /// What the driver says of a port.
@@ -81,6 +83,7 @@ pub(crate) struct PortInfo {
     pub(crate) ethernet: bool,
     /// As `ibv_mtu` counts: 1 is 256 bytes, 5 is 4,096.
     pub(crate) active_mtu: u32,
+    pub(crate) max_mtu: u32,
     pub(crate) max_msg_sz: u32,
     pub(crate) gid_entries: u32,
 }
@@ -164,14 +167,31 @@ impl Context {
             return Err(status);
         }
         let count = |value: i32| u32::try_from(value).unwrap_or(0);
-        Ok(DeviceInfo {
+        let limits = Limits {
             max_qp: count(attr.max_qp),
             max_qp_wr: count(attr.max_qp_wr),
-            max_cqe: count(attr.max_cqe),
             max_sge: count(attr.max_sge),
+            max_cq: count(attr.max_cq),
+            max_cqe: count(attr.max_cqe),
+            max_mr: count(attr.max_mr),
+            max_mr_size: attr.max_mr_size,
+            max_pd: count(attr.max_pd),
+            max_ah: count(attr.max_ah),
             max_srq: count(attr.max_srq),
+            max_srq_wr: count(attr.max_srq_wr),
+            max_qp_rd_atom: count(attr.max_qp_rd_atom.min(attr.max_qp_init_rd_atom)),
+        };
+        // Up to the first zero, or all of it.
+        let firmware = attr.fw_ver.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0);
+        Ok(DeviceInfo {
+            firmware: String::from_utf8_lossy(&firmware.collect::<Vec<_>>()).into_owned(),
+            node_guid: u64::from_be(attr.node_guid),
+            vendor_id: attr.vendor_id,
+            vendor_part_id: attr.vendor_part_id,
+            hw_ver: attr.hw_ver,
+            limits,
             atomics: attr.atomic_cap != ibv_atomic_cap::IBV_ATOMIC_NONE,
-            max_qp_rd_atom: count(attr.max_qp_rd_atom.min(attr.max_qp_init_rd_atom)).min(255) as u8,
+            ports: attr.phys_port_cnt,
         })
     }
 
@@ -189,6 +209,7 @@ impl Context {
             active: attr.state == ibv_port_state::IBV_PORT_ACTIVE,
             ethernet: attr.link_layer == LINK_LAYER_ETHERNET,
             active_mtu: attr.active_mtu,
+            max_mtu: attr.max_mtu,
             max_msg_sz: attr.max_msg_sz,
             gid_entries: u32::try_from(attr.gid_tbl_len).unwrap_or(0),
         })

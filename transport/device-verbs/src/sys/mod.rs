@@ -38,7 +38,10 @@ fn errno() -> i32 {
 /// What a refusal of `verb` means.
 fn refusal(verb: Verb, errno: i32) -> VerbError {
     match errno {
-        libc::ENOMEM | libc::ENOSPC | libc::EMFILE => VerbError::OutOfResources(verb),
+        // EAGAIN: a control group has no more of the device.
+        libc::ENOMEM | libc::ENOSPC | libc::EMFILE | libc::EAGAIN => {
+            VerbError::OutOfResources(verb)
+        }
         libc::EOPNOTSUPP | libc::ENOSYS => VerbError::Unsupported(verb),
         libc::EINVAL => VerbError::BadArgument(verb),
         errno => VerbError::Os(verb, errno),

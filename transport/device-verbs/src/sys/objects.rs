@@ -35,7 +35,7 @@ impl Pd {
         self.raw.as_ptr()
     }
 
-    pub(crate) fn context(&self) -> &Context {
+    pub(crate) fn context(&self) -> &Arc<Context> {
         &self.context
     }
 }

@@ -1,7 +1,6 @@
 //! Queue pairs.
 
 use super::{Ah, Chain, Cq, Pd, Srq, empty_qp_attr, errno, refusal, zeroed};
-use crate::limits::INLINE_BYTES_MAX;
 use rdma_sys::{
     atomic_t, ibv_create_qp, ibv_destroy_qp, ibv_modify_qp, ibv_post_recv, ibv_post_send, ibv_qp,
     ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_init_attr, ibv_qp_state, ibv_query_qp, ibv_recv_wr,
@@ -57,12 +56,14 @@ pub(crate) struct Qp {
 unsafe impl Send for Qp {}
 
 impl Qp {
-    /// A queue pair in RESET, of type `qp_type` in the driver's numbers.
+    /// A queue pair in RESET, of type `qp_type` in the driver's numbers. It inlines sends of up to
+    /// `inline_bytes`, or none where the driver refuses that many.
     pub(crate) fn new(
         parts: QpParts,
         qp_type: u32,
         depth: (u32, u32),
         sge_max: u32,
+        inline_bytes: u32,
     ) -> Result<Self, VerbError> {
         // SAFETY: numbers and pointers that may be null.
         let mut init: ibv_qp_init_attr = unsafe { zeroed() };
@@ -72,8 +73,7 @@ impl Qp {
         (init.cap.max_send_wr, init.cap.max_recv_wr) = depth;
         (init.cap.max_send_sge, init.cap.max_recv_sge) = (sge_max, sge_max);
         init.qp_type = qp_type;
-        // A driver that cannot inline as much refuses the queue pair: then without.
-        for inline_bytes in [INLINE_BYTES_MAX, 0] {
+        for inline_bytes in [inline_bytes, 0] {
             init.cap.max_inline_data = inline_bytes;
             let mut init = init;
             // SAFETY: the parts are alive, and stay so until the queue pair is gone: it holds them.

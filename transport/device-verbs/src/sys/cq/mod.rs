@@ -1,5 +1,8 @@
 //! Completion queues, and the channel that wakes whoever waits for them.
 
+#[cfg(test)]
+mod tests;
+
 use super::{Context, errno, extended, refusal, zeroed};
 use crate::limits::POLL_BATCH;
 use rdma_sys::{
