@@ -117,7 +117,8 @@ impl EndpointConfig {
         self
     }
 
-    /// The most links. Default 32.
+    /// The most links; fewer where the device's queues hold fewer ([`Plan`](crate::Plan)). Default
+    /// 32.
     #[must_use]
     pub fn links_max(mut self, links: usize) -> Self {
         self.links_max = links.clamp(1, 1 << 14);

@@ -8,6 +8,7 @@ use towpath_proto::{
     ChannelId, CloseReason, DownReason, IncomingKey, Outcome, PathId, PathSignal, PathState,
     SendKey,
 };
+use towpath_verbs::AsyncEvent;
 
 /// A link of an endpoint. Never reused for another one while anyone could still name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -163,6 +164,13 @@ pub enum Event {
         to: PathState,
         /// What happened.
         signal: PathSignal,
+    },
+    /// The device itself tells of something. Links that cannot go on follow with
+    /// [`LinkDown`](Self::LinkDown): at once where their queues or the device are lost, and after
+    /// the silence that ends any link where its port carries nothing any more.
+    Device {
+        /// What.
+        event: AsyncEvent,
     },
     /// A link is down; every message had its outcome before this. Nothing more comes from it.
     LinkDown {

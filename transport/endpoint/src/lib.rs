@@ -114,6 +114,7 @@
 //! | `recv`, `tx`, `control`, `pools` | buffers: receives, headers of sends, acks, send pools |
 //! | `held`, `message`, `payload` | who has a buffer now |
 //! | `choice` | which device is meant, by the names that tools take |
+//! | `plan` | [`Plan`]: what is done on a device, by its capabilities |
 //! | `udp`, `mem` | endpoints on UDP sockets, and in pairs within a process (feature `mem`) |
 //! | `event`, `error`, `config`, `limits`, `wr_id` | words and numbers |
 
@@ -134,6 +135,7 @@ mod links;
 mod mem;
 mod message;
 mod payload;
+mod plan;
 mod pools;
 mod recv;
 mod sends;
@@ -157,6 +159,7 @@ pub use handle::{
 pub use mem::{MemEnd, MemPairError, mem_pair};
 pub use message::{Chunk, Message};
 pub use payload::{Payload, Rejected, SendOptions, SubmitError};
+pub use plan::{Clock, Plan, SourcePorts};
 pub use udp::{RoceUdp, roce_udp};
 
 // What the types here are made of, so that users need not name the crates below.
@@ -169,4 +172,4 @@ pub use towpath_proto::{
     CancelError, ChannelId, CloseReason, Cut, DownReason, LinkCensus, LinkConfig, LinkStats,
     OpenError, Outcome, PathId, PathSignal, PathSnapshot, PathState, Side, Spreading, wire::Hello,
 };
-pub use towpath_verbs::{Device, Mtu, RcAttr};
+pub use towpath_verbs::{AsyncEvent, Device, Mtu, RcAttr};

@@ -33,7 +33,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// # Errors
     /// [`LinkError`]: no room, no memory, or the device refused.
     pub fn offer(&mut self) -> Result<(Hello, PendingLink), LinkError> {
-        self.offer_over(self.carrier)
+        self.offer_over(self.plan.carrier)
     }
 
     /// A half that answers a peer's: where the choice is left to the device, it rides on what the
@@ -42,7 +42,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let wanted = peer.control.carrier;
         let is_free = self.config.carrier == CarrierChoice::Auto;
         let follows = is_free && has(wanted, &self.device.caps().verbs);
-        self.offer_over(if follows { wanted } else { self.carrier })
+        self.offer_over(if follows { wanted } else { self.plan.carrier })
     }
 
     fn offer_over(&mut self, carrier: Carrier) -> Result<(Hello, PendingLink), LinkError> {
@@ -91,7 +91,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let hello = Hello {
             instance: self.instance,
             addr: self.device.local_addr(),
-            mtu: self.mtu(),
+            mtu: self.plan.mtu,
             chunk_bytes_max: self.config.chunk_bytes_max,
             charge_bytes: self.device.caps().rx_charge_bytes,
             window_bytes: self.window_bytes(self.links.up_count() + 1),
@@ -195,13 +195,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         HelloPath { carrier, qp_num, psn, generation }
     }
 
-    fn mtu(&self) -> Mtu {
-        self.device.caps().mtu_max.min(self.config.mtu_max)
-    }
-
     /// A link's share of what the device can hold, when there are `links` of them.
     fn window_bytes(&self, links: usize) -> u64 {
-        match self.device.caps().rx_buffer_bytes {
+        match self.plan.window_bytes {
             Some(bytes) => bytes / links.max(1) as u64,
             None => WINDOW_UNBOUNDED_BYTES,
         }

@@ -26,6 +26,7 @@ use crate::error::EndpointError;
 use crate::event::Event;
 use crate::limits::{BATCH, REGIONS_MAX};
 use crate::links::Links;
+use crate::plan::Plan;
 use crate::pools::SendPools;
 use crate::recv::RecvTable;
 use crate::setup::Setup;
@@ -78,10 +79,10 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     recv: RecvTable,
     pools: SendPools,
     config: EndpointConfig,
+    plan: Plan,
     regions: Vec<(RegionId, u32)>,
     cq: CqNum,
     control_cq: CqNum,
-    carrier: Carrier,
     shared: Option<Shared>,
     setup: Setup,
     streams: Streams,
@@ -101,12 +102,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     ///
     /// # Errors
     /// [`EndpointError`]: the device lacks the carrier or room, or memory is short.
-    pub fn new(mut device: D, config: EndpointConfig) -> Result<Self, EndpointError> {
-        let verbs = device.caps().verbs;
-        let carrier = config.carrier.settle(&verbs)?;
-        let sound = carrier != Carrier::Uc || verbs.uc_srq_survives_loss;
-        let share = config.shared_receiving && verbs.srq && sound;
-        check_depths(&device, &config, share)?;
+    pub fn new(mut device: D, mut config: EndpointConfig) -> Result<Self, EndpointError> {
+        let plan = Plan::new(device.caps(), device.queue_limits(), &config)?;
+        config.links_max = plan.links_max;
+        let share = plan.shared_receiving;
         let (completions, control_completions) = config.completions_max(share);
         let control_cq = device.create_cq(control_completions as u32)?;
         let cq = device.create_cq(completions as u32)?;
@@ -124,7 +123,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             regions: Vec::new(),
             cq,
             control_cq,
-            carrier,
             shared,
             setup: Setup::new(config.connect_timeout),
             streams: Streams::default(),
@@ -138,6 +136,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             wcs: vec![Wc::default(); BATCH],
             device,
             config,
+            plan,
         };
         let regions: Vec<Region> = endpoint.pools.regions().cloned().collect();
         regions.iter().try_for_each(|region| endpoint.register(region))?;
@@ -199,13 +198,19 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// What its links ride on.
     #[must_use]
     pub fn carrier(&self) -> Carrier {
-        self.carrier
+        self.plan.carrier
     }
 
     /// The settings it was made with.
     #[must_use]
     pub fn config(&self) -> &EndpointConfig {
         &self.config
+    }
+
+    /// What it does on its device, and why: by capabilities.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     /// Its counters.
@@ -226,27 +231,4 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     pub(crate) fn tell(&mut self, event: Event) {
         self.told.push_back(event);
     }
-}
-
-/// Whether the device's queues are deep enough for everything that may be posted at a time.
-fn check_depths<D: Device<Memory = Region>>(
-    device: &D,
-    config: &EndpointConfig,
-    share: bool,
-) -> Result<(), EndpointError> {
-    let limits = device.queue_limits();
-    let receives = if share { config.receives_max(true) } else { config.receives_per_path() };
-    let (completions, _) = config.completions_max(share);
-    let qps = config.links_max * (config.paths + 1);
-    for (what, wanted, limit) in [
-        ("the receive queue", receives, limits.wr_max as usize),
-        ("the send queue", config.path_sends(), limits.wr_max as usize),
-        ("the completion queue", completions, limits.cqe_max as usize),
-        ("the number of queue pairs", qps, device.caps().qp_max as usize),
-    ] {
-        if wanted > limit {
-            return Err(EndpointError::TooLarge { what, wanted, limit });
-        }
-    }
-    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::Endpoint;
 use crate::control::NO_QP;
-use crate::event::LinkId;
+use crate::event::{Event, LinkId};
 use crate::links::{Conn, Phase};
 use crate::wr_id::WrId;
 use towpath_base::Time;
@@ -109,6 +109,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
         }
         broken.into_iter().for_each(|index| self.links.touch(index));
+        self.tell(Event::Device { event });
     }
 }
 

@@ -269,6 +269,8 @@ impl Desk {
                 tracing::info!(?link, path = path.0, %from, %to, %signal, "a path changed");
             }
             Event::LinkDown { link, reason } => self.on_down(link, reason),
+            // It stands in the log; what it ends is told as links that are down.
+            Event::Device { .. } => {}
         }
     }
 

@@ -1,0 +1,235 @@
+//! What an endpoint does on a device: decided by capabilities alone, never by a name.
+
+use crate::config::EndpointConfig;
+use crate::error::EndpointError;
+use towpath_base::Nanos;
+use towpath_proto::Carrier;
+use towpath_proto::limits::HEADER_BYTES;
+use towpath_verbs::{DeviceCaps, Mtu, QueueLimits};
+
+/// Where the times come from that round trips are told by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Clock {
+    /// Completions carry the device's time of them.
+    Device,
+    /// The host's clock is read when a completion is polled.
+    Software,
+}
+
+/// How packets of a link find several ways through a network that chooses by UDP source port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SourcePorts {
+    /// They do not: there is one source port.
+    One,
+    /// A queue pair has one of so many for its life: another way is another queue pair.
+    PerQueuePair(u16),
+    /// A queue pair can move between so many while it runs.
+    Live(u16),
+}
+
+/// What an [`Endpoint`](crate::Endpoint) will do on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Plan {
+    /// What carries the paths of links, unless a peer has only the other.
+    pub carrier: Carrier,
+    /// The most links: as many as were asked for, or as the device's queues hold.
+    pub links_max: usize,
+    /// Links share one receive queue; otherwise each path has its own.
+    pub shared_receiving: bool,
+    /// Payload bytes of a packet, at most; a peer may have less.
+    pub mtu: Mtu,
+    /// Payload bytes of the smallest chunk that a message is cut into: one full packet. What
+    /// remains at its end may be less.
+    pub chunk_bytes_min: u32,
+    /// Payload bytes of the largest; loss decides in between.
+    pub chunk_bytes_max: u32,
+    /// Where times come from.
+    pub clock: Clock,
+    /// By how much a delay may grow before congestion control takes it for a queue.
+    pub delay_noise: Nanos,
+    /// How several ways are found.
+    pub source_ports: SourcePorts,
+    /// What all peers together may have under way to us, in bytes; none where the device does not
+    /// bound it.
+    pub window_bytes: Option<u64>,
+    /// How long the worker of a handle polls without work before it sleeps until the device wakes
+    /// it.
+    pub spin: Nanos,
+}
+
+impl Plan {
+    /// What an endpoint with this configuration will do on a device with these capabilities.
+    ///
+    /// # Errors
+    /// [`EndpointError::NoCarrier`], [`EndpointError::TooLarge`]: not even one link fits.
+    pub fn new(
+        caps: &DeviceCaps,
+        limits: QueueLimits,
+        config: &EndpointConfig,
+    ) -> Result<Self, EndpointError> {
+        let verbs = caps.verbs;
+        let carrier = config.carrier.settle(&verbs)?;
+        let sound = carrier != Carrier::Uc || verbs.uc_srq_survives_loss;
+        let shared_receiving = config.shared_receiving && verbs.srq && sound;
+        let links_max = fitting_links(caps, limits, config, shared_receiving)?;
+        let mtu = caps.mtu_max.min(config.mtu_max);
+        let packet = mtu.bytes() - HEADER_BYTES as u32;
+        let source_ports = match caps.source_ports {
+            0 | 1 => SourcePorts::One,
+            count if caps.source_port_live => SourcePorts::Live(count),
+            count => SourcePorts::PerQueuePair(count),
+        };
+        Ok(Self {
+            carrier,
+            links_max,
+            shared_receiving,
+            mtu,
+            chunk_bytes_min: packet.min(config.chunk_bytes_max),
+            chunk_bytes_max: config.chunk_bytes_max,
+            clock: if caps.timestamps { Clock::Device } else { Clock::Software },
+            delay_noise: caps.delay_noise,
+            source_ports,
+            window_bytes: caps.rx_buffer_bytes,
+            spin: config.spin,
+        })
+    }
+}
+
+/// As many links as were asked for, or as fit.
+fn fitting_links(
+    caps: &DeviceCaps,
+    limits: QueueLimits,
+    config: &EndpointConfig,
+    share: bool,
+) -> Result<usize, EndpointError> {
+    let mut fewer = config.clone();
+    loop {
+        match check_depths(caps, limits, &fewer, share) {
+            Ok(()) => return Ok(fewer.links_max),
+            Err(error) if fewer.links_max <= 1 => return Err(error),
+            Err(_) => fewer.links_max -= 1,
+        }
+    }
+}
+
+/// Whether the device's queues are deep enough for everything that may be posted at a time.
+fn check_depths(
+    caps: &DeviceCaps,
+    limits: QueueLimits,
+    config: &EndpointConfig,
+    share: bool,
+) -> Result<(), EndpointError> {
+    let receives = if share { config.receives_max(true) } else { config.receives_per_path() };
+    let (completions, control_completions) = config.completions_max(share);
+    let qps = config.links_max * (config.paths + 1);
+    let message = config.chunk_bytes_max as usize + HEADER_BYTES;
+    for (what, wanted, limit) in [
+        ("the receive queue", receives, limits.wr_max as usize),
+        ("the send queue", config.path_sends(), limits.wr_max as usize),
+        ("the completion queue", completions, limits.cqe_max as usize),
+        ("the completion queue of acks", control_completions, limits.cqe_max as usize),
+        ("the number of queue pairs", qps, caps.qp_max as usize),
+        ("a chunk with its header", message, caps.message_bytes_max as usize),
+    ] {
+        if wanted > limit {
+            return Err(EndpointError::TooLarge { what, wanted, limit });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use towpath_verbs::VerbSet;
+
+    const LIMITS: QueueLimits = QueueLimits { wr_max: 1 << 15, cqe_max: 1 << 20 };
+
+    /// A plain NIC: everything, without extras.
+    fn caps() -> DeviceCaps {
+        DeviceCaps {
+            verbs: VerbSet { rc: true, uc: true, ud: true, srq: true, ..VerbSet::default() },
+            mtu_max: Mtu::Mtu1024,
+            message_bytes_max: 1 << 30,
+            qp_max: 1 << 16,
+            timestamps: false,
+            source_ports: 1 << 14,
+            source_port_live: false,
+            rx_buffer_bytes: None,
+            rx_charge_bytes: 0,
+            short_packet_cost_percent: 0,
+            delay_noise: Nanos::from_micros(200),
+        }
+    }
+
+    fn plan(caps: &DeviceCaps) -> Plan {
+        Plan::new(caps, LIMITS, &EndpointConfig::new()).expect("it fits")
+    }
+
+    #[test]
+    fn a_device_without_extras_gets_software_in_their_place() {
+        let plan = plan(&caps());
+        assert_eq!((plan.carrier, plan.clock), (Carrier::Uc, Clock::Software));
+        assert_eq!(plan.delay_noise, Nanos::from_micros(200));
+        assert_eq!(plan.source_ports, SourcePorts::PerQueuePair(1 << 14));
+        assert!(!plan.shared_receiving, "its UC does not survive loss on a shared queue");
+        assert_eq!((plan.mtu, plan.chunk_bytes_min), (Mtu::Mtu1024, 960));
+    }
+
+    #[test]
+    fn what_a_device_has_is_used() {
+        let mut caps = caps();
+        caps.timestamps = true;
+        caps.source_port_live = true;
+        caps.verbs.uc_srq_survives_loss = true;
+        let mut found = plan(&caps);
+        assert_eq!((found.clock, found.shared_receiving), (Clock::Device, true));
+        assert_eq!(found.source_ports, SourcePorts::Live(1 << 14));
+        caps.source_ports = 1;
+        caps.mtu_max = Mtu::Mtu4096;
+        found = plan(&caps);
+        assert_eq!((found.source_ports, found.mtu), (SourcePorts::One, Mtu::Mtu4096));
+        let small = EndpointConfig::new().mtu_max(Mtu::Mtu512).chunk_bytes_max(100);
+        let found = Plan::new(&caps, LIMITS, &small).expect("it fits");
+        assert_eq!((found.mtu, found.chunk_bytes_min), (Mtu::Mtu512, 100));
+    }
+
+    #[test]
+    fn as_many_links_are_there_as_the_queues_hold() {
+        let config = EndpointConfig::new();
+        assert_eq!(plan(&caps()).links_max, config.links_max);
+        let shallow = QueueLimits { cqe_max: 32_767, ..LIMITS };
+        let fewer = Plan::new(&caps(), shallow, &config).expect("some fit").links_max;
+        assert!((2..config.links_max).contains(&fewer), "{fewer}");
+        let (completions, _) = config.clone().links_max(fewer).completions_max(false);
+        let (more, _) = config.links_max(fewer + 1).completions_max(false);
+        assert!(completions <= 32_767 && more > 32_767);
+    }
+
+    #[test]
+    fn a_device_on_which_no_link_fits_is_refused_with_the_number() {
+        let config = EndpointConfig::new();
+        let refusal = |caps: DeviceCaps, limits| match Plan::new(&caps, limits, &config) {
+            Err(EndpointError::TooLarge { what, limit, .. }) => (what, limit),
+            other => panic!("{other:?}"),
+        };
+        let short = DeviceCaps { message_bytes_max: 4096, ..caps() };
+        assert_eq!(refusal(short, LIMITS), ("a chunk with its header", 4096));
+        let shallow = QueueLimits { wr_max: 100, ..LIMITS };
+        assert_eq!(refusal(caps(), shallow), ("the receive queue", 100));
+    }
+
+    #[test]
+    fn a_device_without_uc_gets_rc() {
+        let mut caps = caps();
+        caps.verbs.uc = false;
+        assert_eq!(plan(&caps).carrier, Carrier::Rc);
+        assert!(plan(&caps).shared_receiving, "RC survives loss on any queue");
+        caps.verbs.rc = false;
+        let refused = Plan::new(&caps, LIMITS, &EndpointConfig::new());
+        assert!(matches!(refused, Err(EndpointError::NoCarrier { .. })));
+    }
+}
