@@ -10,6 +10,8 @@ shift
 release=$(basename "$dir"/kernel/boot/vmlinuz-*)
 release=${release#vmlinuz-}
 root=$(mktemp -d)
+# It becomes the guest's root folder, which is for everyone there.
+chmod 755 "$root"
 trap 'rm -rf "$root"' EXIT
 mkdir -p "$root"/{bin,dev,etc/libibverbs.d,modules,out,proc,run,sys,tests,tmp}
 mkdir -p "$root"/usr/{bin,sbin,lib,lib64}

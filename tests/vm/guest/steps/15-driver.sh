@@ -1,0 +1,3 @@
+# What shows beneath the contract, on the driver itself.
+# unit: towpath-device-verbs
+tests driver towpath_device_verbs device::tests
