@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`cli`] | `towpath`: the demo, and a chunk server's clients |
 //! | [`device`] | which device a tool uses: the flags that all of them take |
+//! | [`devinfo`] | `tow_devinfo`: the devices, and what Towpath will do on each |
 //! | [`perftest`] | `tow_send_bw`, `tow_write_lat` and the others |
 
 #![forbid(unsafe_code)]
 
 pub mod cli;
 pub mod device;
+pub mod devinfo;
 pub mod perftest;
