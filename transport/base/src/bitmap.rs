@@ -107,15 +107,16 @@ impl WindowBitmap {
         self.base += count;
     }
 
+    #[inline]
     fn advance_over_set(&mut self) {
-        loop {
+        let is_set = |bitmap: &Self| {
+            let (word, bit) = bitmap.locate(bitmap.base);
+            bitmap.words[word] & bit != 0
+        };
+        while is_set(self) {
             let (word, _) = self.locate(self.base);
-            let start = self.base % 64;
-            let run = u64::from((self.words[word] >> start).trailing_ones()).min(64 - start);
-            if run == 0 {
-                return;
-            }
-            self.clear_base_bits(run);
+            let run = (self.words[word] >> (self.base % 64)).trailing_ones();
+            self.clear_base_bits(run.into());
         }
     }
 
