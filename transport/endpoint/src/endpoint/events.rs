@@ -6,27 +6,15 @@ use crate::message::Message;
 use crate::payload::Payload;
 use smallvec::SmallVec;
 use towpath_memory::Region;
-use towpath_proto::{ChannelId, Event as LinkEvent, IncomingKey};
+use towpath_proto::{Event as LinkEvent, IncomingKey};
 use towpath_verbs::Device;
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// The next thing to tell. Take all events of a turn before the [`flush`](Self::flush).
     pub fn next_event(&mut self) -> Option<Event> {
-        if let Some(event) = self.told.pop_front() {
-            return Some(event);
-        }
-        while let Some(index) = self.links.eventful() {
-            let conn = self.links.at(index);
-            let event = conn.and_then(|conn| Some((conn.id, conn.link.as_mut()?.poll_event()?)));
-            let Some((id, event)) = &event else {
-                self.links.pop_eventful();
-                continue;
-            };
-            if let Some(event) = self.translate(*id, event) {
-                return Some(event);
-            }
-        }
-        None
+        let mut next = None;
+        self.take_event(|_, event| next = Some(event));
+        next
     }
 
     /// One turn: [`poll`](Self::poll), every event to `on_event`, [`flush`](Self::flush).
@@ -34,34 +22,58 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// anything happened; if not, an owner with nothing else to do may [`wait`](Self::wait).
     pub fn turn(&mut self, mut on_event: impl FnMut(&mut Self, Event)) -> bool {
         let mut busy = self.poll() > 0;
-        while let Some(event) = self.next_event() {
+        while self.take_event(&mut on_event) {
             busy = true;
-            on_event(self, event);
         }
         self.flush();
         busy
     }
 
+    /// Hands the next thing to tell to `on_event`; false when there is none. An event that was just
+    /// put together is slow to copy, so it is not returned first.
     #[inline]
-    fn translate(&mut self, link: LinkId, event: &LinkEvent) -> Option<Event> {
-        Some(match *event {
-            LinkEvent::Message { channel, incoming, length } => {
-                Event::Message(self.gather(link, channel, incoming, length))
+    fn take_event(&mut self, on_event: impl FnOnce(&mut Self, Event)) -> bool {
+        if let Some(event) = self.told.pop_front() {
+            on_event(self, event);
+            return true;
+        }
+        while let Some(index) = self.links.eventful() {
+            let conn = self.links.at(index);
+            let event = conn.and_then(|conn| Some((conn.id, conn.link.as_mut()?.poll_event()?)));
+            let Some((link, event)) = event else {
+                self.links.pop_eventful();
+                continue;
+            };
+            match event {
+                LinkEvent::Message { channel, incoming, length } => {
+                    let chunks = SmallVec::new();
+                    let mut event = Event::Message(Message { link, channel, len: length, chunks });
+                    self.gather(incoming, &mut event);
+                    on_event(self, event);
+                }
+                LinkEvent::Sent { send, token, outcome } => {
+                    // The one place where what was sent is taken back: the link says Sent only
+                    // after every work request of the message has come back.
+                    let lent = self.links.find_mut(link).and_then(|conn| conn.sends.leave(send));
+                    let Some(segments) = lent else { continue };
+                    let (send, payload) = (SendId { link, key: send }, Payload { segments });
+                    on_event(self, Event::Sent { send, token, outcome, payload });
+                }
+                LinkEvent::StreamChunk { channel, incoming, chunk, message_len, end } => {
+                    let Some(chunk) = self.recv.lend_out(&chunk, channel) else { continue };
+                    let stream = StreamId(incoming);
+                    let event =
+                        Event::StreamChunk { link, channel, stream, chunk, message_len, end };
+                    on_event(self, event);
+                }
+                _ => match self.translate_rare(link, &event) {
+                    Some(event) => on_event(self, event),
+                    None => continue,
+                },
             }
-            LinkEvent::Sent { send, token, outcome } => {
-                // The one place where what was sent is taken back: the link says Sent only after
-                // every work request of the message has come back.
-                let segments = self.links.find_mut(link)?.sends.leave(send)?;
-                let payload = Payload { segments };
-                Event::Sent { send: SendId { link, key: send }, token, outcome, payload }
-            }
-            LinkEvent::StreamChunk { channel, incoming, chunk, message_len, end } => {
-                let chunk = self.recv.lend_out(&chunk, channel)?;
-                let stream = StreamId(incoming);
-                Event::StreamChunk { link, channel, stream, chunk, message_len, end }
-            }
-            _ => return self.translate_rare(link, event),
-        })
+            return true;
+        }
+        false
     }
 
     /// What comes once in a link's or a channel's life, or when something went wrong.
@@ -92,24 +104,19 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         })
     }
 
-    fn gather(
-        &mut self,
-        link: LinkId,
-        channel: ChannelId,
-        incoming: IncomingKey,
-        len: u32,
-    ) -> Message {
-        let mut chunks = SmallVec::new();
+    /// Puts the chunks of a message into the event that tells of it.
+    #[inline]
+    fn gather(&mut self, incoming: IncomingKey, event: &mut Event) {
+        let Event::Message(Message { link, channel, chunks, .. }) = event else { return };
         let Self { links, recv, .. } = self;
-        if let Some(found) = links.find_mut(link).and_then(|conn| conn.link.as_mut()) {
+        if let Some(found) = links.find_mut(*link).and_then(|conn| conn.link.as_mut()) {
             found.take_message(incoming, |chunk| {
-                let lent = recv.lend_out(&chunk, channel);
+                let lent = recv.lend_out(&chunk, *channel);
                 debug_assert!(lent.is_some(), "a chunk of a message is in its slot");
                 if let Some(lent) = lent {
                     chunks.push(lent);
                 }
             });
         }
-        Message { link, channel, len, chunks }
     }
 }
