@@ -13,6 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_common::{Daemon, Process, fails, json, pattern, succeeds, towpath};
+use towpath_fastpath::{BlockingClient, ClientConfig};
 
 const NAME: &str = "000102030405060708090a0b0c0d0e0f";
 const OTHER: &str = "ffffffffffffffffffffffffffffffff";
@@ -75,6 +76,41 @@ fn the_health_of_a_servers_links_is_shown_for_people_and_for_programs() {
     assert!(text.starts_with("0 requests without an answer after 1,000 ms"), "{text}");
     assert!(text.lines().nth(1).is_some_and(|heading| heading.starts_with("peer")), "{text}");
     daemon.stop();
+}
+
+#[test]
+fn the_paths_of_a_running_server_are_shown_while_a_client_uses_them() {
+    let mut bench = Bench::new();
+    let daemon = Daemon::start(&bench.store());
+    bench.server = daemon.addr.to_string();
+    let report = json(&mut bench.run(&["paths", "store", "--json"]));
+    let of = |report: &Value, field: &str| report[field].clone();
+    assert_eq!(
+        (of(&report, "program"), of(&report, "link_count")),
+        ("towpath-chunkserver".into(), 0.into())
+    );
+    bench.file("in", &pattern(300_000, 1));
+    succeeds(&mut bench.run(&["put", "in", "--chunk", NAME]));
+    // A client that stays for as long as it is looked at.
+    let mut client = BlockingClient::connect(daemon.addr, ClientConfig::new()).expect("a link");
+    client.list().expect("an answer");
+    let report = json(&mut bench.run(&["paths", "store/status.sock", "--json"]));
+    let links = report["links"].as_array().expect("a list");
+    let link = links.last().expect("the client's");
+    // A client that stands still acknowledges nothing: its link need not be called good.
+    assert!(link["health"].is_string() && link["slow"] == 0, "{report}");
+    for path in link["paths"].as_array().expect("a list") {
+        assert_eq!(path["state"], "good", "{report}");
+        assert!(path["qp_num"].is_u64() && path["sent"].is_u64(), "{report}");
+    }
+    assert!(link["paths"][0]["sent"].as_u64() > Some(0), "{report}");
+    let text = succeeds(&mut bench.run(&["paths", "store"]));
+    assert!(text.starts_with("towpath-chunkserver, process "), "{text}");
+    assert!(text.contains(" to 127.0.0.1:") && text.contains("good"), "{text}");
+    drop(client);
+    daemon.stop();
+    fails(&mut bench.run(&["paths", "store"]), 3, &["no process answers"]);
+    fails(&mut bench.run(&["paths"]), 2, &["SOCKET"]);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use towpath_status::limits::STATUS_NAME;
+
 use crate::store::limits::{CHUNKS_MAX_DEFAULT, LOG_BYTES_DEFAULT, WORKER_BATCH_MAX};
 
 /// Settings of a chunk server. Each is a key of the config file and a flag of the program; the
@@ -55,8 +57,23 @@ pub struct DaemonConfig {
     pub slow_after_ms: u64,
     /// Longest time that a clean stop waits for what is under way, in milliseconds.
     pub stop_wait_ms: u64,
+    /// Where it can be asked how its links and paths stand.
+    pub status_socket: StatusPlace,
     /// What is logged to stderr, as a filter: `info`, or `warn,towpath_chunkserver=debug`.
     pub log: String,
+}
+
+/// Where the status socket of a server is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StatusPlace {
+    /// In the data directory, named [`STATUS_NAME`](towpath_status::limits::STATUS_NAME); where the
+    /// system has none there, the server goes on without.
+    #[default]
+    DataDir,
+    /// Nowhere.
+    Nowhere,
+    /// Here; without it the server does not start.
+    At(PathBuf),
 }
 
 impl Default for DaemonConfig {
@@ -85,6 +102,7 @@ impl Default for DaemonConfig {
             idle_wait_us: 20_000,
             slow_after_ms: 1_000,
             stop_wait_ms: 5_000,
+            status_socket: StatusPlace::DataDir,
             log: String::from("info"),
         }
     }
@@ -95,5 +113,15 @@ impl DaemonConfig {
     #[must_use]
     pub fn effective_device_ip(&self) -> IpAddr {
         self.device_ip.unwrap_or_else(|| self.listen.ip())
+    }
+
+    /// The path of the status socket, if there is to be one.
+    #[must_use]
+    pub fn status_path(&self) -> Option<PathBuf> {
+        match &self.status_socket {
+            StatusPlace::DataDir => Some(self.data_dir.join(STATUS_NAME)),
+            StatusPlace::Nowhere => None,
+            StatusPlace::At(path) => Some(path.clone()),
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use thiserror::Error;
+use towpath_status::SocketError;
 use towpath_transport::{EndpointError, ListenError};
 
 use super::file::ConfigFileError;
@@ -69,6 +70,9 @@ pub enum DaemonError {
     /// No thread for the store.
     #[error("cannot start the store's thread; raise the limit of processes")]
     Thread(#[source] io::Error),
+    /// The status socket cannot be had.
+    #[error("cannot answer at the `status_socket` (--status-socket)")]
+    Status(#[from] SocketError),
     /// The signals cannot be caught.
     #[error("cannot catch SIGTERM and SIGINT")]
     Signals(#[source] io::Error),
@@ -105,7 +109,11 @@ impl DaemonError {
             Self::Endpoint(EndpointError::Udp(_)) => 3,
             Self::NotADirectory(_) | Self::DataDir { .. } | Self::Store { .. } => 4,
             Self::Failed { .. } | Self::StoreEnded(_) => 5,
-            Self::Endpoint(_) | Self::Thread(_) | Self::Signals(_) | Self::Ready(_) => 6,
+            Self::Endpoint(_)
+            | Self::Ready(_)
+            | Self::Signals(_)
+            | Self::Status(_)
+            | Self::Thread(_) => 6,
         }
     }
 

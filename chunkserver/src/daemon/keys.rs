@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use super::config::DaemonConfig;
+use super::config::{DaemonConfig, StatusPlace};
 use super::value::{self, ValueError};
 
 /// One setting.
@@ -208,6 +208,27 @@ pub const KEYS: &[Key] = &[
         3_600_000,
         "longest time that a clean stop waits for what is under way, in milliseconds"
     ),
+    Key {
+        name: "status_socket",
+        kind: "PATH",
+        doc: "local socket that tells how links and paths stand (`towpath paths`); \"data_dir\" is \
+              status.sock in that directory, \"none\" is nowhere",
+        quoted: true,
+        set: |config, text| {
+            config.status_socket = match text {
+                "" => return Err(ValueError::Needs { needs: "a path, \"data_dir\" or \"none\"" }),
+                "data_dir" => StatusPlace::DataDir,
+                "none" => StatusPlace::Nowhere,
+                path => StatusPlace::At(PathBuf::from(path)),
+            };
+            Ok(())
+        },
+        show: |config| match &config.status_socket {
+            StatusPlace::DataDir => "data_dir".into(),
+            StatusPlace::Nowhere => "none".into(),
+            StatusPlace::At(path) => path.display().to_string(),
+        },
+    },
     Key {
         name: "log",
         kind: "FILTER",

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 use towpath_fastpath::HealthConfig;
+use towpath_status::StatusSocket;
 use towpath_transport::{
     Device, Endpoint, EndpointConfig, EndpointError, Mtu, Nanos, PortChoice, Region, RoceUdp,
     UdpConfig, roce_udp,
 };
 use tracing_subscriber::EnvFilter;
 
-use super::config::DaemonConfig;
+use super::config::{DaemonConfig, StatusPlace};
 use super::error::DaemonError;
 use super::stop::StopFlag;
 use crate::service::{ChunkServer, ServerStats, ServiceConfig};
@@ -109,12 +110,16 @@ pub fn run<D: Device<Memory = Region>>(
     );
     let mut server =
         ChunkServer::new(endpoint, store, &service_config(config)).map_err(DaemonError::Thread)?;
+    let mut status = status_socket(config)?;
     let ready = Ready { listening, device, pid: std::process::id() };
     on_ready(&ready).map_err(DaemonError::Ready)?;
     tracing::info!(%listening, %device, "serving");
     while !stop.is_stopped() && server.store_is_running() {
         server.turn_or_wait();
         server.log_health();
+        if let Some(socket) = &mut status {
+            socket.answer_when_asked(|| server.status());
+        }
     }
     tracing::info!("stopping");
     let drained = server.drain(Nanos::from_millis(config.stop_wait_ms));
@@ -182,6 +187,19 @@ fn store_config(config: &DaemonConfig) -> StoreConfig {
         .preallocate_bytes(config.preallocate_bytes)
         .segment_bytes(config.segment_bytes)
         .store_id(random())
+}
+
+/// None where there is to be none, or where nobody asked for one and there can be none.
+fn status_socket(config: &DaemonConfig) -> Result<Option<StatusSocket>, DaemonError> {
+    let Some(path) = config.status_path() else { return Ok(None) };
+    match StatusSocket::bind(&path) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error) if config.status_socket == StatusPlace::DataDir => {
+            tracing::warn!(%error, "there is no status socket");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn service_config(config: &DaemonConfig) -> ServiceConfig {

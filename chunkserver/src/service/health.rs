@@ -3,6 +3,7 @@
 use towpath_fastpath::health::{HealthReply, LinkHealthReply};
 use towpath_fastpath::limits::HEALTH_LINKS_MAX;
 use towpath_fastpath::{HealthEvent, HealthMonitor, HealthState, LinkHealth};
+use towpath_status::ProcessStatus;
 use towpath_transport::{Device, LinkId, Region};
 
 use super::server::ChunkServer;
@@ -43,6 +44,16 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             let age_ms = age.0 / 1_000_000;
             tracing::warn!(requests = slow, age_ms, link, "requests are slow");
         }
+    }
+
+    /// How its links and their paths stand, for a status socket.
+    #[must_use]
+    pub fn status(&self) -> ProcessStatus {
+        ProcessStatus::with(&self.endpoint, "towpath-chunkserver", |link, status| {
+            let found = self.monitor.links().find(|health| health.link == link);
+            status.health = found.map(|health| health.state.to_string());
+            status.slow = found.map(|health| health.slow);
+        })
     }
 
     fn peer(&self, link: LinkId) -> String {

@@ -120,6 +120,15 @@ impl fmt::Display for Cause {
     }
 }
 
+impl fmt::Display for HealthState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Good => f.write_str("good"),
+            Self::Degraded(cause) => cause.fmt(f),
+        }
+    }
+}
+
 /// Something that a storage system may want to act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthEvent {
@@ -277,7 +286,7 @@ impl HealthMonitor {
         let sent = stats.chunks_sent - health.stats.chunks_sent;
         let again = stats.chunks_retransmitted - health.stats.chunks_retransmitted;
         let timeouts = stats.rtos - health.stats.rtos;
-        let reroutes = reroutes(&stats) - reroutes(&health.stats);
+        let reroutes = stats.reroutes() - health.stats.reroutes();
         // What was sent again and had arrived was not lost.
         let lost = again.saturating_sub(stats.losses_spurious - health.stats.losses_spurious);
         if sent >= CHUNKS_MIN {
@@ -363,11 +372,6 @@ impl HealthMonitor {
     pub fn links(&self) -> impl ExactSizeIterator<Item = &LinkHealth> {
         self.links.iter().map(|watched| &watched.health)
     }
-}
-
-/// Times that traffic, or the acks of it, left a path for another.
-pub(super) fn reroutes(stats: &LinkStats) -> u64 {
-    stats.path_doubts + stats.ack_reroutes
 }
 
 impl Watched {

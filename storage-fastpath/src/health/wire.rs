@@ -1,6 +1,6 @@
 //! The health of a server's links as protobuf (docs/storage-protocol.md section 5).
 
-use super::monitor::{Cause, HealthState, LinkHealth, reroutes};
+use super::monitor::{Cause, HealthState, LinkHealth};
 
 /// Asks how the links of a server are.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
@@ -95,7 +95,7 @@ impl LinkHealthReply {
             slow,
             degradations,
             messages_abandoned: stats.messages_abandoned,
-            reroutes: reroutes(&stats),
+            reroutes: stats.reroutes(),
         }
     }
 

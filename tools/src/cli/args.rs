@@ -15,7 +15,7 @@ Exit codes:
   0    done (demo: and every byte was verified)
   1    bytes came back changed, or slices are damaged on the server's medium
   2    wrong flags
-  3    the server cannot be reached, or does not speak this version
+  3    the server, or the process that is asked, cannot be reached or does not speak this version
   4    no such chunk, or a chunk of that name exists already
   5    the server refused: its store is full, busy or read-only; or two scrubs ran at once
   6    not known whether done: the server went away, did not answer or failed; what it
@@ -59,6 +59,8 @@ pub(crate) enum Command {
     Info(ServerArgs),
     /// Show how the network is between a server and each of its clients, and its slow requests
     Health(ServerArgs),
+    /// Show how the paths of each link of a running process stand
+    Paths(StatusArgs),
     #[command(hide = true)]
     DemoServer(DemoServerArgs),
     #[command(hide = true)]
@@ -124,6 +126,17 @@ pub(crate) struct ServerArgs {
     pub(super) server: Option<String>,
     #[command(flatten)]
     pub(super) link: LinkArgs,
+}
+
+/// Which process is asked, on this machine.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct StatusArgs {
+    /// Its status socket, or the folder with it: the data directory of a chunk server, say
+    #[arg(value_name = "SOCKET")]
+    pub(super) socket: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// How to talk to it.

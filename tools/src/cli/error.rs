@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use towpath_fastpath::{ErrorKind, ErrorReply};
 use towpath_lab::studies::StudyError;
+use towpath_status::AskError;
 
 use super::demo::DemoError;
 use super::interrupt::{EXIT_INTERRUPTED, Interrupted};
@@ -90,6 +91,9 @@ pub(crate) enum CliError {
         /// Of how many.
         of: usize,
     },
+    /// Asking a process for its status.
+    #[error(transparent)]
+    Ask(#[from] AskError),
     /// Talking to the server.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -122,6 +126,7 @@ impl CliError {
     #[must_use]
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
+            Self::Ask(_) => 3,
             Self::Changed { .. } | Self::Damaged { .. } => 1,
             Self::Demo(error) => of_demo(error),
             Self::File { .. } | Self::FileExists { .. } | Self::Stdout(_) => 7,

@@ -7,6 +7,7 @@
 //! | `sim` | studies in virtual time: tables, JSON and drawings |
 //! | `session` | a client of one chunk server |
 //! | `chunk` | put, get, ls, stat, rm, scrub and info against a running chunk server |
+//! | `status` | what a running process on this machine tells of its links |
 //! | `error` | what can go wrong, what to do next, and exit codes |
 //! | `bytes`, `progress`, `interrupt`, `source` | sizes, bars, Ctrl-C, where bytes come from |
 
@@ -20,6 +21,7 @@ mod progress;
 mod session;
 mod sim;
 mod source;
+mod status;
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -74,6 +76,7 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Scrub(args) => chunk::scrub(&args, &interrupt),
         Command::Info(args) => chunk::info(&args, &interrupt),
         Command::Health(args) => chunk::health(&args, &interrupt),
+        Command::Paths(args) => status::paths(&args),
         Command::DemoServer(_) | Command::DemoYardstick { .. } => Ok(()),
     }
 }

@@ -69,6 +69,14 @@ pub struct LinkStats {
     pub messages_received: u64,
 }
 
+impl LinkStats {
+    /// Times that traffic, or the acks of it, left a path for another.
+    #[must_use]
+    pub const fn reroutes(&self) -> u64 {
+        self.path_doubts + self.paths_failed + self.ack_reroutes
+    }
+}
+
 impl core::ops::AddAssign for LinkStats {
     /// Counters of several links, or of several lives of one, together.
     fn add_assign(&mut self, other: Self) {

@@ -102,6 +102,12 @@ pub(super) const TABLE: &[Row] = &[
         what: "the face that users link: endpoints, channels, buffers, driver",
     },
     Row {
+        name: "status",
+        folder: "transport/status",
+        may_use: MayUse::Only(&["base", "verbs", "memory", "transport"]),
+        what: "what a running process tells of its links, over a local socket",
+    },
+    Row {
         name: "lab",
         folder: "transport/lab",
         may_use: MayUse::Only(&[
@@ -132,7 +138,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "chunkserver",
         folder: "chunkserver",
-        may_use: MayUse::Only(&["base", "transport", "rpc", "fastpath"]),
+        may_use: MayUse::Only(&["base", "transport", "status", "rpc", "fastpath"]),
         what: "the chunk server: store, service, daemon",
     },
     Row {

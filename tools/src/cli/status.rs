@@ -1,0 +1,131 @@
+//! `towpath paths`: what a running process on this machine tells of its links.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use towpath_status::limits::STATUS_NAME;
+use towpath_status::{LinkStatus, PathStatus, ProcessStatus, ask};
+
+use super::args::StatusArgs;
+use super::bytes::{show_count, show_size};
+use super::error::CliError;
+use super::{print_json, print_text};
+
+/// Shows how the paths of each link of a process stand.
+pub(crate) fn paths(args: &StatusArgs) -> Result<(), CliError> {
+    let status = asked(&args.socket)?;
+    if args.json { print_json(&status) } else { print_text(&paths_text(&status)) }
+}
+
+fn asked(socket: &Path) -> Result<ProcessStatus, CliError> {
+    let within = socket.join(STATUS_NAME);
+    Ok(ask(if socket.is_dir() { &within } else { socket })?)
+}
+
+fn paths_text(status: &ProcessStatus) -> String {
+    let ProcessStatus { program, pid, device, carrier, link_count, links, .. } = status;
+    let device = device.map_or_else(|| String::from("?"), |device| device.to_string());
+    let mut text = format!(
+        "{program}, process {pid}, device {device}: {} links, new ones over {carrier}\n",
+        show_count(*link_count)
+    );
+    for link in links {
+        text += &link_text(link);
+    }
+    let unnamed = link_count.saturating_sub(links.len() as u64);
+    if unnamed > 0 {
+        text += &format!("\nand {} more links\n", show_count(unnamed));
+    }
+    text
+}
+
+fn link_text(link: &LinkStatus) -> String {
+    let peer = link.peer.map_or_else(|| String::from("?"), |peer| peer.to_string());
+    let mut text = format!("\nlink {} to {peer}", link.index);
+    if let Some(health) = &link.health {
+        text += &format!(", {health}");
+    }
+    // Writing to a text cannot fail.
+    let _ = writeln!(
+        text,
+        ": rtt {} us, {} chunks, {} again, {} timeouts, {} reroutes",
+        us(link.rtt_ns),
+        show_count(link.chunks_sent),
+        show_count(link.chunks_retransmitted),
+        show_count(link.timeouts),
+        show_count(link.reroutes),
+    );
+    let _ = writeln!(
+        text,
+        "{:>4} {:9}{:>10}{:>8}{:>8}{:>10}{:>12}{:>8}{:>10}{:>8}{:>12} acks",
+        "path",
+        "state",
+        "for s",
+        "qp",
+        "port",
+        "rtt us",
+        "sent",
+        "loss %",
+        "flight",
+        "doubts",
+        "quarantines"
+    );
+    for path in &link.paths {
+        text += &path_text(path);
+    }
+    text
+}
+
+fn path_text(path: &PathStatus) -> String {
+    let loss = if path.sent == 0 { 0.0 } else { 100.0 * path.lost as f64 / path.sent as f64 };
+    format!(
+        "{:>4} {:9}{:>10.1}{:>8}{:>8}{:>10}{:>12}{loss:>8.2}{:>10}{:>8}{:>12} {}\n",
+        path.index,
+        path.state,
+        path.for_ns as f64 / 1e9,
+        path.qp_num,
+        path.source_port,
+        us(path.rtt_ns),
+        show_count(path.sent),
+        show_size(path.in_flight_bytes),
+        show_count(path.doubts),
+        show_count(path.quarantines),
+        if path.carries_acks { "here" } else { "" },
+    )
+}
+
+fn us(ns: Option<u64>) -> String {
+    ns.map_or_else(|| String::from("-"), |ns| format!("{:.1}", ns as f64 / 1e3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_and_paths_are_shown_with_what_is_unknown_as_a_dash() {
+        let paths = r#"[
+            {"index":0,"state":"good","for_ns":2500000000,"qp_num":17,"source_port":49152,
+             "rtt_ns":12300,"sent":2000,"lost":30,"in_flight_bytes":4096,"carries_acks":true},
+            {"index":1,"state":"dead","doubts":3,"quarantines":2}]"#;
+        let status = format!(
+            r#"{{"program":"p","pid":7,"device":"10.0.0.1:4791","carrier":"UC","link_count":1003,
+               "links":[{{"index":4,"peer":"10.0.0.2:4791","health":"rerouted","reroutes":1234,
+               "paths":{paths}}}]}}"#
+        );
+        let text = paths_text(&serde_json::from_str(&status).expect("a status"));
+        let lines: Vec<Vec<_>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let said = "p, process 7, device 10.0.0.1:4791: 1,003 links, new ones over UC";
+        assert_eq!(lines[0].join(" "), said);
+        let said = "link 4 to 10.0.0.2:4791, rerouted: rtt - us, 0 chunks, 0 again, 0 timeouts, \
+                    1,234 reroutes";
+        assert_eq!(lines[2].join(" "), said);
+        let good = ["0", "good", "2.5", "17", "49152", "12.3", "2,000", "1.50"];
+        assert_eq!(lines[4][..8], good);
+        assert_eq!(lines[4].last(), Some(&"here"));
+        assert_eq!(lines[5][..6], ["1", "dead", "0.0", "0", "0", "-"]);
+        assert_eq!(lines[5][lines[5].len() - 2..], ["3", "2"]);
+        assert_eq!(lines[7].join(" "), "and 1,002 more links");
+    }
+}

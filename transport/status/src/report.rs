@@ -1,0 +1,179 @@
+//! What is told: a process, its links, their paths.
+
+use crate::limits::LINKS_MAX;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::net::SocketAddr;
+use towpath_base::Nanos;
+use towpath_memory::Region;
+use towpath_transport::{Endpoint, LinkId, PathReport, PathState};
+use towpath_verbs::Device;
+
+/// A process and its links. Fields may be added; those that a side does not know are left out or
+/// taken as zero.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct ProcessStatus {
+    /// The program.
+    pub program: String,
+    /// The process.
+    pub pid: u32,
+    /// Where its device receives.
+    pub device: Option<SocketAddr>,
+    /// What carries new links: `UC`, `RC` or `TCP`.
+    pub carrier: String,
+    /// Links that are up.
+    pub link_count: u64,
+    /// At most [`LINKS_MAX`] of them: those with a path that is not good first, then by index.
+    pub links: Vec<LinkStatus>,
+}
+
+/// How one link stands. Counters are from its beginning, and only grow.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct LinkStatus {
+    /// Its number in the process; used again when the link is gone.
+    pub index: u64,
+    /// Where the device at the other end receives.
+    pub peer: Option<SocketAddr>,
+    /// `good`, or why it is degraded; none where nobody judges links.
+    pub health: Option<String>,
+    /// The smoothed round-trip time of all paths together in nanoseconds, once there is one.
+    pub rtt_ns: Option<u64>,
+    /// Chunks of data sent, retransmissions included.
+    pub chunks_sent: u64,
+    /// Chunks of data sent again.
+    pub chunks_retransmitted: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Times that traffic, or the acks of it, left a path for another.
+    pub reroutes: u64,
+    /// Paths that were good again after a quarantine.
+    pub path_returns: u64,
+    /// Probes of paths sent.
+    pub path_probes: u64,
+    /// Messages given up.
+    pub messages_abandoned: u64,
+    /// I/Os that were not answered in time; none where nobody watches them.
+    pub slow: Option<u64>,
+    /// Its paths, by number.
+    pub paths: Vec<PathStatus>,
+}
+
+/// How one path stands. Counters are from its beginning, and only grow.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct PathStatus {
+    /// Its number within the link.
+    pub index: u8,
+    /// `good`, `suspect`, `dead` (in quarantine) or `probing`.
+    pub state: String,
+    /// For how long it has been that, in nanoseconds.
+    pub for_ns: u64,
+    /// Its queue pair here.
+    pub qp_num: u32,
+    /// Which of the device's source ports it leaves from.
+    pub source_port: u16,
+    /// Its smoothed round-trip time in nanoseconds, once there is one.
+    pub rtt_ns: Option<u64>,
+    /// Transmissions: data, control and probes, again or for the first time.
+    pub sent: u64,
+    /// Those of them that were declared lost.
+    pub lost: u64,
+    /// Bytes in flight, as windows count them.
+    pub in_flight_bytes: u64,
+    /// How often it was doubted.
+    pub doubts: u64,
+    /// How often it was put in quarantine.
+    pub quarantines: u64,
+    /// Acks go this way.
+    pub carries_acks: bool,
+}
+
+impl ProcessStatus {
+    /// How the links of an endpoint stand now. Takes time in proportion to the links that are up:
+    /// not for the data path, but short enough to be called between two turns.
+    #[must_use]
+    pub fn of<D: Device<Memory = Region>>(endpoint: &Endpoint<D>, program: &str) -> Self {
+        Self::with(endpoint, program, |_, _| {})
+    }
+
+    /// The same; `judge` adds to each link what the caller knows of it.
+    #[must_use]
+    pub fn with<D: Device<Memory = Region>>(
+        endpoint: &Endpoint<D>,
+        program: &str,
+        mut judge: impl FnMut(LinkId, &mut LinkStatus),
+    ) -> Self {
+        let is_well = |link: LinkId| endpoint.paths(link).all(|path| is_good(&path));
+        let mut links: Vec<_> = endpoint.links().collect();
+        let link_count = links.len() as u64;
+        links.sort_by_cached_key(|&link| (Reverse(!is_well(link)), link.index()));
+        links.truncate(LINKS_MAX);
+        let status = |link| {
+            let mut status = LinkStatus::of(endpoint, link);
+            judge(link, &mut status);
+            status
+        };
+        Self {
+            program: program.to_owned(),
+            pid: std::process::id(),
+            device: Some(endpoint.device().local_addr()),
+            carrier: endpoint.carrier().to_string(),
+            link_count,
+            links: links.into_iter().map(status).collect(),
+        }
+    }
+}
+
+impl LinkStatus {
+    fn of<D: Device<Memory = Region>>(endpoint: &Endpoint<D>, link: LinkId) -> Self {
+        let stats = endpoint.stats(link).unwrap_or_default();
+        let now = endpoint.now();
+        Self {
+            index: link.index() as u64,
+            peer: endpoint.peer(link).map(|peer| peer.device_addr),
+            health: None,
+            rtt_ns: endpoint.rtt(link).map(|rtt| rtt.0),
+            chunks_sent: stats.chunks_sent,
+            chunks_retransmitted: stats.chunks_retransmitted,
+            timeouts: stats.rtos,
+            reroutes: stats.reroutes(),
+            path_returns: stats.path_returns,
+            path_probes: stats.path_probes,
+            messages_abandoned: stats.messages_abandoned,
+            slow: None,
+            paths: endpoint
+                .paths(link)
+                .map(|path| PathStatus::new(&path, now.since(path.facts.since)))
+                .collect(),
+        }
+    }
+}
+
+impl PathStatus {
+    fn new(path: &PathReport, held: Nanos) -> Self {
+        let facts = &path.facts;
+        Self {
+            index: facts.path.0,
+            state: facts.state.to_string(),
+            for_ns: held.0,
+            qp_num: path.qp_num.0,
+            source_port: path.source_port,
+            rtt_ns: facts.srtt.map(|rtt| rtt.0),
+            sent: facts.sent,
+            lost: facts.lost,
+            in_flight_bytes: facts.in_flight_bytes,
+            doubts: facts.doubts,
+            quarantines: facts.quarantines,
+            carries_acks: facts.carries_acks,
+        }
+    }
+}
+
+fn is_good(path: &PathReport) -> bool {
+    path.facts.state == PathState::Good
+}

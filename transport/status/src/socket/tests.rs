@@ -1,0 +1,134 @@
+//! Processes that are asked, that are not there, and that do not come by.
+
+use super::*;
+use crate::{AskError, LinkStatus, ask};
+use std::time::Duration;
+
+fn room() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let path = dir.path().join("status");
+    (dir, path)
+}
+
+fn status(name: &str) -> ProcessStatus {
+    ProcessStatus { program: name.to_owned(), ..ProcessStatus::default() }
+}
+
+/// Asks from another thread while this one comes by.
+fn ask_beside(
+    socket: &mut StatusSocket,
+    mut tell: impl FnMut() -> ProcessStatus,
+) -> Result<ProcessStatus, AskError> {
+    let path = socket.path().to_owned();
+    let asking = thread::spawn(move || ask(&path));
+    while !asking.is_finished() {
+        socket.answer_when_asked(&mut tell);
+        thread::sleep(Duration::from_micros(100));
+    }
+    asking.join().expect("no panic")
+}
+
+#[test]
+fn each_who_asks_gets_a_status_of_that_moment() {
+    let (_dir, path) = room();
+    let mut socket = StatusSocket::bind(&path).expect("a fresh path");
+    let mut told = 0;
+    for round in 1..=5 {
+        let answer = ask_beside(&mut socket, || {
+            told += 1;
+            ProcessStatus { link_count: told, ..status("me") }
+        });
+        assert_eq!(answer.expect("an answer").link_count, round, "built once for each");
+    }
+}
+
+#[test]
+fn nobody_asks_and_nothing_is_gathered() {
+    let (_dir, path) = room();
+    let mut socket = StatusSocket::bind(&path).expect("a fresh path");
+    for _ in 0..100 {
+        socket.answer_when_asked(|| panic!("nobody has asked"));
+    }
+}
+
+#[test]
+fn a_network_thread_that_does_not_come_by_is_told_of_and_its_late_answer_goes_to_nobody() {
+    let (_dir, path) = room();
+    let mut socket = StatusSocket::bind(&path).expect("a fresh path");
+    let error = ask(&path).expect_err("nobody comes by");
+    assert!(matches!(error, AskError::Silent { waited_ms: 2000 }), "{error}");
+    // As one that has seen the flag just before the wait was over.
+    let late = socket.answers.as_ref().expect("not dropped").try_send(status("late"));
+    late.expect("room for one");
+    let answer = ask_beside(&mut socket, || status("fresh"));
+    assert_eq!(answer.expect("an answer").program, "fresh");
+}
+
+#[test]
+fn a_dead_socket_is_replaced_and_a_live_one_or_a_file_is_left_alone() {
+    let (_dir, path) = room();
+    drop(UnixListener::bind(&path).expect("a fresh path"));
+    assert!(path.exists(), "as a process that was killed leaves it");
+    let mut socket = StatusSocket::bind(&path).expect("nobody is there");
+    let error = StatusSocket::bind(&path).expect_err("somebody is there");
+    assert!(matches!(error, SocketError::Taken(_)), "{error}");
+    assert!(ask_beside(&mut socket, || status("me")).is_ok(), "unharmed");
+    let file = path.with_extension("txt");
+    fs::write(&file, "precious").expect("a file");
+    let error = StatusSocket::bind(&file).expect_err("a file is there");
+    assert!(matches!(error, SocketError::NoSocket(_)), "{error}");
+    assert_eq!(fs::read(&file).expect("it is there"), b"precious");
+    let long = path.with_file_name("a".repeat(200));
+    let error = StatusSocket::bind(&long).expect_err("too long for a socket");
+    assert!(matches!(error, SocketError::Bind { .. }), "{error}");
+}
+
+#[test]
+fn only_the_user_may_ask_and_the_socket_goes_with_its_owner() {
+    let (_dir, path) = room();
+    let socket = StatusSocket::bind(&path).expect("a fresh path");
+    let mode = fs::metadata(&path).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    drop(socket);
+    assert!(!path.exists());
+    let error = ask(&path).expect_err("nobody is there");
+    assert!(matches!(error, AskError::Connect { .. }), "{error}");
+}
+
+#[test]
+fn an_owner_that_goes_away_while_it_is_asked_is_not_waited_for() {
+    let (_dir, path) = room();
+    let socket = StatusSocket::bind(&path).expect("a fresh path");
+    let asking = thread::spawn(move || ask(&path));
+    while !socket.flags.asked.load(Ordering::Acquire) {
+        thread::yield_now();
+    }
+    drop(socket);
+    assert!(asking.join().expect("no panic").is_err());
+}
+
+#[test]
+fn what_one_side_does_not_know_is_no_error() {
+    let old = r#"{"program":"p","new":{"a":1},"links":[{"peer":"10.0.0.1:4791","newer":2}]}"#;
+    let told: ProcessStatus = serde_json::from_str(old).expect("fields may be added");
+    let peer = Some("10.0.0.1:4791".parse().expect("an address"));
+    let links = vec![LinkStatus { peer, ..LinkStatus::default() }];
+    assert_eq!(told, ProcessStatus { links, ..status("p") });
+}
+
+#[test]
+fn bytes_that_are_no_status_are_an_error() {
+    let (_dir, path) = room();
+    let listener = UnixListener::bind(&path).expect("a fresh path");
+    for bytes in [&b"{}"[..], b"", b"[[[[", b"{\"status\":3}", b"\xff\xfe", b"null\n"] {
+        let asking = thread::spawn({
+            let path = path.clone();
+            move || ask(&path)
+        });
+        let (mut stream, _) = listener.accept().expect("somebody asks");
+        stream.write_all(bytes).expect("room");
+        drop(stream);
+        let error = asking.join().expect("no panic").expect_err("no status");
+        assert!(matches!(error, AskError::Malformed { .. } | AskError::Read { .. }), "{error}");
+    }
+}
