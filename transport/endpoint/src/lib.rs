@@ -170,6 +170,7 @@ pub use towpath_device_verbs::{OpenError as DeviceOpenError, Target as VerbsTarg
 pub use towpath_memory::{Buf, Pool, Region};
 pub use towpath_proto::{
     CancelError, ChannelId, CloseReason, Cut, DownReason, LinkCensus, LinkConfig, LinkStats,
-    OpenError, Outcome, PathId, PathSignal, PathSnapshot, PathState, Side, Spreading, wire::Hello,
+    OpenError, Outcome, PathId, PathSignal, PathSnapshot, PathState, Scheduling, Side, Spreading,
+    WEIGHT_DEFAULT, wire::Hello,
 };
 pub use towpath_verbs::{AsyncEvent, Device, Mtu, RcAttr};

@@ -9,6 +9,8 @@ use towpath_verbs::Sge;
 struct Slot {
     header: Held,
     number: u64,
+    /// Header and payload.
+    bytes: u32,
 }
 
 /// Headers of posted sends, oldest first. Positions count up and wrap; a slot is the position
@@ -20,6 +22,7 @@ pub(crate) struct TxRing {
     /// The oldest posted, and the next to post.
     tail: u32,
     head: u32,
+    posted_bytes: u64,
 }
 
 impl TxRing {
@@ -30,10 +33,10 @@ impl TxRing {
         let slot = || {
             let mut buf = pool.take()?;
             buf.set_len(HEADER_BYTES).ok()?;
-            Some(Slot { header: Held::new(buf), number: 0 })
+            Some(Slot { header: Held::new(buf), number: 0, bytes: 0 })
         };
         let slots: Vec<Slot> = std::iter::from_fn(slot).take(len).collect();
-        Ok((Self { slots, lkey: 0, depth, tail: 0, head: 0 }, pool))
+        Ok((Self { slots, lkey: 0, depth, tail: 0, head: 0, posted_bytes: 0 }, pool))
     }
 
     pub(crate) fn set_lkey(&mut self, lkey: u32) {
@@ -48,22 +51,31 @@ impl TxRing {
         self.head.wrapping_sub(self.tail)
     }
 
+    /// Bytes that were posted and that no completion told of yet.
+    pub(crate) fn posted_bytes(&self) -> u64 {
+        self.posted_bytes
+    }
+
     fn slot(&mut self, position: u32) -> &mut Slot {
         let mask = self.slots.len() - 1;
         &mut self.slots[position as usize & mask]
     }
 
-    /// Writes the next header; returns its position and gather entry. The ring must not be full.
+    /// Writes the next header, to be followed by `payload_bytes`; returns its position and gather
+    /// entry. The ring must not be full.
     pub(crate) fn push(
         &mut self,
         number: u64,
+        payload_bytes: u32,
         write: impl FnOnce(&mut [u8; HEADER_BYTES]),
     ) -> (u32, Sge) {
         debug_assert!(!self.is_full(), "the caller checks for room");
         let (position, lkey) = (self.head, self.lkey);
         self.head = position.wrapping_add(1);
+        let bytes = HEADER_BYTES as u32 + payload_bytes;
+        self.posted_bytes += u64::from(bytes);
         let slot = self.slot(position);
-        slot.number = number;
+        (slot.number, slot.bytes) = (number, bytes);
         if let Some(bytes) = slot.header.buf_mut().and_then(|buf: &mut Buf| buf.first_chunk_mut()) {
             write(bytes);
         }
@@ -81,7 +93,9 @@ impl TxRing {
         self.tail = position.wrapping_add(1);
         let slot = self.slot(position);
         slot.header.reclaim();
-        Some((position, slot.number))
+        let (number, bytes) = (slot.number, slot.bytes);
+        self.posted_bytes -= u64::from(bytes);
+        Some((position, number))
     }
 
     /// Takes the oldest posted one back, whether or not a completion told of it: its number.
@@ -98,7 +112,9 @@ impl TxRing {
         let position = self.head;
         let slot = self.slot(position);
         slot.header.reclaim();
-        Some(slot.number)
+        let (number, bytes) = (slot.number, slot.bytes);
+        self.posted_bytes -= u64::from(bytes);
+        Some(number)
     }
 
     pub(crate) fn wr_id(link: u16, path: u8, position: u32) -> u64 {
@@ -114,13 +130,15 @@ mod tests {
     fn one_completion_tells_of_all_before_it_and_none_behind_it() {
         let (mut ring, _pool) = TxRing::new(3).expect("memory for a test");
         for number in 10..13 {
-            let (position, sge) = ring.push(number, |bytes| bytes[0] = 1);
+            let (position, sge) = ring.push(number, 36, |bytes| bytes[0] = 1);
             assert_eq!((u64::from(position), sge.length), (number - 10, 64));
         }
         assert!(ring.is_full());
+        assert_eq!(ring.posted_bytes(), 300);
         let popped: Vec<_> = std::iter::from_fn(|| ring.pop_upto(1)).collect();
         assert_eq!(popped, [(0, 10), (1, 11)]);
         assert_eq!(ring.pop_upto(0), None, "an old completion again tells nothing");
         assert_eq!((ring.unpush(), ring.unpush()), (Some(12), None));
+        assert_eq!(ring.posted_bytes(), 0);
     }
 }

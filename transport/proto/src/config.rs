@@ -3,6 +3,7 @@
 use crate::carrier::Carrier;
 use crate::limits::{CREDIT_OUTSTANDING_MAX, MESSAGE_BYTES_MAX, PATHS_MAX, QUOTA_CHUNKS_MIN};
 use crate::path::Spreading;
+use crate::schedule::Scheduling;
 use alloc::vec::Vec;
 use towpath_base::Nanos;
 use towpath_cc::ControllerConfig;
@@ -36,6 +37,7 @@ pub struct LinkConfig {
     pub(crate) peer_timeout: Nanos,
     pub(crate) ping_interval: Nanos,
     pub(crate) burst_bytes: u64,
+    pub(crate) scheduling: Scheduling,
     pub(crate) spreading: Spreading,
     pub(crate) sla_tick: Nanos,
     pub(crate) source_ports: u16,
@@ -67,6 +69,7 @@ impl LinkConfig {
             peer_timeout: Nanos::from_secs(10),
             ping_interval: Nanos::from_secs(2),
             burst_bytes: 64 << 10,
+            scheduling: Scheduling::default(),
             spreading: Spreading::default(),
             sla_tick: Nanos::from_millis(4),
             source_ports: 1,
@@ -157,6 +160,13 @@ impl LinkConfig {
     #[must_use]
     pub fn ping_interval(mut self, span: Nanos) -> Self {
         self.ping_interval = span;
+        self
+    }
+
+    /// How the channels share the link. Default: round robin.
+    #[must_use]
+    pub fn scheduling(mut self, scheduling: Scheduling) -> Self {
+        self.scheduling = scheduling;
         self
     }
 

@@ -11,6 +11,7 @@
 //! | `flow` | what all paths share: congestion window, pacing, chunk size |
 //! | `path` | what a path has sent and received, how it stands, and which one is next |
 //! | `channel` | messages of one channel: cutting, reassembly, credit, giving up |
+//! | `schedule` | which channel sends next |
 //! | `link` | the state machine over them, one file per protocol verb |
 
 #![no_std]
@@ -27,6 +28,7 @@ mod flow;
 pub mod limits;
 mod link;
 mod path;
+mod schedule;
 mod slots;
 mod stats;
 pub mod wire;
@@ -41,4 +43,5 @@ pub use event::{
 };
 pub use link::{CancelError, Link, LinkCensus, OpenError, SendError, SendRequest};
 pub use path::{MOVES, Move, PathSignal, PathState, Spreading};
+pub use schedule::{Scheduling, WEIGHT_DEFAULT};
 pub use stats::LinkStats;

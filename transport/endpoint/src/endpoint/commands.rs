@@ -67,6 +67,22 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         Ok(channel)
     }
 
+    /// Sets what a channel gets of the link at this end beside the others, where
+    /// [`EndpointConfig::scheduling`](crate::EndpointConfig::scheduling) shares by weight.
+    /// 16 by default.
+    ///
+    /// # Errors
+    /// [`ChannelError`].
+    pub fn set_weight(
+        &mut self,
+        link: LinkId,
+        channel: ChannelId,
+        weight: u16,
+    ) -> Result<(), ChannelError> {
+        let found = self.links.up(link).ok_or(ChannelError::NoSuchLink)?;
+        Ok(found.set_weight(channel, weight)?)
+    }
+
     /// Closes a channel when everything sent on it has had its outcome.
     ///
     /// # Errors

@@ -29,14 +29,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             self.device.progress(0);
             return;
         }
-        let now = self.device.now();
+        let (now, ahead_bytes) = (self.device.now(), self.config.ahead_bytes);
         let mut down = SmallVec::<[u16; 8]>::new();
         while let Some(index) = self.links.pop_ready() {
             let Some(conn) = self.links.at(index) else { continue };
             if conn.phase != Phase::Up {
                 continue;
             }
-            self.stats.posts_refused += flush_conn(&mut self.device, conn, now);
+            self.stats.posts_refused += flush_conn(&mut self.device, conn, ahead_bytes, now);
             self.next_timer = self.next_timer.min(conn.timer);
             if let Some(tcp) = &conn.tcp {
                 self.streams.hurry(tcp.due);
@@ -179,7 +179,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 }
 
 /// Sends what one link wants sent; returns how many work requests the device refused.
-fn flush_conn<D: Device<Memory = Region>>(device: &mut D, conn: &mut Conn, now: Time) -> u64 {
+fn flush_conn<D: Device<Memory = Region>>(
+    device: &mut D,
+    conn: &mut Conn,
+    ahead_bytes: u64,
+    now: Time,
+) -> u64 {
     let Conn { id, link: Some(link), paths, tcp, sends, control, timer, .. } = conn else {
         return 0;
     };
@@ -188,9 +193,7 @@ fn flush_conn<D: Device<Memory = Region>>(device: &mut D, conn: &mut Conn, now: 
     while let Some(reroute) = link.poll_reroute() {
         move_path(device, paths, control.qp_num, link, reroute);
     }
-    let mut has_room = paths.iter().all(|path| !path.tx.is_full());
-    has_room &= tcp.as_ref().is_none_or(|tcp| tcp.frames.has_room());
-    while has_room {
+    while has_room_ahead(paths, tcp.as_ref(), ahead_bytes) {
         // Left where it is: its fields were just stored one by one, and a copy would wait for that.
         let mut next = link.poll_transmit(now);
         let Some(transmit) = &mut next else { break };
@@ -199,15 +202,13 @@ fn flush_conn<D: Device<Memory = Region>>(device: &mut D, conn: &mut Conn, now: 
             let Some(tcp) = tcp else { break };
             push_frame(tcp, sends, transmit);
             link.handle_sent(transmit.path, transmit.header.number, None);
-            has_room = tcp.frames.has_room();
             continue;
         };
         if !push(path, sends, index, transmit) {
             link.handle_sent(transmit.path, transmit.header.number, None);
             refused += 1;
         }
-        has_room = !path.tx.is_full();
-        if path.batch.len() == BATCH || !has_room {
+        if path.batch.len() == BATCH || path.tx.is_full() {
             refused += post(device, path, link, transmit.path);
         }
     }
@@ -243,6 +244,15 @@ fn move_path<D: Device<Memory = Region>>(
     }
 }
 
+/// Whether one more chunk may be posted. What is in the device's hands cannot be overtaken, so no
+/// more than `ahead_bytes` are there at a time, and one chunk however long.
+fn has_room_ahead(paths: &[Path], tcp: Option<&Tcp>, ahead_bytes: u64) -> bool {
+    let posted_bytes: u64 = paths.iter().map(|path| path.tx.posted_bytes()).sum();
+    posted_bytes < ahead_bytes
+        && paths.iter().all(|path| !path.tx.is_full())
+        && tcp.is_none_or(|tcp| tcp.frames.has_room())
+}
+
 /// The bytes of a chunk and their gather entry, and their checksum into its header. `None` when
 /// they are not there, which would be a mistake in the link: then it counts as sent and lost.
 #[inline]
@@ -269,7 +279,7 @@ fn push_frame(tcp: &mut Tcp, sends: &Sends, transmit: &mut Transmit) {
 fn push(path: &mut Path, sends: &Sends, index: u16, transmit: &mut Transmit) -> bool {
     let Some((_, payload)) = payload_of(sends, transmit) else { return false };
     let header = &transmit.header;
-    let (position, sge) = path.tx.push(header.number, |bytes| header.emit(bytes));
+    let (position, sge) = path.tx.push(header.number, payload.length, |bytes| header.emit(bytes));
     let sg_list = if payload.length > 0 { SgList::two(sge, payload) } else { SgList::one(sge) };
     let wr_id = TxRing::wr_id(index, transmit.path.0, position);
     let mut wr = SendWr::new(wr_id, SendOp::Send, sg_list);

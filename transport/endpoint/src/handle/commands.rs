@@ -16,6 +16,7 @@ pub(crate) enum Command {
     Connect { addr: SocketAddr, reply: Sender<Result<NewLink, ConnectError>> },
     Register { region: Region, reply: Sender<Result<(), EndpointError>> },
     OpenChannel { link: LinkId, ordered: bool, reply: Sender<Result<NewChannel, ChannelError>> },
+    SetWeight { link: LinkId, channel: ChannelId, weight: u16 },
     CloseLink { link: LinkId },
     Stats { link: LinkId, reply: Sender<Option<LinkStats>> },
     Shutdown,

@@ -195,6 +195,14 @@ impl ChannelHandle {
         }
     }
 
+    /// Sets what the channel gets of its link at this end beside the others; see
+    /// [`Endpoint::set_weight`](crate::Endpoint::set_weight). It takes hold when the worker hears
+    /// of it.
+    pub fn set_weight(&self, weight: u16) {
+        let (link, channel) = (self.egress.link, self.id);
+        self.shared.command(Command::SetWeight { link, channel, weight });
+    }
+
     fn error(&self, refusal: Refusal) -> SubmitError {
         match refusal {
             Refusal::Full => SubmitError::QueueFull,

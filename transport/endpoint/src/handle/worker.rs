@@ -148,6 +148,10 @@ impl<D: Device<Memory = Region>> Worker<D> {
                     Err(error) => drop(reply.send(Err(error))),
                 }
             }
+            // A channel that is gone needs no share.
+            Command::SetWeight { link, channel, weight } => {
+                let _ = endpoint.set_weight(link, channel, weight);
+            }
             Command::CloseLink { link } => desk.begin_close(link),
             Command::Stats { link, reply } => drop(reply.send(endpoint.stats(link))),
             Command::Shutdown => self.ending = true,

@@ -2,6 +2,7 @@
 
 use crate::event::SendKey;
 use crate::limits::{CREDIT_OUTSTANDING_MAX, MESSAGE_WINDOW};
+use crate::schedule::WEIGHT_DEFAULT;
 use alloc::collections::VecDeque;
 use towpath_base::WindowBitmap;
 
@@ -17,8 +18,10 @@ pub(crate) struct ChannelTx {
     ended: WindowBitmap,
     granted: u64,
     used: u64,
-    /// In the link's list of channels with something to send.
+    /// In the link's line of channels with something to send.
     pub(crate) is_ready: bool,
+    /// Its share of the link beside others'; see [`Scheduling`](crate::Scheduling).
+    pub(crate) weight: u16,
     /// Has chunks to send and no credit for them.
     pub(crate) is_starved: bool,
     /// In the link's list of starved channels; it may have been fed since.
@@ -35,6 +38,7 @@ impl ChannelTx {
             granted,
             used: 0,
             is_ready: false,
+            weight: WEIGHT_DEFAULT,
             is_starved: false,
             is_listed_starved: false,
         }

@@ -84,6 +84,17 @@ impl Link {
         Ok(())
     }
 
+    /// Sets a channel's weight at this end beside the others', where the link is shared by weight
+    /// ([`Scheduling::WeightedFair`](crate::Scheduling)); it holds from the next chunk but
+    /// one on. Default [`WEIGHT_DEFAULT`](crate::WEIGHT_DEFAULT); zero counts as 1.
+    ///
+    /// # Errors
+    /// [`OpenError::NotOpen`].
+    pub fn set_weight(&mut self, channel: ChannelId, weight: u16) -> Result<(), OpenError> {
+        self.channel_mut(channel.0).ok_or(OpenError::NotOpen)?.tx.weight = weight;
+        Ok(())
+    }
+
     /// The application is done with this many received chunks of a channel: their credit goes
     /// back to the peer.
     pub fn release(&mut self, channel: ChannelId, chunks: u32) {

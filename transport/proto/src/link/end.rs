@@ -80,7 +80,7 @@ impl Link {
         self.quota_sum -= channel.rx.quota();
         self.channels_open -= 1;
         self.channels[ChannelId(id).place()] = None;
-        self.ready.retain(|&other| other != id);
+        self.schedule.remove(ChannelId(id));
         self.starved.retain(|&other| other != id);
         self.credit_due.retain(|&other| other != id);
     }
@@ -206,7 +206,7 @@ impl Link {
         }
         self.control_queue.clear();
         self.control_lost.clear();
-        self.ready.clear();
+        self.schedule.clear();
         self.starved.clear();
         self.credit_due.clear();
         self.lost.clear();

@@ -25,6 +25,7 @@ use crate::event::{ChannelId, Cut, DownReason, Event, PathId, SendKey};
 use crate::flow::Flow;
 use crate::limits::{CONTROL_OUTSTANDING_MAX, CONTROL_WINDOW, HEADER_BYTES};
 use crate::path::{DataChunk, PathTable};
+use crate::schedule::Scheduler;
 use crate::slots::{Key, Slots};
 use crate::stats::LinkStats;
 use alloc::boxed::Box;
@@ -86,8 +87,8 @@ pub struct Link {
     quota_sum: u32,
     sends: Slots<Outgoing>,
     incoming: Slots<Incoming>,
-    /// Channels that may have a chunk to send now, in turn.
-    ready: VecDeque<u32>,
+    /// Channels that may have a chunk to send now.
+    schedule: Box<dyn Scheduler>,
     /// Channels that have chunks to send and no credit.
     starved: VecDeque<u32>,
     /// Channels whose credit is to be told.
@@ -138,6 +139,7 @@ impl Link {
             sends: Slots::new(config.sends_max),
             incoming: Slots::new(config.incoming_max),
             control_sent: Slots::new(CONTROL_OUTSTANDING_MAX),
+            schedule: config.scheduling.scheduler(),
             config,
             peer,
             state: LinkState::Up,
@@ -147,7 +149,6 @@ impl Link {
             channel_cursor: 0,
             channel_lives: Vec::new(),
             quota_sum: 0,
-            ready: VecDeque::new(),
             starved: VecDeque::new(),
             credit_due: VecDeque::new(),
             control_queue: VecDeque::new(),

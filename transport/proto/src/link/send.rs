@@ -166,12 +166,13 @@ impl Link {
         }
     }
 
-    /// Puts a channel in the list of those with something to send.
+    /// Puts a channel in the line of those with something to send.
     pub(super) fn make_ready(&mut self, id: u32) {
         let Some(channel) = self.channel_mut(id) else { return };
         if !channel.tx.is_ready {
             channel.tx.is_ready = true;
-            self.ready.push_back(id);
+            let weight = channel.tx.weight;
+            self.schedule.enter(ChannelId(id), weight);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::Link;
 use super::control::Control;
 use crate::channel::{ChannelState, SendState};
 use crate::event::{ChannelId, PathId, PayloadRef, SendKey, Transmit};
-use crate::limits::CONTROL_OUTSTANDING_MAX;
+use crate::limits::{CONTROL_OUTSTANDING_MAX, HEADER_BYTES};
 use crate::path::{DataChunk, Spreading, TailProbe, What, bit};
 use crate::slots::Key;
 use crate::wire::{ChunkFlags, ChunkHeader, Kind};
@@ -146,9 +146,9 @@ impl Link {
         Next::Nothing
     }
 
-    /// Cuts the next chunk, channels in turn.
+    /// Cuts the next chunk, of the channel whose turn it is.
     fn next_new(&mut self, now: Time) -> Next {
-        while let Some(&id) = self.ready.front() {
+        while let Some(ChannelId(id)) = self.schedule.turn() {
             match self.sendable(id) {
                 Some(send) => {
                     let message = self.sends.get(send.0).expect("queued messages are live");
@@ -161,7 +161,7 @@ impl Link {
                     return Next::Chunk(index, self.cut(id, send, bytes_max));
                 }
                 None => {
-                    self.ready.pop_front();
+                    self.schedule.pass();
                     if let Some(channel) = self.channel_mut(id) {
                         channel.tx.is_ready = false;
                     }
@@ -207,7 +207,7 @@ impl Link {
         Some(send)
     }
 
-    /// Cuts a chunk for the channel that is first in turn, and takes the turn on.
+    /// Cuts a chunk for the channel whose turn it is, and gives the turn on.
     fn cut(&mut self, id: u32, send: SendKey, bytes_max: u32) -> DataChunk {
         let channel =
             self.channels[ChannelId(id).place()].as_deref_mut().expect("a ready channel exists");
@@ -221,12 +221,11 @@ impl Link {
         if message.is_fully_cut() {
             channel.tx.queue.pop_front();
         }
-        channel.tx.is_ready = !channel.tx.queue.is_empty();
-        if !channel.tx.is_ready {
-            self.ready.pop_front();
-        } else if self.ready.len() > 1 {
-            self.ready.rotate_left(1);
-        }
+        let has_more = !channel.tx.queue.is_empty();
+        channel.tx.is_ready = has_more;
+        // A chunk of a byte takes the link for its header too.
+        let more = has_more.then_some(channel.tx.weight);
+        self.schedule.served(chunk.length + HEADER_BYTES as u32, more);
         chunk
     }
 

@@ -1,0 +1,141 @@
+//! How the channels of a link share it, on the device in memory: exact, for nothing is ever late.
+
+use std::collections::BTreeMap;
+use towpath_transport::{
+    ChannelId, Device, Endpoint, EndpointConfig, Event, LinkId, MemEnd, Region, Scheduling,
+    SendOptions, mem_pair,
+};
+
+const CHUNK_BYTES: u32 = 16 << 10;
+
+/// Two ends; the client keeps each of its channels busy with messages of a length of its own.
+struct Wire {
+    client: MemEnd,
+    server: MemEnd,
+    /// The length of messages, and how many are kept under way, by channel.
+    offered: BTreeMap<ChannelId, (usize, usize)>,
+    /// Payload bytes that came, by channel.
+    received: BTreeMap<ChannelId, u64>,
+}
+
+fn send(
+    at: &mut Endpoint<impl Device<Memory = Region>>,
+    link: LinkId,
+    channel: ChannelId,
+    len: usize,
+) {
+    let buf = at.copy(&vec![7; len]).expect("a free buffer");
+    at.send(link, channel, buf, SendOptions::new().token(channel.0.into()))
+        .expect("an open channel");
+}
+
+impl Wire {
+    fn new(config: &EndpointConfig, channels: usize) -> (Self, Vec<ChannelId>) {
+        let config = config.clone().links_max(1).chunk_bytes_max(CHUNK_BYTES).quota_chunks(64);
+        let (client, server) = mem_pair(config.clone(), config).expect("two small endpoints");
+        let (offered, received) = (BTreeMap::new(), BTreeMap::new());
+        let mut wire = Self { client, server, offered, received };
+        let mut ids = Vec::new();
+        for _ in 0..channels {
+            let MemEnd { endpoint, link } = &mut wire.client;
+            ids.push(endpoint.open_channel(*link, true).expect("a fresh link has room"));
+            wire.turn();
+        }
+        (0..4).for_each(|_| wire.turn());
+        (wire, ids)
+    }
+
+    /// Keeps `count` messages of `len` bytes under way on a channel.
+    fn offer(&mut self, channel: ChannelId, len: usize, count: usize) {
+        self.offered.insert(channel, (len, count));
+        let MemEnd { endpoint, link } = &mut self.client;
+        (0..count).for_each(|_| send(endpoint, *link, channel, len));
+    }
+
+    fn turn(&mut self) {
+        let Self { client, server, offered, received } = self;
+        let link = client.link;
+        client.endpoint.turn(|at, event| {
+            if let Event::Sent { payload, token, .. } = event {
+                let channel = ChannelId(token as u32);
+                drop(payload);
+                send(at, link, channel, offered[&channel].0);
+            }
+        });
+        server.endpoint.turn(|at, event| match event {
+            Event::Message(message) => {
+                *received.entry(message.channel()).or_default() += message.len() as u64;
+                at.release(message);
+            }
+            Event::StreamChunk { channel, chunk, .. } => {
+                *received.entry(channel).or_default() += chunk.len() as u64;
+            }
+            _ => {}
+        });
+    }
+
+    fn received(&self, channel: ChannelId) -> u64 {
+        self.received.get(&channel).copied().unwrap_or(0)
+    }
+}
+
+fn config() -> EndpointConfig {
+    EndpointConfig::new().send_pools(&[(256, 64), (CHUNK_BYTES as usize, 64), (1 << 20, 16)])
+}
+
+#[test]
+fn bytes_are_shared_by_weight_whatever_the_lengths_of_messages() {
+    // What is ahead binds, never credit: who waits for credit is in no line.
+    let config = config().scheduling(Scheduling::WeightedFair).ahead_bytes(128 << 10);
+    let (mut wire, ids) = Wire::new(&config, 3);
+    let MemEnd { endpoint, link } = &mut wire.client;
+    endpoint.set_weight(*link, ids[2], 48).expect("an open channel");
+    wire.offer(ids[0], CHUNK_BYTES as usize, 32);
+    wire.offer(ids[1], 1 << 20, 4);
+    wire.offer(ids[2], 1 << 20, 4);
+    while wire.received(ids[2]) < 64 << 20 {
+        wire.turn();
+    }
+    let total: u64 = wire.received.values().sum();
+    for (id, fifths) in ids.iter().zip([1.0, 1.0, 3.0]) {
+        let share = wire.received(*id) as f64 / total as f64;
+        assert!((share / (fifths / 5.0) - 1.0).abs() < 0.02, "{share} where {fifths} / 5 is due");
+    }
+}
+
+#[test]
+fn equal_channels_get_equal_shares_in_turn() {
+    let (mut wire, ids) = Wire::new(&config(), 4);
+    ids.iter().for_each(|&id| wire.offer(id, 1 << 20, 3));
+    while wire.received(ids[0]) < 32 << 20 {
+        wire.turn();
+    }
+    let total: u64 = wire.received.values().sum();
+    for id in ids {
+        let share = wire.received(id) as f64 / total as f64;
+        assert!((share * 4.0 - 1.0).abs() < 0.02, "{share} where a quarter is due");
+    }
+}
+
+/// Bytes of others' that come before a newcomer's first message.
+fn bytes_before_a_newcomer(ahead_bytes: u64) -> u64 {
+    let (mut wire, ids) = Wire::new(&config().ahead_bytes(ahead_bytes), 2);
+    wire.offer(ids[0], 1 << 20, 8);
+    while wire.received(ids[0]) < 32 << 20 {
+        wire.turn();
+    }
+    let before = wire.received(ids[0]);
+    wire.offer(ids[1], 100, 1);
+    while wire.received(ids[1]) == 0 {
+        wire.turn();
+    }
+    wire.received(ids[0]) - before
+}
+
+#[test]
+fn a_newcomer_waits_for_what_is_posted_ahead_and_no_more() {
+    let few = bytes_before_a_newcomer(64 << 10);
+    assert!(few <= (64 << 10) + 2 * u64::from(CHUNK_BYTES), "{few} bytes came before");
+    let many = bytes_before_a_newcomer(4 << 20);
+    assert!(many > few, "{many} bytes with 4 MiB ahead, {few} with 64 KiB");
+}
