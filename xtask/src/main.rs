@@ -16,6 +16,7 @@ mod fuzz;
 mod no_std;
 mod process;
 mod source;
+mod stats;
 mod tidy;
 mod tree;
 mod vm;

@@ -4,8 +4,8 @@ use super::args::values::{Atomic, BwOutput, Connection, LatOutput};
 use super::args::{Common, Ours, Parsed};
 use super::error::UsageError;
 use super::limits::{
-    ALL_SIZES_LOG2, ATOMIC_BYTES, QPS_MAX, RAW_RX_DEPTH, RX_DEPTH, UNDER_WAY_BYTES_MAX,
-    UNDER_WAY_MAX,
+    ALL_SIZES_LOG2, ATOMIC_BYTES, DRIVER_IDLE_POLLS_MAX, IDLE_POLLS_MAX, QPS_MAX, RAW_RX_DEPTH,
+    RX_DEPTH, UNDER_WAY_BYTES_MAX, UNDER_WAY_MAX,
 };
 use super::tool::{Op, Tool};
 use serde::{Deserialize, Serialize};
@@ -298,6 +298,11 @@ impl Settings {
         let ours = &self.ours;
         [ours.loss, ours.duplicate, ours.reorder, ours.corrupt].iter().any(|&p| p > 0.0)
             || ours.delay > 0
+    }
+
+    /// Polls in a row that find nothing, after which this side waits.
+    pub(crate) fn idle_polls_max(&self) -> u32 {
+        if self.device.target().is_some() { DRIVER_IDLE_POLLS_MAX } else { IDLE_POLLS_MAX }
     }
 
     /// Whether this side is the client.

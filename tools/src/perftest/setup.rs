@@ -97,7 +97,7 @@ pub(crate) fn towpath<D: Device<Memory = Region>>(
     let (own_ip, port, instance) = (at.ip(), at.port(), endpoint.instance());
     let local = format!("IP {own_ip} UDP port {port} instance {instance:#018x}");
     let remote = exchange_addresses(control, &local)?;
-    let carrier = Towpath::new(endpoint, link, channels, lost);
+    let carrier = Towpath::new(endpoint, link, channels, lost, settings.idle_polls_max());
     Ok(Connected { carrier, local, remote })
 }
 

@@ -3,13 +3,12 @@
 //! A and B run in turn, A B A B, so that a machine that warms up or is shared slows both alike.
 
 mod builds;
-mod stats;
 
 use crate::failure::Failure;
+use crate::stats::{P_MAX, mann_whitney, median, spread};
 use crate::{process, workspace};
 use builds::Build;
 use serde_json::Value;
-use stats::{P_MAX, mann_whitney, median, spread};
 use std::fmt;
 use std::path::Path;
 use std::process::Command;

@@ -1,7 +1,9 @@
 //! `cargo xtask vm-test`: the tests on real libibverbs, in a virtual machine with the kernel's rxe.
 //!
-//! `steps` knows what there is to run, `report` counts what came of it.
+//! `steps` knows what there is to run, `report` counts what came of it, `perftest` makes a table of
+//! what perftest and Towpath measured.
 
+mod perftest;
 mod report;
 mod steps;
 
@@ -17,6 +19,9 @@ use steps::{Needs, Step};
 /// runs; emulation on a busy host is several times slower.
 const GUEST_SECONDS: u64 = 540;
 
+/// How long perftest and our tools are compared: three rounds or more where nothing else runs.
+const COMPARISON_SECONDS: u64 = 150;
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// How long the machine may run before it is stopped, in seconds.
@@ -28,6 +33,13 @@ pub(crate) struct Args {
     /// Run only this step; may be given several times.
     #[arg(long, value_name = "STEP")]
     only: Vec<String>,
+    /// How long the comparison with perftest may take, in seconds: as many rounds as fit, one at
+    /// least.
+    #[arg(long, default_value_t = COMPARISON_SECONDS)]
+    compare_seconds: u64,
+    /// Print that comparison as one JSON object too, as the last line.
+    #[arg(long)]
+    json: bool,
     /// Name the steps and stop.
     #[arg(long)]
     list: bool,
@@ -59,11 +71,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     std::fs::create_dir_all(&out).map_err(|source| file(&out, source))?;
     let plan: String = steps.iter().map(|Step { file, .. }| format!("{file}\n")).collect();
     std::fs::write(out.join("plan"), plan).map_err(|source| file(&out, source))?;
+    let limit = format!("{}\n", args.compare_seconds);
+    std::fs::write(out.join("compare_seconds"), limit).map_err(|source| file(&out, source))?;
     let seconds = args.seconds.to_string();
     // A machine that had to be stopped has results too, and the first error tells most.
     let booted = process::run(Command::new(scripts.join("boot.sh")).arg(&dir).arg(seconds));
+    let compared = perftest::write(&out);
     let reported = report::report(&out, &steps);
-    booted.and(reported)
+    if let (true, Ok(Some(object))) = (args.json, &compared) {
+        println!("{object}");
+    }
+    booted.and(compared.map(drop)).and(reported)
 }
 
 /// What goes into the guest beside its system, as `FILE=PLACE`.

@@ -3,7 +3,6 @@
 use super::{Carrier, Counters, RowPlan, Turn};
 use crate::perftest::content::Content;
 use crate::perftest::error::RunError;
-use crate::perftest::limits::IDLE_POLLS_MAX;
 use std::collections::VecDeque;
 use towpath_memory::Region;
 use towpath_transport::{
@@ -28,8 +27,9 @@ pub(crate) struct Towpath<D: Device<Memory = Region>> {
     content: Content,
     size: u32,
     lost: PacketsLost<D>,
-    /// Polls in a row that found nothing.
+    /// Polls in a row that found nothing, and after how many of them it waits.
     idle: u32,
+    idle_max: u32,
 }
 
 impl<D: Device<Memory = Region>> Towpath<D> {
@@ -39,6 +39,7 @@ impl<D: Device<Memory = Region>> Towpath<D> {
         link: LinkId,
         channels: Vec<ChannelId>,
         lost: PacketsLost<D>,
+        idle_max: u32,
     ) -> Self {
         Self {
             endpoint,
@@ -50,6 +51,7 @@ impl<D: Device<Memory = Region>> Towpath<D> {
             size: 0,
             lost,
             idle: 0,
+            idle_max,
         }
     }
 
@@ -144,7 +146,7 @@ impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
 
     fn flush(&mut self) -> Result<(), RunError> {
         self.endpoint.flush();
-        if self.idle >= IDLE_POLLS_MAX {
+        if self.idle >= self.idle_max {
             self.endpoint.wait(IDLE_WAIT);
         }
         Ok(())

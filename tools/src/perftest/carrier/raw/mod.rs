@@ -14,8 +14,8 @@ use crate::perftest::args::values::{Atomic, Connection};
 use crate::perftest::content::Content;
 use crate::perftest::error::RunError;
 use crate::perftest::limits::{
-    ATOMIC_BYTES, GRH_BYTES, IDLE_POLLS_MAX, IDLE_SLEEP, LATENCY_SIGNAL_EVERY, PASSIVE_WAIT,
-    POLL_BATCH, PROGRESS_BUDGET,
+    ATOMIC_BYTES, GRH_BYTES, IDLE_SLEEP, LATENCY_SIGNAL_EVERY, PASSIVE_WAIT, POLL_BATCH,
+    PROGRESS_BUDGET,
 };
 use crate::perftest::settings::Settings;
 use crate::perftest::tool::Op;
@@ -59,7 +59,9 @@ pub(crate) struct Raw<D> {
     /// Of a latency row of WRITE: messages posted and seen, whose numbers are their last bytes.
     written: u8,
     seen: u8,
+    /// Polls in a row that found nothing, and after how many of them it waits.
     idle: u32,
+    idle_max: u32,
 }
 
 impl<D: Device<Memory = Region>> Raw<D> {
@@ -98,6 +100,7 @@ impl<D: Device<Memory = Region>> Raw<D> {
             written: 0,
             seen: 0,
             idle: 0,
+            idle_max: settings.idle_polls_max(),
         }
     }
 
@@ -280,7 +283,7 @@ impl<D: Device<Memory = Region>> Raw<D> {
     fn wait(&mut self) {
         if self.passive && self.idle > 0 {
             self.device.wait(nanos(PASSIVE_WAIT));
-        } else if self.idle >= IDLE_POLLS_MAX {
+        } else if self.idle >= self.idle_max {
             // Short: what lands in memory wakes nobody.
             self.device.wait(nanos(IDLE_SLEEP));
         }

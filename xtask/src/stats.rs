@@ -1,7 +1,7 @@
 //! Whether two sets of measurements differ: medians, spreads, the Mann-Whitney U test.
 
 /// Below this chance of seeing such a difference between equals, it counts as one.
-pub(super) const P_MAX: f64 = 0.05;
+pub(crate) const P_MAX: f64 = 0.05;
 
 /// Above this many in both sets together the normal approximation is used, which is good there.
 const EXACT_MAX: usize = 40;
@@ -9,7 +9,7 @@ const EXACT_MAX: usize = 40;
 /// The middle of the values; the mean of the two middle ones for an even count.
 ///
 /// The values must not be empty.
-pub(super) fn median(values: &[f64]) -> f64 {
+pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
@@ -20,7 +20,7 @@ pub(super) fn median(values: &[f64]) -> f64 {
 }
 
 /// The median distance from the median: how far a single run lies off, as a rule.
-pub(super) fn spread(values: &[f64]) -> f64 {
+pub(crate) fn spread(values: &[f64]) -> f64 {
     let middle = median(values);
     median(&values.iter().map(|value| (value - middle).abs()).collect::<Vec<_>>())
 }
@@ -29,7 +29,7 @@ pub(super) fn spread(values: &[f64]) -> f64 {
 ///
 /// Exact where no two values are equal and the sets are small; else the normal approximation,
 /// corrected for ties and continuity.
-pub(super) fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     let beats = |x: f64, y: f64| if x > y { 1.0 } else { f64::from(u8::from(x == y)) / 2.0 };
     let u: f64 = a.iter().flat_map(|&x| b.iter().map(move |&y| beats(x, y))).sum();
     let pairs = (a.len() * b.len()) as f64;
