@@ -72,6 +72,10 @@ pub const SILENT_ROUNDS_PROMPT: u32 = 24;
 /// is found by then, within a second, in 499 cases of 500.
 pub const SILENT_MOVES_PROMPT: u32 = 96;
 
+/// Chunks in a row without an answer, for an SLA tick, that condemn a path although others lose
+/// chunks too: where one in three is lost, so many are lost in a row once in 6,000 times.
+pub const UNANSWERED_MIN: u64 = 8;
+
 /// The first quarantine of a path; each further one is twice as long, up to the longest.
 pub const QUARANTINE_FIRST: Nanos = Nanos::from_secs(1);
 

@@ -196,6 +196,12 @@ impl<D: Device<Memory = Region>> Cluster<D> {
         &self.runner.machine(host).endpoint
     }
 
+    /// The link that flows between two hosts go over, at the sender's end and at the reader's.
+    #[must_use]
+    pub fn link(&self, from: usize, to: usize) -> Option<(LinkId, LinkId)> {
+        self.links.get(&(from, to)).copied()
+    }
+
     /// The flows in the order in which they were added: their plans and what came of them.
     pub fn flows(&self) -> impl ExactSizeIterator<Item = (&FlowPlan, &FlowCount)> {
         self.runner.shared.flows.iter().map(|flow| (&flow.plan, &flow.count))

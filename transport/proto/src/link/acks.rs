@@ -130,7 +130,7 @@ impl Link {
     }
 
     fn find_losses(&mut self, now: Time, index: usize) {
-        let Self { paths, flow, lost, control_lost, stats, .. } = self;
+        let Self { paths, flow, lost, control_lost, gap_at, stats, .. } = self;
         let path = &mut paths[index];
         let (from, mut chunks, mut bytes) = (index as u8, 0, 0);
         let is_lossy = !path.carrier.is_reliable();
@@ -151,6 +151,9 @@ impl Link {
         flow.on_gone(bytes);
         if is_lossy {
             stats.losses_by_gap += u64::from(chunks);
+            if chunks > 0 {
+                *gap_at = Some(now);
+            }
             flow.on_losses(now, chunks, bytes);
         } else {
             stats.refused_by_peer += u64::from(chunks);

@@ -74,6 +74,12 @@ pub struct Link {
     lost: VecDeque<(DataChunk, u8)>,
     /// Duplicates that came in a row.
     duplicates: u32,
+    /// The path on which the peer asked last saying that none of its paths is acknowledged.
+    heard_in_vain: Option<usize>,
+    /// The last loss by a gap, on any path: while there are some a path may be silent by chance.
+    gap_at: Option<Time>,
+    /// The last doubt of a path among such losses.
+    doubted_at: Option<Time>,
     acks_rerouted_at: Time,
     /// Until then the controller has heard of the timeouts that there are.
     next_rto_at: Time,
@@ -134,6 +140,9 @@ impl Link {
             flow: Flow::new(&config, &peer, now),
             lost: VecDeque::with_capacity(64),
             duplicates: 0,
+            heard_in_vain: None,
+            gap_at: None,
+            doubted_at: None,
             acks_rerouted_at: Time::ZERO,
             next_rto_at: Time::ZERO,
             sends: Slots::new(config.sends_max),

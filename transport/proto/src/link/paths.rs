@@ -3,7 +3,7 @@
 use super::Link;
 use crate::carrier::Carrier;
 use crate::event::{Event, PathId, PathSnapshot, Reroute, Transmit};
-use crate::limits::DUPLICATES_MAX;
+use crate::limits::{DUPLICATES_MAX, PATH_CHANGE_INTERVAL, UNANSWERED_MIN};
 use crate::path::{Path, PathSignal, PathState, ProbeVerdict, TailProbe, What, bit};
 use crate::wire::Kind;
 use towpath_base::{Nanos, Time};
@@ -134,10 +134,28 @@ impl Link {
         self.paths[index].tick_from = now;
         let is_good = self.paths[index].standing.state() == PathState::Good;
         if is_good && others_answer {
-            self.signal_path(now, index, PathSignal::Silent);
+            let unanswered = self.paths[index].tx.sent_since_acked();
+            if unanswered >= UNANSWERED_MIN || self.may_doubt(now) {
+                self.signal_path(now, index, PathSignal::Silent);
+            }
         } else if is_good || self.paths.good() == 0 {
             self.ask_all(now, index);
         }
+    }
+
+    /// Whether silence is held against a path: always where nothing is lost but there. Where losses
+    /// show on paths that answer, a full buffer swallows a few chunks in a row as well as a black
+    /// hole does: then one path a second is left, and others send again what they lost.
+    pub(super) fn may_doubt(&mut self, now: Time) -> bool {
+        let spread = |at: Option<Time>, span| at.is_some_and(|at| now < at + span);
+        if !spread(self.gap_at, PATH_CHANGE_INTERVAL) {
+            return true;
+        }
+        let is_free = !spread(self.doubted_at, PATH_CHANGE_INTERVAL);
+        if is_free {
+            self.doubted_at = Some(now);
+        }
+        is_free
     }
 
     /// Does what time demands of paths that are not good.
@@ -210,20 +228,21 @@ impl Link {
 
     /// A chunk came in on a path that had been taken before, or a probe that says that no path is
     /// acknowledged. The second in a row says that acks do not get back to the peer: they take
-    /// another way from now on, and that way is asked.
-    pub(super) fn on_duplicate(&mut self, now: Time, heard_on: usize) {
+    /// another way from now on, and that way is asked. True if so.
+    pub(super) fn on_duplicate(&mut self, now: Time, heard_on: usize) -> bool {
         let has_choice = self.paths.len() > 1 || self.paths.can_move();
         if !has_choice || now < self.acks_rerouted_at + PROBE_INTERVAL_MIN {
-            return;
+            return false;
         }
         self.duplicates += 1;
         if self.duplicates < DUPLICATES_MAX {
-            return;
+            return false;
         }
         self.duplicates = 0;
         if self.paths.len() == 1 {
-            self.stats.ack_reroutes += u64::from(self.paths.move_acks(now));
-            return;
+            let moves = self.paths.move_acks(now);
+            self.stats.ack_reroutes += u64::from(moves);
+            return moves;
         }
         self.acks_rerouted_at = now;
         self.stats.ack_reroutes += 1;
@@ -233,6 +252,16 @@ impl Link {
         self.paths.acks_due |= self.paths.received();
         // Its answer says whether the silence on the way before is the peer's.
         self.paths.probes_due |= bit(self.paths.ack_way());
+        true
+    }
+
+    /// The peer asks, and says that nothing that it sends is acknowledged. At each second time all
+    /// paths tell it at once, on probes of their own, that this question came in.
+    pub(super) fn on_silence_of_peer(&mut self, now: Time, heard_on: usize) {
+        self.heard_in_vain = Some(heard_on);
+        if self.on_duplicate(now, heard_on) {
+            self.paths.probes_due |= self.paths.mask();
+        }
     }
 
     /// Which queue pair sends acks now, and the generation that the peer expects there.

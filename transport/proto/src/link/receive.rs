@@ -67,7 +67,7 @@ impl Link {
             Kind::Data => self.on_data((now, index), &header, payload, buf),
             Kind::Probe => {
                 if header.index == PROBE_SILENCE {
-                    self.on_duplicate(now, index);
+                    self.on_silence_of_peer(now, index);
                 }
                 Taken::Known
             }
@@ -200,7 +200,7 @@ impl Link {
         };
         if known && !self.takes_duplicates() {
             self.stats.chunks_duplicate += 1;
-            self.on_duplicate(now, path);
+            let _ = self.on_duplicate(now, path);
             return Taken::Known;
         }
         if !self.payload_is_intact(header, payload) {
@@ -265,7 +265,7 @@ impl Link {
             self.channel_mut(id).expect("found before").rx.unuse_credit();
             return self.violation();
         }
-        self.duplicates = 0;
+        (self.duplicates, self.heard_in_vain) = (0, None);
         self.stats.chunks_received += 1;
         self.stats.bytes_received += u64::from(header.length);
         if incoming.is_complete() {

@@ -113,7 +113,8 @@ impl Link {
         let (had_data, is_good) =
             (path.tx.in_flight_bytes() > 0, path.standing.state() == PathState::Good);
         path.on_rto(now);
-        if self.paths.len() > 1 && is_good && self.paths.others_answer(index) {
+        if self.paths.len() > 1 && is_good && self.paths.others_answer(index) && self.may_doubt(now)
+        {
             return self.signal_path(now, index, PathSignal::Silent);
         }
         if had_data {

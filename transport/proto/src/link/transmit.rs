@@ -346,6 +346,12 @@ impl Link {
         if due & bit(index) == 0 && due != 0 {
             of = due.trailing_zeros() as usize;
         }
+        // All our ways are tried: the peer needs but one ack by one of them.
+        if let Some(heard) = self.heard_in_vain
+            && header.kind == Kind::Probe
+        {
+            of = heard;
+        }
         let rx = &self.paths[of].rx;
         let Some((largest, at)) = rx.largest().filter(|_| rx.is_complete()) else { return };
         header.flags = header.flags.with_ack_of(of);

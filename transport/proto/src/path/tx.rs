@@ -336,6 +336,11 @@ impl SendWindow {
         }
     }
 
+    /// Transmissions after the newest that was acknowledged.
+    pub(crate) fn sent_since_acked(&self) -> u64 {
+        self.largest_acked.map_or(self.next, |largest| self.next - 1 - largest)
+    }
+
     /// Declares lost what lies more than the reorder window below the largest acknowledged number
     /// (docs/protocol.md section 5).
     pub(crate) fn detect_losses(&mut self, lost: impl FnMut(&What, u32)) {
