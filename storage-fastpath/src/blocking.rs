@@ -418,11 +418,14 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
     }
 
     fn turn(&mut self) {
-        let Self { endpoint, client, .. } = self;
+        let Self { endpoint, client, monitor, .. } = self;
         client.expire(endpoint);
-        let busy = endpoint.turn(|endpoint, event| drop(client.on_event(endpoint, event)));
+        let busy = endpoint.turn(|endpoint, event| {
+            monitor.on_event(&event);
+            drop(client.on_event(endpoint, event));
+        });
         let now = endpoint.now();
-        self.monitor.look_when_due(now, endpoint, |now, after, tell| {
+        monitor.look_when_due(now, endpoint, |now, after, tell| {
             client.note_slow(now, after, tell);
         });
         let idle_since = *self.idle_since.get_or_insert(now);

@@ -34,6 +34,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                     let peer = self.peer(link);
                     tracing::info!(link = link.index(), peer, "a link is good again");
                 }
+                HealthEvent::PathChanged { link, path, to, signal } => {
+                    let (path, peer, link) = (path.0, self.peer(link), link.index());
+                    tracing::info!(link, peer, path, %to, %signal, "a path has changed");
+                }
                 HealthEvent::SlowIo { link, age } => {
                     slow += 1;
                     worst = worst.max(Some((age, link.index())));
@@ -50,7 +54,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     #[must_use]
     pub fn status(&self) -> ProcessStatus {
         ProcessStatus::with(&self.endpoint, "towpath-chunkserver", |link, status| {
-            let found = self.monitor.links().find(|health| health.link == link);
+            let found = self.monitor.link(link);
             status.health = found.map(|health| health.state.to_string());
             status.slow = found.map(|health| health.slow);
         })

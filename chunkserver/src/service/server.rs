@@ -216,6 +216,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     }
 
     fn on_event(&mut self, event: Event) {
+        self.monitor.on_event(&event);
         match self.rpc.on_event(&mut self.endpoint, event) {
             Some(Incoming::Request(request)) => self.on_request(request),
             Some(Incoming::Cancelled { link, request }) => self.on_cancelled(link, request),
@@ -228,7 +229,6 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         match event {
             Event::Accepted { link, peer } => {
                 self.stats.links_accepted += 1;
-                self.monitor.watch(link);
                 tracing::info!(link = link.index(), ?peer, "a client is here");
                 if self.closing {
                     self.endpoint.close(link);
@@ -240,7 +240,6 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
             Event::LinkDown { link, reason } => {
                 self.stats.links_down += 1;
-                self.monitor.forget(link);
                 tracing::info!(link = link.index(), ?reason, "a client is gone");
                 self.forget(link);
             }

@@ -3,6 +3,7 @@
 //! A storage server or client hands its monitor the counters of its links now and then, and each
 //! I/O that took too long; the monitor says which links are worse than they were. What follows from
 //! that is the storage system's to decide: read elsewhere, write elsewhere, take a host out.
+//! docs/health.md has it whole, from the paths of a link to here.
 //!
 //! | file | what it knows |
 //! |---|---|
@@ -12,5 +13,7 @@
 mod monitor;
 mod wire;
 
-pub use monitor::{Cause, HealthConfig, HealthEvent, HealthMonitor, HealthState, LinkHealth};
+pub use monitor::{
+    Cause, HealthConfig, HealthEvent, HealthMonitor, HealthState, LinkHealth, LinkView,
+};
 pub use wire::{HealthReply, HealthRequest, LinkHealthReply};

@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use towpath_transport::{Device, Endpoint, LinkId, LinkStats, Nanos, Region, Time};
+use towpath_transport::{
+    Device, Endpoint, Event, LinkId, LinkStats, Nanos, PathId, PathSignal, PathState, Region, Time,
+};
 
 /// Events that wait to be taken; the oldest goes when there are more. One change of each of a
 /// thousand links fits.
@@ -144,6 +146,17 @@ pub enum HealthEvent {
         /// Which.
         link: LinkId,
     },
+    /// A path of a link has moved from one state to another. The link goes on over the others.
+    PathChanged {
+        /// Its link.
+        link: LinkId,
+        /// Which.
+        path: PathId,
+        /// What it is thought of now.
+        to: PathState,
+        /// What happened.
+        signal: PathSignal,
+    },
     /// An I/O has no answer yet, and should.
     SlowIo {
         /// The link that it goes over.
@@ -170,8 +183,41 @@ pub struct LinkHealth {
     pub slow: u64,
     /// Times that it went from good to degraded.
     pub degradations: u64,
+    /// Its paths.
+    pub paths: u32,
+    /// Those of them that carry chunks.
+    pub paths_good: u32,
     /// The counters of the link.
     pub stats: LinkStats,
+}
+
+/// What there is to see of a link.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkView {
+    /// Which.
+    pub link: LinkId,
+    /// Its counters.
+    pub stats: LinkStats,
+    /// Its smoothed round-trip time, once there is one.
+    pub rtt: Option<Nanos>,
+    /// Its paths.
+    pub paths: u32,
+    /// Those of them that carry chunks.
+    pub paths_good: u32,
+}
+
+impl LinkView {
+    /// A link of an endpoint; none when it is gone.
+    #[must_use]
+    pub fn of<D: Device<Memory = Region>>(endpoint: &Endpoint<D>, link: LinkId) -> Option<Self> {
+        let stats = endpoint.stats(link)?;
+        let (mut paths, mut paths_good) = (0, 0);
+        for path in endpoint.paths(link) {
+            paths += 1;
+            paths_good += u32::from(path.facts.state == PathState::Good);
+        }
+        Some(Self { link, stats, rtt: endpoint.rtt(link), paths, paths_good })
+    }
 }
 
 #[derive(Debug)]
@@ -186,12 +232,14 @@ struct Watched {
 /// Judges links by what they count.
 ///
 /// Its owner calls [`is_due`](Self::is_due) each turn, and when that is so
-/// [`look`](Self::look) with every link that is up; [`slow_io`](Self::slow_io) whenever an I/O is
-/// found slow; and takes events with [`poll_event`](Self::poll_event).
+/// [`look`](Self::look) with every link that is up; [`on_event`](Self::on_event) with the events of
+/// its endpoint; [`slow_io`](Self::slow_io) whenever an I/O is found slow; and takes events with
+/// [`poll_event`](Self::poll_event).
 #[derive(Debug)]
 pub struct HealthMonitor {
     config: HealthConfig,
-    links: Vec<Watched>,
+    /// By the dense index of the link.
+    links: Vec<Option<Watched>>,
     next_look: Time,
     events: VecDeque<HealthEvent>,
     events_dropped: u64,
@@ -246,43 +294,63 @@ impl HealthMonitor {
             true => self.slow_io(link, age),
             false => self.still_slow(link),
         });
-        let seen = |link| Some((link, endpoint.stats(link)?, endpoint.rtt(link)));
-        self.look(now, endpoint.links().filter_map(seen));
+        self.look(now, endpoint.links().filter_map(|link| LinkView::of(endpoint, link)));
     }
 
-    /// A link has come up: it is known from now on, and not only from the next look.
-    pub fn watch(&mut self, link: LinkId) {
-        if self.links.iter().all(|watched| watched.health.link != link) {
-            self.links.push(Watched::new(link, LinkStats::default(), None));
-        }
-    }
-
-    /// A link is down.
-    pub fn forget(&mut self, link: LinkId) {
-        self.links.retain(|watched| watched.health.link != link);
-    }
-
-    /// The links that are up, with their counters and smoothed round-trip times. Those that are
-    /// not among them are forgotten.
-    pub fn look(
-        &mut self,
-        now: Time,
-        links: impl Iterator<Item = (LinkId, LinkStats, Option<Nanos>)>,
-    ) {
-        self.next_look = now + self.config.window;
-        self.links.iter_mut().for_each(|watched| watched.seen = false);
-        for (link, stats, rtt) in links {
-            match self.links.iter_mut().position(|watched| watched.health.link == link) {
-                Some(place) => self.judge(place, stats, rtt),
-                None => self.links.push(Watched::new(link, stats, rtt)),
+    /// An event of the endpoint: a link that is up is known at once and not only from the next
+    /// look, one that is down is forgotten, and paths that change are told.
+    pub fn on_event(&mut self, event: &Event) {
+        match *event {
+            Event::Accepted { link, .. } | Event::Connected { link, .. } => {
+                self.watch(link, LinkStats::default());
             }
+            Event::LinkDown { link, .. } => {
+                let place = self.links.get_mut(link.index());
+                if let Some(place) = place {
+                    place.take_if(|watched| watched.health.link == link);
+                }
+            }
+            Event::PathChanged { link, path, to, signal, .. } => {
+                self.tell(HealthEvent::PathChanged { link, path, to, signal });
+            }
+            _ => {}
         }
-        self.links.retain(|watched| watched.seen);
     }
 
-    fn judge(&mut self, place: usize, stats: LinkStats, rtt: Option<Nanos>) {
-        let Watched { health, overdue, clean, seen } = &mut self.links[place];
+    /// What a link did before it was watched, as `stats` count it, is not judged.
+    fn watch(&mut self, link: LinkId, stats: LinkStats) {
+        if self.links.len() <= link.index() {
+            self.links.resize_with(link.index() + 1, || None);
+        }
+        if self.find(link).is_none() {
+            self.links[link.index()] = Some(Watched::new(link, stats));
+        }
+    }
+
+    fn find(&mut self, link: LinkId) -> Option<&mut Watched> {
+        let place = self.links.get_mut(link.index())?.as_mut();
+        place.filter(|watched| watched.health.link == link)
+    }
+
+    /// The links that are up. Those that are not among them are forgotten.
+    pub fn look(&mut self, now: Time, links: impl Iterator<Item = LinkView>) {
+        self.next_look = now + self.config.window;
+        self.links.iter_mut().flatten().for_each(|watched| watched.seen = false);
+        for view in links {
+            self.watch(view.link, view.stats);
+            self.judge(&view);
+        }
+        for place in &mut self.links {
+            *place = place.take().filter(|watched| watched.seen);
+        }
+    }
+
+    fn judge(&mut self, view: &LinkView) {
+        let config = self.config;
+        let Some(Watched { health, overdue, clean, seen }) = self.find(view.link) else { return };
+        let LinkView { stats, rtt, paths, paths_good, .. } = *view;
         *seen = true;
+        (health.paths, health.paths_good) = (paths, paths_good);
         let sent = stats.chunks_sent - health.stats.chunks_sent;
         let again = stats.chunks_retransmitted - health.stats.chunks_retransmitted;
         let timeouts = stats.rtos - health.stats.rtos;
@@ -300,9 +368,9 @@ impl HealthMonitor {
         });
         let causes = [
             (core::mem::take(overdue), Cause::SlowIo),
-            (timeouts > self.config.timeouts_max, Cause::Timeouts),
+            (timeouts > config.timeouts_max, Cause::Timeouts),
             (reroutes > 0, Cause::Rerouted),
-            (sent >= CHUNKS_MIN && health.loss > self.config.loss_max, Cause::Loss),
+            (sent >= CHUNKS_MIN && health.loss > config.loss_max, Cause::Loss),
             (sent > 0 && rtt > Some(late), Cause::Delay),
         ];
         let cause = causes.into_iter().find_map(|(is_so, cause)| is_so.then_some(cause));
@@ -329,7 +397,7 @@ impl HealthMonitor {
     /// An I/O over `link` has waited for `age`, which is too long; to be called once for each.
     pub fn slow_io(&mut self, link: LinkId, age: Nanos) {
         self.slow += 1;
-        if let Some(watched) = self.links.iter_mut().find(|w| w.health.link == link) {
+        if let Some(watched) = self.find(link) {
             watched.health.slow += 1;
             watched.overdue = true;
         }
@@ -338,7 +406,7 @@ impl HealthMonitor {
 
     /// An I/O over `link` that was told as slow has no answer still; to be called before each look.
     pub fn still_slow(&mut self, link: LinkId) {
-        if let Some(watched) = self.links.iter_mut().find(|w| w.health.link == link) {
+        if let Some(watched) = self.find(link) {
             watched.overdue = true;
         }
     }
@@ -369,25 +437,33 @@ impl HealthMonitor {
     }
 
     /// How each link was when it was last looked at.
-    pub fn links(&self) -> impl ExactSizeIterator<Item = &LinkHealth> {
-        self.links.iter().map(|watched| &watched.health)
+    pub fn links(&self) -> impl Iterator<Item = &LinkHealth> {
+        self.links.iter().flatten().map(|watched| &watched.health)
+    }
+
+    /// How one link was when it was last looked at; none when it is not known.
+    #[must_use]
+    pub fn link(&self, link: LinkId) -> Option<&LinkHealth> {
+        let watched = self.links.get(link.index())?.as_ref()?;
+        Some(&watched.health).filter(|health| health.link == link)
     }
 }
 
 impl Watched {
-    fn new(link: LinkId, stats: LinkStats, rtt: Option<Nanos>) -> Self {
-        let state = HealthState::Good;
+    fn new(link: LinkId, stats: LinkStats) -> Self {
         let health = LinkHealth {
             link,
-            state,
-            rtt,
-            rtt_least: rtt,
+            state: HealthState::Good,
+            rtt: None,
+            rtt_least: None,
             loss: 0.0,
             slow: 0,
             degradations: 0,
+            paths: 0,
+            paths_good: 0,
             stats,
         };
-        Self { health, overdue: false, clean: 0, seen: true }
+        Self { health, overdue: false, clean: 0, seen: false }
     }
 }
 

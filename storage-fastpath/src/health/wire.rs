@@ -69,6 +69,12 @@ pub struct LinkHealthReply {
     /// Times that traffic, or the acks of it, left a path for another.
     #[prost(uint64, tag = "12")]
     pub reroutes: u64,
+    /// Its paths.
+    #[prost(uint32, tag = "13")]
+    pub paths: u32,
+    /// Those of them that carry chunks.
+    #[prost(uint32, tag = "14")]
+    pub paths_good: u32,
 }
 
 impl LinkHealthReply {
@@ -76,6 +82,7 @@ impl LinkHealthReply {
     #[must_use]
     pub fn new(peer: String, health: &LinkHealth) -> Self {
         let &LinkHealth { state, rtt, rtt_least, loss, slow, degradations, stats, .. } = health;
+        let &LinkHealth { paths, paths_good, .. } = health;
         Self {
             peer,
             state: match state {
@@ -96,6 +103,8 @@ impl LinkHealthReply {
             degradations,
             messages_abandoned: stats.messages_abandoned,
             reroutes: stats.reroutes(),
+            paths,
+            paths_good,
         }
     }
 

@@ -57,7 +57,7 @@ fn link_text(link: &LinkStatus) -> String {
     );
     let _ = writeln!(
         text,
-        "{:>4} {:9}{:>10}{:>8}{:>8}{:>10}{:>12}{:>8}{:>10}{:>8}{:>12} acks",
+        "{:>4} {:9}{:>10}{:>8}{:>8}{:>10}{:>12}{:>8}{:>10}{:>8}{:>12}{:>7} acks",
         "path",
         "state",
         "for s",
@@ -68,7 +68,8 @@ fn link_text(link: &LinkStatus) -> String {
         "loss %",
         "flight",
         "doubts",
-        "quarantines"
+        "quarantines",
+        "moves"
     );
     for path in &link.paths {
         text += &path_text(path);
@@ -79,7 +80,7 @@ fn link_text(link: &LinkStatus) -> String {
 fn path_text(path: &PathStatus) -> String {
     let loss = if path.sent == 0 { 0.0 } else { 100.0 * path.lost as f64 / path.sent as f64 };
     format!(
-        "{:>4} {:9}{:>10.1}{:>8}{:>8}{:>10}{:>12}{loss:>8.2}{:>10}{:>8}{:>12} {}\n",
+        "{:>4} {:9}{:>10.1}{:>8}{:>8}{:>10}{:>12}{loss:>8.2}{:>10}{:>8}{:>12}{:>7} {}\n",
         path.index,
         path.state,
         path.for_ns as f64 / 1e9,
@@ -90,6 +91,7 @@ fn path_text(path: &PathStatus) -> String {
         show_size(path.in_flight_bytes),
         show_count(path.doubts),
         show_count(path.quarantines),
+        show_count(path.moves),
         if path.carries_acks { "here" } else { "" },
     )
 }
@@ -107,7 +109,7 @@ mod tests {
         let paths = r#"[
             {"index":0,"state":"good","for_ns":2500000000,"qp_num":17,"source_port":49152,
              "rtt_ns":12300,"sent":2000,"lost":30,"in_flight_bytes":4096,"carries_acks":true},
-            {"index":1,"state":"dead","doubts":3,"quarantines":2}]"#;
+            {"index":1,"state":"dead","doubts":3,"quarantines":2,"moves":1}]"#;
         let status = format!(
             r#"{{"program":"p","pid":7,"device":"10.0.0.1:4791","carrier":"UC","link_count":1003,
                "links":[{{"index":4,"peer":"10.0.0.2:4791","health":"rerouted","reroutes":1234,
@@ -125,7 +127,7 @@ mod tests {
         assert_eq!(lines[4][..8], good);
         assert_eq!(lines[4].last(), Some(&"here"));
         assert_eq!(lines[5][..6], ["1", "dead", "0.0", "0", "0", "-"]);
-        assert_eq!(lines[5][lines[5].len() - 2..], ["3", "2"]);
+        assert_eq!(lines[5][lines[5].len() - 3..], ["3", "2", "1"]);
         assert_eq!(lines[7].join(" "), "and 1,002 more links");
     }
 }

@@ -89,6 +89,8 @@ pub struct PathStatus {
     pub doubts: u64,
     /// How often it was put in quarantine.
     pub quarantines: u64,
+    /// How often its source port was changed.
+    pub moves: u64,
     /// Acks go this way.
     pub carries_acks: bool,
 }
@@ -169,6 +171,7 @@ impl PathStatus {
             in_flight_bytes: facts.in_flight_bytes,
             doubts: facts.doubts,
             quarantines: facts.quarantines,
+            moves: facts.moves,
             carries_acks: facts.carries_acks,
         }
     }

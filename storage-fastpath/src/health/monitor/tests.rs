@@ -2,7 +2,7 @@
 
 use super::*;
 use std::net::{Ipv4Addr, SocketAddr};
-use towpath_transport::{Endpoint, EndpointConfig, Event, UdpConfig};
+use towpath_transport::{DownReason, Endpoint, EndpointConfig, Peer, UdpConfig};
 
 /// A link id of an endpoint: there is no other way to have one.
 fn link() -> LinkId {
@@ -51,7 +51,8 @@ impl Rig {
         self.stats.chunks_retransmitted += again;
         self.stats.rtos += timeouts;
         assert!(self.monitor.is_due(self.now));
-        let seen = (self.link, self.stats, Some(self.rtt));
+        let (link, stats, rtt) = (self.link, self.stats, Some(self.rtt));
+        let seen = LinkView { link, stats, rtt, paths: 4, paths_good: 3 };
         self.monitor.look(self.now, [seen].into_iter());
         assert!(!self.monitor.is_due(self.now));
         self.now += Nanos::from_millis(100);
@@ -59,7 +60,7 @@ impl Rig {
     }
 
     fn health(&self) -> LinkHealth {
-        *self.monitor.links().next().expect("one link")
+        *self.monitor.link(self.link).expect("it is watched")
     }
 }
 
@@ -121,7 +122,28 @@ fn links_that_are_gone_are_forgotten_and_events_that_nobody_takes_are_bounded() 
     assert_eq!(rig.monitor.events_dropped(), 7);
     assert_eq!(std::iter::from_fn(|| rig.monitor.poll_event()).count(), EVENTS_MAX);
     rig.monitor.look(rig.now, std::iter::empty());
-    assert_eq!(rig.monitor.links().len(), 0);
+    assert_eq!(rig.monitor.links().count(), 0);
     rig.monitor.slow_io(rig.link, Nanos::from_secs(1));
     assert_eq!(rig.monitor.slow(), EVENTS_MAX as u64 + 8, "it counts all the same");
+}
+
+#[test]
+fn a_path_that_changes_is_told_and_the_link_is_watched_from_its_first_to_its_last_event() {
+    let mut monitor = HealthMonitor::new(HealthConfig::new());
+    let (link, path) = (link(), PathId(2));
+    let peer = Peer { instance: 1, device_addr: ([127, 0, 0, 1], 1).into(), setup_addr: None };
+    monitor.on_event(&Event::Accepted { link, peer });
+    assert_eq!(monitor.link(link).map(|health| health.state), Some(HealthState::Good));
+    let (from, to, signal) = (PathState::Good, PathState::Suspect, PathSignal::Silent);
+    monitor.on_event(&Event::PathChanged { link, path, from, to, signal });
+    let told = HealthEvent::PathChanged { link, path, to, signal };
+    assert_eq!(monitor.poll_event(), Some(told));
+    let stats = LinkStats { chunks_sent: 100, path_doubts: 1, ..LinkStats::default() };
+    let view = LinkView { link, stats, rtt: None, paths: 4, paths_good: 3 };
+    monitor.look(Time(1), [view].into_iter());
+    let health = monitor.link(link).expect("it is watched");
+    assert_eq!((health.paths, health.paths_good), (4, 3));
+    assert_eq!(health.state, HealthState::Degraded(Cause::Rerouted), "all of it since it is up");
+    monitor.on_event(&Event::LinkDown { link, reason: DownReason::Goodbye });
+    assert_eq!((monitor.link(link), monitor.links().count()), (None, 0));
 }

@@ -34,6 +34,8 @@ struct LinkReport {
     chunks_retransmitted: u64,
     timeouts: u64,
     reroutes: u64,
+    paths: u32,
+    paths_good: u32,
     messages_abandoned: u64,
     slow: u64,
     degradations: u64,
@@ -51,6 +53,8 @@ impl From<LinkHealthReply> for LinkReport {
             chunks_retransmitted: link.chunks_retransmitted,
             timeouts: link.timeouts,
             reroutes: link.reroutes,
+            paths: link.paths,
+            paths_good: link.paths_good,
             messages_abandoned: link.messages_abandoned,
             slow: link.slow,
             degradations: link.degradations,
@@ -77,7 +81,7 @@ impl HealthReport {
         let us = |us: Option<f64>| us.map_or_else(|| String::from("-"), |us| format!("{us:.1}"));
         let mut text = format!(
             "{} requests without an answer after {} ms, {} given up before they had begun\n\
-             {:24}{:>12}{:>10}{:>10}{:>8}{:>12}{:>8}{:>10}{:>8}\n",
+             {:24}{:>12}{:>10}{:>10}{:>8}{:>12}{:>8}{:>10}{:>8}{:>8}\n",
             show_count(self.slow),
             show_count(self.slow_after_ms),
             show_count(self.given_up),
@@ -89,11 +93,12 @@ impl HealthReport {
             "chunks",
             "again",
             "timeouts",
+            "paths",
             "slow",
         );
         for link in &self.links {
             text += &format!(
-                "{:24}{:>12}{:>10}{:>10}{:>8.2}{:>12}{:>8}{:>10}{:>8}\n",
+                "{:24}{:>12}{:>10}{:>10}{:>8.2}{:>12}{:>8}{:>10}{:>8}{:>8}\n",
                 link.peer,
                 link.state,
                 us(link.rtt_us),
@@ -102,6 +107,7 @@ impl HealthReport {
                 show_count(link.chunks_sent),
                 show_count(link.chunks_retransmitted),
                 show_count(link.timeouts),
+                format!("{}/{}", link.paths_good, link.paths),
                 show_count(link.slow),
             );
         }
