@@ -2,6 +2,7 @@
 
 use crate::error::EndpointError;
 pub use towpath_proto::Carrier;
+use towpath_proto::wire::Hello;
 use towpath_verbs::{QpType, RcAttr, VerbSet};
 
 /// What carries the paths of links.
@@ -17,6 +18,41 @@ pub enum CarrierChoice {
     /// The set-up connection, which every host has: where RDMA does not get through at all. Bytes
     /// are copied at both ends.
     Tcp,
+}
+
+/// What links fall back to when what they ride on is silent and this is not; the better first, and
+/// back when probes say so (docs/protocol.md section 10).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Fallback {
+    /// Nothing: a link whose carrier gets nothing through ends.
+    #[default]
+    None,
+    /// The set-up connection.
+    Tcp,
+    /// A queue pair of RC, and behind it the set-up connection.
+    RcThenTcp,
+}
+
+impl Fallback {
+    /// What links on `carrier` get beside it.
+    pub(crate) fn below(self, carrier: Carrier) -> &'static [Carrier] {
+        match (self, carrier) {
+            (Self::None, _) | (_, Carrier::Tcp) => &[],
+            (Self::RcThenTcp, Carrier::Uc) => &[Carrier::Rc, Carrier::Tcp],
+            (Self::Tcp | Self::RcThenTcp, _) => &[Carrier::Tcp],
+        }
+    }
+
+    /// What a peer's HELLO asks for.
+    pub(crate) fn of(peer: &Hello) -> Self {
+        let rides_on = peer.control.carrier;
+        let has = |carrier| peer.paths.iter().any(|path| path.carrier == carrier);
+        match rides_on {
+            Carrier::Uc if has(Carrier::Rc) => Self::RcThenTcp,
+            Carrier::Uc | Carrier::Rc if has(Carrier::Tcp) => Self::Tcp,
+            _ => Self::None,
+        }
+    }
 }
 
 /// See [`EndpointConfig::rc`](crate::EndpointConfig::rc), which gives the reasons.

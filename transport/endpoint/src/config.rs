@@ -1,6 +1,6 @@
 //! What can be chosen for an endpoint.
 
-use crate::carrier::CarrierChoice;
+use crate::carrier::{CarrierChoice, Fallback};
 use crate::limits::{
     CONTROL_RECVS, CONTROL_SENDS, PARTIAL_PER_PATH, PATH_CHUNKS_MIN, PROBES_PER_PATH,
 };
@@ -43,6 +43,7 @@ pub struct EndpointConfig {
     pub(crate) tclass: u8,
     pub(crate) mtu_max: Mtu,
     pub(crate) carrier: CarrierChoice,
+    pub(crate) fallback: Fallback,
     pub(crate) rc: RcAttr,
     pub(crate) shared_receiving: bool,
     pub(crate) seed: u64,
@@ -70,6 +71,7 @@ impl Default for EndpointConfig {
             tclass: 0,
             mtu_max: Mtu::Mtu4096,
             carrier: CarrierChoice::default(),
+            fallback: Fallback::default(),
             rc: crate::carrier::RC_DEFAULT,
             shared_receiving: true,
             // std keys each RandomState from the system's randomness: a source of it without a
@@ -207,6 +209,17 @@ impl EndpointConfig {
         self
     }
 
+    /// What links fall back to. Default: nothing. The side that connects decides: the other one
+    /// has its end of the set-up connection, and for RC must have chosen
+    /// [`Fallback::RcThenTcp`] as well, since its queues are made for as many queue pairs.
+    /// When a carrier is left and taken again is set by
+    /// [`LinkConfig::fallback`] through [`tune_links`](Self::tune_links).
+    #[must_use]
+    pub fn fallback(mut self, fallback: Fallback) -> Self {
+        self.fallback = fallback;
+        self
+    }
+
     /// How RC queue pairs insist, where there are any. The defaults:
     ///
     /// | | | because |
@@ -291,6 +304,12 @@ impl EndpointConfig {
             .chunk_bytes_max(self.chunk_bytes_max)
     }
 
+    /// Paths of a link that have a queue pair, at most.
+    pub(crate) fn qp_paths(&self) -> usize {
+        let below = if self.fallback == Fallback::RcThenTcp { 1 } else { 0 };
+        (self.paths + below).min(PATHS_MAX)
+    }
+
     /// How many receive buffers are posted, so that with credit on no chunk is ever dropped for
     /// want of one. At any moment, for each link, with O = credit the peer has not yet used,
     /// K = buffers that link and application hold, and C = `credit_total`:
@@ -309,7 +328,7 @@ impl EndpointConfig {
 
     /// The part of the reserve that each link adds.
     pub(crate) fn receive_reserve_per_link(&self) -> usize {
-        CONTROL_OUTSTANDING_MAX + self.paths * (PARTIAL_PER_PATH + PROBES_PER_PATH)
+        CONTROL_OUTSTANDING_MAX + self.qp_paths() * (PARTIAL_PER_PATH + PROBES_PER_PATH)
     }
 
     /// Receives posted for each link when all share one queue.
@@ -320,10 +339,10 @@ impl EndpointConfig {
     /// Numbers that the peer may have outstanding on each path: what is posted there covers them
     /// however slowly we poll. One path has to carry everything, and a shared queue does.
     pub(crate) fn path_chunks(&self, shared: bool) -> u16 {
-        if shared || self.paths == 1 {
+        if shared || self.qp_paths() == 1 {
             return NUMBER_WINDOW as u16;
         }
-        let share = 2 * self.credit_total as usize / self.paths;
+        let share = 2 * self.credit_total as usize / self.qp_paths();
         share.clamp(PATH_CHUNKS_MIN, NUMBER_WINDOW as usize) as u16
     }
 
@@ -331,7 +350,7 @@ impl EndpointConfig {
     /// everything. Of several each is filled up again from spare buffers when it has taken
     /// something in, so that it needs no more than what comes in between.
     pub(crate) fn receives_per_path(&self) -> usize {
-        if self.paths == 1 {
+        if self.qp_paths() == 1 {
             return self.receives_per_link() + self.receive_reserve();
         }
         let between = self.progress_budget.max(usize::from(self.path_chunks(false)));
@@ -340,12 +359,12 @@ impl EndpointConfig {
 
     /// Buffers that take the places of those that a link and its application hold.
     pub(crate) fn spare_receives(&self) -> usize {
-        if self.paths == 1 { 0 } else { self.credit_total as usize }
+        if self.qp_paths() == 1 { 0 } else { self.credit_total as usize }
     }
 
     /// Receive buffers of each link when each path has a queue of its own.
     pub(crate) fn receives_of_link(&self) -> usize {
-        self.paths * self.receives_per_path() + self.spare_receives()
+        self.qp_paths() * self.receives_per_path() + self.spare_receives()
     }
 
     /// Work requests in the send queue of a path: chunks, and acks that left the control queue
@@ -371,7 +390,7 @@ impl EndpointConfig {
 
     /// The most completions that may wait on the data and on the control queue.
     pub(crate) fn completions_max(&self, shared: bool) -> (usize, usize) {
-        let sends = self.links_max * self.paths * self.path_sends();
+        let sends = self.links_max * self.qp_paths() * self.path_sends();
         let control = self.links_max * (CONTROL_RECVS + CONTROL_SENDS);
         (self.receives_max(shared) + sends, control)
     }

@@ -231,6 +231,9 @@ pub enum LinkError {
         /// Ours.
         ours: Carrier,
     },
+    /// The peer wants to fall back to RC, for which this side has made no provision.
+    #[error("the peer's links fall back to RC and ours do not; configure both alike")]
+    Fallback,
     /// A link over TCP needs the connection on which it was set up.
     #[error(
         "a link over TCP rides on its set-up connection: use `connect` and `listen`, or another \
@@ -254,7 +257,10 @@ impl LinkError {
     /// What a peer is told.
     pub(crate) fn refusal(&self) -> Refusal {
         match self {
-            Self::Paths { .. } | Self::Carrier { .. } | Self::ChunkBytes { .. } => Refusal::Limits,
+            Self::Paths { .. }
+            | Self::Carrier { .. }
+            | Self::Fallback
+            | Self::ChunkBytes { .. } => Refusal::Limits,
             _ => Refusal::Full,
         }
     }

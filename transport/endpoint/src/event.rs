@@ -5,8 +5,8 @@ use crate::message::{Chunk, Message};
 use crate::payload::Payload;
 use std::net::SocketAddr;
 use towpath_proto::{
-    ChannelId, CloseReason, DownReason, IncomingKey, Outcome, PathId, PathSignal, PathState,
-    SendKey,
+    Carrier, ChannelId, CloseReason, DownReason, IncomingKey, Outcome, PathId, PathSignal,
+    PathState, SendKey,
 };
 use towpath_verbs::AsyncEvent;
 
@@ -164,6 +164,17 @@ pub enum Event {
         to: PathState,
         /// What happened.
         signal: PathSignal,
+    },
+    /// A link rides on another carrier from now on: the one before was silent while this one
+    /// answered, or a better one answers again. The link goes on; nothing is lost and nothing comes
+    /// twice.
+    CarrierChanged {
+        /// Its link.
+        link: LinkId,
+        /// What it rode on.
+        from: Carrier,
+        /// What it rides on now.
+        to: Carrier,
     },
     /// The device itself tells of something. Links that cannot go on follow with
     /// [`LinkDown`](Self::LinkDown): at once where their queues or the device are lost, and after

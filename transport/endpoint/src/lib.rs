@@ -145,7 +145,7 @@ mod tx;
 mod udp;
 mod wr_id;
 
-pub use carrier::{Carrier, CarrierChoice};
+pub use carrier::{Carrier, CarrierChoice, Fallback};
 pub use choice::{DeviceChoice, DeviceName, DeviceNameError};
 pub use config::EndpointConfig;
 pub use endpoint::{BufferCensus, Endpoint, EndpointStats, PathReport, PendingLink};

@@ -23,6 +23,7 @@ pub(crate) enum Phase {
 
 /// A path: its queue pair and what is posted to it.
 pub(crate) struct Path {
+    pub(crate) carrier: Carrier,
     pub(crate) qp_num: QpNum,
     /// Which of the device's source ports it leaves from.
     pub(crate) source_port: u16,
@@ -39,8 +40,6 @@ pub(crate) struct Path {
 pub(crate) struct Conn {
     pub(crate) id: LinkId,
     pub(crate) phase: Phase,
-    /// What its paths and its acks ride on.
-    pub(crate) carrier: Carrier,
     pub(crate) link: Option<Link>,
     pub(crate) paths: Vec<Path>,
     /// The set-up connection, where it carries a path.
@@ -62,11 +61,10 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(id: LinkId, carrier: Carrier, control: Control) -> Self {
+    pub(crate) fn new(id: LinkId, control: Control) -> Self {
         Self {
             id,
             phase: Phase::Offered,
-            carrier,
             link: None,
             paths: Vec::new(),
             tcp: None,

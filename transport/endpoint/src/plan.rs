@@ -124,7 +124,7 @@ fn check_depths(
 ) -> Result<(), EndpointError> {
     let receives = if share { config.receives_max(true) } else { config.receives_per_path() };
     let (completions, control_completions) = config.completions_max(share);
-    let qps = config.links_max * (config.paths + 1);
+    let qps = config.links_max * (config.qp_paths() + 1);
     let message = config.chunk_bytes_max as usize + HEADER_BYTES;
     for (what, wanted, limit) in [
         ("the receive queue", receives, limits.wr_max as usize),

@@ -16,7 +16,7 @@ pub type RoceUdp = RoceDevice<UdpLink>;
 /// [`EndpointError::Udp`] when the sockets cannot be had.
 pub fn roce_udp(udp: UdpConfig, config: &EndpointConfig) -> Result<RoceUdp, EndpointError> {
     let link = UdpLink::bind(udp)?;
-    let qps = (config.links_max * (config.paths + 1)) as u32;
+    let qps = (config.links_max * (config.qp_paths() + 1)) as u32;
     Ok(RoceDevice::new(link, RoceConfig::default().seed(config.seed).qp_max(qps.max(64))))
 }
 

@@ -41,6 +41,8 @@ pub struct LinkConfig {
     pub(crate) spreading: Spreading,
     pub(crate) sla_tick: Nanos,
     pub(crate) source_ports: u16,
+    /// After what silence a carrier is left, and how long a worse one is kept at least.
+    pub(crate) fallback: (Nanos, Nanos),
     pub(crate) seed: u64,
     pub(crate) chunk_bytes_max: u32,
     pub(crate) chunk_cost_packets: f64,
@@ -73,6 +75,7 @@ impl LinkConfig {
             spreading: Spreading::default(),
             sla_tick: Nanos::from_millis(4),
             source_ports: 1,
+            fallback: (Nanos::from_millis(250), Nanos::from_secs(1)),
             seed: 0,
             chunk_bytes_max: 56 << 10,
             chunk_cost_packets: 0.5,
@@ -193,6 +196,17 @@ impl LinkConfig {
     #[must_use]
     pub fn source_ports(mut self, count: u16) -> Self {
         self.source_ports = count;
+        self
+    }
+
+    /// Where a link has paths on several carriers: how long the one that it rides on may be silent
+    /// before worse ones are asked, and how long it stays on a worse one at least, which doubles
+    /// with each fall that follows soon. Default 250 ms, so that paths have been tried before, and
+    /// an I/O is back within a second; and 1 s. At least 10 ms each.
+    #[must_use]
+    pub fn fallback(mut self, after: Nanos, stay: Nanos) -> Self {
+        let least = Nanos::from_millis(10);
+        self.fallback = (after.max(least), stay.max(least));
         self
     }
 

@@ -1,5 +1,6 @@
 //! What goes in and out of a [`Link`](crate::Link) beside bytes.
 
+use crate::carrier::Carrier;
 use crate::path::{PathSignal, PathState};
 use crate::wire::ChunkHeader;
 use towpath_base::{Nanos, Time};
@@ -35,6 +36,8 @@ pub struct PathId(pub u8);
 pub struct PathSnapshot {
     /// Which.
     pub path: PathId,
+    /// What carries it.
+    pub carrier: Carrier,
     /// What it is thought of.
     pub state: PathState,
     /// Since when.
@@ -266,6 +269,14 @@ pub enum Event {
         token: u64,
         /// How it ended.
         outcome: Outcome,
+    },
+    /// The link rides on another carrier from now on: the one before was silent while this one
+    /// answered, or a better one answers again. The link goes on, and nothing is lost.
+    CarrierChanged {
+        /// What it rode on.
+        from: Carrier,
+        /// What it rides on now.
+        to: Carrier,
     },
     /// A path has moved from one state to another; all legal moves are in
     /// [`MOVES`](crate::MOVES).

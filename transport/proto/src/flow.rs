@@ -82,6 +82,19 @@ impl Flow {
         }
     }
 
+    /// Rides on another carrier: its window, pace and round trips are unknown.
+    pub(crate) fn ride_on(
+        &mut self,
+        now: Time,
+        carrier: Carrier,
+        (config, peer): (&LinkConfig, &PeerParams),
+    ) {
+        let fresh = Self::new(config, peer, now);
+        let (peer_window_bytes, in_flight_bytes) = (self.peer_window_bytes, self.in_flight_bytes);
+        let is_stream = carrier == Carrier::Tcp;
+        *self = Self { peer_window_bytes, in_flight_bytes, is_stream, ..fresh };
+    }
+
     /// What a chunk counts against windows: its bytes and what the receiver charges beside them.
     pub(crate) fn charge(&self, payload_bytes: u32) -> u32 {
         payload_bytes + crate::limits::HEADER_BYTES as u32 + self.charge_bytes

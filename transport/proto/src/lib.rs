@@ -9,7 +9,7 @@
 //! | `wire` | headers, acks and the set-up message as bytes |
 //! | `carrier` | what carries a path's chunks |
 //! | `flow` | what all paths share: congestion window, pacing, chunk size |
-//! | `path` | what a path has sent and received, how it stands, and which one is next |
+//! | `path` | what a path has sent and received, how it stands; which path is next, which carrier |
 //! | `channel` | messages of one channel: cutting, reassembly, credit, giving up |
 //! | `schedule` | which channel sends next |
 //! | `link` | the state machine over them, one file per protocol verb |

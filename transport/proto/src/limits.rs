@@ -96,6 +96,15 @@ pub const PROBES_UNANSWERED_MAX: u32 = 3;
 /// its packets passes one time in eight.
 pub const PROBES_TO_RETURN: u32 = 3;
 
+/// Carriers are asked a few times within the time after which a silent one is left, but no more
+/// often than a host may be off its CPU, and no less often than a user would notice.
+pub const CARRIER_PROBE_MIN: Nanos = Nanos::from_millis(2);
+/// See [`CARRIER_PROBE_MIN`].
+pub const CARRIER_PROBE_MAX: Nanos = Nanos::from_millis(100);
+
+/// How often the stay on a worse carrier doubles at most: from a second to about a minute.
+pub const CARRIER_STAY_DOUBLINGS: u32 = 6;
+
 /// The longest pause between probes of a path that is in doubt.
 pub const PROBE_INTERVAL_MAX: Nanos = Nanos::from_millis(100);
 

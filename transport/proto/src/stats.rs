@@ -29,6 +29,10 @@ pub struct LinkStats {
     pub losses_spurious: u64,
     /// Paths whose carrier has failed.
     pub paths_failed: u64,
+    /// Times that the link went to a worse carrier.
+    pub carrier_falls: u64,
+    /// Times that it went to a better one again.
+    pub carrier_returns: u64,
     /// Credit probes sent.
     pub credit_probes: u64,
     /// Paths that were doubted: times that traffic left a path.
@@ -95,6 +99,8 @@ impl core::ops::AddAssign for LinkStats {
             rtos,
             losses_spurious,
             paths_failed,
+            carrier_falls,
+            carrier_returns,
             credit_probes,
             path_doubts,
             path_retirements,
@@ -128,6 +134,8 @@ impl core::ops::AddAssign for LinkStats {
         self.rtos += rtos;
         self.losses_spurious += losses_spurious;
         self.paths_failed += paths_failed;
+        self.carrier_falls += carrier_falls;
+        self.carrier_returns += carrier_returns;
         self.credit_probes += credit_probes;
         self.path_doubts += path_doubts;
         self.path_retirements += path_retirements;

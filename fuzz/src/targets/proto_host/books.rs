@@ -63,6 +63,7 @@ impl Host {
                 assert_eq!(from.after(signal), Some(to), "a legal move");
                 self.note(11);
             }
+            Event::CarrierChanged { .. } => panic!("all paths ride on the same carrier"),
             Event::Down { reason } => {
                 self.note(10);
                 assert!(self.live.is_empty(), "every message has had its outcome");

@@ -10,7 +10,9 @@ use smallvec::SmallVec;
 use towpath_base::Nanos;
 use towpath_memory::{Buf, Region, RegionId};
 use towpath_proto::limits::{MESSAGE_BYTES_MAX, SEGMENTS_MAX};
-use towpath_proto::{CancelError, ChannelId, LinkCensus, LinkStats, PathSnapshot, SendRequest};
+use towpath_proto::{
+    CancelError, Carrier, ChannelId, LinkCensus, LinkStats, PathSnapshot, SendRequest,
+};
 use towpath_verbs::{Device, QpNum};
 
 /// Where the buffers of an endpoint are; for tests and for finding leaks.
@@ -207,7 +209,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.links.find(link)?.link.as_ref()?.srtt()
     }
 
-    /// How each path of a link stands; none when the link is gone.
+    /// What a link rides on now; `None` when it is gone.
+    #[must_use]
+    pub fn carrier_of(&self, link: LinkId) -> Option<Carrier> {
+        Some(self.links.find(link)?.link.as_ref()?.carrier())
+    }
+
+    /// How each path of a link stands that has a queue pair; none when the link is gone.
     pub fn paths(&self, link: LinkId) -> impl Iterator<Item = PathReport> {
         let conn = self.links.find(link);
         let ways = conn.into_iter().flat_map(|conn| &conn.paths);

@@ -1,7 +1,7 @@
 //! Making the two halves of a link, and joining them.
 
 use super::Endpoint;
-use crate::carrier::{CarrierChoice, has, qp_type};
+use crate::carrier::{CarrierChoice, Fallback, has, qp_type};
 use crate::control::{Control, NO_QP};
 use crate::error::LinkError;
 use crate::event::{LinkId, Peer};
@@ -12,7 +12,7 @@ use crate::tx::TxRing;
 use std::net::SocketAddr;
 use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
-use towpath_proto::limits::HEADER_BYTES;
+use towpath_proto::limits::{HEADER_BYTES, PATHS_MAX};
 use towpath_proto::wire::{Hello, HelloPath};
 use towpath_proto::{Carrier, ChannelId, Link, PeerParams, Side};
 use towpath_verbs::{Access, Connect, Device, Mtu, QpInit, QpNum, QpType};
@@ -33,24 +33,42 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// # Errors
     /// [`LinkError`]: no room, no memory, or the device refused.
     pub fn offer(&mut self) -> Result<(Hello, PendingLink), LinkError> {
-        self.offer_over(self.plan.carrier)
+        // Without a set-up connection there is nothing to fall back to but queue pairs.
+        let below = self.config.fallback.below(self.plan.carrier);
+        let queue_pairs: Vec<Carrier> =
+            below.iter().copied().filter(|&carrier| carrier != Carrier::Tcp).collect();
+        self.offer_over(self.plan.carrier, &queue_pairs)
+    }
+
+    /// A half of a link that is being set up over TCP.
+    pub(crate) fn offer_on_stream(&mut self) -> Result<(Hello, PendingLink), LinkError> {
+        self.offer_over(self.plan.carrier, self.config.fallback.below(self.plan.carrier))
     }
 
     /// A half that answers a peer's: where the choice is left to the device, it rides on what the
-    /// peer's does.
+    /// peer's does, and it falls back to what the peer's does.
     pub(crate) fn answer(&mut self, peer: &Hello) -> Result<(Hello, PendingLink), LinkError> {
         let wanted = peer.control.carrier;
         let is_free = self.config.carrier == CarrierChoice::Auto;
         let follows = is_free && has(wanted, &self.device.caps().verbs);
-        self.offer_over(if follows { wanted } else { self.plan.carrier })
+        let carrier = if follows { wanted } else { self.plan.carrier };
+        let fallback = Fallback::of(peer);
+        if fallback == Fallback::RcThenTcp && self.config.fallback != fallback {
+            return Err(LinkError::Fallback);
+        }
+        self.offer_over(carrier, fallback.below(carrier))
     }
 
-    fn offer_over(&mut self, carrier: Carrier) -> Result<(Hello, PendingLink), LinkError> {
+    fn offer_over(
+        &mut self,
+        carrier: Carrier,
+        below: &[Carrier],
+    ) -> Result<(Hello, PendingLink), LinkError> {
         let links_max = self.config.links_max;
         let id = self.links.vacant().ok_or(LinkError::Full { links_max })?;
         let (control, pool) = Control::new()?;
-        self.links.insert(Conn::new(id, carrier, control));
-        let made = self.make_half(id, carrier, &pool);
+        self.links.insert(Conn::new(id, control));
+        let made = self.make_half(id, (carrier, below), &pool);
         match made {
             Ok(hello) => Ok((hello, PendingLink { id })),
             Err(error) => {
@@ -72,20 +90,24 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     fn make_half(
         &mut self,
         id: LinkId,
-        carrier: Carrier,
+        (carrier, below): (Carrier, &[Carrier]),
         control_pool: &Pool,
     ) -> Result<Hello, LinkError> {
         let mut control_qp = NO_QP;
         let mut paths = Vec::new();
         if let Some(qp_type) = qp_type(carrier) {
             control_qp = self.make_control(id, qp_type, control_pool)?;
-            for path in 0..self.config.paths as u8 {
-                let qp_num = self.make_path(id, qp_type)?;
-                self.links.add_qp(qp_num, id.index, path);
-                paths.push(self.describe(qp_num, carrier));
+        }
+        let count = if carrier == Carrier::Tcp { 1 } else { self.config.paths };
+        let count = count.min(PATHS_MAX - below.len());
+        let all = std::iter::repeat_n(carrier, count).chain(below.iter().copied());
+        for (path, carrier) in all.enumerate() {
+            let mut qp_num = NO_QP;
+            if let Some(qp_type) = qp_type(carrier) {
+                qp_num = self.make_path(id, carrier, qp_type)?;
+                self.links.add_qp(qp_num, id.index, path as u8);
             }
-        } else {
-            paths.push(self.describe(NO_QP, carrier));
+            paths.push(self.describe(qp_num, carrier));
         }
         self.make_receives(id)?;
         let hello = Hello {
@@ -133,7 +155,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         Ok(lkey)
     }
 
-    fn make_path(&mut self, id: LinkId, qp_type: QpType) -> Result<QpNum, LinkError> {
+    fn make_path(
+        &mut self,
+        id: LinkId,
+        carrier: Carrier,
+        qp_type: QpType,
+    ) -> Result<QpNum, LinkError> {
         let (mut tx, pool) = TxRing::new(self.config.send_queue_depth)?;
         tx.set_lkey(self.register_for(id, pool.region())?);
         let mut init = QpInit::new(qp_type, self.cq)
@@ -141,7 +168,16 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         init.srq = self.shared.as_ref().map(|shared| shared.srq);
         let qp_num = self.device.create_qp(&init)?;
         let (repost, batch) = (Vec::new(), Vec::with_capacity(BATCH));
-        let path = Path { qp_num, source_port: 0, tx, posted: 0, repost, batch, has_failed: false };
+        let path = Path {
+            carrier,
+            qp_num,
+            source_port: 0,
+            tx,
+            posted: 0,
+            repost,
+            batch,
+            has_failed: false,
+        };
         self.links.find_mut(id).ok_or(LinkError::NotPending)?.paths.push(path);
         Ok(qp_num)
     }
@@ -170,7 +206,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             self.links.iter().filter(|conn| conn.id != id && conn.phase != Phase::Draining);
         let theirs: usize = others.map(|conn| spare.saturating_sub(conn.held)).sum();
         self.recv.reserve(&mut self.device, self.config.receives_of_link() + theirs)?;
-        for path in 0..self.config.paths as u8 {
+        let count = self.links.find(id).map_or(0, |conn| conn.paths.len());
+        for path in 0..count as u8 {
             let home = Home { link: id, path, channel: ChannelId(0) };
             for _ in 0..per_path {
                 let Some(slot) = self.recv.take_free(Some(home)) else { break };

@@ -15,7 +15,7 @@ use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::ChunkFlags;
-use towpath_proto::{Link, PathId, Reroute, Transmit};
+use towpath_proto::{Carrier, Link, PathId, Reroute, Transmit};
 use towpath_verbs::{Device, QpNum, QpState, SendOp, SendWr, SgList, Sge};
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
@@ -140,7 +140,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         for conn in self.links.iter().filter(|conn| conn.phase == Phase::Up) {
             for path in conn.paths.iter().filter(|path| !path.has_failed) {
-                let held = if self.config.paths == 1 { conn.held } else { 0 };
+                let held = if self.config.qp_paths() == 1 { conn.held } else { 0 };
                 debug_assert!(
                     path.posted + held >= self.config.receives_per_path(),
                     "{} posted and {} held of {}",
@@ -193,7 +193,9 @@ fn flush_conn<D: Device<Memory = Region>>(
     while let Some(reroute) = link.poll_reroute() {
         move_path(device, paths, control.qp_num, link, reroute);
     }
-    while has_room_ahead(paths, tcp.as_ref(), ahead_bytes) {
+    // A stream that stands still holds a link back while that rides on it, and so do queue pairs.
+    let rides_on_tcp = link.carrier() == Carrier::Tcp;
+    while has_room_ahead(paths, tcp.as_ref().filter(|_| rides_on_tcp), ahead_bytes) {
         // Left where it is: its fields were just stored one by one, and a copy would wait for that.
         let mut next = link.poll_transmit(now);
         let Some(transmit) = &mut next else { break };
@@ -204,7 +206,8 @@ fn flush_conn<D: Device<Memory = Region>>(
             link.handle_sent(transmit.path, transmit.header.number, None);
             continue;
         };
-        if !push(path, sends, index, transmit) {
+        let has_place = !rides_on_tcp || !path.tx.is_full();
+        if !has_place || !push(path, sends, index, transmit) {
             link.handle_sent(transmit.path, transmit.header.number, None);
             refused += 1;
         }
@@ -245,12 +248,14 @@ fn move_path<D: Device<Memory = Region>>(
 }
 
 /// Whether one more chunk may be posted. What is in the device's hands cannot be overtaken, so no
-/// more than `ahead_bytes` are there at a time, and one chunk however long.
+/// more than `ahead_bytes` are there at a time, and one chunk however long. With a stream that it
+/// rides on only that counts.
 fn has_room_ahead(paths: &[Path], tcp: Option<&Tcp>, ahead_bytes: u64) -> bool {
+    if let Some(tcp) = tcp {
+        return tcp.frames.has_room();
+    }
     let posted_bytes: u64 = paths.iter().map(|path| path.tx.posted_bytes()).sum();
-    posted_bytes < ahead_bytes
-        && paths.iter().all(|path| !path.tx.is_full())
-        && tcp.is_none_or(|tcp| tcp.frames.has_room())
+    posted_bytes < ahead_bytes && paths.iter().all(|path| !path.tx.is_full())
 }
 
 /// The bytes of a chunk and their gather entry, and their checksum into its header. `None` when

@@ -102,7 +102,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let Some(sending) = conn.paths.get_mut(usize::from(path)) else { return };
         let qp_num = sending.qp_num;
         // RC completes a send when its acknowledgement is there: that is not when it left.
-        let timestamp = wc.timestamp.filter(|_| conn.carrier == Carrier::Uc);
+        let timestamp = wc.timestamp.filter(|_| sending.carrier == Carrier::Uc);
         while let Some((done, number)) = sending.tx.pop_upto(position) {
             let timestamp = timestamp.filter(|_| done == position);
             if let Some(link) = conn.link.as_mut() {

@@ -99,7 +99,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 AsyncEvent::QpFatal(qp_num) => conn.fail_qp(now, qp_num),
                 AsyncEvent::CqError(_) | AsyncEvent::DeviceFatal => {
                     if let Some(link) = conn.link.as_mut() {
-                        link.acks_failed();
+                        link.device_failed();
                     }
                 }
                 _ => {}

@@ -272,6 +272,9 @@ impl Desk {
             Event::PathChanged { link, path, from, to, signal } => {
                 tracing::info!(?link, path = path.0, %from, %to, %signal, "a path changed");
             }
+            Event::CarrierChanged { link, from, to } => {
+                tracing::warn!(?link, %from, %to, "a link rides on another carrier");
+            }
             Event::LinkDown { link, reason } => self.on_down(link, reason),
             // It stands in the log; what it ends is told as links that are down.
             Event::Device { .. } => {}

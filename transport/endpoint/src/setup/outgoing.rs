@@ -109,7 +109,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 Ok(stream) => stream,
                 Err(source) => return Progress::Failed(ConnectError::Dial { addr, source }),
             };
-            let (hello, pending) = match self.offer() {
+            let (hello, pending) = match self.offer_on_stream() {
                 Ok(half) => half,
                 Err(error) => return Progress::Failed(ConnectError::Local { addr, error }),
             };

@@ -52,7 +52,7 @@ fn round(one: &mut One, at: Time, payload_bytes: u32, away: Nanos, hold: Nanos) 
     let (number, _) = path.tx.send(What::Nothing, charge, at);
     path.tx.returned(number, None);
     let digest = path.tx.on_ack(number, number + 1, core::iter::empty(), |_| {});
-    path.on_ack_digest(at + away, at + away, hold, &digest, flow);
+    path.on_ack_digest(at + away, at + away, hold, &digest, Some(flow));
 }
 
 #[test]

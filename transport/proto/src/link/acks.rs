@@ -76,6 +76,7 @@ impl Link {
         let Self {
             paths, flow, sends, ended_scratch, control_scratch, wake_scratch, stats, ..
         } = self;
+        let is_in_use = paths.is_in_use(index);
         let path = &mut paths[index];
         let digest = path.tx.on_ack(largest, base, words, |what| match *what {
             What::Nothing | What::Probe => {}
@@ -96,13 +97,10 @@ impl Link {
         for _ in 0..digest.spurious {
             flow.chunk_size.on_spurious();
         }
-        path.on_ack_digest(now, received_at, hold, &digest, flow);
+        path.on_ack_digest(now, received_at, hold, &digest, is_in_use.then_some(flow));
         self.find_losses(now, index);
         if digest.acked_chunks > 0 && self.paths.len() > 1 {
-            self.paths.on_answer(now, index, digest.largest_sent_at);
-            if self.paths.watched() & bit(index) != 0 {
-                self.on_doubtful_answer(now, index, (digest.lowest, digest.highest));
-            }
+            self.on_path_answer(now, index, &digest);
         }
         self.settle_acked();
         true
@@ -131,9 +129,10 @@ impl Link {
 
     fn find_losses(&mut self, now: Time, index: usize) {
         let Self { paths, flow, lost, control_lost, gap_at, stats, .. } = self;
+        let is_in_use = paths.is_in_use(index);
         let path = &mut paths[index];
         let (from, mut chunks, mut bytes) = (index as u8, 0, 0);
-        let is_lossy = !path.carrier.is_reliable();
+        let is_lossy = is_in_use && !path.carrier.is_reliable();
         let size = &mut flow.chunk_size;
         path.tx.detect_losses(|what, charge| {
             chunks += 1;
@@ -190,14 +189,15 @@ impl Link {
         let news = self.has_credit_to_tell() || self.receive_window_bytes != self.window_told_bytes;
         let mut due = self.paths.acks_due;
         if due == 0 && news {
-            due = self.paths.received();
+            due = self.paths.news_way();
         }
         if due == 0 {
             self.leave_after_goodbye();
             return None;
         }
-        let (path, generation) = self.ack_route(now);
-        let len = self.emit_ack(now, due.trailing_zeros() as usize, generation, out);
+        let index = due.trailing_zeros() as usize;
+        let (path, generation) = self.ack_route(now, index);
+        let len = self.emit_ack(now, index, generation, out);
         self.stats.acks_sent += 1;
         Some(AckTransmit { len, path })
     }

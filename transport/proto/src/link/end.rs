@@ -185,10 +185,20 @@ impl Link {
         }
         self.signal_path(now, index, PathSignal::Failed);
         self.send_all_again(index);
+        self.leave_failed_carrier(now, index);
     }
 
-    /// The queue pair of acks is in error: without acks nothing gets ahead.
+    /// The queue pair of acks is in error. Where there is another way, acks leave on the queue
+    /// pairs of paths from now on; else nothing would get ahead.
     pub fn acks_failed(&mut self) {
+        if self.paths.len() == 1 {
+            self.go_down(DownReason::PathsFailed);
+        }
+        self.control_failed = true;
+    }
+
+    /// The device is of no use any more.
+    pub fn device_failed(&mut self) {
         self.go_down(DownReason::PathsFailed);
     }
 

@@ -1,6 +1,7 @@
 //! The state machine between two endpoints, one file per protocol verb.
 
 mod acks;
+mod carriers;
 mod census;
 mod channels;
 mod control;
@@ -81,6 +82,8 @@ pub struct Link {
     /// The last doubt of a path among such losses.
     doubted_at: Option<Time>,
     acks_rerouted_at: Time,
+    /// The control queue pair is in error: acks leave on those of paths.
+    control_failed: bool,
     /// Until then the controller has heard of the timeouts that there are.
     next_rto_at: Time,
     channels: Vec<Option<Box<Channel>>>,
@@ -144,6 +147,7 @@ impl Link {
             gap_at: None,
             doubted_at: None,
             acks_rerouted_at: Time::ZERO,
+            control_failed: false,
             next_rto_at: Time::ZERO,
             sends: Slots::new(config.sends_max),
             incoming: Slots::new(config.incoming_max),
@@ -205,6 +209,12 @@ impl Link {
     /// the peer.
     pub fn set_receive_window(&mut self, bytes: u64) {
         self.receive_window_bytes = bytes;
+    }
+
+    /// What it rides on now.
+    #[must_use]
+    pub fn carrier(&self) -> crate::Carrier {
+        self.paths.ladder.carrier()
     }
 
     /// Its counters.

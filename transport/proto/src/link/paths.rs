@@ -20,6 +20,7 @@ impl Link {
         let ack_way = self.paths.ack_way();
         self.paths.iter().enumerate().map(move |(index, path)| PathSnapshot {
             path: PathId(index as u8),
+            carrier: path.carrier,
             state: path.standing.state(),
             since: path.standing.since(),
             srtt: path.rtt.smoothed(),
@@ -230,8 +231,8 @@ impl Link {
     /// acknowledged. The second in a row says that acks do not get back to the peer: they take
     /// another way from now on, and that way is asked. True if so.
     pub(super) fn on_duplicate(&mut self, now: Time, heard_on: usize) -> bool {
-        let has_choice = self.paths.len() > 1 || self.paths.can_move();
-        if !has_choice || now < self.acks_rerouted_at + PROBE_INTERVAL_MIN {
+        let can_turn = self.paths.has_choice() || self.paths.can_move();
+        if !can_turn || now < self.acks_rerouted_at + PROBE_INTERVAL_MIN {
             return false;
         }
         self.duplicates += 1;
@@ -239,7 +240,7 @@ impl Link {
             return false;
         }
         self.duplicates = 0;
-        if self.paths.len() == 1 {
+        if !self.paths.has_choice() {
             let moves = self.paths.move_acks(now);
             self.stats.ack_reroutes += u64::from(moves);
             return moves;
@@ -264,13 +265,19 @@ impl Link {
         }
     }
 
-    /// Which queue pair sends acks now, and the generation that the peer expects there.
-    pub(super) fn ack_route(&mut self, now: Time) -> (Option<PathId>, u32) {
-        if self.paths.ack_way() != 0 {
+    /// Which queue pair sends acks of the path at `of` now, and the generation that the peer
+    /// expects there. A peer that has fallen back further than we have hears us where it speaks.
+    pub(super) fn ack_route(&mut self, now: Time, of: usize) -> (Option<PathId>, u32) {
+        if self.paths.ladder.is_below(of) {
+            return (Some(PathId(of as u8)), self.paths[of].generation_out);
+        }
+        if self.paths.ack_way() != 0 && self.paths.has_choice() {
             self.paths.choose_ack_way(now);
         }
         match self.paths.ack_way() {
-            0 if self.paths[0].carrier != Carrier::Tcp => (None, self.peer.control_generations.1),
+            0 if self.paths[0].carrier != Carrier::Tcp && !self.control_failed => {
+                (None, self.peer.control_generations.1)
+            }
             index => (Some(PathId(index as u8)), self.paths[index].generation_out),
         }
     }

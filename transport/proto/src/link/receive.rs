@@ -57,6 +57,9 @@ impl Link {
         }
         self.last_heard = now;
         let index = usize::from(path.0);
+        if header.kind != Kind::Probe && self.paths.len() > 1 {
+            self.on_heard(now, index);
+        }
         self.paths[index].rx.advance(header.floor());
         self.take_in_piggyback(now, index, &header, received_at);
         // The ack that rode on it may have been the one of our GOODBYE.

@@ -32,12 +32,13 @@ impl Link {
             return Time::NEVER;
         }
         let mut at = self.next_deadline.min(self.paced_until).min(self.probe_at);
-        let mut busy = self.paths.busy;
+        at = at.min(self.paths.ladder.due());
+        let mut busy = self.paths.busy();
         while busy != 0 {
             let path = &self.paths[busy.trailing_zeros() as usize];
             busy &= busy - 1;
             at = at.min(path.timer(&self.flow));
-            if self.paths.len() > 1 {
+            if self.paths.has_choice() {
                 at = at.min(path.tick_due(&self.flow, self.paths.sla_tick));
             }
         }
@@ -69,14 +70,17 @@ impl Link {
         if self.is_down() {
             return;
         }
-        let mut busy = self.paths.busy;
+        if self.paths.ladder.due() <= now {
+            self.ask_other_carriers(now);
+        }
+        let mut busy = self.paths.busy();
         while busy != 0 {
             let index = busy.trailing_zeros() as usize;
             busy &= busy - 1;
             if self.paths[index].timer(&self.flow) <= now {
                 self.on_path_timer(now, index);
             }
-            if self.paths.len() > 1
+            if self.paths.has_choice()
                 && self.paths[index].tick_due(&self.flow, self.paths.sla_tick) <= now
             {
                 self.on_path_silent(now, index);
@@ -113,7 +117,10 @@ impl Link {
         let (had_data, is_good) =
             (path.tx.in_flight_bytes() > 0, path.standing.state() == PathState::Good);
         path.on_rto(now);
-        if self.paths.len() > 1 && is_good && self.paths.others_answer(index) && self.may_doubt(now)
+        if self.paths.has_choice()
+            && is_good
+            && self.paths.others_answer(index)
+            && self.may_doubt(now)
         {
             return self.signal_path(now, index, PathSignal::Silent);
         }
@@ -121,8 +128,8 @@ impl Link {
             self.tell_of_timeout(now, index);
         }
         self.send_all_again(index);
-        if self.paths.len() == 1 {
-            self.move_the_only(now);
+        if !self.paths.has_choice() {
+            self.move_the_only(now, index);
         } else if is_good || self.paths.good() == 0 {
             self.ask_all(now, index);
         }
@@ -130,22 +137,22 @@ impl Link {
 
     /// The only path has timed out again, and nothing was acknowledged for an SLA tick: it tries
     /// another source port, where the device can, at each further timeout.
-    fn move_the_only(&mut self, now: Time) {
+    fn move_the_only(&mut self, now: Time, index: usize) {
         let sla_tick = self.paths.sla_tick;
-        let path = &self.paths[0];
+        let path = &self.paths[index];
         if path.rto_count == 1 {
             self.paths.end_silence();
         } else if self.paths.can_move()
             && now >= path.tick_from + sla_tick
-            && self.paths.move_only(now)
+            && self.paths.move_only(now, index)
         {
-            self.paths[0].hold_back_off();
+            self.paths[index].hold_back_off();
         }
     }
 
     /// Tells the controller, once for all paths that time out together.
     fn tell_of_timeout(&mut self, now: Time, index: usize) {
-        if self.paths.len() > 1 && now < self.next_rto_at {
+        if self.paths.has_choice() && now < self.next_rto_at {
             return;
         }
         self.next_rto_at = now + self.paths[index].rto(&self.flow);

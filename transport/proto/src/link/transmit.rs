@@ -173,7 +173,7 @@ impl Link {
 
     /// The path for the next chunk of a message.
     fn choose_for(&mut self, send: SendKey) -> Option<usize> {
-        if self.paths.spreading != Spreading::Message || self.paths.len() == 1 {
+        if self.paths.spreading != Spreading::Message || !self.paths.has_choice() {
             return self.paths.choose(0);
         }
         let message = self.sends.get_mut(send.0).expect("queued messages are live");
@@ -358,7 +358,7 @@ impl Link {
         header.ack_largest = largest as u32;
         header.ack_hold = now.since(at).0.min(u64::from(u32::MAX)) as u32;
         // What rides on a path in doubt is told again.
-        if self.paths.good() & bit(index) != 0 {
+        if self.paths.good() & bit(index) != 0 && !self.paths.ladder.is_below(of) {
             self.stats.acks_piggybacked += u64::from(due & bit(of) != 0);
             self.paths.acks_due &= !bit(of);
         }

@@ -34,8 +34,9 @@ impl PathTable {
     /// can be; `None` when no path has a number left.
     #[inline]
     pub(crate) fn choose(&mut self, avoid: u16) -> Option<usize> {
-        if self.len() == 1 {
-            return self[0].has_number().then_some(0);
+        if !self.has_choice() {
+            let only = self.ladder.paths().trailing_zeros() as usize;
+            return self[only].has_number().then_some(only);
         }
         let current = self.current;
         let stays = self.left_bytes > 0 && self.good() & bit(current) & !avoid != 0;

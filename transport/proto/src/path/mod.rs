@@ -1,6 +1,7 @@
 //! What one path has sent and received: numbers, acks, loss, timers; and which path is next.
 
 mod choice;
+mod ladder;
 mod ports;
 mod rx;
 mod standing;
@@ -126,7 +127,7 @@ impl Path {
         received_at: Time,
         hold: Nanos,
         digest: &AckDigest,
-        flow: &mut Flow,
+        flow: Option<&mut Flow>,
     ) {
         let received_at = received_at.min(now);
         let endpoint = hold + now.since(received_at);
@@ -138,7 +139,10 @@ impl Path {
         if let Some(rtt) = rtt {
             self.rtt.update(rtt);
         }
-        flow.on_ack(now, rtt, endpoint, digest);
+        // What comes back on a carrier that we do not ride on says nothing of the one we do.
+        if let Some(flow) = flow {
+            flow.on_ack(now, rtt, endpoint, digest);
+        }
         if digest.acked_chunks > 0 {
             self.last_progress = now;
             self.tick_from = now;

@@ -65,7 +65,7 @@ impl PathTable {
     /// Whether that of this path can be: a stream has none.
     fn is_movable(&self, index: usize) -> bool {
         let path = &self[index];
-        self.can_move() && !path.has_failed && path.carrier != Carrier::Tcp
+        self.can_move() && self.is_in_use(index) && !path.has_failed && path.carrier != Carrier::Tcp
     }
 
     /// The driver cannot change source ports after all.
@@ -136,7 +136,7 @@ impl PathTable {
         }
         let mut moved = 0;
         for index in 0..self.len() {
-            let is_kept = index == self.last_heard && self.len() > 1;
+            let is_kept = index == self.last_heard && self.has_choice();
             if is_kept || !self.is_movable(index) {
                 continue;
             }
@@ -157,10 +157,10 @@ impl PathTable {
 
     /// The only path is silent, or what goes on it gets no further: it takes another port. True
     /// while the next try should come soon.
-    pub(crate) fn move_only(&mut self, now: Time) -> bool {
+    pub(crate) fn move_only(&mut self, now: Time, index: usize) -> bool {
         self.ports.silent_rounds = self.ports.silent_rounds.saturating_add(1);
-        if let Some(port) = self.draw_port(now, 0).filter(|_| self.is_movable(0)) {
-            self.move_to(0, port);
+        if let Some(port) = self.draw_port(now, index).filter(|_| self.is_movable(index)) {
+            self.move_to(index, port);
         }
         self.ports.silent_rounds < SILENT_MOVES_PROMPT
     }
@@ -168,7 +168,8 @@ impl PathTable {
     /// The way of our acks swallows them and there is one path only: it takes another port. Each
     /// move is waited for longer than the one before.
     pub(crate) fn move_acks(&mut self, now: Time) -> bool {
-        if now < self.ack_return_at || !self.is_movable(0) {
+        let only = self.current;
+        if now < self.ack_return_at || !self.is_movable(only) {
             return false;
         }
         if now > self.ack_return_at + FORGIVE_AFTER {
@@ -177,9 +178,9 @@ impl PathTable {
         let span = self.sla_tick.saturating_mul(1 << self.ack_turns.min(16));
         self.ack_return_at = now + span.min(PATH_CHANGE_INTERVAL);
         self.ack_turns += 1;
-        let port = self.draw_port(now, 0);
+        let port = self.draw_port(now, only);
         if let Some(port) = port {
-            self.move_to(0, port);
+            self.move_to(only, port);
         }
         port.is_some()
     }

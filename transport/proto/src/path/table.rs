@@ -1,9 +1,11 @@
 //! All paths of a link, and what is known of them together.
 
-use super::Path;
 use super::choice::Spreading;
+use super::ladder::Ladder;
 use super::ports::Ports;
 use super::state::{PathSignal, PathState};
+use super::{Path, Standing, TailProbe};
+use crate::carrier::Carrier;
 use crate::config::{LinkConfig, PeerParams};
 use crate::flow::estimator;
 use crate::limits::{FORGIVE_AFTER, PATH_CHANGE_INTERVAL, QUARANTINE_FIRST, QUARANTINE_LONGEST};
@@ -22,7 +24,8 @@ pub(crate) fn bit(index: usize) -> u16 {
 pub(crate) struct PathTable {
     pub(super) all: Vec<Path>,
     good: u16,
-    all_mask: u16,
+    /// What the link rides on: only paths of that are used.
+    pub(crate) ladder: Ladder,
     /// Paths that may have something outstanding.
     pub(crate) busy: u16,
     /// Paths on which something came in that no ack has told of.
@@ -89,7 +92,7 @@ impl PathTable {
         Self {
             all,
             good: mask,
-            all_mask: mask,
+            ladder: Ladder::new(&peer.carriers, config.fallback, now),
             busy: 0,
             acks_due: 0,
             probes_due: 0,
@@ -114,14 +117,55 @@ impl PathTable {
         }
     }
 
-    /// Every path whose carrier works.
+    /// Every path in use that works.
     pub(crate) fn mask(&self) -> u16 {
         let works = |&(_, path): &(usize, &Path)| !path.has_failed;
-        self.all.iter().enumerate().filter(works).fold(0, |set, (index, _)| set | bit(index))
+        let all = self.all.iter().enumerate().filter(works);
+        all.fold(0, |set, (index, _)| set | bit(index)) & self.ladder.paths()
+    }
+
+    /// Whether a path belongs to the carrier that the link rides on.
+    #[inline]
+    pub(crate) fn is_in_use(&self, index: usize) -> bool {
+        self.ladder.paths() & bit(index) != 0
+    }
+
+    /// Whether there is more than one path in use.
+    #[inline]
+    pub(crate) fn has_choice(&self) -> bool {
+        !self.ladder.paths().is_power_of_two()
     }
 
     pub(crate) fn good(&self) -> u16 {
-        self.good
+        self.good & self.ladder.paths()
+    }
+
+    /// Paths in use that may have something outstanding.
+    #[inline]
+    pub(crate) fn busy(&self) -> u16 {
+        self.busy & self.ladder.paths()
+    }
+
+    /// Rides on another carrier from now on.
+    pub(crate) fn ride_on(&mut self, now: Time, carrier: Carrier) {
+        self.ladder.go(now, carrier);
+        let paths = self.ladder.paths();
+        for (index, path) in self.all.iter_mut().enumerate() {
+            (path.last_progress, path.tick_from) = (now, now);
+            (path.tail_probe, path.rto_count) = (TailProbe::Idle, 0);
+            // Doubts are from another time.
+            if paths & bit(index) != 0 && !path.has_failed {
+                path.standing = Standing::new(now);
+                self.good |= bit(index);
+            }
+        }
+        (self.probes_due, self.tails_due, self.proven) = (0, 0, u16::MAX);
+        self.end_silence();
+        self.last_answer = now;
+        self.current = paths.trailing_zeros() as usize;
+        self.last_heard = self.current;
+        self.left_bytes = 0;
+        self.ack_way = self.current;
     }
 
     /// Whether a message that keeps to a path may go on there.
@@ -131,13 +175,14 @@ impl PathTable {
 
     /// Paths whose standing has a timer.
     pub(crate) fn watched(&self) -> u16 {
-        self.all_mask & !self.good
+        self.ladder.paths() & !self.good
     }
 
     pub(super) fn in_state(&self, state: PathState) -> u16 {
         let is_in =
             |&(_, path): &(usize, &Path)| path.standing.state() == state && !path.has_failed;
-        self.all.iter().enumerate().filter(is_in).fold(0, |set, (index, _)| set | bit(index))
+        let all = self.all.iter().enumerate().filter(is_in);
+        all.fold(0, |set, (index, _)| set | bit(index)) & self.ladder.paths()
     }
 
     pub(super) fn spread_bytes(&self) -> u64 {
@@ -153,6 +198,9 @@ impl PathTable {
         self.busy |= bit(index);
         self.left_bytes = self.left_bytes.saturating_sub(u64::from(charge));
         self.all[index].last_progress = now;
+        if self.is_in_use(index) {
+            self.ladder.on_sent(now);
+        }
     }
 
     /// Numbers of a path were acknowledged or declared lost.
@@ -166,6 +214,8 @@ impl PathTable {
     /// A path has answered: its newest acknowledged number was sent then.
     #[inline]
     pub(crate) fn on_answer(&mut self, now: Time, index: usize, sent_at: Option<Time>) {
+        let is_outstanding = self.busy() != 0;
+        self.ladder.on_answer(now, is_outstanding);
         self.proven |= bit(index);
         self.end_silence();
         if now > self.last_answer + self.sla_tick {
@@ -186,7 +236,7 @@ impl PathTable {
                 && path.tx.oldest_sent_at() + self.sla_tick < now
             {
                 path.tick_from = now;
-                self.probes_due |= self.good & bit(index);
+                self.probes_due |= self.good & self.ladder.paths() & bit(index);
             }
         }
     }
@@ -240,7 +290,7 @@ impl PathTable {
             return true;
         }
         let next = self.changed_at.map_or(now, |at| at + PATH_CHANGE_INTERVAL);
-        if self.good == 0 || next > now {
+        if self.good() == 0 || next > now {
             let until = next.max(now + self.sla_tick);
             self.all[index].standing.postpone(until);
             return false;
@@ -256,9 +306,9 @@ impl PathTable {
 
     /// Lets acks take the first way again when it is good and its time has come.
     pub(crate) fn choose_ack_way(&mut self, now: Time) {
-        if self.good & bit(0) != 0 && now >= self.ack_return_at {
+        if self.good() & bit(0) != 0 && now >= self.ack_return_at {
             self.ack_way = 0;
-        } else if self.good & bit(self.ack_way) == 0 {
+        } else if self.good() & bit(self.ack_way) == 0 {
             self.ack_way = self.pick(bit(self.ack_way)).unwrap_or(0);
         }
     }
@@ -272,11 +322,18 @@ impl PathTable {
         let span = QUARANTINE_FIRST.saturating_mul(1 << self.ack_turns.min(16));
         self.ack_return_at = now + span.min(QUARANTINE_LONGEST);
         self.ack_turns += 1;
-        if heard_on != before && self.good & bit(heard_on) != 0 {
+        if heard_on != before && self.good() & bit(heard_on) != 0 {
             self.ack_way = heard_on;
         } else if self.ack_way == before {
             self.ack_way = self.pick(bit(before)).unwrap_or(before);
         }
+    }
+
+    /// The paths whose acks may tell news that nothing has asked for: where the peer has been
+    /// heard, if that is on a carrier worse than ours.
+    pub(crate) fn news_way(&self) -> u16 {
+        let heard_on = self.ladder.heard_on;
+        if self.ladder.is_below(heard_on) { bit(heard_on) } else { self.received() }
     }
 
     /// Paths on which something came in.

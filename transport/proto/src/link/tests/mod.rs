@@ -1,5 +1,6 @@
 //! Two links over a faulty wire: delivery, loss, credit, giving up, channels.
 
+mod carriers;
 mod hostile;
 mod paths;
 mod ports;

@@ -44,6 +44,8 @@ pub(super) struct End {
     pub(super) hoarded: u32,
     pub(super) down: Option<DownReason>,
     pub(super) moves: Vec<(u8, PathState, PathState)>,
+    /// What the link rode on, one after the other.
+    pub(super) rides: Vec<Carrier>,
 }
 
 pub(super) type IncomingId = (u32, u32);
@@ -67,7 +69,7 @@ pub(super) struct Wire {
     pub(super) prng: Prng,
 }
 
-fn link(side: Side, paths: u32, tune: impl Fn(LinkConfig) -> LinkConfig) -> Link {
+fn link(side: Side, carriers: &[Carrier], tune: impl Fn(LinkConfig) -> LinkConfig) -> Link {
     let (ours, theirs) = match side {
         Side::Client => (1, 2),
         Side::Server => (2, 1),
@@ -79,8 +81,8 @@ fn link(side: Side, paths: u32, tune: impl Fn(LinkConfig) -> LinkConfig) -> Link
         charge_bytes: 0,
         window_bytes: 1 << 20,
         path_chunks: 4096,
-        generations: (0..paths).map(pair).collect(),
-        carriers: alloc::vec![Carrier::Uc; paths as usize],
+        generations: (0..carriers.len() as u32).map(pair).collect(),
+        carriers: carriers.to_vec(),
         control_generations: (10 + ours, 10 + theirs),
     };
     Link::new(tune(LinkConfig::new(side)), peer, Time::ZERO)
@@ -107,6 +109,7 @@ impl End {
             hoarded: 0,
             down: None,
             moves: Vec::new(),
+            rides: Vec::new(),
         }
     }
 
@@ -171,6 +174,10 @@ impl End {
                 assert_eq!(from.after(signal), Some(to), "a legal move");
                 self.moves.push((path.0, from, to));
             }
+            Event::CarrierChanged { from, to } => {
+                assert_eq!(from, self.rides.last().copied().unwrap_or_default());
+                self.rides.push(to);
+            }
         }
     }
 
@@ -194,7 +201,18 @@ impl Wire {
         paths: u32,
         tune: impl Fn(LinkConfig) -> LinkConfig,
     ) -> Self {
-        let ends = [Side::Client, Side::Server].map(|side| End::new(link(side, paths, &tune)));
+        let carriers = alloc::vec![Carrier::Uc; paths as usize];
+        Self::with_carriers(seed, faults, &carriers, tune)
+    }
+
+    pub(super) fn with_carriers(
+        seed: u64,
+        faults: Faults,
+        carriers: &[Carrier],
+        tune: impl Fn(LinkConfig) -> LinkConfig,
+    ) -> Self {
+        let end = |side| End::new(link(side, carriers, &tune));
+        let ends = [Side::Client, Side::Server].map(end);
         Self {
             now: Time::ZERO,
             ends,
@@ -230,8 +248,14 @@ impl Wire {
             Frame::Chunk { path, .. } => usize::from(path.0),
             Frame::Ack(_) => PATHS_MAX,
         };
-        if self.holes[to] & 1 << self.ports[1 - to][way] != 0 || self.prng.chance(self.faults.drop)
-        {
+        if self.holes[to] & 1 << self.ports[1 - to][way] != 0 {
+            return;
+        }
+        let carrier = self.ends[to].link.paths().nth(way).map(|path| path.carrier);
+        if carrier.is_some_and(Carrier::is_reliable) {
+            return self.put(to, frame, DELAY);
+        }
+        if self.prng.chance(self.faults.drop) {
             return;
         }
         if self.prng.chance(self.faults.duplicate) {

@@ -1,0 +1,78 @@
+//! From one carrier to another, and back (docs/protocol.md section 10).
+
+use super::Link;
+use crate::carrier::Carrier;
+use crate::event::Event;
+use crate::path::{AckDigest, bit};
+use towpath_base::Time;
+
+impl Link {
+    /// A path has answered. One of the carrier that we ride on is well; one of another may be a
+    /// reason to go there.
+    pub(super) fn on_path_answer(&mut self, now: Time, index: usize, digest: &AckDigest) {
+        if !self.paths.is_in_use(index) {
+            if let Some(carrier) = self.paths.ladder.on_answer_of(now, index) {
+                self.ride_on(now, carrier);
+            }
+            return;
+        }
+        self.paths.on_answer(now, index, digest.largest_sent_at);
+        if self.paths.watched() & bit(index) != 0 {
+            self.on_doubtful_answer(now, index, (digest.lowest, digest.highest));
+        }
+    }
+
+    /// The peer was heard on a path. When it rides on a worse carrier than we, and what we send
+    /// has not been answered of late, we do as it does: its answer would take as long as its
+    /// question to find the way.
+    pub(super) fn on_heard(&mut self, now: Time, index: usize) {
+        if let Some(carrier) = self.paths.ladder.on_heard(now, index) {
+            self.ride_on(now, carrier);
+        }
+    }
+
+    /// Probes carriers that we do not ride on. What was asked there before counts no more.
+    pub(super) fn ask_other_carriers(&mut self, now: Time) {
+        let asked = self.paths.ladder.on_due(now);
+        for index in 0..self.paths.len() {
+            if asked & bit(index) != 0 && !self.paths.is_in_use(index) {
+                self.send_all_again(index);
+            }
+        }
+        let works = |index: &usize| !self.paths[*index].has_failed;
+        let works = (0..self.paths.len()).filter(works).fold(0, |set, index| set | bit(index));
+        self.paths.probes_due |= asked & works;
+    }
+
+    /// A path has failed; when it was the last of the carrier that we ride on, another one is
+    /// taken without asking.
+    pub(super) fn leave_failed_carrier(&mut self, now: Time, index: usize) {
+        let carrier = self.paths[index].carrier;
+        let works = self.paths.iter().any(|path| path.carrier == carrier && !path.has_failed);
+        if let Some(carrier) = self.paths.ladder.on_failed(index, works) {
+            self.ride_on(now, carrier);
+        }
+    }
+
+    /// Rides on another carrier from now on. Everything under way goes again there, and what has
+    /// come in is acknowledged there once more: acks may have been lost with the way before. The
+    /// receiver knows what comes twice.
+    fn ride_on(&mut self, now: Time, to: Carrier) {
+        let from = self.carrier();
+        for index in 0..self.paths.len() {
+            if self.paths.is_in_use(index) {
+                self.send_all_again(index);
+            }
+        }
+        self.paths.ride_on(now, to);
+        self.paths.acks_due |= self.paths.received();
+        self.flow.ride_on(now, to, (&self.config, &self.peer));
+        self.duplicates = 0;
+        if to > from {
+            self.stats.carrier_falls += 1;
+        } else {
+            self.stats.carrier_returns += 1;
+        }
+        self.events.push_back(Event::CarrierChanged { from, to });
+    }
+}
