@@ -32,9 +32,12 @@ struct Args {
     /// Leave raw verbs out: for a profile of the rest.
     #[arg(long)]
     no_raw: bool,
-    /// Paths of each link.
-    #[arg(long, default_value_t = 1)]
-    paths: usize,
+    /// Beside links of one path, measure such of so many in the same rounds.
+    #[arg(long, value_parser = clap::value_parser!(u8).range(2..=16))]
+    paths: Option<u8>,
+    /// With --paths: leave the links of one path out, to count instructions of the others.
+    #[arg(long, requires = "paths")]
+    only_many: bool,
     /// Print one JSON object in place of a table.
     #[arg(long)]
     json: bool,
@@ -44,9 +47,11 @@ struct Args {
 struct Bench {
     case: Case,
     raw: Option<raw::Raw>,
-    reliable: reliable::Pair,
+    reliable: Option<reliable::Pair>,
+    many: Option<reliable::Pair>,
     raw_costs: Vec<Cost>,
     costs: Vec<Cost>,
+    many_costs: Vec<Cost>,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -54,10 +59,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let chosen = |name: &str| name.starts_with(&args.only);
     let mut benches = Vec::new();
     for case in CASES.into_iter().filter(|case| chosen(case.name)) {
-        let case = Case { paths: args.paths, ..case };
-        let reliable = reliable::Pair::new(&case)?;
-        let raw = if args.no_raw { None } else { Some(raw::Raw::new(&case)?) };
-        benches.push(Bench { case, raw, reliable, raw_costs: Vec::new(), costs: Vec::new() });
+        let of_paths = |paths| reliable::Pair::new(&Case { paths, ..case });
+        benches.push(Bench {
+            case,
+            raw: if args.no_raw { None } else { Some(raw::Raw::new(&case)?) },
+            reliable: if args.only_many { None } else { Some(of_paths(1)?) },
+            many: args.paths.map(|paths| of_paths(usize::from(paths))).transpose()?,
+            raw_costs: Vec::new(),
+            costs: Vec::new(),
+            many_costs: Vec::new(),
+        });
     }
     let mut alone = chosen("alone").then(reliable::Alone::new).transpose()?;
     let mut alone_costs = Vec::new();
@@ -65,11 +76,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         for bench in &mut benches {
             let chunks = bench.case.chunks_of_round * args.work / 100;
             let raw = bench.raw.as_mut().map(|raw| raw.run(chunks));
-            let reliable = bench.reliable.run(chunks);
+            let reliable = bench.reliable.as_mut().map(|pair| pair.run(chunks));
+            let many = bench.many.as_mut().map(|pair| pair.run(chunks));
             // The first round finds cold caches and untouched memory.
             if round > 0 {
                 bench.raw_costs.extend(raw);
-                bench.costs.push(reliable);
+                bench.costs.extend(reliable);
+                bench.many_costs.extend(many);
             }
         }
         if let Some(alone) = &mut alone {
@@ -81,7 +94,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let mut report = Report::default();
     for bench in &benches {
-        report.add_case(&bench.case, &bench.raw_costs, &bench.costs);
+        if !bench.costs.is_empty() {
+            report.add_case(&bench.case, &bench.raw_costs, &bench.costs);
+        }
+        if let Some(paths) = args.paths {
+            report.add_paths(&bench.case, paths, &bench.costs, &bench.many_costs);
+        }
     }
     if !alone_costs.is_empty() {
         report.add_alone(&alone_costs);

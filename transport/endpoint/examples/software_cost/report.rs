@@ -79,6 +79,18 @@ impl Report {
         }
     }
 
+    /// What links of many paths cost, and what that adds to those of one in the same rounds.
+    pub(crate) fn add_paths(&mut self, case: &Case, paths: u8, one: &[Cost], many: &[Cost]) {
+        let values: Vec<f64> = many.iter().map(Cost::both_ns).collect();
+        self.add_part(case, "paths_ns", &format!("both ends, {paths} paths, ns"), &values);
+        if !one.is_empty() {
+            let pairs = one.iter().zip(many);
+            let added: Vec<f64> = pairs.map(|(one, many)| many.both_ns() - one.both_ns()).collect();
+            let what = format!("added by {paths} paths to one, ns");
+            self.add_part(case, "paths_added_ns", &what, &added);
+        }
+    }
+
     pub(crate) fn add_alone(&mut self, costs: &[AloneCost]) {
         type Part = fn(&AloneCost) -> f64;
         let parts: [(&str, &str, Part); 4] = [
