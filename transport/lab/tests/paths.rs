@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use towpath_base::{Nanos, Time};
 use towpath_cc::{ControllerConfig, FixedWindowConfig};
 use towpath_device_roce::{RoceConfig, RoceDevice};
-use towpath_lab::cluster::{Cluster, FlowPlan};
+use towpath_lab::cluster::{Cluster, FlowCount, FlowPlan};
 use towpath_proto::{LinkStats, PathState, Spreading};
 use towpath_sim::world::SwitchConfig;
 use towpath_sim::{Change, Fabric, FaultPlan, Health, HostConfig, LeafSpine, VirtualLink, World};
@@ -37,7 +37,12 @@ fn endpoint(paths: usize, spreading: Spreading) -> EndpointConfig {
 }
 
 fn rig(seed: u64, paths: usize, every: Nanos) -> Rig {
-    println!("seed {seed}, {paths} paths");
+    let flow = FlowPlan::closed(0, 1, 8_000).open(every, 250);
+    rig_of(seed, paths, Spreading::Bytes(1), flow)
+}
+
+fn rig_of(seed: u64, paths: usize, spreading: Spreading, flow: FlowPlan) -> Rig {
+    println!("seed {seed}, {paths} paths, {spreading:?}");
     let world = World::new(seed);
     let host = HostConfig { source_ports: 1024, ..HostConfig::default() };
     let shape =
@@ -46,10 +51,10 @@ fn rig(seed: u64, paths: usize, every: Nanos) -> Rig {
     let config = RoceConfig::default().qp_max(256);
     let device = |&host| RoceDevice::new(world.end(host), config.clone());
     let devices = fabric.hosts.iter().map(device).collect();
-    let of_host = |_| endpoint(paths, Spreading::Bytes(1));
+    let of_host = |_| endpoint(paths, spreading);
     let mut cluster = Cluster::new(world, devices, 64 << 10, of_host).unwrap();
     for _ in 0..4 {
-        cluster.add_flow(FlowPlan::closed(0, 1, 8_000).open(every, 250)).unwrap();
+        cluster.add_flow(flow).unwrap();
     }
     cluster.run_for(Nanos::from_millis(5));
     Rig { cluster, fabric }
@@ -231,4 +236,80 @@ fn congestion_alone_changes_no_more_than_one_path_a_second() {
     assert!(lost > 10_000, "{lost} chunks lost: no congestion");
     cluster.settle(Nanos::from_secs(2));
     assert_eq!(cluster.troubles(), []);
+}
+
+/// What a policy of spreading costs and brings, for messages of five chunks.
+#[derive(Debug)]
+struct Spread {
+    goodput_gbit_s: f64,
+    acks_of_chunk: f64,
+    /// Of all chunks when a spine dies, how many go again; and the mean time of a message then.
+    again: f64,
+    mean_us_at_death: f64,
+    /// The mean time of a message while one spine takes 200 us longer.
+    mean_us_with_slow: f64,
+}
+
+fn spread(spreading: Spreading) -> Spread {
+    let span = Nanos::from_millis(20);
+    let mut bulk = rig_of(700, 16, spreading, FlowPlan::closed(0, 1, 64 << 10).depth(4));
+    // A turn of a receiver's loop takes in several chunks.
+    bulk.cluster = bulk.cluster.pause(Nanos::from_micros(5));
+    let (begin, receiver) = (bulk.cluster.moment(), bulk.stats(1));
+    bulk.cluster.run_for(span);
+    let (window, after) = (bulk.cluster.since(&begin), bulk.stats(1));
+    let chunks = after.chunks_received - receiver.chunks_received;
+    let acks_of_chunk = (after.acks_sent - receiver.acks_sent) as f64 / chunks as f64;
+    bulk.settle();
+    let small = FlowPlan::closed(0, 1, 64 << 10).open(Nanos::from_micros(100), 250);
+    let (mut again, mut deaths, mut slow) = (0.0, (0.0, 0), (0.0, 0));
+    for spine in 0..8 {
+        let mut dying = rig_of(710 + spine as u64, 16, spreading, small);
+        let (begin, sent) = (dying.cluster.moment(), dying.stats(0).chunks_sent);
+        dying.spine(spine, Health::Silent);
+        dying.cluster.run_for(span);
+        let stats = dying.stats(0);
+        again += stats.chunks_retransmitted as f64 / (stats.chunks_sent - sent) as f64 / 8.0;
+        add_latency(&mut deaths, &dying.cluster.since(&begin).flows);
+        dying.settle();
+        let mut slowed = rig_of(710 + spine as u64, 16, spreading, small);
+        let begin = slowed.cluster.moment();
+        let wire = slowed.fabric.uplinks[spine].forth();
+        let delay = FaultPlan::none().delay(Nanos::from_micros(200), Nanos::ZERO);
+        slowed.change(Change::Faults(wire, delay));
+        slowed.cluster.run_for(span);
+        add_latency(&mut slow, &slowed.cluster.since(&begin).flows);
+        slowed.settle();
+    }
+    Spread {
+        goodput_gbit_s: window.goodput() / 1e9,
+        acks_of_chunk,
+        again,
+        mean_us_at_death: deaths.0 / deaths.1 as f64,
+        mean_us_with_slow: slow.0 / slow.1 as f64,
+    }
+}
+
+fn add_latency(sum: &mut (f64, u64), flows: &[FlowCount]) {
+    for flow in flows {
+        *sum = (sum.0 + flow.latency.0 as f64 / 1e3, sum.1 + flow.delivered);
+    }
+}
+
+#[test]
+fn a_message_that_keeps_to_a_path_needs_fewer_acks_and_a_sprayed_one_is_slowed_less() {
+    let policies = [Spreading::Bytes(1), Spreading::default(), Spreading::Message];
+    let [sprayed, turns, kept] = policies.map(|policy| {
+        let spread = spread(policy);
+        println!("{policy:?}: {spread:?}");
+        spread
+    });
+    assert!(turns.acks_of_chunk < 0.5 * sprayed.acks_of_chunk);
+    assert!(kept.acks_of_chunk < sprayed.acks_of_chunk);
+    for one in [&turns, &kept] {
+        assert!(one.goodput_gbit_s > 0.9 * sprayed.goodput_gbit_s);
+    }
+    assert!(kept.again < sprayed.again && kept.mean_us_at_death < sprayed.mean_us_at_death);
+    assert!(sprayed.mean_us_with_slow < kept.mean_us_with_slow);
+    assert!(sprayed.mean_us_with_slow < turns.mean_us_with_slow);
 }
