@@ -88,7 +88,8 @@ pub struct FlowCount {
     pub read: u64,
     /// Bytes that were read, those of messages that are not whole yet included.
     pub bytes: u64,
-    /// Messages of an open load that were not sent because too many were under way.
+    /// Messages of an open load that were not sent because too many were under way,
+    /// or there was no buffer.
     pub skipped: u64,
     /// The sum of the times from sending to the sender's word of delivery.
     pub latency: Nanos,
@@ -162,6 +163,11 @@ impl Flow {
                 has_room
             }
         }
+    }
+
+    /// A message that was due had no buffer: one of an open load is not sent later.
+    pub(super) fn on_no_buffer(&mut self) {
+        self.count.skipped += u64::from(matches!(self.plan.load, Load::Open { .. }));
     }
 
     /// When it does something by itself, after `now`.

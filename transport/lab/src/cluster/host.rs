@@ -2,6 +2,7 @@
 
 use super::flow::Flow;
 use super::pattern::Pattern;
+use super::record::{Answer, PathMove, Record};
 use super::run::Machine;
 use super::{Trouble, TroubleKind};
 use towpath_base::Time;
@@ -18,6 +19,7 @@ pub(super) struct Shared {
     pub(super) flows: Vec<Flow>,
     pub(super) pattern: Pattern,
     pub(super) troubles: Vec<Trouble>,
+    pub(super) record: Option<Record>,
 }
 
 impl Shared {
@@ -88,6 +90,12 @@ impl<D: Device<Memory = Region>> Host<D> {
                 }
             }
             Event::ChannelOpened { .. } => {}
+            Event::PathChanged { link, path, from, to, signal } => {
+                if let Some(record) = &mut shared.record {
+                    let (at, host) = (self.endpoint.now(), self.number);
+                    record.moves.push(PathMove { at, host, link, path, from, to, signal });
+                }
+            }
             Event::LinkDown { .. } | Event::ChannelClosed { .. } | Event::StreamAborted { .. } => {
                 shared.report(None, TroubleKind::Down { host: self.number });
             }
@@ -106,6 +114,9 @@ impl<D: Device<Memory = Region>> Host<D> {
         let count = &mut shared.flows[flow].count;
         count.delivered += 1;
         count.latency = count.latency + now.since(at);
+        if let Some(record) = &mut shared.record {
+            record.answers.push(Answer { flow, sent_at: at, answered_at: now });
+        }
     }
 
     fn send_what_is_due(&mut self, shared: &mut Shared) {
@@ -116,7 +127,10 @@ impl<D: Device<Memory = Region>> Host<D> {
                 let Shared { flows, pattern, .. } = &mut *shared;
                 let flow = &mut flows[number];
                 let len = flow.plan.message_bytes as usize;
-                let Some(mut buf) = self.endpoint.alloc(len) else { break };
+                let Some(mut buf) = self.endpoint.alloc(len) else {
+                    flow.on_no_buffer();
+                    break;
+                };
                 let filled = buf.extend(pattern.piece(number, flow.count.sent, 0, len));
                 debug_assert!(filled.is_ok(), "the buffer was asked for this length");
                 let token = (number as u64) << 44 | now.0;

@@ -11,6 +11,7 @@
 //! | `measure` | the difference between two moments: goodput, fairness, repair |
 //! | `pattern` | the bytes of messages |
 //! | `rc` | the same flows over RC, as the opponent |
+//! | `record` | single messages and paths that moved, written down where somebody asks |
 //! | `samples` | many measured values, and what can be said of them |
 //! | `run` | the loop, and the timers of hosts |
 
@@ -19,6 +20,7 @@ mod host;
 mod measure;
 mod pattern;
 mod rc;
+mod record;
 mod run;
 mod samples;
 
@@ -28,6 +30,7 @@ mod tests;
 pub use flow::{FlowCount, FlowPlan, Load};
 pub use measure::{Moment, Window, jain};
 pub use rc::RcCluster;
+pub use record::{Answer, PathMove, Record};
 pub use samples::Samples;
 
 use crate::failure::Cause;
@@ -136,7 +139,7 @@ impl<D: Device<Memory = Region>> Cluster<D> {
             hosts.push(Host::new(number, Endpoint::new(device, config)?));
         }
         let pattern = Pattern::new(prng.next_u64(), message_bytes_max);
-        let shared = Shared { flows: Vec::new(), pattern, troubles: Vec::new() };
+        let shared = Shared { flows: Vec::new(), pattern, troubles: Vec::new(), record: None };
         Ok(Self { runner: Runner::new(world, hosts, shared), links: BTreeMap::new(), prng })
     }
 

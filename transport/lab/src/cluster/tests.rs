@@ -41,6 +41,19 @@ fn closed_and_open_loads_both_ways_are_read_whole_and_in_order() {
     assert_eq!(window.span, Nanos::from_millis(10));
 }
 
+#[test]
+fn what_an_open_load_has_no_buffer_for_is_counted_and_not_sent_later() {
+    let mut cluster = two(2);
+    let plan = FlowPlan::closed(0, 1, 64 << 10).open(Nanos(1_000), 1_000);
+    cluster.add_flow(plan.between(Time::ZERO, Time(2_000_000))).unwrap();
+    cluster.run_for(Nanos::from_millis(2));
+    cluster.settle(Nanos::from_millis(10));
+    assert_eq!(cluster.troubles(), []);
+    let (_, count) = cluster.flows().next().unwrap();
+    assert!(count.skipped > 1_000, "the wire takes one each 5 us, and 16 may wait: {count:?}");
+    assert!((1_800..2_200).contains(&(count.sent + count.skipped)), "{count:?}");
+}
+
 fn star(world: &World, hosts: usize, port_buffer_bytes: u64) -> Vec<RoceDevice<VirtualLink>> {
     let switch = world.add_switch(&SwitchConfig { port_buffer_bytes, ..SwitchConfig::default() });
     let host = HostConfig { delay: Nanos(2_500), ..HostConfig::default() };

@@ -20,17 +20,23 @@
 //! | [`fairness`] | flows that come and go, and unlike round trips |
 //! | [`mixed_nics`] | unlike network cards in one cluster |
 //! | [`cross_pod`] | servers in another pod |
+//! | [`outage`] | small I/Os while something breaks |
+//! | [`blackhole`] | switches that swallow packets |
+//! | [`failover`] | spines that die one after another |
 //! | [`scale`] | what the simulator costs |
 
+pub mod blackhole;
 pub mod chunk_size;
 mod controller;
 pub mod cross_pod;
 pub mod error;
+pub mod failover;
 pub mod fairness;
 pub mod incast;
 pub mod late_packet;
 pub mod loss;
 pub mod mixed_nics;
+pub mod outage;
 pub mod param;
 pub mod plot;
 pub mod report;
@@ -68,6 +74,8 @@ pub const ALL: &[&Study] = &[
     &fairness::STUDY,
     &mixed_nics::STUDY,
     &cross_pod::STUDY,
+    &blackhole::STUDY,
+    &failover::STUDY,
     &scale::STUDY,
 ];
 

@@ -1,0 +1,245 @@
+//! Switches that swallow packets: I/Os and paths with rerouting on, beside off.
+
+use super::outage::{BASE_RTT, Fault, LATE, Outage, OutageResult, SLA_TICK, SLOW};
+use super::{
+    Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
+    Study, StudyError, Style, Table,
+};
+use crate::cluster::PathMove;
+use towpath_base::{Nanos, Time};
+
+/// The study.
+pub const STUDY: Study = Study {
+    name: "blackhole",
+    what: "switches that swallow packets: I/Os that wait, with rerouting on and off",
+    mirrors: "PNet figures 13 and 14(d): slow I/Os under black holes, ten times fewer",
+    params: &[
+        Param {
+            name: "faults",
+            what: "spine, forward, reverse, flap, all-but-one, rack, congestion",
+            unit: "",
+            kind: Kind::Word(is_fault),
+            many: true,
+            defaults: ["spine,reverse,congestion", ALL_FAULTS, ALL_FAULTS],
+        },
+        Param {
+            name: "paths",
+            what: "Paths of a link with rerouting; without it has one",
+            unit: "paths",
+            kind: Kind::Count(2..=16),
+            many: false,
+            defaults: ["16", "16", "16"],
+        },
+        Param {
+            name: "spines",
+            what: "Ways from leaf to leaf",
+            unit: "switches",
+            kind: Kind::Count(2..=64),
+            many: false,
+            defaults: ["16", "16", "16"],
+        },
+        Param {
+            name: "hosts",
+            what: "Clients, and servers that each writes to",
+            unit: "hosts",
+            kind: Kind::Count(1..=32),
+            many: false,
+            defaults: ["4", "8", "16"],
+        },
+        Param {
+            name: "every-us",
+            what: "Mean time between two I/Os of a link",
+            unit: "us",
+            kind: Kind::Count(100..=1_000_000),
+            many: false,
+            defaults: ["5000", "2000", "2000"],
+        },
+        Param {
+            name: "span-ms",
+            what: "How long it stays broken",
+            unit: "ms",
+            kind: Kind::Count(10..=60_000),
+            many: false,
+            defaults: ["1500", "2000", "5000"],
+        },
+    ],
+    run,
+};
+
+const ALL_FAULTS: &str = "spine,forward,reverse,flap,all-but-one,rack,congestion";
+
+/// What is whole before it breaks: channels are open then, and round trips known.
+const BEFORE: Nanos = Nanos::from_millis(100);
+
+/// Points of a plot, one for each of these.
+const STEP: Nanos = Nanos::from_millis(20);
+
+fn is_fault(name: &str) -> Result<(), &'static str> {
+    Fault::named(name)
+        .map(|_| ())
+        .ok_or("spine, forward, reverse, flap, all-but-one, rack or congestion")
+}
+
+struct Point {
+    name: String,
+    outage: Outage,
+}
+
+impl Point {
+    fn is_on(&self) -> bool {
+        self.outage.paths > 1
+    }
+
+    fn word(&self) -> &'static str {
+        if self.is_on() { "on" } else { "off" }
+    }
+}
+
+fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
+    let mut points = Vec::new();
+    for name in params.words("faults") {
+        let Some(fault) = Fault::named(name) else { continue };
+        for paths in [params.count("paths") as usize, 1] {
+            let outage = Outage {
+                seed: params.seed,
+                fault,
+                paths,
+                spines: params.count("spines") as usize,
+                hosts: params.count("hosts") as usize,
+                every: Nanos::from_micros(params.count("every-us")),
+                start: Time::ZERO + BEFORE,
+                span: Nanos::from_millis(params.count("span-ms")),
+            };
+            points.push(Point { name: name.clone(), outage });
+        }
+    }
+    let results = runner.map(&points, |point| {
+        point.outage.run().map_err(|cause| StudyError::run(label(point), cause))
+    })?;
+    let mut report = Report::new(STUDY.name, params);
+    let seen: Vec<(Point, OutageResult)> = points.into_iter().zip(results).collect();
+    for (point, result) in &seen {
+        report.ended(&label(point), &[("", result.trace_hash)], &result.troubles)?;
+    }
+    report.tables = vec![table(&seen)];
+    report.plots = seen.chunks(2).map(plot).collect();
+    report.claims = seen.chunks(2).flat_map(claims).collect();
+    report.notes = vec![
+        "an I/O is a write of 4 KiB; its answer is the word that it is delivered; one that a \
+         client turned away, because 1,024 waited for the link, counts as never answered"
+            .to_owned(),
+        "off: one path a link and one source port, and the fabric decides; routes do not change \
+         while something is broken"
+            .to_owned(),
+        "a path in doubt is left until a probe on it is answered; one that is put away into \
+         quarantine is left for a second or more; of a link: of one of its ends, the most"
+            .to_owned(),
+    ];
+    Ok(report)
+}
+
+fn label(point: &Point) -> String {
+    format!("{}, rerouting {}", point.name, point.word())
+}
+
+fn ms(span: Nanos) -> f64 {
+    span.as_secs_f64() * 1e3
+}
+
+fn table(seen: &[(Point, OutageResult)]) -> Table {
+    let columns = vec![
+        Column::new("fault", "fault", "", Format::Plain),
+        Column::new("rerouting", "rerouting", "", Format::Plain),
+        Column::new("ios", "I/Os", "", Format::Plain),
+        Column::new("ios_above_10ms", "above 10 ms", "", Format::Plain),
+        Column::new("ios_above_1s", "above 1 s", "", Format::Plain),
+        Column::new("ios_refused", "refused", "", Format::Plain),
+        Column::new("longest_ms", "longest", "ms", Format::Decimals(2)),
+        Column::new("over_after_ms", "over after", "ms", Format::Decimals(2)),
+        Column::new("links", "links", "", Format::Plain),
+        Column::new("links_above_10ms", "above 10 ms", "", Format::Plain),
+        Column::new("doubts", "doubts", "", Format::Plain),
+        Column::new("doubts_per_link_and_s", "of a link in 1 s", "", Format::Plain),
+        Column::new("put_away", "put away", "", Format::Plain),
+        Column::new("put_away_per_link_and_s", "of a link in 1 s", "", Format::Plain),
+    ];
+    let row = |(point, result): &(Point, OutageResult)| {
+        vec![
+            Cell::from(point.name.as_str()),
+            point.word().into(),
+            result.ios().into(),
+            result.above(LATE).into(),
+            result.above(SLOW).into(),
+            result.refused.into(),
+            ms(result.longest()).into(),
+            ms(result.over_after()).into(),
+            (result.links as u64).into(),
+            result.links_above(LATE).into(),
+            result.doubts().into(),
+            result.in_a_second(PathMove::is_doubt).into(),
+            result.put_away().into(),
+            result.in_a_second(PathMove::is_put_away).into(),
+        ]
+    };
+    let title = "I/Os while something is broken".to_owned();
+    Table { name: "outages", title, columns, rows: seen.iter().map(row).collect() }
+}
+
+fn plot(pair: &[(Point, OutageResult)]) -> Plot {
+    let series = pair.iter().map(|(point, result)| {
+        let points = result.longest_by_step(STEP);
+        Series { label: format!("rerouting {}", point.word()), style: Style::Line, points }
+    });
+    Plot {
+        title: format!("{}: longest answer of the I/Os of 20 ms", pair[0].0.name),
+        x: Axis::linear("sent at", "ms"),
+        y: Axis::log("longest answer", "ms"),
+        series: series.collect(),
+    }
+}
+
+/// What is asked of a fault, of its runs with rerouting on and off.
+fn claims(pair: &[(Point, OutageResult)]) -> Vec<Claim> {
+    let [(point, on), (_, off)] = pair else { return Vec::new() };
+    let claim = |name: &str, what: &str, demand, measured, unit, decimals| Claim {
+        name: format!("{name}_{}", point.name.replace('-', "_")),
+        what: format!("{}: {what}", point.name),
+        demand,
+        measured,
+        unit,
+        decimals,
+    };
+    let bound = SLA_TICK.saturating_mul(2) + BASE_RTT.saturating_mul(2);
+    let recovered = claim(
+        "longest_ms",
+        "longest answer, two ticks and two round trips",
+        Demand::AtMost(ms(bound)),
+        ms(on.longest()),
+        "ms",
+        2,
+    );
+    let slow = claim("slow", "I/Os above 1 s", Demand::AtMost(0.0), on.above(SLOW) as f64, "", 0);
+    let fewer = claim(
+        "fewer_late",
+        "I/Os above 10 ms, off by on",
+        Demand::AtLeast(10.0),
+        off.above(LATE) as f64 / on.above(LATE).max(1) as f64,
+        "times",
+        1,
+    );
+    // With a path in doubt, what is in flight there goes another way.
+    let calm = |what: &str, changes| {
+        claim("path_changes", what, Demand::AtMost(1.0), changes as f64, "", 0)
+    };
+    let (put_away, doubted) =
+        (on.in_a_second(PathMove::is_put_away), on.in_a_second(PathMove::is_doubt));
+    match point.outage.fault {
+        Fault::Spine | Fault::Forward | Fault::Reverse => vec![recovered, slow, fewer],
+        Fault::Flap => vec![slow, fewer, calm("paths that a link put away within 1 s", put_away)],
+        Fault::AllButOne => vec![slow, fewer],
+        // There is no other way: what can be asked is that nobody looks for one in vain.
+        Fault::Rack => vec![calm("paths that a link put away within 1 s", put_away)],
+        Fault::Congestion => vec![slow, calm("paths that a link left within 1 s", doubted)],
+        Fault::OneByOne { .. } => Vec::new(),
+    }
+}
