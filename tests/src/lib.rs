@@ -6,11 +6,8 @@
 
 #![forbid(unsafe_code)]
 
-mod either;
 #[cfg(feature = "verbs")]
 pub mod namespace;
-
-pub use either::Either;
 
 use core::fmt::Display;
 use core::ops::Range;

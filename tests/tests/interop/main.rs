@@ -10,8 +10,7 @@ mod rig;
 
 use exchange::{Load, exchange_of};
 use rig::Interop;
-use towpath_tests::Either;
-use towpath_verbs::{Mtu, QpType};
+use towpath_verbs::{Either, Mtu, QpType};
 
 /// Each way, over both kinds of IP, in small and large packets.
 fn for_every_pairing(mut test: impl FnMut(&mut rig::Rig<rig::EitherNic>)) {

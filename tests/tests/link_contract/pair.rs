@@ -79,7 +79,7 @@ pub(crate) fn verbs() -> Maker<towpath_device_verbs::VerbsDevice> {
 
 #[cfg(feature = "verbs")]
 pub(crate) fn nic_and_kernel(nic_first: bool) -> Maker<crate::rig::EitherNic> {
-    use towpath_tests::Either;
+    use towpath_verbs::Either;
     let interop = crate::rig::Interop::from_environment();
     let make = move |end: usize, life| match (end == 0) == nic_first {
         true => Either::Left(interop.nic(false, seed_of(end, life))),

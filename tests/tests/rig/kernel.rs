@@ -7,8 +7,8 @@ use std::time::Duration;
 use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_device_verbs::{Target, VerbsDevice};
-use towpath_tests::{Either, namespace};
-use towpath_verbs::{Device, Mtu};
+use towpath_tests::namespace;
+use towpath_verbs::{Device, Either, Mtu};
 
 /// Bytes that the socket of the userspace NIC holds: nobody paces what tests post.
 const SOCKET_BYTES: u32 = 64 << 20;

@@ -16,6 +16,7 @@
 
 pub mod caps;
 pub mod device;
+pub mod either;
 pub mod error;
 pub mod link;
 pub mod qp;
@@ -24,6 +25,7 @@ pub mod wr;
 
 pub use caps::{DeviceCaps, Mtu, VerbSet};
 pub use device::{AsyncEvent, Device, MrKeys, QueueLimits};
+pub use either::Either;
 pub use error::{BadWr, Verb, VerbError};
 pub use link::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
 pub use qp::{Connect, CqNum, QpInit, QpNum, QpState, QpType, RcAttr, SrqNum, UdAddress};
