@@ -12,7 +12,7 @@ use towpath_memory::Region;
 use towpath_proto::{LinkStats, Side};
 use towpath_sim::World;
 use towpath_transport::{Endpoint, EndpointConfig, LinkId};
-use towpath_verbs::Device;
+use towpath_verbs::{Device, Mtu};
 
 /// Turns in which nothing at all moves after which the test gives up: minutes of waiting.
 const IDLE_TURNS_MAX: u32 = 2_000_000;
@@ -30,6 +30,8 @@ pub(crate) struct Load {
     pool: (usize, usize),
     /// Whether some are given up on the way.
     cancels: bool,
+    /// Payload bytes of a packet, at most.
+    mtu_max: Mtu,
 }
 
 impl Load {
@@ -41,6 +43,7 @@ impl Load {
             longest: [100, 5_000, 70_000, 400_000],
             pool: (1 << 20, 40),
             cancels: true,
+            mtu_max: Mtu::Mtu4096,
         }
     }
 
@@ -52,7 +55,13 @@ impl Load {
             longest: [1, 70_000, 4 << 20, 16 << 20],
             pool: (16 << 20, 8),
             cancels: false,
+            mtu_max: Mtu::Mtu4096,
         }
+    }
+
+    /// The same in smaller packets.
+    pub(crate) fn mtu_max(self, mtu_max: Mtu) -> Self {
+        Self { mtu_max, ..self }
     }
 }
 
@@ -70,6 +79,7 @@ impl<D: Device<Memory = Region>> Host<D> {
             .quota_chunks(32)
             .credit_total(128)
             .links_max(1)
+            .mtu_max(load.mtu_max)
             .send_pools(&[(256, 512), (4096, 512), (64 << 10, 64), load.pool]);
         let endpoint = Endpoint::new(device, config).expect("an endpoint");
         Self { endpoint, app: App::new(number, seed), link: None }

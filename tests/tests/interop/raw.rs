@@ -1,7 +1,11 @@
 //! Plain verbs, each byte checked.
 
 use crate::rig::{EitherNic, Rig};
-use towpath_verbs::{Device, QpInit, QpNum, QpType, SendOp, SendWr, Wc, WcOpcode, WcStatus};
+use towpath_base::serial::Psn;
+use towpath_verbs::{
+    Connect, Device, QpInit, QpNum, QpType, RcAttr, SendOp, SendWr, UdAddress, Wc, WcOpcode,
+    WcStatus,
+};
 
 /// Around the packet sizes, and up to the longest message that rxe takes in one work request.
 pub(crate) const LENGTHS: [usize; 11] =
@@ -15,10 +19,14 @@ pub(crate) const WINDOW_BYTES: usize = (8 << 20) + 4096;
 /// Looks without any progress after which a test gives up: tens of seconds.
 const IDLE_LOOKS_MAX: u32 = 3_000;
 
-/// Messages that are sent where packets are lost, how many at a time, and the most bytes of one.
-const LOSSY_SENDS: u64 = 200;
-const LOSSY_DEPTH: u64 = 8;
+/// Messages that may get lost, how many at a time, and the most bytes of one.
+const SENDS: u64 = 200;
+const DEPTH: u64 = 8;
 const SLOT_BYTES: usize = 1 << 16;
+
+/// What datagrams show to be let in, and the bytes before each.
+const QKEY: u32 = 0x1111_2222;
+const GRH_BYTES: usize = 40;
 
 type Pair = (QpNum, QpNum);
 
@@ -130,25 +138,61 @@ pub(crate) fn atomics(rig: &mut Rig<EitherNic>) {
 /// SENDs on UC, of which some get lost; returns how many. What arrives is whole and in order, and
 /// no lost one keeps the later ones from arriving.
 pub(crate) fn lossy_sends(rig: &mut Rig<EitherNic>) -> u64 {
-    let (a_qp, b_qp) = pair(rig, QpType::Uc);
+    let qps = pair(rig, QpType::Uc);
+    let length = |number: u64| 1 + (number * 7919 % (SLOT_BYTES as u64 - 1)) as usize;
+    sends(rig, qps, None, length)
+}
+
+/// Datagrams of UD, from one byte to a full packet; returns how many got lost.
+pub(crate) fn datagrams(rig: &mut Rig<EitherNic>) -> u64 {
+    let [a_qp, b_qp] = [&mut rig.a, &mut rig.b].map(|end| {
+        let qp = end.create(&QpInit::new(QpType::Ud, end.cq).qkey(QKEY));
+        let connect = Connect {
+            dest: end.device.local_addr(),
+            dest_qp_num: QpNum(0),
+            rq_psn: Psn::new(0),
+            sq_psn: Psn::new(0),
+            path_mtu: rig.mtu,
+            source_port: 0,
+            tclass: 0,
+            rc: RcAttr::default(),
+        };
+        end.device.connect_qp(qp, &connect).expect("it was in INIT");
+        qp
+    });
+    let dest = rig.b.device.local_addr();
+    let ud = UdAddress { dest, remote_qpn: b_qp, remote_qkey: QKEY };
+    let packet = rig.mtu.bytes() as usize;
+    let lengths = [1, 2, 63, 64, 1000, packet - 1, packet];
+    sends(rig, (a_qp, b_qp), Some(ud), |number| lengths[number as usize % lengths.len()])
+}
+
+/// Several at a time; returns how many got lost.
+fn sends(
+    rig: &mut Rig<EitherNic>,
+    (a_qp, b_qp): Pair,
+    to: Option<UdAddress>,
+    length: impl Fn(u64) -> usize,
+) -> u64 {
     let slot = |number: u64| number as usize * SLOT_BYTES;
-    let mut free: Vec<u64> = (0..2 * LOSSY_DEPTH).collect();
+    let header = if to.is_some() { GRH_BYTES } else { 0 };
+    let mut free: Vec<u64> = (0..2 * DEPTH).collect();
     let (mut arrived, mut last) = (0, None);
-    for first in (0..LOSSY_SENDS).step_by(LOSSY_DEPTH as usize) {
+    for first in (0..SENDS).step_by(DEPTH as usize) {
         free.drain(..).for_each(|wr_id| rig.b.recv(b_qp, wr_id, slot(wr_id), SLOT_BYTES));
         let mut send = |number: u64| {
-            let len = 1 + (number * 7919 % (SLOT_BYTES as u64 - 1)) as usize;
-            let at = slot(number - first);
+            let (at, len) = (slot(number - first), length(number));
             let bytes = rig.a.fill(at, len, number);
             let op = SendOp::SendWithImm { imm_data: number as u32 };
             let wr = SendWr::new(number, op, rig.a.list(at, len));
+            let wr = to.into_iter().fold(wr, SendWr::to);
             rig.a.device.post_send(a_qp, &[wr]).expect("room for a send");
             bytes
         };
-        let sent: Vec<_> = (first..first + LOSSY_DEPTH).map(&mut send).collect();
+        let sent: Vec<_> = (first..first + DEPTH).map(&mut send).collect();
         rig.run();
         let left = rig.a.completions();
-        assert_eq!(left.len() as u64, LOSSY_DEPTH);
+        assert_eq!(left.len() as u64, DEPTH);
         assert_good(&left);
         for wc in rig.b.completions() {
             free.push(wc.wr_id);
@@ -157,13 +201,14 @@ pub(crate) fn lossy_sends(rig: &mut Rig<EitherNic>) -> u64 {
             }
             let number = u64::from(wc.imm_data.expect("it was sent with one"));
             let bytes = &sent[(number - first) as usize];
-            assert_eq!(wc.byte_len as usize, bytes.len());
-            assert!(rig.b.bytes(slot(wc.wr_id), bytes.len()) == *bytes, "message {number}");
+            assert_eq!(wc.byte_len as usize, header + bytes.len());
+            let found = rig.b.bytes(slot(wc.wr_id) + header, bytes.len());
+            assert!(found == *bytes, "message {number}");
             assert!(last < Some(number), "message {number} behind {last:?}");
             (arrived, last) = (arrived + 1, Some(number));
         }
     }
-    println!("{arrived} of {LOSSY_SENDS} arrived");
-    assert!(arrived > LOSSY_SENDS / 4, "a lost message cost many others");
-    LOSSY_SENDS - arrived
+    println!("{arrived} of {SENDS} arrived");
+    assert!(arrived > SENDS / 4, "a lost message cost many others");
+    SENDS - arrived
 }

@@ -59,7 +59,7 @@ check() {
 }
 
 # capture NAME [WORDS...]: what crosses the cable, whole packets, from here to `capture_end` into
-# /out/NAME.pcap; the words go to tcpdump. One at a time.
+# /out/NAME.pcap; the words go to tcpdump, `-i` among them names another cable. One at a time.
 capture() {
     file=/out/$1.pcap
     shift
