@@ -222,3 +222,12 @@ fn an_idle_server_does_not_burn_a_core() {
     // A hundred ticks are one second of a core.
     assert!(used <= 30, "{used} ticks of CPU in a second of nothing");
 }
+
+#[cfg(not(feature = "verbs"))]
+#[test]
+fn a_build_without_the_feature_says_how_to_get_other_devices() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let mut config = config(&dir.path().join("store"));
+    config.device.name = "mlx5_0".parse().expect("a name");
+    fails(&config, 6, &["--features verbs"]);
+}

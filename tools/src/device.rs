@@ -24,14 +24,17 @@ pub struct DeviceArgs {
     /// address of RoCEv2, or else IPv6]
     #[arg(short = 'x', long = "gid-index", value_name = "INDEX")]
     pub gid_index: Option<u32>,
+    /// Of roce: the peer is an RDMA NIC or the kernel's driver; takes UDP port 4791
+    #[arg(long)]
+    pub foreign_peers: bool,
 }
 
 impl DeviceArgs {
     /// What they ask for.
     #[must_use]
     pub fn choice(&self) -> DeviceChoice {
-        let Self { device, ib_port, gid_index } = self.clone();
-        DeviceChoice { name: device, port: ib_port, gid_index }
+        let Self { device, ib_port, gid_index, foreign_peers } = self.clone();
+        DeviceChoice { name: device, port: ib_port, gid_index, foreign_peers }
     }
 }
 
@@ -56,7 +59,7 @@ mod tests {
     fn the_flags_are_those_of_perftest() {
         assert_eq!(choice(&[]).unwrap(), DeviceChoice::default());
         let name = "rxe0".parse().unwrap();
-        let wanted = DeviceChoice { name, port: 2, gid_index: Some(5) };
+        let wanted = DeviceChoice { name, port: 2, gid_index: Some(5), foreign_peers: false };
         for words in [
             ["-d", "rxe0", "-i", "2", "-x", "5"],
             ["--ib-dev", "verbs:rxe0", "--ib-port", "2", "--gid-index", "5"],

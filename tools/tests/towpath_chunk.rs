@@ -371,3 +371,20 @@ fn an_interrupted_put_takes_its_chunk_away_again() {
     assert_eq!(json(&mut bench.run(&["ls", "--json"])), serde_json::json!({"chunks": []}));
     daemon.stop();
 }
+
+#[test]
+fn only_the_userspace_nic_loses_packets_on_purpose() {
+    let bench = Bench::new();
+    bench.file("in", b"bytes");
+    let words = ["put", "in", "-d", "mlx5_0", "--loss", "0.1"];
+    fails(&mut bench.run(&words), 2, &["mlx5_0", "--loss"]);
+    fails(&mut towpath(["demo", "-d", "mlx5_0", "--loss", "0.1"]), 2, &["mlx5_0", "--loss"]);
+}
+
+#[cfg(not(feature = "verbs"))]
+#[test]
+fn a_build_without_the_feature_says_how_to_get_other_devices() {
+    let bench = Bench::new();
+    bench.file("in", b"bytes");
+    fails(&mut bench.run(&["put", "in", "-d", "mlx5_0"]), 8, &["--features verbs"]);
+}

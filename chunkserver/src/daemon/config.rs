@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use towpath_status::limits::STATUS_NAME;
+use towpath_transport::DeviceChoice;
 
 use crate::store::limits::{CHUNKS_MAX_DEFAULT, LOG_BYTES_DEFAULT, WORKER_BATCH_MAX};
 
@@ -13,9 +14,11 @@ use crate::store::limits::{CHUNKS_MAX_DEFAULT, LOG_BYTES_DEFAULT, WORKER_BATCH_M
 pub struct DaemonConfig {
     /// TCP address on which clients set up their links; port 0 is any free one.
     pub listen: SocketAddr,
-    /// Local address of the RDMA device; the address of `listen` when none.
+    /// Which RDMA device.
+    pub device: DeviceChoice,
+    /// Local address of the userspace NIC; the address of `listen` when none.
     pub device_ip: Option<IpAddr>,
-    /// UDP port of the device; 0 is any free one.
+    /// UDP port of the userspace NIC; 0 is any free one.
     pub device_port: u16,
     /// Largest path MTU in bytes.
     pub mtu_bytes: u32,
@@ -80,6 +83,7 @@ impl Default for DaemonConfig {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7400)),
+            device: DeviceChoice::default(),
             device_ip: None,
             device_port: 0,
             mtu_bytes: 4096,

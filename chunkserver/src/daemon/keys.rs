@@ -80,9 +80,61 @@ pub const KEYS: &[Key] = &[
         show: |config| config.listen.to_string(),
     },
     Key {
+        name: "device",
+        kind: "DEV",
+        doc: "RDMA device: roce (in userspace over UDP, needs nothing), or one that ibv_devices \
+              lists, as mlx5_0; verbs is the first of them (in builds with --features verbs)",
+        quoted: true,
+        set: |config, text| {
+            config.device.name = value::parsed(text, "roce, verbs or a name like mlx5_0")?;
+            Ok(())
+        },
+        show: |config| config.device.name.to_string(),
+    },
+    Key {
+        name: "device_ib_port",
+        kind: "N",
+        doc: "port of an RDMA device, from 1",
+        quoted: false,
+        set: |config, text| {
+            config.device.port = value::number(text, 1, u8::MAX)?;
+            Ok(())
+        },
+        show: |config| config.device.port.to_string(),
+    },
+    Key {
+        name: "device_gid_index",
+        kind: "N",
+        doc: "index of the address of an RDMA device, as show_gids lists them; \"auto\" is the \
+              first IPv4 address of RoCEv2, or else IPv6",
+        quoted: true,
+        set: |config, text| {
+            config.device.gid_index = match text {
+                "auto" => None,
+                _ => Some(value::parsed(text, "a whole number, or \"auto\"")?),
+            };
+            Ok(())
+        },
+        show: |config| {
+            config.device.gid_index.map_or_else(|| "auto".into(), |index| index.to_string())
+        },
+    },
+    Key {
+        name: "device_foreign_peers",
+        kind: "BOOL",
+        doc: "\"true\" when clients of the userspace NIC have RDMA NICs; it then takes UDP port \
+              4791",
+        quoted: true,
+        set: |config, text| {
+            config.device.foreign_peers = value::parsed(text, "\"true\" or \"false\"")?;
+            Ok(())
+        },
+        show: |config| config.device.foreign_peers.to_string(),
+    },
+    Key {
         name: "device_ip",
         kind: "IP",
-        doc: "local address of the RDMA device, or \"listen\" for that of `listen`; needed when \
+        doc: "local address of the userspace NIC, or \"listen\" for that of `listen`; needed when \
               `listen` is on all addresses",
         quoted: true,
         set: |config, text| {
@@ -94,7 +146,7 @@ pub const KEYS: &[Key] = &[
         },
         show: |config| config.device_ip.map_or_else(|| "listen".into(), |ip| ip.to_string()),
     },
-    number!(device_port, 0, u16::MAX, "UDP port of the device; 0 is any free one"),
+    number!(device_port, 0, u16::MAX, "UDP port of the userspace NIC; 0 is any free one"),
     Key {
         name: "mtu_bytes",
         kind: "N",

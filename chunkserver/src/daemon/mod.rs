@@ -28,7 +28,8 @@ pub use error::DaemonError;
 pub use file::{ConfigFault, ConfigFileError, ConfigTextError};
 pub use keys::{KEYS, Key, key, nearest};
 pub use run::{
-    Ready, Served, check, endpoint_config, log_to_stderr, print_ready, run, udp_config, udp_device,
+    Ready, Served, check, device, endpoint_config, log_to_stderr, print_ready, run, udp_config,
+    udp_device,
 };
 pub use stop::StopFlag;
 pub use value::ValueError;
@@ -49,7 +50,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<(), DaemonError>
             log_to_stderr(&config.log)?;
             let stop = StopFlag::new();
             stop.on_signals().map_err(DaemonError::Signals)?;
-            run(&config, &stop, udp_device, |ready| print_ready(ready, json))?;
+            run(&config, &stop, device, |ready| print_ready(ready, json))?;
         }
     }
     Ok(())

@@ -8,8 +8,8 @@ use serde::Serialize;
 use towpath_fastpath::HealthConfig;
 use towpath_status::StatusSocket;
 use towpath_transport::{
-    Device, Endpoint, EndpointConfig, EndpointError, Mtu, Nanos, PortChoice, Region, RoceUdp,
-    UdpConfig, roce_udp,
+    Device, Either, Endpoint, EndpointConfig, EndpointError, Mtu, Nanos, PortChoice, Region,
+    RoceUdp, UdpConfig, VerbsDevice, roce_udp,
 };
 use tracing_subscriber::EnvFilter;
 
@@ -25,7 +25,7 @@ use crate::store::{FileMedia, Store, StoreConfig, WorkerConfig};
 pub struct Ready {
     /// The TCP address that clients connect to, with its port.
     pub listening: SocketAddr,
-    /// The UDP address of its device.
+    /// The address of its device: IP and UDP port.
     pub device: SocketAddr,
     /// The process.
     pub pid: u32,
@@ -41,7 +41,21 @@ pub struct Served {
     pub drained: bool,
 }
 
-/// The device that the settings name: RoCEv2 over UDP sockets.
+/// The device that the settings name.
+///
+/// # Errors
+/// [`EndpointError`]: it cannot be opened; in builds without the feature `verbs`, how to get it.
+pub fn device(
+    config: &DaemonConfig,
+    endpoint: &EndpointConfig,
+) -> Result<Either<RoceUdp, VerbsDevice>, EndpointError> {
+    Ok(match config.device.target() {
+        None => Either::Left(udp_device(config, endpoint)?),
+        Some(target) => Either::Right(VerbsDevice::open(&target)?),
+    })
+}
+
+/// The userspace NIC as the settings want it: RoCEv2 over UDP sockets.
 ///
 /// # Errors
 /// [`EndpointError::Udp`] when the sockets cannot be had.
@@ -59,7 +73,8 @@ pub fn udp_config(config: &DaemonConfig) -> UdpConfig {
         0 => PortChoice::Ephemeral,
         port => PortChoice::Exact(port),
     };
-    UdpConfig::new(config.effective_device_ip()).port(port)
+    let udp = UdpConfig::new(config.effective_device_ip()).port(port);
+    udp.foreign_peers(config.device.foreign_peers)
 }
 
 /// How the endpoint of a server with these settings is set up.
@@ -81,8 +96,8 @@ pub fn endpoint_config(config: &DaemonConfig) -> EndpointConfig {
 /// Serves until `stop` is raised, then stops cleanly: takes no more clients and requests, finishes
 /// what was taken, closes the links, seals the store.
 ///
-/// `make_device` makes the device; [`udp_device`] is the usual one. `on_ready` is called once,
-/// when clients can connect.
+/// `make_device` makes the device; [`device`](device()) is the usual one. `on_ready` is called
+/// once, when clients can connect.
 ///
 /// # Errors
 /// [`DaemonError`]; what was acknowledged is on stable media whatever happens.
@@ -138,7 +153,8 @@ pub fn run<D: Device<Memory = Region>>(
 /// [`DaemonError::DeviceIp`], [`DaemonError::LogFilter`], [`DaemonError::Sizes`].
 pub fn check(config: &DaemonConfig) -> Result<(), DaemonError> {
     let ip: IpAddr = config.effective_device_ip();
-    if ip.is_unspecified() || ip.is_multicast() {
+    let is_ours = config.device.target().is_none();
+    if is_ours && (ip.is_unspecified() || ip.is_multicast()) {
         return Err(DaemonError::DeviceIp(ip));
     }
     log_filter(&config.log)?;

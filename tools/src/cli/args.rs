@@ -7,6 +7,8 @@ use towpath_fastpath::{ChunkId, HedgeAfter};
 
 use super::bytes::parse_size;
 use super::sim::SimArgs;
+use crate::device::DeviceArgs;
+use towpath_transport::DeviceName;
 
 const AFTER_HELP: &str = "\
 Start with `towpath demo`: it needs no server, no privileges and no RDMA hardware.
@@ -24,6 +26,9 @@ Exit codes:
   8    this program could not get sockets, memory or processes; sim: a run broke a promise
   9    sim: a target was missed; the figures are printed
   130  interrupted";
+
+/// What the demo loses unless told otherwise: one packet in a hundred.
+const LOSS_DEFAULT: f64 = 0.01;
 
 /// Stores and fetches data over software-reliable RDMA
 #[derive(Debug, Parser)]
@@ -79,9 +84,15 @@ pub(crate) struct DemoArgs {
     /// Bytes of input to make [default: 256M, with --virtual 16M]
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     pub(super) size: Option<u64>,
-    /// Share of all packets to lose in each direction, 0 to 0.5
-    #[arg(long, value_name = "P", default_value_t = 0.01, value_parser = parse_loss)]
-    pub(super) loss: f64,
+    #[command(flatten)]
+    pub(super) device: DeviceArgs,
+    /// RDMA device of the server [default: the same]
+    #[arg(long, value_name = "DEV")]
+    pub(super) server_device: Option<DeviceName>,
+    /// Share of all packets that the userspace NIC loses in each direction, 0 to 0.5
+    /// [default: 0.01]
+    #[arg(long, value_name = "P", value_parser = parse_loss)]
+    pub(super) loss: Option<f64>,
     /// Seed of the input and of the losses
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
@@ -111,11 +122,23 @@ pub(crate) struct DemoArgs {
     pub(super) keep: bool,
     /// Do it in virtual time in one process, where the same seed gives the same packets; prints a
     /// hash of them
-    #[arg(long = "virtual", conflicts_with_all = ["ipv6", "dir", "keep"])]
+    #[arg(long = "virtual", conflicts_with_all = ["ipv6", "dir", "keep", "device"])]
     pub(super) virtual_time: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
+}
+
+impl DemoArgs {
+    /// Whether the device loses packets on purpose.
+    pub(super) fn loses(&self) -> bool {
+        self.device.device == DeviceName::Roce
+    }
+
+    /// The share of packets that it loses on purpose.
+    pub(super) fn loss(&self) -> f64 {
+        if self.loses() { self.loss.unwrap_or(LOSS_DEFAULT) } else { 0.0 }
+    }
 }
 
 /// How a server is named.
@@ -142,7 +165,9 @@ pub(crate) struct StatusArgs {
 /// How to talk to it.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct LinkArgs {
-    /// Local address of the RDMA device [default: the one that the system routes from]
+    #[command(flatten)]
+    pub(super) device: DeviceArgs,
+    /// Local address of the userspace NIC [default: the one that the system routes from]
     #[arg(long, value_name = "IP")]
     pub(super) device_ip: Option<std::net::IpAddr>,
     /// Largest RDMA path MTU in bytes: 256, 512, 1024, 2048 or 4096; above 1024 the network must
@@ -153,9 +178,10 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "MS", default_value_t = 30_000,
           value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub(super) timeout_ms: u64,
-    /// For trials: share of packets that this side loses in each direction, 0 to 0.5
-    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = parse_loss)]
-    pub(super) loss: f64,
+    /// For trials: share of packets that the userspace NIC loses on this side in each direction, 0
+    /// to 0.5 [default: 0]
+    #[arg(long, value_name = "P", value_parser = parse_loss)]
+    pub(super) loss: Option<f64>,
     /// For trials: seed of the losses
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
@@ -255,6 +281,8 @@ pub(crate) struct DemoServerArgs {
     pub(super) temporary: bool,
     #[arg(long)]
     pub(super) ipv6: bool,
+    #[command(flatten)]
+    pub(super) device: DeviceArgs,
 }
 
 fn parse_loss(text: &str) -> Result<f64, &'static str> {

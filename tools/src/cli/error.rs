@@ -11,6 +11,8 @@ use towpath_status::AskError;
 use super::demo::DemoError;
 use super::interrupt::{EXIT_INTERRUPTED, Interrupted};
 use super::session::SessionError;
+use crate::device::DeviceArgs;
+use towpath_transport::DeviceName;
 
 /// What was done to a local file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +74,9 @@ pub(crate) enum CliError {
     /// Somebody asked to stop.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
+    /// Loss was asked of a device that has none of its own.
+    #[error("{0} loses no packets on purpose: leave --loss out, or use -d roce")]
+    NoLossOfItsOwn(DeviceName),
     /// A scrub did not check every slice, or checked some more than once.
     #[error(
         "checked {checked} slices of {live}: another scrub took part of this one; \
@@ -135,6 +140,7 @@ impl CliError {
             Self::ScrubShared { .. } => 5,
             Self::Missed { .. } => 9,
             Self::Study { source: StudyError::Params { .. }, .. } => Self::USAGE,
+            Self::NoLossOfItsOwn(_) => Self::USAGE,
             Self::Signals(_) | Self::Study { .. } => 8,
         }
     }
@@ -160,6 +166,16 @@ impl CliError {
     #[must_use]
     pub(crate) fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Stdout(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+/// Refuses `--loss` for any device but the userspace NIC.
+pub(super) fn check_loss(device: &DeviceArgs, loss: Option<f64>) -> Result<(), CliError> {
+    match &device.device {
+        DeviceName::Verbs(_) if loss.is_some_and(|loss| loss > 0.0) => {
+            Err(CliError::NoLossOfItsOwn(device.device.clone()))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct Connected<C> {
 
 /// The socket, with the faults that the settings ask for left aside.
 pub(crate) fn udp_link(settings: &Settings, ip: IpAddr) -> Result<UdpLink, RunError> {
-    let mut config = UdpConfig::new(ip);
+    let mut config = UdpConfig::new(ip).foreign_peers(settings.device.foreign_peers);
     if settings.ours.stock_buffers {
         config = config
             .force_buffers(false)

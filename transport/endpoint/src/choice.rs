@@ -80,11 +80,14 @@ pub struct DeviceChoice {
     /// The index of its address in the port's table; `None` for the first that suits. The
     /// userspace NIC is told its address otherwise, and does not look.
     pub gid_index: Option<u32>,
+    /// There are RDMA NICs, or the kernel's driver, among the peers of the userspace NIC. It then
+    /// takes UDP port 4791, and sends over IPv4 without the kernel's segmentation.
+    pub foreign_peers: bool,
 }
 
 impl Default for DeviceChoice {
     fn default() -> Self {
-        Self { name: DeviceName::Roce, port: 1, gid_index: None }
+        Self { name: DeviceName::Roce, port: 1, gid_index: None, foreign_peers: false }
     }
 }
 
@@ -111,7 +114,10 @@ impl EndpointHandle {
     ) -> Result<Self, EndpointError> {
         let of_device = config.clone();
         match choice.target() {
-            None => Self::spawn(move || roce_udp(udp, &of_device), config),
+            None => {
+                let udp = udp.foreign_peers(choice.foreign_peers);
+                Self::spawn(move || roce_udp(udp, &of_device), config)
+            }
             Some(target) => Self::spawn(move || Ok(VerbsDevice::open(&target)?), config),
         }
     }
@@ -146,7 +152,7 @@ mod tests {
     fn only_the_devices_of_libibverbs_have_a_target() {
         assert_eq!(DeviceChoice::default().target(), None);
         let name = DeviceName::Verbs(Some("rxe0".to_owned()));
-        let choice = DeviceChoice { name, port: 2, gid_index: Some(3) };
+        let choice = DeviceChoice { name, port: 2, gid_index: Some(3), foreign_peers: false };
         assert_eq!(choice.target(), Some(Target::new().device("rxe0").port(2).gid_index(3)));
     }
 

@@ -30,19 +30,19 @@ pub(crate) use list::{ls, rm, stat};
 pub(crate) use put::put;
 
 use super::args::{PipelineArgs, ServerArgs};
-use super::demo::{LossyDevice, endpoint_config, lossy_device};
-use super::error::CliError;
+use super::demo::{AnyDevice, endpoint_config, open_device};
+use super::error::{CliError, check_loss};
 use super::interrupt::Interrupt;
 use super::session::{Server, Session, SessionError, WallClock, device_ip};
 
-type UdpSession = Session<LossyDevice, WallClock>;
+type ClientSession = Session<AnyDevice, WallClock>;
 
 /// A session with the server that `args` names.
 fn open(
     args: &ServerArgs,
     pipeline: Option<PipelineArgs>,
     interrupt: &Interrupt,
-) -> Result<UdpSession, CliError> {
+) -> Result<ClientSession, CliError> {
     open_with_room(args, pipeline, 1, interrupt)
 }
 
@@ -52,19 +52,21 @@ fn open_with_room(
     pipeline: Option<PipelineArgs>,
     links: usize,
     interrupt: &Interrupt,
-) -> Result<UdpSession, CliError> {
+) -> Result<ClientSession, CliError> {
     let server = Server::find(args.server.as_deref())?;
     let link = &args.link;
+    check_loss(&link.device, link.loss)?;
     let ip: IpAddr = match link.device_ip {
         Some(ip) => ip,
         None => device_ip(server)?,
     };
     // Both ways: what arrives is lost here as well, for the server knows of no loss.
-    let plan = FaultPlan::none().drop(link.loss);
+    let plan = FaultPlan::none().drop(link.loss.unwrap_or(0.0));
     let control = FaultControl::new(plan.clone());
     control.set_receive(plan);
     let udp = UdpConfig::new(ip);
-    let device = lossy_device(udp, link.seed, &control).map_err(SessionError::from)?;
+    let device = open_device(&link.device.choice(), udp, link.seed, &control);
+    let device = device.map_err(SessionError::from)?;
     let (depth, op_bytes) = pipeline.map_or((1, 4096), |args| (args.depth, args.op_size));
     let config: EndpointConfig = endpoint_config(link.mtu, depth, op_bytes).links_max(links);
     let pace = WallClock::new(interrupt.clone());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use towpath_fastpath::ChunkId;
 
-use super::{TransferReport, UdpSession, fresh_name, open};
+use super::{ClientSession, TransferReport, fresh_name, open};
 use crate::cli::args::PutArgs;
 use crate::cli::bytes::gbps;
 use crate::cli::error::{CliError, FileVerb};
@@ -56,7 +56,7 @@ pub(crate) fn put(args: &PutArgs, interrupt: &Interrupt) -> Result<(), CliError>
 const TAKE_BACK_WAIT: Duration = Duration::from_secs(3);
 
 /// Half a file is of no use to anyone; where the server is gone, the name of it is.
-fn take_back(session: &mut UdpSession, chunk: ChunkId) {
+fn take_back(session: &mut ClientSession, chunk: ChunkId) {
     // A first Ctrl-C is why this is done; a second one ends the program at once.
     session.pace().last_wait(TAKE_BACK_WAIT);
     if session.delete(chunk).is_err() {

@@ -21,14 +21,14 @@ mod virtual_time;
 mod yardstick;
 
 use super::args::{DemoArgs, DemoServerArgs};
-use super::error::CliError;
+use super::error::{CliError, check_loss};
 use super::interrupt::Interrupt;
 use super::source::Source;
 use super::{print_json, print_text};
 
 pub(crate) use error::DemoError;
 pub(crate) use real::endpoint_config;
-pub(crate) use server::{LossyDevice, lossy_device};
+pub(crate) use server::{AnyDevice, open_device};
 use steps::Steps;
 
 /// Bytes of input unless asked for.
@@ -39,6 +39,7 @@ const VIRTUAL_SIZE_DEFAULT: u64 = 16 << 20;
 
 /// Runs the demo and prints what it found.
 pub(crate) fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<(), CliError> {
+    check_loss(&args.device, args.loss)?;
     let source = source(args)?;
     let steps = Steps::new(args.json);
     let ran = if args.virtual_time {

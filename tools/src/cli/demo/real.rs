@@ -7,13 +7,13 @@ use serde::Deserialize;
 use tempfile::TempDir;
 use towpath_base::Prng;
 use towpath_sim::{FaultControl, FaultPlan};
-use towpath_transport::{EndpointConfig, Mtu, Nanos, UdpConfig};
+use towpath_transport::{DeviceName, EndpointConfig, Mtu, Nanos, UdpConfig};
 
 use super::child::Spawned;
 use super::error::DemoError;
 use super::journey::Journey;
 use super::report::{DemoReport, EndReport, show_percent};
-use super::server::{LossyDevice, lossy_device};
+use super::server::{AnyDevice, open_device};
 use super::steps::Steps;
 use super::yardstick::{self, loopback};
 use crate::cli::args::DemoArgs;
@@ -50,7 +50,7 @@ struct Ground<'a> {
     lives: u64,
 }
 
-type RealSession = Session<LossyDevice, WallClock>;
+type RealSession = Session<AnyDevice, WallClock>;
 
 impl Ground<'_> {
     fn start(&mut self) -> Result<(Spawned, RealSession), DemoError> {
@@ -59,19 +59,23 @@ impl Ground<'_> {
         self.lives += 1;
         let mut words = vec![
             String::from("demo-server"),
-            format!("--loss={}", args.loss),
+            format!("--loss={}", args.loss()),
             format!("--seed={}", seed ^ 1 << 63),
             format!("--mtu={}", args.mtu),
             format!("--preallocate={}", self.preallocate_bytes),
+            format!("--device={}", args.server_device.as_ref().unwrap_or(&args.device.device)),
+            format!("--ib-port={}", args.device.ib_port),
         ];
         let temporary = args.dir.is_none() && !args.keep;
         words.extend(temporary.then(|| String::from("--temporary")));
+        words.extend(args.device.gid_index.map(|index| format!("--gid-index={index}")));
         words.extend(args.ipv6.then(|| String::from("--ipv6")));
         let words = words.iter().map(AsRef::as_ref);
         let dir = ["--dir".as_ref(), self.dir.as_os_str()];
         let mut server = Spawned::start("server", words.chain(dir))?;
         let Ready { listening } = server.next(READY_TIMEOUT)?;
-        let device = lossy_device(UdpConfig::new(loopback(args.ipv6)), seed, &self.control)
+        let udp = UdpConfig::new(loopback(args.ipv6));
+        let device = open_device(&args.device.choice(), udp, seed, &self.control)
             .map_err(crate::cli::session::SessionError::from)?;
         let pace = WallClock::new(self.interrupt.clone());
         let config = endpoint_config(args.mtu, args.depth, args.op_size);
@@ -103,7 +107,7 @@ pub(crate) fn run(
     interrupt: &Interrupt,
 ) -> Result<(DemoReport, Option<u64>), DemoError> {
     let (dir, temporary) = store_dir(args)?;
-    let control = FaultControl::new(FaultPlan::none().drop(args.loss));
+    let control = FaultControl::new(FaultPlan::none().drop(args.loss()));
     let lost = || control.counters().lost();
     let mut ground = Ground {
         args,
@@ -170,10 +174,15 @@ fn headline(args: &DemoArgs, source: &Source, dir: &Path) -> String {
         Some(path) => format!("{} ({})", path.display(), show_size(source.byte_len())),
         None => format!("{} made from seed {}", show_size(source.byte_len()), args.seed),
     };
+    let network = match &args.device.device {
+        DeviceName::Roce => {
+            format!("{} of all packets are lost, both ways", show_percent(args.loss()))
+        }
+        name => format!("The device is {name}, and loses what its network loses"),
+    };
     format!(
         "{what}, to a chunk server in a second process and back.\n\
-         {} of all packets are lost, both ways. The store is in {}.\n",
-        show_percent(args.loss),
+         {network}. The store is in {}.\n",
         dir.display()
     )
 }

@@ -65,7 +65,8 @@ impl Latency {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct DemoReport {
     pub(super) bytes: u64,
-    pub(super) loss: f64,
+    pub(super) device: String,
+    pub(super) loss: Option<f64>,
     pub(super) seed: u64,
     pub(super) mtu_bytes: u32,
     pub(super) depth: u32,
@@ -100,7 +101,8 @@ impl DemoReport {
         let verified = journey.changed_at.is_none();
         Self {
             bytes: journey.source.byte_len(),
-            loss: args.loss,
+            device: args.device.device.to_string(),
+            loss: args.loses().then(|| args.loss()),
             seed: args.seed,
             mtu_bytes: args.mtu,
             depth: args.depth,
@@ -126,7 +128,10 @@ impl DemoReport {
 
     /// The table at the end.
     pub(super) fn table(&self) -> String {
-        let towpath = format!("Towpath, {} loss", show_percent(self.loss));
+        let towpath = match self.loss {
+            Some(loss) => format!("Towpath, {} loss", show_percent(loss)),
+            None => format!("Towpath on {}", self.device),
+        };
         let tcp = if self.virtual_time { "" } else { "kernel TCP, no loss" };
         let mut text = format!("\n{}\n", format!("{:24}{towpath:>22}{tcp:>24}", "").trim_end());
         let mut row = |what: &str, ours: String, theirs: String| {

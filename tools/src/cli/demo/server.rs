@@ -6,7 +6,7 @@ use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, StopFlag};
 use towpath_device_roce::udp::UdpLink;
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_sim::{FaultControl, FaultLink, FaultPlan};
-use towpath_transport::{EndpointError, UdpConfig};
+use towpath_transport::{DeviceChoice, Either, EndpointError, UdpConfig, VerbsDevice};
 
 use super::child::end_with_parent;
 use super::report::EndReport;
@@ -19,11 +19,27 @@ const SEGMENT_BYTES: u64 = 64 << 20;
 /// A RoCEv2 device over UDP sockets that lose packets on purpose.
 pub(crate) type LossyDevice = RoceDevice<FaultLink<UdpLink>>;
 
+/// The device of a command: one that loses packets on purpose, or a real one.
+pub(crate) type AnyDevice = Either<LossyDevice, VerbsDevice>;
+
 /// Clients of the demo's server: one, and its successor after a restart.
 const LINKS_MAX: u32 = 4;
 
-/// The device over sockets as `udp` says; `control` steers what it loses.
-pub(crate) fn lossy_device(
+/// The device of that choice: over sockets as `udp` says, where `control` steers what it loses, or
+/// that of libibverbs, whose losses are those of its network.
+pub(crate) fn open_device(
+    choice: &DeviceChoice,
+    udp: UdpConfig,
+    seed: u64,
+    control: &FaultControl,
+) -> Result<AnyDevice, EndpointError> {
+    Ok(match choice.target() {
+        None => Either::Left(lossy_device(udp.foreign_peers(choice.foreign_peers), seed, control)?),
+        Some(target) => Either::Right(VerbsDevice::open(&target)?),
+    })
+}
+
+fn lossy_device(
     udp: UdpConfig,
     seed: u64,
     control: &FaultControl,
@@ -53,7 +69,9 @@ pub(crate) fn serve(args: &DemoServerArgs) -> Result<(), DaemonError> {
     let served = daemon::run(
         &config,
         &stop,
-        |config, _| lossy_device(daemon::udp_config(config), args.seed, &control),
+        |config, _| {
+            open_device(&args.device.choice(), daemon::udp_config(config), args.seed, &control)
+        },
         |ready| daemon::print_ready(ready, true),
     );
     if args.temporary && orphaned.is_so() {

@@ -161,7 +161,7 @@ pub(crate) fn run(
     mut steps: Steps,
     interrupt: &Interrupt,
 ) -> Result<(DemoReport, Option<u64>), DemoError> {
-    let plan = FaultPlan::none().drop(args.loss);
+    let plan = FaultPlan::none().drop(args.loss());
     let scene = Scene { world: World::new(args.seed), server: None };
     let mut ground = Ground {
         args,
@@ -177,7 +177,7 @@ pub(crate) fn run(
          {} of all packets are lost, both ways, on a wire of 100 Gb/s and 2 us.\n",
         show_size(source.byte_len()),
         args.seed,
-        show_percent(args.loss)
+        show_percent(args.loss())
     ));
     let mut session = ground.start()?;
     let pipeline = Pipeline::fitting(&mut session, args.depth, args.op_size)?;

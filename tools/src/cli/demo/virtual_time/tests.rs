@@ -14,7 +14,7 @@ fn args(words: &[&str]) -> DemoArgs {
 }
 
 fn ground<'a>(args: &'a DemoArgs, interrupt: &'a Interrupt) -> Ground<'a> {
-    let plan = FaultPlan::none().drop(args.loss);
+    let plan = FaultPlan::none().drop(args.loss());
     Ground {
         args,
         scene: Rc::new(RefCell::new(Scene { world: World::new(args.seed), server: None })),
