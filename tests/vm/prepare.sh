@@ -36,7 +36,8 @@ if [ ${#missing[@]} -gt 0 ]; then
         "as root: apt-get update && apt-get install --no-install-recommends ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
     update || true
-    again apt-get install -y -qq --no-install-recommends "${missing[@]}"
+    # A machine that has just come up may be at its own updates.
+    again apt-get -o DPkg::Lock::Timeout=120 install -y -qq --no-install-recommends "${missing[@]}"
 fi
 
 # The plain flavour: the others come without the RDMA drivers, or with another scheduler.

@@ -33,6 +33,11 @@ pub(crate) enum Failure {
     NoSuchGuestStep { name: String, known: String },
     #[error("{0} failure(s) in the virtual machine; the logs stand above")]
     Guest(usize),
+    #[error(
+        "the virtual machine was stopped after {seconds} s: what it was at stands above; \
+         --seconds gives it more time"
+    )]
+    GuestHung { seconds: u64 },
     #[error("give exactly one of --base REV and --vs COMMAND")]
     WhichComparison,
     #[error("ARCHITECTURE.md has no `{begin}` ... `{end}` block to hold the table")]

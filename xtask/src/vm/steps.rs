@@ -12,7 +12,8 @@ pub(super) struct Needs {
     pub(super) tests: BTreeSet<String>,
     /// `# unit:` packages whose own tests run inside, built with the feature `verbs`.
     pub(super) units: BTreeSet<String>,
-    /// `# bin:` binaries of `towpath-tools`, built with the feature `verbs`, optimised.
+    /// `# bin:` binaries of `towpath-tools` and `towpath-chunkserver`, built with the feature
+    /// `verbs`, optimised.
     pub(super) bins: BTreeSet<String>,
     /// `# command:` programs of the host, taken along with their libraries.
     pub(super) commands: BTreeSet<String>,
