@@ -11,9 +11,20 @@ seconds=${2:?usage: boot.sh DIR SECONDS}
 clock=$(awk '/^flags/ && / hypervisor / { guest = 1 } /^cpu MHz/ { mhz = $4 } END {
     if (guest) printf "tsc=reliable clocksource=tsc tsc_early_khz=%d", mhz * 1000 }' /proc/cpuinfo)
 # Two processors, so that what only shows on several is seen.
-exec timeout -k 5 "$seconds" qemu-system-x86_64 \
-    -accel tcg,thread=multi -cpu max -smp 2 -m 1536 \
-    -nographic -nodefaults -no-reboot -serial stdio -monitor none \
-    -kernel "$dir"/kernel/boot/vmlinuz-* -initrd "$dir/initramfs" \
-    -virtfs "local,path=$dir/out,mount_tag=out,security_model=none" \
-    -append "console=ttyS0 panic=-1 quiet mitigations=off $clock" </dev/null
+boot() {
+    timeout -k 5 "$seconds" qemu-system-x86_64 \
+        -accel tcg,thread=multi -cpu max -smp 2 -m 1536 \
+        -nographic -nodefaults -no-reboot -serial stdio -monitor none \
+        -kernel "$dir"/kernel/boot/vmlinuz-* -initrd "$dir/initramfs" \
+        -virtfs "local,path=$dir/out,mount_tag=out,security_model=none" \
+        -append "console=ttyS0 panic=-1 quiet mitigations=off $clock" </dev/null
+}
+
+# The guest asks for another try where its clock came up wrong.
+for _ in 1 2 3; do
+    rm -f "$dir/out/again"
+    boot
+    [ -e "$dir/out/again" ] || exit 0
+done
+echo "the guest's clock came up wrong three times: this host is too busy" >&2
+exit 1
