@@ -13,7 +13,7 @@ pub(super) struct Needs {
     /// `# unit:` packages whose own tests run inside, built with the feature `verbs`.
     pub(super) units: BTreeSet<String>,
     /// `# bin:` binaries of `towpath-tools` and `towpath-chunkserver`, built with the feature
-    /// `verbs`, optimised.
+    /// `verbs`; optimised where a step of the full suite, which measures, is among them.
     pub(super) bins: BTreeSet<String>,
     /// `# command:` programs of the host, taken along with their libraries.
     pub(super) commands: BTreeSet<String>,
@@ -52,6 +52,7 @@ impl Needs {
             all.bins.extend(needs.bins.iter().cloned());
             all.commands.extend(needs.commands.iter().cloned());
             all.packages.extend(needs.packages.iter().cloned());
+            all.full |= needs.full;
         }
         all
     }
