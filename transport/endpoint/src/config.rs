@@ -44,6 +44,7 @@ pub struct EndpointConfig {
     pub(crate) mtu_max: Mtu,
     pub(crate) carrier: CarrierChoice,
     pub(crate) fallback: Fallback,
+    pub(crate) blacklist_span: Nanos,
     pub(crate) rc: RcAttr,
     pub(crate) shared_receiving: bool,
     pub(crate) seed: u64,
@@ -72,6 +73,7 @@ impl Default for EndpointConfig {
             mtu_max: Mtu::Mtu4096,
             carrier: CarrierChoice::default(),
             fallback: Fallback::default(),
+            blacklist_span: Nanos::from_secs(1),
             rc: crate::carrier::RC_DEFAULT,
             shared_receiving: true,
             // std keys each RandomState from the system's randomness: a source of it without a
@@ -217,6 +219,14 @@ impl EndpointConfig {
     #[must_use]
     pub fn fallback(mut self, fallback: Fallback) -> Self {
         self.fallback = fallback;
+        self
+    }
+
+    /// How long a peer is on the [blacklist](crate::Endpoint::blacklist) the first time. Default
+    /// 1 s; each time soon after doubles it, up to 64 times as long.
+    #[must_use]
+    pub fn blacklist_span(mut self, span: Nanos) -> Self {
+        self.blacklist_span = span;
         self
     }
 

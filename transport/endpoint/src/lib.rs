@@ -108,6 +108,7 @@
 //! | `endpoint` | [`Endpoint`]: poll, events, flush, commands, making and ending links |
 //! | `setup` | HELLOs over TCP, and the connection as a sign of life |
 //! | `handle` | [`EndpointHandle`] and its worker |
+//! | `blacklist` | peers that are better left alone for a while |
 //! | `carrier` | what links ride on: UC, RC or TCP |
 //! | `tcp` | the set-up connection as a carrier |
 //! | `links`, `sends` | what is kept of each link, and of each message being sent |
@@ -120,6 +121,7 @@
 
 #![forbid(unsafe_code)]
 
+mod blacklist;
 mod carrier;
 mod choice;
 mod config;
@@ -145,6 +147,7 @@ mod tx;
 mod udp;
 mod wr_id;
 
+pub use blacklist::{Blacklist, ListedFor, Listing};
 pub use carrier::{Carrier, CarrierChoice, Fallback};
 pub use choice::{DeviceChoice, DeviceName, DeviceNameError};
 pub use config::EndpointConfig;

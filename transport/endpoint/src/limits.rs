@@ -1,6 +1,7 @@
 //! Limits of an endpoint, each with its reason.
 
 use std::time::Duration;
+use towpath_base::Nanos;
 use towpath_proto::limits::ACK_BYTES_MAX;
 
 /// Work requests handed to the device in one call, and completions taken in one: more gains
@@ -74,6 +75,15 @@ pub(crate) const TCP_POLL_NS: u64 = 50_000;
 
 /// The same in silence, where each look costs a system call per link.
 pub(crate) const TCP_POLL_LONGEST_NS: u64 = WATCH_POLL_NS;
+
+/// Peers on a blacklist: more than one host talks to at a time, and a scan of them is short.
+pub(crate) const BLACKLIST_MAX: usize = 1024;
+
+/// How often the stay on a blacklist doubles at most: from a second to about a minute.
+pub(crate) const BLACKLIST_DOUBLINGS: u32 = 6;
+
+/// A peer that has been off the blacklist for so long begins anew.
+pub(crate) const BLACKLIST_MEMORY: Nanos = Nanos::from_secs(60);
 
 /// How long a refused peer's bytes are still read, so that the reset of a closed connection does
 /// not overtake the refusal; and how many bytes.

@@ -5,6 +5,7 @@ use crate::event::{LinkId, Peer};
 use crate::sends::Sends;
 use crate::tcp::Tcp;
 use crate::tx::TxRing;
+use std::net::SocketAddr;
 use towpath_base::Time;
 use towpath_proto::wire::Hello;
 use towpath_proto::{Carrier, Link, PathId};
@@ -48,6 +49,8 @@ pub(crate) struct Conn {
     pub(crate) control_repost: Vec<RecvWr>,
     pub(crate) hello: Option<Hello>,
     pub(crate) peer: Option<Peer>,
+    /// Where we connected to.
+    pub(crate) dialled: Option<SocketAddr>,
     pub(crate) sends: Sends,
     /// Receive buffers that the link or the application holds.
     pub(crate) held: usize,
@@ -72,6 +75,7 @@ impl Conn {
             control_repost: Vec::new(),
             hello: None,
             peer: None,
+            dialled: None,
             sends: Sends::default(),
             held: 0,
             timer: Time::NEVER,

@@ -342,6 +342,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             conn.link = Some(link);
             conn.phase = Phase::Up;
             let (instance, device_addr) = (peer.instance, peer.addr);
+            conn.dialled = setup_addr.filter(|_| side == Side::Client);
             conn.peer = Some(Peer { instance, device_addr, setup_addr });
         }
         self.links.touch(id.index);

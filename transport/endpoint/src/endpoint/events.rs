@@ -1,6 +1,7 @@
 //! Turning what links tell into what the application is told.
 
 use super::Endpoint;
+use crate::blacklist::{ListedFor, was_lost};
 use crate::event::{Event, LinkId, SendId, StreamId};
 use crate::message::Message;
 use crate::payload::Payload;
@@ -92,6 +93,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             LinkEvent::CarrierChanged { from, to } => Event::CarrierChanged { link, from, to },
             LinkEvent::Closed { channel, reason } => Event::ChannelClosed { link, channel, reason },
             LinkEvent::Down { reason } => {
+                let dialled = self.links.find(link).and_then(|conn| conn.dialled);
+                if let Some(addr) = dialled.filter(|_| was_lost(reason)) {
+                    self.list_for(self.now(), addr, ListedFor::LinkLost);
+                }
                 self.end_link(link);
                 Event::LinkDown { link, reason }
             }

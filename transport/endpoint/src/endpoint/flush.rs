@@ -157,6 +157,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     #[must_use]
     pub fn next_timeout(&self) -> Time {
         let due = self.next_timer.min(self.setup.next_due()).min(self.streams.due());
+        let due = due.min(self.blacklist_due);
         let due = due.min(self.device.next_timeout());
         if self.links.any_ready() { due.min(self.device.now()) } else { due }
     }

@@ -21,6 +21,7 @@ mod teardown;
 pub use commands::{BufferCensus, PathReport};
 pub use establish::PendingLink;
 
+use crate::blacklist::{Blacklist, ListedFor};
 use crate::config::EndpointConfig;
 use crate::error::EndpointError;
 use crate::event::Event;
@@ -31,6 +32,7 @@ use crate::pools::SendPools;
 use crate::recv::RecvTable;
 use crate::setup::Setup;
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use streams::Streams;
 use towpath_base::{Prng, Time};
 use towpath_memory::{Region, RegionId};
@@ -86,6 +88,8 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     shared: Option<Shared>,
     setup: Setup,
     streams: Streams,
+    blacklist: Blacklist,
+    blacklist_due: Time,
     told: VecDeque<Event>,
     prng: Prng,
     instance: u64,
@@ -126,6 +130,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             shared,
             setup: Setup::new(config.connect_timeout),
             streams: Streams::default(),
+            blacklist: Blacklist::new(config.blacklist_span),
+            blacklist_due: Time::NEVER,
             told: VecDeque::new(),
             instance: prng.next_u64(),
             prng,
@@ -225,6 +231,34 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     pub(crate) fn setup(&mut self) -> &mut Setup {
         &mut self.setup
+    }
+
+    /// The peers that it has had trouble with of late.
+    pub fn blacklist(&self) -> &Blacklist {
+        &self.blacklist
+    }
+
+    /// Puts the peer that listens at `addr` on the [blacklist](Self::blacklist) for a while, as
+    /// when its requests are too slow.
+    pub fn list_peer(&mut self, addr: SocketAddr) {
+        let now = self.now();
+        self.list_for(now, addr, ListedFor::Asked);
+    }
+
+    /// Takes a peer off the [blacklist](Self::blacklist), and forgets what it has done.
+    pub fn pardon_peer(&mut self, addr: SocketAddr) {
+        self.blacklist.pardon(addr);
+    }
+
+    pub(crate) fn list_for(&mut self, now: Time, addr: SocketAddr, reason: ListedFor) {
+        self.blacklist.list(now, addr, reason);
+        self.blacklist_due = self.blacklist.expire(now);
+    }
+
+    fn look_at_blacklist(&mut self, now: Time) {
+        if now >= self.blacklist_due {
+            self.blacklist_due = self.blacklist.expire(now);
+        }
     }
 
     /// What is no event of a link.

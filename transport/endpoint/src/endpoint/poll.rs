@@ -26,6 +26,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.expire_timers(now);
         self.finish_draining();
         self.poll_setup(now);
+        self.look_at_blacklist(now);
         moved + acks + completions + frames + returned
     }
 

@@ -18,6 +18,7 @@ mod worker;
 pub use completions::CompletionQueue;
 pub use link::{ChannelHandle, Incoming, LinkHandle, RecvError, SentMessage, Ticket};
 
+use crate::blacklist::Blacklist;
 use crate::config::EndpointConfig;
 use crate::endpoint::Endpoint;
 use crate::error::{ConnectError, EndpointError, ListenError};
@@ -33,11 +34,17 @@ use std::time::Duration;
 use towpath_memory::{Buf, Region};
 use towpath_verbs::Device;
 
+/// What handles see of an endpoint without asking its worker.
+fn shown<D: Device<Memory = Region>>(endpoint: &Endpoint<D>) -> (SendPools, Blacklist) {
+    (endpoint.pools().clone(), endpoint.blacklist().clone())
+}
+
 /// What all handles of one endpoint share.
 pub(crate) struct Shared {
     commands: Sender<Command>,
     bell: Arc<Doorbell>,
     pools: SendPools,
+    blacklist: Blacklist,
 }
 
 impl Shared {
@@ -94,7 +101,7 @@ impl EndpointHandle {
                 Ok(endpoint) => {
                     // The caller waits for this; should it be gone, so is the worker's purpose.
                     let bell = Arc::new(Doorbell::new(endpoint.waker()));
-                    if ready.send(Ok((endpoint.pools().clone(), Arc::clone(&bell)))).is_ok() {
+                    if ready.send(Ok((shown(&endpoint), Arc::clone(&bell)))).is_ok() {
                         worker::Worker::new(endpoint, inbox, bell, accept, spin).run();
                     }
                 }
@@ -103,11 +110,17 @@ impl EndpointHandle {
         };
         let thread = std::thread::Builder::new().name("towpath-endpoint".into()).spawn(run);
         let worker = thread.map_err(EndpointError::Thread)?;
-        let (pools, bell) = made.recv().unwrap_or_else(|_| {
+        let ((pools, blacklist), bell) = made.recv().unwrap_or_else(|_| {
             Err(EndpointError::Thread(std::io::ErrorKind::Interrupted.into()))
         })?;
         let worker = Arc::new(Mutex::new(Some(worker)));
-        Ok(Self { shared: Arc::new(Shared { commands, bell, pools }), accepted, worker })
+        Ok(Self { shared: Arc::new(Shared { commands, bell, pools, blacklist }), accepted, worker })
+    }
+
+    /// The peers that the endpoint has had trouble with of late.
+    #[must_use]
+    pub fn blacklist(&self) -> &Blacklist {
+        &self.shared.blacklist
     }
 
     /// Listens for peers on a TCP address; port 0 is any free one. Returns the address with its

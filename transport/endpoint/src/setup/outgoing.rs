@@ -2,6 +2,7 @@
 
 use super::Setup;
 use super::wire::{Inbox, Outbox, ReadError};
+use crate::blacklist::{ListedFor, blames_peer};
 use crate::endpoint::{Endpoint, PendingLink};
 use crate::error::ConnectError;
 use crate::event::{ConnectId, Event, LinkId};
@@ -86,7 +87,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                         self.tell(Event::Connected { connect, link, peer });
                     }
                 }
-                Progress::Failed(error) => self.tell(Event::ConnectFailed { connect, error }),
+                Progress::Failed(error) => {
+                    if blames_peer(&error) {
+                        self.list_for(now, outgoing.addr, ListedFor::ConnectFailed);
+                    }
+                    self.tell(Event::ConnectFailed { connect, error });
+                }
                 Progress::Waiting => {}
             }
         }
