@@ -69,7 +69,7 @@ pub struct DaemonConfig {
 /// Where the status socket of a server is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StatusPlace {
-    /// In the data directory, named [`STATUS_NAME`](towpath_status::limits::STATUS_NAME); where the
+    /// In the data directory, named [`STATUS_NAME`]; where the
     /// system has none there, the server goes on without.
     #[default]
     DataDir,

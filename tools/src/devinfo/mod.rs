@@ -39,7 +39,7 @@ struct Args {
     json: bool,
 }
 
-/// The whole program: see [`Args`] for its exit status.
+/// The whole program: see `--help` for its exit status.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args = match Args::try_parse_from(args) {
         Ok(args) => args,
