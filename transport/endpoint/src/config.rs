@@ -22,14 +22,16 @@ type Tune = Arc<dyn Fn(LinkConfig) -> LinkConfig + Send + Sync>;
 /// Settings of an [`Endpoint`](crate::Endpoint). The defaults are tuned for a few peers in one
 /// datacentre and for loopback, with messages from 64 bytes to some MiB.
 ///
-/// Memory: the receive buffers of one link take about (`credit_total` + `progress_budget`) x
+/// Memory: the receive buffers of one link take about (`receives_ready` + `progress_budget`) x
 /// `chunk_bytes_max` (43 MiB by default, mapped when first used) and those of each further link
-/// `credit_total` x `chunk_bytes_max` (28 MiB); the send pools take 57 MiB together.
+/// `receives_ready` x `chunk_bytes_max` (28 MiB); what links and applications hold comes on top, at
+/// most `credit_total` x `chunk_bytes_max` for each link. The send pools take 57 MiB together.
 #[derive(Clone)]
 pub struct EndpointConfig {
     pub(crate) chunk_bytes_max: u32,
     pub(crate) quota_chunks: u32,
     pub(crate) credit_total: u32,
+    pub(crate) receives_ready: u32,
     pub(crate) slack: usize,
     pub(crate) links_max: usize,
     pub(crate) paths: usize,
@@ -58,7 +60,8 @@ impl Default for EndpointConfig {
         Self {
             chunk_bytes_max: 56 << 10,
             quota_chunks: 128,
-            credit_total: 512,
+            credit_total: 4096,
+            receives_ready: 512,
             slack: 16,
             links_max: 32,
             paths: 1,
@@ -109,12 +112,22 @@ impl EndpointConfig {
         self
     }
 
-    /// Chunks that all channels of a link together may be granted. Default 512, so that a link
-    /// carries four channels of the default quota: more channels want a smaller quota or more
-    /// memory. A channel that would exceed it is refused.
+    /// Chunks that all channels of a link together may be granted: what a link can hold when all of
+    /// its readers stall. Default 4,096, so that a link carries 32 channels of the default quota, or
+    /// 512 of the smallest. A channel that would exceed it is refused. It costs no memory until that
+    /// much is held; see [`receives_ready`](Self::receives_ready).
     #[must_use]
     pub fn credit_total(mut self, chunks: u32) -> Self {
         self.credit_total = chunks.max(2);
+        self
+    }
+
+    /// Receive buffers that are posted for a link, and so the most chunks that its peer may have
+    /// under way. When those that the link or the application holds are missed, more memory is
+    /// registered. Default 512; no more than `credit_total` counts.
+    #[must_use]
+    pub fn receives_ready(mut self, chunks: u32) -> Self {
+        self.receives_ready = chunks.clamp(2, NUMBER_WINDOW as u32);
         self
     }
 
@@ -329,6 +342,9 @@ impl EndpointConfig {
     /// posted = C - K + reserve >= O + reserve   (what is not held is posted again in each poll)
     /// ```
     ///
+    /// Where C is more than R = `receives_ready`, the peer may have R chunks outstanding, however
+    /// much credit it has, and held buffers are replaced: posted = R + reserve.
+    ///
     /// Between two repostings a device takes in at most one `progress(progress_budget)`: at most
     /// as many chunks. Those under credit are covered by O. The others (retransmitted, duplicate,
     /// stale, control) and messages under way need reserve >= budget + 8 + 1 per path.
@@ -341,18 +357,36 @@ impl EndpointConfig {
         CONTROL_OUTSTANDING_MAX + self.qp_paths() * (PARTIAL_PER_PATH + PROBES_PER_PATH)
     }
 
+    /// Whether more credit may be out than receives are posted.
+    pub(crate) fn is_overbooked(&self) -> bool {
+        self.credit_total > self.receives_ready
+    }
+
+    /// New chunks that a peer may have under way at most.
+    fn covered(&self) -> usize {
+        self.credit_total.min(self.receives_ready) as usize
+    }
+
     /// Receives posted for each link when all share one queue.
     pub(crate) fn receives_per_link(&self) -> usize {
-        self.credit_total as usize + self.receive_reserve_per_link()
+        let numbers = if self.is_overbooked() {
+            self.qp_paths() * usize::from(self.path_chunks(true))
+        } else {
+            self.covered()
+        };
+        numbers + self.receive_reserve_per_link()
     }
 
     /// Numbers that the peer may have outstanding on each path: what is posted there covers them
-    /// however slowly we poll. One path has to carry everything, and a shared queue does.
+    /// however slowly we poll. One path has to carry everything, and a shared queue does; there
+    /// credit is the bound, unless there is more of it than receives.
     pub(crate) fn path_chunks(&self, shared: bool) -> u16 {
-        if shared || self.qp_paths() == 1 {
-            return NUMBER_WINDOW as u16;
-        }
-        let share = 2 * self.credit_total as usize / self.qp_paths();
+        let share = match self.qp_paths() {
+            _ if shared && !self.is_overbooked() => NUMBER_WINDOW as usize,
+            1 if self.is_overbooked() => self.covered(),
+            1 => NUMBER_WINDOW as usize,
+            paths => 2 * self.covered() / paths,
+        };
         share.clamp(PATH_CHUNKS_MIN, NUMBER_WINDOW as usize) as u16
     }
 
@@ -367,9 +401,10 @@ impl EndpointConfig {
         between + self.slack + CONTROL_OUTSTANDING_MAX + PARTIAL_PER_PATH
     }
 
-    /// Buffers that take the places of those that a link and its application hold.
+    /// Buffers that take the places of those that a link and its application hold, kept for that
+    /// from the start.
     pub(crate) fn spare_receives(&self) -> usize {
-        if self.qp_paths() == 1 { 0 } else { self.credit_total as usize }
+        if self.qp_paths() == 1 { 0 } else { self.covered() }
     }
 
     /// Receive buffers of each link when each path has a queue of its own.
@@ -392,8 +427,8 @@ impl EndpointConfig {
         }
     }
 
-    /// The most receive slots: those that may be posted, and as many for each link as its set-up
-    /// connection may bring. The latter are made when they are needed.
+    /// The most receive slots: those that may be posted, and as many for each link as may be
+    /// held. The latter are made when they are needed.
     pub(crate) fn slots_max(&self, shared: bool) -> usize {
         self.receives_max(shared) + self.links_max * self.credit_total as usize
     }

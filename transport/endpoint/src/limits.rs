@@ -32,6 +32,9 @@ pub(crate) const PROBES_PER_PATH: usize = 2;
 /// 100 Gb/s have under way in 140 us.
 pub(crate) const PATH_CHUNKS_MIN: usize = 32;
 
+/// Receive buffers made at a time while a link runs: each lot costs two registrations.
+pub(crate) const SLOTS_AT_A_TIME: usize = 64;
+
 /// What may be in flight to a device that does not bound its receive buffer.
 pub(crate) const WINDOW_UNBOUNDED_BYTES: u64 = 1 << 30;
 

@@ -84,6 +84,11 @@ impl RecvTable {
         Ok(())
     }
 
+    /// How many more slots there may be.
+    pub(crate) fn vacant(&self) -> usize {
+        self.slots_max - self.slots.len()
+    }
+
     fn add(&mut self, header: Buf, header_lkey: u32, payload: Buf, payload_lkey: u32) {
         let number = self.slots.len() as u32;
         let (mut header, mut payload) = (Held::new(header), Held::new(payload));

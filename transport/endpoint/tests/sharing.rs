@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use towpath_transport::{
-    ChannelId, Device, Endpoint, EndpointConfig, Event, LinkId, MemEnd, Region, Scheduling,
-    SendOptions, mem_pair,
+    ChannelError, ChannelId, Device, Endpoint, EndpointConfig, Event, LinkId, MemEnd, OpenError,
+    Outcome, Region, Scheduling, SendOptions, mem_pair,
 };
 
 const CHUNK_BYTES: u32 = 16 << 10;
@@ -77,6 +77,74 @@ impl Wire {
     fn received(&self, channel: ChannelId) -> u64 {
         self.received.get(&channel).copied().unwrap_or(0)
     }
+}
+
+/// Opens as many channels as there is credit for, and sends a message on each while the reader
+/// keeps whatever comes.
+fn fill(channels: usize) {
+    let quota = 8;
+    let config = EndpointConfig::new()
+        .links_max(1)
+        .chunk_bytes_max(4096)
+        .quota_chunks(quota)
+        .credit_total(quota * channels as u32)
+        .receives_ready(64)
+        .tune_links(move |link| link.channels_max(2 * channels as u32).sends_max(2 * channels))
+        .send_pools(&[(16 << 10, channels)]);
+    let (mut client, mut server) = mem_pair(config.clone(), config).expect("two small endpoints");
+    let (mut opened, mut kept, mut sent) = (Vec::new(), Vec::new(), 0);
+    let mut turn = |opened: &mut Vec<ChannelId>, kept: &mut Vec<_>, client: &mut MemEnd| {
+        client.endpoint.turn(|_, event| match event {
+            Event::ChannelOpened { channel, .. } => opened.push(channel),
+            Event::Sent { outcome, .. } => {
+                assert_eq!(outcome, Outcome::Delivered);
+                sent += 1;
+            }
+            Event::ChannelClosed { reason, .. } => panic!("{reason:?}"),
+            _ => {}
+        });
+        server.endpoint.turn(|_, event| {
+            if let Event::Message(message) = event {
+                kept.push(message);
+            }
+        });
+        sent
+    };
+    for _ in 0..channels {
+        client.endpoint.open_channel(client.link, true).expect("credit for so many");
+        turn(&mut opened, &mut kept, &mut client);
+    }
+    let refused = client.endpoint.open_channel(client.link, true);
+    assert_eq!(refused, Err(ChannelError::Link(OpenError::NoCredit)));
+    while opened.len() < channels {
+        turn(&mut opened, &mut kept, &mut client);
+    }
+    // The longest that is held whole: four chunks.
+    let len = client.endpoint.whole_bytes_max(client.link).expect("the link") as usize;
+    assert!(len > 12 << 10);
+    for &channel in &opened {
+        send(&mut client.endpoint, client.link, channel, len);
+    }
+    while turn(&mut opened, &mut kept, &mut client) < channels {}
+    assert_eq!(kept.len(), channels, "all came, although nothing was given back");
+    let stats = client.endpoint.stats_of_all_links();
+    assert_eq!((stats.chunks_retransmitted, stats.credit_probes), (0, 0));
+    let census = server.endpoint.buffers();
+    assert!(census.recv_all >= 4 * channels, "{census:?}");
+    drop(kept);
+    server.endpoint.turn(|_, _| {});
+    let census = server.endpoint.buffers();
+    assert_eq!(census.recv_all, census.recv_free + census.recv_posted, "{census:?}");
+}
+
+#[test]
+fn a_thousand_channels_hold_what_came_although_few_receives_are_posted() {
+    fill(1000);
+}
+
+#[test]
+fn ten_thousand_channels_share_a_link() {
+    fill(10_000);
 }
 
 fn config() -> EndpointConfig {

@@ -26,7 +26,6 @@ pub struct LinkConfig {
     pub(crate) controller: ControllerConfig,
     pub(crate) delay_noise: Nanos,
     pub(crate) sends_max: usize,
-    pub(crate) incoming_max: usize,
     pub(crate) channels_max: u32,
     pub(crate) quota_chunks: u32,
     pub(crate) credit_total: u32,
@@ -60,7 +59,6 @@ impl LinkConfig {
             controller: ControllerConfig::default(),
             delay_noise: Nanos::ZERO,
             sends_max: 4096,
-            incoming_max: 4096,
             channels_max: 1024,
             quota_chunks: 128,
             credit_total: 256,
@@ -121,6 +119,13 @@ impl LinkConfig {
     pub fn credit_total(mut self, chunks: u32) -> Self {
         self.credit_total = chunks;
         self
+    }
+
+    /// Messages that may have come in part. Each holds a chunk or has one under way, all within
+    /// credit, but for one of each channel whose next chunk is not cut yet: were there fewer, chunks
+    /// refused could be sent again for ever in the place of those that complete messages.
+    pub(crate) fn incoming_max(&self) -> usize {
+        self.credit_total as usize + 2 * self.channels_max as usize
     }
 
     /// The most channels. Default 1,024.

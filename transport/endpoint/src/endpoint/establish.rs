@@ -185,7 +185,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Gets the receives that a new link adds, and queues them for posting.
     fn make_receives(&mut self, id: LinkId) -> Result<(), LinkError> {
         if self.shared.is_some() {
-            let held: usize = self.links.iter().map(|conn| conn.held).sum();
+            // Where held buffers are replaced they are no part of what is there.
+            let counts = |conn: &Conn| if self.config.is_overbooked() { 0 } else { conn.held };
+            let held: usize = self.links.iter().map(counts).sum();
             let target = self.shared_target();
             let have = self.shared.as_ref().map_or(0, |s| s.posted + s.repost.len()) + held;
             let missing = target.saturating_sub(have);

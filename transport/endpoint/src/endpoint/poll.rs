@@ -3,6 +3,7 @@
 use super::Endpoint;
 use crate::event::LinkId;
 use crate::limits::BATCH;
+use crate::limits::SLOTS_AT_A_TIME;
 use crate::links::Phase;
 use crate::recv::Home;
 use crate::wr_id::WrId;
@@ -160,14 +161,28 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         Some((home.link.index, home.path))
     }
 
-    /// Fills the queue of a path up that has given a buffer away, where there are spare ones.
+    /// Fills a queue up that has given a buffer away, where it does not count on getting that back.
     fn replace(&mut self, home: Home) {
-        if self.shared.is_none()
-            && self.config.spare_receives() > 0
-            && let Some(slot) = self.recv.take_free(Some(home))
-        {
+        let slot = if self.config.is_overbooked() {
+            self.spare_slot(Some(home))
+        } else if self.shared.is_none() && self.config.spare_receives() > 0 {
+            self.recv.take_free(Some(home))
+        } else {
+            None
+        };
+        if let Some(slot) = slot {
             self.repost(slot);
         }
+    }
+
+    /// A receive slot that is not posted, of new memory when there is none.
+    pub(super) fn spare_slot(&mut self, home: Option<Home>) -> Option<u32> {
+        if let Some(slot) = self.recv.take_free(home) {
+            return Some(slot);
+        }
+        // At the limit, or out of memory: what is held comes home some time.
+        let _ = self.recv.reserve(&mut self.device, SLOTS_AT_A_TIME.min(self.recv.vacant()));
+        self.recv.take_free(home)
     }
 
     /// Puts a slot that is at home back to where it can be filled, or with the free ones.

@@ -14,10 +14,6 @@ use towpath_proto::wire::Kind;
 use towpath_proto::{BufToken, ChannelId, PathId, Verdict};
 use towpath_verbs::Device;
 
-/// Slots that are made at a time for what streams bring: they are needed only where a link has
-/// fallen back so far, so none are made before.
-const SLOTS_AT_A_TIME: usize = 16;
-
 /// No slot: what has no payload to keep needs none.
 const NO_SLOT: BufToken = BufToken(u32::MAX);
 
@@ -148,7 +144,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let is_data = header[1] == Kind::Data as u8;
         // A payload that fits no buffer is refused for its length.
         if is_data && payload.len() <= self.config.chunk_bytes_max as usize {
-            let Some(slot) = self.slot_for_stream() else { return false };
+            let Some(slot) = self.spare_slot(None) else { return false };
             token = BufToken(slot);
         }
         let conn = self.links.at(index).filter(|conn| conn.phase == Phase::Up);
@@ -168,15 +164,5 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             self.recv.put_free(token.0);
         }
         true
-    }
-
-    /// A receive slot that is not posted.
-    fn slot_for_stream(&mut self) -> Option<u32> {
-        if let Some(slot) = self.recv.take_free(None) {
-            return Some(slot);
-        }
-        // At the limit, or out of memory: what is held comes home some time.
-        let _ = self.recv.reserve(&mut self.device, SLOTS_AT_A_TIME);
-        self.recv.take_free(None)
     }
 }

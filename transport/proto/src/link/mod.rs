@@ -150,7 +150,7 @@ impl Link {
             control_failed: false,
             next_rto_at: Time::ZERO,
             sends: Slots::new(config.sends_max),
-            incoming: Slots::new(config.incoming_max),
+            incoming: Slots::new(config.incoming_max()),
             control_sent: Slots::new(CONTROL_OUTSTANDING_MAX),
             schedule: config.scheduling.scheduler(),
             config,
