@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use towpath_fastpath::{ChunkId, HedgeAfter};
 
+use super::bench::BenchArgs;
 use super::bytes::parse_size;
 use super::sim::SimArgs;
 use crate::device::DeviceArgs;
@@ -45,6 +46,8 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Run a study in virtual time: goodput against loss, late packets and more
     Sim(SimArgs),
+    /// Measure on this machine what papers measured on theirs
+    Bench(BenchArgs),
     /// Store a file as a chunk
     Put(PutArgs),
     /// Fetch a chunk into a file

@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `args` | the subcommands and their flags |
 //! | `demo` | a file there and back over a lossy network, beside kernel TCP |
-//! | `sim` | studies in virtual time: tables, JSON and drawings |
+//! | `sim` | studies in virtual time |
+//! | `bench` | measurements on this machine |
+//! | `study` | what both are asked with, and shown as: tables, JSON and drawings |
 //! | `session` | a client of one chunk server |
 //! | `chunk` | put, get, ls, stat, rm, scrub and info against a running chunk server |
 //! | `status` | what a running process on this machine tells of its links |
@@ -12,6 +14,7 @@
 //! | `bytes`, `progress`, `interrupt`, `source` | sizes, bars, Ctrl-C, where bytes come from |
 
 mod args;
+mod bench;
 mod bytes;
 mod chunk;
 mod demo;
@@ -22,6 +25,7 @@ mod session;
 mod sim;
 mod source;
 mod status;
+mod study;
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -67,7 +71,8 @@ fn run(command: Command) -> Result<(), CliError> {
     let interrupt = Interrupt::on_signals().map_err(CliError::Signals)?;
     match command {
         Command::Demo(args) => demo::run(&args, &interrupt),
-        Command::Sim(args) => sim::run(&args, &interrupt),
+        Command::Sim(args) => study::run(&args, &interrupt),
+        Command::Bench(args) => bench::run(&args, &interrupt),
         Command::Put(args) => chunk::put(&args, &interrupt),
         Command::Get(args) => chunk::get(&args, &interrupt),
         Command::Ls(args) => chunk::ls(&args, &interrupt),

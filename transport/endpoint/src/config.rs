@@ -112,10 +112,10 @@ impl EndpointConfig {
         self
     }
 
-    /// Chunks that all channels of a link together may be granted: what a link can hold when all of
-    /// its readers stall. Default 4,096, so that a link carries 32 channels of the default quota, or
-    /// 512 of the smallest. A channel that would exceed it is refused. It costs no memory until that
-    /// much is held; see [`receives_ready`](Self::receives_ready).
+    /// Chunks that all channels of a link together may be granted: what a link can hold when all
+    /// of its readers stall. Default 4,096, so that a link carries 32 channels of the default
+    /// quota, or 512 of the smallest. A channel that would exceed it is refused. It costs no memory
+    /// until that much is held; see [`receives_ready`](Self::receives_ready).
     #[must_use]
     pub fn credit_total(mut self, chunks: u32) -> Self {
         self.credit_total = chunks.max(2);

@@ -122,8 +122,8 @@ impl LinkConfig {
     }
 
     /// Messages that may have come in part. Each holds a chunk or has one under way, all within
-    /// credit, but for one of each channel whose next chunk is not cut yet: were there fewer, chunks
-    /// refused could be sent again for ever in the place of those that complete messages.
+    /// credit, but for one of each channel whose next chunk is not cut yet: were there fewer,
+    /// chunks refused could be sent again for ever in the place of those that complete messages.
     pub(crate) fn incoming_max(&self) -> usize {
         self.credit_total as usize + 2 * self.channels_max as usize
     }

@@ -1,4 +1,4 @@
-//! `towpath sim`: studies in virtual time, as tables, JSON and drawings.
+//! Families of studies, each under a command of its own: as tables, JSON and drawings.
 //!
 //! | file | what it does |
 //! |---|---|
@@ -16,18 +16,18 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use tempfile::NamedTempFile;
-use towpath_lab::studies::{self, Progress as Watcher, Report, Runner, Study, StudyError};
+use towpath_lab::studies::{Progress as Watcher, Report, Runner, Study, StudyError};
 
 use super::error::{CliError, FileVerb};
 use super::interrupt::{Interrupt, Interrupted};
 use super::progress::Progress;
 use super::{print_json, print_text};
-pub(crate) use args::SimArgs;
 use args::StudyArgs;
+pub(crate) use args::{Family, FamilyArgs};
 
 /// Lists the studies, or runs one and prints what it found.
-pub(crate) fn run(args: &SimArgs, interrupt: &Interrupt) -> Result<(), CliError> {
-    let Some(asked) = &args.study else { return list(args.json) };
+pub(crate) fn run<F: Family>(args: &FamilyArgs<F>, interrupt: &Interrupt) -> Result<(), CliError> {
+    let Some(asked) = &args.study else { return list::<F>(args.json) };
     // A place that cannot be written to is better known before a minute has gone.
     let drawing = asked.svg.as_deref().map(begin_drawing).transpose()?;
     let report = ask(asked, interrupt)?;
@@ -43,11 +43,11 @@ pub(crate) fn run(args: &SimArgs, interrupt: &Interrupt) -> Result<(), CliError>
     if missed == 0 { Ok(()) } else { Err(CliError::Missed { missed, of: report.claims.len() }) }
 }
 
-fn list(as_json: bool) -> Result<(), CliError> {
+fn list<F: Family>(as_json: bool) -> Result<(), CliError> {
     if as_json {
-        return print_json(&json::list(studies::ALL));
+        return print_json(&json::list(F::STUDIES));
     }
-    print_text(&table::list(studies::ALL))
+    print_text(&table::list::<F>())
 }
 
 /// Shows how many runs are done, and stops when somebody asks to.
@@ -68,7 +68,7 @@ impl Watcher for Watch<'_> {
     }
 }
 
-fn ask(asked: &StudyArgs, interrupt: &Interrupt) -> Result<Report, CliError> {
+fn ask<F: Family>(asked: &StudyArgs<F>, interrupt: &Interrupt) -> Result<Report, CliError> {
     let progress = Mutex::new(Progress::runs(asked.study.name));
     let watch = Watch { progress, interrupt };
     let runner = Runner::new(asked.threads, &watch);

@@ -1,21 +1,40 @@
 //! A subcommand for each study, a flag for each of its parameters.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args as ClapArgs, Command, FromArgMatches, Subcommand};
-use towpath_lab::studies::{self, Kind, Level, Param, Params, Report, Study};
+use towpath_lab::studies::{Kind, Level, Param, Params, Report, Study};
 
-const AFTER_HELP: &str = "\
-Everything follows from seed and parameters: the same ones give the same packets, and the
-same trace hash, on any machine and with any number of threads.";
+/// Studies that are asked for under one command.
+pub(crate) trait Family: Clone + Debug + Send + Sync + 'static {
+    /// Its words, as in `towpath sim`.
+    const COMMAND: &'static str;
+    /// What stands above the list of its studies.
+    const TITLE: &'static str;
+    /// What its help ends with.
+    const AFTER_HELP: &'static str;
+    /// What one study of it takes.
+    const TAKES: &'static str;
+    /// Whether its runs are in virtual time: then they replay, several at once.
+    const IS_VIRTUAL: bool;
+    /// Its studies, in the order in which they are listed.
+    const STUDIES: &'static [&'static Study];
 
-/// Flags of `towpath sim`.
+    /// The study of that name.
+    fn find(name: &str) -> Option<&'static Study> {
+        Self::STUDIES.iter().copied().find(|study| study.name == name)
+    }
+}
+
+/// Flags of a family of studies.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(after_help = AFTER_HELP)]
-pub(crate) struct SimArgs {
+#[command(after_help = F::AFTER_HELP)]
+pub(crate) struct FamilyArgs<F: Family> {
     #[command(subcommand)]
-    pub(super) study: Option<StudyArgs>,
+    pub(super) study: Option<StudyArgs<F>>,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -23,19 +42,21 @@ pub(crate) struct SimArgs {
 
 /// One study, and how it is asked.
 #[derive(Clone, Debug)]
-pub(crate) struct StudyArgs {
+pub(crate) struct StudyArgs<F> {
     pub(super) study: &'static Study,
     pub(super) params: Params,
     pub(super) threads: usize,
     pub(super) json: bool,
     pub(super) svg: Option<PathBuf>,
+    family: PhantomData<F>,
 }
 
-impl StudyArgs {
+impl<F: Family> StudyArgs<F> {
     /// The command that asks the same, all parameters named.
     pub(super) fn command(&self, report: &Report) -> String {
         let params = report.params.iter().map(|(name, text)| format!(" --{name} {text}"));
-        format!("towpath sim {} --seed {}{}", report.study, report.seed, params.collect::<String>())
+        let seed = if F::IS_VIRTUAL { format!(" --seed {}", report.seed) } else { String::new() };
+        format!("towpath {} {}{seed}{}", F::COMMAND, report.study, params.collect::<String>())
     }
 
     fn of(study: &'static Study, matches: &ArgMatches) -> Result<Self, clap::Error> {
@@ -47,22 +68,30 @@ impl StudyArgs {
         let text = |param: &Param| matches.get_one::<String>(param.name).cloned();
         let given: BTreeMap<String, String> =
             study.params.iter().filter_map(|p| Some((p.name.to_owned(), text(p)?))).collect();
-        let seed = matches.get_one::<u64>("seed").copied().unwrap_or(1);
+        let number = |name| F::IS_VIRTUAL.then(|| matches.get_one::<u64>(name).copied()).flatten();
+        let seed = number("seed").unwrap_or(1);
         let params = Params::new(study.params, seed, level, &given).map_err(|(name, error)| {
             let text = format!("--{name}: {error}\n");
             clap::Error::raw(clap::error::ErrorKind::ValueValidation, text)
         })?;
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = matches.get_one::<u64>("threads").map_or_else(cores, |&n| n as usize);
+        let threads = number("threads").map_or_else(cores, |n| n as usize);
         let svg = matches.get_one::<PathBuf>("svg").cloned();
-        Ok(Self { study, params, threads, json: matches.get_flag("json"), svg })
+        Ok(Self {
+            study,
+            params,
+            threads,
+            json: matches.get_flag("json"),
+            svg,
+            family: PhantomData,
+        })
     }
 }
 
-impl FromArgMatches for StudyArgs {
+impl<F: Family> FromArgMatches for StudyArgs<F> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let found = matches.subcommand();
-        let known = found.and_then(|(name, matches)| Some((studies::find(name)?, matches)));
+        let known = found.and_then(|(name, matches)| Some((F::find(name)?, matches)));
         let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
         known.map_or_else(|| Err(missing()), |(study, matches)| Self::of(study, matches))
     }
@@ -73,9 +102,9 @@ impl FromArgMatches for StudyArgs {
     }
 }
 
-impl Subcommand for StudyArgs {
+impl<F: Family> Subcommand for StudyArgs<F> {
     fn augment_subcommands(command: Command) -> Command {
-        command.subcommands(studies::ALL.iter().map(|study| subcommand(study)))
+        command.subcommands(F::STUDIES.iter().map(|study| subcommand::<F>(study)))
     }
 
     fn augment_subcommands_for_update(command: Command) -> Command {
@@ -83,35 +112,21 @@ impl Subcommand for StudyArgs {
     }
 
     fn has_subcommand(name: &str) -> bool {
-        studies::find(name).is_some()
+        F::find(name).is_some()
     }
 }
 
-fn subcommand(study: &'static Study) -> Command {
+fn subcommand<F: Family>(study: &'static Study) -> Command {
     let flag = |name: &'static str, help: &'static str| {
         Arg::new(name).long(name).help(help).action(ArgAction::SetTrue)
     };
-    let threads = "Threads; results do not depend on them [default: as many as cores]";
     Command::new(study.name)
         .about(study.what)
-        .after_help(format!("Mirrors: {}\n\n{AFTER_HELP}", study.mirrors))
+        .after_help(format!("Mirrors: {}\n\n{}", study.mirrors, F::AFTER_HELP))
         .args(study.params.iter().map(param_flag))
-        .arg(
-            Arg::new("seed")
-                .long("seed")
-                .value_name("N")
-                .help("Where everything random comes from [default: 1]")
-                .value_parser(clap::value_parser!(u64)),
-        )
+        .args(if F::IS_VIRTUAL { virtual_flags() } else { Vec::new() })
         .arg(flag("quick", "A look, within seconds: the smaller defaults").conflicts_with("full"))
         .arg(flag("full", "As long as it takes: the larger defaults"))
-        .arg(
-            Arg::new("threads")
-                .long("threads")
-                .value_name("N")
-                .help(threads)
-                .value_parser(clap::value_parser!(u64).range(1..=1024)),
-        )
         .arg(flag("json", "Print one JSON object"))
         .arg(
             Arg::new("svg")
@@ -120,6 +135,19 @@ fn subcommand(study: &'static Study) -> Command {
                 .help("Draw into this file; what is there is replaced")
                 .value_parser(clap::value_parser!(PathBuf)),
         )
+}
+
+/// Flags of runs that replay.
+fn virtual_flags() -> Vec<Arg> {
+    let threads = "Threads; results do not depend on them [default: as many as cores]";
+    let number = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name("N").help(help)
+    };
+    vec![
+        number("seed", "Where everything random comes from [default: 1]")
+            .value_parser(clap::value_parser!(u64)),
+        number("threads", threads).value_parser(clap::value_parser!(u64).range(1..=1024)),
+    ]
 }
 
 fn param_flag(param: &'static Param) -> Arg {

@@ -6,23 +6,27 @@ use towpath_lab::studies::{
     Cell, Claim, Demand, Format, Report, Study, Table, show_bytes, show_share,
 };
 
+use super::args::Family;
 use crate::cli::bytes::show_count;
 
 /// Between two columns.
 const GAP: &str = "  ";
 
 /// The list of studies.
-pub(super) fn list(studies: &[&Study]) -> String {
+pub(super) fn list<F: Family>() -> String {
+    let studies = F::STUDIES;
     let width = studies.iter().map(|study| study.name.len()).max().unwrap_or(0);
-    let mut text = String::from("Studies in virtual time:\n\n");
+    let mut text = format!("{}:\n\n", F::TITLE);
     for study in studies {
         // Writing to a string does not fail.
         let _ = writeln!(text, "  {:width$}  {}", study.name, study.what);
         let _ = writeln!(text, "  {:width$}  mirrors: {}", "", study.mirrors);
     }
-    text.push_str(
-        "\n`towpath sim STUDY` runs one, within a minute on two cores; --quick takes seconds.\n\
-         `towpath sim STUDY --help` says what can be chosen.\n",
+    let (command, takes) = (F::COMMAND, F::TAKES);
+    let _ = write!(
+        text,
+        "\n`towpath {command} STUDY` runs one, {takes}; --quick takes seconds.\n\
+         `towpath {command} STUDY --help` says what can be chosen.\n",
     );
     text
 }
@@ -42,6 +46,10 @@ pub(super) fn show(study: &Study, report: &Report, command: &str) -> String {
         for note in &report.notes {
             let _ = writeln!(text, "{}", wrap(note, "  - ", "    "));
         }
+    }
+    if report.runs.is_empty() {
+        let _ = writeln!(text, "\nagain: {command}");
+        return text;
     }
     let runs = report.runs.len();
     let _ = writeln!(text, "\ntrace {:016x} of {runs} runs", report.trace_hash());

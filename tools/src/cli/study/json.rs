@@ -10,7 +10,8 @@ pub(super) struct ReportJson {
     study: &'static str,
     seed: u64,
     parameters: Map<String, Value>,
-    trace_hash: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_hash: Option<String>,
     tables: Map<String, Value>,
     units: Map<String, Value>,
     claims: Vec<ClaimJson>,
@@ -47,7 +48,7 @@ impl ReportJson {
             study: report.study,
             seed: report.seed,
             parameters: params.map(|(name, text)| ((*name).into(), text.clone().into())).collect(),
-            trace_hash: hash(report.trace_hash()),
+            trace_hash: (!report.runs.is_empty()).then(|| hash(report.trace_hash())),
             tables: tables.collect(),
             units: units.collect(),
             claims: report.claims.iter().map(claim).collect(),

@@ -1,0 +1,231 @@
+//! How long a short message takes beside long ones, on a channel of its own and in one queue with
+//! them (Avatar, figures 2 and 6 to 9).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use towpath_lab::studies::{
+    Axis, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series, Study,
+    StudyError, Style, Table, show_bytes,
+};
+use towpath_transport::EndpointConfig;
+
+use super::rig::{PostError, Poster, Rig, config};
+use super::sample::Sample;
+use super::{ROUNDS, SPAN};
+
+/// The study.
+pub const STUDY: Study = Study {
+    name: "foreground",
+    what: "completion time of a message beside long ones: a channel of its own, or one queue",
+    mirrors: "Avatar (APNet 2018), figures 2 and 6 to 9: 16 KB beside 16 KB to 1 GB",
+    params: &[BYTES, BACKGROUND, DEPTH, AHEAD, SPAN, ROUNDS],
+    run,
+};
+
+const BYTES: Param = Param {
+    name: "bytes",
+    what: "Bytes of a foreground message; one is under way at a time",
+    unit: "bytes",
+    kind: Kind::Bytes(1..=1 << 20),
+    many: false,
+    defaults: ["16K", "16K", "16K"],
+};
+
+const BACKGROUND: Param = Param {
+    name: "background",
+    what: "Bytes of a background message",
+    unit: "bytes",
+    kind: Kind::Bytes(1..=1 << 30),
+    many: true,
+    defaults: ["128K", "16K,64K,128K,1M,16M,1G", "16K,32K,64K,128K,256K,1M,16M,128M,1G"],
+};
+
+const DEPTH: Param = Param {
+    name: "depth",
+    what: "Background messages under way; of long ones fewer, to make 64 MiB, and two at least",
+    unit: "messages",
+    kind: Kind::Count(2..=256),
+    many: false,
+    defaults: ["16", "16", "16"],
+};
+
+const AHEAD: Param = Param {
+    name: "ahead",
+    what: "What a link may have posted and not sent",
+    unit: "bytes",
+    kind: Kind::Bytes(1..=1 << 30),
+    many: false,
+    defaults: ["1M", "1M", "1M"],
+};
+
+/// The fewest foreground messages of a measurement.
+const SAMPLES_MIN: usize = 2;
+
+/// Where the foreground's messages go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    /// To a channel of their own: in turn with the background's chunks.
+    Own,
+    /// To the background's channel: first come, first served.
+    Shared,
+}
+
+/// Completion times in microseconds.
+struct Point {
+    background: u64,
+    own: Sample,
+    shared: Sample,
+}
+
+fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
+    let backgrounds = params.counts("background");
+    let points: Vec<(u64, Lane)> = backgrounds
+        .iter()
+        .flat_map(|&bytes| [Lane::Own, Lane::Shared].map(|l| (bytes, l)))
+        .collect();
+    let turns: Vec<(u64, Lane)> =
+        (0..params.count("rounds")).flat_map(|_| points.iter().copied()).collect();
+    let runs = runner
+        .one_at_a_time()
+        .map(&turns, |&(bytes, lane)| measure(params, bytes as usize, lane))?;
+    let gather =
+        |place: usize| Sample::of(runs.iter().skip(place).step_by(points.len()).flatten().copied());
+    let points: Vec<Point> = backgrounds
+        .iter()
+        .enumerate()
+        .map(|(place, &background)| Point {
+            background,
+            own: gather(2 * place),
+            shared: gather(2 * place + 1),
+        })
+        .collect();
+    Ok(report(params, &points))
+}
+
+/// What background messages under way make together at most, where that is more than two.
+const UNDER_WAY_BYTES: usize = 64 << 20;
+
+fn depth(params: &Params, background: usize) -> usize {
+    (params.count("depth") as usize).min((UNDER_WAY_BYTES / background).max(2))
+}
+
+fn set_up(params: &Params, background: usize) -> EndpointConfig {
+    let (bytes, depth) = (params.count("bytes") as usize, depth(params, background));
+    config(2, &[(bytes, 4), (background, depth + 1)])
+        .quota_chunks(64)
+        .credit_total(512)
+        .ahead_bytes(params.count("ahead"))
+}
+
+fn measure(params: &Params, background: usize, lane: Lane) -> Result<Vec<f64>, StudyError> {
+    let rig = Rig::new(2, &set_up(params, background))?;
+    let span = Duration::from_millis(params.count("span-ms"));
+    let over = AtomicBool::new(false);
+    let failed = |error| StudyError::run("posting", error);
+    thread::scope(|scope| {
+        let (over, channel) = (&over, &rig.channels[0]);
+        let depth = depth(params, background);
+        let others = scope.spawn(move || -> Result<(), PostError> {
+            let mut poster = Poster::new(background, depth);
+            while !over.load(Ordering::Relaxed) {
+                poster.post(channel)?;
+            }
+            poster.finish()
+        });
+        let own = match lane {
+            Lane::Own => &rig.channels[1],
+            Lane::Shared => channel,
+        };
+        let measured = complete(own, params.count("bytes") as usize, span);
+        over.store(true, Ordering::Relaxed);
+        others.join().unwrap_or(Err(PostError::Stuck)).map_err(failed)?;
+        measured.map_err(failed)
+    })
+}
+
+/// The completion times of messages in turn, in microseconds; those of the first fifth of the span
+/// do not count.
+fn complete(
+    channel: &towpath_transport::ChannelHandle,
+    bytes: usize,
+    span: Duration,
+) -> Result<Vec<f64>, PostError> {
+    let mut poster = Poster::new(bytes, 1);
+    let (mut times, began) = (Vec::new(), Instant::now());
+    thread::sleep(span / 5);
+    while began.elapsed() < span || times.len() < SAMPLES_MIN {
+        let posted = Instant::now();
+        poster.post(channel)?;
+        poster.wait()?;
+        times.push(posted.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(times)
+}
+
+fn report(params: &Params, points: &[Point]) -> Report {
+    let mut report = Report::new(STUDY.name, params);
+    let left = |point: &Point| point.own.mean() / point.shared.mean();
+    report.tables.push(Table {
+        name: "foreground",
+        title: "Completion of foreground messages; all rounds together".to_owned(),
+        columns: vec![
+            Column::new("background_bytes", "background", "", Format::Bytes),
+            Column::new("own_mean_us", "own: mean", "us", Format::Decimals(1)),
+            Column::new("own_median_us", "median", "us", Format::Decimals(1)),
+            Column::new("own_p99_us", "p99", "us", Format::Decimals(1)),
+            Column::new("own_messages", "messages", "", Format::Plain),
+            Column::new("shared_mean_us", "one queue: mean", "us", Format::Decimals(1)),
+            Column::new("shared_median_us", "median", "us", Format::Decimals(1)),
+            Column::new("shared_p99_us", "p99", "us", Format::Decimals(1)),
+            Column::new("shared_messages", "messages", "", Format::Plain),
+            Column::new("mean_of_shared", "mean of it", "%", Format::Percent(1)),
+        ],
+        rows: points
+            .iter()
+            .map(|point| {
+                let times = |sample: &Sample| {
+                    [sample.mean(), sample.median(), sample.quantile(0.99)].map(Into::into)
+                };
+                let mut row = vec![point.background.into()];
+                row.extend(times(&point.own));
+                row.push((point.own.len() as u64).into());
+                row.extend(times(&point.shared));
+                row.push((point.shared.len() as u64).into());
+                row.push(left(point).into());
+                row
+            })
+            .collect(),
+    });
+    for point in points.iter().filter(|point| [128 << 10, 1 << 30].contains(&point.background)) {
+        report.claims.push(Claim {
+            name: format!("mean_saved_at_{}", point.background),
+            what: format!("completion time saved beside {}", show_bytes(point.background)),
+            demand: Demand::AtLeast(50.0),
+            measured: (1.0 - left(point)) * 100.0,
+            unit: "%",
+            decimals: 1,
+        });
+    }
+    let series = |label: &str, of: fn(&Point) -> &Sample| Series {
+        label: label.to_owned(),
+        style: Style::Line,
+        points: points.iter().map(|point| (point.background as f64, of(point).mean())).collect(),
+    };
+    let ticks = points.iter().map(|point| (point.background as f64, show_bytes(point.background)));
+    report.plots.push(Plot {
+        title: "Completion of foreground messages, mean".to_owned(),
+        x: Axis::log("background message", "").ticks(ticks),
+        y: Axis::log("time", "us"),
+        series: vec![
+            series("channel of its own", |point| &point.own),
+            series("one queue", |point| &point.shared),
+        ],
+    });
+    report.notes.push(
+        "Avatar saves 40 to 50 % of the completion time of native RDMA (figures 7 to 9)."
+            .to_owned(),
+    );
+    report
+}

@@ -1,0 +1,3 @@
+//! Measurements on this machine, as studies: a function that runs, and a report.
+
+pub mod links;

@@ -1,0 +1,22 @@
+//! `towpath sim`: studies in virtual time.
+
+use super::study::{Family, FamilyArgs};
+use towpath_lab::studies::{self, Study};
+
+/// Flags of `towpath sim`.
+pub(crate) type SimArgs = FamilyArgs<Virtual>;
+
+/// Studies that replay.
+#[derive(Clone, Debug)]
+pub(crate) struct Virtual;
+
+impl Family for Virtual {
+    const COMMAND: &'static str = "sim";
+    const TITLE: &'static str = "Studies in virtual time";
+    const AFTER_HELP: &'static str = "\
+Everything follows from seed and parameters: the same ones give the same packets, and the
+same trace hash, on any machine and with any number of threads.";
+    const TAKES: &'static str = "within a minute on two cores";
+    const IS_VIRTUAL: bool = true;
+    const STUDIES: &'static [&'static Study] = studies::ALL;
+}

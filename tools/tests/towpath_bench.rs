@@ -1,0 +1,77 @@
+//! `towpath bench links`: the list, and each measurement, as short as they can be.
+
+mod towpath_common;
+
+use serde_json::Value;
+use towpath_common::{json, succeeds, towpath};
+
+/// With points that no target is set for: what a machine reaches is no test.
+const SHORT: [&[&str]; 5] = [
+    &["connections", "--connections", "1,6", "--threads", "2"],
+    &["threads", "--threads", "1,2"],
+    &["foreground", "--background", "64K,1M"],
+    &["latency", "--sizes", "64K", "--messages", "10"],
+    &["idle", "--channels", "0,3", "--seconds", "1", "--pauses", "2"],
+];
+
+fn measure(args: &[&str]) -> Value {
+    let mut command = towpath(["bench", "links"]);
+    command.args(args).args(["--quick", "--json"]);
+    let takes_rounds = ["connections", "threads", "foreground"].contains(&args[0]);
+    if takes_rounds {
+        command.args(["--rounds", "2", "--span-ms", "20"]);
+    }
+    json(&mut command)
+}
+
+#[test]
+fn they_are_listed_and_explained() {
+    let said = succeeds(&mut towpath(["bench", "links"]));
+    for args in SHORT {
+        assert!(said.contains(args[0]), "{} is not in {said}", args[0]);
+        let help = succeeds(&mut towpath(["bench", "links", args[0], "--help"]));
+        assert!(help.contains("Avatar") && help.contains("--svg"), "{help}");
+        assert!(!help.contains("--seed"), "nothing here replays: {help}");
+    }
+}
+
+#[test]
+fn each_measures_something_at_every_point() {
+    for args in SHORT {
+        let report = measure(args);
+        assert_eq!(report["study"], args[0]);
+        assert_eq!(report.get("trace_hash"), None, "nothing here replays");
+        let rows = report["tables"][args[0]].as_array().expect("a table");
+        let points = args[2].split(',').count();
+        assert_eq!(rows.len(), points, "{report}");
+        for row in rows {
+            for (name, value) in row.as_object().expect("a row") {
+                let measured =
+                    ["gbps", "median_us", "mean_us"].iter().any(|end| name.ends_with(end));
+                if measured && !name.contains("spread") {
+                    assert!(value.as_f64().expect("a number") > 0.0, "{name} of {report}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn many_channels_ride_on_few_queue_pairs() {
+    let report = measure(SHORT[0]);
+    let rows = report["tables"]["connections"].as_array().expect("a table");
+    assert_eq!(rows[0]["qps"], rows[1]["qps"], "{report}");
+    assert_eq!(rows[1]["qps"], 2, "one of the path, one for acks: {report}");
+}
+
+#[test]
+fn a_drawing_is_made_where_there_is_something_to_draw() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("threads.svg");
+    let mut command = towpath(["bench", "links", "threads", "--quick", "--threads", "1,2"]);
+    command.args(["--rounds", "1", "--span-ms", "20", "--svg"]).arg(&file);
+    let said = succeeds(&mut command);
+    assert!(said.contains("again: towpath bench links threads"), "{said}");
+    let drawing = std::fs::read_to_string(&file).expect("the drawing");
+    assert!(drawing.starts_with("<svg") && drawing.contains("mutex"));
+}
