@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::fmt;
 use towpath_transport::{
-    Device, Endpoint, Event, LinkId, LinkStats, Nanos, PathId, PathSignal, PathState, Region, Time,
+    Carrier, Device, Endpoint, Event, LinkId, LinkStats, Nanos, PathId, PathSignal, PathState,
+    Region, Time,
 };
 
 /// Events that wait to be taken; the oldest goes when there are more. One change of each of a
@@ -106,6 +107,8 @@ pub enum Cause {
     Rerouted,
     /// Acknowledgements stayed out until timeouts ran out.
     Timeouts,
+    /// It rides on a worse carrier than it once did: the better one does not get through.
+    Fallback,
     /// I/Os over it were not answered in time.
     SlowIo,
 }
@@ -117,6 +120,7 @@ impl fmt::Display for Cause {
             Self::Loss => "loss",
             Self::Rerouted => "rerouted",
             Self::Timeouts => "timeouts",
+            Self::Fallback => "fallback",
             Self::SlowIo => "slow I/O",
         })
     }
@@ -157,6 +161,15 @@ pub enum HealthEvent {
         /// What happened.
         signal: PathSignal,
     },
+    /// A link rides on another carrier from now on.
+    CarrierChanged {
+        /// Which.
+        link: LinkId,
+        /// What it rode on.
+        from: Carrier,
+        /// What it rides on now.
+        to: Carrier,
+    },
     /// An I/O has no answer yet, and should.
     SlowIo {
         /// The link that it goes over.
@@ -183,9 +196,13 @@ pub struct LinkHealth {
     pub slow: u64,
     /// Times that it went from good to degraded.
     pub degradations: u64,
-    /// Its paths.
+    /// What it rides on.
+    pub carrier: Carrier,
+    /// The best that it rode on.
+    pub carrier_best: Carrier,
+    /// Its paths on that carrier.
     pub paths: u32,
-    /// Those of them that carry chunks.
+    /// Those of them that are good.
     pub paths_good: u32,
     /// The counters of the link.
     pub stats: LinkStats,
@@ -200,9 +217,11 @@ pub struct LinkView {
     pub stats: LinkStats,
     /// Its smoothed round-trip time, once there is one.
     pub rtt: Option<Nanos>,
-    /// Its paths.
+    /// What it rides on.
+    pub carrier: Carrier,
+    /// Its paths on that carrier.
     pub paths: u32,
-    /// Those of them that carry chunks.
+    /// Those of them that are good.
     pub paths_good: u32,
 }
 
@@ -211,12 +230,13 @@ impl LinkView {
     #[must_use]
     pub fn of<D: Device<Memory = Region>>(endpoint: &Endpoint<D>, link: LinkId) -> Option<Self> {
         let stats = endpoint.stats(link)?;
+        let carrier = endpoint.carrier_of(link)?;
         let (mut paths, mut paths_good) = (0, 0);
-        for path in endpoint.paths(link) {
+        for path in endpoint.paths(link).filter(|path| path.facts.carrier == carrier) {
             paths += 1;
             paths_good += u32::from(path.facts.state == PathState::Good);
         }
-        Some(Self { link, stats, rtt: endpoint.rtt(link), paths, paths_good })
+        Some(Self { link, stats, rtt: endpoint.rtt(link), carrier, paths, paths_good })
     }
 }
 
@@ -310,6 +330,9 @@ impl HealthMonitor {
                     place.take_if(|watched| watched.health.link == link);
                 }
             }
+            Event::CarrierChanged { link, from, to } => {
+                self.tell(HealthEvent::CarrierChanged { link, from, to });
+            }
             Event::PathChanged { link, path, to, signal, .. } => {
                 self.tell(HealthEvent::PathChanged { link, path, to, signal });
             }
@@ -348,9 +371,11 @@ impl HealthMonitor {
     fn judge(&mut self, view: &LinkView) {
         let config = self.config;
         let Some(Watched { health, overdue, clean, seen }) = self.find(view.link) else { return };
-        let LinkView { stats, rtt, paths, paths_good, .. } = *view;
+        let LinkView { stats, rtt, carrier, paths, paths_good, .. } = *view;
         *seen = true;
         (health.paths, health.paths_good) = (paths, paths_good);
+        health.carrier = carrier;
+        health.carrier_best = health.carrier_best.min(carrier);
         let sent = stats.chunks_sent - health.stats.chunks_sent;
         let again = stats.chunks_retransmitted - health.stats.chunks_retransmitted;
         let timeouts = stats.rtos - health.stats.rtos;
@@ -368,6 +393,7 @@ impl HealthMonitor {
         });
         let causes = [
             (core::mem::take(overdue), Cause::SlowIo),
+            (carrier > health.carrier_best, Cause::Fallback),
             (timeouts > config.timeouts_max, Cause::Timeouts),
             (reroutes > 0, Cause::Rerouted),
             (sent >= CHUNKS_MIN && health.loss > config.loss_max, Cause::Loss),
@@ -459,6 +485,8 @@ impl Watched {
             loss: 0.0,
             slow: 0,
             degradations: 0,
+            carrier: Carrier::Tcp,
+            carrier_best: Carrier::Tcp,
             paths: 0,
             paths_good: 0,
             stats,

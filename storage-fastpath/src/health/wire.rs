@@ -36,7 +36,8 @@ pub struct LinkHealthReply {
     /// The address of the device at the other end.
     #[prost(string, tag = "1")]
     pub peer: String,
-    /// 0 good, else why it is degraded: 1 delay, 2 loss, 3 timeouts, 4 slow I/O, 5 rerouted.
+    /// 0 good, else why it is degraded: 1 delay, 2 loss, 3 timeouts, 4 slow I/O, 5 rerouted, 6
+    /// fallback.
     #[prost(uint32, tag = "2")]
     pub state: u32,
     /// The smoothed round-trip time in nanoseconds; 0 when there is none.
@@ -69,12 +70,18 @@ pub struct LinkHealthReply {
     /// Times that traffic, or the acks of it, left a path for another.
     #[prost(uint64, tag = "12")]
     pub reroutes: u64,
-    /// Its paths.
+    /// Its paths on its carrier.
     #[prost(uint32, tag = "13")]
     pub paths: u32,
-    /// Those of them that carry chunks.
+    /// Those of them that are good.
     #[prost(uint32, tag = "14")]
     pub paths_good: u32,
+    /// What it rides on: 0 UC, 1 RC, 2 TCP.
+    #[prost(uint32, tag = "15")]
+    pub carrier: u32,
+    /// Times that it went to a worse carrier.
+    #[prost(uint64, tag = "16")]
+    pub fallbacks: u64,
 }
 
 impl LinkHealthReply {
@@ -92,6 +99,7 @@ impl LinkHealthReply {
                 HealthState::Degraded(Cause::Timeouts) => 3,
                 HealthState::Degraded(Cause::SlowIo) => 4,
                 HealthState::Degraded(Cause::Rerouted) => 5,
+                HealthState::Degraded(Cause::Fallback) => 6,
             },
             rtt_ns: rtt.map_or(0, |rtt| rtt.0),
             rtt_least_ns: rtt_least.map_or(0, |rtt| rtt.0),
@@ -105,6 +113,8 @@ impl LinkHealthReply {
             reroutes: stats.reroutes(),
             paths,
             paths_good,
+            carrier: health.carrier as u32,
+            fallbacks: stats.carrier_falls,
         }
     }
 
@@ -118,7 +128,19 @@ impl LinkHealthReply {
             3 => "timeouts",
             4 => "slow I/O",
             5 => "rerouted",
+            6 => "fallback",
             _ => "degraded",
+        }
+    }
+
+    /// The carrier in words.
+    #[must_use]
+    pub fn carrier_name(&self) -> &'static str {
+        match self.carrier {
+            0 => "UC",
+            1 => "RC",
+            2 => "TCP",
+            _ => "other",
         }
     }
 }

@@ -48,17 +48,20 @@ fn link_text(link: &LinkStatus) -> String {
     // Writing to a text cannot fail.
     let _ = writeln!(
         text,
-        ": rtt {} us, {} chunks, {} again, {} timeouts, {} reroutes",
+        " over {}: rtt {} us, {} chunks, {} again, {} timeouts, {} reroutes, {} fallbacks",
+        link.carrier,
         us(link.rtt_ns),
         show_count(link.chunks_sent),
         show_count(link.chunks_retransmitted),
         show_count(link.timeouts),
         show_count(link.reroutes),
+        show_count(link.fallbacks),
     );
     let _ = writeln!(
         text,
-        "{:>4} {:9}{:>10}{:>8}{:>8}{:>10}{:>12}{:>8}{:>10}{:>8}{:>12}{:>7} acks",
+        "{:>4} {:4}{:9}{:>10}{:>8}{:>8}{:>10}{:>12}{:>8}{:>10}{:>8}{:>12}{:>7} acks",
         "path",
+        "over",
         "state",
         "for s",
         "qp",
@@ -80,8 +83,9 @@ fn link_text(link: &LinkStatus) -> String {
 fn path_text(path: &PathStatus) -> String {
     let loss = if path.sent == 0 { 0.0 } else { 100.0 * path.lost as f64 / path.sent as f64 };
     format!(
-        "{:>4} {:9}{:>10.1}{:>8}{:>8}{:>10}{:>12}{loss:>8.2}{:>10}{:>8}{:>12}{:>7} {}\n",
+        "{:>4} {:4}{:9}{:>10.1}{:>8}{:>8}{:>10}{:>12}{loss:>8.2}{:>10}{:>8}{:>12}{:>7} {}\n",
         path.index,
+        path.carrier,
         path.state,
         path.for_ns as f64 / 1e9,
         path.qp_num,
@@ -107,26 +111,27 @@ mod tests {
     #[test]
     fn links_and_paths_are_shown_with_what_is_unknown_as_a_dash() {
         let paths = r#"[
-            {"index":0,"state":"good","for_ns":2500000000,"qp_num":17,"source_port":49152,
-             "rtt_ns":12300,"sent":2000,"lost":30,"in_flight_bytes":4096,"carries_acks":true},
-            {"index":1,"state":"dead","doubts":3,"quarantines":2,"moves":1}]"#;
+            {"index":0,"carrier":"UC","state":"good","for_ns":2500000000,"qp_num":17,
+             "source_port":49152,"rtt_ns":12300,"sent":2000,"lost":30,"in_flight_bytes":4096,
+             "carries_acks":true},
+            {"index":1,"carrier":"RC","state":"dead","doubts":3,"quarantines":2,"moves":1}]"#;
         let status = format!(
             r#"{{"program":"p","pid":7,"device":"10.0.0.1:4791","carrier":"UC","link_count":1003,
-               "links":[{{"index":4,"peer":"10.0.0.2:4791","health":"rerouted","reroutes":1234,
-               "paths":{paths}}}]}}"#
+               "links":[{{"index":4,"peer":"10.0.0.2:4791","health":"rerouted","carrier":"RC",
+               "fallbacks":2,"reroutes":1234,"paths":{paths}}}]}}"#
         );
         let text = paths_text(&serde_json::from_str(&status).expect("a status"));
-        let lines: Vec<Vec<_>> =
-            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
+        let lines: Vec<_> = text.lines().map(words).collect();
         let said = "p, process 7, device 10.0.0.1:4791: 1,003 links, new ones over UC";
         assert_eq!(lines[0].join(" "), said);
-        let said = "link 4 to 10.0.0.2:4791, rerouted: rtt - us, 0 chunks, 0 again, 0 timeouts, \
-                    1,234 reroutes";
+        let said = "link 4 to 10.0.0.2:4791, rerouted over RC: rtt - us, 0 chunks, 0 again, \
+                    0 timeouts, 1,234 reroutes, 2 fallbacks";
         assert_eq!(lines[2].join(" "), said);
-        let good = ["0", "good", "2.5", "17", "49152", "12.3", "2,000", "1.50"];
-        assert_eq!(lines[4][..8], good);
-        assert_eq!(lines[4].last(), Some(&"here"));
-        assert_eq!(lines[5][..6], ["1", "dead", "0.0", "0", "0", "-"]);
+        let good = ["0", "UC", "good", "2.5", "17", "49152", "12.3", "2,000", "1.50"];
+        assert_eq!(lines[4][..9], good);
+        assert_eq!(lines[4].last().map(String::as_str), Some("here"));
+        assert_eq!(lines[5][..7], ["1", "RC", "dead", "0.0", "0", "0", "-"]);
         assert_eq!(lines[5][lines[5].len() - 3..], ["3", "2", "1"]);
         assert_eq!(lines[7].join(" "), "and 1,002 more links");
     }

@@ -40,6 +40,10 @@ pub struct LinkStatus {
     pub peer: Option<SocketAddr>,
     /// `good`, or why it is degraded; none where nobody judges links.
     pub health: Option<String>,
+    /// What it rides on: `UC`, `RC` or `TCP`.
+    pub carrier: String,
+    /// Times that it went to a worse carrier.
+    pub fallbacks: u64,
     /// The smoothed round-trip time of all paths together in nanoseconds, once there is one.
     pub rtt_ns: Option<u64>,
     /// Chunks of data sent, retransmissions included.
@@ -69,6 +73,8 @@ pub struct LinkStatus {
 pub struct PathStatus {
     /// Its number within the link.
     pub index: u8,
+    /// What carries it.
+    pub carrier: String,
     /// `good`, `suspect`, `dead` (in quarantine) or `probing`.
     pub state: String,
     /// For how long it has been that, in nanoseconds.
@@ -139,6 +145,8 @@ impl LinkStatus {
             index: link.index() as u64,
             peer: endpoint.peer(link).map(|peer| peer.device_addr),
             health: None,
+            carrier: endpoint.carrier_of(link).map_or_else(String::new, |of| of.to_string()),
+            fallbacks: stats.carrier_falls,
             rtt_ns: endpoint.rtt(link).map(|rtt| rtt.0),
             chunks_sent: stats.chunks_sent,
             chunks_retransmitted: stats.chunks_retransmitted,
@@ -161,6 +169,7 @@ impl PathStatus {
         let facts = &path.facts;
         Self {
             index: facts.path.0,
+            carrier: facts.carrier.to_string(),
             state: facts.state.to_string(),
             for_ns: held.0,
             qp_num: path.qp_num.0,

@@ -32,6 +32,7 @@ struct Rig {
     link: LinkId,
     stats: LinkStats,
     rtt: Nanos,
+    carrier: Carrier,
     now: Time,
 }
 
@@ -39,8 +40,8 @@ impl Rig {
     fn new() -> Self {
         let monitor = HealthMonitor::new(HealthConfig::new());
         let (link, stats) = (link(), LinkStats::default());
-        let mut rig =
-            Self { monitor, link, stats, rtt: Nanos::from_micros(50), now: Time(1_000_000) };
+        let (rtt, carrier, now) = (Nanos::from_micros(50), Carrier::Rc, Time(1_000_000));
+        let mut rig = Self { monitor, link, stats, rtt, carrier, now };
         rig.window(0, 0, 0);
         rig
     }
@@ -52,7 +53,8 @@ impl Rig {
         self.stats.rtos += timeouts;
         assert!(self.monitor.is_due(self.now));
         let (link, stats, rtt) = (self.link, self.stats, Some(self.rtt));
-        let seen = LinkView { link, stats, rtt, paths: 4, paths_good: 3 };
+        let carrier = self.carrier;
+        let seen = LinkView { link, stats, rtt, carrier, paths: 4, paths_good: 3 };
         self.monitor.look(self.now, [seen].into_iter());
         assert!(!self.monitor.is_due(self.now));
         self.now += Nanos::from_millis(100);
@@ -139,11 +141,34 @@ fn a_path_that_changes_is_told_and_the_link_is_watched_from_its_first_to_its_las
     let told = HealthEvent::PathChanged { link, path, to, signal };
     assert_eq!(monitor.poll_event(), Some(told));
     let stats = LinkStats { chunks_sent: 100, path_doubts: 1, ..LinkStats::default() };
-    let view = LinkView { link, stats, rtt: None, paths: 4, paths_good: 3 };
+    let carrier = Carrier::Uc;
+    let view = LinkView { link, stats, rtt: None, carrier, paths: 4, paths_good: 3 };
     monitor.look(Time(1), [view].into_iter());
     let health = monitor.link(link).expect("it is watched");
     assert_eq!((health.paths, health.paths_good), (4, 3));
     assert_eq!(health.state, HealthState::Degraded(Cause::Rerouted), "all of it since it is up");
     monitor.on_event(&Event::LinkDown { link, reason: DownReason::Goodbye });
     assert_eq!((monitor.link(link), monitor.links().count()), (None, 0));
+}
+
+#[test]
+fn a_link_is_degraded_for_as_long_as_it_rides_on_a_worse_carrier_than_it_did() {
+    let mut rig = Rig::new();
+    let link = rig.link;
+    assert_eq!(rig.window(1000, 0, 0), [], "RC is as good as any where it is what there is");
+    rig.carrier = Carrier::Tcp;
+    let (from, to) = (Carrier::Rc, Carrier::Tcp);
+    rig.monitor.on_event(&Event::CarrierChanged { link, from, to });
+    let changed = HealthEvent::CarrierChanged { link, from, to };
+    let degraded = HealthEvent::Degraded { link, cause: Cause::Fallback };
+    assert_eq!(rig.window(1000, 0, 0), [changed, degraded]);
+    for _ in 0..2 * CLEAN_WINDOWS {
+        assert_eq!(rig.window(1000, 0, 0), [], "it is where it was");
+    }
+    assert_eq!((rig.health().carrier, rig.health().carrier_best), (to, from));
+    rig.carrier = Carrier::Uc;
+    for _ in 1..CLEAN_WINDOWS {
+        assert_eq!(rig.window(1000, 0, 0), []);
+    }
+    assert_eq!(rig.window(1000, 0, 0), [HealthEvent::Recovered { link }]);
 }
