@@ -208,10 +208,7 @@ impl Link {
         let interval = self.probe_interval(&self.paths[index]);
         let (number, floor) = self.paths[index].tx.send(What::Probe, 0, now);
         self.paths.on_sent(now, index, 0);
-        let standing = &mut self.paths[index].standing;
-        if standing.state() != PathState::Good {
-            standing.on_probe_sent(now, number, interval);
-        }
+        self.paths[index].standing.on_probe_sent(now, number, interval);
         self.stats.path_probes += 1;
         let mut header = self.header(Kind::Probe, 0, index, number, floor);
         header.index = if self.paths.is_silent { PROBE_SILENCE } else { 0 };

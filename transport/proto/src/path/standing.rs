@@ -127,8 +127,12 @@ impl Standing {
         self.quarantines > 0 || self.doubts >= DOUBTS_MAX
     }
 
-    /// A probe went out under this number; the next one is due after `interval`, backed off.
+    /// A probe went out under this number; the next one is due after `interval`, backed off. One
+    /// that asks after a silent peer may go out on a path in quarantine: it shortens none.
     pub(crate) fn on_probe_sent(&mut self, now: Time, number: u64, interval: Nanos) {
+        if !matches!(self.state, PathState::Suspect | PathState::Probing) {
+            return;
+        }
         self.probe = Some((number, now));
         let span = interval.saturating_mul(1 << self.unanswered.min(10));
         self.due = now + span.min(PROBE_INTERVAL_MAX.max(interval));
@@ -179,5 +183,20 @@ impl Standing {
         }
         self.due = until;
         self.unanswered = self.unanswered.min(PROBES_UNANSWERED_MAX - 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_that_goes_out_in_quarantine_does_not_end_it() {
+        let (mut standing, now) = (Standing::new(Time::ZERO), Time::ZERO + Nanos::from_millis(1));
+        standing.go(now, PathSignal::Unanswered, PathState::Dead, 7);
+        let until = standing.due();
+        assert_eq!(until, now + QUARANTINE_FIRST);
+        standing.on_probe_sent(now, 7, Nanos::from_millis(4));
+        assert_eq!(standing.due(), until);
     }
 }
