@@ -114,7 +114,7 @@ impl Request {
     }
 }
 
-/// What [`RpcServer::on_event`] made of an event.
+/// What [`RpcServer::on_event`](crate::RpcServer::on_event) made of an event.
 #[derive(Debug)]
 pub enum Incoming {
     /// A request to serve.

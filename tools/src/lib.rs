@@ -2,7 +2,7 @@
 //!
 //! | folder | what lives there |
 //! |---|---|
-//! | [`bench`] | measurements on this machine, for `towpath bench` |
+//! | [`mod@bench`] | measurements on this machine, for `towpath bench` |
 //! | [`cli`] | `towpath`: the demo, and a chunk server's clients |
 //! | [`device`] | which device a tool uses: the flags that all of them take |
 //! | [`devinfo`] | `tow_devinfo`: the devices, and what Towpath will do on each |
