@@ -178,11 +178,13 @@ impl Scenario {
         }
         let mut prng = Prng::new(seed ^ 0x401e);
         let now = pair.world().now();
+        // Paths beyond the ports share those.
+        let ways = (self.paths as u16).min(self.wire().source_ports);
         for _ in 0..prng.below(HAPPENINGS_MAX) {
             let at = now + Nanos(1 << prng.between(12, 25));
-            let alive = prng.below(self.paths as u64) as u16;
+            let alive = prng.below(u64::from(ways)) as u16;
             let share = prng.unit();
-            let ports = (0..self.paths as u16).filter(|&port| port != alive && prng.chance(share));
+            let ports = (0..ways).filter(|&port| port != alive && prng.chance(share));
             let (ports, host) = (ports.collect(), prng.below(2) as usize);
             pair.schedule(at, host, Happening::Holes(ports));
             pair.schedule(
