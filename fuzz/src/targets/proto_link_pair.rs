@@ -17,8 +17,9 @@ const FRAMES_MAX: usize = 256;
 /// Time moves by at most 2^29 ns at once: half a second, so that nobody is taken for dead.
 const TIME_SHIFT_MAX: u8 = 30;
 
-/// Rounds within which two links must settle when the wire has healed. Each is a flight or a timer.
-const ROUNDS_MAX: usize = 3_000;
+/// Rounds within which two links must settle when the wire has healed. Each is a flight or a timer:
+/// a peer that has left is asked for each tick of 4 ms until its 10 s are over.
+const ROUNDS_MAX: usize = 20_000;
 
 /// The first byte chooses how many paths; then operations: a kind, whose high bit names the end.
 pub(crate) fn run(input: &[u8]) -> u64 {

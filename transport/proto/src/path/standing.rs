@@ -24,6 +24,8 @@ pub(crate) struct Standing {
     due: Time,
     probe: Option<(u64, Time)>,
     unanswered: u32,
+    /// Probes in a row that nothing answered on any path: they slow the next down and say no more.
+    unheard: u32,
     answered: u32,
     /// Ever, for snapshots.
     pub(crate) doubts_ever: u64,
@@ -52,6 +54,7 @@ impl Standing {
             due: Time::NEVER,
             probe: None,
             unanswered: 0,
+            unheard: 0,
             answered: 0,
             doubts_ever: 0,
             quarantines_ever: 0,
@@ -104,7 +107,7 @@ impl Standing {
             }
         }
         (self.state, self.since, self.clean_from) = (to, now, now);
-        (self.probe, self.unanswered, self.answered) = (None, 0, 0);
+        (self.probe, self.unanswered, self.unheard, self.answered) = (None, 0, 0, 0);
     }
 
     /// Clean conduct makes up for one doubt and one quarantine at a time. After a quarantine the
@@ -134,7 +137,8 @@ impl Standing {
             return;
         }
         self.probe = Some((number, now));
-        let span = interval.saturating_mul(1 << self.unanswered.min(10));
+        let span =
+            interval.saturating_mul(1 << self.unanswered.saturating_add(self.unheard).min(10));
         self.due = now + span.min(PROBE_INTERVAL_MAX.max(interval));
     }
 
@@ -146,8 +150,10 @@ impl Standing {
             PathState::Dead => Verdict::Signal(PathSignal::Rested),
             PathState::Suspect | PathState::Probing => {
                 self.answered = if self.probe.is_some() { 0 } else { self.answered };
-                if self.probe.take().is_some_and(|(_, sent_at)| answered_at > sent_at) {
-                    self.unanswered += 1;
+                if let Some((_, sent_at)) = self.probe.take() {
+                    let others_answer = answered_at > sent_at;
+                    self.unanswered += u32::from(others_answer);
+                    self.unheard = if others_answer { 0 } else { self.unheard.saturating_add(1) };
                 }
                 if self.unanswered >= PROBES_UNANSWERED_MAX {
                     return Verdict::Signal(PathSignal::Unanswered);
@@ -166,7 +172,7 @@ impl Standing {
             PathState::Suspect => Verdict::Signal(PathSignal::Answered),
             PathState::Probing if highest < self.doubt_number => Verdict::Open,
             PathState::Probing => {
-                self.unanswered = 0;
+                (self.unanswered, self.unheard) = (0, 0);
                 self.answered += u32::from(self.probe.take().is_some());
                 if self.answered >= PROBES_TO_RETURN {
                     return Verdict::Signal(PathSignal::Answered);
@@ -198,5 +204,19 @@ mod tests {
         assert_eq!(until, now + QUARANTINE_FIRST);
         standing.on_probe_sent(now, 7, Nanos::from_millis(4));
         assert_eq!(standing.due(), until);
+    }
+
+    #[test]
+    fn probes_that_nothing_answers_become_rare_and_condemn_nothing() {
+        let (mut standing, interval) = (Standing::new(Time::ZERO), Nanos::from_millis(1));
+        standing.go(Time::ZERO, PathSignal::Silent, PathState::Suspect, 7);
+        let mut probes = 0;
+        while standing.due() < Time::ZERO + Nanos::from_secs(10) {
+            let now = standing.due();
+            assert_eq!(standing.on_due(Time::ZERO), Verdict::Probe);
+            standing.on_probe_sent(now, 7, interval);
+            probes += 1;
+        }
+        assert!(probes < 120, "{probes} in ten seconds");
     }
 }
