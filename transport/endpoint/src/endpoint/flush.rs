@@ -196,7 +196,18 @@ fn flush_conn<D: Device<Memory = Region>>(
     }
     // A stream that stands still holds a link back while that rides on it, and so do queue pairs.
     let rides_on_tcp = link.carrier() == Carrier::Tcp;
-    while has_room_ahead(paths, tcp.as_ref().filter(|_| rides_on_tcp), ahead_bytes) {
+    // What the device has cannot be overtaken, so no more than `ahead_bytes` are there at a time,
+    // and one chunk however long. Counted along: a chunk looks at its own path only.
+    let mut posted_bytes: u64 = paths.iter().map(|path| path.tx.posted_bytes()).sum();
+    let mut is_full = paths.iter().any(|path| path.tx.is_full());
+    loop {
+        let has_room = match tcp.as_ref().filter(|_| rides_on_tcp) {
+            Some(tcp) => tcp.frames.has_room(),
+            None => !is_full && posted_bytes < ahead_bytes,
+        };
+        if !has_room {
+            break;
+        }
         // Left where it is: its fields were just stored one by one, and a copy would wait for that.
         let mut next = link.poll_transmit(now);
         let Some(transmit) = &mut next else { break };
@@ -207,6 +218,7 @@ fn flush_conn<D: Device<Memory = Region>>(
             link.handle_sent(transmit.path, transmit.header.number, None);
             continue;
         };
+        let bytes_before = path.tx.posted_bytes();
         let has_place = !rides_on_tcp || !path.tx.is_full();
         if !has_place || !push(path, sends, index, transmit) {
             link.handle_sent(transmit.path, transmit.header.number, None);
@@ -215,6 +227,8 @@ fn flush_conn<D: Device<Memory = Region>>(
         if path.batch.len() == BATCH || path.tx.is_full() {
             refused += post(device, path, link, transmit.path);
         }
+        is_full = path.tx.is_full();
+        posted_bytes = posted_bytes + path.tx.posted_bytes() - bytes_before;
     }
     for (path, id) in paths.iter_mut().zip(0u8..) {
         refused += post(device, path, link, PathId(id));
@@ -246,17 +260,6 @@ fn move_path<D: Device<Memory = Region>>(
         Ok(()) => path.source_port = reroute.source_port,
         Err(_) => link.pin_ports(),
     }
-}
-
-/// Whether one more chunk may be posted. What is in the device's hands cannot be overtaken, so no
-/// more than `ahead_bytes` are there at a time, and one chunk however long. With a stream that it
-/// rides on only that counts.
-fn has_room_ahead(paths: &[Path], tcp: Option<&Tcp>, ahead_bytes: u64) -> bool {
-    if let Some(tcp) = tcp {
-        return tcp.frames.has_room();
-    }
-    let posted_bytes: u64 = paths.iter().map(|path| path.tx.posted_bytes()).sum();
-    posted_bytes < ahead_bytes && paths.iter().all(|path| !path.tx.is_full())
 }
 
 /// The bytes of a chunk and their gather entry, and their checksum into its header. `None` when
