@@ -160,6 +160,7 @@ impl<D: Device<Memory = Region>> End<D> {
         for wc in &mut out {
             assert!(wc.timestamp.is_none() || self.device.caps().timestamps);
             wc.timestamp = None;
+            wc.tclass = None;
         }
         out
     }

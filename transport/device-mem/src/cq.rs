@@ -132,6 +132,7 @@ fn wc_of(arrival: &Arrival, peer: SocketAddr) -> Wc {
         qp_num: arrival.qp_num,
         src_qp: arrival.src_qp.unwrap_or(QpNum(0)),
         src_addr: arrival.src_qp.map(|_| peer),
+        tclass: None,
         timestamp: None,
         vendor_err: 0,
     }

@@ -14,6 +14,8 @@ use towpath_verbs::{
 
 const HEADER_BYTES: usize = 64;
 const PAYLOAD_BYTES: usize = 56 << 10;
+/// DSCP 46, and a sender that is capable of congestion marks.
+const TCLASS: u8 = 46 << 2 | 0b10;
 /// Long enough for a loaded machine; a lost packet shows as this time running out.
 const WAIT: Duration = Duration::from_secs(20);
 
@@ -44,7 +46,7 @@ impl End {
             sq_psn: Psn::new(9),
             path_mtu,
             source_port: 0,
-            tclass: 0,
+            tclass: TCLASS,
             rc: RcAttr::default(),
         };
         self.device.connect_qp(self.qp, &connect).unwrap();
@@ -101,6 +103,7 @@ fn chunks_cross(ip: &str, mtu: Mtu) {
         b.memory.read(4096, payload).unwrap();
         assert_eq!(got, bytes, "MTU {mtu}, {len} bytes behind the header");
         assert!(wc.timestamp.is_some_and(|at| at <= b.device.now()));
+        assert_eq!(wc.tclass, Some(TCLASS), "the ICRC leaves it out, and the kernel passes it on");
     }
     let counters = b.device.counters();
     assert_eq!((counters.packets_dropped(), counters.messages_received), (0, 6));

@@ -200,7 +200,9 @@ pub struct Connect {
     /// Path entropy: which of the device's source ports the packets leave from, modulo how many
     /// there are ([`DeviceCaps::source_ports`](crate::DeviceCaps::source_ports)).
     pub source_port: u16,
-    /// IPv4 ToS or IPv6 traffic class: DSCP in the upper six bits.
+    /// IPv4 ToS or IPv6 traffic class (`ibv_global_route.traffic_class`): DSCP in the upper six
+    /// bits, ECN in the lower two. A device without a wire ignores it.
+    #[doc(alias = "traffic_class")]
     pub tclass: u8,
     /// Retries, timers and limits; RC only.
     pub rc: RcAttr,

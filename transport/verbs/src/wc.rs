@@ -85,6 +85,10 @@ pub struct Wc {
     pub src_qp: QpNum,
     /// UD: the sender's address.
     pub src_addr: Option<SocketAddr>,
+    /// Of a receive: IPv4 ToS or IPv6 traffic class of its last packet, as it came in (a switch may
+    /// have rewritten the DSCP in the upper six bits, and marked congestion in the lower two). None
+    /// where the device does not tell.
+    pub tclass: Option<u8>,
     /// When the device finished it, on the device's clock (for a send: when it was put on the
     /// wire, on RC when its acknowledgement came in; for a receive: when its last packet came in),
     /// where the device has timestamps.

@@ -13,7 +13,7 @@ fn datagram_pair(a: &str, b: &str) -> Pair {
         sq_psn: Psn::new(5),
         path_mtu: Mtu::Mtu4096,
         source_port: 1,
-        tclass: 4,
+        tclass: 0x4b,
         rc: RcAttr::default(),
     };
     let create = |end: &mut End| {
@@ -51,10 +51,10 @@ fn a_datagram_lands_behind_its_routing_header_and_names_its_sender() {
             let grh = pair.b.bytes(0, 40);
             match from.ip() {
                 std::net::IpAddr::V4(ip) => {
-                    assert_eq!((grh[20], &grh[32..36]), (0x45, &ip.octets()[..]));
+                    assert_eq!((&grh[20..22], &grh[32..36]), (&[0x45, 0x4b][..], &ip.octets()[..]));
                 }
                 std::net::IpAddr::V6(ip) => {
-                    assert_eq!((grh[0], &grh[8..24]), (0x60, &ip.octets()[..]));
+                    assert_eq!((&grh[..2], &grh[8..24]), (&[0x64, 0xb0][..], &ip.octets()[..]));
                 }
             }
         }

@@ -281,6 +281,11 @@ fn configure_receiver(
         // Foreign packets carry checksum 0, which a socket of IPv6 refuses by default.
         ignore(sys::set_option(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1));
     }
+    ignore(if addr.is_ipv4() {
+        sys::set_option(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)
+    } else {
+        sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)
+    });
     ignore(sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1));
     if config.timestamps == TimestampSource::Kernel {
         ignore(sys::set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1));

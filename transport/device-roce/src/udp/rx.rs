@@ -112,7 +112,8 @@ impl Receiver {
                 Some(wall_ns) => self.wall.bring_over(wall_ns, self.batch_time, clock),
                 None => self.batch_time,
             };
-            let len = datagram.bytes.len();
+            // The kernel joins packets of one traffic class only.
+            let (len, tclass) = (datagram.bytes.len(), datagram.tclass);
             let step = datagram.segment.filter(|&bytes| bytes > 0).unwrap_or(len);
             let in_run = step < len;
             // An empty datagram is one empty packet.
@@ -122,7 +123,7 @@ impl Receiver {
                 counts.link.packets_received += 1;
                 counts.link.bytes_received += bytes.len() as u64;
                 counts.udp.segments_received += u64::from(in_run);
-                sink(RxPacket { source, dest, tclass: 0, bytes, timestamp });
+                sink(RxPacket { source, dest, tclass, bytes, timestamp });
                 self.offset = end;
                 handed += 1;
                 if end == len || handed == budget {

@@ -138,8 +138,9 @@ impl Engine {
         } else {
             self.counters.messages_received += 1;
             let (byte_len, imm_data) = (message.len() as u32, frame.imm_data);
-            let timestamp = Some(burst.timestamp);
-            let wc = Wc { wr_id, opcode, byte_len, imm_data, qp_num, timestamp, ..Wc::default() };
+            let (tclass, timestamp) = (Some(burst.tclass), Some(burst.timestamp));
+            let received = Wc { wr_id, opcode, byte_len, imm_data, qp_num, ..Wc::default() };
+            let wc = Wc { tclass, timestamp, ..received };
             return self.cqs.push(qp.init.recv_cq, wc);
         };
         self.cqs.push(qp.init.recv_cq, Wc { wr_id, status, opcode, qp_num, ..Wc::default() });

@@ -36,6 +36,7 @@ impl BurstLink for VirtualLink {
         self.receive_trains(budget, &mut |train| {
             sink(ArrivedBurst {
                 source: train.source,
+                tclass: train.tclass,
                 bytes: train.bytes,
                 is_damaged: train.is_damaged,
                 timestamp: train.timestamp,

@@ -55,6 +55,8 @@ pub struct Burst<'a> {
 pub struct ArrivedBurst<'a> {
     /// Who sent it.
     pub source: SocketAddr,
+    /// [`Burst::tclass`], as the fabric left it.
+    pub tclass: u8,
     /// [`Burst::bytes`].
     pub bytes: &'a [u8],
     /// One of its packets was damaged on the way.

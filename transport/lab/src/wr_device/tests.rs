@@ -68,7 +68,8 @@ impl BurstLink for WireEnd {
             let arrived = self.wire.borrow_mut().arrived[self.end].pop_front();
             let Some((source, bytes)) = arrived else { return count };
             let timestamp = self.now();
-            sink(ArrivedBurst { source, bytes: &bytes, is_damaged: false, timestamp });
+            let (bytes, tclass) = (&bytes[..], 0);
+            sink(ArrivedBurst { source, tclass, bytes, is_damaged: false, timestamp });
         }
         budget
     }

@@ -34,6 +34,7 @@ fn bind(config: UdpConfig) -> UdpLink {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     source: SocketAddr,
+    tclass: u8,
     bytes: Vec<u8>,
 }
 
@@ -42,7 +43,8 @@ fn collect(link: &mut UdpLink, count: usize) -> Vec<Seen> {
     let mut seen = Vec::new();
     while seen.len() < count {
         let handed = link.receive(64, &mut |packet| {
-            seen.push(Seen { source: packet.source, bytes: packet.bytes.to_vec() });
+            let (source, tclass, bytes) = (packet.source, packet.tclass, packet.bytes.to_vec());
+            seen.push(Seen { source, tclass, bytes });
         });
         if handed == 0 && !link.wait_readable(PATIENCE) {
             break;

@@ -141,6 +141,37 @@ fn flows_trip(ip: IpAddr) {
 }
 
 #[test]
+fn a_traffic_class_is_seen_as_it_was_sent_and_ends_a_run() {
+    // DSCP 46 with ECN capable, DSCP 26, none, and every bit.
+    let classes = [0xba_u8, 0x68, 0, 0xff];
+    for ip in [V4, V6] {
+        for (segmentation, coalescing) in [(true, true), (true, false), (false, false)] {
+            let config = stock(ip).segmentation(segmentation).coalescing(coalescing);
+            let (mut tx, mut rx) = (bind(config.clone()), bind(config));
+            let sent: Vec<u8> =
+                classes.into_iter().flat_map(|tclass| [tclass; 3]).chain(classes).collect();
+            let payload = [5; 700];
+            let list: Vec<_> = sent
+                .iter()
+                .map(|&tclass| {
+                    let mut packet = TxPacket::new(rx.local_addr(), 0, tclass);
+                    packet.push(&payload);
+                    packet
+                })
+                .collect();
+            assert_eq!(tx.transmit(&list), sent.len());
+            let seen: Vec<_> =
+                collect(&mut rx, sent.len()).into_iter().map(|seen| seen.tclass).collect();
+            assert_eq!(seen, sent, "{ip}, segmentation {segmentation}, coalescing {coalescing}");
+            // 0xff three times and once more is cut apart by the classes between them.
+            if tx.segmentation() {
+                assert_eq!(tx.udp_counters().messages_sent, 8);
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_over_the_budget_is_kept_for_the_next_call() {
     let (mut tx, mut rx) = (link(V4), link(V4));
     let sent = payloads(&[700; 40]);
