@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use towpath_base::{Nanos, Time};
 use towpath_device_roce::wire::{BTH_BYTES, ICRC_BYTES, IcrcBase};
-use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
+use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, QpShare, RxPacket, TxPacket};
 
 pub(super) const PEER: ([u8; 4], u16) = ([10, 0, 0, 1], 49_152);
 pub(super) const HERE: ([u8; 4], u16) = ([10, 0, 0, 2], 4791);
@@ -34,6 +34,7 @@ impl PacketLink for Wire {
             short_packet_cost_percent: 0,
             delay_noise: Nanos::ZERO,
             foreign_peers: false,
+            qp_share: QpShare::ALL,
         }
     }
 

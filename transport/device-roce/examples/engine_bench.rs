@@ -13,8 +13,8 @@ use towpath_base::{Nanos, Time};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_memory::{Region, Window};
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, LinkCaps, LinkCounters, Mtu, PacketLink, QpInit, QpNum, QpType,
-    RcAttr, RecvWr, RxPacket, SendOp, SendWr, SgList, Sge, TxPacket, Wc,
+    Access, Connect, CqNum, Device, LinkCaps, LinkCounters, Mtu, PacketLink, QpInit, QpNum,
+    QpShare, QpType, RcAttr, RecvWr, RxPacket, SendOp, SendWr, SgList, Sge, TxPacket, Wc,
 };
 
 const HEADER_BYTES: usize = 64;
@@ -48,6 +48,7 @@ impl PacketLink for BenchLink {
             short_packet_cost_percent: 0,
             delay_noise: Nanos::ZERO,
             foreign_peers: false,
+            qp_share: QpShare::ALL,
         }
     }
 

@@ -68,7 +68,7 @@ impl<L: PacketLink> RoceDevice<L> {
             delay_noise: of_link.delay_noise,
         };
         let packet_bytes_max = (mtu_max.bytes() + PACKET_OVERHEAD_BYTES) as usize;
-        let engine = Engine::new(&config, packet_bytes_max, of_link.foreign_peers);
+        let engine = Engine::new(&config, packet_bytes_max, &of_link);
         Self { link, engine, caps, rc_window_packets: config.rc_window_packets, rc_qps: 0 }
     }
 

@@ -18,7 +18,9 @@ use crate::wire::{IcrcBase, Operation, PKEY_DEFAULT, Packet, Service, WireError}
 use std::collections::VecDeque;
 use towpath_base::Time;
 use towpath_memory::MrTable;
-use towpath_verbs::{PacketLink, QpNum, QpState, QpType, RxPacket, TxPacket, Wc, WcStatus};
+use towpath_verbs::{
+    LinkCaps, PacketLink, QpNum, QpState, QpType, RxPacket, TxPacket, Wc, WcStatus,
+};
 
 /// A device without its link.
 pub(crate) struct Engine {
@@ -49,10 +51,10 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(config: &RoceConfig, packet_bytes_max: usize, foreign_peers: bool) -> Self {
+    pub(crate) fn new(config: &RoceConfig, packet_bytes_max: usize, of_link: &LinkCaps) -> Self {
         Self {
             mrs: MrTable::new(),
-            qps: QpTable::new(config.qp_max, config.seed),
+            qps: QpTable::new(config.qp_max, config.seed, of_link.qp_share),
             cqs: Cqs::new(),
             srqs: Vec::new(),
             counters: RoceCounters::default(),
@@ -63,7 +65,7 @@ impl Engine {
             batch_max: TX_BATCH_PACKETS,
             packets: Vec::with_capacity(TX_BATCH_PACKETS),
             planned: Vec::with_capacity(TX_BATCH_PACKETS),
-            id_space: foreign_peers.then(|| IdSpace::new(packet_bytes_max)),
+            id_space: of_link.foreign_peers.then(|| IdSpace::new(packet_bytes_max)),
             timers: Timers::default(),
             now: Time::ZERO,
             answers_due: false,

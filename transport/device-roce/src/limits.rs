@@ -1,5 +1,7 @@
 //! The limits of the device, each with its reason.
 
+use towpath_verbs::SHARES_MAX;
+
 /// Packets offered to the link in one call: two maximal offloaded sends of small packets, and
 /// eight chunks of 15 packets, share one system call.
 pub const TX_BATCH_PACKETS: usize = 128;
@@ -40,7 +42,7 @@ pub const READ_REPLY_PACKETS: usize = TX_TURN_PACKETS;
 pub const QP_DEFAULT: u32 = 4096;
 
 /// The most queue pairs of a device: 16 bits of index leave 8 bits of a queue pair number for the
-/// generation.
+/// generation, or 2 where most devices share an address.
 pub const QP_MAX: u32 = 1 << 16;
 
 /// The most work requests of one queue: as large NICs offer.
@@ -65,6 +67,7 @@ pub const GRH_BYTES: usize = 40;
 /// Everything around the payload of a packet: BTH 12, RETH 16, ImmDt 4, pad 3, ICRC 4.
 pub const PACKET_OVERHEAD_BYTES: u32 = 12 + 16 + 4 + 3 + 4;
 
+const _: () = assert!(QP_MAX as u64 * SHARES_MAX as u64 * 4 <= 1 << 24);
 const _: () = assert!(MESSAGE_BYTES_MAX / 256 <= 1 << 23);
 const _: () = assert!(TX_TURN_PACKETS <= TX_BATCH_PACKETS);
 const _: () = assert!(RC_WINDOW_PACKETS <= RC_WINDOW_PACKETS_MAX);

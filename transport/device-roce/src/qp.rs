@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use towpath_base::Prng;
 use towpath_verbs::{
-    AsyncEvent, Connect, QpInit, QpNum, QpState, QpType, SendOp, SendWr, Verb, VerbError, Wc,
-    WcOpcode, WcStatus,
+    AsyncEvent, Connect, QpInit, QpNum, QpShare, QpState, QpType, SendOp, SendWr, Verb, VerbError,
+    Wc, WcOpcode, WcStatus,
 };
 
 /// Where a queue pair sends to, and how.
@@ -159,21 +159,25 @@ struct Slot {
     qp: Option<Qp>,
 }
 
-/// Queue pairs by number. A number is an index in the low bits and a generation above it that
-/// changes with every use of the index, so late packets for a destroyed queue pair find nobody.
+/// Queue pairs by number. A number tells in its lowest bits whose it is where devices share an
+/// address, then comes an index and above it a generation that changes with every use of the
+/// index, so late packets for a destroyed queue pair find nobody.
 pub(crate) struct QpTable {
     slots: Vec<Slot>,
     free: VecDeque<u32>,
     qp_max: u32,
     index_bits: u32,
+    share: QpShare,
+    share_bits: u32,
     prng: Prng,
 }
 
 impl QpTable {
-    pub(crate) fn new(qp_max: u32, seed: u64) -> Self {
+    pub(crate) fn new(qp_max: u32, seed: u64, share: QpShare) -> Self {
         let index_bits = qp_max.next_power_of_two().trailing_zeros();
-        let prng = Prng::new(seed);
-        Self { slots: Vec::new(), free: VecDeque::new(), qp_max, index_bits, prng }
+        let (slots, free) = (Vec::new(), VecDeque::new());
+        let (share_bits, prng) = (share.bits(), Prng::new(seed));
+        Self { slots, free, qp_max, index_bits, share, share_bits, prng }
     }
 
     pub(crate) fn create(&mut self, init: &QpInit) -> Result<QpNum, VerbError> {
@@ -188,19 +192,21 @@ impl QpTable {
         let slot = &mut self.slots[index as usize];
         let num = loop {
             slot.generation = slot.generation.wrapping_add(1);
-            let num = (slot.generation << bits | index) & QpNum::MAX.0;
+            let of_share = (slot.generation << bits | index) << self.share_bits;
+            let num = QpNum((of_share | u32::from(self.share.index())) & QpNum::MAX.0);
             // 0 and 1 are for management, the largest is multicast's.
-            if num > 1 && num != QpNum::MAX.0 {
-                break QpNum(num);
+            if num > QpNum(1) && num < QpNum::MAX {
+                break num;
             }
         };
+        debug_assert!(self.share.owns(num), "{num} of {:?}", self.share);
         slot.qp = Some(Qp::new(num, init));
         Ok(num)
     }
 
     #[inline]
     pub(crate) fn index(&self, num: QpNum) -> u32 {
-        num.0 & ((1 << self.index_bits) - 1)
+        (num.0 >> self.share_bits) & ((1 << self.index_bits) - 1)
     }
 
     /// The queue pair at an index, whatever its number.

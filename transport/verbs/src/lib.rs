@@ -20,6 +20,7 @@ pub mod either;
 pub mod error;
 pub mod link;
 pub mod qp;
+pub mod share;
 pub mod wc;
 pub mod wr;
 
@@ -29,5 +30,6 @@ pub use either::Either;
 pub use error::{BadWr, Verb, VerbError};
 pub use link::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
 pub use qp::{Connect, CqNum, QpInit, QpNum, QpState, QpType, RcAttr, SrqNum, UdAddress};
+pub use share::{QpShare, SHARES_MAX};
 pub use wc::{Wc, WcOpcode, WcStatus};
 pub use wr::{Access, RecvWr, RemoteAddr, SGE_MAX, SendFlags, SendOp, SendWr, SgList, Sge};

@@ -3,6 +3,7 @@
 //! A packet here is the UDP payload of a RoCEv2 packet: BTH to ICRC. Addresses and ports are
 //! beside it, because the ICRC covers them.
 
+use crate::share::QpShare;
 use core::net::SocketAddr;
 use core::task::Waker;
 use towpath_base::{Nanos, Time};
@@ -89,6 +90,9 @@ pub struct LinkCaps {
     /// Its peers may be other NICs: it sends what they can verify, and what comes from them on
     /// IPv4 may have an IP ID that it cannot see but the ICRC covers.
     pub foreign_peers: bool,
+    /// Which queue pair numbers its packets are for: [`QpShare::ALL`] unless several links have
+    /// this address, each with a device of its own.
+    pub qp_share: QpShare,
 }
 
 /// Counters of a link; each only grows.

@@ -35,6 +35,7 @@ struct TestLink {
     packet_bytes_max: u32,
     rx_buffer_bytes: Option<u64>,
     foreign_peers: bool,
+    qp_share: QpShare,
     sent: Vec<OnWire>,
     coming: VecDeque<OnWire>,
     /// How many more packets it takes.
@@ -53,6 +54,7 @@ impl TestLink {
             packet_bytes_max,
             rx_buffer_bytes: Some(7),
             foreign_peers: false,
+            qp_share: QpShare::ALL,
             sent,
             coming,
             room: usize::MAX,
@@ -72,6 +74,7 @@ impl PacketLink for TestLink {
             short_packet_cost_percent: 11,
             delay_noise: Nanos(13),
             foreign_peers: self.foreign_peers,
+            qp_share: self.qp_share,
         }
     }
 

@@ -1,6 +1,7 @@
 //! States, limits and errors of the verbs.
 
 use super::*;
+use crate::limits::QP_MAX;
 use std::collections::HashSet;
 
 #[test]
@@ -204,4 +205,32 @@ fn queue_pair_numbers_come_back_late_and_never_name_a_special_one() {
     let mut other = End::on(TestLink::new("10.0.0.1:1"), another);
     let first = other.device.create_qp(&init.depth(1, 1)).unwrap();
     assert!(!seen.contains(&first), "another seed starts elsewhere");
+}
+
+#[test]
+fn numbers_are_of_the_share_of_the_link_and_used_again_late() {
+    for (index, count) in [(0, 1), (0, 2), (1, 2), (2, 3), (0, 8), (7, 8), (63, 64)] {
+        let share = QpShare::new(index, count).unwrap();
+        for qp_max in [1, 5, QP_MAX] {
+            let mut link = TestLink::new("10.0.0.1:1");
+            link.qp_share = share;
+            let config = RoceConfig::default().seed(u64::from(index)).qp_max(qp_max);
+            let mut device = RoceDevice::new(link, config);
+            let init = QpInit::new(QpType::Uc, device.create_cq(8).unwrap()).depth(1, 1);
+            let (mut seen, mut live) = (HashSet::new(), Vec::new());
+            for _ in 0..3 {
+                for _ in 0..qp_max.min(50) {
+                    let num = device.create_qp(&init).unwrap();
+                    assert!(share.owns(num), "{num} of {share:?}");
+                    assert!(seen.insert(num), "{num} came twice");
+                    assert_eq!(device.qp_state(num), Ok(QpState::Init));
+                    live.push(num);
+                }
+                for num in live.drain(..) {
+                    device.destroy_qp(num).unwrap();
+                    assert!(device.qp_state(num).is_err(), "{num} is gone");
+                }
+            }
+        }
+    }
 }

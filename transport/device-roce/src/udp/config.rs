@@ -41,6 +41,7 @@ pub struct UdpConfig {
     pub(super) coalescing: bool,
     pub(super) timestamps: TimestampSource,
     pub(super) foreign_peers: bool,
+    pub(super) kernel_steering: bool,
 }
 
 impl UdpConfig {
@@ -60,6 +61,7 @@ impl UdpConfig {
             coalescing: true,
             timestamps: TimestampSource::Call,
             foreign_peers: false,
+            kernel_steering: true,
         }
     }
 
@@ -137,6 +139,15 @@ impl UdpConfig {
     #[must_use]
     pub fn foreign_peers(mut self, yes: bool) -> Self {
         self.foreign_peers = yes;
+        self
+    }
+
+    /// Whether the kernel is asked to bring packets to the link that they are for, where several
+    /// have the port ([`UdpLink::bind_group`](super::UdpLink::bind_group)); true by default. Off,
+    /// the links hand them to each other, as where the kernel refuses.
+    #[must_use]
+    pub fn kernel_steering(mut self, on: bool) -> Self {
+        self.kernel_steering = on;
         self
     }
 

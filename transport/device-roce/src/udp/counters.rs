@@ -23,4 +23,11 @@ pub struct UdpCounters {
     pub truncated: u64,
     /// Receive calls that failed for another reason than an empty socket.
     pub receive_errors: u64,
+    /// Packets that came in here and were another link's of the group, and were handed to it.
+    pub handed_over: u64,
+    /// Packets of the same kind that were lost: the other link had no room for more, or they were
+    /// longer than any packet of RoCE is.
+    pub handed_over_lost: u64,
+    /// Packets that other links of the group handed to this one.
+    pub taken_over: u64,
 }

@@ -24,6 +24,14 @@ pub enum UdpError {
     /// No interface has the address.
     #[error("{0} is no address of this host: `ip addr` lists those that are")]
     AddressNotLocal(IpAddr),
+    /// No link, or more than share a port.
+    #[error("{wanted} links cannot share a port: from 1 to {max} can")]
+    Group {
+        /// How many were asked for.
+        wanted: usize,
+        /// How many there may be.
+        max: usize,
+    },
     /// The system forbids it.
     #[error(
         "not permitted to {step} on {addr}: ports below 1024 need CAP_NET_BIND_SERVICE, and a \
@@ -54,6 +62,8 @@ pub enum UdpError {
 pub enum UdpStep {
     /// Open and bind a socket.
     Bind,
+    /// Bind further sockets to a port.
+    Share,
     /// Make a socket non-blocking or set an option without which the link is not sound.
     Configure,
     /// Read back a socket's address or buffer size.
@@ -64,6 +74,7 @@ impl core::fmt::Display for UdpStep {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::Bind => "bind a UDP socket",
+            Self::Share => "share the port of a UDP socket",
             Self::Configure => "set up a UDP socket",
             Self::Inspect => "read back a UDP socket",
         })

@@ -1,5 +1,6 @@
 //! Sizes that bound the UDP link, each with its reason.
 
+use crate::limits::PACKET_OVERHEAD_BYTES;
 use towpath_base::Nanos;
 
 /// The RoCEv2 port.
@@ -72,6 +73,15 @@ pub(super) const RX_SPLIT_PACKETS: u32 = 16;
 
 /// More source ports than this gain no entropy over the 8 to 16 ways of a switch.
 pub const SOURCE_PORTS_MAX: u16 = 64;
+
+/// Packets that wait to be taken by the link of a group that they are for: half a megabyte of
+/// payload at the least MTU that Ethernet has, and 2 MiB of memory (mapped when first used) that a
+/// group has for each of its links.
+pub(super) const HANDED_PACKETS_MAX: usize = 512;
+
+/// The longest packet that is handed over: the largest MTU with all its headers. Nothing longer
+/// is a packet of RoCE.
+pub(super) const HANDED_BYTES_MAX: usize = 4096 + PACKET_OVERHEAD_BYTES as usize;
 
 /// How long an offset between the kernel's receive clock and the link's is trusted: a clock that
 /// is slewed by 500 ppm is off by 50 us after it.

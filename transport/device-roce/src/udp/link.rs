@@ -4,10 +4,14 @@ use super::clock::Clock;
 use super::config::{PortChoice, TimestampSource, UdpConfig};
 use super::counters::UdpCounters;
 use super::error::{UdpError, UdpStep};
-use super::limits::{DELAY_NOISE, PACKET_BYTES_MAX, SHORT_PACKET_COST_PERCENT};
+use super::group::Member;
+use super::limits::{
+    DELAY_NOISE, HANDED_BYTES_MAX, HANDED_PACKETS_MAX, PACKET_BYTES_MAX, SHORT_PACKET_COST_PERCENT,
+};
 use super::mmsg::SendBatch;
 use super::probe::{self, Probe};
 use super::rx::Receiver;
+use super::steering::{self, Steering};
 use super::sys;
 use super::tx::{Counts, Sender};
 use core::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -17,10 +21,11 @@ use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use towpath_base::{Nanos, Time};
-use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
+use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, QpShare, RxPacket, SHARES_MAX, TxPacket};
 use towpath_wake::Bell;
 
-/// A wire over UDP sockets of one local address.
+/// A wire over UDP sockets of one local address, which several links may
+/// [have together](Self::bind_group).
 ///
 /// One socket receives and is source port 0; further source ports are sockets that only send.
 /// Packets of one size to one place leave as one message that the kernel or the NIC cuts up, and
@@ -42,6 +47,17 @@ pub struct UdpLink {
     foreign_peers: bool,
     rx_buffer_bytes: u64,
     bell: Bell,
+    steering: Steering,
+    /// None of a link that has its port to itself.
+    member: Option<Member>,
+}
+
+/// What a link gets of those on its port.
+struct Place {
+    steering: Steering,
+    member: Option<Member>,
+    probe: Probe,
+    clock: Clock,
 }
 
 impl UdpLink {
@@ -50,37 +66,82 @@ impl UdpLink {
     /// # Errors
     /// [`UdpError`]: the port is in use, the address is not of this host, or the system refuses.
     pub fn bind(config: UdpConfig) -> Result<Self, UdpError> {
+        let mut links = Self::bind_group(config, 1)?;
+        links.pop().ok_or(UdpError::Group { wanted: 0, max: usize::from(SHARES_MAX) })
+    }
+
+    /// Opens `count` links on one port, 1 to [`SHARES_MAX`], each for a device of its own on a
+    /// thread of its own. Packets find theirs by the queue pair that they are for: of the numbers
+    /// that [`LinkCaps::qp_share`] says. What the links share is not touched while the kernel
+    /// brings each packet to the right one; see [`steering`](Self::steering).
+    ///
+    /// No other process may have the port, also where that would share it.
+    ///
+    /// # Errors
+    /// [`UdpError`]: as [`bind`](Self::bind), and [`UdpError::Group`].
+    pub fn bind_group(config: UdpConfig, count: usize) -> Result<Vec<Self>, UdpError> {
         if config.ip.is_unspecified() {
             return Err(UdpError::Unspecified(config.ip));
         }
+        let shares: Vec<QpShare> = match u8::try_from(count) {
+            Ok(count) => (0..count).filter_map(|index| QpShare::new(index, count)).collect(),
+            Err(_) => Vec::new(),
+        };
+        if shares.is_empty() {
+            return Err(UdpError::Group { wanted: count, max: usize::from(SHARES_MAX) });
+        }
         let first = bind_receiver(&config)?;
         let addr = local_addr(&first, with_port(&config, 0))?;
+        let (receivers, steering) = share_port(first, addr, &shares, &config)?;
+        let at = |source| UdpError::at(UdpStep::Share, addr, source);
+        let bell = || Bell::new().map_err(|error| UdpError::at(UdpStep::Configure, addr, error));
+        let bells = shares.iter().map(|_| bell()).collect::<Result<Vec<_>, _>>()?;
+        let mut members = match count {
+            1 => Vec::new(),
+            _ => Member::all(&shares, &receivers, bells.iter().map(Bell::waker)).map_err(at)?,
+        }
+        .into_iter();
+        let probe = Probe::run(addr, &mut SendBatch::new());
+        // One clock, since packets that are handed over bring their time with them.
+        let clock = Clock::start();
+        let link = |(receiver, bell)| {
+            let place = Place { steering, member: members.next(), probe, clock };
+            Self::open(&config, receiver, addr, bell, place)
+        };
+        receivers.into_iter().zip(bells).map(link).collect()
+    }
+
+    /// A link on `first`, which is bound.
+    fn open(
+        config: &UdpConfig,
+        first: UdpSocket,
+        addr: SocketAddr,
+        bell: Bell,
+        place: Place,
+    ) -> Result<Self, UdpError> {
         let mut sockets = vec![first];
         let mut addrs = vec![addr];
         for _ in 1..config.source_ports {
-            let any_port = with_port(&config, 0);
+            let any_port = with_port(config, 0);
             let socket = bind_at(any_port)?;
             addrs.push(local_addr(&socket, any_port)?);
             sockets.push(socket);
         }
-
-        let mut batch = SendBatch::new();
-        let probe = Probe::run(addr, &mut batch);
+        let Place { steering, member, probe, clock } = place;
         let segments_max = if config.segments() { probe.segments_max } else { 0 };
         for (index, (socket, &addr)) in sockets.iter().zip(&addrs).enumerate() {
             configure(socket, addr, segments_max > 0)?;
-            grow_buffer(socket.as_fd(), &config, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
+            grow_buffer(socket.as_fd(), config, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
             if index > 0 {
                 // It only sends: what strangers send to it is dropped early.
                 ignore(sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, 0));
             }
         }
-        let (coalescing, granted_bytes) = configure_receiver(&sockets[0], addr, &config)?;
-        let bell = Bell::new().map_err(|error| UdpError::at(UdpStep::Configure, addr, error))?;
+        let (coalescing, granted_bytes) = configure_receiver(&sockets[0], addr, config)?;
         Ok(Self {
             sockets,
-            clock: Clock::start(),
-            sender: Sender::new(batch, segments_max),
+            clock,
+            sender: Sender::new(SendBatch::new(), segments_max),
             receiver: Receiver::new(),
             counts: Counts::default(),
             probe,
@@ -89,12 +150,15 @@ impl UdpLink {
             rx_buffer_bytes: probe::rx_buffer_bytes(granted_bytes, addr),
             addrs,
             bell,
+            steering,
+            member,
         })
     }
 
     /// The descriptor that is readable when packets wait in the kernel. Packets that an earlier
     /// [`receive`](PacketLink::receive) left over for want of budget do not show here, so wait
-    /// only after a receive that handed on less than its budget.
+    /// only after a receive that handed on less than its budget; nor do those that other links of
+    /// a group handed over, for which there is the [waker](PacketLink::waker).
     #[must_use]
     pub fn readable_fd(&self) -> BorrowedFd<'_> {
         self.sockets[0].as_fd()
@@ -113,7 +177,19 @@ impl UdpLink {
     /// The counters that only this kind of link has.
     #[must_use]
     pub fn udp_counters(&self) -> UdpCounters {
-        self.counts.udp
+        let mut counters = self.counts.udp;
+        if let Some(member) = &self.member {
+            counters.handed_over = member.handed_over;
+            counters.handed_over_lost = member.handed_over_lost;
+            counters.taken_over = member.taken_over;
+        }
+        counters
+    }
+
+    /// How packets come to this link, where others have its port too.
+    #[must_use]
+    pub fn steering(&self) -> Steering {
+        self.steering
     }
 
     /// Whether runs of packets leave in one piece: false where that was not asked for, or the
@@ -160,16 +236,24 @@ impl core::fmt::Debug for UdpLink {
 
 impl PacketLink for UdpLink {
     fn caps(&self) -> LinkCaps {
+        let mut rx_buffer_bytes = self.rx_buffer_bytes;
+        let mut rx_charge_bytes =
+            self.probe.rx_charge_bytes(self.sender.segmentation(), self.coalescing);
+        if matches!(self.steering, Steering::HandedOver { .. }) {
+            // Each packet takes the room of a longest one in the queue by which it may come.
+            let room = (HANDED_PACKETS_MAX * HANDED_BYTES_MAX) as u64;
+            rx_buffer_bytes = rx_buffer_bytes.min(room);
+            rx_charge_bytes = rx_charge_bytes.max(HANDED_BYTES_MAX as u32);
+        }
         LinkCaps {
             packet_bytes_max: PACKET_BYTES_MAX as u32,
             source_ports: self.sockets.len() as u16,
-            rx_buffer_bytes: Some(self.rx_buffer_bytes),
-            rx_charge_bytes: self
-                .probe
-                .rx_charge_bytes(self.sender.segmentation(), self.coalescing),
+            rx_buffer_bytes: Some(rx_buffer_bytes),
+            rx_charge_bytes,
             short_packet_cost_percent: SHORT_PACKET_COST_PERCENT,
             delay_noise: DELAY_NOISE,
             foreign_peers: self.foreign_peers,
+            qp_share: self.member.as_ref().map_or(QpShare::ALL, Member::share),
         }
     }
 
@@ -192,12 +276,26 @@ impl PacketLink for UdpLink {
     }
 
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxPacket<'_>)) -> usize {
-        let place = (&self.clock, self.addrs[0]);
-        self.receiver.receive(&self.sockets[0], place, budget, &mut self.counts, sink)
+        let Self { receiver, sockets, counts, .. } = self;
+        let (socket, place) = (&sockets[0], (&self.clock, self.addrs[0]));
+        let Some(member) = &mut self.member else {
+            return receiver.receive(socket, place, budget, counts, sink);
+        };
+        // Half each, so that neither keeps the other waiting.
+        let taken = member.take_over(place.1, budget.div_ceil(2), sink);
+        let received = receiver.receive(socket, place, budget - taken, counts, &mut |packet| {
+            if member.keeps(&packet) {
+                sink(packet);
+            }
+        });
+        member.ring();
+        taken + received
     }
 
     fn wait(&mut self, timeout: Nanos) -> bool {
-        self.receiver.holds_packets() || self.wait_readable(timeout.into())
+        self.receiver.holds_packets()
+            || self.member.as_ref().is_some_and(Member::has_parcels)
+            || self.wait_readable(timeout.into())
     }
 
     fn waker(&self) -> Option<Waker> {
@@ -210,6 +308,7 @@ impl PacketLink for UdpLink {
         if let Ok(memory) = sys::receive_memory(self.sockets[0].as_fd()) {
             counters.packets_dropped += self.receiver.drops_untold(memory.drops);
         }
+        counters.packets_dropped += self.member.as_ref().map_or(0, |m| m.handed_over_lost);
         counters
     }
 }
@@ -241,6 +340,36 @@ fn bind_receiver(config: &UdpConfig) -> Result<UdpSocket, UdpError> {
         (Err(UdpError::PortInUse(_)), Some(port)) => bind_at(with_port(config, port)),
         (outcome, _) => outcome,
     }
+}
+
+/// Binds further receivers beside the first, which has the port to itself until then: so none of
+/// another process can be among them. Says how packets are told apart.
+fn share_port(
+    first: UdpSocket,
+    addr: SocketAddr,
+    shares: &[QpShare],
+    config: &UdpConfig,
+) -> Result<(Vec<UdpSocket>, Steering), UdpError> {
+    let mut receivers = vec![first];
+    let [share, further @ ..] = shares else { return Ok((receivers, Steering::Alone)) };
+    if further.is_empty() {
+        return Ok((receivers, Steering::Alone));
+    }
+    let at = |source| UdpError::at(UdpStep::Share, addr, source);
+    sys::set_option(receivers[0].as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1).map_err(at)?;
+    for _ in further {
+        let receiver = sys::bind_beside(addr).map_err(at)?;
+        receiver.set_nonblocking(true).map_err(at)?;
+        receivers.push(receiver);
+    }
+    let steering = if !config.kernel_steering {
+        Steering::HandedOver { refused: None }
+    } else if let Err(error) = steering::attach(receivers[0].as_fd(), *share) {
+        Steering::HandedOver { refused: error.raw_os_error() }
+    } else {
+        Steering::Kernel
+    };
+    Ok((receivers, steering))
 }
 
 fn local_addr(socket: &UdpSocket, addr: SocketAddr) -> Result<SocketAddr, UdpError> {

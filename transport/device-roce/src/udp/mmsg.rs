@@ -17,14 +17,14 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// An address as the kernel reads it.
 #[repr(C)]
 #[derive(Clone, Copy)]
-union Name {
+pub(super) union Name {
     v4: libc::sockaddr_in,
     v6: libc::sockaddr_in6,
 }
 
 impl Name {
     /// The address and its length.
-    fn of(addr: SocketAddr) -> (Self, libc::socklen_t) {
+    pub(super) fn of(addr: SocketAddr) -> (Self, libc::socklen_t) {
         match addr {
             SocketAddr::V4(addr) => {
                 let v4 = libc::sockaddr_in {

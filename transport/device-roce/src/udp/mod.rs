@@ -5,6 +5,7 @@
 //! | `config`, `error`, `counters`, `limits` | what can be asked for, refused, counted; bounds |
 //! | `link` | [`UdpLink`]: the sockets, and `PacketLink` on top of the two sides |
 //! | `tx`, `rx` | runs of packets out, runs of packets in |
+//! | `group`, `steering` | links of several workers on one port, and how packets find theirs |
 //! | `probe` | what this kernel grants and charges |
 //! | `clock` | the link's clock and the kernel's |
 //! | `mmsg`, `sys` | the system calls; the only unsafe code |
@@ -13,11 +14,13 @@ mod clock;
 mod config;
 mod counters;
 mod error;
+mod group;
 mod limits;
 mod link;
 mod mmsg;
 mod probe;
 mod rx;
+mod steering;
 mod sys;
 mod tx;
 
@@ -29,3 +32,4 @@ pub use counters::UdpCounters;
 pub use error::{UdpError, UdpStep};
 pub use limits::{ROCE_PORT, SOURCE_PORTS_MAX};
 pub use link::UdpLink;
+pub use steering::Steering;

@@ -1,9 +1,12 @@
-//! Socket options and poll: the calls that std does not have.
+//! Sockets that share a port, socket options and poll: the calls that std does not have.
 #![allow(unsafe_code)]
 
+use super::mmsg::Name;
+use core::net::SocketAddr;
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
 use std::time::Duration;
 
 /// Sets an `int` option.
@@ -35,6 +38,47 @@ fn options<const N: usize>(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Res
 /// Reads an `int` option.
 pub(super) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<u32> {
     options::<1>(fd, level, name).map(|[value]| value)
+}
+
+/// Binds a socket to an address that other sockets of this user have, which all said that they
+/// share it.
+pub(super) fn bind_beside(addr: SocketAddr) -> io::Result<UdpSocket> {
+    let family = if addr.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: no pointers; what it returns is looked at.
+    let fd = unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was made just now, and nobody else knows of it.
+    let socket = unsafe { UdpSocket::from_raw_fd(fd) };
+    set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+    let (name, name_len) = Name::of(addr);
+    // SAFETY: the pointer and length describe `name`, which lives through the call.
+    let rc = unsafe { libc::bind(fd, (&raw const name).cast(), name_len) };
+    if rc == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
+}
+
+/// `SO_ATTACH_REUSEPORT_CBPF` of the architectures that have the generic numbers, which libc names
+/// for one system only.
+const SO_ATTACH_REUSEPORT_CBPF: i32 = 51;
+
+/// Has the sockets that share a port with this one chosen by a program: for each datagram it
+/// returns the socket's place in the order in which they were bound.
+pub(super) fn choose_by(fd: BorrowedFd<'_>, program: &mut [libc::sock_filter]) -> io::Result<()> {
+    let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let program = libc::sock_fprog { len, filter: program.as_mut_ptr() };
+    // SAFETY: the pointer and length describe `program`, which lives through the call, as do the
+    // `len` instructions that it points to.
+    let rc = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_ATTACH_REUSEPORT_CBPF,
+            (&raw const program).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// What the kernel holds for a socket's receive side.

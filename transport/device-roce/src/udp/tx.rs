@@ -3,6 +3,7 @@
 use super::counters::UdpCounters;
 use super::limits::{LINEAR_BYTES_MAX, PACKET_BYTES_MAX, RUN_BYTES_MAX, SEND_MESSAGES_MAX};
 use super::mmsg::{Fill, SendBatch};
+use super::steering::dest_qp;
 use core::net::SocketAddr;
 use std::io;
 use std::net::UdpSocket;
@@ -207,8 +208,13 @@ fn add_run<'a>(fill: &mut Fill<'_, 'a>, packets: &[TxPacket<'a>], segments_max: 
     run
 }
 
+/// Whether two packets may leave as one run: the kernel at the other end brings a run whole to one
+/// of the sockets that share the port there, by the queue pair of its first packet.
 fn same_flow(a: &TxPacket<'_>, b: &TxPacket<'_>) -> bool {
-    a.source_port == b.source_port && a.tclass == b.tclass && a.dest == b.dest
+    a.source_port == b.source_port
+        && a.tclass == b.tclass
+        && a.dest == b.dest
+        && dest_qp(a.parts()) == dest_qp(b.parts())
 }
 
 /// Sends what was filled.

@@ -42,6 +42,7 @@ impl BurstLink for WireEnd {
             short_packet_cost_percent: 0,
             delay_noise: Nanos::ZERO,
             foreign_peers: false,
+            qp_share: QpShare::ALL,
         }
     }
 

@@ -7,7 +7,7 @@ use super::trace::PacketFate;
 use crate::limits::SOURCE_PORT_FIRST;
 use core::net::SocketAddr;
 use towpath_base::{Nanos, Prng, Time};
-use towpath_verbs::{LinkCaps, LinkCounters};
+use towpath_verbs::{LinkCaps, LinkCounters, QpShare};
 
 /// One way between software and the wire; first in, first out.
 struct Passage {
@@ -113,6 +113,7 @@ impl Host {
             short_packet_cost_percent: self.short_packet_cost_percent,
             delay_noise: Nanos::ZERO,
             foreign_peers: false,
+            qp_share: QpShare::ALL,
         }
     }
 

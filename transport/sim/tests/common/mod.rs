@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use towpath_base::{Nanos, Time};
-use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
+use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, QpShare, RxPacket, TxPacket};
 
 /// The longest packet of a [`Bench`].
 pub(crate) const PACKET_BYTES_MAX: u32 = 256;
@@ -108,6 +108,7 @@ impl PacketLink for BenchLink {
             short_packet_cost_percent: 0,
             delay_noise: Nanos::ZERO,
             foreign_peers: false,
+            qp_share: QpShare::ALL,
         }
     }
 

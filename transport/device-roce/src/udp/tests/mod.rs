@@ -1,5 +1,6 @@
-//! The UDP link on loopback: round trips, runs, refusals, overflow.
+//! The UDP link on loopback: round trips, runs, refusals, overflow, several on one port.
 
+mod group;
 mod overflow;
 mod runs;
 mod setup;
@@ -64,9 +65,15 @@ fn collect_now(link: &mut UdpLink) -> usize {
     }
 }
 
-/// Packets of the given sizes to `dest`; packet `i` is filled with `i`.
+/// Packets of the given sizes; packet `i` is filled with `i`, but for the queue pair that it is
+/// for, which is 0.
 fn payloads(sizes: &[usize]) -> Vec<Vec<u8>> {
-    sizes.iter().enumerate().map(|(index, &size)| vec![index as u8; size]).collect()
+    let payload = |(index, &size): (usize, &usize)| {
+        let mut payload = vec![index as u8; size];
+        payload.iter_mut().skip(5).take(3).for_each(|byte| *byte = 0);
+        payload
+    };
+    sizes.iter().enumerate().map(payload).collect()
 }
 
 fn packets(dest: SocketAddr, payloads: &[Vec<u8>]) -> Vec<TxPacket<'_>> {

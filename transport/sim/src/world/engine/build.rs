@@ -14,7 +14,7 @@ use crate::world::switch::Switch;
 use crate::world::wire::{Wire, WireConfig};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use towpath_base::Nanos;
-use towpath_verbs::LinkCaps;
+use towpath_verbs::{LinkCaps, QpShare};
 
 /// The port of hosts whose addresses are the world's own: that of RoCEv2.
 const UDP_PORT: u16 = 4791;
@@ -39,6 +39,7 @@ impl Engine {
             short_packet_cost_percent: config.short_packet_cost_percent,
             delay_noise: Nanos::ZERO,
             foreign_peers: false,
+            qp_share: QpShare::ALL,
         };
         let ends = [0, 1].map(|end| HostId((self.hosts.len() + end) as u32));
         let link = self.lay_cable(ends.map(Node::Host), [wire_config; 2]);
@@ -100,6 +101,7 @@ impl Engine {
                 short_packet_cost_percent: config.short_packet_cost_percent,
                 delay_noise: Nanos::ZERO,
                 foreign_peers: false,
+                qp_share: QpShare::ALL,
             },
             wire: link.forth(),
             is_patient: true,
