@@ -4,6 +4,7 @@ use crate::carrier::{CarrierChoice, Fallback};
 use crate::limits::{
     CONTROL_RECVS, CONTROL_SENDS, PARTIAL_PER_PATH, PATH_CHUNKS_MIN, PROBES_PER_PATH,
 };
+use crate::workers::{Worker, Workers};
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::BuildHasher;
@@ -52,6 +53,7 @@ pub struct EndpointConfig {
     pub(crate) seed: u64,
     pub(crate) controller: ControllerConfig,
     pub(crate) payload_crc: bool,
+    pub(crate) worker: Option<Worker>,
     tune: Option<Tune>,
 }
 
@@ -84,6 +86,7 @@ impl Default for EndpointConfig {
             seed: RandomState::new().hash_one(0u64),
             controller: ControllerConfig::default(),
             payload_crc: true,
+            worker: None,
             tune: None,
         }
     }
@@ -294,6 +297,14 @@ impl EndpointConfig {
     #[must_use]
     pub fn payload_crc(mut self, on: bool) -> Self {
         self.payload_crc = on;
+        self
+    }
+
+    /// Makes the endpoint number `index` of several that are one to their peers. Its own random
+    /// numbers differ from those of the others that got the same seed.
+    #[must_use]
+    pub fn of_worker(mut self, workers: &Workers, index: usize) -> Self {
+        self.worker = Some(Worker::new(workers, index));
         self
     }
 

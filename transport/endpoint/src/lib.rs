@@ -109,6 +109,7 @@
 //! | `setup` | HELLOs over TCP, and the connection as a sign of life |
 //! | `handle` | [`EndpointHandle`] and its worker |
 //! | `blacklist` | peers that are better left alone for a while |
+//! | `workers` | several endpoints as one: on which of them a link is placed |
 //! | `carrier` | what links ride on: UC, RC or TCP |
 //! | `tcp` | the set-up connection as a carrier |
 //! | `links`, `sends` | what is kept of each link, and of each message being sent |
@@ -145,6 +146,7 @@ mod setup;
 mod tcp;
 mod tx;
 mod udp;
+mod workers;
 mod wr_id;
 
 pub use blacklist::{Blacklist, ListedFor, Listing};
@@ -155,15 +157,16 @@ pub use endpoint::{BufferCensus, Endpoint, EndpointStats, PathReport, PendingLin
 pub use error::{AcceptError, ChannelError, ConnectError, EndpointError, LinkError, ListenError};
 pub use event::{ConnectId, Event, LinkId, Peer, SendId, StreamId};
 pub use handle::{
-    ChannelHandle, CompletionQueue, EndpointHandle, Incoming, LinkHandle, RecvError, SentMessage,
-    Ticket,
+    ChannelHandle, CompletionQueue, EndpointGroup, EndpointHandle, Incoming, LinkHandle, RecvError,
+    SentMessage, Ticket,
 };
 #[cfg(feature = "mem")]
 pub use mem::{MemEnd, MemPairError, mem_pair};
 pub use message::{Chunk, Message};
 pub use payload::{Payload, Rejected, SendOptions, SubmitError};
 pub use plan::{Clock, Plan, SourcePorts};
-pub use udp::{RoceUdp, roce_udp};
+pub use udp::{RoceUdp, roce_udp, roce_udp_group};
+pub use workers::{Placing, Workers};
 
 // What the types here are made of, so that users need not name the crates below.
 pub use towpath_base::{Nanos, Time};

@@ -5,6 +5,7 @@ use crate::event::{LinkId, Peer};
 use crate::sends::Sends;
 use crate::tcp::Tcp;
 use crate::tx::TxRing;
+use crate::workers::Seat;
 use std::net::SocketAddr;
 use towpath_base::Time;
 use towpath_proto::wire::Hello;
@@ -57,6 +58,8 @@ pub(crate) struct Conn {
     pub(crate) timer: Time,
     /// Polls since its queue pairs were destroyed.
     pub(crate) drain_polls: u8,
+    /// Counts it among the links of its worker, while it is up.
+    pub(crate) seat: Option<Seat>,
     is_ready: bool,
     is_eventful: bool,
     /// Keys of memory that is this link's alone.
@@ -80,6 +83,7 @@ impl Conn {
             held: 0,
             timer: Time::NEVER,
             drain_polls: 0,
+            seat: None,
             is_ready: false,
             is_eventful: false,
             lkeys: Vec::new(),

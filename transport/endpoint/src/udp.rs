@@ -15,9 +15,26 @@ pub type RoceUdp = RoceDevice<UdpLink>;
 /// # Errors
 /// [`EndpointError::Udp`] when the sockets cannot be had.
 pub fn roce_udp(udp: UdpConfig, config: &EndpointConfig) -> Result<RoceUdp, EndpointError> {
-    let link = UdpLink::bind(udp)?;
+    Ok(on_link(UdpLink::bind(udp)?, config))
+}
+
+/// Several [`RoceUdp`]s on one port, one for each of `count` workers.
+/// What comes in finds its device by the queue pair that it is for.
+///
+/// # Errors
+/// [`EndpointError::Udp`] when the sockets cannot be had.
+pub fn roce_udp_group(
+    udp: UdpConfig,
+    config: &EndpointConfig,
+    count: usize,
+) -> Result<Vec<RoceUdp>, EndpointError> {
+    let links = UdpLink::bind_group(udp, count)?;
+    Ok(links.into_iter().map(|link| on_link(link, config)).collect())
+}
+
+fn on_link(link: UdpLink, config: &EndpointConfig) -> RoceUdp {
     let qps = (config.links_max * (config.qp_paths() + 1)) as u32;
-    Ok(RoceDevice::new(link, RoceConfig::default().seed(config.seed).qp_max(qps.max(64))))
+    RoceDevice::new(link, RoceConfig::default().seed(config.seed).qp_max(qps.max(64)))
 }
 
 impl EndpointHandle {

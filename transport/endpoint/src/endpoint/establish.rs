@@ -9,6 +9,7 @@ use crate::limits::{BATCH, CONTROL_RECVS, CONTROL_SENDS, WINDOW_UNBOUNDED_BYTES}
 use crate::links::{Conn, Path, Phase};
 use crate::recv::Home;
 use crate::tx::TxRing;
+use crate::workers::Member;
 use std::net::SocketAddr;
 use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
@@ -337,7 +338,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let config = self.config.link_config(side, self.device.caps());
         let link = Link::new(config.seed(link_seed(&ours)), params, now);
         let ports: Vec<u16> = (0..ours.paths.len()).map(|path| self.source_port_of(path)).collect();
+        let seat = self.member.as_ref().map(Member::seat);
         if let Some(conn) = self.links.find_mut(id) {
+            conn.seat = seat;
             for (path, port) in conn.paths.iter_mut().zip(ports) {
                 path.source_port = port;
             }

@@ -31,6 +31,7 @@ use crate::plan::Plan;
 use crate::pools::SendPools;
 use crate::recv::RecvTable;
 use crate::setup::Setup;
+use crate::workers::{Member, Worker};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use streams::Streams;
@@ -87,6 +88,8 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     control_cq: CqNum,
     shared: Option<Shared>,
     setup: Setup,
+    /// Where it is one of several workers.
+    member: Option<Member>,
     streams: Streams,
     blacklist: Blacklist,
     blacklist_due: Time,
@@ -119,7 +122,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         } else {
             None
         };
-        let mut prng = Prng::new(config.seed);
+        let worker = config.worker.as_ref();
+        let mut prng = Prng::new(worker.map_or(config.seed, |worker| worker.seed(config.seed)));
+        let instance = worker.map_or_else(|| prng.next_u64(), Worker::instance);
+        let member = worker.map(|worker| Member::new(worker, device.waker()));
         let mut endpoint = Self {
             links: Links::new(config.links_max),
             recv: RecvTable::new(config.slots_max(share), config.chunk_bytes_max),
@@ -129,11 +135,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             control_cq,
             shared,
             setup: Setup::new(config.connect_timeout),
+            member,
             streams: Streams::default(),
             blacklist: Blacklist::new(config.blacklist_span),
             blacklist_due: Time::NEVER,
             told: VecDeque::new(),
-            instance: prng.next_u64(),
+            instance,
             prng,
             next_timer: Time::NEVER,
             draining: Vec::new(),
@@ -231,6 +238,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     pub(crate) fn setup(&mut self) -> &mut Setup {
         &mut self.setup
+    }
+
+    pub(crate) fn member(&self) -> Option<&Member> {
+        self.member.as_ref()
     }
 
     /// The peers that it has had trouble with of late.

@@ -23,6 +23,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         conn.phase = Phase::Draining;
         conn.timer = Time::NEVER;
         conn.tcp = None;
+        conn.seat = None;
         let id = conn.id;
         let made = |num: &towpath_verbs::QpNum| *num != NO_QP;
         let control_qp = Some(conn.control.qp_num).filter(made);

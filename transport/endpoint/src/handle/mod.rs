@@ -6,16 +6,19 @@
 //! | `commands` | what handles ask the worker for |
 //! | `egress`, `outbound` | messages from threads to the worker without a lock, and its side |
 //! | `completions` | outcomes of many messages in one queue |
+//! | `group` | several workers behind one listener |
 //! | `link` | handles of links and channels, and tickets of sends |
 
 mod commands;
 mod completions;
 mod egress;
+mod group;
 mod link;
 mod outbound;
 mod worker;
 
 pub use completions::CompletionQueue;
+pub use group::EndpointGroup;
 pub use link::{ChannelHandle, Incoming, LinkHandle, RecvError, SentMessage, Ticket};
 
 use crate::blacklist::Blacklist;

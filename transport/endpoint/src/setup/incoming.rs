@@ -7,6 +7,7 @@ use crate::endpoint::Endpoint;
 use crate::error::AcceptError;
 use crate::event::{Event, LinkId};
 use crate::limits::{ACCEPTS_PER_POLL, HANDSHAKES_MAX};
+use crate::workers::{Member, Placed, Placement};
 use std::net::{SocketAddr, TcpStream};
 use towpath_base::Time;
 use towpath_memory::Region;
@@ -33,22 +34,55 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                     continue;
                 }
                 Ok(None) => Err(AcceptError::Timeout(setup.timeout)),
-                Ok(Some(Welcome::Hello(hello))) => self.welcome(&hello, peer.from),
+                Ok(Some(Welcome::Hello(hello))) => Ok(hello),
                 Ok(Some(Welcome::Refused(refusal))) => Err(AcceptError::Unasked(refusal)),
                 Err(ReadError::Hello(error)) => Err(AcceptError::Hello(error)),
                 Err(ReadError::Broken(error)) => Err(AcceptError::Broken(error)),
             };
-            let peer = setup.incoming.swap_remove(place);
+            let Incoming { stream, from, .. } = setup.incoming.swap_remove(place);
             match outcome {
-                Ok((link, hello)) => {
-                    self.keep(setup, peer.stream, link, hello.emit());
-                    setup.next_watch = now;
-                    if let Some(who) = self.peer(link) {
-                        self.tell(Event::Accepted { link, peer: who });
-                    }
+                Ok(hello) => {
+                    self.place(setup, Placed { stream, from, hello, seat: None }, now);
                 }
-                Err(error) => self.turn_away(setup, peer.stream, peer.from, error, now),
+                Err(error) => self.turn_away(setup, stream, from, error, now),
             }
+        }
+    }
+
+    /// Links a peer here, or leaves it to the worker that it is placed with.
+    fn place(&mut self, setup: &mut Setup, peer: Placed, now: Time) {
+        let placement = match self.member() {
+            Some(member) => member.place(peer),
+            None => Placement::Here(peer),
+        };
+        match placement {
+            Placement::Here(peer) => self.link_to(setup, peer, now),
+            Placement::There => {}
+            Placement::Refused(Placed { stream, from, .. }, error) => {
+                self.turn_away(setup, stream, from, error, now);
+            }
+        }
+    }
+
+    /// Links the peers that other workers have placed here.
+    pub(super) fn take_placed(&mut self, setup: &mut Setup, now: Time) {
+        while let Some(peer) = self.member().and_then(Member::next_placed) {
+            self.link_to(setup, peer, now);
+        }
+    }
+
+    fn link_to(&mut self, setup: &mut Setup, peer: Placed, now: Time) {
+        // Its seat counts until the link has one of its own.
+        let Placed { stream, from, hello, seat: _seat } = peer;
+        match self.welcome(&hello, from) {
+            Ok((link, hello)) => {
+                self.keep(setup, stream, link, hello.emit());
+                setup.next_watch = now;
+                if let Some(peer) = self.peer(link) {
+                    self.tell(Event::Accepted { link, peer });
+                }
+            }
+            Err(error) => self.turn_away(setup, stream, from, error, now),
         }
     }
 

@@ -17,6 +17,7 @@ use crate::endpoint::Endpoint;
 use crate::error::{ConnectError, ListenError};
 use crate::event::{ConnectId, LinkId};
 use crate::limits::{HANDSHAKES_MAX, LISTEN_POLL_NS, LISTENERS_MAX, SETUP_POLL_NS, WATCH_POLL_NS};
+use crate::workers::Member;
 use incoming::Incoming;
 use outgoing::Outgoing;
 use std::net::{SocketAddr, TcpListener};
@@ -102,10 +103,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// Looks at the set-up conversations when it is time to.
     pub(crate) fn poll_setup(&mut self, now: Time) {
-        if now < self.setup().next_due() {
+        let has_placed = self.member().is_some_and(Member::has_placed);
+        if !has_placed && now < self.setup().next_due() {
             return;
         }
         let mut setup = std::mem::take(self.setup());
+        if has_placed {
+            self.take_placed(&mut setup, now);
+        }
         if now >= setup.next_poll {
             self.poll_incoming(&mut setup, now);
             self.poll_outgoing(&mut setup, now);

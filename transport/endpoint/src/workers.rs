@@ -1,0 +1,258 @@
+//! Several endpoints as one: each with a thread and a device of its own, behind one listener.
+//!
+//! The one that listens reads the HELLO of a peer and places its link: with the worker that has the
+//! fewest, or as the caller says. From then on the link is that worker's alone; on the data path
+//! the workers share nothing.
+
+use crate::error::AcceptError;
+use crate::limits::HANDSHAKES_MAX;
+use crossbeam_queue::ArrayQueue;
+use smallvec::SmallVec;
+use std::fmt;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+use towpath_base::Prng;
+use towpath_proto::wire::Hello;
+
+/// What chooses a worker: the peer's HELLO, and how many links each worker has.
+type Choose = dyn Fn(&Hello, &[usize]) -> usize + Send + Sync;
+
+/// Which worker a link is placed on.
+#[derive(Clone, Default)]
+pub enum Placing {
+    /// The one with the fewest links; of several the first.
+    #[default]
+    LeastLinks,
+    /// One after the other.
+    InTurn,
+    /// As the caller says, by the peer's HELLO and how many links each worker has: the worker's
+    /// number, taken modulo how many there are.
+    By(Arc<Choose>),
+}
+
+impl fmt::Debug for Placing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LeastLinks => "LeastLinks",
+            Self::InTurn => "InTurn",
+            Self::By(_) => "By",
+        })
+    }
+}
+
+/// A peer that has said who it is, on its way to its worker.
+pub(crate) struct Placed {
+    pub(crate) stream: TcpStream,
+    pub(crate) from: SocketAddr,
+    pub(crate) hello: Hello,
+    /// Counts for its worker until its link does.
+    pub(crate) seat: Option<Seat>,
+}
+
+/// What the others see of a worker.
+struct Desk {
+    placed: ArrayQueue<Placed>,
+    /// Links that it has, and peers that are on their way to it.
+    links: AtomicUsize,
+    owner: Mutex<Owner>,
+}
+
+/// The endpoint of a desk.
+enum Owner {
+    Away,
+    /// With what wakes it, where its device can be woken.
+    Here(Option<Waker>),
+}
+
+impl Desk {
+    fn set_owner(&self, owner: Owner) {
+        *self.owner.lock().unwrap_or_else(PoisonError::into_inner) = owner;
+    }
+
+    /// Wakes the owner; false when it is away.
+    fn wake(&self) -> bool {
+        match &*self.owner.lock().unwrap_or_else(PoisonError::into_inner) {
+            Owner::Away => false,
+            Owner::Here(waker) => {
+                waker.as_ref().inspect(|waker| waker.wake_by_ref());
+                true
+            }
+        }
+    }
+}
+
+/// Several endpoints that are one to their peers: they have one instance id, and peers that one of
+/// them listens for are placed on all.
+///
+/// [`EndpointGroup`](crate::EndpointGroup) makes such endpoints and drives them; for those with a
+/// loop of their own: give each the configuration [`of_worker`](crate::EndpointConfig::of_worker),
+/// and a device of one address ([`roce_udp_group`](crate::roce_udp_group)).
+#[derive(Clone)]
+pub struct Workers {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    instance: u64,
+    placing: Placing,
+    in_turn: AtomicUsize,
+    desks: Box<[Desk]>,
+}
+
+impl Workers {
+    /// `count` workers, at least one. `seed` is where their instance id comes from: random, and
+    /// another for each life, as [`EndpointConfig::seed`](crate::EndpointConfig::seed) is.
+    #[must_use]
+    pub fn new(count: usize, placing: Placing, seed: u64) -> Self {
+        let desk = |_| Desk {
+            placed: ArrayQueue::new(HANDSHAKES_MAX),
+            links: AtomicUsize::new(0),
+            owner: Mutex::new(Owner::Away),
+        };
+        let desks = (0..count.max(1)).map(desk).collect();
+        let instance = Prng::new(seed).next_u64();
+        Self { shared: Arc::new(Shared { instance, placing, in_turn: AtomicUsize::new(0), desks }) }
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.shared.desks.len()
+    }
+
+    /// How many links each has, those on their way to it included.
+    pub fn links(&self) -> impl Iterator<Item = usize> {
+        self.shared.desks.iter().map(|desk| desk.links.load(Ordering::Relaxed))
+    }
+
+    /// The worker with the fewest links; of several the first.
+    #[must_use]
+    pub fn least_loaded(&self) -> usize {
+        self.links().enumerate().min_by_key(|&(_, links)| links).map_or(0, |(index, _)| index)
+    }
+
+    fn choose(&self, hello: &Hello) -> usize {
+        let index = match &self.shared.placing {
+            Placing::LeastLinks => self.least_loaded(),
+            Placing::InTurn => self.shared.in_turn.fetch_add(1, Ordering::Relaxed),
+            Placing::By(choose) => choose(hello, &self.links().collect::<SmallVec<[_; 64]>>()),
+        };
+        index % self.count()
+    }
+
+    fn seat(&self, index: usize) -> Seat {
+        self.shared.desks[index].links.fetch_add(1, Ordering::Relaxed);
+        Seat { shared: Arc::clone(&self.shared), index }
+    }
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.links()).finish()
+    }
+}
+
+/// One of several workers, as the configuration of its endpoint has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Worker {
+    workers: Workers,
+    index: usize,
+}
+
+impl Worker {
+    pub(crate) fn new(workers: &Workers, index: usize) -> Self {
+        Self { workers: workers.clone(), index: index % workers.count() }
+    }
+
+    pub(crate) fn instance(&self) -> u64 {
+        self.workers.shared.instance
+    }
+
+    /// The seed of this worker, where all have got the same.
+    pub(crate) fn seed(&self, seed: u64) -> u64 {
+        Prng::new(seed ^ self.index as u64).next_u64()
+    }
+}
+
+/// One link in the count of its worker.
+pub(crate) struct Seat {
+    shared: Arc<Shared>,
+    index: usize,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.shared.desks[self.index].links.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// An endpoint's place among the workers, for as long as it is there.
+pub(crate) struct Member {
+    workers: Workers,
+    index: usize,
+}
+
+/// What became of a peer that was to be placed.
+pub(crate) enum Placement {
+    /// With the worker that asked: it was chosen, or the chosen one is gone.
+    Here(Placed),
+    /// With another worker, which has been told.
+    There,
+    /// Nowhere: too many are on their way to its worker.
+    Refused(Placed, AcceptError),
+}
+
+impl Member {
+    pub(crate) fn new(worker: &Worker, waker: Option<Waker>) -> Self {
+        let Worker { workers, index } = worker.clone();
+        workers.shared.desks[index].set_owner(Owner::Here(waker));
+        Self { workers, index }
+    }
+
+    fn desk(&self) -> &Desk {
+        &self.workers.shared.desks[self.index]
+    }
+
+    /// A place in the count of this worker's links.
+    pub(crate) fn seat(&self) -> Seat {
+        self.workers.seat(self.index)
+    }
+
+    /// Whether peers wait that others placed here.
+    pub(crate) fn has_placed(&self) -> bool {
+        !self.desk().placed.is_empty()
+    }
+
+    /// The next peer that was placed here.
+    pub(crate) fn next_placed(&self) -> Option<Placed> {
+        self.desk().placed.pop()
+    }
+
+    /// Places a peer.
+    pub(crate) fn place(&self, mut placed: Placed) -> Placement {
+        let index = self.workers.choose(&placed.hello);
+        placed.seat = Some(self.workers.seat(index));
+        if index == self.index {
+            return Placement::Here(placed);
+        }
+        let desk = &self.workers.shared.desks[index];
+        if let Err(placed) = desk.placed.push(placed) {
+            return Placement::Refused(placed, AcceptError::Busy { max: HANDSHAKES_MAX });
+        }
+        if desk.wake() {
+            return Placement::There;
+        }
+        // The worker has left, perhaps before this was on its desk.
+        desk.placed.pop().map_or(Placement::There, Placement::Here)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.desk().set_owner(Owner::Away);
+        // Their connections close, which tells them.
+        while self.next_placed().is_some() {}
+    }
+}
