@@ -1,34 +1,11 @@
 //! UD.
 
 use crate::rig::Rig;
-use towpath_base::serial::Psn;
 use towpath_memory::Region;
-use towpath_verbs::{
-    BadWr, Connect, Device, Mtu, QpInit, QpNum, QpType, RcAttr, SendOp, SendWr, UdAddress, Verb,
-    VerbError, WcStatus,
-};
+use towpath_verbs::{BadWr, Device, QpNum, SendOp, SendWr, UdAddress, Verb, VerbError, WcStatus};
 
 const QKEY: u32 = 0x1111_2222;
 const GRH_BYTES: usize = 40;
-
-fn datagram_pair<D: Device<Memory = Region>>(rig: &mut Rig<D>) -> (QpNum, QpNum) {
-    let one = |end: &mut crate::rig::End<D>| {
-        let qp = end.create(&QpInit::new(QpType::Ud, end.cq).qkey(QKEY));
-        let connect = Connect {
-            dest: end.device.local_addr(),
-            dest_qp_num: QpNum(0),
-            rq_psn: Psn::new(0),
-            sq_psn: Psn::new(0),
-            path_mtu: Mtu::Mtu1024,
-            source_port: 0,
-            tclass: 0,
-            rc: RcAttr::default(),
-        };
-        end.device.connect_qp(qp, &connect).unwrap();
-        qp
-    };
-    (one(&mut rig.a), one(&mut rig.b))
-}
 
 fn send<D: Device<Memory = Region>>(
     rig: &mut Rig<D>,
@@ -44,7 +21,7 @@ fn send<D: Device<Memory = Region>>(
 }
 
 pub(crate) fn behind_header<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
-    let (a_qp, b_qp) = datagram_pair(rig);
+    let (a_qp, b_qp) = rig.datagrams(QKEY);
     let dest = rig.b.device.local_addr();
     let ud = UdAddress { dest, remote_qpn: b_qp, remote_qkey: QKEY };
     for len in [0, 1, 100, rig.a.device.caps().mtu_max.bytes() as usize] {
@@ -62,7 +39,7 @@ pub(crate) fn behind_header<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
 }
 
 pub(crate) fn refused<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
-    let (a_qp, b_qp) = datagram_pair(rig);
+    let (a_qp, b_qp) = rig.datagrams(QKEY);
     let dest = rig.b.device.local_addr();
     let ud = UdAddress { dest, remote_qpn: b_qp, remote_qkey: QKEY };
     rig.b.recv(b_qp, 1, 0, GRH_BYTES);

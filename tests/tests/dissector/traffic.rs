@@ -2,10 +2,7 @@
 
 use crate::record::Recorded;
 use crate::rig::Rig;
-use towpath_base::serial::Psn;
-use towpath_verbs::{
-    Connect, Device, Mtu, QpInit, QpNum, QpType, RcAttr, RemoteAddr, SendOp, SendWr, UdAddress,
-};
+use towpath_verbs::{Device, Mtu, QpInit, QpNum, QpType, RemoteAddr, SendOp, SendWr, UdAddress};
 
 /// Acknowledgement without a limit of credits, as the syndrome of an AETH.
 const ACK: u32 = 0x1f;
@@ -174,21 +171,7 @@ pub(crate) fn refusals(rig: &mut Rig<Recorded>) -> Vec<Expected> {
 
 /// UD, with and without immediate data.
 pub(crate) fn datagrams(rig: &mut Rig<Recorded>) -> Vec<Expected> {
-    let [a_qp, b_qp] = [&mut rig.a, &mut rig.b].map(|end| {
-        let qp = end.create(&QpInit::new(QpType::Ud, end.cq).qkey(QKEY));
-        let connect = Connect {
-            dest: end.device.local_addr(),
-            dest_qp_num: QpNum(0),
-            rq_psn: Psn::new(0),
-            sq_psn: Psn::new(0),
-            path_mtu: Mtu::Mtu1024,
-            source_port: 0,
-            tclass: 0,
-            rc: RcAttr::default(),
-        };
-        end.device.connect_qp(qp, &connect).expect("it was in INIT");
-        qp
-    });
+    let (a_qp, b_qp) = rig.datagrams(QKEY);
     let ud = UdAddress { dest: rig.b.device.local_addr(), remote_qpn: b_qp, remote_qkey: QKEY };
     let mut packets = Vec::new();
     for len in [1, 2, 3, 4, 1000] {

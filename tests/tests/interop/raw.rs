@@ -1,10 +1,8 @@
 //! Plain verbs, each byte checked.
 
 use crate::rig::{EitherNic, Rig};
-use towpath_base::serial::Psn;
 use towpath_verbs::{
-    Connect, Device, QpInit, QpNum, QpType, RcAttr, SendOp, SendWr, UdAddress, Wc, WcOpcode,
-    WcStatus,
+    Device, QpInit, QpNum, QpType, SendOp, SendWr, UdAddress, Wc, WcOpcode, WcStatus,
 };
 
 /// Around the packet sizes, and up to the longest message that rxe takes in one work request.
@@ -145,21 +143,7 @@ pub(crate) fn lossy_sends(rig: &mut Rig<EitherNic>) -> u64 {
 
 /// Datagrams of UD, from one byte to a full packet; returns how many got lost.
 pub(crate) fn datagrams(rig: &mut Rig<EitherNic>) -> u64 {
-    let [a_qp, b_qp] = [&mut rig.a, &mut rig.b].map(|end| {
-        let qp = end.create(&QpInit::new(QpType::Ud, end.cq).qkey(QKEY));
-        let connect = Connect {
-            dest: end.device.local_addr(),
-            dest_qp_num: QpNum(0),
-            rq_psn: Psn::new(0),
-            sq_psn: Psn::new(0),
-            path_mtu: rig.mtu,
-            source_port: 0,
-            tclass: 0,
-            rc: RcAttr::default(),
-        };
-        end.device.connect_qp(qp, &connect).expect("it was in INIT");
-        qp
-    });
+    let (a_qp, b_qp) = rig.datagrams(QKEY);
     let dest = rig.b.device.local_addr();
     let ud = UdAddress { dest, remote_qpn: b_qp, remote_qkey: QKEY };
     let packet = rig.mtu.bytes() as usize;

@@ -193,6 +193,27 @@ impl<D: Device<Memory = Region>> Rig<D> {
         self.pair_of(&a, &b)
     }
 
+    /// A pair of UD queue pairs, ready to send.
+    pub(crate) fn datagrams(&mut self, qkey: u32) -> (QpNum, QpNum) {
+        let path_mtu = self.mtu;
+        let ready = |end: &mut End<D>| {
+            let qp = end.create(&QpInit::new(QpType::Ud, end.cq).qkey(qkey));
+            let connect = Connect {
+                dest: end.device.local_addr(),
+                dest_qp_num: QpNum(0),
+                rq_psn: Psn::new(0),
+                sq_psn: Psn::new(0),
+                path_mtu,
+                source_port: 0,
+                tclass: 0,
+                rc: RcAttr::default(),
+            };
+            end.device.connect_qp(qp, &connect).expect("it was in INIT");
+            qp
+        };
+        (ready(&mut self.a), ready(&mut self.b))
+    }
+
     pub(crate) fn pair_of(&mut self, a: &QpInit, b: &QpInit) -> (QpNum, QpNum) {
         let (a, b) = (self.a.create(a), self.b.create(b));
         self.connect(a, b);
