@@ -91,6 +91,6 @@ pub use pcap::PcapLink;
 pub use topology::{Fabric, LeafSpine, Star, TwoPods};
 pub use world::{
     CableConfig, Change, EcnConfig, Health, HostConfig, HostDelay, HostId, LinkConfig, LinkId,
-    PfcConfig, RxTrain, SwitchConfig, SwitchId, Timestamps, TxTrain, VirtualClock, VirtualLink,
-    WireCounters, WireId, World, WorldCounters,
+    PfcConfig, QueueConfig, RxTrain, SwitchConfig, SwitchId, Timestamps, Turn, TxTrain,
+    VirtualClock, VirtualLink, WireCounters, WireId, World, WorldCounters,
 };

@@ -29,8 +29,8 @@ pub const SOURCE_PORTS_MAX: u16 = u16::MAX - SOURCE_PORT_FIRST + 1;
 /// to get past a burst, and an end to it while a black hole is being sent into.
 pub const RECEIVE_ROUNDS_MAX: usize = 64;
 
-/// Queues of each port, served strictly in turn: the three classes of the transport, and one
-/// above them for what a study puts beside them.
+/// Queues of each port: the three classes of the transport, and one for what a study puts beside
+/// them.
 pub const CLASSES: usize = 4;
 
 /// Hosts of one world that have addresses of its own: as many as there are in 10.0.0.0/8.

@@ -5,8 +5,10 @@ mod common;
 use common::assert_share;
 use common::fabric::{CAPABLE, numbers, run, send, send_train, settle, slow_host, slow_pod};
 use towpath_base::{Nanos, Time};
+use towpath_sim::limits::CLASSES;
 use towpath_sim::{
-    EcnConfig, Fabric, HostConfig, PfcConfig, Star, SwitchConfig, WireCounters, World,
+    EcnConfig, Fabric, HostConfig, HostId, PfcConfig, QueueConfig, Star, SwitchConfig, Turn,
+    WireCounters, World,
 };
 use towpath_verbs::{PacketLink, TxPacket};
 
@@ -94,6 +96,105 @@ fn a_better_class_goes_first_and_has_room_of_its_own() {
     assert_eq!(&seen[..3], &[0, 100, 101]);
     assert_eq!(seen[21..], [1, 2, 3, 4, 5]);
     assert_eq!(world.counters().dropped_queue, 14);
+}
+
+/// Sends a numbered packet of 100 bytes with this DSCP, capable of marks; true when it was taken.
+fn send_of(world: &World, [from, to]: [HostId; 2], dscp: u8, number: u32) -> bool {
+    let bytes = number.to_be_bytes().repeat(25);
+    let mut packet = TxPacket::new(world.end(to).local_addr(), 0, dscp << 2 | CAPABLE);
+    packet.push(&bytes);
+    world.end(from).transmit(&[packet]) == 1
+}
+
+/// Queues with these turns: of DSCP 10, 20, 30, and of all else.
+fn queues(world: &World, turns: [Turn; CLASSES]) -> [QueueConfig; CLASSES] {
+    (0..3).for_each(|class| world.set_class(10 * (class + 1), class));
+    turns.map(|turn| QueueConfig { turn, ..QueueConfig::default() })
+}
+
+#[test]
+fn queues_with_weights_share_what_a_strict_one_leaves_at_a_switch_and_in_a_host() {
+    let turns = [Turn::Strict, Turn::Weight(3), Turn::Weight(1), Turn::Weight(1)];
+    for in_host in [false, true] {
+        let world = World::new(1);
+        let queues = queues(&world, turns);
+        let none = [QueueConfig::default(); CLASSES];
+        let [nic_queues, queues] = if in_host { [queues, none] } else { [none, queues] };
+        let switch = SwitchConfig { queues, ..SwitchConfig::default() };
+        let host = HostConfig { nic_queue_bytes: 1 << 30, nic_queues, ..slow_host() };
+        let hosts = Star { hosts: 4, host, switch }.build(&world).hosts;
+        for number in 0..400 {
+            for (from, dscp) in [(0, 0), (1, 20), (2, 30)] {
+                let from = hosts[if in_host { 0 } else { from }];
+                assert!(send_of(&world, [from, hosts[3]], dscp, 1_000 * u32::from(dscp) + number));
+            }
+        }
+        // In the middle of it all ten of the strict class.
+        run(&world, Time(100_000));
+        for number in 0..10 {
+            assert!(send_of(&world, [hosts[0], hosts[3]], 10, 10_000 + number));
+        }
+        let seen = numbers(&settle(&world));
+        let of = |thousands: u64, seen: &[u64]| {
+            seen.iter().filter(|number| **number / 1_000 == thousands).count()
+        };
+        let last_strict = seen.iter().rposition(|number| number / 1_000 == 10).expect("it came");
+        assert!(last_strict < 20, "before what waited: {last_strict}, in a host: {in_host}");
+        let (head, whole) = (&seen[last_strict + 1..][..400], 5.0);
+        for (thousands, weight) in [(20, 3.0), (30, 1.0), (0, 1.0)] {
+            let expected = 400.0 * weight / whole;
+            let came = of(thousands, head) as f64;
+            assert!((came - expected).abs() <= 4.0, "{thousands}: {came}, in a host: {in_host}");
+        }
+    }
+}
+
+#[test]
+fn each_queue_drops_and_marks_by_its_own_room_and_threshold() {
+    let world = World::new(1);
+    let mut queues = queues(&world, [Turn::Strict; CLASSES]);
+    let ecn = |bytes| Some(EcnConfig { min_bytes: bytes, max_bytes: bytes, p_max_ppm: 0 });
+    queues[0].ecn = ecn(200);
+    queues[1].buffer_bytes = Some(300);
+    let switch =
+        SwitchConfig { port_buffer_bytes: 1_000, ecn: ecn(700), queues, ..SwitchConfig::default() };
+    let hosts = star(&world, 4, switch).hosts;
+    // Two come of the first class for one that goes, and so none goes of the second.
+    for number in 0..9 {
+        for (from, dscp) in [(1, 10), (2, 20), (3, 10)] {
+            send_of(&world, [hosts[from], hosts[0]], dscp, 1_000 * u32::from(dscp) + number);
+        }
+    }
+    let seen = settle(&world);
+    let of = |thousands: u64| seen.iter().filter(move |seen| seen.number / 1_000 == thousands);
+    let unmarked = |thousands| of(thousands).filter(|seen| seen.tclass & MARKED != MARKED).count();
+    assert_eq!((of(10).count(), unmarked(10)), (18, 3), "two of the first round, one of the next");
+    assert_eq!((of(20).count(), unmarked(20)), (3, 3), "300 bytes are the room, and below 700");
+}
+
+#[test]
+fn a_host_takes_packets_of_a_class_while_another_is_full() {
+    let world = World::new(1);
+    let mut nic_queues = queues(&world, [Turn::Strict; CLASSES]);
+    nic_queues[0].buffer_bytes = Some(200);
+    nic_queues[0].ecn = Some(EcnConfig { min_bytes: 100, max_bytes: 100, p_max_ppm: 0 });
+    let host = HostConfig { nic_queue_bytes: 1_000, nic_queues, ..slow_host() };
+    let hosts = Star { hosts: 2, host, ..Star::default() }.build(&world).hosts;
+    let ends = [hosts[0], hosts[1]];
+    assert_eq!((0..20).filter(|number| send_of(&world, ends, 0, *number)).count(), 10);
+    assert_eq!((100..120).filter(|number| send_of(&world, ends, 10, *number)).count(), 2);
+    // Room for the better class comes first, and it is told of that though the other is full.
+    let mut woken = Vec::new();
+    assert!(world.advance_to_next(Time(2_000), &mut woken));
+    assert_eq!((world.now(), &woken[..]), (Time(1_600), &hosts[..1]));
+    assert!(send_of(&world, ends, 10, 102));
+    let seen = settle(&world);
+    let gold: Vec<u64> = seen.iter().map(|seen| seen.number).filter(|n| *n >= 100).collect();
+    assert_eq!(gold, [100, 101, 102]);
+    assert_eq!(&numbers(&seen)[..3], &[0, 100, 101]);
+    let marked: Vec<u64> =
+        seen.iter().filter(|seen| seen.tclass & MARKED == MARKED).map(|seen| seen.number).collect();
+    assert_eq!(marked, [101, 102]);
 }
 
 #[test]
@@ -196,7 +297,7 @@ fn a_host_that_heeds_no_pauses_loses_what_does_not_fit() {
 fn trains_are_marked_and_paused_and_dropped_as_one() {
     let world = World::new(1);
     let ecn = Some(EcnConfig { min_bytes: 1_000, max_bytes: 1_000, p_max_ppm: 0 });
-    let switch = SwitchConfig { port_buffer_bytes: 3_000, ecn, pfc: None };
+    let switch = SwitchConfig { port_buffer_bytes: 3_000, ecn, ..SwitchConfig::default() };
     let hosts = star(&world, 5, switch).hosts;
     for (token, host) in hosts[..4].iter().enumerate() {
         assert!(send_train(&world, [*host, hosts[4]], 10, 100, token as u64));

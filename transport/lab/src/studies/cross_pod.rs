@@ -170,7 +170,8 @@ impl CrossPod {
         let world = World::new(self.seed);
         let lossy = SwitchConfig::default();
         let pfc = lossless_pods.then(PfcConfig::default);
-        let leaves = [(); 2].map(|()| world.add_switch(&SwitchConfig { pfc, ..lossy }));
+        let leaf = SwitchConfig { pfc, ..lossy };
+        let leaves = [(); 2].map(|()| world.add_switch(&leaf));
         for _ in 0..self.spines {
             let spine = world.add_switch(&lossy);
             for leaf in leaves {

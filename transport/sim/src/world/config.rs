@@ -1,6 +1,8 @@
 //! What virtual links, hosts, switches and cables are like.
 
 use super::queue::{EcnConfig, PfcConfig};
+use super::turns::QueueConfig;
+use crate::limits::CLASSES;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use towpath_base::Nanos;
 
@@ -38,6 +40,8 @@ pub struct HostConfig {
     /// more, and the host is woken once half of them are free and what it offered fits. A train
     /// that is larger goes alone. Default 256 KiB.
     pub nic_queue_bytes: u64,
+    /// The queues in its network card, by class. Default: all strict.
+    pub nic_queues: [QueueConfig; CLASSES],
     /// Source ports, at most [`SOURCE_PORTS_MAX`](crate::limits::SOURCE_PORTS_MAX). Default 16.
     pub source_ports: u16,
     /// Bytes that each packet takes on its cable beyond BTH to ICRC. Default 66: preamble and gap
@@ -68,6 +72,7 @@ impl Default for HostConfig {
             rate_bits_per_s: 100_000_000_000,
             delay: Nanos(500),
             nic_queue_bytes: 256 << 10,
+            nic_queues: [QueueConfig::default(); CLASSES],
             source_ports: 16,
             overhead_bytes: 66,
             packet_bytes_max: 4_200,
@@ -82,20 +87,23 @@ impl Default for HostConfig {
     }
 }
 
-/// A switch: a queue in front of each of its wires, which drops at its tail.
+/// A switch: queues in front of each of its wires, one for each class, which drop at their tails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchConfig {
     /// Bytes that wait in front of each wire, in each class, headers counted in. Default 1 MiB.
     pub port_buffer_bytes: u64,
     /// When packets are marked. Default: never.
     pub ecn: Option<EcnConfig>,
+    /// The queues in front of each wire, by class. Default: all strict.
+    pub queues: [QueueConfig; CLASSES],
     /// When what sends to it is paused. Default: never.
     pub pfc: Option<PfcConfig>,
 }
 
 impl Default for SwitchConfig {
     fn default() -> Self {
-        Self { port_buffer_bytes: 1 << 20, ecn: None, pfc: None }
+        let queues = [QueueConfig::default(); CLASSES];
+        Self { port_buffer_bytes: 1 << 20, ecn: None, queues, pfc: None }
     }
 }
 

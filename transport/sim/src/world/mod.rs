@@ -5,7 +5,7 @@
 //! | `engine/` | what each event does: sending, travelling, driving, building |
 //! | `agenda`, `change` | the heap, and what can be changed at a time |
 //! | `flight` | packets under way, in a slab |
-//! | `wire`, `queue`, `faults` | one direction of a cable: queues, rate, delay, marks, faults |
+//! | `wire`, `queue`, `turns`, `faults` | one direction of a cable: queues, turns, rate, marks |
 //! | `switch`, `routes` | shortest paths, and the choice among equal ones |
 //! | `host`, `link`, `train` | where packets and trains begin and end |
 //! | `trace` | what became of each packet, as a hash |
@@ -35,6 +35,7 @@ mod routes;
 mod switch;
 mod trace;
 mod train;
+mod turns;
 mod wire;
 
 use std::cell::RefCell;
@@ -48,6 +49,7 @@ pub use link::VirtualLink;
 pub use queue::{EcnConfig, PfcConfig};
 pub use trace::{PacketFate, TraceEvent};
 pub use train::{RxTrain, TxTrain};
+pub use turns::{QueueConfig, Turn};
 pub use wire::WireCounters;
 
 use crate::fault::{FaultCounters, FaultPlan};
@@ -178,8 +180,9 @@ impl World {
     }
 
     /// Sends packets of a DSCP (the traffic class without its two ECN bits) to a queue of their
-    /// own at each port, from 0, which goes before all others, to
-    /// [`CLASSES`](crate::limits::CLASSES)` - 1`, where all packets go at first.
+    /// own at each port, from 0 to [`CLASSES`](crate::limits::CLASSES)` - 1`, where all packets go
+    /// at first. Queue 0 goes before all others, unless ports say otherwise:
+    /// [`SwitchConfig::queues`], [`HostConfig::nic_queues`].
     pub fn set_class(&self, dscp: u8, class: u8) {
         self.engine.borrow_mut().set_class(dscp, class);
     }

@@ -4,6 +4,7 @@ use super::faults::WireFaults;
 use super::flight::{Flight, Flights, List, NONE};
 use super::ids::Node;
 use super::queue::{EcnConfig, Ingress};
+use super::turns::{QueueConfig, Turns};
 use crate::limits::{CLASSES, IN_FLIGHT_PACKETS_MAX};
 use towpath_base::{Nanos, Prng, Time};
 
@@ -15,6 +16,7 @@ pub(super) struct WireConfig {
     pub(super) queue_bytes: u64,
     pub(super) overhead_bytes: u32,
     pub(super) ecn: Option<EcnConfig>,
+    pub(super) queues: [QueueConfig; CLASSES],
 }
 
 #[derive(Clone, Copy)]
@@ -54,7 +56,7 @@ pub(super) struct Wire {
     pub(super) serve_at: Time,
     rate_bits_per_s: u64,
     delay: Nanos,
-    /// The room of each queue.
+    /// The room of each queue, where none has its own.
     queue_bytes: u64,
     /// Bytes in all queues.
     queued_bytes: u64,
@@ -74,11 +76,14 @@ pub(super) struct Wire {
     pub(super) faults: Option<Box<WireFaults>>,
     /// What the switch at its far end holds of it, where that pauses it.
     pub(super) ingress: Option<Box<Ingress>>,
-    /// What marks packets that join its queue.
+    /// What marks packets that join its queues.
     marker: Option<Box<Marker>>,
+    /// `None` where all queues are strict, and have the same room.
+    turns: Option<Box<Turns>>,
     /// Flights that are queued or on the way.
     held: u32,
-    /// How much room somebody waits for in its queue; zero for nobody.
+    /// One bit for each class that somebody waits for room of, and the most that it is.
+    wanted: u8,
     room_wanted_bytes: u64,
     queues: [Queue; CLASSES],
     pub(super) counters: WireCounters,
@@ -87,8 +92,17 @@ pub(super) struct Wire {
 }
 
 struct Marker {
-    config: EcnConfig,
+    configs: [Option<EcnConfig>; CLASSES],
     prng: Prng,
+}
+
+impl Marker {
+    /// `None` where no queue is marked.
+    fn new(config: &WireConfig, seed: u64) -> Option<Box<Self>> {
+        let configs = config.queues.map(|queue| queue.ecn.or(config.ecn));
+        let marks = configs.iter().any(Option::is_some);
+        marks.then(|| Box::new(Self { configs, prng: Prng::new(seed) }))
+    }
 }
 
 /// What is being sent.
@@ -131,8 +145,7 @@ pub(super) struct Sent {
 }
 
 impl Wire {
-    pub(super) fn new(config: WireConfig, [from, to]: [Node; 2], seed: u64) -> Self {
-        let marker = config.ecn.map(|ecn| Box::new(Marker { config: ecn, prng: Prng::new(seed) }));
+    pub(super) fn new(config: &WireConfig, [from, to]: [Node; 2], seed: u64) -> Self {
         Self {
             free_at: Time::ZERO,
             remainder: 0,
@@ -151,9 +164,11 @@ impl Wire {
             sending: Sending::NOTHING,
             faults: None,
             ingress: None,
-            marker,
+            marker: Marker::new(config, seed),
+            turns: Turns::new(&config.queues, config.queue_bytes),
             held: 0,
             room_wanted_bytes: 0,
+            wanted: 0,
             queues: [Queue { flights: List::EMPTY, bytes: 0 }; CLASSES],
             counters: WireCounters::default(),
             paused_since: [Time::NEVER; CLASSES],
@@ -183,7 +198,12 @@ impl Wire {
 
     /// Whether the queue of `class` has room for so many bytes more.
     pub(super) fn has_room(&self, class: usize, bytes: u64) -> bool {
-        !self.is_crowded() && self.queues[class].bytes + bytes <= self.queue_bytes
+        !self.is_crowded() && self.queues[class].bytes + bytes <= self.room_bytes(class)
+    }
+
+    /// The room of the queue of `class`.
+    fn room_bytes(&self, class: usize) -> u64 {
+        self.turns.as_ref().map_or(self.queue_bytes, |turns| turns.room_bytes(class))
     }
 
     /// Whether it holds more flights than any rate and delay explain.
@@ -191,29 +211,34 @@ impl Wire {
         self.held >= IN_FLIGHT_PACKETS_MAX as u32
     }
 
-    /// Whether nothing waits for it and it sends nothing.
-    pub(super) fn is_idle(&self) -> bool {
-        self.queued_bytes == 0
+    /// Whether nothing of `class` waits for it or is being sent.
+    pub(super) fn is_idle(&self, class: usize) -> bool {
+        self.queues[class].bytes == 0
     }
 
-    /// Notes that so many bytes were refused.
-    pub(super) fn want_room(&mut self, bytes: u64) {
-        self.room_wanted_bytes = bytes;
+    /// Notes that so many bytes of `class` were refused.
+    pub(super) fn want_room(&mut self, class: usize, bytes: u64) {
+        let others = self.wanted & !(1 << class) != 0;
+        self.room_wanted_bytes = if others { self.room_wanted_bytes.max(bytes) } else { bytes };
+        self.wanted |= 1 << class;
     }
 
     /// Whether somebody waits for room.
     pub(super) fn is_wanted(&self) -> bool {
-        self.room_wanted_bytes > 0
+        self.wanted != 0
     }
 
     /// Whether somebody who waits for room is to be told now: there is room for what was refused,
     /// and half of the queue is free, so that they are not told of each packet.
     pub(super) fn tells_of_room(&mut self) -> bool {
-        let (wanted, queued) = (self.room_wanted_bytes, self.queued_bytes);
-        let has_room = queued <= self.queue_bytes / 2 && queued + wanted <= self.queue_bytes;
-        let tells = wanted > 0 && (has_room || self.is_idle());
+        let has_room = |class: usize| {
+            let (queued, room) = (self.queues[class].bytes, self.room_bytes(class));
+            queued == 0 || queued <= room / 2 && queued + self.room_wanted_bytes <= room
+        };
+        let is_wanted = |class: &usize| self.wanted & 1 << class != 0;
+        let tells = self.is_wanted() && (0..CLASSES).filter(is_wanted).any(has_room);
         if tells {
-            self.room_wanted_bytes = 0;
+            self.wanted = 0;
         }
         tells
     }
@@ -222,17 +247,27 @@ impl Wire {
     pub(super) fn marks(&mut self, class: usize) -> bool {
         let queued_bytes = self.queues[class].bytes;
         let Some(marker) = &mut self.marker else { return false };
-        marker.config.marks(queued_bytes, &mut marker.prng)
+        marker.configs[class].is_some_and(|ecn| ecn.marks(queued_bytes, &mut marker.prng))
     }
 
     pub(super) fn push(&mut self, class: usize, flight: u32, flights: &mut Flights) {
         let bytes = self.bytes_of(&flights[flight]);
         self.queues[class].bytes += bytes;
         self.queues[class].flights.push(flights, flight);
+        if self.waiting & 1 << class == 0 {
+            self.begin(class);
+        }
         self.waiting |= 1 << class;
         self.queued_bytes += bytes;
         self.counters.queued_bytes_max = self.counters.queued_bytes_max.max(self.queued_bytes);
         self.held += 1;
+    }
+
+    /// A class can send that could not.
+    fn begin(&mut self, class: usize) {
+        if let Some(turns) = &mut self.turns {
+            turns.on_begin(class);
+        }
     }
 
     fn pop(&mut self, class: usize, flights: &Flights) -> Option<u32> {
@@ -254,20 +289,31 @@ impl Wire {
         self.held += copies as u32;
     }
 
-    /// What to send now: the head of a queue, strictly by class.
+    /// What to send now: the head of a queue, strictly by class, or of those with weights by
+    /// their turns.
     pub(super) fn next(&self, flights: &Flights, now: Time) -> Next {
         let (mut classes, mut at) = (self.waiting & !self.paused, Time::NEVER);
+        let mut weighted: Option<(u64, usize)> = None;
         while classes != 0 {
             let class = classes.trailing_zeros() as usize;
             let front = self.queues[class].flights.front();
             let ready_at = front.map_or(Time::NEVER, |flight| flights[flight].ready_at);
             if ready_at <= now {
-                return Next::Send(class);
+                let start = self.turns.as_ref().and_then(|turns| turns.start(class));
+                let Some(start) = start else { return Next::Send(class) };
+                if weighted.is_none_or(|(least, _)| start < least) {
+                    weighted = Some((start, class));
+                }
+            } else {
+                at = at.min(ready_at);
             }
-            at = at.min(ready_at);
             classes &= classes - 1;
         }
-        if at == Time::NEVER { Next::Nothing } else { Next::Wait(at) }
+        match weighted {
+            Some((_, class)) => Next::Send(class),
+            None if at == Time::NEVER => Next::Nothing,
+            None => Next::Wait(at),
+        }
     }
 
     /// Takes a flight out of its queues that is not to be sent.
@@ -290,6 +336,7 @@ impl Wire {
             self.counters.pauses += 1;
         } else if !on && was_on {
             self.paused &= !(1 << class);
+            self.begin(class);
             let span = now.since(self.paused_since[class]);
             self.counters.paused = self.counters.paused + span;
         }
@@ -306,6 +353,9 @@ impl Wire {
     pub(super) fn send(&mut self, class: usize, flights: &Flights, now: Time) -> Option<Sent> {
         let flight = self.pop(class, flights)?;
         let bytes = self.bytes_of(&flights[flight]);
+        if let Some(turns) = &mut self.turns {
+            turns.on_send(class, bytes);
+        }
         if self.free_at < now {
             self.free_at = now;
             self.remainder = 0;

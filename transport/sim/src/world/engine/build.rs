@@ -1,7 +1,7 @@
 //! Laying cables, setting up switches and hosts.
 
 use super::Engine;
-use crate::limits::{HOSTS_MAX, SOURCE_PORTS_MAX};
+use crate::limits::{CLASSES, HOSTS_MAX, SOURCE_PORTS_MAX};
 use crate::world::change::Health;
 use crate::world::config::{
     CableConfig, HostConfig, HostDelay, LinkConfig, SwitchConfig, Timestamps,
@@ -11,6 +11,7 @@ use crate::world::ids::{HostId, LinkId, Node, SwitchId, WireId};
 use crate::world::queue::Ingress;
 use crate::world::routes::Hop;
 use crate::world::switch::Switch;
+use crate::world::turns::QueueConfig;
 use crate::world::wire::{Wire, WireConfig};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use towpath_base::Nanos;
@@ -30,6 +31,7 @@ impl Engine {
             queue_bytes: config.queue_bytes,
             overhead_bytes: config.overhead_bytes,
             ecn: None,
+            queues: [QueueConfig::default(); CLASSES],
         };
         let caps = LinkCaps {
             packet_bytes_max: config.packet_bytes_max,
@@ -84,6 +86,7 @@ impl Engine {
             queue_bytes: config.nic_queue_bytes,
             overhead_bytes: config.overhead_bytes,
             ecn: None,
+            queues: config.nic_queues,
         };
         let downlink = self.behind(leaf, uplink);
         let link = self.lay_cable([Node::Host(id), Node::Switch(leaf)], [uplink, downlink]);
@@ -129,6 +132,7 @@ impl Engine {
             queue_bytes: 0,
             overhead_bytes: config.overhead_bytes,
             ecn: None,
+            queues: [QueueConfig::default(); CLASSES],
         };
         let link = self.lay_cable(ends.map(Node::Switch), ends.map(|end| self.behind(end, way)));
         if config.heeds_pauses {
@@ -159,17 +163,18 @@ impl Engine {
         self.wires[wire.index()].ingress = pfc.map(|pfc| Box::new(Ingress::new(pfc)));
     }
 
-    /// A wire with the queue that a switch puts in front of it.
+    /// A wire with the queues that a switch puts in front of it.
     fn behind(&self, switch: SwitchId, wire: WireConfig) -> WireConfig {
         let config = &self.switches[switch.index()].config;
-        WireConfig { queue_bytes: config.port_buffer_bytes, ecn: config.ecn, ..wire }
+        let SwitchConfig { port_buffer_bytes: queue_bytes, ecn, queues, .. } = *config;
+        WireConfig { queue_bytes, ecn, queues, ..wire }
     }
 
     /// Lays a cable; each end has a configuration for the wire away from it.
     fn lay_cable(&mut self, [near, far]: [Node; 2], configs: [WireConfig; 2]) -> LinkId {
         let forth = WireId(self.wires.len() as u32);
         for (config, ends) in configs.into_iter().zip([[near, far], [far, near]]) {
-            let mut wire = Wire::new(config, ends, self.next_seed());
+            let mut wire = Wire::new(&config, ends, self.next_seed());
             if let Node::Switch(switch) = ends[0] {
                 wire.is_watched = self.switches[switch.index()].config.pfc.is_some();
             }

@@ -92,10 +92,10 @@ impl Engine {
         let class = usize::from(self.classes[usize::from(load.tclass >> 2)]);
         let bytes = wire.whole_bytes(u64::from(load.byte_len), load.packets);
         // What is larger than the queue goes all the same, alone.
-        let goes_alone = end.is_patient && wire.is_idle();
+        let goes_alone = end.is_patient && wire.is_idle(class);
         let has_room = goes_alone || wire.has_room(class, bytes);
         if !has_room && end.is_patient && !wire.is_crowded() {
-            wire.want_room(bytes);
+            wire.want_room(class, bytes);
             let wire = end.wire.0;
             self.serve(wire);
             return false;
@@ -131,8 +131,7 @@ impl Engine {
             }
         });
         if has_room {
-            self.wires[wire as usize].push(class, flight, &mut self.flights);
-            self.serve(wire);
+            self.queue(flight, class);
         } else {
             self.wires[wire as usize].counters.dropped += u64::from(load.packets);
             self.finish(flight, PacketFate::DroppedQueue);

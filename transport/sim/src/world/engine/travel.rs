@@ -176,15 +176,22 @@ impl Engine {
             self.wires[wire as usize].counters.dropped += u64::from(packets);
             return self.finish(flight, PacketFate::DroppedQueue);
         }
-        let (on, passing) = (&mut self.wires[wire as usize], &mut self.flights[flight]);
+        self.flights[flight].ready_at = now;
+        self.queue(flight, class);
+    }
+
+    /// Puts a flight behind what waits for its wire, with a mark where the queue is long.
+    pub(super) fn queue(&mut self, flight: u32, class: usize) {
+        let queued = &mut self.flights[flight];
+        let (wire, packets) = (queued.wire, u64::from(queued.packets));
+        let on = &mut self.wires[wire as usize];
         if on.marks(class)
-            && let Some(tclass) = marked(passing.tclass)
+            && let Some(tclass) = marked(queued.tclass)
         {
-            passing.tclass = tclass;
-            on.counters.marked += u64::from(packets);
-            self.counters.ecn_marked += u64::from(packets);
+            queued.tclass = tclass;
+            on.counters.marked += packets;
+            self.counters.ecn_marked += packets;
         }
-        passing.ready_at = now;
         on.push(class, flight, &mut self.flights);
         self.serve(wire);
     }
