@@ -65,13 +65,20 @@ impl WindowBitmap {
 
     /// Sets `number`; true when it was not set before. A number beyond the window is refused
     /// (false): ask [`reaches`](Self::reaches) first where that must be told apart.
+    #[inline]
     pub fn insert(&mut self, number: u64) -> bool {
-        if number == self.base {
-            // Its bit is clear, and stays so for the number one window later.
-            self.base += 1;
-            self.advance_over_set();
-            return true;
+        if number != self.base {
+            return self.insert_ahead(number);
         }
+        // Its bit is clear, and stays so for the number one window later.
+        self.base += 1;
+        if self.is_base_set() {
+            self.advance_over_set();
+        }
+        true
+    }
+
+    fn insert_ahead(&mut self, number: u64) -> bool {
         if number < self.base || !self.reaches(number) {
             return false;
         }
@@ -82,10 +89,14 @@ impl WindowBitmap {
     }
 
     /// Moves the base up to `base`: everything below counts as set from now on.
+    #[inline]
     pub fn advance_to(&mut self, base: u64) {
-        if base <= self.base {
-            return;
+        if base > self.base {
+            self.advance_far(base);
         }
+    }
+
+    fn advance_far(&mut self, base: u64) {
         if base - self.base >= self.span() {
             self.words.fill(0);
             self.base = base;
@@ -108,12 +119,13 @@ impl WindowBitmap {
     }
 
     #[inline]
+    fn is_base_set(&self) -> bool {
+        let (word, bit) = self.locate(self.base);
+        self.words[word] & bit != 0
+    }
+
     fn advance_over_set(&mut self) {
-        let is_set = |bitmap: &Self| {
-            let (word, bit) = bitmap.locate(bitmap.base);
-            bitmap.words[word] & bit != 0
-        };
-        while is_set(self) {
+        while self.is_base_set() {
             let (word, _) = self.locate(self.base);
             let run = (self.words[word] >> (self.base % 64)).trailing_ones();
             self.clear_base_bits(run.into());

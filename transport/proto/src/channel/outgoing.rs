@@ -102,9 +102,8 @@ impl Outgoing {
         }
     }
 
-    /// Cuts the next chunk.
-    pub(crate) fn cut(&mut self, send: SendKey, bytes_max: u32) -> DataChunk {
-        let length = self.next_length(bytes_max);
+    /// Cuts the next chunk, of a length that [`next_length`](Self::next_length) has told.
+    pub(crate) fn cut(&mut self, send: SendKey, length: u32) -> DataChunk {
         let chunk = DataChunk {
             send,
             segment: self.segment,
@@ -171,7 +170,7 @@ mod tests {
         });
         let mut chunks = Vec::new();
         while message.may_cut() {
-            chunks.push(message.cut(send, bytes_max));
+            chunks.push(message.cut(send, message.next_length(bytes_max)));
         }
         (message, chunks)
     }

@@ -19,6 +19,8 @@ impl Link {
         }
         message.state = SendState::Ended(outcome);
         let queued = !message.is_fully_cut() && state != SendState::Abandoning;
+        let token = message.token;
+        let posted = message.posted;
         if queued {
             self.leave_queue(channel_id, send);
         }
@@ -29,6 +31,7 @@ impl Link {
         }
         if let Some(channel) = self.channel_mut(channel_id) {
             channel.tx.live -= 1;
+            let is_closing = channel.state == ChannelState::Closing;
             if state != SendState::Queued {
                 channel.tx.end_id(id);
                 // A new id may have come within reach.
@@ -36,9 +39,13 @@ impl Link {
                     self.make_ready(channel_id);
                 }
             }
-            self.close_when_done(channel_id);
+            if is_closing {
+                self.close_when_done(channel_id);
+            }
         }
-        self.report_when_returned(send);
+        if posted == 0 {
+            self.events.push_back(Event::Sent { send, token, outcome });
+        }
     }
 
     /// Reports a message that has its outcome once its work requests are back.

@@ -118,6 +118,7 @@ pub struct Link {
     last_heard: Time,
     /// When the pacer lets the next chunk go; `NEVER` when it is not what holds us back.
     paced_until: Time,
+    whole_bytes_max: u32,
     receive_window_bytes: u64,
     /// The window that the peer was last told in an ack.
     window_told_bytes: u64,
@@ -152,6 +153,7 @@ impl Link {
             sends: Slots::new(config.sends_max),
             incoming: Slots::new(config.incoming_max()),
             control_sent: Slots::new(CONTROL_OUTSTANDING_MAX),
+            whole_bytes_max: whole_bytes_max(&config, &peer),
             schedule: config.scheduling.scheduler(),
             config,
             peer,
@@ -271,8 +273,7 @@ impl Link {
     /// quota of a channel in the smallest chunks that a sender may cut.
     #[must_use]
     pub fn whole_bytes_max(&self) -> u32 {
-        let smallest = self.peer.mtu.bytes() - HEADER_BYTES as u32;
-        (self.config.quota_chunks / 2).max(1).saturating_mul(smallest)
+        self.whole_bytes_max
     }
 
     fn channel(&self, id: u32) -> Option<&Channel> {
@@ -280,7 +281,19 @@ impl Link {
     }
 
     fn channel_mut(&mut self, id: u32) -> Option<&mut Channel> {
-        let channel = self.channels.get_mut(ChannelId(id).place())?.as_deref_mut();
-        channel.filter(|channel| channel.id == id)
+        find_mut(&mut self.channels, id)
     }
+}
+
+/// See [`Link::whole_bytes_max`].
+fn whole_bytes_max(config: &LinkConfig, peer: &PeerParams) -> u32 {
+    let smallest = peer.mtu.bytes() - HEADER_BYTES as u32;
+    (config.quota_chunks / 2).max(1).saturating_mul(smallest)
+}
+
+/// For those who need other parts of the link beside the channel.
+#[inline]
+fn find_mut(channels: &mut [Option<Box<Channel>>], id: u32) -> Option<&mut Channel> {
+    let channel = channels.get_mut(ChannelId(id).place())?.as_deref_mut();
+    channel.filter(|channel| channel.id == id)
 }

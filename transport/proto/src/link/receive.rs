@@ -1,7 +1,7 @@
 //! Receiving a chunk: header, generation, control or data.
 
-use super::Link;
 use super::paths::PROBE_SILENCE;
+use super::{Link, find_mut};
 use crate::channel::{Channel, ChannelState, Closed, Place};
 use crate::event::{BufToken, ChunkRef, IncomingKey, PathId, Verdict};
 use crate::limits::{ACK_BYTES_MAX, CHUNK_WINDOW, HEADER_BYTES};
@@ -120,6 +120,7 @@ impl Link {
     }
 
     /// The ack and the credit that ride on a chunk.
+    #[inline]
     fn take_in_piggyback(
         &mut self,
         now: Time,
@@ -142,8 +143,12 @@ impl Link {
         let tells_credit =
             is_newest && header.flags.has(ChunkFlags::CREDIT) && header.kind == Kind::Data;
         if let Some(channel) = self.channel(header.channel).filter(|_| tells_credit) {
-            let granted = expand_u16(header.credit, channel.tx.granted());
-            self.on_credit(header.channel, granted);
+            let before = channel.tx.granted();
+            let granted = expand_u16(header.credit, before);
+            // Data that goes one way carries the same grant again and again.
+            if granted != before {
+                self.on_credit(header.channel, granted);
+            }
         }
     }
 
@@ -166,6 +171,7 @@ impl Link {
     }
 
     /// DATA (docs/protocol.md sections 2 and 6).
+    #[inline]
     fn on_data(
         &mut self,
         (now, path): (Time, usize),
@@ -237,6 +243,7 @@ impl Link {
     }
 
     /// Puts a new chunk to its message.
+    #[inline]
     fn hold_chunk(&mut self, header: &ChunkHeader, place: Place, buf: BufToken) -> Taken {
         let (id, message) = (header.channel, header.message);
         if header.message_len > self.config.message_bytes_max {
@@ -247,27 +254,34 @@ impl Link {
         if opens && u64::from(header.index) >= CHUNK_WINDOW {
             return self.violation();
         }
-        let channel = self.channel_mut(id).expect("found before");
+        let Self { channels, incoming, whole_bytes_max, .. } = self;
+        let channel = find_mut(channels, id).expect("found before");
         if channel.rx.use_credit().is_err() {
             return self.violation();
         }
         let key = match place {
             Place::Open(key) => key,
-            Place::New | Place::Closed(_) => match self.open_incoming(id, header) {
-                Some(key) => key,
-                None => {
-                    self.channel_mut(id).expect("found before").rx.unuse_credit();
+            Place::New | Place::Closed(_) => {
+                let Some(key) = incoming.take() else {
+                    channel.rx.unuse_credit();
                     return Taken::Refused;
-                }
-            },
+                };
+                let streamed = header.message_len > *whole_bytes_max;
+                let fresh = incoming.get_mut(key).expect("just taken");
+                fresh.start(id, message, header.message_len, streamed);
+                channel.rx.open(message, IncomingKey(key));
+                IncomingKey(key)
+            }
         };
         let chunk =
             ChunkRef { buf, index: header.index, offset: header.offset, length: header.length };
-        let incoming = self.incoming.get_mut(key.0).expect("just opened or open");
+        let incoming = incoming.get_mut(key.0).expect("just opened or open");
         if incoming.accept(chunk).is_err() {
-            self.channel_mut(id).expect("found before").rx.unuse_credit();
+            channel.rx.unuse_credit();
             return self.violation();
         }
+        // Its sender may have no credit left now, and not know of what was released before.
+        let has_credit_to_tell = channel.rx.should_tell_credit();
         (self.duplicates, self.heard_in_vain) = (0, None);
         self.stats.chunks_received += 1;
         self.stats.bytes_received += u64::from(header.length);
@@ -276,19 +290,10 @@ impl Link {
         } else if incoming.streamed {
             self.advance_stream(id, key);
         }
-        // Its sender may have no credit left now, and not know of what was released before.
-        self.tell_credit_when_due(id);
+        if has_credit_to_tell {
+            self.tell_credit_when_due(id);
+        }
         Taken::Held
-    }
-
-    fn open_incoming(&mut self, id: u32, header: &ChunkHeader) -> Option<IncomingKey> {
-        let key = IncomingKey(self.incoming.take()?);
-        let streamed = header.message_len > self.whole_bytes_max();
-        let incoming = self.incoming.get_mut(key.0).expect("just taken");
-        incoming.start(id, header.message, header.message_len, streamed);
-        let channel = self.channel_mut(id).expect("found before");
-        channel.rx.open(header.message, key);
-        Some(key)
     }
 
     /// Everything of a message is here: its id is closed from now on.

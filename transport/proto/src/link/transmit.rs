@@ -158,7 +158,7 @@ impl Link {
                         return Next::Blocked;
                     }
                     let Some(index) = self.choose_for(send) else { return Next::Blocked };
-                    return Next::Chunk(index, self.cut(id, send, bytes_max));
+                    return Next::Chunk(index, self.cut(id, send, length));
                 }
                 None => {
                     self.schedule.pass();
@@ -208,7 +208,7 @@ impl Link {
     }
 
     /// Cuts a chunk for the channel whose turn it is, and gives the turn on.
-    fn cut(&mut self, id: u32, send: SendKey, bytes_max: u32) -> DataChunk {
+    fn cut(&mut self, id: u32, send: SendKey, length: u32) -> DataChunk {
         let channel =
             self.channels[ChannelId(id).place()].as_deref_mut().expect("a ready channel exists");
         let message = self.sends.get_mut(send.0).expect("queued messages are live");
@@ -217,7 +217,7 @@ impl Link {
             message.id = channel.tx.assign_id();
         }
         channel.tx.use_credit();
-        let chunk = message.cut(send, bytes_max);
+        let chunk = message.cut(send, length);
         if message.is_fully_cut() {
             channel.tx.queue.pop_front();
         }
@@ -252,7 +252,9 @@ impl Link {
         message.posted += 1;
         let (channel, id, message_len) = (message.channel, message.id, message.message_len);
         let charge = self.flow.charge(chunk.length);
-        let (number, floor) = self.paths[index].tx.send(What::Data(chunk), charge, now);
+        let path = &mut self.paths[index];
+        let generation = path.generation_out;
+        let (number, floor) = path.tx.send(What::Data(chunk), charge, now);
         self.flow.on_sent(now, chunk.length);
         self.paths.on_sent(now, index, charge);
         self.stats.chunks_sent += 1;
@@ -261,20 +263,28 @@ impl Link {
             self.stats.chunks_retransmitted += 1;
             self.stats.bytes_retransmitted += u64::from(chunk.length);
         }
-        let mut header = self.header(Kind::Data, channel, index, number, floor);
-        header.message = id;
-        header.index = chunk.index;
-        header.offset = chunk.offset;
-        header.message_len = message_len;
-        header.length = chunk.length;
-        header.flags = header
-            .flags
+        let credit = self.channel_mut(channel).map(|found| found.rx.tell_credit() as u16);
+        let flags = ChunkFlags::default()
             .with(ChunkFlags::LAST, chunk.last)
-            .with(ChunkFlags::PAYLOAD_CRC, self.config.payload_crc);
-        if let Some(found) = self.channel_mut(channel) {
-            header.credit = found.rx.tell_credit() as u16;
-            header.flags = header.flags.with(ChunkFlags::CREDIT, true);
-        }
+            .with(ChunkFlags::PAYLOAD_CRC, self.config.payload_crc)
+            .with(ChunkFlags::CREDIT, credit.is_some());
+        let mut header = ChunkHeader {
+            kind: Kind::Data,
+            flags,
+            generation,
+            number,
+            message: id,
+            channel,
+            index: chunk.index,
+            offset: chunk.offset,
+            message_len,
+            length: chunk.length,
+            floor_delta: (number - floor) as u16,
+            credit: credit.unwrap_or(0),
+            ack_largest: 0,
+            ack_hold: 0,
+            payload_crc: 0,
+        };
         self.ride_along(now, index, &mut header);
         let payload = PayloadRef {
             send: chunk.send,
@@ -340,6 +350,7 @@ impl Link {
 
     /// Lets an ack ride on a chunk that leaves on the path at `index`: one that is due on any path
     /// where nothing is missing, that path's own first (docs/protocol.md section 4).
+    #[inline]
     pub(super) fn ride_along(&mut self, now: Time, index: usize, header: &mut ChunkHeader) {
         let due = self.paths.acks_due;
         let mut of = index;

@@ -294,27 +294,28 @@ impl SendWindow {
         digest: &mut AckDigest,
         acked: &mut impl FnMut(&What),
     ) {
-        let sent = self.at_mut(number);
+        let Self { ring, in_flight_bytes, .. } = self;
+        let mask = ring.len() - 1;
+        let sent = &mut ring[number as usize & mask];
+        let charge = u64::from(sent.charge);
         match sent.state {
             State::Done => return,
-            State::Outstanding => {}
+            State::Outstanding => {
+                digest.landed_bytes += charge;
+                *in_flight_bytes -= charge;
+            }
             State::Lost => digest.spurious += 1,
         }
+        sent.state = State::Done;
         if number == largest {
             digest.largest_sent_at = Some(sent.sent_at);
         }
-        let outstanding = sent.state == State::Outstanding;
-        sent.state = State::Done;
-        let (what, charge) = (sent.what, sent.charge);
         digest.acked_chunks += 1;
-        digest.acked_bytes += u64::from(charge);
+        digest.acked_bytes += charge;
         digest.lowest = digest.lowest.min(number);
         digest.highest = digest.highest.max(number);
-        if outstanding {
-            digest.landed_bytes += u64::from(charge);
-            self.in_flight_bytes -= u64::from(charge);
-        }
-        acked(&what);
+        // Looked at in its place: a copy would cost more than the rest.
+        acked(&sent.what);
     }
 
     fn adapt_reorder_window(&mut self, digest: &AckDigest) {
