@@ -114,6 +114,7 @@
 //! | `tcp` | the set-up connection as a carrier |
 //! | `links`, `sends` | what is kept of each link, and of each message being sent |
 //! | `recv`, `tx`, `control`, `pools` | buffers: receives, headers of sends, acks, send pools |
+//! | `batch` | sends that wait to be posted in one call |
 //! | `held`, `message`, `payload` | who has a buffer now |
 //! | `choice` | which device is meant, by the names that tools take |
 //! | `plan` | [`Plan`]: what is done on a device, by its capabilities |
@@ -122,6 +123,7 @@
 
 #![forbid(unsafe_code)]
 
+mod batch;
 mod blacklist;
 mod carrier;
 mod choice;

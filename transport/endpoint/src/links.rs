@@ -1,5 +1,6 @@
 //! The links of an endpoint: a table by index, and the lists of those that have something to do.
 
+use crate::batch::Batch;
 use crate::control::Control;
 use crate::event::{LinkId, Peer};
 use crate::sends::Sends;
@@ -10,7 +11,7 @@ use std::net::SocketAddr;
 use towpath_base::Time;
 use towpath_proto::wire::Hello;
 use towpath_proto::{Carrier, Link, PathId};
-use towpath_verbs::{QpNum, RecvWr, SendWr};
+use towpath_verbs::{QpNum, RecvWr};
 
 /// Where a link is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub(crate) struct Path {
     /// Receives posted to its own queue; none with a shared one.
     pub(crate) posted: usize,
     pub(crate) repost: Vec<RecvWr>,
-    pub(crate) batch: Vec<SendWr>,
+    pub(crate) batch: Batch,
     /// Its queue pair is in error: nothing is posted to it any more.
     pub(crate) has_failed: bool,
 }
@@ -137,6 +138,8 @@ pub(crate) struct Links {
     /// Which link and path a queue pair belongs to, by its number.
     qps: Vec<(QpNum, u16, u8)>,
     last_qp: (QpNum, u16, u8),
+    /// A link that is known to be in both lists.
+    touched: Option<u16>,
 }
 
 impl Links {
@@ -148,6 +151,7 @@ impl Links {
             eventful: Vec::with_capacity(links_max),
             qps: Vec::new(),
             last_qp: (QpNum(u32::MAX), 0, 0),
+            touched: None,
         }
     }
 
@@ -179,6 +183,7 @@ impl Links {
         self.eventful.retain(|&other| other != index);
         self.qps.retain(|&(_, link, _)| link != index);
         self.last_qp = (QpNum(u32::MAX), 0, 0);
+        self.touched = None;
         Some(conn)
     }
 
@@ -223,7 +228,15 @@ impl Links {
     }
 
     /// Something happened to a link: it is looked at for events now and for sends at the flush.
+    #[inline]
     pub(crate) fn touch(&mut self, index: u16) {
+        // Mostly the link of the completion before.
+        if self.touched != Some(index) {
+            self.touch_anew(index);
+        }
+    }
+
+    fn touch_anew(&mut self, index: u16) {
         let Some(conn) = self.slots.get_mut(usize::from(index)).and_then(|s| s.conn.as_deref_mut())
         else {
             return;
@@ -236,9 +249,11 @@ impl Links {
             conn.is_eventful = true;
             self.eventful.push(index);
         }
+        self.touched = Some(index);
     }
 
     pub(crate) fn pop_ready(&mut self) -> Option<u16> {
+        self.touched = None;
         let index = self.ready.pop()?;
         if let Some(conn) = self.at(index) {
             conn.is_ready = false;
@@ -260,6 +275,7 @@ impl Links {
 
     /// The link that was looked at has no more events.
     pub(crate) fn pop_eventful(&mut self) {
+        self.touched = None;
         if let Some(conn) = self.eventful.pop().and_then(|index| self.at(index)) {
             conn.is_eventful = false;
         }

@@ -125,10 +125,11 @@ impl RecvTable {
     }
 
     /// The work request of a slot that is at home; from here on the device has its buffers.
-    pub(crate) fn lend(&mut self, slot: u32) -> Option<RecvWr> {
+    #[inline]
+    pub(crate) fn lend(&mut self, slot: u32) -> Option<&RecvWr> {
         let slot = self.slots.get_mut(slot as usize)?;
         let payload = slot.payload.as_deref_mut()?;
-        (slot.header.lend() && payload.buf.lend()).then_some(slot.wr)
+        (slot.header.lend() && payload.buf.lend()).then_some(&slot.wr)
     }
 
     /// A completion was polled: the buffers are here again. False for one that was not posted.

@@ -8,6 +8,8 @@ use towpath_verbs::Sge;
 
 struct Slot {
     header: Held,
+    /// Of the header, once its key is known.
+    sge: Sge,
     number: u64,
     /// Header and payload.
     bytes: u32,
@@ -17,7 +19,6 @@ struct Slot {
 /// modulo the ring's length, a power of two.
 pub(crate) struct TxRing {
     slots: Vec<Slot>,
-    lkey: u32,
     depth: u32,
     /// The oldest posted, and the next to post.
     tail: u32,
@@ -33,14 +34,20 @@ impl TxRing {
         let slot = || {
             let mut buf = pool.take()?;
             buf.set_len(HEADER_BYTES).ok()?;
-            Some(Slot { header: Held::new(buf), number: 0, bytes: 0 })
+            Some(Slot { header: Held::new(buf), sge: Sge::default(), number: 0, bytes: 0 })
         };
         let slots: Vec<Slot> = std::iter::from_fn(slot).take(len).collect();
-        Ok((Self { slots, lkey: 0, depth, tail: 0, head: 0, posted_bytes: 0 }, pool))
+        Ok((Self { slots, depth, tail: 0, head: 0, posted_bytes: 0 }, pool))
     }
 
+    /// The key of the pool of headers. Nothing is posted yet.
     pub(crate) fn set_lkey(&mut self, lkey: u32) {
-        self.lkey = lkey;
+        for slot in &mut self.slots {
+            // Lent for as long as it takes to ask for the address.
+            slot.header.lend();
+            slot.sge = slot.header.sge(lkey, HEADER_BYTES);
+            slot.header.reclaim();
+        }
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -70,7 +77,7 @@ impl TxRing {
         write: impl FnOnce(&mut [u8; HEADER_BYTES]),
     ) -> (u32, Sge) {
         debug_assert!(!self.is_full(), "the caller checks for room");
-        let (position, lkey) = (self.head, self.lkey);
+        let position = self.head;
         self.head = position.wrapping_add(1);
         let bytes = HEADER_BYTES as u32 + payload_bytes;
         self.posted_bytes += u64::from(bytes);
@@ -80,7 +87,7 @@ impl TxRing {
             write(bytes);
         }
         slot.header.lend();
-        (position, slot.header.sge(lkey, HEADER_BYTES))
+        (position, slot.sge)
     }
 
     /// Takes the oldest posted one back if it is not behind `upto`: its position and number.
@@ -129,9 +136,10 @@ mod tests {
     #[test]
     fn one_completion_tells_of_all_before_it_and_none_behind_it() {
         let (mut ring, _pool) = TxRing::new(3).expect("memory for a test");
+        ring.set_lkey(7);
         for number in 10..13 {
             let (position, sge) = ring.push(number, 36, |bytes| bytes[0] = 1);
-            assert_eq!((u64::from(position), sge.length), (number - 10, 64));
+            assert_eq!((u64::from(position), sge.length, sge.lkey), (number - 10, 64, 7));
         }
         assert!(ring.is_full());
         assert_eq!(ring.posted_bytes(), 300);

@@ -30,7 +30,7 @@ impl<B: AsRef<[Buf]>> Shared<B> {
     pub fn piece(&self, index: usize, start: usize, len: usize, lkey: u32) -> Option<(&[u8], Sge)> {
         let buf = self.buf(index)?;
         let bytes = buf.get(start..start.checked_add(len)?)?;
-        Some((bytes, buf.sge(lkey, start, len)))
+        Some((bytes, Sge { addr: bytes.as_ptr() as u64, length: len as u32, lkey }))
     }
 
     /// Takes the buffers back, to be changed again. The rule of

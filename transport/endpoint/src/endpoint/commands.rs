@@ -6,7 +6,6 @@ use crate::event::{LinkId, Peer, SendId};
 use crate::links::Phase;
 use crate::message::{Chunk, Message};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
-use smallvec::SmallVec;
 use towpath_base::Nanos;
 use towpath_memory::{Buf, Region, RegionId};
 use towpath_proto::limits::{MESSAGE_BYTES_MAX, SEGMENTS_MAX};
@@ -137,23 +136,27 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         payload: &Payload,
         options: SendOptions,
     ) -> Result<(SendId, [u32; SEGMENTS_MAX]), SubmitError> {
-        let bytes = payload.byte_len();
-        let (mut lkeys, mut lens) = ([0; SEGMENTS_MAX], SmallVec::<[u32; SEGMENTS_MAX]>::new());
-        for (segment, buf) in payload.segments.iter().enumerate() {
-            let too_long = |_| SubmitError::TooLong { bytes, max: MESSAGE_BYTES_MAX };
-            lens.push(u32::try_from(buf.len()).map_err(too_long)?);
-            let lkey = self.lkey(buf.region_id());
-            lkeys[segment] = lkey.ok_or(SubmitError::NotRegistered { segment })?;
+        let segments = &payload.segments;
+        let (mut lkeys, mut lens) = ([0; SEGMENTS_MAX], [0; SEGMENTS_MAX]);
+        let places = lkeys.iter_mut().zip(&mut lens);
+        for ((segment, buf), (lkey, len)) in segments.iter().enumerate().zip(places) {
+            let max = MESSAGE_BYTES_MAX;
+            let too_long = |_| SubmitError::TooLong { bytes: payload.byte_len(), max };
+            *len = u32::try_from(buf.len()).map_err(too_long)?;
+            let found = self.lkey(buf.region_id());
+            *lkey = found.ok_or(SubmitError::NotRegistered { segment })?;
         }
         let found = self.links.up(link).ok_or(SubmitError::NoSuchLink)?;
         let request = SendRequest {
             channel,
             token: options.token,
-            segments: &lens,
+            // A payload has no more segments than there are places.
+            segments: &lens[..segments.len().min(SEGMENTS_MAX)],
             deadline: options.deadline,
             cut: options.cut,
         };
-        let key = found.send(&request).map_err(|error| SubmitError::of(error, channel, bytes))?;
+        let refused = |error| SubmitError::of(error, channel, payload.byte_len());
+        let key = found.send(&request).map_err(refused)?;
         Ok((SendId { link, key }, lkeys))
     }
 

@@ -1,11 +1,12 @@
 //! Making the two halves of a link, and joining them.
 
 use super::Endpoint;
+use crate::batch::Batch;
 use crate::carrier::{CarrierChoice, Fallback, has, qp_type};
 use crate::control::{Control, NO_QP};
 use crate::error::LinkError;
 use crate::event::{LinkId, Peer};
-use crate::limits::{BATCH, CONTROL_RECVS, CONTROL_SENDS, WINDOW_UNBOUNDED_BYTES};
+use crate::limits::{CONTROL_RECVS, CONTROL_SENDS, WINDOW_UNBOUNDED_BYTES};
 use crate::links::{Conn, Path, Phase};
 use crate::recv::Home;
 use crate::tx::TxRing;
@@ -168,7 +169,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             .depth(self.config.path_sends() as u32, self.config.receives_per_path() as u32);
         init.srq = self.shared.as_ref().map(|shared| shared.srq);
         let qp_num = self.device.create_qp(&init)?;
-        let (repost, batch) = (Vec::new(), Vec::with_capacity(BATCH));
+        let (repost, batch) = (Vec::new(), Batch::new());
         let path = Path {
             carrier,
             qp_num,

@@ -2,7 +2,6 @@
 
 use super::Endpoint;
 use crate::control::Control;
-use crate::limits::{BATCH, SIGNAL_EVERY};
 use crate::links::{Conn, Path, Phase};
 use crate::sends::Sends;
 use crate::tcp::Tcp;
@@ -16,7 +15,7 @@ use towpath_memory::Region;
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::ChunkFlags;
 use towpath_proto::{Carrier, Link, PathId, Reroute, Transmit};
-use towpath_verbs::{Device, QpNum, QpState, SendOp, SendWr, SgList, Sge};
+use towpath_verbs::{Device, QpNum, QpState, SgList, Sge};
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Sends what is to be sent: chunks first, then acks, so that acks ride on replies where
@@ -77,6 +76,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 self.post_receives_of(index);
             }
         }
+        self.replace_held();
         let Some(shared) = self.shared.as_mut().filter(|shared| !shared.repost.is_empty()) else {
             return self.check_receives();
         };
@@ -224,7 +224,7 @@ fn flush_conn<D: Device<Memory = Region>>(
             link.handle_sent(transmit.path, transmit.header.number, None);
             refused += 1;
         }
-        if path.batch.len() == BATCH || path.tx.is_full() {
+        if path.batch.is_full() || path.tx.is_full() {
             refused += post(device, path, link, transmit.path);
         }
         is_full = path.tx.is_full();
@@ -291,9 +291,7 @@ fn push(path: &mut Path, sends: &Sends, index: u16, transmit: &mut Transmit) -> 
     let (position, sge) = path.tx.push(header.number, payload.length, |bytes| header.emit(bytes));
     let sg_list = if payload.length > 0 { SgList::two(sge, payload) } else { SgList::one(sge) };
     let wr_id = TxRing::wr_id(index, transmit.path.0, position);
-    let mut wr = SendWr::new(wr_id, SendOp::Send, sg_list);
-    wr.flags.signaled = path.batch.len() % SIGNAL_EVERY == SIGNAL_EVERY - 1;
-    path.batch.push(wr);
+    path.batch.push(wr_id, sg_list);
     true
 }
 
@@ -304,11 +302,13 @@ fn post<D: Device<Memory = Region>>(
     link: &mut Link,
     id: PathId,
 ) -> u64 {
-    let Some(last) = path.batch.last_mut() else { return 0 };
-    last.flags.signaled = true;
+    let wrs = path.batch.sealed();
+    if wrs.is_empty() {
+        return 0;
+    }
     let mut refused = 0;
-    if let Err(bad) = device.post_send(path.qp_num, &path.batch) {
-        for _ in bad.index..path.batch.len() {
+    if let Err(bad) = device.post_send(path.qp_num, wrs) {
+        for _ in bad.index..wrs.len() {
             if let Some(number) = path.tx.unpush() {
                 link.handle_sent(id, number, None);
             }

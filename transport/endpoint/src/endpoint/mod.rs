@@ -68,6 +68,14 @@ pub(crate) struct Shared {
     pub(crate) repost: Vec<RecvWr>,
 }
 
+impl Shared {
+    /// Whether fewer receives are posted, or wait for that, than there should be.
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.posted + self.repost.len() < self.target
+    }
+}
+
 /// One RDMA endpoint: a device, and the links to its peers.
 ///
 /// It belongs to one thread, whose loop drives it: see [`turn`](Self::turn), or its parts

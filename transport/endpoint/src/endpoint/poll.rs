@@ -1,6 +1,6 @@
 //! Taking in what the device received and completed.
 
-use super::Endpoint;
+use super::{Endpoint, Shared};
 use crate::event::LinkId;
 use crate::limits::BATCH;
 use crate::limits::SLOTS_AT_A_TIME;
@@ -161,16 +161,31 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         Some((home.link.index, home.path))
     }
 
-    /// Fills a queue up that has given a buffer away, where it does not count on getting that back.
+    /// Fills a path's own queue up that has given a buffer away, where it does not count on getting
+    /// that back. A shared queue is filled up before it is posted to.
     fn replace(&mut self, home: Home) {
-        let slot = if self.config.is_overbooked() {
+        let slot = if self.shared.is_some() {
+            None
+        } else if self.config.is_overbooked() {
             self.spare_slot(Some(home))
-        } else if self.shared.is_none() && self.config.spare_receives() > 0 {
+        } else if self.config.spare_receives() > 0 {
             self.recv.take_free(Some(home))
         } else {
             None
         };
         if let Some(slot) = slot {
+            self.repost(slot);
+        }
+    }
+
+    /// Has others take the places of buffers that did not come back in the application's turn,
+    /// where the shared queue does not count on them.
+    pub(super) fn replace_held(&mut self) {
+        if !self.config.is_overbooked() {
+            return;
+        }
+        while self.shared.as_ref().is_some_and(Shared::has_room) {
+            let Some(slot) = self.spare_slot(None) else { return };
             self.repost(slot);
         }
     }
@@ -186,17 +201,20 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     /// Puts a slot that is at home back to where it can be filled, or with the free ones.
+    #[inline]
     pub(super) fn repost(&mut self, slot: u32) {
-        let home = self.recv.home(slot);
-        if let Some(shared) = &mut self.shared {
-            if shared.posted + shared.repost.len() < shared.target
-                && let Some(wr) = self.recv.lend(slot)
-            {
-                shared.repost.push(wr);
-                return;
-            }
-            return self.recv.put_free(slot);
+        let Some(shared) = &mut self.shared else { return self.repost_to_path(slot) };
+        if shared.has_room()
+            && let Some(wr) = self.recv.lend(slot)
+        {
+            shared.repost.push(*wr);
+        } else {
+            self.recv.put_free(slot);
         }
+    }
+
+    fn repost_to_path(&mut self, slot: u32) {
+        let home = self.recv.home(slot);
         let per_path = self.config.receives_per_path();
         let conn = home.and_then(|home| self.links.find_mut(home.link));
         let path = conn
@@ -206,7 +224,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         match (path, home) {
             (Some(path), Some(home)) if path.posted + path.repost.len() < per_path => {
                 if let Some(wr) = self.recv.lend(slot) {
-                    path.repost.push(wr);
+                    path.repost.push(*wr);
                 }
                 self.links.touch(home.link.index);
             }

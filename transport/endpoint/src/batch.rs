@@ -1,0 +1,74 @@
+//! Sends that wait to be posted in one call.
+
+use crate::limits::{BATCH, SIGNAL_EVERY};
+use towpath_verbs::{SendOp, SendWr, SgList};
+
+/// The sends of one path that wait. Work requests are written over where they are: they are long,
+/// and few of their fields change.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    wrs: Vec<SendWr>,
+    len: usize,
+}
+
+impl Batch {
+    pub(crate) fn new() -> Self {
+        Self { wrs: Vec::with_capacity(BATCH), len: 0 }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len == BATCH
+    }
+
+    /// Adds a send; there must be room.
+    #[inline]
+    pub(crate) fn push(&mut self, wr_id: u64, sg_list: SgList) {
+        debug_assert!(!self.is_full(), "a full batch is posted at once");
+        if self.len == self.wrs.len() {
+            self.wrs.push(SendWr::new(0, SendOp::Send, SgList::default()));
+        }
+        let wr = &mut self.wrs[self.len];
+        (wr.wr_id, wr.sg_list) = (wr_id, sg_list);
+        wr.flags.signaled = self.len % SIGNAL_EVERY == SIGNAL_EVERY - 1;
+        self.len += 1;
+    }
+
+    /// All that wait, the last one signaled.
+    pub(crate) fn sealed(&mut self) -> &[SendWr] {
+        let wrs = &mut self.wrs[..self.len];
+        if let Some(last) = wrs.last_mut() {
+            last.flags.signaled = true;
+        }
+        wrs
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use towpath_verbs::Sge;
+
+    #[test]
+    fn what_is_written_over_is_as_what_is_new() {
+        let mut batch = Batch::new();
+        let list = |length| SgList::one(Sge { addr: 1, length, lkey: 2 });
+        for round in 0..3 {
+            for wr_id in 0..SIGNAL_EVERY as u64 + 2 {
+                batch.push(wr_id, list(round));
+            }
+            let last = SIGNAL_EVERY as u64 + 1;
+            for (wr, wr_id) in batch.sealed().iter().zip(0..) {
+                let mut fresh = SendWr::new(wr_id, SendOp::Send, list(round));
+                fresh.flags.signaled = wr_id == SIGNAL_EVERY as u64 - 1 || wr_id == last;
+                assert_eq!(*wr, fresh, "round {round}");
+            }
+            assert_eq!(batch.sealed().len() as u64, last + 1);
+            batch.clear();
+            assert!(batch.sealed().is_empty());
+        }
+    }
+}
