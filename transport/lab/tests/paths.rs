@@ -37,14 +37,28 @@ fn endpoint(paths: usize, spreading: Spreading) -> EndpointConfig {
 }
 
 fn rig(seed: u64, paths: usize, every: Nanos) -> Rig {
-    let flow = FlowPlan::closed(0, 1, 8_000).open(every, 250);
-    rig_of(seed, paths, Spreading::Bytes(1), flow)
+    rig_of(seed, paths, Spreading::Bytes(1), small(every))
+}
+
+/// Small messages.
+fn small(every: Nanos) -> FlowPlan {
+    FlowPlan::closed(0, 1, 8_000).open(every, 250)
 }
 
 fn rig_of(seed: u64, paths: usize, spreading: Spreading, flow: FlowPlan) -> Rig {
-    println!("seed {seed}, {paths} paths, {spreading:?}");
+    rig_with_ports(1024, seed, paths, spreading, flow)
+}
+
+fn rig_with_ports(
+    source_ports: u16,
+    seed: u64,
+    paths: usize,
+    spreading: Spreading,
+    flow: FlowPlan,
+) -> Rig {
+    println!("seed {seed}, {paths} paths, {source_ports} ports, {spreading:?}");
     let world = World::new(seed);
-    let host = HostConfig { source_ports: 1024, ..HostConfig::default() };
+    let host = HostConfig { source_ports, ..HostConfig::default() };
     let shape =
         LeafSpine { leaves: 2, hosts_per_leaf: 1, spines: SPINES, host, ..LeafSpine::default() };
     let fabric = shape.build(&world);
@@ -73,6 +87,14 @@ impl Rig {
     fn swallow_back(&self, spine: usize) {
         let wire = self.fabric.uplinks[SPINES + spine].forth();
         self.change(Change::Faults(wire, FaultPlan::none().black_hole(true)));
+    }
+
+    /// What the first host sends from these source ports is swallowed, whatever spine it goes to.
+    fn swallow_ports(&self, ports: &[u16]) {
+        for uplink in &self.fabric.uplinks[..SPINES] {
+            let plan = FaultPlan::none().black_hole_ports(ports.iter().copied());
+            self.change(Change::Faults(uplink.forth(), plan));
+        }
     }
 
     fn stats(&self, host: usize) -> LinkStats {
@@ -196,6 +218,22 @@ fn a_path_whose_spine_died_goes_on_over_another() {
     }
     assert!(moved.iter().any(|path| path.facts.state == PathState::Good));
     rig.settle();
+}
+
+#[test]
+fn a_port_that_rests_is_found_when_it_is_the_only_one_left() {
+    for seed in 550..556 {
+        let every = Nanos::from_micros(200);
+        let mut rig = rig_with_ports(8, seed, 4, Spreading::Bytes(1), small(every));
+        rig.swallow_ports(&[2]);
+        rig.cluster.run_for(Nanos::from_millis(200));
+        assert!(rig.paths(0).iter().all(|path| path.source_port != 2), "it rests");
+        rig.swallow_ports(&[0, 1, 3, 4, 5, 6, 7]);
+        let took = rig.slowest(Nanos::from_secs(2));
+        println!("seed {seed}: {took}");
+        assert!(took < Nanos::from_secs(1), "{took}");
+        rig.settle();
+    }
 }
 
 /// Eight hosts on four leaves; all send one of them as much as they can.

@@ -68,6 +68,10 @@ pub const PORTS_SCAN_MAX: u32 = 64;
 /// to 32 ticks: with one of 16 ways alive, four paths have found it by then in 99 cases of 100.
 pub const SILENT_ROUNDS_PROMPT: u32 = 24;
 
+/// Rounds of silence in which ports that rest are spared: by then four paths have found one of 16
+/// ways in four cases of five, and after that it may be one that rests for another's fault.
+pub const SILENT_ROUNDS_SPARING: u32 = 8;
+
 /// Moves of an only path that follow each other without backing off: with one of 16 ways alive it
 /// is found by then, within a second, in 499 cases of 500.
 pub const SILENT_MOVES_PROMPT: u32 = 96;

@@ -4,7 +4,7 @@ use super::table::{PathTable, bit};
 use crate::carrier::Carrier;
 use crate::limits::{
     FORGIVE_AFTER, PATH_CHANGE_INTERVAL, PORT_REST, PORTS_RESTING_MAX, PORTS_SCAN_MAX,
-    SILENT_MOVES_PROMPT, SILENT_ROUNDS_PROMPT,
+    SILENT_MOVES_PROMPT, SILENT_ROUNDS_PROMPT, SILENT_ROUNDS_SPARING,
 };
 use alloc::vec::Vec;
 use towpath_base::{Prng, Time};
@@ -46,13 +46,13 @@ impl Ports {
         self.resting.iter().any(|&(other, until)| other == port && until > now)
     }
 
-    /// A port at random that is neither `taken` nor resting.
-    fn draw(&self, now: Time, prng: &mut Prng, taken: impl Fn(u16) -> bool) -> Option<u16> {
+    /// The first port that `suits`, from one at random on.
+    fn draw(&self, prng: &mut Prng, suits: impl Fn(u16) -> bool) -> Option<u16> {
         let count = u32::from(self.count);
         let first = prng.below(u64::from(count)) as u32;
         let places = 0..count.min(PORTS_SCAN_MAX);
         let mut ports = places.map(|step| ((first + step) % count) as u16);
-        ports.find(|&port| !taken(port) && !self.rests(now, port))
+        ports.find(|&port| suits(port))
     }
 }
 
@@ -99,15 +99,18 @@ impl PathTable {
         true
     }
 
-    /// A port that no path takes, at random.
+    /// A port at random: one that neither rests nor is taken by a path. The longer nothing answers,
+    /// the less is asked of it: two paths on one port are no worse than one on a dead one, and a
+    /// port may rest although it was something else that swallowed.
     fn draw_port(&mut self, now: Time, index: usize) -> Option<u16> {
         let Self { ports, all, prng, .. } = self;
-        let taken = |port| all.iter().any(|path| path.source_port == port);
-        let shared = |port| port == all[index].source_port;
-        ports.draw(now, prng, taken).or_else(|| match ports.silent_rounds {
+        let own = all[index].source_port;
+        let is_spared = ports.silent_rounds <= SILENT_ROUNDS_SPARING;
+        let is_rested = |port| !is_spared || !ports.rests(now, port);
+        let is_free = |port| all.iter().all(|path| path.source_port != port) && is_rested(port);
+        ports.draw(prng, is_free).or_else(|| match ports.silent_rounds {
             0 => None,
-            // Nothing answers: two paths on one port are no worse than one on a dead one.
-            _ => ports.draw(now, prng, shared),
+            _ => ports.draw(prng, |port| port != own && is_rested(port)),
         })
     }
 

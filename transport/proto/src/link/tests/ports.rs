@@ -76,6 +76,25 @@ fn the_only_way_that_is_left_is_found_from_ports_that_no_path_had() {
 }
 
 #[test]
+fn a_port_that_rests_is_found_when_it_is_the_only_one_that_leads_anywhere() {
+    for seed in 0..40 {
+        println!("seed {seed}");
+        let tune = |config: LinkConfig| config.spreading(EACH).seed(seed).source_ports(16);
+        let mut wire = Wire::with_paths(seed, Faults::default(), 4, tune);
+        let channel = wire.ends[0].link.open_channel(true).unwrap();
+        wire.run_until(|wire| wire.ends.iter().all(|end| end.channels == [channel]));
+        send(&mut wire, channel, 0..64, 10_000);
+        wire.run_until(Wire::settled);
+        wire.holes[1] = 1 << 2;
+        trickle(&mut wire, channel, 100, Nanos::from_millis(100));
+        assert_ne!(wire.ends[0].link.paths().nth(2).unwrap().source_port, 2);
+        wire.holes[1] = !(1 << 2);
+        let took = time_of(&mut wire, channel, 300..308);
+        assert!(took < Nanos::from_secs(3), "seed {seed}: {took}");
+    }
+}
+
+#[test]
 fn an_only_path_leaves_a_black_hole_by_another_port() {
     let mut longest = Nanos::ZERO;
     for seed in 0..40 {
