@@ -105,16 +105,16 @@ impl Link {
     }
 
     /// Asks all good paths, and the one that is silent again. When none at all answers for longer
-    /// than a tick, every other way is tried too.
+    /// than a tick, every other way is tried too, in rounds that become rare: the peer may be gone.
     pub(super) fn ask_all(&mut self, now: Time, index: usize) {
         self.paths[index].tick_from = now;
         self.paths.note_silence(now);
-        self.probe_the_quiet();
-        self.paths.probes_due |= bit(index);
         if !self.paths.is_silent {
+            self.probe_the_quiet();
+            self.paths.probes_due |= bit(index);
             return;
         }
-        let (asked, moved) = self.paths.on_silent_round(now);
+        let (asked, moved) = self.paths.on_silent_round(now, index);
         self.paths.probes_due |= asked;
         for index in (0..self.paths.len()).filter(|&index| asked & bit(index) != 0) {
             if moved & bit(index) != 0 {

@@ -123,11 +123,14 @@ impl PathTable {
         self.reroutes_due |= bit(index);
     }
 
-    /// Nothing has answered for a tick. Returns the paths to be asked now and those that have
-    /// moved. First all are asked where they are, for the peer may have been busy. Then each time
-    /// all but the one that was heard last take other ports: every draw is another chance.
-    pub(crate) fn on_silent_round(&mut self, now: Time) -> (u16, u16) {
+    /// Nothing has answered for a tick, on the path at `index` among others. Returns the paths to
+    /// be asked now and those that have moved; between rounds that path waits for the next. First
+    /// all are asked where they are, for the peer may have been busy. Then each time all but the
+    /// one that was heard last take other ports: every draw is another chance.
+    pub(crate) fn on_silent_round(&mut self, now: Time, index: usize) -> (u16, u16) {
         if now < self.ports.next_round {
+            let span = self.ports.next_round.since(now);
+            self[index].tick_from = now + (span - self.sla_tick);
             return (0, 0);
         }
         self.ports.silent_rounds += 1;
@@ -155,7 +158,7 @@ impl PathTable {
     #[inline]
     pub(crate) fn end_silence(&mut self) {
         self.is_silent = false;
-        self.ports.silent_rounds = 0;
+        (self.ports.silent_rounds, self.ports.next_round) = (0, Time::ZERO);
     }
 
     /// The only path is silent, or what goes on it gets no further: it takes another port. True

@@ -228,16 +228,21 @@ impl PathTable {
     }
 
     /// The peer was silent altogether until now. What was sent before may be lost without any
-    /// path being at fault: each is asked anew.
+    /// path being at fault: each is asked anew. So are those that owe nothing, for what they answer
+    /// to a later question is what tells the peer's silence from theirs.
     #[cold]
     fn pardon(&mut self, now: Time) {
-        for (index, path) in self.all.iter_mut().enumerate() {
-            if path.tx.oldest_sent_at() != Time::NEVER
-                && path.tx.oldest_sent_at() + self.sla_tick < now
-            {
+        let mut pardoned = false;
+        for path in &mut self.all {
+            path.tick_from = path.tick_from.min(now);
+            let oldest = path.tx.oldest_sent_at();
+            if oldest != Time::NEVER && oldest + self.sla_tick < now {
                 path.tick_from = now;
-                self.probes_due |= self.good & self.ladder.paths() & bit(index);
+                pardoned = true;
             }
+        }
+        if pardoned {
+            self.probes_due |= self.good();
         }
     }
 

@@ -184,6 +184,29 @@ fn a_peer_that_is_silent_altogether_costs_no_path() {
 }
 
 #[test]
+fn a_peer_that_has_left_is_asked_after_less_and_less() {
+    let (mut wire, channel) = open(10, Faults::default(), EACH);
+    send(&mut wire, channel, 0..64, 10_000);
+    wire.run_until(Wire::settled);
+    wire.holes = [u64::MAX; 2];
+    send(&mut wire, channel, 64..80, 10_000);
+    let mut probes = Vec::new();
+    for _ in 0..9 {
+        let before = wire.ends[0].link.stats();
+        wire.run_for(Nanos::from_secs(1));
+        probes.push(wire.ends[0].link.stats().path_probes - before.path_probes);
+    }
+    println!("probes of 16 paths in each second: {probes:?}");
+    let rounds = probes[1..].iter().max().unwrap() / u64::from(PATHS);
+    assert!((1..=10).contains(&rounds), "{probes:?}");
+    wire.holes = [0; 2];
+    let healed = wire.now;
+    wire.run_until(|wire| wire.ends[0].sending.is_empty());
+    assert!(wire.now.since(healed) < tick(33), "{}", wire.now.since(healed));
+    assert_eq!(wire.ends[0].link.stats().path_retirements, 0);
+}
+
+#[test]
 fn while_acks_arrive_no_more_than_one_path_a_second_is_retired() {
     let (mut wire, channel) = open(8, Faults::default(), EACH);
     wire.holes[1] = 0xff00;
