@@ -167,6 +167,7 @@ pub use mem::{MemEnd, MemPairError, mem_pair};
 pub use message::{Chunk, Message};
 pub use payload::{Payload, Rejected, SendOptions, SubmitError};
 pub use plan::{Clock, Plan, SourcePorts};
+pub use tcp::ByteStream;
 pub use udp::{RoceUdp, roce_udp, roce_udp_group};
 pub use workers::{Placing, Workers};
 

@@ -11,6 +11,7 @@
 //! | [`app`] | the application at one end: a script of messages, readers that stall |
 //! | [`device`] | a wire that outlives its host, and a device that repeats its numbers |
 //! | [`cluster`] | many hosts in one world, and the flows between them |
+//! | [`keyed`] | clients that write and read values by key while carriers come and go |
 //! | [`pair`] | two hosts in one world, and the loop that drives them |
 //! | [`give_up`] | messages given up at any moment, and what is left of them: nothing |
 //! | [`scenario`] | what happens in a run, drawn from its seed |
@@ -28,6 +29,7 @@ pub mod content;
 pub mod device;
 pub mod failure;
 pub mod give_up;
+pub mod keyed;
 pub mod limits;
 pub mod oracle;
 pub mod pair;

@@ -9,6 +9,7 @@ use crate::event::{LinkId, Peer};
 use crate::limits::{CONTROL_RECVS, CONTROL_SENDS, WINDOW_UNBOUNDED_BYTES};
 use crate::links::{Conn, Path, Phase};
 use crate::recv::Home;
+use crate::tcp::ByteStream;
 use crate::tx::TxRing;
 use crate::workers::Member;
 use std::net::SocketAddr;
@@ -42,8 +43,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.offer_over(self.plan.carrier, &queue_pairs)
     }
 
-    /// A half of a link that is being set up over TCP.
-    pub(crate) fn offer_on_stream(&mut self) -> Result<(Hello, PendingLink), LinkError> {
+    /// As [`offer`](Self::offer), for a link that gets a stream of bytes beside its queue pairs, as
+    /// the set-up connection is one: it may ride on that, or fall back to it. Hand it to
+    /// [`establish_on_stream`](Self::establish_on_stream).
+    ///
+    /// # Errors
+    /// [`LinkError`]: no room, no memory, or the device refused.
+    pub fn offer_on_stream(&mut self) -> Result<(Hello, PendingLink), LinkError> {
         self.offer_over(self.plan.carrier, self.config.fallback.below(self.plan.carrier))
     }
 
@@ -267,18 +273,38 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         peer: &Hello,
         side: Side,
     ) -> Result<LinkId, LinkError> {
-        self.establish_from(pending, peer, side, None)
+        self.establish_from(pending, peer, side, (None, false))
     }
 
+    /// As [`establish`](Self::establish), for a half that
+    /// [`offer_on_stream`](Self::offer_on_stream) made: `stream` leads to the peer, and carries
+    /// nothing yet.
+    ///
+    /// # Errors
+    /// [`LinkError`]; our half is withdrawn.
+    pub fn establish_on_stream(
+        &mut self,
+        pending: PendingLink,
+        peer: &Hello,
+        side: Side,
+        stream: impl ByteStream + 'static,
+    ) -> Result<LinkId, LinkError> {
+        let link = self.establish_from(pending, peer, side, (None, true))?;
+        // A link that has no path for it does without.
+        drop(self.give_stream(link, stream, Vec::new()));
+        Ok(link)
+    }
+
+    /// With the address that the HELLOs came over, and whether there is a stream.
     pub(crate) fn establish_from(
         &mut self,
         pending: PendingLink,
         peer: &Hello,
         side: Side,
-        setup_addr: Option<SocketAddr>,
+        setup: (Option<SocketAddr>, bool),
     ) -> Result<LinkId, LinkError> {
         let id = pending.id;
-        match self.join(id, peer, side, setup_addr) {
+        match self.join(id, peer, side, setup) {
             Ok(()) => {
                 self.share_window();
                 Ok(id)
@@ -295,13 +321,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         id: LinkId,
         peer: &Hello,
         side: Side,
-        setup_addr: Option<SocketAddr>,
+        (setup_addr, has_stream): (Option<SocketAddr>, bool),
     ) -> Result<(), LinkError> {
         let conn = self.links.find(id).filter(|conn| conn.phase == Phase::Offered);
         let ours = conn.and_then(|conn| conn.hello.clone()).ok_or(LinkError::NotPending)?;
         let mtu = ours.mtu.min(peer.mtu);
         check_limits(&ours, peer, mtu)?;
-        if setup_addr.is_none() && ours.paths.iter().any(|path| path.carrier == Carrier::Tcp) {
+        if !has_stream && ours.paths.iter().any(|path| path.carrier == Carrier::Tcp) {
             return Err(LinkError::NoStream);
         }
         let pairs = std::iter::once((&ours.control, &peer.control));

@@ -5,8 +5,7 @@ use crate::event::LinkId;
 use crate::limits::TCP_FRAMES_PER_LOOK;
 use crate::links::Phase;
 use crate::recv::Home;
-use crate::tcp::{Frames, FramesError, Tcp};
-use std::net::TcpStream;
+use crate::tcp::{ByteStream, Frames, FramesError, Tcp};
 use towpath_base::Time;
 use towpath_memory::Region;
 use towpath_proto::limits::HEADER_BYTES;
@@ -39,16 +38,17 @@ impl Streams {
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Gives a link its stream, on which `first` is still to be written; gives both back where it
     /// has no path that rides on it.
-    pub(crate) fn give_stream(
+    pub(crate) fn give_stream<S: ByteStream + 'static>(
         &mut self,
         link: LinkId,
-        stream: TcpStream,
+        stream: S,
         first: Vec<u8>,
-    ) -> Option<(TcpStream, Vec<u8>)> {
+    ) -> Option<(S, Vec<u8>)> {
         let now = self.now();
         let chunk_bytes_max = self.config.chunk_bytes_max as usize;
         let Some(conn) = self.links.find_mut(link) else { return Some((stream, first)) };
         let Some(path) = conn.tcp_path() else { return Some((stream, first)) };
+        let stream: Box<dyn ByteStream> = Box::new(stream);
         conn.tcp = Some(Tcp::new(path, Frames::new(stream, first, chunk_bytes_max), now));
         self.streams.links.push(link.index);
         self.streams.due = Some(now);

@@ -143,7 +143,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         };
         let stage = std::mem::replace(&mut outgoing.stage, Stage::Done);
         let Stage::Talking { stream, pending, .. } = stage else { return Progress::Waiting };
-        match self.establish_from(pending, &hello, Side::Client, Some(addr)) {
+        match self.establish_from(pending, &hello, Side::Client, (Some(addr), true)) {
             Ok(link) => Progress::Joined(stream, link),
             Err(error) => Progress::Failed(ConnectError::Local { addr, error }),
         }

@@ -10,23 +10,30 @@ mod frames;
 
 pub(crate) use frames::{Frames, FramesError};
 
-use std::net::TcpStream;
+use std::io::{Read, Write};
 use towpath_base::{Nanos, Time};
 use towpath_proto::PathId;
 
 use crate::limits::{TCP_POLL_LONGEST_NS, TCP_POLL_NS};
 
+/// A stream of bytes that does not block, as a set-up connection is: what the last resort rides on.
+/// Reading and writing say [`WouldBlock`](std::io::ErrorKind::WouldBlock) where they would have to
+/// wait, and reading nothing at all says that the peer has closed it.
+pub trait ByteStream: Read + Write + Send {}
+
+impl<S: Read + Write + Send> ByteStream for S {}
+
 /// The stream of one link, and which of its paths it is.
 pub(crate) struct Tcp {
     pub(crate) path: PathId,
-    pub(crate) frames: Frames<TcpStream>,
+    pub(crate) frames: Frames<Box<dyn ByteStream>>,
     /// Looks in a row at which nothing had come.
     quiet_looks: u32,
     pub(crate) due: Time,
 }
 
 impl Tcp {
-    pub(crate) fn new(path: PathId, frames: Frames<TcpStream>, now: Time) -> Self {
+    pub(crate) fn new(path: PathId, frames: Frames<Box<dyn ByteStream>>, now: Time) -> Self {
         Self { path, frames, quiet_looks: 0, due: now }
     }
 

@@ -21,7 +21,7 @@ mod measure;
 mod pattern;
 mod rc;
 mod record;
-mod run;
+pub(crate) mod run;
 mod samples;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use towpath_sim::World;
 use towpath_sim::world::HostId;
 
 /// What runs on a host.
-pub(super) trait Machine {
+pub(crate) trait Machine {
     /// What the machines of a run have in common.
     type Shared;
 
@@ -24,10 +24,10 @@ struct Seat<M> {
 }
 
 /// The machines of one world, and the loop that turns them.
-pub(super) struct Runner<M: Machine> {
+pub(crate) struct Runner<M: Machine> {
     world: World,
     seats: Vec<Seat<M>>,
-    pub(super) shared: M::Shared,
+    pub(crate) shared: M::Shared,
     due: Vec<usize>,
     woken: Vec<HostId>,
     pause: Nanos,
@@ -36,7 +36,7 @@ pub(super) struct Runner<M: Machine> {
 
 impl<M: Machine> Runner<M> {
     /// Machines on the hosts of `world`, in their order.
-    pub(super) fn new(world: World, machines: Vec<M>, shared: M::Shared) -> Self {
+    pub(crate) fn new(world: World, machines: Vec<M>, shared: M::Shared) -> Self {
         let seat = |machine| Seat { machine, rests_until: Time::ZERO, is_listed: false };
         let seats: Vec<Seat<M>> = machines.into_iter().map(seat).collect();
         let (due, woken) = (Vec::new(), Vec::new());
@@ -44,28 +44,28 @@ impl<M: Machine> Runner<M> {
     }
 
     /// A host that was turned is turned again no sooner than this.
-    pub(super) fn set_pause(&mut self, span: Nanos) {
+    pub(crate) fn set_pause(&mut self, span: Nanos) {
         self.pause = span.max(Nanos(1));
     }
 
-    pub(super) fn world(&self) -> &World {
+    pub(crate) fn world(&self) -> &World {
         &self.world
     }
 
-    pub(super) fn turns(&self) -> u64 {
+    pub(crate) fn turns(&self) -> u64 {
         self.turns
     }
 
-    pub(super) fn machines(&self) -> impl ExactSizeIterator<Item = &M> {
+    pub(crate) fn machines(&self) -> impl ExactSizeIterator<Item = &M> {
         self.seats.iter().map(|seat| &seat.machine)
     }
 
-    pub(super) fn machine(&self, host: usize) -> &M {
+    pub(crate) fn machine(&self, host: usize) -> &M {
         &self.seats[host].machine
     }
 
     /// A machine, which is turned before time goes on.
-    pub(super) fn machine_mut(&mut self, host: usize) -> &mut M {
+    pub(crate) fn machine_mut(&mut self, host: usize) -> &mut M {
         self.list(host);
         &mut self.seats[host].machine
     }
@@ -77,7 +77,7 @@ impl<M: Machine> Runner<M> {
     }
 
     /// Lets time pass until `end`.
-    pub(super) fn run_until(&mut self, end: Time) {
+    pub(crate) fn run_until(&mut self, end: Time) {
         loop {
             self.turn();
             let mut woken = std::mem::take(&mut self.woken);

@@ -1,0 +1,68 @@
+//! Carriers that come and go under clients that write and read, in virtual time.
+
+use towpath_base::Nanos;
+use towpath_lab::keyed::{KeyedConfig, KeyedWorld, SoakPlan, Tally};
+use towpath_proto::Carrier::{Rc, Tcp, Uc};
+use towpath_transport::{EndpointConfig, Fallback};
+
+/// An operation that takes longer than this hangs: carriers are tried one after the other, and
+/// what is sent on the last of them waits for its round trip.
+const DEADLINE: Nanos = Nanos::from_secs(1);
+
+/// A carrier that is silent for so long is left, and a worse one is kept for so long at least.
+const CARRIER_SPAN: Nanos = Nanos::from_millis(30);
+
+fn config(seed: u64, paths: usize) -> KeyedConfig {
+    let endpoint = EndpointConfig::new()
+        .fallback(Fallback::RcThenTcp)
+        .paths(paths)
+        .tune_links(|link| link.fallback(CARRIER_SPAN, CARRIER_SPAN))
+        .quota_chunks(16)
+        .credit_total(16)
+        .links_max(16)
+        .send_pools(&[(64, 1024), (16 << 10, 512)]);
+    KeyedConfig { seed, clients: 16, endpoint, deadline: DEADLINE }
+}
+
+fn soak(seed: u64, paths: usize, operations: u64, every: u64) -> (Tally, u64) {
+    println!("seed {seed}, {paths} paths, {operations} operations of each client");
+    let mut world = KeyedWorld::new(&config(seed, paths)).expect("hosts that are joined");
+    let plan = SoakPlan { seed, operations, every, deadline: DEADLINE };
+    let tally = plan.run(&mut world, |so_far| {
+        println!(
+            "{} operations in {}, longest {}, {}",
+            so_far.operations, so_far.took, so_far.longest, so_far.clients
+        );
+    });
+    let tally = tally.unwrap_or_else(|broken| panic!("seed {seed}, {paths} paths: {broken}"));
+    println!("{tally}");
+    (tally, world.trace_hash())
+}
+
+#[test]
+fn nothing_is_lost_or_done_twice_while_carriers_come_and_go() {
+    for (seed, paths) in [(1, 1), (2, 4)] {
+        let (tally, _) = soak(seed, paths, 320, 50);
+        for to in [Uc, Rc, Tcp] {
+            assert!(tally.clients.to(to) > 0 && tally.server.to(to) > 0, "{to}");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let runs = [7, 7, 8].map(|seed| {
+        let (tally, hash) = soak(seed, 2, 100, 20);
+        (hash, tally.links, tally.clients, tally.longest)
+    });
+    assert_eq!(runs[0], runs[1]);
+    assert_ne!(runs[0].0, runs[2].0);
+}
+
+/// `cargo test --release -p towpath-lab --test carriers -- --ignored --nocapture`.
+#[test]
+#[ignore = "minutes"]
+fn a_million_operations_of_sixteen_clients_while_carriers_come_and_go() {
+    let (tally, _) = soak(3, 1, 62_500, 1_000);
+    assert!(tally.operations > 1_000_000);
+}
