@@ -150,3 +150,40 @@ fn when_the_first_server_is_gone_reads_go_to_the_second() {
     let error = pair.client.write_once(CHUNK, 0, b"no").expect_err("writes are not hedged");
     assert_eq!(error.kind, ErrorKind::PeerGone { fate: Fate::DidNotHappen });
 }
+
+#[test]
+fn a_server_on_the_blacklist_is_not_read_from_while_the_other_is_well() {
+    let mut pair = Pair::new(after(Nanos::from_secs(5)), Nanos::from_secs(10));
+    // It would not answer; nobody finds out.
+    set(&pair.first.mischief.stall, true);
+    let first = pair.first.addr;
+    pair.client.parts().0.list_peer(first);
+    for _ in 0..5 {
+        pair.read().expect("the second answers");
+    }
+    let stats = pair.client.hedge_stats();
+    assert_eq!((stats.reads, stats.avoided, stats.hedges, stats.failovers), (5, 5, 0, 0));
+    set(&pair.first.mischief.stall, false);
+    pair.client.parts().0.pardon_peer(first);
+    pair.read().expect("the first answers again");
+    assert_eq!(pair.client.hedge_stats().avoided, 5);
+    pair.nothing_is_left();
+}
+
+#[test]
+fn a_second_server_on_the_blacklist_gets_no_hedged_read_unless_the_first_is_on_it_too() {
+    let mut pair = Pair::new(after(LATE), Nanos::from_millis(200));
+    let (first, second) = (pair.first.addr, pair.second.addr);
+    pair.client.parts().0.list_peer(second);
+    set(&pair.first.mischief.stall, true);
+    for _ in 0..2 {
+        assert!(matches!(pair.read(), Err(ErrorKind::TimedOut { .. })), "nobody else is asked");
+    }
+    let stats = pair.client.hedge_stats();
+    assert_eq!((stats.hedges, stats.hedges_avoided, stats.avoided), (0, 2, 0), "{stats:?}");
+    pair.client.parts().0.list_peer(first);
+    pair.read().expect("both are on it, so the second is as good as the first");
+    let stats = pair.client.hedge_stats();
+    assert_eq!((stats.hedges, stats.hedges_won, stats.avoided), (1, 1, 0), "{stats:?}");
+    set(&pair.first.mischief.stall, false);
+}

@@ -26,6 +26,11 @@ pub struct HedgeStats {
     pub hedges_denied: u64,
     /// Reads that the first replica could not serve, for which the second was asked instead.
     pub failovers: u64,
+    /// Reads for which the second was asked at once, because the first is on the endpoint's
+    /// blacklist.
+    pub avoided: u64,
+    /// Late reads that the second was not asked for because it is on the blacklist.
+    pub hedges_avoided: u64,
 }
 
 /// A read that may be hedged.
@@ -47,6 +52,9 @@ struct Read {
 }
 
 /// A client of one chunk server that asks a second for reads which the first is late with.
+///
+/// One of the two that is on the endpoint's [blacklist](Endpoint::blacklist) is not asked to read
+/// while the other is not, and its link is up. With both on it the first is asked as ever.
 ///
 /// It is driven as a [`ChunkClient`] is, with both links on one endpoint. Reads are started here;
 /// everything else at the [`primary`](Self::primary), whose operations end here too.
@@ -142,12 +150,14 @@ impl HedgedClient {
         offset: u64,
         length: usize,
     ) -> Result<OpId, ClientError> {
-        if self.primary.rpc().is_down()
+        let is_down = self.primary.rpc().is_down();
+        if (is_down || self.is_primary_worse(endpoint))
             && let Some(replica) = self.replica.as_mut().filter(|other| !other.rpc().is_down())
         {
             let op = replica.start_read(endpoint, chunk, offset, length)?;
             self.stats.reads += 1;
-            self.stats.failovers += 1;
+            self.stats.failovers += u64::from(is_down);
+            self.stats.avoided += u64::from(!is_down);
             return Ok(op);
         }
         let op = self.primary.start_read(endpoint, chunk, offset, length)?;
@@ -213,13 +223,37 @@ impl HedgedClient {
         for place in 0..self.reads.len() {
             if self.reads[place].hedge_at <= now {
                 self.reads[place].hedge_at = Time::NEVER;
-                let asked = self.replica_is_up() && self.policy.spend();
-                let asked = asked && self.ask_replica(endpoint, place);
-                self.stats.hedges += u64::from(asked);
-                self.stats.hedges_denied += u64::from(!asked);
+                self.hedge(endpoint, place);
             }
             self.next_hedge = self.next_hedge.min(self.reads[place].hedge_at);
         }
+    }
+
+    /// A read is late: the second replica is asked for it, where it may be.
+    fn hedge<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, place: usize) {
+        if self.is_replica_worse(endpoint) {
+            self.stats.hedges_avoided += 1;
+            return;
+        }
+        let asked = self.replica_is_up() && self.policy.spend();
+        let asked = asked && self.ask_replica(endpoint, place);
+        self.stats.hedges += u64::from(asked);
+        self.stats.hedges_denied += u64::from(!asked);
+    }
+
+    /// The first replica is on the blacklist, and the second is not.
+    fn is_primary_worse<D: Device<Memory = Region>>(&self, endpoint: &Endpoint<D>) -> bool {
+        let replica = self.replica.as_ref();
+        replica
+            .is_some_and(|other| is_listed(endpoint, &self.primary) && !is_listed(endpoint, other))
+    }
+
+    /// The second replica is on the blacklist, and the first is neither that nor down.
+    fn is_replica_worse<D: Device<Memory = Region>>(&self, endpoint: &Endpoint<D>) -> bool {
+        let replica = self.replica.as_ref();
+        let is_listed_alone =
+            |other| is_listed(endpoint, other) && !is_listed(endpoint, &self.primary);
+        !self.primary.rpc().is_down() && replica.is_some_and(is_listed_alone)
     }
 
     fn replica_is_up(&self) -> bool {
@@ -347,6 +381,13 @@ impl HedgedClient {
             }
         }
     }
+}
+
+/// Whether the server of a client is on the endpoint's blacklist. One whose link is gone is known
+/// as that.
+fn is_listed<D: Device<Memory = Region>>(endpoint: &Endpoint<D>, client: &ChunkClient) -> bool {
+    let addr = endpoint.peer(client.rpc().link()).and_then(|peer| peer.setup_addr);
+    addr.is_some_and(|addr| endpoint.blacklist().is_listed(addr))
 }
 
 /// Whether another server that holds the same bytes may serve what one could not. What a busy
