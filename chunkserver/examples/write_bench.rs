@@ -264,7 +264,7 @@ fn serve(args: &Args) -> Outcome<()> {
         ..DaemonConfig::default()
     };
     let ready = |ready: &daemon::Ready| daemon::print_ready(ready, false);
-    daemon::run(&config, &StopFlag::new(), daemon::udp_device, ready)?;
+    daemon::run(&config, &StopFlag::new(), daemon::udp_devices, ready)?;
     Ok(())
 }
 
@@ -273,8 +273,7 @@ fn serve_null() -> Outcome<()> {
     let config =
         DaemonConfig { listen: (Ipv4Addr::LOCALHOST, 0).into(), ..DaemonConfig::default() };
     let of_endpoint = daemon::endpoint_config(&config);
-    let device = daemon::udp_device(&config, &of_endpoint)?;
-    let mut endpoint = Endpoint::new(device, of_endpoint)?;
+    let mut endpoint = Endpoint::udp(daemon::udp_config(&config), of_endpoint)?;
     println!("listening on {}", endpoint.listen(config.listen)?);
     let mut rpc = RpcServer::new(ServerConfig::new());
     loop {

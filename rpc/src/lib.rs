@@ -28,6 +28,7 @@
 //! | `wire` | the header as bytes, kinds, statuses |
 //! | `parcel` | messages taken apart ([`Parcel`]) and put together ([`Outgoing`]) |
 //! | `client`, `server` | the two ends |
+//! | `stats` | what the server counts ([`ServerStats`]) |
 //! | `request` | what a service is handed: [`Request`], [`Responder`], [`Incoming`] |
 //! | `fate` | what is known of an operation that got no answer: happened, did not, unknown |
 //! | `error` | why a request was not taken, or got no response |
@@ -42,6 +43,7 @@ pub mod limits;
 mod parcel;
 mod request;
 mod server;
+mod stats;
 mod wire;
 
 pub use client::{Call, ClientStats, Completion, RequestId, RpcClient};
@@ -49,5 +51,6 @@ pub use error::{CallError, Refused, RpcError};
 pub use fate::Fate;
 pub use parcel::{NoBuffer, Outgoing, Parcel, Piece, Pieces};
 pub use request::{Incoming, Request, RequestKey, Responder};
-pub use server::{RpcServer, ServerConfig, ServerStats};
+pub use server::{RpcServer, ServerConfig};
+pub use stats::ServerStats;
 pub use wire::{Header, HeaderError, Kind, Status, VERSION};

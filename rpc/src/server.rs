@@ -7,6 +7,7 @@ use crate::limits::{
 };
 use crate::parcel::{Fields, Outgoing, Parcel};
 use crate::request::{Incoming, Request, RequestKey, Responder};
+use crate::stats::ServerStats;
 use crate::wire::{Header, HeaderError, Kind, Status};
 use slab::Slab;
 use towpath_transport::{
@@ -50,32 +51,6 @@ impl ServerConfig {
         self.message_bytes_max = bytes;
         self
     }
-}
-
-/// What a server did beside serving; each only grows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ServerStats {
-    /// Requests handed to the service.
-    pub requests: u64,
-    /// Messages that are no sound request.
-    pub malformed: u64,
-    /// Requests turned away because their link had too many under way.
-    pub busy: u64,
-    /// Requests too long to be held whole.
-    pub too_long: u64,
-    /// Requests that their client gave up while they were served.
-    pub cancelled: u64,
-    /// Of those, given up before the service had begun.
-    pub cancelled_unbegun: u64,
-    /// Cancels of requests that had ended, or were never made, and cancels that came again.
-    pub cancels_late: u64,
-    /// Responses whose sending was given up half way.
-    pub responses_given_up: u64,
-    /// Responses sent.
-    pub responses: u64,
-    /// Responses that nobody waits for any more, or that could not be sent.
-    pub responses_dropped: u64,
 }
 
 #[derive(Debug)]

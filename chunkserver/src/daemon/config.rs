@@ -20,6 +20,8 @@ pub struct DaemonConfig {
     pub device_ip: Option<IpAddr>,
     /// UDP port of the userspace NIC; 0 is any free one.
     pub device_port: u16,
+    /// Network threads, each with clients, buffers and a queue of its own.
+    pub workers: u32,
     /// Largest path MTU in bytes.
     pub mtu_bytes: u32,
     /// Directory of the store; made if it is not there.
@@ -38,23 +40,23 @@ pub struct DaemonConfig {
     pub commit_batch_max: u32,
     /// Microseconds that a commit waits for more changes.
     pub commit_linger_us: u64,
-    /// Requests that may wait for the store's thread.
+    /// Requests of each worker that may wait for the store's thread.
     pub store_queue_max: u32,
     /// Requests of one link that may be under way before more are refused as busy.
     pub link_requests_max: u32,
-    /// Most clients at a time.
+    /// Most clients of each worker at a time.
     pub links_max: u32,
     /// Chunks of a message that a client may have under way on one channel.
     pub quota_chunks: u32,
     /// Chunks that all channels of one client together may have under way.
     pub credit_chunks_max: u32,
-    /// Buffers of 1 MiB for the data of reads.
+    /// Buffers of 1 MiB of each worker for the data of reads.
     pub read_buffers_large: u32,
-    /// Buffers of 64 KiB for the data of reads.
+    /// Buffers of 64 KiB of each worker for the data of reads.
     pub read_buffers_small: u32,
-    /// Microseconds of polling without work before the network thread blocks.
+    /// Microseconds of polling without work before a network thread blocks.
     pub busy_poll_us: u64,
-    /// Longest time that the network thread blocks, in microseconds.
+    /// Longest time that a network thread blocks, in microseconds.
     pub idle_wait_us: u64,
     /// Milliseconds without an answer after which a request is logged and counted as slow.
     pub slow_after_ms: u64,
@@ -86,6 +88,7 @@ impl Default for DaemonConfig {
             device: DeviceChoice::default(),
             device_ip: None,
             device_port: 0,
+            workers: 1,
             mtu_bytes: 4096,
             data_dir: PathBuf::from("towpath-data"),
             capacity_bytes: u64::MAX,

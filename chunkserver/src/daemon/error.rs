@@ -67,8 +67,11 @@ pub enum DaemonError {
     /// The device or its memory cannot be had.
     #[error("cannot set up the network device")]
     Endpoint(#[from] EndpointError),
-    /// No thread for the store.
-    #[error("cannot start the store's thread; raise the limit of processes")]
+    /// Whoever makes the devices made none.
+    #[error("there is no device to serve on; make one for each worker")]
+    NoDevice,
+    /// No thread for the store, or a worker.
+    #[error("cannot start a thread for the store or a worker; raise the limit of processes")]
     Thread(#[source] io::Error),
     /// The status socket cannot be had.
     #[error("cannot answer at the `status_socket` (--status-socket)")]
@@ -110,6 +113,7 @@ impl DaemonError {
             Self::NotADirectory(_) | Self::DataDir { .. } | Self::Store { .. } => 4,
             Self::Failed { .. } | Self::StoreEnded(_) => 5,
             Self::Endpoint(_)
+            | Self::NoDevice
             | Self::Ready(_)
             | Self::Signals(_)
             | Self::Status(_)

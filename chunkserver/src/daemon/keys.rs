@@ -4,6 +4,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
+use towpath_transport::SHARES_MAX;
+
 use super::config::{DaemonConfig, StatusPlace};
 use super::value::{self, ValueError};
 
@@ -147,6 +149,12 @@ pub const KEYS: &[Key] = &[
         show: |config| config.device_ip.map_or_else(|| "listen".into(), |ip| ip.to_string()),
     },
     number!(device_port, 0, u16::MAX, "UDP port of the userspace NIC; 0 is any free one"),
+    number!(
+        workers,
+        1,
+        SHARES_MAX as u32,
+        "network threads: each has clients, buffers and a device of its own, on one port"
+    ),
     Key {
         name: "mtu_bytes",
         kind: "N",
@@ -214,14 +222,14 @@ pub const KEYS: &[Key] = &[
         1_000_000,
         "microseconds that a commit waits for more changes; 0 is not at all"
     ),
-    number!(store_queue_max, 1, 65_536, "requests that may wait for the store's thread"),
+    number!(store_queue_max, 1, 65_536, "requests of each worker that may wait for the store"),
     number!(
         link_requests_max,
         1,
         1024,
         "requests of one client that may be under way before more are refused as busy"
     ),
-    number!(links_max, 1, 16_384, "most clients at a time"),
+    number!(links_max, 1, 16_384, "most clients of each worker at a time"),
     number!(
         quota_chunks,
         2,
@@ -234,19 +242,19 @@ pub const KEYS: &[Key] = &[
         1 << 20,
         "pieces of 56 KiB that one client may have under way: this much memory for each"
     ),
-    number!(read_buffers_large, 1, 65_536, "buffers of 1 MiB for the data of reads"),
-    number!(read_buffers_small, 1, 65_536, "buffers of 64 KiB for the data of reads"),
+    number!(read_buffers_large, 1, 65_536, "buffers of 1 MiB of each worker for reads"),
+    number!(read_buffers_small, 1, 65_536, "buffers of 64 KiB of each worker for reads"),
     number!(
         busy_poll_us,
         0,
         1_000_000,
-        "microseconds of polling without work before the network thread blocks"
+        "microseconds of polling without work before a network thread blocks"
     ),
     number!(
         idle_wait_us,
         100,
         1_000_000,
-        "longest time that the network thread blocks, in microseconds"
+        "longest time that a network thread blocks, in microseconds"
     ),
     number!(
         slow_after_ms,

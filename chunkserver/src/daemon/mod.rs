@@ -5,6 +5,7 @@
 //! | `config`, `keys`, `value` | the settings, their table, and how values are read |
 //! | `file`, `args` | the config file and the command line |
 //! | `run` | [`run`](run()): from settings to a serving server and back |
+//! | `crew` | the workers of a server, and their threads |
 //! | `stop` | [`StopFlag`] and signals |
 //! | `error` | what can go wrong, with exit codes |
 //!
@@ -13,6 +14,7 @@
 
 mod args;
 mod config;
+mod crew;
 mod error;
 mod file;
 mod keys;
@@ -28,8 +30,8 @@ pub use error::DaemonError;
 pub use file::{ConfigFault, ConfigFileError, ConfigTextError};
 pub use keys::{KEYS, Key, key, nearest};
 pub use run::{
-    Ready, Served, check, device, endpoint_config, log_to_stderr, print_ready, run, udp_config,
-    udp_device,
+    Ready, Served, check, devices, endpoint_config, log_to_stderr, print_ready, run, udp_config,
+    udp_devices,
 };
 pub use stop::StopFlag;
 pub use value::ValueError;
@@ -50,7 +52,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<(), DaemonError>
             log_to_stderr(&config.log)?;
             let stop = StopFlag::new();
             stop.on_signals().map_err(DaemonError::Signals)?;
-            run(&config, &stop, device, |ready| print_ready(ready, json))?;
+            run(&config, &stop, devices, |ready| print_ready(ready, json))?;
         }
     }
     Ok(())

@@ -6,18 +6,19 @@ use std::time::Duration;
 
 use serde::Serialize;
 use towpath_fastpath::HealthConfig;
-use towpath_status::StatusSocket;
+use towpath_status::{StatusDesk, StatusSocket};
 use towpath_transport::{
-    Device, Either, Endpoint, EndpointConfig, EndpointError, Mtu, Nanos, PortChoice, Region,
-    RoceUdp, UdpConfig, VerbsDevice, roce_udp,
+    Device, Either, Endpoint, EndpointConfig, EndpointError, Mtu, Nanos, Placing, PortChoice,
+    Region, RoceUdp, UdpConfig, VerbsDevice, Workers, roce_udp_group,
 };
 use tracing_subscriber::EnvFilter;
 
 use super::config::{DaemonConfig, StatusPlace};
+use super::crew::{Crew, Post};
 use super::error::DaemonError;
 use super::stop::StopFlag;
 use crate::service::{ChunkServer, ServerStats, ServiceConfig};
-use crate::store::{FileMedia, Store, StoreConfig, WorkerConfig};
+use crate::store::{FileMedia, Store, StoreConfig, StoreWorker, WorkerConfig};
 
 /// A server that takes clients.
 #[derive(Clone, Debug, Serialize)]
@@ -32,38 +33,43 @@ pub struct Ready {
 }
 
 /// How the server ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Served {
     /// What it counted.
     pub stats: ServerStats,
+    /// What each worker counted.
+    pub workers: Vec<ServerStats>,
     /// Everything that was taken was answered before the links were closed.
     pub drained: bool,
 }
 
-/// The device that the settings name.
+/// The devices that the settings name, one for each worker.
 ///
 /// # Errors
-/// [`EndpointError`]: it cannot be opened; in builds without the feature `verbs`, how to get it.
-pub fn device(
+/// [`EndpointError`]: they cannot be opened; in builds without the feature `verbs`, how to get
+/// them.
+pub fn devices(
     config: &DaemonConfig,
     endpoint: &EndpointConfig,
-) -> Result<Either<RoceUdp, VerbsDevice>, EndpointError> {
-    Ok(match config.device.target() {
-        None => Either::Left(udp_device(config, endpoint)?),
-        Some(target) => Either::Right(VerbsDevice::open(&target)?),
-    })
+) -> Result<Vec<Either<RoceUdp, VerbsDevice>>, EndpointError> {
+    match config.device.target() {
+        None => Ok(udp_devices(config, endpoint)?.into_iter().map(Either::Left).collect()),
+        Some(target) => {
+            (0..config.workers).map(|_| Ok(Either::Right(VerbsDevice::open(&target)?))).collect()
+        }
+    }
 }
 
-/// The userspace NIC as the settings want it: RoCEv2 over UDP sockets.
+/// The userspace NIC of each worker as the settings want it: RoCEv2 over UDP sockets, on one port.
 ///
 /// # Errors
 /// [`EndpointError::Udp`] when the sockets cannot be had.
-pub fn udp_device(
+pub fn udp_devices(
     config: &DaemonConfig,
     endpoint: &EndpointConfig,
-) -> Result<RoceUdp, EndpointError> {
-    roce_udp(udp_config(config), endpoint)
+) -> Result<Vec<RoceUdp>, EndpointError> {
+    roce_udp_group(udp_config(config), endpoint, config.workers as usize)
 }
 
 /// How the sockets of the device are set up, for callers that put a link of their own around them.
@@ -96,22 +102,28 @@ pub fn endpoint_config(config: &DaemonConfig) -> EndpointConfig {
 /// Serves until `stop` is raised, then stops cleanly: takes no more clients and requests, finishes
 /// what was taken, closes the links, seals the store.
 ///
-/// `make_device` makes the device; [`device`](device()) is the usual one. `on_ready` is called
-/// once, when clients can connect.
+/// `make_devices` makes a device for each worker; [`devices`](devices()) is the usual one. The
+/// first worker runs on the caller's thread, each other on one of its own; a client's link goes to
+/// the worker with the fewest. `on_ready` is called once, when clients can connect. However it
+/// ends, `stop` is raised then.
 ///
 /// # Errors
 /// [`DaemonError`]; what was acknowledged is on stable media whatever happens.
-pub fn run<D: Device<Memory = Region>>(
+pub fn run<D: Device<Memory = Region> + Send>(
     config: &DaemonConfig,
     stop: &StopFlag,
-    make_device: impl FnOnce(&DaemonConfig, &EndpointConfig) -> Result<D, EndpointError>,
+    make_devices: impl FnOnce(&DaemonConfig, &EndpointConfig) -> Result<Vec<D>, EndpointError>,
     on_ready: impl FnOnce(&Ready) -> io::Result<()>,
 ) -> Result<Served, DaemonError> {
     check(config)?;
     // The port first: it is soon found to be taken, while a store may take a while to open.
     let endpoint_config = endpoint_config(config);
-    let device = make_device(config, &endpoint_config)?;
-    let mut endpoint = Endpoint::new(device, endpoint_config)?;
+    let mut devices = make_devices(config, &endpoint_config)?;
+    let workers = Workers::new(devices.len(), Placing::LeastLinks, random());
+    let of_worker = |index| endpoint_config.clone().of_worker(&workers, index);
+    let others = devices.split_off(devices.len().min(1));
+    let Some(device) = devices.pop() else { return Err(DaemonError::NoDevice) };
+    let mut endpoint = Endpoint::new(device, of_worker(0))?;
     let device = endpoint.device().local_addr();
     let listening = endpoint.listen(config.listen)?;
     let store = open_store(config)?;
@@ -123,28 +135,31 @@ pub fn run<D: Device<Memory = Region>>(
         records_replayed = stats.records_replayed,
         "the store is open"
     );
-    let mut server =
-        ChunkServer::new(endpoint, store, &service_config(config)).map_err(DaemonError::Thread)?;
-    let mut status = status_socket(config)?;
-    let ready = Ready { listening, device, pid: std::process::id() };
-    on_ready(&ready).map_err(DaemonError::Ready)?;
-    tracing::info!(%listening, %device, "serving");
-    while !stop.is_stopped() && server.store_is_running() {
-        server.turn_or_wait();
-        server.log_health();
-        if let Some(socket) = &mut status {
-            socket.answer_when_asked(|| server.status());
-        }
+    let service = service_config(config);
+    let stores = StoreWorker::spawn_for(workers.count(), store, worker_config(config));
+    let mut stores = stores.map_err(DaemonError::Thread)?.into_iter();
+    let Some(store) = stores.next() else { return Err(DaemonError::NoDevice) };
+    let mut status = status_socket(config, workers.count())?;
+    let mut posts = Vec::new();
+    for ((index, device), store) in others.into_iter().enumerate().zip(stores) {
+        let endpoint = of_worker(index + 1);
+        let desk = status.as_mut().map(|(_, desks)| desks.remove(0));
+        posts.push(Post { device, endpoint, store, desk });
     }
-    tracing::info!("stopping");
-    let drained = server.drain(Nanos::from_millis(config.stop_wait_ms));
-    if !server.store_is_running() {
-        return Err(DaemonError::StoreEnded(config.data_dir.clone()));
-    }
-    let (stats, sealed) = server.close();
-    sealed.map_err(|source| DaemonError::Failed { path: config.data_dir.clone(), source })?;
-    tracing::info!(drained, ?stats, "stopped");
-    Ok(Served { stats, drained })
+    let server = ChunkServer::on(endpoint, store, &service);
+    let served = Crew { config, stop, service: &service }.serve(
+        server,
+        status.map(|(socket, _)| socket),
+        posts,
+        || {
+            let ready = Ready { listening, device, pid: std::process::id() };
+            on_ready(&ready).map_err(DaemonError::Ready)?;
+            tracing::info!(%listening, %device, workers = workers.count(), "serving");
+            Ok(())
+        },
+    )?;
+    tracing::info!(drained = served.drained, stats = ?served.stats, "stopped");
+    Ok(served)
 }
 
 /// Whether the settings hold together, without touching anything.
@@ -206,9 +221,12 @@ fn store_config(config: &DaemonConfig) -> StoreConfig {
 }
 
 /// None where there is to be none, or where nobody asked for one and there can be none.
-fn status_socket(config: &DaemonConfig) -> Result<Option<StatusSocket>, DaemonError> {
+fn status_socket(
+    config: &DaemonConfig,
+    workers: usize,
+) -> Result<Option<(StatusSocket, Vec<StatusDesk>)>, DaemonError> {
     let Some(path) = config.status_path() else { return Ok(None) };
-    match StatusSocket::bind(&path) {
+    match StatusSocket::bind_for(&path, workers) {
         Ok(socket) => Ok(Some(socket)),
         Err(error) if config.status_socket == StatusPlace::DataDir => {
             tracing::warn!(%error, "there is no status socket");
@@ -218,11 +236,14 @@ fn status_socket(config: &DaemonConfig) -> Result<Option<StatusSocket>, DaemonEr
     }
 }
 
-fn service_config(config: &DaemonConfig) -> ServiceConfig {
-    let worker = WorkerConfig::new(config.store_queue_max as usize)
+fn worker_config(config: &DaemonConfig) -> WorkerConfig {
+    WorkerConfig::new(config.store_queue_max as usize)
         .batch_max(config.commit_batch_max as usize)
-        .linger(Duration::from_micros(config.commit_linger_us));
-    ServiceConfig::new(worker)
+        .linger(Duration::from_micros(config.commit_linger_us))
+}
+
+fn service_config(config: &DaemonConfig) -> ServiceConfig {
+    ServiceConfig::new(worker_config(config))
         .link_requests_max(config.link_requests_max as usize)
         .busy_poll(Nanos::from_micros(config.busy_poll_us))
         .idle_wait(Nanos::from_micros(config.idle_wait_us))

@@ -91,14 +91,24 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         M: Media + Send + 'static,
         M::File: Send,
     {
+        Ok(Self::on(endpoint, StoreWorker::spawn_with(store, config.worker)?, config))
+    }
+
+    /// One of several servers of a store, each with clients of its own on a thread of its own.
+    #[must_use]
+    pub fn on(
+        endpoint: Endpoint<D>,
+        store: StoreWorker<Piece, Buf>,
+        config: &ServiceConfig,
+    ) -> Self {
         let rpc = RpcConfig::new().requests_max(config.link_requests_max);
         let holds = |bytes: &&usize| endpoint.alloc(**bytes).is_some();
-        Ok(Self {
+        Self {
             read_bytes_max: READ_BYTES_SIZES.iter().find(holds).copied().unwrap_or(0),
             started: endpoint.now(),
             endpoint,
             rpc: RpcServer::new(rpc),
-            store: StoreWorker::spawn_with(store, config.worker)?,
+            store,
             config: *config,
             waiting: Waiting::default(),
             staged: Slab::new(),
@@ -110,7 +120,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             monitor: HealthMonitor::new(config.health),
             cores_to_spare: available_parallelism().is_ok_and(|cores| cores.get() > BUSY_CORES),
             closing: false,
-        })
+        }
     }
 
     /// The endpoint, for its counters.
@@ -429,7 +439,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     }
 
     /// Ends at once: links that are still up see their peer gone. What the store was asked is
-    /// done, and the store sealed. Returns the counters, and how the store closed.
+    /// done, and the store sealed by the last of its servers. Returns the counters, and how the
+    /// store closed.
     pub fn close(self) -> (ServerStats, Result<(), FlushFailed>) {
         let stats = self.stats();
         (stats, self.store.stop())

@@ -36,3 +36,40 @@ pub struct ServerStats {
     /// What the transport counted, over all links.
     pub links: LinkStats,
 }
+
+impl std::ops::AddAssign for ServerStats {
+    /// Counters of several servers, as those of the workers of one, together.
+    fn add_assign(&mut self, other: Self) {
+        // Taken apart by name, so that a new counter cannot be forgotten.
+        let Self {
+            links_accepted,
+            links_refused,
+            links_down,
+            done,
+            failed,
+            expired,
+            cancelled,
+            malformed,
+            waiting_max,
+            wire_corrupt,
+            write_bytes,
+            read_bytes,
+            rpc,
+            links,
+        } = other;
+        self.links_accepted += links_accepted;
+        self.links_refused += links_refused;
+        self.links_down += links_down;
+        self.done += done;
+        self.failed += failed;
+        self.expired += expired;
+        self.cancelled += cancelled;
+        self.malformed += malformed;
+        self.waiting_max = self.waiting_max.max(waiting_max);
+        self.wire_corrupt += wire_corrupt;
+        self.write_bytes += write_bytes;
+        self.read_bytes += read_bytes;
+        self.rpc += rpc;
+        self.links += links;
+    }
+}

@@ -12,6 +12,7 @@
 //!
 //! What an acknowledged change promises is in docs/store-format.md section 1.
 
+mod asked;
 mod bytes;
 mod checkpoint;
 mod commit;

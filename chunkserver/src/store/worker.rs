@@ -1,12 +1,14 @@
 //! The thread that owns a store: takes all requests that wait, commits them once, answers.
 
 use std::io;
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use thiserror::Error;
 
+use super::asked::Asked;
 use super::engine::{ChunkStat, Store, Ticket};
 use super::error::{CreateError, DeleteError, FlushFailed, ReadError, Refused, WriteError};
 use super::limits::WORKER_BATCH_MAX;
@@ -160,7 +162,8 @@ impl WorkerConfig {
 #[error("the store's thread has ended")]
 pub struct WorkerGone<T>(pub T);
 
-/// A store on a thread of its own, behind a bounded queue.
+/// A store on a thread of its own, behind a bounded queue; or one asker's hold on it, where
+/// [several](Self::spawn_for) ask the same, each with a queue and answers of its own.
 ///
 /// The worker takes all requests that wait, up to [`WORKER_BATCH_MAX`], stages the changes,
 /// commits once, and answers. Changes take effect in the order in which they were sent. Reads
@@ -173,7 +176,8 @@ pub struct WorkerGone<T>(pub T);
 pub struct StoreWorker<W, R = W> {
     requests: Sender<(u64, Request<W, R>)>,
     completions: Receiver<Completion<W, R>>,
-    thread: JoinHandle<Result<(), FlushFailed>>,
+    /// Shared by all who ask.
+    thread: Arc<JoinHandle<Result<(), FlushFailed>>>,
 }
 
 impl<W, R> StoreWorker<W, R>
@@ -202,11 +206,38 @@ where
         M: Media + Send + 'static,
         M::File: Send,
     {
-        let (requests, incoming) = bounded(config.queue_max);
-        let (outgoing, completions) = unbounded();
+        let mut askers = Self::spawn_for(1, store, config)?;
+        askers.pop().ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+
+    /// Starts the thread for `askers` who ask, each with a queue of its own: the thread takes one
+    /// request of each in turn, so that who asks much does not keep the others waiting. Changes
+    /// take effect in the order in which one asker sent them; between askers there is none until
+    /// an answer is there.
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn).
+    pub fn spawn_for<M>(
+        askers: usize,
+        store: Store<M>,
+        config: WorkerConfig,
+    ) -> io::Result<Vec<Self>>
+    where
+        M: Media + Send + 'static,
+        M::File: Send,
+    {
+        let queues = (0..askers).map(|_| bounded(config.queue_max));
+        let (requests, incoming): (Vec<_>, Vec<_>) = queues.unzip();
+        let (outgoing, completions): (Vec<_>, Vec<_>) = (0..askers).map(|_| unbounded()).unzip();
         let worker = Worker { store, config, outgoing, unanswered: Vec::new() };
-        let thread = Builder::new().name("store".into()).spawn(move || worker.run(&incoming))?;
-        Ok(Self { requests, completions, thread })
+        let run = move || worker.run(&mut Asked::new(&incoming));
+        let thread = Arc::new(Builder::new().name("store".into()).spawn(run)?);
+        let ends = requests.into_iter().zip(completions);
+        let asker = |(requests, completions)| {
+            let thread = Arc::clone(&thread);
+            Self { requests, completions, thread }
+        };
+        Ok(ends.map(asker).collect())
     }
 
     /// Queues a request; waits while the queue is full.
@@ -229,7 +260,7 @@ where
         self.requests.try_send((token, request)).map_err(|e| e.into_inner().1)
     }
 
-    /// Whether a request would find room in the queue. With one sender it does.
+    /// Whether a request would find room in the queue. With one thread that sends it does.
     #[must_use]
     pub fn has_room(&self) -> bool {
         !self.requests.is_full()
@@ -253,8 +284,9 @@ where
         !self.thread.is_finished()
     }
 
-    /// Answers what is queued, closes the store, and ends the thread. Completions that were not
-    /// taken are lost with their buffers.
+    /// Asks nothing more. The last of all who ask waits until what is queued is answered, the store
+    /// closed, and the thread ended; for the others it is good. Completions that were not taken
+    /// are lost with their buffers.
     ///
     /// # Errors
     /// As [`Store::close`].
@@ -263,27 +295,29 @@ where
     /// If the thread did.
     pub fn stop(self) -> Result<(), FlushFailed> {
         drop(self.requests);
-        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let Some(thread) = Arc::into_inner(self.thread) else { return Ok(()) };
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
 struct Worker<M: Media, W, R> {
     store: Store<M>,
     config: WorkerConfig,
-    outgoing: Sender<Completion<W, R>>,
-    /// Replies of staged changes, good ones if the commit is.
-    unanswered: Vec<Completion<W, R>>,
+    /// By the number of who asks.
+    outgoing: Vec<Sender<Completion<W, R>>>,
+    /// Replies of staged changes, good ones if the commit is, and who asked.
+    unanswered: Vec<(usize, Completion<W, R>)>,
 }
 
 impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Worker<M, W, R> {
-    fn run(mut self, incoming: &Receiver<(u64, Request<W, R>)>) -> Result<(), FlushFailed> {
-        while let Ok((token, request)) = incoming.recv() {
-            self.serve(token, request);
+    fn run(mut self, asked: &mut Asked<'_, (u64, Request<W, R>)>) -> Result<(), FlushFailed> {
+        while let Some((asker, (token, request))) = asked.wait() {
+            self.serve(asker, token, request);
             let mut room = self.config.batch_max - 1;
-            self.take(&mut room, || incoming.try_recv().ok());
+            self.take(&mut room, || asked.poll());
             if !self.unanswered.is_empty() && !self.config.linger.is_zero() {
                 let end = Instant::now() + self.config.linger;
-                self.take(&mut room, || incoming.recv_deadline(end).ok());
+                self.take(&mut room, || asked.wait_until(end));
             }
             self.commit();
         }
@@ -292,16 +326,20 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Worker<M, W, R> {
 
     /// Serves up to `room` more requests: reads count too, so that an endless flow of them does
     /// not keep a change from its commit.
-    fn take(&mut self, room: &mut usize, mut next: impl FnMut() -> Option<(u64, Request<W, R>)>) {
+    fn take(
+        &mut self,
+        room: &mut usize,
+        mut next: impl FnMut() -> Option<(usize, (u64, Request<W, R>))>,
+    ) {
         while *room > 0
-            && let Some((token, request)) = next()
+            && let Some((asker, (token, request))) = next()
         {
             *room -= 1;
-            self.serve(token, request);
+            self.serve(asker, token, request);
         }
     }
 
-    fn serve(&mut self, token: u64, request: Request<W, R>) {
+    fn serve(&mut self, asker: usize, token: u64, request: Request<W, R>) {
         let reply = match request {
             Request::Create { chunk, limit_bytes } => {
                 let full = |e: &CreateError| matches!(e, CreateError::Refused(Refused::BatchFull));
@@ -333,9 +371,9 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Worker<M, W, R> {
         };
         let completion = Completion { token, reply };
         if completion.reply.waits_for_commit() {
-            self.unanswered.push(completion);
+            self.unanswered.push((asker, completion));
         } else {
-            self.answer(completion);
+            self.answer(asker, completion);
         }
     }
 
@@ -357,18 +395,18 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Worker<M, W, R> {
     fn commit(&mut self) {
         let result = self.store.commit();
         let mut unanswered = std::mem::take(&mut self.unanswered);
-        for mut completion in unanswered.drain(..) {
+        for (asker, mut completion) in unanswered.drain(..) {
             if let Err(failed) = result {
                 completion.reply.spoil(failed);
             }
-            self.answer(completion);
+            self.answer(asker, completion);
         }
         self.unanswered = unanswered;
     }
 
-    fn answer(&self, completion: Completion<W, R>) {
+    fn answer(&self, asker: usize, completion: Completion<W, R>) {
         // A caller that is gone wants no answer; its changes are committed all the same.
-        let _ = self.outgoing.send(completion);
+        let _ = self.outgoing[asker].send(completion);
     }
 }
 

@@ -55,7 +55,7 @@ impl Running {
         let (tell, told) = mpsc::channel();
         let (config, flag) = (config.clone(), stop.clone());
         let thread = std::thread::spawn(move || {
-            daemon::run(&config, &flag, daemon::udp_device, |ready| {
+            daemon::run(&config, &flag, daemon::udp_devices, |ready| {
                 tell.send(ready.clone()).map_err(std::io::Error::other)
             })
         });

@@ -23,14 +23,17 @@ fn asked(socket: &Path) -> Result<ProcessStatus, CliError> {
 }
 
 fn paths_text(status: &ProcessStatus) -> String {
-    let ProcessStatus { program, pid, device, carrier, link_count, links, .. } = status;
+    let ProcessStatus { program, pid, device, carrier, workers, link_count, links, .. } = status;
     let device = device.map_or_else(|| String::from("?"), |device| device.to_string());
     let mut text = format!(
         "{program}, process {pid}, device {device}: {} links, new ones over {carrier}\n",
         show_count(*link_count)
     );
+    if *workers > 1 {
+        text += &format!("{workers} workers, {} of them silent\n", status.workers_silent);
+    }
     for link in links {
-        text += &link_text(link);
+        text += &link_text(link, *workers > 1);
     }
     let unnamed = link_count.saturating_sub(links.len() as u64);
     if unnamed > 0 {
@@ -39,9 +42,13 @@ fn paths_text(status: &ProcessStatus) -> String {
     text
 }
 
-fn link_text(link: &LinkStatus) -> String {
+fn link_text(link: &LinkStatus, with_worker: bool) -> String {
     let peer = link.peer.map_or_else(|| String::from("?"), |peer| peer.to_string());
-    let mut text = format!("\nlink {} to {peer}", link.index);
+    let mut text = format!("\nlink {}", link.index);
+    if with_worker {
+        text += &format!(" of worker {}", link.worker);
+    }
+    text += &format!(" to {peer}");
     if let Some(health) = &link.health {
         text += &format!(", {health}");
     }
@@ -134,5 +141,10 @@ mod tests {
         assert_eq!(lines[5][..7], ["1", "RC", "dead", "0.0", "0", "0", "-"]);
         assert_eq!(lines[5][lines[5].len() - 3..], ["3", "2", "1"]);
         assert_eq!(lines[7].join(" "), "and 1,002 more links");
+        let several = r#"{"workers":3,"workers_silent":1,"link_count":1,
+            "links":[{"index":4,"worker":2,"peer":"10.0.0.2:4791"}]}"#;
+        let text = paths_text(&serde_json::from_str(several).expect("a status"));
+        assert!(text.contains("3 workers, 1 of them silent\n"), "{text}");
+        assert!(text.contains("\nlink 4 of worker 2 to 10.0.0.2:4791 over"), "{text}");
     }
 }

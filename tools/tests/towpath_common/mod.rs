@@ -81,7 +81,7 @@ impl Daemon {
         let thread = std::thread::spawn({
             let stop = stop.clone();
             move || {
-                daemon::run(&config, &stop, daemon::udp_device, |ready| {
+                daemon::run(&config, &stop, daemon::udp_devices, |ready| {
                     sender.send(ready.listening).expect("somebody waits for it");
                     Ok(())
                 })

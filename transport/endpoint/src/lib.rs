@@ -182,4 +182,4 @@ pub use towpath_proto::{
     OpenError, Outcome, PathId, PathSignal, PathSnapshot, PathState, Scheduling, Side, Spreading,
     WEIGHT_DEFAULT, wire::Hello,
 };
-pub use towpath_verbs::{AsyncEvent, Device, Either, Mtu, RcAttr};
+pub use towpath_verbs::{AsyncEvent, Device, Either, Mtu, RcAttr, SHARES_MAX};

@@ -41,7 +41,7 @@ mod socket;
 
 pub use ask::{AskError, ask};
 pub use report::{LinkStatus, PathStatus, ProcessStatus};
-pub use socket::{SocketError, StatusSocket};
+pub use socket::{SocketError, StatusDesk, StatusSocket};
 
 /// One answer on the wire.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]

@@ -10,6 +10,9 @@ pub const STATUS_NAME: &str = "status.sock";
 /// a millisecond for it when all of them have the most paths.
 pub const LINKS_MAX: usize = 256;
 
+/// Threads of a process that own an endpoint each: a bit of a word says whether one was asked.
+pub const OWNERS_MAX: usize = 64;
+
 /// How long the owner of the endpoint may take to come by. One that waits for packets does so for
 /// tens of milliseconds; a device may be busy for longer.
 pub const OWNER_WAIT: Duration = Duration::from_secs(2);

@@ -23,6 +23,10 @@ pub struct ProcessStatus {
     pub device: Option<SocketAddr>,
     /// What carries new links: `UC`, `RC` or `TCP`.
     pub carrier: String,
+    /// Threads that own an endpoint each.
+    pub workers: u64,
+    /// Of those, the ones that did not come by to answer: their links are missing here.
+    pub workers_silent: u64,
     /// Links that are up.
     pub link_count: u64,
     /// At most [`LINKS_MAX`] of them: those with a path that is not good first, then by index.
@@ -34,8 +38,10 @@ pub struct ProcessStatus {
 #[serde(default)]
 #[non_exhaustive]
 pub struct LinkStatus {
-    /// Its number in the process; used again when the link is gone.
+    /// Its number with its worker; used again when the link is gone.
     pub index: u64,
+    /// Whose it is: the number of a worker.
+    pub worker: u64,
     /// Where the device at the other end receives.
     pub peer: Option<SocketAddr>,
     /// `good`, or why it is degraded; none where nobody judges links.
@@ -131,18 +137,49 @@ impl ProcessStatus {
             pid: std::process::id(),
             device: Some(endpoint.device().local_addr()),
             carrier: endpoint.carrier().to_string(),
+            workers: 1,
+            workers_silent: 0,
             link_count,
             links: links.into_iter().map(status).collect(),
         }
     }
 }
 
+impl ProcessStatus {
+    /// What several of `workers` threads tell of themselves, by their numbers, as one; none when
+    /// none of them has told anything.
+    pub(crate) fn merge(mut told: Vec<(usize, Self)>, workers: usize) -> Option<Self> {
+        told.sort_by_key(|&(worker, _)| worker);
+        let silent = workers.saturating_sub(told.len());
+        let mut links = Vec::new();
+        let mut link_count = 0;
+        for (worker, status) in &mut told {
+            link_count += status.link_count;
+            links.extend(
+                status.links.drain(..).map(|link| LinkStatus { worker: *worker as u64, ..link }),
+            );
+        }
+        // By the words of the report, since their endpoints are elsewhere; the order stays else.
+        links.sort_by_key(LinkStatus::is_well);
+        links.truncate(LINKS_MAX);
+        let (_, first) = told.into_iter().next()?;
+        let (workers, workers_silent) = (workers as u64, silent as u64);
+        Some(Self { workers, workers_silent, link_count, links, ..first })
+    }
+}
+
 impl LinkStatus {
+    fn is_well(&self) -> bool {
+        let good = PathState::Good.to_string();
+        self.paths.iter().all(|path| path.state == good)
+    }
+
     fn of<D: Device<Memory = Region>>(endpoint: &Endpoint<D>, link: LinkId) -> Self {
         let stats = endpoint.stats(link).unwrap_or_default();
         let now = endpoint.now();
         Self {
             index: link.index() as u64,
+            worker: 0,
             peer: endpoint.peer(link).map(|peer| peer.device_addr),
             health: None,
             carrier: endpoint.carrier_of(link).map_or_else(String::new, |of| of.to_string()),

@@ -1,6 +1,6 @@
 //! The side that is asked: a socket, its thread, and a flag for the owner of the endpoint.
 
-use crate::limits::{ANSWER_INTERVAL_MIN, OWNER_WAIT, READER_WAIT};
+use crate::limits::{ANSWER_INTERVAL_MIN, OWNER_WAIT, OWNERS_MAX, READER_WAIT};
 use crate::{Answer, ProcessStatus};
 use std::fs::{self, Permissions};
 use std::io::{self, Write as _};
@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -33,6 +33,12 @@ pub enum SocketError {
         #[source]
         source: io::Error,
     },
+    /// No owner, or more than there may be.
+    #[error("{wanted} threads cannot answer at one socket: from 1 to {OWNERS_MAX} can")]
+    Owners {
+        /// How many were asked for.
+        wanted: usize,
+    },
     /// There is no thread to be had.
     #[error("cannot start a thread for the status socket; raise the limit of processes")]
     Thread(#[source] io::Error),
@@ -40,10 +46,33 @@ pub enum SocketError {
 
 #[derive(Debug, Default)]
 struct Flags {
-    /// Somebody waits for a status.
-    asked: AtomicBool,
+    /// The owners from whom somebody waits for a status, a bit each.
+    asked: AtomicU64,
     /// The socket goes away.
     stop: AtomicBool,
+}
+
+/// The side of one of the threads that own an endpoint.
+#[derive(Debug)]
+pub struct StatusDesk {
+    flags: Arc<Flags>,
+    answers: SyncSender<(usize, ProcessStatus)>,
+    owner: usize,
+}
+
+impl StatusDesk {
+    /// Hands `status` over when somebody asks, and otherwise looks at a flag. To be called once a
+    /// turn by the owner of the endpoint; it does no input or output.
+    #[inline]
+    pub fn answer_when_asked(&mut self, status: impl FnOnce() -> ProcessStatus) {
+        let ours = 1 << self.owner;
+        if self.flags.asked.load(Ordering::Relaxed) & ours != 0
+            && self.flags.asked.fetch_and(!ours, Ordering::AcqRel) & ours != 0
+        {
+            // It is full only when the one who asked has just stopped to wait.
+            let _ = self.answers.try_send((self.owner, status()));
+        }
+    }
 }
 
 /// A socket in the file system at which a process can be asked for its [`ProcessStatus`], by its
@@ -52,8 +81,8 @@ struct Flags {
 pub struct StatusSocket {
     path: PathBuf,
     flags: Arc<Flags>,
-    /// None only while it is dropped.
-    answers: Option<SyncSender<ProcessStatus>>,
+    /// That of the first owner; none only while it is dropped.
+    desk: Option<StatusDesk>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -63,19 +92,35 @@ impl StatusSocket {
     /// # Errors
     /// [`SocketError`].
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
+        Ok(Self::bind_for(path, 1)?.0)
+    }
+
+    /// The same for a process with several threads that own an endpoint each, at most
+    /// [`OWNERS_MAX`]: the first one has the socket, the others a desk. What they tell is one
+    /// answer, in which each link has the number of its owner.
+    ///
+    /// # Errors
+    /// [`SocketError`].
+    pub fn bind_for(path: &Path, owners: usize) -> Result<(Self, Vec<StatusDesk>), SocketError> {
+        if owners == 0 || owners > OWNERS_MAX {
+            return Err(SocketError::Owners { wanted: owners });
+        }
         clear(path)?;
         let cannot = |source| SocketError::Bind { path: path.into(), source };
         let listener = UnixListener::bind(path).map_err(cannot)?;
         // Who may write to it may ask, and only the user may.
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(cannot)?;
         let flags = Arc::new(Flags::default());
-        let (answers, answered) = sync_channel(1);
-        let server = Server { listener, flags: Arc::clone(&flags), answered };
+        let (answers, answered) = sync_channel(owners);
+        let desk =
+            |owner| StatusDesk { flags: Arc::clone(&flags), answers: answers.clone(), owner };
+        let (first, others) = (desk(0), (1..owners).map(desk).collect());
+        let server = Server { listener, flags: Arc::clone(&flags), owners, answered };
         let thread = thread::Builder::new().name("status".into()).spawn(move || server.run());
         match thread {
             Ok(thread) => {
-                let (answers, thread) = (Some(answers), Some(thread));
-                Ok(Self { path: path.into(), flags, answers, thread })
+                let (desk, thread) = (Some(first), Some(thread));
+                Ok((Self { path: path.into(), flags, desk, thread }, others))
             }
             Err(source) => {
                 let _ = fs::remove_file(path);
@@ -90,16 +135,11 @@ impl StatusSocket {
         &self.path
     }
 
-    /// Hands `status` over when somebody asks, and otherwise looks at a flag. To be called once a
-    /// turn by the owner of the endpoint; it does no input or output.
+    /// See [`StatusDesk::answer_when_asked`].
     #[inline]
     pub fn answer_when_asked(&mut self, status: impl FnOnce() -> ProcessStatus) {
-        if self.flags.asked.load(Ordering::Relaxed)
-            && self.flags.asked.swap(false, Ordering::AcqRel)
-            && let Some(answers) = &self.answers
-        {
-            // It is full only when the one who asked has just stopped to wait.
-            let _ = answers.try_send(status());
+        if let Some(desk) = &mut self.desk {
+            desk.answer_when_asked(status);
         }
     }
 }
@@ -107,8 +147,9 @@ impl StatusSocket {
 impl Drop for StatusSocket {
     fn drop(&mut self) {
         self.flags.stop.store(true, Ordering::Release);
-        // Ends the wait for a status, and then the one for somebody who asks.
-        self.answers = None;
+        // Ends the wait for a status, where no other owner is left, and then the one for somebody
+        // who asks.
+        self.desk = None;
         let woken = UnixStream::connect(&self.path).is_ok();
         let _ = fs::remove_file(&self.path);
         // Without the wake, somebody has removed the socket: the thread ends with the process.
@@ -134,7 +175,8 @@ fn clear(path: &Path) -> Result<(), SocketError> {
 struct Server {
     listener: UnixListener,
     flags: Arc<Flags>,
-    answered: Receiver<ProcessStatus>,
+    owners: usize,
+    answered: Receiver<(usize, ProcessStatus)>,
 }
 
 impl Server {
@@ -156,13 +198,20 @@ impl Server {
     fn answer(&self) -> Answer {
         // What came too late for the one before is old.
         while self.answered.try_recv().is_ok() {}
-        self.flags.asked.store(true, Ordering::Release);
-        match self.answered.recv_timeout(OWNER_WAIT) {
-            Ok(status) => Answer::Status(Box::new(status)),
-            Err(_) => {
-                self.flags.asked.store(false, Ordering::Release);
-                Answer::Silent { waited_ms: OWNER_WAIT.as_millis() as u64 }
-            }
+        self.flags.asked.store(u64::MAX >> (OWNERS_MAX - self.owners), Ordering::Release);
+        let until = Instant::now() + OWNER_WAIT;
+        let mut told = Vec::<(usize, ProcessStatus)>::new();
+        while told.len() < self.owners && !self.flags.stop.load(Ordering::Acquire) {
+            let left = until.saturating_duration_since(Instant::now());
+            let Ok(status) = self.answered.recv_timeout(left) else { break };
+            // One that was late for the one before may come by twice.
+            told.retain(|&(owner, _)| owner != status.0);
+            told.push(status);
+        }
+        self.flags.asked.store(0, Ordering::Release);
+        match ProcessStatus::merge(told, self.owners) {
+            Some(status) => Answer::Status(Box::new(status)),
+            None => Answer::Silent { waited_ms: OWNER_WAIT.as_millis() as u64 },
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The worker: batches, order, buffers that come back, failures that reach their requests.
 
 use super::*;
-use crate::store::{Completion, Reply, Request, StoreWorker};
+use crate::store::{Completion, Reply, Request, StoreWorker, WorkerConfig};
 
 const CHUNK: ChunkId = ChunkId(1);
 
@@ -127,4 +127,48 @@ fn a_write_whose_log_flush_failed_is_undecided_since_a_restart_may_show_it() {
     assert!(matches!(result, Err(WriteError::Refused(Refused::Undecided(_)))), "{result:?}");
     assert!(worker.stop().is_err());
     assert_eq!(read(&mut open(&media), CHUNK, 0, 4096).unwrap(), [2; 4096]);
+}
+
+#[test]
+fn several_who_ask_get_their_own_answers_and_the_last_one_closes_the_store() {
+    const ASKERS: u64 = 3;
+    let media = SimMedia::new(1);
+    let mut store = open(&media);
+    create(&mut store, CHUNK);
+    let config = WorkerConfig::new(8);
+    let workers = StoreWorker::<Vec<u8>>::spawn_for(3, store, config).expect("a thread starts");
+    assert_eq!(workers.len() as u64, ASKERS);
+    std::thread::scope(|scope| {
+        for (asker, worker) in (0..ASKERS).zip(&workers) {
+            scope.spawn(move || {
+                for round in 0..30u64 {
+                    let place = (round * ASKERS + asker) * 4096;
+                    let bytes = vec![asker as u8 + 1; 4096];
+                    worker.send(round, write_request(place, bytes)).expect("it runs");
+                    let Completion { token, reply } =
+                        worker.completions().recv().expect("an answer");
+                    let Reply::Write { result, data, .. } = reply else { panic!("a write") };
+                    assert!(result.is_ok());
+                    assert_eq!((token, data[0][0]), (round, asker as u8 + 1));
+                }
+            });
+        }
+    });
+    let last = workers
+        .into_iter()
+        .reduce(|worker, next| {
+            worker.stop().expect("good for all but the last");
+            assert!(next.is_running());
+            next
+        })
+        .expect("three");
+    assert_eq!(last.answers_waiting(), 0, "nobody got another's answer");
+    last.stop().expect("the store closes");
+    let mut store = open(&media);
+    let mut crcs = Vec::new();
+    for place in 0..30 * ASKERS {
+        let mut bytes = vec![0; 4096];
+        store.read(CHUNK, place * 4096, &mut bytes, &mut crcs).expect("acknowledged");
+        assert_eq!(bytes, vec![(place % ASKERS) as u8 + 1; 4096]);
+    }
 }

@@ -70,7 +70,8 @@ pub(crate) fn serve(args: &DemoServerArgs) -> Result<(), DaemonError> {
         &config,
         &stop,
         |config, _| {
-            open_device(&args.device.choice(), daemon::udp_config(config), args.seed, &control)
+            let udp = daemon::udp_config(config);
+            Ok(vec![open_device(&args.device.choice(), udp, args.seed, &control)?])
         },
         |ready| daemon::print_ready(ready, true),
     );

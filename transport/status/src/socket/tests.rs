@@ -58,8 +58,8 @@ fn a_network_thread_that_does_not_come_by_is_told_of_and_its_late_answer_goes_to
     let error = ask(&path).expect_err("nobody comes by");
     assert!(matches!(error, AskError::Silent { waited_ms: 2000 }), "{error}");
     // As one that has seen the flag just before the wait was over.
-    let late = socket.answers.as_ref().expect("not dropped").try_send(status("late"));
-    late.expect("room for one");
+    let desk = socket.desk.as_ref().expect("not dropped");
+    desk.answers.try_send((0, status("late"))).expect("room for one");
     let answer = ask_beside(&mut socket, || status("fresh"));
     assert_eq!(answer.expect("an answer").program, "fresh");
 }
@@ -100,7 +100,7 @@ fn an_owner_that_goes_away_while_it_is_asked_is_not_waited_for() {
     let (_dir, path) = room();
     let socket = StatusSocket::bind(&path).expect("a fresh path");
     let asking = thread::spawn(move || ask(&path));
-    while !socket.flags.asked.load(Ordering::Acquire) {
+    while socket.flags.asked.load(Ordering::Acquire) == 0 {
         thread::yield_now();
     }
     drop(socket);
@@ -130,5 +130,41 @@ fn bytes_that_are_no_status_are_an_error() {
         drop(stream);
         let error = asking.join().expect("no panic").expect_err("no status");
         assert!(matches!(error, AskError::Malformed { .. } | AskError::Read { .. }), "{error}");
+    }
+}
+
+#[test]
+fn several_owners_answer_as_one_and_who_does_not_is_counted() {
+    let (_dir, path) = room();
+    let (mut socket, mut desks) = StatusSocket::bind_for(&path, 3).expect("a fresh path");
+    let link = |index, state: &str| LinkStatus {
+        index,
+        paths: vec![crate::PathStatus { state: state.to_owned(), ..Default::default() }],
+        ..Default::default()
+    };
+    let of = |links| ProcessStatus { link_count: 7, links, ..status("me") };
+    let mut last = desks.pop().expect("two");
+    let mut middle = desks.pop().expect("two");
+    let answer = ask_beside(&mut socket, || {
+        // The others come by while the first one does.
+        last.answer_when_asked(|| of(vec![link(0, "dead"), link(1, "good")]));
+        middle.answer_when_asked(|| of(vec![link(0, "good")]));
+        of(vec![link(5, "good")])
+    });
+    let all = answer.expect("an answer");
+    assert_eq!((all.workers, all.workers_silent, all.link_count), (3, 0, 21));
+    let links: Vec<_> = all.links.iter().map(|link| (link.worker, link.index)).collect();
+    assert_eq!(links, [(2, 0), (0, 5), (1, 0), (2, 1)], "the one that is not well first");
+
+    drop(middle);
+    let answer = ask_beside(&mut socket, || {
+        last.answer_when_asked(|| of(Vec::new()));
+        of(Vec::new())
+    });
+    let some = answer.expect("an answer");
+    assert_eq!((some.workers, some.workers_silent, some.link_count), (3, 1, 14));
+    for owners in [0, OWNERS_MAX + 1] {
+        let error = StatusSocket::bind_for(&path, owners).expect_err("no such number");
+        assert!(matches!(error, SocketError::Owners { wanted } if wanted == owners), "{error}");
     }
 }

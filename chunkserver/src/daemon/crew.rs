@@ -1,0 +1,149 @@
+//! The workers of a server: their threads, from the first turn to the last.
+
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::{Builder, ScopedJoinHandle, scope};
+
+use towpath_rpc::Piece;
+use towpath_status::{StatusDesk, StatusSocket};
+use towpath_transport::{Buf, Device, Endpoint, EndpointConfig, Nanos, Region};
+
+use super::config::DaemonConfig;
+use super::error::DaemonError;
+use super::run::Served;
+use super::stop::StopFlag;
+use crate::service::{ChunkServer, ServerStats, ServiceConfig};
+use crate::store::StoreWorker;
+
+/// What a worker beside the first one starts with.
+pub(super) struct Post<D> {
+    pub(super) device: D,
+    pub(super) endpoint: EndpointConfig,
+    pub(super) store: StoreWorker<Piece, Buf>,
+    pub(super) desk: Option<StatusDesk>,
+}
+
+/// What all workers have in common.
+#[derive(Clone, Copy)]
+pub(super) struct Crew<'a> {
+    pub(super) config: &'a DaemonConfig,
+    pub(super) stop: &'a StopFlag,
+    pub(super) service: &'a ServiceConfig,
+}
+
+/// How one worker ended.
+struct Ended {
+    stats: ServerStats,
+    drained: bool,
+    sealed: Result<(), DaemonError>,
+}
+
+/// Raises the flag when the first worker ends, however it does: so do the others then.
+struct StopAtEnd<'a>(&'a StopFlag);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+type Thread<'s> = ScopedJoinHandle<'s, Option<Ended>>;
+
+impl Crew<'_> {
+    /// Runs the first worker on this thread and each of `posts` on one of its own, until the wish
+    /// to stop or the end of one. `on_ready` is called when all can take clients.
+    pub(super) fn serve<D: Device<Memory = Region> + Send>(
+        self,
+        mut server: ChunkServer<D>,
+        mut status: Option<StatusSocket>,
+        posts: Vec<Post<D>>,
+        on_ready: impl FnOnce() -> Result<(), DaemonError>,
+    ) -> Result<Served, DaemonError> {
+        let ended = scope(|scope| {
+            let stop_at_end = StopAtEnd(self.stop);
+            let mut threads: Vec<Thread<'_>> = Vec::new();
+            for (post, number) in posts.into_iter().zip(1..) {
+                let (tell, told) = sync_channel(1);
+                let name = format!("worker {number}");
+                let thread = Builder::new()
+                    .name(name)
+                    .spawn_scoped(scope, move || self.work(post, &tell))
+                    .map_err(DaemonError::Thread)?;
+                threads.push(thread);
+                // No word is a thread that has panicked, which the end finds.
+                told.recv().unwrap_or(Ok(()))?;
+            }
+            on_ready()?;
+            while !self.stop.is_stopped()
+                && server.store_is_running()
+                && !threads.iter().any(Thread::is_finished)
+            {
+                server.turn_or_wait();
+                server.log_health();
+                if let Some(socket) = &mut status {
+                    socket.answer_when_asked(|| server.status());
+                }
+            }
+            drop(stop_at_end);
+            tracing::info!("stopping");
+            let mut ended = vec![self.end(server)];
+            for thread in threads {
+                let end = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                ended.extend(end);
+            }
+            Ok(ended)
+        });
+        ended.and_then(together)
+    }
+
+    /// A worker's thread, from its endpoint to its end. None when it could not begin.
+    fn work<D: Device<Memory = Region>>(
+        self,
+        post: Post<D>,
+        tell: &SyncSender<Result<(), DaemonError>>,
+    ) -> Option<Ended> {
+        let Post { device, endpoint, store, mut desk } = post;
+        // Whoever starts it waits for the word.
+        let endpoint = match Endpoint::new(device, endpoint) {
+            Ok(endpoint) => endpoint,
+            Err(error) => {
+                let _ = tell.send(Err(error.into()));
+                return None;
+            }
+        };
+        let mut server = ChunkServer::on(endpoint, store, self.service);
+        let _ = tell.send(Ok(()));
+        while !self.stop.is_stopped() && server.store_is_running() {
+            server.turn_or_wait();
+            server.log_health();
+            if let Some(desk) = &mut desk {
+                desk.answer_when_asked(|| server.status());
+            }
+        }
+        Some(self.end(server))
+    }
+
+    /// Finishes what was taken, closes the links, and lets go of the store.
+    fn end<D: Device<Memory = Region>>(self, mut server: ChunkServer<D>) -> Ended {
+        let drained = server.drain(Nanos::from_millis(self.config.stop_wait_ms));
+        let dir = || self.config.data_dir.clone();
+        if !server.store_is_running() {
+            let sealed = Err(DaemonError::StoreEnded(dir()));
+            return Ended { stats: server.stats(), drained, sealed };
+        }
+        let (stats, sealed) = server.close();
+        let failed = |source| DaemonError::Failed { path: dir(), source };
+        Ended { stats, drained, sealed: sealed.map_err(failed) }
+    }
+}
+
+/// What all workers did, or the first thing that went wrong.
+fn together(ended: Vec<Ended>) -> Result<Served, DaemonError> {
+    let mut served = Served { stats: ServerStats::default(), workers: Vec::new(), drained: true };
+    for Ended { stats, drained, sealed } in ended {
+        sealed?;
+        served.stats += stats;
+        served.workers.push(stats);
+        served.drained &= drained;
+    }
+    Ok(served)
+}

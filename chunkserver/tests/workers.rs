@@ -1,0 +1,89 @@
+//! A server of several workers: clients are spread over them, and the store is one.
+
+mod common;
+
+use common::{Client, Process, Running, config, pattern};
+use towpath_chunkserver::daemon::DaemonConfig;
+use towpath_chunkserver::store::ChunkId;
+use towpath_transport::RoceUdp;
+
+const WRITE_BYTES: usize = 20_000;
+
+fn with_workers(dir: &std::path::Path, workers: u32) -> DaemonConfig {
+    DaemonConfig { workers, ..config(dir) }
+}
+
+/// Each client writes a chunk of its own, and reads those of all.
+fn write_and_read(clients: &mut [Client<RoceUdp>], round: u64) {
+    for (name, client) in clients.iter_mut().enumerate() {
+        let chunk = ChunkId(name as u128 + 1);
+        if round == 0 {
+            client.create(chunk, None).expect("a fresh name");
+        }
+        let data = pattern(WRITE_BYTES, round * 100 + name as u64);
+        client.write(chunk, 0, &data).expect("there is room");
+    }
+    for reader in 0..clients.len() {
+        for name in 0..clients.len() {
+            let read = clients[reader].read(ChunkId(name as u128 + 1), 0, WRITE_BYTES);
+            let expected = pattern(WRITE_BYTES, round * 100 + name as u64);
+            assert!(read.expect("acknowledged") == expected, "{reader} reads {name}");
+        }
+    }
+}
+
+#[test]
+fn clients_of_all_workers_see_what_any_of_them_wrote() {
+    for workers in [1, 2, 3, 8] {
+        let dir = tempfile::tempdir().expect("room for a directory");
+        let server = Running::start(&with_workers(&dir.path().join("store"), workers));
+        let mut clients: Vec<_> = (0..6).map(|_| Client::connect(server.addr)).collect();
+        for round in 0..3 {
+            write_and_read(&mut clients, round);
+        }
+        drop(clients);
+        let served = server.stop();
+        let clients: Vec<_> = served.workers.iter().map(|stats| stats.links_accepted).collect();
+        let even =
+            (0..u64::from(workers)).map(|n| (6 + u64::from(workers) - 1 - n) / u64::from(workers));
+        assert_eq!(clients, even.collect::<Vec<_>>());
+        // A create, three writes, and 3 x 6 reads of each client.
+        assert_eq!((served.stats.done, served.stats.failed), (6 * 22, 0));
+        assert_eq!(served.stats.done, served.workers.iter().map(|stats| stats.done).sum::<u64>());
+    }
+}
+
+#[test]
+fn sigterm_ends_all_workers_cleanly_and_a_restart_has_what_was_acknowledged() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let config = with_workers(&dir.path().join("store"), 3);
+    for round in 0..2 {
+        let mut server = Process::start(&config);
+        let mut clients: Vec<_> = (0..4).map(|_| Client::connect(server.addr)).collect();
+        if round == 0 {
+            write_and_read(&mut clients, 0);
+        } else {
+            for name in 0..4 {
+                let read = clients[0].read(ChunkId(name as u128 + 1), 0, WRITE_BYTES);
+                assert!(read.expect("acknowledged") == pattern(WRITE_BYTES, name));
+            }
+        }
+        let status = towpath_status::ask(&config.data_dir.join("status.sock")).expect("it answers");
+        assert_eq!((status.workers, status.workers_silent, status.link_count), (3, 0, 4));
+        let mut per_worker = [0; 3];
+        for link in &status.links {
+            per_worker[link.worker as usize] += 1;
+            // The number of a queue pair says whose it is.
+            assert!(link.paths.iter().all(|path| u64::from(path.qp_num & 3) == link.worker));
+        }
+        per_worker.sort_unstable();
+        assert_eq!(per_worker, [1, 1, 2]);
+        server.signal("TERM");
+        for client in &mut clients {
+            while client.endpoint.links().next().is_some() {
+                client.turn();
+            }
+        }
+        assert_eq!(server.child.wait().expect("it ends").code(), Some(0));
+    }
+}

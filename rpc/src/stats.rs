@@ -1,0 +1,56 @@
+//! What a server counts.
+
+/// What a server did beside serving; each only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerStats {
+    /// Requests handed to the service.
+    pub requests: u64,
+    /// Messages that are no sound request.
+    pub malformed: u64,
+    /// Requests turned away because their link had too many under way.
+    pub busy: u64,
+    /// Requests too long to be held whole.
+    pub too_long: u64,
+    /// Requests that their client gave up while they were served.
+    pub cancelled: u64,
+    /// Of those, given up before the service had begun.
+    pub cancelled_unbegun: u64,
+    /// Cancels of requests that had ended, or were never made, and cancels that came again.
+    pub cancels_late: u64,
+    /// Responses whose sending was given up half way.
+    pub responses_given_up: u64,
+    /// Responses sent.
+    pub responses: u64,
+    /// Responses that nobody waits for any more, or that could not be sent.
+    pub responses_dropped: u64,
+}
+
+impl std::ops::AddAssign for ServerStats {
+    /// Counters of several servers together.
+    fn add_assign(&mut self, other: Self) {
+        // Taken apart by name, so that a new counter cannot be forgotten.
+        let Self {
+            requests,
+            malformed,
+            busy,
+            too_long,
+            cancelled,
+            cancelled_unbegun,
+            cancels_late,
+            responses_given_up,
+            responses,
+            responses_dropped,
+        } = other;
+        self.requests += requests;
+        self.malformed += malformed;
+        self.busy += busy;
+        self.too_long += too_long;
+        self.cancelled += cancelled;
+        self.cancelled_unbegun += cancelled_unbegun;
+        self.cancels_late += cancels_late;
+        self.responses_given_up += responses_given_up;
+        self.responses += responses;
+        self.responses_dropped += responses_dropped;
+    }
+}
