@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::seeds;
     use towpath_base::serial::Psn;
-    use towpath_proto::Carrier;
+    use towpath_proto::{Carrier, Class};
     use towpath_proto::wire::{Ack, ChunkFlags, HelloPath, Kind, Refusal};
     use towpath_verbs::{Mtu, QpNum};
 
@@ -208,6 +208,8 @@ mod tests {
         };
         let v4 = Hello {
             instance: 0x0102_0304_0506_0708,
+            class: Class::Silver,
+            dscp: 0,
             addr: "127.0.0.1:4791".parse().unwrap(),
             mtu: Mtu::Mtu4096,
             chunk_bytes_max: 57_344,
@@ -218,7 +220,8 @@ mod tests {
             paths: vec![path, HelloPath { carrier: Carrier::Rc, qp_num: QpNum(2), ..path }],
         };
         let addr = "[fd00::1]:65535".parse().unwrap();
-        let v6 = Hello { addr, mtu: Mtu::Mtu256, paths: vec![path], ..v4.clone() };
+        let (mtu, paths) = (Mtu::Mtu256, vec![path]);
+        let v6 = Hello { addr, class: Class::Copper, dscp: 1, mtu, paths, ..v4.clone() };
         let made = [
             ("v4", selected(0, &v4.emit())),
             ("v6", selected(2, &v6.emit())),

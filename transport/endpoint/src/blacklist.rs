@@ -128,7 +128,10 @@ impl Blacklist {
 pub(crate) fn blames_peer(error: &ConnectError) -> bool {
     !matches!(
         error,
-        ConnectError::Local { .. } | ConnectError::TooMany { .. } | ConnectError::ShutDown
+        ConnectError::Local { .. }
+            | ConnectError::TooMany { .. }
+            | ConnectError::Class { .. }
+            | ConnectError::ShutDown
     )
 }
 

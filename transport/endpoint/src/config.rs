@@ -1,6 +1,7 @@
 //! What can be chosen for an endpoint.
 
 use crate::carrier::{CarrierChoice, Fallback};
+use crate::class::ClassConfig;
 use crate::limits::{
     CONTROL_RECVS, CONTROL_SENDS, PARTIAL_PER_PATH, PATH_CHUNKS_MIN, PROBES_PER_PATH,
 };
@@ -14,7 +15,7 @@ use towpath_cc::ControllerConfig;
 use towpath_proto::limits::{
     CONTROL_OUTSTANDING_MAX, CREDIT_OUTSTANDING_MAX, NUMBER_WINDOW, PATHS_MAX, QUOTA_CHUNKS_MIN,
 };
-use towpath_proto::{LinkConfig, Scheduling, Side};
+use towpath_proto::{Class, LinkConfig, Scheduling, Side};
 use towpath_verbs::DeviceCaps;
 use towpath_verbs::{Mtu, RcAttr};
 
@@ -43,7 +44,7 @@ pub struct EndpointConfig {
     pub(crate) progress_budget: usize,
     pub(crate) connect_timeout: Nanos,
     pub(crate) spin: Nanos,
-    pub(crate) tclass: u8,
+    pub(crate) class: ClassConfig,
     pub(crate) mtu_max: Mtu,
     pub(crate) carrier: CarrierChoice,
     pub(crate) fallback: Fallback,
@@ -74,7 +75,7 @@ impl Default for EndpointConfig {
             progress_budget: 64,
             connect_timeout: Nanos::from_secs(5),
             spin: Nanos::from_micros(50),
-            tclass: 0,
+            class: ClassConfig::default(),
             mtu_max: Mtu::Mtu4096,
             carrier: CarrierChoice::default(),
             fallback: Fallback::default(),
@@ -263,14 +264,30 @@ impl EndpointConfig {
         self
     }
 
-    /// IPv4 ToS or IPv6 traffic class: DSCP in the upper six bits. Default 0.
+    /// The class of links that are made without naming one. Default: Silver.
     #[must_use]
-    pub fn tclass(mut self, tclass: u8) -> Self {
-        self.tclass = tclass;
+    pub fn class(mut self, class: Class) -> Self {
+        self.class.own = class;
         self
     }
 
-    /// Whether links share one receive queue, where the device can do so soundly. Default yes.
+    /// The classes of links that peers may make; others are refused. Default: all.
+    #[must_use]
+    pub fn take_classes(mut self, classes: &[Class]) -> Self {
+        self.class.take_only(classes);
+        self
+    }
+
+    /// The DSCP of packets of a class, 0 to 63 (held to that). The peer is told of it, so that both
+    /// ends need not be set alike. Default: see [`Class::dscp_default`].
+    #[must_use]
+    pub fn dscp(mut self, class: Class, dscp: u8) -> Self {
+        self.class.set_dscp(class, dscp);
+        self
+    }
+
+    /// Whether the links of a class share one receive queue, where the device can do so soundly.
+    /// Default yes.
     #[must_use]
     pub fn shared_receiving(mut self, yes: bool) -> Self {
         self.shared_receiving = yes;
@@ -378,7 +395,7 @@ impl EndpointConfig {
         self.credit_total.min(self.receives_ready) as usize
     }
 
-    /// Receives posted for each link when all share one queue.
+    /// Receives posted for each link when those of a class share one queue.
     pub(crate) fn receives_per_link(&self) -> usize {
         let numbers = if self.is_overbooked() {
             self.qp_paths() * usize::from(self.path_chunks(true))
@@ -429,10 +446,15 @@ impl EndpointConfig {
         self.send_queue_depth as usize + CONTROL_SENDS
     }
 
+    /// The most receives in a queue that the links of a class share: they may all be of one.
+    pub(crate) fn receives_of_class(&self) -> usize {
+        self.links_max * self.receives_per_link() + self.receive_reserve()
+    }
+
     /// The most receive buffers of all links.
     pub(crate) fn receives_max(&self, shared: bool) -> usize {
         if shared {
-            self.links_max * self.receives_per_link() + self.receive_reserve()
+            self.receives_of_class() + (Class::COUNT - 1) * self.receive_reserve()
         } else {
             self.links_max * self.receives_of_link()
         }

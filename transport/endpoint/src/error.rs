@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use towpath_base::Nanos;
 use towpath_memory::MemoryError;
-use towpath_proto::Carrier;
+use towpath_proto::{Carrier, Class};
 use towpath_proto::wire::{HelloError, Refusal};
 use towpath_verbs::VerbError;
 
@@ -149,6 +149,17 @@ pub enum ConnectError {
         /// Its reason.
         refusal: Refusal,
     },
+    /// The peer takes no links of the class.
+    #[error(
+        "{addr} takes no {class} links: it is configured without that class, or knows no classes \
+         (then silver works)"
+    )]
+    Class {
+        /// Where to.
+        addr: SocketAddr,
+        /// The class that was asked for.
+        class: Class,
+    },
     /// The peer answered something else than a set-up message of this version.
     #[error("{addr} cannot be talked to: {error}")]
     Hello {
@@ -231,6 +242,13 @@ pub enum LinkError {
         /// Ours.
         ours: Carrier,
     },
+    /// The peer wants a link of a class that this side does not take, or answered with another
+    /// class than it was asked for.
+    #[error("the peer wants a {theirs} link, which is not taken here; configure both alike")]
+    Class {
+        /// The peer's.
+        theirs: Class,
+    },
     /// The peer wants to fall back to RC, for which this side has made no provision.
     #[error("the peer's links fall back to RC and ours do not; configure both alike")]
     Fallback,
@@ -261,6 +279,7 @@ impl LinkError {
             | Self::Carrier { .. }
             | Self::Fallback
             | Self::ChunkBytes { .. } => Refusal::Limits,
+            Self::Class { .. } => Refusal::Class,
             _ => Refusal::Full,
         }
     }

@@ -5,7 +5,7 @@ use crate::message::{Chunk, Message};
 use crate::payload::Payload;
 use std::net::SocketAddr;
 use towpath_proto::{
-    Carrier, ChannelId, CloseReason, DownReason, IncomingKey, Outcome, PathId, PathSignal,
+    Carrier, ChannelId, Class, CloseReason, DownReason, IncomingKey, Outcome, PathId, PathSignal,
     PathState, SendKey,
 };
 use towpath_verbs::AsyncEvent;
@@ -58,6 +58,8 @@ pub struct Peer {
     pub device_addr: SocketAddr,
     /// Its end of the set-up connection; none where links were joined without one.
     pub setup_addr: Option<SocketAddr>,
+    /// The class of the link.
+    pub class: Class,
 }
 
 /// What an endpoint tells its application.

@@ -111,10 +111,12 @@
 //! | `blacklist` | peers that are better left alone for a while |
 //! | `workers` | several endpoints as one: on which of them a link is placed |
 //! | `carrier` | what links ride on: UC, RC or TCP |
+//! | `class` | what links are for: their DSCPs, and what arrives under others |
 //! | `tcp` | the set-up connection as a carrier |
 //! | `links`, `sends` | what is kept of each link, and of each message being sent |
 //! | `recv`, `tx`, `control`, `pools` | buffers: receives, headers of sends, acks, send pools |
 //! | `batch` | sends that wait to be posted in one call |
+//! | `shared` | receive queues that the links of a class share |
 //! | `held`, `message`, `payload` | who has a buffer now |
 //! | `choice` | which device is meant, by the names that tools take |
 //! | `plan` | [`Plan`]: what is done on a device, by its capabilities |
@@ -127,6 +129,7 @@ mod batch;
 mod blacklist;
 mod carrier;
 mod choice;
+mod class;
 mod config;
 mod control;
 mod endpoint;
@@ -145,6 +148,7 @@ mod pools;
 mod recv;
 mod sends;
 mod setup;
+mod shared;
 mod tcp;
 mod tx;
 mod udp;
@@ -154,6 +158,7 @@ mod wr_id;
 pub use blacklist::{Blacklist, ListedFor, Listing};
 pub use carrier::{Carrier, CarrierChoice, Fallback};
 pub use choice::{DeviceChoice, DeviceName, DeviceNameError};
+pub use class::ClassReport;
 pub use config::EndpointConfig;
 pub use endpoint::{BufferCensus, Endpoint, EndpointStats, PathReport, PendingLink};
 pub use error::{AcceptError, ChannelError, ConnectError, EndpointError, LinkError, ListenError};
@@ -178,7 +183,7 @@ pub use towpath_device_roce::udp::{PortChoice, UdpConfig};
 pub use towpath_device_verbs::{OpenError as DeviceOpenError, Target as VerbsTarget, VerbsDevice};
 pub use towpath_memory::{Buf, Pool, Region};
 pub use towpath_proto::{
-    CancelError, ChannelId, CloseReason, Cut, DownReason, LinkCensus, LinkConfig, LinkStats,
+    CancelError, ChannelId, Class, ClassNameError, CloseReason, Cut, DownReason, LinkCensus, LinkConfig, LinkStats,
     OpenError, Outcome, PathId, PathSignal, PathSnapshot, PathState, Scheduling, Side, Spreading,
     WEIGHT_DEFAULT, wire::Hello,
 };

@@ -1,6 +1,7 @@
 //! The links of an endpoint: a table by index, and the lists of those that have something to do.
 
 use crate::batch::Batch;
+use crate::class::ClassReport;
 use crate::control::Control;
 use crate::event::{LinkId, Peer};
 use crate::sends::Sends;
@@ -10,7 +11,7 @@ use crate::workers::Seat;
 use std::net::SocketAddr;
 use towpath_base::Time;
 use towpath_proto::wire::Hello;
-use towpath_proto::{Carrier, Link, PathId};
+use towpath_proto::{Carrier, Class, Link, PathId};
 use towpath_verbs::{QpNum, RecvWr};
 
 /// Where a link is in its life.
@@ -43,6 +44,7 @@ pub(crate) struct Path {
 pub(crate) struct Conn {
     pub(crate) id: LinkId,
     pub(crate) phase: Phase,
+    pub(crate) class: ClassReport,
     pub(crate) link: Option<Link>,
     pub(crate) paths: Vec<Path>,
     /// The set-up connection, where it carries a path.
@@ -68,10 +70,11 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(id: LinkId, control: Control) -> Self {
+    pub(crate) fn new(id: LinkId, class: ClassReport, control: Control) -> Self {
         Self {
             id,
             phase: Phase::Offered,
+            class,
             link: None,
             paths: Vec::new(),
             tcp: None,
@@ -211,6 +214,10 @@ impl Links {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Conn> {
         self.slots.iter().filter_map(|slot| slot.conn.as_deref())
+    }
+
+    pub(crate) fn of_class(&self, class: Class) -> impl Iterator<Item = &Conn> {
+        self.iter().filter(move |conn| conn.class.class == class)
     }
 
     pub(crate) fn add_qp(&mut self, qp_num: QpNum, link: u16, path: u8) {

@@ -37,7 +37,7 @@ pub struct Plan {
     pub carrier: Carrier,
     /// The most links: as many as were asked for, or as the device's queues hold.
     pub links_max: usize,
-    /// Links share one receive queue; otherwise each path has its own.
+    /// The links of a class share one receive queue; otherwise each path has its own.
     pub shared_receiving: bool,
     /// Payload bytes of a packet, at most; a peer may have less.
     pub mtu: Mtu,
@@ -122,7 +122,7 @@ fn check_depths(
     config: &EndpointConfig,
     share: bool,
 ) -> Result<(), EndpointError> {
-    let receives = if share { config.receives_max(true) } else { config.receives_per_path() };
+    let receives = if share { config.receives_of_class() } else { config.receives_per_path() };
     let (completions, control_completions) = config.completions_max(share);
     let qps = config.links_max * (config.qp_paths() + 1);
     let message = config.chunk_bytes_max as usize + HEADER_BYTES;

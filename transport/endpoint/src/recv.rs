@@ -7,7 +7,7 @@ use crate::wr_id::WrId;
 use std::sync::Arc;
 use towpath_memory::{Buf, Pool, Region};
 use towpath_proto::limits::HEADER_BYTES;
-use towpath_proto::{ChannelId, ChunkRef};
+use towpath_proto::{ChannelId, ChunkRef, Class};
 use towpath_verbs::{Access, Device, RecvWr, SgList};
 
 /// Where a slot is posted, or whose chunk it holds.
@@ -24,6 +24,8 @@ struct Slot {
     payload: Option<Box<Loan>>,
     wr: RecvWr,
     home: Option<Home>,
+    /// Whose links it is for.
+    class: Class,
 }
 
 /// All receive buffers of an endpoint.
@@ -106,15 +108,21 @@ impl RecvTable {
         payload.reclaim();
         let returns = Some(Arc::clone(&self.returns));
         let payload = Some(Box::new(Loan { buf: payload, slot: number, offset: 0, returns }));
-        self.slots.push(Slot { header, payload, wr, home: None });
+        self.slots.push(Slot { header, payload, wr, home: None, class: Class::default() });
         self.free.push(number);
     }
 
-    /// A free slot, for `home`.
-    pub(crate) fn take_free(&mut self, home: Option<Home>) -> Option<u32> {
+    /// A free slot for links of `class`, or for `home`, which is one of them.
+    pub(crate) fn take_free(&mut self, class: Class, home: Option<Home>) -> Option<u32> {
         let slot = self.free.pop()?;
-        self.slots[slot as usize].home = home;
+        let entry = &mut self.slots[slot as usize];
+        (entry.class, entry.home) = (class, home);
         Some(slot)
+    }
+
+    /// Whose links a slot is for that is not free.
+    pub(crate) fn class(&self, slot: u32) -> Class {
+        self.slots.get(slot as usize).map_or_else(Class::default, |slot| slot.class)
     }
 
     pub(crate) fn put_free(&mut self, slot: u32) {

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `wire` | headers, acks and the set-up message as bytes |
 //! | `carrier` | what carries a path's chunks |
+//! | `class` | what links are for: Gold, Silver, Copper |
 //! | `flow` | what all paths share: congestion window, pacing, chunk size |
 //! | `path` | what a path has sent and received, how it stands; which path is next, which carrier |
 //! | `channel` | messages of one channel: cutting, reassembly, credit, giving up |
@@ -22,6 +23,7 @@ extern crate alloc;
 mod carrier;
 mod channel;
 mod chunk_size;
+mod class;
 mod config;
 mod event;
 mod flow;
@@ -34,6 +36,7 @@ mod stats;
 pub mod wire;
 
 pub use carrier::Carrier;
+pub use class::{Class, ClassNameError};
 #[cfg(feature = "sabotage")]
 pub use config::Sabotage;
 pub use config::{LinkConfig, PeerParams, Side};

@@ -2,7 +2,7 @@
 
 use super::*;
 use std::net::{Ipv4Addr, SocketAddr};
-use towpath_transport::{DownReason, Endpoint, EndpointConfig, Peer, UdpConfig};
+use towpath_transport::{Class, DownReason, Endpoint, EndpointConfig, Peer, UdpConfig};
 
 /// A link id of an endpoint: there is no other way to have one.
 fn link() -> LinkId {
@@ -133,7 +133,8 @@ fn links_that_are_gone_are_forgotten_and_events_that_nobody_takes_are_bounded() 
 fn a_path_that_changes_is_told_and_the_link_is_watched_from_its_first_to_its_last_event() {
     let mut monitor = HealthMonitor::new(HealthConfig::new());
     let (link, path) = (link(), PathId(2));
-    let peer = Peer { instance: 1, device_addr: ([127, 0, 0, 1], 1).into(), setup_addr: None };
+    let (device_addr, class) = (([127, 0, 0, 1], 1).into(), Class::Silver);
+    let peer = Peer { instance: 1, device_addr, setup_addr: None, class };
     monitor.on_event(&Event::Accepted { link, peer });
     assert_eq!(monitor.link(link).map(|health| health.state), Some(HealthState::Good));
     let (from, to, signal) = (PathState::Good, PathState::Suspect, PathSignal::Silent);

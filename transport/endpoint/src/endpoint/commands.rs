@@ -1,6 +1,7 @@
 //! Channels, sends, and buffers that come back.
 
 use super::Endpoint;
+use crate::class::ClassReport;
 use crate::error::ChannelError;
 use crate::event::{LinkId, Peer, SendId};
 use crate::links::Phase;
@@ -216,6 +217,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     #[must_use]
     pub fn carrier_of(&self, link: LinkId) -> Option<Carrier> {
         Some(self.links.find(link)?.link.as_ref()?.carrier())
+    }
+
+    /// The class of a link, and whether its mark survives the way here; `None` when it is gone.
+    #[must_use]
+    pub fn class_of(&self, link: LinkId) -> Option<ClassReport> {
+        Some(self.links.find(link)?.class)
     }
 
     /// How each path of a link stands that has a queue pair; none when the link is gone.

@@ -3,6 +3,7 @@
 use super::Endpoint;
 use crate::batch::Batch;
 use crate::carrier::{CarrierChoice, Fallback, has, qp_type};
+use crate::class::ClassReport;
 use crate::control::{Control, NO_QP};
 use crate::error::LinkError;
 use crate::event::{LinkId, Peer};
@@ -17,7 +18,7 @@ use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
 use towpath_proto::limits::{HEADER_BYTES, PATHS_MAX};
 use towpath_proto::wire::{Hello, HelloPath};
-use towpath_proto::{Carrier, ChannelId, Link, PeerParams, Side};
+use towpath_proto::{Carrier, ChannelId, Class, Link, PeerParams, Side};
 use towpath_verbs::{Access, Connect, Device, Mtu, QpInit, QpNum, QpType};
 
 /// Our half of a link that waits for the peer's HELLO. Hand it to
@@ -36,11 +37,19 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// # Errors
     /// [`LinkError`]: no room, no memory, or the device refused.
     pub fn offer(&mut self) -> Result<(Hello, PendingLink), LinkError> {
+        self.offer_as(self.config.class.own)
+    }
+
+    /// The same for a link of a class of its own choice.
+    ///
+    /// # Errors
+    /// As [`offer`](Self::offer).
+    pub fn offer_as(&mut self, class: Class) -> Result<(Hello, PendingLink), LinkError> {
         // Without a set-up connection there is nothing to fall back to but queue pairs.
         let below = self.config.fallback.below(self.plan.carrier);
         let queue_pairs: Vec<Carrier> =
             below.iter().copied().filter(|&carrier| carrier != Carrier::Tcp).collect();
-        self.offer_over(self.plan.carrier, &queue_pairs)
+        self.offer_over(class, self.plan.carrier, &queue_pairs)
     }
 
     /// As [`offer`](Self::offer), for a link that gets a stream of bytes beside its queue pairs, as
@@ -50,12 +59,23 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// # Errors
     /// [`LinkError`]: no room, no memory, or the device refused.
     pub fn offer_on_stream(&mut self) -> Result<(Hello, PendingLink), LinkError> {
-        self.offer_over(self.plan.carrier, self.config.fallback.below(self.plan.carrier))
+        self.offer_on_stream_as(self.config.class.own)
     }
 
-    /// A half that answers a peer's: where the choice is left to the device, it rides on what the
-    /// peer's does, and it falls back to what the peer's does.
+    /// The same for a link of a class of its own choice.
+    pub(crate) fn offer_on_stream_as(
+        &mut self,
+        class: Class,
+    ) -> Result<(Hello, PendingLink), LinkError> {
+        self.offer_over(class, self.plan.carrier, self.config.fallback.below(self.plan.carrier))
+    }
+
+    /// A half that answers a peer's, of its class: where the choice is left to the device, it rides
+    /// on what the peer's does, and it falls back to what the peer's does.
     pub(crate) fn answer(&mut self, peer: &Hello) -> Result<(Hello, PendingLink), LinkError> {
+        if !self.config.class.takes(peer.class) {
+            return Err(LinkError::Class { theirs: peer.class });
+        }
         let wanted = peer.control.carrier;
         let is_free = self.config.carrier == CarrierChoice::Auto;
         let follows = is_free && has(wanted, &self.device.caps().verbs);
@@ -64,19 +84,21 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if fallback == Fallback::RcThenTcp && self.config.fallback != fallback {
             return Err(LinkError::Fallback);
         }
-        self.offer_over(carrier, fallback.below(carrier))
+        self.offer_over(peer.class, carrier, fallback.below(carrier))
     }
 
     fn offer_over(
         &mut self,
+        class: Class,
         carrier: Carrier,
         below: &[Carrier],
     ) -> Result<(Hello, PendingLink), LinkError> {
         let links_max = self.config.links_max;
         let id = self.links.vacant().ok_or(LinkError::Full { links_max })?;
         let (control, pool) = Control::new()?;
-        self.links.insert(Conn::new(id, control));
-        let made = self.make_half(id, (carrier, below), &pool);
+        let report = ClassReport::new(class, self.config.class.dscp(class));
+        self.links.insert(Conn::new(id, report, control));
+        let made = self.make_half(id, class, (carrier, below), &pool);
         match made {
             Ok(hello) => Ok((hello, PendingLink { id })),
             Err(error) => {
@@ -98,6 +120,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     fn make_half(
         &mut self,
         id: LinkId,
+        class: Class,
         (carrier, below): (Carrier, &[Carrier]),
         control_pool: &Pool,
     ) -> Result<Hello, LinkError> {
@@ -112,14 +135,16 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         for (path, carrier) in all.enumerate() {
             let mut qp_num = NO_QP;
             if let Some(qp_type) = qp_type(carrier) {
-                qp_num = self.make_path(id, carrier, qp_type)?;
+                qp_num = self.make_path((id, class), carrier, qp_type)?;
                 self.links.add_qp(qp_num, id.index, path as u8);
             }
             paths.push(self.describe(qp_num, carrier));
         }
-        self.make_receives(id)?;
+        self.make_receives(id, class)?;
         let hello = Hello {
             instance: self.instance,
+            class,
+            dscp: self.config.class.dscp(class),
             addr: self.device.local_addr(),
             mtu: self.plan.mtu,
             chunk_bytes_max: self.config.chunk_bytes_max,
@@ -165,7 +190,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     fn make_path(
         &mut self,
-        id: LinkId,
+        (id, class): (LinkId, Class),
         carrier: Carrier,
         qp_type: QpType,
     ) -> Result<QpNum, LinkError> {
@@ -173,7 +198,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         tx.set_lkey(self.register_for(id, pool.region())?);
         let mut init = QpInit::new(qp_type, self.cq)
             .depth(self.config.path_sends() as u32, self.config.receives_per_path() as u32);
-        init.srq = self.shared.as_ref().map(|shared| shared.srq);
+        if let Some(shared) = &mut self.shared {
+            init.srq = Some(shared.make(&mut self.device, class)?);
+        }
         let qp_num = self.device.create_qp(&init)?;
         let (repost, batch) = (Vec::new(), Batch::new());
         let path = Path {
@@ -191,20 +218,20 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     /// Gets the receives that a new link adds, and queues them for posting.
-    fn make_receives(&mut self, id: LinkId) -> Result<(), LinkError> {
-        if self.shared.is_some() {
+    fn make_receives(&mut self, id: LinkId, class: Class) -> Result<(), LinkError> {
+        if let Some(shared) = &self.shared {
             // Where held buffers are replaced they are no part of what is there.
             let counts = |conn: &Conn| if self.config.is_overbooked() { 0 } else { conn.held };
-            let held: usize = self.links.iter().map(counts).sum();
-            let target = self.shared_target();
-            let have = self.shared.as_ref().map_or(0, |s| s.posted + s.repost.len()) + held;
+            let held: usize = self.links.of_class(class).map(counts).sum();
+            let target = self.shared_target(class);
+            let have = shared.of(class).map_or(0, |s| s.posted + s.repost.len()) + held;
             let missing = target.saturating_sub(have);
             self.recv.reserve(&mut self.device, missing)?;
-            if let Some(shared) = &mut self.shared {
-                shared.target = target;
+            if let Some(queue) = self.shared.as_mut().and_then(|shared| shared.of_mut(class)) {
+                queue.target = target;
             }
             for _ in 0..missing {
-                let Some(slot) = self.recv.take_free(None) else { break };
+                let Some(slot) = self.recv.take_free(class, None) else { break };
                 self.repost(slot);
             }
             return Ok(());
@@ -220,16 +247,16 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         for path in 0..count as u8 {
             let home = Home { link: id, path, channel: ChannelId(0) };
             for _ in 0..per_path {
-                let Some(slot) = self.recv.take_free(Some(home)) else { break };
+                let Some(slot) = self.recv.take_free(class, Some(home)) else { break };
                 self.repost(slot);
             }
         }
         Ok(())
     }
 
-    /// What all links that are there need to have posted.
-    pub(super) fn shared_target(&self) -> usize {
-        let links = self.links.iter().filter(|conn| conn.phase != Phase::Draining).count();
+    /// What all links of a class that are there need to have posted.
+    pub(super) fn shared_target(&self, class: Class) -> usize {
+        let links = self.links.of_class(class).filter(|conn| conn.phase != Phase::Draining).count();
         if links == 0 {
             return 0;
         }
@@ -344,7 +371,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 sq_psn: mine.psn,
                 path_mtu: mtu,
                 source_port,
-                tclass: self.config.tclass,
+                tclass: self.config.class.tclass(ours.class),
                 rc: self.config.rc,
             };
             self.device.connect_qp(mine.qp_num, &connect)?;
@@ -373,9 +400,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
             conn.link = Some(link);
             conn.phase = Phase::Up;
-            let (instance, device_addr) = (peer.instance, peer.addr);
+            let (instance, device_addr, class) = (peer.instance, peer.addr, peer.class);
+            conn.class.dscp_of_peer = peer.dscp;
             conn.dialled = setup_addr.filter(|_| side == Side::Client);
-            conn.peer = Some(Peer { instance, device_addr, setup_addr });
+            conn.peer = Some(Peer { instance, device_addr, setup_addr, class });
         }
         self.links.touch(id.index);
         Ok(())
@@ -408,6 +436,9 @@ fn link_seed(ours: &Hello) -> u64 {
 }
 
 fn check_limits(ours: &Hello, peer: &Hello, mtu: Mtu) -> Result<(), LinkError> {
+    if ours.class != peer.class {
+        return Err(LinkError::Class { theirs: peer.class });
+    }
     if ours.paths.len() != peer.paths.len() {
         return Err(LinkError::Paths { theirs: peer.paths.len(), ours: ours.paths.len() });
     }

@@ -4,6 +4,7 @@ use super::Endpoint;
 use crate::control::Control;
 use crate::links::{Conn, Path, Phase};
 use crate::sends::Sends;
+use crate::shared::Shared;
 use crate::tcp::Tcp;
 use crate::tx::TxRing;
 use crate::wr_id::WrId;
@@ -14,7 +15,7 @@ use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::ChunkFlags;
-use towpath_proto::{Carrier, Link, PathId, Reroute, Transmit};
+use towpath_proto::{Carrier, Class, Link, PathId, Reroute, Transmit};
 use towpath_verbs::{Device, QpNum, QpState, SgList, Sge};
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
@@ -77,9 +78,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
         }
         self.replace_held();
-        let Some(shared) = self.shared.as_mut().filter(|shared| !shared.repost.is_empty()) else {
-            return self.check_receives();
-        };
+        for class in Class::ALL {
+            self.post_shared(class);
+        }
+        self.check_receives();
+    }
+
+    fn post_shared(&mut self, class: Class) {
+        let queue = self.shared.as_mut().and_then(|shared| shared.of_mut(class));
+        let Some(shared) = queue.filter(|shared| !shared.repost.is_empty()) else { return };
         let posted = self.device.post_srq_recv(shared.srq, &shared.repost);
         let taken = posted.err().map_or(shared.repost.len(), |bad| bad.index);
         shared.posted += taken;
@@ -87,10 +94,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.stats.posts_refused += (repost.len() - taken) as u64;
         self.unpost(repost.drain(taken..));
         repost.clear();
-        if let Some(shared) = &mut self.shared {
+        if let Some(shared) = self.shared.as_mut().and_then(|shared| shared.of_mut(class)) {
             shared.repost = repost;
         }
-        self.check_receives();
     }
 
     fn post_receives_of(&mut self, index: u16) {
@@ -129,13 +135,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             return;
         }
         if let Some(shared) = &self.shared {
-            let held: usize = self.links.iter().map(|conn| conn.held).sum();
-            debug_assert!(
-                shared.posted + held >= shared.target,
-                "{} posted and {held} held of {}",
-                shared.posted,
-                shared.target
-            );
+            for class in Class::ALL {
+                let held: usize = self.links.of_class(class).map(|conn| conn.held).sum();
+                let Some(Shared { posted, target, .. }) = shared.of(class) else { continue };
+                debug_assert!(
+                    posted + held >= *target,
+                    "{posted} posted and {held} held of {target}, {class}"
+                );
+            }
             return;
         }
         for conn in self.links.iter().filter(|conn| conn.phase == Phase::Up) {

@@ -31,6 +31,7 @@ use crate::plan::Plan;
 use crate::pools::SendPools;
 use crate::recv::RecvTable;
 use crate::setup::Setup;
+use crate::shared::SharedQueues;
 use crate::workers::{Member, Worker};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -38,7 +39,7 @@ use streams::Streams;
 use towpath_base::{Prng, Time};
 use towpath_memory::{Region, RegionId};
 use towpath_proto::{Carrier, LinkStats};
-use towpath_verbs::{Access, CqNum, Device, RecvWr, SrqNum, Wc};
+use towpath_verbs::{Access, CqNum, Device, Wc};
 
 /// What an endpoint did beside what its links count; each only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,22 +61,6 @@ pub struct EndpointStats {
     pub tcp_breaches: u64,
 }
 
-/// The shared receive queue.
-pub(crate) struct Shared {
-    pub(crate) srq: SrqNum,
-    pub(crate) posted: usize,
-    pub(crate) target: usize,
-    pub(crate) repost: Vec<RecvWr>,
-}
-
-impl Shared {
-    /// Whether fewer receives are posted, or wait for that, than there should be.
-    #[inline]
-    fn has_room(&self) -> bool {
-        self.posted + self.repost.len() < self.target
-    }
-}
-
 /// One RDMA endpoint: a device, and the links to its peers.
 ///
 /// It belongs to one thread, whose loop drives it: see [`turn`](Self::turn), or its parts
@@ -94,7 +79,8 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     regions: Vec<(RegionId, u32)>,
     cq: CqNum,
     control_cq: CqNum,
-    shared: Option<Shared>,
+    /// None where each path has a receive queue of its own.
+    shared: Option<SharedQueues>,
     setup: Setup,
     /// Where it is one of several workers.
     member: Option<Member>,
@@ -124,12 +110,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let (completions, control_completions) = config.completions_max(share);
         let control_cq = device.create_cq(control_completions as u32)?;
         let cq = device.create_cq(completions as u32)?;
-        let shared = if share {
-            let srq = device.create_srq(config.receives_max(true) as u32)?;
-            Some(Shared { srq, posted: 0, target: 0, repost: Vec::new() })
-        } else {
-            None
-        };
+        let shared = share.then(|| SharedQueues::new(config.receives_of_class() as u32));
         let worker = config.worker.as_ref();
         let mut prng = Prng::new(worker.map_or(config.seed, |worker| worker.seed(config.seed)));
         let instance = worker.map_or_else(|| prng.next_u64(), Worker::instance);

@@ -1,6 +1,6 @@
 //! Taking in what the device received and completed.
 
-use super::{Endpoint, Shared};
+use super::Endpoint;
 use crate::event::LinkId;
 use crate::limits::BATCH;
 use crate::limits::SLOTS_AT_A_TIME;
@@ -9,7 +9,7 @@ use crate::recv::Home;
 use crate::wr_id::WrId;
 use towpath_base::Time;
 use towpath_memory::Region;
-use towpath_proto::{BufToken, Carrier, ChannelId, PathId, Verdict};
+use towpath_proto::{BufToken, Carrier, ChannelId, Class, PathId, Verdict};
 use towpath_verbs::{CqNum, Device, QpState, Wc, WcStatus};
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
@@ -78,6 +78,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             return;
         }
         if let (true, Some(bytes), Some(link)) = (ok, bytes, conn.link.as_mut()) {
+            conn.class.note(wc.tclass);
             link.handle_ack(now, bytes, wc.timestamp.unwrap_or(now));
         }
         if let Some(wr) = conn.control.lend_recv(index, slot) {
@@ -134,6 +135,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             self.stats.runts += 1;
             return self.repost(slot);
         };
+        conn.class.note(wc.tclass);
+        let class = conn.class.class;
         let received_at = wc.timestamp.unwrap_or(now);
         let token = BufToken(slot);
         match link.handle_chunk(now, PathId(path), header, payload, token, received_at) {
@@ -141,7 +144,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 conn.held += 1;
                 let home = Home { link: id, path, channel: ChannelId(0) };
                 self.recv.set_home(slot, home);
-                self.replace(home);
+                self.replace(class, home);
             }
             Verdict::Recycle => self.repost(slot),
         }
@@ -151,7 +154,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Counts a receive that is not posted any more; says which link and path it came over.
     fn uncount(&mut self, slot: u32, wc: &Wc) -> Option<(u16, u8)> {
         if let Some(shared) = &mut self.shared {
-            shared.posted = shared.posted.saturating_sub(1);
+            if let Some(queue) = shared.of_mut(self.recv.class(slot)) {
+                queue.posted = queue.posted.saturating_sub(1);
+            }
             return self.links.of_qp(wc.qp_num);
         }
         let home = self.recv.home(slot)?;
@@ -163,13 +168,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// Fills a path's own queue up that has given a buffer away, where it does not count on getting
     /// that back. A shared queue is filled up before it is posted to.
-    fn replace(&mut self, home: Home) {
+    fn replace(&mut self, class: Class, home: Home) {
         let slot = if self.shared.is_some() {
             None
         } else if self.config.is_overbooked() {
-            self.spare_slot(Some(home))
+            self.spare_slot(class, Some(home))
         } else if self.config.spare_receives() > 0 {
-            self.recv.take_free(Some(home))
+            self.recv.take_free(class, Some(home))
         } else {
             None
         };
@@ -184,30 +189,33 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if !self.config.is_overbooked() {
             return;
         }
-        while self.shared.as_ref().is_some_and(Shared::has_room) {
-            let Some(slot) = self.spare_slot(None) else { return };
-            self.repost(slot);
+        for class in Class::ALL {
+            while self.shared.as_ref().is_some_and(|shared| shared.has_room(class)) {
+                let Some(slot) = self.spare_slot(class, None) else { return };
+                self.repost(slot);
+            }
         }
     }
 
     /// A receive slot that is not posted, of new memory when there is none.
-    pub(super) fn spare_slot(&mut self, home: Option<Home>) -> Option<u32> {
-        if let Some(slot) = self.recv.take_free(home) {
+    pub(super) fn spare_slot(&mut self, class: Class, home: Option<Home>) -> Option<u32> {
+        if let Some(slot) = self.recv.take_free(class, home) {
             return Some(slot);
         }
         // At the limit, or out of memory: what is held comes home some time.
         let _ = self.recv.reserve(&mut self.device, SLOTS_AT_A_TIME.min(self.recv.vacant()));
-        self.recv.take_free(home)
+        self.recv.take_free(class, home)
     }
 
     /// Puts a slot that is at home back to where it can be filled, or with the free ones.
     #[inline]
     pub(super) fn repost(&mut self, slot: u32) {
         let Some(shared) = &mut self.shared else { return self.repost_to_path(slot) };
-        if shared.has_room()
+        let queue = shared.of_mut(self.recv.class(slot)).filter(|queue| queue.has_room());
+        if let Some(queue) = queue
             && let Some(wr) = self.recv.lend(slot)
         {
-            shared.repost.push(*wr);
+            queue.repost.push(*wr);
         } else {
             self.recv.put_free(slot);
         }

@@ -10,7 +10,7 @@ use towpath_base::Time;
 use towpath_memory::Region;
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::Kind;
-use towpath_proto::{BufToken, ChannelId, PathId, Verdict};
+use towpath_proto::{BufToken, ChannelId, Class, PathId, Verdict};
 use towpath_verbs::Device;
 
 /// No slot: what has no payload to keep needs none.
@@ -144,7 +144,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let is_data = header[1] == Kind::Data as u8;
         // A payload that fits no buffer is refused for its length.
         if is_data && payload.len() <= self.config.chunk_bytes_max as usize {
-            let Some(slot) = self.spare_slot(None) else { return false };
+            let conn = self.links.at(index);
+            let class = conn.map_or_else(Class::default, |conn| conn.class.class);
+            let Some(slot) = self.spare_slot(class, None) else { return false };
             token = BufToken(slot);
         }
         let conn = self.links.at(index).filter(|conn| conn.phase == Phase::Up);

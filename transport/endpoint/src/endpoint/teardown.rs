@@ -24,7 +24,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         conn.timer = Time::NEVER;
         conn.tcp = None;
         conn.seat = None;
-        let id = conn.id;
+        let (id, class) = (conn.id, conn.class.class);
         let made = |num: &towpath_verbs::QpNum| *num != NO_QP;
         let control_qp = Some(conn.control.qp_num).filter(made);
         let path_qps = conn.paths.iter().map(|path| path.qp_num);
@@ -41,8 +41,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let unposted: Vec<_> =
             conn.paths.iter_mut().flat_map(|path| path.repost.drain(..)).collect();
         self.unpost(unposted.into_iter());
-        let target = self.shared_target();
-        if let Some(shared) = &mut self.shared {
+        let target = self.shared_target(class);
+        if let Some(shared) = self.shared.as_mut().and_then(|shared| shared.of_mut(class)) {
             shared.target = target;
         }
         self.draining.push(index);

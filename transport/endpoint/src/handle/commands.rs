@@ -8,12 +8,15 @@ use crossbeam_channel::{Receiver, Sender};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use towpath_memory::Region;
-use towpath_proto::{ChannelId, DownReason, LinkStats};
+use towpath_proto::{ChannelId, Class, DownReason, LinkStats};
+
+/// A link that was asked for, or why there is none.
+pub(crate) type Linked = Result<NewLink, ConnectError>;
 
 /// A command; each answer goes to a place of its own.
 pub(crate) enum Command {
     Listen { addr: SocketAddr, reply: Sender<Result<SocketAddr, ListenError>> },
-    Connect { addr: SocketAddr, reply: Sender<Result<NewLink, ConnectError>> },
+    Connect { addr: SocketAddr, class: Option<Class>, reply: Sender<Linked> },
     Register { region: Region, reply: Sender<Result<(), EndpointError>> },
     OpenChannel { link: LinkId, ordered: bool, reply: Sender<Result<NewChannel, ChannelError>> },
     SetWeight { link: LinkId, channel: ChannelId, weight: u16 },

@@ -35,6 +35,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use towpath_memory::{Buf, Region};
+use towpath_proto::Class;
 use towpath_verbs::Device;
 
 /// What handles see of an endpoint without asking its worker.
@@ -143,8 +144,24 @@ impl EndpointHandle {
     /// # Errors
     /// [`ConnectError`].
     pub fn connect(&self, addr: SocketAddr) -> Result<LinkHandle, ConnectError> {
+        self.connect_to(addr, None)
+    }
+
+    /// The same with a link of another class than [`EndpointConfig::class`].
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect_as(&self, addr: SocketAddr, class: Class) -> Result<LinkHandle, ConnectError> {
+        self.connect_to(addr, Some(class))
+    }
+
+    fn connect_to(
+        &self,
+        addr: SocketAddr,
+        class: Option<Class>,
+    ) -> Result<LinkHandle, ConnectError> {
         let (reply, answer) = bounded(1);
-        self.shared.command(Command::Connect { addr, reply });
+        self.shared.command(Command::Connect { addr, class, reply });
         let new = answer.recv().unwrap_or(Err(ConnectError::ShutDown))?;
         Ok(LinkHandle::new(&self.shared, new))
     }

@@ -137,10 +137,13 @@ impl<D: Device<Memory = Region>> Worker<D> {
         // An answer that nobody waits for any more is dropped.
         match command {
             Command::Listen { addr, reply } => drop(reply.send(endpoint.listen(addr))),
-            Command::Connect { addr, reply } => match endpoint.connect(addr) {
-                Ok(connect) => desk.connects.push((connect, reply)),
-                Err(error) => drop(reply.send(Err(error))),
-            },
+            Command::Connect { addr, class, reply } => {
+                let class = class.unwrap_or(endpoint.config().class.own);
+                match endpoint.connect_as(addr, class) {
+                    Ok(connect) => desk.connects.push((connect, reply)),
+                    Err(error) => drop(reply.send(Err(error))),
+                }
+            }
             Command::Register { region, reply } => drop(reply.send(endpoint.register(&region))),
             Command::OpenChannel { link, ordered, reply } => {
                 match endpoint.open_channel(link, ordered) {

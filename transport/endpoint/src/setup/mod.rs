@@ -23,6 +23,7 @@ use outgoing::Outgoing;
 use std::net::{SocketAddr, TcpListener};
 use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
+use towpath_proto::Class;
 use towpath_verbs::Device;
 use watch::{Lingering, Watched};
 
@@ -87,6 +88,20 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// # Errors
     /// [`ConnectError::TooMany`], [`ConnectError::Dial`] when no thread could be had for dialling.
     pub fn connect(&mut self, addr: SocketAddr) -> Result<ConnectId, ConnectError> {
+        self.connect_as(addr, self.config().class.own)
+    }
+
+    /// The same with a link of another class than
+    /// [`EndpointConfig::class`](crate::EndpointConfig::class). Classes to one peer have links of
+    /// their own.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_as(
+        &mut self,
+        addr: SocketAddr,
+        class: Class,
+    ) -> Result<ConnectId, ConnectError> {
         let now = self.now();
         let setup = self.setup();
         if setup.outgoing.len() == HANDSHAKES_MAX {
@@ -94,7 +109,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         let connect = ConnectId(setup.next_connect);
         setup.next_connect += 1;
-        let outgoing = Outgoing::dial(connect, addr, setup.timeout, now)
+        let outgoing = Outgoing::dial(connect, (addr, class), setup.timeout, now)
             .map_err(|source| ConnectError::Dial { addr, source })?;
         setup.outgoing.push(outgoing);
         setup.next_poll = now;

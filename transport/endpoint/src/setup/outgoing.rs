@@ -12,14 +12,15 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
-use towpath_proto::Side;
-use towpath_proto::wire::Welcome;
+use towpath_proto::{Class, Side};
+use towpath_proto::wire::{Refusal, Welcome};
 use towpath_verbs::Device;
 
 /// A connection that is being made.
 pub(super) struct Outgoing {
     connect: ConnectId,
     addr: SocketAddr,
+    class: Class,
     deadline: Time,
     stage: Stage,
 }
@@ -41,7 +42,7 @@ impl Outgoing {
     /// there is no other; so each dial has a thread for as long as it takes, at most `timeout`.
     pub(super) fn dial(
         connect: ConnectId,
-        addr: SocketAddr,
+        (addr, class): (SocketAddr, Class),
         timeout: Nanos,
         now: Time,
     ) -> io::Result<Self> {
@@ -51,7 +52,8 @@ impl Outgoing {
             // Nobody listens any more when the endpoint is gone: then the result is dropped.
             let _ = tell.send(TcpStream::connect_timeout(&addr, span));
         })?;
-        Ok(Self { connect, addr, deadline: now + timeout, stage: Stage::Dialling(told) })
+        let (deadline, stage) = (now + timeout, Stage::Dialling(told));
+        Ok(Self { connect, addr, class, deadline, stage })
     }
 }
 
@@ -99,7 +101,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     fn advance(&mut self, outgoing: &mut Outgoing) -> Progress {
-        let addr = outgoing.addr;
+        let (addr, class) = (outgoing.addr, outgoing.class);
         if let Stage::Dialling(told) = &outgoing.stage {
             let dialled = match told.try_recv() {
                 Err(TryRecvError::Empty) => return Progress::Waiting,
@@ -115,7 +117,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 Ok(stream) => stream,
                 Err(source) => return Progress::Failed(ConnectError::Dial { addr, source }),
             };
-            let (hello, pending) = match self.offer_on_stream() {
+            let (hello, pending) = match self.offer_on_stream_as(class) {
                 Ok(half) => half,
                 Err(error) => return Progress::Failed(ConnectError::Local { addr, error }),
             };
@@ -131,9 +133,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             (Ok(None), Ok(_)) => return Progress::Waiting,
             (Ok(None), Err(error)) => Err(ConnectError::Broken { addr, source: Some(error) }),
             (Ok(Some(Welcome::Hello(hello))), _) => Ok(hello),
-            (Ok(Some(Welcome::Refused(refusal))), _) => {
-                Err(ConnectError::Refused { addr, refusal })
-            }
+            (Ok(Some(Welcome::Refused(refusal))), _) => Err(refused(addr, class, refusal)),
             (Err(ReadError::Hello(error)), _) => Err(ConnectError::Hello { addr, error }),
             (Err(ReadError::Broken(source)), _) => Err(ConnectError::Broken { addr, source }),
         };
@@ -147,5 +147,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             Ok(link) => Progress::Joined(stream, link),
             Err(error) => Progress::Failed(ConnectError::Local { addr, error }),
         }
+    }
+}
+
+/// What a refusal means. An end that knows no classes finds any but Silver malformed.
+fn refused(addr: SocketAddr, class: Class, refusal: Refusal) -> ConnectError {
+    match refusal {
+        Refusal::Class => ConnectError::Class { addr, class },
+        Refusal::Malformed if class != Class::Silver => ConnectError::Class { addr, class },
+        _ => ConnectError::Refused { addr, refusal },
     }
 }

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use towpath_base::Prng;
     use towpath_base::serial::Psn;
-    use towpath_proto::Carrier;
+    use towpath_proto::{Carrier, Class};
     use towpath_proto::wire::{Hello, HelloPath, Refusal};
     use towpath_verbs::{Mtu, QpNum};
 
@@ -109,6 +109,8 @@ mod tests {
             HelloPath { carrier: Carrier::Uc, qp_num: QpNum(17), psn: Psn::new(99), generation: 7 };
         let hello = Hello {
             instance: 5,
+            class: Class::Gold,
+            dscp: 46,
             addr: "10.0.0.1:4791".parse().unwrap(),
             mtu: Mtu::Mtu1024,
             chunk_bytes_max: 57_344,

@@ -2,6 +2,7 @@
 
 use super::{VERSION, field, put};
 use crate::carrier::Carrier;
+use crate::class::Class;
 use crate::limits::{HEADER_BYTES, PATHS_MAX};
 use alloc::vec::Vec;
 use core::fmt;
@@ -18,6 +19,9 @@ const REFUSAL_BYTES: usize = PREFIX_BYTES + 4 + CRC_BYTES;
 
 /// The bytes that never change between versions; they say how long the whole message is.
 pub const PREFIX_BYTES: usize = 16;
+
+/// A DSCP has six bits.
+const DSCP_MAX: u8 = 0x3f;
 
 /// The longest HELLO.
 const HELLO_BYTES_MAX: usize = FIXED_BYTES + PATHS_MAX * PATH_BYTES + CRC_BYTES;
@@ -40,6 +44,10 @@ pub struct HelloPath {
 pub struct Hello {
     /// Random, one life of an endpoint.
     pub instance: u64,
+    /// What the link is for.
+    pub class: Class,
+    /// The DSCP that this side gives its packets on the link, 0 to 63.
+    pub dscp: u8,
     /// Where the device receives.
     pub addr: SocketAddr,
     /// The largest path MTU that this side can do.
@@ -73,6 +81,8 @@ pub enum Refusal {
     Limits = 4,
     /// The server is going down.
     ShuttingDown = 5,
+    /// The server has no links of the class.
+    Class = 6,
 }
 
 impl fmt::Display for Refusal {
@@ -83,6 +93,7 @@ impl fmt::Display for Refusal {
             Self::Malformed => "it found our HELLO malformed",
             Self::Limits => "its limits (MTU, chunk size, paths, carrier) do not fit ours",
             Self::ShuttingDown => "it is shutting down",
+            Self::Class => "it takes no links of this class",
         })
     }
 }
@@ -189,6 +200,7 @@ fn parse_refusal(body: &[u8]) -> Result<Refusal, HelloError> {
         3 => Refusal::Malformed,
         4 => Refusal::Limits,
         5 => Refusal::ShuttingDown,
+        6 => Refusal::Class,
         _ => return Err(HelloError::Field("refusal code")),
     })
 }
@@ -205,12 +217,16 @@ impl Refusal {
 
 impl Hello {
     fn parse_body(body: &[u8]) -> Result<Self, HelloError> {
-        let ip = match field!(body, 24, u16) {
+        let ip = match body[24] {
             4 => IpAddr::V4(Ipv4Addr::from(field!(body, 28, u32).to_le_bytes())),
             6 => IpAddr::V6(Ipv6Addr::from(field!(body, 28, u128).to_le_bytes())),
             _ => return Err(HelloError::Field("address family")),
         };
-        let count = usize::from(field!(body, 76, u16));
+        let class = Class::from_code(body[25]).ok_or(HelloError::Field("class"))?;
+        let (count, dscp) = (usize::from(body[76]), body[77]);
+        if dscp > DSCP_MAX {
+            return Err(HelloError::Field("dscp"));
+        }
         if count == 0 || count > PATHS_MAX || body.len() != FIXED_BYTES + count * PATH_BYTES {
             return Err(HelloError::Field("paths"));
         }
@@ -229,6 +245,8 @@ impl Hello {
         let paths = (0..count).map(|i| parse_path(&body[FIXED_BYTES + i * PATH_BYTES..]));
         Ok(Self {
             instance: field!(body, 16, u64),
+            class,
+            dscp,
             addr: SocketAddr::new(ip, field!(body, 26, u16)),
             mtu: Mtu::from_bytes(field!(body, 44, u32)).ok_or(HelloError::Field("mtu"))?,
             chunk_bytes_max,
@@ -251,10 +269,10 @@ impl Hello {
         let mut out = prefix(HEADER_BYTES as u16, len);
         out.extend(self.instance.to_le_bytes());
         let (family, ip) = match self.addr.ip() {
-            IpAddr::V4(ip) => (4u16, u128::from_le_bytes(pad16(&ip.octets()))),
+            IpAddr::V4(ip) => (4u8, u128::from_le_bytes(pad16(&ip.octets()))),
             IpAddr::V6(ip) => (6, u128::from_le_bytes(ip.octets())),
         };
-        out.extend(family.to_le_bytes());
+        out.extend([family, self.class.code()]);
         out.extend(self.addr.port().to_le_bytes());
         out.extend(ip.to_le_bytes());
         out.extend(self.mtu.bytes().to_le_bytes());
@@ -262,7 +280,7 @@ impl Hello {
         out.extend(self.charge_bytes.to_le_bytes());
         out.extend(self.window_bytes.to_le_bytes());
         emit_path(&mut out, &self.control);
-        out.extend((self.paths.len() as u16).to_le_bytes());
+        out.extend([self.paths.len() as u8, self.dscp & DSCP_MAX]);
         out.extend(self.path_chunks.to_le_bytes());
         self.paths.iter().for_each(|path| emit_path(&mut out, path));
         seal(out)
@@ -325,6 +343,8 @@ mod tests {
         };
         Hello {
             instance: 0x0102_0304_0506_0708,
+            class: Class::Copper,
+            dscp: 0x2a,
             addr: addr.parse().unwrap(),
             mtu: Mtu::Mtu4096,
             chunk_bytes_max: 57_344,
@@ -344,8 +364,45 @@ mod tests {
             assert_eq!(Welcome::byte_len(bytes.first_chunk().unwrap()), Ok(bytes.len()));
             assert_eq!(Welcome::parse(&bytes), Ok(Welcome::Hello(hello)));
         }
-        for refusal in [Refusal::Version, Refusal::Full, Refusal::ShuttingDown] {
+        for refusal in [Refusal::Version, Refusal::ShuttingDown, Refusal::Class] {
             assert_eq!(Welcome::parse(&refusal.emit()), Ok(Welcome::Refused(refusal)));
+        }
+    }
+
+    #[test]
+    fn a_hello_is_these_bytes() {
+        let mut hello = sample("10.1.2.3:4791");
+        hello.paths.truncate(1);
+        let bytes = hello.emit();
+        #[rustfmt::skip]
+        let golden: [u8; 96] = [
+            b'T', b'O', b'W', b'P', b'A', b'T', b'H', 0, 1, 0, 64, 0, 96, 0, 0, 0,
+            8, 7, 6, 5, 4, 3, 2, 1, 4, 2, 0xb7, 0x12, 10, 1, 2, 3,
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0,
+            0, 0xe0, 0, 0, 0, 5, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0,
+            0x56, 0x34, 0x12, 0, 0xef, 0xcd, 0xab, 0, 77, 0, 0, 0, 1, 0x2a, 0, 0x10,
+            0x56, 0x34, 0x12, 0, 0xef, 0xcd, 0xab, 0, 77, 0, 0, 0, 0, 0, 0, 0,
+        ];
+        assert_eq!(bytes[..92], golden[..92]);
+    }
+
+    #[test]
+    fn an_end_without_classes_speaks_of_silver_and_understands_it() {
+        let silver = Hello { class: Class::Silver, dscp: 0, ..sample("10.1.2.3:4791") };
+        let bytes = silver.emit();
+        // Its fields were the address family and the number of paths, 16 bits each.
+        assert_eq!((field!(bytes, 24, u16), field!(bytes, 76, u16)), (4, 2));
+        let gold = Hello { class: Class::Gold, ..silver }.emit();
+        assert_eq!(field!(gold, 24, u16), 4 | 1 << 8, "no address family, to such an end");
+    }
+
+    #[test]
+    fn a_class_or_a_dscp_that_is_none_is_refused() {
+        for (at, name) in [(25, "class"), (77, "dscp")] {
+            let mut bytes = sample("127.0.0.1:4791").emit();
+            bytes[at] = 64;
+            bytes.truncate(bytes.len() - CRC_BYTES);
+            assert_eq!(Welcome::parse(&seal(bytes)), Err(HelloError::Field(name)));
         }
     }
 

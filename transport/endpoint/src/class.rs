@@ -1,0 +1,112 @@
+//! Classes of links: which are taken, the DSCPs of their packets, and what arrives under others.
+
+use towpath_proto::Class;
+
+/// The DSCP of a traffic class; the two bits below are ECN.
+const DSCP_SHIFT: u32 = 2;
+
+/// A DSCP has six bits.
+const DSCP_MAX: u8 = 0x3f;
+
+/// How an endpoint keeps classes apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClassConfig {
+    /// The class of links that are made without naming one.
+    pub(crate) own: Class,
+    /// By [`Class::index`].
+    pub(crate) dscps: [u8; Class::COUNT],
+    pub(crate) taken: [bool; Class::COUNT],
+}
+
+impl Default for ClassConfig {
+    fn default() -> Self {
+        Self {
+            own: Class::default(),
+            dscps: Class::ALL.map(Class::dscp_default),
+            taken: [true; Class::COUNT],
+        }
+    }
+}
+
+impl ClassConfig {
+    pub(crate) fn set_dscp(&mut self, class: Class, dscp: u8) {
+        self.dscps[class.index()] = dscp.min(DSCP_MAX);
+    }
+
+    pub(crate) fn take_only(&mut self, classes: &[Class]) {
+        self.taken = Class::ALL.map(|class| classes.contains(&class));
+    }
+
+    pub(crate) fn takes(&self, class: Class) -> bool {
+        self.taken[class.index()]
+    }
+
+    pub(crate) fn dscp(&self, class: Class) -> u8 {
+        self.dscps[class.index()]
+    }
+
+    /// IPv4 ToS or IPv6 traffic class of packets.
+    pub(crate) fn tclass(&self, class: Class) -> u8 {
+        self.dscp(class) << DSCP_SHIFT
+    }
+}
+
+/// The class of a link, and what became of its mark on the way here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClassReport {
+    /// The class.
+    pub class: Class,
+    /// The DSCP that its packets leave with.
+    pub dscp: u8,
+    /// The DSCP that the peer gives its packets.
+    pub dscp_of_peer: u8,
+    /// Messages (chunks and acks) that arrived under another DSCP than that: something between
+    /// rewrites it. They are taken all the same. Zero where the device cannot see it.
+    pub dscp_changed: u64,
+    /// The last such DSCP.
+    pub dscp_seen: Option<u8>,
+}
+
+impl ClassReport {
+    pub(crate) fn new(class: Class, dscp: u8) -> Self {
+        Self { class, dscp, dscp_of_peer: 0, dscp_changed: 0, dscp_seen: None }
+    }
+
+    /// Looks at what a message came in under.
+    #[inline]
+    pub(crate) fn note(&mut self, tclass: Option<u8>) {
+        if let Some(tclass) = tclass
+            && tclass >> DSCP_SHIFT != self.dscp_of_peer
+        {
+            self.dscp_changed += 1;
+            self.dscp_seen = Some(tclass >> DSCP_SHIFT);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_under_another_dscp_is_counted_and_marks_of_congestion_are_not() {
+        let mut report = ClassReport::new(Class::Gold, 46);
+        report.dscp_of_peer = 46;
+        for tclass in [None, Some(46 << 2), Some(46 << 2 | 3)] {
+            report.note(tclass);
+        }
+        assert_eq!((report.dscp_changed, report.dscp_seen), (0, None));
+        report.note(Some(0));
+        report.note(Some(10 << 2 | 1));
+        assert_eq!((report.dscp_changed, report.dscp_seen), (2, Some(10)));
+    }
+
+    #[test]
+    fn a_dscp_is_held_to_six_bits() {
+        let mut config = ClassConfig::default();
+        config.set_dscp(Class::Copper, 200);
+        assert_eq!((config.dscp(Class::Copper), config.tclass(Class::Copper)), (63, 252));
+        assert_eq!(config.tclass(Class::Gold), 184);
+    }
+}
