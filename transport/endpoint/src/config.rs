@@ -15,7 +15,7 @@ use towpath_cc::ControllerConfig;
 use towpath_proto::limits::{
     CONTROL_OUTSTANDING_MAX, CREDIT_OUTSTANDING_MAX, NUMBER_WINDOW, PATHS_MAX, QUOTA_CHUNKS_MIN,
 };
-use towpath_proto::{Class, LinkConfig, Scheduling, Side};
+use towpath_proto::{Class, ClassOrder, LinkConfig, Scheduling, Side};
 use towpath_verbs::DeviceCaps;
 use towpath_verbs::{Mtu, RcAttr};
 
@@ -45,6 +45,7 @@ pub struct EndpointConfig {
     pub(crate) connect_timeout: Nanos,
     pub(crate) spin: Nanos,
     pub(crate) class: ClassConfig,
+    pub(crate) class_order: ClassOrder,
     pub(crate) mtu_max: Mtu,
     pub(crate) carrier: CarrierChoice,
     pub(crate) fallback: Fallback,
@@ -76,6 +77,7 @@ impl Default for EndpointConfig {
             connect_timeout: Nanos::from_secs(5),
             spin: Nanos::from_micros(50),
             class: ClassConfig::default(),
+            class_order: ClassOrder::default(),
             mtu_max: Mtu::Mtu4096,
             carrier: CarrierChoice::default(),
             fallback: Fallback::default(),
@@ -275,6 +277,14 @@ impl EndpointConfig {
     #[must_use]
     pub fn take_classes(mut self, classes: &[Class]) -> Self {
         self.class.take_only(classes);
+        self
+    }
+
+    /// Between links of several classes: who hands work to the device first. Default: strict
+    /// priority, under which Copper gets what Gold and Silver leave, and may starve.
+    #[must_use]
+    pub fn class_order(mut self, order: ClassOrder) -> Self {
+        self.class_order = order;
         self
     }
 

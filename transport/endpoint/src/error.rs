@@ -4,8 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use towpath_base::Nanos;
 use towpath_memory::MemoryError;
-use towpath_proto::{Carrier, Class};
 use towpath_proto::wire::{HelloError, Refusal};
+use towpath_proto::{Carrier, Class};
 use towpath_verbs::VerbError;
 
 /// Why an endpoint could not be made, or memory not be registered.

@@ -111,7 +111,7 @@
 //! | `blacklist` | peers that are better left alone for a while |
 //! | `workers` | several endpoints as one: on which of them a link is placed |
 //! | `carrier` | what links ride on: UC, RC or TCP |
-//! | `class` | what links are for: their DSCPs, and what arrives under others |
+//! | `class`, `order` | what links are for: their DSCPs, and the order in which they send |
 //! | `tcp` | the set-up connection as a carrier |
 //! | `links`, `sends` | what is kept of each link, and of each message being sent |
 //! | `recv`, `tx`, `control`, `pools` | buffers: receives, headers of sends, acks, send pools |
@@ -142,6 +142,7 @@ mod links;
 #[cfg(feature = "mem")]
 mod mem;
 mod message;
+mod order;
 mod payload;
 mod plan;
 mod pools;
@@ -183,8 +184,8 @@ pub use towpath_device_roce::udp::{PortChoice, UdpConfig};
 pub use towpath_device_verbs::{OpenError as DeviceOpenError, Target as VerbsTarget, VerbsDevice};
 pub use towpath_memory::{Buf, Pool, Region};
 pub use towpath_proto::{
-    CancelError, ChannelId, Class, ClassNameError, CloseReason, Cut, DownReason, LinkCensus, LinkConfig, LinkStats,
-    OpenError, Outcome, PathId, PathSignal, PathSnapshot, PathState, Scheduling, Side, Spreading,
-    WEIGHT_DEFAULT, wire::Hello,
+    CancelError, ChannelId, Class, ClassNameError, ClassOrder, CloseReason, Cut, DownReason,
+    LinkCensus, LinkConfig, LinkStats, OpenError, Outcome, PathId, PathSignal, PathSnapshot,
+    PathState, Scheduling, Side, Spreading, WEIGHT_DEFAULT, wire::Hello,
 };
 pub use towpath_verbs::{AsyncEvent, Device, Either, Mtu, RcAttr, SHARES_MAX};

@@ -8,6 +8,10 @@ use towpath_proto::limits::ACK_BYTES_MAX;
 /// nothing measurable and delays what waits behind.
 pub(crate) const BATCH: usize = 128;
 
+/// What a link hands to the device in one turn, where links of several classes take turns: about a
+/// chunk, so that who is more urgent waits no longer.
+pub(crate) const TURN_BYTES: u64 = 64 << 10;
+
 /// Every so many work requests of a batch ask for a completion, and the last one does. UC
 /// completes in order, so one completion tells of all before it.
 pub(crate) const SIGNAL_EVERY: usize = 16;

@@ -65,6 +65,10 @@ pub(crate) struct Conn {
     pub(crate) seat: Option<Seat>,
     is_ready: bool,
     is_eventful: bool,
+    /// It waits for its turn among the links of other classes.
+    pub(crate) is_in_line: bool,
+    /// Bytes at the device that the order between classes knows of.
+    pub(crate) counted_bytes: u64,
     /// Keys of memory that is this link's alone.
     pub(crate) lkeys: Vec<u32>,
 }
@@ -90,6 +94,8 @@ impl Conn {
             seat: None,
             is_ready: false,
             is_eventful: false,
+            is_in_line: false,
+            counted_bytes: 0,
             lkeys: Vec::new(),
         }
     }
@@ -107,6 +113,12 @@ impl Conn {
                 link.path_failed(now, PathId(id));
             }
         }
+    }
+
+    /// Bytes that the device has and that have not left. Only UC tells when they do.
+    pub(crate) fn uc_bytes_at_device(&self) -> u64 {
+        let on_uc = self.paths.iter().filter(|path| path.carrier == Carrier::Uc);
+        on_uc.map(|path| path.tx.posted_bytes()).sum()
     }
 
     /// The path that rides on the set-up connection, by our HELLO: the one behind the last that has

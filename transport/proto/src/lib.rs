@@ -9,6 +9,7 @@
 //! | `wire` | headers, acks and the set-up message as bytes |
 //! | `carrier` | what carries a path's chunks |
 //! | `class` | what links are for: Gold, Silver, Copper |
+//! | `class_order` | which class hands work to the device next, where a worker serves several |
 //! | `flow` | what all paths share: congestion window, pacing, chunk size |
 //! | `path` | what a path has sent and received, how it stands; which path is next, which carrier |
 //! | `channel` | messages of one channel: cutting, reassembly, credit, giving up |
@@ -24,6 +25,7 @@ mod carrier;
 mod channel;
 mod chunk_size;
 mod class;
+mod class_order;
 mod config;
 mod event;
 mod flow;
@@ -37,6 +39,7 @@ pub mod wire;
 
 pub use carrier::Carrier;
 pub use class::{Class, ClassNameError};
+pub use class_order::{AtDevice, ClassOrder, ClassScheduler};
 #[cfg(feature = "sabotage")]
 pub use config::Sabotage;
 pub use config::{LinkConfig, PeerParams, Side};

@@ -400,6 +400,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
             conn.link = Some(link);
             conn.phase = Phase::Up;
+            self.order.joined(ours.class);
             let (instance, device_addr, class) = (peer.instance, peer.addr, peer.class);
             conn.class.dscp_of_peer = peer.dscp;
             conn.dialled = setup_addr.filter(|_| side == Side::Client);

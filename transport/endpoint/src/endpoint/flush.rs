@@ -2,6 +2,7 @@
 
 use super::Endpoint;
 use crate::control::Control;
+use crate::limits::TURN_BYTES;
 use crate::links::{Conn, Path, Phase};
 use crate::sends::Sends;
 use crate::shared::Shared;
@@ -30,13 +31,21 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             return;
         }
         let (now, ahead_bytes) = (self.device.now(), self.config.ahead_bytes);
+        let in_order = self.order.is_needed();
+        if in_order {
+            self.send_in_order(now);
+        }
         let mut down = SmallVec::<[u16; 8]>::new();
         while let Some(index) = self.links.pop_ready() {
             let Some(conn) = self.links.at(index) else { continue };
             if conn.phase != Phase::Up {
                 continue;
             }
-            self.stats.posts_refused += flush_conn(&mut self.device, conn, ahead_bytes, now);
+            if !in_order {
+                let room = Room { ahead_bytes, turn_bytes: ahead_bytes };
+                self.stats.posts_refused += send_chunks(&mut self.device, conn, room, now).refused;
+            }
+            self.stats.posts_refused += send_acks(&mut self.device, conn, now);
             self.next_timer = self.next_timer.min(conn.timer);
             if let Some(tcp) = &conn.tcp {
                 self.streams.hurry(tcp.due);
@@ -51,6 +60,32 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         // Only now, so that the ack of a goodbye is on the wire.
         for index in down {
             self.begin_draining(index);
+        }
+    }
+
+    /// Sends the chunks of links of several classes, in the order that was chosen between classes.
+    /// Who gets no turn now stays in line, and has acks sent all the same.
+    fn send_in_order(&mut self, now: Time) {
+        let mut place = 0;
+        while let Some(index) = self.links.ready_at(place) {
+            place += 1;
+            if let Some(conn) = self.links.at(index).filter(|conn| conn.phase == Phase::Up) {
+                self.order.recount(conn);
+                self.order.line_up(conn);
+            }
+        }
+        let room = Room { ahead_bytes: self.config.ahead_bytes, turn_bytes: TURN_BYTES };
+        while let Some((class, index)) = self.order.turn() {
+            let mut sent = Sent::default();
+            if let Some(conn) = self.links.at(index).filter(|conn| conn.phase == Phase::Up) {
+                sent = send_chunks(&mut self.device, conn, room, now);
+                self.stats.posts_refused += sent.refused;
+                self.order.recount(conn);
+                conn.is_in_line = sent.has_more;
+            }
+            self.order.served(class, index, sent.bytes, sent.has_more);
+            // Its timer is another now.
+            self.links.touch(index);
         }
     }
 
@@ -186,15 +221,34 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 }
 
-/// Sends what one link wants sent; returns how many work requests the device refused.
-fn flush_conn<D: Device<Memory = Region>>(
+/// How much a link may hand to the device.
+#[derive(Clone, Copy)]
+struct Room {
+    /// What the device may have of it at a time, and one chunk however long.
+    ahead_bytes: u64,
+    /// What it may hand over now, likewise.
+    turn_bytes: u64,
+}
+
+/// What a link handed to the device.
+#[derive(Clone, Copy, Default)]
+struct Sent {
+    bytes: u64,
+    /// The turn was over before all was sent.
+    has_more: bool,
+    /// Work requests that the device refused.
+    refused: u64,
+}
+
+/// Sends the chunks that one link wants sent.
+fn send_chunks<D: Device<Memory = Region>>(
     device: &mut D,
     conn: &mut Conn,
-    ahead_bytes: u64,
+    room: Room,
     now: Time,
-) -> u64 {
-    let Conn { id, link: Some(link), paths, tcp, sends, control, timer, .. } = conn else {
-        return 0;
+) -> Sent {
+    let Conn { id, link: Some(link), paths, tcp, sends, control, .. } = conn else {
+        return Sent::default();
     };
     let index = id.index;
     let mut refused = 0;
@@ -203,14 +257,16 @@ fn flush_conn<D: Device<Memory = Region>>(
     }
     // A stream that stands still holds a link back while that rides on it, and so do queue pairs.
     let rides_on_tcp = link.carrier() == Carrier::Tcp;
-    // What the device has cannot be overtaken, so no more than `ahead_bytes` are there at a time,
-    // and one chunk however long. Counted along: a chunk looks at its own path only.
-    let mut posted_bytes: u64 = paths.iter().map(|path| path.tx.posted_bytes()).sum();
+    // What the device has cannot be overtaken, so no more than `ahead_bytes` are there at a time.
+    // Counted along: a chunk looks at its own path only.
+    let bytes_at_first: u64 = paths.iter().map(|path| path.tx.posted_bytes()).sum();
+    let mut posted_bytes = bytes_at_first;
+    let limit_bytes = room.ahead_bytes.min(posted_bytes.saturating_add(room.turn_bytes));
     let mut is_full = paths.iter().any(|path| path.tx.is_full());
     loop {
         let has_room = match tcp.as_ref().filter(|_| rides_on_tcp) {
             Some(tcp) => tcp.frames.has_room(),
-            None => !is_full && posted_bytes < ahead_bytes,
+            None => !is_full && posted_bytes < limit_bytes,
         };
         if !has_room {
             break;
@@ -240,7 +296,18 @@ fn flush_conn<D: Device<Memory = Region>>(
     for (path, id) in paths.iter_mut().zip(0u8..) {
         refused += post(device, path, link, PathId(id));
     }
-    refused += post_acks(device, control, (paths, tcp), (link, index), now);
+    let has_more = !is_full && (limit_bytes..room.ahead_bytes).contains(&posted_bytes);
+    Sent { bytes: posted_bytes.saturating_sub(bytes_at_first), has_more, refused }
+}
+
+/// Sends the acks of one link, and what its stream has room for; returns how many work requests the
+/// device refused.
+fn send_acks<D: Device<Memory = Region>>(device: &mut D, conn: &mut Conn, now: Time) -> u64 {
+    let Conn { id, link: Some(link), paths, tcp, control, timer, .. } = conn else {
+        return 0;
+    };
+    let index = id.index;
+    let refused = post_acks(device, control, (paths, tcp), (link, index), now);
     if let Some(tcp) = tcp {
         tcp.write_out(now);
     }

@@ -27,6 +27,7 @@ use crate::error::EndpointError;
 use crate::event::Event;
 use crate::limits::{BATCH, REGIONS_MAX};
 use crate::links::Links;
+use crate::order::Order;
 use crate::plan::Plan;
 use crate::pools::SendPools;
 use crate::recv::RecvTable;
@@ -79,6 +80,7 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     regions: Vec<(RegionId, u32)>,
     cq: CqNum,
     control_cq: CqNum,
+    order: Order,
     /// None where each path has a receive queue of its own.
     shared: Option<SharedQueues>,
     setup: Setup,
@@ -123,6 +125,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             cq,
             control_cq,
             shared,
+            order: Order::new(config.class_order, config.ahead_bytes),
             setup: Setup::new(config.connect_timeout),
             member,
             streams: Streams::default(),

@@ -115,6 +115,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if is_error(wc) && self.device.qp_state(qp_num) == Ok(QpState::Err) {
             conn.fail_qp(self.device.now(), qp_num);
         }
+        if self.order.is_needed() {
+            self.order.recount(conn);
+        }
         self.links.touch(index);
     }
 

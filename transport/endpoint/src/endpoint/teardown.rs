@@ -20,6 +20,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let Some(conn) = self.links.at(index).filter(|c| c.phase != Phase::Draining) else {
             return;
         };
+        if conn.phase == Phase::Up {
+            self.order.left(conn);
+        }
         conn.phase = Phase::Draining;
         conn.timer = Time::NEVER;
         conn.tcp = None;
@@ -44,6 +47,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let target = self.shared_target(class);
         if let Some(shared) = self.shared.as_mut().and_then(|shared| shared.of_mut(class)) {
             shared.target = target;
+        }
+        if !self.order.is_needed() {
+            self.order.drain().for_each(|waiting| self.links.touch(waiting));
         }
         self.draining.push(index);
         self.links.touch(index);

@@ -12,8 +12,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
-use towpath_proto::{Class, Side};
 use towpath_proto::wire::{Refusal, Welcome};
+use towpath_proto::{Class, Side};
 use towpath_verbs::Device;
 
 /// A connection that is being made.

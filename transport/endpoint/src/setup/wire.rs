@@ -77,8 +77,8 @@ mod tests {
     use super::*;
     use towpath_base::Prng;
     use towpath_base::serial::Psn;
-    use towpath_proto::{Carrier, Class};
     use towpath_proto::wire::{Hello, HelloPath, Refusal};
+    use towpath_proto::{Carrier, Class};
     use towpath_verbs::{Mtu, QpNum};
 
     /// A socket that gives its bytes in pieces, with pauses, and then ends.

@@ -10,12 +10,13 @@ mod weighted_fair;
 #[cfg(test)]
 mod tests;
 
+use crate::class::Class;
 use crate::event::ChannelId;
 use alloc::boxed::Box;
 use core::fmt::Debug;
 
 use round_robin::RoundRobin;
-use weighted_fair::WeightedFair;
+pub(crate) use weighted_fair::WeightedFair;
 
 /// The weight of a channel unless it is told otherwise; larger gets more.
 pub const WEIGHT_DEFAULT: u16 = 16;
@@ -41,19 +42,37 @@ impl Scheduling {
     }
 }
 
+/// What stands in line: a channel of a link, or a class of links.
+pub(crate) trait Member: Copy + Ord + Debug + Send {
+    /// A small dense index, for tables.
+    fn place(self) -> usize;
+}
+
+impl Member for ChannelId {
+    fn place(self) -> usize {
+        Self::place(self)
+    }
+}
+
+impl Member for Class {
+    fn place(self) -> usize {
+        self.index()
+    }
+}
+
 /// The line of channels that may have a chunk to send. A channel stands in it at most once.
-pub(crate) trait Scheduler: Debug + Send {
+pub(crate) trait Scheduler<M: Member = ChannelId>: Debug + Send {
     /// A channel that is not in line has something to send.
-    fn enter(&mut self, channel: ChannelId, weight: u16);
+    fn enter(&mut self, channel: M, weight: u16);
     /// Whose turn it is. It stays so until one of the calls below, or until another enters.
-    fn turn(&self) -> Option<ChannelId>;
+    fn turn(&self) -> Option<M>;
     /// The channel whose turn it is has sent a chunk that counts as `bytes`; if it has more it
     /// stays in line, at that weight.
     fn served(&mut self, bytes: u32, more: Option<u16>);
     /// The channel whose turn it is cannot send: it leaves without having been served.
     fn pass(&mut self);
     /// A channel is over; it may or may not be in line.
-    fn remove(&mut self, channel: ChannelId);
+    fn remove(&mut self, channel: M);
     /// All leave.
     fn clear(&mut self);
 }

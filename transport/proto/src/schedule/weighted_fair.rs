@@ -5,7 +5,7 @@
 //! behind; the smallest start tag is served, and the virtual time is that tag. No link rate has to
 //! be known, and a channel that was idle is owed nothing for it.
 
-use super::Scheduler;
+use super::{Member, Scheduler};
 use crate::event::ChannelId;
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
@@ -15,25 +15,32 @@ use core::cmp::Reverse;
 const TICKS_PER_BYTE: u128 = 1 << 16;
 
 /// In line, least first: start tag, order of entering among equals, channel, weight.
-type Entry = Reverse<(u128, u64, ChannelId, u16)>;
+type Entry<M> = Reverse<(u128, u64, M, u16)>;
 
 /// The line, and what each channel was served.
-#[derive(Debug, Default)]
-pub(crate) struct WeightedFair {
-    line: BinaryHeap<Entry>,
+#[derive(Debug)]
+pub(crate) struct WeightedFair<M = ChannelId> {
+    line: BinaryHeap<Entry<M>>,
     /// Finish tags by the channel's place, and whose they are.
-    finished: Vec<(Option<ChannelId>, u128)>,
+    finished: Vec<(Option<M>, u128)>,
     virtual_time: u128,
     entered: u64,
 }
 
-impl WeightedFair {
-    fn line_up(&mut self, start: u128, channel: ChannelId, weight: u16) {
+impl<M: Member> Default for WeightedFair<M> {
+    fn default() -> Self {
+        let (line, finished) = (BinaryHeap::new(), Vec::new());
+        Self { line, finished, virtual_time: 0, entered: 0 }
+    }
+}
+
+impl<M: Member> WeightedFair<M> {
+    fn line_up(&mut self, start: u128, channel: M, weight: u16) {
         self.line.push(Reverse((start, self.entered, channel, weight)));
         self.entered += 1;
     }
 
-    fn note_finish(&mut self, channel: ChannelId, finish: u128) {
+    fn note_finish(&mut self, channel: M, finish: u128) {
         let place = channel.place();
         if self.finished.len() <= place {
             self.finished.resize(place + 1, (None, 0));
@@ -42,14 +49,14 @@ impl WeightedFair {
     }
 }
 
-impl Scheduler for WeightedFair {
-    fn enter(&mut self, channel: ChannelId, weight: u16) {
+impl<M: Member> Scheduler<M> for WeightedFair<M> {
+    fn enter(&mut self, channel: M, weight: u16) {
         let before = self.finished.get(channel.place());
         let finish = before.filter(|(of, _)| *of == Some(channel)).map_or(0, |&(_, finish)| finish);
         self.line_up(finish.max(self.virtual_time), channel, weight);
     }
 
-    fn turn(&self) -> Option<ChannelId> {
+    fn turn(&self) -> Option<M> {
         self.line.peek().map(|Reverse((_, _, channel, _))| *channel)
     }
 
@@ -68,7 +75,7 @@ impl Scheduler for WeightedFair {
         self.line.pop();
     }
 
-    fn remove(&mut self, channel: ChannelId) {
+    fn remove(&mut self, channel: M) {
         self.line.retain(|Reverse((_, _, other, _))| *other != channel);
     }
 
