@@ -21,6 +21,7 @@ use towpath_verbs::{
 /// still being stored.
 pub(crate) struct Gather<'t> {
     pieces: [Source<'t>; SGE_MAX],
+    count: usize,
     next: usize,
     byte_len: u32,
 }
@@ -28,20 +29,19 @@ pub(crate) struct Gather<'t> {
 impl<'t> Gather<'t> {
     /// Of no bytes.
     pub(crate) fn new() -> Self {
-        Self { pieces: [Source::EMPTY; SGE_MAX], next: 0, byte_len: 0 }
+        Self { pieces: [Source::EMPTY; SGE_MAX], count: 0, next: 0, byte_len: 0 }
     }
 
     /// Takes the bytes that a send names; false when its memory does not cover them.
     #[inline]
     pub(crate) fn take(&mut self, mrs: &'t MrTable, list: &SgList, byte_len: u32) -> bool {
-        (self.next, self.byte_len) = (0, byte_len);
-        for (place, piece) in self.pieces.iter_mut().enumerate() {
-            *piece = match list.get(place).filter(|sge| sge.length > 0) {
-                Some(sge) => match mrs.source(sge) {
-                    Some(source) => source,
-                    None => return false,
-                },
-                None => Source::EMPTY,
+        (self.count, self.next, self.byte_len) = (list.len(), 0, byte_len);
+        for (piece, sge) in self.pieces.iter_mut().zip(list.iter()) {
+            *piece = match mrs.source(sge) {
+                Some(source) => source,
+                // No bytes reach no memory, and their key is not looked at.
+                None if sge.length == 0 => Source::EMPTY,
+                None => return false,
             };
         }
         true
@@ -51,6 +51,7 @@ impl<'t> Gather<'t> {
     #[inline]
     fn fill(&mut self, mut target: Target<'_>) {
         while target.byte_len() > 0
+            && self.next < self.count
             && let Some(piece) = self.pieces.get_mut(self.next)
         {
             target.fill(piece);

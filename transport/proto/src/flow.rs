@@ -161,7 +161,10 @@ impl Flow {
     /// long as the window says that its bytes take.
     fn hold_after_oversize(&mut self, now: Time, charge: u64) {
         let window = self.cc.window_bytes();
-        let Some(srtt) = self.rtt.smoothed().filter(|_| charge > window) else { return };
+        if charge <= window {
+            return;
+        }
+        let Some(srtt) = self.rtt.smoothed() else { return };
         if self.cc.pacing_rate().is_none() {
             let span = Rate::from_bytes_per(window, srtt).time_for(charge);
             self.oversize_until = now + span;

@@ -106,11 +106,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let qp_num = sending.qp_num;
         // RC completes a send when its acknowledgement is there: that is not when it left.
         let timestamp = wc.timestamp.filter(|_| sending.carrier == Carrier::Uc);
-        while let Some((done, number)) = sending.tx.pop_upto(position) {
+        if let Some((done, number)) = sending.tx.pop_upto(position)
+            && let Some(link) = conn.link.as_mut()
+        {
             let timestamp = timestamp.filter(|_| done == position);
-            if let Some(link) = conn.link.as_mut() {
-                link.handle_sent(PathId(path), number, timestamp);
-            }
+            link.handle_sent_upto(PathId(path), number, timestamp);
         }
         if is_error(wc) && self.device.qp_state(qp_num) == Ok(QpState::Err) {
             conn.fail_qp(self.device.now(), qp_num);

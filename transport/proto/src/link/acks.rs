@@ -2,7 +2,7 @@
 
 use super::{Link, LinkState};
 use crate::channel::SendState;
-use crate::event::{AckTransmit, DownReason, Outcome, PathId, SendKey};
+use crate::event::{AckTransmit, DownReason, Event, Outcome, PathId, SendKey};
 use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX};
 use crate::path::{What, bit};
 use crate::wire::{Ack, AckFrame};
@@ -69,7 +69,6 @@ impl Link {
             return false;
         }
         self.stats.acks_received += 1;
-        // Data that comes in a stream carries the same ack again and again.
         if !self.paths[index].tx.is_news(largest, base) && words.size_hint().1 == Some(0) {
             return true;
         }
@@ -166,6 +165,23 @@ impl Link {
         if let Some(What::Data(chunk)) = path.tx.returned(number, timestamp) {
             self.on_returned(chunk.send);
         }
+    }
+
+    /// The device has returned the work requests of all numbers up to `number` on `path`, in the
+    /// order in which they were posted; the last of them at `timestamp`.
+    pub fn handle_sent_upto(&mut self, path: PathId, number: u64, timestamp: Option<Time>) {
+        let Self { paths, sends, events, .. } = self;
+        let Some(path) = paths.get_mut(usize::from(path.0)) else { return };
+        path.tx.returned_upto(number, timestamp, |what| {
+            let What::Data(chunk) = what else { return };
+            let Some(message) = sends.get_mut(chunk.send.0) else { return };
+            message.posted = message.posted.saturating_sub(1);
+            if let (SendState::Ended(outcome), 0) = (message.state, message.posted) {
+                let (send, token) = (chunk.send, message.token);
+                events.push_back(Event::Sent { send, token, outcome });
+            }
+        });
+        self.leave_when_done();
     }
 
     fn on_returned(&mut self, send: SendKey) {

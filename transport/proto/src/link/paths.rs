@@ -212,7 +212,7 @@ impl Link {
         self.stats.path_probes += 1;
         let mut header = self.header(Kind::Probe, 0, index, number, floor);
         header.index = if self.paths.is_silent { PROBE_SILENCE } else { 0 };
-        self.ride_along(now, index, &mut header);
+        self.ride_along(now, index, Kind::Probe).on(&mut header);
         Transmit { path: PathId(index as u8), header, payload: None }
     }
 

@@ -285,7 +285,7 @@ impl Link {
             ack_hold: 0,
             payload_crc: 0,
         };
-        self.ride_along(now, index, &mut header);
+        self.ride_along(now, index, Kind::Data).on(&mut header);
         let payload = PayloadRef {
             send: chunk.send,
             segment: chunk.segment,
@@ -317,7 +317,7 @@ impl Link {
             header.credit = quota as u16;
             header.flags = header.flags.with(ChunkFlags::CREDIT, true);
         }
-        self.ride_along(now, index, &mut header);
+        self.ride_along(now, index, control.kind).on(&mut header);
         Transmit { path: PathId(index as u8), header, payload: None }
     }
 
@@ -348,10 +348,10 @@ impl Link {
         }
     }
 
-    /// Lets an ack ride on a chunk that leaves on the path at `index`: one that is due on any path
-    /// where nothing is missing, that path's own first (docs/protocol.md section 4).
+    /// The ack that rides on a chunk that leaves on the path at `index`: one that is due on any
+    /// path where nothing is missing, that path's own first (docs/protocol.md section 4).
     #[inline]
-    pub(super) fn ride_along(&mut self, now: Time, index: usize, header: &mut ChunkHeader) {
+    pub(super) fn ride_along(&mut self, now: Time, index: usize, kind: Kind) -> Ride {
         let due = self.paths.acks_due;
         let mut of = index;
         if due & bit(index) == 0 && due != 0 {
@@ -359,19 +359,38 @@ impl Link {
         }
         // All our ways are tried: the peer needs but one ack by one of them.
         if let Some(heard) = self.heard_in_vain
-            && header.kind == Kind::Probe
+            && kind == Kind::Probe
         {
             of = heard;
         }
         let rx = &self.paths[of].rx;
-        let Some((largest, at)) = rx.largest().filter(|_| rx.is_complete()) else { return };
-        header.flags = header.flags.with_ack_of(of);
-        header.ack_largest = largest as u32;
-        header.ack_hold = now.since(at).0.min(u64::from(u32::MAX)) as u32;
+        let Some((largest, at)) = rx.largest().filter(|_| rx.is_complete()) else {
+            return Ride(None);
+        };
+        if due & bit(of) != 0 {
+            self.tell_along(index, of);
+        }
+        Ride(Some((of, largest as u32, now.since(at).0.min(u64::from(u32::MAX)) as u32)))
+    }
+
+    /// The ack that was due on the path `of` leaves on that at `index`.
+    fn tell_along(&mut self, index: usize, of: usize) {
         // What rides on a path in doubt is told again.
         if self.paths.good() & bit(index) != 0 && !self.paths.ladder.is_below(of) {
-            self.stats.acks_piggybacked += u64::from(due & bit(of) != 0);
+            self.stats.acks_piggybacked += 1;
             self.paths.acks_due &= !bit(of);
+        }
+    }
+}
+
+/// An ack that rides on a chunk, if any does: its path, its largest number, how long it was held.
+pub(super) struct Ride(Option<(usize, u32, u32)>);
+
+impl Ride {
+    pub(super) fn on(self, header: &mut ChunkHeader) {
+        if let Some((of, largest, hold)) = self.0 {
+            header.flags = header.flags.with_ack_of(of);
+            (header.ack_largest, header.ack_hold) = (largest, hold);
         }
     }
 }

@@ -32,12 +32,16 @@ impl Default for Spreading {
 impl PathTable {
     /// The path for the next chunk that is not bound to one, other than those in `avoid` if that
     /// can be; `None` when no path has a number left.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn choose(&mut self, avoid: u16) -> Option<usize> {
         if !self.has_choice() {
             let only = self.ladder.paths().trailing_zeros() as usize;
             return self[only].has_number().then_some(only);
         }
+        self.choose_among(avoid)
+    }
+
+    fn choose_among(&mut self, avoid: u16) -> Option<usize> {
         let current = self.current;
         let stays = self.left_bytes > 0 && self.good() & bit(current) & !avoid != 0;
         if stays && self[current].has_number() {

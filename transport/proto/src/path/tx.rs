@@ -102,6 +102,8 @@ pub(crate) struct SendWindow {
     cumulative: u64,
     /// Everything below is acknowledged or declared lost.
     decided: u64,
+    /// The device has returned everything below.
+    returned: u64,
     largest_acked: Option<u64>,
     in_flight_bytes: u64,
     reorder_window: u64,
@@ -132,6 +134,7 @@ impl SendWindow {
             floor_told: 0,
             cumulative: 0,
             decided: 0,
+            returned: 0,
             largest_acked: None,
             in_flight_bytes: 0,
             reorder_window: 0,
@@ -144,7 +147,7 @@ impl SendWindow {
     pub(crate) fn starting_at(number: u64) -> Self {
         let mut window = Self::new();
         (window.next, window.floor, window.floor_told) = (number, number, number);
-        (window.cumulative, window.decided) = (number, number);
+        (window.cumulative, window.decided, window.returned) = (number, number, number);
         window
     }
 
@@ -234,6 +237,30 @@ impl SendWindow {
             sent.sent_at = sent.sent_at.max(at);
         }
         Some(sent.what)
+    }
+
+    /// The device has returned the work requests of all numbers up to `number`, the last of them at
+    /// `timestamp`. Hands on what they carried that were not returned before.
+    pub(crate) fn returned_upto(
+        &mut self,
+        number: u64,
+        timestamp: Option<Time>,
+        mut each: impl FnMut(&What),
+    ) {
+        let Self { ring, next, returned, .. } = self;
+        let (len, end) = (ring.len() as u64, (number + 1).min(*next));
+        for number in (*returned).max(next.saturating_sub(len))..end {
+            let sent = &mut ring[(number & (len - 1)) as usize];
+            if !core::mem::take(&mut sent.posted) {
+                continue;
+            }
+            let at = timestamp.filter(|_| number + 1 == end && sent.state == State::Outstanding);
+            if let Some(at) = at {
+                sent.sent_at = sent.sent_at.max(at);
+            }
+            each(&sent.what);
+        }
+        *returned = end.max(*returned);
     }
 
     /// Whether an ack that names `largest` can be true.
@@ -404,6 +431,25 @@ mod tests {
         let digest = window.on_ack(window.next() - 1, window.next(), core::iter::empty(), |_| {});
         assert_eq!(u64::from(digest.acked_chunks), NUMBER_WINDOW, "none was forgotten");
         assert!(!window.any_outstanding());
+    }
+
+    #[test]
+    fn what_the_device_returned_is_told_once_and_nothing_behind_it() {
+        let mut window = SendWindow::new();
+        for now in 0..4 {
+            window.send(What::Nothing, 1, Time(now));
+        }
+        // One that the device refused.
+        assert!(window.returned(1, None).is_some());
+        let mut count = 0;
+        window.returned_upto(2, Some(Time(9)), |_| count += 1);
+        assert_eq!(count, 2, "0 and 2");
+        window.returned_upto(2, Some(Time(99)), |_| count += 1);
+        window.returned_upto(0, None, |_| count += 1);
+        assert_eq!(count, 2, "an old completion tells nothing");
+        assert!(window.returned(2, None).is_none() && window.returned(3, None).is_some());
+        let sent_at = [0, 1, 2, 3].map(|number| window.at(number).sent_at);
+        assert_eq!(sent_at, [0, 1, 9, 3].map(Time), "a timestamp is of the last one");
     }
 
     #[test]
