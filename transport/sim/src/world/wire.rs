@@ -68,6 +68,8 @@ pub(super) struct Wire {
     pub(super) is_cut: bool,
     /// It is served at the end of each packet, for the switch in front of it counts what it holds.
     pub(super) is_watched: bool,
+    /// What waits for it may go at once: nothing on the way to its queues takes time.
+    pub(super) is_prompt: bool,
     /// What is at its near end, and at its far end.
     pub(super) to: Node,
     pub(super) from: Node,
@@ -159,6 +161,7 @@ impl Wire {
             paused: 0,
             is_cut: false,
             is_watched: false,
+            is_prompt: true,
             to,
             from,
             sending: Sending::NOTHING,
@@ -296,8 +299,7 @@ impl Wire {
         let mut weighted: Option<(u64, usize)> = None;
         while classes != 0 {
             let class = classes.trailing_zeros() as usize;
-            let front = self.queues[class].flights.front();
-            let ready_at = front.map_or(Time::NEVER, |flight| flights[flight].ready_at);
+            let ready_at = self.ready_at(class, flights);
             if ready_at <= now {
                 let start = self.turns.as_ref().and_then(|turns| turns.start(class));
                 let Some(start) = start else { return Next::Send(class) };
@@ -314,6 +316,14 @@ impl Wire {
             None if at == Time::NEVER => Next::Nothing,
             None => Next::Wait(at),
         }
+    }
+
+    /// When the head of a queue may go.
+    fn ready_at(&self, class: usize, flights: &Flights) -> Time {
+        // The flight is better not looked at: it is long since it was in the cache.
+        let front = self.queues[class].flights.front();
+        let ready_at = |flight| if self.is_prompt { Time::ZERO } else { flights[flight].ready_at };
+        front.map_or(Time::NEVER, ready_at)
     }
 
     /// Takes a flight out of its queues that is not to be sent.

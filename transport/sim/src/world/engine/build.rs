@@ -113,6 +113,7 @@ impl Engine {
             rx_buffer_bytes: config.rx_buffer_bytes,
             seed: self.next_seed(),
         };
+        self.wires[link.forth().index()].is_prompt = config.tx_delay == HostDelay::default();
         self.addressed.push(id.0);
         self.hosts.push(Host::new(&parts));
         self.berths.push(Berth { leaf: leaf.0, wire: link.back() });
