@@ -113,14 +113,8 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
             points.push(Point { name: name.clone(), outage });
         }
     }
-    let results = runner.map(&points, |point| {
-        point.outage.run().map_err(|cause| StudyError::run(label(point), cause))
-    })?;
     let mut report = Report::new(STUDY.name, params);
-    let seen: Vec<(Point, OutageResult)> = points.into_iter().zip(results).collect();
-    for (point, result) in &seen {
-        report.ended(&label(point), &[("", result.trace_hash)], &result.troubles)?;
-    }
+    let seen = report.run(runner, points, label, |point| point.outage.run(), |r| &r.end)?;
     report.tables = vec![table(&seen)];
     report.plots = seen.chunks(2).map(plot).collect();
     report.claims = seen.chunks(2).flat_map(claims).collect();

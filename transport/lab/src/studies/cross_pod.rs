@@ -12,6 +12,7 @@ pub use report::STUDY;
 use super::mixed_nics::Nic;
 use crate::cluster::{Cluster, FlowPlan, RcCluster, Window};
 use crate::failure::Cause;
+use crate::studies::RunEnd;
 use towpath_base::Nanos;
 use towpath_cc::ControllerConfig;
 use towpath_device_roce::{RoceConfig, RoceDevice};
@@ -90,10 +91,8 @@ pub struct CrossPodResult {
     pub towpath: [f64; 2],
     /// Packets that switches dropped: under RC, under Towpath.
     pub dropped: [u64; 2],
-    /// The hashes of all that was on the wires: RC, Towpath.
-    pub trace_hashes: [u64; 2],
-    /// What must not happen, in words; empty when all is well.
-    pub troubles: Vec<String>,
+    /// What it ended with.
+    pub end: RunEnd,
 }
 
 impl CrossPod {
@@ -129,8 +128,7 @@ impl CrossPod {
             towpath: self.by_pod(&window),
             dropped: [rc.world().counters(), towpath.world().counters()]
                 .map(|counters| counters.dropped_queue),
-            trace_hashes: [rc.world().trace_hash(), towpath.world().trace_hash()],
-            troubles: towpath.troubles_in_words(),
+            end: RunEnd::named("towpath", &towpath).after("rc", rc.world().trace_hash()),
         })
     }
 

@@ -114,15 +114,9 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
         };
         Point { outage, step }
     };
-    let points = [params.count("paths") as usize, 1].map(point);
-    let results = runner.map(&points, |point| {
-        point.outage.run().map_err(|cause| StudyError::run(label(point), cause))
-    })?;
+    let points = [params.count("paths") as usize, 1].map(point).into();
     let mut report = Report::new(STUDY.name, params);
-    let seen: Vec<(Point, OutageResult)> = points.into_iter().zip(results).collect();
-    for (point, result) in &seen {
-        report.ended(&label(point), &[("", result.trace_hash)], &result.troubles)?;
-    }
+    let seen = report.run(runner, points, label, |point| point.outage.run(), |r| &r.end)?;
     report.tables = vec![table(&seen)];
     report.plots = vec![plot(&seen)];
     report.claims = claims(&seen);

@@ -6,6 +6,7 @@ pub use report::STUDY;
 
 use crate::cluster::{Cluster, FlowPlan, jain};
 use crate::failure::Cause;
+use crate::studies::RunEnd;
 use towpath_base::{Nanos, Time};
 use towpath_cc::ControllerConfig;
 use towpath_device_roce::{RoceConfig, RoceDevice};
@@ -65,10 +66,8 @@ pub struct FairnessResult {
     pub goodput: Vec<Vec<f64>>,
     /// How long a step is.
     pub step: Nanos,
-    /// The hash of all that was on the wires.
-    pub trace_hash: u64,
-    /// What must not happen, in words; empty when all is well.
-    pub troubles: Vec<String>,
+    /// What it ended with.
+    pub end: RunEnd,
 }
 
 impl FairnessResult {
@@ -134,9 +133,7 @@ impl Fairness {
             goodput.iter_mut().zip(window.goodputs()).for_each(|(all, one)| all.push(one));
         }
         cluster.settle(SETTLE_MAX);
-        let troubles = cluster.troubles_in_words();
-        let trace_hash = cluster.world().trace_hash();
-        Ok(FairnessResult { goodput, step: self.step, trace_hash, troubles })
+        Ok(FairnessResult { goodput, step: self.step, end: RunEnd::of(&cluster) })
     }
 }
 
@@ -148,7 +145,7 @@ mod tests {
     fn only_those_that_have_started_and_not_stopped_send() {
         let controller = "fixed:64KiB".parse().unwrap();
         let result = Fairness::joining(3, controller, Nanos::from_millis(1)).run().unwrap();
-        assert_eq!(result.troubles, [""; 0]);
+        assert_eq!(result.end.troubles, [""; 0]);
         // In the middle of a phase, away from what is still under way at its edges.
         let active = |phase: usize| {
             let goodputs = result.over(phase * 20 + 5..phase * 20 + 15);

@@ -6,6 +6,7 @@ pub use report::STUDY;
 
 use crate::cluster::{Cluster, FlowPlan, Samples, Window};
 use crate::failure::Cause;
+use crate::studies::RunEnd;
 use crate::wr_device::WrDevice;
 use towpath_base::{Nanos, Prng, Time};
 use towpath_cc::{ControllerConfig, PathFacts, Swift};
@@ -108,10 +109,8 @@ pub struct IncastResult {
     pub no_recv_wqe: u64,
     /// Events of the world.
     pub events: u64,
-    /// The hash of all that was on the wires.
-    pub trace_hash: u64,
-    /// What must not happen, in words; empty when all is well.
-    pub troubles: Vec<String>,
+    /// What it ended with.
+    pub end: RunEnd,
 }
 
 impl Incast {
@@ -222,8 +221,7 @@ impl Incast {
             starved: window.flows.iter().filter(|flow| flow.delivered == 0).count(),
             no_recv_wqe: hosts.map(|host| dry(cluster.endpoint(host).device())).sum(),
             events: after.events - before.events,
-            trace_hash: cluster.world().trace_hash(),
-            troubles: cluster.troubles_in_words(),
+            end: RunEnd::of(&cluster),
             window,
         })
     }
@@ -243,13 +241,13 @@ mod tests {
     fn eight_senders_share_a_port_at_either_level_and_replay() {
         for level in [Level::Packets, Level::WorkRequests] {
             let result = small(level).run().unwrap();
-            assert_eq!(result.troubles, [""; 0], "{level:?}");
+            assert_eq!(result.end.troubles, [""; 0], "{level:?}");
             assert_eq!((result.no_recv_wqe, result.starved), (0, 0), "{level:?}");
             // They end their messages together, and then wait a round trip together.
             let used = result.utilisation;
             assert!((0.75..=1.001).contains(&used), "{level:?}: {used}");
             assert!(result.window.fairness() > 0.95, "{level:?}");
-            assert_eq!(result.trace_hash, small(level).run().unwrap().trace_hash, "{level:?}");
+            assert_eq!(result.end, small(level).run().unwrap().end, "{level:?}");
         }
     }
 
@@ -257,7 +255,7 @@ mod tests {
     fn another_seed_is_another_run() {
         for level in [Level::Packets, Level::WorkRequests] {
             let [one, other] = [7, 8].map(|seed| Incast { seed, ..small(level) }.run().unwrap());
-            assert_ne!(one.trace_hash, other.trace_hash, "{level:?}");
+            assert_ne!(one.end.traces, other.end.traces, "{level:?}");
             assert_ne!(one.window.flows, other.window.flows, "{level:?}");
         }
     }

@@ -12,6 +12,7 @@ pub use report::STUDY;
 
 use crate::cluster::{Cluster, FlowPlan, RcCluster, Window};
 use crate::failure::Cause;
+use crate::studies::RunEnd;
 use towpath_base::Nanos;
 use towpath_cc::ControllerConfig;
 use towpath_device_roce::{RoceConfig, RoceDevice};
@@ -115,10 +116,8 @@ pub struct MixedResult {
     pub towpath: Shares,
     /// What Towpath sent again, of all it sent.
     pub retransmitted: f64,
-    /// The hashes of all that was on the wires: RC, Towpath.
-    pub trace_hashes: [u64; 2],
-    /// What must not happen, in words; empty when all is well.
-    pub troubles: Vec<String>,
+    /// What it ended with.
+    pub end: RunEnd,
 }
 
 impl MixedNics {
@@ -129,15 +128,13 @@ impl MixedNics {
     pub fn run(&self) -> Result<MixedResult, Cause> {
         let (rc, window, rc_dropped) = self.run_rc()?;
         let (towpath, towpath_window) = self.run_towpath()?;
-        let troubles = towpath.troubles_in_words();
         Ok(MixedResult {
             rc: self.shares(&window),
             rc_broken: rc.broken(),
             rc_dropped,
             towpath: self.shares(&towpath_window),
             retransmitted: towpath_window.retransmitted(),
-            trace_hashes: [rc.world().trace_hash(), towpath.world().trace_hash()],
-            troubles,
+            end: RunEnd::named("towpath", &towpath).after("rc", rc.world().trace_hash()),
         })
     }
 
@@ -242,7 +239,7 @@ mod tests {
         mixed.slow = mixed.fast;
         (mixed.warm_up, mixed.span) = (Nanos::from_millis(2), Nanos::from_millis(4));
         let result = mixed.run().unwrap();
-        assert_eq!((result.troubles, result.rc_broken), (vec![], 0));
+        assert_eq!((result.end.troubles, result.rc_broken), (vec![], 0));
         assert!(result.towpath.gap() < 0.05, "{:?}", result.towpath);
         assert!(result.towpath.fast > 34e9, "{:?}", result.towpath);
         assert!(result.rc.fast > 1e9, "{:?}", result.rc);

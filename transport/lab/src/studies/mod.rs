@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`param`] | parameters: what they mean, their units, defaults and text forms |
 //! | [`runner`] | independent runs on several threads, in an order that does not depend on them |
+//! | [`runs`] | the runs of a study, until the first trouble, and their traces |
 //! | [`report`] | tables, claims, trace hashes |
 //! | [`plot`] | what there is to draw |
 //! | [`error`] | why a study has no report |
@@ -41,6 +42,7 @@ pub mod param;
 pub mod plot;
 pub mod report;
 pub mod runner;
+pub mod runs;
 pub mod scale;
 pub mod stream;
 
@@ -49,6 +51,7 @@ pub use param::{Kind, Level, Param, ParamError, Params, Value};
 pub use plot::{Axis, Plot, Scale, Series, Style};
 pub use report::{Cell, Claim, Column, Demand, Format, Report, RunTrace, Table};
 pub use runner::{Progress, Runner};
+pub use runs::RunEnd;
 
 /// A question, how it is asked, and where it was asked before.
 #[derive(Debug)]

@@ -6,6 +6,7 @@
 
 use crate::cluster::{Answer, Cluster, FlowPlan, PathMove, Record};
 use crate::failure::Cause;
+use crate::studies::RunEnd;
 use std::collections::BTreeMap;
 use towpath_base::{Nanos, Time};
 use towpath_device_roce::{RoceConfig, RoceDevice};
@@ -121,7 +122,7 @@ pub struct Outage {
 /// What became of I/Os and paths.
 #[derive(Clone, Debug)]
 pub struct OutageResult {
-    /// Every I/O that was answered: all that were sent, where nothing is in `troubles`.
+    /// Every I/O that was answered: all that were sent, where the run ended well.
     pub answers: Vec<Answer>,
     /// I/Os that a client turned away because too many waited.
     pub refused: u64,
@@ -131,10 +132,8 @@ pub struct OutageResult {
     pub moves: Vec<PathMove>,
     /// When it broke, and when that was over.
     pub broken: (Time, Time),
-    /// The hash of all that was on the wires.
-    pub trace_hash: u64,
-    /// What must not happen, in words; empty when all is well.
-    pub troubles: Vec<String>,
+    /// What it ended with.
+    pub end: RunEnd,
 }
 
 impl Outage {
@@ -174,8 +173,7 @@ impl Outage {
             links,
             moves,
             broken,
-            trace_hash: cluster.world().trace_hash(),
-            troubles: cluster.troubles_in_words(),
+            end: RunEnd::of(&cluster),
         })
     }
 
@@ -330,7 +328,7 @@ impl OutageResult {
         let answers = self.answers.iter().filter(|answer| is_in(answer.sent_at));
         let moves = self.moves.iter().filter(|change| is_in(change.at));
         let (answers, moves) = (answers.copied().collect(), moves.copied().collect());
-        Self { answers, moves, refused: 0, troubles: Vec::new(), ..*self }
+        Self { answers, moves, refused: 0, end: RunEnd::default(), ..*self }
     }
 
     /// The share of paths, of both ends of all links, that are good just before `at`.
@@ -376,7 +374,7 @@ mod tests {
         let span = Nanos::from_millis(150);
         let outage = Outage { seed: 5, fault, paths, spines: 4, hosts: 2, every, start, span };
         let result = outage.run().unwrap();
-        assert_eq!(result.troubles, [""; 0], "seed 5, {fault:?}, {paths} paths");
+        assert_eq!(result.end.troubles, [""; 0], "seed 5, {fault:?}, {paths} paths");
         result
     }
 

@@ -1,6 +1,5 @@
 //! What a study found: tables, claims, trace hashes.
 
-use super::error::StudyError;
 use super::param::Params;
 use super::plot::Plot;
 
@@ -184,27 +183,6 @@ impl Report {
             notes: Vec::new(),
             runs: Vec::new(),
         }
-    }
-
-    /// Adds a run that has ended: the trace of each thing that was run in it, by a name that is
-    /// empty where there is only one.
-    ///
-    /// # Errors
-    /// [`StudyError::Run`] with the first of `troubles`: what must not happen ends a study.
-    pub fn ended(
-        &mut self,
-        run: &str,
-        traces: &[(&str, u64)],
-        troubles: &[String],
-    ) -> Result<(), StudyError> {
-        if let Some(trouble) = troubles.first() {
-            return Err(StudyError::run(run, trouble.clone()));
-        }
-        for &(what, trace_hash) in traces {
-            let comma = if what.is_empty() { "" } else { ", " };
-            self.trace(format!("{what}{comma}{run}"), trace_hash);
-        }
-        Ok(())
     }
 
     /// Adds a trace.

@@ -9,6 +9,7 @@ pub use report::STUDY;
 
 use crate::cluster::{Cluster, FlowPlan};
 use crate::failure::Cause;
+use crate::studies::RunEnd;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Instant;
@@ -48,10 +49,8 @@ pub struct Cost {
     pub packets: u64,
     /// Time on the processor that they took, in seconds: real time where the system does not tell.
     pub seconds: f64,
-    /// The hash of all that was on the wires.
-    pub trace_hash: u64,
-    /// What must not happen, in words; empty when all is well.
-    pub troubles: Vec<String>,
+    /// What it ended with.
+    pub end: RunEnd,
 }
 
 impl Cost {
@@ -159,8 +158,8 @@ pub fn bare(seed: u64, hosts: usize, span: Nanos) -> Cost {
     run_until(world.now() + span);
     let (seconds, after) = (begin.seconds(), world.counters());
     let (events, packets) = (after.events - before.events, after.delivered - before.delivered);
-    let (trace_hash, troubles) = (world.trace_hash(), Vec::new());
-    Cost { hosts, events, packets, seconds, trace_hash, troubles }
+    let end = RunEnd { traces: vec![("bare", world.trace_hash())], troubles: Vec::new() };
+    Cost { hosts, events, packets, seconds, end }
 }
 
 /// The whole stack: every host an endpoint over the userspace NIC, sending to one other.
@@ -193,9 +192,8 @@ pub fn whole(seed: u64, hosts: usize, span: Nanos) -> Result<Cost, Cause> {
     cluster.run_for(span);
     let (seconds, after) = (begin.seconds(), cluster.world().counters());
     let (events, packets) = (after.events - before.events, after.delivered - before.delivered);
-    let trace_hash = cluster.world().trace_hash();
-    let troubles = cluster.troubles_in_words();
-    Ok(Cost { hosts, events, packets, seconds, trace_hash, troubles })
+    let end = RunEnd::named("whole stack", &cluster);
+    Ok(Cost { hosts, events, packets, seconds, end })
 }
 
 /// How many times faster the cost of an event grew from the first size to the last than the
@@ -217,23 +215,17 @@ mod tests {
         let span = Nanos::from_micros(300);
         let (first, again, other) = (bare(1, 64, span), bare(1, 64, span), bare(2, 64, span));
         assert!(first.packets > 64 * 20, "{first:?}");
-        assert_eq!((first.trace_hash, first.events), (again.trace_hash, again.events));
-        assert_ne!(first.trace_hash, other.trace_hash);
+        assert_eq!((&first.end, first.events), (&again.end, again.events));
+        assert_ne!(first.end.traces, other.end.traces);
         let stack = whole(1, 64, span).unwrap();
         assert!(stack.packets > 64 * 20, "{stack:?}");
-        assert_eq!(stack.troubles, [""; 0]);
+        assert_eq!(stack.end.troubles, [""; 0]);
     }
 
     #[test]
     fn growth_is_measured_against_the_logarithm() {
-        let cost = |hosts, seconds| Cost {
-            hosts,
-            events: 1,
-            packets: 1,
-            seconds,
-            trace_hash: 0,
-            troubles: Vec::new(),
-        };
+        let cost =
+            |hosts, seconds| Cost { hosts, events: 1, packets: 1, seconds, end: RunEnd::default() };
         assert_eq!(growth_beyond_log(&[cost(16, 1.0), cost(256, 2.0)]), Some(1.0));
         assert_eq!(growth_beyond_log(&[cost(16, 1.0), cost(256, 1.0)]), Some(0.5));
         assert_eq!(growth_beyond_log(&[cost(16, 1.0)]), None);

@@ -64,14 +64,8 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     };
     let points: Vec<CrossPod> = params.counts("remote").iter().map(of).collect();
     let label = |point: &CrossPod| format!("{} of {SERVERS} servers remote", point.remote);
-    let results = runner
-        .map(&points, |point| point.run().map_err(|cause| StudyError::run(label(point), cause)))?;
     let mut report = Report::new(STUDY.name, params);
-    let seen: Vec<(CrossPod, CrossPodResult)> = points.into_iter().zip(results).collect();
-    for (point, result) in &seen {
-        let [rc, towpath] = result.trace_hashes;
-        report.ended(&label(point), &[("rc", rc), ("towpath", towpath)], &result.troubles)?;
-    }
+    let seen = report.run(runner, points, label, CrossPod::run, |result| &result.end)?;
     report.tables = vec![table(&seen)];
     report.plots = vec![plot(&seen)];
     report.claims = claims(&seen);

@@ -55,14 +55,8 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
             points.push(Point { name: name.clone(), which, is_first: place == 0, fairness });
         }
     }
-    let results = runner.map(&points, |point| {
-        point.fairness.run().map_err(|cause| StudyError::run(label(point), cause))
-    })?;
     let mut report = Report::new(STUDY.name, params);
-    let seen: Vec<(Point, FairnessResult)> = points.into_iter().zip(results).collect();
-    for (point, result) in &seen {
-        report.ended(&label(point), &[("", result.trace_hash)], &result.troubles)?;
-    }
+    let seen = report.run(runner, points, label, |point| point.fairness.run(), |r| &r.end)?;
     report.tables = vec![joining_table(&seen), unlike_table(&seen)];
     report.plots = seen.iter().map(|(point, result)| plot(point, result)).collect();
     report.claims = claims(&seen);

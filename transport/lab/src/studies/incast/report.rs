@@ -88,14 +88,8 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
             }
         }
     }
-    let results = runner.map(&points, |point| {
-        point.incast.run().map_err(|cause| StudyError::run(label(point), cause))
-    })?;
     let mut report = Report::new(STUDY.name, params);
-    let seen: Vec<(Point, IncastResult)> = points.into_iter().zip(results).collect();
-    for (point, result) in &seen {
-        report.ended(&label(point), &[("", result.trace_hash)], &result.troubles)?;
-    }
+    let seen = report.run(runner, points, label, |point| point.incast.run(), |r| &r.end)?;
     report.claims = claims(&seen);
     report.tables = vec![table(&seen)];
     report.plots = plots(&seen);

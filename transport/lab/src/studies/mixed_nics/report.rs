@@ -54,14 +54,8 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     };
     let points: Vec<MixedNics> = params.counts("hosts").iter().map(of).collect();
     let label = |point: &MixedNics| format!("{} senders of each make", point.hosts_each);
-    let results = runner
-        .map(&points, |point| point.run().map_err(|cause| StudyError::run(label(point), cause)))?;
     let mut report = Report::new(STUDY.name, params);
-    let seen: Vec<(MixedNics, MixedResult)> = points.into_iter().zip(results).collect();
-    for (point, result) in &seen {
-        let [rc, towpath] = result.trace_hashes;
-        report.ended(&label(point), &[("rc", rc), ("towpath", towpath)], &result.troubles)?;
-    }
+    let seen = report.run(runner, points, label, MixedNics::run, |result| &result.end)?;
     report.tables = vec![table(&seen)];
     report.plots = vec![plot(&seen)];
     report.claims = claims(&seen);

@@ -1,6 +1,7 @@
 //! The study: how the cost of an event grows with the hosts.
 
 use super::{Cost, bare, growth_beyond_log, whole};
+use crate::failure::Cause;
 use crate::studies::{
     Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
     Study, StudyError, Style, Table,
@@ -52,19 +53,14 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     // One after the other: they are measured in real time.
     let alone = runner.one_at_a_time();
     let seed = params.seed;
-    let bare_costs =
-        alone.map(params.counts("hosts"), |&hosts| Ok(bare(seed, hosts as usize, span(hosts))))?;
-    let stack_costs = alone.map(params.counts("stack-hosts"), |&hosts| {
-        whole(seed, hosts as usize, span(hosts))
-            .map_err(|cause| StudyError::run(format!("{hosts} hosts, whole stack"), cause))
-    })?;
     let mut report = Report::new(STUDY.name, params);
-    for (kind, costs) in [("bare", &bare_costs), ("whole stack", &stack_costs)] {
-        for cost in costs {
-            let run = format!("{} hosts", cost.hosts);
-            report.ended(&run, &[(kind, cost.trace_hash)], &cost.troubles)?;
-        }
-    }
+    let mut measure = |sizes: &[u64], run: &(dyn Fn(u64) -> Result<Cost, Cause> + Sync)| {
+        let label = |hosts: &u64| format!("{hosts} hosts");
+        let seen = report.run(&alone, sizes.to_vec(), label, |&n| run(n), |cost| &cost.end)?;
+        Ok::<Vec<Cost>, StudyError>(seen.into_iter().map(|(_, cost)| cost).collect())
+    };
+    let bare_costs = measure(params.counts("hosts"), &|n| Ok(bare(seed, n as usize, span(n))))?;
+    let stack_costs = measure(params.counts("stack-hosts"), &|n| whole(seed, n as usize, span(n)))?;
     report.tables = vec![table(&bare_costs, &stack_costs)];
     report.plots = vec![plot(&bare_costs, &stack_costs)];
     report.claims = claims(&bare_costs);
