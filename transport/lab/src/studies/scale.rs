@@ -196,6 +196,22 @@ pub fn whole(seed: u64, hosts: usize, span: Nanos) -> Result<Cost, Cause> {
     Ok(Cost { hosts, events, packets, seconds, end })
 }
 
+/// Of each size, which each round has at the same place, the round that took the median time.
+#[must_use]
+pub fn medians(rounds: Vec<Vec<Cost>>) -> Vec<Cost> {
+    let mut sizes: Vec<Vec<Cost>> = Vec::new();
+    for round in rounds {
+        sizes.resize_with(round.len(), Vec::new);
+        sizes.iter_mut().zip(round).for_each(|(seen, cost)| seen.push(cost));
+    }
+    let median = |mut seen: Vec<Cost>| {
+        seen.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let middle = seen.len().saturating_sub(1) / 2;
+        seen.into_iter().nth(middle)
+    };
+    sizes.into_iter().filter_map(median).collect()
+}
+
 /// How many times faster the cost of an event grew from the first size to the last than the
 /// logarithm of the hosts did: at most 1 is no faster.
 #[must_use]
@@ -222,10 +238,20 @@ mod tests {
         assert_eq!(stack.end.troubles, [""; 0]);
     }
 
+    fn cost(hosts: usize, seconds: f64) -> Cost {
+        Cost { hosts, events: 1, packets: 1, seconds, end: RunEnd::default() }
+    }
+
+    #[test]
+    fn one_round_that_was_disturbed_counts_for_nothing() {
+        let rounds = [[1.0, 5.0], [9.0, 4.0], [2.0, 50.0]];
+        let round = |[a, b]: [f64; 2]| vec![cost(16, a), cost(256, b)];
+        assert_eq!(medians(rounds.map(round).into()), [cost(16, 2.0), cost(256, 5.0)]);
+        assert_eq!(medians(vec![round([1.0, 2.0])]), round([1.0, 2.0]));
+    }
+
     #[test]
     fn growth_is_measured_against_the_logarithm() {
-        let cost =
-            |hosts, seconds| Cost { hosts, events: 1, packets: 1, seconds, end: RunEnd::default() };
         assert_eq!(growth_beyond_log(&[cost(16, 1.0), cost(256, 2.0)]), Some(1.0));
         assert_eq!(growth_beyond_log(&[cost(16, 1.0), cost(256, 1.0)]), Some(0.5));
         assert_eq!(growth_beyond_log(&[cost(16, 1.0)]), None);

@@ -1,6 +1,6 @@
 //! The study: how the cost of an event grows with the hosts.
 
-use super::{Cost, bare, growth_beyond_log, whole};
+use super::{Cost, bare, growth_beyond_log, medians, whole};
 use crate::failure::Cause;
 use crate::studies::{
     Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
@@ -38,6 +38,14 @@ pub const STUDY: Study = Study {
             many: false,
             defaults: ["100000", "1000000", "10000000"],
         },
+        Param {
+            name: "rounds",
+            what: "Rounds in which each bare size is run once; medians count",
+            unit: "rounds",
+            kind: Kind::Count(1..=99),
+            many: false,
+            defaults: ["1", "3", "5"],
+        },
     ],
     run,
 };
@@ -59,15 +67,20 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
         let seen = report.run(&alone, sizes.to_vec(), label, |&n| run(n), |cost| &cost.end)?;
         Ok::<Vec<Cost>, StudyError>(seen.into_iter().map(|(_, cost)| cost).collect())
     };
-    let bare_costs = measure(params.counts("hosts"), &|n| Ok(bare(seed, n as usize, span(n))))?;
+    let run_bare = |n: u64| bare(seed, n as usize, span(n));
+    let mut rounds = vec![measure(params.counts("hosts"), &|n| Ok(run_bare(n)))?];
     let stack_costs = measure(params.counts("stack-hosts"), &|n| whole(seed, n as usize, span(n)))?;
+    for _ in 1..params.count("rounds") {
+        rounds.push(alone.map(params.counts("hosts"), |&n| Ok(run_bare(n)))?);
+    }
+    let bare_costs = medians(rounds);
     report.tables = vec![table(&bare_costs, &stack_costs)];
     report.plots = vec![plot(&bare_costs, &stack_costs)];
     report.claims = claims(&bare_costs);
     report.notes = vec![
         "these figures are of the machine and the moment: time on the processor where the system \
-         tells, but caches are shared, so run it on a quiet one; what is simulated is the same \
-         each time"
+         tells, but caches are shared, so run it on a quiet one; of bare sizes the median of \
+         rounds that take turns; what is simulated is the same each time"
             .to_owned(),
         "bare: full packets tossed between hosts at random; whole stack: an endpoint over the \
          userspace NIC on each host, with all checksums, every message checked"
