@@ -61,7 +61,7 @@ pub const STUDY: Study = Study {
             unit: "messages",
             kind: Kind::Count(1..=1_000),
             many: false,
-            defaults: ["5", "5", "20"],
+            defaults: ["5", "8", "20"],
         },
     ],
     run,
