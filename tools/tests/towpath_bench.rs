@@ -65,6 +65,16 @@ fn many_channels_ride_on_few_queue_pairs() {
 }
 
 #[test]
+fn classes_are_asked_for_here_and_are_a_study_in_virtual_time() {
+    let tiny = ["--quick", "--loads", "20%", "--hosts", "2", "--span-ms", "1", "--seed", "3"];
+    let report = json(towpath(["bench", "links", "classes", "--json"]).args(tiny));
+    assert_eq!(report, json(towpath(["sim", "classes", "--json"]).args(tiny)));
+    assert_eq!((&report["seed"], report["trace_hash"].is_string()), (&3.into(), true));
+    let said = succeeds(towpath(["bench", "links", "classes"]).args(tiny));
+    assert!(said.contains("replay: towpath bench links classes --seed 3 "), "{said}");
+}
+
+#[test]
 fn a_drawing_is_made_where_there_is_something_to_draw() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("threads.svg");

@@ -29,9 +29,9 @@ impl Family for Links {
     const TITLE: &'static str = "Shared links, measured on this machine";
     const AFTER_HELP: &'static str = "\
 Both ends run in this process, over UDP on loopback. Figures are medians of rounds that take
-turns, and are those of this machine and of what else runs on it.";
+turns, and are those of this machine and of what else runs on it. Classes want ports that keep
+them apart, which loopback is not: that study is in virtual time, as under `towpath sim`.";
     const TAKES: &'static str = "within a minute";
-    const IS_VIRTUAL: bool = false;
     const STUDIES: &'static [&'static Study] = links::ALL;
 }
 

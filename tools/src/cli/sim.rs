@@ -17,6 +17,5 @@ impl Family for Virtual {
 Everything follows from seed and parameters: the same ones give the same packets, and the
 same trace hash, on any machine and with any number of threads.";
     const TAKES: &'static str = "within a minute on two cores";
-    const IS_VIRTUAL: bool = true;
     const STUDIES: &'static [&'static Study] = studies::ALL;
 }

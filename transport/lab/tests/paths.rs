@@ -5,7 +5,7 @@ use towpath_base::{Nanos, Time};
 use towpath_cc::{ControllerConfig, FixedWindowConfig};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_lab::cluster::{Cluster, FlowCount, FlowPlan};
-use towpath_proto::{LinkStats, PathState, Spreading};
+use towpath_proto::{Class, LinkStats, PathState, Spreading};
 use towpath_sim::world::SwitchConfig;
 use towpath_sim::{Change, Fabric, FaultPlan, Health, HostConfig, LeafSpine, VirtualLink, World};
 use towpath_transport::{EndpointConfig, PathReport};
@@ -102,7 +102,7 @@ impl Rig {
     }
 
     fn paths(&self, host: usize) -> Vec<PathReport> {
-        let (near, far) = self.cluster.link(0, 1).unwrap();
+        let (near, far) = self.cluster.link(0, 1, Class::default()).unwrap();
         self.cluster.endpoint(host).paths(if host == 0 { near } else { far }).collect()
     }
 

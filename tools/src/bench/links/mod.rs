@@ -13,6 +13,8 @@
 //! | [`foreground`] | completion time beside long messages, beside one queue for all |
 //! | [`latency`] | what handing over to a worker adds |
 //! | [`idle`] | what idle channels cost, and the first message after a pause |
+//!
+//! [`classes`] is in virtual time, and is here for the sake of completeness.
 
 pub mod connections;
 pub mod foreground;
@@ -22,11 +24,17 @@ pub mod rig;
 pub mod sample;
 pub mod threads;
 
-use towpath_lab::studies::{Kind, Param, Study};
+use towpath_lab::studies::{Kind, Param, Study, classes};
 
 /// All, in the order in which they are listed.
-pub const ALL: &[&Study] =
-    &[&connections::STUDY, &threads::STUDY, &foreground::STUDY, &latency::STUDY, &idle::STUDY];
+pub const ALL: &[&Study] = &[
+    &connections::STUDY,
+    &threads::STUDY,
+    &foreground::STUDY,
+    &latency::STUDY,
+    &idle::STUDY,
+    &classes::STUDY,
+];
 
 /// How often each point is measured.
 const ROUNDS: Param = Param {

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args as ClapArgs, Command, FromArgMatches, Subcommand};
-use towpath_lab::studies::{Kind, Level, Param, Params, Report, Study};
+use towpath_lab::studies::{self, Kind, Level, Param, Params, Report, Study};
 
 /// Studies that are asked for under one command.
 pub(crate) trait Family: Clone + Debug + Send + Sync + 'static {
@@ -18,8 +18,6 @@ pub(crate) trait Family: Clone + Debug + Send + Sync + 'static {
     const AFTER_HELP: &'static str;
     /// What one study of it takes.
     const TAKES: &'static str;
-    /// Whether its runs are in virtual time: then they replay, several at once.
-    const IS_VIRTUAL: bool;
     /// Its studies, in the order in which they are listed.
     const STUDIES: &'static [&'static Study];
 
@@ -27,6 +25,11 @@ pub(crate) trait Family: Clone + Debug + Send + Sync + 'static {
     fn find(name: &str) -> Option<&'static Study> {
         Self::STUDIES.iter().copied().find(|study| study.name == name)
     }
+}
+
+/// Whether the runs of a study are in virtual time: then they replay, several at once.
+fn is_virtual(study: &Study) -> bool {
+    studies::find(study.name).is_some()
 }
 
 /// Flags of a family of studies.
@@ -55,7 +58,8 @@ impl<F: Family> StudyArgs<F> {
     /// The command that asks the same, all parameters named.
     pub(super) fn command(&self, report: &Report) -> String {
         let params = report.params.iter().map(|(name, text)| format!(" --{name} {text}"));
-        let seed = if F::IS_VIRTUAL { format!(" --seed {}", report.seed) } else { String::new() };
+        let seed =
+            if is_virtual(self.study) { format!(" --seed {}", report.seed) } else { String::new() };
         format!("towpath {} {}{seed}{}", F::COMMAND, report.study, params.collect::<String>())
     }
 
@@ -68,7 +72,8 @@ impl<F: Family> StudyArgs<F> {
         let text = |param: &Param| matches.get_one::<String>(param.name).cloned();
         let given: BTreeMap<String, String> =
             study.params.iter().filter_map(|p| Some((p.name.to_owned(), text(p)?))).collect();
-        let number = |name| F::IS_VIRTUAL.then(|| matches.get_one::<u64>(name).copied()).flatten();
+        let replays = is_virtual(study);
+        let number = |name| replays.then(|| matches.get_one::<u64>(name).copied()).flatten();
         let seed = number("seed").unwrap_or(1);
         let params = Params::new(study.params, seed, level, &given).map_err(|(name, error)| {
             let text = format!("--{name}: {error}\n");
@@ -124,7 +129,7 @@ fn subcommand<F: Family>(study: &'static Study) -> Command {
         .about(study.what)
         .after_help(format!("Mirrors: {}\n\n{}", study.mirrors, F::AFTER_HELP))
         .args(study.params.iter().map(param_flag))
-        .args(if F::IS_VIRTUAL { virtual_flags() } else { Vec::new() })
+        .args(if is_virtual(study) { virtual_flags() } else { Vec::new() })
         .arg(flag("quick", "A look, within seconds: the smaller defaults").conflicts_with("full"))
         .arg(flag("full", "As long as it takes: the larger defaults"))
         .arg(flag("json", "Print one JSON object"))

@@ -1,7 +1,7 @@
 //! What one application sends another, and what came of it.
 
 use towpath_base::{Nanos, Prng, Time};
-use towpath_proto::ChannelId;
+use towpath_proto::{ChannelId, Class};
 use towpath_transport::LinkId;
 
 /// When an application sends its next message.
@@ -31,6 +31,8 @@ pub struct FlowPlan {
     pub to: usize,
     /// Bytes of each message, at least one.
     pub message_bytes: u32,
+    /// The class of the link that it goes over.
+    pub class: Class,
     /// When the next one is sent.
     pub load: Load,
     /// The first message is sent then.
@@ -44,7 +46,14 @@ impl FlowPlan {
     #[must_use]
     pub fn closed(from: usize, to: usize, message_bytes: u32) -> Self {
         let (load, start, stop) = (Load::Closed { depth: 1 }, Time::ZERO, Time::NEVER);
-        Self { from, to, message_bytes, load, start, stop }
+        Self { from, to, message_bytes, class: Class::default(), load, start, stop }
+    }
+
+    /// Over a link of this class.
+    #[must_use]
+    pub fn class(mut self, class: Class) -> Self {
+        self.class = class;
+        self
     }
 
     /// With up to so many messages under way at a time.

@@ -41,7 +41,7 @@ use run::Runner;
 use std::collections::BTreeMap;
 use towpath_base::{Nanos, Prng, Time};
 use towpath_memory::Region;
-use towpath_proto::{Outcome, Side};
+use towpath_proto::{Class, Outcome, Side};
 use towpath_sim::World;
 use towpath_transport::{Endpoint, EndpointConfig, LinkId};
 use towpath_verbs::Device;
@@ -115,8 +115,8 @@ pub enum TroubleKind {
 /// Many hosts in one world.
 pub struct Cluster<D: Device<Memory = Region>> {
     runner: Runner<Host<D>>,
-    /// The links between hosts, by the pair that opened and took them.
-    links: BTreeMap<(usize, usize), (LinkId, LinkId)>,
+    /// The links between hosts, by the pair that opened and took them and by class.
+    links: BTreeMap<(usize, usize, Class), (LinkId, LinkId)>,
     prng: Prng,
 }
 
@@ -151,14 +151,14 @@ impl<D: Device<Memory = Region>> Cluster<D> {
         self
     }
 
-    /// Adds a flow, with a link between its hosts if they have none; returns its number. Its
-    /// channel is opened over the fabric, so it sends a round trip after its start at the
-    /// soonest.
+    /// Adds a flow, with a link between its hosts if they have none of its class; returns its
+    /// number. Its channel is opened over the fabric, so it sends a round trip after its start at
+    /// the soonest.
     ///
     /// # Errors
     /// [`Cause::Link`], [`Cause::Channel`].
     pub fn add_flow(&mut self, plan: FlowPlan) -> Result<usize, Cause> {
-        let (near, far) = self.link_between(plan.from, plan.to)?;
+        let (near, far) = self.link_between(plan.from, plan.to, plan.class)?;
         let number = self.runner.shared.flows.len();
         let sender = self.runner.machine_mut(plan.from);
         let channel = sender.endpoint.open_channel(near, true)?;
@@ -170,17 +170,22 @@ impl<D: Device<Memory = Region>> Cluster<D> {
         Ok(number)
     }
 
-    fn link_between(&mut self, from: usize, to: usize) -> Result<(LinkId, LinkId), Cause> {
-        if let Some(&pair) = self.links.get(&(from, to)) {
+    fn link_between(
+        &mut self,
+        from: usize,
+        to: usize,
+        class: Class,
+    ) -> Result<(LinkId, LinkId), Cause> {
+        if let Some(&pair) = self.links.get(&(from, to, class)) {
             return Ok(pair);
         }
         let runner = &mut self.runner;
-        let (near_hello, near_half) = runner.machine_mut(from).endpoint.offer()?;
-        let (far_hello, far_half) = runner.machine_mut(to).endpoint.offer()?;
+        let (near_hello, near_half) = runner.machine_mut(from).endpoint.offer_as(class)?;
+        let (far_hello, far_half) = runner.machine_mut(to).endpoint.offer_as(class)?;
         let near =
             runner.machine_mut(from).endpoint.establish(near_half, &far_hello, Side::Client)?;
         let far = runner.machine_mut(to).endpoint.establish(far_half, &near_hello, Side::Server)?;
-        self.links.insert((from, to), (near, far));
+        self.links.insert((from, to, class), (near, far));
         Ok((near, far))
     }
 
@@ -199,10 +204,11 @@ impl<D: Device<Memory = Region>> Cluster<D> {
         &self.runner.machine(host).endpoint
     }
 
-    /// The link that flows between two hosts go over, at the sender's end and at the reader's.
+    /// The link that flows of a class between two hosts go over, at the sender's end and at the
+    /// reader's.
     #[must_use]
-    pub fn link(&self, from: usize, to: usize) -> Option<(LinkId, LinkId)> {
-        self.links.get(&(from, to)).copied()
+    pub fn link(&self, from: usize, to: usize, class: Class) -> Option<(LinkId, LinkId)> {
+        self.links.get(&(from, to, class)).copied()
     }
 
     /// The flows in the order in which they were added: their plans and what came of them.

@@ -18,6 +18,12 @@ impl Samples {
         self.values.push(value);
     }
 
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.values.len()
+    }
+
     /// The value that the share `p` (0.0 to 1.0) of all is not above; 0 of none.
     #[must_use]
     pub fn percentile(&self, p: f64) -> f64 {

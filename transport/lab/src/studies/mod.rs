@@ -21,6 +21,7 @@
 //! | [`fairness`] | flows that come and go, and unlike round trips |
 //! | [`mixed_nics`] | unlike network cards in one cluster |
 //! | [`cross_pod`] | servers in another pod |
+//! | [`classes`] | short requests beside a background, in a traffic class of their own and not |
 //! | [`outage`] | small I/Os while something breaks |
 //! | [`blackhole`] | switches that swallow packets |
 //! | [`failover`] | spines that die one after another |
@@ -28,6 +29,7 @@
 
 pub mod blackhole;
 pub mod chunk_size;
+pub mod classes;
 mod controller;
 pub mod cross_pod;
 pub mod error;
@@ -77,6 +79,7 @@ pub const ALL: &[&Study] = &[
     &fairness::STUDY,
     &mixed_nics::STUDY,
     &cross_pod::STUDY,
+    &classes::STUDY,
     &blackhole::STUDY,
     &failover::STUDY,
     &scale::STUDY,

@@ -5,7 +5,7 @@
 
 use super::error::StudyError;
 use crate::app::Planned;
-use crate::cluster::{FlowPlan, Load, RcCluster};
+use crate::cluster::{FlowPlan, RcCluster};
 use crate::failure::{Cause, Failure};
 use crate::pair::{Pair, PairConfig};
 use towpath_base::{Nanos, Time};
@@ -237,14 +237,7 @@ impl Stream {
         };
         let devices = vec![faulty(near), faulty(far)];
         let mut hosts = RcCluster::new(world, devices, self.message_bytes)?;
-        let plan = FlowPlan {
-            from: 0,
-            to: 1,
-            message_bytes: self.message_bytes,
-            load: Load::Closed { depth: self.depth as u32 },
-            start: Time::ZERO,
-            stop: Time::NEVER,
-        };
+        let plan = FlowPlan::closed(0, 1, self.message_bytes).depth(self.depth as u32);
         let rc = RcAttr { timeout: RC_TIMEOUT, ..RcAttr::default() };
         hosts.add_flow(plan, self.mtu, rc)?;
         // As long as the wire takes for a quarter of the messages, and then for all of them.

@@ -139,11 +139,12 @@ fn a_study_that_is_stopped_or_fails_has_no_report() {
 }
 
 /// The studies of many hosts, on tiny parameters.
-const OF_HOSTS: [(&Study, &[(&str, &str)]); 6] = [
+const OF_HOSTS: [(&Study, &[(&str, &str)]); 7] = [
     (&incast::STUDY, &[("senders", "4"), ("rounds", "1"), ("controllers", "swift,fixed:64KiB")]),
     (&fairness::STUDY, &[("phase-ms", "1")]),
     (&mixed_nics::STUDY, &[("hosts", "1,2"), ("span-ms", "1")]),
     (&cross_pod::STUDY, &[("remote", "0,4"), ("span-ms", "1"), ("hosts", "5")]),
+    (&classes::STUDY, &[("hosts", "2"), ("span-ms", "1")]),
     (&blackhole::STUDY, &[("faults", "spine,reverse"), ("hosts", "2"), ("span-ms", "20")]),
     (&failover::STUDY, &[("spines", "2"), ("hosts", "2"), ("step-ms", "10"), ("noticed-ms", "5")]),
 ];
