@@ -18,7 +18,7 @@ const OPERATIONS_MAX: usize = 400;
 const TIME_SHIFT_MAX: u8 = 38;
 
 /// Kinds but DATA.
-const CONTROLS: [Kind; 8] = [
+const CONTROLS: [Kind; 9] = [
     Kind::Open,
     Kind::Opened,
     Kind::Close,
@@ -27,6 +27,7 @@ const CONTROLS: [Kind; 8] = [
     Kind::CreditProbe,
     Kind::Ping,
     Kind::Goodbye,
+    Kind::Renew,
 ];
 
 /// The first byte chooses side and paths; then operations: a kind and what it reads.
@@ -108,6 +109,10 @@ impl Peer {
                 host.give_chunk(PathId(0), &header, &[], 0);
             }
             5 => host.give_ack(reader.bytes(HEADER_BYTES)),
+            6 => {
+                let drawn = reader.u8();
+                host.fail_path(drawn & 1, drawn & 2 == 0);
+            }
             _ => host.link.handle_timeout(host.now),
         }
     }
@@ -215,7 +220,7 @@ impl Peer {
     }
 
     fn control(&mut self, reader: &mut Reader<'_>) {
-        let kind = CONTROLS[usize::from(reader.u8() % 8)];
+        let kind = CONTROLS[usize::from(reader.u8()) % CONTROLS.len()];
         let (path, mut header) = self.header(reader, kind);
         let selector = reader.u8();
         header.channel = match selector & 3 {

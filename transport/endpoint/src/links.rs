@@ -10,9 +10,10 @@ use crate::tx::TxRing;
 use crate::workers::Seat;
 use std::net::SocketAddr;
 use towpath_base::Time;
+use towpath_base::serial::Psn;
 use towpath_proto::wire::Hello;
 use towpath_proto::{Carrier, Class, Link, PathId};
-use towpath_verbs::{QpNum, RecvWr};
+use towpath_verbs::{Mtu, QpNum, RecvWr};
 
 /// Where a link is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +37,10 @@ pub(crate) struct Path {
     pub(crate) posted: usize,
     pub(crate) repost: Vec<RecvWr>,
     pub(crate) batch: Batch,
-    /// Its queue pair is in error: nothing is posted to it any more.
+    /// Its queue pair is in error, or gone: nothing is posted to it.
     pub(crate) has_failed: bool,
+    /// The first packet sequence number of one that was made anew.
+    pub(crate) psn: Psn,
 }
 
 /// What an endpoint keeps for one link.
@@ -52,6 +55,8 @@ pub(crate) struct Conn {
     pub(crate) control: Control,
     pub(crate) control_repost: Vec<RecvWr>,
     pub(crate) hello: Option<Hello>,
+    /// The smaller of both ends', once it is up.
+    pub(crate) mtu: Option<Mtu>,
     pub(crate) peer: Option<Peer>,
     /// Where we connected to.
     pub(crate) dialled: Option<SocketAddr>,
@@ -85,6 +90,7 @@ impl Conn {
             control,
             control_repost: Vec::new(),
             hello: None,
+            mtu: None,
             peer: None,
             dialled: None,
             sends: Sends::default(),
@@ -235,6 +241,12 @@ impl Links {
     pub(crate) fn add_qp(&mut self, qp_num: QpNum, link: u16, path: u8) {
         let place = self.qps.partition_point(|&(other, ..)| other < qp_num);
         self.qps.insert(place, (qp_num, link, path));
+    }
+
+    /// A queue pair is no more.
+    pub(crate) fn remove_qp(&mut self, qp_num: QpNum) {
+        self.qps.retain(|&(other, ..)| other != qp_num);
+        self.last_qp = (QpNum(u32::MAX), 0, 0);
     }
 
     /// The link and path of a queue pair: usually that of the completion before.

@@ -1,8 +1,9 @@
 //! Carriers that come and go under clients that write and read, in virtual time.
 
 use towpath_base::Nanos;
-use towpath_lab::keyed::{KeyedConfig, KeyedWorld, SoakPlan, Tally};
+use towpath_lab::keyed::{Broken, KeyedConfig, KeyedWorld, Rig, SoakPlan, Tally};
 use towpath_proto::Carrier::{Rc, Tcp, Uc};
+use towpath_proto::PathState;
 use towpath_transport::{EndpointConfig, Fallback};
 
 /// An operation that takes longer than this hangs: carriers are tried one after the other, and
@@ -47,6 +48,51 @@ fn nothing_is_lost_or_done_twice_while_carriers_come_and_go() {
             assert!(tally.clients.to(to) > 0 && tally.server.to(to) > 0, "{to}");
         }
     }
+}
+
+#[test]
+fn queue_pairs_in_error_are_made_anew_and_links_come_back_to_them() -> Result<(), Broken> {
+    for (seed, shared, paths) in [(4, false, 1), (5, true, 1), (6, false, 3), (7, true, 3)] {
+        println!("seed {seed}, {paths} paths, a shared receive queue: {shared}");
+        let mut config = config(seed, paths);
+        config.clients = 3;
+        config.endpoint = config.endpoint.shared_receiving(shared);
+        let mut world = KeyedWorld::new(&config).expect("hosts that are joined");
+        run(&mut world, 5)?;
+        for broken in [[Uc].as_slice(), &[Rc], &[Uc, Rc], &[Uc]] {
+            for number in 0..world.count() {
+                let client = world.client(number);
+                client.work_to(client.answered() + 1_000_000);
+                broken.iter().for_each(|&carrier| client.break_carrier(carrier));
+            }
+            run(&mut world, 2_000)?;
+            for number in 0..world.count() {
+                let client = world.client(number);
+                client.rest();
+                assert_eq!(client.carrier(), Some(Uc), "seed {seed}, broken: {broken:?}");
+                let (link, _) = client.at().expect("it is up");
+                let paths = client.endpoint.paths(link);
+                let states: Vec<_> = paths.map(|path| path.facts.state).collect();
+                assert_eq!(states, vec![PathState::Good; states.len()], "{broken:?}");
+            }
+        }
+        let plan = SoakPlan { seed, operations: 0, every: 1 << 40, deadline: DEADLINE };
+        let tally = plan.run(&mut world, |_| {})?;
+        println!("{tally}");
+        // That of RC alone is not noticed, for nothing is sent there, until UC breaks as well.
+        let expected = 3 * 2 * (3 * paths as u64 + 1);
+        assert_eq!(tally.links.paths_renewed, expected, "each at both ends");
+    }
+    Ok(())
+}
+
+/// Lets a world go on for so many milliseconds.
+fn run(world: &mut KeyedWorld, ms: u64) -> Result<(), Broken> {
+    let until = world.server().endpoint.now() + Nanos::from_millis(ms);
+    while world.server().endpoint.now() < until {
+        world.step()?;
+    }
+    Ok(())
 }
 
 #[test]

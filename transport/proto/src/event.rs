@@ -1,7 +1,7 @@
 //! What goes in and out of a [`Link`](crate::Link) beside bytes.
 
 use crate::carrier::Carrier;
-use crate::path::{PathSignal, PathState};
+use crate::path::{PathSignal, PathState, QpHalf};
 use crate::wire::ChunkHeader;
 use towpath_base::{Nanos, Time};
 
@@ -79,6 +79,26 @@ pub struct Reroute {
     pub source_port: u16,
     /// The control queue pair takes this path's way and moves with it.
     pub moves_control: bool,
+}
+
+/// What the driver has to do for a queue pair that is made anew (docs/protocol.md section 10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renew {
+    /// Destroy what the path has, wait until nothing of it is posted any more, make another, and
+    /// tell of it by [`Link::renewed`](crate::Link::renewed) or
+    /// [`Link::renewal_failed`](crate::Link::renewal_failed).
+    Make {
+        /// Which.
+        path: PathId,
+    },
+    /// Connect ours to the peer's. What goes wrong is told by
+    /// [`Link::path_failed`](crate::Link::path_failed), as ever.
+    Join {
+        /// Which.
+        path: PathId,
+        /// The peer's half.
+        theirs: QpHalf,
+    },
 }
 
 /// A receive buffer, in the driver's own numbering.

@@ -45,9 +45,9 @@ pub use config::Sabotage;
 pub use config::{LinkConfig, PeerParams, Side};
 pub use event::{
     AckTransmit, BufToken, ChannelId, ChunkRef, CloseReason, Cut, DownReason, Event, IncomingKey,
-    Outcome, PathId, PathSnapshot, PayloadRef, Reroute, SendKey, Transmit, Verdict,
+    Outcome, PathId, PathSnapshot, PayloadRef, Renew, Reroute, SendKey, Transmit, Verdict,
 };
 pub use link::{CancelError, Link, LinkCensus, OpenError, SendError, SendRequest};
-pub use path::{MOVES, Move, PathSignal, PathState, Spreading};
+pub use path::{MOVES, Move, PathSignal, PathState, QpHalf, Spreading};
 pub use schedule::{Scheduling, WEIGHT_DEFAULT};
 pub use stats::LinkStats;

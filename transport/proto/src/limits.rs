@@ -138,3 +138,11 @@ pub const CHUNK_ALIGN_BYTES: u32 = 4096;
 const _: () = assert!(MESSAGE_WINDOW <= NUMBER_WINDOW && CHUNK_WINDOW <= NUMBER_WINDOW);
 const _: () = assert!(PORTS_SCAN_MAX as usize > PATHS_MAX + PORTS_RESTING_MAX);
 const _: () = assert!(NUMBER_WINDOW.is_power_of_two());
+
+/// A queue pair that has failed is made anew after this. What made it fail lasts for a while as a
+/// rule (a queue pair of RC gives up after some hundred milliseconds), and meanwhile the link is on
+/// another.
+pub const RENEWAL_FIRST: Nanos = Nanos::from_millis(100);
+
+/// Each life of it that soon ended doubles that, so often at most: to about a minute and a half.
+pub const RENEWAL_DOUBLINGS: u32 = 10;

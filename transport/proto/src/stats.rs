@@ -27,8 +27,10 @@ pub struct LinkStats {
     pub rtos: u64,
     /// Numbers acknowledged after they were declared lost.
     pub losses_spurious: u64,
-    /// Paths whose carrier has failed.
+    /// Paths whose queue pair has failed.
     pub paths_failed: u64,
+    /// Paths whose queue pair was made anew.
+    pub paths_renewed: u64,
     /// Times that the link went to a worse carrier.
     pub carrier_falls: u64,
     /// Times that it went to a better one again.
@@ -83,6 +85,7 @@ impl LinkStats {
 
 impl core::ops::AddAssign for LinkStats {
     /// Counters of several links, or of several lives of one, together.
+    #[expect(clippy::too_many_lines, reason = "two lines for each counter, and no more")]
     fn add_assign(&mut self, other: Self) {
         // Taken apart by name, so that a new counter cannot be forgotten.
         let Self {
@@ -99,6 +102,7 @@ impl core::ops::AddAssign for LinkStats {
             rtos,
             losses_spurious,
             paths_failed,
+            paths_renewed,
             carrier_falls,
             carrier_returns,
             credit_probes,
@@ -134,6 +138,7 @@ impl core::ops::AddAssign for LinkStats {
         self.rtos += rtos;
         self.losses_spurious += losses_spurious;
         self.paths_failed += paths_failed;
+        self.paths_renewed += paths_renewed;
         self.carrier_falls += carrier_falls;
         self.carrier_returns += carrier_returns;
         self.credit_probes += credit_probes;

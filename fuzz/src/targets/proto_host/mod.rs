@@ -4,14 +4,15 @@ mod books;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use towpath_base::crc::crc32c;
+use towpath_base::serial::Psn;
 use towpath_base::{Nanos, Time};
 use towpath_proto::limits::{ACK_BYTES_MAX, HEADER_BYTES, NUMBER_WINDOW};
 use towpath_proto::wire::{AckFrame, ChunkHeader};
 use towpath_proto::{
     BufToken, ChannelId, Cut, DownReason, IncomingKey, Link, LinkConfig, Outcome, PathId,
-    PeerParams, SendKey, SendRequest, Side, Transmit, Verdict,
+    PeerParams, QpHalf, Renew, SendKey, SendRequest, Side, Transmit, Verdict,
 };
-use towpath_verbs::Mtu;
+use towpath_verbs::{Mtu, QpNum};
 
 /// Small limits, so that short inputs reach them.
 pub(crate) const SENDS_MAX: usize = 8;
@@ -108,6 +109,9 @@ pub(crate) struct Host {
     /// The next number that would go out on each path.
     pub(crate) next_number: [u64; 2],
     pub(crate) down: Option<DownReason>,
+    side: Side,
+    /// Queue pairs can be made anew.
+    renews: bool,
     seen: u64,
 }
 
@@ -167,6 +171,8 @@ impl Host {
             delivered: BTreeSet::new(),
             next_number: [0; 2],
             down: None,
+            side,
+            renews: true,
             seen: 0,
         }
     }
@@ -247,6 +253,27 @@ impl Host {
         }
     }
 
+    /// The queue pair of a path fails. The driver makes another when it is asked to, or cannot.
+    pub(crate) fn fail_path(&mut self, path: u8, makes: bool) {
+        self.link.path_failed(self.now, PathId(path));
+        self.renews = makes;
+    }
+
+    /// What a driver does for queue pairs that have failed.
+    fn renew(&mut self) {
+        while let Some(renew) = self.link.poll_renew(self.now) {
+            let Renew::Make { path } = renew else { continue };
+            if self.renews {
+                self.return_sent(usize::MAX, false);
+                let (qp_num, psn) = (QpNum(7), Psn::new(9));
+                let generation = generation(self.side, path.0);
+                self.link.renewed(path, QpHalf { qp_num, psn, generation });
+            } else {
+                self.link.renewal_failed(self.now, path);
+            }
+        }
+    }
+
     pub(crate) fn give_ack(&mut self, bytes: &[u8]) {
         self.link.handle_ack(self.now, bytes, self.now);
     }
@@ -256,6 +283,7 @@ impl Host {
         if self.link.poll_timeout() <= self.now {
             self.link.handle_timeout(self.now);
         }
+        self.renew();
         for count in 0..most {
             assert!((count as u64) <= NUMBER_WINDOW, "more than the window goes out at once");
             let Some(transmit) = self.link.poll_transmit(self.now) else { break };

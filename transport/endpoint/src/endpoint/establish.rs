@@ -19,7 +19,7 @@ use towpath_memory::{Pool, Region};
 use towpath_proto::limits::{HEADER_BYTES, PATHS_MAX};
 use towpath_proto::wire::{Hello, HelloPath};
 use towpath_proto::{Carrier, ChannelId, Class, Link, PeerParams, Side};
-use towpath_verbs::{Access, Connect, Device, Mtu, QpInit, QpNum, QpType};
+use towpath_verbs::{Access, Connect, Device, Mtu, QpInit, QpNum, QpType, VerbError};
 
 /// Our half of a link that waits for the peer's HELLO. Hand it to
 /// [`Endpoint::establish`] or [`Endpoint::withdraw`]; dropping it keeps its place taken.
@@ -196,12 +196,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     ) -> Result<QpNum, LinkError> {
         let (mut tx, pool) = TxRing::new(self.config.send_queue_depth)?;
         tx.set_lkey(self.register_for(id, pool.region())?);
-        let mut init = QpInit::new(qp_type, self.cq)
-            .depth(self.config.path_sends() as u32, self.config.receives_per_path() as u32);
-        if let Some(shared) = &mut self.shared {
-            init.srq = Some(shared.make(&mut self.device, class)?);
-        }
-        let qp_num = self.device.create_qp(&init)?;
+        let qp_num = self.create_path_qp(class, qp_type)?;
         let (repost, batch) = (Vec::new(), Batch::new());
         let path = Path {
             carrier,
@@ -212,9 +207,23 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             repost,
             batch,
             has_failed: false,
+            psn: Psn::new(0),
         };
         self.links.find_mut(id).ok_or(LinkError::NotPending)?.paths.push(path);
         Ok(qp_num)
+    }
+
+    pub(super) fn create_path_qp(
+        &mut self,
+        class: Class,
+        qp_type: QpType,
+    ) -> Result<QpNum, VerbError> {
+        let mut init = QpInit::new(qp_type, self.cq)
+            .depth(self.config.path_sends() as u32, self.config.receives_per_path() as u32);
+        if let Some(shared) = &mut self.shared {
+            init.srq = Some(shared.make(&mut self.device, class)?);
+        }
+        self.device.create_qp(&init)
     }
 
     /// Gets the receives that a new link adds, and queues them for posting.
@@ -263,7 +272,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         links * self.config.receives_per_link() + self.config.receive_reserve()
     }
 
-    fn describe(&mut self, qp_num: QpNum, carrier: Carrier) -> HelloPath {
+    pub(super) fn describe(&mut self, qp_num: QpNum, carrier: Carrier) -> HelloPath {
         let psn = Psn::new(self.prng.next_u32());
         let generation = self.prng.next_u32();
         HelloPath { carrier, qp_num, psn, generation }
@@ -399,6 +408,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 path.source_port = port;
             }
             conn.link = Some(link);
+            conn.mtu = Some(mtu);
             conn.phase = Phase::Up;
             self.order.joined(ours.class);
             let (instance, device_addr, class) = (peer.instance, peer.addr, peer.class);

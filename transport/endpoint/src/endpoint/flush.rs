@@ -41,6 +41,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             if conn.phase != Phase::Up {
                 continue;
             }
+            if conn.link.as_ref().is_some_and(Link::has_renewals) {
+                self.renew_paths(index, now);
+            }
+            let Some(conn) = self.links.at(index) else { continue };
             if !in_order {
                 let room = Room { ahead_bytes, turn_bytes: ahead_bytes };
                 self.stats.posts_refused += send_chunks(&mut self.device, conn, room, now).refused;

@@ -8,6 +8,7 @@
 //! | `events` | turns what links tell into what the application is told |
 //! | `commands` | channels, sends, buffers |
 //! | `establish` | makes the two halves of a link and joins them |
+//! | `renew` | makes queue pairs anew that have failed |
 //! | `teardown` | ends links, and gives everything back |
 
 mod commands;
@@ -15,6 +16,7 @@ mod establish;
 mod events;
 mod flush;
 mod poll;
+mod renew;
 mod streams;
 mod teardown;
 
@@ -34,6 +36,7 @@ use crate::recv::RecvTable;
 use crate::setup::Setup;
 use crate::shared::SharedQueues;
 use crate::workers::{Member, Worker};
+use renew::Renewing;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use streams::Streams;
@@ -94,6 +97,7 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     instance: u64,
     next_timer: Time,
     draining: Vec<u16>,
+    renewing: Vec<Renewing>,
     stats: EndpointStats,
     /// What links that are down have counted.
     ended: LinkStats,
@@ -136,6 +140,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             prng,
             next_timer: Time::NEVER,
             draining: Vec::new(),
+            renewing: Vec::new(),
             stats: EndpointStats::default(),
             ended: LinkStats::default(),
             wcs: vec![Wc::default(); BATCH],

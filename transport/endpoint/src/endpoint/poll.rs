@@ -26,6 +26,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let returned = self.take_returns();
         self.expire_timers(now);
         self.finish_draining();
+        self.finish_renewals();
         self.poll_setup(now);
         self.look_at_blacklist(now);
         moved + acks + completions + frames + returned

@@ -11,7 +11,7 @@ use towpath_proto::{Link, PathId};
 use towpath_verbs::{AsyncEvent, Device};
 
 /// The poll in which draining began may be past its completions; the next one is not.
-const DRAIN_POLLS: u8 = 2;
+pub(super) const DRAIN_POLLS: u8 = 2;
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Destroys the queue pairs of a link that is down, or was never up. What was posted comes
@@ -128,11 +128,18 @@ fn take_back_untold(conn: &mut Conn) {
     if conn.drain_polls < DRAIN_POLLS {
         return;
     }
-    for (path, id) in conn.paths.iter_mut().zip(0u8..) {
-        while let Some(number) = path.tx.pop_any() {
-            if let Some(link) = conn.link.as_mut() {
-                link.handle_sent(PathId(id), number, None);
-            }
+    for id in 0..conn.paths.len() as u8 {
+        take_back_sends(conn, id);
+    }
+}
+
+/// Takes back all sends of a path.
+pub(super) fn take_back_sends(conn: &mut Conn, path: u8) {
+    let Conn { paths, link, .. } = conn;
+    let Some(sending) = paths.get_mut(usize::from(path)) else { return };
+    while let Some(number) = sending.tx.pop_any() {
+        if let Some(link) = link.as_mut() {
+            link.handle_sent(PathId(path), number, None);
         }
     }
 }

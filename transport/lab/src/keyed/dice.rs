@@ -1,9 +1,12 @@
 //! What befalls a client next, drawn from a seed.
 
+use super::client::Client;
 use super::hole::{HoleControl, Services, Swallows};
 use std::fmt;
 use towpath_base::{Nanos, Prng};
+use towpath_memory::Region;
 use towpath_sim::{FaultControl, FaultPlan};
+use towpath_verbs::Device;
 
 /// What is between a client and the network, and can be changed while it is in use.
 #[derive(Clone, Debug)]
@@ -34,6 +37,7 @@ impl Weather {
 pub struct Befallen {
     holes: [u64; HOLES.len()],
     storms: u64,
+    breaks: u64,
 }
 
 impl Befallen {
@@ -42,6 +46,12 @@ impl Befallen {
     pub fn holes(&self) -> u64 {
         self.holes[1..].iter().sum()
     }
+
+    /// Queue pairs that were put in error.
+    #[must_use]
+    pub fn breaks(&self) -> u64 {
+        self.breaks
+    }
 }
 
 impl fmt::Display for Befallen {
@@ -49,6 +59,7 @@ impl fmt::Display for Befallen {
         for ((_, what), count) in HOLES.iter().zip(self.holes) {
             write!(f, "{what} {count}, ")?;
         }
+        write!(f, "a queue pair put in error {}, ", self.breaks)?;
         write!(f, "loss with copies, disorder, damage and delay {}", self.storms)
     }
 }
@@ -90,8 +101,14 @@ impl Dice {
         self.prng.between(every / 2, 2 * every)
     }
 
-    /// Something else befalls a client from now on: nothing, one time in four.
-    pub fn befall(&mut self, weather: &Weather) {
+    /// Something else befalls a client from now on: no hole, one time in four. One time in eight
+    /// one of its queue pairs is put in error as well.
+    pub fn befall<D: Device<Memory = Region>>(&mut self, client: &mut Client<D>) {
+        if self.prng.chance(0.125) {
+            let broken = client.break_queue_pair(self.prng.next_u64());
+            self.befallen.breaks += u64::from(broken);
+        }
+        let weather = &client.weather;
         let drawn = self.prng.below(HOLES.len() as u64 + 1) as usize;
         let kind = drawn.min(HOLES.len()) % HOLES.len();
         self.befallen.holes[kind] += 1;

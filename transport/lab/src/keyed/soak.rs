@@ -77,7 +77,7 @@ impl SoakPlan {
                 let client = rig.client(number);
                 if client.answered() >= *next {
                     *next = client.answered() + dice.after(self.every);
-                    dice.befall(&client.weather);
+                    dice.befall(client);
                 }
             }
             let answered = sum(rig, Client::answered);

@@ -115,13 +115,14 @@ impl fmt::Display for Tally {
         write!(
             f,
             "chunks: {} sent, {} of them again; {} came twice and were known; {} timeouts, {} \
-             probes, {} queue pairs failed",
+             probes, {} queue pairs failed and {} made anew",
             links.chunks_sent,
             links.chunks_retransmitted,
             links.chunks_duplicate,
             links.rtos,
             links.path_probes,
-            links.paths_failed
+            links.paths_failed,
+            links.paths_renewed
         )
     }
 }

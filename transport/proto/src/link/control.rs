@@ -6,6 +6,7 @@ use crate::event::{CloseReason, DownReason, Outcome, SendKey};
 use crate::limits::CONTROL_QUEUE_MAX;
 use crate::slots::Key;
 use crate::wire::{ChunkHeader, Kind};
+use towpath_base::Time;
 use towpath_base::serial::expand_u32;
 
 /// A control chunk. Its credit is filled in when it is sent.
@@ -39,7 +40,7 @@ const VERDICT_DELIVERED: u32 = 1;
 impl Link {
     /// Takes in a control chunk once; false when it cannot be taken now and must come again. The
     /// sequence number tells a copy: one that comes late must not open a closed channel again.
-    pub(super) fn on_control(&mut self, header: &ChunkHeader) -> bool {
+    pub(super) fn on_control(&mut self, now: Time, header: &ChunkHeader) -> bool {
         let sequence = expand_u32(header.offset, self.control_seen.base());
         if self.control_seen.contains(sequence) {
             return true;
@@ -48,14 +49,14 @@ impl Link {
             self.stats.violations += 1;
             return false;
         }
-        let taken = self.obey_control(header);
+        let taken = self.obey_control(now, header);
         if taken {
             self.control_seen.insert(sequence);
         }
         taken
     }
 
-    fn obey_control(&mut self, header: &ChunkHeader) -> bool {
+    fn obey_control(&mut self, now: Time, header: &ChunkHeader) -> bool {
         match header.kind {
             Kind::Data | Kind::Ping | Kind::Probe => {}
             Kind::Open => return self.on_open(header),
@@ -69,6 +70,7 @@ impl Link {
                 }
                 self.tell_credit_when_due(header.channel);
             }
+            Kind::Renew => self.on_renew(now, header),
             Kind::Goodbye => {
                 self.state = match self.state {
                     down @ LinkState::Down(_) => down,

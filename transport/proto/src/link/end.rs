@@ -2,6 +2,7 @@
 
 use super::control::Control;
 use super::{Link, LinkState};
+use crate::carrier::Carrier;
 use crate::channel::{ChannelState, Closed, SendState};
 use crate::event::{ChannelId, CloseReason, DownReason, Event, Outcome, PathId, SendKey};
 use crate::path::PathSignal;
@@ -177,20 +178,32 @@ impl Link {
         self.go_down(reason);
     }
 
-    /// The carrier of a path has ended, for good: its queue pair is in error, say. What was under
-    /// way on it goes again on another path, and without one the link is down.
+    /// The queue pair of a path is in error, or the carrier that has none has ended. What was under
+    /// way on it goes again on another path, and without one the link is down. A queue pair is
+    /// made anew: see [`poll_renew`](Self::poll_renew).
     pub fn path_failed(&mut self, now: Time, path: PathId) {
         let index = usize::from(path.0);
         let works = self.paths.get(index).is_some_and(|path| !path.has_failed);
         if !works || self.is_down() {
             return;
         }
-        self.paths[index].has_failed = true;
+        if self.paths[index].carrier == Carrier::Tcp {
+            return self.fail_path(now, index);
+        }
+        self.end_queue_pair(now, index);
+    }
+
+    /// Nothing goes on a path any more, until it is renewed.
+    pub(super) fn fail_path(&mut self, now: Time, index: usize) {
+        if core::mem::replace(&mut self.paths[index].has_failed, true) {
+            return;
+        }
         self.stats.paths_failed += 1;
         if self.paths.iter().all(|path| path.has_failed) {
             return self.go_down(DownReason::PathsFailed);
         }
         self.signal_path(now, index, PathSignal::Failed);
+        self.paths[index].standing.wait_for_renewal();
         self.send_all_again(index);
         self.leave_failed_carrier(now, index);
     }
@@ -229,5 +242,6 @@ impl Link {
         self.lost.clear();
         self.paths.acks_due = 0;
         self.paths.probes_due = 0;
+        self.paths.renewals_due = 0;
     }
 }

@@ -9,6 +9,7 @@ mod deliver;
 mod end;
 mod paths;
 mod receive;
+mod renew;
 mod send;
 mod timers;
 mod transmit;

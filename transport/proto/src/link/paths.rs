@@ -194,6 +194,9 @@ impl Link {
         while self.paths.probes_due != 0 {
             let index = self.paths.probes_due.trailing_zeros() as usize;
             self.paths.probes_due &= !bit(index);
+            if self.paths[index].has_failed {
+                continue;
+            }
             if self.paths[index].has_number() {
                 return Some(self.transmit_probe(now, index));
             }
@@ -265,7 +268,7 @@ impl Link {
     /// Which queue pair sends acks of the path at `of` now, and the generation that the peer
     /// expects there. A peer that has fallen back further than we have hears us where it speaks.
     pub(super) fn ack_route(&mut self, now: Time, of: usize) -> (Option<PathId>, u32) {
-        if self.paths.ladder.is_below(of) {
+        if self.paths.ladder.is_below(of) && !self.paths[of].has_failed {
             return (Some(PathId(of as u8)), self.paths[of].generation_out);
         }
         if self.paths.ack_way() != 0 && self.paths.has_choice() {

@@ -32,7 +32,7 @@ impl Link {
             return Time::NEVER;
         }
         let mut at = self.next_deadline.min(self.paced_until).min(self.probe_at);
-        at = at.min(self.paths.ladder.due());
+        at = at.min(self.paths.ladder.due()).min(self.renewal_due());
         let mut busy = self.paths.busy();
         while busy != 0 {
             let path = &self.paths[busy.trailing_zeros() as usize];

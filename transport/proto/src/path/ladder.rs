@@ -216,6 +216,19 @@ impl Ladder {
         below.or_else(|| (0..rung).find(|&rung| self.works(rung))).map(|rung| Carrier::ALL[rung])
     }
 
+    /// A path of a carrier works again.
+    pub(crate) fn on_renewed(&mut self, now: Time, index: usize) {
+        let Some(rung) = self.rung_of(index) else { return };
+        let was_gone = core::mem::take(&mut self.rungs[rung].has_failed);
+        if was_gone {
+            (self.rungs[rung].is_asked, self.rungs[rung].answered) = (false, 0);
+        }
+        self.look_around();
+        if rung < self.at && self.probe_at == Time::NEVER {
+            self.probe_at = now + self.interval();
+        }
+    }
+
     /// Goes to another rung.
     pub(crate) fn go(&mut self, now: Time, to: Carrier) {
         let to = to as usize;
@@ -348,5 +361,24 @@ mod tests {
         assert_eq!(ladder.on_failed(3, false), None, "we do not ride on it");
         assert_eq!(ladder.due(), Time::NEVER, "nothing else is left");
         assert_eq!(ladder.on_failed(2, false), None);
+    }
+
+    #[test]
+    fn a_failed_rung_that_is_made_anew_is_asked_and_gone_back_to() {
+        let mut ladder = ladder();
+        assert_eq!(ladder.on_failed(1, false), Some(Rc));
+        ladder.go(ms(0), Rc);
+        assert_eq!(ladder.on_failed(3, false), None);
+        assert_eq!(ladder.due(), Time::NEVER, "nothing else is left");
+        ladder.on_renewed(ms(500), 0);
+        let mut now = ladder.due();
+        assert_eq!(now, ms(525));
+        while now < ms(1_000) {
+            assert_eq!(ladder.on_due(now), 0b0011);
+            assert_eq!(ladder.on_answer_of(now, 0), None, "not yet");
+            now = ladder.due();
+        }
+        ladder.on_due(now);
+        assert_eq!(ladder.on_answer_of(now, 0), Some(Uc));
     }
 }

@@ -3,6 +3,7 @@
 mod choice;
 mod ladder;
 mod ports;
+mod renewal;
 mod rx;
 mod standing;
 mod state;
@@ -10,6 +11,8 @@ mod table;
 mod tx;
 
 pub use choice::Spreading;
+pub use renewal::QpHalf;
+pub(crate) use renewal::Renewal;
 pub(crate) use rx::ReceiveWindow;
 pub(crate) use standing::{Standing, Verdict as ProbeVerdict};
 pub use state::{MOVES, Move, PathSignal, PathState};
@@ -35,8 +38,9 @@ pub(crate) struct Path {
     /// Which of the device's source ports it leaves from, and how often that was changed.
     pub(crate) source_port: u16,
     pub(crate) moves: u64,
-    /// Its carrier has ended: nothing is sent on it any more.
+    /// Its queue pair is in error, and another is not there yet: nothing is sent on it.
     pub(crate) has_failed: bool,
+    pub(crate) renewal: Renewal,
     pub(crate) generation_in: u32,
     pub(crate) generation_out: u32,
     pub(crate) tx: SendWindow,
@@ -79,6 +83,7 @@ impl Path {
             source_port,
             moves: 0,
             has_failed: false,
+            renewal: Renewal::new(now),
             generation_in,
             generation_out,
             tx: SendWindow::new(),

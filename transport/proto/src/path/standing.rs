@@ -94,12 +94,11 @@ impl Standing {
             }
             PathState::Dead => {
                 let span = QUARANTINE_FIRST.saturating_mul(1 << self.quarantines.min(16));
-                self.quarantines += 1;
-                self.quarantines_ever += 1;
-                self.due = now + span.min(QUARANTINE_LONGEST);
-                if signal == PathSignal::Failed {
-                    self.due = Time::NEVER;
-                }
+                // That a queue pair fails is held against no way.
+                let counts = signal != PathSignal::Failed;
+                self.quarantines += u32::from(counts);
+                self.quarantines_ever += u64::from(counts);
+                self.due = if counts { now + span.min(QUARANTINE_LONGEST) } else { Time::NEVER };
             }
             PathState::Probing => {
                 self.doubt_number = next_number;
@@ -180,6 +179,11 @@ impl Standing {
                 Verdict::Open
             }
         }
+    }
+
+    /// Its queue pair has failed: time alone changes nothing.
+    pub(crate) fn wait_for_renewal(&mut self) {
+        self.due = Time::NEVER;
     }
 
     /// What is due has to wait until then.

@@ -36,8 +36,10 @@ pub enum PathSignal {
     Moved,
     /// The quarantine is over.
     Rested,
-    /// What carries it has ended, for good.
+    /// Its queue pair is in error.
     Failed,
+    /// Its queue pair was made anew, at both ends.
+    Renewed,
 }
 
 /// One legal move of a path.
@@ -58,7 +60,7 @@ const fn moves(from: PathState, signal: PathSignal, to: PathState, why: &'static
 }
 
 /// All legal moves. A signal that has none in a state changes nothing there.
-pub const MOVES: [Move; 13] = {
+pub const MOVES: [Move; 14] = {
     use PathSignal as S;
     use PathState::{Dead, Good, Probing, Suspect};
     [
@@ -75,6 +77,12 @@ pub const MOVES: [Move; 13] = {
         moves(Good, S::Failed, Dead, "its queue pair is in error"),
         moves(Suspect, S::Failed, Dead, "its queue pair is in error"),
         moves(Probing, S::Failed, Dead, "its queue pair is in error"),
+        moves(
+            Dead,
+            S::Renewed,
+            Probing,
+            "nothing is known of the new queue pair; it is probed first",
+        ),
     ]
 };
 
@@ -110,6 +118,7 @@ impl fmt::Display for PathSignal {
             Self::Moved => "source port changed",
             Self::Rested => "rested",
             Self::Failed => "failed",
+            Self::Renewed => "queue pair renewed",
         })
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct PathTable {
     pub(crate) probes_due: u16,
     /// Paths on which a tail-loss probe may be due.
     pub(crate) tails_due: u16,
+    /// Paths whose queue pair may have to be made anew, or joined.
+    pub(crate) renewals_due: u16,
     /// Paths that go on from another source port, which the driver does not know yet.
     pub(super) reroutes_due: u16,
     pub(super) ports: Ports,
@@ -97,6 +99,7 @@ impl PathTable {
             acks_due: 0,
             probes_due: 0,
             tails_due: 0,
+            renewals_due: 0,
             reroutes_due: 0,
             ports: Ports::new(config.source_ports),
             fresh_rtt: estimator(config),

@@ -28,10 +28,12 @@ pub enum Kind {
     Goodbye = 9,
     /// Asks whether a path works; nothing but its number counts.
     Probe = 10,
+    /// The queue pair of a path was made anew at this end.
+    Renew = 11,
 }
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Data,
         Self::Open,
         Self::Opened,
@@ -42,6 +44,7 @@ impl Kind {
         Self::Ping,
         Self::Goodbye,
         Self::Probe,
+        Self::Renew,
     ];
 
     fn from_wire(byte: u8) -> Option<Self> {

@@ -1,7 +1,8 @@
 //! From one carrier to another and back, under load: nothing lost, nothing twice, all in order.
 
 use super::*;
-use crate::{Carrier, PathId};
+use crate::limits::PATHS_MAX;
+use crate::{Carrier, PathId, PathState};
 use Carrier::{Rc, Tcp, Uc};
 
 const AFTER: Nanos = Nanos::from_millis(50);
@@ -61,20 +62,22 @@ impl Load {
             assert!(outcomes.values().all(|&outcome| outcome == Outcome::Delivered));
             assert_eq!(wire.ends[at].down, None);
             let stats = wire.ends[at].link.stats();
-            assert_eq!((stats.violations, stats.chunks_stale), (0, 0), "end {at}: {stats:?}");
+            assert_eq!(stats.violations, 0, "end {at}: {stats:?}");
+            assert!(stats.chunks_stale == 0 || stats.paths_renewed > 0, "end {at}: {stats:?}");
         }
         wire.check_clean();
     }
 }
 
 fn fail(wire: &mut Wire, carrier: Carrier) {
-    let now = wire.now;
-    for (index, path) in wire.ends[0].link.paths().enumerate().collect::<Vec<_>>() {
-        if path.carrier == carrier {
-            for end in &mut wire.ends {
-                end.link.path_failed(now, PathId(index as u8));
-            }
-        }
+    (0..2).for_each(|at| fail_at(wire, at, carrier));
+}
+
+/// The queue pairs of a carrier fail at one end.
+fn fail_at(wire: &mut Wire, at: usize, carrier: Carrier) {
+    let failing = paths(wire, carrier);
+    for index in (0..PATHS_MAX as u8).filter(|&index| failing & 1 << index != 0) {
+        wire.ends[at].link.path_failed(wire.now, PathId(index));
     }
 }
 
@@ -203,4 +206,75 @@ fn without_another_carrier_silence_ends_a_link_as_it_always_did() {
     wire.ends[0].send(channel, 0, vec![1; 100], Time::NEVER);
     wire.run_for(Nanos::from_secs(11));
     assert!(matches!(wire.ends[0].down, Some(DownReason::Silent(_))));
+}
+
+#[test]
+fn queue_pairs_that_failed_are_made_anew_and_the_link_goes_back_to_them() {
+    for seed in 0..6 {
+        let faults = if seed % 2 == 0 { Faults::default() } else { ALL_FAULTS };
+        let (mut wire, channel) = open(seed, &[Uc, Uc, Rc, Tcp], faults);
+        wire.renews = true;
+        let mut load = Load::new(seed);
+        load.run(&mut wire, channel, Nanos::from_millis(100));
+        // One end notices; the other learns of it.
+        fail_at(&mut wire, seed as usize % 2, Uc);
+        assert_eq!(wire.ends[seed as usize % 2].link.carrier(), Rc);
+        load.run(&mut wire, channel, Nanos::from_secs(2));
+        assert!(wire.ends.iter().all(|end| end.link.carrier() == Uc), "seed {seed}");
+        for end in &wire.ends {
+            assert!(end.link.paths().all(|path| path.state == PathState::Good), "seed {seed}");
+            assert_eq!(end.link.stats().paths_renewed, 2, "seed {seed}");
+        }
+        // A carrier that nobody rides on, and then all that have queue pairs, at both ends.
+        fail_at(&mut wire, 1, Rc);
+        load.run(&mut wire, channel, Nanos::from_secs(2));
+        assert!(wire.ends.iter().all(|end| end.link.carrier() == Uc), "seed {seed}");
+        fail(&mut wire, Rc);
+        fail(&mut wire, Uc);
+        assert!(wire.ends.iter().all(|end| end.link.carrier() == Tcp), "seed {seed}");
+        load.run(&mut wire, channel, Nanos::from_secs(3));
+        assert!(wire.ends.iter().all(|end| end.link.carrier() == Uc), "seed {seed}");
+        wire.run_until(Wire::settled);
+        for end in &wire.ends {
+            let stats = end.link.stats();
+            assert_eq!((stats.paths_renewed, stats.paths_failed), (6, 6), "seed {seed}");
+        }
+        load.check(&wire);
+    }
+}
+
+#[test]
+fn queue_pairs_that_fail_again_and_again_are_made_anew_at_a_rate_that_is_bounded() {
+    let (mut wire, channel) = open(9, &[Uc, Tcp], Faults::default());
+    wire.renews = true;
+    let mut load = Load::new(9);
+    let mut renewals = 0;
+    for _ in 0..1_000 {
+        load.run(&mut wire, channel, Nanos::from_millis(20));
+        fail_at(&mut wire, 0, Uc);
+        let renewed = wire.ends[1].link.stats().paths_renewed;
+        renewals = renewed;
+    }
+    assert!((4..10).contains(&renewals), "{renewals} in twenty seconds");
+    wire.run_until(Wire::settled);
+    load.check(&wire);
+}
+
+#[test]
+fn a_failed_path_among_others_of_its_carrier_is_made_anew_and_probed_before_it_is_used() {
+    let (mut wire, channel) = open(11, &[Uc, Uc, Uc], Faults::default());
+    wire.renews = true;
+    let mut load = Load::new(11);
+    load.run(&mut wire, channel, Nanos::from_millis(50));
+    let now = wire.now;
+    wire.ends[0].link.path_failed(now, PathId(1));
+    load.run(&mut wire, channel, Nanos::from_secs(2));
+    for end in &wire.ends {
+        let moves: Vec<_> = end.moves.iter().filter(|(path, ..)| *path == 1).collect();
+        let (dead, probing) = (PathState::Dead, PathState::Probing);
+        assert!(moves.contains(&&(1, dead, probing)), "{moves:?}");
+        assert_eq!(end.link.paths().nth(1).map(|path| path.state), Some(PathState::Good));
+    }
+    wire.run_until(Wire::settled);
+    load.check(&wire);
 }

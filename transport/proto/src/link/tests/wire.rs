@@ -4,10 +4,11 @@ use super::*;
 use crate::event::{BufToken, ChannelId, Event, Outcome, Verdict};
 use crate::limits::{ACK_BYTES_MAX, PATHS_MAX};
 use crate::path::PathState;
-use crate::{Carrier, Side, wire::ChunkHeader};
+use crate::{Carrier, QpHalf, Renew, Side, wire::ChunkHeader};
 use alloc::collections::BTreeMap;
 use towpath_base::Prng;
-use towpath_verbs::Mtu;
+use towpath_base::serial::Psn;
+use towpath_verbs::{Mtu, QpNum};
 
 extern crate std;
 
@@ -64,6 +65,8 @@ pub(super) struct Wire {
     pub(super) holes: [u64; 2],
     /// Where the paths of each end leave from, and the control queue pair last.
     pub(super) ports: [[u16; PATHS_MAX + 1]; 2],
+    /// Queue pairs that have failed are made anew where a driver is asked to.
+    pub(super) renews: bool,
     /// Changes of ports: when, at which end.
     pub(super) moves: Vec<(Time, usize)>,
     pub(super) prng: Prng,
@@ -221,6 +224,7 @@ impl Wire {
             faults,
             holes: [0; 2],
             ports: [first_ports(); 2],
+            renews: false,
             moves: Vec::new(),
             prng: Prng::new(seed),
         }
@@ -299,6 +303,7 @@ impl Wire {
             }
             self.moves.push((now, at));
         }
+        self.renew(at);
         while let Some(transmit) = self.ends[at].link.poll_transmit(now) {
             let payload = match transmit.payload {
                 None => Vec::new(),
@@ -328,6 +333,21 @@ impl Wire {
             self.post(1 - at, frame);
         }
         self.ends[at].take_events();
+    }
+
+    /// What a driver does for queue pairs that have failed, in no time.
+    fn renew(&mut self, at: usize) {
+        let now = self.now;
+        while let Some(renew) = self.ends[at].link.poll_renew(now) {
+            if let Renew::Make { path } = renew
+                && self.renews
+            {
+                let (qp_num, psn) = (self.prng.next_u32() >> 8, self.prng.next_u32() >> 8);
+                let generation = self.prng.next_u32();
+                let (qp_num, psn) = (QpNum(qp_num), Psn::new(psn));
+                self.ends[at].link.renewed(path, QpHalf { qp_num, psn, generation });
+            }
+        }
     }
 
     pub(super) fn deliver(&mut self, to: usize, frame: Frame) {

@@ -1,0 +1,140 @@
+//! Making queue pairs anew for paths whose own have failed (docs/protocol.md section 10).
+
+use super::Endpoint;
+use super::teardown::{DRAIN_POLLS, take_back_sends};
+use crate::carrier::qp_type;
+use crate::control::NO_QP;
+use crate::event::LinkId;
+use crate::links::{Conn, Phase};
+use crate::recv::Home;
+use towpath_base::Time;
+use towpath_memory::Region;
+use towpath_proto::{ChannelId, Class, PathId, QpHalf, Renew};
+use towpath_verbs::{Connect, Device};
+
+/// A path whose queue pair is destroyed, while completions of it may still come.
+#[derive(Clone, Copy)]
+pub(crate) struct Renewing {
+    link: LinkId,
+    path: u8,
+    /// Polls since.
+    polls: u8,
+}
+
+impl<D: Device<Memory = Region>> Endpoint<D> {
+    /// Does what a link asks for its failed paths.
+    #[cold]
+    pub(super) fn renew_paths(&mut self, index: u16, now: Time) {
+        let next = |conn: &mut Conn| Some((conn.id, conn.link.as_mut()?.poll_renew(now)?));
+        while let Some((link, renew)) = self.links.at(index).and_then(next) {
+            // What it has to say now is sent in this flush.
+            self.links.touch(index);
+            match renew {
+                Renew::Make { path } => self.retire_qp(link, path.0),
+                Renew::Join { path, theirs } => self.rejoin(now, link, path.0, &theirs),
+            }
+        }
+    }
+
+    /// Destroys what a path has. The next queue pair is made when nothing of it is posted any more,
+    /// so that no completion can be taken for one of the next.
+    fn retire_qp(&mut self, link: LinkId, path: u8) {
+        let conn = self.links.find_mut(link);
+        let Some(way) = conn.and_then(|conn| conn.paths.get_mut(usize::from(path))) else { return };
+        way.has_failed = true;
+        let qp_num = std::mem::replace(&mut way.qp_num, NO_QP);
+        let unposted: Vec<_> = way.repost.drain(..).collect();
+        // It is there until here, unless the last one could not be made; then there is none.
+        let _ = self.device.destroy_qp(qp_num);
+        self.links.remove_qp(qp_num);
+        self.unpost(unposted.into_iter());
+        self.renewing.push(Renewing { link, path, polls: 0 });
+    }
+
+    /// Makes the queue pairs for which nothing is in the way any more.
+    pub(super) fn finish_renewals(&mut self) {
+        let mut place = 0;
+        while let Some(renewing) = self.renewing.get_mut(place) {
+            renewing.polls = renewing.polls.saturating_add(1);
+            let Renewing { link, path, polls } = *renewing;
+            let conn = self.links.find_mut(link).filter(|conn| conn.phase == Phase::Up);
+            if let Some(conn) = conn {
+                if polls >= DRAIN_POLLS {
+                    take_back_sends(conn, path);
+                }
+                let way = &conn.paths[usize::from(path)];
+                if way.posted > 0 || way.tx.outstanding() > 0 {
+                    place += 1;
+                    continue;
+                }
+                self.make_anew(link, path);
+            }
+            self.renewing.swap_remove(place);
+        }
+    }
+
+    fn make_anew(&mut self, link: LinkId, path: u8) {
+        let index = usize::from(path);
+        let Some(conn) = self.links.find(link) else { return };
+        let (class, carrier) = (conn.class.class, conn.paths[index].carrier);
+        let Some(qp_type) = qp_type(carrier) else { return };
+        let made = self.create_path_qp(class, qp_type);
+        let now = self.device.now();
+        let ours = made.map(|qp_num| self.describe(qp_num, carrier));
+        let Some(conn) = self.links.find_mut(link) else { return };
+        let (Some(found), way) = (conn.link.as_mut(), &mut conn.paths[index]) else { return };
+        match ours {
+            Err(error) => {
+                tracing::warn!(link = link.index, path, %error, "no other queue pair");
+                found.renewal_failed(now, PathId(path));
+            }
+            Ok(ours) => {
+                (way.qp_num, way.psn, way.has_failed) = (ours.qp_num, ours.psn, false);
+                let (qp_num, psn, generation) = (ours.qp_num, ours.psn, ours.generation);
+                found.renewed(PathId(path), QpHalf { qp_num, psn, generation });
+                self.links.add_qp(qp_num, link.index, path);
+                self.refill((link, class), path);
+            }
+        }
+        self.links.touch(link.index);
+        self.post_receives();
+    }
+
+    /// Gets receives for a queue pair of its own; a shared queue has them.
+    fn refill(&mut self, (link, class): (LinkId, Class), path: u8) {
+        if self.shared.is_some() {
+            return;
+        }
+        let per_path = self.config.receives_per_path();
+        // At the limit those that there are have to do; what is held comes home some time.
+        let _ = self.recv.reserve(&mut self.device, per_path);
+        let home = Home { link, path, channel: ChannelId(0) };
+        for _ in 0..per_path {
+            let Some(slot) = self.recv.take_free(class, Some(home)) else { break };
+            self.repost(slot);
+        }
+    }
+
+    /// Joins our half with the peer's.
+    fn rejoin(&mut self, now: Time, link: LinkId, path: u8, theirs: &QpHalf) {
+        let Some(conn) = self.links.find_mut(link) else { return };
+        let (rc, tclass) = (self.config.rc, self.config.class.tclass(conn.class.class));
+        let way = &conn.paths[usize::from(path)];
+        let (Some(peer), Some(path_mtu)) = (conn.peer, conn.mtu) else { return };
+        let connect = Connect {
+            dest: peer.device_addr,
+            dest_qp_num: theirs.qp_num,
+            rq_psn: theirs.psn,
+            sq_psn: way.psn,
+            path_mtu,
+            source_port: way.source_port,
+            tclass,
+            rc,
+        };
+        let qp_num = way.qp_num;
+        if let Err(error) = self.device.connect_qp(qp_num, &connect) {
+            tracing::warn!(link = link.index, path, %error, "a queue pair made anew is not joined");
+            conn.fail_qp(now, qp_num);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Queue pairs that have failed are made anew, while the link goes on on others
+//! (docs/protocol.md section 10).
+
+use super::control::Control;
+use super::{Link, LinkState};
+use crate::carrier::Carrier;
+use crate::event::{PathId, Renew};
+use crate::path::{PathSignal, QpHalf, bit};
+use crate::wire::{ChunkHeader, Kind};
+use towpath_base::Time;
+use towpath_base::serial::Psn;
+use towpath_verbs::QpNum;
+
+/// Queue pair numbers and packet sequence numbers have 24 bits.
+const MASK_24: u64 = (1 << 24) - 1;
+
+impl Link {
+    /// Whether [`poll_renew`](Self::poll_renew) may have something to tell, now or later.
+    #[must_use]
+    pub fn has_renewals(&self) -> bool {
+        self.paths.renewals_due != 0
+    }
+
+    /// The next thing that the driver has to do for a queue pair that is made anew. Ask when
+    /// [`poll_timeout`](Self::poll_timeout) has come, and after chunks have come in. A driver that
+    /// cannot make one says so by [`renewal_failed`](Self::renewal_failed).
+    pub fn poll_renew(&mut self, now: Time) -> Option<Renew> {
+        if self.state != LinkState::Up {
+            return None;
+        }
+        let mut left = self.paths.renewals_due;
+        while left != 0 {
+            let index = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let (path, renewal) = (PathId(index as u8), &mut self.paths[index].renewal);
+            if renewal.due() <= now {
+                renewal.begin();
+                return Some(Renew::Make { path });
+            }
+            if renewal.due() != Time::NEVER {
+                continue;
+            }
+            let joined = renewal.join(now);
+            self.paths.renewals_due &= !bit(index);
+            if let Some(theirs) = joined {
+                self.revive(now, index, theirs.generation);
+                return Some(Renew::Join { path, theirs });
+            }
+        }
+        None
+    }
+
+    /// When [`poll_renew`](Self::poll_renew) has something to tell.
+    pub(super) fn renewal_due(&self) -> Time {
+        let mut left = if self.state == LinkState::Up { self.paths.renewals_due } else { 0 };
+        let mut at = Time::NEVER;
+        while left != 0 {
+            at = at.min(self.paths[left.trailing_zeros() as usize].renewal.due());
+            left &= left - 1;
+        }
+        at
+    }
+
+    /// The driver has made our half of a path's queue pair; nothing of the one before is posted
+    /// any more. The peer is told, on what works.
+    pub fn renewed(&mut self, path: PathId, ours: QpHalf) {
+        let index = usize::from(path.0);
+        let Some(found) = self.paths.get_mut(index) else { return };
+        let Some(life) = found.renewal.on_made() else { return };
+        found.generation_in = ours.generation;
+        self.paths.renewals_due |= bit(index);
+        let message = u64::from(ours.qp_num.0) | u64::from(ours.psn.value()) << 32;
+        let told = Control::of(Kind::Renew, u32::from(path.0));
+        let (index, message_len) = (life, ours.generation);
+        self.control_queue.push_back(Control { message, index, message_len, ..told });
+    }
+
+    /// The driver could not make our half: it is asked again, later.
+    pub fn renewal_failed(&mut self, now: Time, path: PathId) {
+        let index = usize::from(path.0);
+        if let Some(found) = self.paths.get_mut(index) {
+            found.renewal.on_failed(now);
+            self.paths.renewals_due |= bit(index);
+        }
+    }
+
+    /// RENEW: the peer has made its half.
+    pub(super) fn on_renew(&mut self, now: Time, header: &ChunkHeader) {
+        let (qp_num, psn) = (header.message & 0xffff_ffff, header.message >> 32);
+        let index = header.channel as usize;
+        let carrier = self.paths.get(index).map(|path| path.carrier);
+        let is_sound = carrier.is_some_and(|carrier| carrier != Carrier::Tcp);
+        if !is_sound || qp_num > MASK_24 || psn > MASK_24 {
+            self.stats.violations += 1;
+            return;
+        }
+        let half = QpHalf {
+            qp_num: QpNum(qp_num as u32),
+            psn: Psn::new(psn as u32),
+            generation: header.message_len,
+        };
+        let is_over = self.paths[index].renewal.on_told(header.index, half);
+        self.paths.renewals_due |= bit(index);
+        if is_over {
+            // Ours speaks to one that is no more.
+            self.end_queue_pair(now, index);
+        }
+    }
+
+    /// What a path rode on is gone; another is made in its time.
+    pub(super) fn end_queue_pair(&mut self, now: Time, index: usize) {
+        self.paths[index].renewal.on_failed(now);
+        self.paths.renewals_due |= bit(index);
+        self.fail_path(now, index);
+    }
+
+    /// A path has a queue pair again, joined with the peer's. It is probed before it is used.
+    fn revive(&mut self, now: Time, index: usize, generation: u32) {
+        let path = &mut self.paths[index];
+        path.has_failed = false;
+        path.generation_out = generation;
+        (path.last_progress, path.tick_from, path.rto_count) = (now, now, 0);
+        self.stats.paths_renewed += 1;
+        self.paths.ladder.on_renewed(now, index);
+        self.signal_path(now, index, PathSignal::Renewed);
+    }
+}
