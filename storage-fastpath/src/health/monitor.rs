@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::fmt;
 use towpath_transport::{
-    Carrier, Device, Endpoint, Event, LinkId, LinkStats, Nanos, PathId, PathSignal, PathState,
-    Region, Time,
+    Carrier, Class, Device, Endpoint, Event, LinkId, LinkStats, Nanos, PathId, PathSignal,
+    PathState, Region, Time,
 };
 
 /// Events that wait to be taken; the oldest goes when there are more. One change of each of a
@@ -204,6 +204,11 @@ pub struct LinkHealth {
     pub paths: u32,
     /// Those of them that are good.
     pub paths_good: u32,
+    /// What it is for.
+    pub class: Class,
+    /// Messages that came in under another DSCP than the peer gave them: something on the way
+    /// rewrites it. No cause to call it degraded, but its class is lost on that way.
+    pub dscp_changed: u64,
     /// The counters of the link.
     pub stats: LinkStats,
 }
@@ -223,6 +228,10 @@ pub struct LinkView {
     pub paths: u32,
     /// Those of them that are good.
     pub paths_good: u32,
+    /// What it is for.
+    pub class: Class,
+    /// Messages that came in under another DSCP than the peer gave them.
+    pub dscp_changed: u64,
 }
 
 impl LinkView {
@@ -236,7 +245,9 @@ impl LinkView {
             paths += 1;
             paths_good += u32::from(path.facts.state == PathState::Good);
         }
-        Some(Self { link, stats, rtt: endpoint.rtt(link), carrier, paths, paths_good })
+        let (rtt, report) = (endpoint.rtt(link), endpoint.class_of(link)?);
+        let (class, dscp_changed) = (report.class, report.dscp_changed);
+        Some(Self { link, stats, rtt, carrier, paths, paths_good, class, dscp_changed })
     }
 }
 
@@ -374,6 +385,7 @@ impl HealthMonitor {
         let LinkView { stats, rtt, carrier, paths, paths_good, .. } = *view;
         *seen = true;
         (health.paths, health.paths_good) = (paths, paths_good);
+        (health.class, health.dscp_changed) = (view.class, view.dscp_changed);
         health.carrier = carrier;
         health.carrier_best = health.carrier_best.min(carrier);
         let sent = stats.chunks_sent - health.stats.chunks_sent;
@@ -489,6 +501,8 @@ impl Watched {
             carrier_best: Carrier::Tcp,
             paths: 0,
             paths_good: 0,
+            class: Class::default(),
+            dscp_changed: 0,
             stats,
         };
         Self { health, overdue: false, clean: 0, seen: false }

@@ -1,6 +1,7 @@
 //! The health of a server's links as protobuf (docs/storage-protocol.md section 5).
 
 use super::monitor::{Cause, HealthState, LinkHealth};
+use towpath_transport::Class;
 
 /// Asks how the links of a server are.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
@@ -82,6 +83,12 @@ pub struct LinkHealthReply {
     /// Times that it went to a worse carrier.
     #[prost(uint64, tag = "16")]
     pub fallbacks: u64,
+    /// What it is for: 0 Silver, 1 Gold, 2 Copper.
+    #[prost(uint32, tag = "17")]
+    pub class: u32,
+    /// Messages that came in under another DSCP than the peer gave them.
+    #[prost(uint64, tag = "18")]
+    pub dscp_changed: u64,
 }
 
 impl LinkHealthReply {
@@ -115,6 +122,12 @@ impl LinkHealthReply {
             paths_good,
             carrier: health.carrier as u32,
             fallbacks: stats.carrier_falls,
+            class: match health.class {
+                Class::Silver => 0,
+                Class::Gold => 1,
+                Class::Copper => 2,
+            },
+            dscp_changed: health.dscp_changed,
         }
     }
 
@@ -130,6 +143,17 @@ impl LinkHealthReply {
             5 => "rerouted",
             6 => "fallback",
             _ => "degraded",
+        }
+    }
+
+    /// The class in words.
+    #[must_use]
+    pub fn class_name(&self) -> &'static str {
+        match self.class {
+            0 => "silver",
+            1 => "gold",
+            2 => "copper",
+            _ => "other",
         }
     }
 

@@ -9,7 +9,7 @@ use super::bench::BenchArgs;
 use super::bytes::parse_size;
 use super::sim::SimArgs;
 use crate::device::DeviceArgs;
-use towpath_transport::DeviceName;
+use towpath_transport::{Class, DeviceName};
 
 const AFTER_HELP: &str = "\
 Start with `towpath demo`: it needs no server, no privileges and no RDMA hardware.
@@ -177,6 +177,10 @@ pub(crate) struct LinkArgs {
     /// carry jumbo frames
     #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = parse_mtu)]
     pub(super) mtu: u32,
+    /// What the traffic is for: gold (monitoring and administration), silver (online) or copper
+    /// (offline). Classes have links, queues and a DSCP of their own
+    #[arg(long, value_name = "CLASS", default_value_t = Class::Silver)]
+    pub(super) class: Class,
     /// Milliseconds to wait for one answer
     #[arg(long, value_name = "MS", default_value_t = 30_000,
           value_parser = clap::value_parser!(u64).range(1..=3_600_000))]

@@ -49,6 +49,9 @@ fn link_text(link: &LinkStatus, with_worker: bool) -> String {
         text += &format!(" of worker {}", link.worker);
     }
     text += &format!(" to {peer}");
+    if !link.class.is_empty() {
+        text += &format!(", {}", link.class);
+    }
     if let Some(health) = &link.health {
         text += &format!(", {health}");
     }
@@ -64,6 +67,10 @@ fn link_text(link: &LinkStatus, with_worker: bool) -> String {
         show_count(link.reroutes),
         show_count(link.fallbacks),
     );
+    if let Some(seen) = link.dscp_seen {
+        let count = show_count(link.dscp_changed);
+        let _ = writeln!(text, "{count} came in under another DSCP than was sent, the last {seen}");
+    }
     let _ = writeln!(
         text,
         "{:>4} {:4}{:9}{:>10}{:>8}{:>8}{:>10}{:>12}{:>8}{:>10}{:>8}{:>12}{:>7} acks",
@@ -125,16 +132,19 @@ mod tests {
         let status = format!(
             r#"{{"program":"p","pid":7,"device":"10.0.0.1:4791","carrier":"UC","link_count":1003,
                "links":[{{"index":4,"peer":"10.0.0.2:4791","health":"rerouted","carrier":"RC",
+               "class":"copper","dscp_changed":5000,"dscp_seen":0,
                "fallbacks":2,"reroutes":1234,"paths":{paths}}}]}}"#
         );
         let text = paths_text(&serde_json::from_str(&status).expect("a status"));
         let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
-        let lines: Vec<_> = text.lines().map(words).collect();
+        let mut lines: Vec<_> = text.lines().map(words).collect();
         let said = "p, process 7, device 10.0.0.1:4791: 1,003 links, new ones over UC";
         assert_eq!(lines[0].join(" "), said);
-        let said = "link 4 to 10.0.0.2:4791, rerouted over RC: rtt - us, 0 chunks, 0 again, \
-                    0 timeouts, 1,234 reroutes, 2 fallbacks";
+        let said = "link 4 to 10.0.0.2:4791, copper, rerouted over RC: rtt - us, 0 chunks, \
+                    0 again, 0 timeouts, 1,234 reroutes, 2 fallbacks";
         assert_eq!(lines[2].join(" "), said);
+        let said = "5,000 came in under another DSCP than was sent, the last 0";
+        assert_eq!(lines.remove(3).join(" "), said);
         let good = ["0", "UC", "good", "2.5", "17", "49152", "12.3", "2,000", "1.50"];
         assert_eq!(lines[4][..9], good);
         assert_eq!(lines[4].last().map(String::as_str), Some("here"));

@@ -155,6 +155,8 @@ pub(crate) struct Settings {
     pub(crate) device: DeviceChoice,
     pub(crate) rx_depth: u32,
     pub(crate) qp_timeout: u8,
+    /// In place of the class's.
+    pub(crate) tclass: Option<u8>,
     pub(crate) post_list: u32,
     pub(crate) cq_mod: Option<u32>,
     pub(crate) ours: Ours,
@@ -242,6 +244,7 @@ impl Settings {
             device: common.device.choice(),
             rx_depth: common.rx_depth.unwrap_or(if raw { RAW_RX_DEPTH } else { RX_DEPTH }),
             qp_timeout: common.qp_timeout,
+            tclass: common.tclass,
             post_list: 0,
             cq_mod: None,
             ours: common.ours,
@@ -298,6 +301,11 @@ impl Settings {
         let ours = &self.ours;
         [ours.loss, ours.duplicate, ours.reorder, ours.corrupt].iter().any(|&p| p > 0.0)
             || ours.delay > 0
+    }
+
+    /// What packets of plain verbs bear.
+    pub(crate) fn raw_tclass(&self) -> u8 {
+        self.tclass.unwrap_or(self.ours.class.dscp_default() << 2)
     }
 
     /// Polls in a row that find nothing, after which this side waits.

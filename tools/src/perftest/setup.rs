@@ -18,8 +18,8 @@ use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_memory::Region;
 use towpath_sim::{FaultControl, FaultLink, FaultPlan};
 use towpath_transport::{
-    CarrierChoice, ChannelError, ChannelId, Endpoint, EndpointConfig, EndpointError, Event, LinkId,
-    Nanos,
+    CarrierChoice, ChannelError, ChannelId, Class, Endpoint, EndpointConfig, EndpointError, Event,
+    LinkId, Nanos,
 };
 use towpath_verbs::{Device, PacketLink};
 
@@ -116,7 +116,13 @@ fn endpoint_config(settings: &Settings) -> EndpointConfig {
         Connection::Rc => CarrierChoice::Rc,
         _ => CarrierChoice::Auto,
     };
-    EndpointConfig::new()
+    // A server answers with the class of its client.
+    let config = EndpointConfig::new().class(ours.class);
+    let config = match settings.tclass {
+        Some(tclass) => Class::ALL.into_iter().fold(config, |all, of| all.dscp(of, tclass >> 2)),
+        None => config,
+    };
+    config
         .carrier(carrier)
         .links_max(1)
         .chunk_bytes_max(ours.chunk_bytes)

@@ -46,6 +46,13 @@ pub struct LinkStatus {
     pub peer: Option<SocketAddr>,
     /// `good`, or why it is degraded; none where nobody judges links.
     pub health: Option<String>,
+    /// What it is for: `gold`, `silver` or `copper`.
+    pub class: String,
+    /// Messages that came in under another DSCP than the peer gave them: something on the way
+    /// rewrites it.
+    pub dscp_changed: u64,
+    /// The last such DSCP.
+    pub dscp_seen: Option<u8>,
     /// What it rides on: `UC`, `RC` or `TCP`.
     pub carrier: String,
     /// Times that it went to a worse carrier.
@@ -176,12 +183,16 @@ impl LinkStatus {
 
     fn of<D: Device<Memory = Region>>(endpoint: &Endpoint<D>, link: LinkId) -> Self {
         let stats = endpoint.stats(link).unwrap_or_default();
+        let class = endpoint.class_of(link);
         let now = endpoint.now();
         Self {
             index: link.index() as u64,
             worker: 0,
             peer: endpoint.peer(link).map(|peer| peer.device_addr),
             health: None,
+            class: class.map_or_else(String::new, |of| of.class.to_string()),
+            dscp_changed: class.map_or(0, |of| of.dscp_changed),
+            dscp_seen: class.and_then(|of| of.dscp_seen),
             carrier: endpoint.carrier_of(link).map_or_else(String::new, |of| of.to_string()),
             fallbacks: stats.carrier_falls,
             rtt_ns: endpoint.rtt(link).map(|rtt| rtt.0),

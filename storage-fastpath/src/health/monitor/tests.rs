@@ -54,7 +54,9 @@ impl Rig {
         assert!(self.monitor.is_due(self.now));
         let (link, stats, rtt) = (self.link, self.stats, Some(self.rtt));
         let carrier = self.carrier;
-        let seen = LinkView { link, stats, rtt, carrier, paths: 4, paths_good: 3 };
+        let (class, dscp_changed) = (Class::Gold, 5);
+        let (paths, paths_good) = (4, 3);
+        let seen = LinkView { link, stats, rtt, carrier, paths, paths_good, class, dscp_changed };
         self.monitor.look(self.now, [seen].into_iter());
         assert!(!self.monitor.is_due(self.now));
         self.now += Nanos::from_millis(100);
@@ -143,10 +145,13 @@ fn a_path_that_changes_is_told_and_the_link_is_watched_from_its_first_to_its_las
     assert_eq!(monitor.poll_event(), Some(told));
     let stats = LinkStats { chunks_sent: 100, path_doubts: 1, ..LinkStats::default() };
     let carrier = Carrier::Uc;
-    let view = LinkView { link, stats, rtt: None, carrier, paths: 4, paths_good: 3 };
+    let (class, dscp_changed) = (Class::Copper, 7);
+    let (rtt, paths, paths_good) = (None, 4, 3);
+    let view = LinkView { link, stats, rtt, carrier, paths, paths_good, class, dscp_changed };
     monitor.look(Time(1), [view].into_iter());
     let health = monitor.link(link).expect("it is watched");
     assert_eq!((health.paths, health.paths_good), (4, 3));
+    assert_eq!((health.class, health.dscp_changed), (class, 7));
     assert_eq!(health.state, HealthState::Degraded(Cause::Rerouted), "all of it since it is up");
     monitor.on_event(&Event::LinkDown { link, reason: DownReason::Goodbye });
     assert_eq!((monitor.link(link), monitor.links().count()), (None, 0));

@@ -35,6 +35,8 @@ struct LinkReport {
     timeouts: u64,
     reroutes: u64,
     carrier: &'static str,
+    class: &'static str,
+    dscp_changed: u64,
     fallbacks: u64,
     paths: u32,
     paths_good: u32,
@@ -56,6 +58,8 @@ impl From<LinkHealthReply> for LinkReport {
             timeouts: link.timeouts,
             reroutes: link.reroutes,
             carrier: link.carrier_name(),
+            class: link.class_name(),
+            dscp_changed: link.dscp_changed,
             fallbacks: link.fallbacks,
             paths: link.paths,
             paths_good: link.paths_good,
@@ -85,11 +89,12 @@ impl HealthReport {
         let us = |us: Option<f64>| us.map_or_else(|| String::from("-"), |us| format!("{us:.1}"));
         let mut text = format!(
             "{} requests without an answer after {} ms, {} given up before they had begun\n\
-             {:24}{:>12}{:>10}{:>10}{:>8}{:>12}{:>8}{:>10}{:>8}{:>8}\n",
+             {:24}{:>8}{:>12}{:>10}{:>10}{:>8}{:>12}{:>8}{:>10}{:>8}{:>8}\n",
             show_count(self.slow),
             show_count(self.slow_after_ms),
             show_count(self.given_up),
             "peer",
+            "class",
             "state",
             "rtt us",
             "least us",
@@ -102,8 +107,9 @@ impl HealthReport {
         );
         for link in &self.links {
             text += &format!(
-                "{:24}{:>12}{:>10}{:>10}{:>8.2}{:>12}{:>8}{:>10}{:>8}{:>8}\n",
+                "{:24}{:>8}{:>12}{:>10}{:>10}{:>8.2}{:>12}{:>8}{:>10}{:>8}{:>8}\n",
                 link.peer,
+                link.class,
                 link.state,
                 us(link.rtt_us),
                 us(link.rtt_least_us),

@@ -14,6 +14,7 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use towpath_cc::ControllerConfig;
+use towpath_transport::Class;
 use towpath_verbs::Mtu;
 use values::{Atomic, BwOutput, Connection, LatOutput};
 
@@ -64,6 +65,10 @@ pub(crate) struct Common {
     #[arg(short = 'u', long = "qp-timeout", value_name = "POWER", default_value_t = 14,
           value_parser = clap::value_parser!(u8).range(0..=31))]
     pub(crate) qp_timeout: u8,
+    /// What packets that this side sends bear as IPv4 ToS or IPv6 traffic class: a DSCP times 4
+    /// [default: that of --class]. Not over kernel TCP
+    #[arg(long, value_name = "BYTE")]
+    pub(crate) tclass: Option<u8>,
     /// Which atomic: FETCH_AND_ADD or CMP_AND_SWAP
     #[arg(
         short = 'A',
@@ -117,6 +122,10 @@ pub(crate) struct Ours {
     /// the set-up connection uses]
     #[arg(long, value_name = "IP")]
     pub(crate) bind: Option<IpAddr>,
+    /// What the traffic is for: gold (monitoring and administration), silver (online) or copper
+    /// (offline). The client's counts; with --raw each end's own
+    #[arg(long, value_name = "CLASS", default_value_t = Class::Silver)]
+    pub(crate) class: Class,
     /// Lose each packet that this side sends with this probability (0 to 1)
     #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = values::probability)]
     pub(crate) loss: f64,

@@ -137,7 +137,7 @@ fn join<D: Device<Memory = Region>>(
             sq_psn: Psn::new(psn),
             path_mtu: Mtu::at_most(most).unwrap_or(Mtu::Mtu256),
             source_port: index as u16,
-            tclass: 0,
+            tclass: settings.raw_tclass(),
             rc,
         };
         device.connect_qp(QpNum(qp_num), &connect)?;
