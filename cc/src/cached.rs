@@ -1,6 +1,6 @@
 //! A controller whose answers are kept until the next sample.
 
-use towpath_base::Time;
+use towpath_base::{Nanos, Time};
 
 use crate::{AckSample, Controller, LossSample, Rate};
 
@@ -43,6 +43,11 @@ impl<C: Controller> Controller for Cached<C> {
         self.ask();
     }
 
+    fn set_away(&mut self, away: Nanos) {
+        self.controller.set_away(away);
+        self.ask();
+    }
+
     #[inline]
     fn window_bytes(&self) -> u64 {
         self.window_bytes
@@ -60,7 +65,7 @@ impl<C: Controller> Controller for Cached<C> {
 
 #[cfg(test)]
 mod tests {
-    use towpath_base::{Nanos, Prng};
+    use towpath_base::Prng;
 
     use super::*;
     use crate::{ControllerConfig, PathFacts};
@@ -86,6 +91,11 @@ mod tests {
                         let sample = LossSample { now, lost_bytes, lost_chunks, in_flight_bytes };
                         plain.on_loss(&sample);
                         cached.on_loss(&sample);
+                    }
+                    2 => {
+                        let away = Nanos(prng.below(20_000_000));
+                        plain.set_away(away);
+                        cached.set_away(away);
                     }
                     _ => {
                         let sample = AckSample {

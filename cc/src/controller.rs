@@ -74,6 +74,10 @@ pub trait Controller {
     /// The retransmission timer fired at `now`: nothing was heard for a whole timeout.
     fn on_rto(&mut self, now: Time);
 
+    /// The sender's host is away for up to `away` at a time of late: nothing is sent then, and acks
+    /// wait until it looks. Whoever measures that says so when it changes; zero until then.
+    fn set_away(&mut self, _away: Nanos) {}
+
     /// The window in bytes; never zero.
     fn window_bytes(&self) -> u64;
 
@@ -129,6 +133,14 @@ impl Controller for AnyController {
             Self::Swift(swift) => swift.on_rto(now),
             Self::Timely(timely) => timely.on_rto(now),
             Self::Vegas(vegas) => vegas.on_rto(now),
+        }
+    }
+
+    fn set_away(&mut self, away: Nanos) {
+        match self {
+            Self::Swift(swift) => swift.set_away(away),
+            Self::Timely(timely) => timely.set_away(away),
+            Self::Fixed(_) | Self::Vegas(_) => {}
         }
     }
 

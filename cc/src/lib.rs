@@ -44,6 +44,7 @@
 //! | `text` | numbers with units in settings |
 //! | `math` | the square root |
 //! | `limits` | every constant, with its reason |
+//! | `crowded` (tests) | what windows are worth between hosts whose processors others have |
 //! | `bottleneck` (tests) | what becomes of flows that share a port |
 //! | `model` (tests) | what every controller must keep, under random operations |
 //!
@@ -85,6 +86,8 @@ mod vegas;
 
 #[cfg(test)]
 mod bottleneck;
+#[cfg(test)]
+mod crowded;
 #[cfg(test)]
 mod model;
 

@@ -20,6 +20,7 @@ enum Operation {
     Ack(AckSample),
     Loss(LossSample),
     Rto(Time),
+    Away(Nanos),
 }
 
 /// What a controller did that none may do.
@@ -27,6 +28,7 @@ enum Operation {
 enum Violation {
     GrewOnLoss,
     GrewOnRto,
+    GrewOnAway,
     GrewWhileNotTheLimit,
     WindowAboveBound,
     WindowBelowBound,
@@ -50,6 +52,7 @@ fn any_count(prng: &mut Prng) -> u32 {
 fn any_operation(prng: &mut Prng, now: Time) -> Operation {
     match prng.below(16) {
         0 => Operation::Rto(now),
+        4 => Operation::Away(Nanos(any_size(prng))),
         1..=3 => Operation::Loss(LossSample {
             now,
             lost_bytes: any_size(prng),
@@ -98,6 +101,10 @@ fn apply(controller: &mut impl Controller, operation: Operation) -> Result<(), V
         Operation::Rto(now) => {
             controller.on_rto(now);
             Some(Violation::GrewOnRto)
+        }
+        Operation::Away(away) => {
+            controller.set_away(away);
+            Some(Violation::GrewOnAway)
         }
     };
     let after = controller.window_bytes();

@@ -19,7 +19,7 @@ use crate::limits::{
 use crate::math::sqrt;
 use crate::{AckSample, Controller, LossSample, PathFacts, Rate};
 use probe::FloorProbe;
-use window::{DelayWindow, Steps};
+use window::{Acked, DelayWindow, Steps};
 
 /// Congestion control by delay, after Kumar et al., "Swift: Delay is Simple and Effective for
 /// Congestion Control in the Datacenter" (SIGCOMM 2020).
@@ -41,6 +41,9 @@ use window::{DelayWindow, Steps};
 ///   longer than [`SWIFT_GAP_MAX`] between two packets.
 /// - Where the path declares that its delays are noisy, they take no more than all but
 ///   [`SWIFT_NOISY_PACKETS_MIN`] packets.
+/// - A host that is away for a while at a time adds that to both targets: a window that is done
+///   before it is back stands still for the rest. Its round trips are longer by as much, and the
+///   window grows as if they were not.
 /// - A window grows only while it is the smaller one and what holds the sender back.
 /// - The base target follows the least round trip seen where that is longer than a pod's, and
 ///   a sender that sees such a one lets go of its window now and then, to see whether it is only
@@ -61,6 +64,7 @@ pub struct Swift {
     fabric_target: Nanos,
     timeouts: u32,
     probe: FloorProbe,
+    away: Nanos,
 }
 
 impl Swift {
@@ -96,6 +100,7 @@ impl Swift {
             fabric_target: Nanos::ZERO,
             timeouts: 0,
             probe: FloorProbe::new(now),
+            away: Nanos::ZERO,
         };
         swift.fabric_target = swift.target(Nanos::ZERO);
         swift
@@ -118,13 +123,29 @@ impl Swift {
     /// trip seen is `floor`.
     #[must_use]
     pub fn target_at(&self, floor: Nanos, packets: f64) -> Nanos {
-        let (scaling, noise) = (self.scaling.at(packets), self.path.delay_noise);
+        let (scaling, noise) = (self.scaling.at(packets), self.noise());
         let wanted = match self.config.base {
             Some(base) => base + scaling,
             // Both are room for a queue, and one queue is enough.
             None => (SWIFT_BASE_DEFAULT + scaling).max(floor + SWIFT_QUEUE_DEFAULT) + noise,
         };
         wanted + self.config.hop.saturating_mul(u64::from(self.config.hops))
+    }
+
+    /// How far delays may be off although nothing is queued.
+    fn noise(&self) -> Nanos {
+        self.path.delay_noise.max(self.away)
+    }
+
+    /// How many round trips one is that our absences make longer.
+    fn round_trips_in_one(&self) -> f64 {
+        let longer = self.noise().0 - self.path.delay_noise.0;
+        match self.fabric_target.0.saturating_sub(longer) {
+            without if self.config.base.is_none() && without > 0 => {
+                self.fabric_target.0 as f64 / without as f64
+            }
+            _ => 1.0,
+        }
     }
 
     /// The target: base, hops, and what the size of the window adds.
@@ -171,13 +192,16 @@ impl Controller for Swift {
         if self.srtt == Nanos::ZERO {
             return;
         }
-        let acked = sample.acked_bytes as f64 / f64::from(self.path.packet_bytes);
+        let acked = Acked {
+            packets: sample.acked_bytes as f64 / f64::from(self.path.packet_bytes),
+            round_trips: self.round_trips_in_one(),
+        };
         let (now, rtt) = (sample.now, self.srtt);
         let (fabric, endpoint) = (self.fabric.packets(), self.endpoint.packets());
         let delays = (self.fabric_delay, self.fabric_target);
         let may_grow = sample.window_limited && fabric <= endpoint;
         self.fabric.on_ack(now, rtt, delays, acked, may_grow);
-        let delays = (self.endpoint_delay, self.config.endpoint + self.path.delay_noise);
+        let delays = (self.endpoint_delay, self.config.endpoint + self.noise());
         let may_grow = sample.window_limited && endpoint <= fabric;
         self.endpoint.on_ack(now, rtt, delays, acked, may_grow);
     }
@@ -194,6 +218,10 @@ impl Controller for Swift {
         let rtt = self.round_trip();
         self.fabric.on_rto(now, rtt, reset);
         self.endpoint.on_rto(now, rtt, reset);
+    }
+
+    fn set_away(&mut self, away: Nanos) {
+        self.away = away.min(RTT_SAMPLE_MAX);
     }
 
     fn window_bytes(&self) -> u64 {

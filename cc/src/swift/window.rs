@@ -20,6 +20,14 @@ pub(super) struct Steps {
     pub(super) packets_max: f64,
 }
 
+/// What an ack tells a window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Acked {
+    pub(super) packets: f64,
+    /// How many steps a round trip is worth.
+    pub(super) round_trips: f64,
+}
+
 /// A window in packets. It is a fraction: whole packets, or bytes, would round the increase away.
 #[derive(Clone, Debug)]
 pub(super) struct DelayWindow {
@@ -52,13 +60,13 @@ impl DelayWindow {
         self.packets = packets;
     }
 
-    /// Moves by one ack of `acked` packets that saw `delay` where `target` is wanted.
+    /// Moves by one ack that saw `delay` where `target` is wanted.
     pub(super) fn on_ack(
         &mut self,
         now: Time,
         rtt: Nanos,
         (delay, target): (Nanos, Nanos),
-        acked: f64,
+        acked: Acked,
         may_grow: bool,
     ) {
         self.late = delay >= target && self.packets >= self.steps.packets_min;
@@ -91,16 +99,18 @@ impl DelayWindow {
         }
     }
 
-    fn grow(&mut self, acked: f64) {
+    fn grow(&mut self, acked: Acked) {
+        // However many steps: no more than twice the window in a round trip.
+        let increase = self.steps.increase * acked.round_trips.min(self.packets.max(1.0));
         // An ack of more than the window is of chunks that were sent before it shrank.
-        let acked = acked.min(self.packets.max(1.0));
+        let acked = acked.packets.min(self.packets.max(1.0));
         let by = if self.starting || self.packets < self.steps.packets_min {
             acked
         } else if self.packets >= 1.0 {
-            self.steps.increase * acked / self.packets
+            increase * acked / self.packets
         } else {
             let part = SWIFT_SMALL_GROWTH * self.packets.max(SWIFT_SCALING_PACKETS.0);
-            self.steps.increase * acked * part.min(1.0)
+            increase * acked * part.min(1.0)
         };
         self.packets = (self.packets + by).min(self.steps.packets_max);
     }

@@ -29,6 +29,7 @@ use crate::{AckSample, Controller, LossSample, PathFacts, Rate};
 #[derive(Clone, Debug)]
 pub struct Timely {
     config: TimelyConfig,
+    declared_noise: Nanos,
     noise: Nanos,
     /// The bounds for the least round trip seen.
     low: Nanos,
@@ -55,6 +56,7 @@ impl Timely {
         let rate = f64::from(path.packet_bytes) / low.as_secs_f64();
         Self {
             config,
+            declared_noise: path.delay_noise,
             noise: path.delay_noise,
             low,
             high,
@@ -118,6 +120,10 @@ impl Controller for Timely {
     fn on_rto(&mut self, _now: Time) {
         self.starting = false;
         self.set_rate(self.rate / 2.0, false);
+    }
+
+    fn set_away(&mut self, away: Nanos) {
+        self.noise = self.declared_noise.max(away.min(RTT_SAMPLE_MAX));
     }
 
     fn window_bytes(&self) -> u64 {

@@ -125,6 +125,7 @@
 
 #![forbid(unsafe_code)]
 
+mod away;
 mod batch;
 mod blacklist;
 mod carrier;

@@ -92,6 +92,14 @@ pub(crate) const BLACKLIST_DOUBLINGS: u32 = 6;
 /// A peer that has been off the blacklist for so long begins anew.
 pub(crate) const BLACKLIST_MEMORY: Nanos = Nanos::from_secs(60);
 
+/// How long absences of our host are remembered, once or twice over: where others share its
+/// processors there are many of them in that time.
+pub(crate) const AWAY_SPAN: Nanos = Nanos::from_millis(500);
+
+/// The longest absence that is allowed for: a scheduler with work for many gets round in that. Who
+/// is away for longer was suspended.
+pub(crate) const AWAY_MAX: Nanos = Nanos::from_millis(100);
+
 /// How long a refused peer's bytes are still read, so that the reset of a closed connection does
 /// not overtake the refusal; and how many bytes.
 pub(crate) const LINGER_NS: u64 = 1_000_000_000;

@@ -38,7 +38,9 @@ pub(crate) struct Flow {
     /// What is in flight on all paths.
     pub(crate) in_flight_bytes: u64,
     /// The longest recent delay of acks within the hosts, decaying.
-    pub(crate) hold_max: Nanos,
+    hold_max: Nanos,
+    /// The longest that our host was away of late, as far as that is measured.
+    away: Nanos,
     /// A chunk found the window full, and it has not opened by a burst since.
     window_full: bool,
     burst_bytes: u64,
@@ -73,6 +75,7 @@ impl Flow {
             peer_window_bytes: peer.window_bytes,
             in_flight_bytes: 0,
             hold_max: Nanos::ZERO,
+            away: Nanos::ZERO,
             window_full: false,
             burst_bytes: config.burst_bytes,
             window_limited: false,
@@ -92,7 +95,21 @@ impl Flow {
         let fresh = Self::new(config, peer, now);
         let (peer_window_bytes, in_flight_bytes) = (self.peer_window_bytes, self.in_flight_bytes);
         let is_stream = carrier == Carrier::Tcp;
+        let away = self.away;
         *self = Self { peer_window_bytes, in_flight_bytes, is_stream, ..fresh };
+        self.set_away(away);
+    }
+
+    /// Our host is away for up to `away` at a time.
+    pub(crate) fn set_away(&mut self, away: Nanos) {
+        self.away = away;
+        self.cc.set_away(away);
+    }
+
+    /// How long acks may wait within the hosts. Of a peer's absences nothing is known before they
+    /// have happened; hosts that talk to each other are taken to be alike.
+    pub(crate) fn hosts_max(&self) -> Nanos {
+        self.hold_max.max(self.away)
     }
 
     /// What a chunk counts against windows: its bytes and what the receiver charges beside them.
@@ -101,7 +118,7 @@ impl Flow {
     }
 
     /// What may be in flight as far as the way there goes.
-    fn window_bytes(&self) -> u64 {
+    pub(crate) fn window_bytes(&self) -> u64 {
         if self.is_stream { STREAM_WINDOW_BYTES } else { self.cc.window_bytes() }
     }
 

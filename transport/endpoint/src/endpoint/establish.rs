@@ -1,6 +1,7 @@
 //! Making the two halves of a link, and joining them.
 
 use super::Endpoint;
+use crate::away::Away;
 use crate::batch::Batch;
 use crate::carrier::{CarrierChoice, Fallback, has, qp_type};
 use crate::class::ClassReport;
@@ -14,6 +15,7 @@ use crate::tcp::ByteStream;
 use crate::tx::TxRing;
 use crate::workers::Member;
 use std::net::SocketAddr;
+use towpath_base::Nanos;
 use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
 use towpath_proto::limits::{HEADER_BYTES, PATHS_MAX};
@@ -399,7 +401,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             control_generations: (ours.control.generation, peer.control.generation),
         };
         let config = self.config.link_config(side, self.device.caps());
-        let link = Link::new(config.seed(link_seed(&ours)), params, now);
+        let mut link = Link::new(config.seed(link_seed(&ours)), params, now);
+        link.set_away(self.away.as_ref().map_or(Nanos::ZERO, Away::told));
         let ports: Vec<u16> = (0..ours.paths.len()).map(|path| self.source_port_of(path)).collect();
         let seat = self.member.as_ref().map(Member::seat);
         if let Some(conn) = self.links.find_mut(id) {

@@ -221,6 +221,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     pub fn wait(&mut self, timeout: Nanos) -> bool {
         let due = self.next_timeout().since(self.device.now());
         let span = timeout.min(due);
+        if let Some(away) = &mut self.away {
+            away.rest();
+        }
         span > Nanos::ZERO && self.device.wait(span)
     }
 }

@@ -23,6 +23,7 @@ mod teardown;
 pub use commands::{BufferCensus, PathReport};
 pub use establish::PendingLink;
 
+use crate::away::Away;
 use crate::blacklist::{Blacklist, ListedFor};
 use crate::config::EndpointConfig;
 use crate::error::EndpointError;
@@ -92,6 +93,8 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     streams: Streams,
     blacklist: Blacklist,
     blacklist_due: Time,
+    /// Where absences of our host are noise.
+    away: Option<Away>,
     told: VecDeque<Event>,
     prng: Prng,
     instance: u64,
@@ -135,6 +138,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             streams: Streams::default(),
             blacklist: Blacklist::new(config.blacklist_span),
             blacklist_due: Time::NEVER,
+            away: Away::on(&plan, device.now()),
             told: VecDeque::new(),
             instance,
             prng,

@@ -20,6 +20,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.post_receives();
         let moved = self.device.progress(self.config.progress_budget);
         let now = self.device.now();
+        self.look_for_absence(now);
         let acks = self.poll_control(now);
         let completions = self.poll_data(now);
         let frames = self.poll_streams(now);
@@ -30,6 +31,17 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.poll_setup(now);
         self.look_at_blacklist(now);
         moved + acks + completions + frames + returned
+    }
+
+    /// Where completions carry no time, delays are as long as nobody looked.
+    #[inline]
+    fn look_for_absence(&mut self, now: Time) {
+        let Some(away) = self.away.as_mut().and_then(|away| away.look(now)) else { return };
+        for conn in self.links.iter_mut() {
+            if let Some(link) = conn.link.as_mut() {
+                link.set_away(away);
+            }
+        }
     }
 
     /// Acks first: they open the window for what is sent in this turn.

@@ -109,3 +109,18 @@ fn trap_idle_growth_who_had_nothing_to_send_is_not_held_back() {
     round(&mut path, Time(1_000_000), 40_000, Nanos(500), Nanos::ZERO);
     assert!(path.cc.window_bytes() > shrunk);
 }
+
+#[test]
+fn who_is_away_at_times_waits_longer_before_everything_counts_as_lost() {
+    let mut path = path("swift");
+    let (us, ms) = (Nanos::from_micros, Nanos::from_millis);
+    for index in 0..50 {
+        round(&mut path, Time(index * 1_000_000), 1000, us(100), Nanos::ZERO);
+    }
+    let rto = |path: &One| path.path.rto(&path.flow);
+    assert!(rto(&path) <= ms(1));
+    path.set_away(ms(30));
+    assert!(rto(&path) >= ms(30));
+    path.set_away(Nanos::ZERO);
+    assert!(rto(&path) <= ms(1), "it is back for good");
+}

@@ -214,6 +214,13 @@ impl Link {
         self.receive_window_bytes = bytes;
     }
 
+    /// Our host was away for up to `away` at a time of late: nobody looked at what had come.
+    /// Congestion control and timeouts allow for it. For drivers whose completions carry no time;
+    /// tell it when it changes. Zero until then.
+    pub fn set_away(&mut self, away: Nanos) {
+        self.flow.set_away(away);
+    }
+
     /// What it rides on now.
     #[must_use]
     pub fn carrier(&self) -> crate::Carrier {
@@ -262,6 +269,12 @@ impl Link {
     #[must_use]
     pub fn srtt(&self) -> Option<Nanos> {
         self.flow.rtt.smoothed()
+    }
+
+    /// What may be in flight at present as far as congestion control goes, in bytes.
+    #[must_use]
+    pub fn window_bytes(&self) -> u64 {
+        self.flow.window_bytes()
     }
 
     /// Payload bytes of the next chunk of full packets, at most.

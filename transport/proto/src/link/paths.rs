@@ -223,7 +223,8 @@ impl Link {
     fn probe_interval(&self, path: &Path) -> Nanos {
         let rtt = if path.rtt.smoothed().is_some() { &path.rtt } else { &self.flow.rtt };
         let srtt = rtt.smoothed().unwrap_or(Nanos::ZERO);
-        let span = srtt.saturating_mul(2) + rtt.variance().saturating_mul(4) + self.flow.hold_max;
+        let span =
+            srtt.saturating_mul(2) + rtt.variance().saturating_mul(4) + self.flow.hosts_max();
         span.max(PROBE_INTERVAL_MIN)
     }
 

@@ -175,13 +175,13 @@ impl Path {
     }
 
     pub(crate) fn rto(&self, flow: &Flow) -> Nanos {
-        self.round_trips(flow).rto_backed_off(flow.hold_max, self.rto_count)
+        self.round_trips(flow).rto_backed_off(flow.hosts_max(), self.rto_count)
     }
 
     fn tail_probe_span(&self, flow: &Flow) -> Nanos {
         let rtt = self.round_trips(flow);
         let Some(srtt) = rtt.smoothed() else { return self.rto(flow) };
-        let span = srtt.saturating_mul(2) + rtt.variance().saturating_mul(2) + flow.hold_max;
+        let span = srtt.saturating_mul(2) + rtt.variance().saturating_mul(2) + flow.hosts_max();
         span.max(TAIL_PROBE_MIN)
     }
 
@@ -189,7 +189,7 @@ impl Path {
     fn tick(&self, flow: &Flow, sla_tick: Nanos) -> Nanos {
         let rtt = self.round_trips(flow);
         let srtt = rtt.smoothed().unwrap_or(Nanos::ZERO);
-        let span = srtt.saturating_mul(2) + rtt.variance().saturating_mul(4) + flow.hold_max;
+        let span = srtt.saturating_mul(2) + rtt.variance().saturating_mul(4) + flow.hosts_max();
         span.max(sla_tick)
     }
 
