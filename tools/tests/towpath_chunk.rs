@@ -72,6 +72,11 @@ fn the_health_of_a_servers_links_is_shown_for_people_and_for_programs() {
         assert!(link["peer"].as_str().is_some_and(|peer| peer.starts_with("127.0.0.1:")));
         assert!(link["chunks_sent"].is_u64() && link["state"].is_string(), "{link}");
     }
+    let report = json(&mut bench.run(&["health", "--class", "gold", "--json"]));
+    let links = report["links"].as_array().expect("a list");
+    let asking = links.iter().find(|link| link["class"] == "gold").expect("who asks");
+    assert_eq!(asking["dscp_changed"], 0, "{report}");
+    fails(&mut bench.run(&["health", "--class", "lead"]), 2, &["gold, silver and copper"]);
     let text = succeeds(&mut bench.run(&["health"]));
     assert!(text.starts_with("0 requests without an answer after 1,000 ms"), "{text}");
     assert!(text.lines().nth(1).is_some_and(|heading| heading.starts_with("peer")), "{text}");

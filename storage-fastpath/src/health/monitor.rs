@@ -332,8 +332,8 @@ impl HealthMonitor {
     /// look, one that is down is forgotten, and paths that change are told.
     pub fn on_event(&mut self, event: &Event) {
         match *event {
-            Event::Accepted { link, .. } | Event::Connected { link, .. } => {
-                self.watch(link, LinkStats::default());
+            Event::Accepted { link, peer } | Event::Connected { link, peer, .. } => {
+                self.watch(link, peer.class, LinkStats::default());
             }
             Event::LinkDown { link, .. } => {
                 let place = self.links.get_mut(link.index());
@@ -352,12 +352,12 @@ impl HealthMonitor {
     }
 
     /// What a link did before it was watched, as `stats` count it, is not judged.
-    fn watch(&mut self, link: LinkId, stats: LinkStats) {
+    fn watch(&mut self, link: LinkId, class: Class, stats: LinkStats) {
         if self.links.len() <= link.index() {
             self.links.resize_with(link.index() + 1, || None);
         }
         if self.find(link).is_none() {
-            self.links[link.index()] = Some(Watched::new(link, stats));
+            self.links[link.index()] = Some(Watched::new(link, class, stats));
         }
     }
 
@@ -371,7 +371,7 @@ impl HealthMonitor {
         self.next_look = now + self.config.window;
         self.links.iter_mut().flatten().for_each(|watched| watched.seen = false);
         for view in links {
-            self.watch(view.link, view.stats);
+            self.watch(view.link, view.class, view.stats);
             self.judge(&view);
         }
         for place in &mut self.links {
@@ -385,7 +385,7 @@ impl HealthMonitor {
         let LinkView { stats, rtt, carrier, paths, paths_good, .. } = *view;
         *seen = true;
         (health.paths, health.paths_good) = (paths, paths_good);
-        (health.class, health.dscp_changed) = (view.class, view.dscp_changed);
+        health.dscp_changed = view.dscp_changed;
         health.carrier = carrier;
         health.carrier_best = health.carrier_best.min(carrier);
         let sent = stats.chunks_sent - health.stats.chunks_sent;
@@ -488,7 +488,7 @@ impl HealthMonitor {
 }
 
 impl Watched {
-    fn new(link: LinkId, stats: LinkStats) -> Self {
+    fn new(link: LinkId, class: Class, stats: LinkStats) -> Self {
         let health = LinkHealth {
             link,
             state: HealthState::Good,
@@ -501,7 +501,7 @@ impl Watched {
             carrier_best: Carrier::Tcp,
             paths: 0,
             paths_good: 0,
-            class: Class::default(),
+            class,
             dscp_changed: 0,
             stats,
         };

@@ -135,17 +135,18 @@ fn links_that_are_gone_are_forgotten_and_events_that_nobody_takes_are_bounded() 
 fn a_path_that_changes_is_told_and_the_link_is_watched_from_its_first_to_its_last_event() {
     let mut monitor = HealthMonitor::new(HealthConfig::new());
     let (link, path) = (link(), PathId(2));
-    let (device_addr, class) = (([127, 0, 0, 1], 1).into(), Class::Silver);
+    let (device_addr, class) = (([127, 0, 0, 1], 1).into(), Class::Copper);
     let peer = Peer { instance: 1, device_addr, setup_addr: None, class };
     monitor.on_event(&Event::Accepted { link, peer });
-    assert_eq!(monitor.link(link).map(|health| health.state), Some(HealthState::Good));
+    let seen = monitor.link(link).map(|health| (health.state, health.class));
+    assert_eq!(seen, Some((HealthState::Good, class)));
     let (from, to, signal) = (PathState::Good, PathState::Suspect, PathSignal::Silent);
     monitor.on_event(&Event::PathChanged { link, path, from, to, signal });
     let told = HealthEvent::PathChanged { link, path, to, signal };
     assert_eq!(monitor.poll_event(), Some(told));
     let stats = LinkStats { chunks_sent: 100, path_doubts: 1, ..LinkStats::default() };
     let carrier = Carrier::Uc;
-    let (class, dscp_changed) = (Class::Copper, 7);
+    let dscp_changed = 7;
     let (rtt, paths, paths_good) = (None, 4, 3);
     let view = LinkView { link, stats, rtt, carrier, paths, paths_good, class, dscp_changed };
     monitor.look(Time(1), [view].into_iter());
