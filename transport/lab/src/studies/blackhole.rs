@@ -1,6 +1,8 @@
 //! Switches that swallow packets: I/Os and paths with rerouting on, beside off.
 
-use super::outage::{BASE_RTT, Fault, LATE, Outage, OutageResult, SLA_TICK, SLOW};
+use super::outage::{
+    EVERY, Fault, HOSTS, LATE, Outage, OutageResult, PATHS, SLOW, ms, recovery_bound,
+};
 use super::{
     Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
     Study, StudyError, Style, Table,
@@ -22,14 +24,7 @@ pub const STUDY: Study = Study {
             many: true,
             defaults: ["spine,reverse,congestion", ALL_FAULTS, ALL_FAULTS],
         },
-        Param {
-            name: "paths",
-            what: "Paths of a link with rerouting; without it has one",
-            unit: "paths",
-            kind: Kind::Count(2..=16),
-            many: false,
-            defaults: ["16", "16", "16"],
-        },
+        PATHS,
         Param {
             name: "spines",
             what: "Ways from leaf to leaf",
@@ -38,22 +33,8 @@ pub const STUDY: Study = Study {
             many: false,
             defaults: ["16", "16", "16"],
         },
-        Param {
-            name: "hosts",
-            what: "Clients, and servers that each writes to",
-            unit: "hosts",
-            kind: Kind::Count(1..=32),
-            many: false,
-            defaults: ["4", "8", "16"],
-        },
-        Param {
-            name: "every-us",
-            what: "Mean time between two I/Os of a link",
-            unit: "us",
-            kind: Kind::Count(100..=1_000_000),
-            many: false,
-            defaults: ["5000", "2000", "2000"],
-        },
+        HOSTS,
+        EVERY,
         Param {
             name: "span-ms",
             what: "How long it stays broken",
@@ -83,16 +64,6 @@ fn is_fault(name: &str) -> Result<(), &'static str> {
 struct Point {
     name: String,
     outage: Outage,
-}
-
-impl Point {
-    fn is_on(&self) -> bool {
-        self.outage.paths > 1
-    }
-
-    fn word(&self) -> &'static str {
-        if self.is_on() { "on" } else { "off" }
-    }
 }
 
 fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
@@ -133,11 +104,7 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
 }
 
 fn label(point: &Point) -> String {
-    format!("{}, rerouting {}", point.name, point.word())
-}
-
-fn ms(span: Nanos) -> f64 {
-    span.as_secs_f64() * 1e3
+    format!("{}, rerouting {}", point.name, point.outage.rerouting())
 }
 
 fn table(seen: &[(Point, OutageResult)]) -> Table {
@@ -160,7 +127,7 @@ fn table(seen: &[(Point, OutageResult)]) -> Table {
     let row = |(point, result): &(Point, OutageResult)| {
         vec![
             Cell::from(point.name.as_str()),
-            point.word().into(),
+            point.outage.rerouting().into(),
             result.ios().into(),
             result.above(LATE).into(),
             result.above(SLOW).into(),
@@ -182,7 +149,11 @@ fn table(seen: &[(Point, OutageResult)]) -> Table {
 fn plot(pair: &[(Point, OutageResult)]) -> Plot {
     let series = pair.iter().map(|(point, result)| {
         let points = result.longest_by_step(STEP);
-        Series { label: format!("rerouting {}", point.word()), style: Style::Line, points }
+        Series {
+            label: format!("rerouting {}", point.outage.rerouting()),
+            style: Style::Line,
+            points,
+        }
     });
     Plot {
         title: format!("{}: longest answer of the I/Os of 20 ms", pair[0].0.name),
@@ -203,11 +174,10 @@ fn claims(pair: &[(Point, OutageResult)]) -> Vec<Claim> {
         unit,
         decimals,
     };
-    let bound = SLA_TICK.saturating_mul(2) + BASE_RTT.saturating_mul(2);
     let recovered = claim(
         "longest_ms",
         "longest answer, two ticks and two round trips",
-        Demand::AtMost(ms(bound)),
+        Demand::AtMost(ms(recovery_bound())),
         ms(on.longest()),
         "ms",
         2,

@@ -1,6 +1,8 @@
 //! Spines that die one after another and come back: what links do before the fabric notices.
 
-use super::outage::{BASE_RTT, Fault, LATE, Outage, OutageResult, SLA_TICK, SLOW};
+use super::outage::{
+    EVERY, Fault, HOSTS, LATE, Outage, OutageResult, PATHS, SLOW, ms, recovery_bound,
+};
 use super::{
     Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
     Study, StudyError, Style, Table,
@@ -13,14 +15,7 @@ pub const STUDY: Study = Study {
     what: "spines that die one after another and come back, with rerouting on and off",
     mirrors: "PNet 4.2: a way around what is broken before its user notices",
     params: &[
-        Param {
-            name: "paths",
-            what: "Paths of a link with rerouting; without it has one",
-            unit: "paths",
-            kind: Kind::Count(2..=16),
-            many: false,
-            defaults: ["16", "16", "16"],
-        },
+        PATHS,
         Param {
             name: "spines",
             what: "Ways from leaf to leaf; all but one of them die",
@@ -29,22 +24,8 @@ pub const STUDY: Study = Study {
             many: false,
             defaults: ["3", "4", "8"],
         },
-        Param {
-            name: "hosts",
-            what: "Clients, and servers that each writes to",
-            unit: "hosts",
-            kind: Kind::Count(1..=32),
-            many: false,
-            defaults: ["4", "8", "16"],
-        },
-        Param {
-            name: "every-us",
-            what: "Mean time between two I/Os of a link",
-            unit: "us",
-            kind: Kind::Count(100..=1_000_000),
-            many: false,
-            defaults: ["5000", "2000", "2000"],
-        },
+        HOSTS,
+        EVERY,
         Param {
             name: "step-ms",
             what: "From one event to the next",
@@ -77,14 +58,6 @@ struct Point {
 }
 
 impl Point {
-    fn is_on(&self) -> bool {
-        self.outage.paths > 1
-    }
-
-    fn word(&self) -> &'static str {
-        if self.is_on() { "on" } else { "off" }
-    }
-
     /// The phases: when each begins, and how many spines are whole in it.
     fn phases(&self) -> Vec<(Time, usize)> {
         let spines = self.outage.spines;
@@ -132,11 +105,7 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
 }
 
 fn label(point: &Point) -> String {
-    format!("rerouting {}", point.word())
-}
-
-fn ms(span: Nanos) -> f64 {
-    span.as_secs_f64() * 1e3
+    format!("rerouting {}", point.outage.rerouting())
 }
 
 fn table(seen: &[(Point, OutageResult)]) -> Table {
@@ -158,7 +127,7 @@ fn table(seen: &[(Point, OutageResult)]) -> Table {
         for (&(from, spines), to) in phases.iter().zip(ends) {
             let of_phase = result.between(from, to);
             rows.push(vec![
-                Cell::from(point.word()),
+                Cell::from(point.outage.rerouting()),
                 (from.0 / 1_000_000).into(),
                 (spines as u64).into(),
                 of_phase.ios().into(),
@@ -198,13 +167,12 @@ fn claims(seen: &[(Point, OutageResult)]) -> Vec<Claim> {
         decimals,
     };
     let fewer = off.above(LATE) as f64 / on.above(LATE).max(1) as f64;
-    let bound = ms(SLA_TICK.saturating_mul(2) + BASE_RTT.saturating_mul(2));
     let good = on.good_paths(point.outage.paths, Time::NEVER) * 100.0;
     vec![
         claim(
             "longest_ms",
             "longest answer, two ticks and two round trips",
-            Demand::AtMost(bound),
+            Demand::AtMost(ms(recovery_bound())),
             ms(on.longest()),
             "ms",
             2,

@@ -4,6 +4,7 @@
 //! source ports (rerouting on) or with one of each (off). What breaks says nothing, and routes
 //! stay as they are, where [`Fault`] does not say otherwise.
 
+use super::{Kind, Param};
 use crate::cluster::{Answer, Cluster, FlowPlan, PathMove, Record};
 use crate::failure::Cause;
 use crate::studies::RunEnd;
@@ -52,6 +53,46 @@ const SOURCE_PORTS: u16 = 1024;
 
 /// What waits at the end has so long to come.
 const SETTLE_MAX: Nanos = Nanos::from_secs(30);
+
+/// Paths of the links that may be rerouted.
+pub(super) const PATHS: Param = Param {
+    name: "paths",
+    what: "Paths of a link with rerouting; without it has one",
+    unit: "paths",
+    kind: Kind::Count(2..=16),
+    many: false,
+    defaults: ["16", "16", "16"],
+};
+
+/// Clients, and servers of each.
+pub(super) const HOSTS: Param = Param {
+    name: "hosts",
+    what: "Clients, and servers that each writes to",
+    unit: "hosts",
+    kind: Kind::Count(1..=32),
+    many: false,
+    defaults: ["4", "8", "16"],
+};
+
+/// How often a link has an I/O.
+pub(super) const EVERY: Param = Param {
+    name: "every-us",
+    what: "Mean time between two I/Os of a link",
+    unit: "us",
+    kind: Kind::Count(100..=1_000_000),
+    many: false,
+    defaults: ["5000", "2000", "2000"],
+};
+
+/// Within so long what is in flight on one dead path of several is to be answered.
+pub(super) fn recovery_bound() -> Nanos {
+    SLA_TICK.saturating_mul(2) + BASE_RTT.saturating_mul(2)
+}
+
+/// In milliseconds, as tables have it.
+pub(super) fn ms(span: Nanos) -> f64 {
+    span.as_secs_f64() * 1e3
+}
 
 /// What breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +178,11 @@ pub struct OutageResult {
 }
 
 impl Outage {
+    /// Whether its links may be rerouted, in a word: on or off.
+    pub(super) fn rerouting(&self) -> &'static str {
+        if self.paths > 1 { "on" } else { "off" }
+    }
+
     /// Runs it.
     ///
     /// # Errors
