@@ -8,8 +8,8 @@ use towpath_base::Nanos;
 use towpath_device_roce::udp::UdpConfig;
 use towpath_proto::{DownReason, Outcome};
 use towpath_transport::{
-    ChannelHandle, CompletionQueue, EndpointConfig, EndpointHandle, Incoming, LinkHandle,
-    RecvError, SendOptions, SubmitError,
+    ChannelError, ChannelHandle, CloseReason, CompletionQueue, EndpointConfig, EndpointHandle,
+    Incoming, LinkHandle, OpenError, RecvError, SendOptions, SubmitError,
 };
 
 /// Long enough for a loaded machine; nothing here waits for it to pass.
@@ -188,7 +188,7 @@ fn a_completion_queue_takes_no_more_than_it_holds() {
 }
 
 #[test]
-fn a_thread_that_dies_with_a_handle_leaves_the_others_alone() {
+fn a_thread_that_dies_with_a_handle_leaves_the_others_alone_and_its_channel_is_closed() {
     let (_client, _server, near, far) = pair();
     let (mine, theirs) = channel(&near, &far, true);
     let (other, unread) = channel(&near, &far, true);
@@ -202,4 +202,65 @@ fn a_thread_that_dies_with_a_handle_leaves_the_others_alone() {
     mine.send(mine.copy(b"alive").expect("a free buffer"), SendOptions::new());
     assert_eq!(take(&theirs), b"alive");
     (0..10).for_each(|_| assert_eq!(take(&unread), b"then it died"));
+    assert_eq!(unread.recv(LONG).err(), Some(RecvError::Closed));
+}
+
+#[test]
+fn channels_whose_handles_were_dropped_leave_room_for_others() {
+    let config = EndpointConfig::new().tune_links(|link| link.channels_max(2));
+    let (_client, _server, near, far) = pair_with(config);
+    let (mine, theirs) = channel(&near, &far, true);
+    let clone = mine.clone();
+    for round in 0..50u32 {
+        // The place of the one before is free once the peer has heard that it is closed.
+        let open = || match near.open_channel(true) {
+            // At this end, and at the other.
+            Err(
+                ChannelError::Link(OpenError::TooMany)
+                | ChannelError::Closed(CloseReason::Refused(_)),
+            ) => {
+                std::thread::sleep(Duration::from_millis(1));
+                None
+            }
+            opened => Some(opened.expect("a channel")),
+        };
+        let other = (0..60_000).find_map(|_| open()).expect("the place is free some time");
+        other.send(other.copy(&round.to_le_bytes()).expect("a buffer"), SendOptions::new());
+        drop(other);
+        let unread = far.accept_channel(LONG).expect("a channel");
+        assert_eq!(take(&unread), round.to_le_bytes());
+        assert_eq!(unread.recv(LONG).err(), Some(RecvError::Closed));
+    }
+    drop(mine);
+    clone.send(clone.copy(b"a clone").expect("a free buffer"), SendOptions::new());
+    assert_eq!(take(&theirs), b"a clone", "it is open while one handle is left");
+}
+
+#[test]
+fn a_channel_that_nobody_accepts_is_closed() {
+    let (_client, _server, near, far) = pair();
+    let mine = near.open_channel(true).expect("room for a channel");
+    drop(far);
+    assert_eq!(mine.recv(LONG).err(), Some(RecvError::Closed));
+}
+
+#[test]
+fn messages_that_a_link_has_no_room_for_go_in_turn_as_others_end() {
+    let config = EndpointConfig::new().tune_links(|link| link.sends_max(3));
+    let (_client, _server, near, far) = pair_with(config);
+    let channels: Vec<_> = (0..20).map(|_| channel(&near, &far, true)).collect();
+    let completions = CompletionQueue::new(2000);
+    for round in 0..50u32 {
+        for (mine, _) in &channels {
+            let buf = mine.copy(&round.to_le_bytes()).expect("a free buffer");
+            mine.post(buf, SendOptions::new(), &completions).expect("room in its queue");
+        }
+    }
+    for (_, theirs) in &channels {
+        (0..50u32).for_each(|round| assert_eq!(take(theirs), round.to_le_bytes()));
+    }
+    for _ in 0..1000 {
+        let sent = completions.wait(LONG).expect("an outcome").expect("it was taken");
+        assert_eq!(sent.outcome, Outcome::Delivered);
+    }
 }

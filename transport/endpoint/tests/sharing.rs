@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use towpath_transport::{
-    ChannelError, ChannelId, Device, Endpoint, EndpointConfig, Event, LinkId, MemEnd, OpenError,
-    Outcome, Region, Scheduling, SendOptions, mem_pair,
+    ChannelError, ChannelId, CloseReason, Device, Endpoint, EndpointConfig, Event, LinkId, MemEnd,
+    OpenError, Outcome, Region, Scheduling, SendOptions, mem_pair,
 };
 
 const CHUNK_BYTES: u32 = 16 << 10;
@@ -145,6 +145,60 @@ fn a_thousand_channels_hold_what_came_although_few_receives_are_posted() {
 #[test]
 fn ten_thousand_channels_share_a_link() {
     fill(10_000);
+}
+
+/// Opens as many channels as `limit` allows at the opener, or at its peer.
+fn exceed(limit: u32, at_the_peer: bool) {
+    let config = |channels: u32| {
+        EndpointConfig::new()
+            .links_max(1)
+            .chunk_bytes_max(4096)
+            .quota_chunks(8)
+            .credit_total(8 * (limit + 8))
+            .receives_ready(64)
+            .tune_links(move |link| link.channels_max(channels))
+            .send_pools(&[(256, 8)])
+    };
+    let near = if at_the_peer { limit + 8 } else { limit };
+    let (mut client, mut server) =
+        mem_pair(config(near), config(limit)).expect("two small endpoints");
+    let (mut opened, mut refused) = (0, Vec::new());
+    let mut turn = |client: &mut MemEnd| {
+        client.endpoint.turn(|_, event| match event {
+            Event::ChannelOpened { .. } => opened += 1,
+            Event::ChannelClosed { reason, .. } => refused.push(reason),
+            _ => {}
+        });
+        server.endpoint.turn(|_, _| {});
+        (opened, refused.clone())
+    };
+    for _ in 0..limit {
+        client.endpoint.open_channel(client.link, true).expect("room for so many");
+        turn(&mut client);
+    }
+    while turn(&mut client).0 < limit {}
+    let one_more = client.endpoint.open_channel(client.link, true);
+    if !at_the_peer {
+        assert_eq!(one_more, Err(ChannelError::Link(OpenError::TooMany)));
+        return;
+    }
+    one_more.expect("room at this end");
+    while turn(&mut client).1.is_empty() {}
+    let (opened, refused) = turn(&mut client);
+    assert!(matches!(refused[..], [CloseReason::Refused(_)]), "{refused:?}");
+    assert_eq!(opened, limit);
+}
+
+#[test]
+fn the_channel_beyond_a_thousand_or_ten_thousand_is_refused_by_name() {
+    exceed(1000, false);
+    exceed(10_000, false);
+}
+
+#[test]
+fn the_channel_beyond_what_the_peer_allows_is_refused_by_it() {
+    exceed(1000, true);
+    exceed(10_000, true);
 }
 
 fn config() -> EndpointConfig {

@@ -1,7 +1,6 @@
 //! What handles ask the worker for, and what it answers with.
 
-use super::egress::Egress;
-use super::link::Incoming;
+use super::link::{ChannelEnd, Incoming};
 use crate::error::{ChannelError, ConnectError, EndpointError, ListenError};
 use crate::event::{LinkId, Peer};
 use crossbeam_channel::{Receiver, Sender};
@@ -41,5 +40,5 @@ pub(crate) struct NewChannel {
     pub(crate) id: ChannelId,
     pub(crate) ordered: bool,
     pub(crate) incoming: Receiver<Incoming>,
-    pub(super) egress: Arc<Egress>,
+    pub(super) end: ChannelEnd,
 }

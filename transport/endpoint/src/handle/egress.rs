@@ -16,13 +16,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::Waker;
 use towpath_proto::ChannelId;
 
-/// What a thread asks of the worker for a channel; kept in order.
-pub(super) enum Post {
-    Message(Outgoing),
-    /// Closes the channel.
-    Close,
-}
-
 /// A message to send, and whom its outcome is told.
 pub(super) struct Outgoing {
     pub(super) payload: Payload,
@@ -139,7 +132,7 @@ impl Doorbell {
     /// The channel's queue was found empty: what comes from here on lists it again.
     pub(super) fn through(&self, egress: &Arc<Egress>) {
         egress.is_listed.store(false, Ordering::SeqCst);
-        if !egress.posts.is_empty() {
+        if !egress.posts.is_empty() || egress.is_leaving.load(Ordering::SeqCst) {
             self.list(egress);
         }
     }
@@ -155,10 +148,12 @@ impl Doorbell {
 pub(super) struct Egress {
     pub(super) link: LinkId,
     pub(super) channel: ChannelId,
-    posts: ArrayQueue<Post>,
+    posts: ArrayQueue<Outgoing>,
     is_listed: AtomicBool,
     /// Nothing is taken any more: the channel or its link is closed.
     is_sealed: AtomicBool,
+    /// Its owner is done with the channel: it is closed once the queue is empty.
+    is_leaving: AtomicBool,
     /// Messages that the link has; the worker's own, as is the next.
     under_way: AtomicUsize,
     /// Too many are under way: it is listed again when fewer are.
@@ -177,6 +172,7 @@ impl Egress {
             posts: ArrayQueue::new(EGRESS_MAX),
             is_listed: AtomicBool::new(false),
             is_sealed: AtomicBool::new(false),
+            is_leaving: AtomicBool::new(false),
             under_way: AtomicUsize::new(0),
             is_paused: AtomicBool::new(false),
             sleepers: AtomicUsize::new(0),
@@ -189,8 +185,8 @@ impl Egress {
     pub(super) fn try_post(
         self: &Arc<Self>,
         bell: &Doorbell,
-        post: Post,
-    ) -> Result<(), (Post, Refusal)> {
+        post: Outgoing,
+    ) -> Result<(), (Outgoing, Refusal)> {
         if bell.ended.load(Ordering::SeqCst) {
             return Err((post, Refusal::Ended));
         }
@@ -211,8 +207,8 @@ impl Egress {
     pub(super) fn post(
         self: &Arc<Self>,
         bell: &Doorbell,
-        mut post: Post,
-    ) -> Result<(), (Post, Refusal)> {
+        mut post: Outgoing,
+    ) -> Result<(), (Outgoing, Refusal)> {
         loop {
             match self.try_post(bell, post) {
                 Err((back, Refusal::Full)) => post = back,
@@ -229,7 +225,7 @@ impl Egress {
     }
 
     /// Takes the oldest; the worker's side.
-    pub(super) fn take(&self) -> Option<Post> {
+    pub(super) fn take(&self) -> Option<Outgoing> {
         let post = self.posts.pop();
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             // Under the lock nobody is between looking and sleeping.
@@ -240,16 +236,28 @@ impl Egress {
     }
 
     fn refuse_all(&self) {
-        while let Some(post) = self.take() {
-            if let Post::Message(Outgoing { payload, reply, .. }) = post {
-                reply.tell(Err(Rejected { payload, error: SubmitError::ShutDown }));
-            }
+        while let Some(Outgoing { payload, reply, .. }) = self.take() {
+            reply.tell(Err(Rejected { payload, error: SubmitError::ShutDown }));
         }
     }
 
     /// Takes nothing more.
     pub(super) fn seal(&self) {
         self.is_sealed.store(true, Ordering::SeqCst);
+    }
+
+    /// Takes nothing more, and has the worker close the channel behind what was taken. Needs no
+    /// room in the queue, so it can be called by whoever drops the last handle.
+    pub(super) fn leave(self: &Arc<Self>, bell: &Doorbell) {
+        self.seal();
+        self.is_leaving.store(true, Ordering::SeqCst);
+        bell.list(self);
+        bell.ring();
+    }
+
+    /// Whether the channel is to be closed, once; asked by the worker when the queue is empty.
+    pub(super) fn take_leave(&self) -> bool {
+        self.is_leaving.swap(false, Ordering::SeqCst)
     }
 
     /// Whether the worker has nothing left to take or to hand on.

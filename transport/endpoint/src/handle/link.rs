@@ -3,7 +3,7 @@
 use super::Shared;
 use super::commands::{Command, NewChannel, NewLink};
 use super::completions::CompletionQueue;
-use super::egress::{Egress, Outgoing, Post, Refusal, Reply};
+use super::egress::{Doorbell, Egress, Outgoing, Refusal, Reply};
 use crate::error::ChannelError;
 use crate::event::{LinkId, Peer, StreamId};
 use crate::message::{Chunk, Message};
@@ -115,11 +115,34 @@ pub enum RecvError {
     Closed,
 }
 
-/// A channel of a link. Clone it and share it: each message goes to one receiver.
+/// One end of a channel, until its last handle is gone, wherever that may happen.
+pub(crate) struct ChannelEnd {
+    pub(super) egress: Arc<Egress>,
+    bell: Arc<Doorbell>,
+}
+
+impl ChannelEnd {
+    pub(super) fn new(egress: Arc<Egress>, bell: Arc<Doorbell>) -> Self {
+        Self { egress, bell }
+    }
+
+    fn leave(&self) {
+        self.egress.leave(&self.bell);
+    }
+}
+
+impl Drop for ChannelEnd {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// A channel of a link. Clone it and share it: each message goes to one receiver. The channel is
+/// [closed](Self::close) when the last clone is dropped, also by a thread that panics.
 #[derive(Clone)]
 pub struct ChannelHandle {
     shared: Arc<Shared>,
-    egress: Arc<Egress>,
+    end: Arc<ChannelEnd>,
     id: ChannelId,
     ordered: bool,
     incoming: Receiver<Incoming>,
@@ -127,8 +150,8 @@ pub struct ChannelHandle {
 
 impl ChannelHandle {
     fn new(shared: &Arc<Shared>, new: NewChannel) -> Self {
-        let NewChannel { id, ordered, incoming, egress } = new;
-        Self { shared: Arc::clone(shared), egress, id, ordered, incoming }
+        let NewChannel { id, ordered, incoming, end } = new;
+        Self { shared: Arc::clone(shared), end: Arc::new(end), id, ordered, incoming }
     }
 
     /// Its number, the same at both ends.
@@ -164,8 +187,9 @@ impl ChannelHandle {
     pub fn send(&self, payload: impl Into<Payload>, options: SendOptions) -> Ticket {
         let (reply, answer) = bounded(1);
         let message = Outgoing { payload: payload.into(), options, reply: Reply::Ticket(reply) };
-        if let Err((post, refusal)) = self.egress.post(&self.shared.bell, Post::Message(message)) {
-            self.refuse(post, refusal);
+        let posted = self.end.egress.post(&self.shared.bell, message);
+        if let Err((Outgoing { payload, reply, .. }, refusal)) = posted {
+            reply.tell(Err(Rejected { payload, error: self.error(refusal) }));
         }
         Ticket { answer }
     }
@@ -187,19 +211,18 @@ impl ChannelHandle {
             return Err(Rejected { payload, error: SubmitError::QueueFull });
         };
         let message = Outgoing { payload, options, reply: Reply::Queue(place) };
-        match self.egress.try_post(&self.shared.bell, Post::Message(message)) {
-            Err((Post::Message(message), refusal)) => {
-                Err(Rejected { payload: message.payload, error: self.error(refusal) })
-            }
-            _ => Ok(()),
-        }
+        let posted = self.end.egress.try_post(&self.shared.bell, message);
+        posted.map_err(|(Outgoing { payload, .. }, refusal)| {
+            let error = self.error(refusal);
+            Rejected { payload, error }
+        })
     }
 
     /// Sets what the channel gets of its link at this end beside the others; see
     /// [`Endpoint::set_weight`](crate::Endpoint::set_weight). It takes hold when the worker hears
     /// of it.
     pub fn set_weight(&self, weight: u16) {
-        let (link, channel) = (self.egress.link, self.id);
+        let (link, channel) = (self.end.egress.link, self.id);
         self.shared.command(Command::SetWeight { link, channel, weight });
     }
 
@@ -208,12 +231,6 @@ impl ChannelHandle {
             Refusal::Full => SubmitError::QueueFull,
             Refusal::Sealed => SubmitError::NotOpen(self.id),
             Refusal::Ended => SubmitError::ShutDown,
-        }
-    }
-
-    fn refuse(&self, post: Post, refusal: Refusal) {
-        if let Post::Message(Outgoing { payload, reply, .. }) = post {
-            reply.tell(Err(Rejected { payload, error: self.error(refusal) }));
         }
     }
 
@@ -228,10 +245,9 @@ impl ChannelHandle {
         })
     }
 
-    /// Closes it when everything sent on it has had its outcome.
+    /// Takes no more messages, and closes it when everything sent on it has had its outcome.
     pub fn close(&self) {
-        // What refuses this is closed already.
-        drop(self.egress.post(&self.shared.bell, Post::Close));
+        self.end.leave();
     }
 }
 

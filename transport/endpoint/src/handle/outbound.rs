@@ -1,7 +1,7 @@
 //! The worker's side of sending: takes what threads posted, channel by channel, and tells them the
 //! outcomes.
 
-use super::egress::{Doorbell, Egress, Outgoing, Post, Reply};
+use super::egress::{Doorbell, Egress, Outgoing, Reply};
 use super::link::SentMessage;
 use crate::endpoint::Endpoint;
 use crate::limits::{BATCH, EGRESS_QUANTUM};
@@ -20,29 +20,41 @@ struct Waiting {
     egress: Arc<Egress>,
 }
 
+/// Messages that one link had no room for, each with its channel, which is not served meanwhile.
+#[derive(Default)]
+struct Line {
+    messages: VecDeque<(Arc<Egress>, Outgoing)>,
+    /// A message of the link has ended since it had no room.
+    has_room: bool,
+}
+
 /// What was posted, on its way.
 pub(super) struct Outbound {
     bell: Arc<Doorbell>,
     /// By the token that the endpoint knows.
     sends: Vec<Option<Waiting>>,
     free: Vec<usize>,
-    /// Messages that their link had no room for; their channels are not served meanwhile.
-    stalled: VecDeque<(Arc<Egress>, Outgoing)>,
-    /// An outcome came since the stalled ones were tried.
-    has_room: bool,
+    /// By [`LinkId::index`](crate::LinkId::index).
+    stalled: Vec<Line>,
+    /// The lines that have room.
+    roomy: Vec<usize>,
 }
 
 impl Outbound {
     pub(super) fn new(bell: Arc<Doorbell>) -> Self {
-        let (sends, free, stalled) = (Vec::new(), Vec::new(), VecDeque::new());
-        Self { bell, sends, free, stalled, has_room: false }
+        let (sends, free, stalled, roomy) = Default::default();
+        Self { bell, sends, free, stalled, roomy }
+    }
+
+    pub(super) fn bell(&self) -> &Arc<Doorbell> {
+        &self.bell
     }
 
     /// Hands to the links what was posted, a few messages of each channel in turn. Says whether
     /// there was any.
     pub(super) fn serve<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) -> bool {
-        if std::mem::take(&mut self.has_room) {
-            self.retry(endpoint);
+        while let Some(index) = self.roomy.pop() {
+            self.retry(endpoint, index);
         }
         let channels = self.bell.len().min(BATCH);
         for _ in 0..channels {
@@ -61,15 +73,15 @@ impl Outbound {
             if !egress.may_send() {
                 return;
             }
-            match egress.take() {
-                Some(Post::Message(message)) => {
-                    if let Some(message) = self.send(endpoint, &egress, message) {
-                        return self.stalled.push_back((egress, message));
-                    }
+            let Some(message) = egress.take() else {
+                if egress.take_leave() {
+                    // A channel that is gone is closed already.
+                    let _ = endpoint.close_channel(egress.link, egress.channel);
                 }
-                // A channel that is gone is closed already.
-                Some(Post::Close) => drop(endpoint.close_channel(egress.link, egress.channel)),
-                None => return self.bell.through(&egress),
+                return self.bell.through(&egress);
+            };
+            if let Some(message) = self.send(endpoint, &egress, message) {
+                return self.stall(egress, message);
             }
         }
         self.bell.again(egress);
@@ -107,14 +119,31 @@ impl Outbound {
         }
     }
 
-    /// Tries again what links had no room for, each once and in turn.
-    fn retry<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) {
-        for _ in 0..self.stalled.len() {
-            let Some((egress, message)) = self.stalled.pop_front() else { break };
-            match self.send(endpoint, &egress, message) {
-                Some(message) => self.stalled.push_back((egress, message)),
-                None => self.bell.again(egress),
+    fn stall(&mut self, egress: Arc<Egress>, message: Outgoing) {
+        let index = egress.link.index();
+        if self.stalled.len() <= index {
+            self.stalled.resize_with(index + 1, Line::default);
+        }
+        self.stalled[index].messages.push_back((egress, message));
+    }
+
+    /// Tries again what a link had no room for, in order and for as long as there is room.
+    fn retry<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, index: usize) {
+        self.stalled[index].has_room = false;
+        while let Some((egress, message)) = self.stalled[index].messages.pop_front() {
+            if let Some(message) = self.send(endpoint, &egress, message) {
+                return self.stalled[index].messages.push_front((egress, message));
             }
+            self.bell.again(egress);
+        }
+    }
+
+    fn make_room(&mut self, index: usize) {
+        if let Some(line) = self.stalled.get_mut(index)
+            && !line.messages.is_empty()
+            && !std::mem::replace(&mut line.has_room, true)
+        {
+            self.roomy.push(index);
         }
     }
 
@@ -123,7 +152,7 @@ impl Outbound {
         let sent = usize::try_from(place).ok().and_then(|place| self.sends.get_mut(place));
         let Some(waiting) = sent.and_then(Option::take) else { return };
         self.free.push(place as usize);
-        self.has_room = true;
+        self.make_room(waiting.egress.link.index());
         if waiting.egress.on_sent() {
             self.bell.again(waiting.egress);
         }

@@ -2,7 +2,7 @@
 
 use super::commands::{Command, NewChannel, NewLink};
 use super::egress::{Doorbell, Egress};
-use super::link::Incoming;
+use super::link::{ChannelEnd, Incoming};
 use super::outbound::Outbound;
 use crate::endpoint::Endpoint;
 use crate::error::{ChannelError, ConnectError};
@@ -210,7 +210,8 @@ impl Desk {
     }
 
     fn add_link(&mut self, id: LinkId, peer: Peer) -> NewLink {
-        let (new_channels, channels) = bounded(BACKLOG_MAX);
+        // Bounded by who sends: only such a queue drops what is in it with its last receiver.
+        let (new_channels, channels) = unbounded();
         let down = Arc::new(OnceLock::new());
         if self.links.len() <= id.index() {
             self.links.resize_with(id.index() + 1, || None);
@@ -246,7 +247,7 @@ impl Desk {
                 tracing::debug!(%from, %error, "a peer was turned away");
             }
             Event::ChannelOpened { link, channel, ordered, by_peer } => {
-                self.on_opened(endpoint, link, channel, ordered, by_peer);
+                self.on_opened(link, channel, ordered, by_peer);
             }
             Event::ChannelClosed { link, channel, reason } => {
                 self.end_open(link, channel, ChannelError::Closed(reason));
@@ -284,14 +285,8 @@ impl Desk {
         }
     }
 
-    fn on_opened<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        link: LinkId,
-        channel: ChannelId,
-        ordered: bool,
-        by_peer: bool,
-    ) {
+    fn on_opened(&mut self, link: LinkId, channel: ChannelId, ordered: bool, by_peer: bool) {
+        let bell = Arc::clone(self.outbound.bell());
         let (arrive, incoming) = unbounded();
         let Some(entry) = self.link(link) else { return };
         let place = channel.place();
@@ -300,17 +295,17 @@ impl Desk {
         }
         let egress = Arc::new(Egress::new(link, channel));
         entry.channels[place] = Some((arrive, Arc::clone(&egress)));
-        let new = NewChannel { id: channel, ordered, incoming, egress };
-        let told = if by_peer {
-            entry.new_channels.try_send(new).is_ok()
-        } else {
-            let waits = |&(l, c, _): &(LinkId, ChannelId, OpenReply)| (l, c) == (link, channel);
-            let place = self.opens.iter().position(waits);
-            place.is_some_and(|place| self.opens.swap_remove(place).2.send(Ok(new)).is_ok())
-        };
-        if !told {
-            // It cannot fail: the channel was opened just now; and if it did, it is closed.
-            let _ = endpoint.close_channel(link, channel);
+        let new = NewChannel { id: channel, ordered, incoming, end: ChannelEnd::new(egress, bell) };
+        // One that nobody takes is dropped, which closes it.
+        if by_peer {
+            if entry.new_channels.len() < BACKLOG_MAX {
+                drop(entry.new_channels.send(new));
+            }
+            return;
+        }
+        let waits = |&(l, c, _): &(LinkId, ChannelId, OpenReply)| (l, c) == (link, channel);
+        if let Some(place) = self.opens.iter().position(waits) {
+            drop(self.opens.swap_remove(place).2.send(Ok(new)));
         }
     }
 
