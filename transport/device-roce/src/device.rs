@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::limits::{CQ_MAX, CQE_MAX, MESSAGE_BYTES_MAX, PACKET_OVERHEAD_BYTES, WR_MAX};
 use crate::qp::{Path, Qp, QpTable};
 use crate::recv_queue::RecvQueue;
+use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::task::Waker;
 use towpath_base::{Nanos, Time};
@@ -356,6 +357,10 @@ impl<L: PacketLink> Device for RoceDevice<L> {
 
     fn waker(&self) -> Option<Waker> {
         self.link.waker()
+    }
+
+    fn watch_file(&mut self, file: c_int) -> bool {
+        self.link.watch_file(file)
     }
 
     fn poll_async_event(&mut self) -> Option<AsyncEvent> {

@@ -2,6 +2,7 @@
 
 use crate::sys;
 use std::collections::VecDeque;
+use std::ffi::c_int;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::Waker;
@@ -25,17 +26,24 @@ pub(crate) struct Cqs {
     channel: Arc<sys::Channel>,
     timestamps: bool,
     bell: Bell,
+    /// What else ends a wait; below zero when there is nothing.
+    watched: c_int,
 }
 
 impl Cqs {
     pub(crate) fn new(channel: Arc<sys::Channel>, timestamps: bool) -> Result<Self, VerbError> {
         let bell = Bell::new().map_err(|_| VerbError::OutOfResources(Verb::OpenDevice))?;
-        Ok(Self { entries: Vec::new(), channel, timestamps, bell })
+        Ok(Self { entries: Vec::new(), channel, timestamps, bell, watched: -1 })
     }
 
     /// What ends a [`wait`](Self::wait).
     pub(crate) fn waker(&self) -> Waker {
         self.bell.waker()
+    }
+
+    /// Lets a file end a [`wait`](Self::wait), too.
+    pub(crate) fn watch_file(&mut self, file: c_int) {
+        self.watched = file;
     }
 
     pub(crate) fn create(&mut self, depth: u32) -> Result<CqNum, VerbError> {
@@ -73,14 +81,15 @@ impl Cqs {
         }
     }
 
-    /// Blocks, and takes the notifications in; says whether the bell was rung.
+    /// Blocks, and takes the notifications in; says whether the bell was rung, or the watched file
+    /// has something.
     pub(crate) fn wait(&mut self, timeout_ns: u64) -> bool {
-        self.channel.wait(self.bell.as_fd(), timeout_ns);
+        let readable = self.channel.wait(self.bell.as_fd(), self.watched, timeout_ns);
         while let Some(number) = self.channel.notified() {
             if let Some(cq) = self.entries.get_mut(number) {
                 cq.armed = false;
             }
         }
-        self.bell.clear()
+        self.bell.clear() | readable
     }
 }

@@ -58,13 +58,22 @@ pub(crate) const ACCEPTS_PER_POLL: usize = 8;
 /// How often set-up conversations are looked at.
 pub(crate) const SETUP_POLL_NS: u64 = 1_000_000;
 
-/// How often listeners are looked at while nobody is in conversation: an endpoint that is idle
-/// sleeps in between, so this is most of what it costs, and a new peer waits no longer.
+/// How often listeners are looked at while nobody is in conversation, where the device does not
+/// wait for them: an endpoint that is idle sleeps in between, so this is most of what it costs,
+/// and a new peer waits no longer.
 pub(crate) const LISTEN_POLL_NS: u64 = 5_000_000;
 
-/// How often the set-up connections of links that are up are looked at: an end of file there is
-/// how a dead peer process is noticed, and each look costs a system call per link.
+/// How often the set-up connections of links that are up are looked at, where the device does not
+/// wait for them: an end of file there is how a dead peer process is noticed, and each look costs
+/// a system call per link.
 pub(crate) const WATCH_POLL_NS: u64 = 10_000_000;
+
+/// How often a busy endpoint asks whether any of these has something: one system call for all.
+pub(crate) const NEWS_POLL_NS: u64 = LISTEN_POLL_NS;
+
+/// How often all of them are looked at though nothing was told: a listener that was out of
+/// descriptors is told of no second time.
+pub(crate) const NO_NEWS_POLL_NS: u64 = 1_000_000_000;
 
 /// What may wait to be written to the set-up connection of a link: some chunks, so that the system
 /// always has something to send between two turns.

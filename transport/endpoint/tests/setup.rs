@@ -261,3 +261,53 @@ fn a_peer_that_comes_back_in_another_life_ends_the_links_of_the_earlier_one() {
     assert_eq!(server.links().collect::<Vec<_>>(), [second]);
     assert_eq!(server.endpoint_stats().links_superseded, 1);
 }
+
+/// The longest that an endpoint would sleep after a turn, of many: how far apart its wake-ups are.
+fn longest_sleep(node: &mut Node) -> Nanos {
+    let sleep = |node: &mut Node| {
+        node.turn();
+        node.endpoint.next_timeout().since(node.endpoint.now())
+    };
+    (0..100).map(|_| sleep(node)).max().expect("a hundred of them")
+}
+
+#[test]
+fn an_idle_endpoint_is_woken_by_news_and_not_by_a_clock() {
+    let Pair { mut client, mut server, .. } = Pair::new(quick());
+    client.endpoint.listen(any_port()).expect("a free port");
+    // The last acks of the set-up, and timers of the links, are over some time.
+    drive(&mut client, &mut server, |client, server| {
+        let shortest = longest_sleep(client).min(longest_sleep(server));
+        (shortest >= Nanos::from_millis(500)).then_some(())
+    });
+    assert!(!client.endpoint.wait(Nanos::from_millis(1)), "there is no news");
+}
+
+#[test]
+fn a_peer_that_connects_ends_the_wait() {
+    let mut server = Node::new(quick());
+    let addr = server.endpoint.listen(any_port()).expect("a free port");
+    longest_sleep(&mut server);
+    let mut peer = TcpStream::connect(addr).expect("it listens");
+    assert!(server.endpoint.wait(Nanos::from_secs(60)), "the clock ended it");
+    server.turn();
+    peer.write_all(&hello_bytes()).expect("it was accepted");
+    let joined = |event: &Event| matches!(event, Event::Accepted { .. }).then_some(());
+    while server.take(joined).is_none() {
+        server.turn();
+    }
+}
+
+#[test]
+fn a_peer_that_is_gone_ends_the_wait_and_is_told_of_in_the_next_turn() {
+    let Pair { client, mut server, .. } = Pair::new(quick());
+    longest_sleep(&mut server);
+    drop(client);
+    assert!(server.endpoint.wait(Nanos::from_secs(60)), "the clock ended it");
+    server.turn();
+    let down = |event: &Event| match event {
+        Event::LinkDown { reason, .. } => Some(*reason),
+        _ => None,
+    };
+    assert_eq!(server.take(down), Some(DownReason::PeerGone));
+}

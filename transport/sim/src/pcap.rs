@@ -4,6 +4,7 @@
 //! goes on a virtual link as well as on real sockets. Where the UDP port is not 4791, tell the
 //! dissector to decode that port as RoCEv2.
 
+use core::ffi::c_int;
 use core::net::{IpAddr, SocketAddr};
 use core::task::Waker;
 use std::io;
@@ -243,6 +244,10 @@ impl<L: PacketLink, W: io::Write> PacketLink for PcapLink<L, W> {
 
     fn waker(&self) -> Option<Waker> {
         self.inner.waker()
+    }
+
+    fn watch_file(&mut self, file: c_int) -> bool {
+        self.inner.watch_file(file)
     }
 
     fn counters(&self) -> LinkCounters {

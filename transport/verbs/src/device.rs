@@ -5,6 +5,7 @@ use crate::error::{BadWr, Verb, VerbError};
 use crate::qp::{Connect, CqNum, QpInit, QpNum, QpState, SrqNum};
 use crate::wc::Wc;
 use crate::wr::{Access, RecvWr, SendWr};
+use core::ffi::c_int;
 use core::net::SocketAddr;
 use core::task::Waker;
 use towpath_base::{Nanos, Time};
@@ -179,6 +180,14 @@ pub trait Device {
     /// is never lost. `None` where the device cannot block, or not be woken.
     fn waker(&self) -> Option<Waker> {
         None
+    }
+
+    /// Lets a file end each [`wait`](Self::wait), too, while there is something to read: its
+    /// descriptor stays open until another one, or -1 for none, takes its place, or the device is
+    /// dropped. False where the device cannot do so: then its owner looks from time to time.
+    fn watch_file(&mut self, file: c_int) -> bool {
+        let _ = file;
+        false
     }
 
     /// Takes one event of the device itself.

@@ -1,6 +1,8 @@
 //! Two kinds of device as one type, for programs that are told at run time which to use.
 
+use core::ffi::c_int;
 use core::net::SocketAddr;
+use core::task::Waker;
 use towpath_base::{Nanos, Time};
 
 use crate::{
@@ -112,6 +114,14 @@ impl<A: Device, B: Device<Memory = A::Memory>> Device for Either<A, B> {
 
     fn wait(&mut self, timeout: Nanos) -> bool {
         ask!(self, device => device.wait(timeout))
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        ask!(self, device => device.waker())
+    }
+
+    fn watch_file(&mut self, file: c_int) -> bool {
+        ask!(self, device => device.watch_file(file))
     }
 
     fn poll_async_event(&mut self) -> Option<AsyncEvent> {

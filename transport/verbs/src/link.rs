@@ -4,6 +4,7 @@
 //! beside it, because the ICRC covers them.
 
 use crate::share::QpShare;
+use core::ffi::c_int;
 use core::net::SocketAddr;
 use core::task::Waker;
 use towpath_base::{Nanos, Time};
@@ -146,6 +147,13 @@ pub trait PacketLink {
     /// where the link cannot block, or not be woken.
     fn waker(&self) -> Option<Waker> {
         None
+    }
+
+    /// Lets a file end each [`wait`](Self::wait), too, while there is something to read; see
+    /// [`Device::watch_file`](crate::Device::watch_file).
+    fn watch_file(&mut self, file: c_int) -> bool {
+        let _ = file;
+        false
     }
 
     /// Its counters.

@@ -1,112 +1,14 @@
-//! A bell that any thread rings to end the wait of the one that owns it.
+//! What ends a wait: a bell that any thread rings, and files that have something new.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `bell` | a file that is readable once it was rung |
+//! | `watch` | a file that is readable once one of many others has something new |
 
 #![forbid(unsafe_code)]
 
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Wake, Waker};
+mod bell;
+mod watch;
 
-/// The owner's side: a file that is readable once the bell was rung, for whoever waits on files.
-///
-/// However often it is rung, at most one byte waits to be read, so ringing never blocks.
-///
-/// ```
-/// let mut bell = towpath_wake::Bell::new()?;
-/// bell.waker().wake();
-/// assert!(bell.clear());
-/// assert!(!bell.clear());
-/// # Ok::<(), std::io::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct Bell {
-    readable: UnixStream,
-    rope: Arc<Rope>,
-}
-
-#[derive(Debug)]
-struct Rope {
-    rung: AtomicBool,
-    writable: UnixStream,
-}
-
-impl Wake for Rope {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if !self.rung.swap(true, Ordering::SeqCst) {
-            // It cannot be full, and when the owner is gone nobody waits.
-            let _ = (&self.writable).write(&[1]);
-        }
-    }
-}
-
-impl Bell {
-    /// A bell that was not rung.
-    ///
-    /// # Errors
-    /// The system has no more files to give.
-    pub fn new() -> io::Result<Self> {
-        let (readable, writable) = UnixStream::pair()?;
-        readable.set_nonblocking(true)?;
-        writable.set_nonblocking(true)?;
-        let rope = Arc::new(Rope { rung: AtomicBool::new(false), writable });
-        Ok(Self { readable, rope })
-    }
-
-    /// What rings it, from any thread.
-    #[must_use]
-    pub fn waker(&self) -> Waker {
-        Waker::from(Arc::clone(&self.rope))
-    }
-
-    /// Takes the rings in; says whether there were any. What a ringer did before it rang is seen
-    /// after this, also when its ring found the bell rung already.
-    pub fn clear(&mut self) -> bool {
-        if !self.rope.rung.load(Ordering::SeqCst) {
-            return false;
-        }
-        // The byte may still be on its way: it is read the next time then, and wakes in vain once.
-        let mut bytes = [0; 8];
-        while matches!(self.readable.read(&mut bytes), Ok(1..)) {}
-        // In this order: a ring between the two is one that this call answers for.
-        self.rope.rung.swap(false, Ordering::SeqCst)
-    }
-}
-
-impl AsFd for Bell {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.readable.as_fd()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Bell;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    #[test]
-    fn what_was_done_before_a_ring_is_seen_when_it_is_cleared() {
-        let mut bell = Bell::new().expect("two sockets");
-        let (done, waker) = (AtomicU32::new(0), bell.waker());
-        const ROUNDS: u32 = 10_000;
-        std::thread::scope(|scope| {
-            let done = &done;
-            scope.spawn(move || {
-                for round in 1..=ROUNDS {
-                    done.store(round, Ordering::SeqCst);
-                    waker.wake_by_ref();
-                }
-            });
-            // Were a ring lost, the last of them never came.
-            while done.load(Ordering::SeqCst) < ROUNDS || !bell.clear() {
-                std::thread::yield_now();
-            }
-        });
-        assert_eq!(done.load(Ordering::SeqCst), ROUNDS);
-    }
-}
+pub use bell::Bell;
+pub use watch::Watch;

@@ -48,7 +48,7 @@ pub(super) const TABLE: &[Row] = &[
         name: "wake",
         folder: "transport/wake",
         may_use: MayUse::Only(&[]),
-        what: "a bell that any thread rings to end a wait",
+        what: "what ends a wait: a bell that any thread rings, files that have something new",
     },
     Row {
         name: "memory",
@@ -93,6 +93,7 @@ pub(super) const TABLE: &[Row] = &[
             "base",
             "cc",
             "verbs",
+            "wake",
             "memory",
             "proto",
             "device-roce",

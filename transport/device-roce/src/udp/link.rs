@@ -14,15 +14,19 @@ use super::rx::Receiver;
 use super::steering::{self, Steering};
 use super::sys;
 use super::tx::{Counts, Sender};
+use core::ffi::c_int;
 use core::net::{IpAddr, SocketAddr, SocketAddrV6};
 use core::task::Waker;
 use std::io;
 use std::net::UdpSocket;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 use towpath_base::{Nanos, Time};
 use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, QpShare, RxPacket, SHARES_MAX, TxPacket};
 use towpath_wake::Bell;
+
+/// What the system takes for no file.
+const NO_FILE: c_int = -1;
 
 /// A wire over UDP sockets of one local address, which several links may
 /// [have together](Self::bind_group).
@@ -50,6 +54,8 @@ pub struct UdpLink {
     steering: Steering,
     /// None of a link that has its port to itself.
     member: Option<Member>,
+    /// What else ends a wait; below zero when there is nothing.
+    watched: c_int,
 }
 
 /// What a link gets of those on its port.
@@ -152,6 +158,7 @@ impl UdpLink {
             bell,
             steering,
             member,
+            watched: NO_FILE,
         })
     }
 
@@ -164,14 +171,15 @@ impl UdpLink {
         self.sockets[0].as_fd()
     }
 
-    /// Blocks until packets wait in the kernel, the [waker](PacketLink::waker) is used, or
-    /// `timeout` has passed; false in the last case. The note at
+    /// Blocks until packets wait in the kernel, the [waker](PacketLink::waker) is used, the
+    /// [watched file](PacketLink::watch_file) has something, or `timeout` has passed; false in the
+    /// last case. The note at
     /// [`readable_fd`](Self::readable_fd) holds.
     #[must_use]
     pub fn wait_readable(&mut self, timeout: Duration) -> bool {
-        let fds = [self.sockets[0].as_fd(), self.bell.as_fd()];
-        let [readable, rung] = sys::wait_readable(fds, timeout);
-        readable | (rung && self.bell.clear())
+        let files = [self.sockets[0].as_raw_fd(), self.bell.as_fd().as_raw_fd(), self.watched];
+        let [readable, rung, watched] = sys::wait_readable(files, timeout);
+        readable | (rung && self.bell.clear()) | watched
     }
 
     /// The counters that only this kind of link has.
@@ -300,6 +308,11 @@ impl PacketLink for UdpLink {
 
     fn waker(&self) -> Option<Waker> {
         Some(self.bell.waker())
+    }
+
+    fn watch_file(&mut self, file: c_int) -> bool {
+        self.watched = file;
+        true
     }
 
     fn counters(&self) -> LinkCounters {

@@ -22,7 +22,7 @@ use super::mmsg::SendBatch;
 use super::sys;
 use core::net::SocketAddr;
 use std::net::UdpSocket;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 /// What was found out.
@@ -125,16 +125,16 @@ impl Trial<'_> {
         fill.end(self.dest, 0, segment);
         fill.send(self.tx.as_fd(), 0).ok()?;
         // Loopback delivers within the send, as a rule; a loaded system may take a little longer.
-        sys::wait_readable([self.rx.as_fd()], Duration::from_millis(20));
+        sys::wait_readable([self.rx.as_raw_fd()], Duration::from_millis(20));
         let held = sys::receive_memory(self.rx.as_fd()).ok()?.charged_bytes;
         self.drain();
         held.checked_sub(u32::try_from(bytes).ok()?)
     }
 
     fn drain(&self) {
-        sys::wait_readable([self.rx.as_fd()], Duration::from_millis(20));
+        sys::wait_readable([self.rx.as_raw_fd()], Duration::from_millis(20));
         let mut byte = [0_u8; 1];
-        while sys::wait_readable([self.rx.as_fd()], Duration::ZERO) == [true] {
+        while sys::wait_readable([self.rx.as_raw_fd()], Duration::ZERO) == [true] {
             if self.rx.recv(&mut byte).is_err() {
                 return;
             }

@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::UdpSocket;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, RawFd};
 use std::time::Duration;
 
 /// Sets an `int` option.
@@ -98,14 +98,10 @@ pub(super) fn receive_memory(fd: BorrowedFd<'_>) -> io::Result<ReceiveMemory> {
     Ok(ReceiveMemory { charged_bytes: words[0], drops: words[WORDS - 1] })
 }
 
-/// Waits until one of `fds` is readable or `timeout` has passed; says of each whether it is.
-pub(super) fn wait_readable<const N: usize>(
-    fds: [BorrowedFd<'_>; N],
-    timeout: Duration,
-) -> [bool; N] {
-    let poll =
-        |fd: BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let mut polls = fds.map(poll);
+/// Waits until one of `files` is readable or `timeout` has passed; says of each whether it is. One
+/// below zero is none.
+pub(super) fn wait_readable<const N: usize>(files: [RawFd; N], timeout: Duration) -> [bool; N] {
+    let mut polls = files.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
     // SAFETY: `timespec` is plain integers, for which all zeros is a value.
     let mut limit: libc::timespec = unsafe { zeroed() };
     limit.tv_sec = libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX);

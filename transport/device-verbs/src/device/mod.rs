@@ -25,6 +25,7 @@ use crate::sys::{self, ibv_recv_wr, ibv_send_wr};
 use crate::target::Target;
 use posting::Handles;
 use std::collections::VecDeque;
+use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
@@ -251,6 +252,11 @@ impl Device for VerbsDevice {
 
     fn waker(&self) -> Option<Waker> {
         Some(self.cqs.waker())
+    }
+
+    fn watch_file(&mut self, file: c_int) -> bool {
+        self.cqs.watch_file(file);
+        true
     }
 
     fn poll_async_event(&mut self) -> Option<AsyncEvent> {

@@ -215,16 +215,20 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.device.waker()
     }
 
-    /// Blocks until packets may have come in, something is due, or `timeout` is over; true in the
-    /// first case. Call it only after a poll that returned zero, and a flush. A device that cannot
-    /// block returns at once.
+    /// Blocks until packets or peers may have come, something is due, or `timeout` is over; true
+    /// in the first case. Call it only after a poll that returned zero, and a flush. A device that
+    /// cannot block returns at once.
     pub fn wait(&mut self, timeout: Nanos) -> bool {
         let due = self.next_timeout().since(self.device.now());
         let span = timeout.min(due);
         if let Some(away) = &mut self.away {
             away.rest();
         }
-        span > Nanos::ZERO && self.device.wait(span)
+        let woken = span > Nanos::ZERO && self.device.wait(span);
+        if woken {
+            self.setup.wake();
+        }
+        woken
     }
 }
 

@@ -28,9 +28,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.expire_timers(now);
         self.finish_draining();
         self.finish_renewals();
-        self.poll_setup(now);
+        let count = moved + acks + completions + frames + returned;
+        self.poll_setup(now, count == 0);
         self.look_at_blacklist(now);
-        moved + acks + completions + frames + returned
+        count
     }
 
     /// Where completions carry no time, delays are as long as nobody looked.

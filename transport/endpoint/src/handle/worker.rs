@@ -8,7 +8,7 @@ use crate::endpoint::Endpoint;
 use crate::error::{ChannelError, ConnectError};
 use crate::event::{ConnectId, Event, LinkId, Peer};
 use crate::limits::{BACKLOG_MAX, BATCH, WORKER_BLOCK_NS, WORKER_SLEEP_NS};
-use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use towpath_base::{Nanos, Time};

@@ -6,9 +6,11 @@
 //! | `wire` | whole set-up messages out of and into a non-blocking socket |
 //! | `incoming` | listeners, and peers that connect |
 //! | `outgoing` | dialling, and the answer |
+//! | `news` | when there is something to look at |
 //! | `watch` | the connections of links that are up, and of peers that were refused |
 
 mod incoming;
+mod news;
 mod outgoing;
 mod watch;
 mod wire;
@@ -19,6 +21,7 @@ use crate::event::{ConnectId, LinkId};
 use crate::limits::{HANDSHAKES_MAX, LISTEN_POLL_NS, LISTENERS_MAX, SETUP_POLL_NS, WATCH_POLL_NS};
 use crate::workers::Member;
 use incoming::Incoming;
+use news::News;
 use outgoing::Outgoing;
 use std::net::{SocketAddr, TcpListener};
 use towpath_base::{Nanos, Time};
@@ -39,6 +42,7 @@ pub(crate) struct Setup {
     next_connect: u64,
     next_poll: Time,
     next_watch: Time,
+    news: News,
 }
 
 impl Setup {
@@ -51,6 +55,11 @@ impl Setup {
         let watch = if self.watched.is_empty() { Time::NEVER } else { self.next_watch };
         let polls = self.is_talking() || !self.listeners.is_empty();
         if polls { self.next_poll.min(watch) } else { watch }
+    }
+
+    /// A wait of the device has ended before its time.
+    pub(crate) fn wake(&mut self) {
+        self.news.wake();
     }
 
     fn is_talking(&self) -> bool {
@@ -72,6 +81,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let listener = TcpListener::bind(addr).map_err(at)?;
         listener.set_nonblocking(true).map_err(at)?;
         let local = listener.local_addr().map_err(at)?;
+        self.tell_news_of(&listener);
         self.setup().listeners.push(listener);
         Ok(local)
     }
@@ -116,26 +126,31 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         Ok(connect)
     }
 
-    /// Looks at the set-up conversations when it is time to.
-    pub(crate) fn poll_setup(&mut self, now: Time) {
+    /// Looks at the set-up conversations when it is time to. `idle` says that nothing else has
+    /// happened in this turn.
+    pub(crate) fn poll_setup(&mut self, now: Time, idle: bool) {
         let has_placed = self.member().is_some_and(Member::has_placed);
-        if !has_placed && now < self.setup().next_due() {
+        let setup = self.setup();
+        let has_news = setup.news.take(now, idle);
+        if !(has_placed || has_news) && now < setup.next_due() {
             return;
         }
-        let mut setup = std::mem::take(self.setup());
+        let mut setup = std::mem::take(setup);
         if has_placed {
             self.take_placed(&mut setup, now);
         }
-        if now >= setup.next_poll {
+        if has_news || now >= setup.next_poll {
             self.poll_incoming(&mut setup, now);
             self.poll_outgoing(&mut setup, now);
             setup.lingering.retain_mut(|peer| !peer.is_done(now));
-            let pause = if setup.is_talking() { SETUP_POLL_NS } else { LISTEN_POLL_NS };
+            let pause =
+                if setup.is_talking() { SETUP_POLL_NS } else { setup.news.or(LISTEN_POLL_NS) };
             setup.next_poll = now + Nanos(pause);
         }
-        if now >= setup.next_watch {
-            setup.next_watch = now + Nanos(WATCH_POLL_NS);
-            self.poll_watched(&mut setup);
+        if has_news || now >= setup.next_watch {
+            let all_said = self.poll_watched(&mut setup);
+            let pause = if all_said { setup.news.or(WATCH_POLL_NS) } else { WATCH_POLL_NS };
+            setup.next_watch = now + Nanos(pause);
         }
         *self.setup() = setup;
     }

@@ -26,10 +26,7 @@ impl Watched {
 
     /// Whether the peer is still there. After the HELLO nothing is sent on the connection, so a
     /// byte is as much a breach as an end of file.
-    fn is_alive(&mut self) -> bool {
-        if self.outbox.write(&mut self.stream).is_err() {
-            return false;
-        }
+    fn is_silent(&self) -> bool {
         let quiet = |error: &io::Error| {
             matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
         };
@@ -84,17 +81,25 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         first: Vec<u8>,
     ) {
         if let Some((stream, first)) = self.give_stream(link, stream, first) {
+            self.add_to(&mut setup.news, &stream);
             setup.watched.push(Watched::new(stream, link, Outbox::new(first)));
         }
     }
 
-    pub(super) fn poll_watched(&mut self, setup: &mut Setup) {
+    /// Whether nothing is left to be written on any.
+    pub(super) fn poll_watched(&mut self, setup: &mut Setup) -> bool {
+        let mut all_said = true;
         setup.watched.retain_mut(|watched| {
-            let alive = watched.is_alive();
+            let alive = watched.outbox.write(&mut watched.stream).map(|said| {
+                all_said &= said;
+                watched.is_silent()
+            });
+            let alive = alive.unwrap_or(false);
             if !alive {
                 self.peer_gone(watched.link);
             }
             alive
         });
+        all_said
     }
 }

@@ -6,6 +6,7 @@ use super::dice::Hit;
 use super::held::{Parked, Received, Sent, Ticket};
 use super::lane::{Lane, count_loss};
 use crate::limits::{RECEIVE_ROUNDS_MAX, RELEASE_BATCH};
+use core::ffi::c_int;
 use core::net::SocketAddr;
 use core::task::Waker;
 use towpath_base::{Nanos, Prng, Time};
@@ -292,6 +293,10 @@ impl<L: PacketLink> PacketLink for FaultLink<L> {
 
     fn waker(&self) -> Option<Waker> {
         self.inner.waker()
+    }
+
+    fn watch_file(&mut self, file: c_int) -> bool {
+        self.inner.watch_file(file)
     }
 
     fn counters(&self) -> LinkCounters {

@@ -3,6 +3,9 @@
 use super::super::{PortChoice, ROCE_PORT, UdpConfig, UdpError, UdpLink};
 use super::{V4, V6, bind, collect, collect_now, link, packets, payloads};
 use core::net::{IpAddr, Ipv4Addr};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use towpath_verbs::{PacketLink, TxPacket};
 
@@ -140,6 +143,22 @@ fn waiting_ends_with_a_ring_that_came_before() {
     assert!(!rx.wait_readable(Duration::from_millis(1)));
     waker.wake();
     assert!(rx.wait(towpath_base::Nanos::from_secs(10)), "and through the trait");
+}
+
+#[test]
+fn waiting_ends_with_a_watched_file_while_it_has_something() {
+    let mut rx = link(V4);
+    let (mut near, far) = UnixStream::pair().expect("two sockets");
+    assert!(rx.watch_file(near.as_raw_fd()));
+    assert!(!rx.wait_readable(Duration::from_millis(1)));
+    (&far).write_all(b"a").expect("room");
+    assert!(rx.wait_readable(super::PATIENCE));
+    assert!(rx.wait_readable(super::PATIENCE), "nobody has taken it");
+    near.read_exact(&mut [0]).expect("a byte");
+    assert!(!rx.wait_readable(Duration::from_millis(1)));
+    (&far).write_all(b"b").expect("room");
+    assert!(rx.watch_file(-1));
+    assert!(!rx.wait_readable(Duration::from_millis(1)), "it is watched no more");
 }
 
 #[test]

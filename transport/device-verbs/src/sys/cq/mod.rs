@@ -49,17 +49,21 @@ impl Channel {
         unsafe { self.raw.as_ref() }.fd
     }
 
-    /// Blocks until a queue that asked for it has a completion, the device has an event, `bell` is
-    /// readable, or the time is over.
-    pub(crate) fn wait(&self, bell: BorrowedFd<'_>, timeout_ns: u64) {
+    /// Blocks until a queue that asked for it has a completion, the device has an event, `bell` or
+    /// `file` is readable, or the time is over; says whether `file` is. Below zero it is none.
+    pub(crate) fn wait(&self, bell: BorrowedFd<'_>, file: i32, timeout_ns: u64) -> bool {
         let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut fds = [poll(self.fd()), poll(self.context.event_fd()), poll(bell.as_raw_fd())];
+        let files = [self.fd(), self.context.event_fd(), bell.as_raw_fd(), file];
+        let mut fds = files.map(poll);
         let timeout = libc::timespec {
             tv_sec: (timeout_ns / 1_000_000_000).min(i32::MAX as u64) as libc::time_t,
             tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
         };
-        // SAFETY: three entries and a time of our own; no signal mask.
-        unsafe { libc::ppoll(fds.as_mut_ptr(), 3, &raw const timeout, std::ptr::null()) };
+        // SAFETY: four entries and a time of our own; no signal mask.
+        let ready = unsafe {
+            libc::ppoll(fds.as_mut_ptr(), fds.len() as _, &raw const timeout, std::ptr::null())
+        };
+        ready > 0 && fds[3].revents & libc::POLLIN != 0
     }
 
     /// Takes one notification; says which queue it is of, by the context that it was made with.

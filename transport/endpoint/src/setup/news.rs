@@ -1,0 +1,87 @@
+//! When there is something to look at on the sockets of set-up: told by the system where the device
+//! can wait for that too, and by the clock elsewhere.
+
+use crate::endpoint::Endpoint;
+use crate::limits::{NEWS_POLL_NS, NO_NEWS_POLL_NS};
+use std::os::fd::{AsFd, AsRawFd};
+use towpath_base::{Nanos, Time};
+use towpath_memory::Region;
+use towpath_verbs::Device;
+use towpath_wake::Watch;
+
+/// What tells of news.
+#[derive(Default)]
+pub(super) struct News {
+    source: Source,
+    /// A wait has ended, perhaps for news.
+    is_awake: bool,
+    /// When it is asked though no wait has ended: a busy endpoint does not wait.
+    next_look: Time,
+}
+
+#[derive(Default)]
+enum Source {
+    /// There was no socket yet.
+    #[default]
+    Unknown,
+    /// The sockets that are watched, all of them.
+    Watch(Watch),
+    /// The clock.
+    Clock,
+}
+
+impl News {
+    /// A wait of the device has ended.
+    pub(super) fn wake(&mut self) {
+        self.is_awake = true;
+    }
+
+    /// Whether there is any. A turn in which packets came is not asked: their senders wait, and
+    /// should there be news as well, it ends the next wait at once.
+    pub(super) fn take(&mut self, now: Time, idle: bool) -> bool {
+        let Source::Watch(watch) = &self.source else { return false };
+        if !(std::mem::take(&mut self.is_awake) && idle) && now < self.next_look {
+            return false;
+        }
+        self.next_look = now + Nanos(NEWS_POLL_NS);
+        watch.take()
+    }
+
+    /// How long nothing needs to be looked at without news, where that is `clock_ns` without
+    /// somebody who tells.
+    pub(super) fn or(&self, clock_ns: u64) -> u64 {
+        match self.source {
+            Source::Watch(_) => NO_NEWS_POLL_NS,
+            Source::Unknown | Source::Clock => clock_ns,
+        }
+    }
+}
+
+impl<D: Device<Memory = Region>> Endpoint<D> {
+    /// Has news of a socket end each wait, if that can be.
+    pub(super) fn tell_news_of(&mut self, socket: &impl AsFd) {
+        let mut news = std::mem::take(&mut self.setup().news);
+        self.add_to(&mut news, socket);
+        self.setup().news = news;
+    }
+
+    pub(super) fn add_to(&mut self, news: &mut News, socket: &impl AsFd) {
+        if let Source::Unknown = news.source {
+            let watch = Watch::new().ok();
+            let watch = watch.filter(|w| self.device_mut().watch_file(w.as_fd().as_raw_fd()));
+            news.source = watch.map_or(Source::Clock, Source::Watch);
+        }
+        let is_added = match &news.source {
+            Source::Watch(watch) => watch.add(socket).is_ok(),
+            Source::Unknown | Source::Clock => true,
+        };
+        if !is_added {
+            // One that is not told of has to be looked at, and then so may the others.
+            self.device_mut().watch_file(NO_FILE);
+            news.source = Source::Clock;
+        }
+    }
+}
+
+/// What a device takes for none.
+const NO_FILE: i32 = -1;
