@@ -42,6 +42,8 @@ pub struct LinkConfig {
     pub(crate) source_ports: u16,
     /// After what silence a carrier is left, and how long a worse one is kept at least.
     pub(crate) fallback: (Nanos, Nanos),
+    /// From which share of lost packets on a carrier that answers is left for TCP all the same.
+    pub(crate) hopeless_loss: f64,
     pub(crate) seed: u64,
     pub(crate) chunk_bytes_max: u32,
     pub(crate) chunk_cost_packets: f64,
@@ -74,6 +76,7 @@ impl LinkConfig {
             sla_tick: Nanos::from_millis(4),
             source_ports: 1,
             fallback: (Nanos::from_millis(250), Nanos::from_secs(1)),
+            hopeless_loss: 0.25,
             seed: 0,
             chunk_bytes_max: 56 << 10,
             chunk_cost_packets: 0.5,
@@ -212,6 +215,15 @@ impl LinkConfig {
     pub fn fallback(mut self, after: Nanos, stay: Nanos) -> Self {
         let least = Nanos::from_millis(10);
         self.fallback = (after.max(least), stay.max(least));
+        self
+    }
+
+    /// A carrier that answers, and yet loses such a share of its packets in each of four spans
+    /// `after` of [`fallback`](Self::fallback) in a row, is left for TCP, if the link has a path
+    /// over that. Default 0.25, far above what congestion does; 1.0 for never.
+    #[must_use]
+    pub fn hopeless_loss(mut self, share: f64) -> Self {
+        self.hopeless_loss = share.clamp(0.01, 1.0);
         self
     }
 

@@ -146,3 +146,15 @@ pub const RENEWAL_FIRST: Nanos = Nanos::from_millis(100);
 
 /// Each life of it that soon ended doubles that, so often at most: to about a minute and a half.
 pub const RENEWAL_DOUBLINGS: u32 = 10;
+
+/// So many spans in a row must be bad before a carrier that answers counts as hopeless: a second by
+/// default, which no burst lasts.
+pub const HOPELESS_SPANS: u32 = 4;
+
+/// Packets that are sent in a span in which too many can be said to be lost.
+pub const HOPELESS_PACKETS_MIN: u64 = 32;
+
+/// Probes in a row that must be answered on a carrier that was left for loss: one that loses a
+/// packet in four either way passes one time in a thousand, one that loses one in a hundred four
+/// times in five.
+pub const PROBES_TO_RETURN_AFTER_LOSS: u32 = 12;

@@ -97,6 +97,9 @@ impl Link {
             flow.chunk_size.on_spurious();
         }
         path.on_ack_digest(now, received_at, hold, &digest, is_in_use.then_some(flow));
+        if is_in_use {
+            paths.ladder.loss.on_spurious(digest.spurious);
+        }
         self.find_losses(now, index);
         if digest.acked_chunks > 0 && self.paths.len() > 1 {
             self.on_path_answer(now, index, &digest);
@@ -152,6 +155,7 @@ impl Link {
             if chunks > 0 {
                 *gap_at = Some(now);
             }
+            paths.ladder.loss.on_lost(chunks);
             flow.on_losses(now, chunks, bytes);
         } else {
             stats.refused_by_peer += u64::from(chunks);

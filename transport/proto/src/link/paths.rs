@@ -95,6 +95,10 @@ impl Link {
             path.tail_probe = TailProbe::Idle;
         }
         flow.on_gone(bytes);
+        if paths.is_in_use(index) && !paths[index].carrier.is_reliable() {
+            // Those that were not lost are acknowledged yet, and then they do not count.
+            paths.ladder.loss.on_lost(chunks as u32);
+        }
         paths.settle(index);
     }
 

@@ -257,6 +257,10 @@ impl Link {
         let (number, floor) = path.tx.send(What::Data(chunk), charge, now);
         self.flow.on_sent(now, chunk.length);
         self.paths.on_sent(now, index, charge);
+        if !self.paths.ladder.is_only() {
+            let packets = self.flow.chunk_size.packets_of(chunk.length);
+            self.paths.ladder.loss.on_sent(packets);
+        }
         self.stats.chunks_sent += 1;
         self.stats.bytes_sent += u64::from(chunk.length);
         if again {

@@ -1,10 +1,12 @@
 //! Which carrier a link rides on: down when it is silent and a worse one answers, up when a better
 //! one answers again (docs/protocol.md section 10).
 
+use super::loss::LossWatch;
 use super::table::bit;
 use crate::carrier::Carrier;
 use crate::limits::{
     CARRIER_PROBE_MAX, CARRIER_PROBE_MIN, CARRIER_STAY_DOUBLINGS, FORGIVE_AFTER, PROBES_TO_RETURN,
+    PROBES_TO_RETURN_AFTER_LOSS,
 };
 use towpath_base::{Nanos, Time};
 
@@ -29,6 +31,10 @@ pub(crate) struct Ladder {
     /// The path that the peer's last chunk came on, and its rung.
     pub(crate) heard_on: usize,
     heard_at: usize,
+    /// What is lost on our rung although it answers.
+    pub(crate) loss: LossWatch,
+    /// That is too much.
+    is_hopeless: bool,
     after: Nanos,
     stay: Nanos,
 }
@@ -41,10 +47,17 @@ struct Rung {
     /// Rounds of probes that were answered, in a row.
     answered: u32,
     has_failed: bool,
+    /// It was left because it lost too much, or goes over the same network as one that did.
+    is_lossy: bool,
 }
 
 impl Ladder {
-    pub(crate) fn new(carriers: &[Carrier], (after, stay): (Nanos, Nanos), now: Time) -> Self {
+    pub(crate) fn new(
+        carriers: &[Carrier],
+        (after, stay): (Nanos, Nanos),
+        hopeless_loss: f64,
+        now: Time,
+    ) -> Self {
         let mut rungs = [Rung::default(); Carrier::ALL.len()];
         for (index, &carrier) in carriers.iter().enumerate() {
             rungs[carrier as usize].paths |= bit(index);
@@ -60,6 +73,8 @@ impl Ladder {
             falls: 0,
             heard_on: 0,
             heard_at: 0,
+            loss: LossWatch::new(hopeless_loss, after, now),
+            is_hopeless: false,
             after,
             stay,
         };
@@ -70,6 +85,12 @@ impl Ladder {
     /// What the link rides on.
     pub(crate) fn carrier(&self) -> Carrier {
         Carrier::ALL[self.at]
+    }
+
+    /// Whether no other carrier works.
+    #[inline]
+    pub(crate) fn is_only(&self) -> bool {
+        self.is_only
     }
 
     /// The paths of that.
@@ -112,6 +133,21 @@ impl Ladder {
     pub(crate) fn on_answer(&mut self, now: Time, is_outstanding: bool) {
         self.answered_at = now;
         self.asked_at = if is_outstanding { now } else { Time::NEVER };
+        if self.is_only {
+            return;
+        }
+        let is_hopeless = self.loss.is_hopeless(now) && self.refuge().is_some();
+        if is_hopeless && !self.is_hopeless {
+            self.probe_at = now;
+        }
+        self.is_hopeless = is_hopeless;
+    }
+
+    /// Where to go when ours answers and loses too much. RC goes over the same network, and repeats
+    /// more for each loss than we do.
+    fn refuge(&self) -> Option<usize> {
+        let tcp = Carrier::Tcp as usize;
+        (self.at < tcp && self.works(tcp)).then_some(tcp)
     }
 
     /// What was sent on our rung has had no answer for too long.
@@ -148,15 +184,25 @@ impl Ladder {
                 }
             }
         }
+        if let Some(refuge) = self.refuge().filter(|_| self.is_hopeless) {
+            ask |= self.ask(refuge);
+        }
         for rung in 0..self.at {
-            if self.works(rung) {
+            if self.is_asked_after(rung) {
                 ask |= self.ask(rung);
             }
         }
         let is_low = (0..self.at).any(|rung| self.works(rung));
-        let goes_on = is_low || self.is_silent(now);
+        let goes_on = is_low || self.is_silent(now) || self.is_hopeless;
         self.probe_at = if goes_on { now + interval } else { Time::NEVER };
         ask
+    }
+
+    /// Whether a better rung is probed. That of RC hides what is lost there: whether the network is
+    /// well again UC tells, where that was left for loss too.
+    fn is_asked_after(&self, rung: usize) -> bool {
+        let hides = rung == Carrier::Rc as usize && self.rungs[rung].is_lossy;
+        self.works(rung) && !(hides && self.works(Carrier::Uc as usize))
     }
 
     fn ask(&mut self, rung: usize) -> u16 {
@@ -164,7 +210,9 @@ impl Ladder {
         if core::mem::replace(&mut rung.is_asked, true) {
             rung.answered = 0;
         }
-        rung.paths
+        // Of many that lose much some always answer; one tells more.
+        let only = rung.paths & rung.paths.wrapping_neg();
+        if rung.is_lossy { only } else { rung.paths }
     }
 
     /// A path of another rung has answered: the rung to go to, if that is a reason.
@@ -175,11 +223,14 @@ impl Ladder {
         }
         self.rungs[rung].answered += 1;
         let silent = self.is_silent(now);
+        let Rung { answered, is_lossy, .. } = self.rungs[rung];
         let goes = if rung > self.at {
-            silent
+            let flees = self.is_hopeless && self.refuge() == Some(rung);
+            silent || (flees && answered >= PROBES_TO_RETURN)
         } else {
             let rested = now >= self.since + self.stay_now();
-            silent || (rested && self.rungs[rung].answered >= PROBES_TO_RETURN)
+            let enough = if is_lossy { PROBES_TO_RETURN_AFTER_LOSS } else { PROBES_TO_RETURN };
+            silent || (rested && answered >= enough)
         };
         goes.then_some(Carrier::ALL[rung])
     }
@@ -236,9 +287,14 @@ impl Ladder {
             let clean = (now.since(self.since).0 / FORGIVE_AFTER.0).min(64) as u32;
             self.falls = self.falls.saturating_sub(clean) + 1;
         }
-        for rung in &mut self.rungs {
+        // Whatever made us go: one that loses much is gone back to when it does no more.
+        let flees = to > self.at && self.loss.was_bad();
+        for (place, rung) in self.rungs.iter_mut().enumerate() {
             (rung.is_asked, rung.answered) = (false, 0);
+            rung.is_lossy = place < to && (flees || rung.is_lossy);
         }
+        self.is_hopeless = false;
+        self.loss.begin(now);
         (self.at, self.since, self.answered_at) = (to, now, now);
         self.asked_at = Time::NEVER;
         self.probe_at = Time::NEVER;
@@ -259,7 +315,7 @@ mod tests {
     const STAY: Nanos = Nanos::from_secs(1);
 
     fn ladder() -> Ladder {
-        Ladder::new(&[Uc, Uc, Rc, Tcp], (AFTER, STAY), Time::ZERO)
+        Ladder::new(&[Uc, Uc, Rc, Tcp], (AFTER, STAY), 0.25, Time::ZERO)
     }
 
     fn ms(ms: u64) -> Time {
@@ -361,6 +417,62 @@ mod tests {
         assert_eq!(ladder.on_failed(3, false), None, "we do not ride on it");
         assert_eq!(ladder.due(), Time::NEVER, "nothing else is left");
         assert_eq!(ladder.on_failed(2, false), None);
+    }
+
+    /// Answers come all the time for so many spans, and of a hundred packets in each so many are
+    /// lost; TCP answers each question. Where that leads.
+    fn lose(ladder: &mut Ladder, (from, spans): (u64, u64), lost: u32) -> Option<Carrier> {
+        for span in 1..=spans {
+            ladder.loss.on_sent(100);
+            ladder.loss.on_lost(lost);
+            for part in 0..4 {
+                let now = ms(from + 100 * span + 25 * part);
+                ladder.on_answer(now, true);
+                if ladder.due() <= now && ladder.on_due(now) & 0b1000 != 0 {
+                    let to = ladder.on_answer_of(now, 3);
+                    if to.is_some() {
+                        return to;
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn a_rung_that_answers_and_loses_too_much_for_long_is_left_for_tcp() {
+        assert_eq!(lose(&mut ladder(), (0, 40), 10), None);
+        assert_eq!(lose(&mut ladder(), (0, 3), 60), None, "not for long");
+        assert_eq!(lose(&mut ladder(), (0, 40), 30), Some(Tcp));
+        let carriers = [Uc, Rc];
+        let mut without = Ladder::new(&carriers, (AFTER, STAY), 0.25, Time::ZERO);
+        assert_eq!(lose(&mut without, (0, 40), 60), None, "RC loses as much");
+        let mut never = Ladder::new(&[Uc, Tcp], (AFTER, STAY), 1.0, Time::ZERO);
+        assert_eq!(lose(&mut never, (0, 40), 100), None);
+    }
+
+    #[test]
+    fn one_that_was_left_for_loss_is_gone_back_to_after_many_answers_of_one_path() {
+        let mut ladder = ladder();
+        assert_eq!(lose(&mut ladder, (0, 40), 50), Some(Tcp));
+        let start = ms(10_000);
+        ladder.go(start, Tcp);
+        let mut rounds = 0;
+        loop {
+            let now = ladder.due();
+            assert_eq!(ladder.on_due(now), 0b0001, "one path of UC, and RC not at all");
+            rounds += 1;
+            // The stay alone takes forty rounds; an answer is missing now and then.
+            if rounds % 11 != 0 || rounds > 70 {
+                match ladder.on_answer_of(now, 0) {
+                    None => continue,
+                    to => break assert_eq!(to, Some(Uc)),
+                }
+            }
+        }
+        assert!(rounds >= 66 + PROBES_TO_RETURN_AFTER_LOSS, "{rounds}");
+        ladder.go(ladder.due(), Uc);
+        assert!(ladder.rungs.iter().all(|rung| !rung.is_lossy));
     }
 
     #[test]

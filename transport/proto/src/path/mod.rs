@@ -2,6 +2,7 @@
 
 mod choice;
 mod ladder;
+mod loss;
 mod ports;
 mod renewal;
 mod rx;

@@ -94,7 +94,7 @@ impl PathTable {
         Self {
             all,
             good: mask,
-            ladder: Ladder::new(&peer.carriers, config.fallback, now),
+            ladder: Ladder::new(&peer.carriers, config.fallback, config.hopeless_loss, now),
             busy: 0,
             acks_due: 0,
             probes_due: 0,

@@ -9,8 +9,17 @@ const AFTER: Nanos = Nanos::from_millis(50);
 const STAY: Nanos = Nanos::from_millis(200);
 
 fn open(seed: u64, carriers: &[Carrier], faults: Faults) -> (Wire, ChannelId) {
+    open_tuned(seed, carriers, faults, |config| config.fallback(AFTER, STAY))
+}
+
+fn open_tuned(
+    seed: u64,
+    carriers: &[Carrier],
+    faults: Faults,
+    tune: impl Fn(LinkConfig) -> LinkConfig,
+) -> (Wire, ChannelId) {
     println!("seed {seed} {carriers:?}");
-    let tune = |config: LinkConfig| config.fallback(AFTER, STAY).seed(seed);
+    let tune = |config: LinkConfig| tune(config).seed(seed);
     let mut wire = Wire::with_carriers(seed, faults, carriers, tune);
     let channel = wire.ends[0].link.open_channel(true).unwrap();
     wire.run_until(|wire| wire.ends.iter().all(|end| end.channels == [channel]));
@@ -277,4 +286,32 @@ fn a_failed_path_among_others_of_its_carrier_is_made_anew_and_probed_before_it_i
     }
     wire.run_until(Wire::settled);
     load.check(&wire);
+}
+
+#[test]
+fn loss_alone_is_no_reason_to_fall_until_it_is_hopeless_and_then_tcp_takes_over() {
+    let ms = Nanos::from_millis;
+    for (seed, carriers) in [(0, &[Uc, Tcp][..]), (1, &[Uc, Uc, Uc, Rc, Tcp])] {
+        let tune = |config: LinkConfig| config.fallback(ms(100), ms(400));
+        let (mut wire, channel) = open_tuned(seed, carriers, Faults::default(), tune);
+        let mut load = Load::new(seed);
+        for drop in [0.01, 0.05, 0.1] {
+            wire.faults.drop = drop;
+            load.run(&mut wire, channel, ms(700));
+            let rides = wire.ends.each_ref().map(|end| end.rides.len());
+            assert_eq!(rides, [0; 2], "seed {seed}, loss {drop}");
+        }
+        wire.faults.drop = 0.3;
+        load.run(&mut wire, channel, ms(4_000));
+        for end in &wire.ends {
+            assert_eq!(end.rides.first(), Some(&Tcp), "seed {seed}: hopeless");
+            assert!(!end.rides.contains(&Rc), "seed {seed}: RC goes over the same network");
+            assert!(end.rides.len() <= 7, "seed {seed}: {:?} in four seconds", end.rides);
+        }
+        wire.faults.drop = 0.0;
+        load.run(&mut wire, channel, ms(4_000));
+        assert!(wire.ends.iter().all(|end| end.link.carrier() == Uc), "seed {seed}");
+        wire.run_until(Wire::settled);
+        load.check(&wire);
+    }
 }
