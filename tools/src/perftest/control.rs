@@ -41,8 +41,12 @@ pub(crate) struct Counted {
     pub(crate) peak_per_second: f64,
     /// Packets lost by its faults and in its socket; none where its device does not tell.
     pub(crate) packets_lost: Option<u64>,
-    /// Chunks that it sent again.
+    /// Chunks that it sent, and those of them that it sent again.
+    pub(crate) chunks_sent: u64,
     pub(crate) chunks_retransmitted: u64,
+    /// Ack frames that it sent, and tail-loss probes.
+    pub(crate) acks_sent: u64,
+    pub(crate) tail_probes: u64,
     /// Its retransmission timeouts.
     pub(crate) rtos: u64,
     /// Chunks that came to it twice.

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 use towpath_memory::MemoryError;
+use towpath_status::SocketError;
 use towpath_transport::{
     ChannelError, ConnectError, DeviceName, DownReason, EndpointError, ListenError, Outcome,
     SubmitError,
@@ -44,6 +45,9 @@ pub(crate) enum UsageError {
     /// Towpath rides on connections.
     #[error("reliable messages go over UC, RC or TCP; add --raw for plain datagrams")]
     RawOnly,
+    /// Only a link has paths.
+    #[error("--status tells of links and their paths: leave out --raw, and use -c UC or RC")]
+    StatusOfNoLink,
     /// TCP has no verbs.
     #[error("--raw is about queue pairs: use -c RC, UC or UD, or leave --raw out for TCP")]
     RawTcp,
@@ -165,6 +169,9 @@ pub(crate) enum RunError {
     /// It could not connect.
     #[error("{0}")]
     EndpointConnect(#[from] ConnectError),
+    /// Nobody could ask.
+    #[error("{0}")]
+    Status(#[from] SocketError),
     /// A channel could not be had.
     #[error("{0}")]
     Channel(#[from] ChannelError),

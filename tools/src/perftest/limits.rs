@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The version of the conversation on the set-up connection; both ends must have the same.
-pub(crate) const CONTROL_VERSION: u32 = 2;
+pub(crate) const CONTROL_VERSION: u32 = 3;
 
 /// The longest note on the set-up connection. Ours are below 2 KiB; a stranger's line ends here.
 pub(crate) const NOTE_BYTES_MAX: usize = 64 << 10;

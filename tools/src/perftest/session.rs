@@ -154,9 +154,13 @@ fn rows<C: Carrier>(
 fn of_both(ours: Counters, theirs: &Counted) -> Counters {
     Counters {
         packets_lost: ours.packets_lost.zip(theirs.packets_lost).map(|(a, b)| a + b),
+        chunks_sent: ours.chunks_sent + theirs.chunks_sent,
         chunks_retransmitted: ours.chunks_retransmitted + theirs.chunks_retransmitted,
+        acks_sent: ours.acks_sent + theirs.acks_sent,
+        tail_probes: ours.tail_probes + theirs.tail_probes,
         rtos: ours.rtos + theirs.rtos,
         chunks_duplicate: ours.chunks_duplicate + theirs.chunks_duplicate,
+        ..ours
     }
 }
 
@@ -289,7 +293,10 @@ impl<C: Carrier> Session<'_, C> {
             sent_per_second: measured.map_or(0.0, |m| m.sent.average_per_second()),
             peak_per_second: measured.map_or(0.0, |m| m.sent.peak_per_second()),
             packets_lost: counters.packets_lost,
+            chunks_sent: counters.chunks_sent,
             chunks_retransmitted: counters.chunks_retransmitted,
+            acks_sent: counters.acks_sent,
+            tail_probes: counters.tail_probes,
             rtos: counters.rtos,
             chunks_duplicate: counters.chunks_duplicate,
             messages_lost,

@@ -268,6 +268,10 @@ impl Settings {
         if self.device.name != DeviceName::Roce && self.faulty() {
             return Err(UsageError::DeviceFaults(self.device.name));
         }
+        let has_link = !self.plan.raw && self.plan.connection != Connection::Tcp;
+        if self.ours.status.is_some() && !has_link {
+            return Err(UsageError::StatusOfNoLink);
+        }
         self.check_connection()?;
         Ok(self)
     }

@@ -17,6 +17,7 @@ use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_memory::Region;
 use towpath_sim::{FaultControl, FaultLink, FaultPlan};
+use towpath_status::StatusSocket;
 use towpath_transport::{
     CarrierChoice, ChannelError, ChannelId, Class, Endpoint, EndpointConfig, EndpointError, Event,
     LinkId, Nanos,
@@ -82,6 +83,7 @@ pub(crate) fn towpath<D: Device<Memory = Region>>(
     lost: PacketsLost<D>,
     control: &mut Control,
 ) -> Result<Connected<Towpath<D>>, RunError> {
+    let status = settings.ours.status.as_deref().map(StatusSocket::bind).transpose()?;
     let mut endpoint = Endpoint::new(device, endpoint_config(settings))?;
     let (ip, _) = control.addrs()?;
     let mut dialled = false;
@@ -97,7 +99,10 @@ pub(crate) fn towpath<D: Device<Memory = Region>>(
     let (own_ip, port, instance) = (at.ip(), at.port(), endpoint.instance());
     let local = format!("IP {own_ip} UDP port {port} instance {instance:#018x}");
     let remote = exchange_addresses(control, &local)?;
-    let carrier = Towpath::new(endpoint, link, channels, lost, settings.idle_polls_max());
+    let mut carrier = Towpath::new(endpoint, link, channels, lost, settings.idle_polls_max());
+    if let Some(socket) = status {
+        carrier.answer_at(socket, settings.plan.tool.name());
+    }
     Ok(Connected { carrier, local, remote })
 }
 

@@ -130,6 +130,35 @@ fn a_lossless_run_reports_no_loss_by_faults_and_tcp_reports_nothing() {
 }
 
 #[test]
+fn a_running_end_answers_at_its_status_socket() {
+    let path = std::env::temp_dir().join(format!("towpath-perftest-{}", std::process::id()));
+    let at = path.to_str().expect("a name in UTF-8").to_owned();
+    let running = std::thread::spawn(move || {
+        run_ends(Tool::WriteBw, &["-D", "2"], &["-D", "2", "--status", &at])
+    });
+    let mut answer = None;
+    while answer.is_none() && !running.is_finished() {
+        answer = towpath_status::ask(&path).ok();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let (client, _) = running.join().expect("no panic");
+    client.expect("the run is not disturbed");
+    let answer = answer.expect("it was asked while it ran");
+    assert_eq!((answer.program.as_str(), answer.links.len()), ("tow_write_bw", 1));
+    assert!(!path.exists(), "the socket goes with it");
+}
+
+#[test]
+fn what_has_no_links_has_no_status() {
+    for words in [&["--raw"][..], &["-c", "TCP"]] {
+        let words = [&["tow_send_bw", "--status", "/nowhere"], words].concat();
+        let parsed = args::parse(Tool::SendBw, words).expect("a command line that parses");
+        let refused = Settings::new(Tool::SendBw, parsed).map(drop);
+        assert_eq!(refused, Err(UsageError::StatusOfNoLink));
+    }
+}
+
+#[test]
 fn all_sizes_make_a_row_each() {
     for connection in ["UC", "TCP"] {
         let rows = results(Tool::WriteBw, &["-c", connection, "-a", "-n", "5", "-t", "2"]);

@@ -164,6 +164,9 @@ pub(crate) struct Ours {
     /// Deliver in order (TCP always does)
     #[arg(long)]
     pub(crate) ordered: bool,
+    /// A socket at which `towpath paths` can ask while this end runs; the file must not be there
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) status: Option<PathBuf>,
     /// Bytes asked for in each read of kernel TCP
     #[arg(long = "tcp-read-bytes", value_name = "BYTES", default_value = "128K",
           value_parser = values::read_bytes)]

@@ -5,6 +5,7 @@ pub(crate) mod tcp;
 pub(crate) mod towpath;
 
 use super::error::RunError;
+use towpath_base::Nanos;
 
 /// What happened in one look at a carrier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,14 +31,23 @@ pub(crate) struct RowPlan {
     pub(crate) confirm: bool,
 }
 
-/// Counters of a carrier; each only grows.
+/// Counters of a carrier; each only grows. And how it stands now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     /// None where the device does not tell.
     pub(crate) packets_lost: Option<u64>,
+    /// With those that were sent again.
+    pub(crate) chunks_sent: u64,
     pub(crate) chunks_retransmitted: u64,
+    /// In frames of their own.
+    pub(crate) acks_sent: u64,
+    pub(crate) tail_probes: u64,
     pub(crate) rtos: u64,
     pub(crate) chunks_duplicate: u64,
+    /// The smoothed round trip, once there is one.
+    pub(crate) rtt: Option<Nanos>,
+    /// What may be in flight.
+    pub(crate) window_bytes: u64,
 }
 
 impl Counters {
@@ -45,9 +55,13 @@ impl Counters {
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             packets_lost: self.packets_lost.zip(earlier.packets_lost).map(|(now, then)| now - then),
+            chunks_sent: self.chunks_sent - earlier.chunks_sent,
             chunks_retransmitted: self.chunks_retransmitted - earlier.chunks_retransmitted,
+            acks_sent: self.acks_sent - earlier.acks_sent,
+            tail_probes: self.tail_probes - earlier.tail_probes,
             rtos: self.rtos - earlier.rtos,
             chunks_duplicate: self.chunks_duplicate - earlier.chunks_duplicate,
+            ..self
         }
     }
 }

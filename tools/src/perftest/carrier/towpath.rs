@@ -5,6 +5,7 @@ use crate::perftest::content::Content;
 use crate::perftest::error::RunError;
 use std::collections::VecDeque;
 use towpath_memory::Region;
+use towpath_status::{ProcessStatus, StatusSocket};
 use towpath_transport::{
     Buf, ChannelId, Chunk, Endpoint, Event, LinkId, Message, Nanos, Outcome, Payload, SendOptions,
 };
@@ -30,6 +31,8 @@ pub(crate) struct Towpath<D: Device<Memory = Region>> {
     /// Polls in a row that found nothing, and after how many of them it waits.
     idle: u32,
     idle_max: u32,
+    /// Where others may ask, and as what we answer.
+    status: Option<(StatusSocket, &'static str)>,
 }
 
 impl<D: Device<Memory = Region>> Towpath<D> {
@@ -52,7 +55,13 @@ impl<D: Device<Memory = Region>> Towpath<D> {
             lost,
             idle: 0,
             idle_max,
+            status: None,
         }
+    }
+
+    /// Answers who asks at `socket` from now on, as `program`.
+    pub(crate) fn answer_at(&mut self, socket: StatusSocket, program: &'static str) {
+        self.status = Some((socket, program));
     }
 
     fn on_event(&mut self, event: Event, turn: &mut Turn) -> Result<(), RunError> {
@@ -162,6 +171,9 @@ impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
         while let Some(event) = self.endpoint.next_event() {
             self.on_event(event, &mut turn)?;
         }
+        if let Some((socket, program)) = &mut self.status {
+            socket.answer_when_asked(|| ProcessStatus::of(&self.endpoint, program));
+        }
         Ok(turn)
     }
 
@@ -177,9 +189,14 @@ impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
         let stats = self.endpoint.stats(self.link)?;
         Some(Counters {
             packets_lost: (self.lost)(self.endpoint.device()),
+            chunks_sent: stats.chunks_sent,
             chunks_retransmitted: stats.chunks_retransmitted,
+            acks_sent: stats.acks_sent,
+            tail_probes: stats.tail_probes,
             rtos: stats.rtos,
             chunks_duplicate: stats.chunks_duplicate,
+            rtt: self.endpoint.rtt(self.link),
+            window_bytes: self.endpoint.congestion_window_bytes(self.link)?,
         })
     }
 }

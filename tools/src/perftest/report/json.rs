@@ -87,7 +87,12 @@ fn lat(row: &LatRow) -> Value {
 /// Counters are null where the carrier cannot know them, the CPU where it was not asked for.
 fn ours(value: &mut Value, counters: Option<Counters>, cpu_util: Option<f64>) {
     value["packets_lost"] = counters.and_then(|c| c.packets_lost).into();
+    value["chunks_sent"] = counters.map(|c| c.chunks_sent).into();
     value["chunks_retransmitted"] = counters.map(|c| c.chunks_retransmitted).into();
+    value["acks_sent"] = counters.map(|c| c.acks_sent).into();
+    value["tail_probes"] = counters.map(|c| c.tail_probes).into();
+    value["rtt_us"] = counters.and_then(|c| c.rtt).map(|rtt| rtt.0 as f64 / 1e3).into();
+    value["window_bytes"] = counters.map(|c| c.window_bytes).into();
     value["rtos"] = counters.map(|c| c.rtos).into();
     value["chunks_duplicate"] = counters.map(|c| c.chunks_duplicate).into();
     value["CPU_util"] = cpu_util.into();

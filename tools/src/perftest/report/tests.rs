@@ -6,6 +6,7 @@ use crate::perftest::carrier::Counters;
 use crate::perftest::settings::Settings;
 use crate::perftest::summary::Summary;
 use crate::perftest::tool::Tool;
+use towpath_base::Nanos;
 
 fn shown(tool: Tool, flags: &[&str], row: Row, samples_ns: &[u64]) -> String {
     let words = std::iter::once(tool.name()).chain(flags.iter().copied());
@@ -26,9 +27,14 @@ fn bw_row() -> Row {
         per_second: 56_000.0,
         counters: Some(Counters {
             packets_lost: Some(12),
+            chunks_sent: 10_034,
             chunks_retransmitted: 34,
+            acks_sent: 5_000,
+            tail_probes: 7,
             rtos: 5,
             chunks_duplicate: 6,
+            rtt: Some(Nanos::from_micros(20)),
+            window_bytes: 1 << 20,
         }),
         messages_lost: None,
         cpu_util: Some(12.5),
@@ -207,13 +213,18 @@ fn the_bandwidth_json_has_the_names_of_perftest_and_ours() {
       "CPU_util": 12.5,
       "MsgRate": 0.056,
       "MsgSize": 65536,
+      "acks_sent": 5000,
       "chunks_duplicate": 6,
       "chunks_retransmitted": 34,
+      "chunks_sent": 10034,
       "gbps": 29.360128,
       "messages_lost": null,
       "n_iterations": 5000,
       "packets_lost": 12,
-      "rtos": 5
+      "rtos": 5,
+      "rtt_us": 20.0,
+      "tail_probes": 7,
+      "window_bytes": 1048576
     }
   ],
   "test_info": {

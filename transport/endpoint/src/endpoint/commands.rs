@@ -213,6 +213,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.links.find(link)?.link.as_ref()?.srtt()
     }
 
+    /// What a link may have in flight at present as far as congestion control goes, in bytes;
+    /// `None` when it is gone.
+    #[must_use]
+    pub fn congestion_window_bytes(&self, link: LinkId) -> Option<u64> {
+        Some(self.links.find(link)?.link.as_ref()?.window_bytes())
+    }
+
     /// What a link rides on now; `None` when it is gone.
     #[must_use]
     pub fn carrier_of(&self, link: LinkId) -> Option<Carrier> {
