@@ -6,20 +6,22 @@ use serde_json::Value;
 use towpath_common::{json, succeeds, towpath};
 
 /// With points that no target is set for: what a machine reaches is no test.
-const SHORT: [&[&str]; 5] = [
+const SHORT: [&[&str]; 7] = [
     &["connections", "--connections", "1,6", "--threads", "2"],
     &["threads", "--threads", "1,2"],
     &["foreground", "--background", "64K,1M"],
     &["latency", "--sizes", "64K", "--messages", "10"],
     &["idle", "--channels", "0,3", "--seconds", "1", "--pauses", "2"],
+    &["isolation", "--channels", "3"],
+    &["shares"],
 ];
 
 fn measure(args: &[&str]) -> Value {
     let mut command = towpath(["bench", "links"]);
     command.args(args).args(["--quick", "--json"]);
-    let takes_rounds = ["connections", "threads", "foreground"].contains(&args[0]);
+    let takes_rounds = !["latency", "idle"].contains(&args[0]);
     if takes_rounds {
-        command.args(["--rounds", "2", "--span-ms", "20"]);
+        command.args(["--rounds", "2", "--span-ms", "100"]);
     }
     json(&mut command)
 }
@@ -42,7 +44,12 @@ fn each_measures_something_at_every_point() {
         assert_eq!(report["study"], args[0]);
         assert_eq!(report.get("trace_hash"), None, "nothing here replays");
         let rows = report["tables"][args[0]].as_array().expect("a table");
-        let points = args[2].split(',').count();
+        let points = match args[0] {
+            // Each case, and each channel of each.
+            "isolation" => 4,
+            "shares" => 11,
+            _ => args[2].split(',').count(),
+        };
         assert_eq!(rows.len(), points, "{report}");
         for row in rows {
             for (name, value) in row.as_object().expect("a row") {

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use towpath_lab::cluster::Samples;
 use towpath_lab::studies::{
     Axis, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series, Study,
     StudyError, Style, Table,
 };
 
 use super::rig::{Rig, config, throughput};
-use super::sample::Sample;
+use super::rounds::in_turn;
 use super::{BYTES, ROUNDS, SPAN};
 
 /// The study.
@@ -50,25 +51,20 @@ pub(super) const DEPTH: Param = Param {
 
 struct Point {
     connections: u64,
-    gbps: Sample,
+    gbps: Samples,
     qps: usize,
 }
 
 fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     let connections = params.counts("connections");
-    let turns: Vec<u64> =
-        (0..params.count("rounds")).flat_map(|_| connections.iter().copied()).collect();
-    let runs = runner.one_at_a_time().map(&turns, |&count| measure(params, count as usize))?;
+    let measured = in_turn(params, runner, connections, |&count| measure(params, count as usize))?;
     let points: Vec<Point> = connections
         .iter()
-        .enumerate()
-        .map(|(place, &count)| {
-            let mine = || runs.iter().skip(place).step_by(connections.len());
-            Point {
-                connections: count,
-                gbps: Sample::of(mine().map(|&(gbps, _)| gbps)),
-                qps: mine().map(|&(_, qps)| qps).max().unwrap_or(0),
-            }
+        .zip(measured)
+        .map(|(&connections, rounds)| Point {
+            connections,
+            gbps: rounds.iter().map(|&(gbps, _)| gbps).collect(),
+            qps: rounds.iter().map(|&(_, qps)| qps).max().unwrap_or(0),
         })
         .collect();
     Ok(report(params, &points))

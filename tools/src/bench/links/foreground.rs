@@ -5,14 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use towpath_lab::cluster::Samples;
 use towpath_lab::studies::{
     Axis, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series, Study,
     StudyError, Style, Table, show_bytes,
 };
-use towpath_transport::EndpointConfig;
+use towpath_transport::{ChannelHandle, EndpointConfig};
 
-use super::rig::{PostError, Poster, Rig, config};
-use super::sample::Sample;
+use super::poster::{PostError, Poster};
+use super::rig::{Counted, Rig, config};
+use super::rounds::in_turn;
 use super::{ROUNDS, SPAN};
 
 /// The study.
@@ -72,34 +74,38 @@ enum Lane {
     Shared,
 }
 
-/// Completion times in microseconds.
+/// What one lane gave, all rounds together.
+#[derive(Default)]
+struct Seen {
+    /// Completion times in microseconds.
+    times_us: Samples,
+    /// Goodput of the background meanwhile, a value for each round: times beside different ones
+    /// say nothing about lanes.
+    background_gbps: Samples,
+}
+
 struct Point {
     background: u64,
-    own: Sample,
-    shared: Sample,
+    own: Seen,
+    shared: Seen,
 }
 
 fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     let backgrounds = params.counts("background");
     let points: Vec<(u64, Lane)> = backgrounds
         .iter()
-        .flat_map(|&bytes| [Lane::Own, Lane::Shared].map(|l| (bytes, l)))
+        .flat_map(|&bytes| [Lane::Own, Lane::Shared].map(|lane| (bytes, lane)))
         .collect();
-    let turns: Vec<(u64, Lane)> =
-        (0..params.count("rounds")).flat_map(|_| points.iter().copied()).collect();
-    let runs = runner
-        .one_at_a_time()
-        .map(&turns, |&(bytes, lane)| measure(params, bytes as usize, lane))?;
-    let gather =
-        |place: usize| Sample::of(runs.iter().skip(place).step_by(points.len()).flatten().copied());
+    let measured =
+        in_turn(params, runner, &points, |&(bytes, lane)| measure(params, bytes as usize, lane))?;
+    let mut seen = measured.into_iter().map(|rounds| Seen {
+        times_us: rounds.iter().flat_map(|round| round.times_us.iter().copied()).collect(),
+        background_gbps: rounds.iter().map(|round| round.background_gbps).collect(),
+    });
+    let mut next = || seen.next().unwrap_or_default();
     let points: Vec<Point> = backgrounds
         .iter()
-        .enumerate()
-        .map(|(place, &background)| Point {
-            background,
-            own: gather(2 * place),
-            shared: gather(2 * place + 1),
-        })
+        .map(|&background| Point { background, own: next(), shared: next() })
         .collect();
     Ok(report(params, &points))
 }
@@ -119,7 +125,7 @@ fn set_up(params: &Params, background: usize) -> EndpointConfig {
         .ahead_bytes(params.count("ahead"))
 }
 
-fn measure(params: &Params, background: usize, lane: Lane) -> Result<Vec<f64>, StudyError> {
+fn measure(params: &Params, background: usize, lane: Lane) -> Result<Round, StudyError> {
     let rig = Rig::new(2, &set_up(params, background))?;
     let span = Duration::from_millis(params.count("span-ms"));
     let over = AtomicBool::new(false);
@@ -138,35 +144,44 @@ fn measure(params: &Params, background: usize, lane: Lane) -> Result<Vec<f64>, S
             Lane::Own => &rig.channels[1],
             Lane::Shared => channel,
         };
-        let measured = complete(own, params.count("bytes") as usize, span);
+        let measured = complete(&rig.server, own, params.count("bytes") as usize, span);
         over.store(true, Ordering::Relaxed);
         others.join().unwrap_or(Err(PostError::Stuck)).map_err(failed)?;
         measured.map_err(failed)
     })
 }
 
-/// The completion times of messages in turn, in microseconds; those of the first fifth of the span
-/// do not count.
+/// What one measurement gave.
+struct Round {
+    times_us: Vec<f64>,
+    background_gbps: f64,
+}
+
+/// The completion times of messages in turn, and what else came meanwhile; the first fifth of the
+/// span does not count.
 fn complete(
-    channel: &towpath_transport::ChannelHandle,
+    server: &Counted,
+    channel: &ChannelHandle,
     bytes: usize,
     span: Duration,
-) -> Result<Vec<f64>, PostError> {
+) -> Result<Round, PostError> {
     let mut poster = Poster::new(bytes, 1);
-    let (mut times, began) = (Vec::new(), Instant::now());
     thread::sleep(span / 5);
-    while began.elapsed() < span || times.len() < SAMPLES_MIN {
+    let (mut times_us, came, began) = (Vec::new(), server.bytes(), Instant::now());
+    while began.elapsed() < span || times_us.len() < SAMPLES_MIN {
         let posted = Instant::now();
         poster.post(channel)?;
         poster.wait()?;
-        times.push(posted.elapsed().as_secs_f64() * 1e6);
+        times_us.push(posted.elapsed().as_secs_f64() * 1e6);
     }
-    Ok(times)
+    let elapsed_s = began.elapsed().as_secs_f64();
+    let others = (server.bytes() - came).saturating_sub((times_us.len() * bytes) as u64);
+    Ok(Round { times_us, background_gbps: others as f64 * 8.0 / elapsed_s / 1e9 })
 }
 
 fn report(params: &Params, points: &[Point]) -> Report {
     let mut report = Report::new(STUDY.name, params);
-    let left = |point: &Point| point.own.mean() / point.shared.mean();
+    let left = |point: &Point| point.own.times_us.mean() / point.shared.times_us.mean();
     report.tables.push(Table {
         name: "foreground",
         title: "Completion of foreground messages; all rounds together".to_owned(),
@@ -176,23 +191,24 @@ fn report(params: &Params, points: &[Point]) -> Report {
             Column::new("own_median_us", "median", "us", Format::Decimals(1)),
             Column::new("own_p99_us", "p99", "us", Format::Decimals(1)),
             Column::new("own_messages", "messages", "", Format::Plain),
+            Column::new("own_background_gbps", "beside", "Gb/s", Format::Decimals(2)),
             Column::new("shared_mean_us", "one queue: mean", "us", Format::Decimals(1)),
             Column::new("shared_median_us", "median", "us", Format::Decimals(1)),
             Column::new("shared_p99_us", "p99", "us", Format::Decimals(1)),
             Column::new("shared_messages", "messages", "", Format::Plain),
+            Column::new("shared_background_gbps", "beside", "Gb/s", Format::Decimals(2)),
             Column::new("mean_of_shared", "mean of it", "%", Format::Percent(1)),
         ],
         rows: points
             .iter()
             .map(|point| {
-                let times = |sample: &Sample| {
-                    [sample.mean(), sample.median(), sample.quantile(0.99)].map(Into::into)
-                };
                 let mut row = vec![point.background.into()];
-                row.extend(times(&point.own));
-                row.push((point.own.len() as u64).into());
-                row.extend(times(&point.shared));
-                row.push((point.shared.len() as u64).into());
+                for Seen { times_us, background_gbps } in [&point.own, &point.shared] {
+                    let times = [times_us.mean(), times_us.median(), times_us.percentile(0.99)];
+                    row.extend(times.map(Into::into));
+                    row.push((times_us.len() as u64).into());
+                    row.push(background_gbps.median().into());
+                }
                 row.push(left(point).into());
                 row
             })
@@ -208,10 +224,13 @@ fn report(params: &Params, points: &[Point]) -> Report {
             decimals: 1,
         });
     }
-    let series = |label: &str, of: fn(&Point) -> &Sample| Series {
+    let series = |label: &str, of: fn(&Point) -> &Seen| Series {
         label: label.to_owned(),
         style: Style::Line,
-        points: points.iter().map(|point| (point.background as f64, of(point).mean())).collect(),
+        points: points
+            .iter()
+            .map(|point| (point.background as f64, of(point).times_us.mean()))
+            .collect(),
     };
     let ticks = points.iter().map(|point| (point.background as f64, show_bytes(point.background)));
     report.plots.push(Plot {

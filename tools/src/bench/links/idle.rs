@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use towpath_lab::cluster::Samples;
 use towpath_lab::studies::{
     Cell, Claim, Column, Demand, Format, Kind, Param, Params, Report, Runner, Study, StudyError,
     Table,
@@ -10,7 +11,6 @@ use towpath_lab::studies::{
 use towpath_transport::{EndpointHandle, Incoming, LinkHandle, SendOptions};
 
 use super::rig::{config, two_handles};
-use super::sample::Sample;
 
 /// The study.
 pub const STUDY: Study = Study {
@@ -55,8 +55,8 @@ struct Point {
     channels: u64,
     /// Of one core, all threads of both ends; unknown where the system does not tell.
     cpu: Option<f64>,
-    hot_us: Sample,
-    cold_us: Sample,
+    hot_us: Samples,
+    cold_us: Samples,
 }
 
 /// Nanoseconds that the threads of this process have had the CPU for.
@@ -108,18 +108,17 @@ fn measure(channels: u64, seconds: u64, pauses: u64) -> Result<Point, StudyError
                 channel.recv(soon).map_err(|_| none())?;
                 Ok(posted.elapsed().as_secs_f64() * 1e6)
             };
-            let hot: Vec<f64> = (0..pauses).map(|_| ask()).collect::<Result<_, _>>()?;
-            let mut cold = Vec::new();
-            for _ in 0..pauses {
+            let hot_us = (0..pauses).map(|_| ask()).collect::<Result<_, _>>()?;
+            let late = |_| {
                 thread::sleep(PAUSE);
-                cold.push(ask()?);
-            }
+                ask()
+            };
+            let cold_us = (0..pauses).map(late).collect::<Result<_, _>>()?;
             thread::sleep(Duration::from_millis(100));
             let (before, began) = (cpu_ns(), Instant::now());
             thread::sleep(Duration::from_secs(seconds));
             let spent = cpu_ns().zip(before).map(|(after, before)| after - before);
             let cpu = spent.map(|ns| ns as f64 / began.elapsed().as_nanos() as f64);
-            let (hot_us, cold_us) = (Sample::of(hot), Sample::of(cold));
             Ok(Point { channels, cpu, hot_us, cold_us })
         })();
         drop(idle);
@@ -150,9 +149,9 @@ fn report(params: &Params, points: &[Point]) -> Report {
                     point.channels.into(),
                     point.cpu.into(),
                     point.hot_us.median().into(),
-                    point.hot_us.quantile(0.99).into(),
+                    point.hot_us.percentile(0.99).into(),
                     point.cold_us.median().into(),
-                    point.cold_us.quantile(0.99).into(),
+                    point.cold_us.percentile(0.99).into(),
                 ]
             })
             .collect(),

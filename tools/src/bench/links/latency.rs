@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use towpath_lab::cluster::Samples;
 use towpath_lab::studies::{
     Axis, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series, Study,
     StudyError, Style, Table, show_bytes,
@@ -9,8 +10,9 @@ use towpath_lab::studies::{
 use towpath_transport::{Event, SendOptions};
 
 use super::ROUNDS;
-use super::rig::{OwnLoop, Poster, Rig, config};
-use super::sample::Sample;
+use super::poster::Poster;
+use super::rig::{OwnLoop, Rig, config};
+use super::rounds::in_turn;
 
 /// The study.
 pub const STUDY: Study = Study {
@@ -44,27 +46,23 @@ const CORES: usize = 4;
 
 struct Point {
     bytes: u64,
-    own: Sample,
-    worker: Sample,
+    own: Samples,
+    worker: Samples,
 }
 
 fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     let sizes = params.counts("sizes");
-    let turns: Vec<u64> = (0..params.count("rounds")).flat_map(|_| sizes.iter().copied()).collect();
-    let runs = runner.one_at_a_time().map(&turns, |&bytes| {
+    let measured = in_turn(params, runner, sizes, |&bytes| {
         let (bytes, messages) = (bytes as usize, params.count("messages") as usize);
         Ok((own_loop(bytes, messages)?, worker(bytes, messages)?))
     })?;
     let points: Vec<Point> = sizes
         .iter()
-        .enumerate()
-        .map(|(place, &bytes)| {
-            let mine = || runs.iter().skip(place).step_by(sizes.len());
-            Point {
-                bytes,
-                own: Sample::of(mine().flat_map(|run| run.0.iter().copied())),
-                worker: Sample::of(mine().flat_map(|run| run.1.iter().copied())),
-            }
+        .zip(&measured)
+        .map(|(&bytes, rounds)| Point {
+            bytes,
+            own: rounds.iter().flat_map(|run| run.0.iter().copied()).collect(),
+            worker: rounds.iter().flat_map(|run| run.1.iter().copied()).collect(),
         })
         .collect();
     Ok(report(params, &points))
@@ -137,9 +135,9 @@ fn report(params: &Params, points: &[Point]) -> Report {
                 vec![
                     point.bytes.into(),
                     point.own.median().into(),
-                    point.own.quantile(0.99).into(),
+                    point.own.percentile(0.99).into(),
                     point.worker.median().into(),
-                    point.worker.quantile(0.99).into(),
+                    point.worker.percentile(0.99).into(),
                     added(point).into(),
                 ]
             })
@@ -164,7 +162,7 @@ fn report(params: &Params, points: &[Point]) -> Report {
              the scheduler, and nothing is claimed."
         ));
     }
-    let series = |label: &str, of: fn(&Point) -> &Sample| Series {
+    let series = |label: &str, of: fn(&Point) -> &Samples| Series {
         label: label.to_owned(),
         style: Style::Line,
         points: points.iter().map(|point| (point.bytes as f64, of(point).median())).collect(),

@@ -7,21 +7,27 @@
 //! | file | what it holds |
 //! |---|---|
 //! | [`rig`] | the two ends, and threads that keep channels busy |
-//! | [`sample`] | medians and their spread |
+//! | [`poster`] | a thread's buffers, its posts and their outcomes |
+//! | [`rounds`] | what is compared takes turns |
 //! | [`connections`] | throughput against the number of channels |
 //! | [`threads`] | throughput against the number of threads, beside a mutex |
 //! | [`foreground`] | completion time beside long messages, beside one queue for all |
 //! | [`latency`] | what handing over to a worker adds |
 //! | [`idle`] | what idle channels cost, and the first message after a pause |
+//! | [`isolation`] | what is left beside a channel that stalls, dies or floods |
+//! | [`shares`] | what each of several channels gets |
 //!
 //! [`classes`] is in virtual time, and is here for the sake of completeness.
 
 pub mod connections;
 pub mod foreground;
 pub mod idle;
+pub mod isolation;
 pub mod latency;
+pub mod poster;
 pub mod rig;
-pub mod sample;
+pub mod rounds;
+pub mod shares;
 pub mod threads;
 
 use towpath_lab::studies::{Kind, Param, Study, classes};
@@ -33,6 +39,8 @@ pub const ALL: &[&Study] = &[
     &foreground::STUDY,
     &latency::STUDY,
     &idle::STUDY,
+    &isolation::STUDY,
+    &shares::STUDY,
     &classes::STUDY,
 ];
 

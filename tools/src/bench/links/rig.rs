@@ -3,15 +3,16 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use towpath_lab::studies::StudyError;
 use towpath_transport::{
-    Buf, ChannelHandle, ChannelId, CompletionQueue, Device, Endpoint, EndpointConfig,
-    EndpointHandle, Event, LinkHandle, LinkId, Nanos, Outcome, Payload, Region, RoceUdp,
-    SendOptions, SentMessage, SubmitError, UdpConfig,
+    ChannelHandle, ChannelId, Device, Endpoint, EndpointConfig, EndpointHandle, Event, LinkHandle,
+    LinkId, Nanos, Region, RoceUdp, UdpConfig,
 };
+
+use super::poster::{PostError, Poster};
 
 /// Chunks that each channel may have under way: the least there is, so that many fit.
 pub const QUOTA_CHUNKS: u32 = 8;
@@ -26,8 +27,13 @@ struct Seen {
     bytes: Vec<AtomicU64>,
     /// Queue pairs of the link.
     qps: AtomicUsize,
+    /// The place of a channel of which nothing is given back any more.
+    stalled: AtomicUsize,
     stop: AtomicBool,
 }
+
+/// The place of no channel.
+const NOWHERE: usize = usize::MAX;
 
 /// A server on a thread of its own that counts.
 pub struct Counted {
@@ -78,6 +84,7 @@ impl Counted {
         let seen = Arc::new(Seen {
             bytes: (0..places).map(|_| AtomicU64::new(0)).collect(),
             qps: AtomicUsize::new(0),
+            stalled: AtomicUsize::new(NOWHERE),
             stop: AtomicBool::new(false),
         });
         let mut endpoint = Endpoint::udp(udp(), config.clone()).map_err(failed)?;
@@ -99,13 +106,30 @@ impl Counted {
         self.seen.bytes.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
     }
 
+    /// Payload bytes of one channel.
+    #[must_use]
+    pub fn bytes_of(&self, channel: ChannelId) -> u64 {
+        self.seen.bytes.get(channel.place()).map_or(0, |bytes| bytes.load(Ordering::Relaxed))
+    }
+
     /// Payload bits in a second that arrive in a span from now on, after a fifth of it went before.
     #[must_use]
     pub fn bits_per_s(&self, span: Duration) -> f64 {
+        self.rate(span, Self::bytes)
+    }
+
+    /// As [`bits_per_s`](Self::bits_per_s), of what `count` counts.
+    #[must_use]
+    pub fn rate(&self, span: Duration, count: impl Fn(&Self) -> u64) -> f64 {
         thread::sleep(span / 5);
-        let (bytes, began) = (self.bytes(), Instant::now());
+        let (bytes, began) = (count(self), Instant::now());
         thread::sleep(span);
-        (self.bytes() - bytes) as f64 * 8.0 / began.elapsed().as_secs_f64()
+        (count(self) - bytes) as f64 * 8.0 / began.elapsed().as_secs_f64()
+    }
+
+    /// From now on keeps what comes on a channel, as a reader that stalls.
+    pub fn stall(&self, channel: ChannelId) {
+        self.seen.stalled.store(channel.place(), Ordering::Relaxed);
     }
 
     /// Queue pairs that the link has at this end.
@@ -131,7 +155,15 @@ impl Rig {
     /// # Errors
     /// [`StudyError::Run`] with what was refused.
     pub fn new(channels: usize, config: &EndpointConfig) -> Result<Self, StudyError> {
-        let server = Counted::new(channels, config)?;
+        Self::with(channels, channels, config)
+    }
+
+    /// The same with room for `most` channels at a time.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn with(channels: usize, most: usize, config: &EndpointConfig) -> Result<Self, StudyError> {
+        let server = Counted::new(most, config)?;
         let endpoint = EndpointHandle::spawn_udp(udp(), config.clone()).map_err(failed)?;
         let link = endpoint.connect(server.addr()).map_err(failed)?;
         let open = |_| link.open_channel(true).map_err(failed);
@@ -204,13 +236,25 @@ fn serve(mut endpoint: Endpoint<impl Device<Memory = Region>>, seen: &Seen) {
             counter.fetch_add(bytes as u64, Ordering::Relaxed);
         }
     };
+    let (mut messages, mut chunks) = (Vec::new(), Vec::new());
     while !seen.stop.load(Ordering::Relaxed) {
+        let stalled = seen.stalled.load(Ordering::Relaxed);
         let is_busy = endpoint.turn(|at, event| match event {
             Event::Message(message) => {
                 count(message.channel().place(), message.len());
-                at.release(message);
+                // As much as its credit is.
+                if message.channel().place() == stalled {
+                    messages.push(message);
+                } else {
+                    at.release(message);
+                }
             }
-            Event::StreamChunk { channel, chunk, .. } => count(channel.place(), chunk.len()),
+            Event::StreamChunk { channel, chunk, .. } => {
+                count(channel.place(), chunk.len());
+                if channel.place() == stalled {
+                    chunks.push(chunk);
+                }
+            }
             Event::Accepted { link, .. } => {
                 // Those of its paths, and the one for acks.
                 seen.qps.store(at.paths(link).count() + 1, Ordering::Relaxed);
@@ -223,103 +267,33 @@ fn serve(mut endpoint: Endpoint<impl Device<Memory = Region>>, seen: &Seen) {
     }
 }
 
-/// A thread's own supply of buffers and its outcomes.
-pub struct Poster {
-    done: CompletionQueue,
-    spare: Vec<Buf>,
+/// Has threads post to channels in turn, each to its own ones, until it is over.
+pub fn post_in_turn<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    channels: &'scope [ChannelHandle],
+    threads: usize,
     message_bytes: usize,
     depth: usize,
-}
-
-/// Why a poster cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub enum PostError {
-    /// No outcome came for long.
-    #[error("no acknowledgement for {} s; the machine may be overloaded", PATIENCE.as_secs())]
-    Stuck,
-    /// The pools are too small.
-    #[error("no buffer of {0} bytes is free")]
-    NoBuffer(usize),
-    /// The channel took nothing more.
-    #[error("the channel refused a message")]
-    Refused(#[source] SubmitError),
-    /// A message was not delivered.
-    #[error("a message ended as {0:?}")]
-    Lost(Outcome),
-}
-
-impl Poster {
-    /// For messages of this length, so many under way.
-    #[must_use]
-    pub fn new(message_bytes: usize, depth: usize) -> Self {
-        let done = CompletionQueue::new(depth);
-        Self { done, spare: Vec::new(), message_bytes, depth }
-    }
-
-    fn buf(&mut self, channel: &ChannelHandle) -> Result<Buf, PostError> {
-        if let Some(buf) = self.spare.pop() {
-            return Ok(buf);
-        }
-        let none = PostError::NoBuffer(self.message_bytes);
-        let Some(mut buf) = channel.alloc(self.message_bytes) else { return Err(none) };
-        // What the bytes are does not matter here: they were zero, or another message's.
-        buf.set_len(self.message_bytes).map_err(|_| none)?;
-        Ok(buf)
-    }
-
-    /// Posts one message; waits for an outcome while as many are under way as may be.
-    ///
-    /// # Errors
-    /// [`PostError`].
-    pub fn post(&mut self, channel: &ChannelHandle) -> Result<(), PostError> {
-        while self.done.under_way() >= self.depth {
-            self.wait()?;
-        }
-        let mut payload = Payload::from(self.buf(channel)?);
-        loop {
-            match channel.post(payload, SendOptions::new(), &self.done) {
-                Ok(()) => return Ok(()),
-                // Others fill the queue too, or the completions of this thread wait.
-                Err(rejected) if rejected.error == SubmitError::QueueFull => {
-                    payload = rejected.payload;
-                    self.wait()?;
+    over: &'scope AtomicBool,
+) -> Vec<ScopedJoinHandle<'scope, Result<(), PostError>>> {
+    let per_thread = channels.len().div_ceil(threads);
+    let post = |channels: &'scope [ChannelHandle]| {
+        scope.spawn(move || {
+            let mut poster = Poster::new(message_bytes, depth);
+            for channel in channels.iter().cycle() {
+                if over.load(Ordering::Relaxed) {
+                    break;
                 }
-                Err(rejected) => return Err(PostError::Refused(rejected.error)),
+                poster.post(channel)?;
             }
-        }
-    }
-
-    /// Waits for one outcome.
-    ///
-    /// # Errors
-    /// [`PostError`].
-    pub fn wait(&mut self) -> Result<(), PostError> {
-        let SentMessage { outcome, payload, .. } = match self.done.wait(PATIENCE) {
-            Some(Ok(sent)) => sent,
-            Some(Err(rejected)) => return Err(PostError::Refused(rejected.error)),
-            None => return Err(PostError::Stuck),
-        };
-        self.spare.extend(payload.into_segments());
-        match outcome {
-            Outcome::Delivered => Ok(()),
-            other => Err(PostError::Lost(other)),
-        }
-    }
-
-    /// Takes outcomes until none is left to come.
-    ///
-    /// # Errors
-    /// [`PostError`].
-    pub fn finish(&mut self) -> Result<(), PostError> {
-        while self.done.under_way() > 0 {
-            self.wait()?;
-        }
-        Ok(())
-    }
+            poster.finish()
+        })
+    };
+    channels.chunks(per_thread).map(post).collect()
 }
 
-/// Has threads post to channels in turn, each to its own ones, until a span is over; returns the
-/// payload bits in a second that arrived in it, after a fifth of it went before.
+/// Has threads post to all channels of a rig for a span; returns the payload bits in a second that
+/// arrived in it, after a fifth of it went before.
 ///
 /// # Errors
 /// The first [`PostError`] of a thread.
@@ -330,26 +304,9 @@ pub fn throughput(
     depth: usize,
     span: Duration,
 ) -> Result<f64, StudyError> {
-    let per_thread = rig.channels.len().div_ceil(threads);
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let over = &over;
-        let posters: Vec<_> = rig
-            .channels
-            .chunks(per_thread)
-            .map(|channels| {
-                scope.spawn(move || {
-                    let mut poster = Poster::new(message_bytes, depth);
-                    for channel in channels.iter().cycle() {
-                        if over.load(Ordering::Relaxed) {
-                            break;
-                        }
-                        poster.post(channel)?;
-                    }
-                    poster.finish()
-                })
-            })
-            .collect();
+        let posters = post_in_turn(scope, &rig.channels, threads, message_bytes, depth, &over);
         let bits_per_s = rig.server.bits_per_s(span);
         over.store(true, Ordering::Relaxed);
         for poster in posters {

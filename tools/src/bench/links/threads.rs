@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use towpath_lab::cluster::Samples;
 use towpath_lab::studies::{
     Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
     Study, StudyError, Style, Table,
@@ -16,7 +17,7 @@ use towpath_transport::{
 
 use super::connections::DEPTH;
 use super::rig::{Counted, OwnLoop, Rig, config, throughput};
-use super::sample::Sample;
+use super::rounds::in_turn;
 use super::{BYTES, ROUNDS, SPAN};
 
 /// The study.
@@ -56,9 +57,7 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     let threads = params.counts("threads");
     let points: Vec<(Way, u64)> =
         threads.iter().flat_map(|&count| WAYS.map(|way| (way, count))).collect();
-    let turns: Vec<(Way, u64)> =
-        (0..params.count("rounds")).flat_map(|_| points.iter().copied()).collect();
-    let runs = runner.one_at_a_time().map(&turns, |&(way, count)| {
+    let measured = in_turn(params, runner, &points, |&(way, count)| {
         let bytes = params.count("bytes") as usize;
         let (threads, depth) = (count as usize, params.count("depth") as usize);
         let span = Duration::from_millis(params.count("span-ms"));
@@ -69,16 +68,15 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
         };
         Ok(bits_per_s / 1e9)
     })?;
-    let samples: Vec<Sample> = (0..points.len())
-        .map(|place| Sample::of(runs.iter().skip(place).step_by(points.len()).copied()))
-        .collect();
-    let of = |way: Way| -> Vec<&Sample> {
+    let samples: Vec<Samples> =
+        measured.into_iter().map(|rounds| rounds.into_iter().collect()).collect();
+    let of = |way: Way| -> Vec<&Samples> {
         samples.iter().zip(&points).filter(|(_, point)| point.0 == way).map(|(s, _)| s).collect()
     };
     Ok(report(params, threads, &of(Way::Queues), &of(Way::Mutex)))
 }
 
-fn report(params: &Params, threads: &[u64], queues: &[&Sample], mutex: &[&Sample]) -> Report {
+fn report(params: &Params, threads: &[u64], queues: &[&Samples], mutex: &[&Samples]) -> Report {
     let mut report = Report::new(STUDY.name, params);
     let paper = |count: u64| PAPER.iter().find(|&&(of, _)| of == count).map(|&(_, left)| left);
     report.tables.push(Table {
@@ -131,17 +129,17 @@ fn report(params: &Params, threads: &[u64], queues: &[&Sample], mutex: &[&Sample
 }
 
 /// What is left of the first one's goodput.
-fn of_first(samples: &[&Sample], place: usize) -> f64 {
+fn of_first(samples: &[&Samples], place: usize) -> f64 {
     samples[place].median() / samples.first().map_or(f64::NAN, |first| first.median())
 }
 
-fn drawing(threads: &[u64], queues: &[&Sample], mutex: &[&Sample]) -> Plot {
+fn drawing(threads: &[u64], queues: &[&Samples], mutex: &[&Samples]) -> Plot {
     let series = |label: &str, style, points: Vec<(f64, f64)>| Series {
         label: label.to_owned(),
         style,
         points,
     };
-    let line = |samples: &[&Sample]| -> Vec<(f64, f64)> {
+    let line = |samples: &[&Samples]| -> Vec<(f64, f64)> {
         let points = threads.iter().enumerate();
         points.map(|(place, &n)| (n as f64, of_first(samples, place) * 100.0)).collect()
     };

@@ -33,6 +33,31 @@ impl Samples {
         sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or(0.0)
     }
 
+    /// The one in the middle; 0 of none.
+    #[must_use]
+    pub fn median(&self) -> f64 {
+        self.percentile(0.5)
+    }
+
+    /// The median distance from the median; 0 of none.
+    #[must_use]
+    pub fn spread(&self) -> f64 {
+        let median = self.median();
+        self.values.iter().map(|value| (value - median).abs()).collect::<Self>().median()
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
     /// The largest; 0 of none.
     #[must_use]
     pub fn max(&self) -> f64 {
@@ -43,6 +68,13 @@ impl Samples {
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.values.iter().sum::<f64>() / self.values.len().max(1) as f64
+    }
+}
+
+/// What is no number does not count.
+impl FromIterator<f64> for Samples {
+    fn from_iter<I: IntoIterator<Item = f64>>(values: I) -> Self {
+        Self { values: values.into_iter().filter(|value| !value.is_nan()).collect() }
     }
 }
 
@@ -59,5 +91,13 @@ mod tests {
         assert_eq!(samples.percentile(0.99), 99.0);
         assert_eq!((samples.percentile(0.0), samples.percentile(1.0)), (1.0, 100.0));
         assert_eq!((samples.max(), samples.mean()), (100.0, 50.5));
+    }
+
+    #[test]
+    fn an_outlier_moves_neither_median_nor_spread() {
+        let samples: Samples = [3.0, 1.0, 2.0, 1000.0, 4.0, f64::NAN].into_iter().collect();
+        assert_eq!((samples.len(), samples.median(), samples.spread()), (5, 3.0, 1.0));
+        assert_eq!(Samples::new().spread(), 0.0);
+        assert!(Samples::new().is_empty());
     }
 }
