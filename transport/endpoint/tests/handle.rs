@@ -100,6 +100,8 @@ fn a_worker_ends_when_its_last_handle_is_dropped_and_its_peer_hears_of_it() {
     let (mine, theirs) = channel(&near, &far, true);
     drop((client, near, mine));
     assert_eq!(theirs.recv(LONG).err(), Some(RecvError::Closed));
+    // The channel is closed before the link.
+    assert!(far.accept_channel(LONG).is_none());
     assert_eq!(far.down(), Some(DownReason::Goodbye));
     server.shutdown();
 }
