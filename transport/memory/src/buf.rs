@@ -207,6 +207,7 @@ impl Buf {
 impl Deref for Buf {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         let start = self.slab.region.mapping.at(self.offset(), self.len());
         // SAFETY: within the mapping, initialised (mmap zeroes), and only this `Buf` reaches these
@@ -216,6 +217,7 @@ impl Deref for Buf {
 }
 
 impl DerefMut for Buf {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         let start = self.slab.region.mapping.at(self.offset(), self.len());
         // SAFETY: as in `deref`, and `&mut self` makes the access exclusive.

@@ -55,6 +55,7 @@ impl SgList {
 
     /// Bytes of all entries together.
     #[must_use]
+    #[inline]
     pub fn byte_len(&self) -> u64 {
         self.iter().map(|sge| u64::from(sge.length)).sum()
     }

@@ -298,10 +298,11 @@ fn send_chunks<D: Device<Memory = Region>>(
             link.handle_sent(transmit.path, transmit.header.number, None);
             refused += 1;
         }
-        if path.batch.is_full() || path.tx.is_full() {
-            refused += post(device, path, link, transmit.path);
-        }
         is_full = path.tx.is_full();
+        if path.batch.is_full() || is_full {
+            refused += post(device, path, link, transmit.path);
+            is_full = path.tx.is_full();
+        }
         posted_bytes = posted_bytes + path.tx.posted_bytes() - bytes_before;
     }
     for (path, id) in paths.iter_mut().zip(0u8..) {

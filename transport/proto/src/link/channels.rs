@@ -98,13 +98,12 @@ impl Link {
     /// The application is done with this many received chunks of a channel: their credit goes
     /// back to the peer.
     pub fn release(&mut self, channel: ChannelId, chunks: u32) {
-        if let Some(found) = self.channel_mut(channel.0) {
-            found.rx.release(u64::from(chunks));
-            if found.state == ChannelState::Drained {
-                self.free_channel_when_drained(channel.0);
-            } else {
-                self.tell_credit_when_due(channel.0);
-            }
+        let Some(found) = self.channel_mut(channel.0) else { return };
+        found.rx.release(u64::from(chunks));
+        if found.state == ChannelState::Drained {
+            self.free_channel_when_drained(channel.0);
+        } else if found.rx.should_tell_credit() {
+            self.tell_credit_when_due(channel.0);
         }
     }
 

@@ -10,7 +10,8 @@ impl Link {
     #[inline]
     pub fn take_message(&mut self, incoming: IncomingKey, take: impl FnMut(ChunkRef)) {
         if let Some(message) = self.incoming.get_mut(incoming.0).filter(|m| m.delivered) {
-            message.chunks.drain(..).for_each(take);
+            message.chunks.iter().copied().for_each(take);
+            message.chunks.clear();
             self.incoming.free(incoming.0);
         }
     }

@@ -36,7 +36,7 @@ impl Link {
             if state != SendState::Queued {
                 channel.tx.end_id(id);
                 // A new id may have come within reach.
-                if !channel.tx.queue.is_empty() {
+                if !channel.tx.queue.is_empty() && !channel.tx.is_ready {
                     self.make_ready(channel_id);
                 }
             }

@@ -272,7 +272,10 @@ impl Link {
                 let streamed = header.message_len > *whole_bytes_max;
                 let fresh = incoming.get_mut(key).expect("just taken");
                 fresh.start(id, message, header.message_len, streamed);
-                channel.rx.open(message, IncomingKey(key));
+                // Nobody will ask for a message that ends here and now.
+                if channel.ordered || header.length < header.message_len {
+                    channel.rx.open(message, IncomingKey(key));
+                }
                 IncomingKey(key)
             }
         };

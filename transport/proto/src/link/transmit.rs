@@ -8,6 +8,7 @@ use crate::limits::{CONTROL_OUTSTANDING_MAX, HEADER_BYTES};
 use crate::path::{DataChunk, Spreading, TailProbe, What, bit};
 use crate::slots::Key;
 use crate::wire::{ChunkFlags, ChunkHeader, Kind};
+use core::ops::ControlFlow;
 use towpath_base::Time;
 
 /// Why a chunk was or was not found.
@@ -27,35 +28,44 @@ impl Link {
             return None;
         }
         self.paced_until = Time::NEVER;
+        if self.has_urgent()
+            && let ControlFlow::Break(transmit) = self.next_urgent(now)
+        {
+            return transmit;
+        }
+        self.next_new(now)
+    }
+
+    /// Whether there may be something to send beside new data.
+    fn has_urgent(&self) -> bool {
+        self.paths.probes_due | self.paths.tails_due != 0
+            || !self.control_lost.is_empty()
+            || !self.control_queue.is_empty()
+            || !self.lost.is_empty()
+    }
+
+    /// What goes before new data, or nothing because what was lost has to wait.
+    #[inline(never)]
+    fn next_urgent(&mut self, now: Time) -> ControlFlow<Option<Transmit>> {
         if self.paths.probes_due != 0
             && let Some(transmit) = self.next_probe(now)
         {
-            return Some(transmit);
+            return ControlFlow::Break(Some(transmit));
         }
         if let Some(transmit) = self.next_control(now) {
-            return Some(transmit);
+            return ControlFlow::Break(Some(transmit));
         }
         if self.paths.tails_due != 0
             && let Some(transmit) = self.next_tail_probe(now)
         {
-            return Some(transmit);
+            return ControlFlow::Break(Some(transmit));
         }
         match self.next_lost(now) {
-            Next::Chunk(index, chunk) => return self.transmit_data(now, index, chunk, true),
-            Next::Blocked => return None,
-            Next::Nothing => {}
-        }
-        match self.next_new(now) {
-            Next::Chunk(index, chunk) => self.transmit_data(now, index, chunk, false),
-            Next::Blocked => {
-                self.arm_credit_probe(now);
-                None
+            Next::Chunk(index, chunk) => {
+                ControlFlow::Break(self.transmit_data(now, index, &chunk, true))
             }
-            Next::Nothing => {
-                self.flow.on_nothing_to_send();
-                self.arm_credit_probe(now);
-                None
-            }
+            Next::Blocked => ControlFlow::Break(None),
+            Next::Nothing => ControlFlow::Continue(()),
         }
     }
 
@@ -110,7 +120,7 @@ impl Link {
         }
         match newest {
             What::Data(chunk) if self.is_wanted(&chunk) => {
-                self.transmit_data(now, index, chunk, true)
+                self.transmit_data(now, index, &chunk, true)
             }
             What::Control(key) if self.control_sent.get(key).is_some() => {
                 let control = *self.control_sent.get(key)?;
@@ -147,28 +157,28 @@ impl Link {
     }
 
     /// Cuts the next chunk, of the channel whose turn it is.
-    fn next_new(&mut self, now: Time) -> Next {
+    fn next_new(&mut self, now: Time) -> Option<Transmit> {
         while let Some(ChannelId(id)) = self.schedule.turn() {
-            match self.sendable(id) {
-                Some(send) => {
-                    let message = self.sends.get(send.0).expect("queued messages are live");
-                    let bytes_max = self.flow.chunk_bytes(message.cut_at());
-                    let length = message.next_length(bytes_max);
-                    if !self.may_send(now, length) {
-                        return Next::Blocked;
-                    }
-                    let Some(index) = self.choose_for(send) else { return Next::Blocked };
-                    return Next::Chunk(index, self.cut(id, send, length));
+            let Some(send) = self.sendable(id) else {
+                self.schedule.pass();
+                if let Some(channel) = self.channel_mut(id) {
+                    channel.tx.is_ready = false;
                 }
-                None => {
-                    self.schedule.pass();
-                    if let Some(channel) = self.channel_mut(id) {
-                        channel.tx.is_ready = false;
-                    }
-                }
-            }
+                continue;
+            };
+            let message = self.sends.get(send.0).expect("queued messages are live");
+            let length = message.next_length(self.flow.chunk_bytes(message.cut_at()));
+            let index = if self.may_send(now, length) { self.choose_for(send) } else { None };
+            let Some(index) = index else {
+                self.arm_credit_probe(now);
+                return None;
+            };
+            let chunk = self.cut(id, send, length);
+            return self.transmit_data(now, index, &chunk, false);
         }
-        Next::Nothing
+        self.flow.on_nothing_to_send();
+        self.arm_credit_probe(now);
+        None
     }
 
     /// The path for the next chunk of a message.
@@ -245,7 +255,7 @@ impl Link {
         &mut self,
         now: Time,
         index: usize,
-        chunk: DataChunk,
+        chunk: &DataChunk,
         again: bool,
     ) -> Option<Transmit> {
         let message = self.sends.get_mut(chunk.send.0)?;
@@ -254,7 +264,7 @@ impl Link {
         let charge = self.flow.charge(chunk.length);
         let path = &mut self.paths[index];
         let generation = path.generation_out;
-        let (number, floor) = path.tx.send(What::Data(chunk), charge, now);
+        let (number, floor) = path.tx.send(What::Data(*chunk), charge, now);
         self.flow.on_sent(now, chunk.length);
         self.paths.on_sent(now, index, charge);
         if !self.paths.ladder.is_only() {

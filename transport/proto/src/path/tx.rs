@@ -210,6 +210,7 @@ impl SendWindow {
     }
 
     /// Uses the next number; returns it and the floor to tell.
+    #[inline]
     pub(crate) fn send(&mut self, what: What, charge: u32, now: Time) -> (u64, u64) {
         debug_assert!(self.has_number(), "asked before");
         let number = self.next;
