@@ -3,14 +3,14 @@
 mod common;
 
 use common::{Client, Process, Running, config, pattern};
-use towpath_chunkserver::daemon::DaemonConfig;
+use towpath_chunkserver::daemon::{DaemonConfig, PlaceBy};
 use towpath_chunkserver::store::ChunkId;
-use towpath_transport::RoceUdp;
+use towpath_transport::{Class, RoceUdp};
 
 const WRITE_BYTES: usize = 20_000;
 
 fn with_workers(dir: &std::path::Path, workers: u32) -> DaemonConfig {
-    DaemonConfig { workers, ..config(dir) }
+    DaemonConfig { workers, place_by: PlaceBy::Links, ..config(dir) }
 }
 
 /// Each client writes a chunk of its own, and reads those of all.
@@ -51,6 +51,22 @@ fn clients_of_all_workers_see_what_any_of_them_wrote() {
         assert_eq!((served.stats.done, served.stats.failed), (6 * 22, 0));
         assert_eq!(served.stats.done, served.workers.iter().map(|stats| stats.done).sum::<u64>());
     }
+}
+
+#[test]
+fn each_class_is_served_by_a_worker_of_its_own_unless_told_otherwise() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Running::start(&config(&dir.path().join("store")));
+    let classes = [Class::Copper, Class::Silver, Class::Gold, Class::Silver];
+    let mut clients: Vec<_> =
+        classes.into_iter().map(|class| Client::connect_as(server.addr, class)).collect();
+    write_and_read(&mut clients, 0);
+    drop(clients);
+    let served = server.stop();
+    let clients: Vec<_> = served.workers.iter().map(|stats| stats.links_accepted).collect();
+    assert_eq!(clients, [1, 2, 1], "gold, silver, copper");
+    let done: Vec<_> = served.workers.iter().map(|stats| stats.done).collect();
+    assert_eq!(done, [6, 12, 6]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use towpath_status::limits::STATUS_NAME;
-use towpath_transport::DeviceChoice;
+use towpath_transport::{Class, DeviceChoice};
 
 use crate::store::limits::{CHUNKS_MAX_DEFAULT, LOG_BYTES_DEFAULT, WORKER_BATCH_MAX};
 
@@ -20,8 +20,11 @@ pub struct DaemonConfig {
     pub device_ip: Option<IpAddr>,
     /// UDP port of the userspace NIC; 0 is any free one.
     pub device_port: u16,
-    /// Network threads, each with clients, buffers and a queue of its own.
+    /// Network threads, each with clients, buffers and a queue of its own. By default one for each
+    /// class.
     pub workers: u32,
+    /// Which worker a client goes to.
+    pub place_by: PlaceBy,
     /// Largest path MTU in bytes.
     pub mtu_bytes: u32,
     /// Directory of the store; made if it is not there.
@@ -68,6 +71,16 @@ pub struct DaemonConfig {
     pub log: String,
 }
 
+/// Which worker of a server a client goes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlaceBy {
+    /// One of those that serve the class of its link, with the fewest clients.
+    #[default]
+    Class,
+    /// The one with the fewest clients, whatever their class.
+    Links,
+}
+
 /// Where the status socket of a server is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StatusPlace {
@@ -88,7 +101,8 @@ impl Default for DaemonConfig {
             device: DeviceChoice::default(),
             device_ip: None,
             device_port: 0,
-            workers: 1,
+            workers: Class::COUNT as u32,
+            place_by: PlaceBy::Class,
             mtu_bytes: 4096,
             data_dir: PathBuf::from("towpath-data"),
             capacity_bytes: u64::MAX,

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use towpath_transport::SHARES_MAX;
 
-use super::config::{DaemonConfig, StatusPlace};
+use super::config::{DaemonConfig, PlaceBy, StatusPlace};
 use super::value::{self, ValueError};
 
 /// One setting.
@@ -155,6 +155,25 @@ pub const KEYS: &[Key] = &[
         SHARES_MAX as u32,
         "network threads: each has clients, buffers and a device of its own, on one port"
     ),
+    Key {
+        name: "place_by",
+        kind: "WORD",
+        doc: "which worker a client goes to: \"class\", one of those for the class of its link, or \
+              \"links\", the one with the fewest clients",
+        quoted: true,
+        set: |config, text| {
+            config.place_by = match text {
+                "class" => PlaceBy::Class,
+                "links" => PlaceBy::Links,
+                _ => return Err(ValueError::Needs { needs: "\"class\" or \"links\"" }),
+            };
+            Ok(())
+        },
+        show: |config| match config.place_by {
+            PlaceBy::Class => "class".into(),
+            PlaceBy::Links => "links".into(),
+        },
+    },
     Key {
         name: "mtu_bytes",
         kind: "N",

@@ -13,7 +13,7 @@ use towpath_transport::{
 };
 use tracing_subscriber::EnvFilter;
 
-use super::config::{DaemonConfig, StatusPlace};
+use super::config::{DaemonConfig, PlaceBy, StatusPlace};
 use super::crew::{Crew, Post};
 use super::error::DaemonError;
 use super::stop::StopFlag;
@@ -104,8 +104,8 @@ pub fn endpoint_config(config: &DaemonConfig) -> EndpointConfig {
 ///
 /// `make_devices` makes a device for each worker; [`devices`](devices()) is the usual one. The
 /// first worker runs on the caller's thread, each other on one of its own; a client's link goes to
-/// the worker with the fewest. `on_ready` is called once, when clients can connect. However it
-/// ends, `stop` is raised then.
+/// a worker as [`place_by`](DaemonConfig::place_by) says. `on_ready` is called once, when clients
+/// can connect. However it ends, `stop` is raised then.
 ///
 /// # Errors
 /// [`DaemonError`]; what was acknowledged is on stable media whatever happens.
@@ -119,7 +119,7 @@ pub fn run<D: Device<Memory = Region> + Send>(
     // The port first: it is soon found to be taken, while a store may take a while to open.
     let endpoint_config = endpoint_config(config);
     let mut devices = make_devices(config, &endpoint_config)?;
-    let workers = Workers::new(devices.len(), Placing::LeastLinks, random());
+    let workers = Workers::new(devices.len(), placing(config), random());
     let of_worker = |index| endpoint_config.clone().of_worker(&workers, index);
     let others = devices.split_off(devices.len().min(1));
     let Some(device) = devices.pop() else { return Err(DaemonError::NoDevice) };
@@ -233,6 +233,13 @@ fn status_socket(
             Ok(None)
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+fn placing(config: &DaemonConfig) -> Placing {
+    match config.place_by {
+        PlaceBy::Class => Placing::ByClass,
+        PlaceBy::Links => Placing::LeastLinks,
     }
 }
 

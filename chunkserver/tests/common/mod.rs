@@ -17,7 +17,7 @@ use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, Ready, Served
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::{ChunkClient, ClientError, ErrorKind, ErrorReply, OpId, Output};
 use towpath_transport::{
-    Device, Endpoint, EndpointConfig, Event, Nanos, Region, RoceUdp, UdpConfig,
+    Class, Device, Endpoint, EndpointConfig, Event, Nanos, Region, RoceUdp, UdpConfig,
 };
 
 /// Turns without success after which a test fails: no clock is asked.
@@ -135,9 +135,13 @@ pub struct Client<D: Device<Memory = Region>> {
 
 impl Client<RoceUdp> {
     pub fn connect(addr: SocketAddr) -> Self {
+        Self::connect_as(addr, Class::default())
+    }
+
+    pub fn connect_as(addr: SocketAddr, class: Class) -> Self {
         // Tests say how much is under way at once: delays of a busy machine shall not.
         let fixed = "fixed".parse().expect("a word of congestion control");
-        let config = EndpointConfig::new().links_max(2).controller(fixed);
+        let config = EndpointConfig::new().links_max(2).controller(fixed).class(class);
         let endpoint = Endpoint::udp(loopback_udp(), config).expect("loopback UDP");
         Self::on(endpoint, addr)
     }

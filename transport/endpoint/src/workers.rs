@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use towpath_base::Prng;
+use towpath_proto::Class;
 use towpath_proto::wire::Hello;
 
 /// What chooses a worker: the peer's HELLO, and how many links each worker has.
@@ -27,6 +28,11 @@ pub enum Placing {
     LeastLinks,
     /// One after the other.
     InTurn,
+    /// One of those that serve its class, with the fewest links of them. Workers are dealt out to
+    /// Gold, Silver and Copper in turn; of two workers the second one has Silver and Copper, and a
+    /// single one has all. So a class that keeps its workers busy costs a more urgent one only
+    /// what they share: cores, and the network.
+    ByClass,
     /// As the caller says, by the peer's HELLO and how many links each worker has: the worker's
     /// number, taken modulo how many there are.
     By(Arc<Choose>),
@@ -37,6 +43,7 @@ impl fmt::Debug for Placing {
         f.write_str(match self {
             Self::LeastLinks => "LeastLinks",
             Self::InTurn => "InTurn",
+            Self::ByClass => "ByClass",
             Self::By(_) => "By",
         })
     }
@@ -130,13 +137,29 @@ impl Workers {
     /// The worker with the fewest links; of several the first.
     #[must_use]
     pub fn least_loaded(&self) -> usize {
-        self.links().enumerate().min_by_key(|&(_, links)| links).map_or(0, |(index, _)| index)
+        self.least_loaded_of(0, 1)
+    }
+
+    /// The same of every `step`-th worker from `first` on.
+    fn least_loaded_of(&self, first: usize, step: usize) -> usize {
+        let some = self.links().enumerate().skip(first).step_by(step);
+        some.min_by_key(|&(_, links)| links).map_or(first, |(index, _)| index)
+    }
+
+    /// Which workers serve a class: the first of them, and how far apart they are.
+    fn of_class(&self, class: Class) -> (usize, usize) {
+        let groups = self.count().min(Class::COUNT);
+        (class.index().min(groups - 1), groups)
     }
 
     fn choose(&self, hello: &Hello) -> usize {
         let index = match &self.shared.placing {
             Placing::LeastLinks => self.least_loaded(),
             Placing::InTurn => self.shared.in_turn.fetch_add(1, Ordering::Relaxed),
+            Placing::ByClass => {
+                let (first, step) = self.of_class(hello.class);
+                self.least_loaded_of(first, step)
+            }
             Placing::By(choose) => choose(hello, &self.links().collect::<SmallVec<[_; 64]>>()),
         };
         index % self.count()
@@ -254,5 +277,37 @@ impl Drop for Member {
         self.desk().set_owner(Owner::Away);
         // Their connections close, which tells them.
         while self.next_placed().is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_are_dealt_out_to_classes_and_none_is_left_over() {
+        for (count, expected) in [
+            (1, [vec![0], vec![0], vec![0]]),
+            (2, [vec![0], vec![1], vec![1]]),
+            (3, [vec![0], vec![1], vec![2]]),
+            (4, [vec![0, 3], vec![1], vec![2]]),
+            (8, [vec![0, 3, 6], vec![1, 4, 7], vec![2, 5]]),
+        ] {
+            let workers = Workers::new(count, Placing::ByClass, 1);
+            for (class, expected) in Class::ALL.into_iter().zip(expected) {
+                let (first, step) = workers.of_class(class);
+                // As many links as it has workers, and one more: each has one, the first two.
+                let mut seats = Vec::new();
+                let mut chosen = Vec::new();
+                for _ in 0..=expected.len() {
+                    let index = workers.least_loaded_of(first, step);
+                    seats.push(workers.seat(index));
+                    chosen.push(index);
+                }
+                assert_eq!(chosen[..expected.len()], expected, "{class} of {count}");
+                assert_eq!(chosen[expected.len()], expected[0], "{class} of {count}");
+            }
+            assert!(workers.links().all(|links| links == 0), "seats are given back");
+        }
     }
 }

@@ -14,7 +14,7 @@ use towpath_base::{Nanos, Prng};
 use towpath_device_roce::udp::Steering;
 use towpath_proto::Outcome;
 use towpath_transport::{
-    ChannelId, Endpoint, EndpointConfig, EndpointGroup, Event, Incoming, LinkHandle, LinkId,
+    ChannelId, Class, Endpoint, EndpointConfig, EndpointGroup, Event, Incoming, LinkHandle, LinkId,
     Placing, SendOptions, UdpConfig, Workers, roce_udp_group,
 };
 
@@ -262,6 +262,26 @@ fn links_are_placed_as_the_caller_says_and_their_places_are_given_back() {
             }
             turns += 1;
             assert!(turns < TURNS_MAX, "{:?}", server.workers);
+        }
+    }
+}
+
+#[test]
+fn each_class_has_a_worker_of_its_own() {
+    let mut server = Side::new(UdpConfig::new(V4), 3, Placing::ByClass, 61);
+    let mut client = Side::new(UdpConfig::new(V4), 1, Placing::LeastLinks, 62);
+    let addr = server.endpoints[0].listen(any_port()).expect("a free port");
+    for class in [Class::Copper, Class::Silver, Class::Gold, Class::Silver] {
+        client.endpoints[0].connect_as(addr, class).expect("room for a connection");
+    }
+    until(&mut [&mut server, &mut client], |sides| {
+        sides.iter().all(|side| side.sent == 4 * 2 * MESSAGES)
+    });
+    assert_eq!(server.links(), [1, 2, 1]);
+    for (index, class) in Class::ALL.into_iter().enumerate() {
+        for &link in &server.accepted[index] {
+            let found = server.endpoints[index].class_of(link).map(|report| report.class);
+            assert_eq!(found, Some(class));
         }
     }
 }
