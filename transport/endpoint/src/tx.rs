@@ -15,11 +15,14 @@ struct Slot {
     bytes: u32,
 }
 
-/// Headers of posted sends, oldest first. Positions count up and wrap; a slot is the position
-/// modulo the ring's length, a power of two.
+/// Headers of posted sends, oldest first. Positions count up and wrap; a slot is the distance from
+/// the origin modulo the ring's length, a power of two.
 pub(crate) struct TxRing {
     slots: Vec<Slot>,
     depth: u32,
+    /// The position of the first slot. A ring that is empty begins there again: of many paths each
+    /// then keeps to a few slots, which stay in the cache.
+    origin: u32,
     /// The oldest posted, and the next to post.
     tail: u32,
     head: u32,
@@ -37,7 +40,7 @@ impl TxRing {
             Some(Slot { header: Held::new(buf), sge: Sge::default(), number: 0, bytes: 0 })
         };
         let slots: Vec<Slot> = std::iter::from_fn(slot).take(len).collect();
-        Ok((Self { slots, depth, tail: 0, head: 0, posted_bytes: 0 }, pool))
+        Ok((Self { slots, depth, origin: 0, tail: 0, head: 0, posted_bytes: 0 }, pool))
     }
 
     /// The key of the pool of headers. Nothing is posted yet.
@@ -65,7 +68,7 @@ impl TxRing {
 
     fn slot(&mut self, position: u32) -> &mut Slot {
         let mask = self.slots.len() - 1;
-        &mut self.slots[position as usize & mask]
+        &mut self.slots[position.wrapping_sub(self.origin) as usize & mask]
     }
 
     /// Writes the next header, to be followed by `payload_bytes`; returns its position and gather
@@ -78,6 +81,9 @@ impl TxRing {
     ) -> (u32, Sge) {
         debug_assert!(!self.is_full(), "the caller checks for room");
         let position = self.head;
+        if self.tail == position {
+            self.origin = position;
+        }
         self.head = position.wrapping_add(1);
         let bytes = HEADER_BYTES as u32 + payload_bytes;
         self.posted_bytes += u64::from(bytes);
@@ -156,5 +162,22 @@ mod tests {
         assert_eq!(ring.pop_upto(0), None, "an old completion again tells nothing");
         assert_eq!((ring.unpush(), ring.unpush()), (Some(12), None));
         assert_eq!(ring.posted_bytes(), 0);
+    }
+
+    #[test]
+    fn an_empty_ring_begins_at_its_first_slot_again_and_a_full_one_holds_all() {
+        let (mut ring, _pool) = TxRing::new(4).expect("memory for a test");
+        ring.set_lkey(7);
+        let (_, first) = ring.push(0, 0, |_| {});
+        ring.push(1, 0, |_| {});
+        assert_eq!(ring.pop_upto(0), Some((0, 0)));
+        let (_, third) = ring.push(2, 0, |_| {});
+        assert_ne!(third.addr, first.addr, "the second is still there");
+        while ring.pop_any().is_some() {}
+        let again: Vec<_> = (3..7).map(|number| ring.push(number, 0, |_| {})).collect();
+        assert_eq!((again[0].0, again[0].1.addr), (3, first.addr));
+        assert!(ring.is_full());
+        let popped: Vec<_> = std::iter::from_fn(|| ring.pop_any()).collect();
+        assert_eq!(popped, [3, 4, 5, 6]);
     }
 }
