@@ -200,7 +200,7 @@ pub struct LinkHealth {
     pub carrier: Carrier,
     /// The best that it rode on.
     pub carrier_best: Carrier,
-    /// Its paths on that carrier.
+    /// Its paths on that carrier, but for those that are held back.
     pub paths: u32,
     /// Those of them that are good.
     pub paths_good: u32,
@@ -224,7 +224,7 @@ pub struct LinkView {
     pub rtt: Option<Nanos>,
     /// What it rides on.
     pub carrier: Carrier,
-    /// Its paths on that carrier.
+    /// Its paths on that carrier, but for those that are held back.
     pub paths: u32,
     /// Those of them that are good.
     pub paths_good: u32,
@@ -242,7 +242,7 @@ impl LinkView {
         let carrier = endpoint.carrier_of(link)?;
         let (mut paths, mut paths_good) = (0, 0);
         for path in endpoint.paths(link).filter(|path| path.facts.carrier == carrier) {
-            paths += 1;
+            paths += u32::from(path.facts.state != PathState::Spare);
             paths_good += u32::from(path.facts.state == PathState::Good);
         }
         let (rtt, report) = (endpoint.rtt(link), endpoint.class_of(link)?);

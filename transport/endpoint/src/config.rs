@@ -3,7 +3,7 @@
 use crate::carrier::{CarrierChoice, Fallback};
 use crate::class::ClassConfig;
 use crate::limits::{
-    CONTROL_RECVS, CONTROL_SENDS, PARTIAL_PER_PATH, PATH_CHUNKS_MIN, PROBES_PER_PATH,
+    CONTROL_RECVS, CONTROL_SENDS, PARTIAL_PER_PATH, PATH_CHUNKS_MIN, PROBES_PER_PATH, SPARE_ONE_IN,
 };
 use crate::workers::{Worker, Workers};
 use std::collections::hash_map::RandomState;
@@ -152,7 +152,9 @@ impl EndpointConfig {
         self
     }
 
-    /// Paths of each link, 1 to 16; both ends must agree. Default 1.
+    /// Paths of each link, 1 to 16; both ends must agree. Default 1. Where the device cannot change
+    /// the source port of a queue pair one in four is held back until it is needed; for another
+    /// number see [`LinkConfig::spare_paths`] and [`tune_links`](Self::tune_links).
     #[must_use]
     pub fn paths(mut self, paths: usize) -> Self {
         self.paths = paths.clamp(1, PATHS_MAX);
@@ -348,7 +350,9 @@ impl EndpointConfig {
 
     pub(crate) fn link_config(&self, side: Side, caps: &DeviceCaps) -> LinkConfig {
         let cost_packets = f64::from(caps.short_packet_cost_percent) / 100.0;
+        let is_pinned = caps.source_ports > 1 && !caps.source_port_live;
         let config = LinkConfig::new(side)
+            .spare_paths(if is_pinned { self.paths / SPARE_ONE_IN } else { 0 })
             .short_packet_cost_packets(cost_packets)
             .delay_noise(caps.delay_noise)
             .source_ports(if caps.source_port_live { caps.source_ports } else { 1 });

@@ -29,6 +29,10 @@ pub(crate) const CONTROL_SLOT_BYTES: usize = ACK_BYTES_MAX.next_power_of_two();
 /// Messages under way that hold a receive work request without a completion: one per path.
 pub(crate) const PARTIAL_PER_PATH: usize = 1;
 
+/// One in so many paths is held back where a path that dies cannot go on from another source port:
+/// of four ways one is left when the others die together, and three spread load nearly as well.
+pub(crate) const SPARE_ONE_IN: usize = 4;
+
 /// Probes of paths use no credit: one and a repetition may be under way on each.
 pub(crate) const PROBES_PER_PATH: usize = 2;
 

@@ -46,17 +46,12 @@ fn small(every: Nanos) -> FlowPlan {
 }
 
 fn rig_of(seed: u64, paths: usize, spreading: Spreading, flow: FlowPlan) -> Rig {
-    rig_with_ports(1024, seed, paths, spreading, flow)
+    println!("{paths} paths, {spreading:?}");
+    rig_with(seed, 1024, &endpoint(paths, spreading), flow)
 }
 
-fn rig_with_ports(
-    source_ports: u16,
-    seed: u64,
-    paths: usize,
-    spreading: Spreading,
-    flow: FlowPlan,
-) -> Rig {
-    println!("seed {seed}, {paths} paths, {source_ports} ports, {spreading:?}");
+fn rig_with(seed: u64, source_ports: u16, endpoint: &EndpointConfig, flow: FlowPlan) -> Rig {
+    println!("seed {seed}, {source_ports} source ports");
     let world = World::new(seed);
     let host = HostConfig { source_ports, ..HostConfig::default() };
     let shape =
@@ -65,8 +60,7 @@ fn rig_with_ports(
     let config = RoceConfig::default().qp_max(256);
     let device = |&host| RoceDevice::new(world.end(host), config.clone());
     let devices = fabric.hosts.iter().map(device).collect();
-    let of_host = |_| endpoint(paths, spreading);
-    let mut cluster = Cluster::new(world, devices, 64 << 10, of_host).unwrap();
+    let mut cluster = Cluster::new(world, devices, 64 << 10, |_| endpoint.clone()).unwrap();
     for _ in 0..4 {
         cluster.add_flow(flow).unwrap();
     }
@@ -89,9 +83,9 @@ impl Rig {
         self.change(Change::Faults(wire, FaultPlan::none().black_hole(true)));
     }
 
-    /// What the first host sends from these source ports is swallowed, whatever spine it goes to.
-    fn swallow_ports(&self, ports: &[u16]) {
-        for uplink in &self.fabric.uplinks[..SPINES] {
+    /// What a host sends from these source ports is swallowed, whatever spine it goes to.
+    fn swallow_ports(&self, host: usize, ports: &[u16]) {
+        for uplink in &self.fabric.uplinks[host * SPINES..][..SPINES] {
             let plan = FaultPlan::none().black_hole_ports(ports.iter().copied());
             self.change(Change::Faults(uplink.forth(), plan));
         }
@@ -223,15 +217,31 @@ fn a_path_whose_spine_died_goes_on_over_another() {
 #[test]
 fn a_port_that_rests_is_found_when_it_is_the_only_one_left() {
     for seed in 550..556 {
-        let every = Nanos::from_micros(200);
-        let mut rig = rig_with_ports(8, seed, 4, Spreading::Bytes(1), small(every));
-        rig.swallow_ports(&[2]);
+        let flow = small(Nanos::from_micros(200));
+        let mut rig = rig_with(seed, 8, &endpoint(4, Spreading::Bytes(1)), flow);
+        rig.swallow_ports(0, &[2]);
         rig.cluster.run_for(Nanos::from_millis(200));
         assert!(rig.paths(0).iter().all(|path| path.source_port != 2), "it rests");
-        rig.swallow_ports(&[0, 1, 3, 4, 5, 6, 7]);
+        rig.swallow_ports(0, &[0, 1, 3, 4, 5, 6, 7]);
         let took = rig.slowest(Nanos::from_secs(2));
         println!("seed {seed}: {took}");
         assert!(took < Nanos::from_secs(1), "{took}");
+        rig.settle();
+    }
+}
+
+#[test]
+fn the_spares_are_found_when_all_paths_in_use_die_at_once_and_keep_their_ports() {
+    let pinned = endpoint(8, Spreading::Bytes(1))
+        .tune_links(|link| link.spreading(Spreading::Bytes(1)).source_ports(1).spare_paths(2));
+    for seed in 560..566 {
+        let mut rig = rig_with(seed, 1024, &pinned, small(Nanos::from_micros(200)));
+        let is_spare = |path: &PathReport| path.facts.state == PathState::Spare;
+        assert_eq!(rig.paths(0).iter().filter(|path| is_spare(path)).count(), 2);
+        (0..2).for_each(|host| rig.swallow_ports(host, &[0, 1, 2, 3, 4, 5]));
+        let took = rig.slowest(Nanos::from_secs(1));
+        println!("seed {seed}: {took}");
+        assert!(took < Nanos::from_millis(50), "{took}");
         rig.settle();
     }
 }

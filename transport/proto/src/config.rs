@@ -40,6 +40,7 @@ pub struct LinkConfig {
     pub(crate) spreading: Spreading,
     pub(crate) sla_tick: Nanos,
     pub(crate) source_ports: u16,
+    pub(crate) spare_paths: usize,
     /// After what silence a carrier is left, and how long a worse one is kept at least.
     pub(crate) fallback: (Nanos, Nanos),
     /// From which share of lost packets on a carrier that answers is left for TCP all the same.
@@ -75,6 +76,7 @@ impl LinkConfig {
             spreading: Spreading::default(),
             sla_tick: Nanos::from_millis(4),
             source_ports: 1,
+            spare_paths: 0,
             fallback: (Nanos::from_millis(250), Nanos::from_secs(1)),
             hopeless_loss: 0.25,
             seed: 0,
@@ -224,6 +226,15 @@ impl LinkConfig {
     #[must_use]
     pub fn hopeless_loss(mut self, share: f64) -> Self {
         self.hopeless_loss = share.clamp(0.01, 1.0);
+        self
+    }
+
+    /// How many of the paths are held back, the last ones of each carrier, until another is retired
+    /// and cannot go on from another source port, or none answers; at least one is used. Default 0:
+    /// endpoints set what they have in reserve. The peer may do otherwise.
+    #[must_use]
+    pub fn spare_paths(mut self, paths: usize) -> Self {
+        self.spare_paths = paths;
         self
     }
 

@@ -129,7 +129,7 @@ impl ProcessStatus {
         program: &str,
         mut judge: impl FnMut(LinkId, &mut LinkStatus),
     ) -> Self {
-        let is_well = |link: LinkId| endpoint.paths(link).all(|path| is_good(&path));
+        let is_well = |link: LinkId| endpoint.paths(link).all(|path| is_sound(&path));
         let mut links: Vec<_> = endpoint.links().collect();
         let link_count = links.len() as u64;
         links.sort_by_cached_key(|&link| (Reverse(!is_well(link)), link.index()));
@@ -234,6 +234,6 @@ impl PathStatus {
     }
 }
 
-fn is_good(path: &PathReport) -> bool {
-    path.facts.state == PathState::Good
+fn is_sound(path: &PathReport) -> bool {
+    matches!(path.facts.state, PathState::Good | PathState::Spare)
 }

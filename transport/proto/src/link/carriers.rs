@@ -16,9 +16,10 @@ impl Link {
             }
             return;
         }
+        let was_silent = self.paths.is_silent;
         self.paths.on_answer(now, index, digest.largest_sent_at);
         if self.paths.watched() & bit(index) != 0 {
-            self.on_doubtful_answer(now, index, (digest.lowest, digest.highest));
+            self.on_doubtful_answer(now, index, (digest.lowest, digest.highest), was_silent);
         }
     }
 

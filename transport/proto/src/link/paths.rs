@@ -3,7 +3,7 @@
 use super::Link;
 use crate::carrier::Carrier;
 use crate::event::{Event, PathId, PathSnapshot, Reroute, Transmit};
-use crate::limits::{DUPLICATES_MAX, PATH_CHANGE_INTERVAL, UNANSWERED_MIN};
+use crate::limits::{DUPLICATES_MAX, PATH_CHANGE_INTERVAL, PROBES_TO_RETURN, UNANSWERED_MIN};
 use crate::path::{Path, PathSignal, PathState, ProbeVerdict, TailProbe, What, bit};
 use crate::wire::Kind;
 use towpath_base::{Nanos, Time};
@@ -53,11 +53,13 @@ impl Link {
         if matches!(to, PathState::Suspect | PathState::Probing) {
             self.paths.probes_due |= bit(index);
         }
-        if (from, to) == (PathState::Suspect, PathState::Dead)
-            && signal != PathSignal::Failed
-            && self.paths.move_retired(now, index)
-        {
-            self.signal_path(now, index, PathSignal::Moved);
+        if to == PathState::Dead {
+            let is_retired = from == PathState::Suspect && signal != PathSignal::Failed;
+            if is_retired && self.paths.move_retired(now, index) {
+                self.signal_path(now, index, PathSignal::Moved);
+            } else if let Some(spare) = self.paths.wanted_spare() {
+                self.signal_path(now, spare, PathSignal::Called);
+            }
         }
     }
 
@@ -124,9 +126,11 @@ impl Link {
             if moved & bit(index) != 0 {
                 self.send_all_again(index);
             }
-            // A quarantine is no reason to leave the only way that may work untried.
-            if self.paths[index].standing.state() == PathState::Dead {
-                self.signal_path(now, index, PathSignal::Rested);
+            // No reason leaves the only way untried that may work.
+            match self.paths[index].standing.state() {
+                PathState::Dead => self.signal_path(now, index, PathSignal::Rested),
+                PathState::Spare => self.signal_path(now, index, PathSignal::Called),
+                _ => {}
             }
         }
     }
@@ -186,10 +190,21 @@ impl Link {
         }
     }
 
-    /// Numbers of a path that is not good were acknowledged.
-    pub(super) fn on_doubtful_answer(&mut self, now: Time, index: usize, numbers: (u64, u64)) {
-        if let ProbeVerdict::Signal(signal) = self.paths[index].standing.on_acked(numbers) {
-            self.signal_path(now, index, signal);
+    /// Numbers of a path that is not good were acknowledged. When nothing had answered before,
+    /// that one answer is more than those have that count as good.
+    pub(super) fn on_doubtful_answer(
+        &mut self,
+        now: Time,
+        index: usize,
+        numbers: (u64, u64),
+        was_silent: bool,
+    ) {
+        let to_return = if was_silent { 1 } else { PROBES_TO_RETURN };
+        let standing = &mut self.paths[index].standing;
+        let is_probing = standing.state() == PathState::Probing;
+        if let ProbeVerdict::Signal(signal) = standing.on_acked(numbers, to_return) {
+            let is_needed = was_silent || !is_probing || !self.paths.has_enough();
+            self.signal_path(now, index, if is_needed { signal } else { PathSignal::Unneeded });
         }
     }
 
@@ -265,6 +280,8 @@ impl Link {
     /// paths tell it at once, on probes of their own, that this question came in.
     pub(super) fn on_silence_of_peer(&mut self, now: Time, heard_on: usize) {
         self.heard_in_vain = Some(heard_on);
+        // What the peer held back is held back no longer: it may be our only way, too.
+        self.signal_path(now, heard_on, PathSignal::Called);
         if self.on_duplicate(now, heard_on) {
             self.paths.probes_due |= self.paths.mask();
         }

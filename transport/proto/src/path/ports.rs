@@ -1,5 +1,6 @@
 //! Source ports: which way a path goes, and which ways were bad of late.
 
+use super::state::PathState;
 use super::table::{PathTable, bit};
 use crate::carrier::Carrier;
 use crate::limits::{
@@ -137,7 +138,10 @@ impl PathTable {
         let late = self.ports.silent_rounds.saturating_sub(SILENT_ROUNDS_PROMPT);
         self.ports.next_round = now + self.sla_tick.saturating_mul(1 << late.min(5));
         let asked = self.mask();
-        if self.ports.silent_rounds == 1 || !self.can_move() {
+        if self.ports.silent_rounds == 1 {
+            return (asked & !self.in_state(PathState::Spare), 0);
+        }
+        if !self.can_move() {
             return (asked, 0);
         }
         let mut moved = 0;

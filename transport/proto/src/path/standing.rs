@@ -2,8 +2,8 @@
 
 use super::state::{PathSignal, PathState};
 use crate::limits::{
-    DOUBTS_MAX, FORGIVE_AFTER, PROBE_INTERVAL_MAX, PROBES_TO_RETURN, PROBES_UNANSWERED_MAX,
-    QUARANTINE_FIRST, QUARANTINE_LONGEST,
+    DOUBTS_MAX, FORGIVE_AFTER, PROBE_INTERVAL_MAX, PROBES_UNANSWERED_MAX, QUARANTINE_FIRST,
+    QUARANTINE_LONGEST,
 };
 use towpath_base::{Nanos, Time};
 
@@ -61,6 +61,11 @@ impl Standing {
         }
     }
 
+    /// That of a path which is held back.
+    pub(crate) fn spare(now: Time) -> Self {
+        Self { state: PathState::Spare, ..Self::new(now) }
+    }
+
     pub(crate) fn state(&self) -> PathState {
         self.state
     }
@@ -104,6 +109,7 @@ impl Standing {
                 self.doubt_number = next_number;
                 self.due = now;
             }
+            PathState::Spare => self.due = Time::NEVER,
         }
         (self.state, self.since, self.clean_from) = (to, now, now);
         (self.probe, self.unanswered, self.unheard, self.answered) = (None, 0, 0, 0);
@@ -145,7 +151,7 @@ impl Standing {
     /// any path: without an answer elsewhere a probe that got none says nothing of this path.
     pub(crate) fn on_due(&mut self, answered_at: Time) -> Verdict {
         match self.state {
-            PathState::Good => Verdict::Open,
+            PathState::Good | PathState::Spare => Verdict::Open,
             PathState::Dead => Verdict::Signal(PathSignal::Rested),
             PathState::Suspect | PathState::Probing => {
                 self.answered = if self.probe.is_some() { 0 } else { self.answered };
@@ -162,10 +168,11 @@ impl Standing {
         }
     }
 
-    /// Numbers from `lowest` to `highest` were newly acknowledged.
-    pub(crate) fn on_acked(&mut self, (lowest, highest): (u64, u64)) -> Verdict {
+    /// Numbers from `lowest` to `highest` were newly acknowledged. So many probes in a row must be
+    /// before the path is used again.
+    pub(crate) fn on_acked(&mut self, (lowest, highest): (u64, u64), to_return: u32) -> Verdict {
         match self.state {
-            PathState::Good | PathState::Dead => Verdict::Open,
+            PathState::Good | PathState::Dead | PathState::Spare => Verdict::Open,
             PathState::Suspect if lowest < self.doubt_number => Verdict::Signal(PathSignal::Late),
             PathState::Suspect if self.is_on_probation() => Verdict::Signal(PathSignal::Relapsed),
             PathState::Suspect => Verdict::Signal(PathSignal::Answered),
@@ -173,7 +180,7 @@ impl Standing {
             PathState::Probing => {
                 (self.unanswered, self.unheard) = (0, 0);
                 self.answered += u32::from(self.probe.take().is_some());
-                if self.answered >= PROBES_TO_RETURN {
+                if self.answered >= to_return {
                     return Verdict::Signal(PathSignal::Answered);
                 }
                 Verdict::Open

@@ -14,6 +14,8 @@ pub enum PathState {
     Dead,
     /// Its quarantine is over: probes ask whether it works again.
     Probing,
+    /// Joined at both ends and held back until another path is retired.
+    Spare,
 }
 
 /// What makes a path move from one state to another.
@@ -34,6 +36,10 @@ pub enum PathSignal {
     Unanswered,
     /// It leaves from another source port, which is another way through the network.
     Moved,
+    /// Another path was retired, or none answers, and this one is to take its place.
+    Called,
+    /// Probes are answered, but as many paths are good as are used.
+    Unneeded,
     /// The quarantine is over.
     Rested,
     /// Its queue pair is in error.
@@ -60,9 +66,9 @@ const fn moves(from: PathState, signal: PathSignal, to: PathState, why: &'static
 }
 
 /// All legal moves. A signal that has none in a state changes nothing there.
-pub const MOVES: [Move; 14] = {
+pub const MOVES: [Move; 17] = {
     use PathSignal as S;
-    use PathState::{Dead, Good, Probing, Suspect};
+    use PathState::{Dead, Good, Probing, Spare, Suspect};
     [
         moves(Good, S::Silent, Suspect, "the peer answers on other paths, so this one is at fault"),
         moves(Good, S::Duplicates, Suspect, "acks went this way and the peer did not get them"),
@@ -71,12 +77,15 @@ pub const MOVES: [Move; 14] = {
         moves(Suspect, S::Relapsed, Dead, "it comes and goes: chasing it costs a tick each time"),
         moves(Suspect, S::Unanswered, Dead, "it swallows what is sent, and asking on is in vain"),
         moves(Dead, S::Moved, Probing, "nothing is known against its new way; it is probed first"),
+        moves(Spare, S::Called, Probing, "it takes the place of another, and is probed first"),
         moves(Dead, S::Rested, Probing, "a path is probed before it is used again"),
         moves(Probing, S::Answered, Good, "several probes in a row got through"),
+        moves(Probing, S::Unneeded, Spare, "it works, and as many others as are used do"),
         moves(Probing, S::Unanswered, Dead, "it is as dead as before: a longer quarantine"),
         moves(Good, S::Failed, Dead, "its queue pair is in error"),
         moves(Suspect, S::Failed, Dead, "its queue pair is in error"),
         moves(Probing, S::Failed, Dead, "its queue pair is in error"),
+        moves(Spare, S::Failed, Dead, "its queue pair is in error"),
         moves(
             Dead,
             S::Renewed,
@@ -102,6 +111,7 @@ impl fmt::Display for PathState {
             Self::Suspect => "suspect",
             Self::Dead => "dead",
             Self::Probing => "probing",
+            Self::Spare => "spare",
         })
     }
 }
@@ -116,6 +126,8 @@ impl fmt::Display for PathSignal {
             Self::Relapsed => "relapsed",
             Self::Unanswered => "probes unanswered",
             Self::Moved => "source port changed",
+            Self::Called => "called",
+            Self::Unneeded => "not needed",
             Self::Rested => "rested",
             Self::Failed => "failed",
             Self::Renewed => "queue pair renewed",

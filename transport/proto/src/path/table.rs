@@ -24,6 +24,10 @@ pub(crate) fn bit(index: usize) -> u16 {
 pub(crate) struct PathTable {
     pub(super) all: Vec<Path>,
     good: u16,
+    /// How many paths of a carrier are held back at most, and how many are used while those that
+    /// are used work.
+    spares_max: usize,
+    used_max: u32,
     /// What the link rides on: only paths of that are used.
     pub(crate) ladder: Ladder,
     /// Paths that may have something outstanding.
@@ -89,11 +93,11 @@ impl PathTable {
         let paths = pairs
             .zip(ports)
             .map(|((&carrier, &pair), port)| Path::new(config, peer, (carrier, port), pair, now));
-        let all: Vec<Path> = paths.collect();
-        let mask = ((1u32 << all.len()) - 1) as u16;
-        Self {
-            all,
-            good: mask,
+        let mut table = Self {
+            all: paths.collect(),
+            good: 0,
+            spares_max: config.spare_paths,
+            used_max: 0,
             ladder: Ladder::new(&peer.carriers, config.fallback, config.hopeless_loss, now),
             busy: 0,
             acks_due: 0,
@@ -117,6 +121,23 @@ impl PathTable {
             prng: Prng::new(config.seed),
             spreading: config.spreading,
             sla_tick: config.sla_tick,
+        };
+        table.stand_anew(now);
+        table
+    }
+
+    /// Nothing is held against the paths of the carrier in use; the last of them are held back.
+    fn stand_anew(&mut self, now: Time) {
+        let mut paths = self.mask();
+        let count = paths.count_ones();
+        self.used_max = count.saturating_sub(self.spares_max as u32).max(1);
+        for place in 0..count {
+            let index = paths.trailing_zeros() as usize;
+            paths &= paths - 1;
+            let is_used = place < self.used_max;
+            self.all[index].standing =
+                if is_used { Standing::new(now) } else { Standing::spare(now) };
+            self.good = if is_used { self.good | bit(index) } else { self.good & !bit(index) };
         }
     }
 
@@ -153,15 +174,12 @@ impl PathTable {
     pub(crate) fn ride_on(&mut self, now: Time, carrier: Carrier) {
         self.ladder.go(now, carrier);
         let paths = self.ladder.paths();
-        for (index, path) in self.all.iter_mut().enumerate() {
+        for path in &mut self.all {
             (path.last_progress, path.tick_from) = (now, now);
             (path.tail_probe, path.rto_count) = (TailProbe::Idle, 0);
-            // Doubts are from another time.
-            if paths & bit(index) != 0 && !path.has_failed {
-                path.standing = Standing::new(now);
-                self.good |= bit(index);
-            }
         }
+        // Doubts are from another time.
+        self.stand_anew(now);
         (self.probes_due, self.tails_due, self.proven) = (0, 0, u16::MAX);
         self.end_silence();
         self.last_answer = now;
@@ -173,7 +191,7 @@ impl PathTable {
 
     /// Whether a message that keeps to a path may go on there.
     pub(crate) fn is_usable(&self, index: usize) -> bool {
-        self.good & bit(index) != 0 && self.all[index].has_number()
+        self.good() & bit(index) != 0 && self.all[index].has_number()
     }
 
     /// Paths whose standing has a timer.
@@ -291,6 +309,22 @@ impl PathTable {
         Some((from, to))
     }
 
+    /// A path that is held back and is to take the place of another, if fewer than are to be used
+    /// are in use or on their way to it.
+    pub(crate) fn wanted_spare(&self) -> Option<usize> {
+        let spares = self.in_state(PathState::Spare);
+        if spares == 0 {
+            return None;
+        }
+        let working = self.mask() & !spares & !self.in_state(PathState::Dead);
+        (working.count_ones() < self.used_max).then(|| spares.trailing_zeros() as usize)
+    }
+
+    /// Whether as many paths are good as are to be used.
+    pub(crate) fn has_enough(&self) -> bool {
+        self.good().count_ones() >= self.used_max
+    }
+
     /// A path is retired only while another is good, and no more than one in an interval. One
     /// that comes from its quarantine was retired before: nothing changes when it goes back.
     fn may_retire(&mut self, now: Time, index: usize, from: PathState) -> bool {
@@ -316,9 +350,15 @@ impl PathTable {
     pub(crate) fn choose_ack_way(&mut self, now: Time) {
         if self.good() & bit(0) != 0 && now >= self.ack_return_at {
             self.ack_way = 0;
-        } else if self.good() & bit(self.ack_way) == 0 {
+        } else if !self.leads_back(self.ack_way) {
             self.ack_way = self.pick(bit(self.ack_way)).unwrap_or(0);
         }
+    }
+
+    /// Whether acks may go this way: it is good, or was held back until the peer was heard there.
+    fn leads_back(&self, index: usize) -> bool {
+        let state = || self.all[index].standing.state();
+        self.good() & bit(index) != 0 || (self.is_in_use(index) && state() == PathState::Probing)
     }
 
     /// Acks go another way than `before`: that on which the peer gets through if it is good, and
@@ -330,7 +370,7 @@ impl PathTable {
         let span = QUARANTINE_FIRST.saturating_mul(1 << self.ack_turns.min(16));
         self.ack_return_at = now + span.min(QUARANTINE_LONGEST);
         self.ack_turns += 1;
-        if heard_on != before && self.good() & bit(heard_on) != 0 {
+        if heard_on != before && self.leads_back(heard_on) {
             self.ack_way = heard_on;
         } else if self.ack_way == before {
             self.ack_way = self.pick(bit(before)).unwrap_or(before);

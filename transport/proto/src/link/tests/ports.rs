@@ -172,3 +172,61 @@ fn a_driver_that_cannot_move_a_path_is_asked_once() {
     assert_eq!(state(&wire, 0, 1), PathState::Dead, "it is in quarantine instead");
     assert_eq!(PathState::Dead.after(PathSignal::Moved), Some(PathState::Probing));
 }
+
+/// Eight paths that keep their ports, of which four are held back.
+fn open_with_spares(seed: u64) -> (Wire, ChannelId) {
+    println!("seed {seed}");
+    let tune = |config: LinkConfig| config.spreading(EACH).seed(seed).spare_paths(4);
+    let mut wire = Wire::with_paths(seed, Faults::default(), 8, tune);
+    let channel = wire.ends[0].link.open_channel(true).unwrap();
+    wire.run_until(|wire| wire.ends.iter().all(|end| end.channels == [channel]));
+    send(&mut wire, channel, 0..64, 10_000);
+    wire.run_until(Wire::settled);
+    let is_held_back = |path: crate::PathSnapshot| path.state == PathState::Spare && path.sent == 0;
+    assert!(wire.ends[0].link.paths().skip(4).all(is_held_back));
+    (wire, channel)
+}
+
+#[test]
+fn a_spare_path_takes_the_place_of_one_that_died() {
+    for seed in 0..20 {
+        let (mut wire, channel) = open_with_spares(seed);
+        wire.holes[1] = 1 << 2;
+        trickle(&mut wire, channel, 100, Nanos::from_millis(100));
+        assert_eq!(state(&wire, 0, 2), PathState::Dead);
+        assert_eq!(state(&wire, 0, 4), PathState::Good);
+        assert_eq!(state(&wire, 0, 5), PathState::Spare, "one for one");
+        wire.holes[1] = 0;
+        trickle(&mut wire, channel, 300, Nanos::from_millis(1_500));
+        assert_eq!(state(&wire, 0, 2), PathState::Spare, "as many work as are used");
+        wire.run_until(Wire::settled);
+    }
+}
+
+#[test]
+fn spares_are_found_when_all_paths_in_use_die_at_once() {
+    for seed in 0..20 {
+        let (mut wire, channel) = open_with_spares(seed);
+        wire.holes = [0xff & !(1 << 6); 2];
+        let took = time_of(&mut wire, channel, 100..108);
+        assert!(took < Nanos::from_millis(50), "seed {seed}: {took}");
+        trickle(&mut wire, channel, 200, Nanos::from_millis(200));
+        assert_eq!(state(&wire, 0, 6), PathState::Good);
+    }
+}
+
+#[test]
+fn a_pause_of_the_peer_leaves_spares_where_they_are() {
+    let (mut wire, channel) = open_with_spares(1);
+    for round in 0..10 {
+        wire.holes = [u64::MAX; 2];
+        send(&mut wire, channel, 100 + 20 * round..120 + 20 * round, 10_000);
+        wire.run_for(Nanos::from_millis(30));
+        wire.holes = [0; 2];
+        wire.run_until(Wire::settled);
+        trickle(&mut wire, channel, 1_000 + 100 * round, Nanos::from_millis(30));
+    }
+    let states: Vec<PathState> = wire.ends[0].link.paths().map(|path| path.state).collect();
+    let spares = states.iter().filter(|&&state| state == PathState::Spare);
+    assert_eq!(spares.count(), 4, "{states:?}");
+}
