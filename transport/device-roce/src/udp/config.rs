@@ -1,6 +1,6 @@
 //! What a UDP link is asked for.
 
-use super::limits::{ROCE_PORT, SOURCE_PORTS_MAX};
+use super::limits::{ROCE_PORT, SOURCE_PORTS, SOURCE_PORTS_MAX};
 use core::net::IpAddr;
 
 /// Which local UDP port to receive on.
@@ -27,7 +27,7 @@ pub enum TimestampSource {
 /// Configuration of a [`UdpLink`](super::UdpLink).
 ///
 /// The defaults are tuned for hosts with our software at both ends: offload both ways, 8 MiB of
-/// buffer where the system grants it, one source port.
+/// buffer where the system grants it, 16 source ports.
 #[derive(Clone, Debug)]
 pub struct UdpConfig {
     pub(super) ip: IpAddr,
@@ -53,7 +53,7 @@ impl UdpConfig {
             ip,
             scope_id: 0,
             port: PortChoice::Ephemeral,
-            source_ports: 1,
+            source_ports: SOURCE_PORTS,
             rx_buffer_bytes: 8 << 20,
             tx_buffer_bytes: 8 << 20,
             force_buffers: true,
@@ -79,8 +79,11 @@ impl UdpConfig {
         self
     }
 
-    /// How many source ports to send from, 1 to [`SOURCE_PORTS_MAX`] (held to that range); 1 by
-    /// default. The receive port is the first; each further one costs a socket.
+    /// How many source ports to send from, 1 to [`SOURCE_PORTS_MAX`] (held to that range); 16 by
+    /// default. The receive port is the first; each further one costs a socket that only sends, and
+    /// nothing while nobody sends from it. What leaves from two ports takes two system calls: links
+    /// of four paths make 1.8 times as many for long messages as from one port, in as long runs.
+    /// With one port a link whose way swallows has no other.
     #[must_use]
     pub fn source_ports(mut self, count: u16) -> Self {
         self.source_ports = count.clamp(1, SOURCE_PORTS_MAX);

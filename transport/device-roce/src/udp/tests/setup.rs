@@ -99,7 +99,7 @@ fn packets_that_cannot_be_sent_count_as_taken_and_lost() {
     for (place, port, payload) in [
         (dest, 0, &good[..]),
         (dest, 0, &too_long),
-        (dest, 1, &good),
+        (dest, tx.caps().source_ports, &good),
         (other_family, 0, &good),
         (broadcast, 0, &good),
         (dest, 0, &good),
