@@ -115,9 +115,11 @@ impl Link {
     pub(super) fn ask_all(&mut self, now: Time, index: usize) {
         self.paths[index].tick_from = now;
         self.paths.note_silence(now);
-        if !self.paths.is_silent {
+        if !self.paths.is_silent || self.paths.is_early() {
             self.probe_the_quiet();
             self.paths.probes_due |= bit(index);
+        }
+        if !self.paths.is_silent {
             return;
         }
         let (asked, moved) = self.paths.on_silent_round(now, index);
@@ -271,8 +273,10 @@ impl Link {
         self.signal_path(now, before, PathSignal::Duplicates);
         self.paths.turn_acks(now, before, heard_on);
         self.paths.acks_due |= self.paths.received();
-        // Its answer says whether the silence on the way before is the peer's.
-        self.paths.probes_due |= bit(self.paths.ack_way());
+        // Each tells the peer of what it asked for, and the first that is answered is the way that
+        // works. The answers say, too, whether the silence on the way before is the peer's.
+        self.heard_in_vain = Some(heard_on);
+        self.paths.probes_due |= self.paths.good() | bit(self.paths.ack_way());
         true
     }
 

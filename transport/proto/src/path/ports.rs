@@ -158,6 +158,11 @@ impl PathTable {
         (asked, moved)
     }
 
+    /// Whether the silence is so young that all is asked whenever something is missed.
+    pub(crate) fn is_early(&self) -> bool {
+        self.ports.silent_rounds <= SILENT_ROUNDS_PROMPT
+    }
+
     /// Something answered.
     #[inline]
     pub(crate) fn end_silence(&mut self) {

@@ -60,6 +60,8 @@ pub(crate) struct PathTable {
     pub(super) changed_at: Option<Time>,
     /// The path whose way acks take; those of the first go by the control queue pair.
     ack_way: usize,
+    /// When they left a way, while it is not known that the next one works.
+    ack_turned_at: Option<Time>,
     /// From when on they may take the first again.
     pub(super) ack_return_at: Time,
     pub(super) ack_turns: u32,
@@ -114,6 +116,7 @@ impl PathTable {
             is_silent: false,
             changed_at: None,
             ack_way: 0,
+            ack_turned_at: None,
             ack_return_at: Time::ZERO,
             ack_turns: 0,
             current: 0,
@@ -245,6 +248,19 @@ impl PathTable {
         (self.last_answer, self.last_heard) = (now, index);
         if let Some(at) = sent_at {
             self.answered_at = self.answered_at.max(at);
+            if self.ack_turned_at.is_some_and(|turned_at| at >= turned_at) {
+                self.settle_ack_way(index);
+            }
+        }
+    }
+
+    /// Acks left a way, all others were asked, and this is the first that answers: it is theirs.
+    #[cold]
+    fn settle_ack_way(&mut self, index: usize) {
+        if self.good() & bit(index) != 0 {
+            self.ack_turned_at = None;
+            self.ack_way = index;
+            self.acks_due |= self.received();
         }
     }
 
@@ -370,6 +386,7 @@ impl PathTable {
         let span = QUARANTINE_FIRST.saturating_mul(1 << self.ack_turns.min(16));
         self.ack_return_at = now + span.min(QUARANTINE_LONGEST);
         self.ack_turns += 1;
+        self.ack_turned_at = Some(now);
         if heard_on != before && self.leads_back(heard_on) {
             self.ack_way = heard_on;
         } else if self.ack_way == before {
