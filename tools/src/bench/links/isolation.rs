@@ -58,6 +58,9 @@ const FLOOD: Param = Param {
 /// How long a thread that dies has a channel.
 const LIFE: Duration = Duration::from_millis(5);
 
+/// The fewest channels of which something is claimed.
+const CLAIMED_CHANNELS: u64 = 16;
+
 /// How many lives to wait for room at most: ten seconds, as for any outcome.
 const WAITS_MAX: u32 = 2000;
 
@@ -225,7 +228,9 @@ fn report(params: &Params, gbps: &[Samples]) -> Report {
             })
             .collect(),
     });
-    for (case, samples) in CASES.iter().zip(gbps).skip(1) {
+    // Beside fewer, one more is too large a part of the link to be compared so closely.
+    let is_claimed = params.count("channels") >= CLAIMED_CHANNELS;
+    for (case, samples) in CASES.iter().zip(gbps).skip(1).filter(|_| is_claimed) {
         let (what, name) = case.names();
         report.claims.push(Claim {
             name: format!("kept_beside_{name}"),
