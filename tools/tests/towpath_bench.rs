@@ -6,7 +6,7 @@ use serde_json::Value;
 use towpath_common::{json, succeeds, towpath};
 
 /// With points that no target is set for: what a machine reaches is no test.
-const SHORT: [&[&str]; 7] = [
+const SHORT: [&[&str]; 8] = [
     &["connections", "--connections", "1,6", "--threads", "2"],
     &["threads", "--threads", "1,2"],
     &["foreground", "--background", "64K,1M"],
@@ -14,6 +14,7 @@ const SHORT: [&[&str]; 7] = [
     &["idle", "--channels", "0,3", "--seconds", "1", "--pauses", "2"],
     &["isolation", "--channels", "3"],
     &["shares"],
+    &["workers", "--workers", "1,3", "--links", "3"],
 ];
 
 fn measure(args: &[&str]) -> Value {

@@ -13,6 +13,7 @@
 //! | [`threads`] | throughput against the number of threads, beside a mutex |
 //! | [`foreground`] | completion time beside long messages, beside one queue for all |
 //! | [`latency`] | what handing over to a worker adds |
+//! | [`workers`] | throughput against the number of workers |
 //! | [`idle`] | what idle channels cost, and the first message after a pause |
 //! | [`isolation`] | what is left beside a channel that stalls, dies or floods |
 //! | [`shares`] | what each of several channels gets |
@@ -29,6 +30,7 @@ pub mod rig;
 pub mod rounds;
 pub mod shares;
 pub mod threads;
+pub mod workers;
 
 use towpath_lab::studies::{Kind, Param, Study, classes};
 
@@ -42,6 +44,7 @@ pub const ALL: &[&Study] = &[
     &isolation::STUDY,
     &shares::STUDY,
     &classes::STUDY,
+    &workers::STUDY,
 ];
 
 /// How often each point is measured.
