@@ -135,8 +135,8 @@ mod tests {
     use super::*;
     use crate::seeds;
     use towpath_base::serial::Psn;
-    use towpath_proto::{Carrier, Class};
     use towpath_proto::wire::{Ack, ChunkFlags, HelloPath, Kind, Refusal};
+    use towpath_proto::{Carrier, Class};
     use towpath_verbs::{Mtu, QpNum};
 
     fn selected(selector: u8, bytes: &[u8]) -> Vec<u8> {
