@@ -299,6 +299,31 @@ fn a_peer_that_connects_ends_the_wait() {
 }
 
 #[test]
+fn peers_that_connect_all_at_once_are_told_of_once_and_all_looked_at() {
+    let mut server = Node::new(quick());
+    let addr = server.endpoint.listen(any_port()).expect("a free port");
+    longest_sleep(&mut server);
+    let peers = 40;
+    // Their HELLOs have no end, so nothing that they say later brings the server back to them.
+    for _ in 0..peers {
+        let mut peer = TcpStream::connect(addr).expect("it listens");
+        peer.write_all(&hello_bytes()[..20]).expect("room");
+    }
+    assert!(server.endpoint.wait(Nanos::from_secs(60)), "the clock ended it");
+    let mut failed = 0;
+    let is_failure = |event: &Event| matches!(event, Event::AcceptFailed { .. }).then_some(());
+    while failed < peers {
+        server.turn();
+        while server.take(is_failure).is_some() {
+            failed += 1;
+        }
+        let sleep = server.endpoint.next_timeout().since(server.endpoint.now());
+        assert!(failed == peers || sleep <= Nanos::from_millis(1), "{failed}, then {sleep}");
+        server.endpoint.wait(sleep);
+    }
+}
+
+#[test]
 fn a_peer_that_is_gone_ends_the_wait_and_is_told_of_in_the_next_turn() {
     let Pair { client, mut server, .. } = Pair::new(quick());
     longest_sleep(&mut server);

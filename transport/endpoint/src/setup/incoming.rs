@@ -8,6 +8,7 @@ use crate::error::AcceptError;
 use crate::event::{Event, LinkId};
 use crate::limits::{ACCEPTS_PER_POLL, HANDSHAKES_MAX};
 use crate::workers::{Member, Placed, Placement};
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use towpath_base::Time;
 use towpath_memory::Region;
@@ -24,8 +25,9 @@ pub(super) struct Incoming {
 }
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
-    pub(super) fn poll_incoming(&mut self, setup: &mut Setup, now: Time) {
-        self.accept_peers(setup, now);
+    /// Returns whether more peers may be waiting to be accepted: nobody tells of them again.
+    pub(super) fn poll_incoming(&mut self, setup: &mut Setup, now: Time) -> bool {
+        let may_be_more = self.accept_peers(setup, now);
         let mut place = 0;
         while let Some(peer) = setup.incoming.get_mut(place) {
             let outcome = match peer.inbox.read(&mut peer.stream) {
@@ -47,6 +49,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 Err(error) => self.turn_away(setup, stream, from, error, now),
             }
         }
+        may_be_more
     }
 
     /// Links a peer here, or leaves it to the worker that it is placed with.
@@ -86,12 +89,19 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
-    fn accept_peers(&mut self, setup: &mut Setup, now: Time) {
+    /// Returns whether it stopped before all listeners had nobody left.
+    fn accept_peers(&mut self, setup: &mut Setup, now: Time) -> bool {
         for _ in 0..ACCEPTS_PER_POLL {
-            // What a listener itself reports (out of descriptors, a peer that left) passes: the
-            // next look tries again.
-            let Some((stream, from)) = setup.listeners.iter().find_map(|l| l.accept().ok()) else {
-                return;
+            let mut has_failed = false;
+            let accepted = setup.listeners.iter().find_map(|listener| {
+                let accepted = listener.accept();
+                has_failed |= accepted.as_ref().is_err_and(|e| e.kind() != ErrorKind::WouldBlock);
+                accepted.ok()
+            });
+            let Some((stream, from)) = accepted else {
+                // What a listener itself reports (out of descriptors, a peer that left) passes:
+                // the next look tries again.
+                return has_failed;
             };
             if let Err(error) = stream.set_nonblocking(true).and(stream.set_nodelay(true)) {
                 self.tell(Event::AcceptFailed { from, error: AcceptError::Broken(Some(error)) });
@@ -105,6 +115,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             let deadline = now + setup.timeout;
             setup.incoming.push(Incoming { stream, from, inbox: Inbox::default(), deadline });
         }
+        true
     }
 
     /// Makes our half and joins it with the peer's.

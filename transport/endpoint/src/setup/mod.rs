@@ -140,11 +140,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             self.take_placed(&mut setup, now);
         }
         if has_news || now >= setup.next_poll {
-            self.poll_incoming(&mut setup, now);
+            let may_be_more = self.poll_incoming(&mut setup, now);
             self.poll_outgoing(&mut setup, now);
             setup.lingering.retain_mut(|peer| !peer.is_done(now));
-            let pause =
-                if setup.is_talking() { SETUP_POLL_NS } else { setup.news.or(LISTEN_POLL_NS) };
+            let is_busy = may_be_more || setup.is_talking();
+            let pause = if is_busy { SETUP_POLL_NS } else { setup.news.or(LISTEN_POLL_NS) };
             setup.next_poll = now + Nanos(pause);
         }
         if has_news || now >= setup.next_watch {
