@@ -119,6 +119,48 @@ fn the_paths_of_a_running_server_are_shown_while_a_client_uses_them() {
 }
 
 #[test]
+fn what_the_workers_and_links_of_a_running_server_use_is_shown_beside_its_limits() {
+    let mut bench = Bench::new();
+    let daemon = Daemon::start(&bench.store());
+    bench.server = daemon.addr.to_string();
+    let number = |of: &Value, field: &str| of[field].as_u64().expect("a number");
+    let report = json(&mut bench.run(&["links", "store", "--json"]));
+    let workers = report["per_worker"].as_array().expect("a list");
+    assert_eq!(workers.len() as u64, number(&report, "workers"), "{report}");
+    for (worker, index) in workers.iter().zip(0..) {
+        assert_eq!((number(worker, "worker"), number(worker, "links")), (index, 0), "{report}");
+        assert_eq!((number(worker, "qps"), number(worker, "receives_posted")), (0, 0), "{report}");
+        assert!(number(worker, "cpu_ns") > 0 && number(worker, "qps_max") > 0, "{report}");
+    }
+    let idle_ns = number(&report, "cpu_ns");
+
+    let mut client = BlockingClient::connect(daemon.addr, ClientConfig::new()).expect("a link");
+    client.list().expect("an answer");
+    let report = json(&mut bench.run(&["links", "store/status.sock", "--json"]));
+    let link = &report["links"][0];
+    assert_eq!(number(link, "qps"), 2, "a path and its acks: {report}");
+    assert!((1..number(link, "channels_max")).contains(&number(link, "channels")), "{report}");
+    for (used, most) in [("credit_given", "credit_given_max"), ("sends", "sends_max")] {
+        assert!(number(link, used) <= number(link, most), "{used}: {report}");
+    }
+    assert!(number(link, "credit_given") > 0 && number(link, "credit_left") > 0, "{report}");
+    assert!(number(link, "window_bytes") > 0, "{report}");
+    assert_eq!((number(link, "messages_queued"), number(link, "queued_bytes")), (0, 0), "{report}");
+    let worker = &report["per_worker"][number(link, "worker") as usize];
+    assert_eq!((number(worker, "links"), number(worker, "qps")), (1, 2), "{report}");
+    assert!((1..=number(worker, "receives_wanted")).contains(&number(worker, "receives_posted")));
+    assert!(number(&report, "cpu_ns") > idle_ns.max(number(worker, "cpu_ns")), "{report}");
+
+    let text = succeeds(&mut bench.run(&["links", "store"]));
+    assert!(text.starts_with("towpath-chunkserver, process "), "{text}");
+    assert!(text.contains("1 of ") && text.contains(" 127.0.0.1:"), "{text}");
+    drop(client);
+    daemon.stop();
+    fails(&mut bench.run(&["links", "store"]), 3, &["no process answers"]);
+    fails(&mut bench.run(&["links"]), 2, &["SOCKET"]);
+}
+
+#[test]
 fn reads_are_hedged_at_a_second_server_that_holds_the_same() {
     let mut bench = Bench::new();
     let daemon = Daemon::start(&bench.store());

@@ -69,6 +69,12 @@ pub(crate) enum Command {
     Health(ServerArgs),
     /// Show how the paths of each link of a running process stand
     Paths(StatusArgs),
+    /// Show what each worker and link of a running process uses, beside its limits
+    ///
+    /// Processor time in seconds; queue pairs; channels; credit in chunks: what the peer may have
+    /// sent or held here, and what is left to send to it; messages, those of them that wait, and
+    /// their bytes.
+    Links(StatusArgs),
     #[command(hide = true)]
     DemoServer(DemoServerArgs),
     #[command(hide = true)]

@@ -82,6 +82,7 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Info(args) => chunk::info(&args, &interrupt),
         Command::Health(args) => chunk::health(&args, &interrupt),
         Command::Paths(args) => status::paths(&args),
+        Command::Links(args) => status::links(&args),
         Command::DemoServer(_) | Command::DemoYardstick { .. } => Ok(()),
     }
 }

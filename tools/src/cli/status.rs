@@ -1,4 +1,6 @@
-//! `towpath paths`: what a running process on this machine tells of its links.
+//! `towpath paths` and `links`: what a running process on this machine tells of its links.
+
+mod links;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,6 +12,8 @@ use super::args::StatusArgs;
 use super::bytes::{show_count, show_size};
 use super::error::CliError;
 use super::{print_json, print_text};
+
+pub(crate) use links::links;
 
 /// Shows how the paths of each link of a process stand.
 pub(crate) fn paths(args: &StatusArgs) -> Result<(), CliError> {
@@ -23,7 +27,16 @@ fn asked(socket: &Path) -> Result<ProcessStatus, CliError> {
 }
 
 fn paths_text(status: &ProcessStatus) -> String {
-    let ProcessStatus { program, pid, device, carrier, workers, link_count, links, .. } = status;
+    let mut text = heading(status);
+    for link in &status.links {
+        text += &link_text(link, status.workers > 1);
+    }
+    text + &unnamed(status)
+}
+
+/// Which process it is.
+fn heading(status: &ProcessStatus) -> String {
+    let ProcessStatus { program, pid, device, carrier, workers, link_count, .. } = status;
     let device = device.map_or_else(|| String::from("?"), |device| device.to_string());
     let mut text = format!(
         "{program}, process {pid}, device {device}: {} links, new ones over {carrier}\n",
@@ -32,14 +45,15 @@ fn paths_text(status: &ProcessStatus) -> String {
     if *workers > 1 {
         text += &format!("{workers} workers, {} of them silent\n", status.workers_silent);
     }
-    for link in links {
-        text += &link_text(link, *workers > 1);
-    }
-    let unnamed = link_count.saturating_sub(links.len() as u64);
-    if unnamed > 0 {
-        text += &format!("\nand {} more links\n", show_count(unnamed));
-    }
     text
+}
+
+/// The links that it did not name.
+fn unnamed(status: &ProcessStatus) -> String {
+    match status.link_count.saturating_sub(status.links.len() as u64) {
+        0 => String::new(),
+        more => format!("\nand {} more links\n", show_count(more)),
+    }
 }
 
 fn link_text(link: &LinkStatus, with_worker: bool) -> String {

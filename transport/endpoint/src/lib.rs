@@ -162,7 +162,7 @@ pub use carrier::{Carrier, CarrierChoice, Fallback};
 pub use choice::{DeviceChoice, DeviceName, DeviceNameError};
 pub use class::ClassReport;
 pub use config::EndpointConfig;
-pub use endpoint::{BufferCensus, Endpoint, EndpointStats, PathReport, PendingLink};
+pub use endpoint::{BufferCensus, Endpoint, EndpointStats, EndpointUsage, PathReport, PendingLink};
 pub use error::{AcceptError, ChannelError, ConnectError, EndpointError, LinkError, ListenError};
 pub use event::{ConnectId, Event, LinkId, Peer, SendId, StreamId};
 pub use handle::{
@@ -186,7 +186,7 @@ pub use towpath_device_verbs::{OpenError as DeviceOpenError, Target as VerbsTarg
 pub use towpath_memory::{Buf, Pool, Region};
 pub use towpath_proto::{
     CancelError, ChannelId, Class, ClassNameError, ClassOrder, CloseReason, Cut, DownReason,
-    LinkCensus, LinkConfig, LinkStats, OpenError, Outcome, PathId, PathSignal, PathSnapshot,
-    PathState, Scheduling, Side, Spreading, WEIGHT_DEFAULT, wire::Hello,
+    LinkCensus, LinkConfig, LinkStats, LinkUsage, OpenError, Outcome, PathId, PathSignal,
+    PathSnapshot, PathState, Scheduling, Side, Spreading, WEIGHT_DEFAULT, wire::Hello,
 };
 pub use towpath_verbs::{AsyncEvent, Device, Either, Mtu, RcAttr, SHARES_MAX};

@@ -86,6 +86,11 @@ impl RecvTable {
         Ok(())
     }
 
+    /// How many slots there are, and may be.
+    pub(crate) fn made_and_max(&self) -> (usize, usize) {
+        (self.slots.len(), self.slots_max)
+    }
+
     /// How many more slots there may be.
     pub(crate) fn vacant(&self) -> usize {
         self.slots_max - self.slots.len()

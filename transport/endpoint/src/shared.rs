@@ -56,6 +56,10 @@ impl SharedQueues {
         self.queues[class.index()].as_ref()
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Shared> {
+        self.queues.iter().flatten()
+    }
+
     pub(crate) fn of_mut(&mut self, class: Class) -> Option<&mut Shared> {
         self.queues[class.index()].as_mut()
     }

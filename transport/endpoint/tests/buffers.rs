@@ -50,6 +50,54 @@ fn all_buffers_are_home_after_traffic_and_a_clean_close() {
 }
 
 #[test]
+fn what_is_in_use_is_told_with_its_limits_and_ends_with_the_link() {
+    let mut pair = Pair::new(small());
+    let channels = [pair.open(false), pair.open(true)];
+    let of = |node: &common::Node, link| node.endpoint.link_usage(link).expect("it is up");
+    let fresh = of(&pair.client, pair.client_link);
+    assert_eq!((fresh.channels, fresh.channels_max), (2, 1024));
+    assert_eq!((fresh.credit_given, fresh.credit_given_max, fresh.credit_left), (32, 64, 32));
+    assert_eq!((fresh.sends, fresh.messages_queued, fresh.queued_bytes), (0, 0, 0));
+    for (channel, token) in [channels[0], channels[1], channels[1]].into_iter().zip(0..) {
+        pair.send(channel, &[7; 1000], token);
+    }
+    let queued = of(&pair.client, pair.client_link);
+    assert_eq!((queued.sends, queued.messages_queued, queued.queued_bytes), (3, 3, 3000));
+    let mut kept = Vec::new();
+    for token in 0..3 {
+        kept.push(pair.until(|_, server| server.take_message()));
+        drop(pair.until(|client, _| client.take_sent(token)));
+    }
+    let held = of(&pair.client, pair.client_link);
+    assert_eq!((held.sends, held.messages_queued, held.queued_bytes), (0, 0, 0));
+    assert_eq!(held.credit_left, 29, "three chunks are kept");
+    for message in kept {
+        pair.server.endpoint.release(message);
+    }
+
+    for (node, link) in [(&pair.client, pair.client_link), (&pair.server, pair.server_link)] {
+        let usage = node.endpoint.usage();
+        assert_eq!((usage.links, usage.links_max), (1, 2));
+        assert_eq!((usage.qps, usage.qps_max, node.endpoint.qps_of(link)), (2, 4, 2));
+        // Those that were just released wait for the next turn.
+        let lent = node.endpoint.buffers().recv_posted;
+        assert!((lent - 3..=lent).contains(&usage.receives_posted), "{usage:?}, {lent} lent");
+        assert!(usage.receives_posted <= usage.receives_wanted, "{usage:?}");
+        assert!(usage.receive_buffers <= usage.receive_buffers_max);
+        assert_eq!(usage.send_buffers_out, 0);
+    }
+    let buf = pair.client.endpoint.alloc(1).expect("a free buffer");
+    assert_eq!(pair.client.endpoint.usage().send_buffers_out, 1);
+    drop(buf);
+    pair.client.endpoint.close(pair.client_link);
+    let down = |event: &Event| matches!(event, Event::LinkDown { .. }).then_some(());
+    pair.until(|client, _| client.take(down));
+    assert_eq!(pair.client.endpoint.link_usage(pair.client_link), None);
+    let usage = pair.client.endpoint.usage();
+    assert_eq!((usage.links, usage.qps, usage.receives_wanted), (0, 0, 0));
+}
+
+#[test]
 fn memory_is_unmapped_when_an_endpoint_is_dropped_in_the_middle_of_traffic() {
     let mut pair = Pair::new(small());
     let channel = pair.open(false);

@@ -27,7 +27,8 @@
 //!
 //! | file | what lives there |
 //! |---|---|
-//! | `report` | what is told |
+//! | `report` | what is told of a process, its links and their paths |
+//! | `worker` | what is told of a thread that owns an endpoint |
 //! | `socket` | the side that is asked |
 //! | `ask` | the side that asks |
 //! | `limits` | bounds and their reasons |
@@ -38,10 +39,12 @@ mod ask;
 pub mod limits;
 mod report;
 mod socket;
+mod worker;
 
 pub use ask::{AskError, ask};
 pub use report::{LinkStatus, PathStatus, ProcessStatus};
 pub use socket::{SocketError, StatusDesk, StatusSocket};
+pub use worker::WorkerStatus;
 
 /// One answer on the wire.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]

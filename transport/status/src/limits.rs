@@ -7,7 +7,7 @@ use std::time::Duration;
 pub const STATUS_NAME: &str = "status.sock";
 
 /// Links that one answer names: they are gathered by the thread that moves the data, which has half
-/// a millisecond for it when all of them have the most paths.
+/// a millisecond for it when all of them have the most paths, and little queued.
 pub const LINKS_MAX: usize = 256;
 
 /// Threads of a process that own an endpoint each: a bit of a word says whether one was asked.

@@ -1,6 +1,7 @@
 //! What is told: a process, its links, their paths.
 
 use crate::limits::LINKS_MAX;
+use crate::worker::{WorkerStatus, cpu_ns_of_process};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::net::SocketAddr;
@@ -27,6 +28,10 @@ pub struct ProcessStatus {
     pub workers: u64,
     /// Of those, the ones that did not come by to answer: their links are missing here.
     pub workers_silent: u64,
+    /// Processor time of the process, in user and system mode, in nanoseconds.
+    pub cpu_ns: u64,
+    /// What each worker uses that came by to answer.
+    pub per_worker: Vec<WorkerStatus>,
     /// Links that are up.
     pub link_count: u64,
     /// At most [`LINKS_MAX`] of them: those with a path that is not good first, then by index.
@@ -75,6 +80,30 @@ pub struct LinkStatus {
     pub messages_abandoned: u64,
     /// I/Os that were not answered in time; none where nobody watches them.
     pub slow: Option<u64>,
+    /// Queue pairs that it has, the one for acks included, those in error left out.
+    pub qps: u64,
+    /// Its channels, whoever opened them.
+    pub channels: u64,
+    /// The most of them.
+    pub channels_max: u64,
+    /// Chunks that the peer is allowed to have sent or held here, over all channels.
+    pub credit_given: u64,
+    /// The most of them.
+    pub credit_given_max: u64,
+    /// Chunks that may still be sent to the peer, over all channels.
+    pub credit_left: u64,
+    /// Messages being sent: queued, under way, or with an outcome that was not taken.
+    pub sends: u64,
+    /// The most of them.
+    pub sends_max: u64,
+    /// Messages of which something was not sent yet.
+    pub messages_queued: u64,
+    /// Bytes of those that were not sent yet.
+    pub queued_bytes: u64,
+    /// Bytes in flight, as windows count them.
+    pub in_flight_bytes: u64,
+    /// What may be in flight as far as congestion control goes, in bytes.
+    pub window_bytes: u64,
     /// Its paths, by number.
     pub paths: Vec<PathStatus>,
 }
@@ -146,6 +175,9 @@ impl ProcessStatus {
             carrier: endpoint.carrier().to_string(),
             workers: 1,
             workers_silent: 0,
+            per_worker: vec![WorkerStatus::of(endpoint)],
+            // Behind that of the thread, so that it is never less.
+            cpu_ns: cpu_ns_of_process(),
             link_count,
             links: links.into_iter().map(status).collect(),
         }
@@ -159,9 +191,14 @@ impl ProcessStatus {
         told.sort_by_key(|&(worker, _)| worker);
         let silent = workers.saturating_sub(told.len());
         let mut links = Vec::new();
-        let mut link_count = 0;
+        let (mut link_count, mut cpu_ns) = (0, 0);
+        let mut per_worker = Vec::new();
         for (worker, status) in &mut told {
             link_count += status.link_count;
+            // They are asked one after the other: the last reading.
+            cpu_ns = status.cpu_ns.max(cpu_ns);
+            let of_worker = |told| WorkerStatus { worker: *worker as u64, ..told };
+            per_worker.extend(status.per_worker.drain(..).map(of_worker));
             links.extend(
                 status.links.drain(..).map(|link| LinkStatus { worker: *worker as u64, ..link }),
             );
@@ -171,7 +208,7 @@ impl ProcessStatus {
         links.truncate(LINKS_MAX);
         let (_, first) = told.into_iter().next()?;
         let (workers, workers_silent) = (workers as u64, silent as u64);
-        Some(Self { workers, workers_silent, link_count, links, ..first })
+        Some(Self { workers, workers_silent, cpu_ns, per_worker, link_count, links, ..first })
     }
 }
 
@@ -183,6 +220,7 @@ impl LinkStatus {
 
     fn of<D: Device<Memory = Region>>(endpoint: &Endpoint<D>, link: LinkId) -> Self {
         let stats = endpoint.stats(link).unwrap_or_default();
+        let usage = endpoint.link_usage(link).unwrap_or_default();
         let class = endpoint.class_of(link);
         let now = endpoint.now();
         Self {
@@ -204,6 +242,18 @@ impl LinkStatus {
             path_probes: stats.path_probes,
             messages_abandoned: stats.messages_abandoned,
             slow: None,
+            qps: endpoint.qps_of(link) as u64,
+            channels: u64::from(usage.channels),
+            channels_max: u64::from(usage.channels_max),
+            credit_given: u64::from(usage.credit_given),
+            credit_given_max: u64::from(usage.credit_given_max),
+            credit_left: usage.credit_left,
+            sends: usage.sends as u64,
+            sends_max: usage.sends_max as u64,
+            messages_queued: usage.messages_queued as u64,
+            queued_bytes: usage.queued_bytes,
+            in_flight_bytes: usage.in_flight_bytes,
+            window_bytes: usage.window_bytes,
             paths: endpoint
                 .paths(link)
                 .map(|path| PathStatus::new(&path, now.since(path.facts.since)))

@@ -10,6 +10,7 @@
 //! | `establish` | makes the two halves of a link and joins them |
 //! | `renew` | makes queue pairs anew that have failed |
 //! | `teardown` | ends links, and gives everything back |
+//! | `usage` | tells what of its limits is in use |
 
 mod commands;
 mod establish;
@@ -19,9 +20,11 @@ mod poll;
 mod renew;
 mod streams;
 mod teardown;
+mod usage;
 
 pub use commands::{BufferCensus, PathReport};
 pub use establish::PendingLink;
+pub use usage::EndpointUsage;
 
 use crate::away::Away;
 use crate::blacklist::{Blacklist, ListedFor};

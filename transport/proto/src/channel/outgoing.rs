@@ -72,6 +72,11 @@ impl Outgoing {
         self.chunks_cut
     }
 
+    /// What of it is in no chunk yet.
+    pub(crate) fn uncut_bytes(&self) -> u32 {
+        self.message_len - self.offset
+    }
+
     pub(crate) fn is_fully_cut(&self) -> bool {
         self.offset == self.message_len
     }

@@ -13,6 +13,7 @@ mod renew;
 mod send;
 mod timers;
 mod transmit;
+mod usage;
 
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ mod tests;
 pub use census::LinkCensus;
 pub use channels::OpenError;
 pub use send::{CancelError, SendError, SendRequest};
+pub use usage::LinkUsage;
 
 use crate::channel::{Channel, Incoming, Outgoing};
 use crate::config::{LinkConfig, PeerParams};

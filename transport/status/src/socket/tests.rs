@@ -1,7 +1,7 @@
 //! Processes that are asked, that are not there, and that do not come by.
 
 use super::*;
-use crate::{AskError, LinkStatus, ask};
+use crate::{AskError, LinkStatus, WorkerStatus, ask};
 use std::time::Duration;
 
 fn room() -> (tempfile::TempDir, PathBuf) {
@@ -117,6 +117,48 @@ fn what_one_side_does_not_know_is_no_error() {
 }
 
 #[test]
+fn what_is_in_use_comes_over_as_it_was_told() {
+    let (_dir, path) = room();
+    let mut socket = StatusSocket::bind(&path).expect("a fresh path");
+    let told = ProcessStatus {
+        cpu_ns: u64::MAX,
+        per_worker: vec![WorkerStatus {
+            cpu_ns: 1,
+            links: 2,
+            links_max: 3,
+            qps: 4,
+            qps_max: 5,
+            receives_posted: 6,
+            receives_wanted: 7,
+            receive_buffers: 8,
+            receive_buffers_max: 9,
+            send_buffers_out: 10,
+            send_buffers_max: 11,
+            worker: 0,
+        }],
+        links: vec![LinkStatus {
+            qps: 1,
+            channels: 2,
+            channels_max: 3,
+            credit_given: 4,
+            credit_given_max: 5,
+            credit_left: 6,
+            sends: 7,
+            sends_max: 8,
+            messages_queued: 9,
+            queued_bytes: 10,
+            in_flight_bytes: 11,
+            window_bytes: 12,
+            ..LinkStatus::default()
+        }],
+        workers: 1,
+        ..status("me")
+    };
+    let answer = ask_beside(&mut socket, || told.clone());
+    assert_eq!(answer.expect("an answer"), told);
+}
+
+#[test]
 fn bytes_that_are_no_status_are_an_error() {
     let (_dir, path) = room();
     let listener = UnixListener::bind(&path).expect("a fresh path");
@@ -142,7 +184,11 @@ fn several_owners_answer_as_one_and_who_does_not_is_counted() {
         paths: vec![crate::PathStatus { state: state.to_owned(), ..Default::default() }],
         ..Default::default()
     };
-    let of = |links| ProcessStatus { link_count: 7, links, ..status("me") };
+    let of = |links: Vec<LinkStatus>| {
+        let cpu_ns = 10 + links.len() as u64;
+        let per_worker = vec![WorkerStatus { cpu_ns, ..WorkerStatus::default() }];
+        ProcessStatus { cpu_ns, link_count: 7, links, per_worker, ..status("me") }
+    };
     let mut last = desks.pop().expect("two");
     let mut middle = desks.pop().expect("two");
     let answer = ask_beside(&mut socket, || {
@@ -153,6 +199,8 @@ fn several_owners_answer_as_one_and_who_does_not_is_counted() {
     });
     let all = answer.expect("an answer");
     assert_eq!((all.workers, all.workers_silent, all.link_count), (3, 0, 21));
+    let spent: Vec<_> = all.per_worker.iter().map(|of| (of.worker, of.cpu_ns)).collect();
+    assert_eq!((spent, all.cpu_ns), (vec![(0, 11), (1, 11), (2, 12)], 12), "the last reading");
     let links: Vec<_> = all.links.iter().map(|link| (link.worker, link.index)).collect();
     assert_eq!(links, [(2, 0), (0, 5), (1, 0), (2, 1)], "the one that is not well first");
 

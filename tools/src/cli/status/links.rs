@@ -1,0 +1,148 @@
+//! `towpath links`: what the workers and links of a running process use, beside their limits.
+
+use towpath_status::{LinkStatus, ProcessStatus, WorkerStatus};
+
+use super::{asked, heading, unnamed};
+use crate::cli::args::StatusArgs;
+use crate::cli::bytes::{show_count, show_size};
+use crate::cli::error::CliError;
+use crate::cli::{print_json, print_text};
+
+/// Shows what the workers of a process, and its links, use now.
+pub(crate) fn links(args: &StatusArgs) -> Result<(), CliError> {
+    let status = asked(&args.socket)?;
+    if args.json { print_json(&status) } else { print_text(&links_text(&status)) }
+}
+
+fn links_text(status: &ProcessStatus) -> String {
+    let mut text = heading(status);
+    if status.per_worker.is_empty() {
+        return text + "it does not tell what it uses: its version is an older one\n";
+    }
+    text += &format!("processor time of the process {} s\n\n", seconds(status.cpu_ns));
+    text += &format!(
+        "{:>6}{:>10}{:>16}{:>18}{:>22}{:>22}{:>20}\n",
+        "worker",
+        "cpu s",
+        "links",
+        "queue pairs",
+        "receives posted",
+        "receive buffers",
+        "send buffers out",
+    );
+    for worker in &status.per_worker {
+        text += &worker_text(worker);
+    }
+    if status.links.is_empty() {
+        return text;
+    }
+    text += &format!(
+        "\n{:>5}{:>7} {:24}{:7}{:5}{:>4}{:>16}{:>18}{:>9}{:>18}{:>8}{:>12}{:>12}{:>12}\n",
+        "link",
+        "worker",
+        "peer",
+        "class",
+        "over",
+        "qps",
+        "channels",
+        "credit given",
+        "left",
+        "messages",
+        "queued",
+        "bytes",
+        "flight",
+        "window",
+    );
+    for link in &status.links {
+        text += &link_text(link);
+    }
+    text + &unnamed(status)
+}
+
+fn worker_text(worker: &WorkerStatus) -> String {
+    format!(
+        "{:>6}{:>10}{:>16}{:>18}{:>22}{:>22}{:>20}\n",
+        worker.worker,
+        seconds(worker.cpu_ns),
+        within(worker.links, worker.links_max),
+        within(worker.qps, worker.qps_max),
+        within(worker.receives_posted, worker.receives_wanted),
+        within(worker.receive_buffers, worker.receive_buffers_max),
+        within(worker.send_buffers_out, worker.send_buffers_max),
+    )
+}
+
+fn link_text(link: &LinkStatus) -> String {
+    format!(
+        "{:>5}{:>7} {:24}{:7}{:5}{:>4}{:>16}{:>18}{:>9}{:>18}{:>8}{:>12}{:>12}{:>12}\n",
+        link.index,
+        link.worker,
+        link.peer.map_or_else(|| String::from("?"), |peer| peer.to_string()),
+        link.class,
+        link.carrier,
+        link.qps,
+        within(link.channels, link.channels_max),
+        within(link.credit_given, link.credit_given_max),
+        show_count(link.credit_left),
+        within(link.sends, link.sends_max),
+        show_count(link.messages_queued),
+        show_size(link.queued_bytes),
+        show_size(link.in_flight_bytes),
+        show_size(link.window_bytes),
+    )
+}
+
+fn within(used: u64, most: u64) -> String {
+    format!("{} of {}", show_count(used), show_count(most))
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{:.2}", ns as f64 / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_is_shown_beside_its_limit() {
+        let status = r#"{"program":"p","pid":7,"device":"10.0.0.1:4791","carrier":"UC",
+            "workers":2,"workers_silent":1,"cpu_ns":3456000000,"link_count":1003,
+            "per_worker":[{"worker":1,"cpu_ns":1234000000,"links":3,"links_max":1000,"qps":6,
+              "qps_max":2000,"receives_posted":1500,"receives_wanted":1596,"receive_buffers":1600,
+              "receive_buffers_max":140000,"send_buffers_out":2,"send_buffers_max":6432}],
+            "links":[{"index":4,"worker":1,"peer":"10.0.0.2:4791","class":"gold","carrier":"UC",
+              "qps":2,"channels":3,"channels_max":1024,"credit_given":384,"credit_given_max":4096,
+              "credit_left":120,"sends":17,"sends_max":4096,"messages_queued":12,
+              "queued_bytes":1572864,"in_flight_bytes":4096,"window_bytes":65536}]}"#;
+        let text = links_text(&serde_json::from_str(status).expect("a status"));
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines: Vec<_> = text.lines().map(words).collect();
+        let expected = [
+            "p, process 7, device 10.0.0.1:4791: 1,003 links, new ones over UC",
+            "2 workers, 1 of them silent",
+            "processor time of the process 3.46 s",
+            "",
+            "worker cpu s links queue pairs receives posted receive buffers send buffers out",
+            "1 1.23 3 of 1,000 6 of 2,000 1,500 of 1,596 1,600 of 140,000 2 of 6,432",
+            "",
+            "link worker peer class over qps channels credit given left messages queued bytes \
+             flight window",
+            "4 1 10.0.0.2:4791 gold UC 2 3 of 1,024 384 of 4,096 120 17 of 4,096 12 1.5 MiB \
+             4 KiB 64 KiB",
+            "",
+            "and 1,002 more links",
+        ];
+        assert_eq!(lines, expected);
+        let widths: Vec<_> = text.lines().map(str::len).collect();
+        assert_eq!((widths[4], widths[7]), (widths[5], widths[8]), "columns are straight\n{text}");
+    }
+
+    #[test]
+    fn a_process_of_an_older_version_is_not_shown_as_one_that_uses_nothing() {
+        let old = r#"{"program":"p","pid":7,"workers":1,"link_count":1,"links":[{"index":4}]}"#;
+        let text = links_text(&serde_json::from_str(old).expect("fields may be missing"));
+        assert!(text.ends_with("its version is an older one\n"), "{text}");
+        assert!(!text.contains("0 of 0"), "{text}");
+    }
+}
