@@ -132,9 +132,10 @@ impl PathTable {
     /// Nothing is held against the paths of the carrier in use; the last of them are held back.
     fn stand_anew(&mut self, now: Time) {
         let mut paths = self.mask();
-        let count = paths.count_ones();
-        self.used_max = count.saturating_sub(self.spares_max as u32).max(1);
-        for place in 0..count {
+        // Those that have failed count: they may be made anew.
+        let all = self.ladder.paths().count_ones();
+        self.used_max = all.saturating_sub(self.spares_max as u32).max(1);
+        for place in 0..paths.count_ones() {
             let index = paths.trailing_zeros() as usize;
             paths &= paths - 1;
             let is_used = place < self.used_max;
