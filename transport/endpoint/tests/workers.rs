@@ -30,8 +30,11 @@ const TURNS_MAX: usize = 300_000;
 /// Messages on each channel; each link has an ordered one and an unordered one.
 const MESSAGES: u64 = 40;
 
+/// Send buffers, each for any message: one worker may have all of a trip's at a time.
+const BUFFERS: (usize, usize) = (16 << 10, 2 * 8 * MESSAGES as usize);
+
 fn config(seed: u64) -> EndpointConfig {
-    EndpointConfig::new().links_max(16).receives_ready(64).seed(seed)
+    EndpointConfig::new().links_max(16).receives_ready(64).send_pools(&[BUFFERS]).seed(seed)
 }
 
 /// What a message says: whose it is, and bytes that follow from that.
