@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 use towpath_transport::{DeviceChoice, DeviceName};
-use towpath_verbs::Mtu;
+use towpath_verbs::{Mtu, tclass_of};
 
 /// How long a row goes on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -309,7 +309,7 @@ impl Settings {
 
     /// What packets of plain verbs bear.
     pub(crate) fn raw_tclass(&self) -> u8 {
-        self.tclass.unwrap_or(self.ours.class.dscp_default() << 2)
+        self.tclass.unwrap_or(tclass_of(self.ours.class.dscp_default()))
     }
 
     /// Polls in a row that find nothing, after which this side waits.

@@ -22,7 +22,7 @@ use towpath_transport::{
     CarrierChoice, ChannelError, ChannelId, Class, Endpoint, EndpointConfig, EndpointError, Event,
     LinkId, Nanos,
 };
-use towpath_verbs::{Device, PacketLink};
+use towpath_verbs::{Device, PacketLink, dscp_of};
 
 /// The smallest class of send buffers: smaller messages share it.
 const CLASS_BYTES_MIN: usize = 256;
@@ -124,7 +124,9 @@ fn endpoint_config(settings: &Settings) -> EndpointConfig {
     // A server answers with the class of its client.
     let config = EndpointConfig::new().class(ours.class);
     let config = match settings.tclass {
-        Some(tclass) => Class::ALL.into_iter().fold(config, |all, of| all.dscp(of, tclass >> 2)),
+        Some(tclass) => {
+            Class::ALL.into_iter().fold(config, |all, of| all.dscp(of, dscp_of(tclass)))
+        }
         None => config,
     };
     config

@@ -1,9 +1,7 @@
 //! Classes of links: which are taken, the DSCPs of their packets, and what arrives under others.
 
 use towpath_proto::Class;
-
-/// The DSCP of a traffic class; the two bits below are ECN.
-const DSCP_SHIFT: u32 = 2;
+use towpath_verbs::{dscp_of, tclass_of};
 
 /// A DSCP has six bits.
 const DSCP_MAX: u8 = 0x3f;
@@ -47,7 +45,7 @@ impl ClassConfig {
 
     /// IPv4 ToS or IPv6 traffic class of packets.
     pub(crate) fn tclass(&self, class: Class) -> u8 {
-        self.dscp(class) << DSCP_SHIFT
+        tclass_of(self.dscp(class))
     }
 }
 
@@ -76,11 +74,11 @@ impl ClassReport {
     /// Looks at what a message came in under.
     #[inline]
     pub(crate) fn note(&mut self, tclass: Option<u8>) {
-        if let Some(tclass) = tclass
-            && tclass >> DSCP_SHIFT != self.dscp_of_peer
+        if let Some(dscp) = tclass.map(dscp_of)
+            && dscp != self.dscp_of_peer
         {
             self.dscp_changed += 1;
-            self.dscp_seen = Some(tclass >> DSCP_SHIFT);
+            self.dscp_seen = Some(dscp);
         }
     }
 }

@@ -16,6 +16,7 @@
 
 pub mod caps;
 pub mod device;
+pub mod dscp;
 pub mod either;
 pub mod error;
 pub mod link;
@@ -26,6 +27,7 @@ pub mod wr;
 
 pub use caps::{DeviceCaps, Mtu, VerbSet};
 pub use device::{AsyncEvent, Device, MrKeys, QueueLimits};
+pub use dscp::{dscp_of, tclass_of};
 pub use either::Either;
 pub use error::{BadWr, Verb, VerbError};
 pub use link::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};

@@ -9,7 +9,7 @@ use crate::world::trace::{PacketFate, content_of};
 use crate::world::train::TxTrain;
 use core::net::SocketAddr;
 use towpath_base::Time;
-use towpath_verbs::TxPacket;
+use towpath_verbs::{TxPacket, dscp_of};
 
 /// What is to be sent, be it a packet or a train.
 struct Load<'a> {
@@ -89,7 +89,7 @@ impl Engine {
             return true;
         }
         let wire = &mut self.wires[end.wire.index()];
-        let class = usize::from(self.classes[usize::from(load.tclass >> 2)]);
+        let class = usize::from(self.classes[usize::from(dscp_of(load.tclass))]);
         let bytes = wire.whole_bytes(u64::from(load.byte_len), load.packets);
         // What is larger than the queue goes all the same, alone.
         let goes_alone = end.is_patient && wire.is_idle(class);

@@ -11,6 +11,7 @@ use crate::world::switch::choose;
 use crate::world::trace::PacketFate;
 use crate::world::wire::Next;
 use towpath_base::Time;
+use towpath_verbs::dscp_of;
 
 impl Engine {
     /// Lets a wire send what it can now, and sees to it that it is served again.
@@ -167,7 +168,7 @@ impl Engine {
         let now = self.clock.now();
         let passing = &self.flights[flight];
         let (wire, packets) = (passing.wire, passing.packets);
-        let class = usize::from(self.classes[usize::from(passing.tclass >> 2)]);
+        let class = usize::from(self.classes[usize::from(dscp_of(passing.tclass))]);
         self.settle(wire);
         if self.is_dead(self.wires[wire as usize].from) {
             return self.finish(flight, PacketFate::DroppedDown);
