@@ -6,7 +6,8 @@ use crate::landing::{Gather, Origin};
 use crate::limits::{CQ_MAX, CQE_MAX, DELAY_NOISE, MESSAGE_BYTES_MAX, QP_MAX, WR_MAX};
 use crate::port::{Port, Responder};
 use crate::qp::{Qp, QpTable, index_of};
-use rtrb::{Producer, RingBuffer};
+use crate::recvs::Recvs;
+use rtrb::Producer;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::task::Waker;
@@ -143,7 +144,7 @@ impl MemDevice {
         let Some(responder) = inbound.responder(num) else { return };
         responder.receives = false;
         self.cqs.settle(recv_cq);
-        while let Ok(wr) = responder.recvs.pop() {
+        while let Some(wr) = responder.recvs.pop() {
             let (status, opcode) = (WcStatus::WrFlushErr, WcOpcode::Recv);
             let flushed = Wc { wr_id: wr.wr_id, status, opcode, qp_num: num, ..Wc::default() };
             self.cqs.push(recv_cq, flushed);
@@ -246,9 +247,9 @@ impl Device for MemDevice {
         if self.srqs.len() == CQ_MAX {
             return Err(VerbError::OutOfResources(Verb::CreateSrq));
         }
-        let (producer, consumer) = RingBuffer::new(depth as usize);
-        self.srqs.push(producer);
-        self.port.lock().srqs.push(consumer);
+        let (posted, recvs) = Recvs::shared(depth);
+        self.srqs.push(posted);
+        self.port.lock().srqs.push(recvs);
         Ok(SrqNum(self.srqs.len() as u32 - 1))
     }
 
@@ -256,7 +257,7 @@ impl Device for MemDevice {
         self.check_init(init)?;
         let num = self.qps.vacant()?;
         let depth = if init.srq.is_some() { 0 } else { init.max_recv_wr };
-        let (recvs, posted) = RingBuffer::new(depth as usize);
+        let (posted, recvs) = Recvs::new(depth);
         let responder = Responder {
             num,
             qp_type: init.qp_type,
@@ -265,7 +266,7 @@ impl Device for MemDevice {
             recv_cq: init.recv_cq,
             srq: init.srq,
             receives: false,
-            recvs: posted,
+            recvs,
         };
         let mut inbound = self.port.lock();
         let index = index_of(num);
@@ -275,7 +276,7 @@ impl Device for MemDevice {
         inbound.responders[index] = Some(responder);
         drop(inbound);
         let (state, init, dest_qp) = (QpState::Init, *init, QpNum(0));
-        self.qps.insert(Qp { num, state, init, dest_qp, recvs });
+        self.qps.insert(Qp { num, state, init, dest_qp, recvs: posted });
         Ok(num)
     }
 
@@ -308,7 +309,7 @@ impl Device for MemDevice {
                 qp.state = QpState::Reset;
                 if let Some(responder) = self.port.lock().responder(qp_num) {
                     responder.receives = false;
-                    while responder.recvs.pop().is_ok() {}
+                    while responder.recvs.pop().is_some() {}
                 }
             }
             (QpState::Init, QpState::Reset | QpState::Init) => qp.state = QpState::Init,

@@ -8,11 +8,10 @@
 
 use crate::limits::GRH_BYTES;
 use crate::port::{Arrival, Inbound, Port, Responder};
-use rtrb::Consumer;
+use crate::recvs::Recvs;
 use towpath_memory::{MrTable, Source, Target};
 use towpath_verbs::{
-    CqNum, QpNum, QpType, RecvWr, RemoteAddr, SGE_MAX, SendOp, SendWr, SgList, Sge, WcOpcode,
-    WcStatus,
+    CqNum, QpNum, QpType, RemoteAddr, SGE_MAX, SendOp, SendWr, SgList, Sge, WcOpcode, WcStatus,
 };
 
 /// The bytes of a message, piece by piece.
@@ -120,7 +119,7 @@ impl Inbound {
                 counters.messages_received += 1;
                 return;
             }
-            let Some(recv) = recvs_of(qp, srqs).and_then(|recvs| recvs.pop().ok()) else {
+            let Some(recv) = recvs_of(qp, srqs).and_then(Recvs::pop) else {
                 counters.no_recv_wqe += 1;
                 return;
             };
@@ -132,7 +131,7 @@ impl Inbound {
                 return;
             };
             // Looked at in its place, not copied out of it.
-            let Ok(recv) = recvs.peek() else {
+            let Some(recv) = recvs.peek() else {
                 counters.no_recv_wqe += 1;
                 return;
             };
@@ -170,10 +169,7 @@ impl Inbound {
 
 /// Where the receives of a queue pair wait.
 #[inline]
-fn recvs_of<'q>(
-    qp: &'q mut Responder,
-    srqs: &'q mut [Consumer<RecvWr>],
-) -> Option<&'q mut Consumer<RecvWr>> {
+fn recvs_of<'q>(qp: &'q mut Responder, srqs: &'q mut [Recvs]) -> Option<&'q mut Recvs> {
     match qp.srq {
         Some(srq) => srqs.get_mut(srq.0 as usize),
         None => Some(&mut qp.recvs),

@@ -12,7 +12,7 @@
 //! | `device` | the verbs |
 //! | `port` | the half of a device that its peer reaches |
 //! | `landing` | the rules by which a message lands there |
-//! | `qp`, `cq` | queue pairs, completion queues, events |
+//! | `qp`, `recvs`, `cq` | queue pairs, receive queues, completion queues, events |
 //! | `counters`, `limits` | numbers |
 //!
 //! # What it has
@@ -38,6 +38,7 @@ mod landing;
 pub mod limits;
 mod port;
 mod qp;
+mod recvs;
 #[cfg(test)]
 mod tests;
 

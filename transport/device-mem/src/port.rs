@@ -2,13 +2,14 @@
 
 use crate::counters::MemCounters;
 use crate::limits::QP_INDEX_BITS;
-use rtrb::{Consumer, Producer};
+use crate::recvs::Recvs;
+use rtrb::Producer;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Wake;
 use std::thread::Thread;
 use towpath_memory::MrTable;
-use towpath_verbs::{Access, CqNum, QpNum, QpType, RecvWr, SrqNum, WcOpcode, WcStatus};
+use towpath_verbs::{Access, CqNum, QpNum, QpType, SrqNum, WcOpcode, WcStatus};
 
 /// A completion of a receive on its way to the owner of the queue: a `Wc` without what the owner
 /// can fill in.
@@ -35,7 +36,7 @@ pub(crate) struct Responder {
     /// Between RTR and ERR.
     pub(crate) receives: bool,
     /// Unused with a shared receive queue.
-    pub(crate) recvs: Consumer<RecvWr>,
+    pub(crate) recvs: Recvs,
 }
 
 /// The filling end of a completion queue.
@@ -50,7 +51,7 @@ pub(crate) struct Inbound {
     /// The same entries as the owner's own table.
     pub(crate) mrs: MrTable,
     pub(crate) responders: Vec<Option<Responder>>,
-    pub(crate) srqs: Vec<Consumer<RecvWr>>,
+    pub(crate) srqs: Vec<Recvs>,
     pub(crate) cqs: Vec<ArrivalQueue>,
     pub(crate) counters: MemCounters,
     /// Queue pairs and completion queues that failed while the peer delivered, for the owner.

@@ -129,6 +129,33 @@ fn two_threads_exchange_messages_in_order_without_loss_and_wake_each_other() {
     }
 }
 
+/// The numbers of the receives that `of` took, in order, for four messages from `from`.
+fn taken(from: &mut End, of: &mut End) -> Vec<u64> {
+    for wr_id in 0..4 {
+        from.send(wr_id);
+    }
+    of.poll().iter().filter(|wc| wc.opcode == WcOpcode::Recv).map(|wc| wc.wr_id).collect()
+}
+
+#[test]
+fn a_shared_receive_queue_hands_out_the_newest_and_one_of_a_queue_pair_the_oldest() {
+    let (mut a, mut b) = pair();
+    (0..4).for_each(|wr_id| b.recv(wr_id));
+    assert_eq!(taken(&mut a, &mut b), [0, 1, 2, 3]);
+    let srq = b.device.create_srq(4).expect("room");
+    b.qp = b.device.create_qp(&QpInit::new(QpType::Uc, b.cq).srq(srq)).expect("room");
+    b.connect(&a);
+    a.qp = a.device.create_qp(&QpInit::new(QpType::Uc, a.cq)).expect("room");
+    a.connect(&b);
+    for wr_id in 0..6 {
+        let wr = RecvWr { wr_id, sg_list: b.slot(wr_id) };
+        let posted = b.device.post_srq_recv(srq, &[wr]).is_ok();
+        assert_eq!(posted, wr_id < 4, "it has room for four");
+    }
+    assert_eq!(taken(&mut a, &mut b), [3, 2, 1, 0]);
+    assert_eq!([b.number_in(3), b.number_in(0)], [0, 3], "and that is where they are");
+}
+
 #[test]
 fn a_wait_ends_when_its_time_is_over_and_at_once_when_something_is_there() {
     let (mut a, mut b) = pair();

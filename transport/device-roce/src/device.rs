@@ -193,7 +193,7 @@ impl<L: PacketLink> Device for RoceDevice<L> {
         if self.engine.srqs.len() == CQ_MAX {
             return Err(VerbError::OutOfResources(Verb::CreateSrq));
         }
-        self.engine.srqs.push(RecvQueue::new(depth));
+        self.engine.srqs.push(RecvQueue::shared(depth));
         Ok(SrqNum(self.engine.srqs.len() as u32 - 1))
     }
 

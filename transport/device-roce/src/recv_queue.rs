@@ -4,16 +4,25 @@ use std::collections::VecDeque;
 use towpath_memory::MrTable;
 use towpath_verbs::{BadWr, RecvWr, Verb, VerbError};
 
-/// Posted receive work requests, oldest first.
+/// Posted receive work requests.
 pub(crate) struct RecvQueue {
+    /// Oldest first.
     queue: VecDeque<RecvWr>,
     depth: usize,
+    newest_first: bool,
 }
 
 impl RecvQueue {
+    /// Of one queue pair: taken in the order in which they were posted.
     pub(crate) fn new(depth: u32) -> Self {
         let depth = depth as usize;
-        Self { queue: VecDeque::with_capacity(depth), depth }
+        Self { queue: VecDeque::with_capacity(depth), depth, newest_first: false }
+    }
+
+    /// Shared by queue pairs. The order in which these are taken is the device's own affair: the
+    /// one posted last is, whose memory is the likeliest to be in the CPU's caches.
+    pub(crate) fn shared(depth: u32) -> Self {
+        Self { newest_first: true, ..Self::new(depth) }
     }
 
     pub(crate) fn post(&mut self, verb: Verb, wrs: &[RecvWr], mrs: &MrTable) -> Result<(), BadWr> {
@@ -31,7 +40,7 @@ impl RecvQueue {
     }
 
     pub(crate) fn pop(&mut self) -> Option<RecvWr> {
-        self.queue.pop_front()
+        if self.newest_first { self.queue.pop_back() } else { self.queue.pop_front() }
     }
 
     pub(crate) fn clear(&mut self) {

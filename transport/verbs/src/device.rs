@@ -143,7 +143,8 @@ pub trait Device {
     /// The first entry that was refused; everything before it is posted.
     fn post_recv(&mut self, qp_num: QpNum, wrs: &[RecvWr]) -> Result<(), BadWr>;
 
-    /// Posts receive work requests to a shared queue.
+    /// Posts receive work requests to a shared queue. In which order they are taken is up to the
+    /// device: who needs to know which one was finds it in the completion's `wr_id`.
     ///
     /// # Errors
     /// The first entry that was refused; everything before it is posted.

@@ -151,7 +151,7 @@ fn a_shared_receive_queue_survives_a_lost_packet() {
     packets.extend(pair.packets(SendOp::Send, 20));
     packets.extend(pair.packets(SendOp::Send, 30));
     pair.deliver(packets);
-    assert_eq!(pair.b.received(), [(0, 300), (1, 20)]);
+    assert_eq!(pair.b.received(), [(1, 300), (0, 20)], "the newest first");
     assert_eq!(pair.b.counters().no_recv_wqe, 1, "the third found the queue empty");
     let own = pair.b.device.post_recv(pair.b_qp, &[RecvWr::default()]);
     assert_eq!(own.unwrap_err().error, VerbError::WrongState(Verb::PostRecv));

@@ -130,7 +130,7 @@ fn a_shared_receive_queue_serves_an_rc_queue_pair() {
     pair.post(1, SendOp::Send, 0, 1000);
     pair.post(2, SendOp::Send, 0, 5);
     pair.run();
-    assert_eq!(pair.ends[B].received(), [(8, 1000), (9, 5)]);
+    assert_eq!(pair.ends[B].received(), [(9, 1000), (8, 5)], "the newest first");
 }
 
 #[test]
