@@ -6,7 +6,7 @@ use crate::control::Control;
 use crate::event::{LinkId, Peer};
 use crate::sends::Sends;
 use crate::tcp::Tcp;
-use crate::tx::TxRing;
+use crate::tx::{TxQueue, TxSlots};
 use crate::workers::Seat;
 use std::net::SocketAddr;
 use towpath_base::Time;
@@ -32,11 +32,12 @@ pub(crate) struct Path {
     pub(crate) qp_num: QpNum,
     /// Which of the device's source ports it leaves from.
     pub(crate) source_port: u16,
-    pub(crate) tx: TxRing,
+    pub(crate) tx: TxQueue,
     /// Receives posted to its own queue; none with a shared one.
     pub(crate) posted: usize,
     pub(crate) repost: Vec<RecvWr>,
-    pub(crate) batch: Batch,
+    /// Sends that wait to be posted, within a flush.
+    pub(crate) batch: Option<Batch>,
     /// Its queue pair is in error, or gone: nothing is posted to it.
     pub(crate) has_failed: bool,
     /// The first packet sequence number of one that was made anew.
@@ -50,6 +51,8 @@ pub(crate) struct Conn {
     pub(crate) class: ClassReport,
     pub(crate) link: Option<Link>,
     pub(crate) paths: Vec<Path>,
+    /// The headers of what is posted to any of them.
+    pub(crate) tx_slots: TxSlots,
     /// The set-up connection, where it carries a path.
     pub(crate) tcp: Option<Tcp>,
     pub(crate) control: Control,
@@ -86,6 +89,7 @@ impl Conn {
             class,
             link: None,
             paths: Vec::new(),
+            tx_slots: TxSlots::default(),
             tcp: None,
             control,
             control_repost: Vec::new(),

@@ -1,4 +1,4 @@
-//! The send queue of a path: a ring of header slots in the order of posting.
+//! What the paths of a link have posted: headers by the order of posting, from one stock.
 
 use crate::held::Held;
 use crate::wr_id::WrId;
@@ -6,6 +6,11 @@ use towpath_memory::{Buf, MemoryError, Pool};
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_verbs::Sge;
 
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+/// One header. Exactly a cache line: what is known of a send is fetched at once.
+#[repr(align(64))]
 struct Slot {
     header: Held,
     /// Of the header, once its key is known.
@@ -13,34 +18,40 @@ struct Slot {
     number: u64,
     /// Header and payload.
     bytes: u32,
+    /// The one that was posted behind it on its path, or the next free one.
+    next: u32,
 }
 
-/// Headers of posted sends, oldest first. Positions count up and wrap; a slot is the distance from
-/// the origin modulo the ring's length, a power of two.
-pub(crate) struct TxRing {
+/// The headers of a link. Its paths share them, and the one that came home last goes out next: so
+/// there are few in use, which stay in the cache, however many paths take turns.
+pub(crate) struct TxSlots {
     slots: Vec<Slot>,
-    depth: u32,
-    /// The position of the first slot. A ring that is empty begins there again: of many paths each
-    /// then keeps to a few slots, which stay in the cache.
-    origin: u32,
-    /// The oldest posted, and the next to post.
-    tail: u32,
-    head: u32,
+    free: u32,
+    /// Queues that are full.
+    full: u32,
     posted_bytes: u64,
 }
 
-impl TxRing {
-    /// The ring and the pool of its headers, to be registered.
-    pub(crate) fn new(depth: u32) -> Result<(Self, Pool), MemoryError> {
-        let len = depth.next_power_of_two() as usize;
-        let pool = Pool::with_count(HEADER_BYTES, len)?;
-        let slot = || {
+impl Default for TxSlots {
+    /// None, for a link without queue pairs.
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: NONE, full: 0, posted_bytes: 0 }
+    }
+}
+
+impl TxSlots {
+    /// So many headers, and their pool, to be registered.
+    pub(crate) fn new(count: usize) -> Result<(Self, Pool), MemoryError> {
+        let pool = Pool::with_count(HEADER_BYTES, count)?;
+        let slot = |place: u32| {
             let mut buf = pool.take()?;
             buf.set_len(HEADER_BYTES).ok()?;
-            Some(Slot { header: Held::new(buf), sge: Sge::default(), number: 0, bytes: 0 })
+            let next = place.checked_sub(1).unwrap_or(NONE);
+            Some(Slot { header: Held::new(buf), sge: Sge::default(), number: 0, bytes: 0, next })
         };
-        let slots: Vec<Slot> = std::iter::from_fn(slot).take(len).collect();
-        Ok((Self { slots, depth, origin: 0, tail: 0, head: 0, posted_bytes: 0 }, pool))
+        let slots: Vec<Slot> = (0..count as u32).map_while(slot).collect();
+        let free = slots.len().checked_sub(1).map_or(NONE, |last| last as u32);
+        Ok((Self { slots, free, ..Self::default() }, pool))
     }
 
     /// The key of the pool of headers. Nothing is posted yet.
@@ -53,6 +64,35 @@ impl TxRing {
         }
     }
 
+    /// Whether the send queue of any path is full.
+    pub(crate) fn any_full(&self) -> bool {
+        self.full > 0
+    }
+
+    /// Bytes that were posted and that no completion told of yet.
+    pub(crate) fn posted_bytes(&self) -> u64 {
+        self.posted_bytes
+    }
+}
+
+/// The send queue of a path: which headers are posted, oldest first. Positions count up and wrap.
+pub(crate) struct TxQueue {
+    depth: u32,
+    /// The oldest posted, and the next to post.
+    tail: u32,
+    head: u32,
+    /// Their slots; none where nothing is posted.
+    oldest: u32,
+    newest: u32,
+    posted_bytes: u64,
+}
+
+impl TxQueue {
+    /// Of at most `depth` sends: as many slots must be there for it.
+    pub(crate) fn new(depth: u32) -> Self {
+        Self { depth, tail: 0, head: 0, oldest: NONE, newest: NONE, posted_bytes: 0 }
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.outstanding() >= self.depth
     }
@@ -61,81 +101,101 @@ impl TxRing {
         self.head.wrapping_sub(self.tail)
     }
 
-    /// Bytes that were posted and that no completion told of yet.
+    /// See [`TxSlots::posted_bytes`].
     pub(crate) fn posted_bytes(&self) -> u64 {
         self.posted_bytes
     }
 
-    fn slot(&mut self, position: u32) -> &mut Slot {
-        let mask = self.slots.len() - 1;
-        &mut self.slots[position.wrapping_sub(self.origin) as usize & mask]
-    }
-
     /// Writes the next header, to be followed by `payload_bytes`; returns its position and gather
-    /// entry. The ring must not be full.
+    /// entry. The queue must not be full.
     pub(crate) fn push(
         &mut self,
-        number: u64,
-        payload_bytes: u32,
+        slots: &mut TxSlots,
+        (number, payload_bytes): (u64, u32),
         write: impl FnOnce(&mut [u8; HEADER_BYTES]),
     ) -> (u32, Sge) {
         debug_assert!(!self.is_full(), "the caller checks for room");
-        let position = self.head;
-        if self.tail == position {
-            self.origin = position;
-        }
-        self.head = position.wrapping_add(1);
+        let (position, place) = (self.head, slots.free);
         let bytes = HEADER_BYTES as u32 + payload_bytes;
-        self.posted_bytes += u64::from(bytes);
-        let slot = self.slot(position);
-        (slot.number, slot.bytes) = (number, bytes);
+        let slot = &mut slots.slots[place as usize];
+        slots.free = slot.next;
+        (slot.number, slot.bytes, slot.next) = (number, bytes, NONE);
         if let Some(bytes) = slot.header.buf_mut().and_then(|buf: &mut Buf| buf.first_chunk_mut()) {
             write(bytes);
         }
         slot.header.lend();
-        (position, slot.sge)
+        let sge = slot.sge;
+        match slots.slots.get_mut(self.newest as usize) {
+            Some(before) => before.next = place,
+            None => self.oldest = place,
+        }
+        self.newest = place;
+        self.head = position.wrapping_add(1);
+        self.posted_bytes += u64::from(bytes);
+        slots.posted_bytes += u64::from(bytes);
+        slots.full += u32::from(self.is_full());
+        (position, sge)
     }
 
     /// Takes back all posted ones up to `upto`: the position and the number of the last of them.
-    pub(crate) fn pop_upto(&mut self, upto: u32) -> Option<(u32, u64)> {
+    pub(crate) fn pop_upto(&mut self, slots: &mut TxSlots, upto: u32) -> Option<(u32, u64)> {
         let ahead = upto.wrapping_sub(self.tail) as i32;
         if ahead < 0 {
             return None;
         }
         let mut last = None;
         for _ in 0..(ahead as u32 + 1).min(self.outstanding()) {
-            last = Some((self.tail, self.pop()));
+            last = Some((self.tail, self.pop(slots)));
         }
         last
     }
 
     /// Takes the oldest posted one back, whether or not a completion told of it: its number.
-    pub(crate) fn pop_any(&mut self) -> Option<u64> {
-        (self.outstanding() > 0).then(|| self.pop())
+    pub(crate) fn pop_any(&mut self, slots: &mut TxSlots) -> Option<u64> {
+        (self.outstanding() > 0).then(|| self.pop(slots))
     }
 
-    fn pop(&mut self) -> u64 {
-        let position = self.tail;
-        self.tail = position.wrapping_add(1);
-        let slot = self.slot(position);
-        slot.header.reclaim();
-        let (number, bytes) = (slot.number, slot.bytes);
-        self.posted_bytes -= u64::from(bytes);
-        number
+    fn pop(&mut self, slots: &mut TxSlots) -> u64 {
+        slots.full -= u32::from(self.is_full());
+        let place = self.oldest;
+        self.oldest = slots.slots[place as usize].next;
+        if self.oldest == NONE {
+            self.newest = NONE;
+        }
+        self.tail = self.tail.wrapping_add(1);
+        self.take_home(slots, place)
     }
 
     /// Takes the newest one back, which the device refused: its number.
-    pub(crate) fn unpush(&mut self) -> Option<u64> {
+    pub(crate) fn unpush(&mut self, slots: &mut TxSlots) -> Option<u64> {
         if self.head == self.tail {
             return None;
         }
+        slots.full -= u32::from(self.is_full());
+        let place = self.newest;
+        if self.oldest == place {
+            (self.oldest, self.newest) = (NONE, NONE);
+        } else {
+            // Rare enough to look for the one before it.
+            let mut before = self.oldest;
+            while slots.slots[before as usize].next != place {
+                before = slots.slots[before as usize].next;
+            }
+            slots.slots[before as usize].next = NONE;
+            self.newest = before;
+        }
         self.head = self.head.wrapping_sub(1);
-        let position = self.head;
-        let slot = self.slot(position);
+        Some(self.take_home(slots, place))
+    }
+
+    /// The slot is free again: the number that it carried.
+    fn take_home(&mut self, slots: &mut TxSlots, place: u32) -> u64 {
+        let slot = &mut slots.slots[place as usize];
         slot.header.reclaim();
-        let (number, bytes) = (slot.number, slot.bytes);
-        self.posted_bytes -= u64::from(bytes);
-        Some(number)
+        slot.next = std::mem::replace(&mut slots.free, place);
+        self.posted_bytes -= u64::from(slot.bytes);
+        slots.posted_bytes -= u64::from(slot.bytes);
+        slot.number
     }
 
     pub(crate) fn wr_id(link: u16, path: u8, position: u32) -> u64 {
@@ -147,37 +207,69 @@ impl TxRing {
 mod tests {
     use super::*;
 
-    #[test]
-    fn one_completion_tells_of_all_before_it_and_none_behind_it() {
-        let (mut ring, _pool) = TxRing::new(3).expect("memory for a test");
-        ring.set_lkey(7);
-        for number in 10..13 {
-            let (position, sge) = ring.push(number, 36, |bytes| bytes[0] = 1);
-            assert_eq!((u64::from(position), sge.length, sge.lkey), (number - 10, 64, 7));
-        }
-        assert!(ring.is_full());
-        assert_eq!(ring.posted_bytes(), 300);
-        assert_eq!(ring.pop_upto(1), Some((1, 11)));
-        assert_eq!((ring.outstanding(), ring.posted_bytes()), (1, 100));
-        assert_eq!(ring.pop_upto(0), None, "an old completion again tells nothing");
-        assert_eq!((ring.unpush(), ring.unpush()), (Some(12), None));
-        assert_eq!(ring.posted_bytes(), 0);
+    fn stock(count: usize) -> (TxSlots, Pool) {
+        let (mut slots, pool) = TxSlots::new(count).expect("memory for a test");
+        slots.set_lkey(7);
+        (slots, pool)
     }
 
     #[test]
-    fn an_empty_ring_begins_at_its_first_slot_again_and_a_full_one_holds_all() {
-        let (mut ring, _pool) = TxRing::new(4).expect("memory for a test");
-        ring.set_lkey(7);
-        let (_, first) = ring.push(0, 0, |_| {});
-        ring.push(1, 0, |_| {});
-        assert_eq!(ring.pop_upto(0), Some((0, 0)));
-        let (_, third) = ring.push(2, 0, |_| {});
-        assert_ne!(third.addr, first.addr, "the second is still there");
-        while ring.pop_any().is_some() {}
-        let again: Vec<_> = (3..7).map(|number| ring.push(number, 0, |_| {})).collect();
-        assert_eq!((again[0].0, again[0].1.addr), (3, first.addr));
-        assert!(ring.is_full());
-        let popped: Vec<_> = std::iter::from_fn(|| ring.pop_any()).collect();
-        assert_eq!(popped, [3, 4, 5, 6]);
+    fn one_completion_tells_of_all_before_it_and_none_behind_it() {
+        let ((mut slots, _pool), mut queue) = (stock(3), TxQueue::new(3));
+        for number in 10..13 {
+            assert!(!slots.any_full());
+            let (position, sge) = queue.push(&mut slots, (number, 36), |bytes| bytes[0] = 1);
+            assert_eq!((u64::from(position), sge.length, sge.lkey), (number - 10, 64, 7));
+        }
+        assert!(queue.is_full() && slots.any_full());
+        assert_eq!((queue.posted_bytes(), slots.posted_bytes()), (300, 300));
+        assert_eq!(queue.pop_upto(&mut slots, 1), Some((1, 11)));
+        assert_eq!((queue.outstanding(), queue.posted_bytes()), (1, 100));
+        assert!(!slots.any_full());
+        assert_eq!(queue.pop_upto(&mut slots, 0), None, "an old completion again tells nothing");
+        assert_eq!((queue.unpush(&mut slots), queue.unpush(&mut slots)), (Some(12), None));
+        assert_eq!((queue.posted_bytes(), slots.posted_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn paths_that_take_turns_use_the_same_headers() {
+        let (mut slots, _pool) = stock(8);
+        let mut queues = [TxQueue::new(4), TxQueue::new(4)];
+        let mut addresses: Vec<u64> = Vec::new();
+        for turn in 0..6 {
+            let queue = &mut queues[turn % 2];
+            for number in 0..2 {
+                addresses.push(queue.push(&mut slots, (number, 0), |_| {}).1.addr);
+            }
+            assert_eq!(
+                queue.pop_upto(&mut slots, turn as u32 / 2 * 2 + 1).map(|last| last.1),
+                Some(1)
+            );
+        }
+        addresses.sort_unstable();
+        addresses.dedup();
+        assert_eq!(addresses.len(), 2);
+    }
+
+    #[test]
+    fn each_path_gets_its_own_back_in_its_order_and_all_slots_can_be_out() {
+        let (mut slots, _pool) = stock(6);
+        let mut queues = [TxQueue::new(3), TxQueue::new(3)];
+        let mut seen = std::collections::BTreeSet::new();
+        for number in 0..6 {
+            let (_, sge) = queues[number as usize % 2].push(&mut slots, (number, 0), |_| {});
+            assert!(seen.insert(sge.addr), "posted once");
+        }
+        assert!(queues.iter().all(TxQueue::is_full));
+        let [even, odd] = &mut queues;
+        assert_eq!(odd.unpush(&mut slots), Some(5));
+        assert_eq!(even.pop_upto(&mut slots, 1), Some((1, 2)));
+        assert!(!slots.any_full());
+        assert_eq!(odd.push(&mut slots, (7, 0), |_| {}).0, 2, "its position is free again");
+        let drain = |queue: &mut TxQueue, slots: &mut TxSlots| {
+            std::iter::from_fn(|| queue.pop_any(slots)).collect::<Vec<_>>()
+        };
+        assert_eq!((drain(even, &mut slots), drain(odd, &mut slots)), (vec![4], vec![1, 3, 7]));
+        assert_eq!(slots.posted_bytes(), 0);
     }
 }

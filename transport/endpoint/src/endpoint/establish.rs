@@ -2,7 +2,6 @@
 
 use super::Endpoint;
 use crate::away::Away;
-use crate::batch::Batch;
 use crate::carrier::{CarrierChoice, Fallback, has, qp_type};
 use crate::class::ClassReport;
 use crate::control::{Control, NO_QP};
@@ -12,7 +11,7 @@ use crate::limits::{CONTROL_RECVS, CONTROL_SENDS, WINDOW_UNBOUNDED_BYTES};
 use crate::links::{Conn, Path, Phase};
 use crate::recv::Home;
 use crate::tcp::ByteStream;
-use crate::tx::TxRing;
+use crate::tx::{TxQueue, TxSlots};
 use crate::workers::Member;
 use std::net::SocketAddr;
 use towpath_base::Nanos;
@@ -134,6 +133,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let count = if carrier == Carrier::Tcp { 1 } else { self.config.paths };
         let count = count.min(PATHS_MAX - below.len());
         let all = std::iter::repeat_n(carrier, count).chain(below.iter().copied());
+        self.make_headers(id, all.clone().filter(|&carrier| qp_type(carrier).is_some()).count())?;
         for (path, carrier) in all.enumerate() {
             let mut qp_num = NO_QP;
             if let Some(qp_type) = qp_type(carrier) {
@@ -190,24 +190,32 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         Ok(lkey)
     }
 
+    /// Makes the headers of what so many paths may have posted.
+    fn make_headers(&mut self, id: LinkId, paths: usize) -> Result<(), LinkError> {
+        if paths == 0 {
+            return Ok(());
+        }
+        let (mut slots, pool) = TxSlots::new(paths * self.config.send_queue_depth as usize)?;
+        slots.set_lkey(self.register_for(id, pool.region())?);
+        self.links.find_mut(id).ok_or(LinkError::NotPending)?.tx_slots = slots;
+        Ok(())
+    }
+
     fn make_path(
         &mut self,
         (id, class): (LinkId, Class),
         carrier: Carrier,
         qp_type: QpType,
     ) -> Result<QpNum, LinkError> {
-        let (mut tx, pool) = TxRing::new(self.config.send_queue_depth)?;
-        tx.set_lkey(self.register_for(id, pool.region())?);
         let qp_num = self.create_path_qp(class, qp_type)?;
-        let (repost, batch) = (Vec::new(), Batch::new());
         let path = Path {
             carrier,
             qp_num,
             source_port: 0,
-            tx,
+            tx: TxQueue::new(self.config.send_queue_depth),
             posted: 0,
-            repost,
-            batch,
+            repost: Vec::new(),
+            batch: None,
             has_failed: false,
             psn: Psn::new(0),
         };

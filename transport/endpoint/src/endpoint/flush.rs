@@ -1,13 +1,14 @@
 //! Sending what the links want sent, and posting what they can receive into.
 
 use super::Endpoint;
+use crate::batch::{Batch, Batches};
 use crate::control::Control;
 use crate::limits::TURN_BYTES;
 use crate::links::{Conn, Path, Phase};
 use crate::sends::Sends;
 use crate::shared::Shared;
 use crate::tcp::Tcp;
-use crate::tx::TxRing;
+use crate::tx::{TxQueue, TxSlots};
 use crate::wr_id::WrId;
 use smallvec::SmallVec;
 use std::task::Waker;
@@ -47,7 +48,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             let Some(conn) = self.links.at(index) else { continue };
             if !in_order {
                 let room = Room { ahead_bytes, turn_bytes: ahead_bytes };
-                self.stats.posts_refused += send_chunks(&mut self.device, conn, room, now).refused;
+                let at = (&mut self.device, &mut self.batches);
+                self.stats.posts_refused += send_chunks(at, conn, room, now).refused;
             }
             self.stats.posts_refused += send_acks(&mut self.device, conn, now);
             self.next_timer = self.next_timer.min(conn.timer);
@@ -82,7 +84,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         while let Some((class, index)) = self.order.turn() {
             let mut sent = Sent::default();
             if let Some(conn) = self.links.at(index).filter(|conn| conn.phase == Phase::Up) {
-                sent = send_chunks(&mut self.device, conn, room, now);
+                sent = send_chunks((&mut self.device, &mut self.batches), conn, room, now);
                 self.stats.posts_refused += sent.refused;
                 self.order.recount(conn);
                 conn.is_in_line = sent.has_more;
@@ -253,12 +255,12 @@ struct Sent {
 
 /// Sends the chunks that one link wants sent.
 fn send_chunks<D: Device<Memory = Region>>(
-    device: &mut D,
+    (device, batches): (&mut D, &mut Batches),
     conn: &mut Conn,
     room: Room,
     now: Time,
 ) -> Sent {
-    let Conn { id, link: Some(link), paths, tcp, sends, control, .. } = conn else {
+    let Conn { id, link: Some(link), paths, tx_slots, tcp, sends, control, .. } = conn else {
         return Sent::default();
     };
     let index = id.index;
@@ -269,15 +271,14 @@ fn send_chunks<D: Device<Memory = Region>>(
     // A stream that stands still holds a link back while that rides on it, and so do queue pairs.
     let rides_on_tcp = link.carrier() == Carrier::Tcp;
     // What the device has cannot be overtaken, so no more than `ahead_bytes` are there at a time.
-    // Counted along: a chunk looks at its own path only.
-    let bytes_at_first: u64 = paths.iter().map(|path| path.tx.posted_bytes()).sum();
-    let mut posted_bytes = bytes_at_first;
-    let limit_bytes = room.ahead_bytes.min(posted_bytes.saturating_add(room.turn_bytes));
-    let mut is_full = paths.iter().any(|path| path.tx.is_full());
+    let bytes_at_first = tx_slots.posted_bytes();
+    let limit_bytes = room.ahead_bytes.min(bytes_at_first.saturating_add(room.turn_bytes));
+    // Paths with a batch that waits: the others are not looked at.
+    let mut waiting = 0u32;
     loop {
         let has_room = match tcp.as_ref().filter(|_| rides_on_tcp) {
             Some(tcp) => tcp.frames.has_room(),
-            None => !is_full && posted_bytes < limit_bytes,
+            None => !tx_slots.any_full() && tx_slots.posted_bytes() < limit_bytes,
         };
         if !has_room {
             break;
@@ -292,23 +293,25 @@ fn send_chunks<D: Device<Memory = Region>>(
             link.handle_sent(transmit.path, transmit.header.number, None);
             continue;
         };
-        let bytes_before = path.tx.posted_bytes();
         let has_place = !rides_on_tcp || !path.tx.is_full();
-        if !has_place || !push(path, sends, index, transmit) {
+        if !has_place || !push((path, tx_slots, batches), sends, index, transmit) {
             link.handle_sent(transmit.path, transmit.header.number, None);
             refused += 1;
+            continue;
         }
-        is_full = path.tx.is_full();
-        if path.batch.is_full() || is_full {
-            refused += post(device, path, link, transmit.path);
-            is_full = path.tx.is_full();
+        waiting |= 1 << transmit.path.0;
+        if path.tx.is_full() || path.batch.as_ref().is_some_and(Batch::is_full) {
+            refused += post((device, batches), (path, tx_slots), link, transmit.path);
         }
-        posted_bytes = posted_bytes + path.tx.posted_bytes() - bytes_before;
     }
-    for (path, id) in paths.iter_mut().zip(0u8..) {
-        refused += post(device, path, link, PathId(id));
+    while waiting != 0 {
+        let id = waiting.trailing_zeros() as u8;
+        waiting &= waiting - 1;
+        refused +=
+            post((device, batches), (&mut paths[usize::from(id)], tx_slots), link, PathId(id));
     }
-    let has_more = !is_full && (limit_bytes..room.ahead_bytes).contains(&posted_bytes);
+    let posted_bytes = tx_slots.posted_bytes();
+    let has_more = !tx_slots.any_full() && (limit_bytes..room.ahead_bytes).contains(&posted_bytes);
     Sent { bytes: posted_bytes.saturating_sub(bytes_at_first), has_more, refused }
 }
 
@@ -371,31 +374,35 @@ fn push_frame(tcp: &mut Tcp, sends: &Sends, transmit: &mut Transmit) {
 }
 
 /// Makes the work request of a chunk. False when its bytes are not there.
-fn push(path: &mut Path, sends: &Sends, index: u16, transmit: &mut Transmit) -> bool {
+fn push(
+    (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Batches),
+    sends: &Sends,
+    index: u16,
+    transmit: &mut Transmit,
+) -> bool {
     let Some((_, payload)) = payload_of(sends, transmit) else { return false };
     let header = &transmit.header;
-    let (position, sge) = path.tx.push(header.number, payload.length, |bytes| header.emit(bytes));
+    let what = (header.number, payload.length);
+    let (position, sge) = path.tx.push(tx_slots, what, |bytes| header.emit(bytes));
     let sg_list = if payload.length > 0 { SgList::two(sge, payload) } else { SgList::one(sge) };
-    let wr_id = TxRing::wr_id(index, transmit.path.0, position);
-    path.batch.push(wr_id, sg_list);
+    let wr_id = TxQueue::wr_id(index, transmit.path.0, position);
+    path.batch.get_or_insert_with(|| batches.take()).push(wr_id, sg_list);
     true
 }
 
 /// Posts the batch of a path. What the device refuses counts as sent and lost, as UC would.
 fn post<D: Device<Memory = Region>>(
-    device: &mut D,
-    path: &mut Path,
+    (device, batches): (&mut D, &mut Batches),
+    (path, tx_slots): (&mut Path, &mut TxSlots),
     link: &mut Link,
     id: PathId,
 ) -> u64 {
-    let wrs = path.batch.sealed();
-    if wrs.is_empty() {
-        return 0;
-    }
+    let Some(mut batch) = path.batch.take() else { return 0 };
+    let wrs = batch.sealed();
     let mut refused = 0;
     if let Err(bad) = device.post_send(path.qp_num, wrs) {
         for _ in bad.index..wrs.len() {
-            if let Some(number) = path.tx.unpush() {
+            if let Some(number) = path.tx.unpush(tx_slots) {
                 link.handle_sent(id, number, None);
             }
             refused += 1;
@@ -407,7 +414,7 @@ fn post<D: Device<Memory = Region>>(
             link.path_failed(device.now(), id);
         }
     }
-    path.batch.clear();
+    batches.put(batch);
     refused
 }
 

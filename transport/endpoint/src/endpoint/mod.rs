@@ -27,6 +27,7 @@ pub use establish::PendingLink;
 pub use usage::EndpointUsage;
 
 use crate::away::Away;
+use crate::batch::Batches;
 use crate::blacklist::{Blacklist, ListedFor};
 use crate::config::EndpointConfig;
 use crate::error::EndpointError;
@@ -88,6 +89,7 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     cq: CqNum,
     control_cq: CqNum,
     order: Order,
+    batches: Batches,
     /// None where each path has a receive queue of its own.
     shared: Option<SharedQueues>,
     setup: Setup,
@@ -136,6 +138,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             control_cq,
             shared,
             order: Order::new(config.class_order, config.ahead_bytes),
+            batches: Batches::new(config.qp_paths()),
             setup: Setup::new(config.connect_timeout),
             member,
             streams: Streams::default(),

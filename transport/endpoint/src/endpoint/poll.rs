@@ -120,7 +120,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let qp_num = sending.qp_num;
         // RC completes a send when its acknowledgement is there: that is not when it left.
         let timestamp = wc.timestamp.filter(|_| sending.carrier == Carrier::Uc);
-        if let Some((done, number)) = sending.tx.pop_upto(position)
+        if let Some((done, number)) = sending.tx.pop_upto(&mut conn.tx_slots, position)
             && let Some(link) = conn.link.as_mut()
         {
             let timestamp = timestamp.filter(|_| done == position);

@@ -135,9 +135,9 @@ fn take_back_untold(conn: &mut Conn) {
 
 /// Takes back all sends of a path.
 pub(super) fn take_back_sends(conn: &mut Conn, path: u8) {
-    let Conn { paths, link, .. } = conn;
+    let Conn { paths, tx_slots, link, .. } = conn;
     let Some(sending) = paths.get_mut(usize::from(path)) else { return };
-    while let Some(number) = sending.tx.pop_any() {
+    while let Some(number) = sending.tx.pop_any(tx_slots) {
         if let Some(link) = link.as_mut() {
             link.handle_sent(PathId(path), number, None);
         }
