@@ -26,8 +26,8 @@ pub struct Call {
     /// When to stop waiting, on the endpoint's clock.
     pub deadline: Time,
     /// When it is given up, whether to ask the server what became of it, for up to
-    /// [`OUTCOME_GRACE`] before the completion. Without it the completion comes at once: for what
-    /// changes nothing and may simply be asked again.
+    /// [`RpcClient::outcome_grace`] before the completion. Without it the completion comes at once:
+    /// for what changes nothing and may simply be asked again.
     pub ask_fate: bool,
 }
 
@@ -103,6 +103,7 @@ pub struct RpcClient {
     link: LinkId,
     channel: ChannelId,
     requests_max: usize,
+    outcome_grace: Nanos,
     pending: Slab<Pending>,
     /// How many of them have had their completion.
     told: usize,
@@ -121,6 +122,7 @@ impl RpcClient {
             link,
             channel,
             requests_max: REQUESTS_MAX_DEFAULT,
+            outcome_grace: OUTCOME_GRACE,
             pending: Slab::new(),
             told: 0,
             sequence: 0,
@@ -135,6 +137,14 @@ impl RpcClient {
     #[must_use]
     pub fn requests_max(mut self, requests: usize) -> Self {
         self.requests_max = requests.clamp(1, REQUESTS_MAX);
+        self
+    }
+
+    /// How long a request that was given up waits to learn what became of it. Default
+    /// [`OUTCOME_GRACE`]; longer where the host of the server may be busy for longer.
+    #[must_use]
+    pub fn outcome_grace(mut self, span: Nanos) -> Self {
+        self.outcome_grace = span;
         self
     }
 
@@ -157,7 +167,7 @@ impl RpcClient {
     }
 
     /// Requests of which anything is kept: those under way, and those given up whose server is
-    /// still to be told, for [`OUTCOME_GRACE`] at most.
+    /// still to be told, for [`outcome_grace`](Self::outcome_grace) at most.
     #[must_use]
     pub fn held(&self) -> usize {
         self.pending.len()
@@ -444,7 +454,7 @@ impl RpcClient {
         pending.given_up = Some(why);
         self.stats.given_up += 1;
         self.stats.timeouts += u64::from(why == GivenUp::Deadline);
-        pending.deadline = now + OUTCOME_GRACE;
+        pending.deadline = now + self.outcome_grace;
         self.next_deadline = self.next_deadline.min(pending.deadline);
         let ask_fate = pending.ask_fate;
         match pending.outcome {

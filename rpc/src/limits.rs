@@ -38,6 +38,10 @@ pub const TIMEOUT_MAX: Nanos = Nanos::from_secs(60);
 /// with a loss, and the second what is left of the work; one that is silent for longer may be gone.
 pub const OUTCOME_GRACE: Nanos = Nanos::from_millis(100);
 
+/// How long a server tries to tell a fate: its client may be set to wait for longer than
+/// [`OUTCOME_GRACE`], and one that takes nothing in is owed longer responses than these.
+pub const FATE_WAIT: Nanos = Nanos::from_secs(10);
+
 /// Fates that a server keeps of requests whose clients have no response, over all links: as many
 /// as clients may have under way on four links. They are 40 bytes each, and are looked through
 /// when a client asks for a request that is not under way.

@@ -2,7 +2,7 @@
 
 use crate::fate::{Fate, Fates};
 use crate::limits::{
-    FATES_MAX, MESSAGE_BYTES_MAX_DEFAULT, OUTCOME_GRACE, REQUESTS_MAX, REQUESTS_MAX_DEFAULT,
+    FATE_WAIT, FATES_MAX, MESSAGE_BYTES_MAX_DEFAULT, REQUESTS_MAX, REQUESTS_MAX_DEFAULT,
     TIMEOUT_DEFAULT, TIMEOUT_MAX,
 };
 use crate::parcel::{Fields, Outgoing, Parcel};
@@ -361,8 +361,7 @@ impl RpcServer {
     ) {
         let status = Status(fate.code());
         let fields = Fields { kind: Kind::Fate, method, status, request, timeout_us: 0 };
-        // Its client waits no longer.
-        let options = SendOptions::new().token(u64::MAX).deadline(endpoint.now() + OUTCOME_GRACE);
+        let options = SendOptions::new().token(u64::MAX).deadline(endpoint.now() + FATE_WAIT);
         if let Ok(out) = Outgoing::new(endpoint, 0, 0) {
             drop(endpoint.send(link, channel, out.finish(fields), options));
         }

@@ -1,27 +1,28 @@
-//! A client endpoint and a server endpoint in one thread over loopback UDP.
+//! A client endpoint and a server endpoint in one thread and in virtual time, so that no deadline
+//! depends on how busy the machine is.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
-use std::net::{Ipv4Addr, SocketAddr};
+use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_proto::Side;
 use towpath_rpc::{
     Call, Completion, Incoming, Outgoing, Request, RequestId, RequestKey, RpcClient, RpcServer,
 };
-use towpath_transport::{
-    ChannelId, Endpoint, EndpointConfig, Event, LinkId, Nanos, RoceUdp, Time, UdpConfig,
-};
+use towpath_sim::{LinkConfig, VirtualLink};
+use towpath_transport::{ChannelId, Endpoint, EndpointConfig, Event, LinkId, Nanos, Time};
 
-pub type UdpEndpoint = Endpoint<RoceUdp>;
+pub type VirtualEndpoint = Endpoint<RoceDevice<VirtualLink>>;
 
 /// Turns without success after which a test fails.
 const TURNS_MAX: usize = 300_000;
 
-pub fn endpoint(config: EndpointConfig) -> UdpEndpoint {
-    Endpoint::udp(UdpConfig::new(Ipv4Addr::LOCALHOST.into()), config).expect("loopback UDP")
-}
+/// How far time goes on at most where nothing is due: what a test does by itself may be.
+const STEP_MAX: Nanos = Nanos::from_millis(1);
 
 pub struct World {
-    pub client: UdpEndpoint,
-    pub server: UdpEndpoint,
+    pub client: VirtualEndpoint,
+    pub server: VirtualEndpoint,
+    wire: towpath_sim::World,
     pub rpc: RpcClient,
     pub serving: RpcServer,
     pub link: LinkId,
@@ -37,35 +38,25 @@ pub struct World {
 
 impl World {
     pub fn new(config: EndpointConfig, serving: RpcServer) -> Self {
-        let mut client = endpoint(config.clone());
-        let mut server = endpoint(config);
-        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let addr = server.listen(any).expect("a free port");
-        client.connect(addr).expect("room for a connection");
-        let mut opened = None;
-        for _ in 0..TURNS_MAX {
-            let mut busy = server.turn(|_, _| {});
-            busy |= client.turn(|client, event| match event {
-                Event::Connected { link, .. } => {
-                    client.open_channel(link, false).expect("room for a channel");
-                }
-                Event::ChannelOpened { link, channel, .. } => opened = Some((link, channel)),
-                other => panic!("{other:?}"),
-            });
-            if opened.is_some() {
-                break;
-            }
-            if !busy {
-                client.wait(Nanos::from_micros(50));
-            }
-        }
-        let (link, channel) = opened.expect("a channel");
+        let wire = towpath_sim::World::new(1);
+        let (near, far) = wire.link(&LinkConfig::default());
+        let end = |link, seed| {
+            let device = RoceDevice::new(link, RoceConfig::default().seed(seed));
+            Endpoint::new(device, config.clone().seed(seed)).expect("an endpoint")
+        };
+        let (mut client, mut server) = (end(near, 1), end(far, 2));
+        let (near_hello, near_half) = client.offer().expect("room for a link");
+        let (far_hello, far_half) = server.offer().expect("room for a link");
+        let link = client.establish(near_half, &far_hello, Side::Client).expect("they fit");
+        server.establish(far_half, &near_hello, Side::Server).expect("they fit");
+        let channel = client.open_channel(link, false).expect("room for a channel");
         let rpc = RpcClient::new(link, channel);
         let (requests, completions, cancelled) = (Vec::new(), Vec::new(), Vec::new());
         let ask_fate = true;
-        Self {
+        let mut world = Self {
             client,
             server,
+            wire,
             rpc,
             serving,
             link,
@@ -74,7 +65,18 @@ impl World {
             completions,
             cancelled,
             ask_fate,
+        };
+        let mut is_open = false;
+        while !is_open {
+            let busy = world.server.turn(|_, _| {}) | world.client.turn(|_, event| {
+                is_open |=
+                    matches!(event, Event::ChannelOpened { channel: of, .. } if of == channel);
+            });
+            if !busy {
+                world.pass_time();
+            }
         }
+        world
     }
 
     pub fn call(&mut self, method: u16, body: &[u8], data: &[u8], deadline: Time) -> RequestId {
@@ -89,8 +91,8 @@ impl World {
 
     pub fn turn_client(&mut self) -> bool {
         let Self { client, rpc, completions, .. } = self;
-        rpc.expire(client);
         let busy = client.turn(|client, event| drop(rpc.on_event(client, event)));
+        rpc.expire(client);
         while let Some(completion) = rpc.poll() {
             completions.push(completion);
         }
@@ -109,8 +111,22 @@ impl World {
     pub fn turn(&mut self) {
         let busy = self.turn_client() | self.turn_server();
         if !busy {
-            self.client.wait(Nanos::from_micros(50));
+            self.pass_time();
         }
+    }
+
+    /// Lets so much time go on, whatever is due.
+    pub fn pass(&mut self, span: Nanos) {
+        self.wire.advance_to(self.wire.now() + span);
+    }
+
+    /// Lets time go on to what is due next.
+    fn pass_time(&mut self) {
+        let timers = self.client.next_timeout().min(self.server.next_timeout());
+        let arrives = self.wire.next_event_time().unwrap_or(Time::NEVER);
+        let now = self.wire.now();
+        let next = timers.min(arrives).min(self.rpc.next_deadline()).min(now + STEP_MAX);
+        self.wire.advance_to(next.max(now + Nanos(1)));
     }
 
     pub fn until<T>(&mut self, mut done: impl FnMut(&mut Self) -> Option<T>) -> T {
