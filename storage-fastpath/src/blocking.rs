@@ -9,6 +9,7 @@ use crate::limits::LIST_MAX;
 use crate::slice::{ChunkId, SLICE_BYTES};
 use crate::wire::Method;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use towpath_rpc::limits::OUTCOME_GRACE;
 use towpath_transport::{
     ChannelId, Device, Endpoint, EndpointConfig, Event, LinkId, LinkStats, Nanos, Region, RoceUdp,
     Time, UdpConfig,
@@ -34,6 +35,7 @@ pub struct ClientConfig {
     pub(crate) op_bytes: usize,
     pub(crate) whole_crc: bool,
     timeout: Nanos,
+    outcome_grace: Nanos,
     spin: Nanos,
     local_ip: Option<IpAddr>,
     endpoint: Option<EndpointConfig>,
@@ -49,6 +51,7 @@ impl Default for ClientConfig {
             op_bytes: OP_BYTES_DEFAULT,
             whole_crc: false,
             timeout: crate::client::TIMEOUT_DEFAULT,
+            outcome_grace: OUTCOME_GRACE,
             spin: Nanos::from_micros(50),
             local_ip: None,
             endpoint: None,
@@ -90,10 +93,18 @@ impl ClientConfig {
     }
 
     /// How long each operation may take. Default 10 s. One that changes something and is given up
-    /// may take 100 ms more, to learn what became of it.
+    /// may take a grace more, to learn what became of it.
     #[must_use]
     pub fn timeout(mut self, timeout: Nanos) -> Self {
         self.timeout = timeout;
+        self
+    }
+
+    /// How long an operation that was given up waits to learn what became of it. Default 100 ms;
+    /// longer where the host of the server may be busy for longer.
+    #[must_use]
+    pub fn outcome_grace(mut self, span: Nanos) -> Self {
+        self.outcome_grace = span;
         self
     }
 
@@ -419,11 +430,15 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
 
     fn turn(&mut self) {
         let Self { endpoint, client, monitor, .. } = self;
-        client.expire(endpoint);
-        let busy = endpoint.turn(|endpoint, event| {
+        let mut busy = endpoint.poll() > 0;
+        while let Some(event) = endpoint.next_event() {
+            busy = true;
             monitor.on_event(&event);
             drop(client.on_event(endpoint, event));
-        });
+        }
+        // What has come while this host was away comes before the end of its time.
+        client.expire(endpoint);
+        endpoint.flush();
         let now = endpoint.now();
         monitor.look_when_due(now, endpoint, |now, after, tell| {
             client.note_slow(now, after, tell);
@@ -462,7 +477,8 @@ fn join<D: Device<Memory = Region>>(
     let wanted = endpoint.open_channel(link, false).map_err(|_| no_channel())?;
     let channel = until(endpoint, |event| opened(&event, link, wanted));
     let channel = channel.ok_or_else(no_channel)?;
-    Ok(ChunkClient::new(link, channel).timeout(config.timeout))
+    let client = ChunkClient::new(link, channel);
+    Ok(client.timeout(config.timeout).outcome_grace(config.outcome_grace))
 }
 
 /// A reply of the right method with the wrong content cannot be built; this names it all the same.

@@ -6,12 +6,18 @@ use common::{Server, pattern};
 use std::sync::atomic::{AtomicBool, Ordering};
 use towpath_fastpath::{BlockingClient, ChunkId, ClientConfig, ErrorKind, HedgeAfter, HedgeConfig};
 use towpath_rpc::Fate;
-use towpath_transport::Nanos;
+use towpath_transport::{EndpointConfig, Nanos};
 
 const CHUNK: ChunkId = ChunkId(5);
 
-/// Long before the timeout, long after a healthy read of a server in memory.
+/// Long before the timeout.
 const LATE: Nanos = Nanos::from_millis(20);
+
+/// The timeout of reads that shall end well, however busy the machine.
+const LONG: Nanos = Nanos::from_secs(60);
+
+/// The timeout of reads that nobody answers, in tests that have others answered within it.
+const SHORT: Nanos = Nanos::from_secs(3);
 
 /// Two servers with the same bytes, and a client of the first.
 struct Pair {
@@ -27,12 +33,16 @@ impl Pair {
         let bytes = pattern(200_000, 1);
         for server in [&first, &second] {
             let mut client =
-                BlockingClient::connect(server.addr, ClientConfig::new()).expect("it listens");
+                BlockingClient::connect(server.addr, ClientConfig::new().timeout(LONG))
+                    .expect("it listens");
             client.create(CHUNK, None).expect("a new chunk");
             client.write(CHUNK, 0, &bytes).expect("room");
             client.close();
         }
+        // Who is listed by hand stays so until the test says otherwise.
+        let endpoint = EndpointConfig::new().links_max(2).blacklist_span(Nanos::from_secs(600));
         let settings = ClientConfig::new().timeout(timeout).hedge(second.addr, config);
+        let settings = settings.endpoint(endpoint);
         let client = BlockingClient::connect(first.addr, settings).expect("both listen");
         Self { first, second, client, bytes }
     }
@@ -77,51 +87,51 @@ fn after(delay: Nanos) -> HedgeConfig {
 
 #[test]
 fn what_a_stalled_server_does_not_answer_the_second_does() {
-    let mut pair = Pair::new(after(LATE), Nanos::from_secs(10));
+    let mut pair = Pair::new(after(LATE), LONG);
     pair.read().expect("both are well");
-    set(&pair.first.mischief.stall, true);
+    pair.first.stall(true);
     for _ in 0..5 {
         pair.read().expect("the second answers");
     }
     let stats = pair.client.hedge_stats();
     assert!(stats.reads == 6 && stats.hedges >= 5 && stats.hedges_won >= 5, "{stats:?}");
     // What the first was asked for in vain it is told to leave, when it can be told again.
-    set(&pair.first.mischief.stall, false);
+    pair.first.stall(false);
     pair.nothing_is_left();
     pair.read().expect("the links are as good as new");
 }
 
 #[test]
 fn a_second_server_that_is_late_itself_costs_nothing_but_the_asking() {
-    let mut pair = Pair::new(after(Nanos::ZERO), Nanos::from_secs(10));
-    set(&pair.second.mischief.stall, true);
+    let mut pair = Pair::new(after(Nanos::ZERO), LONG);
+    pair.second.stall(true);
     for _ in 0..20 {
         pair.read().expect("the first answers");
     }
     let stats = pair.client.hedge_stats();
     assert_eq!((stats.reads, stats.hedges_won, stats.failovers), (20, 0, 0), "{stats:?}");
     assert!(stats.hedges > 0, "some were asked for before they were answered: {stats:?}");
-    set(&pair.second.mischief.stall, false);
+    pair.second.stall(false);
     pair.nothing_is_left();
 }
 
 #[test]
 fn without_a_budget_left_a_read_waits_for_the_first_server_alone() {
     let config = after(LATE).budget_percent(10.0);
-    let mut pair = Pair::new(config, Nanos::from_millis(100));
-    set(&pair.first.mischief.stall, true);
+    let mut pair = Pair::new(config, SHORT);
+    pair.first.stall(true);
     pair.read().expect("one hedge is there from the start");
-    for _ in 0..5 {
-        assert!(matches!(pair.read(), Err(ErrorKind::TimedOut { fate: Fate::Unknown })));
+    for _ in 0..3 {
+        assert!(matches!(pair.read(), Err(ErrorKind::TimedOut { .. })));
     }
     let stats = pair.client.hedge_stats();
-    assert_eq!((stats.hedges, stats.hedges_won, stats.hedges_denied), (1, 1, 5));
-    set(&pair.first.mischief.stall, false);
+    assert_eq!((stats.hedges, stats.hedges_won, stats.hedges_denied), (1, 1, 3));
+    pair.first.stall(false);
 }
 
 #[test]
 fn what_is_damaged_at_the_first_server_is_read_from_the_second_at_once() {
-    let mut pair = Pair::new(after(Nanos::from_secs(5)), Nanos::from_secs(10));
+    let mut pair = Pair::new(after(Nanos::from_secs(5)), LONG);
     set(&pair.first.mischief.damaged, true);
     let data = pair.client.read_once(CHUNK, 0, 4096).expect("the second has it");
     assert!(data.to_vec() == pair.bytes[..4096]);
@@ -136,7 +146,7 @@ fn what_is_damaged_at_the_first_server_is_read_from_the_second_at_once() {
 
 #[test]
 fn when_the_first_server_is_gone_reads_go_to_the_second() {
-    let mut pair = Pair::new(after(Nanos::from_secs(5)), Nanos::from_secs(10));
+    let mut pair = Pair::new(after(Nanos::from_secs(5)), LONG);
     set(&pair.first.mischief.vanish, true);
     // The first may answer one that was quicker than its end.
     while pair.client.hedge_stats().failovers == 0 {
@@ -153,9 +163,9 @@ fn when_the_first_server_is_gone_reads_go_to_the_second() {
 
 #[test]
 fn a_server_on_the_blacklist_is_not_read_from_while_the_other_is_well() {
-    let mut pair = Pair::new(after(Nanos::from_secs(5)), Nanos::from_secs(10));
+    let mut pair = Pair::new(after(Nanos::from_secs(5)), LONG);
     // It would not answer; nobody finds out.
-    set(&pair.first.mischief.stall, true);
+    pair.first.stall(true);
     let first = pair.first.addr;
     pair.client.parts().0.list_peer(first);
     for _ in 0..5 {
@@ -163,7 +173,7 @@ fn a_server_on_the_blacklist_is_not_read_from_while_the_other_is_well() {
     }
     let stats = pair.client.hedge_stats();
     assert_eq!((stats.reads, stats.avoided, stats.hedges, stats.failovers), (5, 5, 0, 0));
-    set(&pair.first.mischief.stall, false);
+    pair.first.stall(false);
     pair.client.parts().0.pardon_peer(first);
     pair.read().expect("the first answers again");
     assert_eq!(pair.client.hedge_stats().avoided, 5);
@@ -172,10 +182,10 @@ fn a_server_on_the_blacklist_is_not_read_from_while_the_other_is_well() {
 
 #[test]
 fn a_second_server_on_the_blacklist_gets_no_hedged_read_unless_the_first_is_on_it_too() {
-    let mut pair = Pair::new(after(LATE), Nanos::from_millis(200));
+    let mut pair = Pair::new(after(LATE), SHORT);
     let (first, second) = (pair.first.addr, pair.second.addr);
     pair.client.parts().0.list_peer(second);
-    set(&pair.first.mischief.stall, true);
+    pair.first.stall(true);
     for _ in 0..2 {
         assert!(matches!(pair.read(), Err(ErrorKind::TimedOut { .. })), "nobody else is asked");
     }
@@ -185,5 +195,5 @@ fn a_second_server_on_the_blacklist_gets_no_hedged_read_unless_the_first_is_on_i
     pair.read().expect("both are on it, so the second is as good as the first");
     let stats = pair.client.hedge_stats();
     assert_eq!((stats.hedges, stats.hedges_won, stats.avoided), (1, 1, 0), "{stats:?}");
-    set(&pair.first.mischief.stall, false);
+    pair.first.stall(false);
 }

@@ -30,8 +30,10 @@ pub struct Mischief {
     pub mute_writes: AtomicBool,
     /// The first slice of every chunk counts as damaged on the medium.
     pub damaged: AtomicBool,
-    /// It does nothing at all, as one that gets no CPU.
+    /// It does nothing at all, as one that gets no CPU; see [`Server::stall`].
     pub stall: AtomicBool,
+    /// It has seen that.
+    stalled: AtomicBool,
     /// Ends the server without a goodbye.
     pub vanish: AtomicBool,
     stop: AtomicBool,
@@ -67,6 +69,14 @@ impl Server {
         let addr = receive.recv().expect("the server's address");
         Self { addr, mischief, thread: Some(thread) }
     }
+
+    /// Has it do nothing from now on, or everything again, and waits until it has seen that.
+    pub fn stall(&self, on: bool) {
+        self.mischief.stall.store(on, Ordering::Relaxed);
+        while self.mischief.stalled.load(Ordering::Relaxed) != on {
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
+    }
 }
 
 impl Drop for Server {
@@ -99,7 +109,9 @@ impl Service {
     fn run(&mut self, endpoint: &mut UdpEndpoint) {
         let on = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
         while !on(&self.mischief.stop) && !on(&self.mischief.vanish) {
-            if on(&self.mischief.stall) {
+            let stall = on(&self.mischief.stall);
+            self.mischief.stalled.store(stall, Ordering::Relaxed);
+            if stall {
                 std::thread::sleep(std::time::Duration::from_millis(1));
                 continue;
             }
