@@ -7,13 +7,13 @@ use std::path::Path;
 use std::sync::mpsc;
 
 use common::gate::{Gate, GatedMedia, Position};
-use common::{Client, Running, config, loopback_udp, pattern};
+use common::{Client, LONG, Running, config, loopback_udp, pattern};
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_chunkserver::service::{ChunkServer, ServiceConfig};
 use towpath_chunkserver::store::{ChunkId, FileMedia, Store, StoreConfig, WorkerConfig};
 use towpath_fastpath::{ErrorKind, Output};
 use towpath_rpc::Fate;
-use towpath_transport::{Endpoint, EndpointConfig, Nanos, RoceUdp};
+use towpath_transport::{Endpoint, EndpointConfig, RoceUdp};
 
 const CHUNK: ChunkId = ChunkId(3);
 
@@ -76,7 +76,7 @@ fn serve_until_the_store_ends(
         while server.store_is_running() && stopped.try_recv().is_err() {
             server.turn_or_wait();
         }
-        server.drain(Nanos::from_secs(5))
+        server.drain(LONG)
     });
     (told.recv().expect("it starts"), thread, stop)
 }

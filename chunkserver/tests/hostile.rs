@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use common::tap::Tap;
-use common::{Client, Process, Running, config, loopback_udp, pattern};
+use common::{Client, LONG, Process, Running, config, loopback_udp, pattern};
 use towpath_base::Prng;
 use towpath_base::crc::crc32c;
 use towpath_chunkserver::store::{ChunkId, writer_crcs};
@@ -50,6 +50,7 @@ type Attacker = Client<RoceDevice<Tap>>;
 
 fn attacker(server: &Process, seed: u64) -> Attacker {
     let config = EndpointConfig::new().links_max(1).send_pools(&[(4096, 64), (64 << 10, 8)]);
+    let config = config.connect_timeout(LONG);
     let link = UdpLink::bind(loopback_udp()).expect("loopback UDP");
     let device = RoceDevice::new(Tap::new(link, seed), RoceConfig::default().seed(seed));
     let endpoint = Endpoint::new(device, config).expect("memory for buffers");

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use common::gate::{Gate, GatedMedia, Position};
-use common::{Client, loopback_udp, pattern, refusal};
+use common::{Client, LONG, OUTCOME_GRACE, loopback_udp, pattern, refusal};
 use towpath_chunkserver::daemon::StopFlag;
 use towpath_chunkserver::service::{ChunkServer, ServerStats, ServiceConfig};
 use towpath_chunkserver::store::{ChunkId, FileMedia, Store, StoreConfig, WorkerConfig};
@@ -51,7 +51,7 @@ impl Gated {
             while !flag.is_stopped() {
                 server.turn_or_wait();
             }
-            assert!(server.drain(Nanos::from_secs(10)), "all is answered");
+            assert!(server.drain(LONG), "all is answered");
             server.close().0
         });
         Self { addr: told.recv().expect("it starts"), gate, stop, thread }
@@ -155,7 +155,8 @@ fn a_request_whose_time_is_over_before_the_store_has_it_never_happens() {
     let link = client.endpoint.links().next().expect("it is up");
     let mut hasty = Client {
         chunks: towpath_fastpath::ChunkClient::new(link, client.chunks.rpc().channel())
-            .timeout(HASTE),
+            .timeout(HASTE)
+            .outcome_grace(OUTCOME_GRACE),
         endpoint: client.endpoint,
     };
     start_writes(&mut hasty, 20);
@@ -264,17 +265,19 @@ fn requests_that_a_stuck_store_does_not_answer_are_told_as_slow_and_their_link_a
         }
     };
     let before = health(&mut client);
-    assert_eq!((before.slow, before.slow_after_ms, before.link_count), (0, 1000, 1));
+    // What was made before the gate was closed may have been slow on a machine that is busy.
+    assert!(before.slow <= 1, "{before:?}");
+    assert_eq!((before.slow_after_ms, before.link_count), (1000, 1));
     server.gate.set(Position::Closed);
     start_writes(&mut client, 5);
     let stuck = loop {
         let now = health(&mut client);
-        if now.slow == 5 {
+        if now.slow == before.slow + 5 {
             break now;
         }
         std::thread::sleep(Duration::from_millis(20));
     };
-    assert_eq!((stuck.links[0].state_name(), stuck.links[0].slow), ("slow I/O", 5));
+    assert_eq!((stuck.links[0].state_name(), stuck.links[0].slow), ("slow I/O", stuck.slow));
     assert!(stuck.oldest_us >= 1_000_000, "{stuck:?}");
     server.gate.set(Position::Open);
     assert!(finish(&mut client).iter().all(Result::is_ok), "slow, and done");
@@ -285,7 +288,7 @@ fn requests_that_a_stuck_store_does_not_answer_are_told_as_slow_and_their_link_a
         }
         std::thread::sleep(Duration::from_millis(20));
     };
-    assert_eq!(after.slow, 5, "each was told once");
+    assert_eq!(after.slow, before.slow + 5, "each was told once");
     // Once by the store; a host that lets this process wait makes round trips late besides.
     assert!(after.links[0].degradations >= 1, "{after:?}");
     drop(client);

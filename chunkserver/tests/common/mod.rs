@@ -23,6 +23,13 @@ use towpath_transport::{
 /// Turns without success after which a test fails: no clock is asked.
 const TURNS_MAX: usize = 20_000_000;
 
+/// How long whatever shall end well may take, however busy the machine.
+pub const LONG: Nanos = Nanos::from_secs(60);
+
+/// How long the client waits to learn what became of a write that it gave up: the test waits for
+/// as long where the store is stuck.
+pub const OUTCOME_GRACE: Nanos = Nanos::from_secs(10);
+
 pub fn loopback_udp() -> UdpConfig {
     UdpConfig::new(Ipv4Addr::LOCALHOST.into())
 }
@@ -35,7 +42,7 @@ pub fn config(dir: &Path) -> DaemonConfig {
         segment_bytes: 4 << 20,
         log_bytes: 1 << 20,
         links_max: 8,
-        stop_wait_ms: 2_000,
+        stop_wait_ms: 60_000,
         log: "warn".into(),
         ..DaemonConfig::default()
     }
@@ -142,6 +149,7 @@ impl Client<RoceUdp> {
         // Tests say how much is under way at once: delays of a busy machine shall not.
         let fixed = "fixed".parse().expect("a word of congestion control");
         let config = EndpointConfig::new().links_max(2).controller(fixed).class(class);
+        let config = config.connect_timeout(LONG);
         let endpoint = Endpoint::udp(loopback_udp(), config).expect("loopback UDP");
         Self::on(endpoint, addr)
     }
@@ -161,7 +169,8 @@ impl<D: Device<Memory = Region>> Client<D> {
                 _ => {}
             });
             if let Some((link, channel)) = found {
-                return Self { endpoint, chunks: ChunkClient::new(link, channel) };
+                let chunks = ChunkClient::new(link, channel).timeout(LONG);
+                return Self { endpoint, chunks: chunks.outcome_grace(OUTCOME_GRACE) };
             }
             if !busy {
                 endpoint.wait(Nanos::from_millis(1));
