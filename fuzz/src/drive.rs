@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use towpath_base::Prng;
 
-/// How long one input may take before it counts as a hang, seconds: a thousand times what the
+/// How long one input may take before it counts as a hang, seconds: thousands of times what the
 /// slowest target needs, even on a machine that is busy with something else.
-pub const HANG_SECONDS_MAX: u64 = 20;
+pub const HANG_SECONDS_MAX: u64 = 60;
 
 /// Most inputs that are kept, so that memory stays flat however fine the classes are.
 const CORPUS_MAX: usize = 8_192;

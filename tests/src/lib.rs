@@ -8,6 +8,8 @@
 
 #[cfg(feature = "verbs")]
 pub mod namespace;
+#[cfg(feature = "verbs")]
+pub mod processors;
 
 use core::fmt::Display;
 use core::ops::Range;

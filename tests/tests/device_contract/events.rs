@@ -6,7 +6,7 @@ use towpath_device_verbs::{OpenError, Target, VerbsDevice};
 use towpath_verbs::{AsyncEvent, Device};
 
 /// How often a change is looked for before the test gives up, 10 ms apart.
-const LOOKS_MAX: u32 = 1_000;
+const LOOKS_MAX: u32 = 6_000;
 
 fn look_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     for _ in 0..LOOKS_MAX {

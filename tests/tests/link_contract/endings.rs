@@ -8,7 +8,7 @@ use towpath_transport::{Event, LinkId, SendOptions};
 use towpath_verbs::Device;
 
 /// How long a silent peer is waited for: long enough for a machine that is busy with other things.
-const PATIENCE: Nanos = Nanos::from_secs(2);
+const PATIENCE: Nanos = Nanos::from_secs(5);
 
 fn down(of: LinkId) -> impl Fn(&Event) -> Option<DownReason> {
     move |event| match event {

@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use towpath_base::{Nanos, Prng, Time};
 use towpath_device_mem::MemDevice;
 use towpath_device_roce::udp::{PortChoice, UdpConfig, UdpLink};
@@ -14,8 +15,8 @@ use towpath_transport::{
 };
 use towpath_verbs::Device;
 
-/// Turns without success after which a test gives up: twenty seconds of waiting and more.
-const TURNS_MAX: usize = 400_000;
+/// Turns without success after which a test gives up: fifty seconds of waiting and more.
+const TURNS_MAX: usize = 1_000_000;
 
 /// The largest buffers that endpoints have by default.
 const BUF_BYTES: usize = 1 << 20;
@@ -60,9 +61,12 @@ pub(crate) fn sim() -> Maker<RoceDevice<VirtualLink>> {
 }
 
 pub(crate) fn udp() -> Maker<RoceDevice<UdpLink>> {
+    // An address for each test, so that nobody else is given the port of an end that starts anew.
+    static MADE: AtomicU8 = AtomicU8::new(0);
+    let ip = Ipv4Addr::new(127, 47, 93, MADE.fetch_add(1, Ordering::Relaxed));
     let mut ports = [0; 2];
     let make = move |end: usize, life| {
-        let config = UdpConfig::new(Ipv4Addr::LOCALHOST.into()).port(PortChoice::Exact(ports[end]));
+        let config = UdpConfig::new(ip.into()).port(PortChoice::Exact(ports[end]));
         let link = UdpLink::bind(config).expect("loopback UDP");
         let device = RoceDevice::new(link, RoceConfig::default().seed(seed_of(end, life)));
         ports[end] = device.local_addr().port();

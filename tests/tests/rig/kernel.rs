@@ -7,7 +7,7 @@ use std::time::Duration;
 use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_device_verbs::{Target, VerbsDevice};
-use towpath_tests::namespace;
+use towpath_tests::{namespace, processors};
 use towpath_verbs::{Device, Either, Mtu};
 
 /// Bytes that the socket of the userspace NIC holds: nobody paces what tests post.
@@ -60,6 +60,7 @@ fn wait_until_quiet(names: &[String]) {
     let (mut before, mut quiet) = (packets(names), 0);
     while quiet < LOOKS {
         std::thread::sleep(LOOK_EVERY);
+        processors::visit_all();
         let now = packets(names);
         quiet = if now == before { quiet + 1 } else { 0 };
         before = now;
@@ -122,6 +123,7 @@ impl Interop {
         let mut before = packets(&names);
         let advance = move || {
             std::thread::sleep(LOOK_EVERY);
+            processors::visit_all();
             let now = packets(&names);
             quiet = if now == before { quiet + 1 } else { 0 };
             before = now;

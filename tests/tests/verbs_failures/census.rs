@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// How often is looked before a leak is one, 10 ms apart: what a killed process held goes while
 /// others already know of its end.
-const LOOKS_MAX: u32 = 1_000;
+const LOOKS_MAX: u32 = 6_000;
 
 /// What is held now.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,8 +13,8 @@ const MESSAGE_BYTES: usize = 60_000;
 /// Messages under way.
 const DEPTH: u64 = 16;
 
-/// Turns in which nothing happened before something has gone wrong: a minute.
-const IDLE_TURNS_MAX: u32 = 20_000;
+/// Turns in which nothing happened before something has gone wrong: minutes.
+const IDLE_TURNS_MAX: u32 = 60_000;
 
 /// One end, with one link.
 pub(crate) struct Talker {

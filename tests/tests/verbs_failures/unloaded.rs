@@ -8,7 +8,7 @@ use std::time::Duration;
 use towpath_device_verbs::{OpenError, Target, VerbsDevice, device_names};
 
 /// How often is looked whether it is over, 10 ms apart.
-const LOOKS_MAX: u32 = 1_000;
+const LOOKS_MAX: u32 = 6_000;
 
 /// Two ends in the middle of a transfer.
 fn talking() -> [Talker; 2] {

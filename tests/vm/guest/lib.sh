@@ -4,7 +4,7 @@ export TOWPATH_VERBS_PAIR=rxe0,rxe1
 
 # How long a part of a step may take, in seconds: minutes of emulation on a busy host. Who hangs
 # must leave time for the others.
-PART_SECONDS=180
+PART_SECONDS=600
 
 uptime_s() { cut -d. -f1 /proc/uptime; }
 
@@ -66,7 +66,7 @@ capture() {
     tcpdump -Z root -U -i veth0 -w "$file" "$@" udp port 4791 2>/tmp/tcpdump.log &
     tcpdump=$!
     # It says so when it listens.
-    for _ in $(seq 100); do
+    for _ in $(seq 600); do
         ! grep -q 'listening on' /tmp/tcpdump.log || break
         usleep 100000
     done

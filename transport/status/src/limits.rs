@@ -14,8 +14,8 @@ pub const LINKS_MAX: usize = 256;
 pub const OWNERS_MAX: usize = 64;
 
 /// How long the owner of the endpoint may take to come by. One that waits for packets does so for
-/// tens of milliseconds; a device may be busy for longer.
-pub const OWNER_WAIT: Duration = Duration::from_secs(2);
+/// tens of milliseconds; a device, or a host with others to serve, may take seconds.
+pub const OWNER_WAIT: Duration = Duration::from_secs(5);
 
 /// How long the reader of an answer may take to read it: the next one waits meanwhile.
 pub const READER_WAIT: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ pub const READER_WAIT: Duration = Duration::from_secs(1);
 pub const ANSWER_INTERVAL_MIN: Duration = Duration::from_millis(20);
 
 /// How long to wait for an answer: some others may be before us.
-pub const ASK_WAIT: Duration = Duration::from_secs(10);
+pub const ASK_WAIT: Duration = Duration::from_secs(20);
 
 /// Bytes of an answer that are read: [`LINKS_MAX`] links of 16 paths take less than half of it.
 pub const ANSWER_BYTES_MAX: u64 = 4 << 20;

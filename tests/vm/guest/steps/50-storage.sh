@@ -28,7 +28,7 @@ server() {
     mkdir -p /tmp/store
     $where towpath-chunkserver --data-dir /tmp/store "$@" >/tmp/ready 2>/tmp/server.log &
     server=$!
-    for _ in $(seq 300); do
+    for _ in $(seq 1200); do
         ! grep -q listening /tmp/ready || return 0
         usleep 100000
     done
@@ -63,7 +63,7 @@ both() { # NAME WORDS...
 # What a server and its clients hold of a device goes with them, however they end.
 held() { rdma resource show qp link rxe2 | grep -c towpath; }
 nothing_held() {
-    for _ in $(seq 100); do
+    for _ in $(seq 600); do
         [ "$(held)" != 0 ] || return 0
         usleep 100000
     done

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use towpath_base::Nanos;
 use towpath_device_roce::udp::UdpConfig;
 use towpath_proto::{ChannelId, Outcome};
@@ -16,6 +16,16 @@ pub const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 /// Turns without success after which a test fails: no clock is asked.
 const TURNS_MAX: usize = 500_000;
+
+/// How long whatever shall end well may take, however busy the machine.
+pub const LONG: Nanos = Nanos::from_secs(60);
+
+/// An address at which nobody listens. No test listens on this address of 127/8, so that none is
+/// given the port meanwhile.
+pub fn nobody() -> SocketAddr {
+    let socket = TcpListener::bind("127.47.94.1:0").expect("a free port");
+    socket.local_addr().expect("a bound address")
+}
 
 pub fn any_port() -> SocketAddr {
     (LOOPBACK, 0).into()
@@ -80,8 +90,8 @@ impl Pair {
     }
 
     pub fn with(client: EndpointConfig, server: EndpointConfig) -> Self {
-        let mut client = Node::new(client);
-        let mut server = Node::new(server);
+        let mut client = Node::new(client.connect_timeout(LONG));
+        let mut server = Node::new(server.connect_timeout(LONG));
         let addr = server.endpoint.listen(any_port()).expect("a free port");
         client.endpoint.connect(addr).expect("room for a connection");
         let (client_link, server_link) = drive(&mut client, &mut server, |client, server| {

@@ -12,7 +12,7 @@ use towpath_transport::{Endpoint, EndpointConfig, Fallback};
 type Device = RoceDevice<Hole<FaultLink<UdpLink>>>;
 
 /// An operation that takes longer than this hangs.
-pub const DEADLINE: Nanos = Nanos::from_secs(20);
+pub const DEADLINE: Nanos = Nanos::from_secs(120);
 
 /// A carrier that is silent for so long is left, and a worse one is kept for so long at least.
 const CARRIER_SPAN: Nanos = Nanos::from_millis(30);

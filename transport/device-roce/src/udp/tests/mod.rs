@@ -14,7 +14,7 @@ const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
 /// How long a packet that was sent over loopback may take to come in on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What an unprivileged process gets on a machine with default limits: twice `rmem_max`.
 const STOCK_BUFFER_BYTES: u32 = 425_984;

@@ -11,16 +11,18 @@ use towpath_verbs::{PacketLink, TxPacket};
 
 #[test]
 fn a_port_that_is_taken_is_named_in_the_error() {
-    let owner = link(V4);
+    // An address of 127/8 that no other test uses: nobody else is given the port meanwhile.
+    let ip = IpAddr::V4(Ipv4Addr::new(127, 47, 91, 3));
+    let owner = link(ip);
     let taken = owner.local_addr();
-    let config = UdpConfig::new(V4).port(PortChoice::Exact(taken.port()));
+    let config = UdpConfig::new(ip).port(PortChoice::Exact(taken.port()));
     let error = UdpLink::bind(config).expect_err("the port is taken");
     assert!(matches!(&error, UdpError::PortInUse(addr) if *addr == taken), "{error:?}");
     let text = error.to_string();
     assert!(text.contains(&taken.port().to_string()) && text.contains("in use"), "{text}");
     // Expect: the same port is free once its owner is gone.
     drop(owner);
-    let config = UdpConfig::new(V4).port(PortChoice::Exact(taken.port()));
+    let config = UdpConfig::new(ip).port(PortChoice::Exact(taken.port()));
     assert_eq!(bind(config).local_addr(), taken);
 }
 
@@ -77,7 +79,8 @@ fn each_source_port_is_another_port_of_the_same_address() {
 #[test]
 fn a_place_where_nobody_listens_does_not_stop_the_others() {
     let (mut tx, mut rx) = (link(V4), link(V4));
-    let nowhere = link(V4).local_addr();
+    // An address of 127/8 that no other test uses: nobody else is given the port meanwhile.
+    let nowhere = link(IpAddr::V4(Ipv4Addr::new(127, 47, 91, 4))).local_addr();
     let sent = payloads(&[500; 20]);
     for _ in 0..5 {
         let mut list = packets(nowhere, &sent);
