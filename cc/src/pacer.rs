@@ -45,8 +45,12 @@ impl Pacer {
     /// the sender is not paced or `bytes` is zero, and [`Time::NEVER`] where a rate of zero will
     /// not pay the debt. The answer does not depend on the size of the send beyond that.
     #[must_use]
+    #[inline]
     pub fn ready_at(&self, now: Time, bytes: u64, rate: Option<Rate>) -> Time {
-        let Some(rate) = rate else { return now };
+        rate.map_or(now, |rate| self.ready_at_rate(now, bytes, rate))
+    }
+
+    fn ready_at_rate(&self, now: Time, bytes: u64, rate: Rate) -> Time {
         let credit = self.credit_at(now, rate);
         if credit >= 0 || bytes == 0 {
             return now;
@@ -62,6 +66,7 @@ impl Pacer {
 
     /// Takes in that `bytes` left at `now`, whether or not the pacer was ready for them. A send
     /// that is not paced clears the account.
+    #[inline]
     pub fn on_sent(&mut self, now: Time, bytes: u64, rate: Option<Rate>) {
         self.credit_units = match rate {
             Some(rate) => self.credit_at(now, rate).saturating_sub(units(bytes)),
@@ -70,6 +75,7 @@ impl Pacer {
         self.updated = self.updated.max(now);
     }
 
+    #[inline(never)]
     fn credit_at(&self, now: Time, rate: Rate) -> i128 {
         let late_units = gained(rate, PACER_LATE_MAX);
         let saved_max = self.burst_units.min(late_units);

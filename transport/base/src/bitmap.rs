@@ -53,8 +53,9 @@ impl WindowBitmap {
     /// Whether `number` is set. Numbers beyond the window are not.
     #[must_use]
     pub fn contains(&self, number: u64) -> bool {
-        if number < self.base {
-            return true;
+        // The base itself is the one that is mostly asked for, and clear.
+        if number <= self.base {
+            return number < self.base;
         }
         if !self.reaches(number) {
             return false;
@@ -65,7 +66,7 @@ impl WindowBitmap {
 
     /// Sets `number`; true when it was not set before. A number beyond the window is refused
     /// (false): ask [`reaches`](Self::reaches) first where that must be told apart.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, number: u64) -> bool {
         if number != self.base {
             return self.insert_ahead(number);

@@ -76,12 +76,20 @@ impl AsRef<[u8]> for Chunk {
 }
 
 impl Drop for Chunk {
+    #[inline]
     fn drop(&mut self) {
-        let Some(mut loan) = self.loan.take() else { return };
-        let Some(returns) = loan.returns.take() else { return };
-        let full = returns.queue.push(loan).is_err();
-        debug_assert!(!full, "the queue has a place for each slot");
+        if let Some(loan) = self.loan.take() {
+            send_home(loan);
+        }
     }
+}
+
+/// Puts a buffer on its way home through the queue.
+#[inline(never)]
+fn send_home(mut loan: Box<Loan>) {
+    let Some(returns) = loan.returns.take() else { return };
+    let full = returns.queue.push(loan).is_err();
+    debug_assert!(!full, "the queue has a place for each slot");
 }
 
 impl fmt::Debug for Chunk {

@@ -18,14 +18,33 @@ pub(crate) struct Home {
     pub(crate) channel: ChannelId,
 }
 
-struct Slot {
+/// A header slot and a payload buffer, and the work request that posts them.
+pub(crate) struct Slot {
     header: Held,
     /// Here while the payload is not with the application.
     payload: Option<Box<Loan>>,
     wr: RecvWr,
-    home: Option<Home>,
-    /// Whose links it is for.
-    class: Class,
+    pub(crate) home: Option<Home>,
+    /// Whose links it is for, while it is not free.
+    pub(crate) class: Class,
+}
+
+impl Slot {
+    /// The work request of a slot that is at home; from here on the device has its buffers.
+    #[inline]
+    pub(crate) fn lend(&mut self) -> Option<&RecvWr> {
+        let payload = self.payload.as_deref_mut()?;
+        (self.header.lend() && payload.buf.lend()).then_some(&self.wr)
+    }
+
+    /// The header and the payload of a completion of `byte_len` bytes. None when it is too short.
+    #[inline]
+    pub(crate) fn received(&mut self, byte_len: u32) -> Option<(&[u8; HEADER_BYTES], &[u8])> {
+        let len = (byte_len as usize).checked_sub(HEADER_BYTES)?;
+        let payload = self.payload.as_deref_mut()?.buf.buf_mut()?;
+        payload.set_len(len).ok()?;
+        Some((self.header.buf()?.first_chunk()?, payload))
+    }
 }
 
 /// All receive buffers of an endpoint.
@@ -125,9 +144,10 @@ impl RecvTable {
         Some(slot)
     }
 
-    /// Whose links a slot is for that is not free.
-    pub(crate) fn class(&self, slot: u32) -> Class {
-        self.slots.get(slot as usize).map_or_else(Class::default, |slot| slot.class)
+    /// A slot by its number.
+    #[inline]
+    pub(crate) fn at(&mut self, slot: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(slot as usize)
     }
 
     pub(crate) fn put_free(&mut self, slot: u32) {
@@ -137,42 +157,13 @@ impl RecvTable {
         }
     }
 
-    /// The work request of a slot that is at home; from here on the device has its buffers.
+    /// A completion was polled: the buffers of its slot are here again. None for one that was not
+    /// posted.
     #[inline]
-    pub(crate) fn lend(&mut self, slot: u32) -> Option<&RecvWr> {
+    pub(crate) fn reclaim(&mut self, slot: u32) -> Option<&mut Slot> {
         let slot = self.slots.get_mut(slot as usize)?;
         let payload = slot.payload.as_deref_mut()?;
-        (slot.header.lend() && payload.buf.lend()).then_some(&slot.wr)
-    }
-
-    /// A completion was polled: the buffers are here again. False for one that was not posted.
-    pub(crate) fn reclaim(&mut self, slot: u32) -> bool {
-        let Some(slot) = self.slots.get_mut(slot as usize) else { return false };
-        let Some(payload) = slot.payload.as_deref_mut() else { return false };
-        slot.header.reclaim() && payload.buf.reclaim()
-    }
-
-    pub(crate) fn home(&self, slot: u32) -> Option<Home> {
-        self.slots.get(slot as usize)?.home
-    }
-
-    pub(crate) fn set_home(&mut self, slot: u32, home: Home) {
-        if let Some(slot) = self.slots.get_mut(slot as usize) {
-            slot.home = Some(home);
-        }
-    }
-
-    /// The header and the payload of a completion of `byte_len` bytes. None when it is too short.
-    pub(crate) fn received(
-        &mut self,
-        slot: u32,
-        byte_len: u32,
-    ) -> Option<(&[u8; HEADER_BYTES], &[u8])> {
-        let slot = self.slots.get_mut(slot as usize)?;
-        let len = (byte_len as usize).checked_sub(HEADER_BYTES)?;
-        let payload = slot.payload.as_deref_mut()?;
-        payload.buf.buf_mut()?.set_len(len).ok()?;
-        Some((slot.header.buf()?.first_chunk()?, payload.buf.buf()?))
+        (slot.header.reclaim() && payload.buf.reclaim()).then_some(slot)
     }
 
     /// Copies what a stream brought to a slot that is at home.
@@ -192,8 +183,8 @@ impl RecvTable {
     pub(crate) fn lend_out(&mut self, chunk: &ChunkRef, channel: ChannelId) -> Option<Chunk> {
         let slot = self.slots.get_mut(chunk.buf.0 as usize)?;
         let mut loan = slot.payload.take()?;
-        let fits = loan.buf.buf_mut().map(|buf| buf.set_len(chunk.length as usize));
-        debug_assert!(matches!(fits, Some(Ok(()))), "a chunk fits its buffer, which is at home");
+        let len = loan.buf.buf().map(|buf| buf.len());
+        debug_assert_eq!(len, Some(chunk.length as usize), "it has the length that came in");
         loan.offset = chunk.offset;
         if let Some(home) = &mut slot.home {
             home.channel = channel;

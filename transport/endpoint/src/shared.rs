@@ -52,6 +52,14 @@ impl SharedQueues {
         self.of(class).is_some_and(Shared::has_room)
     }
 
+    /// A receive of a class is not posted any more.
+    #[inline]
+    pub(crate) fn uncount(&mut self, class: Class) {
+        if let Some(queue) = self.of_mut(class) {
+            queue.posted = queue.posted.saturating_sub(1);
+        }
+    }
+
     pub(crate) fn of(&self, class: Class) -> Option<&Shared> {
         self.queues[class.index()].as_ref()
     }

@@ -46,7 +46,7 @@ impl Mapping {
     /// The pointer to `offset`, when `len` bytes are there.
     #[inline]
     pub(crate) fn try_at(&self, offset: usize, len: usize) -> Option<NonNull<u8>> {
-        if offset > self.bytes || len > self.bytes - offset {
+        if offset.checked_add(len)? > self.bytes {
             return None;
         }
         // SAFETY: just checked to lie within the mapping.

@@ -48,6 +48,8 @@ pub(crate) struct Flow {
     window_limited: bool,
     /// A chunk larger than the window went out: nothing more before this.
     oversize_until: Time,
+    /// When the pacer lets the next chunk go; `NEVER` when it is not what holds us back.
+    pub(crate) paced_until: Time,
     charge_bytes: u32,
     /// TCP has a window and a pace of its own, and knows more of its way than our samples do.
     is_stream: bool,
@@ -80,6 +82,7 @@ impl Flow {
             burst_bytes: config.burst_bytes,
             window_limited: false,
             oversize_until: now,
+            paced_until: Time::NEVER,
             charge_bytes: peer.charge_bytes,
             is_stream: Carrier::best(&peer.carriers) == Carrier::Tcp,
         }
@@ -120,6 +123,19 @@ impl Flow {
     /// What may be in flight as far as the way there goes.
     pub(crate) fn window_bytes(&self) -> u64 {
         if self.is_stream { STREAM_WINDOW_BYTES } else { self.cc.window_bytes() }
+    }
+
+    /// Whether windows and pacer let a chunk go.
+    #[inline]
+    pub(crate) fn may_send(&mut self, now: Time, payload_bytes: u32) -> bool {
+        if !self.has_room(payload_bytes) {
+            return false;
+        }
+        let at = self.ready_at(now, payload_bytes);
+        if at > now {
+            self.paced_until = at;
+        }
+        at <= now
     }
 
     /// Whether the windows have room for a chunk. One chunk always goes when nothing is in flight:
@@ -166,21 +182,22 @@ impl Flow {
     }
 
     /// A chunk goes out.
+    #[inline(always)]
     pub(crate) fn on_sent(&mut self, now: Time, payload_bytes: u32) {
         let charge = u64::from(self.charge(payload_bytes));
         self.in_flight_bytes += charge;
-        self.hold_after_oversize(now, charge);
+        if charge > self.cc.window_bytes() {
+            self.hold_after_oversize(now, charge);
+        }
         self.pacer.on_sent(now, charge, self.cc.pacing_rate());
         self.chunk_size.on_sent(self.chunk_size.packets_of(payload_bytes));
     }
 
     /// A chunk cannot be cut again: one that is larger than the window goes alone, and takes as
     /// long as the window says that its bytes take.
+    #[inline(never)]
     fn hold_after_oversize(&mut self, now: Time, charge: u64) {
         let window = self.cc.window_bytes();
-        if charge <= window {
-            return;
-        }
         let Some(srtt) = self.rtt.smoothed() else { return };
         if self.cc.pacing_rate().is_none() {
             let span = Rate::from_bytes_per(window, srtt).time_for(charge);

@@ -29,8 +29,9 @@ impl<T: Default> Slots<T> {
         Self { slots: Vec::new(), free: Vec::new(), limit }
     }
 
-    /// Takes a slot; its value is whatever the last life left there.
-    pub(crate) fn take(&mut self) -> Option<Key> {
+    /// Takes a slot: its key, and its value, which is whatever the last life left there.
+    #[inline(always)]
+    pub(crate) fn take(&mut self) -> Option<(Key, &mut T)> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() < self.limit => {
@@ -41,7 +42,7 @@ impl<T: Default> Slots<T> {
         };
         let slot = &mut self.slots[index as usize];
         slot.life = slot.life.wrapping_add(1);
-        Some(Key { index, life: slot.life })
+        Some((Key { index, life: slot.life }, &mut slot.value))
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<&T> {
@@ -82,11 +83,11 @@ mod tests {
     #[test]
     fn a_key_of_an_earlier_life_reaches_nothing() {
         let mut slots = Slots::<u32>::new(1);
-        let first = slots.take().unwrap();
-        *slots.get_mut(first).unwrap() = 7;
+        let (first, value) = slots.take().unwrap();
+        *value = 7;
         assert!(slots.take().is_none(), "the limit holds");
         assert!(slots.free(first) && !slots.free(first));
-        let second = slots.take().unwrap();
+        let (second, _) = slots.take().unwrap();
         assert_eq!((slots.get(first), slots.get(second)), (None, Some(&7)));
         assert_eq!(slots.keys().collect::<Vec<_>>(), [second]);
     }

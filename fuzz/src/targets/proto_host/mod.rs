@@ -353,9 +353,9 @@ impl Host {
         for _ in 0..most.min(self.ready.len()) {
             let Some(Ready { report, incoming, length }) = self.ready.pop_front() else { break };
             let mut chunks = Vec::new();
-            self.link.take_message(incoming, |chunk| chunks.push(chunk));
+            self.link.take_message(incoming, |taken| chunks.extend_from_slice(taken));
             let mut again = Vec::new();
-            self.link.take_message(incoming, |chunk| again.push(chunk));
+            self.link.take_message(incoming, |taken| again.extend_from_slice(taken));
             assert!(again.is_empty() && !chunks.is_empty(), "a message is taken once");
             let mut end = 0;
             let mut tag = None;

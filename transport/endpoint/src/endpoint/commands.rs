@@ -179,8 +179,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// Gives a received message's buffers back: faster than dropping it.
     pub fn release(&mut self, mut message: Message) {
+        let mut count = 0;
         while let Some(chunk) = message.chunks.pop() {
-            self.release_chunk(chunk);
+            if let Some(slot) = self.recv.take_back(chunk) {
+                self.repost(slot);
+                count += 1;
+            }
+        }
+        if count > 0 {
+            self.let_go(message.link, message.channel, count, true);
         }
     }
 

@@ -5,16 +5,17 @@ use crate::blacklist::{ListedFor, was_lost};
 use crate::event::{Event, LinkId, SendId, StreamId};
 use crate::message::Message;
 use crate::payload::Payload;
+use crate::recv::RecvTable;
 use smallvec::SmallVec;
 use towpath_memory::Region;
-use towpath_proto::{Event as LinkEvent, IncomingKey};
+use towpath_proto::{Event as LinkEvent, IncomingKey, Link};
 use towpath_verbs::Device;
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// The next thing to tell. Take all events of a turn before the [`flush`](Self::flush).
     pub fn next_event(&mut self) -> Option<Event> {
         let mut next = None;
-        self.take_event(|_, event| next = Some(event));
+        self.take_event(&mut |_: &mut Self, event| next = Some(event));
         next
     }
 
@@ -33,15 +34,18 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Hands the next thing to tell to `on_event`; false when there is none. An event that was just
     /// put together is slow to copy, so it is not returned first.
     #[inline]
-    fn take_event(&mut self, on_event: impl FnOnce(&mut Self, Event)) -> bool {
+    fn take_event(&mut self, on_event: &mut impl FnMut(&mut Self, Event)) -> bool {
         if let Some(event) = self.told.pop_front() {
             on_event(self, event);
             return true;
         }
         while let Some(index) = self.links.eventful() {
-            let conn = self.links.at(index);
-            let event = conn.and_then(|conn| Some((conn.id, conn.link.as_mut()?.poll_event()?)));
-            let Some((link, event)) = event else {
+            let Self { links, recv, .. } = self;
+            let told = links.at(index).and_then(|conn| {
+                let from = conn.link.as_mut()?;
+                Some((conn.id, from.poll_event()?, from, &mut conn.sends))
+            });
+            let Some((link, event, from, sends)) = told else {
                 self.links.pop_eventful();
                 continue;
             };
@@ -49,19 +53,18 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 LinkEvent::Message { channel, incoming, length } => {
                     let chunks = SmallVec::new();
                     let mut event = Event::Message(Message { link, channel, len: length, chunks });
-                    self.gather(incoming, &mut event);
+                    gather(from, recv, incoming, &mut event);
                     on_event(self, event);
                 }
                 LinkEvent::Sent { send, token, outcome } => {
                     // The one place where what was sent is taken back: the link says Sent only
                     // after every work request of the message has come back.
-                    let lent = self.links.find_mut(link).and_then(|conn| conn.sends.leave(send));
-                    let Some(segments) = lent else { continue };
+                    let Some(segments) = sends.leave(send) else { continue };
                     let (send, payload) = (SendId { link, key: send }, Payload { segments });
                     on_event(self, Event::Sent { send, token, outcome, payload });
                 }
                 LinkEvent::StreamChunk { channel, incoming, chunk, message_len, end } => {
-                    let Some(chunk) = self.recv.lend_out(&chunk, channel) else { continue };
+                    let Some(chunk) = recv.lend_out(&chunk, channel) else { continue };
                     let stream = StreamId(incoming);
                     let event =
                         Event::StreamChunk { link, channel, stream, chunk, message_len, end };
@@ -109,20 +112,20 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
         })
     }
+}
 
-    /// Puts the chunks of a message into the event that tells of it.
-    #[inline]
-    fn gather(&mut self, incoming: IncomingKey, event: &mut Event) {
-        let Event::Message(Message { link, channel, chunks, .. }) = event else { return };
-        let Self { links, recv, .. } = self;
-        if let Some(found) = links.find_mut(*link).and_then(|conn| conn.link.as_mut()) {
-            found.take_message(incoming, |chunk| {
-                let lent = recv.lend_out(&chunk, *channel);
-                debug_assert!(lent.is_some(), "a chunk of a message is in its slot");
-                if let Some(lent) = lent {
-                    chunks.push(lent);
-                }
-            });
+/// Puts the chunks of a message into the event that tells of it.
+#[inline]
+fn gather(from: &mut Link, recv: &mut RecvTable, incoming: IncomingKey, event: &mut Event) {
+    let Event::Message(Message { channel, chunks, .. }) = event else { return };
+    from.take_message(incoming, |taken| {
+        chunks.reserve_exact(taken.len());
+        for chunk in taken {
+            let lent = recv.lend_out(chunk, *channel);
+            debug_assert!(lent.is_some(), "a chunk of a message is in its slot");
+            if let Some(lent) = lent {
+                chunks.push(lent);
+            }
         }
-    }
+    });
 }

@@ -162,7 +162,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     pub(super) fn unpost(&mut self, refused: impl Iterator<Item = towpath_verbs::RecvWr>) {
         for wr in refused {
             if let Some(WrId::DataRecv { slot }) = WrId::unpack(wr.wr_id)
-                && self.recv.reclaim(slot)
+                && self.recv.reclaim(slot).is_some()
             {
                 self.recv.put_free(slot);
             }

@@ -4,7 +4,7 @@ use super::Endpoint;
 use crate::event::LinkId;
 use crate::limits::BATCH;
 use crate::limits::SLOTS_AT_A_TIME;
-use crate::links::Phase;
+use crate::links::{Links, Phase};
 use crate::recv::Home;
 use crate::wr_id::WrId;
 use towpath_base::Time;
@@ -135,52 +135,45 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.links.touch(index);
     }
 
-    fn on_recv(&mut self, now: Time, slot: u32, wc: &Wc) {
-        if !self.recv.reclaim(slot) {
-            self.stats.strays += 1;
+    fn on_recv(&mut self, now: Time, number: u32, wc: &Wc) {
+        let Self { recv, shared, links, stats, .. } = self;
+        let Some(slot) = recv.reclaim(number) else {
+            stats.strays += 1;
             return;
-        }
-        let Some((index, path)) = self.uncount(slot, wc) else { return self.repost(slot) };
+        };
+        // It is not posted any more, on the queue that it was posted to.
+        let way = if let Some(shared) = shared {
+            shared.uncount(slot.class);
+            links.of_qp(wc.qp_num)
+        } else {
+            slot.home.and_then(|home| uncount(links, home))
+        };
+        let Some((index, path)) = way else { return self.repost(number) };
         if wc.status != WcStatus::Success {
-            self.stats.recv_errors += u64::from(is_error(wc));
-            return self.repost(slot);
+            stats.recv_errors += u64::from(is_error(wc));
+            return self.repost(number);
         }
-        let conn = self.links.at(index).filter(|conn| conn.phase == Phase::Up);
-        let Some(conn) = conn else { return self.repost(slot) };
-        let (id, Some(link)) = (conn.id, conn.link.as_mut()) else { return self.repost(slot) };
-        let Some((header, payload)) = self.recv.received(slot, wc.byte_len) else {
-            self.stats.runts += 1;
-            return self.repost(slot);
+        let conn = links.at(index).filter(|conn| conn.phase == Phase::Up);
+        let Some(conn) = conn else { return self.repost(number) };
+        let (id, Some(link)) = (conn.id, conn.link.as_mut()) else { return self.repost(number) };
+        let Some((header, payload)) = slot.received(wc.byte_len) else {
+            stats.runts += 1;
+            return self.repost(number);
         };
         conn.class.note(wc.tclass);
-        let class = conn.class.class;
         let received_at = wc.timestamp.unwrap_or(now);
-        let token = BufToken(slot);
+        let token = BufToken(number);
         match link.handle_chunk(now, PathId(path), header, payload, token, received_at) {
             Verdict::Kept => {
                 conn.held += 1;
+                let class = conn.class.class;
                 let home = Home { link: id, path, channel: ChannelId(0) };
-                self.recv.set_home(slot, home);
+                slot.home = Some(home);
                 self.replace(class, home);
             }
-            Verdict::Recycle => self.repost(slot),
+            Verdict::Recycle => self.repost(number),
         }
         self.links.touch(index);
-    }
-
-    /// Counts a receive that is not posted any more; says which link and path it came over.
-    fn uncount(&mut self, slot: u32, wc: &Wc) -> Option<(u16, u8)> {
-        if let Some(shared) = &mut self.shared {
-            if let Some(queue) = shared.of_mut(self.recv.class(slot)) {
-                queue.posted = queue.posted.saturating_sub(1);
-            }
-            return self.links.of_qp(wc.qp_num);
-        }
-        let home = self.recv.home(slot)?;
-        let conn = self.links.find_mut(home.link)?;
-        let path = conn.paths.get_mut(usize::from(home.path))?;
-        path.posted = path.posted.saturating_sub(1);
-        Some((home.link.index, home.path))
     }
 
     /// Fills a path's own queue up that has given a buffer away, where it does not count on getting
@@ -228,9 +221,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     #[inline]
     pub(super) fn repost(&mut self, slot: u32) {
         let Some(shared) = &mut self.shared else { return self.repost_to_path(slot) };
-        let queue = shared.of_mut(self.recv.class(slot)).filter(|queue| queue.has_room());
+        let Some(entry) = self.recv.at(slot) else { return };
+        let queue = shared.of_mut(entry.class).filter(|queue| queue.has_room());
         if let Some(queue) = queue
-            && let Some(wr) = self.recv.lend(slot)
+            && let Some(wr) = entry.lend()
         {
             queue.repost.push(*wr);
         } else {
@@ -239,7 +233,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     fn repost_to_path(&mut self, slot: u32) {
-        let home = self.recv.home(slot);
+        let Some(entry) = self.recv.at(slot) else { return };
+        let home = entry.home;
         let per_path = self.config.receives_per_path();
         let conn = home.and_then(|home| self.links.find_mut(home.link));
         let path = conn
@@ -248,7 +243,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             .filter(|path| !path.has_failed);
         match (path, home) {
             (Some(path), Some(home)) if path.posted + path.repost.len() < per_path => {
-                if let Some(wr) = self.recv.lend(slot) {
+                if let Some(wr) = entry.lend() {
                     path.repost.push(*wr);
                 }
                 self.links.touch(home.link.index);
@@ -260,16 +255,20 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// A chunk that a link or the application held is done with: `credit` says whether the link
     /// has to be told.
     pub(super) fn chunk_home(&mut self, slot: u32, credit: bool) {
-        if let Some(home) = self.recv.home(slot)
-            && let Some(conn) = self.links.find_mut(home.link)
-        {
-            conn.held = conn.held.saturating_sub(1);
-            if let Some(link) = conn.link.as_mut().filter(|_| credit) {
-                link.release(home.channel, 1);
-            }
-            self.links.touch(home.link.index);
+        if let Some(home) = self.recv.at(slot).and_then(|slot| slot.home) {
+            self.let_go(home.link, home.channel, 1, credit);
         }
         self.repost(slot);
+    }
+
+    /// So many chunks of a channel are not held any more; see [`chunk_home`](Self::chunk_home).
+    pub(super) fn let_go(&mut self, link: LinkId, channel: ChannelId, chunks: u32, credit: bool) {
+        let Some(conn) = self.links.find_mut(link) else { return };
+        conn.held = conn.held.saturating_sub(chunks as usize);
+        if let Some(found) = conn.link.as_mut().filter(|_| credit) {
+            found.release(channel, chunks);
+        }
+        self.links.touch(link.index);
     }
 
     fn take_returns(&mut self) -> usize {
@@ -305,4 +304,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 /// A flush is how destroyed queue pairs give back what was posted: no error.
 fn is_error(wc: &Wc) -> bool {
     !matches!(wc.status, WcStatus::Success | WcStatus::WrFlushErr)
+}
+
+/// Counts a receive of a path's own queue that is not posted any more; says which link and path
+/// it came over.
+fn uncount(links: &mut Links, home: Home) -> Option<(u16, u8)> {
+    let path = links.find_mut(home.link)?.paths.get_mut(usize::from(home.path))?;
+    path.posted = path.posted.saturating_sub(1);
+    Some((home.link.index, home.path))
 }

@@ -158,7 +158,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if let Some((id, Verdict::Kept)) = verdict {
             self.recv.fill(token.0, payload);
             let home = Home { link: id, path: path.0, channel: ChannelId(0) };
-            self.recv.set_home(token.0, home);
+            if let Some(slot) = self.recv.at(token.0) {
+                slot.home = Some(home);
+            }
             if let Some(conn) = self.links.at(index) {
                 conn.held += 1;
             }

@@ -17,6 +17,8 @@ pub(crate) struct Incoming {
     pub(crate) delivered: bool,
     /// Chunks that are held, in order of arrival.
     pub(crate) chunks: Vec<ChunkRef>,
+    /// Each so far has followed the one before.
+    came_in_order: bool,
     received: Option<WindowBitmap>,
     chunks_received: u32,
     bytes_received: u32,
@@ -36,6 +38,7 @@ impl Incoming {
         (self.channel, self.id, self.message_len) = (channel, id, message_len);
         (self.streamed, self.delivered) = (streamed, false);
         self.chunks.clear();
+        self.came_in_order = true;
         (self.chunks_received, self.bytes_received) = (0, 0);
         (self.next_index, self.next_offset) = (0, 0);
     }
@@ -51,6 +54,7 @@ impl Incoming {
     }
 
     /// Takes in a chunk that [`has`](Self::has) said is new.
+    #[inline(always)]
     pub(crate) fn accept(&mut self, chunk: ChunkRef) -> Result<(), Misfit> {
         let bytes = self.bytes_received.checked_add(chunk.length).ok_or(Misfit)?;
         if bytes > self.message_len {
@@ -59,17 +63,23 @@ impl Incoming {
         // A message of one chunk needs no bitmap: nothing else of it can come.
         if chunk.length < self.message_len {
             if self.chunks_received == 0 {
-                match &mut self.received {
-                    Some(received) => received.reset(0),
-                    None => self.received = Some(WindowBitmap::new(0, CHUNK_WINDOW as usize)),
-                }
+                self.start_bitmap();
             }
             self.received.as_mut().ok_or(Misfit)?.insert(u64::from(chunk.index));
         }
+        self.came_in_order &=
+            chunk.index == self.chunks_received && chunk.offset == self.bytes_received;
         self.bytes_received = bytes;
         self.chunks_received += 1;
         self.chunks.push(chunk);
         Ok(())
+    }
+
+    fn start_bitmap(&mut self) {
+        match &mut self.received {
+            Some(received) => received.reset(0),
+            None => self.received = Some(WindowBitmap::new(0, CHUNK_WINDOW as usize)),
+        }
     }
 
     /// How many chunks of it were accepted, each of which used a credit.
@@ -82,7 +92,12 @@ impl Incoming {
     }
 
     /// Puts the held chunks of a complete message in order; they must follow each other.
+    #[inline]
     pub(crate) fn arrange(&mut self) -> Result<(), Misfit> {
+        if self.came_in_order { Ok(()) } else { self.sort() }
+    }
+
+    fn sort(&mut self) -> Result<(), Misfit> {
         self.chunks.sort_unstable_by_key(|chunk| chunk.index);
         let mut end = 0;
         for (chunk, index) in self.chunks.iter().zip(0..) {

@@ -37,3 +37,11 @@ pub(crate) struct Channel {
     pub(crate) tx: ChannelTx,
     pub(crate) rx: ChannelRx,
 }
+
+impl Channel {
+    /// Whether messages of the peer are taken.
+    pub(crate) fn takes_data(&self) -> bool {
+        use ChannelState::{CloseSent, Closing, Open};
+        matches!(self.state, Open | Closing | CloseSent)
+    }
+}

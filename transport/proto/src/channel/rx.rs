@@ -80,6 +80,7 @@ impl ChannelRx {
     }
 
     /// What is known of a message id.
+    #[inline]
     pub(crate) fn place(&self, id: u64) -> Result<Place, RxViolation> {
         if self.closed.contains(id) {
             return Ok(Place::Closed(self.verdict(id)));
@@ -105,6 +106,7 @@ impl ChannelRx {
 
     /// Ends an id: late chunks do not reopen it. A message that waits for its turn stays known by
     /// [`opened`](Self::opened) until [`forget`](Self::forget).
+    #[inline]
     pub(crate) fn close(&mut self, id: u64, verdict: Closed) {
         self.closed.insert(id);
         self.note_verdict(id, verdict);
@@ -117,6 +119,7 @@ impl ChannelRx {
         }
     }
 
+    #[inline]
     fn note_verdict(&mut self, id: u64, verdict: Closed) {
         if self.abandoned.is_empty() {
             if verdict == Closed::Delivered {

@@ -1,28 +1,18 @@
 //! Delivery: handing received messages to the application, in order where that was promised.
 
-use super::Link;
-use crate::channel::Closed;
+use super::{Link, find_mut};
+use crate::channel::{Channel, Closed, Incoming};
 use crate::event::{ChannelId, ChunkRef, Event, IncomingKey};
 
 impl Link {
     /// Hands the chunks of a whole message to `take`, in order, and ends the message here. Their
     /// buffers are the application's until it calls [`release`](Self::release).
     #[inline]
-    pub fn take_message(&mut self, incoming: IncomingKey, take: impl FnMut(ChunkRef)) {
+    pub fn take_message(&mut self, incoming: IncomingKey, take: impl FnOnce(&[ChunkRef])) {
         if let Some(message) = self.incoming.get_mut(incoming.0).filter(|m| m.delivered) {
-            message.chunks.iter().copied().for_each(take);
+            take(&message.chunks);
             message.chunks.clear();
             self.incoming.free(incoming.0);
-        }
-    }
-
-    /// Hands a complete message over, now or when its turn comes.
-    pub(super) fn hand_over(&mut self, id: u32, key: IncomingKey) {
-        let channel = self.channel(id).expect("messages belong to channels");
-        if channel.ordered {
-            self.take_turns(id);
-        } else {
-            self.deliver(id, key);
         }
     }
 
@@ -53,15 +43,12 @@ impl Link {
     /// case the turn has been taken on.
     fn deliver(&mut self, id: u32, key: IncomingKey) -> bool {
         let Some(message) = self.incoming.get_mut(key.0) else { return true };
-        let (message_id, length) = (message.id, message.message_len);
         if message.streamed {
             return self.stream_out(id, key);
         }
-        message.delivered = true;
-        let channel = ChannelId(id);
-        self.events.push_back(Event::Message { channel, incoming: key, length });
+        let channel = find_mut(&mut self.channels, id).expect("messages belong to channels");
+        self.events.push_back(hand_over(channel, message, key));
         self.stats.messages_received += 1;
-        self.channel_mut(id).expect("messages belong to channels").rx.forget(message_id);
         true
     }
 
@@ -105,4 +92,13 @@ impl Link {
         }
         true
     }
+}
+
+/// A whole message is the application's to take from here on.
+#[inline]
+pub(super) fn hand_over(channel: &mut Channel, message: &mut Incoming, key: IncomingKey) -> Event {
+    message.delivered = true;
+    channel.rx.forget(message.id);
+    let (channel, length) = (ChannelId(channel.id), message.message_len);
+    Event::Message { channel, incoming: key, length }
 }

@@ -12,6 +12,7 @@ use towpath_base::Time;
 
 impl Link {
     /// Gives a message its outcome; it is reported when the device holds none of its buffers.
+    #[inline]
     pub(super) fn end_send(&mut self, send: SendKey, outcome: Outcome) {
         let Some(message) = self.sends.get_mut(send.0) else { return };
         let (state, channel_id, id) = (message.state, message.channel, message.id);

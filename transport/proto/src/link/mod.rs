@@ -119,8 +119,6 @@ pub struct Link {
     probe_at: Time,
     probes_unanswered: u32,
     last_heard: Time,
-    /// When the pacer lets the next chunk go; `NEVER` when it is not what holds us back.
-    paced_until: Time,
     whole_bytes_max: u32,
     receive_window_bytes: u64,
     /// The window that the peer was last told in an ack.
@@ -179,7 +177,6 @@ impl Link {
             probe_at: Time::NEVER,
             probes_unanswered: 0,
             last_heard: now,
-            paced_until: Time::NEVER,
             receive_window_bytes: u64::MAX,
             window_told_bytes: u64::MAX,
             stats: LinkStats::default(),

@@ -1,11 +1,15 @@
 //! Receiving a chunk: header, generation, control or data.
 
+use super::deliver::hand_over;
 use super::paths::PROBE_SILENCE;
 use super::{Link, find_mut};
-use crate::channel::{Channel, ChannelState, Closed, Place};
+use crate::channel::{Channel, ChannelState, Closed, Incoming, Place};
+use crate::config::LinkConfig;
 use crate::event::{BufToken, ChunkRef, IncomingKey, PathId, Verdict};
 use crate::limits::{ACK_BYTES_MAX, CHUNK_WINDOW, HEADER_BYTES};
 use crate::path::bit;
+use crate::slots::Slots;
+use crate::stats::LinkStats;
 use crate::wire::{ChunkFlags, ChunkHeader, KIND_ACK, Kind};
 use towpath_base::crc::crc32c;
 use towpath_base::serial::{expand_u16, expand_u32};
@@ -19,6 +23,14 @@ enum Taken {
     Known,
     /// Not taken: it must come again, or never should have come.
     Refused,
+}
+
+/// Why a chunk is not held.
+enum NotHeld {
+    /// It breaks a rule.
+    Violation,
+    /// As many messages are being received as may be.
+    Full,
 }
 
 impl Link {
@@ -37,7 +49,9 @@ impl Link {
             self.take_in_ack_on(now, path, header, payload, received_at);
             return Verdict::Recycle;
         }
-        let header = match ChunkHeader::parse(header) {
+        // Looked at where it is: it is long to copy.
+        let parsed = ChunkHeader::parse(header);
+        let header = match &parsed {
             Ok(header) if header.length as usize == payload.len() => header,
             Ok(_) => {
                 self.stats.payloads_bad += 1;
@@ -48,7 +62,7 @@ impl Link {
                 return Verdict::Recycle;
             }
         };
-        if !self.is_of_this_life(path, &header) {
+        if !self.is_of_this_life(path, header) {
             self.stats.chunks_stale += 1;
             return Verdict::Recycle;
         }
@@ -61,20 +75,20 @@ impl Link {
             self.on_heard(now, index);
         }
         self.paths[index].rx.advance(header.floor());
-        self.take_in_piggyback(now, index, &header, received_at);
+        self.take_in_piggyback(now, index, header, received_at);
         // The ack that rode on it may have been the one of our GOODBYE.
         if self.is_down() {
             return Verdict::Recycle;
         }
         let taken = match header.kind {
-            Kind::Data => self.on_data((now, index), &header, payload, buf),
+            Kind::Data => self.on_data((now, index), header, payload, buf),
             Kind::Probe => {
                 if header.index == PROBE_SILENCE {
                     self.on_silence_of_peer(now, index);
                 }
                 Taken::Known
             }
-            _ if self.on_control(now, &header) => Taken::Known,
+            _ if self.on_control(now, header) => Taken::Known,
             _ => Taken::Refused,
         };
         if !matches!(taken, Taken::Refused) {
@@ -174,7 +188,7 @@ impl Link {
     }
 
     /// DATA (docs/protocol.md sections 2 and 6).
-    #[inline]
+    #[inline(always)]
     fn on_data(
         &mut self,
         (now, path): (Time, usize),
@@ -182,141 +196,169 @@ impl Link {
         payload: &[u8],
         buf: BufToken,
     ) -> Taken {
-        let id = header.channel;
+        let Self { channels, incoming, config, stats, whole_bytes_max, .. } = self;
         // Data of a channel whose OPENED is still on its way comes again.
-        let Some(channel) = self.channel(id).filter(|c| takes_data(c)) else {
+        let channel = find_mut(channels, header.channel).filter(|channel| channel.takes_data());
+        let Some(channel) = channel else { return Taken::Refused };
+        let Ok((place, is_known)) = look_up(channel, incoming, header) else {
+            return violation(stats);
+        };
+        // Section 4: only what is held or was delivered is acknowledged. Were a late chunk of a
+        // message that is given up, its sender could take the message for delivered.
+        if place == Place::Closed(Closed::Abandoned) {
+            stats.chunks_duplicate += 1;
             return Taken::Refused;
-        };
-        let Ok(place) = channel.rx.place(header.message) else {
-            return self.violation();
-        };
-        let known = match place {
-            // Section 4: only what is held or was delivered is acknowledged. Were a late chunk of a
-            // message that is given up, its sender could take the message for delivered.
-            Place::Closed(Closed::Abandoned) => {
-                self.stats.chunks_duplicate += 1;
-                return Taken::Refused;
-            }
-            Place::Closed(Closed::Delivered) => true,
-            Place::New => false,
-            Place::Open(key) => {
-                let message = self.incoming.get(key.0).expect("open messages are live");
-                if message.message_len != header.message_len {
-                    return self.violation();
-                }
-                match message.has(header.index) {
-                    Ok(known) => known,
-                    Err(_) => return self.violation(),
-                }
-            }
-        };
-        if known && !self.takes_duplicates() {
-            self.stats.chunks_duplicate += 1;
+        }
+        if is_known && !takes_duplicates(config) {
+            stats.chunks_duplicate += 1;
             let _ = self.on_duplicate(now, path);
             return Taken::Known;
         }
-        if !self.payload_is_intact(header, payload) {
-            self.stats.payloads_bad += 1;
+        if !payload_is_intact(config, header, payload) {
+            stats.payloads_bad += 1;
             return Taken::Refused;
         }
-        self.hold_chunk(header, place, buf)
-    }
-
-    #[cfg(not(feature = "sabotage"))]
-    fn takes_duplicates(&self) -> bool {
-        false
-    }
-
-    #[cfg(feature = "sabotage")]
-    fn takes_duplicates(&self) -> bool {
-        self.config.sabotage.accept_duplicates
-    }
-
-    fn payload_is_intact(&self, header: &ChunkHeader, payload: &[u8]) -> bool {
-        #[cfg(feature = "sabotage")]
-        if self.config.sabotage.skip_payload_crc {
-            return true;
+        if header.message_len > config.message_bytes_max {
+            return violation(stats);
         }
-        !header.flags.has(ChunkFlags::PAYLOAD_CRC) || crc32c(payload) == header.payload_crc
-    }
-
-    fn violation(&mut self) -> Taken {
-        self.stats.violations += 1;
-        Taken::Refused
-    }
-
-    /// Puts a new chunk to its message.
-    #[inline]
-    fn hold_chunk(&mut self, header: &ChunkHeader, place: Place, buf: BufToken) -> Taken {
-        let (id, message) = (header.channel, header.message);
-        if header.message_len > self.config.message_bytes_max {
-            return self.violation();
-        }
-        // A first chunk beyond the window would leave an open message behind when it is refused.
-        let opens = !matches!(place, Place::Open(_));
-        if opens && u64::from(header.index) >= CHUNK_WINDOW {
-            return self.violation();
-        }
-        let Self { channels, incoming, whole_bytes_max, .. } = self;
-        let channel = find_mut(channels, id).expect("found before");
-        if channel.rx.use_credit().is_err() {
-            return self.violation();
-        }
-        let key = match place {
-            Place::Open(key) => key,
-            Place::New | Place::Closed(_) => {
-                let Some(key) = incoming.take() else {
-                    channel.rx.unuse_credit();
-                    return Taken::Refused;
-                };
-                let streamed = header.message_len > *whole_bytes_max;
-                let fresh = incoming.get_mut(key).expect("just taken");
-                fresh.start(id, message, header.message_len, streamed);
-                // Nobody will ask for a message that ends here and now.
-                if channel.ordered || header.length < header.message_len {
-                    channel.rx.open(message, IncomingKey(key));
-                }
-                IncomingKey(key)
-            }
+        let streamed = header.message_len > *whole_bytes_max;
+        let (key, message) = match hold(channel, incoming, header, place, buf, streamed) {
+            Ok(held) => held,
+            Err(NotHeld::Violation) => return violation(stats),
+            Err(NotHeld::Full) => return Taken::Refused,
         };
-        let chunk =
-            ChunkRef { buf, index: header.index, offset: header.offset, length: header.length };
-        let incoming = incoming.get_mut(key.0).expect("just opened or open");
-        if incoming.accept(chunk).is_err() {
-            channel.rx.unuse_credit();
-            return self.violation();
-        }
+        stats.chunks_received += 1;
+        stats.bytes_received += u64::from(header.length);
         // Its sender may have no credit left now, and not know of what was released before.
         let has_credit_to_tell = channel.rx.should_tell_credit();
+        let (is_complete, is_streamed) = (message.is_complete(), message.streamed);
         (self.duplicates, self.heard_in_vain) = (0, None);
-        self.stats.chunks_received += 1;
-        self.stats.bytes_received += u64::from(header.length);
-        if incoming.is_complete() {
-            self.complete(id, message, key);
-        } else if incoming.streamed {
-            self.advance_stream(id, key);
+        if is_complete {
+            self.complete(header.channel, key);
+        } else if is_streamed {
+            self.advance_stream(header.channel, key);
         }
         if has_credit_to_tell {
-            self.tell_credit_when_due(id);
+            self.tell_credit_when_due(header.channel);
         }
         Taken::Held
     }
 
     /// Everything of a message is here: its id is closed from now on.
-    fn complete(&mut self, id: u32, message: u64, key: IncomingKey) {
-        let incoming = self.incoming.get_mut(key.0).expect("complete messages are live");
-        if !incoming.streamed && incoming.arrange().is_err() {
-            self.stats.violations += 1;
+    #[inline(always)]
+    fn complete(&mut self, id: u32, key: IncomingKey) {
+        let Self { channels, incoming, events, stats, .. } = self;
+        let message = incoming.get_mut(key.0).expect("complete messages are live");
+        let channel = find_mut(channels, id).expect("messages belong to channels");
+        if !message.streamed && message.arrange().is_err() {
+            stats.violations += 1;
             self.drop_incoming(key.0, Closed::Abandoned);
             self.take_turns(id);
             return;
         }
-        let channel = self.channel_mut(id).expect("found before");
-        channel.rx.close(message, Closed::Delivered);
-        self.hand_over(id, key);
+        channel.rx.close(message.id, Closed::Delivered);
+        if channel.ordered {
+            self.take_turns(id);
+        } else if message.streamed {
+            self.advance_stream(id, key);
+        } else {
+            events.push_back(hand_over(channel, message, key));
+            stats.messages_received += 1;
+        }
     }
 }
 
-fn takes_data(channel: &Channel) -> bool {
-    matches!(channel.state, ChannelState::Open | ChannelState::Closing | ChannelState::CloseSent)
+#[cfg(not(feature = "sabotage"))]
+fn takes_duplicates(_: &LinkConfig) -> bool {
+    false
+}
+
+#[cfg(feature = "sabotage")]
+fn takes_duplicates(config: &LinkConfig) -> bool {
+    config.sabotage.accept_duplicates
+}
+
+#[cfg(not(feature = "sabotage"))]
+fn skips_payload_crc(_: &LinkConfig) -> bool {
+    false
+}
+
+#[cfg(feature = "sabotage")]
+fn skips_payload_crc(config: &LinkConfig) -> bool {
+    config.sabotage.skip_payload_crc
+}
+
+fn payload_is_intact(config: &LinkConfig, header: &ChunkHeader, payload: &[u8]) -> bool {
+    !header.flags.has(ChunkFlags::PAYLOAD_CRC)
+        || crc32c(payload) == header.payload_crc
+        || skips_payload_crc(config)
+}
+
+fn violation(stats: &mut LinkStats) -> Taken {
+    stats.violations += 1;
+    Taken::Refused
+}
+
+/// What is known of the message that a chunk names, and whether the chunk itself came before.
+#[inline(always)]
+fn look_up(
+    channel: &Channel,
+    incoming: &Slots<Incoming>,
+    header: &ChunkHeader,
+) -> Result<(Place, bool), NotHeld> {
+    let place = channel.rx.place(header.message).map_err(|_| NotHeld::Violation)?;
+    let is_known = match place {
+        Place::Closed(_) => true,
+        Place::New => false,
+        Place::Open(key) => {
+            let message = incoming.get(key.0).expect("open messages are live");
+            if message.message_len != header.message_len {
+                return Err(NotHeld::Violation);
+            }
+            message.has(header.index).map_err(|_| NotHeld::Violation)?
+        }
+    };
+    Ok((place, is_known))
+}
+
+/// Puts a new chunk to its message, which it may be the first of.
+#[inline(always)]
+fn hold<'m>(
+    channel: &mut Channel,
+    incoming: &'m mut Slots<Incoming>,
+    header: &ChunkHeader,
+    place: Place,
+    buf: BufToken,
+    streamed: bool,
+) -> Result<(IncomingKey, &'m mut Incoming), NotHeld> {
+    let (id, number) = (header.channel, header.message);
+    let (key, message) = match place {
+        Place::Open(key) => {
+            channel.rx.use_credit().map_err(|_| NotHeld::Violation)?;
+            (key.0, incoming.get_mut(key.0).expect("open messages are live"))
+        }
+        Place::New | Place::Closed(_) => {
+            // Beyond the window it would leave an open message behind when it is refused.
+            if u64::from(header.index) >= CHUNK_WINDOW {
+                return Err(NotHeld::Violation);
+            }
+            channel.rx.use_credit().map_err(|_| NotHeld::Violation)?;
+            let Some((key, message)) = incoming.take() else {
+                channel.rx.unuse_credit();
+                return Err(NotHeld::Full);
+            };
+            message.start(id, number, header.message_len, streamed);
+            // Nobody will ask for a message that ends here and now.
+            if channel.ordered || header.length < header.message_len {
+                channel.rx.open(number, IncomingKey(key));
+            }
+            (key, message)
+        }
+    };
+    let chunk = ChunkRef { buf, index: header.index, offset: header.offset, length: header.length };
+    if message.accept(chunk).is_err() {
+        channel.rx.unuse_credit();
+        return Err(NotHeld::Violation);
+    }
+    Ok((IncomingKey(key), message))
 }

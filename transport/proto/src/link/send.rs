@@ -1,10 +1,11 @@
 //! SEND: taking messages from the application, and giving them up again.
 
 use super::control::Control;
-use super::{Link, LinkState};
-use crate::channel::{ChannelState, SendState};
+use super::{Link, LinkState, find_mut};
+use crate::channel::{Channel, ChannelState, SendState};
 use crate::event::{ChannelId, Cut, Outcome, SendKey};
 use crate::limits::{MESSAGE_BYTES_MAX, SEGMENTS_MAX};
+use crate::schedule::Scheduler;
 use crate::wire::Kind;
 use core::fmt;
 use towpath_base::Time;
@@ -83,25 +84,22 @@ impl Link {
         if self.state != LinkState::Up {
             return Err(SendError::Down);
         }
-        let lens = request.segments;
-        if lens.is_empty() || lens.len() > SEGMENTS_MAX || lens.contains(&0) {
-            return Err(SendError::BadLayout);
-        }
-        let id = request.channel.0;
-        let open = self.channel(id).filter(|c| c.state == ChannelState::Open);
-        let max = open.ok_or(SendError::NotOpen)?.peer_message_max.min(MESSAGE_BYTES_MAX);
-        if lens.iter().map(|&len| u64::from(len)).sum::<u64>() > u64::from(max) {
+        let message_len = message_len(request.segments).ok_or(SendError::BadLayout)?;
+        let Self { channels, sends, schedule, .. } = self;
+        let open = find_mut(channels, request.channel.0).filter(|c| c.state == ChannelState::Open);
+        let channel = open.ok_or(SendError::NotOpen)?;
+        let max = channel.peer_message_max.min(MESSAGE_BYTES_MAX);
+        if message_len > u64::from(max) {
             return Err(SendError::TooLong { max });
         }
-        let key = SendKey(self.sends.take().ok_or(SendError::Full)?);
-        let message = self.sends.get_mut(key.0).expect("just taken");
+        let (key, message) = sends.take().ok_or(SendError::Full)?;
+        let send = SendKey(key);
         message.start(request);
         self.next_deadline = self.next_deadline.min(request.deadline);
-        let channel = self.channel_mut(id).expect("just found");
-        channel.tx.queue.push_back(key);
+        channel.tx.queue.push_back(send);
         channel.tx.live += 1;
-        self.make_ready(id);
-        Ok(key)
+        line_up(channel, schedule.as_mut());
+        Ok(send)
     }
 
     /// Gives a message up; its outcome comes with [`Event::Sent`](crate::Event::Sent)
@@ -168,11 +166,33 @@ impl Link {
 
     /// Puts a channel in the line of those with something to send.
     pub(super) fn make_ready(&mut self, id: u32) {
-        let Some(channel) = self.channel_mut(id) else { return };
-        if !channel.tx.is_ready {
-            channel.tx.is_ready = true;
-            let weight = channel.tx.weight;
-            self.schedule.enter(ChannelId(id), weight);
+        let Self { channels, schedule, .. } = self;
+        if let Some(channel) = find_mut(channels, id) {
+            line_up(channel, schedule.as_mut());
         }
+    }
+}
+
+/// The bytes of all segments; `None` when there are none, too many, or empty ones.
+#[inline]
+fn message_len(segments: &[u32]) -> Option<u64> {
+    if segments.len() > SEGMENTS_MAX {
+        return None;
+    }
+    let mut sum = 0;
+    for &len in segments {
+        if len == 0 {
+            return None;
+        }
+        sum += u64::from(len);
+    }
+    (sum > 0).then_some(sum)
+}
+
+/// Puts a channel in line, if it is not there.
+#[inline]
+pub(super) fn line_up(channel: &mut Channel, schedule: &mut dyn Scheduler) {
+    if !core::mem::replace(&mut channel.tx.is_ready, true) {
+        schedule.enter(ChannelId(channel.id), channel.tx.weight);
     }
 }

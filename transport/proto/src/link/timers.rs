@@ -31,7 +31,7 @@ impl Link {
         if self.is_down() {
             return Time::NEVER;
         }
-        let mut at = self.next_deadline.min(self.paced_until).min(self.probe_at);
+        let mut at = self.next_deadline.min(self.flow.paced_until).min(self.probe_at);
         at = at.min(self.paths.ladder.due()).min(self.renewal_due());
         let mut busy = self.paths.busy();
         while busy != 0 {

@@ -1,13 +1,15 @@
 //! Transmitting: which chunk goes next, on which path, with what riding on it.
 
-use super::Link;
 use super::control::Control;
-use crate::channel::{ChannelState, SendState};
+use super::{Link, find_mut};
+use crate::channel::{Channel, ChannelState, Outgoing, SendState};
 use crate::event::{ChannelId, PathId, PayloadRef, SendKey, Transmit};
 use crate::limits::{CONTROL_OUTSTANDING_MAX, HEADER_BYTES};
-use crate::path::{DataChunk, Spreading, TailProbe, What, bit};
-use crate::slots::Key;
+use crate::path::{DataChunk, PathTable, Spreading, TailProbe, What, bit};
+use crate::schedule::Scheduler;
+use crate::slots::{Key, Slots};
 use crate::wire::{ChunkFlags, ChunkHeader, Kind};
+use alloc::collections::VecDeque;
 use core::ops::ControlFlow;
 use towpath_base::Time;
 
@@ -27,7 +29,7 @@ impl Link {
         if self.is_down() {
             return None;
         }
-        self.paced_until = Time::NEVER;
+        self.flow.paced_until = Time::NEVER;
         if self.has_urgent()
             && let ControlFlow::Break(transmit) = self.next_urgent(now)
         {
@@ -62,7 +64,7 @@ impl Link {
         }
         match self.next_lost(now) {
             Next::Chunk(index, chunk) => {
-                ControlFlow::Break(self.transmit_data(now, index, &chunk, true))
+                ControlFlow::Break(self.transmit_again(now, index, &chunk))
             }
             Next::Blocked => ControlFlow::Break(None),
             Next::Nothing => ControlFlow::Continue(()),
@@ -87,10 +89,10 @@ impl Link {
         }
         let index = self.paths.choose(0)?;
         let mut control = self.control_queue.pop_front()?;
-        let key = self.control_sent.take()?;
+        let (key, sent) = self.control_sent.take()?;
         control.sequence = self.next_control;
         self.next_control += 1;
-        *self.control_sent.get_mut(key)? = control;
+        *sent = control;
         Some(self.transmit_control(now, index, key, control))
     }
 
@@ -119,9 +121,7 @@ impl Link {
             return Some(self.transmit_probe(now, index));
         }
         match newest {
-            What::Data(chunk) if self.is_wanted(&chunk) => {
-                self.transmit_data(now, index, &chunk, true)
-            }
+            What::Data(chunk) if self.is_wanted(&chunk) => self.transmit_again(now, index, &chunk),
             What::Control(key) if self.control_sent.get(key).is_some() => {
                 let control = *self.control_sent.get(key)?;
                 Some(self.transmit_control(now, index, key, control))
@@ -142,7 +142,7 @@ impl Link {
     fn next_lost(&mut self, now: Time) -> Next {
         while let Some(&(chunk, lost_on)) = self.lost.front() {
             if self.is_wanted(&chunk) {
-                if !self.may_send(now, chunk.length) {
+                if !self.flow.may_send(now, chunk.length) {
                     return Next::Blocked;
                 }
                 let Some(index) = self.paths.choose(bit(usize::from(lost_on))) else {
@@ -159,108 +159,53 @@ impl Link {
     /// Cuts the next chunk, of the channel whose turn it is.
     fn next_new(&mut self, now: Time) -> Option<Transmit> {
         while let Some(ChannelId(id)) = self.schedule.turn() {
-            let Some(send) = self.sendable(id) else {
-                self.schedule.pass();
+            let Self { channels, sends, starved, schedule, flow, paths, .. } = self;
+            let channel = find_mut(channels, id);
+            let sendable = channel.and_then(|channel| sendable(channel, sends, starved));
+            let Some((channel, send, message)) = sendable else {
+                schedule.pass();
                 if let Some(channel) = self.channel_mut(id) {
                     channel.tx.is_ready = false;
                 }
                 continue;
             };
-            let message = self.sends.get(send.0).expect("queued messages are live");
-            let length = message.next_length(self.flow.chunk_bytes(message.cut_at()));
-            let index = if self.may_send(now, length) { self.choose_for(send) } else { None };
+            let length = message.next_length(flow.chunk_bytes(message.cut_at()));
+            let index = if flow.may_send(now, length) { choose_for(paths, message) } else { None };
             let Some(index) = index else {
                 self.arm_credit_probe(now);
                 return None;
             };
-            let chunk = self.cut(id, send, length);
-            return self.transmit_data(now, index, &chunk, false);
+            let chunk = cut(channel, schedule.as_mut(), send, message, length);
+            let origin = Origin::of(message, Some(channel));
+            return self.transmit_data(now, index, &chunk, origin);
         }
         self.flow.on_nothing_to_send();
         self.arm_credit_probe(now);
         None
     }
 
-    /// The path for the next chunk of a message.
-    fn choose_for(&mut self, send: SendKey) -> Option<usize> {
-        if self.paths.spreading != Spreading::Message || !self.paths.has_choice() {
-            return self.paths.choose(0);
-        }
-        let message = self.sends.get_mut(send.0).expect("queued messages are live");
-        let kept = message.path.map(usize::from).filter(|&index| self.paths.is_usable(index));
-        let index = kept.or_else(|| self.paths.choose(0))?;
-        message.path = Some(index as u8);
-        Some(index)
+    /// Sends a chunk again, under a new number.
+    #[inline(never)]
+    fn transmit_again(&mut self, now: Time, index: usize, chunk: &DataChunk) -> Option<Transmit> {
+        let Self { channels, sends, stats, .. } = self;
+        let message = sends.get_mut(chunk.send.0)?;
+        let channel = find_mut(channels, message.channel);
+        let origin = Origin::of(message, channel);
+        stats.chunks_retransmitted += 1;
+        stats.bytes_retransmitted += u64::from(chunk.length);
+        self.transmit_data(now, index, chunk, origin)
     }
 
-    /// The message of a channel that can have a chunk cut now. A channel without credit joins the
-    /// starved ones.
-    fn sendable(&mut self, id: u32) -> Option<SendKey> {
-        let channel = self.channels.get_mut(ChannelId(id).place())?.as_deref_mut()?;
-        let channel = Some(channel).filter(|channel| channel.id == id)?;
-        let sends = matches!(channel.state, ChannelState::Open | ChannelState::Closing);
-        let &send = channel.tx.queue.front().filter(|_| sends)?;
-        let message = self.sends.get(send.0).expect("queued messages are live");
-        if message.state == SendState::Queued && !channel.tx.has_id() {
-            return None;
-        }
-        if !message.may_cut() {
-            return None;
-        }
-        if !channel.tx.has_credit() {
-            channel.tx.is_starved = true;
-            if !core::mem::replace(&mut channel.tx.is_listed_starved, true) {
-                self.starved.push_back(id);
-            }
-            return None;
-        }
-        Some(send)
-    }
-
-    /// Cuts a chunk for the channel whose turn it is, and gives the turn on.
-    fn cut(&mut self, id: u32, send: SendKey, length: u32) -> DataChunk {
-        let channel =
-            self.channels[ChannelId(id).place()].as_deref_mut().expect("a ready channel exists");
-        let message = self.sends.get_mut(send.0).expect("queued messages are live");
-        if message.state == SendState::Queued {
-            message.state = SendState::Sending;
-            message.id = channel.tx.assign_id();
-        }
-        channel.tx.use_credit();
-        let chunk = message.cut(send, length);
-        if message.is_fully_cut() {
-            channel.tx.queue.pop_front();
-        }
-        let has_more = !channel.tx.queue.is_empty();
-        channel.tx.is_ready = has_more;
-        // A chunk of a byte takes the link for its header too.
-        let more = has_more.then_some(channel.tx.weight);
-        self.schedule.served(chunk.length + HEADER_BYTES as u32, more);
-        chunk
-    }
-
-    /// Whether windows and pacer let a chunk go.
-    fn may_send(&mut self, now: Time, payload_bytes: u32) -> bool {
-        if !self.flow.has_room(payload_bytes) {
-            return false;
-        }
-        let at = self.flow.ready_at(now, payload_bytes);
-        if at > now {
-            self.paced_until = at;
-        }
-        at <= now
-    }
-
+    /// Hands a chunk out, never `None`: it is put together where the caller wants it, and not
+    /// copied there.
+    #[inline(always)]
     fn transmit_data(
         &mut self,
         now: Time,
         index: usize,
         chunk: &DataChunk,
-        again: bool,
+        origin: Origin,
     ) -> Option<Transmit> {
-        let message = self.sends.get_mut(chunk.send.0)?;
-        message.posted += 1;
-        let (channel, id, message_len) = (message.channel, message.id, message.message_len);
         let charge = self.flow.charge(chunk.length);
         let path = &mut self.paths[index];
         let generation = path.generation_out;
@@ -273,33 +218,28 @@ impl Link {
         }
         self.stats.chunks_sent += 1;
         self.stats.bytes_sent += u64::from(chunk.length);
-        if again {
-            self.stats.chunks_retransmitted += 1;
-            self.stats.bytes_retransmitted += u64::from(chunk.length);
-        }
-        let credit = self.channel_mut(channel).map(|found| found.rx.tell_credit() as u16);
+        let ride = self.ride_along(now, index, Kind::Data);
         let flags = ChunkFlags::default()
             .with(ChunkFlags::LAST, chunk.last)
             .with(ChunkFlags::PAYLOAD_CRC, self.config.payload_crc)
-            .with(ChunkFlags::CREDIT, credit.is_some());
-        let mut header = ChunkHeader {
+            .with(ChunkFlags::CREDIT, origin.credit.is_some());
+        let header = ChunkHeader {
             kind: Kind::Data,
-            flags,
+            flags: ride.flags(flags),
             generation,
             number,
-            message: id,
-            channel,
+            message: origin.message,
+            channel: origin.channel,
             index: chunk.index,
             offset: chunk.offset,
-            message_len,
+            message_len: origin.message_len,
             length: chunk.length,
             floor_delta: (number - floor) as u16,
-            credit: credit.unwrap_or(0),
-            ack_largest: 0,
-            ack_hold: 0,
+            credit: origin.credit.unwrap_or(0),
+            ack_largest: ride.largest,
+            ack_hold: ride.hold,
             payload_crc: 0,
         };
-        self.ride_along(now, index, Kind::Data).on(&mut header);
         let payload = PayloadRef {
             send: chunk.send,
             segment: chunk.segment,
@@ -379,12 +319,13 @@ impl Link {
         }
         let rx = &self.paths[of].rx;
         let Some((largest, at)) = rx.largest().filter(|_| rx.is_complete()) else {
-            return Ride(None);
+            return Ride { of: None, largest: 0, hold: 0 };
         };
         if due & bit(of) != 0 {
             self.tell_along(index, of);
         }
-        Ride(Some((of, largest as u32, now.since(at).0.min(u64::from(u32::MAX)) as u32)))
+        let hold = now.since(at).0.min(u64::from(u32::MAX)) as u32;
+        Ride { of: Some(of), largest: largest as u32, hold }
     }
 
     /// The ack that was due on the path `of` leaves on that at `index`.
@@ -397,14 +338,107 @@ impl Link {
     }
 }
 
-/// An ack that rides on a chunk, if any does: its path, its largest number, how long it was held.
-pub(super) struct Ride(Option<(usize, u32, u32)>);
+/// An ack that rides on a chunk, if any does.
+pub(super) struct Ride {
+    /// The path that it is of.
+    of: Option<usize>,
+    largest: u32,
+    hold: u32,
+}
 
 impl Ride {
-    pub(super) fn on(self, header: &mut ChunkHeader) {
-        if let Some((of, largest, hold)) = self.0 {
-            header.flags = header.flags.with_ack_of(of);
-            (header.ack_largest, header.ack_hold) = (largest, hold);
+    fn flags(&self, flags: ChunkFlags) -> ChunkFlags {
+        self.of.map_or(flags, |of| flags.with_ack_of(of))
+    }
+
+    pub(super) fn on(&self, header: &mut ChunkHeader) {
+        header.flags = self.flags(header.flags);
+        (header.ack_largest, header.ack_hold) = (self.largest, self.hold);
+    }
+}
+
+/// What a chunk says of its message and channel.
+struct Origin {
+    channel: u32,
+    message: u64,
+    message_len: u32,
+    /// What the peer is granted on the channel, if that is still there.
+    credit: Option<u16>,
+}
+
+impl Origin {
+    /// Of a message a chunk of which is handed to the device now.
+    #[inline]
+    fn of(message: &mut Outgoing, channel: Option<&mut Channel>) -> Self {
+        message.posted += 1;
+        Self {
+            channel: message.channel,
+            message: message.id,
+            message_len: message.message_len,
+            credit: channel.map(|found| found.rx.tell_credit() as u16),
         }
     }
+}
+
+/// The message of a channel that can have a chunk cut now. A channel without credit joins the
+/// starved ones.
+#[inline]
+fn sendable<'a>(
+    channel: &'a mut Channel,
+    sends: &'a mut Slots<Outgoing>,
+    starved: &mut VecDeque<u32>,
+) -> Option<(&'a mut Channel, SendKey, &'a mut Outgoing)> {
+    let sends_on = matches!(channel.state, ChannelState::Open | ChannelState::Closing);
+    let &send = channel.tx.queue.front().filter(|_| sends_on)?;
+    let message = sends.get_mut(send.0).expect("queued messages are live");
+    let has_id = message.state != SendState::Queued || channel.tx.has_id();
+    if !has_id || !message.may_cut() {
+        return None;
+    }
+    if !channel.tx.has_credit() {
+        channel.tx.is_starved = true;
+        if !core::mem::replace(&mut channel.tx.is_listed_starved, true) {
+            starved.push_back(channel.id);
+        }
+        return None;
+    }
+    Some((channel, send, message))
+}
+
+/// The path for the next chunk of a message.
+#[inline]
+fn choose_for(paths: &mut PathTable, message: &mut Outgoing) -> Option<usize> {
+    if paths.spreading != Spreading::Message || !paths.has_choice() {
+        return paths.choose(0);
+    }
+    let kept = message.path.map(usize::from).filter(|&index| paths.is_usable(index));
+    let index = kept.or_else(|| paths.choose(0))?;
+    message.path = Some(index as u8);
+    Some(index)
+}
+
+/// Cuts a chunk for the channel whose turn it is, and gives the turn on.
+#[inline]
+fn cut(
+    channel: &mut Channel,
+    schedule: &mut dyn Scheduler,
+    send: SendKey,
+    message: &mut Outgoing,
+    length: u32,
+) -> DataChunk {
+    if message.state == SendState::Queued {
+        message.state = SendState::Sending;
+        message.id = channel.tx.assign_id();
+    }
+    channel.tx.use_credit();
+    let chunk = message.cut(send, length);
+    if message.is_fully_cut() {
+        channel.tx.queue.pop_front();
+    }
+    let has_more = !channel.tx.queue.is_empty();
+    channel.tx.is_ready = has_more;
+    // A chunk of a byte takes the link for its header too.
+    let more = has_more.then_some(channel.tx.weight);
+    schedule.served(length + HEADER_BYTES as u32, more);
+    chunk
 }

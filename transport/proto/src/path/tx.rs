@@ -82,6 +82,27 @@ impl AckDigest {
         largest_sent_at: None,
         spurious: 0,
     };
+
+    /// Takes in that `number` is acknowledged; true when it was not before. What it carried is
+    /// looked at in its place: a copy would cost more than the rest.
+    #[inline(always)]
+    fn take_in(&mut self, number: u64, largest: u64, sent: &mut Sent) -> bool {
+        let charge = u64::from(sent.charge);
+        match sent.state {
+            State::Done => return false,
+            State::Outstanding => self.landed_bytes += charge,
+            State::Lost => self.spurious += 1,
+        }
+        sent.state = State::Done;
+        if number == largest {
+            self.largest_sent_at = Some(sent.sent_at);
+        }
+        self.acked_chunks += 1;
+        self.acked_bytes += charge;
+        self.lowest = self.lowest.min(number);
+        self.highest = self.highest.max(number);
+        true
+    }
 }
 
 /// The numbers of one path and direction, from the oldest outstanding on.
@@ -170,6 +191,15 @@ impl SendWindow {
         number < self.next && self.next - number <= self.ring.len() as u64
     }
 
+    /// The place of a number, in a ring twice as long unless it is as long as it gets.
+    #[cold]
+    fn grown_at(&mut self, number: u64) -> &mut Sent {
+        if !self.is_full_grown() {
+            self.grow();
+        }
+        self.at_mut(number)
+    }
+
     /// Doubles the ring.
     fn grow(&mut self) {
         let len = self.ring.len();
@@ -210,15 +240,15 @@ impl SendWindow {
     }
 
     /// Uses the next number; returns it and the floor to tell.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send(&mut self, what: What, charge: u32, now: Time) -> (u64, u64) {
         debug_assert!(self.has_number(), "asked before");
         let number = self.next;
-        if !self.at(number).is_over() && !self.is_full_grown() {
-            self.grow();
+        let mut place = self.at_mut(number);
+        if !place.is_over() {
+            place = self.grown_at(number);
         }
-        *self.at_mut(number) =
-            Sent { what, sent_at: now, charge, state: State::Outstanding, posted: true };
+        *place = Sent { what, sent_at: now, charge, state: State::Outstanding, posted: true };
         self.next += 1;
         self.in_flight_bytes += u64::from(charge);
         self.floor_told = self.floor;
@@ -289,11 +319,14 @@ impl SendWindow {
         }
         let start = self.cumulative.max(self.next.saturating_sub(self.ring.len() as u64));
         let end = base.min(self.next);
+        let floor_told = self.floor_told;
         for number in start..end {
+            let sent = self.at_mut(number);
             // A number that was declared lost may lie below a floor that we told: then the peer's
             // cumulative word says nothing about it.
-            if self.at(number).state != State::Lost || number >= self.floor_told {
-                self.acknowledge(number, largest, &mut digest, &mut acked);
+            let is_told = sent.state != State::Lost || number >= floor_told;
+            if is_told && digest.take_in(number, largest, sent) {
+                acked(&sent.what);
             }
         }
         self.cumulative = self.cumulative.max(end);
@@ -303,47 +336,20 @@ impl SendWindow {
                 let number = first + u64::from(bits.trailing_zeros());
                 bits &= bits - 1;
                 if self.remembers(number) {
-                    self.acknowledge(number, largest, &mut digest, &mut acked);
+                    let sent = self.at_mut(number);
+                    if digest.take_in(number, largest, sent) {
+                        acked(&sent.what);
+                    }
                 }
             }
         }
         if !news {
             digest.largest_sent_at = None;
         }
+        self.in_flight_bytes -= digest.landed_bytes;
         self.adapt_reorder_window(&digest);
         self.advance_floor();
         digest
-    }
-
-    fn acknowledge(
-        &mut self,
-        number: u64,
-        largest: u64,
-        digest: &mut AckDigest,
-        acked: &mut impl FnMut(&What),
-    ) {
-        let Self { ring, in_flight_bytes, .. } = self;
-        let mask = ring.len() - 1;
-        let sent = &mut ring[number as usize & mask];
-        let charge = u64::from(sent.charge);
-        match sent.state {
-            State::Done => return,
-            State::Outstanding => {
-                digest.landed_bytes += charge;
-                *in_flight_bytes -= charge;
-            }
-            State::Lost => digest.spurious += 1,
-        }
-        sent.state = State::Done;
-        if number == largest {
-            digest.largest_sent_at = Some(sent.sent_at);
-        }
-        digest.acked_chunks += 1;
-        digest.acked_bytes += charge;
-        digest.lowest = digest.lowest.min(number);
-        digest.highest = digest.highest.max(number);
-        // Looked at in its place: a copy would cost more than the rest.
-        acked(&sent.what);
     }
 
     fn adapt_reorder_window(&mut self, digest: &AckDigest) {

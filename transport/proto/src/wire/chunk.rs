@@ -90,8 +90,8 @@ impl ChunkFlags {
 
     /// Whether it sets no reserved bit, and tells a path only with an ack.
     const fn is_valid(self) -> bool {
-        let path = 0b1111 << Self::ACK_PATH_SHIFT;
-        self.0 & !(Self::KNOWN | path) == 0 && (self.has(Self::ACK) || self.0 & path == 0)
+        let path = if self.has(Self::ACK) { 0b1111 << Self::ACK_PATH_SHIFT } else { 0 };
+        self.0 & !(Self::KNOWN | path) == 0
     }
 
     /// With the bits of `other` set when `on`.

@@ -142,7 +142,7 @@ impl End {
             Event::Closed { channel, .. } => self.channels.retain(|&other| other != channel),
             Event::Message { channel, incoming, length } => {
                 let mut chunks = Vec::new();
-                self.link.take_message(incoming, |chunk| chunks.push(chunk));
+                self.link.take_message(incoming, |taken| chunks.extend_from_slice(taken));
                 let mut whole = Vec::new();
                 for chunk in &chunks {
                     whole.extend(self.bufs.remove(&chunk.buf.0).expect("a buffer comes out once"));
