@@ -54,6 +54,8 @@ pub(crate) struct Path {
     pub(crate) tick_from: Time,
     pub(crate) tail_probe: TailProbe,
     pub(crate) rto_count: u32,
+    /// When the newest was sent that was acknowledged here since its source port is this one.
+    pub(crate) answered_at: Time,
     pub(crate) standing: Standing,
     pub(crate) lost_chunks: u64,
     /// Numbers that the peer has receives for.
@@ -95,6 +97,7 @@ impl Path {
             tick_from: now,
             tail_probe: TailProbe::Idle,
             rto_count: 0,
+            answered_at: Time::ZERO,
             standing: Standing::new(now),
             lost_chunks: 0,
             numbers_max: u64::from(peer.path_chunks),

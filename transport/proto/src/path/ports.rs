@@ -121,6 +121,7 @@ impl PathTable {
         path.source_port = port;
         path.moves += 1;
         path.rtt = rtt;
+        path.answered_at = Time::ZERO;
         self.reroutes_due |= bit(index);
     }
 
@@ -166,8 +167,19 @@ impl PathTable {
     /// Something answered.
     #[inline]
     pub(crate) fn end_silence(&mut self) {
-        self.is_silent = false;
+        if core::mem::take(&mut self.is_silent) {
+            self.forget_back_off();
+        }
         (self.ports.silent_rounds, self.ports.next_round) = (0, Time::ZERO);
+    }
+
+    /// That nothing answered was no fault of each path: what is still outstanding on one is missed
+    /// as soon as usual.
+    #[cold]
+    fn forget_back_off(&mut self) {
+        for path in self.iter_mut() {
+            path.rto_count = 0;
+        }
     }
 
     /// The only path is silent, or what goes on it gets no further: it takes another port. True

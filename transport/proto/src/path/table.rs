@@ -45,8 +45,8 @@ pub(crate) struct PathTable {
     pub(super) ports: Ports,
     /// What a path begins with on a way of which nothing is known.
     pub(super) fresh_rtt: RttEstimator,
-    /// Good paths that have answered since the last one was doubted: the first to be used until
-    /// all is well again.
+    /// Good paths that have answered to what was sent after that which the last one that was
+    /// doubted owes: the first to be used until all is well again.
     pub(super) proven: u16,
     /// When the newest chunk was sent that was acknowledged on any path.
     pub(crate) answered_at: Time,
@@ -249,6 +249,7 @@ impl PathTable {
         (self.last_answer, self.last_heard) = (now, index);
         if let Some(at) = sent_at {
             self.answered_at = self.answered_at.max(at);
+            self.all[index].answered_at = self.all[index].answered_at.max(at);
             if self.ack_turned_at.is_some_and(|turned_at| at >= turned_at) {
                 self.settle_ack_way(index);
             }
@@ -311,6 +312,7 @@ impl PathTable {
             return None;
         }
         let path = &mut self.all[index];
+        let owes_since = path.tx.oldest_sent_at();
         path.standing.go(now, signal, to, path.tx.next());
         match to {
             PathState::Good => self.good |= bit(index),
@@ -318,12 +320,19 @@ impl PathTable {
         }
         self.probes_due &= !bit(index);
         if to == PathState::Suspect {
-            self.proven = 0;
+            self.proven = self.answered_since(owes_since);
         } else if self.in_state(PathState::Suspect) == 0 {
             self.proven = u16::MAX;
         }
         self.choose_ack_way(now);
         Some((from, to))
+    }
+
+    /// Paths that have answered to what was sent then or later.
+    fn answered_since(&self, sent_at: Time) -> u16 {
+        let answered = |&(_, path): &(usize, &Path)| path.answered_at >= sent_at;
+        let all = self.all.iter().enumerate().filter(answered);
+        all.fold(0, |set, (index, _)| set | bit(index))
     }
 
     /// A path that is held back and is to take the place of another, if fewer than are to be used

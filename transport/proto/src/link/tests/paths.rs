@@ -134,6 +134,30 @@ fn the_only_way_that_is_left_is_found_by_asking_all_at_once() {
 }
 
 #[test]
+fn when_half_of_all_ways_die_in_both_directions_a_lone_message_is_through_within_two_ticks() {
+    let mut longest = Nanos::ZERO;
+    for seed in 0..200 {
+        let (mut wire, channel) = open(seed, Faults::default(), Spreading::default());
+        send(&mut wire, channel, 0..64, 10_000);
+        wire.run_until(Wire::settled);
+        let mut prng = Prng::new(seed);
+        trickle(&mut wire, channel, 64, Nanos::from_millis(5));
+        let mut half = || {
+            let mut ways: Vec<u32> = (0..PATHS).collect();
+            (0..PATHS / 2).fold(0, |dead, _| {
+                dead | 1 << ways.swap_remove(prng.below(ways.len() as u64) as usize)
+            })
+        };
+        wire.holes = [half(), half()];
+        let start = wire.now;
+        send(&mut wire, channel, 100..101, 4_096);
+        wire.run_until(|wire| wire.ends[0].sending.is_empty());
+        longest = longest.max(wire.now.since(start));
+    }
+    assert!(longest < tick(2) + Nanos(2 * 2 * wire::DELAY), "{longest}");
+}
+
+#[test]
 fn a_receiver_whose_acks_are_swallowed_sends_them_another_way() {
     for seed in 0..20 {
         let (mut wire, channel) = open(seed, Faults::default(), EACH);
