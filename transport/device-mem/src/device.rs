@@ -349,6 +349,7 @@ impl Device for MemDevice {
         let mut outcome = Ok(());
         let mut bytes = Gather::new();
         let mut inbound = self.peer.lock();
+        inbound.srqs.iter_mut().for_each(Recvs::refill);
         for (index, wr) in wrs.iter().enumerate() {
             let checked = check_send(wr, from.qp_type, self.peer_addr).and_then(|byte_len| {
                 let covered = bytes.take(&self.mrs, &wr.sg_list, byte_len);

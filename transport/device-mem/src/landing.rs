@@ -138,7 +138,7 @@ impl Inbound {
             arrival.wr_id = recv.wr_id;
             let grh_bytes = if wr.ud.is_some() { GRH_BYTES } else { 0 };
             (arrival.status, arrival.byte_len) = scatter(mrs, &recv.sg_list, grh_bytes, bytes);
-            let _ = recvs.pop();
+            let _ = recvs.take_peeked();
         }
         match arrival.status {
             WcStatus::Success => counters.messages_received += 1,

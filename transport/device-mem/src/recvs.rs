@@ -27,25 +27,76 @@ impl Recvs {
         (producer, Self { stack, ..recvs })
     }
 
-    /// The next, which stays where it is.
+    /// Lets what was posted so far to a shared queue be the next. The owner may post on at any
+    /// time; a message that is landing keeps to the receive that it has looked at.
     #[inline]
-    pub(crate) fn peek(&mut self) -> Option<&RecvWr> {
-        let Some(stack) = &mut self.stack else { return self.posted.peek().ok() };
+    pub(crate) fn refill(&mut self) {
+        let Some(stack) = &mut self.stack else { return };
         while stack.len() < self.depth
             && let Ok(wr) = self.posted.pop()
         {
             stack.push(wr);
         }
-        stack.last()
     }
 
-    /// Takes the next.
+    /// The next, which stays where it is until it is [taken](Self::take_peeked).
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<RecvWr> {
-        self.peek()?;
+    pub(crate) fn peek(&mut self) -> Option<&RecvWr> {
+        if self.stack.as_ref().is_some_and(Vec::is_empty) {
+            self.refill();
+        }
+        match &self.stack {
+            Some(stack) => stack.last(),
+            None => self.posted.peek().ok(),
+        }
+    }
+
+    /// Takes the one that [`peek`](Self::peek) has shown.
+    #[inline]
+    pub(crate) fn take_peeked(&mut self) -> Option<RecvWr> {
         match &mut self.stack {
             Some(stack) => stack.pop(),
             None => self.posted.pop().ok(),
         }
+    }
+
+    /// Takes the next.
+    pub(crate) fn pop(&mut self) -> Option<RecvWr> {
+        self.peek()?;
+        self.take_peeked()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wr(wr_id: u64) -> RecvWr {
+        RecvWr { wr_id, ..RecvWr::default() }
+    }
+
+    #[test]
+    fn what_was_looked_at_is_what_is_taken_whatever_is_posted_in_between() {
+        for (mut owner, mut recvs) in [Recvs::new(4), Recvs::shared(4)] {
+            owner.push(wr(1)).expect("an empty queue");
+            assert_eq!(recvs.peek().map(|wr| wr.wr_id), Some(1));
+            owner.push(wr(2)).expect("a queue of four");
+            assert_eq!(recvs.take_peeked().map(|wr| wr.wr_id), Some(1));
+            assert_eq!(recvs.pop().map(|wr| wr.wr_id), Some(2));
+            assert!(recvs.pop().is_none());
+        }
+    }
+
+    #[test]
+    fn of_a_shared_queue_the_newest_that_was_there_at_the_last_look_is_next() {
+        let (mut owner, mut recvs) = Recvs::shared(4);
+        for wr_id in 1..=3 {
+            owner.push(wr(wr_id)).expect("a queue of four");
+        }
+        assert_eq!(recvs.pop().map(|wr| wr.wr_id), Some(3));
+        owner.push(wr(4)).expect("a queue of four");
+        recvs.refill();
+        let rest: Vec<u64> = std::iter::from_fn(|| recvs.pop()).map(|wr| wr.wr_id).collect();
+        assert_eq!(rest, [4, 2, 1]);
     }
 }
