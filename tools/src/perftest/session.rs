@@ -179,6 +179,7 @@ impl<C: Carrier> Session<'_, C> {
             size,
             depth: row_depth(plan, size),
             validate: plan.validate,
+            apart: self.settings.apart(),
             confirm: !plan.tool.is_latency(),
         })?;
         let row = self.barrier;

@@ -307,6 +307,12 @@ impl Settings {
             || ours.delay > 0
     }
 
+    /// Whether each message under way has memory of its own. What is checked is numbered, and so it
+    /// must.
+    pub(crate) fn apart(&self) -> bool {
+        self.ours.cold || self.plan.validate
+    }
+
     /// What packets of plain verbs bear.
     pub(crate) fn raw_tclass(&self) -> u8 {
         self.tclass.unwrap_or(tclass_of(self.ours.class.dscp_default()))

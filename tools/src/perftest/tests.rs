@@ -72,6 +72,24 @@ fn bandwidth_counts_every_message_on_either_carrier() {
 }
 
 #[test]
+fn memory_is_one_for_all_messages_unless_they_are_apart() {
+    for carrier in [&["-c", "UC"][..], &["-c", "TCP"], &["--raw", "-c", "RC"]] {
+        for (more, buffers) in [
+            (&[][..], "one for all messages"),
+            (&["--cold"], "one for each message"),
+            (&["--cold", "-t", "7"], "one for each message"),
+        ] {
+            let flags = [carrier, &["-s", "50000", "-n", "100", "--json"], more].concat();
+            let (client, server) = run_ends(Tool::SendBw, &flags, &flags);
+            server.expect("a server that ends well");
+            let object: Value = serde_json::from_str(&client.expect("results")).expect("JSON");
+            assert_eq!(object["test_info"]["Local_buffers"], buffers, "{flags:?}");
+            assert_eq!(object["results"][0]["n_iterations"], 100, "{flags:?}");
+        }
+    }
+}
+
+#[test]
 fn both_directions_many_channels_and_lists_work_on_either_carrier() {
     for connection in ["UC", "TCP"] {
         let base = ["-c", connection, "-s", "5000", "-n", "400", "--data_validation"];

@@ -183,7 +183,7 @@ pub use towpath_base::{Nanos, Time};
 pub use towpath_cc::{ConfigError as ControllerConfigError, ControllerConfig};
 pub use towpath_device_roce::udp::{PortChoice, UdpConfig};
 pub use towpath_device_verbs::{OpenError as DeviceOpenError, Target as VerbsTarget, VerbsDevice};
-pub use towpath_memory::{Buf, Pool, Region};
+pub use towpath_memory::{Buf, Frozen, Pool, Region, Segment};
 pub use towpath_proto::{
     CancelError, ChannelId, Class, ClassNameError, ClassOrder, CloseReason, Cut, DownReason,
     LinkCensus, LinkConfig, LinkStats, LinkUsage, OpenError, Outcome, PathId, PathSignal,

@@ -1,16 +1,17 @@
-//! What is sent: up to four segments, each a buffer.
+//! What is sent: up to four segments, each a buffer of the message or one that others share.
 
 use crate::sends::Segments;
 use smallvec::smallvec;
 use towpath_base::Time;
-use towpath_memory::Buf;
+use towpath_memory::{Buf, Frozen, Segment};
 use towpath_proto::limits::SEGMENTS_MAX;
 use towpath_proto::{ChannelId, Cut, SendError};
 
 /// A message to send: 1 to 4 segments, each a whole buffer of at least one byte.
 ///
 /// The receiver gets the segments' bytes one after the other; a received chunk never spans two
-/// segments, so what starts a segment starts a page at the receiver.
+/// segments, so what starts a segment starts a page at the receiver. A [frozen](Buf::freeze) buffer
+/// may be in several messages at once, for instance one to each of three replicas.
 #[derive(Debug)]
 pub struct Payload {
     /// Two in place: a header and its data. More take an allocation.
@@ -20,15 +21,16 @@ pub struct Payload {
 impl Payload {
     /// A message of one segment.
     #[must_use]
-    pub fn new(segment: Buf) -> Self {
-        Self { segments: smallvec![segment] }
+    pub fn new(segment: impl Into<Segment>) -> Self {
+        Self { segments: smallvec![segment.into()] }
     }
 
     /// With one more segment behind the others.
     ///
     /// # Errors
     /// The segment, when there are four already.
-    pub fn push(&mut self, segment: Buf) -> Result<(), Buf> {
+    pub fn push(&mut self, segment: impl Into<Segment>) -> Result<(), Segment> {
+        let segment = segment.into();
         if self.segments.len() == SEGMENTS_MAX {
             return Err(segment);
         }
@@ -39,23 +41,34 @@ impl Payload {
     /// Bytes of all segments together.
     #[must_use]
     pub fn byte_len(&self) -> usize {
-        self.segments.iter().map(|segment| segment.len()).sum()
+        self.segments.iter().map(Segment::len).sum()
     }
 
     /// The segments.
     #[must_use]
-    pub fn segments(&self) -> &[Buf] {
+    pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
     /// The segments themselves.
-    pub fn into_segments(self) -> impl ExactSizeIterator<Item = Buf> {
+    pub fn into_segments(self) -> impl ExactSizeIterator<Item = Segment> {
         self.segments.into_iter()
+    }
+
+    /// The buffers of those segments that nobody else holds; of the others its hold is given up.
+    pub fn into_bufs(self) -> impl Iterator<Item = Buf> {
+        self.segments.into_iter().filter_map(|segment| segment.into_buf().ok())
     }
 }
 
 impl From<Buf> for Payload {
     fn from(segment: Buf) -> Self {
+        Self::new(segment)
+    }
+}
+
+impl From<Frozen> for Payload {
+    fn from(segment: Frozen) -> Self {
         Self::new(segment)
     }
 }

@@ -1,13 +1,13 @@
 //! What is being sent: the buffers of each message, by the link's key of it.
 
 use smallvec::SmallVec;
-use towpath_memory::{Buf, Shared};
+use towpath_memory::{Segment, Shared};
 use towpath_proto::SendKey;
 use towpath_proto::limits::SEGMENTS_MAX;
 use towpath_verbs::Sge;
 
 /// The segments of one message; more than two are kept apart.
-pub(crate) type Segments = SmallVec<[Buf; 2]>;
+pub(crate) type Segments = SmallVec<[Segment; 2]>;
 
 /// The segments of a message that is being sent, and the key of each one's region.
 struct Sending {

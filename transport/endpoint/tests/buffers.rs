@@ -200,3 +200,29 @@ fn a_thousand_channels_open_and_close_one_after_the_other() {
         pair.until(|_, server| server.take(closed));
     }
 }
+
+#[test]
+fn one_frozen_buffer_is_in_many_messages_at_once() {
+    let mut pair = Pair::new(small());
+    let channel = pair.open(false);
+    let bytes = pattern(10_000, 7);
+    let before = pair.client.endpoint.buffers();
+    let mut frozen = pair.client.endpoint.copy(&bytes).expect("a free buffer").freeze();
+    for token in 0..8 {
+        let (link, options) = (pair.client_link, SendOptions::new().token(token));
+        pair.client.endpoint.send(link, channel, frozen.clone(), options).expect("room for it");
+    }
+    assert_eq!(pair.client.endpoint.buffers().send_free, before.send_free - 1);
+    for token in 0..8 {
+        let message = pair.until(|_, server| server.take_message());
+        assert_eq!(message.to_vec(), bytes);
+        pair.server.endpoint.release(message);
+        frozen = frozen.thaw().expect_err("messages hold it");
+        let (outcome, payload) = pair.until(|client, _| client.take_sent(token));
+        assert_eq!((outcome, payload.into_bufs().count()), (Outcome::Delivered, 0));
+    }
+    let buf = frozen.thaw().expect("no message holds it");
+    assert_eq!(&buf[..], bytes);
+    drop(buf);
+    assert_eq!(pair.client.endpoint.buffers().send_free, before.send_free);
+}

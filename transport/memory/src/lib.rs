@@ -8,7 +8,8 @@
 //!
 //! 1. Bytes are reachable either through one [`Buf`] (exclusively) or by devices, never both: a
 //!    buffer that is posted has become a [`Lent`] (in place: a lent [`Berth`]), which has no way to
-//!    its bytes, or, for sending only, a [`Shared`], which nobody can change.
+//!    its bytes, or, for sending only, a [`Shared`], which nobody can change. A [`Frozen`] buffer
+//!    nobody can change from the start, so several posted messages may name it.
 //! 2. [`Lent::reclaim`] is called only after the completion of every work request that names the
 //!    buffer was polled. The endpoint does so in one place; applications never hold a `Lent`.
 //! 3. A peer reaches by key only regions that were registered for it, and those are read and
@@ -40,6 +41,7 @@ mod extent;
 mod free;
 mod mr;
 mod region;
+mod segment;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -49,6 +51,7 @@ pub use buf::{Buf, Lent, Pool};
 pub use extent::{Source, Target};
 pub use mr::MrTable;
 pub use region::{PAGE_BYTES, Region, RegionId, Window};
+pub use segment::{Frozen, Segment};
 pub use shared::Shared;
 
 /// Why memory could not be had or used.

@@ -1,6 +1,6 @@
 //! Buffers that devices read: everyone may look, nobody may change.
 
-use crate::buf::Buf;
+use crate::segment::Segment;
 use std::mem::ManuallyDrop;
 use towpath_verbs::Sge;
 
@@ -13,14 +13,10 @@ pub struct Shared<B> {
     bufs: ManuallyDrop<B>,
 }
 
-impl<B: AsRef<[Buf]>> Shared<B> {
+impl<B: AsRef<[Segment]>> Shared<B> {
     /// Lets devices read the bytes of `bufs` until [`reclaim`](Self::reclaim).
     pub fn new(bufs: B) -> Self {
         Self { bufs: ManuallyDrop::new(bufs) }
-    }
-
-    fn buf(&self, index: usize) -> Option<&Buf> {
-        B::as_ref(&self.bufs).get(index)
     }
 
     /// `len` bytes from `start` on of one of the buffers, and their gather entry under the key that
@@ -28,8 +24,8 @@ impl<B: AsRef<[Buf]>> Shared<B> {
     /// what others may be reading.
     #[must_use]
     pub fn piece(&self, index: usize, start: usize, len: usize, lkey: u32) -> Option<(&[u8], Sge)> {
-        let buf = self.buf(index)?;
-        let bytes = buf.get(start..start.checked_add(len)?)?;
+        let segment = B::as_ref(&self.bufs).get(index)?;
+        let bytes = segment.get(start..start.checked_add(len)?)?;
         Some((bytes, Sge { addr: bytes.as_ptr() as u64, length: len as u32, lkey }))
     }
 
@@ -51,7 +47,7 @@ mod tests {
         let pool = Pool::new(Region::new(8192).expect("memory for a test"), 4096);
         let mut buf = pool.take().expect("a fresh pool");
         buf.extend(b"abc").expect("it fits");
-        let shared = Shared::new([pool.take().expect("another"), buf]);
+        let shared = Shared::new([pool.take().expect("another"), buf].map(Segment::from));
         let (bytes, sge) = shared.piece(1, 1, 2, 7).expect("within the second");
         assert_eq!((bytes, sge.length, sge.lkey), (&b"bc"[..], 2, 7));
         assert_eq!(sge.addr, bytes.as_ptr() as u64);
@@ -60,7 +56,7 @@ mod tests {
         }
         assert_eq!(&shared.reclaim()[1][..], b"abc");
         assert_eq!(pool.free(), 2);
-        drop(Shared::new([pool.take().expect("it came back")]));
+        drop(Shared::new([Segment::from(pool.take().expect("it came back"))]));
         assert_eq!(pool.free(), 1, "what was shared is leaked");
     }
 }

@@ -95,7 +95,7 @@ impl Poster {
         match channel.post(payload, SendOptions::new(), &self.done) {
             Ok(()) => Ok(true),
             Err(rejected) if rejected.error == SubmitError::QueueFull => {
-                self.spare.extend(rejected.payload.into_segments());
+                self.spare.extend(rejected.payload.into_bufs());
                 Ok(false)
             }
             Err(rejected) => Err(PostError::Refused(rejected.error)),
@@ -114,7 +114,7 @@ impl Poster {
     fn take(&mut self, outcome: Result<SentMessage, Rejected>) -> Result<(), PostError> {
         let SentMessage { outcome, payload, .. } =
             outcome.map_err(|rejected| PostError::Refused(rejected.error))?;
-        self.spare.extend(payload.into_segments());
+        self.spare.extend(payload.into_bufs());
         match outcome {
             Outcome::Delivered => Ok(()),
             other => Err(PostError::Lost(other)),

@@ -222,7 +222,7 @@ impl Locked {
         }
         endpoint.turn(|_, event| {
             if let Event::Sent { token, payload, .. } = event {
-                back[token as usize].extend(payload.into_segments());
+                back[token as usize].extend(payload.into_bufs());
             }
         });
         !*failed

@@ -147,6 +147,10 @@ pub(crate) struct Ours {
     /// Keep to socket buffers of 212992 bytes, as on a fresh machine without privileges
     #[arg(long = "stock-buffers")]
     pub(crate) stock_buffers: bool,
+    /// Give each message under way memory of its own, as real data would have: with long messages
+    /// it is in no cache when they are sent. Without it all are sent from the same, as in perftest
+    #[arg(long)]
+    pub(crate) cold: bool,
     /// Send payloads without CRC32C; the packets' ICRC stays
     #[arg(long = "no-payload-crc")]
     pub(crate) no_payload_crc: bool,

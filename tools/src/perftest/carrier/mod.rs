@@ -27,6 +27,8 @@ pub(crate) struct RowPlan {
     pub(crate) depth: u32,
     /// Content is checked.
     pub(crate) validate: bool,
+    /// Each message under way has memory of its own; otherwise all are sent from the same.
+    pub(crate) apart: bool,
     /// A message completes when the peer has it; off where its answer says so.
     pub(crate) confirm: bool,
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use towpath_memory::Region;
 use towpath_status::{ProcessStatus, StatusSocket};
 use towpath_transport::{
-    Buf, ChannelId, Chunk, Endpoint, Event, LinkId, Message, Nanos, Outcome, Payload, SendOptions,
+    ChannelId, Chunk, Endpoint, Event, LinkId, Message, Nanos, Outcome, Payload, SendOptions,
 };
 use towpath_verbs::Device;
 
@@ -23,7 +23,7 @@ pub(crate) struct Towpath<D: Device<Memory = Region>> {
     link: LinkId,
     channels: Vec<ChannelId>,
     next: usize,
-    /// First in, first out, so that all buffers are used, as they would be by real data.
+    /// First in, first out, so that all memory is used where there is more than one buffer.
     free: VecDeque<Payload>,
     content: Content,
     size: u32,
@@ -114,8 +114,7 @@ impl<D: Device<Memory = Region>> Towpath<D> {
     }
 
     fn stamped(&mut self, payload: Payload) -> Payload {
-        let mut segments = payload.into_segments();
-        let mut buf: Buf = segments.next().expect("each payload was made of one buffer");
+        let mut buf = payload.into_bufs().next().expect("each was made of a buffer of its own");
         self.content.stamp(&mut buf);
         Payload::new(buf)
     }
@@ -126,11 +125,18 @@ impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
         self.size = row.size;
         self.content = Content::new(row.size, row.validate);
         self.free.clear();
-        for _ in 0..row.depth {
-            // Written, not only sized: pages never written would all be one page of zeroes.
+        // Written, not only sized: pages never written would all be one page of zeroes.
+        let filled = || {
             let buf = self.endpoint.copy(self.content.bytes());
-            let buf = buf.ok_or(RunError::NoBuffer { bytes: row.size })?;
-            self.free.push_back(buf.into());
+            buf.ok_or(RunError::NoBuffer { bytes: row.size })
+        };
+        if row.apart {
+            for _ in 0..row.depth {
+                self.free.push_back(filled()?.into());
+            }
+        } else {
+            let common = filled()?.freeze();
+            self.free.extend((0..row.depth).map(|_| Payload::from(common.clone())));
         }
         Ok(())
     }

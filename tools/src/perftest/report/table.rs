@@ -105,6 +105,8 @@ pub(crate) fn details(settings: &Settings) -> Vec<(&'static str, String)> {
             lines.push(("Socket buffers", buffers.to_owned()));
         }
     }
+    let buffers = if settings.apart() { "one for each message" } else { "one for all messages" };
+    lines.push(("Local buffers", buffers.to_owned()));
     lines.push(("Max inline data", "0[B]".to_owned()));
     lines.push(("Data ex. method", "Ethernet".to_owned()));
     if settings.faulty() {

@@ -76,6 +76,7 @@ fn the_bandwidth_table_has_the_layout_of_perftest_and_then_our_columns() {
  Payload CRC32C  : ON
  Congestion ctrl : swift
  Socket buffers  : as granted
+ Local buffers   : one for all messages
  Max inline data : 0[B]
  Data ex. method : Ethernet
  Faults          : loss 0.01 duplicate 0 reorder 0 corrupt 0 delay 0[usec] seed 1
@@ -121,6 +122,7 @@ fn plain_verbs_have_the_head_of_perftest_and_count_lost_messages() {
  CQ Moderation   : 100
  RX depth        : 512
  Mtu             : 4096[B]
+ Local buffers   : one for all messages
  Max inline data : 0[B]
  Data ex. method : Ethernet
 ---------------------------------------------------------------------------------------
@@ -233,6 +235,7 @@ fn the_bandwidth_json_has_the_names_of_perftest_and_ours() {
     "Congestion_ctrl": "swift",
     "Connection_type": "UC",
     "Data_ex_method": "Ethernet",
+    "Local_buffers": "one for all messages",
     "Max_inline_data": "0",
     "Mtu": "4096",
     "Number_of_qps": 1,

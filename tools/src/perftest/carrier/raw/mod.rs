@@ -51,6 +51,8 @@ pub(crate) struct Raw<D> {
     /// What a READ that fetches nothing would leave.
     blank: Vec<u8>,
     size: u32,
+    /// Each message under way has memory of its own.
+    apart: bool,
     depth_each: u64,
     signal_every: u32,
     next: usize,
@@ -93,6 +95,8 @@ impl<D: Device<Memory = Region>> Raw<D> {
             scratch: Vec::new(),
             blank: Vec::new(),
             size: 0,
+            // Messages of a latency row end in a number.
+            apart: settings.apart() || plan.tool.is_latency(),
             depth_each: 0,
             signal_every: 1,
             next: 0,
@@ -112,14 +116,14 @@ impl<D: Device<Memory = Region>> Raw<D> {
     fn recv_wr(&self, queue: usize, index: usize) -> RecvWr {
         let layout = &self.memory.layout;
         let each = layout.recv_slots / self.queues.len();
-        let slot = queue * each + index % each;
+        let slot = queue * each + if self.apart { index % each } else { 0 };
         let length = layout.recv_stride as u32;
         let sge = self.memory.sge(layout.recv + slot * layout.recv_stride, length);
         RecvWr { wr_id: wr_id(queue, index as u64), sg_list: SgList::one(sge) }
     }
 
-    /// Posts the receives of all queue pairs; where memory is short, several share a slot, and
-    /// where content is checked, there are as many as slots.
+    /// Posts the receives of all queue pairs. All share a slot, or where messages are apart and
+    /// memory is short several; where content is checked, there are as many as slots.
     fn post_all_recvs(&mut self, wanted: u32) -> Result<(), RunError> {
         if self.op != Op::Send {
             return Ok(());
@@ -134,7 +138,8 @@ impl<D: Device<Memory = Region>> Raw<D> {
     }
 
     fn slot(&self, queue: usize, count: u64) -> usize {
-        let slot = queue as u64 * self.depth_each + count % self.depth_each;
+        let count = if self.apart { count % self.depth_each } else { 0 };
+        let slot = queue as u64 * self.depth_each + count;
         self.memory.layout.local + slot as usize * stride(self.size)
     }
 

@@ -24,15 +24,18 @@ enum Out {
 
 /// One connection, and the messages on it.
 ///
-/// Messages are written from a sheet of as many ready frames as fit one large write, so that
-/// sending costs nothing but the system call.
+/// Messages are written from a sheet of ready frames, so that sending costs nothing but the system
+/// call: as many as fit one large write, or as may be under way.
 #[derive(Debug)]
 pub(super) struct Conn {
     stream: TcpStream,
     blocking: bool,
     sheet: Vec<u8>,
     frame_bytes: usize,
-    frames: u64,
+    /// Frames of the sheet, those of a write, and the first of the next write.
+    frames: usize,
+    write_frames: usize,
+    next_frame: usize,
     queued: u64,
     out: Option<Out>,
     ack_due: bool,
@@ -64,6 +67,8 @@ impl Conn {
             sheet: Vec::new(),
             frame_bytes: HEADER_BYTES,
             frames: 0,
+            write_frames: 0,
+            next_frame: 0,
             queued: 0,
             out: None,
             ack_due: false,
@@ -83,7 +88,9 @@ impl Conn {
     pub(super) fn prepare(&mut self, row: &RowPlan, depth: u32, content: &Content) {
         self.size = row.size;
         self.frame_bytes = HEADER_BYTES + row.size as usize;
-        self.frames = (TCP_WRITE_BYTES.div_ceil(self.frame_bytes) as u64).min(u64::from(depth));
+        self.write_frames = TCP_WRITE_BYTES.div_ceil(self.frame_bytes).min(depth as usize);
+        self.frames = if row.apart { depth as usize } else { self.write_frames };
+        self.next_frame = 0;
         self.confirm = row.confirm;
         // Four acks for each depth of messages: rare enough to cost nothing, and early enough
         // that the sender never waits for one.
@@ -156,12 +163,13 @@ impl Conn {
             return Some(Out::Small(bytes, 0..ACK_FRAME_BYTES));
         }
         if self.queued > 0 {
-            let count = self.queued.min(self.frames) as usize;
-            self.queued -= count as u64;
+            let frames = self.next_frames();
+            self.queued -= frames.len() as u64;
+            let bytes = frames.start * self.frame_bytes..frames.end * self.frame_bytes;
             if self.confirm || content.checked() {
-                self.mark(count, content);
+                self.mark(bytes.clone(), content);
             }
-            return Some(Out::Sheet(0..count * self.frame_bytes));
+            return Some(Out::Sheet(bytes));
         }
         std::mem::take(&mut self.end_due).then(|| {
             let header = Header { length: 0, kind: Kind::End, confirm: self.confirm };
@@ -171,9 +179,17 @@ impl Conn {
         })
     }
 
-    /// Numbers the first frames of the sheet, and asks for acks where they are due.
-    fn mark(&mut self, count: usize, content: &mut Content) {
-        for frame in self.sheet.chunks_exact_mut(self.frame_bytes).take(count) {
+    /// The frames of the next write. It starts over where not as many as fit one are left.
+    fn next_frames(&mut self) -> Range<usize> {
+        let start = self.next_frame;
+        let end = start + self.queued.min(self.write_frames as u64) as usize;
+        self.next_frame = if end + self.write_frames > self.frames { 0 } else { end };
+        start..end
+    }
+
+    /// Numbers these frames of the sheet, and asks for acks where they are due.
+    fn mark(&mut self, bytes: Range<usize>, content: &mut Content) {
+        for frame in self.sheet[bytes].chunks_exact_mut(self.frame_bytes) {
             let (head, payload) = frame.split_at_mut(HEADER_BYTES);
             self.unconfirmed += 1;
             let confirm = self.confirm && self.unconfirmed >= self.confirm_every;
