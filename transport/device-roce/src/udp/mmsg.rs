@@ -122,11 +122,12 @@ impl SendBatch {
         }
     }
 
-    /// Starts over.
-    pub(super) fn fill<'a>(&mut self) -> Fill<'_, 'a> {
+    /// Starts over, for a socket that gives packets the traffic class `usual_tclass`.
+    pub(super) fn fill<'a>(&mut self, usual_tclass: u8) -> Fill<'_, 'a> {
         Fill {
             staging: self.staging.as_mut_ptr(),
             batch: self,
+            usual_tclass,
             messages: 0,
             iovecs: 0,
             message_iovec: 0,
@@ -140,6 +141,7 @@ impl SendBatch {
 pub(super) struct Fill<'b, 'a> {
     batch: &'b mut SendBatch,
     staging: *mut u8,
+    usual_tclass: u8,
     messages: usize,
     iovecs: usize,
     /// The first entry of the message under way.
@@ -203,7 +205,7 @@ impl<'a> Fill<'_, 'a> {
             controls[count] = Control::new(libc::SOL_UDP, libc::UDP_SEGMENT, bytes.to_ne_bytes());
             count += 1;
         }
-        if tclass != 0 {
+        if tclass != self.usual_tclass {
             let value = i32::from(tclass).to_ne_bytes();
             controls[count] = match dest {
                 SocketAddr::V4(_) => Control::new(libc::IPPROTO_IP, libc::IP_TOS, value),

@@ -107,7 +107,7 @@ impl Trial<'_> {
     /// Sends `bytes` bytes; says whether the kernel took them.
     fn send(&mut self, bytes: usize, segment: Option<u16>) -> bool {
         let payload = vec![0_u8; bytes];
-        let mut fill = self.batch.fill();
+        let mut fill = self.batch.fill(0);
         fill.push(&payload);
         fill.end(self.dest, 0, segment);
         let sent = fill.send(self.tx.as_fd(), 0).is_ok();
@@ -120,7 +120,7 @@ impl Trial<'_> {
     /// What a message is charged beyond its bytes.
     fn charge(&mut self, bytes: usize, segment: Option<u16>) -> Option<u32> {
         let payload = vec![0_u8; bytes];
-        let mut fill = self.batch.fill();
+        let mut fill = self.batch.fill(0);
         fill.push(&payload);
         fill.end(self.dest, 0, segment);
         fill.send(self.tx.as_fd(), 0).ok()?;

@@ -1,9 +1,12 @@
 //! Sending: packets become runs, runs become messages, messages go out in batches.
 
 use super::counters::UdpCounters;
-use super::limits::{LINEAR_BYTES_MAX, PACKET_BYTES_MAX, RUN_BYTES_MAX, SEND_MESSAGES_MAX};
+use super::limits::{
+    LINEAR_BYTES_MAX, PACKET_BYTES_MAX, RUN_BYTES_MAX, SEND_MESSAGES_MAX, SOURCE_PORTS_MAX,
+};
 use super::mmsg::{Fill, SendBatch};
 use super::steering::dest_qp;
+use super::sys;
 use core::net::SocketAddr;
 use std::io;
 use std::net::UdpSocket;
@@ -63,11 +66,14 @@ pub(super) struct Sender {
     batch: SendBatch,
     /// Packets of one run; 0 while nothing is offloaded.
     segments_max: usize,
+    /// The traffic class that each socket gives packets by itself, once it has sent any: that of
+    /// the first. To name it with a packet costs 0.09 us of the 3 that it takes through sockets.
+    usual_tclass: [Option<u8>; SOURCE_PORTS_MAX as usize],
 }
 
 impl Sender {
     pub(super) fn new(batch: SendBatch, segments_max: usize) -> Self {
-        Self { batch, segments_max }
+        Self { batch, segments_max, usual_tclass: [None; SOURCE_PORTS_MAX as usize] }
     }
 
     /// Whether runs are offloaded.
@@ -157,7 +163,9 @@ impl Sender {
             return Round::Took(1);
         }
         let port = packets[0].source_port;
-        let mut fill = self.batch.fill();
+        let usual = &mut self.usual_tclass[usize::from(port)];
+        let usual = usual.get_or_insert_with(|| set_tclass(&sockets[usize::from(port)], &packets[0]));
+        let mut fill = self.batch.fill(*usual);
         let mut runs = [Run::default(); SEND_MESSAGES_MAX];
         let mut run_count = 0;
         let mut next = 0;
@@ -174,6 +182,17 @@ impl Sender {
         }
         flush(&mut fill, &sockets[usize::from(port)], &runs[..run_count], counts)
     }
+}
+
+/// Has a socket give packets the traffic class of this one. Says which it gives them.
+#[cold]
+fn set_tclass(socket: &UdpSocket, packet: &TxPacket<'_>) -> u8 {
+    let (level, name) = match packet.dest {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+    };
+    let set = sys::set_option(socket.as_fd(), level, name, i32::from(packet.tclass));
+    if set.is_ok() { packet.tclass } else { 0 }
 }
 
 /// Adds the longest run at the front of `packets`, of which the first has room.
