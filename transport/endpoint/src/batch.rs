@@ -1,5 +1,6 @@
 //! Sends that wait to be posted in one call.
 
+use crate::filler::Fill;
 use crate::limits::{BATCH, SIGNAL_EVERY};
 use towpath_verbs::{SendOp, SendWr, SgList};
 
@@ -31,6 +32,13 @@ impl Batch {
         (wr.wr_id, wr.sg_list) = (wr_id, sg_list);
         wr.flags.signaled = self.len % SIGNAL_EVERY == SIGNAL_EVERY - 1;
         self.len += 1;
+    }
+
+    /// Fills the last packet of the newest send up, since another is to follow it.
+    pub(crate) fn fill_up(&mut self, fill: &Fill, unfilled_bytes: &mut u32) {
+        if let Some(wr) = self.wrs[..self.len].last_mut() {
+            fill.fill_up(wr, unfilled_bytes);
+        }
     }
 
     /// All that wait, the last one signaled.

@@ -136,6 +136,7 @@ mod control;
 mod endpoint;
 mod error;
 mod event;
+mod filler;
 mod handle;
 mod held;
 mod limits;

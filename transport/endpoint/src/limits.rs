@@ -12,6 +12,10 @@ pub(crate) const BATCH: usize = 128;
 /// chunk, so that who is more urgent waits no longer.
 pub(crate) const TURN_BYTES: u64 = 64 << 10;
 
+/// Filler is at most one byte for each so many that a path sends. A message of 64 KiB takes 3,968
+/// bytes for its last packet, one in 16.5; receive windows leave a quarter of a socket free.
+pub(crate) const FILLER_SHARE: u32 = 16;
+
 /// Every so many work requests of a batch ask for a completion, and the last one does. UC
 /// completes in order, so one completion tells of all before it.
 pub(crate) const SIGNAL_EVERY: usize = 16;

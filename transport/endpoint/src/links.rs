@@ -4,6 +4,7 @@ use crate::batch::Batch;
 use crate::class::ClassReport;
 use crate::control::Control;
 use crate::event::{LinkId, Peer};
+use crate::filler::Fill;
 use crate::sends::Sends;
 use crate::tcp::Tcp;
 use crate::tx::{TxQueue, TxSlots};
@@ -38,6 +39,8 @@ pub(crate) struct Path {
     pub(crate) repost: Vec<RecvWr>,
     /// Sends that wait to be posted, within a flush.
     pub(crate) batch: Option<Batch>,
+    /// Sent since a packet was last filled up.
+    pub(crate) unfilled_bytes: u32,
     /// Its queue pair is in error, or gone: nothing is posted to it.
     pub(crate) has_failed: bool,
     /// The first packet sequence number of one that was made anew.
@@ -60,6 +63,8 @@ pub(crate) struct Conn {
     pub(crate) hello: Option<Hello>,
     /// The smaller of both ends', once it is up.
     pub(crate) mtu: Option<Mtu>,
+    /// Where the device gains by it.
+    pub(crate) fill: Option<Fill>,
     pub(crate) peer: Option<Peer>,
     /// Where we connected to.
     pub(crate) dialled: Option<SocketAddr>,
@@ -95,6 +100,7 @@ impl Conn {
             control_repost: Vec::new(),
             hello: None,
             mtu: None,
+            fill: None,
             peer: None,
             dialled: None,
             sends: Sends::default(),

@@ -7,6 +7,7 @@ use crate::wr_id::WrId;
 use std::sync::Arc;
 use towpath_memory::{Buf, Pool, Region};
 use towpath_proto::limits::HEADER_BYTES;
+use towpath_proto::wire::payload_bytes;
 use towpath_proto::{ChannelId, ChunkRef, Class};
 use towpath_verbs::{Access, Device, RecvWr, SgList};
 
@@ -37,13 +38,15 @@ impl Slot {
         (self.header.lend() && payload.buf.lend()).then_some(&self.wr)
     }
 
-    /// The header and the payload of a completion of `byte_len` bytes. None when it is too short.
+    /// The header and the payload of a completion of `byte_len` bytes, without what only fills a
+    /// packet up. None when it is too short.
     #[inline]
     pub(crate) fn received(&mut self, byte_len: u32) -> Option<(&[u8; HEADER_BYTES], &[u8])> {
         let len = (byte_len as usize).checked_sub(HEADER_BYTES)?;
+        let header = self.header.buf()?.first_chunk()?;
         let payload = self.payload.as_deref_mut()?.buf.buf_mut()?;
-        payload.set_len(len).ok()?;
-        Some((self.header.buf()?.first_chunk()?, payload))
+        payload.set_len(payload_bytes(header, len)).ok()?;
+        Some((header, payload))
     }
 }
 

@@ -53,6 +53,15 @@ impl SgList {
         list
     }
 
+    /// Adds an entry; false when there are [`SGE_MAX`] already.
+    #[must_use]
+    pub fn push(&mut self, entry: Sge) -> bool {
+        let Some(place) = self.entries.get_mut(usize::from(self.len)) else { return false };
+        *place = entry;
+        self.len += 1;
+        true
+    }
+
     /// Bytes of all entries together.
     #[must_use]
     #[inline]

@@ -258,7 +258,10 @@ impl PacketLink for UdpLink {
             source_ports: self.sockets.len() as u16,
             rx_buffer_bytes: Some(rx_buffer_bytes),
             rx_charge_bytes,
-            short_packet_cost_percent: SHORT_PACKET_COST_PERCENT,
+            short_packet_cost_percent: match self.sender.segmentation() {
+                true => SHORT_PACKET_COST_PERCENT,
+                false => 0,
+            },
             delay_noise: DELAY_NOISE,
             foreign_peers: self.foreign_peers,
             qp_share: self.member.as_ref().map_or(QpShare::ALL, Member::share),

@@ -164,7 +164,8 @@ impl Sender {
         }
         let port = packets[0].source_port;
         let usual = &mut self.usual_tclass[usize::from(port)];
-        let usual = usual.get_or_insert_with(|| set_tclass(&sockets[usize::from(port)], &packets[0]));
+        let usual =
+            usual.get_or_insert_with(|| set_tclass(&sockets[usize::from(port)], &packets[0]));
         let mut fill = self.batch.fill(*usual);
         let mut runs = [Run::default(); SEND_MESSAGES_MAX];
         let mut run_count = 0;

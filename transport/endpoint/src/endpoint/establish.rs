@@ -216,6 +216,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             posted: 0,
             repost: Vec::new(),
             batch: None,
+            unfilled_bytes: 0,
             has_failed: false,
             psn: Psn::new(0),
         };
@@ -408,6 +409,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             carriers: ours.paths.iter().map(|path| path.carrier).collect(),
             control_generations: (ours.control.generation, peer.control.generation),
         };
+        let fill = self.filler.as_ref().map(|filler| filler.of_link(mtu, params.chunk_bytes_max));
         let config = self.config.link_config(side, self.device.caps());
         let mut link = Link::new(config.seed(link_seed(&ours)), params, now);
         link.set_away(self.away.as_ref().map_or(Nanos::ZERO, Away::told));
@@ -420,6 +422,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
             conn.link = Some(link);
             conn.mtu = Some(mtu);
+            conn.fill = fill;
             conn.phase = Phase::Up;
             self.order.joined(ours.class);
             let (instance, device_addr, class) = (peer.instance, peer.addr, peer.class);

@@ -260,7 +260,7 @@ fn send_chunks<D: Device<Memory = Region>>(
     room: Room,
     now: Time,
 ) -> Sent {
-    let Conn { id, link: Some(link), paths, tx_slots, tcp, sends, control, .. } = conn else {
+    let Conn { id, link: Some(link), paths, tx_slots, tcp, sends, control, fill, .. } = conn else {
         return Sent::default();
     };
     let index = id.index;
@@ -293,6 +293,9 @@ fn send_chunks<D: Device<Memory = Region>>(
             link.handle_sent(transmit.path, transmit.header.number, None);
             continue;
         };
+        if let (Some(fill), Some(batch)) = (&*fill, &mut path.batch) {
+            batch.fill_up(fill, &mut path.unfilled_bytes);
+        }
         let has_place = !rides_on_tcp || !path.tx.is_full();
         if !has_place || !push((path, tx_slots, batches), sends, index, transmit) {
             link.handle_sent(transmit.path, transmit.header.number, None);

@@ -32,6 +32,7 @@ use crate::blacklist::{Blacklist, ListedFor};
 use crate::config::EndpointConfig;
 use crate::error::EndpointError;
 use crate::event::Event;
+use crate::filler::Filler;
 use crate::limits::{BATCH, REGIONS_MAX};
 use crate::links::Links;
 use crate::order::Order;
@@ -92,6 +93,7 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     batches: Batches,
     /// None where each path has a receive queue of its own.
     shared: Option<SharedQueues>,
+    filler: Option<Filler>,
     setup: Setup,
     /// Where it is one of several workers.
     member: Option<Member>,
@@ -129,6 +131,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let mut prng = Prng::new(worker.map_or(config.seed, |worker| worker.seed(config.seed)));
         let instance = worker.map_or_else(|| prng.next_u64(), Worker::instance);
         let member = worker.map(|worker| Member::new(worker, device.waker()));
+        let filler = Filler::on(&mut device, plan.mtu)?;
         let mut endpoint = Self {
             links: Links::new(config.links_max),
             recv: RecvTable::new(config.slots_max(share), config.chunk_bytes_max),
@@ -137,6 +140,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             cq,
             control_cq,
             shared,
+            filler,
             order: Order::new(config.class_order, config.ahead_bytes),
             batches: Batches::new(config.qp_paths()),
             setup: Setup::new(config.connect_timeout),

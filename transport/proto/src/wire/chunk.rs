@@ -171,6 +171,15 @@ impl fmt::Display for HeaderError {
 
 impl core::error::Error for HeaderError {}
 
+/// How many of the `bytes` behind a header are payload; what is over fills a packet up. The header
+/// is believed before it is checked: one that lies is found out when it is.
+#[must_use]
+#[inline]
+pub fn payload_bytes(header: &[u8; HEADER_BYTES], bytes: usize) -> usize {
+    let has_filler = header[1] == Kind::Data as u8;
+    if has_filler { bytes.min(field!(header, 40, u32) as usize) } else { bytes }
+}
+
 impl ChunkHeader {
     /// Reads and checks a header.
     ///
@@ -292,6 +301,15 @@ mod tests {
         let mut emitted = [0xa5; HEADER_BYTES];
         header.emit(&mut emitted);
         assert_eq!(emitted, bytes);
+    }
+
+    #[test]
+    fn what_follows_the_payload_of_data_is_filler() {
+        let (_, mut bytes) = golden();
+        let of = [0, 1, 0xff, 0x100, 0x101, 0x2000].map(|behind| payload_bytes(&bytes, behind));
+        assert_eq!(of, [0, 1, 0xff, 0x100, 0x100, 0x100]);
+        bytes[1] = Kind::Ping as u8;
+        assert_eq!(payload_bytes(&bytes, 0x2000), 0x2000, "and nothing else has any");
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod hello;
 
 pub(crate) use ack::KIND_ACK;
 pub use ack::{Ack, AckError, AckFrame};
-pub use chunk::{ChunkFlags, ChunkHeader, HeaderError, Kind};
+pub use chunk::{ChunkFlags, ChunkHeader, HeaderError, Kind, payload_bytes};
 pub use hello::{Hello, HelloError, HelloPath, PREFIX_BYTES, Refusal, Welcome};
 
 use crate::limits::HEADER_BYTES;
