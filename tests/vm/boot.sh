@@ -10,10 +10,13 @@ seconds=${2:?usage: boot.sh DIR SECONDS}
 # (by a factor), so it is told, where we know: what is a guest itself has that as its MHz.
 clock=$(awk '/^flags/ && / hypervisor / { guest = 1 } /^cpu MHz/ { mhz = $4 } END {
     if (guest) printf "tsc=reliable clocksource=tsc tsc_early_khz=%d", mhz * 1000 }' /proc/cpuinfo)
+# What the processor does not claim are instructions that the emulator carries out bit by bit or byte
+# by byte, and that programs take for their fastest: docs/vm.md has what they cost.
+cpu=max,-pclmulqdq,-vpclmulqdq,-erms
 # Two processors, so that what only shows on several is seen.
 boot() {
     timeout -k 5 "$seconds" qemu-system-x86_64 \
-        -accel tcg,thread=multi -cpu max -smp 2 -m 1536 \
+        -accel tcg,thread=multi -cpu "$cpu" -smp 2 -m 1536 \
         -nographic -nodefaults -no-reboot -serial stdio -monitor none \
         -kernel "$dir"/kernel/boot/vmlinuz-* -initrd "$dir/initramfs" \
         -virtfs "local,path=$dir/out,mount_tag=out,security_model=none" \
