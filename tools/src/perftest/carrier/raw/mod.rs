@@ -35,7 +35,6 @@ pub(crate) struct Raw<D> {
     send_cq: CqNum,
     recv_cq: CqNum,
     wcs: Vec<Wc>,
-    recvs: Vec<(usize, RecvWr)>,
     op: Op,
     atomic: Atomic,
     latency: bool,
@@ -82,7 +81,6 @@ impl<D: Device<Memory = Region>> Raw<D> {
             send_cq,
             recv_cq,
             wcs: vec![Wc::default(); POLL_BATCH],
-            recvs: Vec::with_capacity(POLL_BATCH),
             op: plan.tool.op(),
             atomic: plan.atomic,
             latency: plan.tool.is_latency(),
@@ -239,7 +237,7 @@ impl<D: Device<Memory = Region>> Raw<D> {
                 self.check_received(wc, &wr)?;
                 turn.received += 1;
             }
-            self.recvs.push((index, wr));
+            self.queues[index].recvs.push(wr);
         }
         self.wcs = wcs;
         self.repost()
@@ -259,18 +257,10 @@ impl<D: Device<Memory = Region>> Raw<D> {
     }
 
     fn repost(&mut self) -> Result<(), RunError> {
-        let mut batch = [RecvWr::default(); POLL_BATCH];
-        for index in 0..self.queues.len() {
-            let mut count = 0;
-            for &(_, wr) in self.recvs.iter().filter(|&&(of, _)| of == index) {
-                batch[count] = wr;
-                count += 1;
-            }
-            if count > 0 {
-                self.device.post_recv(self.queues[index].qp_num, &batch[..count])?;
-            }
+        for queue in self.queues.iter_mut().filter(|queue| !queue.recvs.is_empty()) {
+            self.device.post_recv(queue.qp_num, &queue.recvs)?;
+            queue.recvs.clear();
         }
-        self.recvs.clear();
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! What is under way on one raw queue pair.
 
-use towpath_verbs::{QpNum, RemoteAddr, SendWr, UdAddress};
+use crate::perftest::limits::POLL_BATCH;
+use towpath_verbs::{QpNum, RecvWr, RemoteAddr, SendWr, UdAddress};
 
 /// Bits of a `wr_id` that count messages; the queue pair stands above them.
 const COUNT_BITS: u32 = 48;
@@ -26,6 +27,8 @@ pub(super) struct Queue {
     /// Where the peer's memory for this queue pair begins.
     pub(super) remote: RemoteAddr,
     pub(super) batch: Vec<SendWr>,
+    /// Receives to be posted again.
+    pub(super) recvs: Vec<RecvWr>,
     pub(super) posted: u64,
     pub(super) completed: u64,
     unsignaled: u32,
@@ -33,8 +36,8 @@ pub(super) struct Queue {
 
 impl Queue {
     pub(super) fn new(qp_num: QpNum, dest: Option<UdAddress>, remote: RemoteAddr) -> Self {
-        let batch = Vec::new();
-        Self { qp_num, dest, remote, batch, posted: 0, completed: 0, unsignaled: 0 }
+        let (batch, recvs) = (Vec::new(), Vec::with_capacity(POLL_BATCH));
+        Self { qp_num, dest, remote, batch, recvs, posted: 0, completed: 0, unsignaled: 0 }
     }
 
     /// Messages that have not completed.
