@@ -14,4 +14,5 @@ pub mod bench;
 pub mod cli;
 pub mod device;
 pub mod devinfo;
+mod path_table;
 pub mod perftest;

@@ -15,7 +15,7 @@
 
 mod args;
 mod bench;
-mod bytes;
+pub(crate) mod bytes;
 mod chunk;
 mod demo;
 mod error;

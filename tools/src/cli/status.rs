@@ -6,12 +6,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use towpath_status::limits::STATUS_NAME;
-use towpath_status::{LinkStatus, PathStatus, ProcessStatus, ask};
+use towpath_status::{LinkStatus, ProcessStatus, ask};
 
 use super::args::StatusArgs;
-use super::bytes::{show_count, show_size};
+use super::bytes::show_count;
 use super::error::CliError;
 use super::{print_json, print_text};
+use crate::path_table::{path_table, us};
 
 pub(crate) use links::links;
 
@@ -85,51 +86,7 @@ fn link_text(link: &LinkStatus, with_worker: bool) -> String {
         let count = show_count(link.dscp_changed);
         let _ = writeln!(text, "{count} came in under another DSCP than was sent, the last {seen}");
     }
-    let _ = writeln!(
-        text,
-        "{:>4} {:4}{:9}{:>10}{:>8}{:>8}{:>10}{:>12}{:>8}{:>10}{:>8}{:>12}{:>7} acks",
-        "path",
-        "over",
-        "state",
-        "for s",
-        "qp",
-        "port",
-        "rtt us",
-        "sent",
-        "loss %",
-        "flight",
-        "doubts",
-        "quarantines",
-        "moves"
-    );
-    for path in &link.paths {
-        text += &path_text(path);
-    }
-    text
-}
-
-fn path_text(path: &PathStatus) -> String {
-    let loss = if path.sent == 0 { 0.0 } else { 100.0 * path.lost as f64 / path.sent as f64 };
-    format!(
-        "{:>4} {:4}{:9}{:>10.1}{:>8}{:>8}{:>10}{:>12}{loss:>8.2}{:>10}{:>8}{:>12}{:>7} {}\n",
-        path.index,
-        path.carrier,
-        path.state,
-        path.for_ns as f64 / 1e9,
-        path.qp_num,
-        path.source_port,
-        us(path.rtt_ns),
-        show_count(path.sent),
-        show_size(path.in_flight_bytes),
-        show_count(path.doubts),
-        show_count(path.quarantines),
-        show_count(path.moves),
-        if path.carries_acks { "here" } else { "" },
-    )
-}
-
-fn us(ns: Option<u64>) -> String {
-    ns.map_or_else(|| String::from("-"), |ns| format!("{:.1}", ns as f64 / 1e3))
+    text + &path_table(&link.paths)
 }
 
 #[cfg(test)]

@@ -51,6 +51,8 @@ pub(crate) struct Counted {
     pub(crate) rtos: u64,
     /// Chunks that came to it twice.
     pub(crate) chunks_duplicate: u64,
+    /// Times that its traffic, or the acks of it, left a path for another.
+    pub(crate) reroutes: u64,
     /// Raw messages that never came to it; none where it cannot tell.
     pub(crate) messages_lost: Option<u64>,
 }

@@ -48,6 +48,9 @@ pub(crate) enum UsageError {
     /// Only a link has paths.
     #[error("--status tells of links and their paths: leave out --raw, and use -c UC or RC")]
     StatusOfNoLink,
+    /// As there.
+    #[error("--paths is about links: leave out --raw, and use -c UC or RC")]
+    PathsOfNoLink,
     /// TCP has no verbs.
     #[error("--raw is about queue pairs: use -c RC, UC or UD, or leave --raw out for TCP")]
     RawTcp,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The version of the conversation on the set-up connection; both ends must have the same.
-pub(crate) const CONTROL_VERSION: u32 = 3;
+pub(crate) const CONTROL_VERSION: u32 = 4;
 
 /// The longest note on the set-up connection. Ours are below 2 KiB; a stranger's line ends here.
 pub(crate) const NOTE_BYTES_MAX: usize = 64 << 10;
@@ -20,6 +20,9 @@ pub(crate) const UNDER_WAY_BYTES_MAX: usize = 64 << 20;
 
 /// The most messages under way over all channels: what a link takes by default.
 pub(crate) const UNDER_WAY_MAX: u32 = 4096;
+
+/// Paths of a link: what both the protocol and the source ports of the userspace NIC have.
+pub(crate) const PATHS_MAX: i64 = 16;
 
 /// Channels or connections: what an ack can tell the credit of in one go.
 pub(crate) const QPS_MAX: u32 = 32;

@@ -145,6 +145,7 @@ fn rows<C: Carrier>(
             session.row(size, report)?;
         }
         if !settings.plan.forever {
+            report.paths(session.carrier.paths())?;
             return report.end();
         }
     }
@@ -160,6 +161,7 @@ fn of_both(ours: Counters, theirs: &Counted) -> Counters {
         tail_probes: ours.tail_probes + theirs.tail_probes,
         rtos: ours.rtos + theirs.rtos,
         chunks_duplicate: ours.chunks_duplicate + theirs.chunks_duplicate,
+        reroutes: ours.reroutes + theirs.reroutes,
         ..ours
     }
 }
@@ -300,6 +302,7 @@ impl<C: Carrier> Session<'_, C> {
             tail_probes: counters.tail_probes,
             rtos: counters.rtos,
             chunks_duplicate: counters.chunks_duplicate,
+            reroutes: counters.reroutes,
             messages_lost,
         }))?;
         self.control.expect("Counted", |note| match note {

@@ -37,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) bidirectional: bool,
     pub(crate) tx_depth: u32,
     pub(crate) qps: u32,
+    /// Of the link.
+    pub(crate) paths: u8,
     pub(crate) mtu: Mtu,
     /// READs and atomics outstanding, and which atomic.
     pub(crate) outs: u8,
@@ -112,6 +114,7 @@ impl Plan {
             ("-b (bidirectional)", on(self.bidirectional)),
             ("-t (tx-depth)", self.tx_depth.to_string()),
             ("-q (qp)", self.qps.to_string()),
+            ("--paths", self.paths.to_string()),
             ("-m (mtu)", self.mtu.bytes().to_string()),
             ("-o (outs)", self.outs.to_string()),
             ("-A (atomic_type)", self.atomic.name().to_owned()),
@@ -230,6 +233,7 @@ impl Settings {
             bidirectional: false,
             tx_depth: 1,
             qps: 1,
+            paths: common.ours.paths,
             mtu: common.mtu,
             outs: common.outs,
             atomic: common.atomic,
@@ -272,6 +276,9 @@ impl Settings {
         if self.ours.status.is_some() && !has_link {
             return Err(UsageError::StatusOfNoLink);
         }
+        if self.plan.paths > 1 && !has_link {
+            return Err(UsageError::PathsOfNoLink);
+        }
         self.check_connection()?;
         Ok(self)
     }
@@ -305,6 +312,7 @@ impl Settings {
         let ours = &self.ours;
         [ours.loss, ours.duplicate, ours.reorder, ours.corrupt].iter().any(|&p| p > 0.0)
             || ours.delay > 0
+            || !ours.black_hole.is_empty()
     }
 
     /// Whether each message under way has memory of its own. What is checked is numbered, and so it

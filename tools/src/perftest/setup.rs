@@ -65,10 +65,24 @@ pub(crate) fn with_faults<L: PacketLink>(
         .reorder(ours.reorder, REORDER_PACKETS, REORDER_DELAY)
         .corrupt(ours.corrupt)
         .delay(Nanos::from_micros(ours.delay), Nanos::ZERO);
-    let faults = FaultControl::new(plan);
+    let faults = FaultControl::new(plan.clone());
+    if !ours.black_hole.is_empty() {
+        let holed = plan.black_hole_ports(ours.black_hole.iter().copied());
+        swallow_after(ours.black_hole_after, faults.clone(), holed);
+    }
     // Ends that are given the same seed must not lose the same packets.
     let seed = ours.seed.wrapping_mul(2).wrapping_add(u64::from(settings.is_client()));
     (FaultLink::new(link, seed, faults.clone()), faults)
+}
+
+/// Lets the faults be as `holed` says when so many seconds are over.
+fn swallow_after(seconds: Option<f64>, faults: FaultControl, holed: FaultPlan) {
+    let Some(seconds) = seconds else { return faults.set_transmit(holed) };
+    // Beside the loop that is measured, which looks at no clock for it.
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+        faults.set_transmit(holed);
+    });
 }
 
 /// The userspace NIC over `link`; another life, other queue pair numbers.
@@ -137,6 +151,7 @@ fn endpoint_config(settings: &Settings) -> EndpointConfig {
         .credit_total(settings.rx_depth * plan.qps)
         .send_pools(&pools)
         .mtu_max(plan.mtu)
+        .paths(usize::from(plan.paths))
         .controller(ours.window.unwrap_or(ours.cc))
         .payload_crc(!ours.no_payload_crc)
 }

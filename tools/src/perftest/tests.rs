@@ -148,6 +148,24 @@ fn a_lossless_run_reports_no_loss_by_faults_and_tcp_reports_nothing() {
 }
 
 #[test]
+fn a_path_that_is_swallowed_is_left_and_shown_at_the_end() {
+    let flags = ["--paths", "4", "-n", "3000", "-s", "4096", "--data_validation", "--json"];
+    let hole = [&flags[..], &["--black-hole", "1,2"]].concat();
+    let (client, server) = run_ends(Tool::WriteBw, &flags, &hole);
+    let (client, _) = (client.expect("it goes on"), server.expect("it goes on"));
+    let object: Value = serde_json::from_str(&client).expect("one JSON object");
+    let row = &object["results"][0];
+    assert_eq!(row["n_iterations"], 3000);
+    assert!(row["reroutes"].is_u64() && row["packets_lost"].as_u64() >= Some(2), "{row}");
+    let paths = object["paths"].as_array().expect("a list");
+    assert_eq!(paths.len(), 4);
+    // Where the machine is too busy for either end to answer all of them take other ports.
+    let left = |path: usize| paths[path]["doubts"] != 0 || paths[path]["moves"] != 0;
+    assert!(left(1) && left(2), "{object}");
+    assert!(paths.iter().all(|path| path["carrier"] == "UC" && path["source_port"].is_u64()));
+}
+
+#[test]
 fn a_running_end_answers_at_its_status_socket() {
     let path = std::env::temp_dir().join(format!("towpath-perftest-{}", std::process::id()));
     let at = path.to_str().expect("a name in UTF-8").to_owned();
@@ -167,12 +185,15 @@ fn a_running_end_answers_at_its_status_socket() {
 }
 
 #[test]
-fn what_has_no_links_has_no_status() {
+fn what_has_no_links_has_no_status_and_no_paths() {
     for words in [&["--raw"][..], &["-c", "TCP"]] {
-        let words = [&["tow_send_bw", "--status", "/nowhere"], words].concat();
-        let parsed = args::parse(Tool::SendBw, words).expect("a command line that parses");
-        let refused = Settings::new(Tool::SendBw, parsed).map(drop);
-        assert_eq!(refused, Err(UsageError::StatusOfNoLink));
+        let refused = |flag: &str, value: &str| {
+            let words = [&["tow_send_bw", flag, value], words].concat();
+            let parsed = args::parse(Tool::SendBw, words).expect("a command line that parses");
+            Settings::new(Tool::SendBw, parsed).map(drop)
+        };
+        assert_eq!(refused("--status", "/nowhere"), Err(UsageError::StatusOfNoLink));
+        assert_eq!(refused("--paths", "2"), Err(UsageError::PathsOfNoLink));
     }
 }
 

@@ -222,7 +222,6 @@ impl LinkStatus {
         let stats = endpoint.stats(link).unwrap_or_default();
         let usage = endpoint.link_usage(link).unwrap_or_default();
         let class = endpoint.class_of(link);
-        let now = endpoint.now();
         Self {
             index: link.index() as u64,
             worker: 0,
@@ -254,15 +253,20 @@ impl LinkStatus {
             queued_bytes: usage.queued_bytes,
             in_flight_bytes: usage.in_flight_bytes,
             window_bytes: usage.window_bytes,
-            paths: endpoint
-                .paths(link)
-                .map(|path| PathStatus::new(&path, now.since(path.facts.since)))
-                .collect(),
+            paths: PathStatus::all_of(endpoint, link),
         }
     }
 }
 
 impl PathStatus {
+    /// How each path of a link stands now that has a queue pair; none when the link is gone.
+    #[must_use]
+    pub fn all_of<D: Device<Memory = Region>>(endpoint: &Endpoint<D>, link: LinkId) -> Vec<Self> {
+        let now = endpoint.now();
+        let paths = endpoint.paths(link);
+        paths.map(|path| Self::new(&path, now.since(path.facts.since))).collect()
+    }
+
     fn new(path: &PathReport, held: Nanos) -> Self {
         let facts = &path.facts;
         Self {

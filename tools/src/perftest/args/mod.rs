@@ -9,6 +9,7 @@ pub(crate) mod values;
 
 use super::tool::Tool;
 use crate::device::DeviceArgs;
+use crate::perftest::limits::PATHS_MAX;
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -141,9 +142,22 @@ pub(crate) struct Ours {
     /// Delay each packet that this side sends by this many microseconds
     #[arg(long, value_name = "US", default_value_t = 0)]
     pub(crate) delay: u64,
+    /// Swallow all packets that this side sends from these source ports, as in 0 or 0,3: a path
+    /// begins at the port of its own number
+    #[arg(long = "black-hole", value_name = "PORTS", value_delimiter = ',')]
+    pub(crate) black_hole: Vec<u16>,
+    /// Seconds from the moment that the ends have met until --black-hole begins [default: at once]
+    #[arg(long = "black-hole-after", value_name = "SECONDS", requires = "black_hole",
+          value_parser = values::seconds)]
+    pub(crate) black_hole_after: Option<f64>,
     /// Seed of the faults
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Paths of the link, each a queue pair with a source port of its own; what became of each is
+    /// shown at the end
+    #[arg(long, value_name = "COUNT", default_value_t = 1,
+          value_parser = clap::value_parser!(u8).range(1..=PATHS_MAX))]
+    pub(crate) paths: u8,
     /// Keep to socket buffers of 212992 bytes, as on a fresh machine without privileges
     #[arg(long = "stock-buffers")]
     pub(crate) stock_buffers: bool,

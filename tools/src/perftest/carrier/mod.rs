@@ -6,6 +6,7 @@ pub(crate) mod towpath;
 
 use super::error::RunError;
 use towpath_base::Nanos;
+use towpath_status::PathStatus;
 
 /// What happened in one look at a carrier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub(crate) struct Counters {
     pub(crate) tail_probes: u64,
     pub(crate) rtos: u64,
     pub(crate) chunks_duplicate: u64,
+    /// Times that traffic, or the acks of it, left a path for another.
+    pub(crate) reroutes: u64,
     /// The smoothed round trip, once there is one.
     pub(crate) rtt: Option<Nanos>,
     /// What may be in flight.
@@ -63,6 +66,7 @@ impl Counters {
             tail_probes: self.tail_probes - earlier.tail_probes,
             rtos: self.rtos - earlier.rtos,
             chunks_duplicate: self.chunks_duplicate - earlier.chunks_duplicate,
+            reroutes: self.reroutes - earlier.reroutes,
             ..self
         }
     }
@@ -97,4 +101,9 @@ pub(crate) trait Carrier {
 
     /// Counters since the carrier was made; none where the carrier cannot know.
     fn counters(&self) -> Option<Counters>;
+
+    /// How the paths of its link stand; none where it has no link.
+    fn paths(&self) -> Vec<PathStatus> {
+        Vec::new()
+    }
 }

@@ -5,7 +5,7 @@ use crate::perftest::content::Content;
 use crate::perftest::error::RunError;
 use std::collections::VecDeque;
 use towpath_memory::Region;
-use towpath_status::{ProcessStatus, StatusSocket};
+use towpath_status::{PathStatus, ProcessStatus, StatusSocket};
 use towpath_transport::{
     ChannelId, Chunk, Endpoint, Event, LinkId, Message, Nanos, Outcome, Payload, SendOptions,
 };
@@ -201,8 +201,13 @@ impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
             tail_probes: stats.tail_probes,
             rtos: stats.rtos,
             chunks_duplicate: stats.chunks_duplicate,
+            reroutes: stats.reroutes(),
             rtt: self.endpoint.rtt(self.link),
             window_bytes: self.endpoint.congestion_window_bytes(self.link)?,
         })
+    }
+
+    fn paths(&self) -> Vec<PathStatus> {
+        PathStatus::all_of(&self.endpoint, self.link)
     }
 }

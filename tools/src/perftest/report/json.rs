@@ -5,11 +5,18 @@ use super::{BwRow, LatRow, Row, bandwidth};
 use crate::perftest::carrier::Counters;
 use crate::perftest::settings::{Goal, Settings};
 use serde_json::{Map, Value, json};
+use towpath_status::PathStatus;
 
 /// The whole object; its fields are documented in `docs/tools.md`.
-pub(crate) fn object(settings: &Settings, local: &str, remote: &str, rows: &[Row]) -> Value {
+pub(crate) fn object(
+    settings: &Settings,
+    (local, remote): (&str, &str),
+    rows: &[Row],
+    paths: &[PathStatus],
+) -> Value {
     let results: Vec<Value> = rows.iter().map(|row| result(settings, row)).collect();
-    json!({ "test_info": test_info(settings, local, remote), "results": results })
+    let info = test_info(settings, local, remote);
+    json!({ "test_info": info, "results": results, "paths": paths })
 }
 
 fn test_info(settings: &Settings, local: &str, remote: &str) -> Value {
@@ -95,5 +102,6 @@ fn ours(value: &mut Value, counters: Option<Counters>, cpu_util: Option<f64>) {
     value["window_bytes"] = counters.map(|c| c.window_bytes).into();
     value["rtos"] = counters.map(|c| c.rtos).into();
     value["chunks_duplicate"] = counters.map(|c| c.chunks_duplicate).into();
+    value["reroutes"] = counters.map(|c| c.reroutes).into();
     value["CPU_util"] = cpu_util.into();
 }

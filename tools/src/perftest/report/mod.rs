@@ -10,7 +10,9 @@ use super::carrier::Counters;
 use super::error::RunError;
 use super::settings::{Only, Settings};
 use super::summary::Summary;
+use crate::path_table::path_table;
 use std::io::Write;
+use towpath_status::PathStatus;
 
 /// One row of a bandwidth tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,12 +57,13 @@ pub(crate) struct Report<'a> {
     settings: &'a Settings,
     out: &'a mut dyn Write,
     rows: Vec<Row>,
+    paths: Vec<PathStatus>,
     addresses: (String, String),
 }
 
 impl<'a> Report<'a> {
     pub(crate) fn new(settings: &'a Settings, out: &'a mut dyn Write) -> Self {
-        Self { settings, out, rows: Vec::new(), addresses: Default::default() }
+        Self { settings, out, rows: Vec::new(), paths: Vec::new(), addresses: Default::default() }
     }
 
     /// The ends are connected: the head of the table.
@@ -97,6 +100,17 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
+    /// How the paths of the link stand after the last row. Of a link with one that nothing befell
+    /// the table says nothing.
+    pub(crate) fn paths(&mut self, paths: Vec<PathStatus>) -> Result<(), RunError> {
+        let is_told = paths.len() > 1 || paths.iter().any(|path| path.doubts + path.moves > 0);
+        if self.as_table() && is_told {
+            self.print(&format!("{}\n{}", table::RULE, path_table(&paths)))?;
+        }
+        self.paths = paths;
+        Ok(())
+    }
+
     /// The run is complete.
     pub(crate) fn end(&mut self) -> Result<(), RunError> {
         if self.as_table() {
@@ -107,7 +121,7 @@ impl<'a> Report<'a> {
             return Ok(());
         }
         let (local, remote) = &self.addresses;
-        let object = json::object(self.settings, local, remote, &self.rows);
+        let object = json::object(self.settings, (local, remote), &self.rows, &self.paths);
         let mut text = serde_json::to_string_pretty(&object).map_err(RunError::NotOurs)?;
         text.push('\n');
         if show.json {

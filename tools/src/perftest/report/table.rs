@@ -100,6 +100,9 @@ pub(crate) fn details(settings: &Settings) -> Vec<(&'static str, String)> {
             lines.push(("Payload CRC32C", crc.to_owned()));
             lines.push(("Congestion ctrl", ours.window.unwrap_or(ours.cc).to_string()));
         }
+        if plan.paths > 1 {
+            lines.push(("Paths", plan.paths.to_string()));
+        }
         if settings.device.name == DeviceName::Roce {
             let buffers = if ours.stock_buffers { "stock (212992[B])" } else { "as granted" };
             lines.push(("Socket buffers", buffers.to_owned()));
@@ -110,13 +113,16 @@ pub(crate) fn details(settings: &Settings) -> Vec<(&'static str, String)> {
     lines.push(("Max inline data", "0[B]".to_owned()));
     lines.push(("Data ex. method", "Ethernet".to_owned()));
     if settings.faulty() {
-        lines.push((
-            "Faults",
-            format!(
-                "loss {} duplicate {} reorder {} corrupt {} delay {}[usec] seed {}",
-                ours.loss, ours.duplicate, ours.reorder, ours.corrupt, ours.delay, ours.seed
-            ),
-        ));
+        let mut faults = format!(
+            "loss {} duplicate {} reorder {} corrupt {} delay {}[usec] seed {}",
+            ours.loss, ours.duplicate, ours.reorder, ours.corrupt, ours.delay, ours.seed
+        );
+        if !ours.black_hole.is_empty() {
+            let ports: Vec<String> = ours.black_hole.iter().map(u16::to_string).collect();
+            let (ports, after) = (ports.join(","), ours.black_hole_after.unwrap_or(0.0));
+            let _infallible = write!(faults, " black hole {ports} after {after}[sec]");
+        }
+        lines.push(("Faults", faults));
     }
     lines
 }
@@ -175,7 +181,7 @@ fn columns(settings: &Settings) -> Columns {
     }
     // Plain verbs lose whole messages, and who sends again is the device.
     let lost = if settings.plan.raw { "lost[messages]" } else { "lost[packets]" };
-    names.extend([lost, "retransmitted[chunks]", "RTO", "duplicate[chunks]"]);
+    names.extend([lost, "retransmitted[chunks]", "RTO", "duplicate[chunks]", "reroutes"]);
     Columns(names)
 }
 
@@ -197,10 +203,11 @@ pub(crate) fn row(settings: &Settings, row: &Row) -> String {
 }
 
 /// Our columns, with a dash where nobody can tell.
-fn ours(counters: Option<Counters>, messages_lost: Option<u64>) -> [String; 4] {
+fn ours(counters: Option<Counters>, messages_lost: Option<u64>) -> [String; 5] {
     let lost = counters.and_then(|c| c.packets_lost).or(messages_lost);
     let of = |count: fn(Counters) -> u64| counters.map(count);
-    [lost, of(|c| c.chunks_retransmitted), of(|c| c.rtos), of(|c| c.chunks_duplicate)]
+    let again = of(|c| c.chunks_retransmitted);
+    [lost, again, of(|c| c.rtos), of(|c| c.chunks_duplicate), of(|c| c.reroutes)]
         .map(|count| count.map_or_else(|| "-".to_owned(), |count| count.to_string()))
 }
 

@@ -7,6 +7,7 @@ use crate::perftest::settings::Settings;
 use crate::perftest::summary::Summary;
 use crate::perftest::tool::Tool;
 use towpath_base::Nanos;
+use towpath_status::PathStatus;
 
 fn shown(tool: Tool, flags: &[&str], row: Row, samples_ns: &[u64]) -> String {
     let words = std::iter::once(tool.name()).chain(flags.iter().copied());
@@ -33,6 +34,7 @@ fn bw_row() -> Row {
             tail_probes: 7,
             rtos: 5,
             chunks_duplicate: 6,
+            reroutes: 8,
             rtt: Some(Nanos::from_micros(20)),
             window_bytes: 1 << 20,
         }),
@@ -85,12 +87,43 @@ fn the_bandwidth_table_has_the_layout_of_perftest_and_then_our_columns() {
  remote address: IP 127.0.0.2 UDP port 8
 ---------------------------------------------------------------------------------------
  #bytes     #iterations   BW peak[MiB/sec]   BW average[MiB/sec]   MsgRate[Mpps]   \
-lost[packets]   retransmitted[chunks]   RTO        duplicate[chunks]
+lost[packets]   retransmitted[chunks]   RTO        duplicate[chunks]   reroutes
  65536      5000          3750.00            3500.00               0.056000        \
-12              34                      5          6
+12              34                      5          6                   8
 ---------------------------------------------------------------------------------------
 ";
     assert_eq!(text, wanted);
+}
+
+#[test]
+fn the_paths_of_a_link_are_shown_where_there_are_several_or_one_that_was_left() {
+    let show = |flags: &[&str], paths: Vec<PathStatus>| {
+        let words = std::iter::once("tow_write_bw").chain(flags.iter().copied());
+        let args = args::parse(Tool::WriteBw, words).unwrap();
+        let settings = Settings::new(Tool::WriteBw, args).unwrap();
+        let mut out = Vec::new();
+        let mut report = Report::new(&settings, &mut out);
+        report.paths(paths).unwrap();
+        report.end().unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let path = |state: &str, moves: u64| {
+        let text = format!(r#"{{"state":"{state}","moves":{moves}}}"#);
+        serde_json::from_str::<PathStatus>(&text).unwrap()
+    };
+    let rule = format!("{}\n", super::table::RULE);
+    assert_eq!(show(&[], vec![path("good", 0)]), rule);
+    assert_eq!(show(&[], Vec::new()), rule);
+    let text = show(&[], vec![path("good", 1)]);
+    assert!(text.contains("path over state") && text.contains("good"), "{text}");
+    let text = show(&["--paths", "2"], vec![path("good", 0), path("suspect", 0)]);
+    assert!(text.contains("suspect") && text.lines().count() == 5, "{text}");
+    let text = show(&["--json"], vec![path("probing", 3)]);
+    let object: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (&object["paths"][0]["state"], &object["paths"][0]["moves"]),
+        (&"probing".into(), &3.into())
+    );
 }
 
 #[test]
@@ -98,9 +131,9 @@ fn gigabits_and_the_cpu_have_their_columns() {
     let text = shown(Tool::WriteBw, &["--report_gbits", "--cpu_util", "-N"], bw_row(), &[]);
     let wanted =
         " #bytes     #iterations   BW peak[Gb/sec]   BW average[Gb/sec]   MsgRate[Mpps]   \
-CPU_Util[%]   lost[packets]   retransmitted[chunks]   RTO        duplicate[chunks]
+CPU_Util[%]   lost[packets]   retransmitted[chunks]   RTO        duplicate[chunks]   reroutes
  65536      5000          31.46             29.36                0.056000        12.50         \
-12              34                      5          6
+12              34                      5          6                   8
 ---------------------------------------------------------------------------------------
 ";
     assert_eq!(body(&text), wanted);
@@ -130,9 +163,9 @@ fn plain_verbs_have_the_head_of_perftest_and_count_lost_messages() {
     assert!(text.starts_with(wanted), "{text}");
     let wanted =
         " #bytes     #iterations   BW peak[MiB/sec]   BW average[MiB/sec]   MsgRate[Mpps]   \
-lost[messages]   retransmitted[chunks]   RTO        duplicate[chunks]
+lost[messages]   retransmitted[chunks]   RTO        duplicate[chunks]   reroutes
  65536      5000          3750.00            3500.00               0.056000        \
-7                -                       -          -
+7                -                       -          -                   -
 ---------------------------------------------------------------------------------------
 ";
     assert_eq!(body(&text), wanted);
@@ -154,7 +187,7 @@ fn less_than_a_tenth_of_a_gigabit_has_six_decimals() {
     let text = shown(Tool::WriteBw, &["--report_gbits", "-s", "2"], Row::Bw(row), &[]);
     let line = body(&text).lines().nth(1).unwrap().to_owned();
     let wanted = " 2          5000          0.000960          0.000896             0.056000        \
-                  -               -                       -          -";
+                  -               -                       -          -                   -";
     assert_eq!(line, wanted);
 }
 
@@ -166,10 +199,10 @@ fn the_latency_table_has_the_columns_of_perftest_and_its_samples() {
     let wanted =
         " #bytes     #iterations   t_min[usec]   t_max[usec]   t_typical[usec]   t_avg[usec]   \
 t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]   lost[packets]   \
-retransmitted[chunks]   RTO        duplicate[chunks]
+retransmitted[chunks]   RTO        duplicate[chunks]   reroutes
  64         5             3.00          9.00          4.50              5.10          \
 2.06            9.00                   9.00                     -               \
--                       -          -
+-                       -          -                   -
 #, usec
 1, 5.000
 2, 3.000
@@ -207,6 +240,7 @@ fn one_number_is_all_that_output_prints() {
 fn the_bandwidth_json_has_the_names_of_perftest_and_ours() {
     let text = shown(Tool::WriteBw, &["--json", "--seed", "9"], bw_row(), &[]);
     let wanted = r#"{
+  "paths": [],
   "results": [
     {
       "BW_average": 3500.0,
@@ -223,6 +257,7 @@ fn the_bandwidth_json_has_the_names_of_perftest_and_ours() {
       "messages_lost": null,
       "n_iterations": 5000,
       "packets_lost": 12,
+      "reroutes": 8,
       "rtos": 5,
       "rtt_us": 20.0,
       "tail_probes": 7,
