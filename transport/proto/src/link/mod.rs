@@ -119,6 +119,10 @@ pub struct Link {
     probe_at: Time,
     probes_unanswered: u32,
     last_heard: Time,
+    /// When it was last looked at timers.
+    looked_at: Time,
+    /// Silence before this is our own: nobody looked.
+    excused_until: Time,
     whole_bytes_max: u32,
     receive_window_bytes: u64,
     /// The window that the peer was last told in an ack.
@@ -177,6 +181,8 @@ impl Link {
             probe_at: Time::NEVER,
             probes_unanswered: 0,
             last_heard: now,
+            looked_at: now,
+            excused_until: now,
             receive_window_bytes: u64::MAX,
             window_told_bytes: u64::MAX,
             stats: LinkStats::default(),

@@ -20,6 +20,10 @@ const CREDIT_PROBE_MAX: Nanos = Nanos::from_millis(2);
 /// Its interval doubles up to this.
 const CREDIT_PROBE_LONGEST: Nanos = Nanos::from_millis(512);
 
+/// How often timers are looked at, at least, in the time after which a silent peer is gone: who
+/// does not come by for twice as long was away.
+const LOOKS_IN_SILENCE: u64 = 4;
+
 /// Doublings from the shortest interval to beyond the longest.
 const CREDIT_PROBE_DOUBLINGS: u32 = 14;
 
@@ -52,9 +56,25 @@ impl Link {
 
     /// When to ask for a sign of life, or to stop waiting for one.
     fn sign_of_life_due(&self) -> Time {
-        let span =
-            if self.awaits_answer() { self.config.peer_timeout } else { self.config.ping_interval };
-        self.last_heard + span
+        if !self.awaits_answer() {
+            return self.last_heard + self.config.ping_interval;
+        }
+        let look = self.looked_at + Nanos(self.config.peer_timeout.0 / LOOKS_IN_SILENCE);
+        look.min(self.silent_since() + self.config.peer_timeout)
+    }
+
+    /// Since when the peer has been silent while we could have heard it.
+    fn silent_since(&self) -> Time {
+        self.last_heard.max(self.excused_until)
+    }
+
+    /// A host that was away, suspended or without a processor, has heard nothing meanwhile, and
+    /// a peer on the same host has said nothing: its silence counts from now.
+    fn excuse_absence(&mut self, now: Time) {
+        let before = core::mem::replace(&mut self.looked_at, now);
+        if now.since(before).0 > self.config.peer_timeout.0 / 2 {
+            self.excused_until = now;
+        }
     }
 
     fn awaits_answer(&self) -> bool {
@@ -70,6 +90,7 @@ impl Link {
         if self.is_down() {
             return;
         }
+        self.excuse_absence(now);
         if self.paths.ladder.due() <= now {
             self.ask_other_carriers(now);
         }
@@ -195,17 +216,17 @@ impl Link {
     }
 
     fn watch_peer(&mut self, now: Time) {
-        if now < self.sign_of_life_due() {
-            return;
-        }
         if self.awaits_answer() {
-            let silent = now.since(self.last_heard);
+            let silent = now.since(self.silent_since());
+            if silent < self.config.peer_timeout {
+                return;
+            }
             let reason = match self.state {
                 LinkState::GoodbyeSent => DownReason::Local,
                 _ => DownReason::Silent(silent),
             };
             self.go_down(reason);
-        } else {
+        } else if now >= self.last_heard + self.config.ping_interval {
             self.control_queue.push_back(Control::of(Kind::Ping, 0));
         }
     }

@@ -209,6 +209,25 @@ fn a_deadline_frees_a_stream_at_both_ends_and_the_reader_is_told() {
 }
 
 #[test]
+fn hosts_that_were_away_for_long_do_not_take_that_for_the_silence_of_their_peers() {
+    for has_sent in [true, false] {
+        let (mut wire, channel) = Wire::open(5, Faults::default(), true);
+        wire.run_until(Wire::settled);
+        if has_sent {
+            wire.ends[0].send(channel, 1, vec![7; 100_000], Time::NEVER);
+            wire.turn(0);
+        }
+        // Nobody runs, and nothing is lost.
+        wire.now += Nanos::from_secs(60);
+        wire.ends[0].send(channel, 2, vec![8; 10], Time::NEVER);
+        wire.run_until(|wire| wire.ends[0].outcomes.contains_key(&2) && wire.settled());
+        wire.run_for(Nanos::from_secs(30));
+        assert!(wire.ends.iter().all(|end| end.down.is_none()), "sent before: {has_sent}");
+        assert_eq!(wire.ends[0].outcomes[&2], Outcome::Delivered);
+    }
+}
+
+#[test]
 fn a_silent_peer_ends_the_link_and_every_message_has_an_outcome() {
     let (mut wire, channel) = Wire::open(5, Faults::default(), true);
     wire.faults.drop = 1.0;
