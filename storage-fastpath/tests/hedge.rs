@@ -39,8 +39,10 @@ impl Pair {
             client.write(CHUNK, 0, &bytes).expect("room");
             client.close();
         }
-        // Who is listed by hand stays so until the test says otherwise.
-        let endpoint = EndpointConfig::new().links_max(2).blacklist_span(Nanos::from_secs(600));
+        // Who is listed by hand stays so until the test says otherwise, and who stalls is not gone.
+        let long = Nanos::from_secs(600);
+        let endpoint = EndpointConfig::new().links_max(2).blacklist_span(long);
+        let endpoint = endpoint.tune_links(move |link| link.peer_timeout(long));
         let settings = ClientConfig::new().timeout(timeout).hedge(second.addr, config);
         let settings = settings.endpoint(endpoint);
         let client = BlockingClient::connect(first.addr, settings).expect("both listen");

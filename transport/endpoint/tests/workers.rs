@@ -39,6 +39,7 @@ fn config(seed: u64) -> EndpointConfig {
         .receives_ready(64)
         .send_pools(&[BUFFERS])
         .connect_timeout(LONG.into())
+        .tune_links(|link| link.peer_timeout(LONG.into()))
         .seed(seed)
 }
 

@@ -90,8 +90,11 @@ impl Pair {
     }
 
     pub fn with(client: EndpointConfig, server: EndpointConfig) -> Self {
-        let mut client = Node::new(client.connect_timeout(LONG));
-        let mut server = Node::new(server.connect_timeout(LONG));
+        let patient = |config: EndpointConfig| {
+            config.connect_timeout(LONG).tune_links(|link| link.peer_timeout(LONG))
+        };
+        let mut client = Node::new(patient(client));
+        let mut server = Node::new(patient(server));
         let addr = server.endpoint.listen(any_port()).expect("a free port");
         client.endpoint.connect(addr).expect("room for a connection");
         let (client_link, server_link) = drive(&mut client, &mut server, |client, server| {
