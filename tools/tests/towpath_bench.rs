@@ -17,14 +17,27 @@ const SHORT: [&[&str]; 8] = [
     &["workers", "--workers", "1,3", "--links", "3"],
 ];
 
-fn measure(args: &[&str]) -> Value {
+fn measure(args: &[&str], span_ms: &str) -> Value {
     let mut command = towpath(["bench", "links"]);
     command.args(args).args(["--quick", "--json"]);
     let takes_rounds = !["latency", "idle"].contains(&args[0]);
     if takes_rounds {
-        command.args(["--rounds", "2", "--span-ms", "100"]);
+        command.args(["--rounds", "2", "--span-ms", span_ms]);
     }
     json(&mut command)
+}
+
+/// The first name of something measured that is not above zero.
+fn nothing_measured(row: &Value) -> Option<&String> {
+    let is_measured = |name: &str| {
+        let ends = ["gbps", "median_us", "mean_us"];
+        ends.iter().any(|end| name.ends_with(end)) && !name.contains("spread")
+    };
+    let mut cells = row.as_object().expect("a row").iter();
+    cells.find_map(|(name, value)| {
+        let nothing = is_measured(name) && value.as_f64().expect("a number") <= 0.0;
+        nothing.then_some(name)
+    })
 }
 
 #[test]
@@ -41,32 +54,32 @@ fn they_are_listed_and_explained() {
 #[test]
 fn each_measures_something_at_every_point() {
     for args in SHORT {
-        let report = measure(args);
+        let rows = |report: &Value| report["tables"][args[0]].as_array().expect("a table").clone();
+        let all = |report: &Value| rows(report).iter().all(|row| nothing_measured(row).is_none());
+        // A busy machine may leave nothing of a tenth of a second, but not of longer ones.
+        let mut report = Value::Null;
+        for span_ms in ["100", "1000", "4000"] {
+            report = measure(args, span_ms);
+            if all(&report) {
+                break;
+            }
+        }
+        assert!(all(&report), "{report}");
         assert_eq!(report["study"], args[0]);
         assert_eq!(report.get("trace_hash"), None, "nothing here replays");
-        let rows = report["tables"][args[0]].as_array().expect("a table");
         let points = match args[0] {
             // Each case, and each channel of each.
             "isolation" => 4,
             "shares" => 11,
             _ => args[2].split(',').count(),
         };
-        assert_eq!(rows.len(), points, "{report}");
-        for row in rows {
-            for (name, value) in row.as_object().expect("a row") {
-                let measured =
-                    ["gbps", "median_us", "mean_us"].iter().any(|end| name.ends_with(end));
-                if measured && !name.contains("spread") {
-                    assert!(value.as_f64().expect("a number") > 0.0, "{name} of {report}");
-                }
-            }
-        }
+        assert_eq!(rows(&report).len(), points, "{report}");
     }
 }
 
 #[test]
 fn many_channels_ride_on_few_queue_pairs() {
-    let report = measure(SHORT[0]);
+    let report = measure(SHORT[0], "100");
     let rows = report["tables"]["connections"].as_array().expect("a table");
     assert_eq!(rows[0]["qps"], rows[1]["qps"], "{report}");
     assert_eq!(rows[1]["qps"], 2, "one of the path, one for acks: {report}");

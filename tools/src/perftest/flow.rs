@@ -4,6 +4,7 @@ use super::carrier::{Carrier, Turn};
 use super::control::{Control, Note};
 use super::error::RunError;
 use super::limits::LOST_AFTER;
+use super::quiet::Quiet;
 use super::watch::Watch;
 use std::time::Instant;
 
@@ -20,7 +21,7 @@ pub(crate) struct Flow<'a, C> {
     takes: Takes,
     look_every: u32,
     turns: u32,
-    quiet: Option<(u64, Instant)>,
+    quiet: Quiet,
     posted: u64,
     completed: u64,
     received: u64,
@@ -58,7 +59,7 @@ impl<'a, C: Carrier> Flow<'a, C> {
             takes,
             look_every,
             turns: 0,
-            quiet: None,
+            quiet: Quiet::default(),
             posted: 0,
             completed: 0,
             received: 0,
@@ -150,24 +151,13 @@ impl<'a, C: Carrier> Flow<'a, C> {
         if all && self.takes.validate && self.carrier.digests().1 != digest {
             return Err(RunError::Digest);
         }
-        Ok(all || self.takes.lossy && self.is_quiet())
+        Ok(all || self.takes.lossy && self.quiet.look(self.received, Instant::now()) > LOST_AFTER)
     }
 
     /// Messages that never came, once this end has settled; none where it cannot tell.
     pub(crate) fn lost(&self) -> Option<u64> {
         let (sent, _) = self.peer?;
         self.takes.receives.then(|| sent.saturating_sub(self.received))
-    }
-
-    /// Whether nothing has come for a while.
-    fn is_quiet(&mut self) -> bool {
-        match self.quiet {
-            Some((received, since)) if received == self.received => since.elapsed() > LOST_AFTER,
-            _ => {
-                self.quiet = Some((self.received, Instant::now()));
-                false
-            }
-        }
     }
 
     fn look(&mut self) -> Result<(), RunError> {

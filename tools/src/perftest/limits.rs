@@ -83,6 +83,10 @@ pub(crate) const LATENCY_SIGNAL_EVERY: u32 = 16;
 /// the rest is. Far above any queue on the way, emulated machines included.
 pub(crate) const LOST_AFTER: Duration = Duration::from_millis(500);
 
+/// What of the time between two looks at what has come counts as quiet: one that was away for
+/// longer does not know what came meanwhile.
+pub(crate) const QUIET_LOOK_MAX: Duration = Duration::from_millis(10);
+
 /// How long an end that is only acted upon sleeps at a time: nobody waits for it but at the end of
 /// a row, and a busy end would take the processor from the driver's own work.
 pub(crate) const PASSIVE_WAIT: Duration = Duration::from_millis(2);

@@ -9,7 +9,7 @@
 //! | `carrier` | the trait; Towpath, plain verbs and kernel TCP behind it |
 //! | `content` | what messages contain when that is checked |
 //! | `session` | a run from the first words to the last row |
-//! | `flow`, `measure` | one row: taking part, and the loops |
+//! | `flow`, `quiet`, `measure` | one row: taking part, until no more comes, and the loops |
 //! | `meter`, `summary`, `cpu`, `watch` | counting, statistics, CPU use, progress |
 //! | `report` | table and JSON |
 //! | `error`, `limits` | what can go wrong; what is bounded |
@@ -26,6 +26,7 @@ mod flow;
 mod limits;
 mod measure;
 mod meter;
+mod quiet;
 mod report;
 mod session;
 mod settings;

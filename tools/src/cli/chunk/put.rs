@@ -53,7 +53,7 @@ pub(crate) fn put(args: &PutArgs, interrupt: &Interrupt) -> Result<(), CliError>
 }
 
 /// How long the half of a file may take to go after an error or an interruption.
-const TAKE_BACK_WAIT: Duration = Duration::from_secs(3);
+const TAKE_BACK_WAIT: Duration = Duration::from_secs(10);
 
 /// Half a file is of no use to anyone; where the server is gone, the name of it is.
 fn take_back(session: &mut ClientSession, chunk: ChunkId) {
