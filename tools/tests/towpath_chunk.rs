@@ -70,7 +70,10 @@ fn the_health_of_a_servers_links_is_shown_for_people_and_for_programs() {
     for field in ["slow", "given_up"] {
         assert_eq!(report[field], 0, "{report}");
     }
-    assert_eq!((&report["slow_after_ms"], report["rtt_us"].is_f64()), (&60_000.into(), true));
+    assert_eq!(report["slow_after_ms"], 60_000, "{report}");
+    // The answer may be here before the first acknowledgement that tells a round trip.
+    let rtt_us = report.get("rtt_us").expect("a field");
+    assert!(rtt_us.is_null() || rtt_us.as_f64() > Some(0.0), "{report}");
     let links = report["links"].as_array().expect("a list");
     // Who asks is one of them; the one before may not be forgotten yet.
     assert!((1..=2).contains(&links.len()), "{report}");
