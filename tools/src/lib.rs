@@ -16,3 +16,4 @@ pub mod device;
 pub mod devinfo;
 mod path_table;
 pub mod perftest;
+mod random;

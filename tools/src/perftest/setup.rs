@@ -8,9 +8,8 @@ use super::error::RunError;
 use super::limits::PEER_TIMEOUT;
 use super::session::row_depth;
 use super::settings::Settings;
+use crate::random::random;
 use std::collections::BTreeMap;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use towpath_device_roce::udp::{UdpConfig, UdpLink};
@@ -87,7 +86,7 @@ fn swallow_after(seconds: Option<f64>, faults: FaultControl, holed: FaultPlan) {
 
 /// The userspace NIC over `link`; another life, other queue pair numbers.
 pub(crate) fn roce<L: PacketLink>(link: L) -> RoceDevice<L> {
-    RoceDevice::new(link, RoceConfig::default().seed(RandomState::new().hash_one(0u64)))
+    RoceDevice::new(link, RoceConfig::default().seed(random()))
 }
 
 /// Towpath over `device`.

@@ -1,6 +1,5 @@
 //! Throughput against the number of workers that the links of two hosts are spread over.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,6 +20,7 @@ use super::connections::DEPTH;
 use super::poster::{PostError, Poster};
 use super::rounds::in_turn;
 use super::{BYTES, ROUNDS, SPAN};
+use crate::random::random;
 
 /// The study.
 pub const STUDY: Study = Study {
@@ -182,11 +182,6 @@ fn udp() -> UdpConfig {
 
 fn failed(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StudyError {
     StudyError::run("set-up", cause)
-}
-
-/// std keys each `RandomState` from the system's randomness.
-fn random() -> u64 {
-    RandomState::new().hash_one(0_u64)
 }
 
 /// Workers that count what arrives.

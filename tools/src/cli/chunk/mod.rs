@@ -23,6 +23,8 @@ use towpath_fastpath::{ChunkId, HedgeStats};
 use towpath_sim::{FaultControl, FaultPlan};
 use towpath_transport::{EndpointConfig, Nanos, UdpConfig};
 
+use crate::random::random;
+
 pub(crate) use get::get;
 pub(crate) use health::{info, scrub};
 pub(crate) use links::health;
@@ -134,7 +136,6 @@ impl From<HedgeStats> for HedgeReport {
 
 /// A name that nobody has yet.
 fn fresh_name() -> ChunkId {
-    use std::hash::{BuildHasher as _, RandomState};
-    let word = || u128::from(RandomState::new().hash_one(0u64));
+    let word = || u128::from(random());
     ChunkId(word() << 64 | word())
 }

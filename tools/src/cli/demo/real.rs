@@ -21,6 +21,7 @@ use crate::cli::bytes::show_size;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::session::{Pipeline, Server, Session, WallClock};
 use crate::cli::source::Source;
+use crate::random::random;
 
 /// How long the server may take to open its store.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -128,7 +129,8 @@ pub(crate) fn run(
     let (server, mut session) = ground.start()?;
     steps.done(&format!("{:.1} s", began.elapsed().as_secs_f64()));
     let pipeline = Pipeline::fitting(&mut session, args.depth, args.op_size)?;
-    let mut journey = Journey::new(source, pipeline, Prng::new(fresh_seed()));
+    // Names of chunks must not meet those of an earlier run in the same directory.
+    let mut journey = Journey::new(source, pipeline, Prng::new(random()));
     let found = journey.first_life(&mut session, args.latency_requests, &mut steps)?;
 
     steps.begin("server stopped with SIGTERM and started again");
@@ -191,10 +193,4 @@ fn headline(args: &DemoArgs, source: &Source, dir: &Path) -> String {
 fn end_report(session: &mut RealSession) -> Result<EndReport, DemoError> {
     session.close()?;
     Ok(EndReport::of(session.stats(), 0))
-}
-
-/// Names of chunks must not meet those of an earlier run in the same directory.
-fn fresh_seed() -> u64 {
-    use std::hash::{BuildHasher as _, RandomState};
-    RandomState::new().hash_one(0u64)
 }

@@ -12,10 +12,9 @@ use crate::perftest::session::row_depth;
 use crate::perftest::settings::Settings;
 use crate::perftest::setup::Connected;
 use crate::perftest::tool::Op;
+use crate::random::random;
 use serde::{Deserialize, Serialize};
-use std::collections::hash_map::RandomState;
 use std::fmt::Write;
-use std::hash::BuildHasher;
 use std::net::{IpAddr, SocketAddr};
 use towpath_base::serial::Psn;
 use towpath_memory::Region;
@@ -73,12 +72,11 @@ pub(crate) fn connect<D: Device<Memory = Region>>(
     let recvs = if plan.tool.op() == Op::Send { settings.rx_depth } else { 1 };
     let send_cq = device.create_cq(sends * plan.qps)?;
     let recv_cq = device.create_cq(recvs * plan.qps)?;
-    let random = RandomState::new();
     let mut qps = Vec::new();
-    for index in 0..plan.qps {
+    for _ in 0..plan.qps {
         let init = QpInit { send_cq, recv_cq, ..QpInit::new(qp_type(plan.connection), CqNum(0)) };
         let qp = device.create_qp(&init.depth(sends, recvs).qkey(QKEY))?;
-        qps.push((qp.0, Psn::new(random.hash_one(index) as u32).value()));
+        qps.push((qp.0, Psn::new(random() as u32).value()));
     }
     let ours = RawEnd {
         addr: device.local_addr(),
