@@ -8,6 +8,7 @@ use super::limits::{
     COPY_BYTES_MAX, RECV_BUFFER_BYTES, RECV_MESSAGES_MAX, SEND_IOVECS_MAX, SEND_MESSAGES_MAX,
     STAGING_BYTES,
 };
+use super::sys::tclass_option;
 use core::marker::PhantomData;
 use core::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::io;
@@ -206,11 +207,8 @@ impl<'a> Fill<'_, 'a> {
             count += 1;
         }
         if tclass != self.usual_tclass {
-            let value = i32::from(tclass).to_ne_bytes();
-            controls[count] = match dest {
-                SocketAddr::V4(_) => Control::new(libc::IPPROTO_IP, libc::IP_TOS, value),
-                SocketAddr::V6(_) => Control::new(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, value),
-            };
+            let (level, name) = tclass_option(dest);
+            controls[count] = Control::new(level, name, i32::from(tclass).to_ne_bytes());
             count += 1;
         }
         let iovecs = self.batch.iovecs.as_mut_ptr().wrapping_add(self.message_iovec);

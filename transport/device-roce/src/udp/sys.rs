@@ -9,6 +9,14 @@ use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, RawFd};
 use std::time::Duration;
 
+/// Level and name of the option that says the traffic class of what is sent to `dest`.
+pub(super) fn tclass_option(dest: SocketAddr) -> (i32, i32) {
+    match dest {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+    }
+}
+
 /// Sets an `int` option.
 pub(super) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
     // SAFETY: the pointer and length describe `value`, which lives through the call.

@@ -188,10 +188,7 @@ impl Sender {
 /// Has a socket give packets the traffic class of this one. Says which it gives them.
 #[cold]
 fn set_tclass(socket: &UdpSocket, packet: &TxPacket<'_>) -> u8 {
-    let (level, name) = match packet.dest {
-        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
-        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
-    };
+    let (level, name) = sys::tclass_option(packet.dest);
     let set = sys::set_option(socket.as_fd(), level, name, i32::from(packet.tclass));
     if set.is_ok() { packet.tclass } else { 0 }
 }

@@ -9,10 +9,14 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use towpath_verbs::{PacketLink, TxPacket};
 
+/// An address of 127/8 that no other test uses: nobody else is given a port there meanwhile.
+fn own_v4(test: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(127, 47, 91, test))
+}
+
 #[test]
 fn a_port_that_is_taken_is_named_in_the_error() {
-    // An address of 127/8 that no other test uses: nobody else is given the port meanwhile.
-    let ip = IpAddr::V4(Ipv4Addr::new(127, 47, 91, 3));
+    let ip = own_v4(3);
     let owner = link(ip);
     let taken = owner.local_addr();
     let config = UdpConfig::new(ip).port(PortChoice::Exact(taken.port()));
@@ -28,8 +32,7 @@ fn a_port_that_is_taken_is_named_in_the_error() {
 
 #[test]
 fn the_roce_port_is_taken_by_the_first_and_others_get_a_free_one() {
-    // An address of 127/8 that no other test uses.
-    let ip = IpAddr::V4(Ipv4Addr::new(127, 47, 91, 1));
+    let ip = own_v4(1);
     let config = UdpConfig::new(ip).port(PortChoice::Roce4791OrEphemeral);
     let (first, second) = (bind(config.clone()), bind(config));
     assert_eq!(first.local_addr().port(), ROCE_PORT);
@@ -38,8 +41,7 @@ fn the_roce_port_is_taken_by_the_first_and_others_get_a_free_one() {
 
 #[test]
 fn foreign_peers_get_the_port_and_the_packets_that_they_need() {
-    // An address of 127/8 that no other test uses.
-    let v4 = IpAddr::V4(Ipv4Addr::new(127, 47, 91, 2));
+    let v4 = own_v4(2);
     for (ip, as_asked) in [(v4, false), (V6, true)] {
         let config = UdpConfig::new(ip).port(PortChoice::Ephemeral).segmentation(true);
         let offload_works = bind(config.clone()).segmentation();
@@ -79,8 +81,7 @@ fn each_source_port_is_another_port_of_the_same_address() {
 #[test]
 fn a_place_where_nobody_listens_does_not_stop_the_others() {
     let (mut tx, mut rx) = (link(V4), link(V4));
-    // An address of 127/8 that no other test uses: nobody else is given the port meanwhile.
-    let nowhere = link(IpAddr::V4(Ipv4Addr::new(127, 47, 91, 4))).local_addr();
+    let nowhere = link(own_v4(4)).local_addr();
     let sent = payloads(&[500; 20]);
     for _ in 0..5 {
         let mut list = packets(nowhere, &sent);
