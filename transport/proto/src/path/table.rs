@@ -204,10 +204,14 @@ impl PathTable {
     }
 
     pub(super) fn in_state(&self, state: PathState) -> u16 {
-        let is_in =
-            |&(_, path): &(usize, &Path)| path.standing.state() == state && !path.has_failed;
-        let all = self.all.iter().enumerate().filter(is_in);
-        all.fold(0, |set, (index, _)| set | bit(index)) & self.ladder.paths()
+        let paths = self.set_of(|path| path.standing.state() == state && !path.has_failed);
+        paths & self.ladder.paths()
+    }
+
+    /// The paths of any carrier of which something is so.
+    fn set_of(&self, is_so: impl Fn(&Path) -> bool) -> u16 {
+        let all = self.all.iter().enumerate().filter(|(_, path)| is_so(path));
+        all.fold(0, |set, (index, _)| set | bit(index))
     }
 
     pub(super) fn spread_bytes(&self) -> u64 {
@@ -330,9 +334,7 @@ impl PathTable {
 
     /// Paths that have answered to what was sent then or later.
     fn answered_since(&self, sent_at: Time) -> u16 {
-        let answered = |&(_, path): &(usize, &Path)| path.answered_at >= sent_at;
-        let all = self.all.iter().enumerate().filter(answered);
-        all.fold(0, |set, (index, _)| set | bit(index))
+        self.set_of(|path| path.answered_at >= sent_at)
     }
 
     /// A path that is held back and is to take the place of another, if fewer than are to be used

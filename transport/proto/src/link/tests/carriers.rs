@@ -21,8 +21,7 @@ fn open_tuned(
     println!("seed {seed} {carriers:?}");
     let tune = |config: LinkConfig| tune(config).seed(seed);
     let mut wire = Wire::with_carriers(seed, faults, carriers, tune);
-    let channel = wire.ends[0].link.open_channel(true).unwrap();
-    wire.run_until(|wire| wire.ends.iter().all(|end| end.channels == [channel]));
+    let channel = wire.open_channel(0, true);
     (wire, channel)
 }
 

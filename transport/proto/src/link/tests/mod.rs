@@ -262,8 +262,7 @@ fn channels_open_and_close_many_times_and_leave_nothing() {
     let mut wire = Wire::new(9, ALL_FAULTS, |config| config);
     for round in 0..100u64 {
         let at = (round % 2) as usize;
-        let channel = wire.ends[at].link.open_channel(true).unwrap();
-        wire.run_until(|wire| wire.ends.iter().all(|end| end.channels == [channel]));
+        let channel = wire.open_channel(at, true);
         wire.ends[at].send(channel, round, vec![round as u8; 100], Time::NEVER);
         wire.ends[at].link.close_channel(channel).unwrap();
         wire.run_until(|wire| wire.ends.iter().all(|end| end.channels.is_empty()));
@@ -307,8 +306,7 @@ fn acks_stay_exact_where_their_32_bits_wrap() {
         for end in &mut wire.ends {
             end.link.paths[0].tx = crate::path::SendWindow::starting_at((1 << 32) - 40);
         }
-        let channel = wire.ends[0].link.open_channel(true).unwrap();
-        wire.run_until(|wire| wire.ends.iter().all(|end| end.channels == [channel]));
+        let channel = wire.open_channel(0, true);
         for token in 0..100 {
             for end in &mut wire.ends {
                 end.send(channel, token, vec![token as u8; 5_000], Time::NEVER);

@@ -9,8 +9,7 @@ fn open(seed: u64, faults: Faults, spreading: Spreading) -> (Wire, ChannelId) {
     println!("seed {seed} {spreading:?}");
     let tune = |config: LinkConfig| config.spreading(spreading).seed(seed);
     let mut wire = Wire::with_paths(seed, faults, PATHS, tune);
-    let channel = wire.ends[0].link.open_channel(seed.is_multiple_of(2)).unwrap();
-    wire.run_until(|wire| wire.ends.iter().all(|end| end.channels == [channel]));
+    let channel = wire.open_channel(0, seed.is_multiple_of(2));
     (wire, channel)
 }
 

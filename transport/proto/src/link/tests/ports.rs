@@ -16,8 +16,7 @@ fn open(seed: u64, paths: u32) -> (Wire, ChannelId) {
     println!("seed {seed} paths {paths}");
     let tune = |config: LinkConfig| config.spreading(EACH).seed(seed).source_ports(PORTS);
     let mut wire = Wire::with_paths(seed, Faults::default(), paths, tune);
-    let channel = wire.ends[0].link.open_channel(seed.is_multiple_of(2)).unwrap();
-    wire.run_until(|wire| wire.ends.iter().all(|end| end.channels == [channel]));
+    let channel = wire.open_channel(0, seed.is_multiple_of(2));
     send(&mut wire, channel, 0..64, 10_000);
     wire.run_until(Wire::settled);
     (wire, channel)
@@ -81,8 +80,7 @@ fn a_port_that_rests_is_found_when_it_is_the_only_one_that_leads_anywhere() {
         println!("seed {seed}");
         let tune = |config: LinkConfig| config.spreading(EACH).seed(seed).source_ports(16);
         let mut wire = Wire::with_paths(seed, Faults::default(), 4, tune);
-        let channel = wire.ends[0].link.open_channel(true).unwrap();
-        wire.run_until(|wire| wire.ends.iter().all(|end| end.channels == [channel]));
+        let channel = wire.open_channel(0, true);
         send(&mut wire, channel, 0..64, 10_000);
         wire.run_until(Wire::settled);
         wire.holes[1] = 1 << 2;
@@ -178,8 +176,7 @@ fn open_with_spares(seed: u64) -> (Wire, ChannelId) {
     println!("seed {seed}");
     let tune = |config: LinkConfig| config.spreading(EACH).seed(seed).spare_paths(4);
     let mut wire = Wire::with_paths(seed, Faults::default(), 8, tune);
-    let channel = wire.ends[0].link.open_channel(true).unwrap();
-    wire.run_until(|wire| wire.ends.iter().all(|end| end.channels == [channel]));
+    let channel = wire.open_channel(0, true);
     send(&mut wire, channel, 0..64, 10_000);
     wire.run_until(Wire::settled);
     let is_held_back = |path: crate::PathSnapshot| path.state == PathState::Spare && path.sent == 0;

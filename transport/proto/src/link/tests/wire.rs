@@ -242,9 +242,15 @@ impl Wire {
         tune: impl Fn(LinkConfig) -> LinkConfig,
     ) -> (Self, ChannelId) {
         let mut wire = Self::new(seed, faults, tune);
-        let channel = wire.ends[0].link.open_channel(ordered).unwrap();
-        wire.run_until(|wire| wire.ends.iter().all(|end| end.channels == [channel]));
+        let channel = wire.open_channel(0, ordered);
         (wire, channel)
+    }
+
+    /// Opens the only channel from the end `at`, and waits until both ends have it.
+    pub(super) fn open_channel(&mut self, at: usize, ordered: bool) -> ChannelId {
+        let channel = self.ends[at].link.open_channel(ordered).unwrap();
+        self.run_until(|wire| wire.ends.iter().all(|end| end.channels == [channel]));
+        channel
     }
 
     pub(super) fn post(&mut self, to: usize, frame: Frame) {
