@@ -73,10 +73,26 @@ impl Rig {
             for client in self.clients.iter_mut().filter(|client| client.is_done()) {
                 client.work_to(client.answered() + 1);
             }
-            assert!(self.now() < until, "all links on {carrier}");
+            assert!(self.now() < until, "all links on {carrier}: {}", self.standing());
             keyed::Rig::step(self)?;
         }
         Ok(())
+    }
+
+    /// How each client and the server's links stand, for who looks into a failure.
+    fn standing(&self) -> String {
+        let mut text = String::new();
+        let server = &self.server.endpoint;
+        let server = server.links().map(|link| (server, link));
+        let clients = self.clients.iter().filter_map(|c| Some((&c.endpoint, c.at()?.0)));
+        for (endpoint, link) in clients.chain(server) {
+            let (carrier, stats) = (endpoint.carrier_of(link), endpoint.stats(link));
+            text += &format!("\n{carrier:?} {stats:?} {:?}", endpoint.link_census(link));
+            for path in endpoint.paths(link) {
+                text += &format!("\n  {path:?}");
+            }
+        }
+        text
     }
 
     fn now(&self) -> Time {
