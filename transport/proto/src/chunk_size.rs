@@ -17,7 +17,9 @@ const LOSSES_MIN: f64 = 2.0;
 /// The chunk sizes of one path, one for each way of cutting.
 #[derive(Debug)]
 pub(crate) struct ChunkSize {
+    /// A power of two.
     mtu_bytes: u32,
+    mtu_bits: u32,
     bytes_max: u32,
     cost_packets: f64,
     short_packet_cost_packets: f64,
@@ -31,6 +33,7 @@ impl ChunkSize {
     pub(crate) fn new(mtu_bytes: u32, bytes_max: u32, config: &LinkConfig) -> Self {
         let mut size = Self {
             mtu_bytes,
+            mtu_bits: mtu_bytes.ilog2(),
             bytes_max,
             cost_packets: config.chunk_cost_packets,
             short_packet_cost_packets: config.short_packet_cost_packets,
@@ -69,7 +72,8 @@ impl ChunkSize {
 
     /// Packets of a chunk: the header makes the first one fuller, and mostly one more.
     pub(crate) fn packets_of(&self, payload_bytes: u32) -> u32 {
-        (payload_bytes + HEADER_BYTES as u32).div_ceil(self.mtu_bytes)
+        // Asked for each chunk, so not by dividing.
+        (payload_bytes + HEADER_BYTES as u32 + self.mtu_bytes - 1) >> self.mtu_bits
     }
 
     pub(crate) fn on_sent(&mut self, packets: u32) {

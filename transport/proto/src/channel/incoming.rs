@@ -19,6 +19,7 @@ pub(crate) struct Incoming {
     pub(crate) chunks: Vec<ChunkRef>,
     /// Each so far has followed the one before.
     came_in_order: bool,
+    /// Which came, once one did not follow.
     received: Option<WindowBitmap>,
     chunks_received: u32,
     bytes_received: u32,
@@ -44,12 +45,13 @@ impl Incoming {
     }
 
     /// Whether the chunk came before. One that is too far ahead is a misfit.
+    #[inline(always)]
     pub(crate) fn has(&self, index: u32) -> Result<bool, Misfit> {
-        if self.chunks_received == 0 {
-            return if u64::from(index) < CHUNK_WINDOW { Ok(false) } else { Err(Misfit) };
+        let (index, count) = (u64::from(index), u64::from(self.chunks_received));
+        if self.came_in_order {
+            return if index < count + CHUNK_WINDOW { Ok(index < count) } else { Err(Misfit) };
         }
         let received = self.received.as_ref().ok_or(Misfit)?;
-        let index = u64::from(index);
         if received.reaches(index) { Ok(received.contains(index)) } else { Err(Misfit) }
     }
 
@@ -60,26 +62,27 @@ impl Incoming {
         if bytes > self.message_len {
             return Err(Misfit);
         }
-        // A message of one chunk needs no bitmap: nothing else of it can come.
-        if chunk.length < self.message_len {
-            if self.chunks_received == 0 {
-                self.start_bitmap();
-            }
-            self.received.as_mut().ok_or(Misfit)?.insert(u64::from(chunk.index));
+        let follows = chunk.index == self.chunks_received && chunk.offset == self.bytes_received;
+        if !(self.came_in_order && follows) {
+            self.note_out_of_order(chunk.index);
         }
-        self.came_in_order &=
-            chunk.index == self.chunks_received && chunk.offset == self.bytes_received;
         self.bytes_received = bytes;
         self.chunks_received += 1;
         self.chunks.push(chunk);
         Ok(())
     }
 
-    fn start_bitmap(&mut self) {
-        match &mut self.received {
-            Some(received) => received.reset(0),
-            None => self.received = Some(WindowBitmap::new(0, CHUNK_WINDOW as usize)),
+    /// A bitmap takes over where the count alone does not tell which chunks came.
+    #[cold]
+    fn note_out_of_order(&mut self, index: u32) {
+        let count = u64::from(self.chunks_received);
+        let empty = || WindowBitmap::new(count, CHUNK_WINDOW as usize);
+        let received = self.received.get_or_insert_with(empty);
+        if self.came_in_order {
+            self.came_in_order = false;
+            received.reset(count);
         }
+        received.insert(u64::from(index));
     }
 
     /// How many chunks of it were accepted, each of which used a credit.
@@ -159,6 +162,32 @@ mod tests {
         assert!(message.is_complete());
         message.arrange().unwrap();
         assert!(message.chunks.iter().map(|c| c.index).eq(0..3));
+    }
+
+    #[test]
+    fn what_came_in_order_is_known_after_one_that_did_not_in_every_life_of_the_slot() {
+        let mut message = Incoming::default();
+        for len in [50, 60] {
+            message.start(0, 0, len, false);
+            let window = CHUNK_WINDOW as u32;
+            for index in 0..2 {
+                assert_eq!(message.has(index + window - 1), Ok(false));
+                assert_eq!(message.has(index + window), Err(Misfit));
+                message.accept(chunk(index, index * 10, 10)).unwrap();
+            }
+            assert_eq!(
+                (message.has(0), message.has(1), message.has(2)),
+                (Ok(true), Ok(true), Ok(false))
+            );
+            message.accept(chunk(3, 30, 10)).unwrap();
+            let known = [0, 1, 2, 3, 4].map(|index| message.has(index));
+            assert_eq!(known, [Ok(true), Ok(true), Ok(false), Ok(true), Ok(false)]);
+            assert_eq!(message.has(window + 2), Err(Misfit));
+            message.accept(chunk(2, 20, 10)).unwrap();
+            message.accept(chunk(4, 40, len - 40)).unwrap();
+            message.arrange().unwrap();
+            assert!(message.chunks.iter().map(|c| c.index).eq(0..5));
+        }
     }
 
     #[test]

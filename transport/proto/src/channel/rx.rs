@@ -80,7 +80,7 @@ impl ChannelRx {
     }
 
     /// What is known of a message id.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn place(&self, id: u64) -> Result<Place, RxViolation> {
         if self.closed.contains(id) {
             return Ok(Place::Closed(self.verdict(id)));

@@ -40,7 +40,7 @@ const VERDICT_DELIVERED: u32 = 1;
 impl Link {
     /// Takes in a control chunk once; false when it cannot be taken now and must come again. The
     /// sequence number tells a copy: one that comes late must not open a closed channel again.
-    pub(super) fn on_control(&mut self, now: Time, header: &ChunkHeader) -> bool {
+    pub(super) fn on_control(&mut self, now: Time, header: ChunkHeader) -> bool {
         let sequence = expand_u32(header.offset, self.control_seen.base());
         if self.control_seen.contains(sequence) {
             return true;
@@ -49,7 +49,7 @@ impl Link {
             self.stats.violations += 1;
             return false;
         }
-        let taken = self.obey_control(now, header);
+        let taken = self.obey_control(now, &header);
         if taken {
             self.control_seen.insert(sequence);
         }

@@ -88,7 +88,7 @@ impl Link {
                 }
                 Taken::Known
             }
-            _ if self.on_control(now, header) => Taken::Known,
+            _ if self.on_control(now, *header) => Taken::Known,
             _ => Taken::Refused,
         };
         if !matches!(taken, Taken::Refused) {

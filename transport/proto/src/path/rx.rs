@@ -23,7 +23,7 @@ impl ReceiveWindow {
     }
 
     /// Takes in an accepted number.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn accept(&mut self, number: u64, at: Time) {
         self.received.insert(number);
         if self.largest.is_none_or(|(largest, _)| number > largest) {
