@@ -6,9 +6,6 @@ use towpath_memory::{Buf, MemoryError, Pool};
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_verbs::Sge;
 
-/// No slot.
-const NONE: u32 = u32::MAX;
-
 /// One header. Exactly a cache line: what is known of a send is fetched at once.
 #[repr(align(64))]
 struct Slot {
@@ -18,39 +15,30 @@ struct Slot {
     number: u64,
     /// Header and payload.
     bytes: u32,
-    /// The one that was posted behind it on its path, or the next free one.
-    next: u32,
 }
 
 /// The headers of a link. Its paths share them, and the one that came home last goes out next: so
 /// there are few in use, which stay in the cache, however many paths take turns.
+#[derive(Default)]
 pub(crate) struct TxSlots {
     slots: Vec<Slot>,
-    free: u32,
+    free: Vec<u32>,
     /// Queues that are full.
     full: u32,
     posted_bytes: u64,
-}
-
-impl Default for TxSlots {
-    /// None, for a link without queue pairs.
-    fn default() -> Self {
-        Self { slots: Vec::new(), free: NONE, full: 0, posted_bytes: 0 }
-    }
 }
 
 impl TxSlots {
     /// So many headers, and their pool, to be registered.
     pub(crate) fn new(count: usize) -> Result<(Self, Pool), MemoryError> {
         let pool = Pool::with_count(HEADER_BYTES, count)?;
-        let slot = |place: u32| {
+        let slot = |_| {
             let mut buf = pool.take()?;
             buf.set_len(HEADER_BYTES).ok()?;
-            let next = place.checked_sub(1).unwrap_or(NONE);
-            Some(Slot { header: Held::new(buf), sge: Sge::default(), number: 0, bytes: 0, next })
+            Some(Slot { header: Held::new(buf), sge: Sge::default(), number: 0, bytes: 0 })
         };
-        let slots: Vec<Slot> = (0..count as u32).map_while(slot).collect();
-        let free = slots.len().checked_sub(1).map_or(NONE, |last| last as u32);
+        let slots: Vec<Slot> = (0..count).map_while(slot).collect();
+        let free = (0..slots.len() as u32).collect();
         Ok((Self { slots, free, ..Self::default() }, pool))
     }
 
@@ -81,16 +69,17 @@ pub(crate) struct TxQueue {
     /// The oldest posted, and the next to post.
     tail: u32,
     head: u32,
-    /// Their slots; none where nothing is posted.
-    oldest: u32,
-    newest: u32,
+    /// The slot of each position, modulo its length, which is a power of two. Not a list through
+    /// the slots: those would come from memory one after the other.
+    places: Box<[u32]>,
     posted_bytes: u64,
 }
 
 impl TxQueue {
     /// Of at most `depth` sends: as many slots must be there for it.
     pub(crate) fn new(depth: u32) -> Self {
-        Self { depth, tail: 0, head: 0, oldest: NONE, newest: NONE, posted_bytes: 0 }
+        let places = vec![0; depth.next_power_of_two() as usize].into_boxed_slice();
+        Self { depth, tail: 0, head: 0, places, posted_bytes: 0 }
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -106,6 +95,11 @@ impl TxQueue {
         self.posted_bytes
     }
 
+    fn place_mut(&mut self, position: u32) -> &mut u32 {
+        let mask = self.places.len() - 1;
+        &mut self.places[position as usize & mask]
+    }
+
     /// Writes the next header, to be followed by `payload_bytes`; returns its position and gather
     /// entry. The queue must not be full.
     pub(crate) fn push(
@@ -115,21 +109,17 @@ impl TxQueue {
         write: impl FnOnce(&mut [u8; HEADER_BYTES]),
     ) -> (u32, Sge) {
         debug_assert!(!self.is_full(), "the caller checks for room");
-        let (position, place) = (self.head, slots.free);
+        let position = self.head;
+        let place = slots.free.pop().expect("as many slots as all queues are deep");
+        *self.place_mut(position) = place;
         let bytes = HEADER_BYTES as u32 + payload_bytes;
         let slot = &mut slots.slots[place as usize];
-        slots.free = slot.next;
-        (slot.number, slot.bytes, slot.next) = (number, bytes, NONE);
+        (slot.number, slot.bytes) = (number, bytes);
         if let Some(bytes) = slot.header.buf_mut().and_then(|buf: &mut Buf| buf.first_chunk_mut()) {
             write(bytes);
         }
         slot.header.lend();
         let sge = slot.sge;
-        match slots.slots.get_mut(self.newest as usize) {
-            Some(before) => before.next = place,
-            None => self.oldest = place,
-        }
-        self.newest = place;
         self.head = position.wrapping_add(1);
         self.posted_bytes += u64::from(bytes);
         slots.posted_bytes += u64::from(bytes);
@@ -157,11 +147,7 @@ impl TxQueue {
 
     fn pop(&mut self, slots: &mut TxSlots) -> u64 {
         slots.full -= u32::from(self.is_full());
-        let place = self.oldest;
-        self.oldest = slots.slots[place as usize].next;
-        if self.oldest == NONE {
-            self.newest = NONE;
-        }
+        let place = *self.place_mut(self.tail);
         self.tail = self.tail.wrapping_add(1);
         self.take_home(slots, place)
     }
@@ -172,19 +158,8 @@ impl TxQueue {
             return None;
         }
         slots.full -= u32::from(self.is_full());
-        let place = self.newest;
-        if self.oldest == place {
-            (self.oldest, self.newest) = (NONE, NONE);
-        } else {
-            // Rare enough to look for the one before it.
-            let mut before = self.oldest;
-            while slots.slots[before as usize].next != place {
-                before = slots.slots[before as usize].next;
-            }
-            slots.slots[before as usize].next = NONE;
-            self.newest = before;
-        }
         self.head = self.head.wrapping_sub(1);
+        let place = *self.place_mut(self.head);
         Some(self.take_home(slots, place))
     }
 
@@ -192,7 +167,7 @@ impl TxQueue {
     fn take_home(&mut self, slots: &mut TxSlots, place: u32) -> u64 {
         let slot = &mut slots.slots[place as usize];
         slot.header.reclaim();
-        slot.next = std::mem::replace(&mut slots.free, place);
+        slots.free.push(place);
         self.posted_bytes -= u64::from(slot.bytes);
         slots.posted_bytes -= u64::from(slot.bytes);
         slot.number

@@ -5,8 +5,9 @@ use crate::event::LinkId;
 use crate::limits::BATCH;
 use crate::limits::SLOTS_AT_A_TIME;
 use crate::links::{Links, Phase};
-use crate::recv::Home;
+use crate::recv::{Home, Slot};
 use crate::wr_id::WrId;
+use std::slice;
 use towpath_base::Time;
 use towpath_memory::Region;
 use towpath_proto::{BufToken, Carrier, ChannelId, Class, PathId, Verdict};
@@ -166,25 +167,24 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         match link.handle_chunk(now, PathId(path), header, payload, token, received_at) {
             Verdict::Kept => {
                 conn.held += 1;
-                let class = conn.class.class;
-                let home = Home { link: id, path, channel: ChannelId(0) };
-                slot.home = Some(home);
-                self.replace(class, home);
+                slot.home = Some(Home { link: id, path, channel: ChannelId(0) });
+                if shared.is_none() {
+                    self.replace(number);
+                }
             }
             Verdict::Recycle => self.repost(number),
         }
         self.links.touch(index);
     }
 
-    /// Fills a path's own queue up that has given a buffer away, where it does not count on getting
-    /// that back. A shared queue is filled up before it is posted to.
-    fn replace(&mut self, class: Class, home: Home) {
-        let slot = if self.shared.is_some() {
-            None
-        } else if self.config.is_overbooked() {
-            self.spare_slot(class, Some(home))
+    /// Fills a path's own queue up that has given the buffer of this slot away, where it does not
+    /// count on getting that back. A shared queue is filled up before it is posted to.
+    fn replace(&mut self, given: u32) {
+        let Some(&mut Slot { class, home, .. }) = self.recv.at(given) else { return };
+        let slot = if self.config.is_overbooked() {
+            self.spare_slot(class, home)
         } else if self.config.spare_receives() > 0 {
-            self.recv.take_free(class, Some(home))
+            self.recv.take_free(class, home)
         } else {
             None
         };
@@ -226,12 +226,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if let Some(queue) = queue
             && let Some(wr) = entry.lend()
         {
-            queue.repost.push(*wr);
+            // Pushed it would be copied twice.
+            queue.repost.extend_from_slice(slice::from_ref(wr));
         } else {
             self.recv.put_free(slot);
         }
     }
 
+    #[inline(never)]
     fn repost_to_path(&mut self, slot: u32) {
         let Some(entry) = self.recv.at(slot) else { return };
         let home = entry.home;
