@@ -80,10 +80,10 @@ impl UdpConfig {
     }
 
     /// How many source ports to send from, 1 to [`SOURCE_PORTS_MAX`] (held to that range); 16 by
-    /// default. The receive port is the first; each further one costs a socket that only sends, and
-    /// nothing while nobody sends from it. What leaves from two ports takes two system calls: links
-    /// of four paths make 1.8 times as many for long messages as from one port, in as long runs.
-    /// With one port a link whose way swallows has no other.
+    /// default. The receive port is the first, but for addresses of loopback; each further one
+    /// costs a socket that only sends, and nothing while nobody sends from it. What leaves from two
+    /// ports takes two system calls: links of four paths make 1.8 times as many for long messages
+    /// as from one port, in as long runs. With one port a link whose way swallows has no other.
     #[must_use]
     pub fn source_ports(mut self, count: u16) -> Self {
         self.source_ports = count.clamp(1, SOURCE_PORTS_MAX);
@@ -136,7 +136,8 @@ impl UdpConfig {
     ///   rxe has that port in the first network namespace, so next to it a process needs another
     ///   one.
     /// - On IPv4 packets leave one by one. Those that the kernel cuts from a run carry IP IDs 0, 1,
-    ///   2 ..., which the ICRC covers: the peer would drop all but the first.
+    ///   2 ..., which the ICRC covers: the peer would drop all but the first. Nor is any socket
+    ///   connected, whose packets' IDs count up from anywhere.
     /// - On IPv4 a packet whose ICRC fails is accepted if some IP ID explains it, since a socket
     ///   cannot see the ID: 1 in 65,536 corruptions passes. IPv6 has no such ID.
     #[must_use]
@@ -162,6 +163,13 @@ impl UdpConfig {
     /// Whether runs may leave in one piece.
     pub(super) fn segments(&self) -> bool {
         self.segmentation && !(self.foreign_peers && self.ip.is_ipv4())
+    }
+
+    /// Whether sockets that only send are connected to where they send, and all that send are such.
+    /// Packets of a connected socket of IPv4 carry IDs that count up from anywhere, as no foreign
+    /// peer expects them. Beyond this host it is not worth a second port for a firewall to admit.
+    pub(super) fn connects(&self) -> bool {
+        self.ip.is_loopback() && !(self.foreign_peers && self.ip.is_ipv4())
     }
 
     /// Where receive times come from; [`TimestampSource::Call`] by default.

@@ -33,6 +33,10 @@ pub(super) const SEGMENTS_OLD_MAX: usize = 64;
 /// Messages of one `sendmmsg`; past this the saving per message is no longer seen.
 pub(super) const SEND_MESSAGES_MAX: usize = 32;
 
+/// Batches in a row that go elsewhere before a connected socket is connected to where they go: it
+/// takes about as long as three sends, and saves a tenth of each after it.
+pub(super) const RECONNECT_AFTER: u32 = 256;
+
 /// Gather entries of one `sendmmsg`, and so of one message: the kernel's `UIO_MAXIOV`.
 pub(super) const SEND_IOVECS_MAX: usize = 1024;
 
@@ -73,7 +77,7 @@ pub(super) const RX_SPLIT_PACKETS: u32 = 16;
 
 /// Source ports where nothing is said: as many as a link may have paths, and as a switch has ways.
 /// Half of the ways of a network may swallow, and all of them do so once in 65,536 times. They take
-/// 15 descriptors of the 1,024 that a process has where nobody has raised that.
+/// 16 descriptors of the 1,024 that a process has where nobody has raised that.
 pub(super) const SOURCE_PORTS: u16 = 16;
 
 /// More source ports than this gain no entropy over the 8 to 16 ways of a switch.

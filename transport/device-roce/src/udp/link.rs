@@ -13,7 +13,7 @@ use super::probe::{self, Probe};
 use super::rx::Receiver;
 use super::steering::{self, Steering};
 use super::sys;
-use super::tx::{Counts, Sender};
+use super::tx::{Counts, Outlet, Sender};
 use core::ffi::c_int;
 use core::net::{IpAddr, SocketAddr, SocketAddrV6};
 use core::task::Waker;
@@ -31,7 +31,10 @@ const NO_FILE: c_int = -1;
 /// A wire over UDP sockets of one local address, which several links may
 /// [have together](Self::bind_group).
 ///
-/// One socket receives and is source port 0; further source ports are sockets that only send.
+/// One socket receives and is source port 0; further source ports are sockets that only send. On an
+/// address of loopback source port 0 is such a socket, too: there no firewall has to see answers
+/// come from where it saw questions go to, and a socket that only sends can be connected, which
+/// saves looking the way up for each send.
 /// Packets of one size to one place leave as one message that the kernel or the NIC cuts up, and
 /// come in as one message that is cut up here; where the kernel refuses either, packets go one
 /// by one. No call blocks; an idle owner waits on [`readable_fd`](Self::readable_fd).
@@ -40,8 +43,10 @@ const NO_FILE: c_int = -1;
 /// `rx_charge_bytes` holds for senders set up as this end is, on the same kernel; a message is
 /// then a run, or each packet where this end does not offload.
 pub struct UdpLink {
-    sockets: Vec<UdpSocket>,
-    addrs: Vec<SocketAddr>,
+    socket: UdpSocket,
+    local_addr: SocketAddr,
+    /// By source port.
+    source_addrs: Vec<SocketAddr>,
     clock: Clock,
     sender: Sender,
     receiver: Receiver,
@@ -117,44 +122,48 @@ impl UdpLink {
         receivers.into_iter().zip(bells).map(link).collect()
     }
 
-    /// A link on `first`, which is bound.
+    /// A link that receives on `socket`, which is bound.
     fn open(
         config: &UdpConfig,
-        first: UdpSocket,
+        socket: UdpSocket,
         addr: SocketAddr,
         bell: Bell,
         place: Place,
     ) -> Result<Self, UdpError> {
-        let mut sockets = vec![first];
-        let mut addrs = vec![addr];
-        for _ in 1..config.source_ports {
-            let any_port = with_port(config, 0);
-            let socket = bind_at(any_port)?;
-            addrs.push(local_addr(&socket, any_port)?);
-            sockets.push(socket);
-        }
         let Place { steering, member, probe, clock } = place;
         let segments_max = if config.segments() { probe.segments_max } else { 0 };
-        for (index, (socket, &addr)) in sockets.iter().zip(&addrs).enumerate() {
-            configure(socket, addr, segments_max > 0)?;
-            grow_buffer(socket.as_fd(), config, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
-            if index > 0 {
+        configure(&socket, addr, segments_max > 0)?;
+        let (mut outlets, mut source_addrs) = (Vec::new(), Vec::new());
+        for index in 0..config.source_ports {
+            let (outlet, addr) = if index == 0 && !config.connects() {
+                let same = socket.try_clone().map_err(|source| inspect_error(addr, source))?;
+                (Outlet::new(same, false), addr)
+            } else {
+                let any_port = with_port(config, 0);
+                let socket = bind_at(any_port)?;
+                configure(&socket, any_port, segments_max > 0)?;
                 // It only sends: what strangers send to it is dropped early.
                 ignore(sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, 0));
-            }
+                let addr = local_addr(&socket, any_port)?;
+                (Outlet::new(socket, config.connects()), addr)
+            };
+            grow_buffer(outlet.socket.as_fd(), config, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
+            outlets.push(outlet);
+            source_addrs.push(addr);
         }
-        let (coalescing, granted_bytes) = configure_receiver(&sockets[0], addr, config)?;
+        let (coalescing, granted_bytes) = configure_receiver(&socket, addr, config)?;
         Ok(Self {
-            sockets,
+            socket,
+            local_addr: addr,
+            source_addrs,
             clock,
-            sender: Sender::new(SendBatch::new(), segments_max),
+            sender: Sender::new(outlets, segments_max),
             receiver: Receiver::new(),
             counts: Counts::default(),
             probe,
             coalescing,
             foreign_peers: config.foreign_peers,
             rx_buffer_bytes: probe::rx_buffer_bytes(granted_bytes, addr),
-            addrs,
             bell,
             steering,
             member,
@@ -168,7 +177,7 @@ impl UdpLink {
     /// a group handed over, for which there is the [waker](PacketLink::waker).
     #[must_use]
     pub fn readable_fd(&self) -> BorrowedFd<'_> {
-        self.sockets[0].as_fd()
+        self.socket.as_fd()
     }
 
     /// Blocks until packets wait in the kernel, the [waker](PacketLink::waker) is used, the
@@ -177,7 +186,7 @@ impl UdpLink {
     /// [`readable_fd`](Self::readable_fd) holds.
     #[must_use]
     pub fn wait_readable(&mut self, timeout: Duration) -> bool {
-        let files = [self.sockets[0].as_raw_fd(), self.bell.as_fd().as_raw_fd(), self.watched];
+        let files = [self.socket.as_raw_fd(), self.bell.as_fd().as_raw_fd(), self.watched];
         let [readable, rung, watched] = sys::wait_readable(files, timeout);
         readable | (rung && self.bell.clear()) | watched
     }
@@ -221,12 +230,14 @@ impl UdpLink {
         self.probe.segments_max
     }
 
+    /// Where the socket of a source port is connected to.
+    pub(super) fn connected_to(&self, source_port: usize) -> Option<SocketAddr> {
+        self.sender.connected_to(source_port)
+    }
+
     /// Has the kernel refuse offload from now on, as a device without checksums would.
     pub(super) fn break_segmentation(&self) {
-        for socket in &self.sockets {
-            sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1)
-                .expect("the option is there");
-        }
+        self.sender.break_segmentation();
     }
 }
 
@@ -238,7 +249,10 @@ impl AsFd for UdpLink {
 
 impl core::fmt::Debug for UdpLink {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("UdpLink").field("addrs", &self.addrs).finish_non_exhaustive()
+        f.debug_struct("UdpLink")
+            .field("local_addr", &self.local_addr)
+            .field("source_addrs", &self.source_addrs)
+            .finish_non_exhaustive()
     }
 }
 
@@ -255,7 +269,7 @@ impl PacketLink for UdpLink {
         }
         LinkCaps {
             packet_bytes_max: PACKET_BYTES_MAX as u32,
-            source_ports: self.sockets.len() as u16,
+            source_ports: self.sender.source_ports() as u16,
             rx_buffer_bytes: Some(rx_buffer_bytes),
             rx_charge_bytes,
             short_packet_cost_percent: match self.sender.segmentation() {
@@ -269,7 +283,7 @@ impl PacketLink for UdpLink {
     }
 
     fn local_addr(&self) -> SocketAddr {
-        self.addrs[0]
+        self.local_addr
     }
 
     fn now(&self) -> Time {
@@ -279,16 +293,16 @@ impl PacketLink for UdpLink {
     /// # Panics
     /// With an index that is not below [`LinkCaps::source_ports`].
     fn source_addr(&self, source_port: u16) -> SocketAddr {
-        self.addrs[usize::from(source_port)]
+        self.source_addrs[usize::from(source_port)]
     }
 
     fn transmit(&mut self, packets: &[TxPacket<'_>]) -> usize {
-        self.sender.transmit(&self.sockets, self.addrs[0], packets, &mut self.counts)
+        self.sender.transmit(self.local_addr, packets, &mut self.counts)
     }
 
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxPacket<'_>)) -> usize {
-        let Self { receiver, sockets, counts, .. } = self;
-        let (socket, place) = (&sockets[0], (&self.clock, self.addrs[0]));
+        let Self { receiver, socket, counts, .. } = self;
+        let place = (&self.clock, self.local_addr);
         let Some(member) = &mut self.member else {
             return receiver.receive(socket, place, budget, counts, sink);
         };
@@ -321,7 +335,7 @@ impl PacketLink for UdpLink {
     fn counters(&self) -> LinkCounters {
         let mut counters = self.counts.link;
         // The kernel tells of drops with the next packet only, and there may be none.
-        if let Ok(memory) = sys::receive_memory(self.sockets[0].as_fd()) {
+        if let Ok(memory) = sys::receive_memory(self.socket.as_fd()) {
             counters.packets_dropped += self.receiver.drops_untold(memory.drops);
         }
         counters.packets_dropped += self.member.as_ref().map_or(0, |m| m.handed_over_lost);
@@ -389,13 +403,18 @@ fn share_port(
 }
 
 fn local_addr(socket: &UdpSocket, addr: SocketAddr) -> Result<SocketAddr, UdpError> {
-    socket.local_addr().map_err(|source| UdpError::System { step: UdpStep::Inspect, addr, source })
+    socket.local_addr().map_err(|source| inspect_error(addr, source))
+}
+
+fn inspect_error(addr: SocketAddr, source: io::Error) -> UdpError {
+    UdpError::System { step: UdpStep::Inspect, addr, source }
 }
 
 /// The options of every socket.
 fn configure(socket: &UdpSocket, addr: SocketAddr, segmentation: bool) -> Result<(), UdpError> {
     let fd = socket.as_fd();
-    // Without these IPv4 packets may carry an ID that is not 0, and the ICRC covers it.
+    // Without these IPv4 packets carry an ID that is not 0, and the ICRC covers it. Those of a
+    // connected socket do all the same: see `UdpConfig::connects`.
     let whole = if addr.is_ipv4() {
         sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
     } else {

@@ -92,6 +92,14 @@ impl Control {
 /// Control messages of one send: the segment size and the traffic class.
 const SEND_CONTROLS_MAX: usize = 2;
 
+/// What a socket gives packets by itself, so that it is not said with each.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Usual {
+    pub(super) tclass: u8,
+    /// Where the socket is connected to.
+    pub(super) dest: Option<SocketAddr>,
+}
+
 /// Room for one `sendmmsg`.
 pub(super) struct SendBatch {
     headers: Vec<libc::mmsghdr>,
@@ -123,12 +131,12 @@ impl SendBatch {
         }
     }
 
-    /// Starts over, for a socket that gives packets the traffic class `usual_tclass`.
-    pub(super) fn fill<'a>(&mut self, usual_tclass: u8) -> Fill<'_, 'a> {
+    /// Starts over, for a socket that gives packets what is `usual`.
+    pub(super) fn fill<'a>(&mut self, usual: Usual) -> Fill<'_, 'a> {
         Fill {
             staging: self.staging.as_mut_ptr(),
             batch: self,
-            usual_tclass,
+            usual,
             messages: 0,
             iovecs: 0,
             message_iovec: 0,
@@ -142,7 +150,7 @@ impl SendBatch {
 pub(super) struct Fill<'b, 'a> {
     batch: &'b mut SendBatch,
     staging: *mut u8,
-    usual_tclass: u8,
+    usual: Usual,
     messages: usize,
     iovecs: usize,
     /// The first entry of the message under way.
@@ -198,21 +206,25 @@ impl<'a> Fill<'_, 'a> {
     /// Ends the message under way; `segment` is the packet size to cut it by.
     pub(super) fn end(&mut self, dest: SocketAddr, tclass: u8, segment: Option<u16>) {
         let index = self.messages;
-        let (name, name_len) = Name::of(dest);
-        self.batch.names[index] = name;
+        let (name, name_len) = if self.usual.dest == Some(dest) {
+            (core::ptr::null_mut(), 0)
+        } else {
+            let (name, len) = Name::of(dest);
+            self.batch.names[index] = name;
+            (self.batch.names.as_mut_ptr().wrapping_add(index), len)
+        };
         let controls = &mut self.batch.controls[index];
         let mut count = 0;
         if let Some(bytes) = segment {
             controls[count] = Control::new(libc::SOL_UDP, libc::UDP_SEGMENT, bytes.to_ne_bytes());
             count += 1;
         }
-        if tclass != self.usual_tclass {
-            let (level, name) = tclass_option(dest);
-            controls[count] = Control::new(level, name, i32::from(tclass).to_ne_bytes());
+        if tclass != self.usual.tclass {
+            let (level, kind) = tclass_option(dest);
+            controls[count] = Control::new(level, kind, i32::from(tclass).to_ne_bytes());
             count += 1;
         }
         let iovecs = self.batch.iovecs.as_mut_ptr().wrapping_add(self.message_iovec);
-        let name = self.batch.names.as_mut_ptr().wrapping_add(index);
         let control = if count == 0 {
             core::ptr::null_mut()
         } else {
@@ -233,9 +245,19 @@ impl<'a> Fill<'_, 'a> {
     pub(super) fn send(&mut self, fd: BorrowedFd<'_>, first: usize) -> io::Result<usize> {
         let headers = &mut self.batch.headers[first..self.messages];
         if let [only] = headers {
-            // The plain call does less around one message, and that is what latency is made of.
-            // SAFETY: as below.
-            let rc = unsafe { libc::sendmsg(fd.as_raw_fd(), &only.msg_hdr, libc::MSG_DONTWAIT) };
+            // Calls that do less around one message: that is what latency is made of.
+            let (fd, flags, message) = (fd.as_raw_fd(), libc::MSG_DONTWAIT, &only.msg_hdr);
+            let rc = if message.msg_iovlen == 1 && message.msg_controllen == 0 {
+                let (name, name_len) = (message.msg_name.cast(), message.msg_namelen);
+                // SAFETY: as below; its one entry is in the batch.
+                unsafe {
+                    let libc::iovec { iov_base, iov_len } = *message.msg_iov;
+                    libc::sendto(fd, iov_base, iov_len, flags, name, name_len)
+                }
+            } else {
+                // SAFETY: as below.
+                unsafe { libc::sendmsg(fd, message, flags) }
+            };
             return if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(1) };
         }
         // SAFETY: each header points to a name, controls and entries of this batch, written by

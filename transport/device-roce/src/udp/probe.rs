@@ -18,7 +18,7 @@ use super::limits::{
     LINEAR_BYTES_MAX, RX_CHARGE_BYTES_DEFAULT, RX_CHARGE_BYTES_MIN, RX_CHARGE_LINEAR_BYTES,
     RX_SPLIT_PACKETS, SEGMENTS_MAX, SEGMENTS_OLD_MAX,
 };
-use super::mmsg::SendBatch;
+use super::mmsg::{SendBatch, Usual};
 use super::sys;
 use core::net::SocketAddr;
 use std::net::UdpSocket;
@@ -107,7 +107,7 @@ impl Trial<'_> {
     /// Sends `bytes` bytes; says whether the kernel took them.
     fn send(&mut self, bytes: usize, segment: Option<u16>) -> bool {
         let payload = vec![0_u8; bytes];
-        let mut fill = self.batch.fill(0);
+        let mut fill = self.batch.fill(Usual::default());
         fill.push(&payload);
         fill.end(self.dest, 0, segment);
         let sent = fill.send(self.tx.as_fd(), 0).is_ok();
@@ -120,7 +120,7 @@ impl Trial<'_> {
     /// What a message is charged beyond its bytes.
     fn charge(&mut self, bytes: usize, segment: Option<u16>) -> Option<u32> {
         let payload = vec![0_u8; bytes];
-        let mut fill = self.batch.fill(0);
+        let mut fill = self.batch.fill(Usual::default());
         fill.push(&payload);
         fill.end(self.dest, 0, segment);
         fill.send(self.tx.as_fd(), 0).ok()?;

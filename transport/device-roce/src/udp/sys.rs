@@ -66,6 +66,15 @@ pub(super) fn bind_beside(addr: SocketAddr) -> io::Result<UdpSocket> {
     if rc == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Connects a socket, or gives it another peer: from then on it sends there where no other place is
+/// named, and takes in nothing from anywhere else.
+pub(super) fn connect(fd: BorrowedFd<'_>, peer: SocketAddr) -> io::Result<()> {
+    let (name, name_len) = Name::of(peer);
+    // SAFETY: the pointer and length describe `name`, which lives through the call.
+    let rc = unsafe { libc::connect(fd.as_raw_fd(), (&raw const name).cast(), name_len) };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// `SO_ATTACH_REUSEPORT_CBPF` of the architectures that have the generic numbers, which libc names
 /// for one system only.
 const SO_ATTACH_REUSEPORT_CBPF: i32 = 51;

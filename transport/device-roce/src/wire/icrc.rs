@@ -3,7 +3,9 @@
 //!
 //! It covers 8 bytes of ones, the IP and UDP headers and the BTH with their variant fields set to
 //! ones, and the rest of the packet. We send from a socket with path MTU discovery on, whose
-//! packets carry DF and IP ID 0, so that the whole of it can be known on both sides.
+//! packets carry DF and IP ID 0, so that the whole of it can be known on both sides. What the
+//! kernel cuts from a run has other IDs, and so has what a connected socket sends: both ends take
+//! them for 0, and where a peer may be foreign neither is used.
 //!
 //! CRC-32 is linear over GF(2), which is used twice. The CRC up to the end of the BTH is that of
 //! the connection ([`IcrcBase`], computed once) XOR one table entry for each byte that varies.

@@ -1,5 +1,6 @@
-//! The UDP link on loopback: round trips, runs, refusals, overflow, several on one port.
+//! The UDP link on loopback: trips, connections, runs, refusals, overflow, several on one port.
 
+mod connected;
 mod group;
 mod overflow;
 mod runs;
