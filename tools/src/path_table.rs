@@ -10,7 +10,7 @@ pub(crate) fn path_table(paths: &[PathStatus]) -> String {
     // Writing to a text cannot fail.
     let _ = writeln!(
         text,
-        "{:>4} {:5}{:9}{:>10}{:>8}{:>8}{:>10}{:>12}{:>8}{:>10}{:>8}{:>12}{:>7} acks",
+        "{:>4} {:5}{:9}{:>10}{:>8}{:>8}{:>10}{:>12}{:>8}{:>10}{:>8}{:>12}{:>7}{:>6} acks",
         "path",
         "over",
         "state",
@@ -23,7 +23,8 @@ pub(crate) fn path_table(paths: &[PathStatus]) -> String {
         "flight",
         "doubts",
         "quarantines",
-        "moves"
+        "moves",
+        "anew"
     );
     for path in paths {
         text += &line(path);
@@ -34,7 +35,7 @@ pub(crate) fn path_table(paths: &[PathStatus]) -> String {
 fn line(path: &PathStatus) -> String {
     let loss = if path.sent == 0 { 0.0 } else { 100.0 * path.lost as f64 / path.sent as f64 };
     let text = format!(
-        "{:>4} {:5}{:9}{:>10.1}{:>8}{:>8}{:>10}{:>12}{loss:>8.2}{:>10}{:>8}{:>12}{:>7} {}",
+        "{:>4} {:5}{:9}{:>10.1}{:>8}{:>8}{:>10}{:>12}{loss:>8.2}{:>10}{:>8}{:>12}{:>7}{:>6} {}",
         path.index,
         path.carrier,
         path.state,
@@ -47,6 +48,7 @@ fn line(path: &PathStatus) -> String {
         show_count(path.doubts),
         show_count(path.quarantines),
         show_count(path.moves),
+        show_count(path.renewals),
         if path.carries_acks { "here" } else { "" },
     );
     text.trim_end().to_owned() + "\n"

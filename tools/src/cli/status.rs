@@ -99,7 +99,8 @@ mod tests {
             {"index":0,"carrier":"UC","state":"good","for_ns":2500000000,"qp_num":17,
              "source_port":49152,"rtt_ns":12300,"sent":2000,"lost":30,"in_flight_bytes":4096,
              "carries_acks":true},
-            {"index":1,"carrier":"RC","state":"dead","doubts":3,"quarantines":2,"moves":1}]"#;
+            {"index":1,"carrier":"RC","state":"dead","doubts":3,"quarantines":2,"moves":1,
+             "renewals":4}]"#;
         let status = format!(
             r#"{{"program":"p","pid":7,"device":"10.0.0.1:4791","carrier":"UC","link_count":1003,
                "links":[{{"index":4,"peer":"10.0.0.2:4791","health":"rerouted","carrier":"RC",
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(lines[4][..9], good);
         assert_eq!(lines[4].last().map(String::as_str), Some("here"));
         assert_eq!(lines[5][..7], ["1", "RC", "dead", "0.0", "0", "0", "-"]);
-        assert_eq!(lines[5][lines[5].len() - 3..], ["3", "2", "1"]);
+        assert_eq!(lines[5][lines[5].len() - 4..], ["3", "2", "1", "4"]);
         assert_eq!(lines[7].join(" "), "and 1,002 more links");
         let several = r#"{"workers":3,"workers_silent":1,"link_count":1,
             "links":[{"index":4,"worker":2,"peer":"10.0.0.2:4791"}]}"#;

@@ -355,7 +355,8 @@ impl EndpointConfig {
             .spare_paths(if is_pinned { self.paths / SPARE_ONE_IN } else { 0 })
             .short_packet_cost_packets(cost_packets)
             .delay_noise(caps.delay_noise)
-            .source_ports(if caps.source_port_live { caps.source_ports } else { 1 });
+            .source_ports(caps.source_ports)
+            .keeps_ports(!caps.source_port_live);
         let config = match &self.tune {
             Some(tune) => tune(config),
             None => config,

@@ -1,7 +1,9 @@
 //! What one side chooses for a link, and what the peer said.
 
 use crate::carrier::Carrier;
-use crate::limits::{CREDIT_OUTSTANDING_MAX, MESSAGE_BYTES_MAX, PATHS_MAX, QUOTA_CHUNKS_MIN};
+use crate::limits::{
+    CREDIT_OUTSTANDING_MAX, DARK_QUARANTINES_MAX, MESSAGE_BYTES_MAX, PATHS_MAX, QUOTA_CHUNKS_MIN,
+};
 use crate::path::Spreading;
 use crate::schedule::Scheduling;
 use alloc::vec::Vec;
@@ -40,6 +42,8 @@ pub struct LinkConfig {
     pub(crate) spreading: Spreading,
     pub(crate) sla_tick: Nanos,
     pub(crate) source_ports: u16,
+    pub(crate) keeps_ports: bool,
+    pub(crate) dark_quarantines: u32,
     pub(crate) spare_paths: usize,
     /// After what silence a carrier is left, and how long a worse one is kept at least.
     pub(crate) fallback: (Nanos, Nanos),
@@ -76,6 +80,8 @@ impl LinkConfig {
             spreading: Spreading::default(),
             sla_tick: Nanos::from_millis(4),
             source_ports: 1,
+            keeps_ports: false,
+            dark_quarantines: 2,
             spare_paths: 0,
             fallback: (Nanos::from_millis(250), Nanos::from_secs(1)),
             hopeless_loss: 0.25,
@@ -200,12 +206,31 @@ impl LinkConfig {
         self
     }
 
-    /// How many source ports the driver can choose from for a queue pair that runs, and
-    /// [`Link::poll_reroute`](crate::Link::poll_reroute) asks it to; path i begins on port i modulo
-    /// this. Default 1: paths stay on their ports. Endpoints set what their device says.
+    /// How many source ports the driver can choose from; path i begins on port i modulo this. For a
+    /// queue pair that runs [`Link::poll_reroute`](crate::Link::poll_reroute) asks it to change it.
+    /// Default 1: paths stay on their ports. Endpoints set what their device says.
     #[must_use]
     pub fn source_ports(mut self, count: u16) -> Self {
         self.source_ports = count;
+        self
+    }
+
+    /// A queue pair that runs keeps its source port: only the next one of its path can leave from
+    /// another. Default off; endpoints set what their device says.
+    #[must_use]
+    pub fn keeps_ports(mut self, on: bool) -> Self {
+        self.keeps_ports = on;
+        self
+    }
+
+    /// Where ports are kept: after how many quarantines in a row, each of which ended with probes
+    /// that were not answered while others were, a path gets another queue pair, which leaves from
+    /// another port. Default 2, which is 3 s in the dark: routes that converge and cables that flap
+    /// are back by then, other paths carry meanwhile, and another queue pair costs the peer its way
+    /// on this path for a moment. At least 1.
+    #[must_use]
+    pub fn dark_quarantines(mut self, quarantines: u32) -> Self {
+        self.dark_quarantines = quarantines.clamp(1, DARK_QUARANTINES_MAX);
         self
     }
 

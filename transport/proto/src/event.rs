@@ -58,6 +58,8 @@ pub struct PathSnapshot {
     pub source_port: u16,
     /// How often its source port was changed.
     pub moves: u64,
+    /// How often its queue pair was made anew.
+    pub renewals: u32,
     /// Acks go this way.
     pub carries_acks: bool,
 }
@@ -98,6 +100,9 @@ pub enum Renew {
         path: PathId,
         /// The peer's half.
         theirs: QpHalf,
+        /// The port that ours leaves from, if not from where the path began: an index below
+        /// [`LinkConfig::source_ports`](crate::LinkConfig::source_ports).
+        source_port: Option<u16>,
     },
 }
 

@@ -27,10 +27,13 @@ pub struct LinkStats {
     pub rtos: u64,
     /// Numbers acknowledged after they were declared lost.
     pub losses_spurious: u64,
-    /// Paths whose queue pair has failed.
+    /// Paths whose queue pair has failed, or was given up for another.
     pub paths_failed: u64,
     /// Paths whose queue pair was made anew.
     pub paths_renewed: u64,
+    /// Times that the peer was asked for another queue pair, because ours swallows what is sent
+    /// and keeps its source port.
+    pub renewals_asked: u64,
     /// Times that the link went to a worse carrier.
     pub carrier_falls: u64,
     /// Times that it went to a better one again.
@@ -103,6 +106,7 @@ impl core::ops::AddAssign for LinkStats {
             losses_spurious,
             paths_failed,
             paths_renewed,
+            renewals_asked,
             carrier_falls,
             carrier_returns,
             credit_probes,
@@ -139,6 +143,7 @@ impl core::ops::AddAssign for LinkStats {
         self.losses_spurious += losses_spurious;
         self.paths_failed += paths_failed;
         self.paths_renewed += paths_renewed;
+        self.renewals_asked += renewals_asked;
         self.carrier_falls += carrier_falls;
         self.carrier_returns += carrier_returns;
         self.credit_probes += credit_probes;

@@ -139,6 +139,8 @@ pub struct PathStatus {
     pub quarantines: u64,
     /// How often its source port was changed.
     pub moves: u64,
+    /// How often its queue pair was made anew.
+    pub renewals: u64,
     /// Acks go this way.
     pub carries_acks: bool,
 }
@@ -283,6 +285,7 @@ impl PathStatus {
             doubts: facts.doubts,
             quarantines: facts.quarantines,
             moves: facts.moves,
+            renewals: u64::from(facts.renewals),
             carries_acks: facts.carries_acks,
         }
     }

@@ -31,7 +31,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             self.links.touch(index);
             match renew {
                 Renew::Make { path } => self.retire_qp(link, path.0),
-                Renew::Join { path, theirs } => self.rejoin(now, link, path.0, &theirs),
+                Renew::Join { path, theirs, source_port } => {
+                    self.rejoin(now, (link, path.0), &theirs, source_port);
+                }
             }
         }
     }
@@ -115,12 +117,20 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
-    /// Joins our half with the peer's.
-    fn rejoin(&mut self, now: Time, link: LinkId, path: u8, theirs: &QpHalf) {
+    /// Joins our half with the peer's; it leaves from another port than the one before if the link
+    /// says so.
+    fn rejoin(
+        &mut self,
+        now: Time,
+        (link, path): (LinkId, u8),
+        theirs: &QpHalf,
+        source_port: Option<u16>,
+    ) {
         let Some(conn) = self.links.find_mut(link) else { return };
         let (rc, tclass) = (self.config.rc, self.config.class.tclass(conn.class.class));
-        let way = &conn.paths[usize::from(path)];
+        let way = &mut conn.paths[usize::from(path)];
         let (Some(peer), Some(path_mtu)) = (conn.peer, conn.mtu) else { return };
+        way.source_port = source_port.unwrap_or(way.source_port);
         let connect = Connect {
             dest: peer.device_addr,
             dest_qp_num: theirs.qp_num,

@@ -43,6 +43,8 @@ impl Link {
         let works = |index: &usize| !self.paths[*index].has_failed;
         let works = (0..self.paths.len()).filter(works).fold(0, |set, index| set | bit(index));
         self.paths.probes_due |= asked & works;
+        let dark = self.paths.ladder.dark(now, self.paths.dark_span());
+        self.paths.on_dark_carrier(now, dark);
     }
 
     /// A path has failed; when it was the last of the carrier that we ride on, another one is

@@ -200,6 +200,7 @@ impl Link {
             return;
         }
         self.stats.paths_failed += 1;
+        self.paths.forget_reroute(index);
         if self.paths.iter().all(|path| path.has_failed) {
             return self.go_down(DownReason::PathsFailed);
         }
@@ -215,7 +216,7 @@ impl Link {
         if self.paths.len() == 1 {
             self.go_down(DownReason::PathsFailed);
         }
-        self.control_failed = true;
+        self.control_left = true;
     }
 
     /// The device is of no use any more.

@@ -85,8 +85,9 @@ pub struct Link {
     /// The last doubt of a path among such losses.
     doubted_at: Option<Time>,
     acks_rerouted_at: Time,
-    /// The control queue pair is in error: acks leave on those of paths.
-    control_failed: bool,
+    /// The control queue pair is in error, or on a port that the first path has left: acks leave on
+    /// those of paths.
+    control_left: bool,
     /// Until then the controller has heard of the timeouts that there are.
     next_rto_at: Time,
     channels: Vec<Option<Box<Channel>>>,
@@ -153,7 +154,7 @@ impl Link {
             gap_at: None,
             doubted_at: None,
             acks_rerouted_at: Time::ZERO,
-            control_failed: false,
+            control_left: false,
             next_rto_at: Time::ZERO,
             sends: Slots::new(config.sends_max),
             incoming: Slots::new(config.incoming_max()),

@@ -31,6 +31,7 @@ impl Link {
             quarantines: path.standing.quarantines_ever,
             source_port: path.source_port,
             moves: path.moves,
+            renewals: path.renewal.life(),
             carries_acks: index == ack_way,
         })
     }
@@ -53,6 +54,9 @@ impl Link {
         if matches!(to, PathState::Suspect | PathState::Probing) {
             self.paths.probes_due |= bit(index);
         }
+        if (from, signal) == (PathState::Probing, PathSignal::Unanswered) {
+            self.paths.on_still_dark(now, index);
+        }
         if to == PathState::Dead {
             let is_retired = from == PathState::Suspect && signal != PathSignal::Failed;
             if is_retired && self.paths.move_retired(now, index) {
@@ -73,7 +77,8 @@ impl Link {
         Some(Reroute { path: PathId(index as u8), source_port, moves_control: index == 0 })
     }
 
-    /// The device does not change source ports: none is asked for any more.
+    /// The device does not change the source ports of queue pairs that run: that is not asked for
+    /// any more.
     pub fn pin_ports(&mut self) {
         self.paths.pin_ports();
     }
@@ -301,7 +306,7 @@ impl Link {
             self.paths.choose_ack_way(now);
         }
         match self.paths.ack_way() {
-            0 if self.paths[0].carrier != Carrier::Tcp && !self.control_failed => {
+            0 if self.paths[0].carrier != Carrier::Tcp && !self.control_left => {
                 (None, self.peer.control_generations.1)
             }
             index => (Some(PathId(index as u8)), self.paths[index].generation_out),

@@ -5,7 +5,7 @@ use super::control::Control;
 use super::{Link, LinkState};
 use crate::carrier::Carrier;
 use crate::event::{PathId, Renew};
-use crate::path::{PathSignal, QpHalf, bit};
+use crate::path::{Path, PathSignal, PathState, QpHalf, bit};
 use crate::wire::{ChunkHeader, Kind};
 use towpath_base::Time;
 use towpath_base::serial::Psn;
@@ -33,18 +33,25 @@ impl Link {
             let index = left.trailing_zeros() as usize;
             left &= left - 1;
             let (path, renewal) = (PathId(index as u8), &mut self.paths[index].renewal);
+            if renewal.due() > now && renewal.due() != Time::NEVER {
+                continue;
+            }
+            if renewal.take_dark() {
+                self.paths.renewals_due &= !bit(index);
+                self.leave_port(now, index);
+                continue;
+            }
             if renewal.due() <= now {
                 renewal.begin();
                 return Some(Renew::Make { path });
-            }
-            if renewal.due() != Time::NEVER {
-                continue;
             }
             let joined = renewal.join(now);
             self.paths.renewals_due &= !bit(index);
             if let Some(theirs) = joined {
                 self.revive(now, index, theirs.generation);
-                return Some(Renew::Join { path, theirs });
+                let Path { moves, source_port, .. } = self.paths[index];
+                let source_port = (moves > 0).then_some(source_port);
+                return Some(Renew::Join { path, theirs, source_port });
             }
         }
         None
@@ -59,6 +66,23 @@ impl Link {
             left &= left - 1;
         }
         at
+    }
+
+    /// What a path sends is swallowed for long: it goes on from another port if its queue pair can.
+    /// If not, the peer is asked to begin another life of it, which it does if it can spare the way
+    /// that it has there itself.
+    fn leave_port(&mut self, now: Time, index: usize) {
+        let path = &self.paths[index];
+        let is_well = path.standing.state() == PathState::Good && self.paths.is_in_use(index);
+        if is_well || path.has_failed {
+            return;
+        }
+        if self.paths.can_move() {
+            return self.paths.move_dark(now, index);
+        }
+        self.paths[index].renewal.ask_for_port();
+        self.stats.renewals_asked += 1;
+        self.control_queue.push_back(Control::of(Kind::Renew, index as u32));
     }
 
     /// The driver has made our half of a path's queue pair; nothing of the one before is posted
@@ -84,7 +108,7 @@ impl Link {
         }
     }
 
-    /// RENEW: the peer has made its half.
+    /// RENEW: the peer has made its half of a life, or asks us to begin one.
     pub(super) fn on_renew(&mut self, now: Time, header: &ChunkHeader) {
         let (qp_num, psn) = (header.message & 0xffff_ffff, header.message >> 32);
         let index = header.channel as usize;
@@ -92,6 +116,12 @@ impl Link {
         let is_sound = carrier.is_some_and(|carrier| carrier != Carrier::Tcp);
         if !is_sound || qp_num > MASK_24 || psn > MASK_24 {
             self.stats.violations += 1;
+            return;
+        }
+        if header.index == 0 {
+            if self.paths.may_give_up(index) {
+                self.end_queue_pair(now, index);
+            }
             return;
         }
         let half = QpHalf {
@@ -107,8 +137,14 @@ impl Link {
         }
     }
 
-    /// What a path rode on is gone; another is made in its time.
+    /// What a path rode on is gone; another is made in its time, and leaves from another port if
+    /// this one swallows. The queue pair of acks, which is not made anew, serves the first path as
+    /// long as that is on its port.
     pub(super) fn end_queue_pair(&mut self, now: Time, index: usize) {
+        if self.paths.is_dark(index) && self.paths.renew_elsewhere(now, index) {
+            self.stats.path_moves += 1;
+            self.control_left |= index == 0;
+        }
         self.paths[index].renewal.on_failed(now);
         self.paths.renewals_due |= bit(index);
         self.fail_path(now, index);

@@ -49,6 +49,8 @@ struct Rung {
     has_failed: bool,
     /// It was left because it lost too much, or goes over the same network as one that did.
     is_lossy: bool,
+    /// It last answered, or was left.
+    heard_at: Time,
 }
 
 impl Ladder {
@@ -205,6 +207,13 @@ impl Ladder {
         self.works(rung) && !(hides && self.works(Carrier::Uc as usize))
     }
 
+    /// The paths of better carriers than ours that were left for silence, and have been silent for
+    /// so long since.
+    pub(crate) fn dark(&self, now: Time, span: Nanos) -> u16 {
+        let is_dark = |rung: &&Rung| !rung.is_lossy && now >= rung.heard_at + span;
+        self.rungs[..self.at].iter().filter(is_dark).fold(0, |set, rung| set | rung.paths)
+    }
+
     fn ask(&mut self, rung: usize) -> u16 {
         let rung = &mut self.rungs[rung];
         if core::mem::replace(&mut rung.is_asked, true) {
@@ -222,6 +231,7 @@ impl Ladder {
             return None;
         }
         self.rungs[rung].answered += 1;
+        self.rungs[rung].heard_at = now;
         let silent = self.is_silent(now);
         let Rung { answered, is_lossy, .. } = self.rungs[rung];
         let goes = if rung > self.at {
@@ -290,7 +300,7 @@ impl Ladder {
         // Whatever made us go: one that loses much is gone back to when it does no more.
         let flees = to > self.at && self.loss.was_bad();
         for (place, rung) in self.rungs.iter_mut().enumerate() {
-            (rung.is_asked, rung.answered) = (false, 0);
+            (rung.is_asked, rung.answered, rung.heard_at) = (false, 0, now);
             rung.is_lossy = place < to && (flees || rung.is_lossy);
         }
         self.is_hopeless = false;

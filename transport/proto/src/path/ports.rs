@@ -5,16 +5,18 @@ use super::table::{PathTable, bit};
 use crate::carrier::Carrier;
 use crate::limits::{
     FORGIVE_AFTER, PATH_CHANGE_INTERVAL, PORT_REST, PORTS_RESTING_MAX, PORTS_SCAN_MAX,
-    SILENT_MOVES_PROMPT, SILENT_ROUNDS_PROMPT, SILENT_ROUNDS_SPARING,
+    QUARANTINE_FIRST, SILENT_MOVES_PROMPT, SILENT_ROUNDS_PROMPT, SILENT_ROUNDS_SPARING,
 };
 use alloc::vec::Vec;
-use towpath_base::{Prng, Time};
+use towpath_base::{Nanos, Prng, Time};
 
-/// The source ports that a path can be moved to while its queue pair runs.
+/// The source ports that a path can be moved to.
 #[derive(Debug)]
 pub(crate) struct Ports {
     /// How many there are; below two a path stays where it is.
     count: u16,
+    /// A queue pair that runs stays where it is; the next one of its path need not.
+    are_kept: bool,
     /// Ports that swallowed what was sent, and until when they are left alone.
     resting: Vec<(u16, Time)>,
     /// Times in a row that paths moved or asked while nothing answered at all.
@@ -24,13 +26,13 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    pub(crate) fn new(count: u16) -> Self {
+    pub(crate) fn new(count: u16, are_kept: bool) -> Self {
         let resting = Vec::with_capacity(if count > 1 { PORTS_RESTING_MAX } else { 0 });
-        Self { count, resting, silent_rounds: 0, next_round: Time::ZERO }
+        Self { count, are_kept, resting, silent_rounds: 0, next_round: Time::ZERO }
     }
 
     pub(crate) fn can_move(&self) -> bool {
-        self.count > 1
+        self.count > 1 && !self.are_kept
     }
 
     /// Leaves a port alone for a while. When too many rest the one whose time is over first is
@@ -69,10 +71,76 @@ impl PathTable {
         self.can_move() && self.is_in_use(index) && !path.has_failed && path.carrier != Carrier::Tcp
     }
 
-    /// The driver cannot change source ports after all.
+    /// The driver cannot change the source port of a queue pair that runs after all.
     pub(crate) fn pin_ports(&mut self) {
-        self.ports.count = 1;
+        self.ports.are_kept = true;
         self.reroutes_due = 0;
+    }
+
+    /// A path came out of its quarantine as dark as before, and its queue pair keeps its port: when
+    /// that was so often enough, the port is left by another queue pair.
+    pub(crate) fn on_still_dark(&mut self, now: Time, index: usize) {
+        let quarantines = self[index].standing.quarantines();
+        if self.ports.are_kept && quarantines > self.dark_quarantines {
+            self.plan_to_leave(now, index);
+        }
+    }
+
+    /// The link has left these paths for another carrier, because nothing was answered there.
+    pub(crate) fn on_dark_carrier(&mut self, now: Time, paths: u16) {
+        for index in 0..self.len() {
+            if paths & bit(index) != 0 {
+                self.plan_to_leave(now, index);
+            }
+        }
+    }
+
+    /// The port of a path is left as soon as the one before has been left for long enough.
+    fn plan_to_leave(&mut self, now: Time, index: usize) {
+        let (at, path) = (self.leave_at.max(now), &self.all[index]);
+        let has_port = !path.has_failed && path.carrier != Carrier::Tcp;
+        if self.ports.count > 1 && has_port && self[index].renewal.on_dark(now, at) {
+            self.leave_at = at + PATH_CHANGE_INTERVAL;
+            self.renewals_due |= bit(index);
+        }
+    }
+
+    /// How long a carrier that was left must be silent before its paths leave their ports: as long
+    /// as a path among others is in quarantine before it does.
+    pub(crate) fn dark_span(&self) -> Nanos {
+        QUARANTINE_FIRST.saturating_mul((1 << self.dark_quarantines) - 1)
+    }
+
+    /// Whether what was sent from the port of a path was swallowed, as far as is known; a queue
+    /// pair of RC that has failed got no answer as a rule.
+    pub(crate) fn is_dark(&self, index: usize) -> bool {
+        let path = &self[index];
+        let was_left = !self.is_in_use(index) && !self.ladder.is_below(index);
+        path.renewal.asks_for_port()
+            || path.standing.is_dark()
+            || was_left
+            || path.carrier == Carrier::Rc
+    }
+
+    /// The next queue pair of a path leaves from another port. True if there is one.
+    pub(crate) fn renew_elsewhere(&mut self, now: Time, index: usize) -> bool {
+        if self.ports.count < 2 {
+            return false;
+        }
+        self.ports.rest(now, self[index].source_port);
+        let port = self.draw_port(now, index);
+        if let Some(port) = port {
+            self.take_port(index, port);
+        }
+        port.is_some()
+    }
+
+    /// A path leaves its port for one that nobody takes while its queue pair runs.
+    pub(crate) fn move_dark(&mut self, now: Time, index: usize) {
+        self.ports.rest(now, self[index].source_port);
+        if let Some(port) = self.draw_port(now, index) {
+            self.move_to(index, port);
+        }
     }
 
     /// A path that was just retired goes on from another port, which is another way through the
@@ -116,13 +184,17 @@ impl PathTable {
     }
 
     fn move_to(&mut self, index: usize, port: u16) {
+        self.take_port(index, port);
+        self.reroutes_due |= bit(index);
+    }
+
+    fn take_port(&mut self, index: usize, port: u16) {
         let rtt = self.fresh_rtt.clone();
         let path = &mut self[index];
         path.source_port = port;
         path.moves += 1;
         path.rtt = rtt;
         path.answered_at = Time::ZERO;
-        self.reroutes_due |= bit(index);
     }
 
     /// Nothing has answered for a tick, on the path at `index` among others. Returns the paths to
@@ -210,6 +282,11 @@ impl PathTable {
             self.move_to(only, port);
         }
         port.is_some()
+    }
+
+    /// A queue pair that is gone goes nowhere.
+    pub(crate) fn forget_reroute(&mut self, index: usize) {
+        self.reroutes_due &= !bit(index);
     }
 
     /// The next path that goes on from another port.

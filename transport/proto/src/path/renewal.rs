@@ -1,6 +1,8 @@
 //! A queue pair that is made anew: which life of it is on, and how far the next one is.
 
-use crate::limits::{FORGIVE_AFTER, RENEWAL_DOUBLINGS, RENEWAL_FIRST};
+use crate::limits::{
+    FORGIVE_AFTER, QUARANTINE_FIRST, QUARANTINE_LONGEST, RENEWAL_DOUBLINGS, RENEWAL_FIRST,
+};
 use towpath_base::Time;
 use towpath_base::serial::Psn;
 use towpath_verbs::QpNum;
@@ -20,6 +22,8 @@ pub struct QpHalf {
 enum Stage {
     /// Both halves are joined.
     Whole,
+    /// They are, but what we send from our port is swallowed; something is done about it then.
+    Dark(Time),
     /// It has failed; another is made then.
     Broken(Time),
     /// The driver makes our half.
@@ -40,11 +44,25 @@ pub(crate) struct Renewal {
     ends: u32,
     /// When this one began.
     since: Time,
+    /// When its port may be left next, and how often that was in a row.
+    leaves_at: Time,
+    leaves: u32,
+    /// The next life begins on another port.
+    is_dark: bool,
 }
 
 impl Renewal {
     pub(crate) fn new(now: Time) -> Self {
-        Self { life: 0, stage: Stage::Whole, theirs: None, ends: 0, since: now }
+        Self {
+            life: 0,
+            stage: Stage::Whole,
+            theirs: None,
+            ends: 0,
+            since: now,
+            leaves_at: now,
+            leaves: 0,
+            is_dark: false,
+        }
     }
 
     /// The queue pair is of no use any more. The next is made soon, or later if this one had not
@@ -59,9 +77,51 @@ impl Renewal {
         (self.stage, self.since) = (Stage::Broken(now + span), now);
     }
 
-    /// When another is to be made; `NEVER` while that is not so.
+    /// What is sent from its port is swallowed. The port is left at `at`, if it was not just left:
+    /// each time twice as long is waited for the next.
+    pub(crate) fn on_dark(&mut self, now: Time, at: Time) -> bool {
+        if self.stage != Stage::Whole || now < self.leaves_at {
+            return false;
+        }
+        if now > self.leaves_at + FORGIVE_AFTER {
+            self.leaves = 0;
+        }
+        let span = QUARANTINE_FIRST.saturating_mul(1 << self.leaves.min(16));
+        (self.leaves_at, self.leaves) = (at + span.min(QUARANTINE_LONGEST), self.leaves + 1);
+        self.stage = Stage::Dark(at);
+        true
+    }
+
+    /// Whether its port is to be left when [`due`](Self::due) has come; then that is done.
+    pub(crate) fn take_dark(&mut self) -> bool {
+        let is_dark = matches!(self.stage, Stage::Dark(_));
+        if is_dark {
+            self.stage = Stage::Whole;
+        }
+        is_dark
+    }
+
+    /// Whichever end begins the next life, it is to be on another port.
+    pub(crate) fn ask_for_port(&mut self) {
+        self.is_dark = true;
+    }
+
+    /// Whether the next life is to be on another port.
+    pub(crate) fn asks_for_port(&self) -> bool {
+        self.is_dark
+    }
+
+    /// How often it was made anew, at either end.
+    pub(crate) fn life(&self) -> u32 {
+        self.life
+    }
+
+    /// When another is to be made, or the port left; `NEVER` while neither is so.
     pub(crate) fn due(&self) -> Time {
-        if let Stage::Broken(at) = self.stage { at } else { Time::NEVER }
+        match self.stage {
+            Stage::Dark(at) | Stage::Broken(at) => at,
+            Stage::Whole | Stage::Making | Stage::Made => Time::NEVER,
+        }
     }
 
     /// The driver is told to make our half.
@@ -101,7 +161,7 @@ impl Renewal {
         if self.stage != Stage::Made {
             return None;
         }
-        (self.stage, self.since) = (Stage::Whole, now);
+        (self.stage, self.since, self.is_dark) = (Stage::Whole, now, false);
         Some(theirs.1)
     }
 }
@@ -109,6 +169,7 @@ impl Renewal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use towpath_base::Nanos;
 
     fn half(generation: u32) -> QpHalf {
         QpHalf { qp_num: QpNum(generation), psn: Psn::new(generation), generation }
@@ -171,5 +232,24 @@ mod tests {
         now += FORGIVE_AFTER.saturating_mul(12);
         renewal.on_failed(now);
         assert_eq!(renewal.due().since(now), RENEWAL_FIRST);
+    }
+
+    #[test]
+    fn a_port_is_left_less_and_less_often_and_only_by_a_queue_pair_that_is_whole() {
+        let mut renewal = Renewal::new(Time::ZERO);
+        let mut at = alloc::vec::Vec::new();
+        for ms in 0..20_000 {
+            let now = Time::ZERO + Nanos::from_millis(ms);
+            if renewal.on_dark(now, now) {
+                assert!(!renewal.on_dark(now, now), "once");
+                assert_eq!(renewal.due(), now);
+                assert!(renewal.take_dark() && !renewal.take_dark());
+                at.push(ms / 1_000);
+            }
+        }
+        assert_eq!(at, [0, 1, 3, 7, 15]);
+        let now = Time::ZERO + Nanos::from_secs(100);
+        renewal.on_failed(now);
+        assert!(!renewal.on_dark(now, now), "another is made anyway");
     }
 }

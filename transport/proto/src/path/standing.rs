@@ -131,6 +131,16 @@ impl Standing {
         self.quarantines <= 1
     }
 
+    /// Quarantines that are not forgiven.
+    pub(crate) fn quarantines(&self) -> u32 {
+        self.quarantines
+    }
+
+    /// Whether it was put away for its silence, and has not answered since.
+    pub(crate) fn is_dark(&self) -> bool {
+        self.quarantines > 0 && matches!(self.state, PathState::Dead | PathState::Probing)
+    }
+
     fn is_on_probation(&self) -> bool {
         self.quarantines > 0 || self.doubts >= DOUBTS_MAX
     }

@@ -43,6 +43,9 @@ pub(crate) struct PathTable {
     /// Paths that go on from another source port, which the driver does not know yet.
     pub(super) reroutes_due: u16,
     pub(super) ports: Ports,
+    /// When the next port may be left in the dark, and after how many quarantines a path does.
+    pub(super) leave_at: Time,
+    pub(super) dark_quarantines: u32,
     /// What a path begins with on a way of which nothing is known.
     pub(super) fresh_rtt: RttEstimator,
     /// Good paths that have answered to what was sent after that which the last one that was
@@ -107,7 +110,9 @@ impl PathTable {
             tails_due: 0,
             renewals_due: 0,
             reroutes_due: 0,
-            ports: Ports::new(config.source_ports),
+            ports: Ports::new(config.source_ports, config.keeps_ports),
+            leave_at: now,
+            dark_quarantines: config.dark_quarantines,
             fresh_rtt: estimator(config),
             proven: u16::MAX,
             answered_at: Time::ZERO,
@@ -346,6 +351,12 @@ impl PathTable {
         }
         let working = self.mask() & !spares & !self.in_state(PathState::Dead);
         (working.count_ones() < self.used_max).then(|| spares.trailing_zeros() as usize)
+    }
+
+    /// Whether a path may be given up for another queue pair: as long as another one is good.
+    pub(crate) fn may_give_up(&self, index: usize) -> bool {
+        let is_needed = self.is_in_use(index) && self.good() & !bit(index) == 0;
+        !self.all[index].has_failed && !is_needed
     }
 
     /// Whether as many paths are good as are to be used.

@@ -4,6 +4,7 @@ mod carriers;
 mod hostile;
 mod paths;
 mod ports;
+mod renewals;
 mod wire;
 
 use super::*;

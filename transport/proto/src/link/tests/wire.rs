@@ -345,13 +345,18 @@ impl Wire {
     fn renew(&mut self, at: usize) {
         let now = self.now;
         while let Some(renew) = self.ends[at].link.poll_renew(now) {
-            if let Renew::Make { path } = renew
-                && self.renews
-            {
-                let (qp_num, psn) = (self.prng.next_u32() >> 8, self.prng.next_u32() >> 8);
-                let generation = self.prng.next_u32();
-                let (qp_num, psn) = (QpNum(qp_num), Psn::new(psn));
-                self.ends[at].link.renewed(path, QpHalf { qp_num, psn, generation });
+            match renew {
+                Renew::Make { path } if self.renews => {
+                    let (qp_num, psn) = (self.prng.next_u32() >> 8, self.prng.next_u32() >> 8);
+                    let generation = self.prng.next_u32();
+                    let (qp_num, psn) = (QpNum(qp_num), Psn::new(psn));
+                    self.ends[at].link.renewed(path, QpHalf { qp_num, psn, generation });
+                }
+                Renew::Make { .. } => {}
+                Renew::Join { path, source_port, .. } => {
+                    let port = &mut self.ports[at][usize::from(path.0)];
+                    *port = source_port.unwrap_or(*port);
+                }
             }
         }
     }
