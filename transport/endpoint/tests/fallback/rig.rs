@@ -28,6 +28,7 @@ fn endpoint(seed: u64, number: u64, weather: &Weather) -> Endpoint<Device> {
         .tune_links(|link| link.fallback(CARRIER_SPAN, CARRIER_SPAN).peer_timeout(DEADLINE))
         .quota_chunks(16)
         .credit_total(16)
+        .connect_timeout(DEADLINE)
         .links_max(if number == 0 { 16 } else { 1 })
         .send_pools(&[(64, 1024), (16 << 10, 512)])
         .seed(seed << 16 | number);
@@ -63,14 +64,16 @@ impl Rig {
         self.server.rides.to(to)
     }
 
-    /// Lets clients work until each has had so many more answers and rides on `carrier`.
+    /// Lets clients work until each has had so many more answers and rides on `carrier`. Who is
+    /// there rests: if all went on, they could be through with what they do by turns for ever.
     pub fn work(&mut self, operations: u64, carrier: Carrier) -> Result<(), Broken> {
         for client in &mut self.clients {
             client.work_to(client.answered() + operations);
         }
         let until = self.now() + DEADLINE;
-        while !self.clients.iter().all(|c| c.is_done() && c.carrier() == Some(carrier)) {
-            for client in self.clients.iter_mut().filter(|client| client.is_done()) {
+        let is_there = |client: &Client<Device>| client.carrier() == Some(carrier);
+        while !self.clients.iter().all(|client| client.is_done() && is_there(client)) {
+            for client in self.clients.iter_mut().filter(|c| c.is_done() && !is_there(c)) {
                 client.work_to(client.answered() + 1);
             }
             assert!(self.now() < until, "all links on {carrier}: {}", self.standing());
