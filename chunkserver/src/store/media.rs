@@ -164,7 +164,20 @@ pub(crate) fn write_zeros<M: Media>(
 pub struct FileMedia {
     dir_path: PathBuf,
     dir: File,
-    lock: Option<File>,
+    lock: Option<Lock>,
+}
+
+/// Nobody else opens the store while this is there.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    /// Closing alone would not do: a process that another thread starts just now has a copy of the
+    /// descriptor until it runs its own program.
+    fn drop(&mut self) {
+        // Where that fails, closing is all that is left.
+        let _ = self.0.unlock();
+    }
 }
 
 /// Name of the lock file; it stays when the store is closed and holds nothing.
@@ -218,7 +231,7 @@ impl Media for FileMedia {
         let path = self.dir_path.join(LOCK_NAME);
         let file = File::options().create(true).truncate(false).write(true).open(path)?;
         match file.try_lock() {
-            Ok(()) => self.lock = Some(file),
+            Ok(()) => self.lock = Some(Lock(file)),
             Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
             Err(TryLockError::Error(error)) => return Err(error),
         }
@@ -282,6 +295,20 @@ impl Media for FileMedia {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_is_given_back_though_a_process_that_is_being_started_has_a_copy_of_it() {
+        let dir = tempfile::tempdir().expect("room for a directory");
+        let media = || FileMedia::new(dir.path()).expect("it is there");
+        let mut first = media();
+        first.lock().expect("nobody has it");
+        let copy = first.lock.as_ref().map(|lock| lock.0.try_clone()).expect("it is locked");
+        let refused = media().lock().expect_err("the first has it");
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        drop(first);
+        media().lock().expect("the first has given it back");
+        drop(copy);
+    }
 
     #[test]
     fn the_parent_of_each_directory_that_is_made_is_flushed_and_always_the_last_one() {
