@@ -1,22 +1,24 @@
 //! The link's clock, and the kernel's receive clock brought over to it.
 
 use super::limits::CLOCK_REFRESH_NS;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use super::sys;
+use std::time::{SystemTime, UNIX_EPOCH};
 use towpath_base::Time;
 
 /// Monotonic nanoseconds since the link was bound.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    zero: Instant,
+    zero_ns: u64,
 }
 
 impl Clock {
     pub(super) fn start() -> Self {
-        Self { zero: Instant::now() }
+        Self { zero_ns: sys::monotonic_ns() }
     }
 
+    #[inline]
     pub(super) fn now(&self) -> Time {
-        Time(u64::try_from(self.zero.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Time(sys::monotonic_ns() - self.zero_ns)
     }
 }
 

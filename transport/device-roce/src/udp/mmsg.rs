@@ -2,6 +2,9 @@
 //!
 //! A [`SendBatch`] is filled through a [`Fill`], which borrows every piece until it is gone; a
 //! [`RecvBatch`] owns its buffers. Both allocate when made and never again.
+//!
+//! Calls for one message are made without the wrappers of the C library, which turn cancellation
+//! of the thread on and off around each: no thread of ours is cancelled, and these never block.
 #![allow(unsafe_code)]
 
 use super::limits::{
@@ -248,15 +251,15 @@ impl<'a> Fill<'_, 'a> {
             // Calls that do less around one message: that is what latency is made of.
             let (fd, flags, message) = (fd.as_raw_fd(), libc::MSG_DONTWAIT, &only.msg_hdr);
             let rc = if message.msg_iovlen == 1 && message.msg_controllen == 0 {
-                let (name, name_len) = (message.msg_name.cast(), message.msg_namelen);
+                let (name, name_len) = (message.msg_name, message.msg_namelen);
                 // SAFETY: as below; its one entry is in the batch.
                 unsafe {
                     let libc::iovec { iov_base, iov_len } = *message.msg_iov;
-                    libc::sendto(fd, iov_base, iov_len, flags, name, name_len)
+                    libc::syscall(libc::SYS_sendto, fd, iov_base, iov_len, flags, name, name_len)
                 }
             } else {
                 // SAFETY: as below.
-                unsafe { libc::sendmsg(fd, message, flags) }
+                unsafe { libc::syscall(libc::SYS_sendmsg, fd, &raw const *message, flags) }
             };
             return if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(1) };
         }
@@ -348,9 +351,9 @@ impl RecvBatch {
         }
         if limit == 1 {
             let only = &mut self.headers[0];
+            let (fd, flags) = (fd.as_raw_fd(), libc::MSG_DONTWAIT);
             // SAFETY: as below.
-            let rc =
-                unsafe { libc::recvmsg(fd.as_raw_fd(), &mut only.msg_hdr, libc::MSG_DONTWAIT) };
+            let rc = unsafe { libc::syscall(libc::SYS_recvmsg, fd, &raw mut only.msg_hdr, flags) };
             only.msg_len = u32::try_from(rc).map_err(|_| io::Error::last_os_error())?;
             self.received = 1;
             return Ok(1);

@@ -17,6 +17,16 @@ pub(super) fn tclass_option(dest: SocketAddr) -> (i32, i32) {
     }
 }
 
+/// The system's monotonic clock, in nanoseconds; it never goes back. What std gives is the same,
+/// and takes a sixth longer to be had as one number.
+#[inline]
+pub(super) fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to `now`, which lives through the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 /// Sets an `int` option.
 pub(super) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
     // SAFETY: the pointer and length describe `value`, which lives through the call.

@@ -119,6 +119,8 @@ impl Outlet {
 /// The sending side of a link.
 pub(super) struct Sender {
     batch: SendBatch,
+    /// What the batch under way consists of.
+    runs: [Run; SEND_MESSAGES_MAX],
     /// By source port.
     outlets: Vec<Outlet>,
     /// Packets of one run; 0 while nothing is offloaded.
@@ -127,7 +129,8 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) fn new(outlets: Vec<Outlet>, segments_max: usize) -> Self {
-        Self { batch: SendBatch::new(), outlets, segments_max }
+        let runs = [Run::default(); SEND_MESSAGES_MAX];
+        Self { batch: SendBatch::new(), runs, outlets, segments_max }
     }
 
     /// How many source ports there are.
@@ -217,7 +220,6 @@ impl Sender {
         let port = packets[0].source_port;
         let outlet = &mut self.outlets[usize::from(port)];
         let mut fill = self.batch.fill(outlet.usual_for(&packets[0]));
-        let mut runs = [Run::default(); SEND_MESSAGES_MAX];
         let mut run_count = 0;
         let mut next = 0;
         while next < packets.len()
@@ -228,10 +230,10 @@ impl Sender {
         {
             let run = add_run(&mut fill, &packets[next..], segments_max);
             next += run.packets;
-            runs[run_count] = run;
+            self.runs[run_count] = run;
             run_count += 1;
         }
-        flush(&mut fill, &outlet.socket, &runs[..run_count], counts)
+        flush(&mut fill, &outlet.socket, &self.runs[..run_count], counts)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Endpoint;
 use crate::batch::{Batch, Batches};
 use crate::control::Control;
-use crate::limits::TURN_BYTES;
+use crate::limits::{SOON_BYTES, TURN_BYTES};
 use crate::links::{Conn, Path, Phase};
 use crate::sends::Sends;
 use crate::shared::Shared;
@@ -45,11 +45,18 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             if conn.link.as_ref().is_some_and(Link::has_renewals) {
                 self.renew_paths(index, now);
             }
+            let is_last = !self.links.any_ready();
             let Some(conn) = self.links.at(index) else { continue };
             if !in_order {
                 let room = Room { ahead_bytes, turn_bytes: ahead_bytes };
                 let at = (&mut self.device, &mut self.batches);
-                self.stats.posts_refused += send_chunks(at, conn, room, now).refused;
+                let sent = send_chunks(at, conn, room, now);
+                self.stats.posts_refused += sent.refused;
+                // What is short and alone leaves before all that can wait: acks that found no
+                // chunk to ride on, and timers.
+                if is_last && (1..=SOON_BYTES).contains(&sent.bytes) {
+                    self.device.progress(0);
+                }
             }
             self.stats.posts_refused += send_acks(&mut self.device, conn, now);
             self.next_timer = self.next_timer.min(conn.timer);
