@@ -211,7 +211,13 @@ impl Link {
         let is_probing = standing.state() == PathState::Probing;
         if let ProbeVerdict::Signal(signal) = standing.on_acked(numbers, to_return) {
             let is_needed = was_silent || !is_probing || !self.paths.has_enough();
-            self.signal_path(now, index, if is_needed { signal } else { PathSignal::Unneeded });
+            let signal = match signal {
+                _ if !is_needed => PathSignal::Unneeded,
+                // One that comes and goes is better than none.
+                PathSignal::Relapsed if self.paths.good() == 0 => PathSignal::Answered,
+                signal => signal,
+            };
+            self.signal_path(now, index, signal);
         }
     }
 

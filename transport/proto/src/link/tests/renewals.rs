@@ -41,7 +41,9 @@ impl Rig {
         let end = self.wire.now + span;
         while self.wire.now < end {
             for at in 0..2 {
-                for _ in 0..8 {
+                // No more than the link takes: what waits, waits.
+                let room = 256_usize.saturating_sub(self.wire.ends[at].sending.len());
+                for _ in 0..room.min(8) {
                     let bytes = vec![self.next as u8; 100];
                     self.wire.ends[at].send(self.channel, self.next, bytes, Time::NEVER);
                     self.next += 1;
@@ -198,4 +200,36 @@ fn a_peer_that_asks_all_the_time_gets_queue_pairs_at_a_rate_that_is_bounded() {
     assert!(stats.violations >= 1_000, "there is no path 9");
     assert_eq!(state(&rig.wire, 1, 0), PathState::Good);
     rig.settle();
+}
+
+#[test]
+fn ports_that_go_dark_and_light_up_at_random_lose_nothing_and_no_path_for_good() {
+    for seed in 80..86 {
+        let tune = |config: LinkConfig| config.dark_quarantines(1);
+        let mut rig = Rig::new(seed, &[Uc, Uc, Uc, Uc, Tcp], tune);
+        rig.wire.faults = Faults { drop: 0.01, duplicate: 0.01, late: 0.01, corrupt: 0.001 };
+        let mut prng = Prng::new(seed);
+        for _ in 0..12 {
+            for to in 0..2 {
+                // Half of all ports on average, or none; TCP has a way of its own.
+                let dark = if prng.chance(0.7) { prng.next_u64() } else { 0 };
+                rig.wire.holes[to] = dark & !(1 << 4);
+            }
+            rig.run(MS.saturating_mul(prng.between(300, 8_000)));
+        }
+        rig.wire.holes = [0; 2];
+        rig.wire.faults = Faults::default();
+        let [near, far] = [0, 1].map(|at| rig.stats(at));
+        println!("asked {} and {}", near.renewals_asked, far.renewals_asked);
+        assert!(near.renewals_asked + far.renewals_asked >= 3, "{near:?}");
+        assert!(near.paths_renewed.abs_diff(far.paths_renewed) <= 4, "one after the other");
+        // Nothing is held against ways that work for longer than their quarantine.
+        rig.run(Nanos::from_secs(140));
+        for at in 0..2 {
+            let paths: Vec<_> = rig.wire.ends[at].link.paths().collect();
+            assert!(paths.iter().all(|path| path.state == PathState::Good), "{at}: {paths:?}");
+            assert_eq!(rig.wire.ends[at].link.carrier(), Uc, "{at}");
+        }
+        rig.settle();
+    }
 }
