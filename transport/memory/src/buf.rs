@@ -4,6 +4,7 @@ use crate::MemoryError;
 use crate::free::FreeSlots;
 use crate::region::{PAGE_BYTES, Region, RegionId};
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use towpath_verbs::Sge;
 
@@ -166,6 +167,15 @@ impl Buf {
         self.slot as usize * self.slab.slot_bytes
     }
 
+    /// Its first byte; behind it are `capacity()` bytes, and no more than that is its length.
+    #[inline]
+    fn start(&self) -> NonNull<u8> {
+        debug_assert!(self.offset() + self.capacity() <= self.slab.region.byte_len());
+        debug_assert!(self.len() <= self.capacity());
+        // SAFETY: a slab has as many slots as its region holds, and hands out those alone.
+        unsafe { self.slab.region.mapping.at_unchecked(self.offset()) }
+    }
+
     /// Sets the length; bytes that become visible are whatever they were.
     ///
     /// # Errors
@@ -209,7 +219,7 @@ impl Deref for Buf {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        let start = self.slab.region.mapping.at(self.offset(), self.len());
+        let start = self.start();
         // SAFETY: within the mapping, initialised (mmap zeroes), and only this `Buf` reaches these
         // bytes: slots are handed out once, and no work request names them (crate rules 1 and 2).
         unsafe { std::slice::from_raw_parts(start.as_ptr(), self.len()) }
@@ -219,7 +229,7 @@ impl Deref for Buf {
 impl DerefMut for Buf {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        let start = self.slab.region.mapping.at(self.offset(), self.len());
+        let start = self.start();
         // SAFETY: as in `deref`, and `&mut self` makes the access exclusive.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.len()) }
     }

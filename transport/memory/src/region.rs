@@ -58,6 +58,17 @@ impl Mapping {
     pub(crate) fn at(&self, offset: usize, len: usize) -> NonNull<u8> {
         self.try_at(offset, len).expect("within the region")
     }
+
+    /// The pointer to `offset`, where bytes are that nobody need ask for.
+    ///
+    /// # Safety
+    /// `offset` lies within the mapping.
+    #[inline]
+    pub(crate) unsafe fn at_unchecked(&self, offset: usize) -> NonNull<u8> {
+        debug_assert!(offset <= self.bytes, "beyond the region");
+        // SAFETY: as the caller promises.
+        unsafe { self.base.add(offset) }
+    }
 }
 
 /// A piece of page-aligned, zeroed memory that devices can register. Cheap to clone: clones are
