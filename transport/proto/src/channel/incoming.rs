@@ -73,13 +73,12 @@ impl Incoming {
     }
 
     /// A bitmap takes over where the count alone does not tell which chunks came.
-    #[cold]
+    #[inline(never)]
     fn note_out_of_order(&mut self, index: u32) {
         let count = u64::from(self.chunks_received);
         let empty = || WindowBitmap::new(count, CHUNK_WINDOW as usize);
         let received = self.received.get_or_insert_with(empty);
-        if self.came_in_order {
-            self.came_in_order = false;
+        if core::mem::take(&mut self.came_in_order) {
             received.reset(count);
         }
         received.insert(u64::from(index));

@@ -37,7 +37,9 @@ pub(crate) struct Outgoing {
     offset: u32,
     chunks_cut: u32,
     chunks_acked: u32,
-    /// Which chunks are acknowledged; used from the second chunk on.
+    /// Each so far was acknowledged after the one before.
+    acked_in_order: bool,
+    /// Which chunks are acknowledged, once one was out of turn.
     acked: Option<WindowBitmap>,
     /// Work requests that the device has not returned.
     pub(crate) posted: u32,
@@ -63,6 +65,7 @@ impl Outgoing {
         }
         (self.segment, self.segment_offset, self.offset) = (0, 0, 0);
         (self.chunks_cut, self.chunks_acked, self.posted) = (0, 0, 0);
+        self.acked_in_order = true;
     }
 
     /// Where it is cut.
@@ -87,7 +90,7 @@ impl Outgoing {
     /// Whether another chunk may be cut: not all are, and the receiver's bitmap reaches it.
     pub(crate) fn may_cut(&self) -> bool {
         let oldest = match &self.acked {
-            Some(acked) if self.chunks_cut > 1 => acked.base(),
+            Some(acked) if !self.acked_in_order => acked.base(),
             _ => u64::from(self.chunks_acked),
         };
         !self.is_fully_cut() && u64::from(self.chunks_cut) < oldest + CHUNK_WINDOW
@@ -127,23 +130,12 @@ impl Outgoing {
         if self.segment_offset == self.segments[usize::from(self.segment)] {
             (self.segment, self.segment_offset) = (self.segment + 1, 0);
         }
-        if self.chunks_cut == 2 {
-            self.start_bitmap();
-        }
         chunk
-    }
-
-    fn start_bitmap(&mut self) {
-        let first_acked = u64::from(self.chunks_acked);
-        match &mut self.acked {
-            Some(acked) => acked.reset(first_acked),
-            None => self.acked = Some(WindowBitmap::new(first_acked, CHUNK_WINDOW as usize)),
-        }
     }
 
     pub(crate) fn is_acked(&self, index: u32) -> bool {
         match &self.acked {
-            Some(acked) if self.chunks_cut > 1 => acked.contains(u64::from(index)),
+            Some(acked) if !self.acked_in_order => acked.contains(u64::from(index)),
             _ => index < self.chunks_acked,
         }
     }
@@ -151,12 +143,26 @@ impl Outgoing {
     /// Takes in that a chunk is acknowledged; true when now all of the message is.
     #[inline]
     pub(crate) fn on_acked(&mut self, index: u32) -> bool {
-        let new = match &mut self.acked {
-            Some(acked) if self.chunks_cut > 1 => acked.insert(u64::from(index)),
-            _ => self.chunks_acked == 0,
+        let new = if self.acked_in_order && index <= self.chunks_acked {
+            index == self.chunks_acked
+        } else {
+            self.note_out_of_order(index)
         };
         self.chunks_acked += u32::from(new);
         self.is_fully_cut() && self.chunks_acked == self.chunks_cut
+    }
+
+    /// A bitmap takes over where the count alone does not tell what is acknowledged. True when
+    /// this was not before.
+    #[inline(never)]
+    fn note_out_of_order(&mut self, index: u32) -> bool {
+        let count = u64::from(self.chunks_acked);
+        let empty = || WindowBitmap::new(count, CHUNK_WINDOW as usize);
+        let acked = self.acked.get_or_insert_with(empty);
+        if core::mem::take(&mut self.acked_in_order) {
+            acked.reset(count);
+        }
+        acked.insert(u64::from(index))
     }
 }
 
@@ -214,6 +220,20 @@ mod tests {
         assert_eq!(chunks.len(), 3);
         assert!(!message.on_acked(2) && !message.on_acked(0) && !message.on_acked(2));
         assert!(message.on_acked(1));
+    }
+
+    #[test]
+    fn what_was_acknowledged_in_order_is_known_after_one_that_was_not() {
+        let (mut message, chunks) = cut_all(&[20_000], 4096);
+        assert_eq!(chunks.len(), 5);
+        for index in [0, 1, 1, 0, 3, 3, 1] {
+            assert!(!message.on_acked(index));
+        }
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(|index| message.is_acked(index)),
+            [true, true, false, true, false]
+        );
+        assert!(!message.on_acked(2) && message.on_acked(4));
     }
 
     #[test]

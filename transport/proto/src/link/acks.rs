@@ -77,19 +77,21 @@ impl Link {
         } = self;
         let is_in_use = paths.is_in_use(index);
         let path = &mut paths[index];
-        let digest = path.tx.on_ack(largest, base, words, |what| match *what {
-            What::Nothing | What::Probe => {}
-            What::Control(key) => control_scratch.push(key),
-            What::Data(chunk) => {
-                let message = sends.get_mut(chunk.send.0);
-                let live = message
-                    .filter(|m| matches!(m.state, SendState::Sending | SendState::Abandoning));
-                let Some(message) = live else { return };
-                if message.on_acked(chunk.index) {
-                    ended_scratch.push(chunk.send);
-                } else if !message.is_fully_cut() && wake_scratch.last() != Some(&message.channel) {
-                    wake_scratch.push(message.channel);
+        let digest = path.tx.on_ack(largest, base, words, |what| {
+            let What::Data(chunk) = what else {
+                if let What::Control(key) = what {
+                    control_scratch.push(*key);
                 }
+                return;
+            };
+            let message = sends.get_mut(chunk.send.0);
+            let live =
+                message.filter(|m| matches!(m.state, SendState::Sending | SendState::Abandoning));
+            let Some(message) = live else { return };
+            if message.on_acked(chunk.index) {
+                ended_scratch.push(chunk.send);
+            } else if !message.is_fully_cut() && wake_scratch.last() != Some(&message.channel) {
+                wake_scratch.push(message.channel);
             }
         });
         stats.losses_spurious += u64::from(digest.spurious);
