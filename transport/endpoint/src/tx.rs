@@ -133,23 +133,21 @@ impl TxQueue {
         if ahead < 0 {
             return None;
         }
-        let mut last = None;
-        for _ in 0..(ahead as u32 + 1).min(self.outstanding()) {
-            last = Some((self.tail, self.pop(slots)));
-        }
-        last
+        let number = self.pop(slots, (ahead as u32 + 1).min(self.outstanding()))?;
+        Some((self.tail.wrapping_sub(1), number))
     }
 
     /// Takes the oldest posted one back, whether or not a completion told of it: its number.
     pub(crate) fn pop_any(&mut self, slots: &mut TxSlots) -> Option<u64> {
-        (self.outstanding() > 0).then(|| self.pop(slots))
+        self.pop(slots, self.outstanding().min(1))
     }
 
-    fn pop(&mut self, slots: &mut TxSlots) -> u64 {
-        slots.full -= u32::from(self.is_full());
-        let place = *self.place_mut(self.tail);
-        self.tail = self.tail.wrapping_add(1);
-        self.take_home(slots, place)
+    /// Takes the `count` oldest ones back: the number of the last of them.
+    fn pop(&mut self, slots: &mut TxSlots, count: u32) -> Option<u64> {
+        let first = self.tail;
+        slots.full -= u32::from(count > 0 && self.is_full());
+        self.tail = first.wrapping_add(count);
+        self.take_home(slots, first, count)
     }
 
     /// Takes the newest one back, which the device refused: its number.
@@ -159,18 +157,24 @@ impl TxQueue {
         }
         slots.full -= u32::from(self.is_full());
         self.head = self.head.wrapping_sub(1);
-        let place = *self.place_mut(self.head);
-        Some(self.take_home(slots, place))
+        self.take_home(slots, self.head, 1)
     }
 
-    /// The slot is free again: the number that it carried.
-    fn take_home(&mut self, slots: &mut TxSlots, place: u32) -> u64 {
-        let slot = &mut slots.slots[place as usize];
-        slot.header.reclaim();
-        slots.free.push(place);
-        self.posted_bytes -= u64::from(slot.bytes);
-        slots.posted_bytes -= u64::from(slot.bytes);
-        slot.number
+    /// The slots of so many positions are free again: the number that the last of them carried.
+    fn take_home(&mut self, slots: &mut TxSlots, first: u32, count: u32) -> Option<u64> {
+        let TxSlots { slots, free, posted_bytes, .. } = slots;
+        let (mut bytes, mut number) = (0, None);
+        for ahead in 0..count {
+            let place = *self.place_mut(first.wrapping_add(ahead));
+            let slot = &mut slots[place as usize];
+            slot.header.reclaim();
+            bytes += u64::from(slot.bytes);
+            number = Some(slot.number);
+            free.push(place);
+        }
+        self.posted_bytes -= bytes;
+        *posted_bytes -= bytes;
+        number
     }
 
     pub(crate) fn wr_id(link: u16, path: u8, position: u32) -> u64 {

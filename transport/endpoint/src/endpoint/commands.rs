@@ -180,7 +180,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Gives a received message's buffers back: faster than dropping it.
     pub fn release(&mut self, mut message: Message) {
         let mut count = 0;
-        while let Some(chunk) = message.chunks.pop() {
+        for chunk in message.chunks.drain(..).rev() {
             if let Some(slot) = self.recv.take_back(chunk) {
                 self.repost(slot);
                 count += 1;

@@ -3,12 +3,12 @@
 use super::Endpoint;
 use crate::blacklist::{ListedFor, was_lost};
 use crate::event::{Event, LinkId, SendId, StreamId};
-use crate::message::Message;
+use crate::message::{Chunk, Message};
 use crate::payload::Payload;
 use crate::recv::RecvTable;
 use smallvec::SmallVec;
 use towpath_memory::Region;
-use towpath_proto::{Event as LinkEvent, IncomingKey, Link};
+use towpath_proto::{ChannelId, Event as LinkEvent, IncomingKey, Link};
 use towpath_verbs::Device;
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
@@ -51,10 +51,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             };
             match event {
                 LinkEvent::Message { channel, incoming, length } => {
-                    let chunks = SmallVec::new();
-                    let mut event = Event::Message(Message { link, channel, len: length, chunks });
-                    gather(from, recv, incoming, &mut event);
-                    on_event(self, event);
+                    let chunks = gather(from, recv, incoming, channel);
+                    let message = Message { link, channel, len: length, chunks };
+                    on_event(self, Event::Message(message));
                 }
                 LinkEvent::Sent { send, token, outcome } => {
                     // The one place where what was sent is taken back: the link says Sent only
@@ -114,18 +113,24 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 }
 
-/// Puts the chunks of a message into the event that tells of it.
+/// The chunks of a message that is handed over.
 #[inline]
-fn gather(from: &mut Link, recv: &mut RecvTable, incoming: IncomingKey, event: &mut Event) {
-    let Event::Message(Message { channel, chunks, .. }) = event else { return };
+fn gather(
+    from: &mut Link,
+    recv: &mut RecvTable,
+    incoming: IncomingKey,
+    channel: ChannelId,
+) -> SmallVec<[Chunk; 2]> {
+    let mut chunks = SmallVec::new();
     from.take_message(incoming, |taken| {
         chunks.reserve_exact(taken.len());
         for chunk in taken {
-            let lent = recv.lend_out(chunk, *channel);
+            let lent = recv.lend_out(chunk, channel);
             debug_assert!(lent.is_some(), "a chunk of a message is in its slot");
             if let Some(lent) = lent {
                 chunks.push(lent);
             }
         }
     });
+    chunks
 }
