@@ -97,13 +97,14 @@ impl Cqs {
         for (to, wc) in out.iter_mut().zip(queue.own.drain(..own)) {
             *to = wc;
         }
-        let mut count = own;
-        for to in &mut out[own..] {
-            let Ok(arrival) = queue.arrivals.pop() else { break };
-            fill_in(to, &arrival, peer);
-            count += 1;
+        let arrived = queue.arrivals.slots().min(out.len() - own);
+        let Ok(arrivals) = queue.arrivals.read_chunk(arrived) else { return own };
+        let (first, second) = arrivals.as_slices();
+        for (to, arrival) in out[own..].iter_mut().zip(first.iter().chain(second)) {
+            fill_in(to, arrival, peer);
         }
-        count
+        arrivals.commit_all();
+        own + arrived
     }
 
     /// Whether any queue holds a completion.

@@ -165,16 +165,15 @@ fn post(
     queue: &mut Producer<RecvWr>,
     wrs: &[RecvWr],
 ) -> Result<(), BadWr> {
-    for (index, wr) in wrs.iter().enumerate() {
-        let refuse = |error| Err(BadWr { index, error });
-        if !wr.sg_list.iter().all(|sge| sge.length == 0 || mrs.allows(sge, true)) {
-            return refuse(VerbError::BadMemory(verb));
-        }
-        if queue.push(*wr).is_err() {
-            return refuse(VerbError::QueueFull(verb));
-        }
+    let is_bad =
+        |wr: &RecvWr| !wr.sg_list.iter().all(|sge| sge.length == 0 || mrs.allows(sge, true));
+    let good = wrs.iter().position(is_bad).unwrap_or(wrs.len());
+    let (taken, rest) = queue.push_partial_slice(&wrs[..good]);
+    let index = taken.len();
+    if !rest.is_empty() {
+        return Err(BadWr { index, error: VerbError::QueueFull(verb) });
     }
-    Ok(())
+    if good < wrs.len() { Err(BadWr { index, error: VerbError::BadMemory(verb) }) } else { Ok(()) }
 }
 
 /// The bytes of a send work request that this queue pair may post.

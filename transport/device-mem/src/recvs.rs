@@ -32,10 +32,12 @@ impl Recvs {
     #[inline]
     pub(crate) fn refill(&mut self) {
         let Some(stack) = &mut self.stack else { return };
-        while stack.len() < self.depth
-            && let Ok(wr) = self.posted.pop()
-        {
-            stack.push(wr);
+        let count = self.posted.slots().min(self.depth - stack.len());
+        if let Ok(posted) = self.posted.read_chunk(count) {
+            let (first, second) = posted.as_slices();
+            stack.extend_from_slice(first);
+            stack.extend_from_slice(second);
+            posted.commit_all();
         }
     }
 
