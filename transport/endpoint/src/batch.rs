@@ -22,7 +22,7 @@ impl Batch {
     }
 
     /// Adds a send; there must be room.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, wr_id: u64, sg_list: SgList) {
         debug_assert!(!self.is_full(), "a full batch is posted at once");
         if self.len == self.wrs.len() {

@@ -55,6 +55,7 @@ impl Chunk {
     }
 
     /// Takes it by the fast way home if that is `returns`.
+    #[inline]
     pub(crate) fn into_loan(mut self, returns: &Arc<Returns>) -> Option<Box<Loan>> {
         let of = self.loan.as_ref()?.returns.as_ref()?;
         if Arc::ptr_eq(of, returns) { self.loan.take() } else { None }

@@ -197,6 +197,7 @@ impl RecvTable {
 
     /// Takes a chunk back that came by the fast way; says which slot is home again. None for
     /// one of another endpoint, which then finds its own way.
+    #[inline]
     pub(crate) fn take_back(&mut self, chunk: Chunk) -> Option<u32> {
         let loan = chunk.into_loan(&self.returns)?;
         self.put_home(loan)
@@ -209,6 +210,7 @@ impl RecvTable {
         self.put_home(loan)
     }
 
+    #[inline]
     fn put_home(&mut self, loan: Box<Loan>) -> Option<u32> {
         let number = loan.slot;
         let slot = self.slots.get_mut(number as usize)?;

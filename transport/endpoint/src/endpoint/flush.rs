@@ -394,9 +394,14 @@ fn push(
     let header = &transmit.header;
     let what = (header.number, payload.length);
     let (position, sge) = path.tx.push(tx_slots, what, |bytes| header.emit(bytes));
-    let sg_list = if payload.length > 0 { SgList::two(sge, payload) } else { SgList::one(sge) };
     let wr_id = TxQueue::wr_id(index, transmit.path.0, position);
-    path.batch.get_or_insert_with(|| batches.take()).push(wr_id, sg_list);
+    let batch = path.batch.get_or_insert_with(|| batches.take());
+    // Two calls: one list that may be either would be made aside and copied.
+    if payload.length > 0 {
+        batch.push(wr_id, SgList::two(sge, payload));
+    } else {
+        batch.push(wr_id, SgList::one(sge));
+    }
     true
 }
 
