@@ -187,6 +187,7 @@ pub(super) struct Doing {
     pub(super) clock: &'static str,
     pub(super) clock_why: &'static str,
     pub(super) delay_noise_ns: u64,
+    pub(super) payload_crc: bool,
     /// `shared` or `per path`.
     pub(super) receive_queues: &'static str,
     pub(super) receive_queues_why: &'static str,
@@ -231,6 +232,7 @@ impl Doing {
             clock,
             clock_why,
             delay_noise_ns: plan.delay_noise.0,
+            payload_crc: plan.payload_crc,
             receive_queues,
             receive_queues_why,
             source_port,

@@ -154,6 +154,11 @@ fn of_doing(lines: &mut Lines, doing: &Doing) {
     lines.line(4, "clock", format_args!("{}: {}", doing.clock, doing.clock_why));
     let noise_us = doing.delay_noise_ns / 1_000;
     lines.line(4, "delay noise", format_args!("up to {noise_us} us is no queue"));
+    let payload_crc = match doing.payload_crc {
+        true => "CRC32C of each chunk's bytes",
+        false => "none: the device delivers what was sent",
+    };
+    lines.line(4, "payload check", payload_crc);
     let receiving = format_args!("{}: {}", doing.receive_queues, doing.receive_queues_why);
     lines.line(4, "receive queues", receiving);
     let ports = doing.source_ports;

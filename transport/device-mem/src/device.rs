@@ -45,6 +45,7 @@ const CAPS: DeviceCaps = DeviceCaps {
     rx_charge_bytes: 0,
     short_packet_cost_percent: 0,
     delay_noise: DELAY_NOISE,
+    delivers_intact: true,
 };
 
 /// One end of a wire within a process.

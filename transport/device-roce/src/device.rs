@@ -67,6 +67,7 @@ impl<L: PacketLink> RoceDevice<L> {
             rx_charge_bytes: of_link.rx_charge_bytes,
             short_packet_cost_percent: of_link.short_packet_cost_percent,
             delay_noise: of_link.delay_noise,
+            delivers_intact: false,
         };
         let packet_bytes_max = (mtu_max.bytes() + PACKET_OVERHEAD_BYTES) as usize;
         let engine = Engine::new(&config, packet_bytes_max, &of_link);

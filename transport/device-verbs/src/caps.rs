@@ -84,6 +84,7 @@ pub(crate) fn find(
         rx_charge_bytes: 0,
         short_packet_cost_percent: 0,
         delay_noise: if timestamps { Nanos::ZERO } else { DELAY_NOISE },
+        delivers_intact: false,
     })
 }
 

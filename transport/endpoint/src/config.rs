@@ -54,7 +54,7 @@ pub struct EndpointConfig {
     pub(crate) shared_receiving: bool,
     pub(crate) seed: u64,
     pub(crate) controller: ControllerConfig,
-    pub(crate) payload_crc: bool,
+    pub(crate) payload_crc: Option<bool>,
     pub(crate) worker: Option<Worker>,
     tune: Option<Tune>,
 }
@@ -88,7 +88,7 @@ impl Default for EndpointConfig {
             // dependency. These ids guard against accidents, not against attackers.
             seed: RandomState::new().hash_one(0u64),
             controller: ControllerConfig::default(),
-            payload_crc: true,
+            payload_crc: None,
             worker: None,
             tune: None,
         }
@@ -321,12 +321,18 @@ impl EndpointConfig {
         self
     }
 
-    /// Whether payloads carry a CRC32C. Default on; off, a corruption that the device's own check
-    /// misses goes unseen unless the application checks.
+    /// Whether payloads carry a CRC32C. Default on, but for a device that
+    /// [delivers what was sent](DeviceCaps::delivers_intact); off, a corruption that a device's own
+    /// check misses goes unseen unless the application checks.
     #[must_use]
     pub fn payload_crc(mut self, on: bool) -> Self {
-        self.payload_crc = on;
+        self.payload_crc = Some(on);
         self
+    }
+
+    /// Whether payloads carry a CRC32C on a device with these capabilities.
+    pub(crate) fn checks_payloads(&self, caps: &DeviceCaps) -> bool {
+        self.payload_crc.unwrap_or(!caps.delivers_intact)
     }
 
     /// Makes the endpoint number `index` of several that are one to their peers. Its own random
@@ -363,7 +369,7 @@ impl EndpointConfig {
         };
         config
             .controller(self.controller)
-            .payload_crc(self.payload_crc)
+            .payload_crc(self.checks_payloads(caps))
             .scheduling(self.scheduling)
             .quota_chunks(self.quota_chunks)
             .credit_total(self.credit_total)

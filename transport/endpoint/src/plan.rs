@@ -50,6 +50,8 @@ pub struct Plan {
     pub clock: Clock,
     /// By how much a delay may grow before congestion control takes it for a queue.
     pub delay_noise: Nanos,
+    /// Whether payloads carry a CRC32C.
+    pub payload_crc: bool,
     /// How several ways are found.
     pub source_ports: SourcePorts,
     /// What all peers together may have under way to us, in bytes; none where the device does not
@@ -91,6 +93,7 @@ impl Plan {
             chunk_bytes_max: config.chunk_bytes_max,
             clock: if caps.timestamps { Clock::Device } else { Clock::Software },
             delay_noise: caps.delay_noise,
+            payload_crc: config.checks_payloads(caps),
             source_ports,
             window_bytes: caps.rx_buffer_bytes,
             spin: config.spin,
@@ -162,6 +165,7 @@ mod tests {
             rx_charge_bytes: 0,
             short_packet_cost_percent: 0,
             delay_noise: Nanos::from_micros(200),
+            delivers_intact: false,
         }
     }
 
@@ -220,6 +224,21 @@ mod tests {
         assert_eq!(refusal(short, LIMITS), ("a chunk with its header", 4096));
         let shallow = QueueLimits { wr_max: 100, ..LIMITS };
         assert_eq!(refusal(caps(), shallow), ("the receive queue", 100));
+    }
+
+    #[test]
+    fn payloads_are_summed_where_that_may_find_something_or_where_it_is_asked_for() {
+        let (wire, copies) = (caps(), DeviceCaps { delivers_intact: true, ..caps() });
+        let sums = |caps: &DeviceCaps, config: EndpointConfig| {
+            Plan::new(caps, LIMITS, &config).expect("it fits").payload_crc
+        };
+        let config = EndpointConfig::new;
+        assert_eq!([&wire, &copies].map(|caps| sums(caps, config())), [true, false]);
+        assert_eq!([&wire, &copies].map(|caps| sums(caps, config().payload_crc(true))), [true; 2]);
+        assert_eq!(
+            [&wire, &copies].map(|caps| sums(caps, config().payload_crc(false))),
+            [false; 2]
+        );
     }
 
     #[test]

@@ -107,4 +107,7 @@ pub struct DeviceCaps {
     /// network: zero where hardware (or a simulation) keeps the time, else what schedulers and
     /// system calls of both hosts add. Whoever judges a network by its delay allows for it.
     pub delay_noise: Nanos,
+    /// What arrives is what was sent, and whole: no wire is on the way, and nothing cuts messages
+    /// into packets that could be put together wrongly. A checksum of the bytes would find nothing.
+    pub delivers_intact: bool,
 }

@@ -43,6 +43,7 @@ impl<L: BurstLink> WrDevice<L> {
             rx_charge_bytes: of_link.rx_charge_bytes,
             short_packet_cost_percent: of_link.short_packet_cost_percent,
             delay_noise: of_link.delay_noise,
+            delivers_intact: false,
         };
         Self { link, engine: Engine::new(seed), caps }
     }
