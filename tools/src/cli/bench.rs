@@ -5,7 +5,7 @@ use super::interrupt::Interrupt;
 use super::study::{self, Family, FamilyArgs};
 use crate::bench::links;
 use clap::{Args as ClapArgs, Subcommand};
-use towpath_lab::studies::Study;
+use towpath_lab::studies::{Study, classes};
 
 /// Flags of `towpath bench`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -30,9 +30,14 @@ impl Family for Links {
     const AFTER_HELP: &'static str = "\
 Both ends run in this process, over UDP on loopback. Figures are medians of rounds that take
 turns, and are those of this machine and of what else runs on it. Classes want ports that keep
-them apart, which loopback is not: that study is in virtual time, as under `towpath sim`.";
+them apart, which loopback is not: that study is in virtual time, under `towpath sim`, where
+`foreground` is as well.";
     const TAKES: &'static str = "within a minute";
     const STUDIES: &'static [&'static Study] = links::ALL;
+
+    fn replays(study: &Study) -> bool {
+        study.name == classes::STUDY.name
+    }
 }
 
 /// Runs what was asked for.

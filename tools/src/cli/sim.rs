@@ -18,4 +18,8 @@ Everything follows from seed and parameters: the same ones give the same packets
 same trace hash, on any machine and with any number of threads.";
     const TAKES: &'static str = "within a minute on two cores";
     const STUDIES: &'static [&'static Study] = studies::ALL;
+
+    fn replays(_: &Study) -> bool {
+        true
+    }
 }

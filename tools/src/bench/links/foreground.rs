@@ -6,10 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use towpath_lab::cluster::Samples;
-use towpath_lab::studies::{
-    Axis, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series, Study,
-    StudyError, Style, Table, show_bytes,
-};
+use towpath_lab::studies::foreground::{Lane, Point, Seen, fill};
+use towpath_lab::studies::{Kind, Param, Params, Report, Runner, Study, StudyError};
 use towpath_transport::{ChannelHandle, EndpointConfig};
 
 use super::poster::{PostError, Poster};
@@ -65,31 +63,6 @@ const AHEAD: Param = Param {
 /// The fewest foreground messages of a measurement.
 const SAMPLES_MIN: usize = 2;
 
-/// Where the foreground's messages go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lane {
-    /// To a channel of their own: in turn with the background's chunks.
-    Own,
-    /// To the background's channel: first come, first served.
-    Shared,
-}
-
-/// What one lane gave, all rounds together.
-#[derive(Default)]
-struct Seen {
-    /// Completion times in microseconds.
-    times_us: Samples,
-    /// Goodput of the background meanwhile, a value for each round: times beside different ones
-    /// say nothing about lanes.
-    background_gbps: Samples,
-}
-
-struct Point {
-    background: u64,
-    own: Seen,
-    shared: Seen,
-}
-
 fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     let backgrounds = params.counts("background");
     let points: Vec<(u64, Lane)> = backgrounds
@@ -98,16 +71,21 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
         .collect();
     let measured =
         in_turn(params, runner, &points, |&(bytes, lane)| measure(params, bytes as usize, lane))?;
-    let mut seen = measured.into_iter().map(|rounds| Seen {
-        times_us: rounds.iter().flat_map(|round| round.times_us.iter().copied()).collect(),
-        background_gbps: rounds.iter().map(|round| round.background_gbps).collect(),
+    let mut seen = measured.into_iter().map(|rounds| {
+        let gbps: Samples = rounds.iter().map(|round| round.background_gbps).collect();
+        Seen {
+            times_us: rounds.iter().flat_map(|round| round.times_us.iter().copied()).collect(),
+            background_gbps: gbps.median(),
+        }
     });
     let mut next = || seen.next().unwrap_or_default();
     let points: Vec<Point> = backgrounds
         .iter()
-        .map(|&background| Point { background, own: next(), shared: next() })
+        .map(|&background_bytes| Point { background_bytes, own: next(), shared: next() })
         .collect();
-    Ok(report(params, &points))
+    let mut report = Report::new(STUDY.name, params);
+    fill(&mut report, "Completion of foreground messages; all rounds together", &points);
+    Ok(report)
 }
 
 /// What background messages under way make together at most, where that is more than two.
@@ -177,74 +155,4 @@ fn complete(
     let elapsed_s = began.elapsed().as_secs_f64();
     let others = (server.bytes() - came).saturating_sub((times_us.len() * bytes) as u64);
     Ok(Round { times_us, background_gbps: others as f64 * 8.0 / elapsed_s / 1e9 })
-}
-
-fn report(params: &Params, points: &[Point]) -> Report {
-    let mut report = Report::new(STUDY.name, params);
-    let left = |point: &Point| point.own.times_us.mean() / point.shared.times_us.mean();
-    report.tables.push(Table {
-        name: "foreground",
-        title: "Completion of foreground messages; all rounds together".to_owned(),
-        columns: vec![
-            Column::new("background_bytes", "background", "", Format::Bytes),
-            Column::new("own_mean_us", "own: mean", "us", Format::Decimals(1)),
-            Column::new("own_median_us", "median", "us", Format::Decimals(1)),
-            Column::new("own_p99_us", "p99", "us", Format::Decimals(1)),
-            Column::new("own_messages", "messages", "", Format::Plain),
-            Column::new("own_background_gbps", "beside", "Gb/s", Format::Decimals(2)),
-            Column::new("shared_mean_us", "one queue: mean", "us", Format::Decimals(1)),
-            Column::new("shared_median_us", "median", "us", Format::Decimals(1)),
-            Column::new("shared_p99_us", "p99", "us", Format::Decimals(1)),
-            Column::new("shared_messages", "messages", "", Format::Plain),
-            Column::new("shared_background_gbps", "beside", "Gb/s", Format::Decimals(2)),
-            Column::new("mean_of_shared", "mean of it", "%", Format::Percent(1)),
-        ],
-        rows: points
-            .iter()
-            .map(|point| {
-                let mut row = vec![point.background.into()];
-                for Seen { times_us, background_gbps } in [&point.own, &point.shared] {
-                    let times = [times_us.mean(), times_us.median(), times_us.percentile(0.99)];
-                    row.extend(times.map(Into::into));
-                    row.push((times_us.len() as u64).into());
-                    row.push(background_gbps.median().into());
-                }
-                row.push(left(point).into());
-                row
-            })
-            .collect(),
-    });
-    for point in points.iter().filter(|point| [128 << 10, 1 << 30].contains(&point.background)) {
-        report.claims.push(Claim {
-            name: format!("mean_saved_at_{}", point.background),
-            what: format!("completion time saved beside {}", show_bytes(point.background)),
-            demand: Demand::AtLeast(50.0),
-            measured: (1.0 - left(point)) * 100.0,
-            unit: "%",
-            decimals: 1,
-        });
-    }
-    let series = |label: &str, of: fn(&Point) -> &Seen| Series {
-        label: label.to_owned(),
-        style: Style::Line,
-        points: points
-            .iter()
-            .map(|point| (point.background as f64, of(point).times_us.mean()))
-            .collect(),
-    };
-    let ticks = points.iter().map(|point| (point.background as f64, show_bytes(point.background)));
-    report.plots.push(Plot {
-        title: "Completion of foreground messages, mean".to_owned(),
-        x: Axis::log("background message", "").ticks(ticks),
-        y: Axis::log("time", "us"),
-        series: vec![
-            series("channel of its own", |point| &point.own),
-            series("one queue", |point| &point.shared),
-        ],
-    });
-    report.notes.push(
-        "Avatar saves 40 to 50 % of the completion time of native RDMA (figures 7 to 9)."
-            .to_owned(),
-    );
-    report
 }

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args as ClapArgs, Command, FromArgMatches, Subcommand};
-use towpath_lab::studies::{self, Kind, Level, Param, Params, Report, Study};
+use towpath_lab::studies::{Kind, Level, Param, Params, Report, Study};
 
 /// Studies that are asked for under one command.
 pub(crate) trait Family: Clone + Debug + Send + Sync + 'static {
@@ -21,15 +21,13 @@ pub(crate) trait Family: Clone + Debug + Send + Sync + 'static {
     /// Its studies, in the order in which they are listed.
     const STUDIES: &'static [&'static Study];
 
+    /// Whether the runs of a study are in virtual time: then they replay, several at once.
+    fn replays(study: &Study) -> bool;
+
     /// The study of that name.
     fn find(name: &str) -> Option<&'static Study> {
         Self::STUDIES.iter().copied().find(|study| study.name == name)
     }
-}
-
-/// Whether the runs of a study are in virtual time: then they replay, several at once.
-fn is_virtual(study: &Study) -> bool {
-    studies::find(study.name).is_some()
 }
 
 /// Flags of a family of studies.
@@ -59,7 +57,7 @@ impl<F: Family> StudyArgs<F> {
     pub(super) fn command(&self, report: &Report) -> String {
         let params = report.params.iter().map(|(name, text)| format!(" --{name} {text}"));
         let seed =
-            if is_virtual(self.study) { format!(" --seed {}", report.seed) } else { String::new() };
+            if F::replays(self.study) { format!(" --seed {}", report.seed) } else { String::new() };
         format!("towpath {} {}{seed}{}", F::COMMAND, report.study, params.collect::<String>())
     }
 
@@ -72,7 +70,7 @@ impl<F: Family> StudyArgs<F> {
         let text = |param: &Param| matches.get_one::<String>(param.name).cloned();
         let given: BTreeMap<String, String> =
             study.params.iter().filter_map(|p| Some((p.name.to_owned(), text(p)?))).collect();
-        let replays = is_virtual(study);
+        let replays = F::replays(study);
         let number = |name| replays.then(|| matches.get_one::<u64>(name).copied()).flatten();
         let seed = number("seed").unwrap_or(1);
         let params = Params::new(study.params, seed, level, &given).map_err(|(name, error)| {
@@ -129,7 +127,7 @@ fn subcommand<F: Family>(study: &'static Study) -> Command {
         .about(study.what)
         .after_help(format!("Mirrors: {}\n\n{}", study.mirrors, F::AFTER_HELP))
         .args(study.params.iter().map(param_flag))
-        .args(if is_virtual(study) { virtual_flags() } else { Vec::new() })
+        .args(if F::replays(study) { virtual_flags() } else { Vec::new() })
         .arg(flag("quick", "A look, within seconds: the smaller defaults").conflicts_with("full"))
         .arg(flag("full", "As long as it takes: the larger defaults"))
         .arg(flag("json", "Print one JSON object"))

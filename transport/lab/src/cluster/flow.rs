@@ -1,5 +1,6 @@
 //! What one application sends another, and what came of it.
 
+use std::collections::VecDeque;
 use towpath_base::{Nanos, Prng, Time};
 use towpath_proto::{ChannelId, Class};
 use towpath_transport::LinkId;
@@ -129,6 +130,11 @@ pub(super) struct Flow {
     pub(super) channel: ChannelId,
     /// The channel is open at the sender.
     pub(super) is_open: bool,
+    /// Whose the channel is: itself, or the flow that it shares it with.
+    pub(super) owner: usize,
+    /// Whose channel others use: the flows of the messages that are to be read, its own included,
+    /// in the order in which they were sent.
+    pub(super) line: Option<VecDeque<usize>>,
     /// When the next message of an open load is due.
     next_at: Time,
     prng: Prng,
@@ -137,13 +143,20 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    pub(super) fn new(plan: FlowPlan, link: LinkId, channel: ChannelId, seed: u64) -> Self {
+    pub(super) fn new(
+        plan: FlowPlan,
+        (link, channel): (LinkId, ChannelId),
+        owner: usize,
+        seed: u64,
+    ) -> Self {
         Self {
             plan,
             count: FlowCount::default(),
             link,
             channel,
             is_open: false,
+            owner,
+            line: None,
             next_at: plan.start,
             prng: Prng::new(seed),
             read_bytes: 0,

@@ -23,6 +23,19 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// The flow of the message that is due next on the channel of `owner`.
+    fn due(&self, owner: usize) -> Option<usize> {
+        self.flows[owner].line.as_ref().map_or(Some(owner), |line| line.front().copied())
+    }
+
+    /// A message of a flow takes its place in the channel.
+    fn line_up(&mut self, flow: usize) {
+        let owner = self.flows[flow].owner;
+        if let Some(line) = &mut self.flows[owner].line {
+            line.push_back(flow);
+        }
+    }
+
     pub(super) fn report(&mut self, flow: Option<usize>, kind: TroubleKind) {
         // The first few tell all that there is to tell.
         if self.troubles.len() < super::TROUBLES_MAX {
@@ -37,7 +50,7 @@ pub(super) struct Host<D: Device<Memory = Region>> {
     pub(super) endpoint: Endpoint<D>,
     /// Flows that it sends.
     pub(super) sends: Vec<usize>,
-    /// Flows by the channel that they use here, for each link by its index.
+    /// Flows by the channel that is theirs, for each link by its index.
     pub(super) routes: Vec<Vec<(ChannelId, usize)>>,
 }
 
@@ -54,7 +67,8 @@ impl<D: Device<Memory = Region>> Host<D> {
         self.routes[link.index()].push((channel, flow));
     }
 
-    fn flow_of(&self, link: LinkId, channel: ChannelId) -> Option<usize> {
+    /// The flow that a channel belongs to.
+    fn owner_of(&self, link: LinkId, channel: ChannelId) -> Option<usize> {
         let routes = self.routes.get(link.index())?;
         routes.iter().find(|&&(of, _)| of == channel).map(|&(_, flow)| flow)
     }
@@ -63,7 +77,8 @@ impl<D: Device<Memory = Region>> Host<D> {
         match event {
             Event::Message(message) => {
                 let mut at = 0;
-                if let Some(flow) = self.flow_of(message.link(), message.channel()) {
+                let owner = self.owner_of(message.link(), message.channel());
+                if let Some(flow) = owner.and_then(|owner| shared.due(owner)) {
                     let len = message.len();
                     for part in message.parts() {
                         read_piece(shared, flow, at, part, at + part.len() == len);
@@ -75,7 +90,7 @@ impl<D: Device<Memory = Region>> Host<D> {
                 self.endpoint.release(message);
             }
             Event::StreamChunk { link, channel, chunk, end, .. } => {
-                match self.flow_of(link, channel) {
+                match self.owner_of(link, channel).and_then(|owner| shared.due(owner)) {
                     Some(flow) => read_piece(shared, flow, chunk.offset() as usize, &chunk, end),
                     None => shared.report(None, TroubleKind::Stray { host: self.number }),
                 }
@@ -85,8 +100,11 @@ impl<D: Device<Memory = Region>> Host<D> {
                 self.on_sent(send.link(), token, outcome, shared);
             }
             Event::ChannelOpened { link, channel, by_peer: false, .. } => {
-                if let Some(flow) = self.flow_of(link, channel) {
-                    shared.flows[flow].is_open = true;
+                if let Some(owner) = self.owner_of(link, channel) {
+                    for &flow in &self.sends {
+                        let flow = &mut shared.flows[flow];
+                        flow.is_open |= flow.owner == owner;
+                    }
                 }
             }
             Event::ChannelOpened { .. } => {}
@@ -141,6 +159,7 @@ impl<D: Device<Memory = Region>> Host<D> {
                     break;
                 }
                 flow.count.sent += 1;
+                shared.line_up(number);
             }
         }
     }
@@ -183,6 +202,10 @@ fn read_piece(shared: &mut Shared, number: usize, offset: usize, piece: &[u8], e
     flow.count.bytes += piece.len() as u64;
     flow.read_bytes = if end { 0 } else { (offset + piece.len()) as u32 };
     flow.count.read += u64::from(end);
+    let owner = flow.owner;
+    if let Some(line) = flows[owner].line.as_mut().filter(|_| end) {
+        line.pop_front();
+    }
     if !good {
         let message = shared.flows[number].count.read;
         shared.report(Some(number), TroubleKind::Content { message, offset });

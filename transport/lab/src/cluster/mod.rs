@@ -165,9 +165,32 @@ impl<D: Device<Memory = Region>> Cluster<D> {
         sender.route(near, channel, number);
         sender.sends.push(number);
         self.runner.machine_mut(plan.to).route(far, channel, number);
-        let flow = Flow::new(plan, near, channel, self.prng.next_u64());
+        let flow = Flow::new(plan, (near, channel), number, self.prng.next_u64());
         self.runner.shared.flows.push(flow);
         Ok(number)
+    }
+
+    /// Adds a flow that has no channel of its own but that of flow `other`, whose hosts and class
+    /// it has whatever the plan says; returns its number. Messages of both come in the order in
+    /// which they are sent. To be added before anything is sent.
+    ///
+    /// # Panics
+    /// When there is no flow `other`, or it has sent something.
+    pub fn add_flow_beside(&mut self, other: usize, plan: FlowPlan) -> usize {
+        let flows = &mut self.runner.shared.flows;
+        let number = flows.len();
+        let (owner, is_open) = (flows[other].owner, flows[other].is_open);
+        let of_owner = &mut flows[owner];
+        assert_eq!(of_owner.count.sent, 0, "nobody knows the order of what was sent before");
+        of_owner.line.get_or_insert_default();
+        let FlowPlan { from, to, class, .. } = of_owner.plan;
+        let at = (of_owner.link, of_owner.channel);
+        let plan = FlowPlan { from, to, class, ..plan };
+        let mut flow = Flow::new(plan, at, owner, self.prng.next_u64());
+        flow.is_open = is_open;
+        flows.push(flow);
+        self.runner.machine_mut(from).sends.push(number);
+        number
     }
 
     fn link_between(

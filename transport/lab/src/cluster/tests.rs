@@ -42,6 +42,19 @@ fn closed_and_open_loads_both_ways_are_read_whole_and_in_order() {
 }
 
 #[test]
+fn flows_of_one_channel_are_read_in_the_order_in_which_they_send() {
+    let mut cluster = two(3);
+    let long = cluster.add_flow(FlowPlan::closed(0, 1, 64 << 10).depth(6)).unwrap();
+    let short = cluster.add_flow_beside(long, FlowPlan::closed(0, 1, 900));
+    let own = cluster.add_flow(FlowPlan::closed(0, 1, 900)).unwrap();
+    cluster.run_for(Nanos::from_millis(10));
+    cluster.settle(Nanos::from_millis(10));
+    assert_eq!(cluster.troubles(), []);
+    let read: Vec<u64> = cluster.flows().map(|(_, count)| count.read).collect();
+    assert!(read[short] > 100 && 2 * read[own] > 3 * read[short], "it waits for six: {read:?}");
+}
+
+#[test]
 fn what_an_open_load_has_no_buffer_for_is_counted_and_not_sent_later() {
     let mut cluster = two(2);
     let plan = FlowPlan::closed(0, 1, 64 << 10).open(Nanos(1_000), 1_000);

@@ -22,6 +22,7 @@
 //! | [`mixed_nics`] | unlike network cards in one cluster |
 //! | [`cross_pod`] | servers in another pod |
 //! | [`classes`] | short requests beside a background, in a traffic class of their own and not |
+//! | [`foreground`] | short messages beside long ones, on a channel of their own and behind them |
 //! | [`outage`] | small I/Os while something breaks |
 //! | [`blackhole`] | switches that swallow packets |
 //! | [`failover`] | spines that die one after another |
@@ -35,6 +36,7 @@ pub mod cross_pod;
 pub mod error;
 pub mod failover;
 pub mod fairness;
+pub mod foreground;
 pub mod incast;
 pub mod late_packet;
 pub mod loss;
@@ -80,21 +82,16 @@ pub const ALL: &[&Study] = &[
     &mixed_nics::STUDY,
     &cross_pod::STUDY,
     &classes::STUDY,
+    &foreground::STUDY,
     &blackhole::STUDY,
     &failover::STUDY,
     &scale::STUDY,
 ];
 
-/// The study of that name.
-#[must_use]
-pub fn find(name: &str) -> Option<&'static Study> {
-    ALL.iter().copied().find(|study| study.name == name)
-}
-
 /// Bytes for people: with a unit where that is a whole number.
 #[must_use]
 pub fn show_bytes(bytes: u64) -> String {
-    let units = [(20, "MiB"), (10, "KiB")];
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let whole =
         units.iter().find(|(bits, _)| bytes >= 1 << bits && bytes.is_multiple_of(1 << bits));
     whole.map_or_else(|| format!("{bytes} B"), |(bits, unit)| format!("{} {unit}", bytes >> bits))

@@ -98,7 +98,8 @@ fn values_are_read_as_people_write_them() {
 
 #[test]
 fn bytes_are_shown_with_a_unit_where_it_is_whole() {
-    for (bytes, text) in [(0, "0 B"), (4096, "4 KiB"), (1 << 20, "1 MiB"), (4097, "4097 B")] {
+    let whole = [(4096, "4 KiB"), (1 << 20, "1 MiB"), (3 << 30, "3 GiB")];
+    for (bytes, text) in whole.into_iter().chain([(0, "0 B"), (4097, "4097 B")]) {
         assert_eq!(show_bytes(bytes), text);
     }
 }
@@ -139,12 +140,13 @@ fn a_study_that_is_stopped_or_fails_has_no_report() {
 }
 
 /// The studies of many hosts, on tiny parameters.
-const OF_HOSTS: [(&Study, &[(&str, &str)]); 7] = [
+const OF_HOSTS: [(&Study, &[(&str, &str)]); 8] = [
     (&incast::STUDY, &[("senders", "4"), ("rounds", "1"), ("controllers", "swift,fixed:64KiB")]),
     (&fairness::STUDY, &[("phase-ms", "1")]),
     (&mixed_nics::STUDY, &[("hosts", "1,2"), ("span-ms", "1")]),
     (&cross_pod::STUDY, &[("remote", "0,4"), ("span-ms", "1"), ("hosts", "5")]),
     (&classes::STUDY, &[("hosts", "2"), ("span-ms", "1")]),
+    (&foreground::STUDY, &[("background", "16K,128K"), ("span-ms", "1")]),
     (&blackhole::STUDY, &[("faults", "spine,reverse"), ("hosts", "2"), ("span-ms", "20")]),
     (&failover::STUDY, &[("spines", "2"), ("hosts", "2"), ("step-ms", "10"), ("noticed-ms", "5")]),
 ];
@@ -162,6 +164,15 @@ fn studies_of_many_hosts_follow_from_seed_and_parameters_alone() {
             assert!(!table.rows.is_empty() && table.rows.iter().all(whole), "{}", table.name);
         }
     }
+}
+
+#[test]
+fn a_short_message_is_sooner_on_a_channel_of_its_own_unless_all_is_posted_ahead() {
+    let report = ask(&foreground::STUDY, 1, 2, &[]);
+    assert!(report.is_all_met() && report.claims.len() == 2, "{:?}", report.claims);
+    let ahead = [("background", "128K"), ("ahead", "4M"), ("controller", "fixed:4MiB")];
+    let report = ask(&foreground::STUDY, 1, 2, &ahead);
+    assert!(!report.is_all_met(), "{:?}", report.claims);
 }
 
 const FEW: [(&str, &str); 2] = [("messages", "2000"), ("naive-messages", "2000")];

@@ -1,0 +1,235 @@
+//! The study: beside what short messages are sent, and how much of their time is saved.
+
+use super::{Foreground, Lane, Seen};
+use crate::studies::controller::{CONTROLLER, controller_of};
+use crate::studies::{
+    Axis, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series, Study,
+    StudyError, Style, Table, show_bytes,
+};
+use towpath_base::Nanos;
+use towpath_proto::Scheduling;
+
+/// The study.
+pub const STUDY: Study = Study {
+    name: "foreground",
+    what: "completion time of a message beside long ones: a channel of its own, or one queue",
+    mirrors: "Avatar (APNet 2018), figures 2 and 6 to 9: 16 KB beside 16 KB to 1 GB",
+    params: &[
+        Param {
+            name: "bytes",
+            what: "Bytes of a foreground message; one is under way at a time",
+            unit: "bytes",
+            kind: Kind::Bytes(1..=1 << 20),
+            many: false,
+            defaults: ["16K"; 3],
+        },
+        Param {
+            name: "background",
+            what: "Bytes of a background message",
+            unit: "bytes",
+            kind: Kind::Bytes(1..=1 << 30),
+            many: true,
+            defaults: [
+                "128K,1M",
+                "16K,64K,128K,1M,16M,1G",
+                "16K,32K,64K,128K,256K,1M,4M,16M,128M,1G",
+            ],
+        },
+        Param {
+            name: "depth",
+            what: "Background messages under way; of long ones fewer, to make 64 MiB, and two \
+                   at least",
+            unit: "messages",
+            kind: Kind::Count(2..=64),
+            many: false,
+            defaults: ["16"; 3],
+        },
+        Param {
+            name: "ahead",
+            what: "What a link may have posted and not sent",
+            unit: "bytes",
+            kind: Kind::Bytes(1..=1 << 30),
+            many: false,
+            defaults: ["256K"; 3],
+        },
+        Param {
+            name: "scheduling",
+            what: "How channels share the link: round-robin or weighted-fair",
+            unit: "",
+            kind: Kind::Word(|word| scheduling_of(word).map(drop)),
+            many: false,
+            defaults: ["round-robin"; 3],
+        },
+        Param {
+            name: "rtt-us",
+            what: "Base round trip",
+            unit: "us",
+            kind: Kind::Count(2..=10_000),
+            many: false,
+            defaults: ["10"; 3],
+        },
+        Param {
+            name: "span-ms",
+            what: "What is measured, after a tenth as long; more where that is not two messages",
+            unit: "ms",
+            kind: Kind::Count(1..=10_000),
+            many: false,
+            defaults: ["5", "20", "100"],
+        },
+        CONTROLLER,
+    ],
+    run,
+};
+
+const RATE_BITS_PER_S: u64 = 100_000_000_000;
+
+/// What background messages under way make together at most, where that is more than two.
+const UNDER_WAY_BYTES: u64 = 64 << 20;
+
+/// The background of which the target speaks beside the longest.
+const BACKGROUND_BYTES: u64 = 128 << 10;
+
+fn scheduling_of(word: &str) -> Result<Scheduling, &'static str> {
+    match word {
+        "round-robin" => Ok(Scheduling::RoundRobin),
+        "weighted-fair" => Ok(Scheduling::WeightedFair),
+        _ => Err("round-robin or weighted-fair"),
+    }
+}
+
+/// Both lanes beside one background.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// Bytes of a background message.
+    pub background_bytes: u64,
+    /// On a channel of its own.
+    pub own: Seen,
+    /// In one queue with the background.
+    pub shared: Seen,
+}
+
+impl Point {
+    /// What is left of the mean.
+    fn left(&self) -> f64 {
+        self.own.times_us.mean() / self.shared.times_us.mean()
+    }
+}
+
+fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
+    let backgrounds = params.counts("background");
+    let points = backgrounds
+        .iter()
+        .flat_map(|&bytes| [Lane::Own, Lane::Shared].map(|lane| foreground(params, bytes, lane)))
+        .collect();
+    let label = |point: &Foreground| {
+        let lane = match point.lane {
+            Lane::Own => "a channel of its own",
+            Lane::Shared => "one queue",
+        };
+        format!("{lane}, beside {}", show_bytes(point.background_bytes.into()))
+    };
+    let mut report = Report::new(STUDY.name, params);
+    let results = report.run(runner, points, label, Foreground::run, |result| &result.end)?;
+    let mut seen = results.into_iter().map(|(_, result)| result.seen);
+    let mut next = || seen.next().unwrap_or_default();
+    let points: Vec<Point> = backgrounds
+        .iter()
+        .map(|&background_bytes| Point { background_bytes, own: next(), shared: next() })
+        .collect();
+    fill(&mut report, "Completion of foreground messages", &points);
+    report.notes.push(
+        "beside: goodput of the background meanwhile; what has been posted ahead cannot be \
+         overtaken, so where that is all that the background has under way both are alike"
+            .to_owned(),
+    );
+    Ok(report)
+}
+
+fn foreground(params: &Params, background: u64, lane: Lane) -> Foreground {
+    let span = Nanos::from_millis(params.count("span-ms"));
+    let depth = params.count("depth").min((UNDER_WAY_BYTES / background).max(2));
+    Foreground {
+        seed: params.seed,
+        controller: controller_of(params.word("controller")).unwrap_or_default(),
+        scheduling: scheduling_of(params.word("scheduling")).unwrap_or_default(),
+        ahead_bytes: params.count("ahead"),
+        lane,
+        bytes: params.count("bytes") as u32,
+        background_bytes: background as u32,
+        depth: depth as u32,
+        rate_bits_per_s: RATE_BITS_PER_S,
+        base_rtt: Nanos::from_micros(params.count("rtt-us")),
+        warm_up: Nanos(span.0 / 10),
+        span,
+    }
+}
+
+/// Adds the table, the plot, the targets and what was published: also for who measures the same in
+/// real time.
+pub fn fill(report: &mut Report, title: &str, points: &[Point]) {
+    report.tables.push(table(title, points));
+    report.plots.push(plot(title, points));
+    let longest = points.iter().map(|point| point.background_bytes).max().unwrap_or(0);
+    let asked = [BACKGROUND_BYTES, longest.max(BACKGROUND_BYTES)];
+    let asked = |point: &&Point| asked.contains(&point.background_bytes);
+    report.claims.extend(points.iter().filter(asked).map(|point| Claim {
+        name: format!("mean_saved_at_{}", point.background_bytes),
+        what: format!("completion time saved beside {}", show_bytes(point.background_bytes)),
+        demand: Demand::AtLeast(50.0),
+        measured: (1.0 - point.left()) * 100.0,
+        unit: "%",
+        decimals: 1,
+    }));
+    report.notes.push(
+        "Avatar saves 40 to 50 % of the completion time of native RDMA (figures 7 to 9)."
+            .to_owned(),
+    );
+}
+
+fn table(title: &str, points: &[Point]) -> Table {
+    let columns = vec![
+        Column::new("background_bytes", "background", "", Format::Bytes),
+        Column::new("own_mean_us", "own: mean", "us", Format::Decimals(1)),
+        Column::new("own_median_us", "median", "us", Format::Decimals(1)),
+        Column::new("own_p99_us", "p99", "us", Format::Decimals(1)),
+        Column::new("own_messages", "messages", "", Format::Plain),
+        Column::new("own_background_gbps", "beside", "Gb/s", Format::Decimals(2)),
+        Column::new("shared_mean_us", "one queue: mean", "us", Format::Decimals(1)),
+        Column::new("shared_median_us", "median", "us", Format::Decimals(1)),
+        Column::new("shared_p99_us", "p99", "us", Format::Decimals(1)),
+        Column::new("shared_messages", "messages", "", Format::Plain),
+        Column::new("shared_background_gbps", "beside", "Gb/s", Format::Decimals(2)),
+        Column::new("mean_of_shared", "mean of it", "%", Format::Percent(1)),
+    ];
+    let row = |point: &Point| {
+        let mut row = vec![point.background_bytes.into()];
+        for Seen { times_us, background_gbps } in [&point.own, &point.shared] {
+            let times = [times_us.mean(), times_us.median(), times_us.percentile(0.99)];
+            row.extend(times.map(Into::into));
+            row.push((times_us.len() as u64).into());
+            row.push((*background_gbps).into());
+        }
+        row.push(point.left().into());
+        row
+    };
+    let rows = points.iter().map(row).collect();
+    Table { name: "foreground", title: title.to_owned(), columns, rows }
+}
+
+fn plot(title: &str, points: &[Point]) -> Plot {
+    let series = |label: &str, of: fn(&Point) -> &Seen| {
+        let mean = |point: &Point| (point.background_bytes as f64, of(point).times_us.mean());
+        let points = points.iter().map(mean).collect();
+        Series { label: label.to_owned(), style: Style::Line, points }
+    };
+    let tick = |point: &Point| (point.background_bytes as f64, show_bytes(point.background_bytes));
+    Plot {
+        title: format!("{title}, mean"),
+        x: Axis::log("background message", "").ticks(points.iter().map(tick)),
+        y: Axis::log("time", "us"),
+        series: vec![
+            series("channel of its own", |point| &point.own),
+            series("one queue", |point| &point.shared),
+        ],
+    }
+}
