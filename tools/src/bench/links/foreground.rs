@@ -57,7 +57,7 @@ const AHEAD: Param = Param {
     unit: "bytes",
     kind: Kind::Bytes(1..=1 << 30),
     many: false,
-    defaults: ["1M", "1M", "1M"],
+    defaults: ["256K", "256K", "256K"],
 };
 
 /// The fewest foreground messages of a measurement.
