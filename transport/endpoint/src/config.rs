@@ -170,7 +170,8 @@ impl EndpointConfig {
 
     /// How much of a link may be posted and not sent yet. A message that is sent next waits for so
     /// much at most, whatever else the link has to send; too little lets the device run dry between
-    /// two turns of the loop. Default 256 KiB, 21 us at 100 Gb/s.
+    /// two turns of the loop. Default 256 KiB, 21 us at 100 Gb/s. While it rides on RC, whose sends
+    /// are over when the peer has them, at least 1 MiB may be under way.
     #[must_use]
     pub fn ahead_bytes(mut self, bytes: u64) -> Self {
         self.ahead_bytes = bytes.max(1);

@@ -17,6 +17,11 @@ pub(crate) const SOON_BYTES: u64 = 4096;
 /// chunk, so that who is more urgent waits no longer.
 pub(crate) const TURN_BYTES: u64 = 64 << 10;
 
+/// What a link that rides on RC may have posted, where less may be ahead of a newcomer: a send of
+/// RC is over when the peer has acknowledged it. 84 us at 100 Gb/s, more than a round trip within
+/// a cluster.
+pub(crate) const RC_WINDOW_BYTES: u64 = 1 << 20;
+
 /// Filler is at most one byte for each so many that a path sends. A message of 64 KiB takes 3,968
 /// bytes for its last packet, one in 16.5; receive windows leave a quarter of a socket free.
 pub(crate) const FILLER_SHARE: u32 = 16;

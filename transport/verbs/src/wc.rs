@@ -83,7 +83,8 @@ pub struct Wc {
     pub qp_num: QpNum,
     /// UD: the sender's queue pair.
     pub src_qp: QpNum,
-    /// UD: the sender's address.
+    /// UD: the sender's address. Its port is where the datagram left from; the peer need not
+    /// receive there.
     pub src_addr: Option<SocketAddr>,
     /// Of a receive: IPv4 ToS or IPv6 traffic class of its last packet, as it came in (a switch may
     /// have rewritten the DSCP in the upper six bits, and marked congestion in the lower two). None

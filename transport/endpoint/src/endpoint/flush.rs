@@ -3,7 +3,7 @@
 use super::Endpoint;
 use crate::batch::{Batch, Batches};
 use crate::control::Control;
-use crate::limits::{SOON_BYTES, TURN_BYTES};
+use crate::limits::{RC_WINDOW_BYTES, SOON_BYTES, TURN_BYTES};
 use crate::links::{Conn, Path, Phase};
 use crate::sends::Sends;
 use crate::shared::Shared;
@@ -48,7 +48,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             let is_last = !self.links.any_ready();
             let Some(conn) = self.links.at(index) else { continue };
             if !in_order {
-                let room = Room { ahead_bytes, turn_bytes: ahead_bytes };
+                let room = Room { ahead_bytes, turn_bytes: u64::MAX };
                 let at = (&mut self.device, &mut self.batches);
                 let sent = send_chunks(at, conn, room, now);
                 self.stats.posts_refused += sent.refused;
@@ -278,8 +278,13 @@ fn send_chunks<D: Device<Memory = Region>>(
     // A stream that stands still holds a link back while that rides on it, and so do queue pairs.
     let rides_on_tcp = link.carrier() == Carrier::Tcp;
     // What the device has cannot be overtaken, so no more than `ahead_bytes` are there at a time.
+    // Sends of RC are there until the peer has them: that is a window, and wants to be wide.
+    let ahead_bytes = match link.carrier() {
+        Carrier::Rc => room.ahead_bytes.max(RC_WINDOW_BYTES),
+        _ => room.ahead_bytes,
+    };
     let bytes_at_first = tx_slots.posted_bytes();
-    let limit_bytes = room.ahead_bytes.min(bytes_at_first.saturating_add(room.turn_bytes));
+    let limit_bytes = ahead_bytes.min(bytes_at_first.saturating_add(room.turn_bytes));
     // Paths with a batch that waits: the others are not looked at.
     let mut waiting = 0u32;
     loop {
@@ -321,7 +326,7 @@ fn send_chunks<D: Device<Memory = Region>>(
             post((device, batches), (&mut paths[usize::from(id)], tx_slots), link, PathId(id));
     }
     let posted_bytes = tx_slots.posted_bytes();
-    let has_more = !tx_slots.any_full() && (limit_bytes..room.ahead_bytes).contains(&posted_bytes);
+    let has_more = !tx_slots.any_full() && (limit_bytes..ahead_bytes).contains(&posted_bytes);
     Sent { bytes: posted_bytes.saturating_sub(bytes_at_first), has_more, refused }
 }
 
