@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use towpath_lab::cluster::Samples;
-use towpath_lab::studies::foreground::{Lane, Point, Seen, fill};
+use towpath_lab::studies::foreground::{Lane, Point, Seen, depth, fill};
 use towpath_lab::studies::{Kind, Param, Params, Report, Runner, Study, StudyError};
 use towpath_transport::{ChannelHandle, EndpointConfig};
 
@@ -88,15 +88,9 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     Ok(report)
 }
 
-/// What background messages under way make together at most, where that is more than two.
-const UNDER_WAY_BYTES: usize = 64 << 20;
-
-fn depth(params: &Params, background: usize) -> usize {
-    (params.count("depth") as usize).min((UNDER_WAY_BYTES / background).max(2))
-}
-
 fn set_up(params: &Params, background: usize) -> EndpointConfig {
-    let (bytes, depth) = (params.count("bytes") as usize, depth(params, background));
+    let (bytes, depth) =
+        (params.count("bytes") as usize, depth(params, background as u64) as usize);
     config(2, &[(bytes, 4), (background, depth + 1)])
         .quota_chunks(64)
         .credit_total(512)
@@ -110,7 +104,7 @@ fn measure(params: &Params, background: usize, lane: Lane) -> Result<Round, Stud
     let failed = |error| StudyError::run("posting", error);
     thread::scope(|scope| {
         let (over, channel) = (&over, &rig.channels[0]);
-        let depth = depth(params, background);
+        let depth = depth(params, background as u64) as usize;
         let others = scope.spawn(move || -> Result<(), PostError> {
             let mut poster = Poster::new(background, depth);
             while !over.load(Ordering::Relaxed) {

@@ -7,7 +7,7 @@
 
 mod report;
 
-pub use report::{Point, STUDY, fill};
+pub use report::{Point, STUDY, depth, fill};
 
 use crate::cluster::{Cluster, FlowPlan, Samples};
 use crate::failure::Cause;

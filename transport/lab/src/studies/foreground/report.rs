@@ -145,9 +145,14 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     Ok(report)
 }
 
+/// Background messages under way: as many as were asked for, of long ones fewer.
+#[must_use]
+pub fn depth(params: &Params, background_bytes: u64) -> u64 {
+    params.count("depth").min((UNDER_WAY_BYTES / background_bytes).max(2))
+}
+
 fn foreground(params: &Params, background: u64, lane: Lane) -> Foreground {
     let span = Nanos::from_millis(params.count("span-ms"));
-    let depth = params.count("depth").min((UNDER_WAY_BYTES / background).max(2));
     Foreground {
         seed: params.seed,
         controller: controller_of(params.word("controller")).unwrap_or_default(),
@@ -156,7 +161,7 @@ fn foreground(params: &Params, background: u64, lane: Lane) -> Foreground {
         lane,
         bytes: params.count("bytes") as u32,
         background_bytes: background as u32,
-        depth: depth as u32,
+        depth: depth(params, background) as u32,
         rate_bits_per_s: RATE_BITS_PER_S,
         base_rtt: Nanos::from_micros(params.count("rtt-us")),
         warm_up: Nanos(span.0 / 10),
