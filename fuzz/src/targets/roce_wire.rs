@@ -60,7 +60,7 @@ impl PacketLink for Wire {
         let count = budget.min(self.coming.len());
         for (source, bytes) in self.coming.drain(..count) {
             let timestamp = self.now;
-            sink(RxPacket { source, dest: HERE.into(), tclass: 0, bytes: &bytes, timestamp });
+            sink(RxPacket { source, dest: HERE.into(), tclass: Some(0), bytes: &bytes, timestamp });
         }
         count
     }

@@ -14,6 +14,7 @@ use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 use towpath_base::{Nanos, Time};
+use towpath_clock::Clock;
 use towpath_memory::{MrTable, Region};
 use towpath_verbs::{
     Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, Mtu, QpInit, QpNum,
@@ -53,7 +54,7 @@ const CAPS: DeviceCaps = DeviceCaps {
 /// A send is carried out by `post_send` itself and completes at once, so a send queue is never
 /// full; what bounds sends is room in their completion queue.
 pub struct MemDevice {
-    zero: Instant,
+    clock: Clock,
     addr: SocketAddr,
     port: Arc<Port>,
     peer: Arc<Port>,
@@ -69,11 +70,11 @@ impl MemDevice {
     /// Two devices joined to each other; either may go to another thread.
     #[must_use]
     pub fn pair() -> (Self, Self) {
-        let zero = Instant::now();
+        let clock = Clock::start();
         let (a, b) = (Arc::new(Port::default()), Arc::new(Port::default()));
         let [a_addr, b_addr] = ADDRS.map(|ip| SocketAddr::from((ip, PORT)));
         let end = |port: &Arc<Port>, addr, peer: &Arc<Port>, peer_addr| Self {
-            zero,
+            clock: clock.clone(),
             addr,
             port: Arc::clone(port),
             peer: Arc::clone(peer),
@@ -219,7 +220,7 @@ impl Device for MemDevice {
     }
 
     fn now(&self) -> Time {
-        Time(u64::try_from(self.zero.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        self.clock.now()
     }
 
     fn reg_mr(&mut self, memory: &Region, access: Access) -> Result<MrKeys, VerbError> {

@@ -78,7 +78,7 @@ impl PacketLink for BenchLink {
         for _ in 0..budget {
             let bytes = &self.replay[self.next];
             let (source, dest, timestamp) = (self.source, self.addr, Time(1));
-            sink(RxPacket { source, dest, tclass: 0, bytes, timestamp });
+            sink(RxPacket { source, dest, tclass: Some(0), bytes, timestamp });
             self.next = (self.next + 1) % self.replay.len();
         }
         budget

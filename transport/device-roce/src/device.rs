@@ -207,6 +207,10 @@ impl<L: PacketLink> Device for RoceDevice<L> {
             self.engine.timers.reserve(index);
             self.rc_qps += 1;
         }
+        if init.qp_type == QpType::Ud {
+            // The routing header of a datagram shows it.
+            self.link.look_at_each_tclass();
+        }
         Ok(num)
     }
 

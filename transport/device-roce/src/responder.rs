@@ -310,7 +310,7 @@ impl Qp {
             qp_num: self.num,
             src_qp: QpNum(0),
             src_addr: None,
-            tclass: Some(rx.tclass),
+            tclass: rx.tclass,
             timestamp: Some(rx.timestamp),
             vendor_err: 0,
         }
@@ -340,10 +340,11 @@ pub(crate) fn scatter(mrs: &MrTable, list: &SgList, offset: u32, mut bytes: &[u8
 /// IPv4 header. What a socket does not show (TTL, checksum, flow label) is zero.
 fn routing_header(rx: &RxPacket<'_>) -> [u8; GRH_BYTES] {
     let mut grh = [0; GRH_BYTES];
+    let tclass = rx.tclass.unwrap_or(0);
     let udp_len = rx.bytes.len() as u16 + 8;
     match (rx.source.ip().to_canonical(), rx.dest.ip().to_canonical()) {
         (IpAddr::V4(source), IpAddr::V4(dest)) => {
-            (grh[20], grh[21]) = (0x45, rx.tclass);
+            (grh[20], grh[21]) = (0x45, tclass);
             grh[22..24].copy_from_slice(&udp_len.wrapping_add(20).to_be_bytes());
             (grh[26], grh[29]) = (0x40, 17);
             grh[32..36].copy_from_slice(&source.octets());
@@ -354,7 +355,7 @@ fn routing_header(rx: &RxPacket<'_>) -> [u8; GRH_BYTES] {
                 IpAddr::V4(ip) => std::net::Ipv4Addr::to_ipv6_mapped(&ip).octets(),
                 IpAddr::V6(ip) => ip.octets(),
             };
-            (grh[0], grh[1], grh[6]) = (0x60 | rx.tclass >> 4, rx.tclass << 4, 17);
+            (grh[0], grh[1], grh[6]) = (0x60 | tclass >> 4, tclass << 4, 17);
             grh[4..6].copy_from_slice(&udp_len.to_be_bytes());
             grh[8..24].copy_from_slice(&octets(source));
             grh[24..40].copy_from_slice(&octets(dest));

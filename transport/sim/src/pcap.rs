@@ -250,6 +250,10 @@ impl<L: PacketLink, W: io::Write> PacketLink for PcapLink<L, W> {
         self.inner.watch_file(file)
     }
 
+    fn look_at_each_tclass(&mut self) {
+        self.inner.look_at_each_tclass();
+    }
+
     fn counters(&self) -> LinkCounters {
         self.inner.counters()
     }

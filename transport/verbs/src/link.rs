@@ -65,8 +65,9 @@ pub struct RxPacket<'a> {
     /// The local address and port that it came in on.
     pub dest: SocketAddr,
     /// IPv4 ToS or IPv6 traffic class as it came in: the low two bits are ECN, and 3 says that a
-    /// switch was congested. Zero where the link cannot see it.
-    pub tclass: u8,
+    /// switch was congested. `None` where the link cannot see it or did not look; see
+    /// [`PacketLink::look_at_each_tclass`].
+    pub tclass: Option<u8>,
     /// BTH to ICRC.
     pub bytes: &'a [u8],
     /// When it came in, on the link's clock.
@@ -155,6 +156,10 @@ pub trait PacketLink {
         let _ = file;
         false
     }
+
+    /// From now on tells [the traffic class](RxPacket::tclass) of each packet, if it can. Before,
+    /// it may look at some only.
+    fn look_at_each_tclass(&mut self) {}
 
     /// Its counters.
     fn counters(&self) -> LinkCounters;

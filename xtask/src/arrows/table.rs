@@ -51,6 +51,12 @@ pub(super) const TABLE: &[Row] = &[
         what: "what ends a wait: a bell that any thread rings, files that have something new",
     },
     Row {
+        name: "clock",
+        folder: "transport/clock",
+        may_use: MayUse::Only(&["base"]),
+        what: "the host's monotonic clock, read as cheaply as is sound",
+    },
+    Row {
         name: "memory",
         folder: "transport/memory",
         may_use: MayUse::Only(&["base", "verbs"]),
@@ -65,13 +71,13 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "device-roce",
         folder: "transport/device-roce",
-        may_use: MayUse::Only(&["base", "verbs", "wake", "memory"]),
+        may_use: MayUse::Only(&["base", "verbs", "wake", "clock", "memory"]),
         what: "a RoCEv2 NIC in userspace",
     },
     Row {
         name: "device-mem",
         folder: "transport/device-mem",
-        may_use: MayUse::Only(&["base", "verbs", "memory"]),
+        may_use: MayUse::Only(&["base", "verbs", "clock", "memory"]),
         what: "an in-process wire that costs one copy",
     },
     Row {

@@ -106,7 +106,7 @@ impl PacketLink for TestLink {
         let count = budget.min(self.coming.len());
         for OnWire { source, dest, tclass, bytes } in self.coming.drain(..count) {
             let (dest, timestamp) = (SocketAddr::new(dest.ip(), self.addr.port()), self.now);
-            sink(RxPacket { source, dest, tclass, bytes: &bytes, timestamp });
+            sink(RxPacket { source, dest, tclass: Some(tclass), bytes: &bytes, timestamp });
         }
         count
     }

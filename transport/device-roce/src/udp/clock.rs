@@ -1,26 +1,9 @@
-//! The link's clock, and the kernel's receive clock brought over to it.
+//! The kernel's receive clock, brought over to that of the link.
 
 use super::limits::CLOCK_REFRESH_NS;
-use super::sys;
 use std::time::{SystemTime, UNIX_EPOCH};
 use towpath_base::Time;
-
-/// Monotonic nanoseconds since the link was bound.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
-    zero_ns: u64,
-}
-
-impl Clock {
-    pub(super) fn start() -> Self {
-        Self { zero_ns: sys::monotonic_ns() }
-    }
-
-    #[inline]
-    pub(super) fn now(&self) -> Time {
-        Time(sys::monotonic_ns() - self.zero_ns)
-    }
-}
+use towpath_clock::Clock;
 
 /// How far the wall clock, which stamps datagrams, is ahead of the link's clock.
 #[derive(Clone, Copy, Debug, Default)]

@@ -20,7 +20,7 @@ use towpath_verbs::{QpShare, RxPacket};
 /// A packet on its way from one link to another.
 struct Parcel {
     source: SocketAddr,
-    tclass: u8,
+    tclass: Option<u8>,
     timestamp: Time,
     byte_len: usize,
     bytes: Box<[u8]>,
@@ -40,7 +40,7 @@ impl Inbox {
             let (source, timestamp) = (SocketAddr::from(([0; 4], 0)), Time::ZERO);
             let bytes = vec![0; HANDED_BYTES_MAX].into();
             // There is room for as many.
-            drop(free.push(Parcel { source, tclass: 0, timestamp, byte_len: 0, bytes }));
+            drop(free.push(Parcel { source, tclass: None, timestamp, byte_len: 0, bytes }));
         }
         Self { full: ArrayQueue::new(HANDED_PACKETS_MAX), free, owner }
     }

@@ -92,6 +92,14 @@ pub(super) const HANDED_PACKETS_MAX: usize = 512;
 /// is a packet of RoCE.
 pub(super) const HANDED_BYTES_MAX: usize = 4096 + PACKET_OVERHEAD_BYTES as usize;
 
+/// Calls that receive something and are told traffic classes to begin with: what few packets came
+/// in under is known for all of them.
+pub(super) const TCLASS_ASKED_FIRST: u32 = 256;
+
+/// How many such calls then are not told, one after the other, before one is. Being told costs a
+/// call 0.13 us, asking and asking no more 0.4 us together.
+pub(super) const TCLASS_UNASKED: u32 = 63;
+
 /// How long an offset between the kernel's receive clock and the link's is trusted: a clock that
 /// is slewed by 500 ppm is off by 50 us after it.
 pub(super) const CLOCK_REFRESH_NS: u64 = 100_000_000;

@@ -1,6 +1,5 @@
 //! `UdpLink`: a `PacketLink` over UDP sockets.
 
-use super::clock::Clock;
 use super::config::{PortChoice, TimestampSource, UdpConfig};
 use super::counters::UdpCounters;
 use super::error::{UdpError, UdpStep};
@@ -22,6 +21,7 @@ use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 use towpath_base::{Nanos, Time};
+use towpath_clock::Clock;
 use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, QpShare, RxPacket, SHARES_MAX, TxPacket};
 use towpath_wake::Bell;
 
@@ -116,7 +116,7 @@ impl UdpLink {
         // One clock, since packets that are handed over bring their time with them.
         let clock = Clock::start();
         let link = |(receiver, bell)| {
-            let place = Place { steering, member: members.next(), probe, clock };
+            let place = Place { steering, member: members.next(), probe, clock: clock.clone() };
             Self::open(&config, receiver, addr, bell, place)
         };
         receivers.into_iter().zip(bells).map(link).collect()
@@ -327,6 +327,10 @@ impl PacketLink for UdpLink {
         Some(self.bell.waker())
     }
 
+    fn look_at_each_tclass(&mut self) {
+        self.receiver.look_at_each_tclass(&self.socket, self.local_addr);
+    }
+
     fn watch_file(&mut self, file: c_int) -> bool {
         self.watched = file;
         true
@@ -445,11 +449,7 @@ fn configure_receiver(
         // Foreign packets carry checksum 0, which a socket of IPv6 refuses by default.
         ignore(sys::set_option(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1));
     }
-    ignore(if addr.is_ipv4() {
-        sys::set_option(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)
-    } else {
-        sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)
-    });
+    ignore(sys::ask_for_tclass(fd, addr, true));
     ignore(sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1));
     if config.timestamps == TimestampSource::Kernel {
         ignore(sys::set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1));
@@ -475,6 +475,6 @@ fn grow_buffer(fd: BorrowedFd<'_>, config: &UdpConfig, forced: i32, plain: i32) 
 }
 
 /// An option that only makes things better: without it the link is slower, never wrong.
-fn ignore(outcome: io::Result<()>) {
+pub(super) fn ignore(outcome: io::Result<()>) {
     drop(outcome);
 }

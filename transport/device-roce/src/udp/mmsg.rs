@@ -289,8 +289,8 @@ pub(super) struct Datagram<'a> {
     pub(super) source: Option<SocketAddr>,
     /// The size that a coalesced run is to be cut by.
     pub(super) segment: Option<usize>,
-    /// IPv4 ToS or IPv6 traffic class; 0 where the kernel does not say.
-    pub(super) tclass: u8,
+    /// IPv4 ToS or IPv6 traffic class, where the kernel says it.
+    pub(super) tclass: Option<u8>,
     /// The kernel's drop count of the socket so far, where it says so.
     pub(super) drops: Option<u32>,
     /// The kernel's time stamp on its wall clock.
@@ -389,7 +389,7 @@ impl RecvBatch {
             bytes: &self.buffers[start..start + len],
             source: self.names[slot].addr(),
             segment: None,
-            tclass: 0,
+            tclass: None,
             drops: None,
             wall_ns: None,
             truncated: header.msg_hdr.msg_flags & cut != 0,
@@ -426,8 +426,8 @@ fn note_control(header: &libc::cmsghdr, value: &[u8], datagram: &mut Datagram<'_
     match (header.cmsg_level, header.cmsg_type) {
         (libc::SOL_UDP, libc::UDP_GRO) => datagram.segment = int.map(|bytes| bytes as usize),
         // One byte on IPv4, an int on IPv6.
-        (libc::IPPROTO_IP, libc::IP_TOS) => datagram.tclass = value.first().copied().unwrap_or(0),
-        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => datagram.tclass = int.unwrap_or(0) as u8,
+        (libc::IPPROTO_IP, libc::IP_TOS) => datagram.tclass = value.first().copied(),
+        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => datagram.tclass = int.map(|class| class as u8),
         (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => datagram.drops = int,
         (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
             let Some((seconds, nanos)) = value.split_at_checked(size_of::<libc::time_t>()) else {

@@ -7,7 +7,7 @@
 //! | `tx`, `rx` | runs of packets out, runs of packets in |
 //! | `group`, `steering` | links of several workers on one port, and how packets find theirs |
 //! | `probe` | what this kernel grants and charges |
-//! | `clock` | the link's clock and the kernel's |
+//! | `clock` | the kernel's receive clock |
 //! | `mmsg`, `sys` | the system calls; the only unsafe code |
 
 mod clock;

@@ -17,14 +17,13 @@ pub(super) fn tclass_option(dest: SocketAddr) -> (i32, i32) {
     }
 }
 
-/// The system's monotonic clock, in nanoseconds; it never goes back. What std gives is the same,
-/// and takes a sixth longer to be had as one number.
-#[inline]
-pub(super) fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to `now`, which lives through the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+/// Whether the kernel says the traffic class of what comes in at `local`.
+pub(super) fn ask_for_tclass(fd: BorrowedFd<'_>, local: SocketAddr, asked: bool) -> io::Result<()> {
+    let (level, name) = match local {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_RECVTOS),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS),
+    };
+    set_option(fd, level, name, i32::from(asked))
 }
 
 /// Sets an `int` option.

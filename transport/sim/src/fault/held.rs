@@ -25,7 +25,7 @@ pub(super) struct Sent {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Received {
     pub(super) source: SocketAddr,
-    pub(super) tclass: u8,
+    pub(super) tclass: Option<u8>,
 }
 
 impl Parked<Sent> {

@@ -299,6 +299,10 @@ impl<L: PacketLink> PacketLink for FaultLink<L> {
         self.inner.watch_file(file)
     }
 
+    fn look_at_each_tclass(&mut self) {
+        self.inner.look_at_each_tclass();
+    }
+
     fn counters(&self) -> LinkCounters {
         self.inner.counters()
     }

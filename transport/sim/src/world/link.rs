@@ -96,7 +96,7 @@ impl PacketLink for VirtualLink {
             sink(RxPacket {
                 source: taken.source,
                 dest: taken.dest,
-                tclass: taken.tclass,
+                tclass: Some(taken.tclass),
                 bytes: &taken.bytes,
                 timestamp: taken.landed_at,
             });

@@ -67,7 +67,8 @@ pub(crate) fn run(world: &World, limit: Time) -> Vec<Seen> {
                 let whole = packet.bytes.len() >= 4;
                 let number = if whole { number_of(packet.bytes).into() } else { u64::MAX };
                 let is_damaged = false;
-                let (timestamp, tclass) = (packet.timestamp, packet.tclass);
+                let (timestamp, tclass) =
+                    (packet.timestamp, packet.tclass.expect("seen in a fabric"));
                 seen.push(Seen { at, host, number, timestamp, tclass, is_damaged });
             });
             world.end(host).receive_trains(usize::MAX, &mut |train| {

@@ -144,7 +144,7 @@ impl PacketLink for BenchLink {
             let Some((port, bytes)) = arrived else { return count };
             let source = SocketAddr::from((Ipv4Addr::new(10, 0, 0, 2), port));
             let (dest, timestamp) = (self.local_addr(), now);
-            sink(RxPacket { source, dest, tclass: 0, bytes: &bytes, timestamp });
+            sink(RxPacket { source, dest, tclass: Some(0), bytes: &bytes, timestamp });
         }
         budget
     }

@@ -36,7 +36,7 @@ fn bind(config: UdpConfig) -> UdpLink {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     source: SocketAddr,
-    tclass: u8,
+    tclass: Option<u8>,
     bytes: Vec<u8>,
 }
 

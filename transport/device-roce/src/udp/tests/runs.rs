@@ -1,6 +1,7 @@
 //! What packets become on their way: runs are cut and joined, bytes and order stay.
 
-use super::super::{TimestampSource, UdpConfig};
+use super::super::limits::{TCLASS_ASKED_FIRST, TCLASS_UNASKED};
+use super::super::{TimestampSource, UdpConfig, UdpLink};
 use super::{V4, V6, bind, bytes_of, collect, link, packets, payloads, stock};
 use core::net::IpAddr;
 use towpath_base::Prng;
@@ -161,13 +162,36 @@ fn a_traffic_class_is_seen_as_it_was_sent_and_ends_a_run() {
                 .collect();
             assert_eq!(tx.transmit(&list), sent.len());
             let seen: Vec<_> =
-                collect(&mut rx, sent.len()).into_iter().map(|seen| seen.tclass).collect();
+                collect(&mut rx, sent.len()).into_iter().filter_map(|seen| seen.tclass).collect();
             assert_eq!(seen, sent, "{ip}, segmentation {segmentation}, coalescing {coalescing}");
             // 0xff three times and once more is cut apart by the classes between them.
             if tx.segmentation() {
                 assert_eq!(tx.udp_counters().messages_sent, 8);
             }
         }
+    }
+}
+
+#[test]
+fn of_many_calls_one_in_64_tells_a_traffic_class_until_each_is_asked_to() {
+    for ip in [V4, V6] {
+        let (mut tx, mut rx) = (bind(stock(ip)), bind(stock(ip)));
+        let dest = rx.local_addr();
+        let mut send_one = |rx: &mut UdpLink| {
+            let mut packet = TxPacket::new(dest, 0, 0x68);
+            packet.push(&[5; 700]);
+            assert_eq!(tx.transmit(&[packet]), 1);
+            collect(rx, 1).first().expect("it came").tclass
+        };
+        let mut told = |rx: &mut UdpLink, count: u32| {
+            let classes: Vec<_> = (0..count).filter_map(|_| send_one(rx)).collect();
+            assert!(classes.iter().all(|&class| class == 0x68), "{ip}: {classes:?}");
+            classes.len() as u32
+        };
+        assert_eq!(told(&mut rx, TCLASS_ASKED_FIRST), TCLASS_ASKED_FIRST, "{ip}");
+        assert_eq!(told(&mut rx, 3 * (TCLASS_UNASKED + 1)), 3, "{ip}");
+        rx.look_at_each_tclass();
+        assert_eq!(told(&mut rx, 200), 200, "{ip}");
     }
 }
 
