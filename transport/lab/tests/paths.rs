@@ -273,6 +273,29 @@ fn where_queue_pairs_keep_their_ports_the_next_ones_leave_what_all_of_the_pool_b
     }
 }
 
+#[test]
+fn what_a_link_has_to_say_of_a_dark_path_leaves_at_once_beside_links_of_other_classes() {
+    for others in [&[][..], &[Class::Gold, Class::Copper]] {
+        let tuned = endpoint(4, Spreading::Bytes(1)).tune_links(|link| {
+            link.spreading(Spreading::Bytes(1)).source_ports(1024).keeps_ports(true)
+        });
+        // So rarely that nothing else makes a link send soon.
+        let mut rig = rig_with(580, 1024, &tuned, small(Nanos::from_millis(400)));
+        for &class in others {
+            rig.cluster.add_flow(small(Nanos::from_secs(3)).class(class)).unwrap();
+        }
+        rig.swallow_ports(0, &[2]);
+        let asks = |rig: &Rig| rig.stats(0).renewals_asked;
+        let end = rig.cluster.now() + Nanos::from_secs(30);
+        while asks(&rig) == 0 && rig.cluster.now() < end {
+            rig.cluster.run_for(LOOK_EACH);
+        }
+        rig.cluster.run_for(RTT_MAX);
+        assert_eq!((asks(&rig), rig.stats(1).paths_failed), (1, 1), "beside {others:?}");
+        rig.settle();
+    }
+}
+
 /// Eight hosts on four leaves; all send one of them as much as they can.
 #[test]
 fn congestion_alone_changes_no_more_than_one_path_a_second() {

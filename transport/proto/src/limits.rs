@@ -50,6 +50,9 @@ pub const CHANNELS_MAX: u32 = 1 << 14;
 /// Paths of a link (both ends).
 pub const PATHS_MAX: usize = 16;
 
+/// The control queue pair, where a RENEW names a path: the first number that no path has.
+pub(crate) const CONTROL_PATH: u32 = PATHS_MAX as u32;
+
 /// While acks arrive a link retires no more than one path in this time: a host that is slow must
 /// not send a fleet to other paths.
 pub const PATH_CHANGE_INTERVAL: Nanos = Nanos::from_secs(1);

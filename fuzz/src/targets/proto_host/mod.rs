@@ -284,6 +284,7 @@ impl Host {
             self.link.handle_timeout(self.now);
         }
         self.renew();
+        self.link.settle_piggyback();
         for count in 0..most {
             assert!((count as u64) <= NUMBER_WINDOW, "more than the window goes out at once");
             let Some(transmit) = self.link.poll_transmit(self.now) else { break };

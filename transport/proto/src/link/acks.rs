@@ -12,6 +12,7 @@ use towpath_base::{Nanos, Time};
 impl Link {
     /// Takes in an ack frame that the device received on the control queue pair at `received_at`.
     pub fn handle_ack(&mut self, now: Time, bytes: &[u8], received_at: Time) {
+        self.settle_piggyback();
         let generation = self.peer.control_generations.0;
         self.take_in_ack(now, bytes, received_at, generation);
     }
@@ -204,6 +205,7 @@ impl Link {
     /// good, else on the queue pair of another, as one SEND as well. Call it after
     /// [`poll_transmit`](Self::poll_transmit) is empty: what rode on data needs no frame.
     pub fn poll_ack(&mut self, now: Time, out: &mut [u8; ACK_BYTES_MAX]) -> Option<AckTransmit> {
+        self.settle_piggyback();
         if self.is_down() {
             return None;
         }
@@ -212,6 +214,9 @@ impl Link {
         let mut due = self.paths.acks_due;
         if due == 0 && news {
             due = self.paths.news_way();
+        }
+        if self.paths.answers_due != 0 {
+            return Some(self.answer_where_heard(now, out));
         }
         if due == 0 {
             self.leave_after_goodbye();
@@ -222,6 +227,18 @@ impl Link {
         let len = self.emit_ack(now, index, generation, out);
         self.stats.acks_sent += 1;
         Some(AckTransmit { len, path })
+    }
+
+    /// The peer says that nothing is acknowledged: the path on which it asked may be a way back, as
+    /// well as that which acks take.
+    #[cold]
+    fn answer_where_heard(&mut self, now: Time, out: &mut [u8; ACK_BYTES_MAX]) -> AckTransmit {
+        let index = self.paths.answers_due.trailing_zeros() as usize;
+        self.paths.answers_due &= !bit(index);
+        let len = self.emit_ack(now, index, self.paths[index].generation_out, out);
+        self.paths.acks_due |= bit(index);
+        self.stats.acks_sent += 1;
+        AckTransmit { len, path: Some(PathId(index as u8)) }
     }
 
     /// Goes down once everything up to the peer's GOODBYE is acknowledged.
@@ -266,6 +283,7 @@ impl Link {
         let path = &mut self.paths[index];
         path.rx.acks_sent += 1;
         let (largest, received_at) = path.rx.largest().expect("an ack is due only then");
+        let hold = path.rx.tell(now, received_at);
         let ack = Ack {
             path: index as u16,
             generation,
@@ -274,7 +292,7 @@ impl Link {
             largest,
             base: path.rx.base().min(largest + 1),
             receive_time: received_at.0,
-            hold: now.since(received_at).0.min(u64::from(u32::MAX)) as u32,
+            hold,
             window_kib,
         };
         ack.emit(out, |number| path.rx.word_at(number), credits[..count].iter().copied())

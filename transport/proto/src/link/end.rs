@@ -5,7 +5,8 @@ use super::{Link, LinkState};
 use crate::carrier::Carrier;
 use crate::channel::{ChannelState, Closed, SendState};
 use crate::event::{ChannelId, CloseReason, DownReason, Event, Outcome, PathId, SendKey};
-use crate::path::PathSignal;
+use crate::limits::CONTROL_PATH;
+use crate::path::{PathSignal, bit};
 use crate::slots::Key;
 use crate::wire::Kind;
 use towpath_base::Time;
@@ -171,6 +172,7 @@ impl Link {
 
     /// The set-up connection broke: the peer's process is gone.
     pub fn peer_gone(&mut self) {
+        self.settle_piggyback();
         let reason = match self.state {
             LinkState::GoodbyeSent => DownReason::Local,
             LinkState::GoodbyeSeen => DownReason::Goodbye,
@@ -183,6 +185,7 @@ impl Link {
     /// way on it goes again on another path, and without one the link is down. A queue pair is
     /// made anew: see [`poll_renew`](Self::poll_renew).
     pub fn path_failed(&mut self, now: Time, path: PathId) {
+        self.settle_piggyback();
         let index = usize::from(path.0);
         let works = self.paths.get(index).is_some_and(|path| !path.has_failed);
         if !works || self.is_down() {
@@ -201,6 +204,7 @@ impl Link {
         }
         self.stats.paths_failed += 1;
         self.paths.forget_reroute(index);
+        self.paths.answers_due &= !bit(index);
         if self.paths.iter().all(|path| path.has_failed) {
             return self.go_down(DownReason::PathsFailed);
         }
@@ -210,17 +214,25 @@ impl Link {
         self.leave_failed_carrier(now, index);
     }
 
-    /// The queue pair of acks is in error. Where there is another way, acks leave on the queue
-    /// pairs of paths from now on; else nothing would get ahead.
+    /// The queue pair of acks is in error. Ours leave on the queue pairs of paths from now on, and
+    /// so do the peer's, which is told: RENEW of what is no path.
     pub fn acks_failed(&mut self) {
-        if self.paths.len() == 1 {
-            self.go_down(DownReason::PathsFailed);
+        if self.is_down() || core::mem::replace(&mut self.control_failed, true) {
+            return;
         }
+        self.leave_control();
+        self.control_queue.push_back(Control::of(Kind::Renew, CONTROL_PATH));
+    }
+
+    /// Acks leave on the queue pairs of paths; the last ones may be lost.
+    pub(super) fn leave_control(&mut self) {
         self.control_left = true;
+        self.paths.acks_due |= self.paths.received();
     }
 
     /// The device is of no use any more.
     pub fn device_failed(&mut self) {
+        self.settle_piggyback();
         self.go_down(DownReason::PathsFailed);
     }
 
@@ -242,7 +254,7 @@ impl Link {
         self.starved.clear();
         self.credit_due.clear();
         self.lost.clear();
-        self.paths.acks_due = 0;
+        (self.paths.acks_due, self.paths.answers_due) = (0, 0);
         self.paths.probes_due = 0;
         self.paths.renewals_due = 0;
     }

@@ -36,6 +36,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use control::Control;
+use receive::Piggyback;
 use towpath_base::{Nanos, Time, WindowBitmap};
 
 /// Where the link is in its life.
@@ -64,6 +65,8 @@ enum LinkState {
 /// One turn of a driver: hand in everything that arrived, take all events, let the application
 /// act, then call [`poll_transmit`](Self::poll_transmit) until it is empty and only then
 /// [`poll_ack`](Self::poll_ack) until it is empty: so acks ride on replies where there are any.
+/// An ack that rode on data waits for [`settle_piggyback`](Self::settle_piggyback), so that a
+/// reply need not: call that when `poll_transmit` is empty, and send what it has then.
 /// Call [`handle_timeout`](Self::handle_timeout) when [`poll_timeout`](Self::poll_timeout) has
 /// come. `now` never goes backwards.
 #[derive(Debug)]
@@ -88,6 +91,10 @@ pub struct Link {
     /// The control queue pair is in error, or on a port that the first path has left: acks leave on
     /// those of paths.
     control_left: bool,
+    /// It is in error here, and the peer was told.
+    control_failed: bool,
+    /// The first path has another port since it was made anew, and the control queue pair has not.
+    control_follows: bool,
     /// Until then the controller has heard of the timeouts that there are.
     next_rto_at: Time,
     channels: Vec<Option<Box<Channel>>>,
@@ -120,6 +127,8 @@ pub struct Link {
     probe_at: Time,
     probes_unanswered: u32,
     last_heard: Time,
+    /// Waits for what is more urgent.
+    piggyback: Option<Piggyback>,
     /// When it was last looked at timers.
     looked_at: Time,
     /// Silence before this is our own: nobody looked.
@@ -155,6 +164,8 @@ impl Link {
             doubted_at: None,
             acks_rerouted_at: Time::ZERO,
             control_left: false,
+            control_failed: false,
+            control_follows: false,
             next_rto_at: Time::ZERO,
             sends: Slots::new(config.sends_max),
             incoming: Slots::new(config.incoming_max()),
@@ -182,6 +193,7 @@ impl Link {
             probe_at: Time::NEVER,
             probes_unanswered: 0,
             last_heard: now,
+            piggyback: None,
             looked_at: now,
             excused_until: now,
             receive_window_bytes: u64::MAX,
@@ -256,6 +268,7 @@ impl Link {
             && self.control_sent.len() == 0
             && self.events.is_empty()
             && quiet
+            && self.piggyback.is_none()
             && self.paths.acks_due == 0
     }
 

@@ -71,6 +71,11 @@ impl Link {
     /// [`poll_transmit`](Self::poll_transmit): what comes next is meant for the new way. A driver
     /// that cannot do it says so by [`pin_ports`](Self::pin_ports).
     pub fn poll_reroute(&mut self) -> Option<Reroute> {
+        if self.control_follows && !self.paths[0].has_failed {
+            self.control_follows = false;
+            let source_port = self.paths[0].source_port;
+            return Some(Reroute { path: PathId(0), source_port, moves_control: true });
+        }
         let (index, source_port) = self.paths.take_reroute()?;
         self.stats.path_moves += 1;
         // The control queue pair takes the first path's way.
@@ -80,6 +85,8 @@ impl Link {
     /// The device does not change the source ports of queue pairs that run: that is not asked for
     /// any more.
     pub fn pin_ports(&mut self) {
+        // Where the queue pair of acks was to follow the first path it has stayed behind.
+        self.control_left |= self.paths[0].renewal.life() > 0 && self.paths[0].moves > 0;
         self.paths.pin_ports();
     }
 
@@ -127,18 +134,25 @@ impl Link {
         if !self.paths.is_silent {
             return;
         }
-        let (asked, moved) = self.paths.on_silent_round(now, index);
+        let (asked, again) = self.paths.on_silent_round(now, index);
         self.paths.probes_due |= asked;
         for index in (0..self.paths.len()).filter(|&index| asked & bit(index) != 0) {
-            if moved & bit(index) != 0 {
+            // What was sent there has had its time; and to a probe behind which nothing is missing
+            // an answer rides on whatever the peer sends.
+            if again & bit(index) != 0 {
                 self.send_all_again(index);
             }
             // No reason leaves the only way untried that may work.
-            match self.paths[index].standing.state() {
-                PathState::Dead => self.signal_path(now, index, PathSignal::Rested),
-                PathState::Spare => self.signal_path(now, index, PathSignal::Called),
-                _ => {}
-            }
+            self.wake_path(now, index);
+        }
+    }
+
+    /// A path that was put away is probed, whatever was held against it.
+    fn wake_path(&mut self, now: Time, index: usize) {
+        match self.paths[index].standing.state() {
+            PathState::Dead => self.signal_path(now, index, PathSignal::Rested),
+            PathState::Spare => self.signal_path(now, index, PathSignal::Called),
+            _ => {}
         }
     }
 
@@ -156,6 +170,10 @@ impl Link {
             }
         } else if is_good || self.paths.good() == 0 {
             self.ask_all(now, index);
+        } else if self.paths[index].tx.in_flight_bytes() > 0 {
+            // It was sent there while no path was good. Nothing else may be under way, for the
+            // window may be full of it: so it is not waited for what others answer.
+            self.send_all_again(index);
         }
     }
 
@@ -206,11 +224,16 @@ impl Link {
         numbers: (u64, u64),
         was_silent: bool,
     ) {
-        let to_return = if was_silent { 1 } else { PROBES_TO_RETURN };
+        let is_last_hope = was_silent || self.paths.good() == 0;
+        if is_last_hope && !self.paths[index].has_failed {
+            // It may have been tried although it was put away.
+            self.wake_path(now, index);
+        }
+        let to_return = if is_last_hope { 1 } else { PROBES_TO_RETURN };
         let standing = &mut self.paths[index].standing;
         let is_probing = standing.state() == PathState::Probing;
         if let ProbeVerdict::Signal(signal) = standing.on_acked(numbers, to_return) {
-            let is_needed = was_silent || !is_probing || !self.paths.has_enough();
+            let is_needed = is_last_hope || !is_probing || !self.paths.has_enough();
             let signal = match signal {
                 _ if !is_needed => PathSignal::Unneeded,
                 // One that comes and goes is better than none.
@@ -279,14 +302,19 @@ impl Link {
             return moves;
         }
         self.acks_rerouted_at = now;
-        self.stats.ack_reroutes += 1;
-        let before = self.paths.ack_way();
-        self.signal_path(now, before, PathSignal::Duplicates);
-        self.paths.turn_acks(now, before, heard_on);
         self.paths.acks_due |= self.paths.received();
         // Each tells the peer of what it asked for, and the first that is answered is the way that
         // works. The answers say, too, whether the silence on the way before is the peer's.
         self.heard_in_vain = Some(heard_on);
+        let before = self.paths.ack_way();
+        if self.paths.good() == bit(before) {
+            // Any other is known to be no better: whether this one is bad its own probe will tell.
+            self.paths.probes_due |= self.paths.mask();
+            return true;
+        }
+        self.stats.ack_reroutes += 1;
+        self.signal_path(now, before, PathSignal::Duplicates);
+        self.paths.turn_acks(now, before, heard_on);
         self.paths.probes_due |= self.paths.good() | bit(self.paths.ack_way());
         true
     }
@@ -295,6 +323,7 @@ impl Link {
     /// paths tell it at once, on probes of their own, that this question came in.
     pub(super) fn on_silence_of_peer(&mut self, now: Time, heard_on: usize) {
         self.heard_in_vain = Some(heard_on);
+        self.paths.answers_due |= bit(heard_on);
         // What the peer held back is held back no longer: it may be our only way, too.
         self.signal_path(now, heard_on, PathSignal::Called);
         if self.on_duplicate(now, heard_on) {

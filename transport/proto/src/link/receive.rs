@@ -2,7 +2,7 @@
 
 use super::deliver::hand_over;
 use super::paths::PROBE_SILENCE;
-use super::{Link, find_mut};
+use super::{Link, LinkState, find_mut};
 use crate::channel::{Channel, ChannelState, Closed, Incoming, Place};
 use crate::config::LinkConfig;
 use crate::event::{BufToken, ChunkRef, IncomingKey, PathId, Verdict};
@@ -23,6 +23,15 @@ enum Taken {
     Known,
     /// Not taken: it must come again, or never should have come.
     Refused,
+}
+
+/// An ack that rode on a chunk: all up to `largest` on `path`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piggyback {
+    path: usize,
+    largest: u64,
+    /// Now, when it was received, and how long the peer had held it.
+    times: (Time, Time, Nanos),
 }
 
 /// Why a chunk is not held.
@@ -76,6 +85,10 @@ impl Link {
         }
         self.paths[index].rx.advance(header.floor());
         self.take_in_piggyback(now, index, header, received_at);
+        // What ends messages must find those ended that are acknowledged.
+        if header.kind != Kind::Data || self.state != LinkState::Up {
+            self.settle_piggyback();
+        }
         // The ack that rode on it may have been the one of our GOODBYE.
         if self.is_down() {
             return Verdict::Recycle;
@@ -146,13 +159,16 @@ impl Link {
         if header.flags.has(ChunkFlags::ACK) && acked < self.paths.len() {
             let tx = &self.paths[acked].tx;
             let largest = expand_u32(header.ack_largest, tx.next());
-            let base = largest.saturating_add(1);
             // Data that goes one way carries the same ack again and again.
-            if tx.was_sent(largest) && !tx.is_news(largest, base) {
+            if tx.was_sent(largest) && !tx.is_news(largest, largest.saturating_add(1)) {
                 self.stats.acks_received += 1;
             } else {
-                let times = (now, received_at, Nanos(u64::from(header.ack_hold)));
-                self.on_ack_of(times, acked, largest, base, core::iter::empty());
+                let hold = Nanos(u64::from(header.ack_hold));
+                self.hold_piggyback(Piggyback {
+                    path: acked,
+                    largest,
+                    times: (now, received_at, hold),
+                });
             }
         }
         // Only the newest header's 16 bits are near enough to what is granted now.
@@ -167,6 +183,33 @@ impl Link {
                 self.on_credit(header.channel, granted);
             }
         }
+    }
+
+    /// Keeps an ack for [`settle_piggyback`](Self::settle_piggyback), in place of one that it says
+    /// more than.
+    #[inline]
+    fn hold_piggyback(&mut self, ack: Piggyback) {
+        match self.piggyback {
+            Some(held) if held.path != ack.path => {
+                self.settle_piggyback();
+            }
+            Some(held) if held.largest >= ack.largest => return self.stats.acks_received += 1,
+            Some(_) => self.stats.acks_received += 1,
+            None => {}
+        }
+        self.piggyback = Some(ack);
+    }
+
+    /// Takes in the ack that rode on the chunk that came last. False when there is none. True when
+    /// there was one: [`poll_transmit`](Self::poll_transmit) may have more to send now.
+    #[inline]
+    pub fn settle_piggyback(&mut self) -> bool {
+        let Some(Piggyback { path, largest, times }) = self.piggyback.take() else { return false };
+        if !self.is_down() {
+            let base = largest.saturating_add(1);
+            self.on_ack_of(times, path, largest, base, core::iter::empty());
+        }
+        true
     }
 
     /// A cumulative grant of the peer.

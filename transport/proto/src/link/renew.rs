@@ -5,6 +5,7 @@ use super::control::Control;
 use super::{Link, LinkState};
 use crate::carrier::Carrier;
 use crate::event::{PathId, Renew};
+use crate::limits::CONTROL_PATH;
 use crate::path::{Path, PathSignal, PathState, QpHalf, bit};
 use crate::wire::{ChunkHeader, Kind};
 use towpath_base::Time;
@@ -110,6 +111,9 @@ impl Link {
 
     /// RENEW: the peer has made its half of a life, or asks us to begin one.
     pub(super) fn on_renew(&mut self, now: Time, header: &ChunkHeader) {
+        if header.channel == CONTROL_PATH && header.index == 0 {
+            return self.leave_control();
+        }
         let (qp_num, psn) = (header.message & 0xffff_ffff, header.message >> 32);
         let index = header.channel as usize;
         let carrier = self.paths.get(index).map(|path| path.carrier);
@@ -139,11 +143,12 @@ impl Link {
 
     /// What a path rode on is gone; another is made in its time, and leaves from another port if
     /// this one swallows. The queue pair of acks, which is not made anew, serves the first path as
-    /// long as that is on its port.
+    /// long as that is on its port: it goes there too where it can.
     pub(super) fn end_queue_pair(&mut self, now: Time, index: usize) {
         if self.paths.is_dark(index) && self.paths.renew_elsewhere(now, index) {
             self.stats.path_moves += 1;
-            self.control_left |= index == 0;
+            self.control_left |= index == 0 && !self.paths.can_move();
+            self.control_follows |= index == 0 && self.paths.can_move();
         }
         self.paths[index].renewal.on_failed(now);
         self.paths.renewals_due |= bit(index);

@@ -87,6 +87,7 @@ impl Link {
 
     /// Does what time demands. Calling it early or late is harmless.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.settle_piggyback();
         if self.is_down() {
             return;
         }
@@ -138,14 +139,11 @@ impl Link {
         let (had_data, is_good) =
             (path.tx.in_flight_bytes() > 0, path.standing.state() == PathState::Good);
         path.on_rto(now);
-        if self.paths.has_choice()
-            && is_good
-            && self.paths.others_answer(index)
-            && self.may_doubt(now)
-        {
+        let is_alone = self.paths.has_choice() && self.paths.others_answer(index);
+        if is_alone && is_good && self.may_doubt(now) {
             return self.signal_path(now, index, PathSignal::Silent);
         }
-        if had_data {
+        if had_data && (is_good || !is_alone) {
             self.tell_of_timeout(now, index);
         }
         self.send_all_again(index);

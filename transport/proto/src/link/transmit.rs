@@ -30,10 +30,12 @@ impl Link {
             return None;
         }
         self.flow.paced_until = Time::NEVER;
-        if self.has_urgent()
-            && let ControlFlow::Break(transmit) = self.next_urgent(now)
-        {
-            return transmit;
+        if self.has_urgent() {
+            // It may be of what would be sent again.
+            self.settle_piggyback();
+            if let ControlFlow::Break(transmit) = self.next_urgent(now) {
+                return transmit;
+            }
         }
         self.next_new(now)
     }
@@ -117,7 +119,9 @@ impl Link {
         path.tail_probe = TailProbe::Sent;
         let newest = path.tx.newest_outstanding()?;
         self.stats.tail_probes += 1;
-        if self.paths[index].carrier.is_reliable() {
+        let is_worse =
+            self.paths.good() & !bit(index) != 0 && self.paths.watched() & bit(index) != 0;
+        if is_worse || self.paths[index].carrier.is_reliable() {
             return Some(self.transmit_probe(now, index));
         }
         match newest {
@@ -317,14 +321,14 @@ impl Link {
         {
             of = heard;
         }
-        let rx = &self.paths[of].rx;
+        let rx = &mut self.paths[of].rx;
         let Some((largest, at)) = rx.largest().filter(|_| rx.is_complete()) else {
             return Ride { of: None, largest: 0, hold: 0 };
         };
+        let hold = rx.tell(now, at);
         if due & bit(of) != 0 {
             self.tell_along(index, of);
         }
-        let hold = now.since(at).0.min(u64::from(u32::MAX)) as u32;
         Ride { of: Some(of), largest: largest as u32, hold }
     }
 

@@ -62,7 +62,7 @@ impl PathTable {
         let mut full = 0;
         // The first set that holds a path with a number to spare.
         let proven = good & self.proven;
-        for set in [proven & !avoid, good & !avoid, good, doubtful & !avoid, doubtful, all] {
+        for set in [proven & !avoid, good & !avoid, good, doubtful & !avoid, all & !avoid, all] {
             while set & !full != 0 {
                 let index = self.draw(set & !full);
                 if self[index].has_number() {
@@ -75,7 +75,7 @@ impl PathTable {
     }
 
     /// Two at random of a set, and the better one of them.
-    fn draw(&mut self, set: u16) -> usize {
+    pub(super) fn draw(&mut self, set: u16) -> usize {
         let count = u64::from(set.count_ones());
         let first = self.prng.below(count);
         let one = nth(set, first);

@@ -23,6 +23,7 @@ pub(crate) use tx::{AckDigest, DataChunk, SendWindow, What};
 use crate::carrier::Carrier;
 use crate::config::{LinkConfig, PeerParams};
 use crate::flow::{Flow, estimator};
+use crate::wire::HOLD_UNKNOWN;
 use towpath_base::{Nanos, Time};
 use towpath_cc::RttEstimator;
 
@@ -140,8 +141,10 @@ impl Path {
     ) {
         let received_at = received_at.min(now);
         let endpoint = hold + now.since(received_at);
-        // A peer that claims to have held the ack for longer than it was away gives no sample.
-        let rtt = digest.largest_sent_at.and_then(|sent| {
+        // A peer that claims to have held the ack for longer than it was away gives no sample,
+        // nor does an ack before which others may have been lost.
+        let is_first = hold < Nanos(u64::from(HOLD_UNKNOWN));
+        let rtt = digest.largest_sent_at.filter(|_| is_first).and_then(|sent| {
             let away = received_at.since(sent);
             (away > hold).then(|| away - hold)
         });

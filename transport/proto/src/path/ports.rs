@@ -198,9 +198,9 @@ impl PathTable {
     }
 
     /// Nothing has answered for a tick, on the path at `index` among others. Returns the paths to
-    /// be asked now and those that have moved; between rounds that path waits for the next. First
-    /// all are asked where they are, for the peer may have been busy. Then each time all but the
-    /// one that was heard last take other ports: every draw is another chance.
+    /// be asked now and those on which all goes again; between rounds that path waits for the next.
+    /// First all are asked where they are, for the peer may have been busy. Then each time all but
+    /// the one that was heard last take other ports: every draw is another chance.
     pub(crate) fn on_silent_round(&mut self, now: Time, index: usize) -> (u16, u16) {
         if now < self.ports.next_round {
             let span = self.ports.next_round.since(now);
@@ -214,10 +214,6 @@ impl PathTable {
         if self.ports.silent_rounds == 1 {
             return (asked & !self.in_state(PathState::Spare), 0);
         }
-        if !self.can_move() {
-            return (asked, 0);
-        }
-        let mut moved = 0;
         for index in 0..self.len() {
             let is_kept = index == self.last_heard && self.has_choice();
             if is_kept || !self.is_movable(index) {
@@ -225,10 +221,9 @@ impl PathTable {
             }
             if let Some(port) = self.draw_port(now, index) {
                 self.move_to(index, port);
-                moved |= bit(index);
             }
         }
-        (asked, moved)
+        (asked, asked)
     }
 
     /// Whether the silence is so young that all is asked whenever something is missed.

@@ -1,6 +1,7 @@
 //! The receiving side of a path: which numbers came in, and what ack is due.
 
 use crate::limits::NUMBER_WINDOW;
+use crate::wire::HOLD_UNKNOWN;
 use towpath_base::{Time, WindowBitmap};
 
 /// Received transmission numbers of one path and direction.
@@ -9,12 +10,15 @@ pub(crate) struct ReceiveWindow {
     received: WindowBitmap,
     /// The largest number received and when.
     largest: Option<(u64, Time)>,
+    /// When it was first told; `NEVER` before.
+    told_at: Time,
     pub(crate) acks_sent: u64,
 }
 
 impl ReceiveWindow {
     pub(crate) fn new() -> Self {
-        Self { received: WindowBitmap::new(0, NUMBER_WINDOW as usize), largest: None, acks_sent: 0 }
+        let received = WindowBitmap::new(0, NUMBER_WINDOW as usize);
+        Self { received, largest: None, told_at: Time::NEVER, acks_sent: 0 }
     }
 
     /// Takes in the sender's floor: nothing below it will be sent or asked for again.
@@ -27,8 +31,20 @@ impl ReceiveWindow {
     pub(crate) fn accept(&mut self, number: u64, at: Time) {
         self.received.insert(number);
         if self.largest.is_none_or(|(largest, _)| number > largest) {
-            self.largest = Some((number, at));
+            (self.largest, self.told_at) = (Some((number, at)), Time::NEVER);
         }
+    }
+
+    /// An ack that leaves now tells the largest number, which came in at `at`: how long that was
+    /// held. What was told before is told again because that may be lost, and how long that took
+    /// to be noticed is no delay of ours: [`HOLD_UNKNOWN`].
+    #[inline]
+    pub(crate) fn tell(&mut self, now: Time, at: Time) -> u32 {
+        if now > self.told_at {
+            return HOLD_UNKNOWN;
+        }
+        self.told_at = now;
+        now.since(at).0.min(u64::from(HOLD_UNKNOWN)) as u32
     }
 
     /// The largest number and when it came in.

@@ -34,6 +34,8 @@ pub(crate) struct PathTable {
     pub(crate) busy: u16,
     /// Paths on which something came in that no ack has told of.
     pub(crate) acks_due: u16,
+    /// Paths on which the peer asked, saying that nothing is acknowledged: it is answered there.
+    pub(crate) answers_due: u16,
     /// Paths on which a probe is to be sent.
     pub(crate) probes_due: u16,
     /// Paths on which a tail-loss probe may be due.
@@ -106,6 +108,7 @@ impl PathTable {
             ladder: Ladder::new(&peer.carriers, config.fallback, config.hopeless_loss, now),
             busy: 0,
             acks_due: 0,
+            answers_due: 0,
             probes_due: 0,
             tails_due: 0,
             renewals_due: 0,
@@ -387,11 +390,26 @@ impl PathTable {
 
     /// Lets acks take the first way again when it is good and its time has come.
     pub(crate) fn choose_ack_way(&mut self, now: Time) {
+        let before = self.ack_way;
         if self.good() & bit(0) != 0 && now >= self.ack_return_at {
             self.ack_way = 0;
-        } else if !self.leads_back(self.ack_way) {
-            self.ack_way = self.pick(bit(self.ack_way)).unwrap_or(0);
+        } else if !self.leads_back(before) && self.has_better_than(before) {
+            // An ack needs no number, so a good way whose numbers are used up is one.
+            self.ack_way = match self.good() {
+                0 => self.pick(bit(before)).unwrap_or(0),
+                good => self.draw(good),
+            };
         }
+        if self.ack_way != before && !self.leads_back(before) {
+            // What took that way may have been swallowed.
+            self.acks_due |= self.received();
+        }
+    }
+
+    /// Whether another way than this one is known to be better for acks. While none is good they
+    /// stay, but for what [`turn_acks`](Self::turn_acks) tries.
+    fn has_better_than(&self, way: usize) -> bool {
+        self.good() != 0 || self.mask() & bit(way) == 0
     }
 
     /// Whether acks may go this way: it is good, or was held back until the peer was heard there.
@@ -410,7 +428,8 @@ impl PathTable {
         self.ack_return_at = now + span.min(QUARANTINE_LONGEST);
         self.ack_turns += 1;
         self.ack_turned_at = Some(now);
-        if heard_on != before && self.leads_back(heard_on) {
+        let may_try = self.leads_back(heard_on) || !self.has_better_than(heard_on);
+        if heard_on != before && may_try {
             self.ack_way = heard_on;
         } else if self.ack_way == before {
             self.ack_way = self.pick(bit(before)).unwrap_or(before);

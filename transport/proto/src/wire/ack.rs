@@ -6,6 +6,10 @@ use core::fmt;
 use towpath_base::crc::crc32c;
 
 pub(crate) const KIND_ACK: u8 = 16;
+
+/// `hold` of an ack that tells again what was told before: it gives no sample.
+pub(crate) const HOLD_UNKNOWN: u32 = u32::MAX;
+
 const WORDS_MAX: usize = NUMBER_WINDOW as usize / 64;
 
 /// The fixed part of an ack. Field meanings: docs/protocol.md section 4.
@@ -25,7 +29,7 @@ pub struct Ack {
     pub base: u64,
     /// When `largest` came in, ns on the acker's clock.
     pub receive_time: u64,
-    /// Nanoseconds from then to the sending of this ack.
+    /// Nanoseconds from then to the sending of this ack; `u32::MAX` when it is not the first.
     pub hold: u32,
     /// What the receiver of this ack may have in flight, KiB.
     pub window_kib: u32,

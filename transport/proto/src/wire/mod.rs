@@ -4,8 +4,8 @@ mod ack;
 mod chunk;
 mod hello;
 
-pub(crate) use ack::KIND_ACK;
 pub use ack::{Ack, AckError, AckFrame};
+pub(crate) use ack::{HOLD_UNKNOWN, KIND_ACK};
 pub use chunk::{ChunkFlags, ChunkHeader, HeaderError, Kind, payload_bytes};
 pub use hello::{Hello, HelloError, HelloPath, PREFIX_BYTES, Refusal, Welcome};
 

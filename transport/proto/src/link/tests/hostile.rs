@@ -7,7 +7,7 @@ use crate::limits::{ACK_BYTES_MAX, NUMBER_MAX, NUMBER_WINDOW};
 use crate::wire::{ChunkFlags, ChunkHeader, Kind};
 
 /// A sound header from the peer of `ends[0]`.
-fn header(kind: Kind, number: u64, sequence: u32) -> ChunkHeader {
+pub(super) fn header(kind: Kind, number: u64, sequence: u32) -> ChunkHeader {
     ChunkHeader {
         kind,
         flags: ChunkFlags::default(),
@@ -27,13 +27,13 @@ fn header(kind: Kind, number: u64, sequence: u32) -> ChunkHeader {
     }
 }
 
-fn give(link: &mut Link, header: &ChunkHeader, payload: &[u8]) -> Verdict {
+pub(super) fn give(link: &mut Link, header: &ChunkHeader, payload: &[u8]) -> Verdict {
     let mut bytes = [0; HEADER_BYTES];
     header.emit(&mut bytes);
     link.handle_chunk(Time::ZERO, PathId(0), &bytes, payload, BufToken(0), Time::ZERO)
 }
 
-fn alone() -> Link {
+pub(super) fn alone() -> Link {
     let [end, _] = Wire::new(1, Faults::default(), |config| config).ends;
     end.link
 }
@@ -110,7 +110,7 @@ fn a_chunk_that_comes_after_its_message_was_given_up_is_not_acknowledged() {
     assert_eq!((path.base(), path.is_complete()), (data.number, false));
 }
 
-fn ack_of(largest: u32, header: ChunkHeader) -> ChunkHeader {
+pub(super) fn ack_of(largest: u32, header: ChunkHeader) -> ChunkHeader {
     let flags = header.flags.with(ChunkFlags::ACK, true);
     ChunkHeader { flags, ack_largest: largest, ..header }
 }

@@ -3,8 +3,10 @@
 mod carriers;
 mod hostile;
 mod paths;
+mod piggyback;
 mod ports;
 mod renewals;
+mod stalls;
 mod wire;
 
 use super::*;

@@ -2,6 +2,7 @@
 
 use super::paths::{EACH, send, state, tick, trickle};
 use super::*;
+use crate::limits::PATHS_MAX;
 use crate::path::{PathSignal, PathState};
 
 /// Source ports of the device: four times as many as the wire has ways.
@@ -113,6 +114,56 @@ fn an_only_path_finds_the_only_way_that_is_left() {
         let took = time_of(&mut wire, channel, 100..108);
         assert!(took < Nanos::from_secs(5), "seed {seed}: {took}");
         assert!(wire.ends.iter().all(|end| end.down.is_none()));
+    }
+}
+
+#[test]
+fn the_queue_pair_of_acks_goes_where_the_first_path_goes_that_is_made_anew() {
+    use crate::Carrier::{Rc, Tcp};
+    for keeps in [false, true] {
+        let tune =
+            |config: LinkConfig| config.spreading(EACH).source_ports(PORTS).keeps_ports(keeps);
+        let mut wire = Wire::with_carriers(9, Faults::default(), &[Rc, Rc, Tcp], tune);
+        wire.renews = true;
+        let channel = wire.open_channel(0, true);
+        // Why one of RC fails is not told: it may be its port.
+        let now = wire.now;
+        wire.ends[0].link.path_failed(now, PathId(0));
+        trickle(&mut wire, channel, 0, Nanos::from_millis(500));
+        let (near, left) = (&wire.ports[0], wire.ends[0].link.control_left);
+        assert_eq!(state(&wire, 0, 0), PathState::Good);
+        assert_eq!(wire.ends[0].link.stats().path_moves, 1);
+        assert_ne!(near[0], 0);
+        assert_eq!((near[PATHS_MAX] == near[0], left), (!keeps, keeps));
+        assert_eq!(wire.ends[0].link.ack_route(now, 0).0.is_some(), keeps);
+        wire.run_until(Wire::settled);
+    }
+}
+
+#[test]
+fn a_link_whose_queue_pair_of_acks_fails_at_one_end_goes_on_without_it() {
+    for paths in [1, 2, 8] {
+        let (mut wire, channel) = open(1, paths);
+        // What the peer sends to it is gone.
+        wire.ports[1][PATHS_MAX] = 63;
+        wire.holes[0] = 1 << 63;
+        for _ in 0..3 {
+            wire.ends[0].link.acks_failed();
+        }
+        let took = time_of(&mut wire, channel, 100..108);
+        assert!(took < tick(1), "{paths} paths: {took}");
+        for at in [1, 0, 1, 0] {
+            let bytes = vec![7; 100_000];
+            wire.ends[at].send(channel, 200 + wire.now.0, bytes, Time::NEVER);
+            wire.run_until(Wire::settled);
+        }
+        trickle(&mut wire, channel, 1_000, Nanos::from_secs(3));
+        wire.run_until(Wire::settled);
+        for end in &wire.ends {
+            let stats = end.link.stats();
+            assert_eq!((stats.path_doubts, stats.ack_reroutes, stats.violations), (0, 0, 0));
+            assert_eq!((stats.paths_failed, end.down), (0, None));
+        }
     }
 }
 

@@ -310,6 +310,7 @@ impl Wire {
             self.moves.push((now, at));
         }
         self.renew(at);
+        self.ends[at].link.settle_piggyback();
         while let Some(transmit) = self.ends[at].link.poll_transmit(now) {
             let payload = match transmit.payload {
                 None => Vec::new(),
