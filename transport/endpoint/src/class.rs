@@ -59,8 +59,9 @@ pub struct ClassReport {
     pub dscp: u8,
     /// The DSCP that the peer gives its packets.
     pub dscp_of_peer: u8,
-    /// Messages (chunks and acks) that arrived under another DSCP than that: something between
-    /// rewrites it. They are taken all the same. Zero where the device cannot see it.
+    /// Messages (chunks and acks) that were seen to arrive under another DSCP than that: something
+    /// between rewrites it. They are taken all the same. Zero where the device cannot see it; one
+    /// on sockets looks at all to begin with, then at what one call in 64 brings.
     pub dscp_changed: u64,
     /// The last such DSCP.
     pub dscp_seen: Option<u8>,

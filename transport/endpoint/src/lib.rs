@@ -107,7 +107,7 @@
 //! |---|---|
 //! | `endpoint` | [`Endpoint`]: poll, events, flush, commands, making and ending links |
 //! | `setup` | HELLOs over TCP, and the connection as a sign of life |
-//! | `handle` | [`EndpointHandle`] and its worker |
+//! | `handle` | [`EndpointHandle`] and its worker, with a thread or without |
 //! | `blacklist` | peers that are better left alone for a while |
 //! | `workers` | several endpoints as one: on which of them a link is placed |
 //! | `carrier` | what links ride on: UC, RC or TCP |
@@ -167,8 +167,8 @@ pub use endpoint::{BufferCensus, Endpoint, EndpointStats, EndpointUsage, PathRep
 pub use error::{AcceptError, ChannelError, ConnectError, EndpointError, LinkError, ListenError};
 pub use event::{ConnectId, Event, LinkId, Peer, SendId, StreamId};
 pub use handle::{
-    ChannelHandle, CompletionQueue, EndpointGroup, EndpointHandle, Incoming, LinkHandle, RecvError,
-    SentMessage, Ticket,
+    ChannelHandle, CompletionQueue, EndpointGroup, EndpointHandle, EndpointWorker, Incoming,
+    LinkHandle, Opening, RecvError, SentMessage, Ticket,
 };
 #[cfg(feature = "mem")]
 pub use mem::{MemEnd, MemPairError, mem_pair};

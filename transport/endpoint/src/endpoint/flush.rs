@@ -42,7 +42,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             if conn.phase != Phase::Up {
                 continue;
             }
-            if conn.link.as_ref().is_some_and(Link::has_renewals) {
+            if !in_order && conn.link.as_ref().is_some_and(Link::has_renewals) {
                 self.renew_paths(index, now);
             }
             let is_last = !self.links.any_ready();
@@ -52,10 +52,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 let at = (&mut self.device, &mut self.batches);
                 let sent = send_chunks(at, conn, room, now);
                 self.stats.posts_refused += sent.refused;
-                // What is short and alone leaves before all that can wait: acks that found no
-                // chunk to ride on, and timers.
+                // What is short and alone leaves before all that can wait: acks that rode on what
+                // came or found no chunk to ride on, and timers.
                 if is_last && (1..=SOON_BYTES).contains(&sent.bytes) {
                     self.device.progress(0);
+                }
+                if conn.link.as_mut().is_some_and(Link::settle_piggyback) {
+                    let at = (&mut self.device, &mut self.batches);
+                    self.stats.posts_refused += send_chunks(at, conn, room, now).refused;
                 }
             }
             self.stats.posts_refused += send_acks(&mut self.device, conn, now);
@@ -82,9 +86,17 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let mut place = 0;
         while let Some(index) = self.links.ready_at(place) {
             place += 1;
-            if let Some(conn) = self.links.at(index).filter(|conn| conn.phase == Phase::Up) {
-                self.order.recount(conn);
-                self.order.line_up(conn);
+            let Some(conn) = self.links.at(index).filter(|conn| conn.phase == Phase::Up) else {
+                continue;
+            };
+            if let Some(link) = &mut conn.link {
+                link.settle_piggyback();
+            }
+            self.order.recount(conn);
+            self.order.line_up(conn);
+            // What it has to say of that, and the port that a path goes to, belong to this flush.
+            if conn.link.as_ref().is_some_and(Link::has_renewals) {
+                self.renew_paths(index, now);
             }
         }
         let room = Room { ahead_bytes: self.config.ahead_bytes, turn_bytes: TURN_BYTES };

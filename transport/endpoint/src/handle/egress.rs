@@ -23,6 +23,14 @@ pub(super) struct Outgoing {
     pub(super) reply: Reply,
 }
 
+impl Outgoing {
+    /// Gives it back: the worker ends.
+    pub(super) fn refuse(self) {
+        let Self { payload, reply, .. } = self;
+        reply.tell(Err(Rejected { payload, error: SubmitError::ShutDown }));
+    }
+}
+
 /// Whom the outcome of a message is told.
 pub(super) enum Reply {
     /// Who waits for this message alone.
@@ -235,9 +243,10 @@ impl Egress {
         post
     }
 
-    fn refuse_all(&self) {
-        while let Some(Outgoing { payload, reply, .. }) = self.take() {
-            reply.tell(Err(Rejected { payload, error: SubmitError::ShutDown }));
+    /// Gives back what waits, refused.
+    pub(super) fn refuse_all(&self) {
+        while let Some(post) = self.take() {
+            post.refuse();
         }
     }
 

@@ -8,7 +8,7 @@ use crate::error::ChannelError;
 use crate::event::{LinkId, Peer, StreamId};
 use crate::message::{Chunk, Message};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
-use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use towpath_memory::Buf;
@@ -47,10 +47,17 @@ impl LinkHandle {
     /// # Errors
     /// [`ChannelError`].
     pub fn open_channel(&self, ordered: bool) -> Result<ChannelHandle, ChannelError> {
+        let Opening { shared, answer } = self.begin_open(ordered);
+        let new = answer.recv().unwrap_or(Err(ChannelError::ShutDown))?;
+        Ok(ChannelHandle::new(&shared, new))
+    }
+
+    /// The same for who must not wait until the peer has answered.
+    #[must_use]
+    pub fn begin_open(&self, ordered: bool) -> Opening {
         let (reply, answer) = bounded(1);
         self.shared.command(Command::OpenChannel { link: self.id, ordered, reply });
-        let new = answer.recv().unwrap_or(Err(ChannelError::ShutDown))?;
-        Ok(ChannelHandle::new(&self.shared, new))
+        Opening { shared: Arc::clone(&self.shared), answer }
     }
 
     /// The next channel that the peer opened; `None` when none came within `timeout` or the link
@@ -78,6 +85,32 @@ impl LinkHandle {
 impl std::fmt::Debug for LinkHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LinkHandle").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+/// A channel that is being opened. One that opens when this is gone is closed.
+pub struct Opening {
+    shared: Arc<Shared>,
+    answer: Receiver<Result<NewChannel, ChannelError>>,
+}
+
+impl Opening {
+    /// The channel, once the peer has answered; it is given out once.
+    ///
+    /// # Errors
+    /// [`ChannelError`].
+    pub fn poll(&self) -> Result<Option<ChannelHandle>, ChannelError> {
+        match self.answer.try_recv() {
+            Ok(new) => Ok(Some(ChannelHandle::new(&self.shared, new?))),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(ChannelError::ShutDown),
+        }
+    }
+}
+
+impl std::fmt::Debug for Opening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opening").finish_non_exhaustive()
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `worker` | the thread: commands in, turns, events to whom they concern |
+//! | `worker` | commands in, turns, events to whom they concern; a thread's loop around that |
 //! | `commands` | what handles ask the worker for |
 //! | `egress`, `outbound` | messages from threads to the worker without a lock, and its side |
 //! | `completions` | outcomes of many messages in one queue |
@@ -19,7 +19,8 @@ mod worker;
 
 pub use completions::CompletionQueue;
 pub use group::EndpointGroup;
-pub use link::{ChannelHandle, Incoming, LinkHandle, RecvError, SentMessage, Ticket};
+pub use link::{ChannelHandle, Incoming, LinkHandle, Opening, RecvError, SentMessage, Ticket};
+pub use worker::EndpointWorker;
 
 use crate::blacklist::Blacklist;
 use crate::config::EndpointConfig;
@@ -37,11 +38,6 @@ use std::time::Duration;
 use towpath_memory::{Buf, Region};
 use towpath_proto::Class;
 use towpath_verbs::Device;
-
-/// What handles see of an endpoint without asking its worker.
-fn shown<D: Device<Memory = Region>>(endpoint: &Endpoint<D>) -> (SendPools, Blacklist) {
-    (endpoint.pools().clone(), endpoint.blacklist().clone())
-}
 
 /// What all handles of one endpoint share.
 pub(crate) struct Shared {
@@ -83,7 +79,8 @@ impl Drop for Shared {
 pub struct EndpointHandle {
     shared: Arc<Shared>,
     accepted: Receiver<NewLink>,
-    worker: Arc<Mutex<Option<JoinHandle<()>>>>,
+    /// The worker's own, where it has one.
+    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
 impl EndpointHandle {
@@ -96,29 +93,46 @@ impl EndpointHandle {
         D: Device<Memory = Region> + 'static,
         F: FnOnce() -> Result<D, EndpointError> + Send + 'static,
     {
-        let (commands, inbox) = bounded(COMMANDS_MAX);
-        let (accept, accepted) = bounded(crate::limits::BACKLOG_MAX);
         let (ready, made) = bounded(1);
-        let run = move || {
-            let spin = config.spin;
-            match make_device().and_then(|device| Endpoint::new(device, config)) {
-                Ok(endpoint) => {
-                    // The caller waits for this; should it be gone, so is the worker's purpose.
-                    let bell = Arc::new(Doorbell::new(endpoint.waker()));
-                    if ready.send(Ok((shown(&endpoint), Arc::clone(&bell)))).is_ok() {
-                        worker::Worker::new(endpoint, inbox, bell, accept, spin).run();
-                    }
+        let run = move || match make_device().and_then(|device| Self::driven(device, config)) {
+            // The caller waits for this; should it be gone, so is the worker's purpose.
+            Ok((handle, worker)) => {
+                if ready.send(Ok(handle)).is_ok() {
+                    worker.run();
                 }
-                Err(error) => drop(ready.send(Err(error))),
             }
+            Err(error) => drop(ready.send(Err(error))),
         };
         let thread = std::thread::Builder::new().name("towpath-endpoint".into()).spawn(run);
-        let worker = thread.map_err(EndpointError::Thread)?;
-        let ((pools, blacklist), bell) = made.recv().unwrap_or_else(|_| {
+        let thread = thread.map_err(EndpointError::Thread)?;
+        let handle: Self = made.recv().unwrap_or_else(|_| {
             Err(EndpointError::Thread(std::io::ErrorKind::Interrupted.into()))
         })?;
-        let worker = Arc::new(Mutex::new(Some(worker)));
-        Ok(Self { shared: Arc::new(Shared { commands, bell, pools, blacklist }), accepted, worker })
+        *handle.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(handle)
+    }
+
+    /// An endpoint on `device` without a thread: whoever holds its worker drives it. What blocks
+    /// until the worker has answered ([`connect`](Self::connect), say) wants another thread then.
+    ///
+    /// # Errors
+    /// [`EndpointError`].
+    pub fn driven<D>(
+        device: D,
+        config: EndpointConfig,
+    ) -> Result<(Self, EndpointWorker<D>), EndpointError>
+    where
+        D: Device<Memory = Region>,
+    {
+        let (commands, inbox) = bounded(COMMANDS_MAX);
+        let (accept, accepted) = bounded(crate::limits::BACKLOG_MAX);
+        let spin = config.spin;
+        let endpoint = Endpoint::new(device, config)?;
+        let bell = Arc::new(Doorbell::new(endpoint.waker()));
+        let (pools, blacklist) = (endpoint.pools().clone(), endpoint.blacklist().clone());
+        let worker = EndpointWorker::new(endpoint, inbox, Arc::clone(&bell), accept, spin);
+        let shared = Arc::new(Shared { commands, bell, pools, blacklist });
+        Ok((Self { shared, accepted, thread: Arc::default() }, worker))
     }
 
     /// The peers that the endpoint has had trouble with of late.
@@ -200,13 +214,13 @@ impl EndpointHandle {
         answer.recv().unwrap_or_else(|_| Err(gone()))
     }
 
-    /// Closes all links in order, ends the worker and waits for it.
+    /// Closes all links in order, ends the worker and waits for its thread, where it has one.
     pub fn shutdown(self) {
         self.shared.command(Command::Shutdown);
-        let worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(worker) = worker {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
             // A worker that panicked has ended too.
-            drop(worker.join());
+            drop(thread.join());
         }
     }
 }

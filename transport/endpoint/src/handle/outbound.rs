@@ -138,6 +138,13 @@ impl Outbound {
         }
     }
 
+    /// Gives back what waits for room, refused: the worker ends.
+    pub(super) fn refuse_all(&mut self) {
+        for (_, message) in self.stalled.iter_mut().flat_map(|line| line.messages.drain(..)) {
+            message.refuse();
+        }
+    }
+
     fn make_room(&mut self, index: usize) {
         if let Some(line) = self.stalled.get_mut(index)
             && !line.messages.is_empty()

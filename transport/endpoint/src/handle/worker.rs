@@ -1,11 +1,12 @@
-//! The thread that owns an endpoint: commands in, turns, events to whom they concern.
+//! The worker that owns an endpoint: commands in, turns, events to whom they concern.
 
 use super::commands::{Command, NewChannel, NewLink};
 use super::egress::{Doorbell, Egress};
 use super::link::{ChannelEnd, Incoming};
 use super::outbound::Outbound;
-use crate::endpoint::Endpoint;
-use crate::error::{ChannelError, ConnectError};
+use super::{EndpointHandle, LinkHandle};
+use crate::endpoint::{Endpoint, PendingLink};
+use crate::error::{ChannelError, ConnectError, LinkError};
 use crate::event::{ConnectId, Event, LinkId, Peer};
 use crate::limits::{BACKLOG_MAX, BATCH, WORKER_BLOCK_NS, WORKER_SLEEP_NS};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
@@ -13,7 +14,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
-use towpath_proto::{ChannelId, DownReason};
+use towpath_proto::wire::Hello;
+use towpath_proto::{ChannelId, DownReason, Side};
 use towpath_verbs::Device;
 
 /// How long links may take to close in order when the worker ends.
@@ -42,7 +44,12 @@ struct Desk {
     closing: Vec<LinkId>,
 }
 
-pub(super) struct Worker<D: Device<Memory = Region>> {
+/// What an [`EndpointHandle`] talks to: it owns the endpoint. Most have a thread that drives them;
+/// one that was made by [`EndpointHandle::driven`](super::EndpointHandle::driven) is driven by
+/// whoever holds it: in virtual time, or in one thread with the applications. Nothing blocks here.
+///
+/// When it is dropped, what is posted afterwards is refused, and its links end without a word.
+pub struct EndpointWorker<D: Device<Memory = Region>> {
     endpoint: Endpoint<D>,
     commands: Receiver<Command>,
     bell: Arc<Doorbell>,
@@ -51,7 +58,7 @@ pub(super) struct Worker<D: Device<Memory = Region>> {
     ending: bool,
 }
 
-impl<D: Device<Memory = Region>> Worker<D> {
+impl<D: Device<Memory = Region>> EndpointWorker<D> {
     pub(super) fn new(
         endpoint: Endpoint<D>,
         commands: Receiver<Command>,
@@ -73,7 +80,7 @@ impl<D: Device<Memory = Region>> Worker<D> {
     pub(super) fn run(mut self) {
         let mut busy_at = self.endpoint.now();
         while !self.ending {
-            let worked = self.take_commands() | self.desk.serve(&mut self.endpoint) | self.turn();
+            let worked = self.turn();
             let now = self.endpoint.now();
             if worked {
                 busy_at = now;
@@ -84,9 +91,52 @@ impl<D: Device<Memory = Region>> Worker<D> {
         self.leave();
     }
 
-    fn turn(&mut self) -> bool {
-        let desk = &mut self.desk;
-        self.endpoint.turn(|endpoint, event| desk.on_event(endpoint, event))
+    /// One turn: takes what handles asked for and posted, and has the endpoint take its turn, whose
+    /// outcomes and arrivals it tells. Says whether there was anything to do.
+    pub fn turn(&mut self) -> bool {
+        self.take_commands() | self.serve()
+    }
+
+    fn serve(&mut self) -> bool {
+        let Self { endpoint, desk, .. } = self;
+        desk.serve(endpoint) | endpoint.turn(|endpoint, event| desk.on_event(endpoint, event))
+    }
+
+    /// Whether its last handle is gone, or one of them asked for the end.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.ending
+    }
+
+    /// The endpoint, for its clock and its counters.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint<D> {
+        &self.endpoint
+    }
+
+    /// Our half of a link whose HELLOs travel in another way than over TCP; see
+    /// [`Endpoint::offer`].
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub fn offer(&mut self) -> Result<(Hello, PendingLink), LinkError> {
+        self.endpoint.offer()
+    }
+
+    /// Joins our half with the peer's, for a handle of this worker; see [`Endpoint::establish`].
+    ///
+    /// # Errors
+    /// [`LinkError`]; our half is withdrawn.
+    pub fn establish(
+        &mut self,
+        handle: &EndpointHandle,
+        half: PendingLink,
+        peer: &Hello,
+        side: Side,
+    ) -> Result<LinkHandle, LinkError> {
+        let id = self.endpoint.establish(half, peer, side)?;
+        let peer = self.endpoint.peer(id).ok_or(LinkError::NotPending)?;
+        Ok(LinkHandle::new(&handle.shared, self.desk.add_link(id, peer)))
     }
 
     /// Blocks until something arrives, is due or is asked for.
@@ -172,11 +222,28 @@ impl<D: Device<Memory = Region>> Worker<D> {
             .for_each(|l| self.desk.begin_close(l));
         let until = self.endpoint.now() + GRACE;
         while self.endpoint.links().next().is_some() && self.endpoint.now() < until {
-            if !(self.desk.serve(&mut self.endpoint) | self.turn()) {
+            if !self.serve() {
                 self.endpoint.wait(Nanos(WORKER_BLOCK_NS));
             }
         }
+    }
+}
+
+impl<D: Device<Memory = Region>> Drop for EndpointWorker<D> {
+    fn drop(&mut self) {
+        self.bell.end();
         self.bell.leave();
+        // What is in a queue outlives it while there is a sender, and its caller would wait.
+        while self.commands.try_recv().is_ok() {}
+        let channels = self.desk.links.iter().flatten().flat_map(|entry| &entry.channels);
+        channels.flatten().for_each(|(_, egress)| egress.refuse_all());
+        self.desk.outbound.refuse_all();
+    }
+}
+
+impl<D: Device<Memory = Region>> std::fmt::Debug for EndpointWorker<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EndpointWorker").field("ending", &self.ending).finish_non_exhaustive()
     }
 }
 

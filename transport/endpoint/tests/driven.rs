@@ -1,0 +1,167 @@
+//! A worker without a thread: one thread drives it, the peer and the applications, in virtual time.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
+use towpath_base::{Nanos, Time};
+use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_proto::{Outcome, Side};
+use towpath_sim::{LinkConfig, VirtualLink, World};
+use towpath_transport::{
+    ChannelHandle, CompletionQueue, EndpointConfig, EndpointHandle, EndpointWorker, Incoming,
+    LinkHandle, RecvError, SendOptions, SubmitError,
+};
+
+type Worker = EndpointWorker<RoceDevice<VirtualLink>>;
+
+/// Nobody turns the workers while somebody waits: what is not there now does not come.
+const NOW: Duration = Duration::ZERO;
+
+struct End {
+    handle: EndpointHandle,
+    worker: Worker,
+    link: LinkHandle,
+}
+
+struct Lab {
+    world: World,
+    near: End,
+    far: End,
+}
+
+fn lab() -> Lab {
+    let world = World::new(11);
+    let (near, far) = world.link(&LinkConfig::default());
+    let driven = |link, seed| {
+        let config =
+            EndpointConfig::new().seed(seed).links_max(1).send_pools(&[(1024, 1024), (4096, 8)]);
+        let device = RoceDevice::new(link, RoceConfig::default());
+        EndpointHandle::driven(device, config).expect("an endpoint")
+    };
+    let ((near, mut near_worker), (far, mut far_worker)) = (driven(near, 1), driven(far, 2));
+    let (near_hello, near_half) = near_worker.offer().expect("room for a link");
+    let (far_hello, far_half) = far_worker.offer().expect("room for a link");
+    let near_link =
+        near_worker.establish(&near, near_half, &far_hello, Side::Client).expect("a link");
+    let far_link = far_worker.establish(&far, far_half, &near_hello, Side::Server).expect("a link");
+    Lab {
+        world,
+        near: End { handle: near, worker: near_worker, link: near_link },
+        far: End { handle: far, worker: far_worker, link: far_link },
+    }
+}
+
+impl Lab {
+    /// Turns both workers until nothing is under way, for a second at most.
+    fn run(&mut self) {
+        let end = self.world.now() + Nanos::from_secs(1);
+        while self.world.now() < end {
+            if self.near.worker.turn() | self.far.worker.turn() {
+                continue;
+            }
+            let due = [&self.near, &self.far].map(|end| end.worker.endpoint().next_timeout());
+            let next = due.into_iter().chain(self.world.next_event_time()).min();
+            self.world.advance_to(next.unwrap_or(Time::NEVER).min(end));
+        }
+    }
+
+    fn channel(&mut self) -> (ChannelHandle, ChannelHandle) {
+        let opening = self.near.link.begin_open(true);
+        assert!(opening.poll().expect("it may come").is_none(), "nobody has had a turn");
+        self.run();
+        let mine = opening.poll().expect("room for a channel").expect("the peer has answered");
+        (mine, self.far.link.accept_channel(NOW).expect("a channel"))
+    }
+}
+
+#[test]
+fn nothing_moves_but_in_turns_and_then_all_arrives_in_order() {
+    let mut lab = lab();
+    let (mine, theirs) = lab.channel();
+    let done = CompletionQueue::new(300);
+    for number in 0..100u32 {
+        let buf = mine.copy(&number.to_le_bytes()).expect("a buffer");
+        mine.post(buf, SendOptions::new().token(number.into()), &done).expect("room");
+    }
+    assert!(done.poll().is_none() && done.under_way() == 100, "nobody has had a turn");
+    lab.run();
+    for number in 0..100u32 {
+        let sent = done.poll().expect("an outcome").expect("it was taken");
+        assert_eq!((sent.token, sent.outcome), (number.into(), Outcome::Delivered));
+        match theirs.recv(NOW) {
+            Ok(Incoming::Message(message)) => assert_eq!(message.to_vec(), number.to_le_bytes()),
+            other => panic!("message {number} was due, not {other:?}"),
+        }
+    }
+    assert_eq!(theirs.recv(NOW).err(), Some(RecvError::Timeout));
+}
+
+#[test]
+fn what_somebody_posted_who_dies_arrives_and_then_the_channel_is_closed() {
+    let mut lab = lab();
+    let (mine, theirs) = lab.channel();
+    let done = CompletionQueue::new(100);
+    let dying = AssertUnwindSafe(|| {
+        let held = mine;
+        for _ in 0..100 {
+            let last = held.copy(b"last").expect("a buffer");
+            held.post(last, SendOptions::new(), &done).expect("room");
+        }
+        resume_unwind(Box::new("on purpose"));
+    });
+    catch_unwind(dying).expect_err("it dies");
+    lab.run();
+    for _ in 0..100 {
+        assert!(matches!(theirs.recv(NOW), Ok(Incoming::Message(_))));
+        assert!(matches!(done.poll(), Some(Ok(sent)) if sent.outcome == Outcome::Delivered));
+    }
+    assert_eq!(theirs.recv(NOW).err(), Some(RecvError::Closed));
+}
+
+#[test]
+fn a_worker_that_is_gone_refuses_what_is_posted_and_what_waits() {
+    let mut lab = lab();
+    let (mine, _theirs) = lab.channel();
+    let done = CompletionQueue::new(8);
+    mine.post(mine.copy(b"waits").expect("a buffer"), SendOptions::new(), &done).expect("room");
+    drop(lab.near.worker);
+    let waited = done.poll().expect("an answer").expect_err("nobody took it");
+    assert_eq!(waited.error, SubmitError::ShutDown);
+    let late = mine.copy(b"late").expect("a buffer");
+    let refused = mine.post(late, SendOptions::new(), &done).expect_err("nobody takes it");
+    assert_eq!(refused.error, SubmitError::ShutDown);
+    assert!(lab.near.link.begin_open(true).poll().is_err());
+}
+
+#[test]
+fn a_worker_that_is_gone_leaves_nobody_waiting_who_was_not_served_yet() {
+    let mut lab = lab();
+    let (mine, _theirs) = lab.channel();
+    let done = CompletionQueue::new(200);
+    // More than a link takes of one channel at a time: the rest waits where nobody lists it.
+    for _ in 0..150 {
+        let buf = mine.copy(b"waits").expect("a buffer");
+        mine.post(buf, SendOptions::new(), &done).expect("room");
+    }
+    for _ in 0..100 {
+        lab.near.worker.turn();
+    }
+    let opening = lab.near.link.begin_open(true);
+    drop(lab.near.worker);
+    assert!(opening.poll().is_err(), "nobody will answer");
+    let mut refused = 0;
+    while let Some(outcome) = done.poll() {
+        assert_eq!(outcome.expect_err("nobody acknowledged it").error, SubmitError::ShutDown);
+        refused += 1;
+    }
+    assert!((1..150).contains(&refused), "{refused} of 150");
+}
+
+#[test]
+fn a_worker_is_over_when_its_last_handle_is_gone() {
+    let mut lab = lab();
+    lab.run();
+    assert!(!lab.near.worker.is_over());
+    drop((lab.near.handle, lab.near.link));
+    lab.near.worker.turn();
+    assert!(lab.near.worker.is_over());
+}
