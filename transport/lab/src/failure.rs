@@ -1,6 +1,7 @@
 //! How a run fails, and what is told of it.
 
 use crate::oracle::Violation;
+use crate::solo::PostError;
 use core::fmt;
 use towpath_base::Time;
 use towpath_device_roce::RoceCounters;
@@ -38,6 +39,9 @@ pub enum Cause {
     /// A channel could not be opened.
     #[error("no channel: {0}")]
     Channel(#[from] ChannelError),
+    /// An application could not go on.
+    #[error("{0}")]
+    Post(#[from] PostError),
 }
 
 /// A run that failed.

@@ -15,6 +15,7 @@
 //! | [`pair`] | two hosts in one world, and the loop that drives them |
 //! | [`give_up`] | messages given up at any moment, and what is left of them: nothing |
 //! | [`scenario`] | what happens in a run, drawn from its seed |
+//! | [`solo`] | a link whose two ends and whose applications one thread drives |
 //! | [`studies`] | questions that anybody can ask again: goodput against loss and the like |
 //! | [`sweep`] | many seeds over several threads |
 //! | [`failure`] | why a run failed, and what it looked like then |
@@ -34,6 +35,7 @@ pub mod limits;
 pub mod oracle;
 pub mod pair;
 pub mod scenario;
+pub mod solo;
 pub mod studies;
 pub mod sweep;
 pub mod wr_device;

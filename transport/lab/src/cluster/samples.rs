@@ -18,6 +18,12 @@ impl Samples {
         self.values.push(value);
     }
 
+    /// In the order in which they were taken.
+    #[must_use]
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {

@@ -4,7 +4,7 @@ use super::{Kind, Param};
 use towpath_cc::ControllerConfig;
 
 /// One controller.
-pub(super) const CONTROLLER: Param = Param {
+pub const CONTROLLER: Param = Param {
     name: "controller",
     what: "Congestion controller: default, or one with its settings as in fixed:1MiB",
     unit: "",
@@ -33,6 +33,7 @@ fn check_controller(word: &str) -> Result<(), &'static str> {
 }
 
 /// The controller that a word names.
-pub(super) fn controller_of(word: &str) -> Option<ControllerConfig> {
+#[must_use]
+pub fn controller_of(word: &str) -> Option<ControllerConfig> {
     if word == "default" { Some(ControllerConfig::default()) } else { word.parse().ok() }
 }

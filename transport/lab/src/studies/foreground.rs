@@ -82,6 +82,18 @@ pub struct Seen {
     pub background_gbps: f64,
 }
 
+impl Seen {
+    /// Rounds together: all messages, and the goodput of the one in the middle.
+    fn together(rounds: &[Self]) -> Self {
+        let gbps: Samples = rounds.iter().map(|round| round.background_gbps).collect();
+        let times_us = rounds.iter().map(|round| &round.times_us);
+        Self {
+            times_us: times_us.flat_map(Samples::values).copied().collect(),
+            background_gbps: gbps.median(),
+        }
+    }
+}
+
 /// A run.
 #[derive(Clone, Debug)]
 pub struct ForegroundResult {

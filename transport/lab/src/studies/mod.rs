@@ -23,6 +23,7 @@
 //! | [`cross_pod`] | servers in another pod |
 //! | [`classes`] | short requests beside a background, in a traffic class of their own and not |
 //! | [`foreground`] | short messages beside long ones, on a channel of their own and behind them |
+//! | [`isolation`] | channels beside one that stalls, dies or floods |
 //! | [`outage`] | small I/Os while something breaks |
 //! | [`blackhole`] | switches that swallow packets |
 //! | [`failover`] | spines that die one after another |
@@ -38,6 +39,7 @@ pub mod failover;
 pub mod fairness;
 pub mod foreground;
 pub mod incast;
+pub mod isolation;
 pub mod late_packet;
 pub mod loss;
 pub mod mixed_nics;
@@ -49,7 +51,9 @@ pub mod runner;
 pub mod runs;
 pub mod scale;
 pub mod stream;
+mod wire;
 
+pub use controller::{CONTROLLER, controller_of};
 pub use error::StudyError;
 pub use param::{Kind, Level, Param, ParamError, Params, Value};
 pub use plot::{Axis, Plot, Scale, Series, Style};
@@ -83,6 +87,7 @@ pub const ALL: &[&Study] = &[
     &cross_pod::STUDY,
     &classes::STUDY,
     &foreground::STUDY,
+    &isolation::STUDY,
     &blackhole::STUDY,
     &failover::STUDY,
     &scale::STUDY,

@@ -140,13 +140,14 @@ fn a_study_that_is_stopped_or_fails_has_no_report() {
 }
 
 /// The studies of many hosts, on tiny parameters.
-const OF_HOSTS: [(&Study, &[(&str, &str)]); 8] = [
+const OF_HOSTS: [(&Study, &[(&str, &str)]); 9] = [
     (&incast::STUDY, &[("senders", "4"), ("rounds", "1"), ("controllers", "swift,fixed:64KiB")]),
     (&fairness::STUDY, &[("phase-ms", "1")]),
     (&mixed_nics::STUDY, &[("hosts", "1,2"), ("span-ms", "1")]),
     (&cross_pod::STUDY, &[("remote", "0,4"), ("span-ms", "1"), ("hosts", "5")]),
     (&classes::STUDY, &[("hosts", "2"), ("span-ms", "1")]),
     (&foreground::STUDY, &[("background", "16K,128K"), ("span-ms", "1")]),
+    (&isolation::STUDY, &[("span-ms", "1"), ("rounds", "1"), ("queues", "own"), ("flood", "256")]),
     (&blackhole::STUDY, &[("faults", "spine,reverse"), ("hosts", "2"), ("span-ms", "20")]),
     (&failover::STUDY, &[("spines", "2"), ("hosts", "2"), ("step-ms", "10"), ("noticed-ms", "5")]),
 ];
@@ -173,6 +174,17 @@ fn a_short_message_is_sooner_on_a_channel_of_its_own_unless_all_is_posted_ahead(
     let ahead = [("background", "128K"), ("ahead", "4M"), ("controller", "fixed:4MiB")];
     let report = ask(&foreground::STUDY, 1, 2, &ahead);
     assert!(!report.is_all_met(), "{:?}", report.claims);
+}
+
+#[test]
+fn channels_of_their_own_keep_what_they_have_and_one_queue_for_all_does_not() {
+    let tiny = [("span-ms", "1"), ("rounds", "1"), ("queues", "own")];
+    let report = ask(&isolation::STUDY, 1, 2, &tiny);
+    assert!(report.is_all_met() && report.claims.len() == 3, "{:?}", report.claims);
+    let one = [tiny[0], tiny[1], ("queues", "one")];
+    let report = ask(&isolation::STUDY, 1, 2, &one);
+    let missed = |name: &str| report.claims.iter().any(|it| it.name == name && !it.is_met());
+    assert!(missed("kept_beside_stall") && missed("kept_beside_flood"), "{:?}", report.claims);
 }
 
 const FEW: [(&str, &str); 2] = [("messages", "2000"), ("naive-messages", "2000")];

@@ -3,6 +3,7 @@
 use super::{Classes, ClassesResult, Meeting};
 use crate::cluster::Samples;
 use crate::studies::controller::{CONTROLLER, controller_of};
+use crate::studies::wire::{BASE_RTT, RATE_BITS_PER_S, base_rtt_of};
 use crate::studies::{
     Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
     Study, StudyError, Style, Table,
@@ -63,14 +64,7 @@ pub const STUDY: Study = Study {
             many: false,
             defaults: ["4", "4", "8"],
         },
-        Param {
-            name: "rtt-us",
-            what: "Base round trip",
-            unit: "us",
-            kind: Kind::Count(2..=10_000),
-            many: false,
-            defaults: ["10"; 3],
-        },
+        BASE_RTT,
         Param {
             name: "span-ms",
             what: "What is measured, after a tenth as long",
@@ -89,8 +83,6 @@ const LOADS: &str = "10%,20%,30%,39%,50%,60%,70%,80%,90%,100%";
 /// What the published background reached, of the link; and how far latency moved then.
 const PUBLISHED_LOAD: f64 = 0.39;
 const PUBLISHED_MOVE: f64 = 0.05;
-
-const RATE_BITS_PER_S: u64 = 100_000_000_000;
 
 fn meeting_of(word: &str) -> Result<Meeting, &'static str> {
     match word {
@@ -178,7 +170,7 @@ fn classes(params: &Params, word: &str, copper_load: f64) -> Classes {
         copper_bytes: params.count("copper-size") as u32,
         copper_load,
         rate_bits_per_s: RATE_BITS_PER_S,
-        base_rtt: Nanos::from_micros(params.count("rtt-us")),
+        base_rtt: base_rtt_of(params),
         warm_up: Nanos(span.0 / 10),
         span,
     }

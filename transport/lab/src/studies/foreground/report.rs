@@ -1,7 +1,9 @@
 //! The study: beside what short messages are sent, and how much of their time is saved.
 
 use super::{Foreground, Lane, Seen};
+use crate::cluster::Samples;
 use crate::studies::controller::{CONTROLLER, controller_of};
+use crate::studies::wire::{BASE_RTT, RATE_BITS_PER_S, base_rtt_of};
 use crate::studies::{
     Axis, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series, Study,
     StudyError, Style, Table, show_bytes,
@@ -60,14 +62,7 @@ pub const STUDY: Study = Study {
             many: false,
             defaults: ["round-robin"; 3],
         },
-        Param {
-            name: "rtt-us",
-            what: "Base round trip",
-            unit: "us",
-            kind: Kind::Count(2..=10_000),
-            many: false,
-            defaults: ["10"; 3],
-        },
+        BASE_RTT,
         Param {
             name: "span-ms",
             what: "What is measured, after a tenth as long; more where that is not two messages",
@@ -80,8 +75,6 @@ pub const STUDY: Study = Study {
     ],
     run,
 };
-
-const RATE_BITS_PER_S: u64 = 100_000_000_000;
 
 /// What background messages under way make together at most, where that is more than two.
 const UNDER_WAY_BYTES: u64 = 64 << 20;
@@ -100,18 +93,21 @@ fn scheduling_of(word: &str) -> Result<Scheduling, &'static str> {
 /// Both lanes beside one background.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Bytes of a background message.
-    pub background_bytes: u64,
-    /// On a channel of its own.
-    pub own: Seen,
-    /// In one queue with the background.
-    pub shared: Seen,
+    background_bytes: u64,
+    own: Seen,
+    shared: Seen,
+    /// What is left of the mean, a value for each round: what the machine does beside meets both
+    /// lanes of a round.
+    left: Samples,
 }
 
 impl Point {
-    /// What is left of the mean.
-    fn left(&self) -> f64 {
-        self.own.times_us.mean() / self.shared.times_us.mean()
+    /// Of rounds: on a channel of its own, and in one queue with the background.
+    #[must_use]
+    pub fn of(background_bytes: u64, own: &[Seen], shared: &[Seen]) -> Self {
+        let mean = |seen: &Seen| seen.times_us.mean();
+        let left = own.iter().zip(shared).map(|(own, shared)| mean(own) / mean(shared)).collect();
+        Self { background_bytes, own: Seen::together(own), shared: Seen::together(shared), left }
     }
 }
 
@@ -130,11 +126,11 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     };
     let mut report = Report::new(STUDY.name, params);
     let results = report.run(runner, points, label, Foreground::run, |result| &result.end)?;
-    let mut seen = results.into_iter().map(|(_, result)| result.seen);
-    let mut next = || seen.next().unwrap_or_default();
+    let seen: Vec<Seen> = results.into_iter().map(|(_, result)| result.seen).collect();
     let points: Vec<Point> = backgrounds
         .iter()
-        .map(|&background_bytes| Point { background_bytes, own: next(), shared: next() })
+        .zip(seen.chunks(2))
+        .map(|(&background_bytes, lanes)| Point::of(background_bytes, &lanes[..1], &lanes[1..]))
         .collect();
     fill(&mut report, "Completion of foreground messages", &points);
     report.notes.push(
@@ -163,7 +159,7 @@ fn foreground(params: &Params, background: u64, lane: Lane) -> Foreground {
         background_bytes: background as u32,
         depth: depth(params, background) as u32,
         rate_bits_per_s: RATE_BITS_PER_S,
-        base_rtt: Nanos::from_micros(params.count("rtt-us")),
+        base_rtt: base_rtt_of(params),
         warm_up: Nanos(span.0 / 10),
         span,
     }
@@ -179,7 +175,7 @@ pub fn fill(report: &mut Report, title: &str, points: &[Point]) {
         name: format!("mean_saved_at_{}", point.background_bytes),
         what: format!("completion time saved beside {}", show_bytes(point.background_bytes)),
         demand: Demand::AtLeast(50.0),
-        measured: (1.0 - point.left()) * 100.0,
+        measured: (1.0 - point.left.median()) * 100.0,
         unit: "%",
         decimals: 1,
     }));
@@ -203,6 +199,7 @@ fn table(title: &str, points: &[Point]) -> Table {
         Column::new("shared_messages", "messages", "", Format::Plain),
         Column::new("shared_background_gbps", "beside", "Gb/s", Format::Decimals(2)),
         Column::new("mean_of_shared", "mean of it", "%", Format::Percent(1)),
+        Column::new("mean_of_shared_spread", "spread", "%", Format::Percent(1)),
     ];
     let row = |point: &Point| {
         let mut row = vec![point.background_bytes.into()];
@@ -212,7 +209,7 @@ fn table(title: &str, points: &[Point]) -> Table {
             row.push((times_us.len() as u64).into());
             row.push((*background_gbps).into());
         }
-        row.push(point.left().into());
+        row.extend([point.left.median().into(), point.left.spread().into()]);
         row
     };
     let rows = points.iter().map(row).collect();

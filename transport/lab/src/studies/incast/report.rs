@@ -2,6 +2,7 @@
 
 use super::{Incast, IncastResult, Level as Detail};
 use crate::studies::controller::{controller_of, controllers};
+use crate::studies::wire::{BASE_RTT, base_rtt_of};
 use crate::studies::{
     Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
     Study, StudyError, Style, Table,
@@ -47,14 +48,7 @@ pub const STUDY: Study = Study {
             many: false,
             defaults: ["100", "100", "100"],
         },
-        Param {
-            name: "rtt-us",
-            what: "Base round trip",
-            unit: "us",
-            kind: Kind::Count(2..=10_000),
-            many: false,
-            defaults: ["10", "10", "10"],
-        },
+        BASE_RTT,
         Param {
             name: "rounds",
             what: "Messages that each sender could send while it is measured, by its share",
@@ -115,7 +109,7 @@ fn incast(params: &Params, name: &str, senders: u64) -> Incast {
     Incast {
         message_bytes: message_bytes as u32,
         rate_bits_per_s,
-        base_rtt: Nanos::from_micros(params.count("rtt-us")),
+        base_rtt: base_rtt_of(params),
         port_buffer_bytes: params.count("buffer"),
         warm_up: turns(2.0, Nanos::from_millis(10)),
         span: turns(params.count("rounds") as f64, Nanos::from_millis(20)),

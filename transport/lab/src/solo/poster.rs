@@ -1,0 +1,160 @@
+//! What keeps channels busy: an application's buffers, its posts and their outcomes.
+
+use std::time::Duration;
+
+use towpath_transport::{
+    Buf, ChannelError, ChannelHandle, CompletionQueue, Outcome, Payload, Rejected, SendOptions,
+    SentMessage, SubmitError,
+};
+
+/// How long an outcome may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An application's own supply of buffers and its outcomes.
+#[derive(Debug)]
+pub struct Poster {
+    done: CompletionQueue,
+    spare: Vec<Buf>,
+    message_bytes: usize,
+    depth: usize,
+    delivered: u64,
+}
+
+/// Why a poster cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum PostError {
+    /// No outcome came for long.
+    #[error("no acknowledgement for {} s; the machine may be overloaded", PATIENCE.as_secs())]
+    Stuck,
+    /// The pools are too small.
+    #[error("no buffer of {0} bytes is free")]
+    NoBuffer(usize),
+    /// The channel took nothing more.
+    #[error("the channel refused a message")]
+    Refused(#[source] SubmitError),
+    /// The link gave no channel.
+    #[error("no channel could be opened")]
+    Open(#[source] ChannelError),
+    /// A message was not delivered.
+    #[error("a message ended as {0:?}")]
+    Lost(Outcome),
+}
+
+impl Poster {
+    /// For messages of this length, so many under way.
+    #[must_use]
+    pub fn new(message_bytes: usize, depth: usize) -> Self {
+        let done = CompletionQueue::new(depth);
+        Self { done, spare: Vec::new(), message_bytes, depth, delivered: 0 }
+    }
+
+    fn buf(&mut self, channel: &ChannelHandle) -> Result<Buf, PostError> {
+        if let Some(buf) = self.spare.pop() {
+            return Ok(buf);
+        }
+        let none = PostError::NoBuffer(self.message_bytes);
+        let Some(mut buf) = channel.alloc(self.message_bytes) else { return Err(none) };
+        // What the bytes are does not matter here: they were zero, or another message's.
+        buf.set_len(self.message_bytes).map_err(|_| none)?;
+        Ok(buf)
+    }
+
+    /// Posts one message; waits for an outcome while as many are under way as may be.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    pub fn post(&mut self, channel: &ChannelHandle) -> Result<(), PostError> {
+        while self.done.under_way() >= self.depth {
+            self.wait()?;
+        }
+        let mut payload = Payload::from(self.buf(channel)?);
+        loop {
+            match channel.post(payload, SendOptions::new(), &self.done) {
+                Ok(()) => return Ok(()),
+                // Others fill the queue too, or the completions of this thread wait.
+                Err(rejected) if rejected.error == SubmitError::QueueFull => {
+                    payload = rejected.payload;
+                    self.wait()?;
+                }
+                Err(rejected) => return Err(PostError::Refused(rejected.error)),
+            }
+        }
+    }
+
+    /// Posts one message if there is room for it, and takes the outcomes that there are. Says
+    /// whether it did.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    pub fn try_post(&mut self, channel: &ChannelHandle) -> Result<bool, PostError> {
+        self.take_outcomes()?;
+        if self.done.under_way() >= self.depth {
+            return Ok(false);
+        }
+        let payload = Payload::from(self.buf(channel)?);
+        match channel.post(payload, SendOptions::new(), &self.done) {
+            Ok(()) => Ok(true),
+            Err(rejected) if rejected.error == SubmitError::QueueFull => {
+                self.spare.extend(rejected.payload.into_bufs());
+                Ok(false)
+            }
+            Err(rejected) => Err(PostError::Refused(rejected.error)),
+        }
+    }
+
+    /// Takes the outcomes that there are.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    pub fn take_outcomes(&mut self) -> Result<(), PostError> {
+        while let Some(outcome) = self.done.poll() {
+            self.take(outcome)?;
+        }
+        Ok(())
+    }
+
+    /// Messages that it was told are delivered.
+    #[must_use]
+    pub fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Messages without an outcome that was taken.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.done.under_way()
+    }
+
+    /// Waits for one outcome, in real time.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    pub fn wait(&mut self) -> Result<(), PostError> {
+        let outcome = self.done.wait(PATIENCE).ok_or(PostError::Stuck)?;
+        self.take(outcome)
+    }
+
+    fn take(&mut self, outcome: Result<SentMessage, Rejected>) -> Result<(), PostError> {
+        let SentMessage { outcome, payload, .. } =
+            outcome.map_err(|rejected| PostError::Refused(rejected.error))?;
+        self.spare.extend(payload.into_bufs());
+        match outcome {
+            Outcome::Delivered => {
+                self.delivered += 1;
+                Ok(())
+            }
+            other => Err(PostError::Lost(other)),
+        }
+    }
+
+    /// Takes outcomes until none is left to come.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    pub fn finish(&mut self) -> Result<(), PostError> {
+        while self.done.under_way() > 0 {
+            self.wait()?;
+        }
+        Ok(())
+    }
+}
