@@ -77,6 +77,23 @@ fn each_measures_something_at_every_point() {
     }
 }
 
+/// Who drives makes another measurement, and no other report.
+#[test]
+fn one_thread_or_a_thread_each_may_drive_and_the_report_says_who_did() {
+    let tiny: [&[&str]; 2] = [&["foreground", "--background", "64K"], &["isolation"]];
+    for args in tiny {
+        for drive in ["turns", "threads"] {
+            let few: &[&str] = if args[0] == "isolation" { &["--channels", "3"] } else { &[] };
+            let args: Vec<&str> =
+                args.iter().chain(few).copied().chain(["--drive", drive]).collect();
+            let report = measure(&args, "50");
+            let rows = report["tables"][args[0]].as_array().expect("a table");
+            assert!(rows.iter().all(|row| row["drive"] == drive), "{report}");
+            assert_eq!(report["parameters"]["drive"], drive);
+        }
+    }
+}
+
 #[test]
 fn many_channels_ride_on_few_queue_pairs() {
     let report = measure(SHORT[0], "100");

@@ -29,9 +29,10 @@ impl Family for Links {
     const TITLE: &'static str = "Shared links, measured on this machine";
     const AFTER_HELP: &'static str = "\
 Both ends run in this process, over UDP on loopback. Figures are medians of rounds that take
-turns, and are those of this machine and of what else runs on it. Classes want ports that keep
-them apart, which loopback is not: that study is in virtual time, under `towpath sim`, where
-`foreground` is as well.";
+turns, and are those of this machine and of what else runs on it. Where more threads would be
+busy than there are cores, one thread drives both ends in `foreground` and `isolation` (--drive).
+Classes want ports that keep them apart, which loopback is not: that study is in virtual time,
+under `towpath sim`, where `foreground` and `isolation` are as well.";
     const TAKES: &'static str = "within a minute";
     const STUDIES: &'static [&'static Study] = links::ALL;
 

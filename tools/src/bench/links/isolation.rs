@@ -6,16 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use towpath_lab::cluster::Samples;
-use towpath_lab::studies::{
-    Axis, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series, Study,
-    StudyError, Style, Table,
-};
-use towpath_transport::{ChannelError, ChannelHandle, CloseReason, LinkHandle, OpenError};
+use towpath_lab::failure::Cause;
+use towpath_lab::solo::{Beside, Crowd, Lives, PostError, Poster, Queues};
+use towpath_lab::studies::isolation::{Seen, endpoint, fill};
+use towpath_lab::studies::{Kind, Param, Params, Report, Runner, Study, StudyError};
+use towpath_transport::{ChannelError, ChannelHandle, CloseReason, LinkHandle, Nanos, OpenError};
 
 use super::connections::DEPTH;
-use super::poster::{PostError, Poster};
-use super::rig::{Counted, Rig, config, post_in_turn};
+use super::drive::{DRIVE, Drive, in_one_thread};
+use super::rig::{Counted, Rig, post_in_turn};
 use super::rounds::in_turn;
 use super::{BYTES, ROUNDS, SPAN};
 
@@ -24,7 +23,7 @@ pub const STUDY: Study = Study {
     name: "isolation",
     what: "throughput of channels beside one that stalls, dies or floods",
     mirrors: "Avatar (APNet 2018), section 3: one application must not be felt by the others",
-    params: &[CHANNELS, THREADS, FLOOD, BYTES, DEPTH, SPAN, ROUNDS],
+    params: &[CHANNELS, THREADS, FLOOD, BYTES, DEPTH, DRIVE, SPAN, ROUNDS],
     run,
 };
 
@@ -39,7 +38,7 @@ const CHANNELS: Param = Param {
 
 const THREADS: Param = Param {
     name: "threads",
-    what: "Threads that post to them, each to its share of the channels in turn",
+    what: "Threads or applications that post to them, each to its share of the channels in turn",
     unit: "threads",
     kind: Kind::Count(1..=256),
     many: false,
@@ -58,70 +57,86 @@ const FLOOD: Param = Param {
 /// How long a thread that dies has a channel.
 const LIFE: Duration = Duration::from_millis(5);
 
-/// The fewest channels of which something is claimed.
-const CLAIMED_CHANNELS: u64 = 16;
+/// Busy threads beside those whose throughput counts: the one more, the worker, the server.
+const THREADS_BESIDE: usize = 3;
+
+/// How many cases there are.
+const CASES: usize = Beside::ALL.len();
+
+/// Where one thread drives all, the cases take turns in parts of this length: a thousand times what
+/// a message takes, and a fraction of what other programs do at a time.
+const PART: Nanos = Nanos::from_millis(10);
+
+/// How long what is under way may take to arrive.
+const PATIENCE: Nanos = Nanos::from_secs(10);
 
 /// How many lives to wait for room at most: ten seconds, as for any outcome.
 const WAITS_MAX: u32 = 2000;
 
-/// What happens on the one channel more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Beside {
-    /// The same as on the others: what the rest is compared with.
-    Same,
-    /// Its reader gives nothing back.
-    Stall,
-    /// Thread after thread dies that has opened a channel and posted to it.
-    Death,
-    /// Its poster has as many messages under way as its channel takes.
-    Flood,
+fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
+    let lives = lives(params);
+    let threads = lives.applications + THREADS_BESIDE;
+    let drive = Drive::of(params, threads);
+    let span = Duration::from_millis(params.count("span-ms"));
+    let measured: Vec<Vec<f64>> = match drive {
+        Drive::Threads => {
+            in_turn(params, runner, &Beside::ALL, |&beside| by_threads(&lives, beside, span))?
+        }
+        Drive::Turns => {
+            let rounds = in_turn(params, runner, &[()], |()| in_turns(&lives, span.into()))?;
+            let parts: Vec<_> = rounds.into_iter().flatten().flatten().collect();
+            let of_case = |case: usize| parts.iter().map(|gbps| gbps[case]).collect();
+            (0..CASES).map(of_case).collect()
+        }
+    };
+    let mut report = Report::new(STUDY.name, params);
+    fill(&mut report, params, &Seen::of(Queues::Own, &measured));
+    drive.mark(&mut report, threads);
+    Ok(report)
 }
 
-const CASES: [Beside; 4] = [Beside::Same, Beside::Stall, Beside::Death, Beside::Flood];
-
-impl Beside {
-    /// In a table, and as a field.
-    const fn names(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Same => ("one like the others", "same"),
-            Self::Stall => ("a reader that stalls", "stall"),
-            Self::Death => ("threads that die", "death"),
-            Self::Flood => ("a poster that floods", "flood"),
-        }
+fn lives(params: &Params) -> Lives {
+    let count = |name| params.count(name) as usize;
+    Lives {
+        seed: params.seed,
+        channels: count("channels"),
+        applications: count("threads").min(count("channels")),
+        bytes: count("bytes"),
+        depth: count("depth"),
+        flood: count("flood"),
+        life: LIFE.into(),
+        queues: Queues::Own,
     }
 }
 
-/// What was seen in one case, a value for each round.
-struct Seen {
-    gbps: Samples,
-    /// Of the first case in the same round: what the machine does beside meets both.
-    kept: Samples,
+/// Goodput of the channels that count in each case, in Gb/s, in each part of a span. All cases have
+/// one link with its buffers and sockets, and follow each other in each part: where memory happens
+/// to lie and what the machine does beside meets all of them.
+fn in_turns(lives: &Lives, span: Nanos) -> Result<Vec<[f64; CASES]>, StudyError> {
+    let failed = |cause: Cause| StudyError::run("posting", cause);
+    let lives = Lives { life: Nanos(PART.0 / 4), ..*lives };
+    let mut solo = in_one_thread(|| endpoint(&lives))?;
+    let mut parts = Vec::new();
+    for part in 0..(span.0 / PART.0).max(1) as usize {
+        let mut gbps = [0.0; CASES];
+        for case in (0..CASES).cycle().skip(part % CASES).take(CASES) {
+            let crowd = Crowd::gather(&mut solo, &lives, Beside::ALL[case]);
+            let mut crowd = crowd.map_err(failed)?;
+            let (bits, took) = crowd.deliver(&mut solo, Nanos(PART.0 / 5), PART).map_err(failed)?;
+            gbps[case] = bits as f64 / took.0 as f64;
+            if !crowd.settle(&mut solo, PATIENCE).map_err(failed)? {
+                return Err(StudyError::run("posting", PostError::Stuck));
+            }
+        }
+        parts.push(gbps);
+    }
+    Ok(parts)
 }
 
-fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
-    let measured = in_turn(params, runner, &CASES, |&beside| measure(params, beside))?;
-    let first = measured[0].clone();
-    let seen: Vec<Seen> = measured
-        .into_iter()
-        .map(|rounds| Seen {
-            kept: rounds.iter().zip(&first).map(|(gbps, of_first)| gbps / of_first).collect(),
-            gbps: rounds.into_iter().collect(),
-        })
-        .collect();
-    Ok(report(params, &seen))
-}
-
-/// Goodput of the channels that count, in Gb/s.
-fn measure(params: &Params, beside: Beside) -> Result<f64, StudyError> {
-    let count = |name| params.count(name) as usize;
-    let (channels, bytes, depth, flood) =
-        (count("channels"), count("bytes"), count("depth"), count("flood"));
-    let threads = count("threads").min(channels);
-    // A thread that waits for a place has one more buffer in its hands.
-    let buffers = threads * (depth + 1) + 2 * depth.max(flood);
-    // One more, and room for some that are being closed.
-    let most = channels + 9;
-    let mut rig = Rig::with(channels + 1, most, &config(most, &[(bytes, buffers)]))?;
+/// The same of one case, with a thread for each application, for the worker and for the server.
+fn by_threads(lives: &Lives, beside: Beside, span: Duration) -> Result<f64, StudyError> {
+    let Lives { channels, applications, bytes, depth, flood, .. } = *lives;
+    let mut rig = Rig::with(channels + 1, lives.channels_max(), &endpoint(lives))?;
     let extra = rig.channels.pop().ok_or_else(|| StudyError::run("set-up", "no channel"))?;
     let extra_id = extra.id();
     if beside == Beside::Stall {
@@ -130,7 +145,6 @@ fn measure(params: &Params, beside: Beside) -> Result<f64, StudyError> {
     let counted: Vec<_> = rig.channels.iter().map(ChannelHandle::id).collect();
     let bytes_of_others =
         |server: &Counted| counted.iter().map(|&channel| server.bytes_of(channel)).sum();
-    let span = Duration::from_millis(params.count("span-ms"));
     let over = AtomicBool::new(false);
     let failed = |error| StudyError::run("posting", error);
     thread::scope(|scope| {
@@ -139,9 +153,12 @@ fn measure(params: &Params, beside: Beside) -> Result<f64, StudyError> {
             Beside::Same => keep_posting(&extra, bytes, depth, over),
             Beside::Flood => keep_posting(&extra, bytes, flood, over),
             Beside::Stall => post_in_vain(&extra, bytes, depth, over),
-            Beside::Death => keep_dying(link, bytes, depth, over),
+            Beside::Death => {
+                drop(extra);
+                keep_dying(link, bytes, depth, over)
+            }
         });
-        let posters = post_in_turn(scope, &rig.channels, threads, bytes, depth, over);
+        let posters = post_in_turn(scope, &rig.channels, applications, bytes, depth, over);
         let bits_per_s = rig.server.rate(span, bytes_of_others);
         over.store(true, Ordering::Relaxed);
         for ended in posters.into_iter().chain([disturbs]) {
@@ -203,9 +220,10 @@ fn keep_dying(
             Err(error) => return Err(PostError::Open(error)),
         };
         waits = 0;
+        let mut poster = Poster::new(bytes, depth);
         let died = thread::scope(|scope| {
+            let poster = &mut poster;
             let dies = move || -> Result<(), PostError> {
-                let mut poster = Poster::new(bytes, depth);
                 while poster.try_post(&channel)? {}
                 thread::sleep(LIFE);
                 resume_unwind(Box::new("on purpose"))
@@ -214,70 +232,8 @@ fn keep_dying(
         });
         // One that did not die has something to say.
         died.unwrap_or(Ok(()))?;
+        // What it posted has its share of the link until it has arrived.
+        poster.finish()?;
     }
     Ok(())
-}
-
-fn report(params: &Params, seen: &[Seen]) -> Report {
-    let mut report = Report::new(STUDY.name, params);
-    report.tables.push(Table {
-        name: "isolation",
-        title: "Goodput of the others beside one channel more; medians of rounds".to_owned(),
-        columns: vec![
-            Column::new("beside", "beside", "", Format::Plain),
-            Column::new("goodput_gbps", "goodput", "Gb/s", Format::Decimals(2)),
-            Column::new("spread_gbps", "spread", "Gb/s", Format::Decimals(2)),
-            Column::new("kept", "of the first", "%", Format::Percent(1)),
-            Column::new("kept_spread", "spread", "%", Format::Percent(1)),
-        ],
-        rows: CASES
-            .iter()
-            .zip(seen)
-            .map(|(case, Seen { gbps, kept })| {
-                let measured = [gbps.median(), gbps.spread(), kept.median(), kept.spread()];
-                let mut row = vec![case.names().1.into()];
-                row.extend(measured.map(Into::into));
-                row
-            })
-            .collect(),
-    });
-    // Beside fewer, one more is too large a part of the link to be compared so closely.
-    let is_claimed = params.count("channels") >= CLAIMED_CHANNELS;
-    for (case, seen) in CASES.iter().zip(seen).skip(1).filter(|_| is_claimed) {
-        let (what, name) = case.names();
-        report.claims.push(Claim {
-            name: format!("kept_beside_{name}"),
-            what: format!("goodput kept beside {what}"),
-            demand: Demand::AtLeast(95.0),
-            measured: seen.kept.median() * 100.0,
-            unit: "%",
-            decimals: 1,
-        });
-    }
-    let places = || (1..).map(f64::from).zip(CASES).zip(seen);
-    report.plots.push(Plot {
-        title: "Goodput of the others".to_owned(),
-        x: Axis::linear("beside", "")
-            .range(0.5, CASES.len() as f64 + 0.5)
-            .ticks(places().map(|((x, case), _)| (x, case.names().0.to_owned()))),
-        y: Axis::linear("of that beside one like them", "%").range(0.0, 150.0),
-        series: vec![
-            Series {
-                label: "kept".to_owned(),
-                style: Style::Points,
-                points: places().map(|((x, _), seen)| (x, seen.kept.median() * 100.0)).collect(),
-            },
-            Series {
-                label: "demanded".to_owned(),
-                style: Style::Bound,
-                points: vec![(0.5, 95.0), (CASES.len() as f64 + 0.5, 95.0)],
-            },
-        ],
-    });
-    report.notes.push(
-        "A reader that stalls and threads that die leave the others more of the link; a poster \
-         that floods gets the share of one channel."
-            .to_owned(),
-    );
-    report
 }

@@ -10,9 +10,9 @@ use towpath_lab::studies::{
 use towpath_transport::{Event, SendOptions};
 
 use super::ROUNDS;
-use super::poster::Poster;
 use super::rig::{OwnLoop, Rig, config};
 use super::rounds::in_turn;
+use towpath_lab::solo::Poster;
 
 /// The study.
 pub const STUDY: Study = Study {

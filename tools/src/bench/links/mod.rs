@@ -2,12 +2,13 @@
 //! 2018) on this machine.
 //!
 //! Both ends run in this process, over UDP on loopback: the client is an endpoint with a worker,
-//! which threads post to, the server a loop that counts. Rounds of what is compared take turns.
+//! which threads post to, the server a loop that counts; where there are too few cores for that,
+//! one thread drives all of them. Rounds of what is compared take turns.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | [`rig`] | the two ends, and threads that keep channels busy |
-//! | [`poster`] | a thread's buffers, its posts and their outcomes |
+//! | [`drive`] | a thread each, or one for all |
 //! | [`rounds`] | what is compared takes turns |
 //! | [`connections`] | throughput against the number of channels |
 //! | [`threads`] | throughput against the number of threads, beside a mutex |
@@ -21,11 +22,11 @@
 //! [`classes`] is in virtual time, and is here for the sake of completeness.
 
 pub mod connections;
+pub mod drive;
 pub mod foreground;
 pub mod idle;
 pub mod isolation;
 pub mod latency;
-pub mod poster;
 pub mod rig;
 pub mod rounds;
 pub mod shares;

@@ -12,7 +12,7 @@ use towpath_transport::{
     LinkId, Nanos, Region, RoceUdp, UdpConfig,
 };
 
-use super::poster::{PostError, Poster};
+use towpath_lab::solo::{PostError, Poster};
 
 /// Chunks that each channel may have under way: the least there is, so that many fit.
 pub const QUOTA_CHUNKS: u32 = 8;

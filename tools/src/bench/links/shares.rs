@@ -11,10 +11,10 @@ use towpath_lab::studies::{
 };
 use towpath_transport::{ChannelId, Scheduling};
 
-use super::poster::{PostError, Poster};
 use super::rig::{Rig, config};
 use super::rounds::in_turn;
 use super::{ROUNDS, SPAN};
+use towpath_lab::solo::{PostError, Poster};
 
 /// The study.
 pub const STUDY: Study = Study {

@@ -17,10 +17,10 @@ use towpath_transport::{
 };
 
 use super::connections::DEPTH;
-use super::poster::{PostError, Poster};
 use super::rounds::in_turn;
 use super::{BYTES, ROUNDS, SPAN};
 use crate::random::random;
+use towpath_lab::solo::{PostError, Poster};
 
 /// The study.
 pub const STUDY: Study = Study {
