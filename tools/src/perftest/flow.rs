@@ -91,7 +91,7 @@ impl<'a, C: Carrier> Flow<'a, C> {
         let mut left = count;
         loop {
             let want = if list == 0 { left } else { left.min(list) };
-            let posted = if want == 0 { 0 } else { self.carrier.post(want)? };
+            let posted = if want == 0 { 0 } else { self.carrier.post(want, left - want)? };
             self.carrier.flush()?;
             self.posted += posted;
             left -= posted;

@@ -21,6 +21,10 @@ pub(crate) const UNDER_WAY_BYTES_MAX: usize = 64 << 20;
 /// The most messages under way over all channels: what a link takes by default.
 pub(crate) const UNDER_WAY_MAX: u32 = 4096;
 
+/// Payloads beyond those of messages under way: an answer may be here before the outcome of what it
+/// answers, and the next message does not wait for that.
+pub(crate) const SPARE_PAYLOADS: u32 = 1;
+
 /// Paths of a link: what both the protocol and the source ports of the userspace NIC have.
 pub(crate) const PATHS_MAX: i64 = 16;
 

@@ -189,7 +189,7 @@ impl Settings {
                     BwOutput::Bandwidth => Only::Bandwidth,
                     BwOutput::MessageRate => Only::MessageRate,
                 });
-                settings.post_list = only.post_list;
+                settings.post_list = only.post_list.unwrap_or_else(|| settings.usual_list());
                 settings.cq_mod = Some(only.cq_mod);
                 settings
             }
@@ -324,6 +324,13 @@ impl Settings {
     /// What packets of plain verbs bear.
     pub(crate) fn raw_tclass(&self) -> u8 {
         self.tclass.unwrap_or(tclass_of(self.ours.class.dscp_default()))
+    }
+
+    /// Messages handed over in one go where nobody says: on a driver one, as perftest. rxe works on
+    /// what is posted within the call, up to the window of RC; the rest of a long list is left to a
+    /// thread of the kernel, beside an end that polls.
+    fn usual_list(&self) -> u32 {
+        u32::from(self.plan.raw && self.device.target().is_some())
     }
 
     /// Polls in a row that find nothing, after which this side waits.

@@ -5,7 +5,7 @@ use super::carrier::tcp::Tcp;
 use super::carrier::towpath::{PacketsLost, Towpath};
 use super::control::{Control, Note};
 use super::error::RunError;
-use super::limits::PEER_TIMEOUT;
+use super::limits::{PEER_TIMEOUT, SPARE_PAYLOADS};
 use super::session::row_depth;
 use super::settings::Settings;
 use crate::random::random;
@@ -125,7 +125,7 @@ fn endpoint_config(settings: &Settings) -> EndpointConfig {
     for size in plan.sizes() {
         let class = (size as usize).next_power_of_two().max(CLASS_BYTES_MIN);
         let count = classes.entry(class).or_insert(0);
-        *count = row_depth(plan, size).max(*count);
+        *count = (row_depth(plan, size) + SPARE_PAYLOADS).max(*count);
     }
     let pools: Vec<(usize, usize)> =
         classes.into_iter().map(|(class, count)| (class, count as usize)).collect();

@@ -282,6 +282,7 @@ fn raw_verbs_take_every_message_on_the_queue_pairs_that_have_them() {
     for (tool, more) in [
         (Tool::SendBw, &["--raw", "-s", "20000"][..]),
         (Tool::SendBw, &["--raw", "-s", "3", "-b", "-q", "3", "-Q", "7"]),
+        (Tool::SendBw, &["--raw", "-s", "3", "-b", "-q", "3", "-Q", "7", "-l", "1"]),
         (Tool::SendBw, &["--raw", "-c", "UC", "-s", "64", "-t", "4"]),
         (Tool::SendBw, &["--raw", "-c", "UD", "-s", "4096", "-t", "4"]),
         (Tool::ReadBw, &["-s", "20000", "-q", "2", "-o", "2"]),
@@ -353,6 +354,10 @@ fn defaults_are_those_of_perftest() {
     let raw = settings(Tool::SendBw, &["--raw"]);
     assert_eq!((raw.plan.connection, raw.rx_depth, raw.plan.outs), (Connection::Rc, 512, 16));
     assert_eq!(raw.plan.goal, Goal::Messages(1000));
+    let one_by_one = settings(Tool::SendBw, &["--raw", "-d", "rxe0"]);
+    let as_told = settings(Tool::SendBw, &["--raw", "-d", "rxe0", "-l", "7"]);
+    assert_eq!((raw.post_list, one_by_one.post_list, as_told.post_list), (0, 1, 7));
+    assert_eq!(settings(Tool::SendBw, &["-d", "rxe0"]).post_list, 0, "a transport knows better");
     let atomic = settings(Tool::AtomicBw, &[]);
     assert_eq!((atomic.plan.size, atomic.plan.raw), (8, true));
     let lat = settings(Tool::WriteLat, &[]);

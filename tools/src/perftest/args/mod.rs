@@ -205,9 +205,10 @@ pub(crate) struct BwOnly {
     #[arg(short, long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=32))]
     pub(crate) qp: u32,
-    /// Messages handed over in one go; 0 is as many as there is room for
-    #[arg(short = 'l', long = "post_list", value_name = "MESSAGES", default_value_t = 0)]
-    pub(crate) post_list: u32,
+    /// Messages handed over in one go; 0 is as many as there is room for [default: 0; with --raw on
+    /// a device with a driver 1, as in perftest]
+    #[arg(short = 'l', long = "post_list", value_name = "MESSAGES")]
+    pub(crate) post_list: Option<u32>,
     /// With --raw, ask for a completion of each so many messages (at most half the depth); without,
     /// the transport decides
     #[arg(short = 'Q', long = "cq-mod", default_value_t = 100)]

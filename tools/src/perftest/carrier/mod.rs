@@ -80,8 +80,9 @@ pub(crate) trait Carrier {
     /// Makes ready for a row; nothing may be under way.
     fn prepare(&mut self, row: &RowPlan) -> Result<(), RunError>;
 
-    /// Takes up to `count` messages for sending; returns how many.
-    fn post(&mut self, count: u64) -> Result<u64, RunError>;
+    /// Takes up to `count` messages for sending; returns how many. The caller means to post `after`
+    /// more before it next polls.
+    fn post(&mut self, count: u64, after: u64) -> Result<u64, RunError>;
 
     /// Sends what was taken, as far as it goes.
     fn flush(&mut self) -> Result<(), RunError>;

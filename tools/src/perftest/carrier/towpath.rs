@@ -3,6 +3,7 @@
 use super::{Carrier, Counters, RowPlan, Turn};
 use crate::perftest::content::Content;
 use crate::perftest::error::RunError;
+use crate::perftest::limits::SPARE_PAYLOADS;
 use std::collections::VecDeque;
 use towpath_memory::Region;
 use towpath_status::{PathStatus, ProcessStatus, StatusSocket};
@@ -130,18 +131,19 @@ impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
             let buf = self.endpoint.copy(self.content.bytes());
             buf.ok_or(RunError::NoBuffer { bytes: row.size })
         };
+        let count = row.depth + SPARE_PAYLOADS;
         if row.apart {
-            for _ in 0..row.depth {
+            for _ in 0..count {
                 self.free.push_back(filled()?.into());
             }
         } else {
             let common = filled()?.freeze();
-            self.free.extend((0..row.depth).map(|_| Payload::from(common.clone())));
+            self.free.extend((0..count).map(|_| Payload::from(common.clone())));
         }
         Ok(())
     }
 
-    fn post(&mut self, count: u64) -> Result<u64, RunError> {
+    fn post(&mut self, count: u64, _after: u64) -> Result<u64, RunError> {
         for posted in 0..count {
             let Some(mut payload) = self.free.pop_front() else { return Ok(posted) };
             if self.content.checked() {

@@ -146,17 +146,20 @@ impl<D: Device<Memory = Region>> Raw<D> {
         queue * self.memory.layout.target_stride
     }
 
-    fn push(&mut self, index: usize) -> Result<(), RunError> {
+    /// Posts a message on a queue pair, as one of the `left` that come before the next poll.
+    fn push(&mut self, index: usize, left: u64) -> Result<(), RunError> {
         let count = self.queues[index].posted;
         let at = self.slot(index, count);
         self.stamp(at)?;
+        let (queues, answered) = (self.queues.len() as u64, self.answered());
         let queue = &mut self.queues[index];
         let op = operation(self.op, self.atomic, queue.remote, count);
         queue.posted += 1;
         let sg_list = SgList::one(self.memory.sge(at, self.size));
         let mut wr = SendWr::new(wr_id(index, queue.posted), op, sg_list);
         wr.ud = queue.dest;
-        queue.push(wr, self.signal_every);
+        let last = queue.may_be_last(left, queues, self.depth_each);
+        queue.push(wr, last && !answered, self.signal_every);
         Ok(())
     }
 
@@ -341,14 +344,14 @@ impl<D: Device<Memory = Region>> Carrier for Raw<D> {
         Ok(())
     }
 
-    fn post(&mut self, count: u64) -> Result<u64, RunError> {
+    fn post(&mut self, count: u64, after: u64) -> Result<u64, RunError> {
         for posted in 0..count {
             let queues = self.queues.len();
             let free = (0..queues)
                 .map(|step| (self.next + step) % queues)
                 .find(|&index| self.queues[index].under_way() < self.depth_each);
             let Some(index) = free else { return Ok(posted) };
-            self.push(index)?;
+            self.push(index, count - posted + after)?;
             self.next = (index + 1) % queues;
             self.told += u64::from(self.answered());
         }
@@ -356,14 +359,7 @@ impl<D: Device<Memory = Region>> Carrier for Raw<D> {
     }
 
     fn flush(&mut self) -> Result<(), RunError> {
-        let all_answered = self.answered();
-        for queue in &mut self.queues {
-            if queue.batch.is_empty() {
-                continue;
-            }
-            if !all_answered {
-                queue.end_batch();
-            }
+        for queue in self.queues.iter_mut().filter(|queue| !queue.batch.is_empty()) {
             let (num, batch): (QpNum, &[SendWr]) = (queue.qp_num, &queue.batch);
             self.device.post_send(num, batch)?;
             queue.batch.clear();

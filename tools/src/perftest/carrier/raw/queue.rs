@@ -19,7 +19,7 @@ pub(super) fn split(wr_id: u64) -> (usize, u64) {
 /// A queue pair, and how many messages it has taken and is done with.
 ///
 /// A completion stands for all messages before it, so only some ask for one: each so many, and
-/// the last of a batch, because nobody knows whether there will be another.
+/// the last before a poll, because nobody knows whether there will be another.
 pub(super) struct Queue {
     pub(super) qp_num: QpNum,
     /// UD: where messages go.
@@ -45,22 +45,22 @@ impl Queue {
         self.posted - self.completed
     }
 
-    /// Takes a message, which asks for a completion when it is the `every`th without.
-    pub(super) fn push(&mut self, mut wr: SendWr, every: u32) {
+    /// Whether the message just posted, one of `left` that go out before the next poll, may be the
+    /// last here until then. They go round `queues` of `depth`: those that stay short of it are all
+    /// among the last so many.
+    pub(super) fn may_be_last(&self, left: u64, queues: u64, depth: u64) -> bool {
+        left <= queues || self.under_way() == depth
+    }
+
+    /// Takes a message, which asks for a completion when it may be the last or is the `every`th
+    /// without.
+    pub(super) fn push(&mut self, mut wr: SendWr, last: bool, every: u32) {
         self.unsignaled += 1;
-        wr.flags.signaled = self.unsignaled >= every;
+        wr.flags.signaled = last || self.unsignaled >= every;
         if wr.flags.signaled {
             self.unsignaled = 0;
         }
         self.batch.push(wr);
-    }
-
-    /// Has the last message of the batch ask for a completion.
-    pub(super) fn end_batch(&mut self) {
-        if let Some(last) = self.batch.last_mut() {
-            last.flags.signaled = true;
-            self.unsignaled = 0;
-        }
     }
 
     /// A completion came for message `count`; returns how many it stands for.
@@ -86,10 +86,9 @@ mod tests {
     }
 
     fn push(queue: &mut Queue, count: u32, every: u32) -> Vec<bool> {
-        for _ in 0..count {
-            queue.push(SendWr::new(0, SendOp::Send, SgList::default()), every);
+        for at in 1..=count {
+            queue.push(SendWr::new(0, SendOp::Send, SgList::default()), at == count, every);
         }
-        queue.end_batch();
         queue.batch.drain(..).map(|wr| wr.flags.signaled).collect()
     }
 
@@ -100,6 +99,41 @@ mod tests {
         assert_eq!(push(&mut queue, 7, 3), [no, no, yes, no, no, yes, yes]);
         assert_eq!(push(&mut queue, 3, 3), [no, no, yes]);
         assert_eq!(push(&mut queue, 1, 3), [yes]);
+    }
+
+    /// Posts `count` messages on queues with room for so many of 8, one after another in turn; how
+    /// many of each ask for a completion, and whether the last one does.
+    fn round(count: u64, room: &[u64], every: u32) -> Vec<(usize, bool)> {
+        let mut queues: Vec<Queue> = room.iter().map(|_| queue()).collect();
+        for (queue, room) in queues.iter_mut().zip(room) {
+            queue.posted = 8 - room;
+        }
+        let mut next = (0..room.len()).cycle();
+        for left in (1..=count).rev() {
+            let at = next.by_ref().take(room.len()).find(|&at| queues[at].under_way() < 8);
+            let among = room.len() as u64;
+            let queue = &mut queues[at.expect("room for all of them")];
+            queue.posted += 1;
+            let last = queue.may_be_last(left, among, 8);
+            queue.push(SendWr::new(0, SendOp::Send, SgList::default()), last, every);
+        }
+        let signaled = |wr: &SendWr| wr.flags.signaled;
+        let of = |queue: &Queue| {
+            let asked = queue.batch.iter().filter(|wr| signaled(wr)).count();
+            (asked, queue.batch.last().is_none_or(signaled))
+        };
+        queues.iter().map(of).collect()
+    }
+
+    #[test]
+    fn the_last_before_a_poll_asks_on_each_queue_pair_and_few_others_do() {
+        assert_eq!(round(7, &[8], 3), [(3, true)]);
+        assert_eq!(round(7, &[8], 100), [(1, true)]);
+        assert_eq!(round(6, &[8, 1], 100), [(2, true), (1, true)]);
+        for count in 1..=12 {
+            let lasts = round(count, &[6, 1, 5], 100);
+            assert!(lasts.iter().all(|&(_, asked)| asked), "{count}: {lasts:?}");
+        }
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Carrier for Tcp {
         Ok(())
     }
 
-    fn post(&mut self, count: u64) -> Result<u64, RunError> {
+    fn post(&mut self, count: u64, _after: u64) -> Result<u64, RunError> {
         if let [conn] = &mut self.conns[..] {
             conn.post(count);
             return Ok(count);
