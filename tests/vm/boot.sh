@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# usage: boot.sh DIR SECONDS
+# usage: boot.sh DIR SECONDS [counted]
 # Boots DIR/kernel with DIR/initramfs under emulation; the guest does what DIR/out/plan says, writes
-# its results to DIR/out and powers off. Its console goes to our standard output.
+# its results to DIR/out and powers off. Its console goes to our standard output. Where it is
+# counted, a nanosecond of the guest is an instruction of its one processor, whatever the host does.
 set -euo pipefail
 dir=${1:?usage: boot.sh DIR SECONDS}
 seconds=${2:?usage: boot.sh DIR SECONDS}
@@ -14,9 +15,16 @@ clock=$(awk '/^flags/ && / hypervisor / { guest = 1 } /^cpu MHz/ { mhz = $4 } EN
 # by byte, and that programs take for their fastest: docs/vm.md has what they cost.
 cpu=max,-pclmulqdq,-vpclmulqdq,-erms
 # Two processors, so that what only shows on several is seen.
+machine=(-accel tcg,thread=multi -smp 2)
+if [ "${3:-}" = counted ]; then
+    # Every instruction costs the same there, so the processor claims what hardware has, but for
+    # one that counts for each byte that it copies.
+    cpu=max,-erms
+    machine=(-accel tcg,thread=single -smp 1 -icount shift=0,sleep=off -rtc clock=vm)
+    clock="tsc=reliable clocksource=tsc tsc_early_khz=1000000"
+fi
 boot() {
-    timeout -k 5 "$seconds" qemu-system-x86_64 \
-        -accel tcg,thread=multi -cpu "$cpu" -smp 2 -m 1536 \
+    timeout -k 5 "$seconds" qemu-system-x86_64 "${machine[@]}" -cpu "$cpu" -m 1536 \
         -nographic -nodefaults -no-reboot -serial stdio -monitor none \
         -kernel "$dir"/kernel/boot/vmlinuz-* -initrd "$dir/initramfs" \
         -virtfs "local,path=$dir/out,mount_tag=out,security_model=none" \

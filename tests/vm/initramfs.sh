@@ -23,16 +23,25 @@ cp "$(command -v busybox)" "$root/bin/busybox"
 # crc32_generic is asked for by name at run time, so no dependency of rdma_rxe tells of it.
 wanted="crc32_generic ib_uverbs rdma_rxe veth sch_netem virtio_pci 9pnet_virtio 9p"
 number=100
-for module in $wanted; do
-    # One that is built in, or that this kernel does not have, is no module to load.
-    modprobe -d "$dir/kernel" -S "$release" --show-depends "$module" 2>/dev/null || true
-done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' | while read -r file; do
-    name=$number-$(basename "${file%.xz}")
-    number=$((number + 1))
-    case $file in
-    *.xz) xz -dc "$file" >"$root/modules/$name" ;;
-    *) cp "$file" "$root/modules/$name" ;;
+unpacked() {
+    case $1 in
+    *.xz) xz -dc "$1" ;;
+    *) cat "$1" ;;
     esac
+}
+files_of() {
+    # One that is built in, or that this kernel does not have, is no module to load.
+    modprobe -d "$dir/kernel" -S "$release" --show-depends "$1" 2>/dev/null || true
+}
+for module in $wanted; do
+    files_of "$module"
+done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' | while read -r file; do
+    unpacked "$file" >"$root/modules/$number-$(basename "${file%.xz}")"
+    number=$((number + 1))
+done
+# What a step may load, where the processor claims the instruction.
+files_of crc32_pclmul | while read -r _ file _; do
+    unpacked "$file" >"$root/usr/lib/crc32-pclmul.ko"
 done
 
 add() { # FILE TARGET: with the libraries that it is linked to
@@ -57,6 +66,9 @@ cp /etc/libibverbs.d/rxe.driver "$root/etc/libibverbs.d/"
 # netem reads its distributions from here.
 tc_data=$(dirname "$(ldconfig -p | awk '/libc\.so\.6 /{ print $NF; exit }')")/../tc
 [ ! -d "$tc_data" ] || { mkdir -p "$root/usr/lib/tc"; cp "$tc_data"/* "$root/usr/lib/tc/"; }
+
+# Made for the kind of machine that it runs on; a linker of Rust's is a compiler of C.
+cc -O2 -Wall -Werror -shared -fPIC -o "$root/usr/lib/yield.so" "$here/yield.c"
 
 printf 'root:x:0:0:root:/:/bin/sh\n' >"$root/etc/passwd"
 printf 'root:x:0:\n' >"$root/etc/group"

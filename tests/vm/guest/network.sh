@@ -20,8 +20,16 @@ network_up() {
     done
     for file in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 >"$file"; done
     for file in /proc/sys/net/ipv4/conf/*/accept_local; do echo 1 >"$file"; done
+    devices_up
+}
+devices_up() {
     for end in 0 1; do
         rdma link add "rxe$end" type rxe netdev "veth$end"
+    done
+}
+devices_down() {
+    for end in 0 1; do
+        rdma link delete "rxe$end"
     done
 }
 

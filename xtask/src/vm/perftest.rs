@@ -1,17 +1,22 @@
-//! The table of perftest beside Towpath, from what the step `perftest` measured.
+//! The tables of perftest beside Towpath, from what the steps `perftest` and `counted` measured.
 //!
 //! Rounds are compared one by one, since emulation drifts: a share is the median of the shares of
 //! the rounds, not the share of the medians.
 
 use crate::failure::Failure;
 use crate::stats::median;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::path::Path;
 
-/// Where the guest leaves its figures, one line each: round, percent of packets lost, measure,
-/// bytes, queue pair, program, figure; a dash where the program did not end.
-const FIGURES: &str = "perftest.tsv";
+/// What is compared, with the title of its table. The guest leaves the figures in `NAME.tsv`, one
+/// line each: round, percent of packets lost, measure, bytes, queue pair, program, figure; a dash
+/// where the program did not end.
+const COMPARISONS: [(&str, &str); 3] = [
+    ("perftest", "perftest and Towpath on the same rxe devices"),
+    ("counted", "a second is 10^9 instructions, the driver's checksum by tables"),
+    ("counted-pclmul", "a second is 10^9 instructions, the driver's checksum by pclmulqdq"),
+];
 
 /// The columns of the table, as the guest names the programs.
 const PROGRAMS: [&str; 3] = ["perftest", "raw", "reliable"];
@@ -20,23 +25,33 @@ const PROGRAMS: [&str; 3] = ["perftest", "raw", "reliable"];
 /// hardware does: compared below the table.
 const UNCHECKED: &str = "unchecked";
 
-/// Writes `perftest.table` and `perftest.json` beside the figures, if there are any, and returns
-/// the latter.
-pub(super) fn write(out: &Path) -> Result<Option<Value>, Failure> {
-    let path = out.join(FIGURES);
+/// Writes `NAME.table` and `NAME.json` beside the figures of each comparison that was made, and
+/// returns the latter by name, if there are any.
+pub(super) fn write_all(out: &Path) -> Result<Option<Value>, Failure> {
+    let mut all = Map::new();
+    for (name, title) in COMPARISONS {
+        if let Some(object) = write(out, name, title)? {
+            all.insert(name.to_owned(), object);
+        }
+    }
+    Ok((!all.is_empty()).then_some(Value::Object(all)))
+}
+
+fn write(out: &Path, name: &str, title: &str) -> Result<Option<Value>, Failure> {
+    let path = out.join(format!("{name}.tsv"));
     if !path.exists() {
         return Ok(None);
     }
     let text = std::fs::read_to_string(&path);
     let text = text.map_err(|source| Failure::File { path, source })?;
     let figures: Vec<Figure> = text.lines().filter_map(Figure::of).collect();
-    let put = |name: &str, text: String| {
-        let path = out.join(name);
+    let put = |ending: &str, text: String| {
+        let path = out.join(format!("{name}.{ending}"));
         std::fs::write(&path, text).map_err(|source| Failure::File { path, source })
     };
-    put("perftest.table", table(&figures))?;
+    put("table", table(title, &figures))?;
     let object = object(&figures);
-    put("perftest.json", format!("{object}\n"))?;
+    put("json", format!("{object}\n"))?;
     Ok(Some(object))
 }
 
@@ -225,11 +240,9 @@ impl Wanted {
     }
 }
 
-fn table(figures: &[Figure]) -> String {
+fn table(title: &str, figures: &[Figure]) -> String {
     let rounds = figures.iter().map(|figure| figure.round).max().unwrap_or(0);
-    let mut text = format!(
-        "perftest and Towpath on the same rxe devices: median (least to most) of {rounds} rounds\n"
-    );
+    let mut text = format!("{title}: median (least to most) of {rounds} rounds\n");
     line(&mut text, "", PROGRAMS.map(str::to_owned));
     for (at, case) in cases(figures).into_iter().enumerate() {
         if at == 0 || cases(figures)[at - 1].loss != case.loss {
@@ -350,7 +363,7 @@ raw over perftest, write_bw RC 64 KiB, MiB/s, 0 % lost: 0.99 (0.90 to 1.02), wan
 reliable over perftest's RC, write_bw UC 1 MiB, MiB/s, 1 % lost: 3.25 (2.50 to 4.00), \
 wanted 3: met
 ";
-        assert_eq!(table(&figures()), wanted);
+        assert_eq!(table(COMPARISONS[0].1, &figures()), wanted);
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(super) struct Needs {
     pub(super) packages: BTreeSet<String>,
     /// `# suite: full` keeps a step out of the quick suite.
     pub(super) full: bool,
+    /// `# clock: counted` has it run in a guest whose clock counts instructions.
+    pub(super) counted: bool,
 }
 
 impl Needs {
@@ -37,6 +39,7 @@ impl Needs {
                 "command" => needs.commands.extend(words),
                 "package" => needs.packages.extend(words),
                 "suite" => needs.full = words.into_iter().any(|word| word == "full"),
+                "clock" => needs.counted = words.into_iter().any(|word| word == "counted"),
                 _ => {}
             }
         }
@@ -53,6 +56,7 @@ impl Needs {
             all.commands.extend(needs.commands.iter().cloned());
             all.packages.extend(needs.packages.iter().cloned());
             all.full |= needs.full;
+            all.counted |= needs.counted;
         }
         all
     }
@@ -109,7 +113,7 @@ mod tests {
     use super::*;
 
     const SCRIPT: &str = "# What it does: much.\n# test: a b\n# unit: u\n# bin: c\n\
-                          # command: d e\n# package: f\n# suite: full\n\n\
+                          # command: d e\n# package: f\n# suite: full\n# clock: counted\n\n\
                           run # test: z\n# test: y\n";
 
     #[test]
@@ -122,6 +126,7 @@ mod tests {
             commands: set(&["d", "e"]),
             packages: set(&["f"]),
             full: true,
+            counted: true,
         };
         assert_eq!(Needs::of(SCRIPT), needs);
         assert_eq!(Needs::of("run # suite: full\n"), Needs::default());
