@@ -24,11 +24,13 @@ if [ "${3:-}" = counted ]; then
     clock="tsc=reliable clocksource=tsc tsc_early_khz=1000000"
 fi
 boot() {
+    # The emulator leaves the file that is its console non-blocking, and that is whatever we were
+    # given: through a pipe of its own nobody else's lines are lost where a reader is slow.
     timeout -k 5 "$seconds" qemu-system-x86_64 "${machine[@]}" -cpu "$cpu" -m 1536 \
         -nographic -nodefaults -no-reboot -serial stdio -monitor none \
         -kernel "$dir"/kernel/boot/vmlinuz-* -initrd "$dir/initramfs" \
         -virtfs "local,path=$dir/out,mount_tag=out,security_model=none" \
-        -append "console=ttyS0 panic=-1 quiet mitigations=off $clock" </dev/null
+        -append "console=ttyS0 panic=-1 quiet mitigations=off $clock" </dev/null | cat
 }
 
 # The guest asks for another try where its clock came up wrong.
