@@ -55,9 +55,21 @@ impl Fallback {
     }
 }
 
-/// See [`EndpointConfig::rc`](crate::EndpointConfig::rc), which gives the reasons.
-pub(crate) const RC_DEFAULT: RcAttr = RcAttr {
-    timeout: 13,
+/// How RC queue pairs insist by default; see [`EndpointConfig::rc`](crate::EndpointConfig::rc),
+/// which gives the reasons.
+pub(crate) fn rc_default(has_other_way: bool) -> RcAttr {
+    let timeout = if has_other_way { RC_TIMEOUT } else { RC_TIMEOUT_ALONE };
+    RcAttr { timeout, ..RC_DEFAULT }
+}
+
+/// 34 ms: with 7 retries a dead way is known after 0.3 s.
+const RC_TIMEOUT: u8 = 13;
+
+/// 1.1 s: with 7 retries a peer may be away for 8.6 s.
+const RC_TIMEOUT_ALONE: u8 = 18;
+
+const RC_DEFAULT: RcAttr = RcAttr {
+    timeout: RC_TIMEOUT,
     retry_cnt: 7,
     rnr_retry: 7,
     min_rnr_timer: 6,

@@ -50,7 +50,7 @@ pub struct EndpointConfig {
     pub(crate) carrier: CarrierChoice,
     pub(crate) fallback: Fallback,
     pub(crate) blacklist_span: Nanos,
-    pub(crate) rc: RcAttr,
+    rc: Option<RcAttr>,
     pub(crate) shared_receiving: bool,
     pub(crate) seed: u64,
     pub(crate) controller: ControllerConfig,
@@ -82,7 +82,7 @@ impl Default for EndpointConfig {
             carrier: CarrierChoice::default(),
             fallback: Fallback::default(),
             blacklist_span: Nanos::from_secs(1),
-            rc: crate::carrier::RC_DEFAULT,
+            rc: None,
             shared_receiving: true,
             // std keys each RandomState from the system's randomness: a source of it without a
             // dependency. These ids guard against accidents, not against attackers.
@@ -256,17 +256,37 @@ impl EndpointConfig {
     ///
     /// | | | because |
     /// |---|---|---|
-    /// | `timeout` | 13 (34 ms) | a peer may be off its CPU for some ms |
-    /// | `retry_cnt` | 7 | with the timeout a dead way is known after 0.3 s |
+    /// | `timeout` | 18 (1.1 s); 13 (34 ms) with a [`fallback`](Self::fallback) | see below |
+    /// | `retry_cnt` | 7 | the most that there is |
     /// | `rnr_retry` | 7 (for ever) | the link says how long a peer may be silent |
     /// | `min_rnr_timer` | 6 (80 us) | a turn of a loop |
     /// | `max_rd_atomic`, `max_dest_rd_atomic` | 1 | links post neither READs nor atomics |
     ///
+    /// A queue pair that has sent so often in vain is in error, after 8.6 s or 0.3 s. With another
+    /// carrier to go to that is soon enough for an I/O to be back within a second. Without one it
+    /// is the end of the link, though the peer may only have had no processor; so it takes about as
+    /// long as [`LinkConfig::peer_timeout`] lets a peer be silent. The price: where the network
+    /// loses packets, and with one the answer that tells of the loss, all waits for `timeout`.
+    ///
     /// A value out of range is refused by the device when a link is made.
     #[must_use]
     pub fn rc(mut self, rc: RcAttr) -> Self {
-        self.rc = rc;
+        self.rc = Some(rc);
         self
+    }
+
+    /// The same for `timeout` alone, 0 to 31: an acknowledgement may take 4.096 us times two to
+    /// this power.
+    #[must_use]
+    pub fn rc_timeout(mut self, power: u8) -> Self {
+        let timeout = power.min(31);
+        self.rc = Some(RcAttr { timeout, ..self.rc_of(false) });
+        self
+    }
+
+    /// How the RC queue pairs of a link insist that has another carrier, or none.
+    pub(crate) fn rc_of(&self, has_other_way: bool) -> RcAttr {
+        self.rc.unwrap_or_else(|| crate::carrier::rc_default(has_other_way))
     }
 
     /// The class of links that are made without naming one. Default: Silver.

@@ -85,9 +85,12 @@ struct Lab {
     ends: [Endpoint<Device>; 2],
     links: [towpath_transport::LinkId; 2],
     controls: [FaultControl; 2],
+    /// Until then a host has no processor.
+    away_until: [Time; 2],
 }
 
-fn lab(seed: u64, shared: bool) -> Lab {
+/// With a peer that is away for `late` when its half is to be joined.
+fn lab_with(seed: u64, shared: bool, late: Nanos) -> Lab {
     let world = World::new(seed);
     let (near, far) = world.link(&LinkConfig::default());
     let controls = [(); 2].map(|()| FaultControl::new(FaultPlan::none()));
@@ -107,11 +110,27 @@ fn lab(seed: u64, shared: bool) -> Lab {
     let [near, far] = &mut ends;
     let (near_hello, near_half) = near.offer().expect("room");
     let (far_hello, far_half) = far.offer().expect("room");
-    let links = [
-        near.establish(near_half, &far_hello, Side::Client).expect("they fit"),
-        far.establish(far_half, &near_hello, Side::Server).expect("they fit"),
-    ];
-    Lab { world, ends, links, controls }
+    let far_link = far.establish(far_half, &near_hello, Side::Server).expect("they fit");
+    let end = world.now() + late;
+    let is_late = late > Nanos::ZERO;
+    if is_late {
+        far.open_channel(far_link, true).expect("room");
+    }
+    while world.now() < end {
+        far.turn(|_, event| assert!(!matches!(event, Event::LinkDown { .. }), "{event:?}"));
+        world.advance_to(world.now() + Nanos::from_millis(1));
+    }
+    let near_link = near.establish(near_half, &far_hello, Side::Client).expect("they fit");
+    let mut lab =
+        Lab { world, ends, links: [near_link, far_link], controls, away_until: [Time::ZERO; 2] };
+    if is_late {
+        lab.until_open();
+    }
+    lab
+}
+
+fn lab(seed: u64, shared: bool) -> Lab {
+    lab_with(seed, shared, Nanos::ZERO)
 }
 
 impl Lab {
@@ -125,15 +144,22 @@ impl Lab {
         while !done {
             let mut busy = false;
             for (number, endpoint) in self.ends.iter_mut().enumerate() {
+                if self.world.now() < self.away_until[number] {
+                    continue;
+                }
                 busy |= endpoint.turn(|at, event| done |= on_event(number, at, event));
             }
             if busy {
                 continue;
             }
-            let held = |end: &Endpoint<Device>| end.device().link().next_release();
-            let times = [held(&self.ends[0]), held(&self.ends[1]), self.world.next_event_time()];
-            let timers = self.ends[0].next_timeout().min(self.ends[1].next_timeout());
-            let next = times.into_iter().flatten().fold(timers, Time::min);
+            let due = |number: usize| {
+                let (end, away_until) = (&self.ends[number], self.away_until[number]);
+                let held = end.device().link().next_release().unwrap_or(Time::NEVER);
+                let is_away = self.world.now() < away_until;
+                if is_away { away_until } else { held.min(end.next_timeout()) }
+            };
+            let travels = self.world.next_event_time().unwrap_or(Time::NEVER);
+            let next = due(0).min(due(1)).min(travels);
             if next > end {
                 return false;
             }
@@ -144,12 +170,62 @@ impl Lab {
 
     fn open(&mut self) -> towpath_proto::ChannelId {
         let channel = self.ends[0].open_channel(self.links[0], true).expect("room");
-        let mut ends = 0;
-        assert!(self.run(Time(1_000_000_000), |_, _, event| {
+        self.until_open();
+        channel
+    }
+
+    fn until_open(&mut self) {
+        let (mut ends, limit) = (0, self.world.now() + Nanos::from_secs(60));
+        assert!(self.run(limit, |_, _, event| {
             ends += u32::from(matches!(event, Event::ChannelOpened { .. }));
             ends == 2
         }));
-        channel
+    }
+}
+
+/// What a host may be away for and come back to its links.
+const AWAY: Nanos = Nanos::from_secs(5);
+
+/// Has one end send while `who` is away for a while; how the messages ended, and why the link did.
+fn sent_while_away(seed: u64, shared: bool, who: usize) -> (Vec<Outcome>, Option<DownReason>) {
+    let mut lab = lab(seed, shared);
+    let (channel, link) = (lab.open(), lab.links[0]);
+    for token in 0..40 {
+        let buf = lab.ends[0].copy(&pattern(30_000, token)).expect("a free buffer");
+        let sent = lab.ends[0].send(link, channel, buf, SendOptions::new().token(token));
+        sent.expect("an open channel");
+    }
+    lab.ends[0].turn(|_, _| {});
+    lab.away_until[who] = lab.world.now() + AWAY;
+    let (mut outcomes, mut down) = (Vec::new(), None);
+    let limit = lab.world.now() + LONG;
+    lab.run(limit, |_, _, event| {
+        match event {
+            Event::Sent { outcome, .. } => outcomes.push(outcome),
+            Event::LinkDown { reason, .. } => down = Some(reason),
+            _ => {}
+        }
+        outcomes.len() == 40 || down.is_some()
+    });
+    (outcomes, down)
+}
+
+#[test]
+fn a_host_that_is_away_for_seconds_costs_no_message() {
+    for (seed, shared) in [(1, true), (2, false)] {
+        for who in 0..2 {
+            let (outcomes, down) = sent_while_away(seed, shared, who);
+            assert_eq!(down, None, "seed {seed}: host {who} away, {outcomes:?}");
+            assert_eq!(outcomes, [Outcome::Delivered; 40], "seed {seed}: host {who} away");
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_joins_its_half_seconds_late_is_waited_for() {
+    for (seed, shared) in [(1, true), (2, false)] {
+        let mut lab = lab_with(seed, shared, AWAY);
+        lab.open();
     }
 }
 
@@ -216,7 +292,8 @@ fn a_queue_pair_that_gives_up_ends_its_link_with_every_message_and_buffer() {
             sent.expect("an open channel");
         }
         let (mut outcomes, mut down) = (0, None);
-        assert!(lab.run(Time(5_000_000_000), |number, _, event| {
+        // Before the silence that ends any link.
+        assert!(lab.run(Time(9_000_000_000), |number, _, event| {
             match event {
                 Event::Sent { outcome, .. } => {
                     assert_ne!(outcome, Outcome::Delivered);

@@ -146,8 +146,8 @@ const _: () = assert!(PORTS_SCAN_MAX as usize > PATHS_MAX + PORTS_RESTING_MAX);
 const _: () = assert!(NUMBER_WINDOW.is_power_of_two());
 
 /// A queue pair that has failed is made anew after this. What made it fail lasts for a while as a
-/// rule (a queue pair of RC gives up after some hundred milliseconds), and meanwhile the link is on
-/// another.
+/// rule (a queue pair of RC gives up after 0.3 s where there is another carrier), and meanwhile the
+/// link is on that.
 pub const RENEWAL_FIRST: Nanos = Nanos::from_millis(100);
 
 /// Each life of it that soon ended doubles that, so often at most: to about a minute and a half.

@@ -377,6 +377,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if !has_stream && ours.paths.iter().any(|path| path.carrier == Carrier::Tcp) {
             return Err(LinkError::NoStream);
         }
+        let rc = self.config.rc_of(Fallback::of(&ours) != Fallback::None);
         let pairs = std::iter::once((&ours.control, &peer.control));
         for (index, (mine, theirs)) in pairs.chain(ours.paths.iter().zip(&peer.paths)).enumerate() {
             if mine.carrier == Carrier::Tcp {
@@ -392,7 +393,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 path_mtu: mtu,
                 source_port,
                 tclass: self.config.class.tclass(ours.class),
-                rc: self.config.rc,
+                rc,
             };
             self.device.connect_qp(mine.qp_num, &connect)?;
         }

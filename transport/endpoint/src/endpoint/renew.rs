@@ -2,7 +2,7 @@
 
 use super::Endpoint;
 use super::teardown::{DRAIN_POLLS, take_back_sends};
-use crate::carrier::qp_type;
+use crate::carrier::{Fallback, qp_type};
 use crate::control::NO_QP;
 use crate::event::LinkId;
 use crate::links::{Conn, Phase};
@@ -127,7 +127,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         source_port: Option<u16>,
     ) {
         let Some(conn) = self.links.find_mut(link) else { return };
-        let (rc, tclass) = (self.config.rc, self.config.class.tclass(conn.class.class));
+        let has_fallback = conn.hello.as_ref().is_some_and(|h| Fallback::of(h) != Fallback::None);
+        let (rc, tclass) =
+            (self.config.rc_of(has_fallback), self.config.class.tclass(conn.class.class));
         let way = &mut conn.paths[usize::from(path)];
         let (Some(peer), Some(path_mtu)) = (conn.peer, conn.mtu) else { return };
         way.source_port = source_port.unwrap_or(way.source_port);
