@@ -47,6 +47,7 @@ const CAPS: DeviceCaps = DeviceCaps {
     short_packet_cost_percent: 0,
     delay_noise: DELAY_NOISE,
     delivers_intact: true,
+    sends_at_once: true,
 };
 
 /// One end of a wire within a process.

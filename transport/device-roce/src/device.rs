@@ -68,6 +68,7 @@ impl<L: PacketLink> RoceDevice<L> {
             short_packet_cost_percent: of_link.short_packet_cost_percent,
             delay_noise: of_link.delay_noise,
             delivers_intact: false,
+            sends_at_once: false,
         };
         let packet_bytes_max = (mtu_max.bytes() + PACKET_OVERHEAD_BYTES) as usize;
         let engine = Engine::new(&config, packet_bytes_max, &of_link);

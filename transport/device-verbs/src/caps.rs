@@ -85,6 +85,7 @@ pub(crate) fn find(
         short_packet_cost_percent: 0,
         delay_noise: if timestamps { Nanos::ZERO } else { DELAY_NOISE },
         delivers_intact: false,
+        sends_at_once: false,
     })
 }
 

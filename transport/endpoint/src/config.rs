@@ -38,7 +38,7 @@ pub struct EndpointConfig {
     pub(crate) links_max: usize,
     pub(crate) paths: usize,
     pub(crate) send_queue_depth: u32,
-    pub(crate) ahead_bytes: u64,
+    pub(crate) ahead_bytes: Option<u64>,
     pub(crate) scheduling: Scheduling,
     pub(crate) send_pools: Vec<(usize, usize)>,
     pub(crate) progress_budget: usize,
@@ -70,7 +70,7 @@ impl Default for EndpointConfig {
             links_max: 32,
             paths: 1,
             send_queue_depth: 512,
-            ahead_bytes: 256 << 10,
+            ahead_bytes: None,
             scheduling: Scheduling::default(),
             send_pools: vec![(256, 4096), (4096, 2048), (64 << 10, 256), (1 << 20, 32)],
             progress_budget: 64,
@@ -171,10 +171,12 @@ impl EndpointConfig {
     /// How much of a link may be posted and not sent yet. A message that is sent next waits for so
     /// much at most, whatever else the link has to send; too little lets the device run dry between
     /// two turns of the loop. Default 256 KiB, 21 us at 100 Gb/s. While it rides on RC, whose sends
-    /// are over when the peer has them, at least 1 MiB may be under way.
+    /// are over when the peer has them, at least 1 MiB may be under way. Where a send is
+    /// [carried out at once](DeviceCaps::sends_at_once) nothing waits, and a turn may send eight of
+    /// the longest chunks if that is more, up to 512 KiB.
     #[must_use]
     pub fn ahead_bytes(mut self, bytes: u64) -> Self {
-        self.ahead_bytes = bytes.max(1);
+        self.ahead_bytes = Some(bytes.max(1));
         self
     }
 
@@ -383,7 +385,8 @@ impl EndpointConfig {
             .short_packet_cost_packets(cost_packets)
             .delay_noise(caps.delay_noise)
             .source_ports(caps.source_ports)
-            .keeps_ports(!caps.source_port_live);
+            .keeps_ports(!caps.source_port_live)
+            .spreading(self.spreading_on(caps));
         let config = match &self.tune {
             Some(tune) => tune(config),
             None => config,

@@ -17,6 +17,17 @@ pub(crate) const SOON_BYTES: u64 = 4096;
 /// chunk, so that who is more urgent waits no longer.
 pub(crate) const TURN_BYTES: u64 = 64 << 10;
 
+/// What a link may have posted and not sent: 21 us at 100 Gb/s.
+pub(crate) const AHEAD_BYTES: u64 = 256 << 10;
+
+/// The longest chunks that a link may send in a turn where posting is sending: so many share what a
+/// turn costs, which is seven times what a chunk costs the software.
+pub(crate) const TURN_CHUNKS: u64 = 8;
+
+/// And no more bytes than these: copying them takes some 10 us, less than [`AHEAD_BYTES`] wait on
+/// a wire, and what is sent should still be in a core's cache when it is taken in.
+pub(crate) const SENT_AT_ONCE_BYTES: u64 = 512 << 10;
+
 /// What a link that rides on RC may have posted, where less may be ahead of a newcomer: a send of
 /// RC is over when the peer has acknowledged it. 84 us at 100 Gb/s, more than a round trip within
 /// a cluster.

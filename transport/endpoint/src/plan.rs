@@ -2,9 +2,10 @@
 
 use crate::config::EndpointConfig;
 use crate::error::EndpointError;
+use crate::limits::{AHEAD_BYTES, SENT_AT_ONCE_BYTES, TURN_CHUNKS};
 use towpath_base::Nanos;
-use towpath_proto::Carrier;
 use towpath_proto::limits::HEADER_BYTES;
+use towpath_proto::{Carrier, Spreading};
 use towpath_verbs::{DeviceCaps, Mtu, QueueLimits};
 
 /// Where the times come from that round trips are told by.
@@ -52,6 +53,8 @@ pub struct Plan {
     pub delay_noise: Nanos,
     /// Whether payloads carry a CRC32C.
     pub payload_crc: bool,
+    /// What a link may have posted and not sent, in bytes.
+    pub ahead_bytes: u64,
     /// How several ways are found.
     pub source_ports: SourcePorts,
     /// What all peers together may have under way to us, in bytes; none where the device does not
@@ -94,10 +97,32 @@ impl Plan {
             clock: if caps.timestamps { Clock::Device } else { Clock::Software },
             delay_noise: caps.delay_noise,
             payload_crc: config.checks_payloads(caps),
+            ahead_bytes: config.ahead_bytes_on(caps),
             source_ports,
             window_bytes: caps.rx_buffer_bytes,
             spin: config.spin,
         })
+    }
+}
+
+impl EndpointConfig {
+    /// See [`ahead_bytes`](Self::ahead_bytes).
+    fn ahead_bytes_on(&self, caps: &DeviceCaps) -> u64 {
+        let bytes_max = if caps.sends_at_once { SENT_AT_ONCE_BYTES } else { AHEAD_BYTES };
+        let turn_bytes = TURN_CHUNKS * u64::from(self.chunk_bytes_max);
+        self.ahead_bytes.unwrap_or(turn_bytes.clamp(AHEAD_BYTES, bytes_max))
+    }
+
+    /// A path is kept for what the default says, but for a whole turn of the link where that is
+    /// more and nothing waits behind it: a turn over two paths takes two acks.
+    pub(crate) fn spreading_on(&self, caps: &DeviceCaps) -> Spreading {
+        match Spreading::default() {
+            Spreading::Bytes(bytes) if caps.sends_at_once => {
+                let turn_bytes = u32::try_from(self.ahead_bytes_on(caps)).unwrap_or(bytes);
+                Spreading::Bytes(bytes.max(turn_bytes))
+            }
+            spreading => spreading,
+        }
     }
 }
 
@@ -166,6 +191,7 @@ mod tests {
             short_packet_cost_percent: 0,
             delay_noise: Nanos::from_micros(200),
             delivers_intact: false,
+            sends_at_once: false,
         }
     }
 
@@ -239,6 +265,24 @@ mod tests {
             [&wire, &copies].map(|caps| sums(caps, config().payload_crc(false))),
             [false; 2]
         );
+    }
+
+    #[test]
+    fn where_posting_is_sending_a_turn_is_eight_of_the_longest_chunks_unless_one_says_otherwise() {
+        let (waits, sends) = (caps(), DeviceCaps { sends_at_once: true, ..caps() });
+        let ahead = |caps: &DeviceCaps, config: &EndpointConfig| {
+            let plan = Plan::new(caps, LIMITS, config).expect("it fits");
+            (plan.ahead_bytes, config.spreading_on(caps))
+        };
+        let (config, kept) = (EndpointConfig::new(), 256 << 10);
+        assert_eq!(ahead(&waits, &config), (kept, Spreading::default()));
+        assert_eq!(ahead(&sends, &config), (8 * (56 << 10), Spreading::Bytes(8 * (56 << 10))));
+        let short = config.clone().chunk_bytes_max(4_032);
+        assert_eq!(ahead(&sends, &short), (kept, Spreading::default()));
+        let long = config.clone().chunk_bytes_max(1 << 20);
+        assert_eq!(ahead(&sends, &long).0, 512 << 10);
+        let asked = config.ahead_bytes(100);
+        assert_eq!(ahead(&sends, &asked), (100, Spreading::default()));
     }
 
     #[test]

@@ -110,4 +110,7 @@ pub struct DeviceCaps {
     /// What arrives is what was sent, and whole: no wire is on the way, and nothing cuts messages
     /// into packets that could be put together wrongly. A checksum of the bytes would find nothing.
     pub delivers_intact: bool,
+    /// A send is carried out by the call that posts it: nothing waits in the device, so what was
+    /// posted is never ahead of what is posted next.
+    pub sends_at_once: bool,
 }

@@ -31,7 +31,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             self.device.progress(0);
             return;
         }
-        let (now, ahead_bytes) = (self.device.now(), self.config.ahead_bytes);
+        let (now, ahead_bytes) = (self.device.now(), self.plan.ahead_bytes);
         let in_order = self.order.is_needed();
         if in_order {
             self.send_in_order(now);
@@ -99,7 +99,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 self.renew_paths(index, now);
             }
         }
-        let room = Room { ahead_bytes: self.config.ahead_bytes, turn_bytes: TURN_BYTES };
+        let room = Room { ahead_bytes: self.plan.ahead_bytes, turn_bytes: TURN_BYTES };
         while let Some((class, index)) = self.order.turn() {
             let mut sent = Sent::default();
             if let Some(conn) = self.links.at(index).filter(|conn| conn.phase == Phase::Up) {

@@ -141,7 +141,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             control_cq,
             shared,
             filler,
-            order: Order::new(config.class_order, config.ahead_bytes),
+            order: Order::new(config.class_order, plan.ahead_bytes),
             batches: Batches::new(config.qp_paths()),
             setup: Setup::new(config.connect_timeout),
             member,

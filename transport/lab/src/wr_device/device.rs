@@ -44,6 +44,7 @@ impl<L: BurstLink> WrDevice<L> {
             short_packet_cost_percent: of_link.short_packet_cost_percent,
             delay_noise: of_link.delay_noise,
             delivers_intact: false,
+            sends_at_once: false,
         };
         Self { link, engine: Engine::new(seed), caps }
     }
