@@ -3,7 +3,7 @@
 
 use super::carrier::raw::RawEnd;
 use super::error::{Differences, RunError};
-use super::limits::{CONTROL_VERSION, DIAL_TIMEOUT, NOTE_BYTES_MAX, PEER_TIMEOUT};
+use super::limits::{CONTROL_VERSION, DIAL_TIMEOUT, LAST_NOTES_MAX, NOTE_BYTES_MAX, PEER_TIMEOUT};
 use super::settings::Flag;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
@@ -136,6 +136,18 @@ impl Control {
                 return Err(RunError::PeerSilent(PEER_TIMEOUT));
             }
         }
+    }
+
+    /// What a peer that has left said had failed, if it said so.
+    pub(crate) fn last_words(&mut self) -> Option<RunError> {
+        for _ in 0..LAST_NOTES_MAX {
+            match self.recv() {
+                Ok(_) => {}
+                Err(error @ RunError::PeerFailed(_)) => return Some(error),
+                Err(_) => break,
+            }
+        }
+        None
     }
 
     /// The next note, which must be one that `pick` wants.
@@ -278,7 +290,11 @@ mod tests {
         let (mut near, mut far) = pair();
         near.send_failure(&RunError::Digest);
         assert!(matches!(far.recv(), Err(RunError::PeerFailed(_))));
+        near.send(&Note::Ready { row: 1 }).unwrap();
+        near.send_failure(&RunError::Digest);
+        assert!(matches!(far.last_words(), Some(RunError::PeerFailed(_))));
         drop(near);
+        assert!(far.last_words().is_none());
         assert!(matches!(far.recv(), Err(RunError::PeerGone(_))));
     }
 

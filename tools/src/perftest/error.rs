@@ -158,8 +158,8 @@ pub(crate) enum RunError {
     #[error("the peer failed: {0}")]
     PeerFailed(String),
     /// The link ended.
-    #[error("the link went down ({0:?}); see what the peer printed, then start both again")]
-    LinkDown(DownReason),
+    #[error("the link went down: {}", end_of(*reason, *status))]
+    LinkDown { reason: DownReason, status: Option<WcStatus> },
     /// A socket call failed.
     #[error("{what} failed: {source}")]
     Socket { what: &'static str, source: io::Error },
@@ -185,7 +185,10 @@ pub(crate) enum RunError {
     #[error("no send buffer of {bytes} bytes; lower -t or -s")]
     NoBuffer { bytes: u32 },
     /// A message was given up.
-    #[error("a message ended as {0:?} instead of Delivered")]
+    #[error(
+        "a message ended as {0:?} instead of Delivered, though its link is up: a defect of the \
+         transport"
+    )]
     Outcome(Outcome),
     /// A message has the wrong length.
     #[error("a message of {got} bytes came where {wanted} were due: a defect of the transport")]
@@ -251,6 +254,33 @@ impl RunError {
             }
             _ => Self::Socket { what, source },
         }
+    }
+}
+
+/// Why a link ended, and what to do about it. `status` is how the last work request failed, if one
+/// did.
+fn end_of(reason: DownReason, status: Option<WcStatus>) -> String {
+    match (reason, status) {
+        (DownReason::PathsFailed, Some(WcStatus::RetryExcErr)) => {
+            "the peer's host acknowledged nothing for as long as RC waits (RetryExcErr): it has no \
+             processor, or packets do not get through; raise -u at both ends, or use -c UC, which \
+             waits 10 s"
+                .to_owned()
+        }
+        (DownReason::PathsFailed, Some(status)) => {
+            format!("its queue pairs failed, the last one with {status:?}; see the kernel's log")
+        }
+        (DownReason::PathsFailed, None) => {
+            "its queue pairs failed; see the kernel's log, and what the peer printed".to_owned()
+        }
+        (DownReason::Silent(span), _) => format!(
+            "no sign of life came from the peer for {span} although one was due: it was stopped, \
+             has no processor, or packets do not get through"
+        ),
+        (DownReason::PeerGone | DownReason::Goodbye, _) => {
+            "the peer is gone; see what it printed, then start both again".to_owned()
+        }
+        (DownReason::Local, _) => "this end has left".to_owned(),
     }
 }
 

@@ -37,6 +37,13 @@ pub(crate) const TCP_WRITE_BYTES: usize = 128 << 10;
 /// How long a peer may do nothing while something is due.
 pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long an end whose message was given up waits to hear why: its link has ended then, and says
+/// so as soon as the device has let go.
+pub(crate) const WHY_WAIT: Duration = Duration::from_secs(1);
+
+/// Notes that are read of a peer that has left, for its last words: more than it says in a row.
+pub(crate) const LAST_NOTES_MAX: usize = 16;
+
 /// How long the client asks for a server that is not there yet: scripts start both at once.
 pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -76,6 +83,9 @@ pub(crate) const RX_DEPTH: u32 = 128;
 
 /// Receives of a raw queue pair unless `-r` says otherwise, as in perftest.
 pub(crate) const RAW_RX_DEPTH: u32 = 512;
+
+/// What an acknowledgement may take on raw RC unless `-u` says otherwise, as in perftest: 67 ms.
+pub(crate) const RAW_QP_TIMEOUT: u8 = 14;
 
 /// What an atomic works on.
 pub(crate) const ATOMIC_BYTES: u32 = 8;

@@ -21,7 +21,7 @@ use towpath_device_roce::RoceDevice;
 use towpath_device_roce::udp::UdpLink;
 use towpath_memory::Region;
 use towpath_sim::FaultLink;
-use towpath_transport::{EndpointError, VerbsDevice};
+use towpath_transport::{DownReason, EndpointError, VerbsDevice};
 use towpath_verbs::{Device, PacketLink};
 
 /// Buffers for the messages of a row, over all channels.
@@ -45,7 +45,9 @@ pub(crate) fn serve(
     let outcome = run(Control::new(stream)?, settings, report);
     match outcome {
         // A run without end ends when the client is stopped.
-        Err(RunError::PeerGone(_) | RunError::LinkDown(_)) if settings.plan.forever => report.end(),
+        Err(RunError::PeerGone(_) | RunError::LinkDown { .. }) if settings.plan.forever => {
+            report.end()
+        }
         outcome => outcome,
     }
 }
@@ -61,7 +63,13 @@ pub(crate) fn join(
 
 fn run(mut control: Control, settings: &Settings, report: &mut Report<'_>) -> Result<(), RunError> {
     agree(&mut control, settings.plan.flags(), settings.is_client())?;
-    let outcome = connect(&mut control, settings, report);
+    let outcome = connect(&mut control, settings, report).map_err(|error| match error {
+        // The end of our link is how we learnt of it; the peer knows why.
+        RunError::LinkDown { reason: DownReason::PeerGone | DownReason::Goodbye, .. } => {
+            control.last_words().unwrap_or(error)
+        }
+        error => error,
+    });
     match &outcome {
         Ok(()) | Err(RunError::PeerFailed(_) | RunError::PeerGone(_)) => {}
         Err(error) => control.send_failure(error),

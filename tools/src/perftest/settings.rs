@@ -157,7 +157,7 @@ pub(crate) struct Settings {
     pub(crate) show: Show,
     pub(crate) device: DeviceChoice,
     pub(crate) rx_depth: u32,
-    pub(crate) qp_timeout: u8,
+    pub(crate) qp_timeout: Option<u8>,
     /// In place of the class's.
     pub(crate) tclass: Option<u8>,
     pub(crate) post_list: u32,

@@ -142,6 +142,7 @@ fn endpoint_config(settings: &Settings) -> EndpointConfig {
         }
         None => config,
     };
+    let config = settings.qp_timeout.iter().fold(config, |all, &power| all.rc_timeout(power));
     config
         .carrier(carrier)
         .links_max(1)
@@ -184,7 +185,10 @@ fn open_channels<D: Device<Memory = Region>>(
             Event::ChannelClosed { reason, .. } => {
                 outcome = Err(ChannelError::Closed(reason).into());
             }
-            Event::LinkDown { reason, .. } => outcome = Err(RunError::LinkDown(reason)),
+            Event::LinkDown { reason, .. } => {
+                let status = endpoint.endpoint_stats().last_error;
+                outcome = Err(RunError::LinkDown { reason, status });
+            }
             _ => {}
         });
         if let Some(link) = outcome? {

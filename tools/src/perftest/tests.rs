@@ -266,6 +266,17 @@ fn ends_that_differ_are_told_in_which_flags() {
 }
 
 #[test]
+fn a_link_that_rc_gave_up_says_so_and_what_to_do() {
+    let server = ["-c", "RC", "-D", "60", "-u", "12"];
+    let client = [&server[..], &["--black-hole", "0", "--black-hole-after", "0.3"]].concat();
+    let (client, server) = run_ends(Tool::WriteBw, &server, &client);
+    for end in [client, server] {
+        let text = end.unwrap_err().to_string();
+        assert!(text.contains("raise -u at both ends"), "{text}");
+    }
+}
+
+#[test]
 fn a_client_that_goes_away_is_no_riddle() {
     let listener = control::listen(Some(LOOPBACK), 0).unwrap();
     let addr = listener.local_addr().unwrap();

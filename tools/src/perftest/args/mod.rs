@@ -62,10 +62,11 @@ pub(crate) struct Common {
     #[arg(short, long, value_name = "COUNT", default_value_t = 16,
           value_parser = clap::value_parser!(u8).range(1..=128))]
     pub(crate) outs: u8,
-    /// RC: an acknowledgement may take 4.096 us times 2 to this power
-    #[arg(short = 'u', long = "qp-timeout", value_name = "POWER", default_value_t = 14,
+    /// RC: an acknowledgement may take 4.096 us times 2 to this power, eight times in a row; 0 for
+    /// ever [default: 18; 14 with --raw, READ and atomics]
+    #[arg(short = 'u', long = "qp-timeout", value_name = "POWER",
           value_parser = clap::value_parser!(u8).range(0..=31))]
-    pub(crate) qp_timeout: u8,
+    pub(crate) qp_timeout: Option<u8>,
     /// What packets that this side sends bear as IPv4 ToS or IPv6 traffic class: a DSCP times 4
     /// [default: that of --class]. Not over kernel TCP
     #[arg(long, value_name = "BYTE")]

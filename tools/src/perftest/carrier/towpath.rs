@@ -3,12 +3,14 @@
 use super::{Carrier, Counters, RowPlan, Turn};
 use crate::perftest::content::Content;
 use crate::perftest::error::RunError;
-use crate::perftest::limits::SPARE_PAYLOADS;
+use crate::perftest::limits::{SPARE_PAYLOADS, WHY_WAIT};
 use std::collections::VecDeque;
+use std::time::Instant;
 use towpath_memory::Region;
 use towpath_status::{PathStatus, ProcessStatus, StatusSocket};
 use towpath_transport::{
-    ChannelId, Chunk, Endpoint, Event, LinkId, Message, Nanos, Outcome, Payload, SendOptions,
+    ChannelError, ChannelId, Chunk, DownReason, Endpoint, Event, LinkId, Message, Nanos, Outcome,
+    Payload, SendOptions,
 };
 use towpath_verbs::Device;
 
@@ -83,10 +85,37 @@ impl<D: Device<Memory = Region>> Towpath<D> {
                 turn.received += u64::from(end);
             }
             Event::StreamAborted { .. } => return Err(RunError::Outcome(Outcome::Abandoned)),
-            Event::LinkDown { reason, .. } => return Err(RunError::LinkDown(reason)),
+            Event::LinkDown { reason, .. } => return Err(self.link_down(reason)),
+            Event::ChannelClosed { reason, .. } => {
+                return Err(ChannelError::Closed(reason).into());
+            }
             _ => {}
         }
         Ok(())
+    }
+
+    /// Why a message ended as it did. One that has no deadline is given up only with its channel or
+    /// its link, which tell of their end behind it.
+    fn why(&mut self, outcome: Outcome) -> RunError {
+        let start = Instant::now();
+        let mut why = None;
+        while why.is_none() && start.elapsed() < WHY_WAIT {
+            self.endpoint.turn(|_, event| match event {
+                Event::LinkDown { .. } | Event::ChannelClosed { .. } if why.is_none() => {
+                    why = Some(event);
+                }
+                _ => {}
+            });
+        }
+        match why {
+            Some(Event::LinkDown { reason, .. }) => self.link_down(reason),
+            Some(Event::ChannelClosed { reason, .. }) => ChannelError::Closed(reason).into(),
+            _ => RunError::Outcome(outcome),
+        }
+    }
+
+    fn link_down(&self, reason: DownReason) -> RunError {
+        RunError::LinkDown { reason, status: self.endpoint.endpoint_stats().last_error }
     }
 
     fn check_message(&mut self, message: &Message) -> Result<(), RunError> {
@@ -177,7 +206,10 @@ impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
         let mut turn = Turn::default();
         self.idle = if self.endpoint.poll() > 0 { 0 } else { self.idle.saturating_add(1) };
         while let Some(event) = self.endpoint.next_event() {
-            self.on_event(event, &mut turn)?;
+            match self.on_event(event, &mut turn) {
+                Err(RunError::Outcome(outcome)) => return Err(self.why(outcome)),
+                other => other?,
+            }
         }
         if let Some((socket, program)) = &mut self.status {
             socket.answer_when_asked(|| ProcessStatus::of(&self.endpoint, program));

@@ -49,9 +49,9 @@ use streams::Streams;
 use towpath_base::{Prng, Time};
 use towpath_memory::{Region, RegionId};
 use towpath_proto::{Carrier, LinkStats};
-use towpath_verbs::{Access, CqNum, Device, Wc};
+use towpath_verbs::{Access, CqNum, Device, Wc, WcStatus};
 
-/// What an endpoint did beside what its links count; each only grows.
+/// What an endpoint did beside what its links count; each number only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EndpointStats {
@@ -61,6 +61,8 @@ pub struct EndpointStats {
     pub runts: u64,
     /// Sends that completed in error.
     pub send_errors: u64,
+    /// How the last send or receive ended of those that completed in error.
+    pub last_error: Option<WcStatus>,
     /// Work requests that the device refused.
     pub posts_refused: u64,
     /// Completions of work requests that are not known.
@@ -69,6 +71,29 @@ pub struct EndpointStats {
     pub links_superseded: u64,
     /// Set-up connections that brought what no frame is: their links are down.
     pub tcp_breaches: u64,
+}
+
+impl EndpointStats {
+    fn note_send(&mut self, wc: &Wc) {
+        self.send_errors += self.note(wc);
+    }
+
+    fn note_recv(&mut self, wc: &Wc) {
+        self.recv_errors += self.note(wc);
+    }
+
+    fn note(&mut self, wc: &Wc) -> u64 {
+        if !is_error(wc) {
+            return 0;
+        }
+        self.last_error = Some(wc.status);
+        1
+    }
+}
+
+/// A flush is how destroyed queue pairs give back what was posted: no error.
+fn is_error(wc: &Wc) -> bool {
+    !matches!(wc.status, WcStatus::Success | WcStatus::WrFlushErr)
 }
 
 /// One RDMA endpoint: a device, and the links to its peers.

@@ -1,6 +1,6 @@
 //! Taking in what the device received and completed.
 
-use super::Endpoint;
+use super::{Endpoint, is_error};
 use crate::event::LinkId;
 use crate::limits::BATCH;
 use crate::limits::SLOTS_AT_A_TIME;
@@ -63,7 +63,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             // An ack may have waited for the slot.
             self.links.touch(link);
         }
-        self.stats.send_errors += u64::from(is_error(wc));
+        self.stats.note_send(wc);
     }
 
     /// Hands every completion of a queue to `on_wc`; returns how many there were.
@@ -86,7 +86,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     fn on_control_recv(&mut self, now: Time, index: u16, slot: u32, wc: &Wc) {
         let ok = wc.status == WcStatus::Success;
-        self.stats.recv_errors += u64::from(is_error(wc));
+        self.stats.note_recv(wc);
         let Some(conn) = self.links.at(index) else { return };
         let bytes = conn.control.received(slot, if ok { wc.byte_len } else { 0 });
         if conn.phase == Phase::Draining {
@@ -115,7 +115,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     fn on_sent(&mut self, index: u16, path: u8, position: u32, wc: &Wc) {
-        self.stats.send_errors += u64::from(is_error(wc));
+        self.stats.note_send(wc);
         let Some(conn) = self.links.at(index) else { return };
         let Some(sending) = conn.paths.get_mut(usize::from(path)) else { return };
         let qp_num = sending.qp_num;
@@ -151,7 +151,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         };
         let Some((index, path)) = way else { return self.repost(number) };
         if wc.status != WcStatus::Success {
-            stats.recv_errors += u64::from(is_error(wc));
+            stats.note_recv(wc);
             return self.repost(number);
         }
         let conn = links.at(index).filter(|conn| conn.phase == Phase::Up);
@@ -301,11 +301,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let rest = self.links.iter().map(|conn| conn.timer).min();
         self.next_timer = rest.unwrap_or(Time::NEVER);
     }
-}
-
-/// A flush is how destroyed queue pairs give back what was posted: no error.
-fn is_error(wc: &Wc) -> bool {
-    !matches!(wc.status, WcStatus::Success | WcStatus::WrFlushErr)
 }
 
 /// Counts a receive of a path's own queue that is not posted any more; says which link and path

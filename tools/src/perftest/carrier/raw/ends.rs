@@ -7,7 +7,7 @@ use super::queue::Queue;
 use crate::perftest::args::values::Connection;
 use crate::perftest::control::{Control, Note};
 use crate::perftest::error::RunError;
-use crate::perftest::limits::LATENCY_SIGNAL_EVERY;
+use crate::perftest::limits::{LATENCY_SIGNAL_EVERY, RAW_QP_TIMEOUT};
 use crate::perftest::session::row_depth;
 use crate::perftest::settings::Settings;
 use crate::perftest::setup::Connected;
@@ -118,7 +118,7 @@ fn join<D: Device<Memory = Region>>(
     let plan = &settings.plan;
     let most = plan.mtu.bytes().min(ours.mtu_bytes).min(theirs.mtu_bytes);
     let rc = RcAttr {
-        timeout: settings.qp_timeout,
+        timeout: settings.qp_timeout.unwrap_or(RAW_QP_TIMEOUT),
         max_rd_atomic: plan.outs,
         max_dest_rd_atomic: plan.outs,
         ..RcAttr::default()
