@@ -304,6 +304,9 @@ pub enum ChannelError {
     /// No answer in time.
     #[error("no answer in time; the peer may be busy or gone")]
     Timeout,
+    /// Too many commands wait for the endpoint's worker.
+    #[error("the endpoint's worker has too much to do; try again when it has had its turns")]
+    Busy,
     /// The endpoint's worker has ended.
     #[error("the endpoint has shut down; spawn another")]
     ShutDown,

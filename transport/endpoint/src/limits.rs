@@ -144,7 +144,7 @@ pub(crate) const LINGER_NS: u64 = 1_000_000_000;
 /// See [`LINGER_NS`].
 pub(crate) const LINGER_BYTES_MAX: usize = 4096;
 
-/// Commands that wait for the worker of a handle.
+/// Commands that wait for the worker of a handle when one more that nobody waits for is refused.
 pub(crate) const COMMANDS_MAX: usize = 1024;
 
 /// Messages of one channel that wait for the worker of a handle: a few turns of it. Who has posted

@@ -7,8 +7,8 @@ use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_proto::{Outcome, Side};
 use towpath_sim::{LinkConfig, VirtualLink, World};
 use towpath_transport::{
-    ChannelHandle, CompletionQueue, EndpointConfig, EndpointHandle, EndpointWorker, Incoming,
-    LinkHandle, RecvError, SendOptions, SubmitError,
+    ChannelError, ChannelHandle, CompletionQueue, EndpointConfig, EndpointHandle, EndpointWorker,
+    Incoming, LinkHandle, Opening, RecvError, SendOptions, SubmitError,
 };
 
 type Worker = EndpointWorker<RoceDevice<VirtualLink>>;
@@ -154,6 +154,25 @@ fn a_worker_that_is_gone_leaves_nobody_waiting_who_was_not_served_yet() {
         refused += 1;
     }
     assert!((1..150).contains(&refused), "{refused} of 150");
+}
+
+#[test]
+fn a_worker_that_has_no_turn_blocks_nobody() {
+    let mut lab = lab();
+    let (mine, _theirs) = lab.channel();
+    let openings: Vec<_> = (0..3_000).map(|_| lab.near.link.begin_open(true)).collect();
+    for weight in 1..3_000 {
+        mine.set_weight(weight);
+    }
+    let busy = |opening: &&Opening| matches!(opening.poll(), Err(ChannelError::Busy));
+    assert_eq!(openings.iter().filter(busy).count(), 3_000 - 1_024);
+    for _ in 0..3_000 {
+        lab.near.link.close();
+    }
+    drop(lab.near.worker);
+    assert!(openings.iter().take(1_024).all(|opening| opening.poll().is_err()));
+    mine.set_weight(1);
+    assert!(matches!(lab.near.link.begin_open(true).poll(), Err(ChannelError::ShutDown)));
 }
 
 #[test]

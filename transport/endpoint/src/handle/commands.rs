@@ -5,6 +5,7 @@ use crate::error::{ChannelError, ConnectError, EndpointError, ListenError};
 use crate::event::{LinkId, Peer};
 use crossbeam_channel::{Receiver, Sender};
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use towpath_memory::Region;
 use towpath_proto::{ChannelId, Class, DownReason, LinkStats};
@@ -18,7 +19,6 @@ pub(crate) enum Command {
     Connect { addr: SocketAddr, class: Option<Class>, reply: Sender<Linked> },
     Register { region: Region, reply: Sender<Result<(), EndpointError>> },
     OpenChannel { link: LinkId, ordered: bool, reply: Sender<Result<NewChannel, ChannelError>> },
-    SetWeight { link: LinkId, channel: ChannelId, weight: u16 },
     CloseLink { link: LinkId },
     Stats { link: LinkId, reply: Sender<Option<LinkStats>> },
     Shutdown,
@@ -30,6 +30,8 @@ pub(crate) struct NewLink {
     pub(crate) peer: Peer,
     /// Channels that the peer opens.
     pub(crate) channels: Receiver<NewChannel>,
+    /// Somebody has asked for it to be closed.
+    pub(crate) is_closing: Arc<AtomicBool>,
     /// Set when it goes down.
     pub(crate) down: Arc<OnceLock<DownReason>>,
 }

@@ -11,7 +11,7 @@ use crate::limits::{EGRESS_MAX, EGRESS_ROOM_POLL, EGRESS_UNDER_WAY_MAX};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
 use crossbeam_channel::Sender;
 use crossbeam_queue::{ArrayQueue, SegQueue};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::Waker;
 use towpath_proto::ChannelId;
@@ -140,7 +140,10 @@ impl Doorbell {
     /// The channel's queue was found empty: what comes from here on lists it again.
     pub(super) fn through(&self, egress: &Arc<Egress>) {
         egress.is_listed.store(false, Ordering::SeqCst);
-        if !egress.posts.is_empty() || egress.is_leaving.load(Ordering::SeqCst) {
+        if !egress.posts.is_empty()
+            || egress.is_leaving.load(Ordering::SeqCst)
+            || egress.weight.load(Ordering::SeqCst) != 0
+        {
             self.list(egress);
         }
     }
@@ -162,6 +165,8 @@ pub(super) struct Egress {
     is_sealed: AtomicBool,
     /// Its owner is done with the channel: it is closed once the queue is empty.
     is_leaving: AtomicBool,
+    /// What the channel is to get of its link from now on, plus one; zero when that is known.
+    weight: AtomicU32,
     /// Messages that the link has; the worker's own, as is the next.
     under_way: AtomicUsize,
     /// Too many are under way: it is listed again when fewer are.
@@ -181,6 +186,7 @@ impl Egress {
             is_listed: AtomicBool::new(false),
             is_sealed: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),
+            weight: AtomicU32::new(0),
             under_way: AtomicUsize::new(0),
             is_paused: AtomicBool::new(false),
             sleepers: AtomicUsize::new(0),
@@ -262,6 +268,25 @@ impl Egress {
         self.is_leaving.store(true, Ordering::SeqCst);
         bell.list(self);
         bell.ring();
+    }
+
+    /// Tells the worker of another weight. Takes no room in the queue: only the last one counts.
+    pub(super) fn set_weight(self: &Arc<Self>, bell: &Doorbell, weight: u16) {
+        if bell.ended.load(Ordering::SeqCst) {
+            return;
+        }
+        self.weight.store(u32::from(weight) + 1, Ordering::SeqCst);
+        bell.list(self);
+        bell.ring();
+    }
+
+    /// The weight that the worker has not heard of; its own side.
+    pub(super) fn take_weight(&self) -> Option<u16> {
+        if self.weight.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let told = self.weight.swap(0, Ordering::SeqCst);
+        told.checked_sub(1).map(|weight| weight as u16)
     }
 
     /// Whether the channel is to be closed, once; asked by the worker when the queue is empty.

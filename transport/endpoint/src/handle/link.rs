@@ -9,6 +9,7 @@ use crate::event::{LinkId, Peer, StreamId};
 use crate::message::{Chunk, Message};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
 use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use towpath_memory::Buf;
@@ -21,13 +22,14 @@ pub struct LinkHandle {
     id: LinkId,
     peer: Peer,
     channels: Receiver<NewChannel>,
+    is_closing: Arc<AtomicBool>,
     down: Arc<OnceLock<DownReason>>,
 }
 
 impl LinkHandle {
     pub(super) fn new(shared: &Arc<Shared>, new: NewLink) -> Self {
-        let NewLink { id, peer, channels, down } = new;
-        Self { shared: Arc::clone(shared), id, peer, channels, down }
+        let NewLink { id, peer, channels, is_closing, down } = new;
+        Self { shared: Arc::clone(shared), id, peer, channels, is_closing, down }
     }
 
     /// Who is at the other end.
@@ -47,16 +49,22 @@ impl LinkHandle {
     /// # Errors
     /// [`ChannelError`].
     pub fn open_channel(&self, ordered: bool) -> Result<ChannelHandle, ChannelError> {
-        let Opening { shared, answer } = self.begin_open(ordered);
+        let (reply, answer) = bounded(1);
+        self.shared.command(Command::OpenChannel { link: self.id, ordered, reply });
         let new = answer.recv().unwrap_or(Err(ChannelError::ShutDown))?;
-        Ok(ChannelHandle::new(&shared, new))
+        Ok(ChannelHandle::new(&self.shared, new))
     }
 
-    /// The same for who must not wait until the peer has answered.
+    /// The same for who must not wait until the peer has answered. Never blocks: where 1,024
+    /// commands wait for the worker already the answer is [`ChannelError::Busy`].
     #[must_use]
     pub fn begin_open(&self, ordered: bool) -> Opening {
         let (reply, answer) = bounded(1);
-        self.shared.command(Command::OpenChannel { link: self.id, ordered, reply });
+        let refusal = reply.clone();
+        if !self.shared.try_command(Command::OpenChannel { link: self.id, ordered, reply }) {
+            // Its place is free: nothing was answered yet.
+            drop(refusal.try_send(Err(ChannelError::Busy)));
+        }
         Opening { shared: Arc::clone(&self.shared), answer }
     }
 
@@ -78,7 +86,9 @@ impl LinkHandle {
 
     /// Leaves in order: what is under way is still sent, then the peer is told.
     pub fn close(&self) {
-        self.shared.command(Command::CloseLink { link: self.id });
+        if !self.is_closing.swap(true, Ordering::Relaxed) {
+            self.shared.command(Command::CloseLink { link: self.id });
+        }
     }
 }
 
@@ -252,11 +262,10 @@ impl ChannelHandle {
     }
 
     /// Sets what the channel gets of its link at this end beside the others; see
-    /// [`Endpoint::set_weight`](crate::Endpoint::set_weight). It takes hold when the worker hears
-    /// of it.
+    /// [`Endpoint::set_weight`](crate::Endpoint::set_weight). It takes hold when the worker next
+    /// serves the channel, and never blocks.
     pub fn set_weight(&self, weight: u16) {
-        let (link, channel) = (self.end.egress.link, self.id);
-        self.shared.command(Command::SetWeight { link, channel, weight });
+        self.end.egress.set_weight(&self.shared.bell, weight);
     }
 
     fn error(&self, refusal: Refusal) -> SubmitError {

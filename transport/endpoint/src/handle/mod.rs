@@ -29,7 +29,7 @@ use crate::error::{ConnectError, EndpointError, ListenError};
 use crate::limits::COMMANDS_MAX;
 use crate::pools::SendPools;
 use commands::{Command, NewLink};
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use egress::Doorbell;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,20 +52,30 @@ impl Shared {
         self.pools.take(len)
     }
 
-    /// Sends a command, waiting while there are too many; false when the worker has ended.
-    fn command(&self, command: Command) -> bool {
-        let sent = self.commands.send(command).is_ok();
+    /// Sends a command without waiting, for the worker may be driven by whoever asks. One that
+    /// nobody takes is dropped, and its answer with it. Bounded by who asks: a thread that waits
+    /// for the answer asks for nothing else meanwhile, links are closed once, and for what nobody
+    /// waits for see [`try_command`](Self::try_command).
+    fn command(&self, command: Command) {
+        drop(self.commands.send(command));
         self.bell.ring();
-        sent
+    }
+
+    /// The same for what a thread may ask for again before it is answered; false when too many
+    /// commands wait.
+    fn try_command(&self, command: Command) -> bool {
+        let has_room = self.commands.len() < COMMANDS_MAX;
+        if has_room {
+            self.command(command);
+        }
+        has_room
     }
 }
 
 /// The last handle is gone: nobody will ask for anything any more.
 impl Drop for Shared {
     fn drop(&mut self) {
-        // A worker with that many commands is awake, and finds their other end gone.
-        drop(self.commands.try_send(Command::Shutdown));
-        self.bell.ring();
+        self.command(Command::Shutdown);
     }
 }
 
@@ -124,7 +134,7 @@ impl EndpointHandle {
     where
         D: Device<Memory = Region>,
     {
-        let (commands, inbox) = bounded(COMMANDS_MAX);
+        let (commands, inbox) = unbounded();
         let (accept, accepted) = bounded(crate::limits::BACKLOG_MAX);
         let spin = config.spin;
         let endpoint = Endpoint::new(device, config)?;

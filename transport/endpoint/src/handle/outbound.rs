@@ -69,6 +69,10 @@ impl Outbound {
         endpoint: &mut Endpoint<D>,
         egress: Arc<Egress>,
     ) {
+        if let Some(weight) = egress.take_weight() {
+            // A channel that is gone needs no share.
+            let _ = endpoint.set_weight(egress.link, egress.channel, weight);
+        }
         for _ in 0..EGRESS_QUANTUM {
             if !egress.may_send() {
                 return;

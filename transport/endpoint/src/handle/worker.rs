@@ -201,10 +201,6 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
                     Err(error) => drop(reply.send(Err(error))),
                 }
             }
-            // A channel that is gone needs no share.
-            Command::SetWeight { link, channel, weight } => {
-                let _ = endpoint.set_weight(link, channel, weight);
-            }
             Command::CloseLink { link } => desk.begin_close(link),
             Command::Stats { link, reply } => drop(reply.send(endpoint.stats(link))),
             Command::Shutdown => self.ending = true,
@@ -233,8 +229,6 @@ impl<D: Device<Memory = Region>> Drop for EndpointWorker<D> {
     fn drop(&mut self) {
         self.bell.end();
         self.bell.leave();
-        // What is in a queue outlives it while there is a sender, and its caller would wait.
-        while self.commands.try_recv().is_ok() {}
         let channels = self.desk.links.iter().flatten().flat_map(|entry| &entry.channels);
         channels.flatten().for_each(|(_, egress)| egress.refuse_all());
         self.desk.outbound.refuse_all();
@@ -285,7 +279,7 @@ impl Desk {
         }
         let entry = LinkEntry { id, new_channels, channels: Vec::new(), down: Arc::clone(&down) };
         self.links[id.index()] = Some(entry);
-        NewLink { id, peer, channels, down }
+        NewLink { id, peer, channels, is_closing: Arc::default(), down }
     }
 
     fn on_event<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, event: Event) {
