@@ -137,6 +137,7 @@ fn a_worker_that_is_gone_leaves_nobody_waiting_who_was_not_served_yet() {
     let mut lab = lab();
     let (mine, _theirs) = lab.channel();
     let done = CompletionQueue::new(200);
+    let ticket = mine.send(mine.copy(b"first").expect("a buffer"), SendOptions::new());
     // More than a link takes of one channel at a time: the rest waits where nobody lists it.
     for _ in 0..150 {
         let buf = mine.copy(b"waits").expect("a buffer");
@@ -148,12 +149,28 @@ fn a_worker_that_is_gone_leaves_nobody_waiting_who_was_not_served_yet() {
     let opening = lab.near.link.begin_open(true);
     drop(lab.near.worker);
     assert!(opening.poll().is_err(), "nobody will answer");
-    let mut refused = 0;
+    let (mut refused, mut told, mut unknown) = (0, 0, 0);
     while let Some(outcome) = done.poll() {
-        assert_eq!(outcome.expect_err("nobody acknowledged it").error, SubmitError::ShutDown);
-        refused += 1;
+        match outcome {
+            Err(rejected) => {
+                assert_eq!(rejected.error, SubmitError::ShutDown);
+                refused += 1;
+            }
+            Ok(sent) => {
+                // What its link had and had not begun to send was abandoned.
+                assert_ne!(sent.outcome, Outcome::Delivered, "nobody acknowledged it");
+                assert_eq!(sent.payload.byte_len(), 5, "its buffer comes back");
+                unknown += u32::from(sent.outcome == Outcome::Unknown);
+                told += 1;
+            }
+        }
     }
-    assert!((1..150).contains(&refused), "{refused} of 150");
+    assert!(refused > 0 && unknown > 0, "{refused} refused, {unknown} unknown");
+    assert_eq!((refused + told, done.under_way()), (150, 0));
+    assert_eq!(
+        ticket.wait(NOW).expect("it was taken").expect("an outcome").outcome,
+        Outcome::Unknown
+    );
 }
 
 #[test]

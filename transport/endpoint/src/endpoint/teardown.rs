@@ -65,6 +65,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.begin_draining(id.index);
     }
 
+    /// Ends a link without a word to the peer: its messages have their outcomes in the next turns,
+    /// as soon as the device has let go of them.
+    pub(crate) fn cut(&mut self, link: LinkId) {
+        if let Some(found) = self.links.up(link) {
+            found.cut();
+            self.links.touch(link.index);
+        }
+    }
+
     /// The set-up connection of a link broke: the peer's process is gone.
     pub(crate) fn peer_gone(&mut self, link: LinkId) {
         if let Some(found) = self.links.up(link) {

@@ -306,7 +306,7 @@ pub struct SentMessage {
     pub token: u64,
     /// How it ended.
     pub outcome: Outcome,
-    /// Its buffers.
+    /// Its buffers; none where the worker panicked that had them.
     pub payload: Payload,
 }
 
@@ -317,8 +317,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Waits for the outcome, at most `timeout`. `Ok(None)` says not yet, or that the worker ended
-    /// before it knew.
+    /// Waits for the outcome, at most `timeout`; it is given out once. `Ok(None)` says not yet.
     ///
     /// # Errors
     /// [`Rejected`] with the message: it was not taken.

@@ -6,6 +6,7 @@ use super::link::SentMessage;
 use crate::endpoint::Endpoint;
 use crate::limits::{BATCH, EGRESS_QUANTUM};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
+use crate::sends::Segments;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use towpath_memory::Region;
@@ -146,6 +147,15 @@ impl Outbound {
     pub(super) fn refuse_all(&mut self) {
         for (_, message) in self.stalled.iter_mut().flat_map(|line| line.messages.drain(..)) {
             message.refuse();
+        }
+    }
+
+    /// Tells whoever still waits that nobody knows what became of their messages, and where the
+    /// buffers are that the device was not seen to let go of.
+    pub(super) fn give_up_all(&mut self) {
+        for Waiting { reply, token, .. } in self.sends.drain(..).flatten() {
+            let payload = Payload { segments: Segments::new() };
+            reply.tell(Ok(SentMessage { token, outcome: Outcome::Unknown, payload }));
         }
     }
 

@@ -21,6 +21,10 @@ use towpath_verbs::Device;
 /// How long links may take to close in order when the worker ends.
 const GRACE: Nanos = Nanos::from_secs(1);
 
+/// Turns in which the device lets go of what links had that are cut: one for them to end, three for
+/// completions, and as many to spare.
+const LAST_TURNS: u32 = 8;
+
 /// What the worker keeps of a link.
 struct LinkEntry {
     id: LinkId,
@@ -48,7 +52,9 @@ struct Desk {
 /// one that was made by [`EndpointHandle::driven`](super::EndpointHandle::driven) is driven by
 /// whoever holds it: in virtual time, or in one thread with the applications. Nothing blocks here.
 ///
-/// When it is dropped, what is posted afterwards is refused, and its links end without a word.
+/// When it is dropped, its links end without a word: what was posted is refused, as is what is
+/// posted afterwards, and what a link had already has an outcome as on any link that ends, unknown
+/// where the peer may have it.
 pub struct EndpointWorker<D: Device<Memory = Region>> {
     endpoint: Endpoint<D>,
     commands: Receiver<Command>,
@@ -225,6 +231,21 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
     }
 }
 
+impl<D: Device<Memory = Region>> EndpointWorker<D> {
+    /// Ends all links without a word, and tells what became of their messages.
+    fn cut_links(&mut self) {
+        let Self { endpoint, desk, .. } = self;
+        let links: Vec<_> = endpoint.links().collect();
+        links.into_iter().for_each(|link| endpoint.cut(link));
+        for _ in 0..LAST_TURNS {
+            if desk.links.iter().all(Option::is_none) {
+                break;
+            }
+            endpoint.turn(|endpoint, event| desk.on_event(endpoint, event));
+        }
+    }
+}
+
 impl<D: Device<Memory = Region>> Drop for EndpointWorker<D> {
     fn drop(&mut self) {
         self.bell.end();
@@ -232,6 +253,11 @@ impl<D: Device<Memory = Region>> Drop for EndpointWorker<D> {
         let channels = self.desk.links.iter().flatten().flat_map(|entry| &entry.channels);
         channels.flatten().for_each(|(_, egress)| egress.refuse_all());
         self.desk.outbound.refuse_all();
+        // One that panicked may do so again.
+        if !std::thread::panicking() {
+            self.cut_links();
+        }
+        self.desk.outbound.give_up_all();
     }
 }
 

@@ -170,6 +170,12 @@ impl Link {
         }
     }
 
+    /// Ends without a word to the peer. What was sent and not acknowledged is in doubt.
+    pub fn cut(&mut self) {
+        self.settle_piggyback();
+        self.go_down(DownReason::Local);
+    }
+
     /// The set-up connection broke: the peer's process is gone.
     pub fn peer_gone(&mut self) {
         self.settle_piggyback();
