@@ -116,19 +116,22 @@ impl Conn {
         }
     }
 
-    /// A queue pair of it went to error. A path's ends that path; without a way for acks nothing
-    /// on the link would get ahead.
-    pub(crate) fn fail_qp(&mut self, now: Time, qp_num: QpNum) {
-        let Some(link) = self.link.as_mut() else { return };
-        if self.control.qp_num == qp_num {
+    /// A queue pair went to error. A path's ends that path; without a way for acks nothing on the
+    /// link would get ahead. False when it is another link's.
+    pub(crate) fn fail_qp(&mut self, now: Time, qp_num: QpNum) -> bool {
+        let Some(link) = self.link.as_mut() else { return false };
+        let mut is_ours = self.control.qp_num == qp_num;
+        if is_ours {
             link.acks_failed();
         }
         for (path, id) in self.paths.iter_mut().zip(0u8..) {
             if path.qp_num == qp_num {
                 path.has_failed = true;
                 link.path_failed(now, PathId(id));
+                is_ours = true;
             }
         }
+        is_ours
     }
 
     /// Bytes that the device has and that have not left. Only UC tells when they do.

@@ -7,7 +7,7 @@ use crate::links::{Conn, Phase};
 use crate::wr_id::WrId;
 use towpath_base::Time;
 use towpath_memory::Region;
-use towpath_proto::{Link, PathId};
+use towpath_proto::PathId;
 use towpath_verbs::{AsyncEvent, Device};
 
 /// The poll in which draining began may be past its completions; the next one is not.
@@ -108,23 +108,25 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     fn on_device_event(&mut self, event: AsyncEvent) {
         tracing::warn!(?event, "the device reports");
-        let mut broken = smallvec::SmallVec::<[u16; 4]>::new();
+        let mut met = smallvec::SmallVec::<[u16; 4]>::new();
         let now = self.device.now();
         for conn in self.links.iter_mut() {
-            match event {
+            let is_met = match event {
                 AsyncEvent::QpFatal(qp_num) => conn.fail_qp(now, qp_num),
                 AsyncEvent::CqError(_) | AsyncEvent::DeviceFatal => {
                     if let Some(link) = conn.link.as_mut() {
                         link.device_failed();
                     }
+                    true
                 }
-                _ => {}
-            }
-            if conn.link.as_ref().is_some_and(Link::is_down) {
-                broken.push(conn.id.index);
+                _ => false,
+            };
+            if is_met {
+                met.push(conn.id.index);
             }
         }
-        broken.into_iter().for_each(|index| self.links.touch(index));
+        // What was under way goes again now, and a queue pair that is made anew has a timer.
+        met.into_iter().for_each(|index| self.links.touch(index));
         self.tell(Event::Device { event });
     }
 }
@@ -150,5 +152,36 @@ pub(super) fn take_back_sends(conn: &mut Conn, path: u8) {
         if let Some(link) = link.as_mut() {
             link.handle_sent(PathId(path), number, None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::EndpointConfig;
+    use towpath_base::Nanos;
+    use towpath_device_roce::{RoceConfig, RoceDevice};
+    use towpath_proto::Side;
+    use towpath_sim::{LinkConfig, World};
+
+    #[test]
+    fn a_queue_pair_that_the_device_reports_is_made_anew_in_its_time() {
+        let (near, far) = World::new(1).link(&LinkConfig::default());
+        let end = |link, seed| {
+            let device = RoceDevice::new(link, RoceConfig::default().seed(seed));
+            let config = EndpointConfig::new().paths(2).links_max(1).seed(seed);
+            Endpoint::new(device, config).expect("an endpoint")
+        };
+        let (mut near, mut far) = (end(near, 1), end(far, 2));
+        let (_, near_half) = near.offer().expect("room");
+        let (far_hello, _far_half) = far.offer().expect("room");
+        let link = near.establish(near_half, &far_hello, Side::Client).expect("they fit");
+        near.turn(|_, _| {});
+        let due = |near: &Endpoint<_>| near.next_timeout().since(near.now());
+        assert!(due(&near) > Nanos::from_secs(1), "an idle link");
+        let qp_num = near.links.find(link).expect("it is up").paths[1].qp_num;
+        near.on_device_event(AsyncEvent::QpFatal(qp_num));
+        near.flush();
+        assert!(due(&near) <= Nanos::from_millis(100), "{}", due(&near));
     }
 }
