@@ -48,6 +48,7 @@ const CAPS: DeviceCaps = DeviceCaps {
     delay_noise: DELAY_NOISE,
     delivers_intact: true,
     sends_at_once: true,
+    arrives_in_progress: false,
 };
 
 /// One end of a wire within a process.

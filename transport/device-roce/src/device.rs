@@ -69,6 +69,7 @@ impl<L: PacketLink> RoceDevice<L> {
             delay_noise: of_link.delay_noise,
             delivers_intact: false,
             sends_at_once: false,
+            arrives_in_progress: true,
         };
         let packet_bytes_max = (mtu_max.bytes() + PACKET_OVERHEAD_BYTES) as usize;
         let engine = Engine::new(&config, packet_bytes_max, &of_link);

@@ -95,7 +95,8 @@ impl EngineThread {
         device: D,
         sleep: Duration,
     ) -> io::Result<(Self, SharedDevice<D>)> {
-        let (caps, limits) = (*device.caps(), device.queue_limits());
+        let caps = DeviceCaps { arrives_in_progress: false, ..*device.caps() };
+        let limits = device.queue_limits();
         let local_addr = device.local_addr();
         let signals = Arc::new(Signals::default());
         let shared = Arc::new(Shared {

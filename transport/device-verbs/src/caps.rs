@@ -86,6 +86,7 @@ pub(crate) fn find(
         delay_noise: if timestamps { Nanos::ZERO } else { DELAY_NOISE },
         delivers_intact: false,
         sends_at_once: false,
+        arrives_in_progress: false,
     })
 }
 

@@ -192,6 +192,7 @@ mod tests {
             delay_noise: Nanos::from_micros(200),
             delivers_intact: false,
             sends_at_once: false,
+            arrives_in_progress: false,
         }
     }
 

@@ -113,4 +113,7 @@ pub struct DeviceCaps {
     /// A send is carried out by the call that posts it: nothing waits in the device, so what was
     /// posted is never ahead of what is posted next.
     pub sends_at_once: bool,
+    /// Nothing arrives but in [`progress`](crate::Device::progress) with a budget: a receive that
+    /// is posted before that is in time, however long something has been on its way.
+    pub arrives_in_progress: bool,
 }

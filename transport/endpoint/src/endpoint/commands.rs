@@ -177,8 +177,31 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         Ok(())
     }
 
-    /// Gives a received message's buffers back: faster than dropping it.
-    pub fn release(&mut self, mut message: Message) {
+    /// Gives a received message's buffers back: faster than dropping it. Where the device
+    /// takes nothing in before the next poll, that is done in the [`flush`](Self::flush), when
+    /// answers have left.
+    pub fn release(&mut self, message: Message) {
+        if self.receives_can_wait() {
+            self.released.push(message);
+        } else {
+            self.take_home(message);
+        }
+    }
+
+    /// Takes home what was [released](Self::release); false when there was nothing.
+    pub(super) fn take_released(&mut self) -> bool {
+        if self.released.is_empty() {
+            return false;
+        }
+        let mut released = std::mem::take(&mut self.released);
+        for message in released.drain(..) {
+            self.take_home(message);
+        }
+        self.released = released;
+        true
+    }
+
+    fn take_home(&mut self, mut message: Message) {
         let mut count = 0;
         for chunk in message.chunks.drain(..).rev() {
             if let Some(slot) = self.recv.take_back(chunk) {

@@ -24,8 +24,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Sends what is to be sent: chunks first, then acks, so that acks ride on replies where
     /// there are any. The end of a turn.
     pub fn flush(&mut self) {
-        self.post_receives();
-        if !self.links.any_ready() {
+        self.post_receives_of_links();
+        if !self.receives_can_wait() {
+            self.post_shared_receives();
+        }
+        if !self.links.any_ready() && !self.take_released() {
             // Most turns of an idle poller end here: no clock read. The device may still have
             // packets that did not fit the last time.
             self.device.progress(0);
@@ -36,8 +39,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if in_order {
             self.send_in_order(now);
         }
+        let room = Room { ahead_bytes, turn_bytes: u64::MAX };
         let mut down = SmallVec::<[u16; 8]>::new();
-        while let Some(index) = self.links.pop_ready() {
+        loop {
+            let Some(index) = self.links.pop_ready() else {
+                if self.take_released() { continue } else { break }
+            };
             let Some(conn) = self.links.at(index) else { continue };
             if conn.phase != Phase::Up {
                 continue;
@@ -48,19 +55,20 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             let is_last = !self.links.any_ready();
             let Some(conn) = self.links.at(index) else { continue };
             if !in_order {
-                let room = Room { ahead_bytes, turn_bytes: u64::MAX };
                 let at = (&mut self.device, &mut self.batches);
                 let sent = send_chunks(at, conn, room, now);
                 self.stats.posts_refused += sent.refused;
-                // What is short and alone leaves before all that can wait: acks that rode on what
-                // came or found no chunk to ride on, and timers.
+                // What is short and alone leaves before all that can wait: buffers that come home,
+                // acks that rode on what came or found no chunk to ride on, and timers.
                 if is_last && (1..=SOON_BYTES).contains(&sent.bytes) {
                     self.device.progress(0);
                 }
-                if conn.link.as_mut().is_some_and(Link::settle_piggyback) {
-                    let at = (&mut self.device, &mut self.batches);
-                    self.stats.posts_refused += send_chunks(at, conn, room, now).refused;
-                }
+            }
+            self.take_released();
+            let Some(conn) = self.links.at(index) else { continue };
+            if !in_order && conn.link.as_mut().is_some_and(Link::settle_piggyback) {
+                let at = (&mut self.device, &mut self.batches);
+                self.stats.posts_refused += send_chunks(at, conn, room, now).refused;
             }
             self.stats.posts_refused += send_acks(&mut self.device, conn, now);
             self.next_timer = self.next_timer.min(conn.timer);
@@ -117,6 +125,18 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Posts the receives that came home. Every one of them is posted again before the device may
     /// take in packets: see [`crate::config::EndpointConfig::receive_reserve`].
     pub(super) fn post_receives(&mut self) {
+        self.post_receives_of_links();
+        self.post_shared_receives();
+    }
+
+    /// Whether the next poll is soon enough to post receives: where nothing arrives before. Those
+    /// to queues of their own are found by the links that have work, so these do not wait.
+    pub(super) fn receives_can_wait(&self) -> bool {
+        self.shared.is_some() && self.device.caps().arrives_in_progress
+    }
+
+    /// Those of the links that have work, to the queues of their own.
+    fn post_receives_of_links(&mut self) {
         let mut place = 0;
         while let Some(index) = self.links.ready_at(place) {
             place += 1;
@@ -137,6 +157,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 self.post_receives_of(index);
             }
         }
+    }
+
+    fn post_shared_receives(&mut self) {
         self.replace_held();
         for class in Class::ALL {
             self.post_shared(class);

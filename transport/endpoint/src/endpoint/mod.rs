@@ -35,6 +35,7 @@ use crate::event::Event;
 use crate::filler::Filler;
 use crate::limits::{BATCH, REGIONS_MAX};
 use crate::links::Links;
+use crate::message::Message;
 use crate::order::Order;
 use crate::plan::Plan;
 use crate::pools::SendPools;
@@ -128,6 +129,8 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     /// Where absences of our host are noise.
     away: Option<Away>,
     told: VecDeque<Event>,
+    /// What the application is done with, for when its answers have left.
+    released: Vec<Message>,
     prng: Prng,
     instance: u64,
     next_timer: Time,
@@ -175,6 +178,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             blacklist_due: Time::NEVER,
             away: Away::on(&plan, device.now()),
             told: VecDeque::new(),
+            released: Vec::new(),
             instance,
             prng,
             next_timer: Time::NEVER,

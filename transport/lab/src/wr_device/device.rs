@@ -45,6 +45,7 @@ impl<L: BurstLink> WrDevice<L> {
             delay_noise: of_link.delay_noise,
             delivers_intact: false,
             sends_at_once: false,
+            arrives_in_progress: true,
         };
         Self { link, engine: Engine::new(seed), caps }
     }
