@@ -27,6 +27,10 @@ impl Link {
     /// has not been answered of late, we do as it does: its answer would take as long as its
     /// question to find the way.
     pub(super) fn on_heard(&mut self, now: Time, index: usize) {
+        if self.paths[index].carrier != self.carrier() {
+            // The answer may be there and wait.
+            self.settle_piggyback();
+        }
         if let Some(carrier) = self.paths.ladder.on_heard(now, index) {
             self.ride_on(now, carrier);
         }

@@ -82,6 +82,10 @@ impl Link {
         let index = usize::from(path.0);
         if header.kind != Kind::Probe && self.paths.len() > 1 {
             self.on_heard(now, index);
+            // The ack that waited may have been the one of our GOODBYE.
+            if self.is_down() {
+                return Verdict::Recycle;
+            }
         }
         self.paths[index].rx.advance(header.floor());
         self.take_in_piggyback(now, index, header, received_at);

@@ -1,8 +1,10 @@
 //! An ack that rides on data waits until a reply has left, and no longer.
 
 use super::hostile::{ack_of, alone, give, header};
+use super::wire::{Faults, Wire};
 use super::*;
-use crate::event::{ChannelId, Cut, Event, Verdict};
+use crate::Carrier;
+use crate::event::{BufToken, ChannelId, Cut, Event, Verdict};
 use crate::wire::{ChunkFlags, ChunkHeader, Kind};
 
 const CHANNEL: ChannelId = ChannelId(1);
@@ -91,6 +93,33 @@ fn what_was_acknowledged_is_delivered_even_if_the_channel_or_the_link_ends_at_on
         assert_eq!(give(&mut link, &message(2, number), b"some"), Verdict::Kept);
         end(&mut link);
         assert_eq!(tokens_delivered(&mut link), [7], "{what}");
+    }
+}
+
+#[test]
+fn an_ack_that_waits_counts_when_the_peer_is_heard_on_a_worse_carrier() {
+    for is_acked in [false, true] {
+        let carriers = [Carrier::Uc, Carrier::Tcp];
+        let [end, _] = Wire::with_carriers(1, Faults::default(), &carriers, |config| config).ends;
+        let mut link = end.link;
+        let open = ChunkHeader { channel: CHANNEL.0, ..header(Kind::Open, 1, 0) };
+        let _ = give(&mut link, &open, &[]);
+        while link.poll_transmit(Time::ZERO).is_some() {}
+        let number = send(&mut link, 7);
+        // Half the time after which a silent carrier is left, and a little.
+        let now = Time::ZERO + Nanos::from_millis(130);
+        let mut give_at = |header: &ChunkHeader, path: u8, payload: &[u8]| {
+            let mut bytes = [0; HEADER_BYTES];
+            header.emit(&mut bytes);
+            let _ = link.handle_chunk(now, PathId(path), &bytes, payload, BufToken(0), now);
+        };
+        if is_acked {
+            give_at(&message(2, number), 0, b"some");
+        }
+        // The second path's generation.
+        give_at(&ChunkHeader { generation: 101, ..header(Kind::Ping, 1, 1) }, 1, &[]);
+        let stays = link.carrier() == Carrier::Uc;
+        assert_eq!(stays, is_acked, "it follows a peer that it has no answer from");
     }
 }
 
