@@ -83,7 +83,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "device-verbs",
         folder: "transport/device-verbs",
-        may_use: MayUse::Only(&["base", "verbs", "wake", "memory"]),
+        may_use: MayUse::Only(&["base", "verbs", "wake", "clock", "memory"]),
         what: "real NICs, behind a feature",
     },
     Row {

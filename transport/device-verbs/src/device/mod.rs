@@ -29,7 +29,6 @@ use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Instant;
 use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
 use towpath_verbs::{
@@ -67,7 +66,7 @@ pub struct VerbsDevice {
     events_due: Time,
     clock: Option<Clock>,
     clock_due: Time,
-    zero: Instant,
+    host_clock: towpath_clock::Clock,
 }
 
 impl VerbsDevice {
@@ -85,8 +84,8 @@ impl VerbsDevice {
         let pd = Arc::new(sys::Pd::new(&context).map_err(setup)?);
         let channel = Arc::new(sys::Channel::new(&context).map_err(setup)?);
         let probe = Arc::new(sys::Cq::new(&channel, 1, 0, false).map_err(setup)?);
-        let zero = Instant::now();
-        let clock = find_clock(&context, &channel, zero);
+        let host_clock = towpath_clock::Clock::start();
+        let clock = find_clock(&context, &channel, &host_clock);
         let caps = caps::find(&pd, &probe, &info, &port_info, clock.is_some()).map_err(setup)?;
         Ok(Self {
             qps: Qps::default(),
@@ -107,7 +106,7 @@ impl VerbsDevice {
             events_due: Time::ZERO,
             clock,
             clock_due: Time::ZERO,
-            zero,
+            host_clock,
         })
     }
 
@@ -128,17 +127,16 @@ impl VerbsDevice {
     }
 }
 
-/// The time on our clock, which began at `zero`.
-fn since(zero: Instant) -> Time {
-    Time(u64::try_from(zero.elapsed().as_nanos()).unwrap_or(u64::MAX))
-}
-
 /// The device's clock, if its completions can carry it and it can be read.
-fn find_clock(context: &sys::Context, channel: &Arc<sys::Channel>, zero: Instant) -> Option<Clock> {
+fn find_clock(
+    context: &sys::Context,
+    channel: &Arc<sys::Channel>,
+    host_clock: &towpath_clock::Clock,
+) -> Option<Clock> {
     let raw = sys::clock(context)?;
     sys::Cq::new(channel, 1, 0, true).ok()?;
     let ticks = sys::ticks(context)?;
-    Clock::new(raw.mask, raw.khz, ticks, since(zero))
+    Clock::new(raw.mask, raw.khz, ticks, host_clock.now())
 }
 
 impl Device for VerbsDevice {
@@ -157,7 +155,7 @@ impl Device for VerbsDevice {
     }
 
     fn now(&self) -> Time {
-        since(self.zero)
+        self.host_clock.now()
     }
 
     fn reg_mr(&mut self, memory: &Region, access: Access) -> Result<MrKeys, VerbError> {
