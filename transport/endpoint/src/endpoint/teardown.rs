@@ -89,8 +89,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         let mut place = 0;
         while let Some(&index) = self.draining.get(place) {
-            if let Some(conn) = self.links.at(index) {
-                take_back_untold(conn);
+            if self.links.at(index).is_some_and(take_back_untold) {
+                // Its link has outcomes to tell.
+                self.links.touch(index);
             }
             let done = |conn: &mut Conn| conn.link.is_none() && conn.is_drained();
             if self.links.at(index).is_some_and(|conn| !done(conn)) {
@@ -133,26 +134,31 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
 /// Takes back the sends of destroyed queue pairs that no completion will tell of: they left
 /// unsignaled, and the signaled one behind them was refused. A whole poll has taken in what the
-/// queue pairs flushed by then.
-fn take_back_untold(conn: &mut Conn) {
+/// queue pairs flushed by then. False when there were none.
+fn take_back_untold(conn: &mut Conn) -> bool {
     conn.drain_polls = conn.drain_polls.saturating_add(1);
     if conn.drain_polls < DRAIN_POLLS {
-        return;
+        return false;
     }
+    let mut any = false;
     for id in 0..conn.paths.len() as u8 {
-        take_back_sends(conn, id);
+        any |= take_back_sends(conn, id);
     }
+    any
 }
 
-/// Takes back all sends of a path.
-pub(super) fn take_back_sends(conn: &mut Conn, path: u8) {
+/// Takes back all sends of a path; false when there were none.
+pub(super) fn take_back_sends(conn: &mut Conn, path: u8) -> bool {
     let Conn { paths, tx_slots, link, .. } = conn;
-    let Some(sending) = paths.get_mut(usize::from(path)) else { return };
+    let Some(sending) = paths.get_mut(usize::from(path)) else { return false };
+    let mut any = false;
     while let Some(number) = sending.tx.pop_any(tx_slots) {
+        any = true;
         if let Some(link) = link.as_mut() {
             link.handle_sent(PathId(path), number, None);
         }
     }
+    any
 }
 
 #[cfg(test)]
