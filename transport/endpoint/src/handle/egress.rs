@@ -272,7 +272,8 @@ impl Egress {
 
     /// Tells the worker of another weight. Takes no room in the queue: only the last one counts.
     pub(super) fn set_weight(self: &Arc<Self>, bell: &Doorbell, weight: u16) {
-        if bell.ended.load(Ordering::SeqCst) {
+        // One that is listed holds back the close of its link.
+        if bell.ended.load(Ordering::SeqCst) || self.is_sealed.load(Ordering::SeqCst) {
             return;
         }
         self.weight.store(u32::from(weight) + 1, Ordering::SeqCst);

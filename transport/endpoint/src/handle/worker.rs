@@ -235,6 +235,7 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
     /// Ends all links without a word, and tells what became of their messages.
     fn cut_links(&mut self) {
         let Self { endpoint, desk, .. } = self;
+        endpoint.stop_listening();
         let links: Vec<_> = endpoint.links().collect();
         links.into_iter().for_each(|link| endpoint.cut(link));
         for _ in 0..LAST_TURNS {
