@@ -30,6 +30,9 @@ impl Link {
         if self.paths[index].carrier != self.carrier() {
             // The answer may be there and wait.
             self.settle_piggyback();
+            if self.is_down() {
+                return;
+            }
         }
         if let Some(carrier) = self.paths.ladder.on_heard(now, index) {
             self.ride_on(now, carrier);
