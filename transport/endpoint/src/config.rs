@@ -268,7 +268,8 @@ impl EndpointConfig {
     /// carrier to go to that is soon enough for an I/O to be back within a second. Without one it
     /// is the end of the link, though the peer may only have had no processor; so it takes about as
     /// long as [`LinkConfig::peer_timeout`] lets a peer be silent. The price: where the network
-    /// loses packets, and with one the answer that tells of the loss, all waits for `timeout`.
+    /// loses packets, and with one the answer that tells of the loss, all waits for `timeout`; and
+    /// of several paths one that is dark holds on to what was posted there for as long.
     ///
     /// A value out of range is refused by the device when a link is made.
     #[must_use]

@@ -170,3 +170,30 @@ fn the_same_seed_gives_the_same_packets_and_another_seed_others() {
     assert_eq!(hash(5), hash(5));
     assert_ne!(hash(5), hash(6));
 }
+
+#[test]
+fn what_is_released_between_two_turns_goes_home_at_once() {
+    let mut lab = lab(7, FaultPlan::none(), &small());
+    let channel = lab.open(false);
+    let buf = lab.near.copy(b"some").expect("a buffer");
+    lab.near.send(lab.near_link, channel, buf, SendOptions::new()).expect("room");
+    let mut held = None;
+    lab.run(|_, _, event| {
+        if let Event::Message(message) = event {
+            held = Some(message);
+        }
+        held.is_some()
+    });
+    while lab.far.turn(|_, _| {}) {}
+    let Lab { world, far, .. } = &mut lab;
+    assert!(far.next_timeout() > world.now(), "nothing is due while it is held");
+    far.release(held.take().expect("it came"));
+    assert_eq!(far.next_timeout(), world.now(), "a turn, so that its sender has the credit back");
+    let held = |far: &Endpoint<Device>| {
+        let census = far.buffers();
+        census.recv_all - census.recv_posted - census.recv_free
+    };
+    assert_eq!(held(far), 1);
+    far.poll();
+    assert_eq!(held(far), 0);
+}

@@ -178,8 +178,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     /// Gives a received message's buffers back: faster than dropping it. Where the device
-    /// takes nothing in before the next poll, that is done in the [`flush`](Self::flush), when
-    /// answers have left.
+    /// takes nothing in before the next poll, that is done in the [`flush`](Self::flush), when the
+    /// first answers have left.
     pub fn release(&mut self, message: Message) {
         if self.receives_can_wait() {
             self.released.push(message);

@@ -249,7 +249,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let due = self.next_timer.min(self.setup.next_due()).min(self.streams.due());
         let due = due.min(self.blacklist_due);
         let due = due.min(self.device.next_timeout());
-        if self.links.any_ready() { due.min(self.device.now()) } else { due }
+        let has_work = self.links.any_ready() || !self.released.is_empty();
+        if has_work { due.min(self.device.now()) } else { due }
     }
 
     /// Ends a [`wait`](Self::wait) from any thread, one that is under way or else the next; `None`

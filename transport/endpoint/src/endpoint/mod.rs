@@ -129,7 +129,8 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     /// Where absences of our host are noise.
     away: Option<Away>,
     told: VecDeque<Event>,
-    /// What the application is done with, for when its answers have left.
+    /// What the application is done with, for when its answers have left; as much as there are
+    /// receive buffers at most.
     released: Vec<Message>,
     prng: Prng,
     instance: u64,

@@ -18,6 +18,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// means that nothing happened. Afterwards take all [events](Self::next_event), act, and
     /// [`flush`](Self::flush).
     pub fn poll(&mut self) -> usize {
+        // Of between two turns: what came before that came home in the flush.
+        self.take_released();
         self.post_receives();
         let moved = self.device.progress(self.config.progress_budget);
         let now = self.device.now();
