@@ -118,7 +118,7 @@ impl EndpointConfig {
     pub(crate) fn spreading_on(&self, caps: &DeviceCaps) -> Spreading {
         match Spreading::default() {
             Spreading::Bytes(bytes) if caps.sends_at_once => {
-                let turn_bytes = u32::try_from(self.ahead_bytes_on(caps)).unwrap_or(bytes);
+                let turn_bytes = u32::try_from(self.ahead_bytes_on(caps)).unwrap_or(u32::MAX);
                 Spreading::Bytes(bytes.max(turn_bytes))
             }
             spreading => spreading,
