@@ -3,7 +3,9 @@
 
 use super::carrier::raw::RawEnd;
 use super::error::{Differences, RunError};
-use super::limits::{CONTROL_VERSION, DIAL_TIMEOUT, LAST_NOTES_MAX, NOTE_BYTES_MAX, PEER_TIMEOUT};
+use super::limits::{
+    CONTROL_VERSION, DIAL_TIMEOUT, LAST_NOTES_MAX, NOTE_BYTES_MAX, PEER_TIMEOUT, WHY_WAIT,
+};
 use super::settings::Flag;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
@@ -140,6 +142,8 @@ impl Control {
 
     /// What a peer that has left said had failed, if it said so.
     pub(crate) fn last_words(&mut self) -> Option<RunError> {
+        // It may live, and wait for ours.
+        self.stream.set_read_timeout(Some(WHY_WAIT)).ok()?;
         for _ in 0..LAST_NOTES_MAX {
             match self.recv() {
                 Ok(_) => {}

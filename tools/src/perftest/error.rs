@@ -268,10 +268,10 @@ fn end_of(reason: DownReason, status: Option<WcStatus>) -> String {
                 .to_owned()
         }
         (DownReason::PathsFailed, Some(status)) => {
-            format!("its queue pairs failed, the last one with {status:?}; see the kernel's log")
+            format!("its queue pairs failed, last with {status:?}; a driver tells the kernel's log")
         }
         (DownReason::PathsFailed, None) => {
-            "its queue pairs failed; see the kernel's log, and what the peer printed".to_owned()
+            "its queue pairs failed; see what the peer printed, and the kernel's log".to_owned()
         }
         (DownReason::Silent(span), _) => format!(
             "no sign of life came from the peer for {span} although one was due: it was stopped, \

@@ -38,7 +38,7 @@ pub(crate) const TCP_WRITE_BYTES: usize = 128 << 10;
 pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long an end whose message was given up waits to hear why: its link has ended then, and says
-/// so as soon as the device has let go.
+/// so as soon as the device has let go. And how long one whose peer has left waits for its words.
 pub(crate) const WHY_WAIT: Duration = Duration::from_secs(1);
 
 /// Notes that are read of a peer that has left, for its last words: more than it says in a row.
