@@ -24,7 +24,7 @@ if [ "${3:-}" = counted ]; then
     clock="tsc=reliable clocksource=tsc tsc_early_khz=1000000"
 fi
 boot() {
-    # The emulator leaves the file that is its console non-blocking, and that is whatever we were
+    # The emulator makes the file that is its console non-blocking, and that is whatever we were
     # given: through a pipe of its own nobody else's lines are lost where a reader is slow.
     timeout -k 5 "$seconds" qemu-system-x86_64 "${machine[@]}" -cpu "$cpu" -m 1536 \
         -nographic -nodefaults -no-reboot -serial stdio -monitor none \
