@@ -57,9 +57,16 @@ impl Fallback {
 
 /// How RC queue pairs insist by default; see [`EndpointConfig::rc`](crate::EndpointConfig::rc),
 /// which gives the reasons.
-pub(crate) fn rc_default(has_other_way: bool) -> RcAttr {
-    let timeout = if has_other_way { RC_TIMEOUT } else { RC_TIMEOUT_ALONE };
-    RcAttr { timeout, ..RC_DEFAULT }
+pub(crate) fn rc_default(fallback: Fallback) -> RcAttr {
+    let timeout = if fallback == Fallback::None { RC_TIMEOUT_ALONE } else { RC_TIMEOUT };
+    RcAttr {
+        timeout,
+        retry_cnt: 7,
+        rnr_retry: 7,
+        min_rnr_timer: 6,
+        max_rd_atomic: 1,
+        max_dest_rd_atomic: 1,
+    }
 }
 
 /// 34 ms: with 7 retries a dead way is known after 0.3 s.
@@ -67,15 +74,6 @@ const RC_TIMEOUT: u8 = 13;
 
 /// 1.1 s: with 7 retries a peer may be away for 8.6 s.
 const RC_TIMEOUT_ALONE: u8 = 18;
-
-const RC_DEFAULT: RcAttr = RcAttr {
-    timeout: RC_TIMEOUT,
-    retry_cnt: 7,
-    rnr_retry: 7,
-    min_rnr_timer: 6,
-    max_rd_atomic: 1,
-    max_dest_rd_atomic: 1,
-};
 
 impl CarrierChoice {
     /// What it comes to on a device.

@@ -283,13 +283,13 @@ impl EndpointConfig {
     #[must_use]
     pub fn rc_timeout(mut self, power: u8) -> Self {
         let timeout = power.min(31);
-        self.rc = Some(RcAttr { timeout, ..self.rc_of(false) });
+        self.rc = Some(RcAttr { timeout, ..self.rc_of(Fallback::None) });
         self
     }
 
-    /// How the RC queue pairs of a link insist that has another carrier, or none.
-    pub(crate) fn rc_of(&self, has_other_way: bool) -> RcAttr {
-        self.rc.unwrap_or_else(|| crate::carrier::rc_default(has_other_way))
+    /// How the RC queue pairs of a link insist that has this to go to.
+    pub(crate) fn rc_of(&self, fallback: Fallback) -> RcAttr {
+        self.rc.unwrap_or_else(|| crate::carrier::rc_default(fallback))
     }
 
     /// The class of links that are made without naming one. Default: Silver.

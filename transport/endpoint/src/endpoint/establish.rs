@@ -377,7 +377,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if !has_stream && ours.paths.iter().any(|path| path.carrier == Carrier::Tcp) {
             return Err(LinkError::NoStream);
         }
-        let rc = self.config.rc_of(Fallback::of(&ours) != Fallback::None);
+        let rc = self.config.rc_of(Fallback::of(&ours));
         let pairs = std::iter::once((&ours.control, &peer.control));
         for (index, (mine, theirs)) in pairs.chain(ours.paths.iter().zip(&peer.paths)).enumerate() {
             if mine.carrier == Carrier::Tcp {

@@ -127,9 +127,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         source_port: Option<u16>,
     ) {
         let Some(conn) = self.links.find_mut(link) else { return };
-        let has_fallback = conn.hello.as_ref().is_some_and(|h| Fallback::of(h) != Fallback::None);
-        let (rc, tclass) =
-            (self.config.rc_of(has_fallback), self.config.class.tclass(conn.class.class));
+        let rc = self.config.rc_of(conn.hello.as_ref().map_or(Fallback::None, Fallback::of));
+        let tclass = self.config.class.tclass(conn.class.class);
         let way = &mut conn.paths[usize::from(path)];
         let (Some(peer), Some(path_mtu)) = (conn.peer, conn.mtu) else { return };
         way.source_port = source_port.unwrap_or(way.source_port);

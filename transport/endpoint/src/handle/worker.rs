@@ -229,9 +229,7 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
             }
         }
     }
-}
 
-impl<D: Device<Memory = Region>> EndpointWorker<D> {
     /// Ends all links without a word, and tells what became of their messages.
     fn cut_links(&mut self) {
         let Self { endpoint, desk, .. } = self;
