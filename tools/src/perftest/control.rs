@@ -176,7 +176,7 @@ impl Control {
     /// Reads once; false when nothing is there.
     fn fill(&mut self) -> Result<bool, RunError> {
         let mut bytes = [0; 4096];
-        match self.stream.read(&mut bytes) {
+        match uninterrupted(|| self.stream.read(&mut bytes)) {
             Ok(0) => Err(RunError::PeerGone("it closed the set-up connection".to_owned())),
             Ok(count) => {
                 self.inbox.extend_from_slice(&bytes[..count]);
@@ -204,8 +204,19 @@ impl Control {
 
 /// Whether a socket call only says that there is nothing to do yet.
 pub(crate) fn is_pause(error: &io::Error) -> bool {
-    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-    matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
+    use io::ErrorKind::{TimedOut, WouldBlock};
+    matches!(error.kind(), WouldBlock | TimedOut)
+}
+
+/// Does a socket call again that a signal interrupted. One with a timeout ends so when the process
+/// was stopped and goes on, without any handler: its time is not over then.
+pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            ended => return ended,
+        }
+    }
 }
 
 /// Listens on `bind`, or on every address that the system has.
@@ -276,6 +287,16 @@ mod tests {
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (far, _) = listener.accept().unwrap();
         (Control::new(near).unwrap(), Control::new(far).unwrap())
+    }
+
+    #[test]
+    fn a_call_that_a_signal_interrupts_is_made_again_and_its_time_is_not_over() {
+        let mut ends = [io::ErrorKind::Interrupted, io::ErrorKind::Interrupted].into_iter();
+        let got = uninterrupted(|| ends.next().map_or(Ok(7), |kind| Err(kind.into())));
+        assert_eq!(got.ok(), Some(7));
+        let late = uninterrupted(|| -> io::Result<()> { Err(io::ErrorKind::TimedOut.into()) });
+        assert!(late.is_err_and(|error| is_pause(&error)));
+        assert!(!is_pause(&io::ErrorKind::Interrupted.into()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::args::values::Connection;
 use super::carrier::tcp::Tcp;
 use super::carrier::towpath::{PacketsLost, Towpath};
-use super::control::{Control, Note};
+use super::control::{Control, Note, is_pause, uninterrupted};
 use super::error::RunError;
 use super::limits::{PEER_TIMEOUT, SPARE_PAYLOADS};
 use super::session::row_depth;
@@ -219,9 +219,9 @@ pub(crate) fn tcp(settings: &Settings, control: &mut Control) -> Result<Connecte
         control.send(&Note::Listening { addr: listener.local_addr().map_err(socket)? })?;
         let start = Instant::now();
         while streams.len() < plan.qps as usize {
-            match listener.accept() {
+            match uninterrupted(|| listener.accept()) {
                 Ok((stream, _)) => streams.push(stream),
-                Err(error) if super::control::is_pause(&error) => {
+                Err(error) if is_pause(&error) => {
                     if start.elapsed() > PEER_TIMEOUT {
                         return Err(RunError::PeerSilent(PEER_TIMEOUT));
                     }

@@ -3,7 +3,7 @@
 use super::frame::{HEADER_BYTES, Header, Kind, Parser, Step};
 use crate::perftest::carrier::{RowPlan, Turn};
 use crate::perftest::content::Content;
-use crate::perftest::control::is_pause;
+use crate::perftest::control::{is_pause, uninterrupted};
 use crate::perftest::error::RunError;
 use crate::perftest::limits::{PEER_TIMEOUT, TCP_WRITE_BYTES};
 use std::io::{Read, Write};
@@ -127,7 +127,7 @@ impl Conn {
                 Out::Sheet(range) => (&self.sheet[..], range.clone()),
                 Out::Small(bytes, range) => (&bytes[..], range.clone()),
             };
-            let wrote = match self.stream.write(&bytes[range.clone()]) {
+            let wrote = match uninterrupted(|| self.stream.write(&bytes[range.clone()])) {
                 Ok(wrote) => wrote,
                 Err(error) if is_pause(&error) && !self.blocking => 0,
                 Err(error) if is_pause(&error) => return Err(RunError::PeerSilent(PEER_TIMEOUT)),
@@ -210,7 +210,7 @@ impl Conn {
         buffer: &mut [u8],
         content: &mut Content,
     ) -> Result<Turn, RunError> {
-        let count = match self.stream.read(buffer) {
+        let count = match uninterrupted(|| self.stream.read(buffer)) {
             Ok(0) => return Err(RunError::PeerGone("it closed a TCP connection".to_owned())),
             Ok(count) => count,
             Err(error) if is_pause(&error) && !self.blocking => return Ok(Turn::default()),
