@@ -378,6 +378,19 @@ impl RecvBatch {
         self.received
     }
 
+    /// The datagram, where it is the only one and the kernel told nothing beside its bytes and its
+    /// sender: one packet, of which nothing was cut off.
+    #[inline]
+    pub(super) fn plain(&self) -> Option<(&[u8], SocketAddr)> {
+        let header = &self.headers[0];
+        let told = header.msg_hdr.msg_controllen == 0 && header.msg_hdr.msg_flags == 0;
+        if self.received != 1 || !told {
+            return None;
+        }
+        let bytes = self.buffers.get(..header.msg_len as usize)?;
+        Some((bytes, self.names[0].addr()?))
+    }
+
     /// The datagram in `slot`, which is below [`len`](Self::len).
     pub(super) fn datagram(&self, slot: usize) -> Datagram<'_> {
         assert!(slot < self.received, "only received slots are read");

@@ -57,6 +57,17 @@ pub(super) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<u3
     options::<1>(fd, level, name).map(|[value]| value)
 }
 
+/// Sends `bytes` to where the socket is connected to, without waiting.
+#[inline]
+pub(super) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    let (fd, at, len, flags) = (fd.as_raw_fd(), bytes.as_ptr(), bytes.len(), libc::MSG_DONTWAIT);
+    let (name, name_len) = (core::ptr::null::<libc::sockaddr>(), 0_usize);
+    // Not by the C library's `send`, which looks whether the thread is to be cancelled.
+    // SAFETY: the pointer and length describe `bytes`; no address is given.
+    let rc = unsafe { libc::syscall(libc::SYS_sendto, fd, at, len, flags, name, name_len) };
+    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Binds a socket to an address that other sockets of this user have, which all said that they
 /// share it.
 pub(super) fn bind_beside(addr: SocketAddr) -> io::Result<UdpSocket> {

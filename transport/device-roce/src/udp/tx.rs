@@ -7,6 +7,7 @@ use super::limits::{
 use super::mmsg::{Fill, SendBatch, Usual};
 use super::steering::dest_qp;
 use super::sys;
+use core::hint::cold_path;
 use core::net::SocketAddr;
 use std::io;
 use std::net::UdpSocket;
@@ -145,6 +146,45 @@ impl Sender {
 
     /// Sends in order; returns how many packets are done with.
     pub(super) fn transmit(
+        &mut self,
+        local: SocketAddr,
+        packets: &[TxPacket<'_>],
+        counts: &mut Counts,
+    ) -> usize {
+        if let [packet] = packets
+            && self.send_alone(packet, counts)
+        {
+            return 1;
+        }
+        self.transmit_batch(local, packets, counts)
+    }
+
+    /// Sends a packet that needs no more than its bytes: it is in one piece, as the socket sends
+    /// it by itself, and goes where that is connected to. Such are most messages that somebody
+    /// waits for, so they pass as little code as can be. False when it is not such a packet, or
+    /// the kernel did not take it: then the long way finds out why.
+    #[inline]
+    fn send_alone(&mut self, packet: &TxPacket<'_>, counts: &mut Counts) -> bool {
+        let [bytes] = packet.parts() else { return false };
+        let Some(outlet) = self.outlets.get_mut(usize::from(packet.source_port)) else {
+            return false;
+        };
+        let Usual { tclass, dest } = outlet.usual;
+        if bytes.len() > LINEAR_BYTES_MAX || dest != Some(packet.dest) || tclass != packet.tclass {
+            return false;
+        }
+        counts.udp.send_calls += 1;
+        if sys::send(outlet.socket.as_fd(), bytes).is_err() {
+            cold_path();
+            return false;
+        }
+        outlet.elsewhere = 0;
+        note_sent(&Run { packets: 1, bytes: bytes.len(), offloaded: false }, counts);
+        true
+    }
+
+    #[inline(never)]
+    fn transmit_batch(
         &mut self,
         local: SocketAddr,
         packets: &[TxPacket<'_>],
