@@ -65,9 +65,13 @@ impl Cqs {
 
     pub(crate) fn poll(&mut self, cq: CqNum, out: &mut [Wc]) -> usize {
         let Some(queue) = self.queues.get_mut(cq.0 as usize) else { return 0 };
-        let count = out.len().min(queue.ring.len());
-        for (to, wc) in out.iter_mut().zip(queue.ring.drain(..count)) {
+        let mut count = 0;
+        // One by one: mostly there is one, or none.
+        while let Some(to) = out.get_mut(count)
+            && let Some(wc) = queue.ring.pop_front()
+        {
             *to = wc;
+            count += 1;
         }
         count
     }

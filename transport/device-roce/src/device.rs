@@ -124,6 +124,24 @@ impl<L: PacketLink> RoceDevice<L> {
 
 /// The bytes of a send work request that this queue pair may post.
 fn check_send(wr: &SendWr, qp: &Qp, path: &Path, mrs: &MrTable) -> Result<u32, VerbError> {
+    let byte_len = wr.sg_list.byte_len();
+    let is_plain =
+        qp.init.qp_type == QpType::Uc && matches!(wr.op, SendOp::Send) && wr.ud.is_none();
+    let fetched = if is_plain && byte_len <= u64::from(MESSAGE_BYTES_MAX) {
+        false
+    } else {
+        check_terms(wr, qp, path, byte_len)?
+    };
+    if !wr.sg_list.iter().all(|sge| sge.length == 0 || mrs.allows(sge, fetched)) {
+        return Err(VerbError::BadMemory(Verb::PostSend));
+    }
+    Ok(byte_len as u32)
+}
+
+/// Whether this queue pair may do what a send work request says, memory aside; true when that
+/// writes to its memory.
+#[inline(never)]
+fn check_terms(wr: &SendWr, qp: &Qp, path: &Path, byte_len: u64) -> Result<bool, VerbError> {
     let (verb, qp_type) = (Verb::PostSend, qp.init.qp_type);
     let rd_atomic_max = qp.rc.as_ref().map_or(0, |rc| rc.requester.rd_atomic_max());
     let fetched =
@@ -147,15 +165,11 @@ fn check_send(wr: &SendWr, qp: &Qp, path: &Path, mrs: &MrTable) -> Result<u32, V
         QpType::Ud => wr.ud.as_ref().is_some_and(same_family),
         _ => wr.ud.is_none(),
     };
-    let byte_len = wr.sg_list.byte_len();
     let short = bytes_max == ATOMIC_BYTES && byte_len < u64::from(ATOMIC_BYTES);
     if !addressed || short || byte_len > u64::from(bytes_max) {
         return Err(VerbError::BadArgument(verb));
     }
-    if !wr.sg_list.iter().all(|sge| sge.length == 0 || mrs.allows(sge, fetched)) {
-        return Err(VerbError::BadMemory(verb));
-    }
-    Ok(byte_len as u32)
+    Ok(fetched)
 }
 
 impl<L: PacketLink> Device for RoceDevice<L> {

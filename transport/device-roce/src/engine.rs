@@ -16,6 +16,7 @@ use crate::timers::Timers;
 use crate::wire::icrc::IdSpace;
 use crate::wire::{IcrcBase, Operation, PKEY_DEFAULT, Packet, Service, WireError};
 use std::collections::VecDeque;
+use std::hint::cold_path;
 use towpath_base::Time;
 use towpath_memory::MrTable;
 use towpath_verbs::{
@@ -179,6 +180,7 @@ impl Engine {
             }
             let turn = qp.requester.plan(&sender, room, &mut batch, &mut self.planned);
             if turn == Turn::BadMemory && qp.requester.nothing_planned() {
+                cold_path();
                 // Choice: ERR rather than SQE, so that one recovery serves every queue pair type.
                 if let Some(wr) = qp.requester.pop_unsent() {
                     let (wr_id, opcode) = (wr.wr_id, send_opcode(&wr.op));
@@ -254,19 +256,21 @@ impl Engine {
         self.counters.packets_received += 1;
         let packet = match Packet::parse(rx.bytes) {
             Ok(packet) => packet,
-            Err(WireError::BadVersion(_)) => return self.counters.bad_version += 1,
-            Err(WireError::BadOpcode(_)) => return self.counters.bad_opcode += 1,
-            Err(_) => return self.counters.too_short += 1,
+            Err(error) => return self.note_unreadable(&error),
         };
         let num = QpNum(packet.bth.dest_qp());
         let qp = self.qps.find_mut(num);
         let (base, known) = match qp {
             Some(qp) => (qp.responder.base(rx, num), Some(qp)),
-            None => (IcrcBase::new(rx.source, rx.dest, num.0), None),
+            None => {
+                cold_path();
+                (IcrcBase::new(rx.source, rx.dest, num.0), None)
+            }
         };
         // The ICRC comes first: corruption is counted as such, whatever field it hit.
         match base.difference(rx.bytes) {
             Some(0) => {}
+            // Of a foreign peer, or corrupt.
             Some(difference)
                 if base.is_v4()
                     && self
@@ -313,6 +317,16 @@ impl Engine {
         }
     }
 
+    #[cold]
+    fn note_unreadable(&mut self, error: &WireError) {
+        match error {
+            WireError::BadVersion(_) => self.counters.bad_version += 1,
+            WireError::BadOpcode(_) => self.counters.bad_opcode += 1,
+            _ => self.counters.too_short += 1,
+        }
+    }
+
+    #[inline(never)]
     fn after_rc_packet(&mut self, num: QpNum, operation: Operation) {
         if operation == Operation::ReadRequest && self.replies.is_empty() {
             self.replies = vec![0; READ_REPLY_PACKETS * self.packet_bytes_max].into();

@@ -178,7 +178,8 @@ impl Requester {
             };
             let (dest, dest_qp) = destination(wr, sender);
             let base = match &self.base {
-                Some((addr, qp, base)) if *addr == dest && *qp == dest_qp => *base,
+                // Of a connected queue pair it is that of its path.
+                &Some((addr, qp, base)) if wr.ud.is_none() || (addr, qp) == (dest, dest_qp) => base,
                 _ => {
                     let base = IcrcBase::new(sender.source, dest, dest_qp.0);
                     self.base.insert((dest, dest_qp, base)).2

@@ -280,6 +280,7 @@ impl Links {
         }
     }
 
+    #[inline(never)]
     fn touch_anew(&mut self, index: u16) {
         let Some(conn) = self.slots.get_mut(usize::from(index)).and_then(|s| s.conn.as_deref_mut())
         else {

@@ -61,13 +61,17 @@ impl ChunkSize {
         if room >= u64::from(bytes) + HEADER_BYTES as u64 {
             return bytes;
         }
+        self.bytes_within_less(room, cut).min(bytes)
+    }
+
+    #[inline(never)]
+    fn bytes_within_less(&self, room: u64, cut: Cut) -> u32 {
         // Below the length of a chunk, so it fits 32 bits.
         let packets = (room as u32 / self.mtu_bytes).max(1);
-        let fits = match cut {
+        match cut {
             Cut::FullPackets => self.in_full_packets(packets),
             Cut::Slices => self.in_slices(f64::from(packets.max(2))),
-        };
-        fits.min(bytes)
+        }
     }
 
     /// Packets of a chunk: the header makes the first one fuller, and mostly one more.
@@ -79,10 +83,15 @@ impl ChunkSize {
     pub(crate) fn on_sent(&mut self, packets: u32) {
         self.packets += f64::from(packets);
         if self.packets > 2.0 * HALF_LIFE_PACKETS {
-            self.packets /= 2.0;
-            self.losses /= 2.0;
-            self.choose();
+            self.forget_half();
         }
+    }
+
+    #[cold]
+    fn forget_half(&mut self) {
+        self.packets /= 2.0;
+        self.losses /= 2.0;
+        self.choose();
     }
 
     pub(crate) fn on_lost(&mut self) {

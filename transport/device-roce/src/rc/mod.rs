@@ -100,6 +100,7 @@ impl Rc {
 
     /// Adds up to `packets_max` packets to the batch: answers first, but no more than half of them
     /// while requests wait too, so that neither direction starves the other.
+    #[inline(never)]
     pub(crate) fn plan(
         &mut self,
         sender: &Sender<'_>,

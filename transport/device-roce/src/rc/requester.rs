@@ -194,6 +194,7 @@ impl Requester {
     }
 
     /// Adds up to `packets_max` requests to the batch.
+    #[inline(never)]
     pub(super) fn plan(
         &mut self,
         sender: &Sender<'_>,

@@ -80,6 +80,7 @@ impl Qp {
     }
 
     /// What a peer reads cannot be read any more; the packet `seq` was to carry it.
+    #[cold]
     pub(crate) fn refuse_read(&mut self, seq: u64, s: &mut Surroundings<'_>) {
         if let Some(rc) = self.rc.as_mut() {
             rc.responder.clear();

@@ -100,6 +100,7 @@ pub struct IcrcBase {
 impl IcrcBase {
     /// For packets from `source` to the queue pair `dest_qp` at `dest`.
     #[must_use]
+    #[inline(never)]
     pub fn new(source: SocketAddr, dest: SocketAddr, dest_qp: u32) -> Self {
         let mut bytes = [0; PSEUDO_BYTES_MAX];
         let (len, v4) = pseudo_header(source, dest, &mut bytes);

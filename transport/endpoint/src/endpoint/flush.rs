@@ -24,7 +24,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Sends what is to be sent: chunks first, then acks, so that acks ride on replies where
     /// there are any. The end of a turn.
     pub fn flush(&mut self) {
-        self.post_receives_of_links();
+        if self.links.any_ready() {
+            self.post_receives_of_links();
+        }
         if !self.receives_can_wait() {
             self.post_shared_receives();
         }
@@ -125,7 +127,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Posts the receives that came home. Every one of them is posted again before the device may
     /// take in packets: see [`crate::config::EndpointConfig::receive_reserve`].
     pub(super) fn post_receives(&mut self) {
-        self.post_receives_of_links();
+        if self.links.any_ready() {
+            self.post_receives_of_links();
+        }
         self.post_shared_receives();
     }
 

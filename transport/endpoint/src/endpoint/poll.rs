@@ -7,8 +7,9 @@ use crate::limits::SLOTS_AT_A_TIME;
 use crate::links::{Links, Phase};
 use crate::recv::{Home, Slot};
 use crate::wr_id::WrId;
+use std::hint::cold_path;
 use std::slice;
-use towpath_base::Time;
+use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
 use towpath_proto::{BufToken, Carrier, ChannelId, Class, PathId, Verdict};
 use towpath_verbs::{CqNum, Device, QpState, Wc, WcStatus};
@@ -40,7 +41,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Where completions carry no time, delays are as long as nobody looked.
     #[inline]
     fn look_for_absence(&mut self, now: Time) {
-        let Some(away) = self.away.as_mut().and_then(|away| away.look(now)) else { return };
+        if let Some(away) = self.away.as_mut().and_then(|away| away.look(now)) {
+            self.set_away(away);
+        }
+    }
+
+    #[cold]
+    fn set_away(&mut self, away: Nanos) {
         for conn in self.links.iter_mut() {
             if let Some(link) = conn.link.as_mut() {
                 link.set_away(away);
@@ -55,8 +62,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 endpoint.on_control_recv(now, link, slot, wc);
             }
             Some(WrId::ControlSend { link, slot }) => endpoint.on_ack_sent(link, slot, wc),
-            _ => endpoint.stats.strays += 1,
+            _ => endpoint.stray(),
         })
+    }
+
+    #[cold]
+    fn stray(&mut self) {
+        self.stats.strays += 1;
     }
 
     fn on_ack_sent(&mut self, link: u16, slot: u32, wc: &Wc) {
@@ -112,7 +124,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
             // It left on the queue pair of a path.
             Some(WrId::ControlSend { link, slot }) => endpoint.on_ack_sent(link, slot, wc),
-            _ => endpoint.stats.strays += 1,
+            _ => endpoint.stray(),
         })
     }
 
@@ -141,6 +153,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     fn on_recv(&mut self, now: Time, number: u32, wc: &Wc) {
         let Self { recv, shared, links, stats, .. } = self;
         let Some(slot) = recv.reclaim(number) else {
+            cold_path();
             stats.strays += 1;
             return;
         };
@@ -151,17 +164,19 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         } else {
             slot.home.and_then(|home| uncount(links, home))
         };
-        let Some((index, path)) = way else { return self.repost(number) };
+        let Some((index, path)) = way else { return self.pass_over(number) };
         if wc.status != WcStatus::Success {
             stats.note_recv(wc);
-            return self.repost(number);
+            return self.pass_over(number);
         }
         let conn = links.at(index).filter(|conn| conn.phase == Phase::Up);
-        let Some(conn) = conn else { return self.repost(number) };
-        let (id, Some(link)) = (conn.id, conn.link.as_mut()) else { return self.repost(number) };
+        let Some(conn) = conn else { return self.pass_over(number) };
+        let (id, Some(link)) = (conn.id, conn.link.as_mut()) else {
+            return self.pass_over(number);
+        };
         let Some((header, payload)) = slot.received(wc.byte_len) else {
             stats.runts += 1;
-            return self.repost(number);
+            return self.pass_over(number);
         };
         conn.class.note(wc.tclass);
         let received_at = wc.timestamp.unwrap_or(now);
@@ -177,6 +192,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             Verdict::Recycle => self.repost(number),
         }
         self.links.touch(index);
+    }
+
+    /// What a slot received is for nobody.
+    #[cold]
+    fn pass_over(&mut self, slot: u32) {
+        self.repost(slot);
     }
 
     /// Fills a path's own queue up that has given the buffer of this slot away, where it does not

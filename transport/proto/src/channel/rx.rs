@@ -121,10 +121,14 @@ impl ChannelRx {
 
     #[inline]
     fn note_verdict(&mut self, id: u64, verdict: Closed) {
+        if verdict == Closed::Abandoned || !self.abandoned.is_empty() {
+            self.note_verdict_kept(id, verdict);
+        }
+    }
+
+    #[inline(never)]
+    fn note_verdict_kept(&mut self, id: u64, verdict: Closed) {
         if self.abandoned.is_empty() {
-            if verdict == Closed::Delivered {
-                return;
-            }
             self.abandoned = vec![0; VERDICTS as usize / 64].into_boxed_slice();
         }
         let place = id % VERDICTS;

@@ -11,6 +11,7 @@ use crate::path::bit;
 use crate::slots::Slots;
 use crate::stats::LinkStats;
 use crate::wire::{ChunkFlags, ChunkHeader, KIND_ACK, Kind};
+use core::hint::cold_path;
 use towpath_base::crc::crc32c;
 use towpath_base::serial::{expand_u16, expand_u32};
 use towpath_base::{Nanos, Time};
@@ -63,19 +64,23 @@ impl Link {
         let header = match &parsed {
             Ok(header) if header.length as usize == payload.len() => header,
             Ok(_) => {
+                cold_path();
                 self.stats.payloads_bad += 1;
                 return Verdict::Recycle;
             }
             Err(_) => {
+                cold_path();
                 self.stats.headers_bad += 1;
                 return Verdict::Recycle;
             }
         };
         if !self.is_of_this_life(path, header) {
+            cold_path();
             self.stats.chunks_stale += 1;
             return Verdict::Recycle;
         }
         if self.is_down() {
+            cold_path();
             return Verdict::Recycle;
         }
         self.last_heard = now;
@@ -91,6 +96,7 @@ impl Link {
         self.take_in_piggyback(now, index, header, received_at);
         // What ends messages must find those ended that are acknowledged.
         if header.kind != Kind::Data || self.state != LinkState::Up {
+            cold_path();
             self.settle_piggyback();
         }
         // The ack that rode on it may have been the one of our GOODBYE.
@@ -120,6 +126,7 @@ impl Link {
 
     /// An ack came on the queue pair of a path: the way of the control queue pair is in doubt
     /// there.
+    #[inline(never)]
     fn take_in_ack_on(
         &mut self,
         now: Time,
@@ -248,20 +255,24 @@ impl Link {
         let channel = find_mut(channels, header.channel).filter(|channel| channel.takes_data());
         let Some(channel) = channel else { return Taken::Refused };
         let Ok((place, is_known)) = look_up(channel, incoming, header) else {
+            cold_path();
             return violation(stats);
         };
         // Section 4: only what is held or was delivered is acknowledged. Were a late chunk of a
         // message that is given up, its sender could take the message for delivered.
         if place == Place::Closed(Closed::Abandoned) {
+            cold_path();
             stats.chunks_duplicate += 1;
             return Taken::Refused;
         }
         if is_known && !takes_duplicates(config) {
+            cold_path();
             stats.chunks_duplicate += 1;
             let _ = self.on_duplicate(now, path);
             return Taken::Known;
         }
         if !payload_is_intact(config, header, payload) {
+            cold_path();
             stats.payloads_bad += 1;
             return Taken::Refused;
         }
@@ -298,6 +309,7 @@ impl Link {
         let message = incoming.get_mut(key.0).expect("complete messages are live");
         let channel = find_mut(channels, id).expect("messages belong to channels");
         if !message.streamed && message.arrange().is_err() {
+            cold_path();
             stats.violations += 1;
             self.drop_incoming(key.0, Closed::Abandoned);
             self.take_turns(id);
@@ -341,6 +353,7 @@ fn payload_is_intact(config: &LinkConfig, header: &ChunkHeader, payload: &[u8]) 
         || skips_payload_crc(config)
 }
 
+#[cold]
 fn violation(stats: &mut LinkStats) -> Taken {
     stats.violations += 1;
     Taken::Refused
@@ -392,6 +405,7 @@ fn hold<'m>(
             channel.rx.use_credit().map_err(|_| NotHeld::Violation)?;
             let Some((key, message)) = incoming.take() else {
                 channel.rx.unuse_credit();
+                cold_path();
                 return Err(NotHeld::Full);
             };
             message.start(id, number, header.message_len, streamed);
@@ -404,6 +418,7 @@ fn hold<'m>(
     };
     let chunk = ChunkRef { buf, index: header.index, offset: header.offset, length: header.length };
     if message.accept(chunk).is_err() {
+        cold_path();
         channel.rx.unuse_credit();
         return Err(NotHeld::Violation);
     }

@@ -202,8 +202,16 @@ impl Link {
     }
 
     /// Starts the timer of the next credit probe when channels starve.
+    #[inline]
     pub(super) fn arm_credit_probe(&mut self, now: Time) {
-        if !self.starved.is_empty() && self.probe_at == Time::NEVER {
+        if !self.starved.is_empty() {
+            self.arm_credit_probe_of_starved(now);
+        }
+    }
+
+    #[inline(never)]
+    fn arm_credit_probe_of_starved(&mut self, now: Time) {
+        if self.probe_at == Time::NEVER {
             let doublings = self.probes_unanswered.min(CREDIT_PROBE_DOUBLINGS);
             let rtt = self.flow.rtt.smoothed().unwrap_or(CREDIT_PROBE_MAX);
             let first = rtt.saturating_mul(CREDIT_PROBE_RTTS);

@@ -10,6 +10,7 @@ use crate::schedule::Scheduler;
 use crate::slots::{Key, Slots};
 use crate::wire::{ChunkFlags, ChunkHeader, Kind};
 use alloc::collections::VecDeque;
+use core::hint::cold_path;
 use core::ops::ControlFlow;
 use towpath_base::Time;
 
@@ -27,15 +28,14 @@ impl Link {
     /// only while the send queues of all paths have room.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
         if self.is_down() {
+            cold_path();
             return None;
         }
         self.flow.paced_until = Time::NEVER;
-        if self.has_urgent() {
-            // It may be of what would be sent again.
-            self.settle_piggyback();
-            if let ControlFlow::Break(transmit) = self.next_urgent(now) {
-                return transmit;
-            }
+        if self.has_urgent()
+            && let ControlFlow::Break(transmit) = self.next_urgent(now)
+        {
+            return transmit;
         }
         self.next_new(now)
     }
@@ -51,6 +51,8 @@ impl Link {
     /// What goes before new data, or nothing because what was lost has to wait.
     #[inline(never)]
     fn next_urgent(&mut self, now: Time) -> ControlFlow<Option<Transmit>> {
+        // The ack that waits may be of what would be sent again.
+        self.settle_piggyback();
         if self.paths.probes_due != 0
             && let Some(transmit) = self.next_probe(now)
         {
@@ -167,6 +169,7 @@ impl Link {
             let channel = find_mut(channels, id);
             let sendable = channel.and_then(|channel| sendable(channel, sends, starved));
             let Some((channel, send, message)) = sendable else {
+                cold_path();
                 schedule.pass();
                 if let Some(channel) = self.channel_mut(id) {
                     channel.tx.is_ready = false;
@@ -176,6 +179,7 @@ impl Link {
             let length = message.next_length(flow.chunk_bytes(message.cut_at()));
             let index = if flow.may_send(now, length) { choose_for(paths, message) } else { None };
             let Some(index) = index else {
+                cold_path();
                 self.arm_credit_probe(now);
                 return None;
             };

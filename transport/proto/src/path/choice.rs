@@ -41,6 +41,7 @@ impl PathTable {
         self.choose_among(avoid)
     }
 
+    #[inline(never)]
     fn choose_among(&mut self, avoid: u16) -> Option<usize> {
         let current = self.current;
         let stays = self.left_bytes > 0 && self.good() & bit(current) & !avoid != 0;
