@@ -3,6 +3,7 @@
 //! A and B run in turn, A B A B, so that a machine that warms up or is shared slows both alike.
 
 mod builds;
+mod turns;
 
 use crate::failure::Failure;
 use crate::stats::{P_MAX, mann_whitney, median, spread};
@@ -12,6 +13,7 @@ use serde_json::Value;
 use std::fmt;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -31,6 +33,11 @@ pub(crate) struct Args {
     /// How often each side runs; below 4 nothing can be told apart.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
+    /// Run both sides of a run at once, of which one goes on for so many milliseconds at a time
+    /// while the other stands still: for commands that last for seconds by themselves, and whose
+    /// metric a standstill does not change (a median of samples; no rate).
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    slice_ms: Option<u64>,
     /// The number to compare.
     #[arg(long)]
     metric: String,
@@ -64,12 +71,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         _ => return Err(Failure::WhichComparison),
     };
+    let slice = args.slice_ms.map(Duration::from_millis);
+    let both = || measure((&a, &b), &args.metric, slice, &root);
     // The first run of each pays for cold caches and is not counted.
-    measure(&a, &args.metric, &root)?;
-    measure(&b, &args.metric, &root)?;
+    both()?;
     let mut values = (Vec::new(), Vec::new());
     for run in 1..=args.runs {
-        let (one, other) = (measure(&a, &args.metric, &root)?, measure(&b, &args.metric, &root)?);
+        let (one, other) = both()?;
         values.0.push(one);
         values.1.push(other);
         eprintln!("run {run} of {}: A {one} B {other}", args.runs);
@@ -86,7 +94,22 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn measure(side: &Side, metric: &str, root: &Path) -> Result<f64, Failure> {
+/// One run of each side.
+fn measure(
+    (a, b): (&Side, &Side),
+    metric: &str,
+    slice: Option<Duration>,
+    root: &Path,
+) -> Result<(f64, f64), Failure> {
+    let (mut one, mut other) = (command(a, root), command(b, root));
+    let [one, other] = match slice {
+        Some(slice) => turns::outputs(one, other, slice)?,
+        None => [process::output(&mut one)?, process::output(&mut other)?],
+    };
+    Ok((metric_of(a, one, metric)?, metric_of(b, other, metric)?))
+}
+
+fn command(side: &Side, root: &Path) -> Command {
     let mut command = match side.command.as_slice() {
         [line] => {
             let mut command = Command::new("sh");
@@ -103,7 +126,10 @@ fn measure(side: &Side, metric: &str, root: &Path) -> Result<f64, Failure> {
         }
     };
     command.env("PATH", side.build.path()).current_dir(root);
-    let output = process::output(&mut command)?;
+    command
+}
+
+fn metric_of(side: &Side, output: String, metric: &str) -> Result<f64, Failure> {
     number(&output, metric).ok_or_else(|| Failure::NoMetric {
         command: side.command.join(" "),
         metric: metric.to_owned(),
