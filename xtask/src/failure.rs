@@ -38,6 +38,8 @@ pub(crate) enum Failure {
          --seconds gives it more time"
     )]
     GuestHung { seconds: u64 },
+    #[error("interrupted: nothing was compared")]
+    Interrupted,
     #[error("give exactly one of --base REV and --vs COMMAND")]
     WhichComparison,
     #[error("ARCHITECTURE.md has no `{begin}` ... `{end}` block to hold the table")]

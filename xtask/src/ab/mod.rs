@@ -14,6 +14,7 @@ use std::fmt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
+use turns::Turns;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -71,8 +72,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         _ => return Err(Failure::WhichComparison),
     };
-    let slice = args.slice_ms.map(Duration::from_millis);
-    let both = || measure((&a, &b), &args.metric, slice, &root);
+    let turns = args.slice_ms.map(|ms| Turns::of(Duration::from_millis(ms)));
+    let both = || measure((&a, &b), &args.metric, turns.as_ref(), &root);
     // The first run of each pays for cold caches and is not counted.
     both()?;
     let mut values = (Vec::new(), Vec::new());
@@ -98,12 +99,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn measure(
     (a, b): (&Side, &Side),
     metric: &str,
-    slice: Option<Duration>,
+    turns: Option<&Turns>,
     root: &Path,
 ) -> Result<(f64, f64), Failure> {
     let (mut one, mut other) = (command(a, root), command(b, root));
-    let [one, other] = match slice {
-        Some(slice) => turns::outputs(one, other, slice)?,
+    let [one, other] = match turns {
+        Some(turns) => turns.outputs(one, other)?,
         None => [process::output(&mut one)?, process::output(&mut other)?],
     };
     Ok((metric_of(a, one, metric)?, metric_of(b, other, metric)?))

@@ -4,8 +4,11 @@
 use crate::failure::Failure;
 use crate::process;
 use rustix::process::{Pid, Signal, kill_process_group};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{io, mem};
@@ -13,28 +16,45 @@ use std::{io, mem};
 /// What each may do undisturbed at first, so that its processes have found each other.
 const START: Duration = Duration::from_millis(500);
 
-/// Runs both, each for `slice` while the other stands still, until both have ended; returns what
-/// they wrote to their standard outputs.
-pub(super) fn outputs(
-    one: Command,
-    other: Command,
+/// For how long each goes on at a time.
+pub(super) struct Turns {
     slice: Duration,
-) -> Result<[String; 2], Failure> {
-    let mut sides = [one, other].map(Side::of);
-    for side in &mut sides {
-        side.start()?;
-        thread::sleep(START);
-        side.signal(Signal::STOP);
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Turns {
+    /// From now on an interrupt ends both commands, and then us.
+    pub(super) fn of(slice: Duration) -> Self {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // Where it cannot be taken it ends us as ever, and they stay behind.
+            let _ = signal_hook::flag::register(signal, Arc::clone(&interrupted));
+        }
+        Self { slice, interrupted }
     }
-    while sides.iter().any(Side::is_running) {
-        for side in sides.iter().filter(|side| side.is_running()) {
-            side.signal(Signal::CONT);
-            thread::sleep(slice);
+
+    /// Runs both, each for a slice while the other stands still, until both have ended; returns
+    /// what they wrote to their standard outputs.
+    pub(super) fn outputs(&self, one: Command, other: Command) -> Result<[String; 2], Failure> {
+        let mut sides = [one, other].map(Side::of);
+        for side in &mut sides {
+            side.start()?;
+            thread::sleep(START);
             side.signal(Signal::STOP);
         }
+        while sides.iter().any(Side::is_running) {
+            for side in sides.iter().filter(|side| side.is_running()) {
+                side.signal(Signal::CONT);
+                thread::sleep(self.slice);
+                side.signal(Signal::STOP);
+            }
+            if self.interrupted.load(Ordering::Relaxed) {
+                return Err(Failure::Interrupted);
+            }
+        }
+        let [one, other] = sides;
+        Ok([one.end()?, other.end()?])
     }
-    let [one, other] = sides;
-    Ok([one.end()?, other.end()?])
 }
 
 /// A command with all processes that it starts.
@@ -84,7 +104,8 @@ impl Side {
 }
 
 impl Drop for Side {
-    /// Where the other has failed nothing of this one stays behind, least of all stopped.
+    /// Where the other has failed, or we are to stop, nothing of it stays behind, least of all
+    /// stopped: it is not in our process group, so that no signal of a terminal reaches it.
     fn drop(&mut self) {
         self.signal(Signal::KILL);
     }
@@ -102,16 +123,24 @@ mod tests {
 
     #[test]
     fn both_end_and_what_they_wrote_is_theirs_however_often_they_were_stopped() {
-        let slice = Duration::from_millis(5);
+        let turns = Turns::of(Duration::from_millis(5));
         let (one, other) = (shell("sleep 0.6; echo one"), shell("echo other; sleep 0.7"));
-        let outputs = outputs(one, other, slice).unwrap();
+        let outputs = turns.outputs(one, other).unwrap();
         assert_eq!(outputs, ["one\n", "other\n"]);
     }
 
     #[test]
+    fn an_interrupt_ends_both_and_says_so() {
+        let turns = Turns::of(Duration::from_millis(5));
+        turns.interrupted.store(true, Ordering::Relaxed);
+        let failure = turns.outputs(shell("sleep 600"), shell("sleep 600")).unwrap_err();
+        assert!(matches!(failure, Failure::Interrupted));
+    }
+
+    #[test]
     fn one_that_fails_is_named_and_takes_the_other_with_it() {
-        let slice = Duration::from_millis(5);
-        let failure = outputs(shell("exit 3"), shell("true"), slice).unwrap_err();
+        let turns = Turns::of(Duration::from_millis(5));
+        let failure = turns.outputs(shell("exit 3"), shell("true")).unwrap_err();
         assert!(failure.to_string().contains("exit 3"), "{failure}");
         let mut stays = Side::of(shell("sleep 60"));
         stays.start().unwrap();
