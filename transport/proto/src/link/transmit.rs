@@ -81,7 +81,7 @@ impl Link {
                 self.control_lost.pop_front();
                 continue;
             };
-            let index = self.paths.choose(bit(usize::from(lost_on)))?;
+            let index = self.paths.choose(now, bit(usize::from(lost_on)))?;
             self.control_lost.pop_front();
             return Some(self.transmit_control(now, index, key, control));
         }
@@ -91,7 +91,7 @@ impl Link {
         {
             return None;
         }
-        let index = self.paths.choose(0)?;
+        let index = self.paths.choose(now, 0)?;
         let mut control = self.control_queue.pop_front()?;
         let (key, sent) = self.control_sent.take()?;
         control.sequence = self.next_control;
@@ -151,7 +151,7 @@ impl Link {
                 if !self.flow.may_send(now, chunk.length) {
                     return Next::Blocked;
                 }
-                let Some(index) = self.paths.choose(bit(usize::from(lost_on))) else {
+                let Some(index) = self.paths.choose(now, bit(usize::from(lost_on))) else {
                     return Next::Blocked;
                 };
                 self.lost.pop_front();
@@ -177,7 +177,8 @@ impl Link {
                 continue;
             };
             let length = message.next_length(flow.chunk_bytes(message.cut_at()));
-            let index = if flow.may_send(now, length) { choose_for(paths, message) } else { None };
+            let index =
+                if flow.may_send(now, length) { choose_for(now, paths, message) } else { None };
             let Some(index) = index else {
                 cold_path();
                 self.arm_credit_probe(now);
@@ -415,12 +416,12 @@ fn sendable<'a>(
 
 /// The path for the next chunk of a message.
 #[inline]
-fn choose_for(paths: &mut PathTable, message: &mut Outgoing) -> Option<usize> {
+fn choose_for(now: Time, paths: &mut PathTable, message: &mut Outgoing) -> Option<usize> {
     if paths.spreading != Spreading::Message || !paths.has_choice() {
-        return paths.choose(0);
+        return paths.choose(now, 0);
     }
     let kept = message.path.map(usize::from).filter(|&index| paths.is_usable(index));
-    let index = kept.or_else(|| paths.choose(0))?;
+    let index = kept.or_else(|| paths.choose(now, 0))?;
     message.path = Some(index as u8);
     Some(index)
 }

@@ -2,11 +2,16 @@
 
 use super::state::PathState;
 use super::table::{PathTable, bit};
-use towpath_base::Nanos;
+use core::hint::cold_path;
+use towpath_base::{Nanos, Time};
 
 /// One draw in so many is not compared with another, so that a path that was slow once is
 /// measured again.
 const EXPLORE_ONE_IN: u64 = 32;
+
+/// A path is kept for one of its round trips at most, and for this where that is shorter than turns
+/// are or not known. Then what went there first is answered, or ought to be.
+const KEPT_MIN: Nanos = Nanos::from_micros(50);
 
 /// How chunks are spread over the good paths of a link.
 ///
@@ -14,8 +19,9 @@ const EXPLORE_ONE_IN: u64 = 32;
 /// order: so spreading costs no reordering, and the order of delivery holds under both policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Spreading {
-    /// A path is chosen anew after so many bytes. Long messages use many paths, so that one slow
-    /// path holds up a part of them only and load evens out; the more bytes, the fewer acks.
+    /// A path is chosen anew after so many bytes, or a round trip. Long messages use many paths,
+    /// so that one slow path holds up a part of them only and load evens out; the more bytes, the
+    /// fewer acks.
     Bytes(u32),
     /// Each message keeps to one path unless that fails. A burst stays in one piece, and only
     /// messages on a bad path suffer from it; but two long ones may share a path while others idle.
@@ -33,24 +39,34 @@ impl PathTable {
     /// The path for the next chunk that is not bound to one, other than those in `avoid` if that
     /// can be; `None` when no path has a number left.
     #[inline(always)]
-    pub(crate) fn choose(&mut self, avoid: u16) -> Option<usize> {
+    pub(crate) fn choose(&mut self, now: Time, avoid: u16) -> Option<usize> {
         if !self.has_choice() {
             let only = self.ladder.paths().trailing_zeros() as usize;
             return self[only].has_number().then_some(only);
         }
-        self.choose_among(avoid)
+        if self.stays(now) && self.good() & bit(self.current) & !avoid != 0 {
+            return Some(self.current);
+        }
+        self.choose_anew(now, avoid)
+    }
+
+    /// Whether the next chunk may take the path of the one before. A turn that would run out of
+    /// what its path may have takes another one from the start: in two parts it would cost two
+    /// posts here and two acks there.
+    #[inline(always)]
+    fn stays(&self, now: Time) -> bool {
+        let wanted_bytes = if now > self.turn_at { self.turn_bytes.max(1) } else { 1 };
+        let may_stay = self.left_bytes >= wanted_bytes && now <= self.kept_until;
+        may_stay && self[self.current].has_number()
     }
 
     #[inline(never)]
-    fn choose_among(&mut self, avoid: u16) -> Option<usize> {
-        let current = self.current;
-        let stays = self.left_bytes > 0 && self.good() & bit(current) & !avoid != 0;
-        if stays && self[current].has_number() {
-            return Some(current);
-        }
+    fn choose_anew(&mut self, now: Time, avoid: u16) -> Option<usize> {
         let index = self.pick(avoid)?;
         if avoid == 0 {
             (self.current, self.left_bytes) = (index, self.spread_bytes());
+            let srtt = self[index].rtt.smoothed().unwrap_or(Nanos::ZERO);
+            self.kept_until = now + srtt.max(KEPT_MIN);
         }
         Some(index)
     }
@@ -58,18 +74,24 @@ impl PathTable {
     /// Draws a path.
     pub(crate) fn pick(&mut self, avoid: u16) -> Option<usize> {
         let good = self.good();
-        let doubtful = self.in_state(PathState::Suspect) | self.in_state(PathState::Probing);
-        let all = self.mask();
         let mut full = 0;
         // The first set that holds a path with a number to spare.
-        let proven = good & self.proven;
-        for set in [proven & !avoid, good & !avoid, good, doubtful & !avoid, all & !avoid, all] {
-            while set & !full != 0 {
-                let index = self.draw(set & !full);
+        self.pick_of([good & self.proven & !avoid, good & !avoid, good], &mut full).or_else(|| {
+            cold_path();
+            let doubtful = self.in_state(PathState::Suspect) | self.in_state(PathState::Probing);
+            let all = self.mask();
+            self.pick_of([doubtful & !avoid, all & !avoid, all], &mut full)
+        })
+    }
+
+    fn pick_of(&mut self, sets: [u16; 3], full: &mut u16) -> Option<usize> {
+        for set in sets {
+            while set & !*full != 0 {
+                let index = self.draw(set & !*full);
                 if self[index].has_number() {
                     return Some(index);
                 }
-                full |= bit(index);
+                *full |= bit(index);
             }
         }
         None

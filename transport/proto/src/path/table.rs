@@ -71,7 +71,12 @@ pub(crate) struct PathTable {
     pub(super) ack_return_at: Time,
     pub(super) ack_turns: u32,
     pub(super) current: usize,
+    /// What may still go on the current path, and until when.
     pub(super) left_bytes: u64,
+    pub(super) kept_until: Time,
+    /// When the turn was that sent last, and how much.
+    pub(super) turn_at: Time,
+    pub(super) turn_bytes: u64,
     pub(super) prng: Prng,
     pub(crate) spreading: Spreading,
     pub(crate) sla_tick: Nanos,
@@ -129,6 +134,9 @@ impl PathTable {
             ack_turns: 0,
             current: 0,
             left_bytes: 0,
+            kept_until: now,
+            turn_at: now,
+            turn_bytes: 0,
             prng: Prng::new(config.seed),
             spreading: config.spreading,
             sla_tick: config.sla_tick,
@@ -234,6 +242,8 @@ impl PathTable {
     pub(crate) fn on_sent(&mut self, now: Time, index: usize, charge: u32) {
         self.busy |= bit(index);
         self.left_bytes = self.left_bytes.saturating_sub(u64::from(charge));
+        self.turn_bytes = u64::from(charge) + if now > self.turn_at { 0 } else { self.turn_bytes };
+        self.turn_at = now;
         self.all[index].last_progress = now;
         if self.is_in_use(index) {
             self.ladder.on_sent(now);

@@ -82,6 +82,32 @@ fn chunks_spread_over_all_paths_or_messages_keep_to_one() {
 }
 
 #[test]
+fn a_turn_takes_one_path_if_its_bytes_may_all_go_there() {
+    let sent = |wire: &Wire| -> Vec<u64> { wire.ends[0].link.paths().map(|p| p.sent).collect() };
+    // Three and a half turns, less than one, and less than a chunk.
+    for (spreading_bytes, paths_of_a_turn) in [(33_000, 1), (6_300, 2), (1, 3)] {
+        let (mut wire, channel) = open(3, Faults::default(), Spreading::Bytes(spreading_bytes));
+        let (mut used, mut most) = (0u32, 0);
+        for turn in 0..40 {
+            let before = sent(&wire);
+            send(&mut wire, channel, 3 * turn..3 * (turn + 1), 3_000);
+            wire.turn(0);
+            let paths = sent(&wire).into_iter().zip(before).enumerate();
+            let taken = paths.filter(|(_, (now, before))| now > before).map(|(path, _)| 1 << path);
+            let taken: u32 = taken.sum();
+            used |= taken;
+            // What a turn needs is known from the one before.
+            if turn > 0 {
+                most = most.max(taken.count_ones());
+            }
+            wire.run_until(Wire::settled);
+        }
+        assert_eq!(most, paths_of_a_turn, "{spreading_bytes} bytes");
+        assert!(used.count_ones() > 8, "{spreading_bytes} bytes: {used:b}");
+    }
+}
+
+#[test]
 fn one_black_hole_of_sixteen_is_left_within_two_ticks_and_its_chunks_arrive() {
     for seed in 0..20 {
         for path in [0, 1, 9] {
@@ -154,8 +180,9 @@ fn when_half_of_all_ways_die_in_both_directions_messages_are_through_soon_after_
         wire.run_until(|wire| wire.ends[0].sending.is_empty());
         longest = longest.max(wire.now.since(start));
     }
-    // The first tick finds the silence; who then waits for a timeout that has doubled takes 6.4 ms.
-    assert!(longest < tick(1) + Nanos::from_millis(1), "{longest}");
+    // The first tick finds the silence, and one seed in a thousand then draws a way that is dark,
+    // too: up to 5.6 ms in 6,000. Who waits for a timeout that has doubled takes 6.4 ms.
+    assert!(longest < tick(1) + Nanos::from_millis(2), "{longest}");
 }
 
 #[test]
