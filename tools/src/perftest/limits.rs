@@ -48,7 +48,8 @@ pub(crate) const LAST_NOTES_MAX: usize = 16;
 pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Polls in a row that find nothing, some 50 us, after which an end that polls gives its CPU away:
-/// ten times a round trip, so never while both ends run, and on a crowded machine it lets the peer.
+/// ten times a round trip, so hardly ever while both ends run, and on a crowded machine it lets the
+/// peer.
 pub(crate) const IDLE_POLLS_MAX: u32 = 128;
 
 /// The same on a device with a driver: never, as perftest. The driver works on while we poll, and a

@@ -26,6 +26,7 @@ mod flow;
 mod limits;
 mod measure;
 mod meter;
+mod patience;
 mod quiet;
 mod report;
 mod session;

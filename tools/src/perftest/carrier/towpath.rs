@@ -4,6 +4,7 @@ use super::{Carrier, Counters, RowPlan, Turn};
 use crate::perftest::content::Content;
 use crate::perftest::error::RunError;
 use crate::perftest::limits::{SPARE_PAYLOADS, WHY_WAIT};
+use crate::perftest::patience::Patience;
 use std::collections::VecDeque;
 use std::time::Instant;
 use towpath_memory::Region;
@@ -32,8 +33,7 @@ pub(crate) struct Towpath<D: Device<Memory = Region>> {
     size: u32,
     lost: PacketsLost<D>,
     /// Polls in a row that found nothing, and after how many of them it waits.
-    idle: u32,
-    idle_max: u32,
+    patience: Patience,
     /// Where others may ask, and as what we answer.
     status: Option<(StatusSocket, &'static str)>,
 }
@@ -45,7 +45,7 @@ impl<D: Device<Memory = Region>> Towpath<D> {
         link: LinkId,
         channels: Vec<ChannelId>,
         lost: PacketsLost<D>,
-        idle_max: u32,
+        idle_polls_max: u32,
     ) -> Self {
         Self {
             endpoint,
@@ -56,8 +56,7 @@ impl<D: Device<Memory = Region>> Towpath<D> {
             content: Content::new(1, false),
             size: 0,
             lost,
-            idle: 0,
-            idle_max,
+            patience: Patience::new(idle_polls_max),
             status: None,
         }
     }
@@ -192,7 +191,7 @@ impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
 
     fn flush(&mut self) -> Result<(), RunError> {
         self.endpoint.flush();
-        if self.idle >= self.idle_max {
+        if self.patience.is_over() {
             self.endpoint.wait(IDLE_WAIT);
         }
         Ok(())
@@ -204,7 +203,7 @@ impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
 
     fn poll(&mut self) -> Result<Turn, RunError> {
         let mut turn = Turn::default();
-        self.idle = if self.endpoint.poll() > 0 { 0 } else { self.idle.saturating_add(1) };
+        self.patience.note(self.endpoint.poll() > 0);
         while let Some(event) = self.endpoint.next_event() {
             match self.on_event(event, &mut turn) {
                 Err(RunError::Outcome(outcome)) => return Err(self.why(outcome)),

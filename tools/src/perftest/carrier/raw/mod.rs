@@ -17,6 +17,7 @@ use crate::perftest::limits::{
     ATOMIC_BYTES, GRH_BYTES, IDLE_SLEEP, LATENCY_SIGNAL_EVERY, PASSIVE_WAIT, POLL_BATCH,
     PROGRESS_BUDGET,
 };
+use crate::perftest::patience::Patience;
 use crate::perftest::settings::Settings;
 use crate::perftest::tool::Op;
 use memory::{Memory, stride};
@@ -61,8 +62,7 @@ pub(crate) struct Raw<D> {
     written: u8,
     seen: u8,
     /// Polls in a row that found nothing, and after how many of them it waits.
-    idle: u32,
-    idle_max: u32,
+    patience: Patience,
 }
 
 impl<D: Device<Memory = Region>> Raw<D> {
@@ -101,8 +101,7 @@ impl<D: Device<Memory = Region>> Raw<D> {
             told: 0,
             written: 0,
             seen: 0,
-            idle: 0,
-            idle_max: settings.idle_polls_max(),
+            patience: Patience::new(settings.idle_polls_max()),
         }
     }
 
@@ -279,9 +278,9 @@ impl<D: Device<Memory = Region>> Raw<D> {
     }
 
     fn wait(&mut self) {
-        if self.passive && self.idle > 0 {
+        if self.passive && self.patience.is_idle() {
             self.device.wait(nanos(PASSIVE_WAIT));
-        } else if self.idle >= self.idle_max {
+        } else if self.patience.is_over() {
             // Short: what lands in memory wakes nobody.
             self.device.wait(nanos(IDLE_SLEEP));
         }
@@ -382,7 +381,7 @@ impl<D: Device<Memory = Region>> Carrier for Raw<D> {
             Op::Write | Op::Read | Op::Atomic => {}
         }
         let quiet = moved == 0 && turn == Turn::default();
-        self.idle = if quiet { self.idle.saturating_add(1) } else { 0 };
+        self.patience.note(!quiet);
         Ok(turn)
     }
 

@@ -13,6 +13,7 @@ use super::{Carrier, Counters, RowPlan, Turn};
 use crate::perftest::content::Content;
 use crate::perftest::error::RunError;
 use crate::perftest::limits::{IDLE_POLLS_MAX, IDLE_SLEEP};
+use crate::perftest::patience::Patience;
 use conn::Conn;
 use std::net::TcpStream;
 
@@ -29,7 +30,7 @@ pub(crate) struct Tcp {
     depth_each: u64,
     ended: usize,
     /// Polls in a row that found nothing.
-    idle: u32,
+    patience: Patience,
 }
 
 impl Tcp {
@@ -50,7 +51,7 @@ impl Tcp {
             completed: 0,
             depth_each: 0,
             ended: 0,
-            idle: 0,
+            patience: Patience::new(IDLE_POLLS_MAX),
         })
     }
 }
@@ -104,8 +105,8 @@ impl Carrier for Tcp {
             self.ended += usize::from(turn.ended);
         }
         sum.ended = self.ended == self.conns.len();
-        self.idle = if sum == Turn::default() { self.idle.saturating_add(1) } else { 0 };
-        if self.idle >= IDLE_POLLS_MAX {
+        self.patience.note(sum != Turn::default());
+        if self.patience.is_over() {
             std::thread::sleep(IDLE_SLEEP);
         }
         Ok(sum)
