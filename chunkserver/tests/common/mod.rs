@@ -17,7 +17,8 @@ use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, Ready, Served
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::{ChunkClient, ClientError, ErrorKind, ErrorReply, OpId, Output};
 use towpath_transport::{
-    Class, Device, Endpoint, EndpointConfig, Event, Nanos, Region, RoceUdp, UdpConfig,
+    Class, ConnectError, Device, Endpoint, EndpointConfig, Event, Nanos, Refusal, Region, RoceUdp,
+    UdpConfig,
 };
 
 /// Turns without success after which a test fails: no clock is asked.
@@ -165,6 +166,13 @@ impl<D: Device<Memory = Region>> Client<D> {
                     endpoint.open_channel(link, false).expect("a fresh link has room");
                 }
                 Event::ChannelOpened { link, channel, .. } => found = Some((link, channel)),
+                // It has until it notices that links have ended which took its room.
+                Event::ConnectFailed {
+                    error: ConnectError::Refused { refusal: Refusal::Full, .. },
+                    ..
+                } => {
+                    endpoint.connect(addr).expect("room for a connection");
+                }
                 Event::ConnectFailed { error, .. } => panic!("{error}"),
                 _ => {}
             });

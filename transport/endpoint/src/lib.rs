@@ -188,6 +188,7 @@ pub use towpath_memory::{Buf, Frozen, Pool, Region, Segment};
 pub use towpath_proto::{
     CancelError, ChannelId, Class, ClassNameError, ClassOrder, CloseReason, Cut, DownReason,
     LinkCensus, LinkConfig, LinkStats, LinkUsage, OpenError, Outcome, PathId, PathSignal,
-    PathSnapshot, PathState, Scheduling, Side, Spreading, WEIGHT_DEFAULT, wire::Hello,
+    PathSnapshot, PathState, Scheduling, Side, Spreading, WEIGHT_DEFAULT,
+    wire::{Hello, Refusal},
 };
 pub use towpath_verbs::{AsyncEvent, Device, Either, Mtu, RcAttr, SHARES_MAX};
