@@ -348,8 +348,28 @@ struct Spread {
     mean_us_with_slow: f64,
 }
 
+const SPREAD_SPAN: Nanos = Nanos::from_millis(20);
+
+/// Messages of five chunks.
+fn medium() -> FlowPlan {
+    FlowPlan::closed(0, 1, 64 << 10).open(Nanos::from_micros(100), 250)
+}
+
+/// What flows do while a spine takes 200 us longer than the others, and than before.
+fn flows_beside_slow(seed: u64, spine: usize, spreading: Spreading) -> Vec<FlowCount> {
+    let mut rig = rig_of(seed, 16, spreading, medium());
+    let begin = rig.cluster.moment();
+    let wire = rig.fabric.uplinks[spine].forth();
+    let delay = FaultPlan::none().delay(Nanos::from_micros(200), Nanos::ZERO);
+    rig.change(Change::Faults(wire, delay));
+    rig.cluster.run_for(SPREAD_SPAN);
+    let flows = rig.cluster.since(&begin).flows;
+    rig.settle();
+    flows
+}
+
 fn spread(spreading: Spreading) -> Spread {
-    let span = Nanos::from_millis(20);
+    let span = SPREAD_SPAN;
     let mut bulk = rig_of(700, 16, spreading, FlowPlan::closed(0, 1, 64 << 10).depth(4));
     // A turn of a receiver's loop takes in several chunks.
     bulk.cluster = bulk.cluster.pause(Nanos::from_micros(5));
@@ -359,10 +379,9 @@ fn spread(spreading: Spreading) -> Spread {
     let chunks = after.chunks_received - receiver.chunks_received;
     let acks_of_chunk = (after.acks_sent - receiver.acks_sent) as f64 / chunks as f64;
     bulk.settle();
-    let small = FlowPlan::closed(0, 1, 64 << 10).open(Nanos::from_micros(100), 250);
     let (mut again, mut deaths, mut slow) = (0.0, (0.0, 0), (0.0, 0));
     for spine in 0..8 {
-        let mut dying = rig_of(710 + spine as u64, 16, spreading, small);
+        let mut dying = rig_of(710 + spine as u64, 16, spreading, medium());
         let (begin, sent) = (dying.cluster.moment(), dying.stats(0).chunks_sent);
         dying.spine(spine, Health::Silent);
         dying.cluster.run_for(span);
@@ -370,14 +389,7 @@ fn spread(spreading: Spreading) -> Spread {
         again += stats.chunks_retransmitted as f64 / (stats.chunks_sent - sent) as f64 / 8.0;
         add_latency(&mut deaths, &dying.cluster.since(&begin).flows);
         dying.settle();
-        let mut slowed = rig_of(710 + spine as u64, 16, spreading, small);
-        let begin = slowed.cluster.moment();
-        let wire = slowed.fabric.uplinks[spine].forth();
-        let delay = FaultPlan::none().delay(Nanos::from_micros(200), Nanos::ZERO);
-        slowed.change(Change::Faults(wire, delay));
-        slowed.cluster.run_for(span);
-        add_latency(&mut slow, &slowed.cluster.since(&begin).flows);
-        slowed.settle();
+        add_latency(&mut slow, &flows_beside_slow(710 + spine as u64, spine, spreading));
     }
     Spread {
         goodput_gbit_s: window.goodput() / 1e9,
@@ -417,19 +429,11 @@ fn turns_and_messages_that_keep_to_a_path_need_fewer_acks_and_only_messages_are_
 /// that a turn of so many bytes takes the longer, the slower the path is: it must not last so long.
 #[test]
 fn a_link_does_not_stay_on_a_path_that_has_become_slow() {
-    let flow = FlowPlan::closed(0, 1, 64 << 10).open(Nanos::from_micros(100), 250);
     for (seed, spine) in [(711, 1), (714, 4), (1113, 3), (1116, 6), (1311, 1), (1612, 2)] {
-        let mut rig = rig_of(seed, 16, Spreading::default(), flow);
-        let begin = rig.cluster.moment();
-        let wire = rig.fabric.uplinks[spine].forth();
-        let delay = FaultPlan::none().delay(Nanos::from_micros(200), Nanos::ZERO);
-        rig.change(Change::Faults(wire, delay));
-        rig.cluster.run_for(Nanos::from_millis(20));
         let mut latency = (0.0, 0);
-        add_latency(&mut latency, &rig.cluster.since(&begin).flows);
+        add_latency(&mut latency, &flows_beside_slow(seed, spine, Spreading::default()));
         let mean_us = latency.0 / latency.1 as f64;
         println!("seed {seed}: {mean_us:.0} us");
         assert!(mean_us < 100.0, "{mean_us} us");
-        rig.settle();
     }
 }

@@ -32,7 +32,6 @@ pub(crate) struct Towpath<D: Device<Memory = Region>> {
     content: Content,
     size: u32,
     lost: PacketsLost<D>,
-    /// Polls in a row that found nothing, and after how many of them it waits.
     patience: Patience,
     /// Where others may ask, and as what we answer.
     status: Option<(StatusSocket, &'static str)>,

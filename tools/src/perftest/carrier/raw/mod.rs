@@ -61,7 +61,6 @@ pub(crate) struct Raw<D> {
     /// Of a latency row of WRITE: messages posted and seen, whose numbers are their last bytes.
     written: u8,
     seen: u8,
-    /// Polls in a row that found nothing, and after how many of them it waits.
     patience: Patience,
 }
 

@@ -29,7 +29,6 @@ pub(crate) struct Tcp {
     completed: u64,
     depth_each: u64,
     ended: usize,
-    /// Polls in a row that found nothing.
     patience: Patience,
 }
 
