@@ -2,6 +2,7 @@
 
 use crate::limits::{CQ_MAX, CQE_MAX, EVENTS_MAX};
 use std::collections::VecDeque;
+use std::hint::cold_path;
 use towpath_verbs::{AsyncEvent, CqNum, Verb, VerbError, Wc};
 
 struct Cq {
@@ -55,6 +56,7 @@ impl Cqs {
             queue.ring.push_back(wc);
             return;
         }
+        cold_path();
         self.overruns += 1;
         if !queue.failed {
             queue.failed = true;

@@ -123,14 +123,14 @@ impl<L: PacketLink> RoceDevice<L> {
 }
 
 /// The bytes of a send work request that this queue pair may post.
-fn check_send(wr: &SendWr, qp: &Qp, path: &Path, mrs: &MrTable) -> Result<u32, VerbError> {
+fn check_send(wr: &SendWr, qp: &Qp, mrs: &MrTable) -> Result<u32, VerbError> {
     let byte_len = wr.sg_list.byte_len();
     let is_plain =
         qp.init.qp_type == QpType::Uc && matches!(wr.op, SendOp::Send) && wr.ud.is_none();
     let fetched = if is_plain && byte_len <= u64::from(MESSAGE_BYTES_MAX) {
         false
     } else {
-        check_terms(wr, qp, path, byte_len)?
+        check_terms(wr, qp, byte_len)?
     };
     if !wr.sg_list.iter().all(|sge| sge.length == 0 || mrs.allows(sge, fetched)) {
         return Err(VerbError::BadMemory(Verb::PostSend));
@@ -141,8 +141,9 @@ fn check_send(wr: &SendWr, qp: &Qp, path: &Path, mrs: &MrTable) -> Result<u32, V
 /// Whether this queue pair may do what a send work request says, memory aside; true when that
 /// writes to its memory.
 #[inline(never)]
-fn check_terms(wr: &SendWr, qp: &Qp, path: &Path, byte_len: u64) -> Result<bool, VerbError> {
+fn check_terms(wr: &SendWr, qp: &Qp, byte_len: u64) -> Result<bool, VerbError> {
     let (verb, qp_type) = (Verb::PostSend, qp.init.qp_type);
+    let path = qp.path.as_ref().ok_or(VerbError::WrongState(verb))?;
     let rd_atomic_max = qp.rc.as_ref().map_or(0, |rc| rc.requester.rd_atomic_max());
     let fetched =
         matches!(wr.op, SendOp::Read { .. } | SendOp::FetchAdd { .. } | SendOp::CmpSwap { .. });
@@ -303,16 +304,16 @@ impl<L: PacketLink> Device for RoceDevice<L> {
         let Some(qp) = self.engine.qps.find_mut(qp_num) else {
             return refuse(0, VerbError::NoSuchObject(verb));
         };
-        let Some(path) = qp.path.filter(|_| qp.state == QpState::Rts) else {
+        if qp.state != QpState::Rts || qp.path.is_none() {
             return refuse(0, VerbError::WrongState(verb));
-        };
+        }
         let mut outcome = Ok(());
         for (index, wr) in wrs.iter().enumerate() {
             if qp.send_queue_full() {
                 outcome = refuse(index, VerbError::QueueFull(verb));
                 break;
             }
-            match check_send(wr, qp, &path, &self.engine.mrs) {
+            match check_send(wr, qp, &self.engine.mrs) {
                 Ok(byte_len) => qp.push_send(wr, byte_len),
                 Err(error) => {
                     outcome = refuse(index, error);
@@ -347,6 +348,9 @@ impl<L: PacketLink> Device for RoceDevice<L> {
 
     fn progress(&mut self, budget: usize) -> usize {
         let Self { link, engine, .. } = self;
+        if budget == 0 && self.rc_qps == 0 && !engine.has_work() {
+            return 0;
+        }
         if self.rc_qps > 0 {
             engine.tick(link.now());
         }

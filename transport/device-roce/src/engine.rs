@@ -105,6 +105,12 @@ impl Engine {
         self.answers_due
     }
 
+    /// Whether a queue pair may have something to send, or completion queues have failed whose
+    /// queue pairs are not yet in error.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.ready.is_empty() || self.cqs.newly_failed
+    }
+
     /// Room in the list of queue pairs with work, so that posting never allocates.
     pub(crate) fn reserve_ready(&mut self, qps: usize) {
         self.ready.reserve(qps.saturating_sub(self.ready.len()));
@@ -180,15 +186,8 @@ impl Engine {
             }
             let turn = qp.requester.plan(&sender, room, &mut batch, &mut self.planned);
             if turn == Turn::BadMemory && qp.requester.nothing_planned() {
-                cold_path();
                 // Choice: ERR rather than SQE, so that one recovery serves every queue pair type.
-                if let Some(wr) = qp.requester.pop_unsent() {
-                    let (wr_id, opcode) = (wr.wr_id, send_opcode(&wr.op));
-                    let status = WcStatus::LocProtErr;
-                    let wc = Wc { wr_id, status, opcode, qp_num: num, ..Wc::default() };
-                    self.cqs.push(qp.init.send_cq, wc);
-                }
-                qp.fail(&mut self.cqs, true);
+                qp.fail_unsent(&mut self.cqs);
                 continue;
             }
             if turn != Turn::Empty {
@@ -238,6 +237,10 @@ impl Engine {
                 self.cqs.push(qp.init.send_cq, wc);
             }
         }
+        if rest.is_empty() {
+            return;
+        }
+        cold_path();
         for packet in rest {
             let Some(qp) = self.qps.at(packet.qp_index) else { continue };
             match &mut qp.rc {
@@ -260,34 +263,32 @@ impl Engine {
         };
         let num = QpNum(packet.bth.dest_qp());
         let qp = self.qps.find_mut(num);
-        let (base, known) = match qp {
-            Some(qp) => (qp.responder.base(rx, num), Some(qp)),
+        let ((base, from_peer), known) = match qp {
+            Some(qp) => (qp.hear(rx), Some(qp)),
             None => {
                 cold_path();
-                (IcrcBase::new(rx.source, rx.dest, num.0), None)
+                ((IcrcBase::new(rx.source, rx.dest, num.0), false), None)
             }
         };
         // The ICRC comes first: corruption is counted as such, whatever field it hit.
-        match base.difference(rx.bytes) {
-            Some(0) => {}
+        let difference = base.difference(rx.bytes);
+        if difference != Some(0) {
+            cold_path();
+            let ids = self.id_space.as_ref().filter(|_| base.is_v4()).zip(difference);
             // Of a foreign peer, or corrupt.
-            Some(difference)
-                if base.is_v4()
-                    && self
-                        .id_space
-                        .as_ref()
-                        .is_some_and(|ids| ids.explains(rx.bytes.len(), difference)) =>
-            {
-                self.counters.icrc_by_ip_id += 1;
+            if !ids.is_some_and(|(ids, difference)| ids.explains(rx.bytes.len(), difference)) {
+                return self.counters.bad_icrc += 1;
             }
-            _ => return self.counters.bad_icrc += 1,
+            self.counters.icrc_by_ip_id += 1;
         }
         // The top bit only tells full members of the partition from limited ones.
         if packet.bth.pkey() | 0x8000 != PKEY_DEFAULT {
+            cold_path();
             return self.counters.bad_pkey += 1;
         }
         let Some(qp) = known else { return self.counters.unknown_qp += 1 };
         if !qp.receives() {
+            cold_path();
             return self.counters.not_rtr += 1;
         }
         let mut surroundings = Surroundings {
@@ -297,21 +298,18 @@ impl Engine {
             counters: &mut self.counters,
         };
         match (qp.init.qp_type, packet.opcode.service) {
-            (QpType::Uc, Service::Uc) if !qp.is_peer(rx.source.ip()) => {
-                self.counters.wrong_source += 1;
-            }
-            (QpType::Uc, Service::Uc) => qp.on_uc(&packet, rx, &mut surroundings),
+            (QpType::Uc, Service::Uc) if from_peer => qp.on_uc(&packet, rx, &mut surroundings),
             (QpType::Ud, Service::Ud) => qp.on_ud(&packet, rx, &mut surroundings),
-            (QpType::Rc, Service::Rc) if !qp.is_peer(rx.source.ip()) => {
-                self.counters.wrong_source += 1;
-            }
-            (QpType::Rc, Service::Rc) => {
+            (QpType::Rc, Service::Rc) if from_peer => {
                 if packet.opcode.is_answer() {
                     qp.on_rc_answer(&packet, rx, self.now, &mut surroundings);
                 } else {
                     qp.on_rc_request(&packet, rx, &mut surroundings);
                 }
                 self.after_rc_packet(num, packet.opcode.operation);
+            }
+            (QpType::Uc, Service::Uc) | (QpType::Rc, Service::Rc) => {
+                self.counters.wrong_source += 1;
             }
             _ => self.counters.bad_opcode += 1,
         }

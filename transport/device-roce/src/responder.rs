@@ -26,6 +26,7 @@ use crate::qp::Qp;
 use crate::recv_queue::RecvQueue;
 use crate::requester::pieces;
 use crate::wire::{IcrcBase, Operation, Packet};
+use std::hint::cold_path;
 use std::net::{IpAddr, SocketAddr};
 use towpath_base::serial::Psn;
 use towpath_memory::MrTable;
@@ -49,8 +50,17 @@ pub(crate) struct Responder {
     message: Message,
     /// A receive work request that was taken and not completed.
     pub(crate) held: Option<RecvWr>,
-    /// ICRC up to the BTH, for the addresses of the last packet.
-    base: Option<(SocketAddr, SocketAddr, IcrcBase)>,
+    heard: Option<Heard>,
+}
+
+/// Where the last packet was from and to, and what that says of the next ones.
+#[derive(Clone, Copy)]
+struct Heard {
+    source: SocketAddr,
+    dest: SocketAddr,
+    /// ICRC up to the BTH.
+    base: IcrcBase,
+    from_peer: bool,
 }
 
 impl Responder {
@@ -58,17 +68,9 @@ impl Responder {
         self.expected = psn;
     }
 
-    /// The ICRC base of packets between these addresses to the queue pair `num`.
-    #[inline]
-    pub(crate) fn base(&mut self, packet: &RxPacket<'_>, num: QpNum) -> IcrcBase {
-        match &self.base {
-            Some((source, dest, base)) if *source == packet.source && *dest == packet.dest => *base,
-            _ => {
-                let base = IcrcBase::new(packet.source, packet.dest, num.0);
-                self.base = Some((packet.source, packet.dest, base));
-                base
-            }
-        }
+    /// After the peer's address changed.
+    pub(crate) fn forget_peer(&mut self) {
+        self.heard = None;
     }
 }
 
@@ -91,6 +93,27 @@ pub(crate) fn length_fits(packet: &Packet<'_>, mtu: u32) -> bool {
 }
 
 impl Qp {
+    /// The ICRC base of packets between the addresses of this one, and whether it may be of a
+    /// connected queue pair's peer.
+    #[inline]
+    pub(crate) fn hear(&mut self, packet: &RxPacket<'_>) -> (IcrcBase, bool) {
+        match &self.responder.heard {
+            Some(heard) if heard.source == packet.source && heard.dest == packet.dest => {
+                (heard.base, heard.from_peer)
+            }
+            _ => self.hear_anew(packet),
+        }
+    }
+
+    #[cold]
+    fn hear_anew(&mut self, packet: &RxPacket<'_>) -> (IcrcBase, bool) {
+        let &RxPacket { source, dest, .. } = packet;
+        let base = IcrcBase::new(source, dest, self.num.0);
+        let from_peer = self.is_peer(source.ip());
+        self.responder.heard = Some(Heard { source, dest, base, from_peer });
+        (base, from_peer)
+    }
+
     /// A packet for this connected queue pair: sound, from its peer.
     pub(crate) fn on_uc(
         &mut self,
@@ -101,23 +124,34 @@ impl Qp {
         let mtu = self.path.as_ref().map_or(0, |path| path.mtu);
         let psn = packet.bth.psn();
         let in_order = psn == self.responder.expected;
-        if packet.opcode.position.starts() {
-            if self.responder.message != Message::None {
-                s.counters.messages_lost += 1;
-            }
-            s.counters.resyncs += u64::from(!in_order);
-            self.responder.message = Message::None;
-            self.responder.expected = psn.plus(1);
-            if !length_fits(packet, mtu) {
-                s.counters.length_error += 1;
-                return;
-            }
-            match packet.opcode.operation {
-                Operation::Send => self.on_send(packet, 0, rx, s),
-                _ => self.on_first_write(packet, rx, s),
-            }
+        if !packet.opcode.position.starts() {
+            return self.on_uc_next(packet, (mtu, in_order), rx, s);
+        }
+        s.counters.messages_lost += u64::from(self.responder.message != Message::None);
+        s.counters.resyncs += u64::from(!in_order);
+        self.responder.message = Message::None;
+        self.responder.expected = psn.plus(1);
+        if !length_fits(packet, mtu) {
+            cold_path();
+            s.counters.length_error += 1;
             return;
         }
+        match packet.opcode.operation {
+            Operation::Send => self.on_send(packet, 0, rx, s),
+            _ => self.on_first_write(packet, rx, s),
+        }
+    }
+
+    /// A packet that goes on with a message.
+    #[inline(never)]
+    fn on_uc_next(
+        &mut self,
+        packet: &Packet<'_>,
+        (mtu, in_order): (u32, bool),
+        rx: &RxPacket<'_>,
+        s: &mut Surroundings<'_>,
+    ) {
+        let next = packet.bth.psn().plus(1);
         let message = std::mem::take(&mut self.responder.message);
         let lost = u64::from(message != Message::None);
         let is_send = packet.opcode.operation == Operation::Send;
@@ -126,11 +160,11 @@ impl Qp {
             Message::None => s.counters.psn_mismatch += 1,
             _ if !length_fits(packet, mtu) => s.counters.length_error += 1,
             Message::Send { offset } if is_send => {
-                self.responder.expected = psn.plus(1);
+                self.responder.expected = next;
                 return self.on_send(packet, offset, rx, s);
             }
             Message::Write { remote, total, offset } if !is_send => {
-                self.responder.expected = psn.plus(1);
+                self.responder.expected = next;
                 return self.on_write(packet, (remote, total, offset), rx, s);
             }
             _ => s.counters.psn_mismatch += 1,
@@ -145,15 +179,19 @@ impl Qp {
         rx: &RxPacket<'_>,
         s: &mut Surroundings<'_>,
     ) {
-        let Some(wr) = self.take_recv_wr(s) else {
+        self.hold_recv_wr(s);
+        let Some(wr) = &self.responder.held else {
+            cold_path();
             s.counters.no_recv_wqe += 1;
             return;
         };
-        let Some(end) = self.land(&wr, offset, packet.payload, s) else { return };
-        if packet.opcode.position.ends() {
-            self.complete_recv(&wr, WcOpcode::Recv, end, packet, rx, s);
-        } else {
-            self.responder.message = Message::Send { offset: end };
+        match land(wr, offset, packet.payload, s.mrs) {
+            Ok(end) if packet.opcode.position.ends() => {
+                let wr_id = wr.wr_id;
+                self.complete_recv(wr_id, WcOpcode::Recv, end, packet, rx, s);
+            }
+            Ok(end) => self.responder.message = Message::Send { offset: end },
+            Err(status) => self.fail_recv(status, s),
         }
     }
 
@@ -203,7 +241,9 @@ impl Qp {
             return;
         }
         match wr {
-            Some(wr) => self.complete_recv(&wr, WcOpcode::RecvRdmaWithImm, total, packet, rx, s),
+            Some(wr) => {
+                self.complete_recv(wr.wr_id, WcOpcode::RecvRdmaWithImm, total, packet, rx, s);
+            }
             None if ends => s.counters.messages_received += 1,
             None => {
                 let offset = offset + packet.payload.len() as u32;
@@ -232,56 +272,50 @@ impl Qp {
             return;
         };
         let grh = routing_header(rx);
-        let Some(at) = self.land(&wr, 0, &grh, s) else { return };
-        let Some(end) = self.land(&wr, at, packet.payload, s) else { return };
+        let landed = land(&wr, 0, &grh, s.mrs);
+        let end = match landed.and_then(|at| land(&wr, at, packet.payload, s.mrs)) {
+            Ok(end) => end,
+            Err(status) => return self.fail_recv(status, s),
+        };
         self.responder.held = None;
         s.counters.messages_received += 1;
-        let mut wc = self.recv_wc(&wr, WcOpcode::Recv, end, packet, rx);
+        let mut wc = self.recv_wc(wr.wr_id, WcOpcode::Recv, end, packet, rx);
         (wc.src_qp, wc.src_addr) = (QpNum(deth.src_qp), Some(rx.source));
         s.cqs.push(self.init.recv_cq, wc);
     }
 
     /// The receive work request of the message: the one held, or the next.
     pub(crate) fn take_recv_wr(&mut self, s: &mut Surroundings<'_>) -> Option<RecvWr> {
+        self.hold_recv_wr(s);
+        self.responder.held
+    }
+
+    /// Takes the next one, if there is any, where none is held.
+    #[inline]
+    fn hold_recv_wr(&mut self, s: &mut Surroundings<'_>) {
         if self.responder.held.is_none() {
             self.responder.held = match self.init.srq {
                 Some(srq) => s.srqs.get_mut(srq.0 as usize).and_then(RecvQueue::pop),
                 None => self.recv_queue.pop(),
             };
         }
-        self.responder.held
     }
 
-    /// Scatters `bytes` from `offset` on; where the message ends now. On `None` the work request
-    /// was completed with an error.
-    fn land(
-        &mut self,
-        wr: &RecvWr,
-        offset: u32,
-        bytes: &[u8],
-        s: &mut Surroundings<'_>,
-    ) -> Option<u32> {
-        let end = u64::from(offset) + bytes.len() as u64;
-        let status = if end > wr.sg_list.byte_len() {
-            s.counters.recv_too_long += 1;
-            WcStatus::LocLenErr
-        } else if scatter(s.mrs, &wr.sg_list, offset, bytes) {
-            return u32::try_from(end).ok();
-        } else {
-            WcStatus::LocProtErr
-        };
-        self.responder.held = None;
-        let (wr_id, opcode, qp_num) = (wr.wr_id, WcOpcode::Recv, self.num);
+    /// The receive work request that is held ends in error.
+    #[cold]
+    fn fail_recv(&mut self, status: WcStatus, s: &mut Surroundings<'_>) {
+        s.counters.recv_too_long += u64::from(status == WcStatus::LocLenErr);
+        let Some(RecvWr { wr_id, .. }) = self.responder.held.take() else { return };
+        let (opcode, qp_num) = (WcOpcode::Recv, self.num);
         s.cqs.push(self.init.recv_cq, Wc { wr_id, status, opcode, qp_num, ..Wc::default() });
         if status == WcStatus::LocProtErr {
             self.fail(s.cqs, true);
         }
-        None
     }
 
     pub(crate) fn complete_recv(
         &mut self,
-        wr: &RecvWr,
+        wr_id: u64,
         opcode: WcOpcode,
         byte_len: u32,
         packet: &Packet<'_>,
@@ -290,19 +324,19 @@ impl Qp {
     ) {
         self.responder.held = None;
         s.counters.messages_received += 1;
-        s.cqs.push(self.init.recv_cq, self.recv_wc(wr, opcode, byte_len, packet, rx));
+        s.cqs.push(self.init.recv_cq, self.recv_wc(wr_id, opcode, byte_len, packet, rx));
     }
 
     fn recv_wc(
         &self,
-        wr: &RecvWr,
+        wr_id: u64,
         opcode: WcOpcode,
         byte_len: u32,
         packet: &Packet<'_>,
         rx: &RxPacket<'_>,
     ) -> Wc {
         Wc {
-            wr_id: wr.wr_id,
+            wr_id,
             status: WcStatus::Success,
             opcode,
             byte_len,
@@ -317,11 +351,23 @@ impl Qp {
     }
 
     /// Whether `source` may send to this queue pair. Any port may: NICs use it for path entropy.
-    #[inline]
-    pub(crate) fn is_peer(&self, source: IpAddr) -> bool {
+    fn is_peer(&self, source: IpAddr) -> bool {
         let peer = self.path.as_ref().map(|path| path.dest.ip());
         peer.is_some_and(|peer| peer == source || peer.to_canonical() == source.to_canonical())
     }
+}
+
+/// Scatters `bytes` from `offset` on: where the message ends now, or how the work request does.
+#[inline]
+fn land(wr: &RecvWr, offset: u32, bytes: &[u8], mrs: &MrTable) -> Result<u32, WcStatus> {
+    let end = u64::from(offset) + bytes.len() as u64;
+    if end > wr.sg_list.byte_len() {
+        return Err(WcStatus::LocLenErr);
+    }
+    if !scatter(mrs, &wr.sg_list, offset, bytes) {
+        return Err(WcStatus::LocProtErr);
+    }
+    u32::try_from(end).map_err(|_| WcStatus::LocLenErr)
 }
 
 /// Copies `bytes` into the entries of `list` from `offset` on; false when they forbid it.

@@ -144,7 +144,7 @@ impl Qp {
         let message = if ends { Message::None } else { Message::Send { offset: end } };
         rc.responder.go_on(message);
         if ends {
-            self.complete_recv(&wr, WcOpcode::Recv, end, packet, rx, s);
+            self.complete_recv(wr.wr_id, WcOpcode::Recv, end, packet, rx, s);
         }
         Verdict::Done
     }
@@ -194,7 +194,9 @@ impl Qp {
         let message = if ends { Message::None } else { Message::Write { remote, total, offset } };
         rc.responder.go_on(message);
         match wr {
-            Some(wr) => self.complete_recv(&wr, WcOpcode::RecvRdmaWithImm, total, packet, rx, s),
+            Some(wr) => {
+                self.complete_recv(wr.wr_id, WcOpcode::RecvRdmaWithImm, total, packet, rx, s);
+            }
             None => s.counters.messages_received += u64::from(ends),
         }
         Verdict::Done

@@ -95,6 +95,31 @@ fn error_flushes_destroying_flushes_and_reset_forgets() {
 }
 
 #[test]
+fn who_sent_too_early_is_no_stranger_later() {
+    let mut pair = Pair::uc(Mtu::Mtu256);
+    pair.b.device.modify_qp(pair.b_qp, QpState::Reset).unwrap();
+    pair.b.device.modify_qp(pair.b_qp, QpState::Init).unwrap();
+    let early = pair.packets(SendOp::Send, 100);
+    pair.deliver(early);
+    assert_eq!(pair.b.counters().not_rtr, 1);
+    let connect = Connect {
+        dest: pair.a.device.local_addr(),
+        dest_qp_num: pair.a_qp,
+        rq_psn: Psn::new(A_PSN),
+        sq_psn: Psn::new(B_PSN),
+        path_mtu: Mtu::Mtu256,
+        source_port: 0,
+        tclass: 0,
+        rc: RcAttr::default(),
+    };
+    pair.b.device.connect_qp(pair.b_qp, &connect).unwrap();
+    pair.b.recv(pair.b_qp, 1, 0, 100);
+    let packets = pair.packets(SendOp::Send, 100);
+    pair.deliver(packets);
+    assert_eq!((pair.b.received(), pair.b.counters().wrong_source), (vec![(1, 100)], 0));
+}
+
+#[test]
 fn a_queue_pair_lives_again_after_reset_under_its_number() {
     let mut pair = Pair::uc(Mtu::Mtu256);
     pair.a.device.modify_qp(pair.a_qp, QpState::Err).unwrap();

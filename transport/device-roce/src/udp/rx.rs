@@ -72,6 +72,7 @@ impl Receiver {
             Classes::Unasked(left) => return self.classes = Classes::Unasked(left - 1),
             Classes::Always => return,
         };
+        cold_path();
         self.classes = next;
         ignore(sys::ask_for_tclass(socket.as_fd(), local, asked));
     }
@@ -124,6 +125,7 @@ impl Receiver {
                     break;
                 }
                 Err(_) => {
+                    cold_path();
                     counts.udp.receive_errors += 1;
                     errors += 1;
                     if errors == ERRORS_MAX {
