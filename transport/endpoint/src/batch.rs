@@ -2,7 +2,7 @@
 
 use crate::filler::Fill;
 use crate::limits::{BATCH, SIGNAL_EVERY};
-use towpath_verbs::{SendOp, SendWr, SgList};
+use towpath_verbs::{SendOp, SendWr, SgList, Sge};
 
 /// The sends of one path that wait. Work requests are written over where they are: they are long,
 /// and few of their fields change.
@@ -13,6 +13,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
+    #[inline(never)]
     pub(crate) fn new() -> Self {
         Self { wrs: Vec::with_capacity(BATCH), len: 0 }
     }
@@ -21,20 +22,27 @@ impl Batch {
         self.len == BATCH
     }
 
-    /// Adds a send; there must be room.
+    /// Adds a send of one entry, to which others may be added; there must be room.
     #[inline(always)]
-    pub(crate) fn push(&mut self, wr_id: u64, sg_list: SgList) {
+    pub(crate) fn push(&mut self, wr_id: u64, entry: Sge) -> &mut SgList {
         debug_assert!(!self.is_full(), "a full batch is posted at once");
         if self.len == self.wrs.len() {
-            self.wrs.push(SendWr::new(0, SendOp::Send, SgList::default()));
+            self.grow();
         }
         let wr = &mut self.wrs[self.len];
-        (wr.wr_id, wr.sg_list) = (wr_id, sg_list);
+        (wr.wr_id, wr.sg_list) = (wr_id, SgList::one(entry));
         wr.flags.signaled = self.len % SIGNAL_EVERY == SIGNAL_EVERY - 1;
         self.len += 1;
+        &mut wr.sg_list
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        self.wrs.push(SendWr::new(0, SendOp::Send, SgList::default()));
     }
 
     /// Fills the last packet of the newest send up, since another is to follow it.
+    #[inline(never)]
     pub(crate) fn fill_up(&mut self, fill: &Fill, unfilled_bytes: &mut u32) {
         if let Some(wr) = self.wrs[..self.len].last_mut() {
             fill.fill_up(wr, unfilled_bytes);
@@ -79,19 +87,21 @@ impl Batches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use towpath_verbs::Sge;
 
     #[test]
     fn what_is_written_over_is_as_what_is_new() {
         let mut batch = Batch::new();
-        let list = |length| SgList::one(Sge { addr: 1, length, lkey: 2 });
+        let entry = |length| Sge { addr: 1, length, lkey: 2 };
         for round in 0..3 {
             for wr_id in 0..SIGNAL_EVERY as u64 + 2 {
-                batch.push(wr_id, list(round));
+                let list = batch.push(wr_id, entry(round));
+                assert!((wr_id + u64::from(round)).is_multiple_of(2) || list.push(entry(9)));
             }
             let last = SIGNAL_EVERY as u64 + 1;
             for (wr, wr_id) in batch.sealed().iter().zip(0..) {
-                let mut fresh = SendWr::new(wr_id, SendOp::Send, list(round));
+                let mut list = SgList::one(entry(round));
+                assert!((wr_id + u64::from(round)).is_multiple_of(2) || list.push(entry(9)));
+                let mut fresh = SendWr::new(wr_id, SendOp::Send, list);
                 fresh.flags.signaled = wr_id == SIGNAL_EVERY as u64 - 1 || wr_id == last;
                 assert_eq!(*wr, fresh, "round {round}");
             }

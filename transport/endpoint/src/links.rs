@@ -265,10 +265,16 @@ impl Links {
     /// The link and path of a queue pair: usually that of the completion before.
     pub(crate) fn of_qp(&mut self, qp_num: QpNum) -> Option<(u16, u8)> {
         if self.last_qp.0 != qp_num {
-            let place = self.qps.binary_search_by_key(&qp_num, |&(num, ..)| num).ok()?;
-            self.last_qp = self.qps[place];
+            self.find_qp(qp_num)?;
         }
         Some((self.last_qp.1, self.last_qp.2))
+    }
+
+    #[inline(never)]
+    fn find_qp(&mut self, qp_num: QpNum) -> Option<()> {
+        let place = self.qps.binary_search_by_key(&qp_num, |&(num, ..)| num).ok()?;
+        self.last_qp = self.qps[place];
+        Some(())
     }
 
     /// Something happened to a link: it is looked at for events now and for sends at the flush.

@@ -1,6 +1,7 @@
 //! What is being sent: the buffers of each message, by the link's key of it.
 
 use smallvec::SmallVec;
+use std::hint::cold_path;
 use towpath_memory::{Segment, Shared};
 use towpath_proto::SendKey;
 use towpath_proto::limits::SEGMENTS_MAX;
@@ -30,6 +31,7 @@ impl Sends {
     pub(crate) fn put(&mut self, send: SendKey, segments: Segments, lkeys: [u32; SEGMENTS_MAX]) {
         let index = send.index();
         if self.places.len() <= index {
+            cold_path();
             self.places.resize_with(index + 1, || None);
         }
         let place = &mut self.places[index];

@@ -7,6 +7,7 @@ use crate::event::{LinkId, Peer, SendId};
 use crate::links::Phase;
 use crate::message::{Chunk, Message};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
+use std::hint::cold_path;
 use towpath_base::Nanos;
 use towpath_memory::{Buf, Region, RegionId};
 use towpath_proto::limits::{MESSAGE_BYTES_MAX, SEGMENTS_MAX};
@@ -126,7 +127,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 self.links.touch(link.index);
                 Ok(send)
             }
-            Err(error) => Err(Rejected { payload, error }),
+            Err(error) => {
+                cold_path();
+                Err(Rejected { payload, error })
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use crate::message::{Chunk, Message};
 use crate::payload::Payload;
 use crate::recv::RecvTable;
 use smallvec::SmallVec;
+use std::hint::cold_path;
 use towpath_memory::Region;
 use towpath_proto::{ChannelId, Event as LinkEvent, IncomingKey, Link};
 use towpath_verbs::Device;
@@ -35,9 +36,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// put together is slow to copy, so it is not returned first.
     #[inline]
     fn take_event(&mut self, on_event: &mut impl FnMut(&mut Self, Event)) -> bool {
-        if let Some(event) = self.told.pop_front() {
-            on_event(self, event);
-            return true;
+        if !self.told.is_empty() {
+            cold_path();
+            if let Some(event) = self.told.pop_front() {
+                on_event(self, event);
+                return true;
+            }
         }
         while let Some(index) = self.links.eventful() {
             let Self { links, recv, .. } = self;

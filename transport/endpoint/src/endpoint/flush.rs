@@ -11,6 +11,7 @@ use crate::tcp::Tcp;
 use crate::tx::{TxQueue, TxSlots};
 use crate::wr_id::WrId;
 use smallvec::SmallVec;
+use std::hint::cold_path;
 use std::task::Waker;
 use towpath_base::crc::crc32c;
 use towpath_base::{Nanos, Time};
@@ -18,17 +19,15 @@ use towpath_memory::Region;
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::ChunkFlags;
 use towpath_proto::{Carrier, Class, Link, PathId, Reroute, Transmit};
-use towpath_verbs::{Device, QpNum, QpState, SgList, Sge};
+use towpath_verbs::{Device, QpNum, QpState, Sge};
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Sends what is to be sent: chunks first, then acks, so that acks ride on replies where
     /// there are any. The end of a turn.
     pub fn flush(&mut self) {
-        if self.links.any_ready() {
-            self.post_receives_of_links();
-        }
-        if !self.receives_can_wait() {
-            self.post_shared_receives();
+        let receives_can_wait = self.receives_can_wait();
+        if !receives_can_wait {
+            self.post_receives();
         }
         if !self.links.any_ready() && !self.take_released() {
             // Most turns of an idle poller end here: no clock read. The device may still have
@@ -49,6 +48,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             };
             let Some(conn) = self.links.at(index) else { continue };
             if conn.phase != Phase::Up {
+                self.post_receives_of(index);
                 continue;
             }
             if !in_order && conn.link.as_ref().is_some_and(Link::has_renewals) {
@@ -65,6 +65,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 if is_last && (1..=SOON_BYTES).contains(&sent.bytes) {
                     self.device.progress(0);
                 }
+            }
+            if receives_can_wait {
+                self.post_receives_of(index);
             }
             self.take_released();
             let Some(conn) = self.links.at(index) else { continue };
@@ -133,8 +136,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.post_shared_receives();
     }
 
-    /// Whether the next poll is soon enough to post receives: where nothing arrives before. Those
-    /// to queues of their own are found by the links that have work, so these do not wait.
+    /// Whether receives may be posted behind what is sent, and those of a shared queue as late as
+    /// in the next poll: where nothing arrives before.
     pub(super) fn receives_can_wait(&self) -> bool {
         self.shared.is_some() && self.device.caps().arrives_in_progress
     }
@@ -144,23 +147,32 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let mut place = 0;
         while let Some(index) = self.links.ready_at(place) {
             place += 1;
-            let Some(conn) = self.links.at(index) else { continue };
-            let qp_num = conn.control.qp_num;
-            if !conn.control_repost.is_empty() {
-                let posted = self.device.post_recv(qp_num, &conn.control_repost);
-                self.stats.posts_refused += u64::from(posted.is_err());
-                let refused = posted.err().map_or(conn.control_repost.len(), |bad| bad.index);
-                for wr in &conn.control_repost[refused..] {
-                    if let Some(WrId::ControlRecv { slot, .. }) = WrId::unpack(wr.wr_id) {
-                        conn.control.received(slot, 0);
-                    }
-                }
-                conn.control_repost.clear();
-            }
-            if self.shared.is_none() {
-                self.post_receives_of(index);
+            self.post_receives_of(index);
+        }
+    }
+
+    #[inline]
+    fn post_receives_of(&mut self, index: u16) {
+        if self.links.at(index).is_some_and(|conn| !conn.control_repost.is_empty()) {
+            self.post_control_receives(index);
+        }
+        if self.shared.is_none() {
+            self.post_receives_of_paths(index);
+        }
+    }
+
+    #[inline(never)]
+    fn post_control_receives(&mut self, index: u16) {
+        let Some(conn) = self.links.at(index) else { return };
+        let posted = self.device.post_recv(conn.control.qp_num, &conn.control_repost);
+        self.stats.posts_refused += u64::from(posted.is_err());
+        let refused = posted.err().map_or(conn.control_repost.len(), |bad| bad.index);
+        for wr in &conn.control_repost[refused..] {
+            if let Some(WrId::ControlRecv { slot, .. }) = WrId::unpack(wr.wr_id) {
+                conn.control.received(slot, 0);
             }
         }
+        conn.control_repost.clear();
     }
 
     fn post_shared_receives(&mut self) {
@@ -186,7 +198,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
-    fn post_receives_of(&mut self, index: u16) {
+    #[inline(never)]
+    fn post_receives_of_paths(&mut self, index: u16) {
         let Some(conn) = self.links.at(index) else { return };
         let mut refused: Vec<towpath_verbs::RecvWr> = Vec::new();
         for path in &mut conn.paths {
@@ -340,6 +353,7 @@ fn send_chunks<D: Device<Memory = Region>>(
         let Some(transmit) = &mut next else { break };
         let Some(path) = paths.get_mut(usize::from(transmit.path.0)) else {
             // The path behind those of queue pairs is the stream.
+            cold_path();
             let Some(tcp) = tcp else { break };
             push_frame(tcp, sends, transmit);
             link.handle_sent(transmit.path, transmit.header.number, None);
@@ -350,6 +364,7 @@ fn send_chunks<D: Device<Memory = Region>>(
         }
         let has_place = !rides_on_tcp || !path.tx.is_full();
         if !has_place || !push((path, tx_slots, batches), sends, index, transmit) {
+            cold_path();
             link.handle_sent(transmit.path, transmit.header.number, None);
             refused += 1;
             continue;
@@ -421,6 +436,7 @@ fn payload_of<'a>(sends: &'a Sends, transmit: &mut Transmit) -> Option<(&'a [u8]
 }
 
 /// Copies a chunk to the stream of its link. One for which there is no room is lost, as on UC.
+#[inline(never)]
 fn push_frame(tcp: &mut Tcp, sends: &Sends, transmit: &mut Transmit) {
     let Some((payload, _)) = payload_of(sends, transmit) else { return };
     let mut header = [0; HEADER_BYTES];
@@ -441,11 +457,10 @@ fn push(
     let (position, sge) = path.tx.push(tx_slots, what, |bytes| header.emit(bytes));
     let wr_id = TxQueue::wr_id(index, transmit.path.0, position);
     let batch = path.batch.get_or_insert_with(|| batches.take());
-    // Two calls: one list that may be either would be made aside and copied.
+    let sg_list = batch.push(wr_id, sge);
     if payload.length > 0 {
-        batch.push(wr_id, SgList::two(sge, payload));
-    } else {
-        batch.push(wr_id, SgList::one(sge));
+        let has_room = sg_list.push(payload);
+        debug_assert!(has_room, "there is only the header so far");
     }
     true
 }
@@ -461,6 +476,7 @@ fn post<D: Device<Memory = Region>>(
     let wrs = batch.sealed();
     let mut refused = 0;
     if let Err(bad) = device.post_send(path.qp_num, wrs) {
+        cold_path();
         for _ in bad.index..wrs.len() {
             if let Some(number) = path.tx.unpush(tx_slots) {
                 link.handle_sent(id, number, None);

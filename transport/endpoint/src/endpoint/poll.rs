@@ -27,13 +27,23 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.look_for_absence(now);
         let acks = self.poll_control(now);
         let completions = self.poll_data(now);
-        let frames = self.poll_streams(now);
-        let returned = self.take_returns();
         self.expire_timers(now);
+        let count = moved + acks + completions;
+        // Who sent what came waits for the answer; one turn later is soon enough for the rest.
+        self.is_in_haste = count > 0 && !self.is_in_haste;
+        if self.is_in_haste {
+            return count;
+        }
+        count + self.look_around(now, count == 0)
+    }
+
+    /// Looks at what hardly ever has news.
+    #[inline(never)]
+    fn look_around(&mut self, now: Time, idle: bool) -> usize {
+        let count = self.poll_streams(now) + self.take_returns();
         self.finish_draining();
         self.finish_renewals();
-        let count = moved + acks + completions + frames + returned;
-        self.poll_setup(now, count == 0);
+        self.poll_setup(now, idle && count == 0);
         self.look_at_blacklist(now);
         count
     }
@@ -71,6 +81,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.stats.strays += 1;
     }
 
+    #[inline(never)]
     fn on_ack_sent(&mut self, link: u16, slot: u32, wc: &Wc) {
         if let Some(conn) = self.links.at(link) {
             conn.control.sent(slot);
@@ -98,6 +109,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         total
     }
 
+    #[inline(never)]
     fn on_control_recv(&mut self, now: Time, index: u16, slot: u32, wc: &Wc) {
         let ok = wc.status == WcStatus::Success;
         self.stats.note_recv(wc);
@@ -128,6 +140,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         })
     }
 
+    #[inline(never)]
     fn on_sent(&mut self, index: u16, path: u8, position: u32, wc: &Wc) {
         self.stats.note_send(wc);
         let Some(conn) = self.links.at(index) else { return };
@@ -142,6 +155,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             link.handle_sent_upto(PathId(path), number, timestamp);
         }
         if is_error(wc) && self.device.qp_state(qp_num) == Ok(QpState::Err) {
+            cold_path();
             conn.fail_qp(self.device.now(), qp_num);
         }
         if self.order.is_needed() {
@@ -162,10 +176,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             shared.uncount(slot.class);
             links.of_qp(wc.qp_num)
         } else {
-            slot.home.and_then(|home| uncount(links, home))
+            uncount(links, slot.home)
         };
         let Some((index, path)) = way else { return self.pass_over(number) };
         if wc.status != WcStatus::Success {
+            cold_path();
             stats.note_recv(wc);
             return self.pass_over(number);
         }
@@ -175,6 +190,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             return self.pass_over(number);
         };
         let Some((header, payload)) = slot.received(wc.byte_len) else {
+            cold_path();
             stats.runts += 1;
             return self.pass_over(number);
         };
@@ -202,6 +218,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// Fills a path's own queue up that has given the buffer of this slot away, where it does not
     /// count on getting that back. A shared queue is filled up before it is posted to.
+    #[inline(never)]
     fn replace(&mut self, given: u32) {
         let Some(&mut Slot { class, home, .. }) = self.recv.at(given) else { return };
         let slot = if self.config.is_overbooked() {
@@ -305,10 +322,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         count
     }
 
+    #[inline]
     fn expire_timers(&mut self, now: Time) {
-        if now < self.next_timer {
-            return;
+        if now >= self.next_timer {
+            self.expire_those_due(now);
         }
+    }
+
+    #[inline(never)]
+    fn expire_those_due(&mut self, now: Time) {
         self.next_timer = Time::NEVER;
         let due: smallvec::SmallVec<[LinkId; 32]> =
             self.links.iter().filter(|conn| conn.timer <= now).map(|conn| conn.id).collect();
@@ -328,7 +350,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
 /// Counts a receive of a path's own queue that is not posted any more; says which link and path
 /// it came over.
-fn uncount(links: &mut Links, home: Home) -> Option<(u16, u8)> {
+#[inline(never)]
+fn uncount(links: &mut Links, home: Option<Home>) -> Option<(u16, u8)> {
+    let home = home?;
     let path = links.find_mut(home.link)?.paths.get_mut(usize::from(home.path))?;
     path.posted = path.posted.saturating_sub(1);
     Some((home.link.index, home.path))

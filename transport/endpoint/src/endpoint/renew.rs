@@ -54,7 +54,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     /// Makes the queue pairs for which nothing is in the way any more.
+    #[inline]
     pub(super) fn finish_renewals(&mut self) {
+        if !self.renewing.is_empty() {
+            self.renew_drained();
+        }
+    }
+
+    #[cold]
+    fn renew_drained(&mut self) {
         let mut place = 0;
         while let Some(renewing) = self.renewing.get_mut(place) {
             renewing.polls = renewing.polls.saturating_add(1);

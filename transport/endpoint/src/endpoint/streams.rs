@@ -57,10 +57,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     /// Looks at the streams when it is time to; returns how many frames came.
+    #[inline]
     pub(crate) fn poll_streams(&mut self, now: Time) -> usize {
-        if now < self.streams.due() {
-            return 0;
-        }
+        if now < self.streams.due() { 0 } else { self.look_at_streams(now) }
+    }
+
+    #[inline(never)]
+    fn look_at_streams(&mut self, now: Time) -> usize {
         let mut streams = std::mem::take(&mut self.streams);
         let mut count = 0;
         let mut due = None;

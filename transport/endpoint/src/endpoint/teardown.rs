@@ -83,10 +83,18 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     /// Frees the places of links that are drained, and looks at what the device itself tells.
+    #[inline]
     pub(super) fn finish_draining(&mut self) {
         while let Some(event) = self.device.poll_async_event() {
             self.on_device_event(event);
         }
+        if !self.draining.is_empty() {
+            self.remove_drained();
+        }
+    }
+
+    #[inline(never)]
+    fn remove_drained(&mut self) {
         let mut place = 0;
         while let Some(&index) = self.draining.get(place) {
             if self.links.at(index).is_some_and(take_back_untold) {
@@ -107,6 +115,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
+    #[cold]
     fn on_device_event(&mut self, event: AsyncEvent) {
         tracing::warn!(?event, "the device reports");
         let mut met = smallvec::SmallVec::<[u16; 4]>::new();

@@ -132,10 +132,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let has_placed = self.member().is_some_and(Member::has_placed);
         let setup = self.setup();
         let has_news = setup.news.take(now, idle);
-        if !(has_placed || has_news) && now < setup.next_due() {
-            return;
+        if has_placed || has_news || now >= setup.next_due() {
+            self.go_on_with_setup(now, has_placed, has_news);
         }
-        let mut setup = std::mem::take(setup);
+    }
+
+    #[inline(never)]
+    fn go_on_with_setup(&mut self, now: Time, has_placed: bool, has_news: bool) {
+        let mut setup = std::mem::take(self.setup());
         if has_placed {
             self.take_placed(&mut setup, now);
         }
