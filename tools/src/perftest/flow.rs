@@ -160,6 +160,7 @@ impl<'a, C: Carrier> Flow<'a, C> {
         self.takes.receives.then(|| sent.saturating_sub(self.received))
     }
 
+    #[inline(never)]
     fn look(&mut self) -> Result<(), RunError> {
         // While we wait for what may be lost, the peer goes on to what comes after this row.
         let goes_on = self.takes.lossy && self.peer.is_some();

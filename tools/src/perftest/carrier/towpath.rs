@@ -71,7 +71,6 @@ impl<D: Device<Memory = Region>> Towpath<D> {
                 self.free.push_back(payload);
                 turn.completed += 1;
             }
-            Event::Sent { outcome, .. } => return Err(RunError::Outcome(outcome)),
             Event::Message(message) => {
                 self.check_message(&message)?;
                 self.endpoint.release(message);
@@ -82,18 +81,32 @@ impl<D: Device<Memory = Region>> Towpath<D> {
                 self.endpoint.release_chunk(chunk);
                 turn.received += u64::from(end);
             }
-            Event::StreamAborted { .. } => return Err(RunError::Outcome(Outcome::Abandoned)),
-            Event::LinkDown { reason, .. } => return Err(self.link_down(reason)),
-            Event::ChannelClosed { reason, .. } => {
-                return Err(ChannelError::Closed(reason).into());
-            }
-            _ => {}
+            _ => return self.on_rare_event(&event),
         }
         Ok(())
     }
 
+    #[cold]
+    fn on_rare_event(&self, event: &Event) -> Result<(), RunError> {
+        match *event {
+            Event::Sent { outcome, .. } => Err(RunError::Outcome(outcome)),
+            Event::StreamAborted { .. } => Err(RunError::Outcome(Outcome::Abandoned)),
+            Event::LinkDown { reason, .. } => Err(self.link_down(reason)),
+            Event::ChannelClosed { reason, .. } => Err(ChannelError::Closed(reason).into()),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline(never)]
+    fn tell_status(&mut self) {
+        if let Some((socket, program)) = &mut self.status {
+            socket.answer_when_asked(|| ProcessStatus::of(&self.endpoint, program));
+        }
+    }
+
     /// Why a message ended as it did. One that has no deadline is given up only with its channel or
     /// its link, which tell of their end behind it.
+    #[cold]
     fn why(&mut self, outcome: Outcome) -> RunError {
         let start = Instant::now();
         let mut why = None;
@@ -112,18 +125,22 @@ impl<D: Device<Memory = Region>> Towpath<D> {
         }
     }
 
+    #[cold]
     fn link_down(&self, reason: DownReason) -> RunError {
         RunError::LinkDown { reason, status: self.endpoint.endpoint_stats().last_error }
     }
 
     fn check_message(&mut self, message: &Message) -> Result<(), RunError> {
         self.check_len(message.len() as u32)?;
-        if self.content.checked() {
-            let mut offset = 0;
-            for part in message.parts() {
-                self.content.check(offset, part)?;
-                offset += part.len();
-            }
+        if self.content.checked() { self.check_parts(message) } else { Ok(()) }
+    }
+
+    #[inline(never)]
+    fn check_parts(&mut self, message: &Message) -> Result<(), RunError> {
+        let mut offset = 0;
+        for part in message.parts() {
+            self.content.check(offset, part)?;
+            offset += part.len();
         }
         Ok(())
     }
@@ -209,8 +226,8 @@ impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
                 other => other?,
             }
         }
-        if let Some((socket, program)) = &mut self.status {
-            socket.answer_when_asked(|| ProcessStatus::of(&self.endpoint, program));
+        if self.status.is_some() {
+            self.tell_status();
         }
         Ok(turn)
     }
