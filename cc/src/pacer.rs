@@ -50,6 +50,7 @@ impl Pacer {
         rate.map_or(now, |rate| self.ready_at_rate(now, bytes, rate))
     }
 
+    #[inline(never)]
     fn ready_at_rate(&self, now: Time, bytes: u64, rate: Rate) -> Time {
         let credit = self.credit_at(now, rate);
         if credit >= 0 || bytes == 0 {
@@ -69,13 +70,17 @@ impl Pacer {
     #[inline]
     pub fn on_sent(&mut self, now: Time, bytes: u64, rate: Option<Rate>) {
         self.credit_units = match rate {
-            Some(rate) => self.credit_at(now, rate).saturating_sub(units(bytes)),
+            Some(rate) => self.credit_after(now, bytes, rate),
             None => 0,
         };
         self.updated = self.updated.max(now);
     }
 
     #[inline(never)]
+    fn credit_after(&self, now: Time, bytes: u64, rate: Rate) -> i128 {
+        self.credit_at(now, rate).saturating_sub(units(bytes))
+    }
+
     fn credit_at(&self, now: Time, rate: Rate) -> i128 {
         let late_units = gained(rate, PACER_LATE_MAX);
         let saved_max = self.burst_units.min(late_units);

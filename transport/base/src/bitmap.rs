@@ -54,14 +54,13 @@ impl WindowBitmap {
     #[must_use]
     pub fn contains(&self, number: u64) -> bool {
         // The base itself is the one that is mostly asked for, and clear.
-        if number <= self.base {
-            return number < self.base;
-        }
-        if !self.reaches(number) {
-            return false;
-        }
+        if number <= self.base { number < self.base } else { self.contains_ahead(number) }
+    }
+
+    #[inline(never)]
+    fn contains_ahead(&self, number: u64) -> bool {
         let (word, bit) = self.locate(number);
-        self.words[word] & bit != 0
+        self.reaches(number) && self.words[word] & bit != 0
     }
 
     /// Sets `number`; true when it was not set before. A number beyond the window is refused
@@ -79,6 +78,7 @@ impl WindowBitmap {
         true
     }
 
+    #[inline(never)]
     fn insert_ahead(&mut self, number: u64) -> bool {
         if number < self.base || !self.reaches(number) {
             return false;
@@ -97,6 +97,7 @@ impl WindowBitmap {
         }
     }
 
+    #[inline(never)]
     fn advance_far(&mut self, base: u64) {
         if base - self.base >= self.span() {
             self.words.fill(0);
@@ -125,6 +126,7 @@ impl WindowBitmap {
         self.words[word] & bit != 0
     }
 
+    #[inline(never)]
     fn advance_over_set(&mut self) {
         while self.is_base_set() {
             let (word, _) = self.locate(self.base);

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::cell::Cell;
+use std::hint::cold_path;
 use std::sync::OnceLock;
 use std::time::Instant;
 use towpath_base::Time;
@@ -62,6 +63,7 @@ impl Clock {
                 Time(now.passed_ns + counter.delta_as_nanos(now.from, raw))
             }
             Source::System(start) => {
+                cold_path();
                 Time(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
             }
         }
@@ -76,6 +78,7 @@ impl Reading {
         if raw >= self.last {
             return Self { last: raw, ..self };
         }
+        cold_path();
         let passed_ns = self.passed_ns + nanos(self.from, self.last);
         Self { from: raw, passed_ns, last: raw }
     }

@@ -34,15 +34,22 @@ impl<T: Default> Slots<T> {
     pub(crate) fn take(&mut self) -> Option<(Key, &mut T)> {
         let index = match self.free.pop() {
             Some(index) => index,
-            None if self.slots.len() < self.limit => {
-                self.slots.push(Slot { value: T::default(), life: 0 });
-                self.slots.len() as u32 - 1
-            }
-            None => return None,
+            None => self.grow()?,
         };
         let slot = &mut self.slots[index as usize];
         slot.life = slot.life.wrapping_add(1);
         Some((Key { index, life: slot.life }, &mut slot.value))
+    }
+
+    /// Makes another slot, if there may be one more.
+    #[cold]
+    fn grow(&mut self) -> Option<u32> {
+        let index = self.slots.len();
+        if index == self.limit {
+            return None;
+        }
+        self.slots.push(Slot { value: T::default(), life: 0 });
+        Some(index as u32)
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<&T> {

@@ -3,6 +3,7 @@
 use crate::event::ChunkRef;
 use crate::limits::CHUNK_WINDOW;
 use alloc::vec::Vec;
+use core::hint::cold_path;
 use towpath_base::WindowBitmap;
 
 /// A message being received. Lives in a slot that keeps its memory for the next one.
@@ -60,6 +61,7 @@ impl Incoming {
     pub(crate) fn accept(&mut self, chunk: ChunkRef) -> Result<(), Misfit> {
         let bytes = self.bytes_received.checked_add(chunk.length).ok_or(Misfit)?;
         if bytes > self.message_len {
+            cold_path();
             return Err(Misfit);
         }
         let follows = chunk.index == self.chunks_received && chunk.offset == self.bytes_received;
@@ -99,6 +101,7 @@ impl Incoming {
         if self.came_in_order { Ok(()) } else { self.sort() }
     }
 
+    #[inline(never)]
     fn sort(&mut self) -> Result<(), Misfit> {
         self.chunks.sort_unstable_by_key(|chunk| chunk.index);
         let mut end = 0;

@@ -99,17 +99,10 @@ impl Outgoing {
     /// The length of the next chunk at `bytes_max`.
     pub(crate) fn next_length(&self, bytes_max: u32) -> u32 {
         let rest = self.segments[usize::from(self.segment)] - self.segment_offset;
-        if rest <= bytes_max {
-            return rest;
-        }
         match self.cut {
+            _ if rest <= bytes_max => rest,
             Cut::FullPackets => bytes_max,
-            // Cut evenly: each chunk ends in a short packet anyhow, and equal ones come earlier.
-            Cut::Slices => {
-                let even = rest.div_ceil(rest.div_ceil(bytes_max));
-                let align = if bytes_max >= CHUNK_ALIGN_BYTES { CHUNK_ALIGN_BYTES } else { 1 };
-                even.next_multiple_of(align).min(bytes_max)
-            }
+            Cut::Slices => even_length(rest, bytes_max),
         }
     }
 
@@ -164,6 +157,15 @@ impl Outgoing {
         }
         acked.insert(u64::from(index))
     }
+}
+
+/// The length of the next of several chunks that end at slices. Cut evenly: each ends in a short
+/// packet anyhow, and equal ones come earlier.
+#[inline(never)]
+fn even_length(rest: u32, bytes_max: u32) -> u32 {
+    let even = rest.div_ceil(rest.div_ceil(bytes_max));
+    let align = if bytes_max >= CHUNK_ALIGN_BYTES { CHUNK_ALIGN_BYTES } else { 1 };
+    even.next_multiple_of(align).min(bytes_max)
 }
 
 #[cfg(test)]

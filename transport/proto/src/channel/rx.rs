@@ -4,6 +4,7 @@ use crate::event::IncomingKey;
 use crate::limits::MESSAGE_WINDOW;
 use alloc::boxed::Box;
 use alloc::vec;
+use core::hint::cold_path;
 use towpath_base::WindowBitmap;
 
 /// Verdicts are remembered for twice the window: a sender may ask again about an id as long as it
@@ -83,9 +84,11 @@ impl ChannelRx {
     #[inline(always)]
     pub(crate) fn place(&self, id: u64) -> Result<Place, RxViolation> {
         if self.closed.contains(id) {
+            cold_path();
             return Ok(Place::Closed(self.verdict(id)));
         }
         if !self.closed.reaches(id) {
+            cold_path();
             return Err(RxViolation::MessageWindow);
         }
         let open = self.open.get((id % MESSAGE_WINDOW) as usize).copied().flatten();

@@ -4,6 +4,7 @@ use super::Link;
 use crate::carrier::Carrier;
 use crate::event::Event;
 use crate::path::{AckDigest, bit};
+use core::hint::cold_path;
 use towpath_base::Time;
 
 impl Link {
@@ -28,6 +29,7 @@ impl Link {
     /// question to find the way.
     pub(super) fn on_heard(&mut self, now: Time, index: usize) {
         if self.paths[index].carrier != self.carrier() {
+            cold_path();
             // The answer may be there and wait.
             self.settle_piggyback();
             if self.is_down() {
@@ -35,6 +37,7 @@ impl Link {
             }
         }
         if let Some(carrier) = self.paths.ladder.on_heard(now, index) {
+            cold_path();
             self.ride_on(now, carrier);
         }
     }
@@ -67,6 +70,7 @@ impl Link {
     /// Rides on another carrier from now on. Everything under way goes again there, and what has
     /// come in is acknowledged there once more: acks may have been lost with the way before. The
     /// receiver knows what comes twice.
+    #[inline(never)]
     fn ride_on(&mut self, now: Time, to: Carrier) {
         let from = self.carrier();
         for index in 0..self.paths.len() {

@@ -56,6 +56,7 @@ impl Link {
         received_at: Time,
     ) -> Verdict {
         if header[1] == KIND_ACK {
+            cold_path();
             self.take_in_ack_on(now, path, header, payload, received_at);
             return Verdict::Recycle;
         }
@@ -89,6 +90,7 @@ impl Link {
             self.on_heard(now, index);
             // The ack that waited may have been the one of our GOODBYE.
             if self.is_down() {
+                cold_path();
                 return Verdict::Recycle;
             }
         }
@@ -101,6 +103,7 @@ impl Link {
         }
         // The ack that rode on it may have been the one of our GOODBYE.
         if self.is_down() {
+            cold_path();
             return Verdict::Recycle;
         }
         let taken = match header.kind {
@@ -202,6 +205,7 @@ impl Link {
     fn hold_piggyback(&mut self, ack: Piggyback) {
         match self.piggyback {
             Some(held) if held.path != ack.path => {
+                cold_path();
                 self.settle_piggyback();
             }
             Some(held) if held.largest >= ack.largest => return self.stats.acks_received += 1,
@@ -224,6 +228,7 @@ impl Link {
     }
 
     /// A cumulative grant of the peer.
+    #[inline(never)]
     pub(super) fn on_credit(&mut self, id: u32, granted: u64) {
         let Some(channel) = self.channel_mut(id) else { return };
         if channel.state == ChannelState::Opening {
@@ -253,7 +258,10 @@ impl Link {
         let Self { channels, incoming, config, stats, whole_bytes_max, .. } = self;
         // Data of a channel whose OPENED is still on its way comes again.
         let channel = find_mut(channels, header.channel).filter(|channel| channel.takes_data());
-        let Some(channel) = channel else { return Taken::Refused };
+        let Some(channel) = channel else {
+            cold_path();
+            return Taken::Refused;
+        };
         let Ok((place, is_known)) = look_up(channel, incoming, header) else {
             cold_path();
             return violation(stats);
@@ -277,13 +285,17 @@ impl Link {
             return Taken::Refused;
         }
         if header.message_len > config.message_bytes_max {
+            cold_path();
             return violation(stats);
         }
         let streamed = header.message_len > *whole_bytes_max;
         let (key, message) = match hold(channel, incoming, header, place, buf, streamed) {
             Ok(held) => held,
             Err(NotHeld::Violation) => return violation(stats),
-            Err(NotHeld::Full) => return Taken::Refused,
+            Err(NotHeld::Full) => {
+                cold_path();
+                return Taken::Refused;
+            }
         };
         stats.chunks_received += 1;
         stats.bytes_received += u64::from(header.length);
@@ -373,6 +385,7 @@ fn look_up(
         Place::Open(key) => {
             let message = incoming.get(key.0).expect("open messages are live");
             if message.message_len != header.message_len {
+                cold_path();
                 return Err(NotHeld::Violation);
             }
             message.has(header.index).map_err(|_| NotHeld::Violation)?
@@ -400,6 +413,7 @@ fn hold<'m>(
         Place::New | Place::Closed(_) => {
             // Beyond the window it would leave an open message behind when it is refused.
             if u64::from(header.index) >= CHUNK_WINDOW {
+                cold_path();
                 return Err(NotHeld::Violation);
             }
             channel.rx.use_credit().map_err(|_| NotHeld::Violation)?;

@@ -32,10 +32,11 @@ impl Link {
             return None;
         }
         self.flow.paced_until = Time::NEVER;
-        if self.has_urgent()
-            && let ControlFlow::Break(transmit) = self.next_urgent(now)
-        {
-            return transmit;
+        if self.has_urgent() {
+            cold_path();
+            if let ControlFlow::Break(transmit) = self.next_urgent(now) {
+                return transmit;
+            }
         }
         self.next_new(now)
     }
@@ -402,16 +403,22 @@ fn sendable<'a>(
     let message = sends.get_mut(send.0).expect("queued messages are live");
     let has_id = message.state != SendState::Queued || channel.tx.has_id();
     if !has_id || !message.may_cut() {
+        cold_path();
         return None;
     }
     if !channel.tx.has_credit() {
-        channel.tx.is_starved = true;
-        if !core::mem::replace(&mut channel.tx.is_listed_starved, true) {
-            starved.push_back(channel.id);
-        }
+        list_starved(channel, starved);
         return None;
     }
     Some((channel, send, message))
+}
+
+#[cold]
+fn list_starved(channel: &mut Channel, starved: &mut VecDeque<u32>) {
+    channel.tx.is_starved = true;
+    if !core::mem::replace(&mut channel.tx.is_listed_starved, true) {
+        starved.push_back(channel.id);
+    }
 }
 
 /// The path for the next chunk of a message.
@@ -420,6 +427,11 @@ fn choose_for(now: Time, paths: &mut PathTable, message: &mut Outgoing) -> Optio
     if paths.spreading != Spreading::Message || !paths.has_choice() {
         return paths.choose(now, 0);
     }
+    choose_to_keep(now, paths, message)
+}
+
+#[inline(never)]
+fn choose_to_keep(now: Time, paths: &mut PathTable, message: &mut Outgoing) -> Option<usize> {
     let kept = message.path.map(usize::from).filter(|&index| paths.is_usable(index));
     let index = kept.or_else(|| paths.choose(now, 0))?;
     message.path = Some(index as u8);

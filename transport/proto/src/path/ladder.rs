@@ -254,8 +254,15 @@ impl Ladder {
     /// The peer was heard on a path. When it has gone down just now, and what we send is not
     /// answered either or has not been of late: where we follow. That it is still down when we have
     /// found a better way is no reason.
+    #[inline]
     pub(crate) fn on_heard(&mut self, now: Time, index: usize) -> Option<Carrier> {
         self.heard_on = index;
+        let is_same = self.rungs[self.heard_at].paths & bit(index) != 0;
+        if is_same { None } else { self.on_heard_elsewhere(now, index) }
+    }
+
+    #[inline(never)]
+    fn on_heard_elsewhere(&mut self, now: Time, index: usize) -> Option<Carrier> {
         let rung = self.rung_of(index)?;
         let went_down = rung > core::mem::replace(&mut self.heard_at, rung);
         let quiet = now >= self.answered_at + Nanos(self.after.0 / 2);

@@ -284,6 +284,12 @@ impl PathTable {
         self.reroutes_due &= !bit(index);
     }
 
+    /// Whether paths are to go on from other ports.
+    #[inline]
+    pub(crate) fn has_reroutes(&self) -> bool {
+        self.reroutes_due != 0
+    }
+
     /// The next path that goes on from another port.
     pub(crate) fn take_reroute(&mut self) -> Option<(usize, u16)> {
         if self.reroutes_due == 0 {
