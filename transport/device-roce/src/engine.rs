@@ -187,7 +187,7 @@ impl Engine {
             let turn = qp.requester.plan(&sender, room, &mut batch, &mut self.planned);
             if turn == Turn::BadMemory && qp.requester.nothing_planned() {
                 // Choice: ERR rather than SQE, so that one recovery serves every queue pair type.
-                qp.fail_unsent(&mut self.cqs);
+                qp.fail_send(WcStatus::LocProtErr, &mut self.cqs);
                 continue;
             }
             if turn != Turn::Empty {

@@ -86,18 +86,8 @@ impl Qp {
         }
     }
 
-    /// The oldest send work request names memory that is gone, before any of it left.
-    #[cold]
-    pub(crate) fn fail_unsent(&mut self, cqs: &mut Cqs) {
-        if let Some(wr) = self.requester.pop_unsent() {
-            let (wr_id, opcode, qp_num) = (wr.wr_id, send_opcode(&wr.op), self.num);
-            let status = WcStatus::LocProtErr;
-            cqs.push(self.init.send_cq, Wc { wr_id, status, opcode, qp_num, ..Wc::default() });
-        }
-        self.fail(cqs, true);
-    }
-
     /// The oldest send work request ends in error, and everything with it.
+    #[cold]
     pub(crate) fn fail_send(&mut self, status: WcStatus, cqs: &mut Cqs) {
         if let Some(wr) = self.pop_send() {
             let (wr_id, opcode, qp_num) = (wr.wr_id, send_opcode(&wr.op), self.num);
@@ -115,7 +105,7 @@ impl Qp {
 
     /// Brings it from INIT to RTS. An RC queue pair keeps up to `window` packets under way.
     pub(crate) fn start(&mut self, connect: &Connect, window: u32) {
-        self.responder.forget_peer();
+        self.responder.forget_heard();
         match &mut self.rc {
             Some(rc) => rc.start(connect, window),
             None => {

@@ -68,8 +68,8 @@ impl Responder {
         self.expected = psn;
     }
 
-    /// After the peer's address changed.
-    pub(crate) fn forget_peer(&mut self) {
+    /// The queue pair is connected: what was heard before says nothing of its peer.
+    pub(crate) fn forget_heard(&mut self) {
         self.heard = None;
     }
 }
@@ -360,14 +360,13 @@ impl Qp {
 /// Scatters `bytes` from `offset` on: where the message ends now, or how the work request does.
 #[inline]
 fn land(wr: &RecvWr, offset: u32, bytes: &[u8], mrs: &MrTable) -> Result<u32, WcStatus> {
-    let end = u64::from(offset) + bytes.len() as u64;
-    if end > wr.sg_list.byte_len() {
-        return Err(WcStatus::LocLenErr);
+    let end = u32::try_from(u64::from(offset) + bytes.len() as u64);
+    match end {
+        Ok(end) if u64::from(end) > wr.sg_list.byte_len() => Err(WcStatus::LocLenErr),
+        Ok(end) if scatter(mrs, &wr.sg_list, offset, bytes) => Ok(end),
+        Ok(_) => Err(WcStatus::LocProtErr),
+        Err(_) => Err(WcStatus::LocLenErr),
     }
-    if !scatter(mrs, &wr.sg_list, offset, bytes) {
-        return Err(WcStatus::LocProtErr);
-    }
-    u32::try_from(end).map_err(|_| WcStatus::LocLenErr)
 }
 
 /// Copies `bytes` into the entries of `list` from `offset` on; false when they forbid it.
