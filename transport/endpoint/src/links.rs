@@ -264,17 +264,15 @@ impl Links {
 
     /// The link and path of a queue pair: usually that of the completion before.
     pub(crate) fn of_qp(&mut self, qp_num: QpNum) -> Option<(u16, u8)> {
-        if self.last_qp.0 != qp_num {
-            self.find_qp(qp_num)?;
-        }
-        Some((self.last_qp.1, self.last_qp.2))
+        let (num, link, path) = self.last_qp;
+        if num == qp_num { Some((link, path)) } else { self.of_another_qp(qp_num) }
     }
 
     #[inline(never)]
-    fn find_qp(&mut self, qp_num: QpNum) -> Option<()> {
+    fn of_another_qp(&mut self, qp_num: QpNum) -> Option<(u16, u8)> {
         let place = self.qps.binary_search_by_key(&qp_num, |&(num, ..)| num).ok()?;
         self.last_qp = self.qps[place];
-        Some(())
+        Some((self.last_qp.1, self.last_qp.2))
     }
 
     /// Something happened to a link: it is looked at for events now and for sends at the flush.

@@ -48,7 +48,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             };
             let Some(conn) = self.links.at(index) else { continue };
             if conn.phase != Phase::Up {
-                self.post_receives_of(index);
+                if receives_can_wait {
+                    self.post_receives_of(index);
+                }
                 continue;
             }
             if !in_order && conn.link.as_ref().is_some_and(Link::has_renewals) {

@@ -141,8 +141,8 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     /// What links that are down have counted.
     ended: LinkStats,
     wcs: Vec<Wc>,
-    /// The last poll left out what can wait for the next.
-    is_in_haste: bool,
+    /// The last poll left some of what it does to the next.
+    has_put_off: bool,
 }
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
@@ -190,7 +190,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             stats: EndpointStats::default(),
             ended: LinkStats::default(),
             wcs: vec![Wc::default(); BATCH],
-            is_in_haste: false,
+            has_put_off: false,
             device,
             config,
             plan,

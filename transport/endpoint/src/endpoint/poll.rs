@@ -27,25 +27,33 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.look_for_absence(now);
         let acks = self.poll_control(now);
         let completions = self.poll_data(now);
-        self.expire_timers(now);
-        let count = moved + acks + completions;
-        // Who sent what came waits for the answer; one turn later is soon enough for the rest.
-        self.is_in_haste = count > 0 && !self.is_in_haste;
-        if self.is_in_haste {
+        let count = moved + acks + completions + self.take_returns();
+        // What came is answered first where nothing is due: the set-up and what the device has to
+        // tell of itself can wait, for one turn.
+        self.has_put_off = count > 0 && !self.has_put_off && !self.is_anything_due(now);
+        if self.has_put_off {
+            self.setup.packets_came();
             return count;
         }
         count + self.look_around(now, count == 0)
     }
 
-    /// Looks at what hardly ever has news.
+    #[inline]
+    fn is_anything_due(&self, now: Time) -> bool {
+        let is_quiet = self.draining.is_empty() && self.renewing.is_empty();
+        !is_quiet || now >= self.next_timer.min(self.streams.due())
+    }
+
+    /// Looks at all but packets and completions.
     #[inline(never)]
     fn look_around(&mut self, now: Time, idle: bool) -> usize {
-        let count = self.poll_streams(now) + self.take_returns();
+        let frames = self.poll_streams(now);
+        self.expire_timers(now);
         self.finish_draining();
         self.finish_renewals();
-        self.poll_setup(now, idle && count == 0);
+        self.poll_setup(now, idle && frames == 0);
         self.look_at_blacklist(now);
-        count
+        frames
     }
 
     /// Where completions carry no time, delays are as long as nobody looked.
@@ -356,4 +364,38 @@ fn uncount(links: &mut Links, home: Option<Home>) -> Option<(u16, u8)> {
     let path = links.find_mut(home.link)?.paths.get_mut(usize::from(home.path))?;
     path.posted = path.posted.saturating_sub(1);
     Some((home.link.index, home.path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::EndpointConfig;
+    use towpath_device_roce::{RoceConfig, RoceDevice};
+    use towpath_proto::Side;
+    use towpath_sim::{LinkConfig, World};
+
+    #[test]
+    fn what_a_poll_puts_off_is_not_put_off_again() {
+        let world = World::new(1);
+        let (near, far) = world.link(&LinkConfig::default());
+        let end = |link, seed| {
+            let device = RoceDevice::new(link, RoceConfig::default().seed(seed));
+            let config = EndpointConfig::new().links_max(1).seed(seed);
+            Endpoint::new(device, config).expect("an endpoint")
+        };
+        let (mut near, mut far) = (end(near, 1), end(far, 2));
+        let (near_hello, near_half) = near.offer().expect("room");
+        let (far_hello, far_half) = far.offer().expect("room");
+        near.establish(near_half, &far_hello, Side::Client).expect("they fit");
+        let link = far.establish(far_half, &near_hello, Side::Server).expect("they fit");
+        let mut put_off = Vec::new();
+        for _ in 0..8 {
+            far.open_channel(link, false).expect("room");
+            far.flush();
+            world.advance_to(world.now() + Nanos::from_micros(100));
+            assert!(near.poll() > 0, "what was sent has come");
+            put_off.push(near.has_put_off);
+        }
+        assert_eq!(put_off, [true, false].repeat(4));
+    }
 }

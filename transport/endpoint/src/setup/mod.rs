@@ -62,6 +62,11 @@ impl Setup {
         self.news.wake();
     }
 
+    /// So it does not have to ask the system whether a wait ended because of it.
+    pub(crate) fn packets_came(&mut self) {
+        self.news.packets_came();
+    }
+
     fn is_talking(&self) -> bool {
         !(self.incoming.is_empty() && self.outgoing.is_empty() && self.lingering.is_empty())
     }

@@ -36,8 +36,13 @@ impl News {
         self.is_awake = true;
     }
 
-    /// Whether there is any. A turn in which packets came is not asked: their senders wait, and
-    /// should there be news as well, it ends the next wait at once.
+    /// What a wait has ended for is there: their senders wait, and should there be news as well, it
+    /// ends the next wait at once.
+    pub(super) fn packets_came(&mut self) {
+        self.is_awake = false;
+    }
+
+    /// Whether there is any. A turn in which packets came does not ask because of a wait.
     pub(super) fn take(&mut self, now: Time, idle: bool) -> bool {
         let Source::Watch(watch) = &self.source else { return false };
         if !(std::mem::take(&mut self.is_awake) && idle) && now < self.next_look {
