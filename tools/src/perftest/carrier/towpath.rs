@@ -97,13 +97,6 @@ impl<D: Device<Memory = Region>> Towpath<D> {
         }
     }
 
-    #[inline(never)]
-    fn tell_status(&mut self) {
-        if let Some((socket, program)) = &mut self.status {
-            socket.answer_when_asked(|| ProcessStatus::of(&self.endpoint, program));
-        }
-    }
-
     /// Why a message ended as it did. One that has no deadline is given up only with its channel or
     /// its link, which tell of their end behind it.
     #[cold]
@@ -226,8 +219,8 @@ impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
                 other => other?,
             }
         }
-        if self.status.is_some() {
-            self.tell_status();
+        if let Some((socket, program)) = &mut self.status {
+            socket.answer_when_asked(|| ProcessStatus::of(&self.endpoint, program));
         }
         Ok(turn)
     }
