@@ -13,14 +13,9 @@ fn sent_again(frames: &[Frame], mtu: Mtu) -> Vec<OnWire> {
     let mut end = End::on(link, RoceConfig::default());
     let qp = end.device.create_qp(&QpInit::new(QpType::Uc, end.cq)).unwrap();
     let connect = Connect {
-        dest: frames[0].dest,
-        dest_qp_num: QpNum(first.bth.dest_qp()),
-        rq_psn: Psn::new(0),
         sq_psn: first.bth.psn(),
         path_mtu: mtu,
-        source_port: 0,
-        tclass: 0,
-        rc: RcAttr::default(),
+        ..connect_to(frames[0].dest, QpNum(first.bth.dest_qp()))
     };
     end.device.connect_qp(qp, &connect).unwrap();
     let payload: Vec<u8> = packets.iter().flat_map(|p| p.payload).copied().collect();

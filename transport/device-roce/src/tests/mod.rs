@@ -182,6 +182,20 @@ impl End {
     }
 }
 
+/// To a queue pair of an address, in packets of 256 bytes, with all else at its least.
+fn connect_to(dest: SocketAddr, dest_qp_num: QpNum) -> Connect {
+    Connect {
+        dest,
+        dest_qp_num,
+        rq_psn: Psn::new(0),
+        sq_psn: Psn::new(0),
+        path_mtu: Mtu::Mtu256,
+        source_port: 0,
+        tclass: 0,
+        rc: RcAttr::default(),
+    }
+}
+
 /// A queue pair on each of two devices, joined.
 struct Pair {
     a: End,
@@ -204,14 +218,11 @@ impl Pair {
         init.srq = b_srq;
         let b_qp = b.device.create_qp(&init).unwrap();
         let mut connect = Connect {
-            dest: b.device.local_addr(),
-            dest_qp_num: b_qp,
             rq_psn: Psn::new(B_PSN),
             sq_psn: Psn::new(A_PSN),
             path_mtu: mtu,
-            source_port: 0,
             tclass: 0x28,
-            rc: RcAttr::default(),
+            ..connect_to(b.device.local_addr(), b_qp)
         };
         a.device.connect_qp(a_qp, &connect).unwrap();
         (connect.dest, connect.dest_qp_num) = (a.device.local_addr(), a_qp);

@@ -112,16 +112,7 @@ fn a_message_resumes_in_its_middle_when_the_link_takes_less() {
 fn queue_pairs_take_turns_and_each_keeps_its_order() {
     let mut pair = Pair::uc(Mtu::Mtu256);
     let second = pair.a.device.create_qp(&QpInit::new(QpType::Uc, pair.a.cq)).unwrap();
-    let connect = Connect {
-        dest: pair.b.device.local_addr(),
-        dest_qp_num: QpNum(0x77),
-        rq_psn: Psn::new(0),
-        sq_psn: Psn::new(0),
-        path_mtu: Mtu::Mtu256,
-        source_port: 6,
-        tclass: 0,
-        rc: RcAttr::default(),
-    };
+    let connect = Connect { source_port: 6, ..connect_to(pair.b.device.local_addr(), QpNum(0x77)) };
     pair.a.device.connect_qp(second, &connect).unwrap();
     pair.post(1, SendOp::Send, 256 * 100);
     let small = SendWr::new(2, SendOp::Send, pair.a.list(0, 10));

@@ -218,16 +218,7 @@ fn only_the_peers_address_may_send_and_from_any_port() {
     pair.b.recv(pair.b_qp, 2, 0, 100);
     let mut stranger = End::new("10.0.0.3:4791");
     let qp = stranger.device.create_qp(&QpInit::new(QpType::Uc, stranger.cq)).unwrap();
-    let connect = Connect {
-        dest: pair.b.device.local_addr(),
-        dest_qp_num: pair.b_qp,
-        rq_psn: Psn::new(0),
-        sq_psn: Psn::new(0),
-        path_mtu: Mtu::Mtu256,
-        source_port: 0,
-        tclass: 0,
-        rc: RcAttr::default(),
-    };
+    let connect = connect_to(pair.b.device.local_addr(), pair.b_qp);
     stranger.device.connect_qp(qp, &connect).unwrap();
     stranger.device.post_send(qp, &[SendWr::new(1, SendOp::Send, stranger.list(0, 9))]).unwrap();
     stranger.device.progress(0);

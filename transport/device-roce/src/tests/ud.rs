@@ -7,14 +7,11 @@ const QKEY: u32 = 0x1111_2222;
 fn datagram_pair(a: &str, b: &str) -> Pair {
     let (mut a, mut b) = (End::new(a), End::new(b));
     let connect = Connect {
-        dest: a.device.local_addr(),
-        dest_qp_num: QpNum(0),
-        rq_psn: Psn::new(0),
         sq_psn: Psn::new(5),
         path_mtu: Mtu::Mtu4096,
         source_port: 1,
         tclass: 0x4b,
-        rc: RcAttr::default(),
+        ..connect_to(a.device.local_addr(), QpNum(0))
     };
     let create = |end: &mut End| {
         let init = QpInit::new(QpType::Ud, end.cq).qkey(QKEY);
@@ -95,16 +92,7 @@ fn one_queue_pair_reaches_many_destinations_in_one_batch() {
     let mut pair = datagram_pair("10.0.0.1:4791", "10.0.0.2:4791");
     let init = QpInit::new(QpType::Ud, pair.b.cq).qkey(QKEY);
     let other = pair.b.device.create_qp(&init).unwrap();
-    let connect = Connect {
-        dest: pair.b.device.local_addr(),
-        dest_qp_num: QpNum(0),
-        rq_psn: Psn::new(0),
-        sq_psn: Psn::new(0),
-        path_mtu: Mtu::Mtu256,
-        source_port: 0,
-        tclass: 0,
-        rc: RcAttr::default(),
-    };
+    let connect = connect_to(pair.b.device.local_addr(), QpNum(0));
     pair.b.device.connect_qp(other, &connect).unwrap();
     let dest = pair.b.device.local_addr();
     let elsewhere = "10.0.0.9:1".parse().unwrap();

@@ -103,14 +103,9 @@ fn who_sent_too_early_is_no_stranger_later() {
     pair.deliver(early);
     assert_eq!(pair.b.counters().not_rtr, 1);
     let connect = Connect {
-        dest: pair.a.device.local_addr(),
-        dest_qp_num: pair.a_qp,
         rq_psn: Psn::new(A_PSN),
         sq_psn: Psn::new(B_PSN),
-        path_mtu: Mtu::Mtu256,
-        source_port: 0,
-        tclass: 0,
-        rc: RcAttr::default(),
+        ..connect_to(pair.a.device.local_addr(), pair.a_qp)
     };
     pair.b.device.connect_qp(pair.b_qp, &connect).unwrap();
     pair.b.recv(pair.b_qp, 1, 0, 100);
@@ -127,16 +122,8 @@ fn a_queue_pair_lives_again_after_reset_under_its_number() {
     assert_eq!(early, Err(VerbError::WrongState(Verb::ModifyQp)));
     pair.a.device.modify_qp(pair.a_qp, QpState::Reset).unwrap();
     pair.a.device.modify_qp(pair.a_qp, QpState::Init).unwrap();
-    let connect = Connect {
-        dest: pair.b.device.local_addr(),
-        dest_qp_num: pair.b_qp,
-        rq_psn: Psn::new(0),
-        sq_psn: Psn::new(77),
-        path_mtu: Mtu::Mtu256,
-        source_port: 0,
-        tclass: 0,
-        rc: RcAttr::default(),
-    };
+    let connect =
+        Connect { sq_psn: Psn::new(77), ..connect_to(pair.b.device.local_addr(), pair.b_qp) };
     pair.a.device.connect_qp(pair.a_qp, &connect).unwrap();
     pair.b.recv(pair.b_qp, 1, 0, 100);
     pair.post(1, SendOp::Send, 100);
@@ -156,16 +143,7 @@ fn an_overflowing_completion_queue_takes_its_queue_pairs_down_and_says_so() {
     let mut init = QpInit::new(QpType::Uc, pair.a.cq);
     init.send_cq = small;
     let qp = pair.a.device.create_qp(&init).unwrap();
-    let connect = Connect {
-        dest: pair.b.device.local_addr(),
-        dest_qp_num: pair.b_qp,
-        rq_psn: Psn::new(0),
-        sq_psn: Psn::new(0),
-        path_mtu: Mtu::Mtu256,
-        source_port: 0,
-        tclass: 0,
-        rc: RcAttr::default(),
-    };
+    let connect = connect_to(pair.b.device.local_addr(), pair.b_qp);
     pair.a.device.connect_qp(qp, &connect).unwrap();
     pair.a.recv(qp, 50, 0, 10);
     let wr = SendWr::new(1, SendOp::Send, pair.a.list(0, 1));

@@ -35,14 +35,8 @@ fn any_number_of_queue_pairs_may_lose_their_memory_at_once() {
         let keys = end.device.reg_mr(&memory, Access::LOCAL).unwrap();
         let list = SgList::one(Sge { addr: memory.addr(), length: 500, lkey: keys.lkey });
         let connect = Connect {
-            dest: "10.0.0.2:4791".parse().unwrap(),
-            dest_qp_num: QpNum(17),
-            rq_psn: Psn::new(0),
-            sq_psn: Psn::new(0),
             path_mtu: Mtu::Mtu1024,
-            source_port: 0,
-            tclass: 0,
-            rc: RcAttr::default(),
+            ..connect_to("10.0.0.2:4791".parse().unwrap(), QpNum(17))
         };
         for _ in 0..500 {
             let init = QpInit::new(qp_type, end.cq).depth(1, 1);

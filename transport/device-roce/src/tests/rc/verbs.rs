@@ -174,16 +174,7 @@ fn attributes_out_of_range_do_not_connect() {
     for rc in cases {
         let mut end = End::new("10.0.0.1:4791");
         let qp = end.device.create_qp(&QpInit::new(QpType::Rc, end.cq)).unwrap();
-        let connect = Connect {
-            dest: end.device.local_addr(),
-            dest_qp_num: qp,
-            rq_psn: Psn::new(0),
-            sq_psn: Psn::new(0),
-            path_mtu: Mtu::Mtu256,
-            source_port: 0,
-            tclass: 0,
-            rc,
-        };
+        let connect = Connect { rc, ..connect_to(end.device.local_addr(), qp) };
         let refused = Err(VerbError::BadArgument(Verb::ModifyQp));
         assert_eq!(end.device.connect_qp(qp, &connect), refused, "{rc:?}");
         assert_eq!(end.device.connect_qp(qp, &Connect { rc: good, ..connect }), Ok(()));

@@ -5,7 +5,7 @@ mod requester;
 mod responder;
 
 use super::golden_rc::{TRANSCRIPTS, words};
-use super::{OnWire, TestLink};
+use super::{OnWire, TestLink, connect_to};
 use crate::wire::pcap::{self, Frame};
 use crate::wire::{Packet, PacketRepr};
 use crate::{RoceConfig, RoceDevice};
@@ -199,14 +199,11 @@ impl Side {
         let qp = device.create_qp(&init).unwrap();
         let (sq_psn, rq_psn) = if requester { (A_PSN, B_PSN) } else { (B_PSN, A_PSN) };
         let connect = Connect {
-            dest: ours.dest,
-            dest_qp_num: QpNum(dest_qp),
             rq_psn: Psn::new(rq_psn),
             sq_psn: Psn::new(sq_psn),
             path_mtu: capture.mtu,
-            source_port: 0,
-            tclass: 0,
             rc: capture.rc,
+            ..connect_to(ours.dest, QpNum(dest_qp))
         };
         device.connect_qp(qp, &connect).unwrap();
         Some(Self { device, cq, qp, memory, keys, sent: Vec::new() })
