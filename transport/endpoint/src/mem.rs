@@ -1,11 +1,10 @@
 //! Two endpoints joined within this process (feature `mem`).
 
 use crate::config::EndpointConfig;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, join};
 use crate::error::{EndpointError, LinkError};
 use crate::event::LinkId;
 use towpath_device_mem::MemDevice;
-use towpath_proto::Side;
 
 /// An endpoint at one end of a wire within the process, and its link to the other end.
 pub struct MemEnd {
@@ -38,9 +37,6 @@ pub fn mem_pair(
     let (near, far) = MemDevice::pair();
     let mut near = Endpoint::new(near, client)?;
     let mut far = Endpoint::new(far, server)?;
-    let (near_hello, near_half) = near.offer()?;
-    let (far_hello, far_half) = far.offer()?;
-    let near_link = near.establish(near_half, &far_hello, Side::Client)?;
-    let far_link = far.establish(far_half, &near_hello, Side::Server)?;
+    let (near_link, far_link) = join(&mut near, &mut far)?;
     Ok((MemEnd { endpoint: near, link: near_link }, MemEnd { endpoint: far, link: far_link }))
 }

@@ -456,6 +456,19 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 }
 
+/// Links two endpoints that are both here, the first as the client; gives the link of each.
+#[cfg(any(test, feature = "mem"))]
+pub(crate) fn join<D: Device<Memory = Region>>(
+    near: &mut Endpoint<D>,
+    far: &mut Endpoint<D>,
+) -> Result<(LinkId, LinkId), LinkError> {
+    let (near_hello, near_half) = near.offer()?;
+    let (far_hello, far_half) = far.offer()?;
+    let near_link = near.establish(near_half, &far_hello, Side::Client)?;
+    let far_link = far.establish(far_half, &near_hello, Side::Server)?;
+    Ok((near_link, far_link))
+}
+
 /// Random because generation and instance are, and the same whenever they are.
 fn link_seed(ours: &Hello) -> u64 {
     ours.instance ^ u64::from(ours.control.generation) << 32

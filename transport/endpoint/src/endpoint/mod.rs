@@ -24,6 +24,8 @@ mod usage;
 
 pub use commands::{BufferCensus, PathReport};
 pub use establish::PendingLink;
+#[cfg(any(test, feature = "mem"))]
+pub(crate) use establish::join;
 pub use usage::EndpointUsage;
 
 use crate::away::Away;

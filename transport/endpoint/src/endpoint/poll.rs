@@ -370,8 +370,8 @@ fn uncount(links: &mut Links, home: Option<Home>) -> Option<(u16, u8)> {
 mod tests {
     use super::*;
     use crate::config::EndpointConfig;
+    use crate::endpoint::join;
     use towpath_device_roce::{RoceConfig, RoceDevice};
-    use towpath_proto::Side;
     use towpath_sim::{LinkConfig, World};
 
     #[test]
@@ -384,10 +384,7 @@ mod tests {
             Endpoint::new(device, config).expect("an endpoint")
         };
         let (mut near, mut far) = (end(near, 1), end(far, 2));
-        let (near_hello, near_half) = near.offer().expect("room");
-        let (far_hello, far_half) = far.offer().expect("room");
-        near.establish(near_half, &far_hello, Side::Client).expect("they fit");
-        let link = far.establish(far_half, &near_hello, Side::Server).expect("they fit");
+        let (_, link) = join(&mut near, &mut far).expect("they fit");
         let mut put_off = Vec::new();
         for _ in 0..8 {
             far.open_channel(link, false).expect("room");

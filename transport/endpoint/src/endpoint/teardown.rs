@@ -174,9 +174,9 @@ pub(super) fn take_back_sends(conn: &mut Conn, path: u8) -> bool {
 mod tests {
     use super::*;
     use crate::config::EndpointConfig;
+    use crate::endpoint::join;
     use towpath_base::Nanos;
     use towpath_device_roce::{RoceConfig, RoceDevice};
-    use towpath_proto::Side;
     use towpath_sim::{LinkConfig, World};
 
     #[test]
@@ -188,9 +188,7 @@ mod tests {
             Endpoint::new(device, config).expect("an endpoint")
         };
         let (mut near, mut far) = (end(near, 1), end(far, 2));
-        let (_, near_half) = near.offer().expect("room");
-        let (far_hello, _far_half) = far.offer().expect("room");
-        let link = near.establish(near_half, &far_hello, Side::Client).expect("they fit");
+        let (link, _) = join(&mut near, &mut far).expect("they fit");
         near.turn(|_, _| {});
         let due = |near: &Endpoint<_>| near.next_timeout().since(near.now());
         assert!(due(&near) > Nanos::from_secs(1), "an idle link");
