@@ -3,6 +3,8 @@
 use crate::failure::Failure;
 use crate::process;
 use serde_json::Value;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Why one package depends on another.
@@ -51,6 +53,16 @@ pub(crate) fn target_directory(root: &Path) -> Result<PathBuf, Failure> {
     let metadata: Value = serde_json::from_str(&text)
         .map_err(|source| Failure::Json { command: process::line(&command), source })?;
     Ok(PathBuf::from(string(&metadata["target_directory"])))
+}
+
+/// Removes a folder with all that is in it, if it is there.
+pub(crate) fn remove_dir(path: &Path) -> Result<(), Failure> {
+    match fs::remove_dir_all(path) {
+        Err(source) if source.kind() != ErrorKind::NotFound => {
+            Err(Failure::File { path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The packages of the workspace and of the two crates that stand outside it.

@@ -10,10 +10,10 @@ mod training;
 
 use crate::failure::Failure;
 use crate::{process, workspace};
+use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
 use toolchain::Toolchain;
 
 /// Separates flags in `CARGO_ENCODED_RUSTFLAGS`.
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let toolchain = Toolchain::find()?;
     let (counts, profile) = (folder.join("counts"), folder.join("profile"));
     // Counts of an earlier build do not fit.
-    remove_dir(&counts)?;
+    workspace::remove_dir(&counts)?;
     eprintln!("xtask: building what counts");
     let flag = flag_with("-Cprofile-generate=", &counts);
     let counting = build(&toolchain, &folder.join("counting"), training::PROGRAMS, &flag)?;
@@ -102,15 +102,6 @@ fn add_flag(command: &mut Command, flag: &OsString) {
     }
     flags.push(flag);
     command.env("CARGO_ENCODED_RUSTFLAGS", flags);
-}
-
-fn remove_dir(path: &Path) -> Result<(), Failure> {
-    match fs::remove_dir_all(path) {
-        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-            Err(Failure::File { path: path.to_owned(), source })
-        }
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

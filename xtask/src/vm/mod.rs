@@ -68,9 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     process::run(Command::new(scripts.join("prepare.sh")).arg(&dir).args(&needs.packages))?;
     let files = files(&root, &needs)?;
     process::run(Command::new(scripts.join("initramfs.sh")).arg(&dir).args(files))?;
-    if out.exists() {
-        std::fs::remove_dir_all(&out).map_err(|source| file(&out, source))?;
-    }
+    workspace::remove_dir(&out)?;
     std::fs::create_dir_all(&out).map_err(|source| file(&out, source))?;
     let limit = format!("{}\n", args.compare_seconds);
     std::fs::write(out.join("compare_seconds"), limit).map_err(|source| file(&out, source))?;
