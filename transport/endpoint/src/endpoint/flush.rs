@@ -327,8 +327,8 @@ fn send_chunks<D: Device<Memory = Region>>(
     };
     let index = id.index;
     let mut refused = 0;
-    while let Some(reroute) = link.poll_reroute() {
-        move_path(device, paths, control.qp_num, link, reroute);
+    if link.has_reroutes() {
+        move_paths(device, paths, control.qp_num, link);
     }
     // A stream that stands still holds a link back while that rides on it, and so do queue pairs.
     let rides_on_tcp = link.carrier() == Carrier::Tcp;
@@ -402,9 +402,21 @@ fn send_acks<D: Device<Memory = Region>>(device: &mut D, conn: &mut Conn, now: T
     refused
 }
 
+/// Lets the paths that a link wants moved go on from other source ports.
+#[cold]
+fn move_paths<D: Device<Memory = Region>>(
+    device: &mut D,
+    paths: &mut [Path],
+    control: QpNum,
+    link: &mut Link,
+) {
+    while let Some(reroute) = link.poll_reroute() {
+        move_path(device, paths, control, link, reroute);
+    }
+}
+
 /// Lets a path go on from another source port. A device that refuses is not asked again: the link
 /// gets along with the ports that it has.
-#[cold]
 fn move_path<D: Device<Memory = Region>>(
     device: &mut D,
     paths: &mut [Path],

@@ -184,6 +184,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             shared.uncount(slot.class);
             links.of_qp(wc.qp_num)
         } else {
+            cold_path();
             uncount(links, slot.home)
         };
         let Some((index, path)) = way else { return self.pass_over(number) };

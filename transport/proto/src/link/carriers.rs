@@ -27,6 +27,7 @@ impl Link {
     /// The peer was heard on a path. When it rides on a worse carrier than we, and what we send
     /// has not been answered of late, we do as it does: its answer would take as long as its
     /// question to find the way.
+    #[inline(never)]
     pub(super) fn on_heard(&mut self, now: Time, index: usize) {
         if self.paths[index].carrier != self.carrier() {
             cold_path();

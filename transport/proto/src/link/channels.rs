@@ -107,6 +107,7 @@ impl Link {
         }
     }
 
+    #[inline(never)]
     pub(super) fn tell_credit_when_due(&mut self, id: u32) {
         let Some(channel) = self.channel_mut(id) else { return };
         if channel.rx.should_tell_credit() && !channel.rx.credit_due {

@@ -53,6 +53,7 @@ impl Link {
     }
 
     /// Gives a streaming reader what follows of an unfinished message, when it is its turn.
+    #[inline(never)]
     pub(super) fn advance_stream(&mut self, id: u32, key: IncomingKey) {
         let Some(message) = self.incoming.get(key.0).filter(|m| m.streamed) else { return };
         let channel = self.channel(id).expect("messages belong to channels");

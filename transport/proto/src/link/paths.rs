@@ -67,16 +67,18 @@ impl Link {
         }
     }
 
+    /// Whether a path, or control, is to leave by another source port:
+    /// [`poll_reroute`](Self::poll_reroute) says which.
+    #[must_use]
+    #[inline]
+    pub fn has_reroutes(&self) -> bool {
+        self.control_follows || self.paths.has_reroutes()
+    }
+
     /// The next path whose queue pair is to go on from another source port. Ask before
     /// [`poll_transmit`](Self::poll_transmit): what comes next is meant for the new way. A driver
     /// that cannot do it says so by [`pin_ports`](Self::pin_ports).
-    #[inline]
     pub fn poll_reroute(&mut self) -> Option<Reroute> {
-        if self.control_follows || self.paths.has_reroutes() { self.next_reroute() } else { None }
-    }
-
-    #[cold]
-    fn next_reroute(&mut self) -> Option<Reroute> {
         if self.control_follows && !self.paths[0].has_failed {
             self.control_follows = false;
             let source_port = self.paths[0].source_port;

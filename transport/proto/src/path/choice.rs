@@ -44,6 +44,11 @@ impl PathTable {
             let only = self.ladder.paths().trailing_zeros() as usize;
             return self[only].has_number().then_some(only);
         }
+        self.choose_of_several(now, avoid)
+    }
+
+    #[inline(never)]
+    fn choose_of_several(&mut self, now: Time, avoid: u16) -> Option<usize> {
         if self.stays(now) && self.good() & bit(self.current) & !avoid != 0 {
             return Some(self.current);
         }
