@@ -65,6 +65,7 @@ impl Cqs {
         }
     }
 
+    #[inline(never)]
     pub(crate) fn poll(&mut self, cq: CqNum, out: &mut [Wc]) -> usize {
         let Some(queue) = self.queues.get_mut(cq.0 as usize) else { return 0 };
         let mut count = 0;

@@ -118,11 +118,8 @@ impl Engine {
 
     /// The queue pair at `index` has work.
     pub(crate) fn list(&mut self, index: u32) {
-        if let Some(qp) = self.qps.at(index)
-            && !qp.requester.listed
-        {
-            qp.requester.listed = true;
-            self.ready.push_back(index);
+        if let Some(qp) = self.qps.at(index) {
+            line_up(qp, &mut self.ready, index);
         }
     }
 
@@ -175,8 +172,7 @@ impl Engine {
                     counters: &mut self.counters,
                 };
                 if settle_rc_turn(qp, turn, &mut surroundings) {
-                    qp.requester.listed = true;
-                    self.ready.push_back(index);
+                    line_up(qp, &mut self.ready, index);
                 }
                 if turn == rc::Turn::More && self.planned.len() == before {
                     // No room for responses in this batch: it is full for its turn's purposes.
@@ -190,10 +186,10 @@ impl Engine {
                 qp.fail_send(WcStatus::LocProtErr, &mut self.cqs);
                 continue;
             }
-            if turn != Turn::Empty {
-                qp.requester.listed = true;
-                self.ready.push_back(index);
+            if turn == Turn::Empty {
+                continue;
             }
+            line_up(qp, &mut self.ready, index);
             if turn == Turn::BadMemory {
                 break;
             }
@@ -247,10 +243,7 @@ impl Engine {
                 Some(rc) => rc.undo(packet.what),
                 None => qp.requester.unplan(),
             }
-            if !qp.requester.listed {
-                qp.requester.listed = true;
-                self.ready.push_back(packet.qp_index);
-            }
+            line_up(qp, &mut self.ready, packet.qp_index);
         }
     }
 
@@ -301,11 +294,7 @@ impl Engine {
             (QpType::Uc, Service::Uc) if from_peer => qp.on_uc(&packet, rx, &mut surroundings),
             (QpType::Ud, Service::Ud) => qp.on_ud(&packet, rx, &mut surroundings),
             (QpType::Rc, Service::Rc) if from_peer => {
-                if packet.opcode.is_answer() {
-                    qp.on_rc_answer(&packet, rx, self.now, &mut surroundings);
-                } else {
-                    qp.on_rc_request(&packet, rx, &mut surroundings);
-                }
+                qp.on_rc(&packet, rx, self.now, &mut surroundings);
                 self.after_rc_packet(num, packet.opcode.operation);
             }
             (QpType::Uc, Service::Uc) | (QpType::Rc, Service::Rc) => {
@@ -335,7 +324,15 @@ impl Engine {
 
     /// Queue pairs of completion queues that overflowed go to ERR. Their own flushes may overflow
     /// others; each queue fails once, so this ends.
+    #[inline]
     pub(crate) fn settle(&mut self) {
+        if self.cqs.newly_failed {
+            self.fail_those_hit();
+        }
+    }
+
+    #[cold]
+    fn fail_those_hit(&mut self) {
         while std::mem::take(&mut self.cqs.newly_failed) {
             for qp in self.qps.iter_mut() {
                 let hit =
@@ -345,6 +342,15 @@ impl Engine {
                 }
             }
         }
+    }
+}
+
+/// Puts a queue pair in line for its turn, where it is not.
+#[inline(never)]
+fn line_up(qp: &mut Qp, ready: &mut VecDeque<u32>, index: u32) {
+    if !qp.requester.listed {
+        qp.requester.listed = true;
+        ready.push_back(index);
     }
 }
 

@@ -42,6 +42,7 @@
 
 #![deny(unsafe_code)]
 
+mod addr;
 mod config;
 mod counters;
 mod cq;

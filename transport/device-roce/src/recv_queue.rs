@@ -39,6 +39,7 @@ impl RecvQueue {
         Ok(())
     }
 
+    #[inline(never)]
     pub(crate) fn pop(&mut self) -> Option<RecvWr> {
         if self.newest_first { self.queue.pop_back() } else { self.queue.pop_front() }
     }

@@ -267,17 +267,8 @@ impl Draft<'_> {
             own[icrc_at..].copy_from_slice(&crc.value().to_le_bytes());
             packet.push(own);
         } else {
-            let (own_head, own_tail) = own.split_at_mut(head_bytes);
-            crc.update(&own_head[BTH_BYTES..]);
-            packet.push(own_head);
-            for piece in pieces {
-                let bytes = batch.mrs.gather(&piece)?;
-                crc.update(bytes);
-                packet.push(bytes);
-            }
-            crc.update(&own_tail[..pad]);
-            own_tail[pad..].copy_from_slice(&crc.value().to_le_bytes());
-            packet.push(own_tail);
+            let own = own.split_at_mut(head_bytes);
+            add_in_place(&mut packet, own, pieces, crc, batch.mrs)?;
         }
         batch.packets.push(packet);
         Ok(())
@@ -312,6 +303,7 @@ impl Draft<'_> {
     }
 
     /// Writes BTH and extended headers; returns their length.
+    #[inline]
     fn headers(
         &self,
         sender: &Sender<'_>,
@@ -319,12 +311,26 @@ impl Draft<'_> {
         has_imm: bool,
         out: &mut [u8; BTH_BYTES + RETH_BYTES + DETH_BYTES + IMM_BYTES],
     ) -> usize {
-        let mut at = 0;
+        out[..BTH_BYTES].copy_from_slice(bth);
+        if self.wr.ud.is_none() && matches!(self.wr.op, SendOp::Send) {
+            return BTH_BYTES;
+        }
+        self.extended_headers(sender, has_imm, out)
+    }
+
+    /// Writes extended headers behind the BTH; returns the length of all.
+    #[inline(never)]
+    fn extended_headers(
+        &self,
+        sender: &Sender<'_>,
+        has_imm: bool,
+        out: &mut [u8; BTH_BYTES + RETH_BYTES + DETH_BYTES + IMM_BYTES],
+    ) -> usize {
+        let mut at = BTH_BYTES;
         let mut put = |bytes: &[u8]| {
             out[at..at + bytes.len()].copy_from_slice(bytes);
             at += bytes.len();
         };
-        put(bth);
         if let Some(ud) = &self.wr.ud {
             put(&Deth { qkey: ud.remote_qkey, src_qp: sender.num.0 }.emit());
         }
@@ -345,6 +351,30 @@ impl Draft<'_> {
         }
         at
     }
+}
+
+/// Adds headers, the payload where it lies, and behind it pad and ICRC; `crc` is of all before the
+/// extended headers.
+#[inline(never)]
+fn add_in_place<'a>(
+    packet: &mut TxPacket<'a>,
+    (head, tail): (&'a mut [u8], &'a mut [u8]),
+    pieces: impl Iterator<Item = Sge>,
+    mut crc: Crc32,
+    mrs: &'a MrTable,
+) -> Result<(), VerbError> {
+    crc.update(&head[BTH_BYTES..]);
+    packet.push(head);
+    for piece in pieces {
+        let bytes = mrs.gather(&piece)?;
+        crc.update(bytes);
+        packet.push(bytes);
+    }
+    let pad = tail.len() - ICRC_BYTES;
+    crc.update(&tail[..pad]);
+    tail[pad..].copy_from_slice(&crc.value().to_le_bytes());
+    packet.push(tail);
+    Ok(())
 }
 
 /// The parts of `list` that hold `len` bytes from `skip` on.

@@ -19,6 +19,7 @@
 //!   reports it and rxe does so with a shared queue only).
 //! - Receive memory that was deregistered: `LocProtErr`, and the queue pair goes to ERR.
 
+use crate::addr::is_same;
 use crate::counters::RoceCounters;
 use crate::cq::Cqs;
 use crate::limits::GRH_BYTES;
@@ -98,7 +99,9 @@ impl Qp {
     #[inline]
     pub(crate) fn hear(&mut self, packet: &RxPacket<'_>) -> (IcrcBase, bool) {
         match &self.responder.heard {
-            Some(heard) if heard.source == packet.source && heard.dest == packet.dest => {
+            Some(heard)
+                if is_same(&heard.source, &packet.source) && is_same(&heard.dest, &packet.dest) =>
+            {
                 (heard.base, heard.from_peer)
             }
             _ => self.hear_anew(packet),

@@ -44,7 +44,7 @@ enum Reach {
 
 impl Qp {
     /// An answer from the peer.
-    pub(crate) fn on_rc_answer(
+    pub(super) fn on_rc_answer(
         &mut self,
         packet: &Packet<'_>,
         rx: &RxPacket<'_>,

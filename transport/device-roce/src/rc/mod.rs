@@ -17,13 +17,16 @@ mod resources;
 mod responder;
 
 use crate::limits::{RC_ACK_INTERVAL_PACKETS, RC_READ_PIECES};
+use crate::qp::Qp;
 use crate::requester::{Batch, Planned, Sender, What};
+use crate::responder::Surroundings;
+use crate::wire::Packet;
 use plain::IcrcFor;
 pub(crate) use requester::Requester;
 pub(crate) use responder::Responder;
 use towpath_base::serial::Psn;
 use towpath_base::{Nanos, Time};
-use towpath_verbs::{Connect, RcAttr};
+use towpath_verbs::{Connect, RcAttr, RxPacket};
 
 /// What a connection was made with.
 #[derive(Clone, Copy)]
@@ -66,6 +69,24 @@ pub(crate) enum Turn {
     SendMemoryGone,
     /// What a peer reads is not open any more; the number of the packet that cannot be sent.
     ReadMemoryGone(u64),
+}
+
+impl Qp {
+    /// A packet for this RC queue pair: sound, from its peer.
+    #[inline(never)]
+    pub(crate) fn on_rc(
+        &mut self,
+        packet: &Packet<'_>,
+        rx: &RxPacket<'_>,
+        now: Time,
+        s: &mut Surroundings<'_>,
+    ) {
+        if packet.opcode.is_answer() {
+            self.on_rc_answer(packet, rx, now, s);
+        } else {
+            self.on_rc_request(packet, rx, s);
+        }
+    }
 }
 
 /// The RC half of a queue pair.

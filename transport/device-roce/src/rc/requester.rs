@@ -119,6 +119,7 @@ impl Requester {
         self.terms.attr.max_rd_atomic
     }
 
+    #[inline(never)]
     pub(crate) fn push(&mut self, wr: &SendWr, byte_len: u32) {
         let packets = byte_len.div_ceil(self.terms.mtu).max(1);
         let (first, end) = (self.posted, self.posted + u64::from(packets));

@@ -28,7 +28,7 @@ const FORBIDDEN: Verdict = Verdict::Refused(NakCode::RemoteAccessError, WcStatus
 
 impl Qp {
     /// A request from the peer.
-    pub(crate) fn on_rc_request(
+    pub(super) fn on_rc_request(
         &mut self,
         packet: &Packet<'_>,
         rx: &RxPacket<'_>,

@@ -7,6 +7,7 @@ use super::limits::{
 use super::mmsg::{Fill, SendBatch, Usual};
 use super::steering::dest_qp;
 use super::sys;
+use crate::addr::is_same;
 use core::hint::cold_path;
 use core::net::SocketAddr;
 use std::io;
@@ -170,7 +171,9 @@ impl Sender {
             return false;
         };
         let Usual { tclass, dest } = outlet.usual;
-        if bytes.len() > LINEAR_BYTES_MAX || dest != Some(packet.dest) || tclass != packet.tclass {
+        let is_usual =
+            tclass == packet.tclass && dest.is_some_and(|dest| is_same(&dest, &packet.dest));
+        if bytes.len() > LINEAR_BYTES_MAX || !is_usual {
             return false;
         }
         counts.udp.send_calls += 1;
