@@ -245,6 +245,14 @@ impl RunError {
         })
     }
 
+    /// Itself: tells the compiler that it ends the run, so that what handles it stays away from
+    /// what each message passes.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn ends_run(self) -> Self {
+        self
+    }
+
     /// A socket error, with those told apart that mean that the peer is gone.
     pub(crate) fn socket(what: &'static str, source: io::Error) -> Self {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};

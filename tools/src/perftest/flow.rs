@@ -91,8 +91,11 @@ impl<'a, C: Carrier> Flow<'a, C> {
         let mut left = count;
         loop {
             let want = if list == 0 { left } else { left.min(list) };
-            let posted = if want == 0 { 0 } else { self.carrier.post(want, left - want)? };
-            self.carrier.flush()?;
+            let posted = match want {
+                0 => 0,
+                _ => self.carrier.post(want, left - want).map_err(RunError::ends_run)?,
+            };
+            self.carrier.flush().map_err(RunError::ends_run)?;
             self.posted += posted;
             left -= posted;
             if left == 0 || posted == 0 {
@@ -109,14 +112,14 @@ impl<'a, C: Carrier> Flow<'a, C> {
     /// Takes in what has happened.
     #[inline]
     pub(crate) fn turn(&mut self) -> Result<Turn, RunError> {
-        let turn = self.carrier.poll()?;
+        let turn = self.carrier.poll().map_err(RunError::ends_run)?;
         self.completed += turn.completed;
         self.received += turn.received;
         self.ended |= turn.ended;
         self.turns += 1;
         if self.turns >= self.look_every {
             self.turns = 0;
-            self.look()?;
+            self.look().map_err(RunError::ends_run)?;
         }
         Ok(turn)
     }

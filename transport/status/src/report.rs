@@ -149,6 +149,7 @@ impl ProcessStatus {
     /// How the links of an endpoint stand now. Takes time in proportion to the links that are up:
     /// not for the data path, but short enough to be called between two turns.
     #[must_use]
+    #[cold]
     pub fn of<D: Device<Memory = Region>>(endpoint: &Endpoint<D>, program: &str) -> Self {
         Self::with(endpoint, program, |_, _| {})
     }
