@@ -6,6 +6,7 @@ use crate::perftest::error::RunError;
 use crate::perftest::limits::{SPARE_PAYLOADS, WHY_WAIT};
 use crate::perftest::patience::Patience;
 use std::collections::VecDeque;
+use std::hint::cold_path;
 use std::time::Instant;
 use towpath_memory::Region;
 use towpath_status::{PathStatus, ProcessStatus, StatusSocket};
@@ -27,10 +28,7 @@ pub(crate) struct Towpath<D: Device<Memory = Region>> {
     link: LinkId,
     channels: Vec<ChannelId>,
     next: usize,
-    /// First in, first out, so that all memory is used where there is more than one buffer.
-    free: VecDeque<Payload>,
-    content: Content,
-    size: u32,
+    messages: Messages,
     lost: PacketsLost<D>,
     patience: Patience,
     /// Where others may ask, and as what we answer.
@@ -51,9 +49,7 @@ impl<D: Device<Memory = Region>> Towpath<D> {
             link,
             channels,
             next: 0,
-            free: VecDeque::new(),
-            content: Content::new(1, false),
-            size: 0,
+            messages: Messages { free: VecDeque::new(), content: Content::new(1, false), size: 0 },
             lost,
             patience: Patience::new(idle_polls_max),
             status: None,
@@ -65,35 +61,11 @@ impl<D: Device<Memory = Region>> Towpath<D> {
         self.status = Some((socket, program));
     }
 
-    fn on_event(&mut self, event: Event, turn: &mut Turn) -> Result<(), RunError> {
-        match event {
-            Event::Sent { payload, outcome: Outcome::Delivered, .. } => {
-                self.free.push_back(payload);
-                turn.completed += 1;
-            }
-            Event::Message(message) => {
-                self.check_message(&message)?;
-                self.endpoint.release(message);
-                turn.received += 1;
-            }
-            Event::StreamChunk { chunk, message_len, end, .. } => {
-                self.check_chunk(&chunk, message_len)?;
-                self.endpoint.release_chunk(chunk);
-                turn.received += u64::from(end);
-            }
-            _ => return self.on_rare_event(&event),
-        }
-        Ok(())
-    }
-
     #[cold]
-    fn on_rare_event(&self, event: &Event) -> Result<(), RunError> {
-        match *event {
-            Event::Sent { outcome, .. } => Err(RunError::Outcome(outcome)),
-            Event::StreamAborted { .. } => Err(RunError::Outcome(Outcome::Abandoned)),
-            Event::LinkDown { reason, .. } => Err(self.link_down(reason)),
-            Event::ChannelClosed { reason, .. } => Err(ChannelError::Closed(reason).into()),
-            _ => Ok(()),
+    fn explained(&mut self, error: RunError) -> RunError {
+        match error {
+            RunError::Outcome(outcome) => self.why(outcome),
+            other => other,
         }
     }
 
@@ -112,15 +84,47 @@ impl<D: Device<Memory = Region>> Towpath<D> {
             });
         }
         match why {
-            Some(Event::LinkDown { reason, .. }) => self.link_down(reason),
+            Some(Event::LinkDown { reason, .. }) => link_down(&self.endpoint, reason),
             Some(Event::ChannelClosed { reason, .. }) => ChannelError::Closed(reason).into(),
             _ => RunError::Outcome(outcome),
         }
     }
+}
 
-    #[cold]
-    fn link_down(&self, reason: DownReason) -> RunError {
-        RunError::LinkDown { reason, status: self.endpoint.endpoint_stats().last_error }
+/// The messages of a row at one end: what they are made of, and what they have to be.
+struct Messages {
+    /// First in, first out, so that all memory is used where there is more than one buffer.
+    free: VecDeque<Payload>,
+    content: Content,
+    size: u32,
+}
+
+impl Messages {
+    #[inline]
+    fn on_event<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        event: Event,
+        turn: &mut Turn,
+    ) -> Result<(), RunError> {
+        match event {
+            Event::Sent { payload, outcome: Outcome::Delivered, .. } => {
+                self.free.push_back(payload);
+                turn.completed += 1;
+            }
+            Event::Message(message) => {
+                self.check_message(&message)?;
+                endpoint.release(message);
+                turn.received += 1;
+            }
+            Event::StreamChunk { chunk, message_len, end, .. } => {
+                self.check_chunk(&chunk, message_len)?;
+                endpoint.release_chunk(chunk);
+                turn.received += u64::from(end);
+            }
+            _ => return on_rare_event(endpoint, &event),
+        }
+        Ok(())
     }
 
     fn check_message(&mut self, message: &Message) -> Result<(), RunError> {
@@ -151,6 +155,7 @@ impl<D: Device<Memory = Region>> Towpath<D> {
         if got == wanted { Ok(()) } else { Err(RunError::Length { wanted, got }) }
     }
 
+    #[inline(never)]
     fn stamped(&mut self, payload: Payload) -> Payload {
         let mut buf = payload.into_bufs().next().expect("each was made of a buffer of its own");
         self.content.stamp(&mut buf);
@@ -158,38 +163,61 @@ impl<D: Device<Memory = Region>> Towpath<D> {
     }
 }
 
+#[cold]
+fn on_rare_event<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    event: &Event,
+) -> Result<(), RunError> {
+    match *event {
+        Event::Sent { outcome, .. } => Err(RunError::Outcome(outcome)),
+        Event::StreamAborted { .. } => Err(RunError::Outcome(Outcome::Abandoned)),
+        Event::LinkDown { reason, .. } => Err(link_down(endpoint, reason)),
+        Event::ChannelClosed { reason, .. } => Err(ChannelError::Closed(reason).into()),
+        _ => Ok(()),
+    }
+}
+
+#[cold]
+fn link_down<D: Device<Memory = Region>>(endpoint: &Endpoint<D>, reason: DownReason) -> RunError {
+    RunError::LinkDown { reason, status: endpoint.endpoint_stats().last_error }
+}
+
 impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
     fn prepare(&mut self, row: &RowPlan) -> Result<(), RunError> {
-        self.size = row.size;
-        self.content = Content::new(row.size, row.validate);
-        self.free.clear();
+        let Messages { free, content, size } = &mut self.messages;
+        *size = row.size;
+        *content = Content::new(row.size, row.validate);
+        free.clear();
         // Written, not only sized: pages never written would all be one page of zeroes.
         let filled = || {
-            let buf = self.endpoint.copy(self.content.bytes());
+            let buf = self.endpoint.copy(content.bytes());
             buf.ok_or(RunError::NoBuffer { bytes: row.size })
         };
         let count = row.depth + SPARE_PAYLOADS;
         if row.apart {
             for _ in 0..count {
-                self.free.push_back(filled()?.into());
+                free.push_back(filled()?.into());
             }
         } else {
             let common = filled()?.freeze();
-            self.free.extend((0..count).map(|_| Payload::from(common.clone())));
+            free.extend((0..count).map(|_| Payload::from(common.clone())));
         }
         Ok(())
     }
 
     fn post(&mut self, count: u64, _after: u64) -> Result<u64, RunError> {
         for posted in 0..count {
-            let Some(mut payload) = self.free.pop_front() else { return Ok(posted) };
-            if self.content.checked() {
-                payload = self.stamped(payload);
+            let Some(mut payload) = self.messages.free.pop_front() else { return Ok(posted) };
+            if self.messages.content.checked() {
+                payload = self.messages.stamped(payload);
             }
             let channel = self.channels[self.next];
-            self.endpoint
-                .send(self.link, channel, payload, SendOptions::new())
-                .map_err(|rejected| rejected.error)?;
+            if let Err(rejected) =
+                self.endpoint.send(self.link, channel, payload, SendOptions::new())
+            {
+                cold_path();
+                return Err(rejected.error.into());
+            }
             self.next += 1;
             if self.next == self.channels.len() {
                 self.next = 0;
@@ -212,11 +240,18 @@ impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
 
     fn poll(&mut self) -> Result<Turn, RunError> {
         let mut turn = Turn::default();
-        self.patience.note(self.endpoint.poll() > 0);
-        while let Some(event) = self.endpoint.next_event() {
-            match self.on_event(event, &mut turn) {
-                Err(RunError::Outcome(outcome)) => return Err(self.why(outcome)),
-                other => other?,
+        let Self { endpoint, messages, .. } = self;
+        self.patience.note(endpoint.poll() > 0);
+        let mut failed = None;
+        while endpoint.take_event(|endpoint, event| {
+            if let Err(error) = messages.on_event(endpoint, event, &mut turn) {
+                cold_path();
+                failed = Some(error);
+            }
+        }) {
+            if let Some(error) = failed.take() {
+                cold_path();
+                return Err(self.explained(error));
             }
         }
         if let Some((socket, program)) = &mut self.status {
@@ -230,7 +265,7 @@ impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
     }
 
     fn digests(&self) -> (u64, u64) {
-        (self.content.sent_digest(), self.content.received_digest())
+        (self.messages.content.sent_digest(), self.messages.content.received_digest())
     }
 
     fn counters(&self) -> Option<Counters> {

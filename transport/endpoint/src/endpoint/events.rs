@@ -16,7 +16,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// The next thing to tell. Take all events of a turn before the [`flush`](Self::flush).
     pub fn next_event(&mut self) -> Option<Event> {
         let mut next = None;
-        self.take_event(&mut |_: &mut Self, event| next = Some(event));
+        self.take_event(|_, event| next = Some(event));
         next
     }
 
@@ -32,10 +32,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         busy
     }
 
-    /// Hands the next thing to tell to `on_event`; false when there is none. An event that was just
-    /// put together is slow to copy, so it is not returned first.
+    /// Hands the next thing to tell to `on_event`; false when there is none. As
+    /// [`next_event`](Self::next_event), but the event stays where it was put together: to copy it
+    /// just then is slow. Take all events of a turn before the [`flush`](Self::flush).
     #[inline]
-    fn take_event(&mut self, on_event: &mut impl FnMut(&mut Self, Event)) -> bool {
+    pub fn take_event(&mut self, on_event: impl FnOnce(&mut Self, Event)) -> bool {
         if !self.told.is_empty() {
             cold_path();
             if let Some(event) = self.told.pop_front() {
@@ -127,7 +128,9 @@ fn gather(
 ) -> SmallVec<[Chunk; 2]> {
     let mut chunks = SmallVec::new();
     from.take_message(incoming, |taken| {
-        chunks.reserve_exact(taken.len());
+        if taken.len() > chunks.inline_size() {
+            make_room(&mut chunks, taken.len());
+        }
         for chunk in taken {
             let lent = recv.lend_out(chunk, channel);
             debug_assert!(lent.is_some(), "a chunk of a message is in its slot");
@@ -137,4 +140,9 @@ fn gather(
         }
     });
     chunks
+}
+
+#[inline(never)]
+fn make_room(chunks: &mut SmallVec<[Chunk; 2]>, count: usize) {
+    chunks.reserve_exact(count);
 }
