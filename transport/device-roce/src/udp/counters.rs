@@ -17,7 +17,7 @@ pub struct UdpCounters {
     pub receive_calls: u64,
     /// Datagrams received; a coalesced run is one.
     pub messages_received: u64,
-    /// Packets that came in runs of two and more.
+    /// Packets that came in one piece with others.
     pub segments_received: u64,
     /// Datagrams that were cut short by the kernel, and so dropped here.
     pub truncated: u64,

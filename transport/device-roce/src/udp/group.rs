@@ -113,8 +113,29 @@ impl Member {
         !self.inbox().full.is_empty()
     }
 
+    /// Takes in at most `budget` packets: what others handed over, and what `receive` brings, as
+    /// far as it is ours.
+    #[inline(never)]
+    pub(super) fn receive(
+        &mut self,
+        dest: SocketAddr,
+        budget: usize,
+        sink: &mut dyn FnMut(RxPacket<'_>),
+        receive: impl FnOnce(usize, &mut dyn FnMut(RxPacket<'_>)) -> usize,
+    ) -> usize {
+        // Half each, so that neither keeps the other waiting.
+        let taken = self.take_over(dest, budget.div_ceil(2), sink);
+        let received = receive(budget - taken, &mut |packet| {
+            if self.keeps(&packet) {
+                sink(packet);
+            }
+        });
+        self.ring();
+        taken + received
+    }
+
     /// Hands at most `budget` of the packets that others handed over to `sink`.
-    pub(super) fn take_over(
+    fn take_over(
         &mut self,
         dest: SocketAddr,
         budget: usize,
@@ -137,7 +158,7 @@ impl Member {
     /// Keeps a packet that came in if it is ours, and hands it over otherwise; true when it is
     /// ours.
     #[inline]
-    pub(super) fn keeps(&mut self, packet: &RxPacket<'_>) -> bool {
+    fn keeps(&mut self, packet: &RxPacket<'_>) -> bool {
         let owner = dest_qp(&[packet.bytes]).map_or(0, |qp_num| self.share.owner_of(qp_num));
         if owner == self.share.index() {
             return true;
@@ -150,7 +171,7 @@ impl Member {
     }
 
     /// Wakes those that something was handed to.
-    pub(super) fn ring(&mut self) {
+    fn ring(&mut self) {
         while self.to_ring != 0 {
             let owner = self.to_ring.trailing_zeros();
             self.to_ring &= self.to_ring - 1;

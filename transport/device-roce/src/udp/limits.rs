@@ -100,6 +100,14 @@ pub(super) const TCLASS_ASKED_FIRST: u32 = 256;
 /// call 0.13 us, asking and asking no more 0.4 us together.
 pub(super) const TCLASS_UNASKED: u32 = 63;
 
+/// The longest packet that counts as short: a full one of an MTU of 1,024 or more is longer, and
+/// most such are of a run.
+pub(super) const LONE_BYTES_MAX: usize = 1024;
+
+/// Short packets in a row, each alone, before the kernel is told to cut runs: that and taking it
+/// back are three system calls, and each packet in between takes 0.1 us less.
+pub(super) const LONE_PACKETS: u32 = 256;
+
 /// How long an offset between the kernel's receive clock and the link's is trusted: a clock that
 /// is slewed by 500 ppm is off by 50 us after it.
 pub(super) const CLOCK_REFRESH_NS: u64 = 100_000_000;

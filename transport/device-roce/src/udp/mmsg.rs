@@ -11,7 +11,7 @@ use super::limits::{
     COPY_BYTES_MAX, RECV_BUFFER_BYTES, RECV_MESSAGES_MAX, SEND_IOVECS_MAX, SEND_MESSAGES_MAX,
     STAGING_BYTES,
 };
-use super::sys::tclass_option;
+use super::sys::{self, tclass_option};
 use core::marker::PhantomData;
 use core::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::io;
@@ -277,8 +277,8 @@ impl<'a> Fill<'_, 'a> {
     }
 }
 
-/// Control bytes of one received datagram: coalesced size, drops, a time stamp and the traffic
-/// class need 104.
+/// Control bytes of one received datagram: coalesced size, a time stamp and the traffic class need
+/// 80.
 type RecvControl = [u64; 16];
 
 /// A received datagram.
@@ -291,8 +291,6 @@ pub(super) struct Datagram<'a> {
     pub(super) segment: Option<usize>,
     /// IPv4 ToS or IPv6 traffic class, where the kernel says it.
     pub(super) tclass: Option<u8>,
-    /// The kernel's drop count of the socket so far, where it says so.
-    pub(super) drops: Option<u32>,
     /// The kernel's time stamp on its wall clock.
     pub(super) wall_ns: Option<u64>,
     /// The kernel cut off bytes or control messages.
@@ -373,6 +371,24 @@ impl RecvBatch {
         Ok(self.received)
     }
 
+    /// Receives one datagram in place of those held, by the shortest call that tells its sender:
+    /// what the kernel would tell beside is not asked for. No datagram is too long for its place.
+    #[inline]
+    pub(super) fn recv_plain(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        self.received = 0;
+        let only = &mut self.headers[0];
+        (only.msg_hdr.msg_controllen, only.msg_hdr.msg_flags) = (0, 0);
+        let bytes = &mut self.buffers[..RECV_BUFFER_BYTES];
+        only.msg_len = sys::recv_from(fd, bytes, &mut self.names[0])? as u32;
+        self.received = 1;
+        Ok(1)
+    }
+
+    /// Bytes of the first datagram that is held.
+    pub(super) fn first_bytes(&self) -> usize {
+        self.headers[0].msg_len as usize
+    }
+
     /// How many datagrams are held.
     pub(super) fn len(&self) -> usize {
         self.received
@@ -403,7 +419,6 @@ impl RecvBatch {
             source: self.names[slot].addr(),
             segment: None,
             tclass: None,
-            drops: None,
             wall_ns: None,
             truncated: header.msg_hdr.msg_flags & cut != 0,
         };
@@ -441,7 +456,6 @@ fn note_control(header: &libc::cmsghdr, value: &[u8], datagram: &mut Datagram<'_
         // One byte on IPv4, an int on IPv6.
         (libc::IPPROTO_IP, libc::IP_TOS) => datagram.tclass = value.first().copied(),
         (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => datagram.tclass = int.map(|class| class as u8),
-        (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => datagram.drops = int,
         (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
             let Some((seconds, nanos)) = value.split_at_checked(size_of::<libc::time_t>()) else {
                 return;

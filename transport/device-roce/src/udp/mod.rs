@@ -4,13 +4,14 @@
 //! |---|---|
 //! | `config`, `error`, `counters`, `limits` | what can be asked for, refused, counted; bounds |
 //! | `link` | [`UdpLink`]: the sockets, and `PacketLink` on top of the two sides |
-//! | `tx`, `rx` | runs of packets out, runs of packets in |
+//! | `tx`, `rx`, `coalescing` | runs of packets out, runs of packets in, and when in pieces |
 //! | `group`, `steering` | links of several workers on one port, and how packets find theirs |
 //! | `probe` | what this kernel grants and charges |
 //! | `clock` | the kernel's receive clock |
 //! | `mmsg`, `sys` | the system calls; the only unsafe code |
 
 mod clock;
+mod coalescing;
 mod config;
 mod counters;
 mod error;

@@ -1,7 +1,8 @@
 //! Receiving: datagrams come in batches, runs are cut into packets, packets go to the sink.
 
 use super::clock::WallOffset;
-use super::limits::{RECV_MESSAGES_MAX, TCLASS_ASKED_FIRST, TCLASS_UNASKED};
+use super::coalescing::Coalescing;
+use super::limits::{LONE_BYTES_MAX, RECV_MESSAGES_MAX, TCLASS_ASKED_FIRST, TCLASS_UNASKED};
 use super::link::ignore;
 use super::mmsg::RecvBatch;
 use super::sys;
@@ -29,8 +30,8 @@ pub(super) struct Receiver {
     /// How many datagrams to ask for: doubled while as many come, back to one when fewer do.
     burst: usize,
     wall: WallOffset,
-    drops_seen: u32,
     classes: Classes,
+    coalescing: Coalescing,
 }
 
 /// When the kernel is asked for the traffic class of what comes in, which costs 0.13 us a call.
@@ -44,7 +45,8 @@ enum Classes {
 }
 
 impl Receiver {
-    pub(super) fn new() -> Self {
+    /// Of a socket that is set up.
+    pub(super) fn new(coalescing: Coalescing) -> Self {
         Self {
             batch: RecvBatch::new(),
             slot: 0,
@@ -52,14 +54,15 @@ impl Receiver {
             batch_time: Time::ZERO,
             burst: 1,
             wall: WallOffset::default(),
-            drops_seen: 0,
             classes: Classes::Asked(TCLASS_ASKED_FIRST),
+            coalescing,
         }
     }
 
     /// From now on asks for the traffic class of each datagram.
     pub(super) fn look_at_each_tclass(&mut self, socket: &UdpSocket, local: SocketAddr) {
         self.classes = Classes::Always;
+        self.coalescing.fix(socket);
         ignore(sys::ask_for_tclass(socket.as_fd(), local, true));
     }
 
@@ -97,9 +100,15 @@ impl Receiver {
             let limit = (budget - handed).min(self.burst);
             counts.udp.receive_calls += 1;
             (self.slot, self.offset) = (0, 0);
-            match self.batch.recv(socket.as_fd(), limit) {
+            let is_plain = self.coalescing.is_off() && matches!(self.classes, Classes::Unasked(_));
+            let outcome = match limit {
+                1 if is_plain => self.batch.recv_plain(socket.as_fd()),
+                _ => self.batch.recv(socket.as_fd(), limit),
+            };
+            match outcome {
                 Ok(received) => {
                     self.batch_time = place.0.now();
+                    let in_runs_before = counts.udp.segments_received;
                     let all = received == limit;
                     self.burst = if all { (limit * 2).min(RECV_MESSAGES_MAX) } else { 1 };
                     handed += match self.batch.plain() {
@@ -114,6 +123,10 @@ impl Receiver {
                         }
                         None => self.hand_on(place, budget - handed, counts, sink),
                     };
+                    let is_lone = received == 1
+                        && self.batch.first_bytes() <= LONE_BYTES_MAX
+                        && counts.udp.segments_received == in_runs_before;
+                    self.coalescing.note(socket, is_lone);
                     self.take_turns_in_asking(socket, place.1);
                     // A lone datagram is acted on before the next is asked for.
                     if !all || limit == 1 {
@@ -151,10 +164,6 @@ impl Receiver {
             let datagram = self.batch.datagram(self.slot);
             if self.offset == 0 {
                 counts.udp.messages_received += 1;
-                if let Some(drops) = datagram.drops {
-                    counts.link.packets_dropped += u64::from(drops.wrapping_sub(self.drops_seen));
-                    self.drops_seen = drops;
-                }
                 counts.udp.truncated += u64::from(datagram.truncated);
             }
             let (Some(source), false) = (datagram.source, datagram.truncated) else {
@@ -191,13 +200,13 @@ impl Receiver {
         handed
     }
 
+    #[cfg(test)]
+    pub(super) fn is_coalescing_paused(&self) -> bool {
+        self.coalescing == Coalescing::Paused
+    }
+
     /// Whether packets that came in wait to be handed on.
     pub(super) fn holds_packets(&self) -> bool {
         self.slot < self.batch.len()
-    }
-
-    /// Drops that the kernel counted since the last packet that told of them.
-    pub(super) fn drops_untold(&self, drops_now: u32) -> u64 {
-        u64::from(drops_now.wrapping_sub(self.drops_seen))
     }
 }

@@ -68,6 +68,34 @@ pub(super) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Receives one datagram without waiting, and no more than its bytes and its sender, who is written
+/// to `from`; gives its length. What does not fit is cut off, and not told of.
+#[inline]
+pub(super) fn recv_from(
+    fd: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    from: &mut Name,
+) -> io::Result<usize> {
+    let (fd, at, len, flags) =
+        (fd.as_raw_fd(), bytes.as_mut_ptr(), bytes.len(), libc::MSG_DONTWAIT);
+    let mut name_len = size_of::<Name>() as libc::socklen_t;
+    // SAFETY: pointers and lengths describe `bytes`, `from` and `name_len`, which live through the
+    // call and are written no further; any bytes are a name.
+    let rc = unsafe {
+        let (from, name_len) = (&raw mut *from, &raw mut name_len);
+        libc::syscall(libc::SYS_recvfrom, fd, at, len, flags, from, name_len)
+    };
+    usize::try_from(rc).map_err(|_| io::Error::last_os_error())
+}
+
+/// Whether a datagram waits to be received, or an error to be told.
+pub(super) fn is_anything_queued(fd: BorrowedFd<'_>) -> bool {
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: nothing is written to no bytes.
+    let rc = unsafe { libc::recv(fd.as_raw_fd(), core::ptr::null_mut(), 0, flags) };
+    rc >= 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EAGAIN)
+}
+
 /// Binds a socket to an address that other sockets of this user have, which all said that they
 /// share it.
 pub(super) fn bind_beside(addr: SocketAddr) -> io::Result<UdpSocket> {

@@ -2,6 +2,7 @@
 
 mod connected;
 mod group;
+mod lone;
 mod overflow;
 mod runs;
 mod setup;
