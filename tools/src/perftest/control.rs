@@ -279,14 +279,23 @@ pub(crate) fn agree(control: &mut Control, ours: Vec<Flag>, client: bool) -> Res
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn pair() -> (Control, Control) {
+    /// Both ends of a set-up connection.
+    pub(crate) fn pair() -> (Control, Control) {
         let listener = listen(Some(Ipv4Addr::LOCALHOST.into()), 0).unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (far, _) = listener.accept().unwrap();
         (Control::new(near).unwrap(), Control::new(far).unwrap())
+    }
+
+    impl Control {
+        /// Until something of the peer's is there to be read.
+        pub(crate) fn wait_for_a_note(&mut self) {
+            self.block(true).unwrap();
+            self.stream.peek(&mut [0]).unwrap();
+        }
     }
 
     #[test]

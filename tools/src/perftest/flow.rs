@@ -3,7 +3,7 @@
 use super::carrier::{Carrier, Turn};
 use super::control::{Control, Note};
 use super::error::RunError;
-use super::limits::LOST_AFTER;
+use super::limits::{LOST_AFTER, TURNS_PER_LOOK};
 use super::quiet::Quiet;
 use super::watch::Watch;
 use std::time::Instant;
@@ -44,7 +44,8 @@ pub(crate) struct Takes {
 }
 
 impl<'a, C: Carrier> Flow<'a, C> {
-    /// Looks at the set-up connection and the clock every `look_every` turns.
+    /// Looks at the set-up connection and the clock every `look_every` turns, and more often while
+    /// turns wait.
     pub(crate) fn new(
         carrier: &'a mut C,
         control: &'a mut Control,
@@ -117,11 +118,17 @@ impl<'a, C: Carrier> Flow<'a, C> {
         self.received += turn.received;
         self.ended |= turn.ended;
         self.turns += 1;
-        if self.turns >= self.look_every {
+        if self.is_time_to_look() {
             self.turns = 0;
             self.look().map_err(RunError::ends_run)?;
         }
         Ok(turn)
+    }
+
+    /// Where turns wait, the peer may have said long ago that it is done.
+    #[inline]
+    fn is_time_to_look(&self) -> bool {
+        self.turns >= self.look_every || self.turns >= TURNS_PER_LOOK && self.carrier.waits()
     }
 
     /// Whether this end is done, and knows the same of the peer. Between two calls goes a
@@ -184,5 +191,80 @@ impl<'a, C: Carrier> Flow<'a, C> {
             }
             _ => Err(RunError::OutOfTurn { wanted: "Done", got: note.name() }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perftest::carrier::{Counters, RowPlan};
+    use crate::perftest::control::tests::pair;
+    use crate::perftest::limits::LATENCY_TURNS_PER_LOOK;
+    use crate::perftest::settings::Goal;
+
+    /// Nothing ever comes.
+    struct Silent {
+        waits: bool,
+    }
+
+    impl Carrier for Silent {
+        fn prepare(&mut self, _row: &RowPlan) -> Result<(), RunError> {
+            Ok(())
+        }
+
+        fn post(&mut self, count: u64, _after: u64) -> Result<u64, RunError> {
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> Result<(), RunError> {
+            Ok(())
+        }
+
+        fn end_posting(&mut self) -> Result<(), RunError> {
+            Ok(())
+        }
+
+        fn poll(&mut self) -> Result<Turn, RunError> {
+            Ok(Turn::default())
+        }
+
+        fn blocks(&self) -> bool {
+            false
+        }
+
+        fn waits(&self) -> bool {
+            self.waits
+        }
+
+        fn digests(&self) -> (u64, u64) {
+            (0, 0)
+        }
+
+        fn counters(&self) -> Option<Counters> {
+            None
+        }
+    }
+
+    /// Turns until an end of the latency test knows what its peer said before.
+    fn turns_until_heard(waits: bool) -> u32 {
+        let (mut near, mut far) = pair();
+        far.send(&Note::Done { messages: 0, digest: 0 }).expect("the connection stands");
+        near.wait_for_a_note();
+        let takes = Takes { receives: true, validate: false, lossy: false, passive: false };
+        let watch = Watch::new(Goal::Messages(1));
+        let mut carrier = Silent { waits };
+        let mut flow = Flow::new(&mut carrier, &mut near, watch, takes, LATENCY_TURNS_PER_LOOK);
+        let mut turns = 0;
+        while !flow.peer_is_done() {
+            flow.turn().expect("nothing failed");
+            turns += 1;
+        }
+        turns
+    }
+
+    #[test]
+    fn an_end_that_waits_hears_soon_that_its_peer_is_done() {
+        assert_eq!(turns_until_heard(false), LATENCY_TURNS_PER_LOOK);
+        assert_eq!(turns_until_heard(true), TURNS_PER_LOOK);
     }
 }

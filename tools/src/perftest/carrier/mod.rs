@@ -96,6 +96,9 @@ pub(crate) trait Carrier {
     /// Whether [`poll`](Self::poll) blocks while nothing happens.
     fn blocks(&self) -> bool;
 
+    /// Whether nothing has come for so long that each turn waits for a while.
+    fn waits(&self) -> bool;
+
     /// The digests of what was sent and received in this row: see
     /// [`Content`](super::content::Content).
     fn digests(&self) -> (u64, u64);

@@ -264,6 +264,10 @@ impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
         false
     }
 
+    fn waits(&self) -> bool {
+        self.patience.is_over()
+    }
+
     fn digests(&self) -> (u64, u64) {
         (self.messages.content.sent_digest(), self.messages.content.received_digest())
     }

@@ -388,6 +388,10 @@ impl<D: Device<Memory = Region>> Carrier for Raw<D> {
         false
     }
 
+    fn waits(&self) -> bool {
+        self.patience.is_over()
+    }
+
     fn digests(&self) -> (u64, u64) {
         (self.content.sent_digest(), self.content.received_digest())
     }

@@ -115,6 +115,10 @@ impl Carrier for Tcp {
         self.blocking
     }
 
+    fn waits(&self) -> bool {
+        self.patience.is_over()
+    }
+
     fn digests(&self) -> (u64, u64) {
         (self.content.sent_digest(), self.content.received_digest())
     }
