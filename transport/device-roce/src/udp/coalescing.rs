@@ -3,7 +3,8 @@
 use super::limits::LONE_PACKETS;
 use super::sys;
 use std::net::UdpSocket;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 /// How runs come in.
 ///
@@ -71,7 +72,7 @@ impl Coalescing {
         *self = Self::On(0);
         if sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 0).is_ok() {
             *self = Self::Paused;
-            if sys::is_anything_queued(socket.as_fd()) {
+            if sys::wait_readable([socket.as_raw_fd()], Duration::ZERO) == [true] {
                 self.resume(socket);
             }
         }

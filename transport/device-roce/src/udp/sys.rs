@@ -88,14 +88,6 @@ pub(super) fn recv_from(
     usize::try_from(rc).map_err(|_| io::Error::last_os_error())
 }
 
-/// Whether a datagram waits to be received, or an error to be told.
-pub(super) fn is_anything_queued(fd: BorrowedFd<'_>) -> bool {
-    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-    // SAFETY: nothing is written to no bytes.
-    let rc = unsafe { libc::recv(fd.as_raw_fd(), core::ptr::null_mut(), 0, flags) };
-    rc >= 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EAGAIN)
-}
-
 /// Binds a socket to an address that other sockets of this user have, which all said that they
 /// share it.
 pub(super) fn bind_beside(addr: SocketAddr) -> io::Result<UdpSocket> {
