@@ -2,16 +2,10 @@
 
 use super::super::limits::{LONE_BYTES_MAX, LONE_PACKETS, TCLASS_ASKED_FIRST};
 use super::super::{TimestampSource, UdpConfig, UdpLink};
-use super::{V4, V6, bind, bytes_of, collect, collect_now, link, packets, payloads, settle, stock};
+use super::{
+    V4, V6, bind, bytes_of, collect, collect_now, link, packets, payloads, settle, stock, trip,
+};
 use towpath_verbs::PacketLink;
-
-/// Sends one packet of `size` bytes, which is taken in before anything else is sent.
-fn trip(tx: &mut UdpLink, rx: &mut UdpLink, size: usize) {
-    let sent = payloads(&[size]);
-    assert_eq!(tx.transmit(&packets(rx.local_addr(), &sent)), 1);
-    let seen = collect(rx, 1);
-    assert_eq!((&seen[0].bytes, seen[0].source), (&sent[0], tx.source_addr(0)));
-}
 
 /// Sends a run, and says how many of its packets came in one piece with others.
 fn run(tx: &mut UdpLink, rx: &mut UdpLink, sizes: &[usize]) -> u64 {

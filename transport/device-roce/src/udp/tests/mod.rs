@@ -56,6 +56,15 @@ fn collect(link: &mut UdpLink, count: usize) -> Vec<Seen> {
     seen
 }
 
+/// Sends one packet of `size` bytes from `tx` to `rx`, which takes it in and looks at where it came
+/// from.
+fn trip(tx: &mut UdpLink, rx: &mut UdpLink, size: usize) {
+    let sent = payloads(&[size]);
+    assert_eq!(tx.transmit(&packets(rx.local_addr(), &sent)), 1);
+    let seen = collect(rx, 1);
+    assert_eq!((&seen[0].bytes, seen[0].source), (&sent[0], tx.source_addr(0)));
+}
+
 /// What is there now, without waiting.
 fn collect_now(link: &mut UdpLink) -> usize {
     let mut count = 0;
