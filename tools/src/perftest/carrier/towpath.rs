@@ -243,16 +243,13 @@ impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
         let Self { endpoint, messages, .. } = self;
         self.patience.note(endpoint.poll() > 0);
         let mut failed = None;
-        while endpoint.take_event(|endpoint, event| {
-            if let Err(error) = messages.on_event(endpoint, event, &mut turn) {
-                cold_path();
-                failed = Some(error);
-            }
-        }) {
-            if let Some(error) = failed.take() {
-                cold_path();
-                return Err(self.explained(error));
-            }
+        while failed.is_none()
+            && endpoint.take_event(|endpoint, event| {
+                failed = messages.on_event(endpoint, event, &mut turn).err();
+            })
+        {}
+        if let Some(error) = failed {
+            return Err(self.explained(error));
         }
         if let Some((socket, program)) = &mut self.status {
             socket.answer_when_asked(|| ProcessStatus::of(&self.endpoint, program));
