@@ -16,9 +16,10 @@ pub const TX_BATCHES_PER_PROGRESS: usize = 4;
 /// packets, so that a chunk stays one run of equal packets for the link to offload.
 pub const TX_TURN_PACKETS: usize = 30;
 
-/// Payloads up to here are copied behind their headers: one piece costs the link and the CRC less
-/// than four, and the bytes are read for the ICRC anyway.
-pub const TX_COPY_BYTES_MAX: usize = 512;
+/// Payloads up to here are copied behind their headers, so that a run of packets lies in one piece:
+/// one of 100 packets of 617 bytes takes 5.9 us to send copied and 7.8 us gathered, 60 of 1 KiB 5.6
+/// and 6.0 us; at 2 KiB the copy costs more than it saves (5.4 and 5.1 us).
+pub const TX_COPY_BYTES_MAX: usize = 1024;
 
 /// Packets that an RC queue pair keeps under way unless configured otherwise, as rxe does
 /// (`RXE_MAX_UNACKED_PSNS`): at an MTU of 4,096 it fills 100 Gb/s up to a round trip of 40 us.

@@ -40,14 +40,6 @@ pub(super) const RECONNECT_AFTER: u32 = 256;
 /// Gather entries of one `sendmmsg`, and so of one message: the kernel's `UIO_MAXIOV`.
 pub(super) const SEND_IOVECS_MAX: usize = 1024;
 
-/// Bytes of small pieces that one `sendmmsg` may stage: a quarter of a level-2 cache of today.
-pub(super) const STAGING_BYTES: usize = 256 * 1024;
-
-/// Pieces up to this size are copied next to each other instead of taking a gather entry each:
-/// a run of 100 packets of 617 bytes takes 5.9 us to send copied and 7.8 us gathered, 60 of 1 KiB
-/// 5.6 and 6.0 us; at 2 KiB the copy costs more than it saves (5.4 and 5.1 us).
-pub(super) const COPY_BYTES_MAX: usize = 1024;
-
 /// Datagrams of one `recvmmsg`. Room for 16 costs 0.17 us more than room for one where only one
 /// has come, so the link asks for one until they come faster.
 pub(super) const RECV_MESSAGES_MAX: usize = 16;

@@ -7,10 +7,7 @@
 //! of the thread on and off around each: no thread of ours is cancelled, and these never block.
 #![allow(unsafe_code)]
 
-use super::limits::{
-    COPY_BYTES_MAX, RECV_BUFFER_BYTES, RECV_MESSAGES_MAX, SEND_IOVECS_MAX, SEND_MESSAGES_MAX,
-    STAGING_BYTES,
-};
+use super::limits::{RECV_BUFFER_BYTES, RECV_MESSAGES_MAX, SEND_IOVECS_MAX, SEND_MESSAGES_MAX};
 use super::sys::{self, tclass_option};
 use core::marker::PhantomData;
 use core::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -109,7 +106,6 @@ pub(super) struct SendBatch {
     names: Vec<Name>,
     controls: Vec<[Control; SEND_CONTROLS_MAX]>,
     iovecs: Vec<libc::iovec>,
-    staging: Vec<u8>,
 }
 
 // SAFETY: the pointers in `headers` and `iovecs` lead into the batch's own heap blocks, or are
@@ -130,20 +126,18 @@ impl SendBatch {
             ],
             controls: vec![[no_control; SEND_CONTROLS_MAX]; SEND_MESSAGES_MAX],
             iovecs: vec![no_iovec; SEND_IOVECS_MAX],
-            staging: vec![0; STAGING_BYTES],
         }
     }
 
     /// Starts over, for a socket that gives packets what is `usual`.
     pub(super) fn fill<'a>(&mut self, usual: Usual) -> Fill<'_, 'a> {
         Fill {
-            staging: self.staging.as_mut_ptr(),
             batch: self,
             usual,
             messages: 0,
             iovecs: 0,
             message_iovec: 0,
-            staged: 0,
+            piece_end: core::ptr::null(),
             pieces: PhantomData,
         }
     }
@@ -152,13 +146,13 @@ impl SendBatch {
 /// A batch being filled and sent; the pieces live as long as it does.
 pub(super) struct Fill<'b, 'a> {
     batch: &'b mut SendBatch,
-    staging: *mut u8,
     usual: Usual,
     messages: usize,
     iovecs: usize,
     /// The first entry of the message under way.
     message_iovec: usize,
-    staged: usize,
+    /// Behind the last piece of the message under way; null before its first.
+    piece_end: *const u8,
     pieces: PhantomData<&'a [u8]>,
 }
 
@@ -168,42 +162,26 @@ impl<'a> Fill<'_, 'a> {
         self.messages < SEND_MESSAGES_MAX
     }
 
-    /// Whether a packet of these pieces can be added to the message under way.
-    pub(super) fn has_room(&self, parts: &[&[u8]]) -> bool {
-        // Each piece takes at most one entry and at most `COPY_BYTES_MAX` bytes of staging.
-        self.iovecs + parts.len() <= SEND_IOVECS_MAX
-            && self.staged + parts.len() * COPY_BYTES_MAX <= STAGING_BYTES
+    /// Whether a packet of so many pieces can be added to the message under way: each takes an
+    /// entry at most.
+    pub(super) fn has_room(&self, parts: usize) -> bool {
+        self.iovecs + parts <= SEND_IOVECS_MAX
     }
 
     /// Adds a piece to the message under way. There must be room.
+    ///
+    /// What lies right behind the piece before it needs no entry: the kernel copies each by itself,
+    /// and a device that writes its packets one after the other has whole runs in one.
     pub(super) fn push(&mut self, part: &'a [u8]) {
-        if part.len() > COPY_BYTES_MAX {
-            self.push_entry(part.as_ptr().cast_mut(), part.len());
-            return;
+        let (start, len) = (part.as_ptr(), part.len());
+        if start == self.piece_end {
+            self.batch.iovecs[self.iovecs - 1].iov_len += len;
+        } else {
+            let entry = libc::iovec { iov_base: start.cast_mut().cast(), iov_len: len };
+            self.batch.iovecs[self.iovecs] = entry;
+            self.iovecs += 1;
         }
-        assert!(self.staged + part.len() <= STAGING_BYTES, "the caller asks for room first");
-        // SAFETY: the range lies within the staging block by the assert above, and `part` cannot
-        // overlap a block that only this batch knows.
-        let at = unsafe {
-            let at = self.staging.add(self.staged);
-            at.copy_from_nonoverlapping(part.as_ptr(), part.len());
-            at
-        };
-        self.staged += part.len();
-        // Neighbours in staging become one gather entry.
-        if self.iovecs > self.message_iovec {
-            let last = &mut self.batch.iovecs[self.iovecs - 1];
-            if last.iov_base.cast::<u8>().wrapping_add(last.iov_len) == at {
-                last.iov_len += part.len();
-                return;
-            }
-        }
-        self.push_entry(at, part.len());
-    }
-
-    fn push_entry(&mut self, base: *mut u8, len: usize) {
-        self.batch.iovecs[self.iovecs] = libc::iovec { iov_base: base.cast(), iov_len: len };
-        self.iovecs += 1;
+        self.piece_end = start.wrapping_add(len);
     }
 
     /// Ends the message under way; `segment` is the packet size to cut it by.
@@ -242,6 +220,7 @@ impl<'a> Fill<'_, 'a> {
         header.msg_controllen = (count * size_of::<Control>()) as _;
         self.messages += 1;
         self.message_iovec = self.iovecs;
+        self.piece_end = core::ptr::null();
     }
 
     /// Sends the messages from `first` on; says how many the kernel took, at least one.
@@ -264,7 +243,7 @@ impl<'a> Fill<'_, 'a> {
             return if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(1) };
         }
         // SAFETY: each header points to a name, controls and entries of this batch, written by
-        // `end`; the entries point to staging or to pieces that live for 'a, which outlasts self.
+        // `end`; the entries hold pieces that live for 'a, which outlasts self.
         let rc = unsafe {
             libc::sendmmsg(
                 fd.as_raw_fd(),

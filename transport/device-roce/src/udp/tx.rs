@@ -268,7 +268,7 @@ impl Sender {
         while next < packets.len()
             && fill.has_message_room()
             && packets[next].source_port == port
-            && fill.has_room(packets[next].parts())
+            && fill.has_room(packets[next].parts().len())
             && sendable(&packets[next])
         {
             let run = add_run(&mut fill, &packets[next..], segments_max);
@@ -296,10 +296,12 @@ impl Sender {
     }
 }
 
-/// Adds the longest run at the front of `packets`, of which the first has room.
+/// Adds the longest run at the front of `packets`, of which the first has room. It is for one queue
+/// pair: the kernel at the other end brings a run whole to one of the sockets that share the port
+/// there, by the queue pair of its first packet.
 fn add_run<'a>(fill: &mut Fill<'_, 'a>, packets: &[TxPacket<'a>], segments_max: usize) -> Run {
     let head = &packets[0];
-    let segment = head.byte_len();
+    let (segment, qp) = (head.byte_len(), dest_qp(head.parts()));
     let mut run = Run::default();
     for packet in packets {
         let bytes = packet.byte_len();
@@ -309,7 +311,8 @@ fn add_run<'a>(fill: &mut Fill<'_, 'a>, packets: &[TxPacket<'a>], segments_max: 
                 && bytes > 0
                 && run.bytes + bytes <= RUN_BYTES_MAX
                 && same_flow(head, packet)
-                && fill.has_room(packet.parts()));
+                && qp == dest_qp(packet.parts())
+                && fill.has_room(packet.parts().len()));
         if !fits {
             break;
         }
@@ -328,13 +331,9 @@ fn add_run<'a>(fill: &mut Fill<'_, 'a>, packets: &[TxPacket<'a>], segments_max: 
     run
 }
 
-/// Whether two packets may leave as one run: the kernel at the other end brings a run whole to one
-/// of the sockets that share the port there, by the queue pair of its first packet.
+/// Whether two packets for one queue pair may leave as one run.
 fn same_flow(a: &TxPacket<'_>, b: &TxPacket<'_>) -> bool {
-    a.source_port == b.source_port
-        && a.tclass == b.tclass
-        && a.dest == b.dest
-        && dest_qp(a.parts()) == dest_qp(b.parts())
+    a.source_port == b.source_port && a.tclass == b.tclass && a.dest == b.dest
 }
 
 /// Sends what was filled.
