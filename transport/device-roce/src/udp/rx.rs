@@ -2,7 +2,9 @@
 
 use super::clock::WallOffset;
 use super::coalescing::Coalescing;
-use super::limits::{LONE_BYTES_MAX, RECV_MESSAGES_MAX, TCLASS_ASKED_FIRST, TCLASS_UNASKED};
+use super::limits::{
+    LONE_BYTES_MAX, RECV_CACHED_BYTES, RECV_MESSAGES_MAX, TCLASS_ASKED_FIRST, TCLASS_UNASKED,
+};
 use super::link::ignore;
 use super::mmsg::RecvBatch;
 use super::sys;
@@ -27,7 +29,7 @@ pub(super) struct Receiver {
     offset: usize,
     /// When the batch came in.
     batch_time: Time,
-    /// How many datagrams to ask for: doubled while as many come, back to one when fewer do.
+    /// How many datagrams to ask for: more while as many come, back to one when fewer do.
     burst: usize,
     wall: WallOffset,
     classes: Classes,
@@ -110,7 +112,7 @@ impl Receiver {
                     self.batch_time = place.0.now();
                     let in_runs_before = counts.udp.segments_received;
                     let all = received == limit;
-                    self.burst = if all { (limit * 2).min(RECV_MESSAGES_MAX) } else { 1 };
+                    self.burst = if all { self.more_than(limit) } else { 1 };
                     handed += match self.batch.plain() {
                         Some((bytes, source)) => {
                             counts.udp.messages_received += 1;
@@ -148,6 +150,13 @@ impl Receiver {
             }
         }
         handed
+    }
+
+    /// How many datagrams to ask for after as many came as were asked for: twice as many, and no
+    /// more of their length than stay in a cache until they are looked at.
+    fn more_than(&self, limit: usize) -> usize {
+        let in_cache = RECV_CACHED_BYTES / self.batch.first_bytes().max(1);
+        (limit * 2).min(RECV_MESSAGES_MAX).min(in_cache)
     }
 
     /// Hands on what is held.
