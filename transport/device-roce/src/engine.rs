@@ -32,6 +32,8 @@ pub(crate) struct Engine {
     pub(crate) counters: RoceCounters,
     /// Indexes of queue pairs with work, in turn. Each stands here at most once.
     ready: VecDeque<u32>,
+    /// Index of the UC queue pair that the last packet was for.
+    last_heard: u32,
     scratch: Box<[u8]>,
     /// Where responses to READs are written; made for the first READ that comes in, because most
     /// devices never see one.
@@ -60,6 +62,7 @@ impl Engine {
             srqs: Vec::new(),
             counters: RoceCounters::default(),
             ready: VecDeque::new(),
+            last_heard: 0,
             scratch: vec![0; TX_BATCH_PACKETS * SCRATCH_BYTES_MAX].into(),
             replies: Box::default(),
             packet_bytes_max,
@@ -250,6 +253,11 @@ impl Engine {
     /// A packet came in.
     pub(crate) fn on_packet(&mut self, rx: &RxPacket<'_>) {
         self.counters.packets_received += 1;
+        if let Some(qp) = self.qps.at(self.last_heard)
+            && qp.on_middle(rx, &self.mrs)
+        {
+            return;
+        }
         let packet = match Packet::parse(rx.bytes) {
             Ok(packet) => packet,
             Err(error) => return self.note_unreadable(&error),
@@ -291,7 +299,10 @@ impl Engine {
             counters: &mut self.counters,
         };
         match (qp.init.qp_type, packet.opcode.service) {
-            (QpType::Uc, Service::Uc) if from_peer => qp.on_uc(&packet, rx, &mut surroundings),
+            (QpType::Uc, Service::Uc) if from_peer => {
+                qp.on_uc(&packet, rx, &mut surroundings);
+                self.last_heard = self.qps.index(num);
+            }
             (QpType::Ud, Service::Ud) => qp.on_ud(&packet, rx, &mut surroundings),
             (QpType::Rc, Service::Rc) if from_peer => {
                 qp.on_rc(&packet, rx, self.now, &mut surroundings);

@@ -10,6 +10,7 @@
 //! | `device` | the verbs: create, post, poll, progress |
 //! | `requester` | sending: messages into packets, batches, completions |
 //! | `responder` | receiving: packets into messages, the rules of UC and UD |
+//! | `middle` | both, for the packets between a message's first and last |
 //! | `rc` | reliable connections: requester, responder, completer |
 //! | `qp`, `cq`, `recv_queue`, `timers` | the objects |
 //! | [`EngineThread`] | an optional thread that drives a device, and the lock around it |
@@ -50,6 +51,7 @@ mod device;
 mod engine;
 mod engine_thread;
 pub mod limits;
+mod middle;
 mod qp;
 mod rc;
 mod recv_queue;

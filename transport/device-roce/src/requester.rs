@@ -5,6 +5,7 @@
 //! stop in the middle of a message and nothing is copied or kept for it.
 
 use crate::limits::TX_COPY_BYTES_MAX;
+use crate::middle::Middle;
 use crate::qp::Path;
 use crate::wire::opcode::{DETH_BYTES, IMM_BYTES, RETH_BYTES};
 use crate::wire::{
@@ -12,6 +13,7 @@ use crate::wire::{
     Service,
 };
 use std::collections::VecDeque;
+use std::hint::cold_path;
 use std::net::SocketAddr;
 use towpath_base::crc::Crc32;
 use towpath_base::serial::Psn;
@@ -22,7 +24,10 @@ use towpath_verbs::{
 
 /// Bytes of scratch that one packet may need: headers, copied payload, pad and ICRC.
 pub(crate) const SCRATCH_BYTES_MAX: usize =
-    BTH_BYTES + RETH_BYTES + DETH_BYTES + IMM_BYTES + TX_COPY_BYTES_MAX + 3 + ICRC_BYTES;
+    BTH_BYTES + EXT_BYTES_MAX + TX_COPY_BYTES_MAX + 3 + ICRC_BYTES;
+
+/// Bytes that may stand between a BTH and its payload.
+const EXT_BYTES_MAX: usize = RETH_BYTES + DETH_BYTES + IMM_BYTES;
 
 #[derive(Clone, Copy)]
 struct Cursor {
@@ -160,21 +165,11 @@ impl Requester {
         batch: &mut Batch<'_>,
         planned: &mut Vec<Planned>,
     ) -> Turn {
-        for _ in 0..packets_max {
+        let packets_end = batch.packets.len() + packets_max;
+        while batch.packets.len() < packets_end {
             let cursor = self.planned;
             let Some(&(ref wr, byte_len)) = self.queue.get(cursor.index) else {
                 return Turn::Empty;
-            };
-            let payload_bytes = (byte_len - cursor.offset).min(sender.path.mtu);
-            let last = cursor.offset + payload_bytes == byte_len;
-            let draft = Draft {
-                wr,
-                byte_len,
-                offset: cursor.offset,
-                payload_bytes,
-                psn: cursor.psn,
-                position: position(cursor.offset == 0, last),
-                ack_req: false,
             };
             let (dest, dest_qp) = destination(wr, sender);
             let base = match &self.base {
@@ -185,6 +180,28 @@ impl Requester {
                     self.base.insert((dest, dest_qp, base)).2
                 }
             };
+            let mtu = sender.path.mtu;
+            let payload_bytes = (byte_len - cursor.offset).min(mtu);
+            let last = cursor.offset + payload_bytes == byte_len;
+            let draft = Draft {
+                wr,
+                byte_len,
+                offset: cursor.offset,
+                payload_bytes,
+                psn: cursor.psn,
+                position: position(cursor.offset == 0, last),
+                ack_req: false,
+            };
+            let packets_max = packets_end - batch.packets.len();
+            if let Some(middle) = Middle::of(wr, byte_len, cursor.offset, mtu, packets_max) {
+                let (first, _) = draft.bth(sender, dest_qp, 0);
+                if middle.emit(&first, &base, sender, batch, planned).is_err() {
+                    return Turn::BadMemory;
+                }
+                self.planned.offset += middle.byte_len();
+                self.planned.psn = cursor.psn.plus(middle.packets());
+                continue;
+            }
             if draft.emit(sender, &base, batch).is_err() {
                 return Turn::BadMemory;
             }
@@ -242,39 +259,49 @@ impl Draft<'_> {
         let payload_bytes = self.payload_bytes as usize;
         let pad = crate::wire::pad_bytes(payload_bytes);
         let (bth, has_imm) = self.bth(sender, dest_qp, pad as u8);
-        let mut head = [0; BTH_BYTES + RETH_BYTES + DETH_BYTES + IMM_BYTES];
-        let head_bytes = self.headers(sender, &bth, has_imm, &mut head);
+        let bth = bth.emit();
+        let mut extended;
+        let ext: &[u8] = if self.wr.ud.is_none() && matches!(self.wr.op, SendOp::Send) {
+            &[]
+        } else {
+            extended = [0; EXT_BYTES_MAX];
+            let len = self.extended_headers(sender, has_imm, &mut extended);
+            &extended[..len]
+        };
+        let head_bytes = BTH_BYTES + ext.len();
         let packet_bytes = head_bytes + payload_bytes + pad + ICRC_BYTES;
-        let mut crc = Crc32::resume(base.to_bth(&bth, packet_bytes));
-        let mut packet = TxPacket::new(dest, sender.path.source_port, sender.path.tclass);
+        let crc = Crc32::resume(base.to_bth(&bth, packet_bytes));
+        let path = sender.path;
         let pieces = pieces(&self.wr.sg_list, self.offset, self.payload_bytes);
 
         let copied = payload_bytes <= TX_COPY_BYTES_MAX;
         let own_bytes = if copied { packet_bytes } else { packet_bytes - payload_bytes };
         let (own, rest) = std::mem::take(&mut batch.scratch).split_at_mut(own_bytes);
         batch.scratch = rest;
-        own[..head_bytes].copy_from_slice(&head[..head_bytes]);
-        let icrc_at = own_bytes - ICRC_BYTES;
-        own[icrc_at - pad..icrc_at].fill(0);
-        if copied {
-            let mut at = head_bytes;
-            for piece in pieces {
-                let bytes = batch.mrs.gather(&piece)?;
-                own[at..at + bytes.len()].copy_from_slice(bytes);
-                at += bytes.len();
-            }
-            crc.update(&own[BTH_BYTES..icrc_at]);
-            own[icrc_at..].copy_from_slice(&crc.value().to_le_bytes());
-            packet.push(own);
-        } else {
-            let own = own.split_at_mut(head_bytes);
-            add_in_place(&mut packet, own, pieces, crc, batch.mrs)?;
+        own[..BTH_BYTES].copy_from_slice(&bth);
+        if !ext.is_empty() {
+            own[BTH_BYTES..head_bytes].copy_from_slice(ext);
         }
-        batch.packets.push(packet);
-        Ok(())
+        let icrc_at = own_bytes - ICRC_BYTES;
+        if pad > 0 {
+            own[icrc_at - pad..icrc_at].fill(0);
+        }
+        // Written where it stays: it is too long to be copied without a call.
+        let packet = batch.packets.push_mut(TxPacket::new(dest, path.source_port, path.tclass));
+        let added = if copied {
+            add_copied(packet, own, (head_bytes, icrc_at), pieces, crc, batch.mrs)
+        } else {
+            add_in_place(packet, own.split_at_mut(head_bytes), pieces, crc, batch.mrs)
+        };
+        if added.is_err() {
+            cold_path();
+            batch.packets.pop();
+        }
+        added
     }
 
-    fn bth(&self, sender: &Sender<'_>, dest_qp: QpNum, pad_count: u8) -> ([u8; BTH_BYTES], bool) {
+    /// Its BTH, and whether immediate data is behind it.
+    fn bth(&self, sender: &Sender<'_>, dest_qp: QpNum, pad_count: u8) -> (BthRepr, bool) {
         let ends = self.position.ends();
         let (write, imm) = match self.wr.op {
             SendOp::Write { .. } => (true, false),
@@ -299,34 +326,18 @@ impl Draft<'_> {
             ack_req: self.ack_req,
             psn: self.psn,
         };
-        (bth.emit(), imm && ends)
+        (bth, imm && ends)
     }
 
-    /// Writes BTH and extended headers; returns their length.
-    #[inline]
-    fn headers(
-        &self,
-        sender: &Sender<'_>,
-        bth: &[u8; BTH_BYTES],
-        has_imm: bool,
-        out: &mut [u8; BTH_BYTES + RETH_BYTES + DETH_BYTES + IMM_BYTES],
-    ) -> usize {
-        out[..BTH_BYTES].copy_from_slice(bth);
-        if self.wr.ud.is_none() && matches!(self.wr.op, SendOp::Send) {
-            return BTH_BYTES;
-        }
-        self.extended_headers(sender, has_imm, out)
-    }
-
-    /// Writes extended headers behind the BTH; returns the length of all.
+    /// Writes what stands between the BTH and the payload; returns its length.
     #[inline(never)]
     fn extended_headers(
         &self,
         sender: &Sender<'_>,
         has_imm: bool,
-        out: &mut [u8; BTH_BYTES + RETH_BYTES + DETH_BYTES + IMM_BYTES],
+        out: &mut [u8; EXT_BYTES_MAX],
     ) -> usize {
-        let mut at = BTH_BYTES;
+        let mut at = 0;
         let mut put = |bytes: &[u8]| {
             out[at..at + bytes.len()].copy_from_slice(bytes);
             at += bytes.len();
@@ -353,6 +364,28 @@ impl Draft<'_> {
     }
 }
 
+/// Adds a packet in one piece, of which headers and pad are written.
+#[inline]
+fn add_copied<'a>(
+    packet: &mut TxPacket<'a>,
+    own: &'a mut [u8],
+    (head_bytes, icrc_at): (usize, usize),
+    pieces: impl Iterator<Item = Sge>,
+    mut crc: Crc32,
+    mrs: &'a MrTable,
+) -> Result<(), VerbError> {
+    let mut at = head_bytes;
+    for piece in pieces {
+        let bytes = mrs.gather(&piece)?;
+        own[at..at + bytes.len()].copy_from_slice(bytes);
+        at += bytes.len();
+    }
+    crc.update(&own[BTH_BYTES..icrc_at]);
+    own[icrc_at..].copy_from_slice(&crc.value().to_le_bytes());
+    packet.push(own);
+    Ok(())
+}
+
 /// Adds headers, the payload where it lies, and behind it pad and ICRC; `crc` is of all before the
 /// extended headers.
 #[inline(never)]
@@ -363,15 +396,19 @@ fn add_in_place<'a>(
     mut crc: Crc32,
     mrs: &'a MrTable,
 ) -> Result<(), VerbError> {
-    crc.update(&head[BTH_BYTES..]);
+    let (ext, pad) = (&head[BTH_BYTES..], tail.len() - ICRC_BYTES);
+    if !ext.is_empty() {
+        crc.update(ext);
+    }
     packet.push(head);
     for piece in pieces {
         let bytes = mrs.gather(&piece)?;
         crc.update(bytes);
         packet.push(bytes);
     }
-    let pad = tail.len() - ICRC_BYTES;
-    crc.update(&tail[..pad]);
+    if pad > 0 {
+        crc.update(&tail[..pad]);
+    }
     tail[pad..].copy_from_slice(&crc.value().to_le_bytes());
     packet.push(tail);
     Ok(())

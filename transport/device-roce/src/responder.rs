@@ -47,21 +47,21 @@ pub(crate) enum Message {
 /// The receiving half of a queue pair.
 #[derive(Default)]
 pub(crate) struct Responder {
-    expected: Psn,
-    message: Message,
+    pub(crate) expected: Psn,
+    pub(crate) message: Message,
     /// A receive work request that was taken and not completed.
     pub(crate) held: Option<RecvWr>,
-    heard: Option<Heard>,
+    pub(crate) heard: Option<Heard>,
 }
 
 /// Where the last packet was from and to, and what that says of the next ones.
 #[derive(Clone, Copy)]
-struct Heard {
-    source: SocketAddr,
-    dest: SocketAddr,
+pub(crate) struct Heard {
+    pub(crate) source: SocketAddr,
+    pub(crate) dest: SocketAddr,
     /// ICRC up to the BTH.
-    base: IcrcBase,
-    from_peer: bool,
+    pub(crate) base: IcrcBase,
+    pub(crate) from_peer: bool,
 }
 
 impl Responder {
@@ -362,7 +362,7 @@ impl Qp {
 
 /// Scatters `bytes` from `offset` on: where the message ends now, or how the work request does.
 #[inline]
-fn land(wr: &RecvWr, offset: u32, bytes: &[u8], mrs: &MrTable) -> Result<u32, WcStatus> {
+pub(crate) fn land(wr: &RecvWr, offset: u32, bytes: &[u8], mrs: &MrTable) -> Result<u32, WcStatus> {
     let end = u32::try_from(u64::from(offset) + bytes.len() as u64);
     match end {
         Ok(end) if u64::from(end) > wr.sg_list.byte_len() => Err(WcStatus::LocLenErr),

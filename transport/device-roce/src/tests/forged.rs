@@ -4,7 +4,7 @@ use super::*;
 use crate::wire::{ExtHeaders, ImmDt, PacketRepr};
 
 /// The packet with changed values and a right ICRC.
-fn forged(packet: &OnWire, change: impl FnOnce(&mut PacketRepr)) -> OnWire {
+pub(super) fn forged(packet: &OnWire, change: impl FnOnce(&mut PacketRepr)) -> OnWire {
     let mut repr = PacketRepr::parse(&packet.bytes).unwrap();
     change(&mut repr);
     OnWire { bytes: repr.emit(packet.source, packet.dest), ..packet.clone() }

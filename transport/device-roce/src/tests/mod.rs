@@ -4,6 +4,7 @@ mod forged;
 mod golden;
 mod golden_rc;
 mod hostile;
+mod middle;
 mod rc;
 mod replay;
 mod sizes;
