@@ -109,3 +109,5 @@ pub(super) const LONE_PACKETS: u32 = 256;
 /// How long an offset between the kernel's receive clock and the link's is trusted: a clock that
 /// is slewed by 500 ppm is off by 50 us after it.
 pub(super) const CLOCK_REFRESH_NS: u64 = 100_000_000;
+
+const _: () = assert!(RECV_CACHED_BYTES >= 2 * RECV_BUFFER_BYTES);

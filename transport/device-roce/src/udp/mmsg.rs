@@ -11,6 +11,7 @@ use super::limits::{RECV_BUFFER_BYTES, RECV_MESSAGES_MAX, SEND_IOVECS_MAX, SEND_
 use super::sys::{self, tclass_option};
 use core::marker::PhantomData;
 use core::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
+use core::ptr::with_exposed_provenance_mut;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -170,15 +171,18 @@ impl<'a> Fill<'_, 'a> {
 
     /// Adds a piece to the message under way. There must be room.
     ///
-    /// What lies right behind the piece before it needs no entry: the kernel copies each by itself,
-    /// and a device that writes its packets one after the other has whole runs in one.
+    /// What lies right behind the piece before it takes no entry of its own: the kernel copies one
+    /// entry after the other, and a device that writes its packets one behind the other has whole
+    /// runs in one.
     pub(super) fn push(&mut self, part: &'a [u8]) {
         let (start, len) = (part.as_ptr(), part.len());
+        start.expose_provenance();
         if start == self.piece_end {
             self.batch.iovecs[self.iovecs - 1].iov_len += len;
         } else {
-            let entry = libc::iovec { iov_base: start.cast_mut().cast(), iov_len: len };
-            self.batch.iovecs[self.iovecs] = entry;
+            // Exposed, as are all pieces: the entry may come to hold those behind it, too.
+            let iov_base = with_exposed_provenance_mut(start.addr());
+            self.batch.iovecs[self.iovecs] = libc::iovec { iov_base, iov_len: len };
             self.iovecs += 1;
         }
         self.piece_end = start.wrapping_add(len);

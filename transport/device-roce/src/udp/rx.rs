@@ -112,7 +112,7 @@ impl Receiver {
                     self.batch_time = place.0.now();
                     let in_runs_before = counts.udp.segments_received;
                     let all = received == limit;
-                    self.burst = if all { self.more_than(limit) } else { 1 };
+                    self.burst = if all { self.next_burst(limit) } else { 1 };
                     handed += match self.batch.plain() {
                         Some((bytes, source)) => {
                             counts.udp.messages_received += 1;
@@ -152,9 +152,9 @@ impl Receiver {
         handed
     }
 
-    /// How many datagrams to ask for after as many came as were asked for: twice as many, and no
-    /// more of their length than stay in a cache until they are looked at.
-    fn more_than(&self, limit: usize) -> usize {
+    /// How many datagrams to ask for after as many came as were asked for: twice as many, and of
+    /// the first one's length no more than stay in a cache until they are looked at.
+    fn next_burst(&self, limit: usize) -> usize {
         let in_cache = RECV_CACHED_BYTES / self.batch.first_bytes().max(1);
         (limit * 2).min(RECV_MESSAGES_MAX).min(in_cache)
     }
