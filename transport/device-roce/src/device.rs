@@ -122,6 +122,14 @@ impl<L: PacketLink> RoceDevice<L> {
     }
 }
 
+#[cfg(test)]
+impl<L> RoceDevice<L> {
+    /// Its moving parts, to be asked one by one.
+    pub(crate) fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+}
+
 /// The bytes of a send work request that this queue pair may post.
 fn check_send(wr: &SendWr, qp: &Qp, mrs: &MrTable) -> Result<u32, VerbError> {
     let byte_len = wr.sg_list.byte_len();

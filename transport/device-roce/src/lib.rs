@@ -10,7 +10,7 @@
 //! | `device` | the verbs: create, post, poll, progress |
 //! | `requester` | sending: messages into packets, batches, completions |
 //! | `responder` | receiving: packets into messages, the rules of UC and UD |
-//! | `middle` | both, for the packets between a message's first and last |
+//! | `middle` | shorter ways out and in for most packets between a message's first and last |
 //! | `rc` | reliable connections: requester, responder, completer |
 //! | `qp`, `cq`, `recv_queue`, `timers` | the objects |
 //! | [`EngineThread`] | an optional thread that drives a device, and the lock around it |

@@ -1,6 +1,7 @@
-//! The packets in the middle of a message, which differ in number and payload alone. Most of a
-//! long message is these: what they have in common is worked out once for all of them, and known
-//! of the next one before it comes in.
+//! The packets in the middle of a message, which differ in number and payload alone, as most of a
+//! long message does. Of UC SENDs and WRITEs in long packets they leave by a shorter way, on which
+//! what they have in common is worked out once. Of UC SENDs they come in by a shorter way, on which
+//! a packet is compared with the one that has to come next.
 
 use crate::addr::is_same;
 use crate::limits::TX_COPY_BYTES_MAX;
@@ -91,7 +92,8 @@ impl Middle {
 impl Qp {
     /// Takes a packet in if it is the next one of the SEND under way on this UC queue pair, sound
     /// and not its last, as a peer like us sends it. Of any other it says false and leaves the
-    /// queue pair as it was, for the rules of [`responder`](crate::responder) to be gone through.
+    /// queue pair as it was, for the rules of [`responder`](crate::responder) to be gone through;
+    /// where memory went away, these write again what part of the payload has landed.
     #[inline]
     pub(crate) fn on_middle(&mut self, rx: &RxPacket<'_>, mrs: &MrTable) -> bool {
         let Message::Send { offset } = self.responder.message else { return false };
