@@ -4,8 +4,11 @@ use crate::class;
 use crate::input::coarse;
 use std::mem::discriminant;
 use towpath_base::crc::crc32c;
-use towpath_proto::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, HEADER_BYTES};
-use towpath_proto::wire::{AckFrame, ChunkHeader, Hello, PREFIX_BYTES, Welcome};
+use towpath_proto::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, HEADER_BYTES, PACKED_BYTES_MAX};
+use towpath_proto::wire::{
+    AckFrame, ChunkHeader, Hello, PREFIX_BYTES, VERSION, Welcome, begins_chunk, next_in_pack,
+    packed, payload_bytes,
+};
 
 /// Where the checksum of a 64-byte header stands.
 const HEADER_CRC: usize = HEADER_BYTES - 4;
@@ -31,6 +34,40 @@ pub(crate) fn chunk_header(input: &[u8]) -> u64 {
     assert_eq!(ChunkHeader::parse(&emitted), Ok(header));
     let kind = header.kind as u64;
     class(&[3, kind, coarse(u64::from(header.message_len)), coarse(u64::from(header.index))])
+}
+
+/// One byte that says whether the headers get the version that they need, then what a SEND brought
+/// behind its first payload. What is found lies where it says, in order, and packed again is found
+/// again.
+pub(crate) fn chunk_pack(input: &[u8]) -> u64 {
+    let Some((&selector, rest)) = input.split_first() else { return 0 };
+    let mut bytes = rest.to_vec();
+    if selector & 1 == 0 {
+        mark_headers(&mut bytes);
+    }
+    let (mut again, mut end, mut chunks) = (Vec::new(), 0, 0);
+    for (header, payload) in packed(&bytes) {
+        assert!(begins_chunk(&bytes[end..]) && payload.len() <= PACKED_BYTES_MAX);
+        let at = end + HEADER_BYTES;
+        assert_eq!((header.as_slice(), payload), (&bytes[end..at], &bytes[at..][..payload.len()]));
+        end = (at + next_in_pack(payload.len())).min(bytes.len());
+        again.resize(next_in_pack(again.len()), 0);
+        again.extend_from_slice(header);
+        again.extend_from_slice(payload);
+        chunks += 1;
+    }
+    assert!(packed(&again).eq(packed(&bytes)), "the same {chunks} chunks");
+    class(&[1, chunks, coarse(again.len() as u64)])
+}
+
+/// Writes the version wherever a header may begin, as far as payloads say.
+fn mark_headers(bytes: &mut [u8]) {
+    let mut at = 0;
+    while let Some(header) = bytes.get_mut(at..).and_then(|left| left.first_chunk_mut()) {
+        let header: &mut [u8; HEADER_BYTES] = header;
+        header[0] = VERSION;
+        at += HEADER_BYTES + next_in_pack(payload_bytes(header, 1 << 10));
+    }
 }
 
 fn seal_header(bytes: &mut [u8]) {
@@ -172,6 +209,23 @@ mod tests {
             (name, selected(selector, &bytes))
         });
         seeds::check("chunk_header", &made);
+    }
+
+    #[test]
+    fn the_seeds_of_chunk_pack_are_as_made() {
+        let chunk = |length: u32| {
+            let mut bytes = vec![0; HEADER_BYTES];
+            (bytes[0], bytes[1]) = (VERSION, Kind::Data as u8);
+            bytes[40..44].copy_from_slice(&length.to_le_bytes());
+            bytes.resize((HEADER_BYTES + length as usize).next_multiple_of(8), 7);
+            bytes
+        };
+        let short = [chunk(64), chunk(64), chunk(5), chunk(1)].concat();
+        let mixed = [chunk(9), chunk(512), chunk(513), chunk(2)].concat();
+        let filled = [chunk(30), vec![0; 200]].concat();
+        let made = [("short", short, 0), ("mixed", mixed, 1), ("filled", filled, 1)];
+        let made = made.map(|(name, bytes, selector)| (name, selected(selector, &bytes)));
+        seeds::check("chunk_pack", &made);
     }
 
     #[test]

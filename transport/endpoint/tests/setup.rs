@@ -77,9 +77,9 @@ fn another_version_is_named_at_both_ends() {
     let mut node = Node::new(patient());
     let addr = node.endpoint.listen(any_port()).expect("a free port");
     let mut bytes = hello_bytes();
-    bytes[8..10].copy_from_slice(&2u16.to_le_bytes());
+    bytes[8..10].copy_from_slice(&3u16.to_le_bytes());
     let (answer, error) = talk(&mut node, addr, &bytes);
-    assert!(matches!(error, AcceptError::Hello(HelloError::Version { peer: 2 })), "{error}");
+    assert!(matches!(error, AcceptError::Hello(HelloError::Version { peer: 3 })), "{error}");
     assert_eq!(Welcome::parse(&answer), Ok(Welcome::Refused(Refusal::Version)));
 
     let newer = TcpListener::bind(any_port()).expect("a free port");
@@ -96,7 +96,7 @@ fn another_version_is_named_at_both_ends() {
             break text;
         }
     };
-    assert!(text.contains("version 2") && text.contains("version 1"), "{text}");
+    assert!(text.contains("version 3") && text.contains("version 2"), "{text}");
     drop(node);
     peer.join().expect("the peer read an end of file");
 }

@@ -163,7 +163,7 @@ pub struct PayloadRef {
 }
 
 /// A chunk to send. The driver fills in `payload_crc` (it has the bytes), emits the header and
-/// posts one SEND with two gather entries.
+/// posts one SEND with two gather entries, or packs it with others (docs/protocol.md section 3).
 #[derive(Clone, Copy, Debug)]
 pub struct Transmit {
     /// The path whose queue pair sends it.

@@ -5,6 +5,14 @@ use towpath_base::Nanos;
 /// Bytes of a chunk header on the wire (docs/protocol.md section 3).
 pub const HEADER_BYTES: usize = 64;
 
+/// Payloads up to here may share a SEND with others (both ends): they are copied behind each other
+/// at one end and apart at the other, each of which costs less than a work request up to about
+/// here.
+pub const PACKED_BYTES_MAX: usize = 512;
+
+/// Where in a pack a header may begin (both ends): it is written and checked in words.
+pub const PACK_ALIGN_BYTES: usize = 8;
+
 /// How far `next` may be ahead of the oldest outstanding transmission number (both ends): what the
 /// selective bitmap of an ack covers. At 56 KiB a chunk it is 224 MiB in flight.
 pub const NUMBER_WINDOW: u64 = 4096;

@@ -376,7 +376,7 @@ mod tests {
         let bytes = hello.emit();
         #[rustfmt::skip]
         let golden: [u8; 96] = [
-            b'T', b'O', b'W', b'P', b'A', b'T', b'H', 0, 1, 0, 64, 0, 96, 0, 0, 0,
+            b'T', b'O', b'W', b'P', b'A', b'T', b'H', 0, 2, 0, 64, 0, 96, 0, 0, 0,
             8, 7, 6, 5, 4, 3, 2, 1, 4, 2, 0xb7, 0x12, 10, 1, 2, 3,
             0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0,
             0, 0xe0, 0, 0, 0, 5, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0,
@@ -409,8 +409,8 @@ mod tests {
     #[test]
     fn another_version_is_named_before_anything_else_is_believed() {
         let mut bytes = sample("127.0.0.1:1").emit();
-        put!(bytes, 8, 2u16);
-        assert_eq!(Welcome::parse(&bytes), Err(HelloError::Version { peer: 2 }));
+        put!(bytes, 8, 3u16);
+        assert_eq!(Welcome::parse(&bytes), Err(HelloError::Version { peer: 3 }));
         bytes[0] = b'X';
         assert_eq!(Welcome::parse(&bytes), Err(HelloError::Magic));
     }

@@ -3,17 +3,19 @@
 mod ack;
 mod chunk;
 mod hello;
+mod pack;
 
 pub use ack::{Ack, AckError, AckFrame};
 pub(crate) use ack::{HOLD_UNKNOWN, KIND_ACK};
 pub use chunk::{ChunkFlags, ChunkHeader, HeaderError, Kind, payload_bytes};
 pub use hello::{Hello, HelloError, HelloPath, PREFIX_BYTES, Refusal, Welcome};
+pub use pack::{begins_chunk, next_in_pack, packed};
 
 use crate::limits::HEADER_BYTES;
 use towpath_base::crc::crc32c;
 
 /// The protocol version of this build (docs/protocol.md).
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// Reads little-endian fields at fixed offsets of a slice whose length was checked.
 macro_rules! field {
