@@ -6,7 +6,7 @@
 
 use crate::config::LinkConfig;
 use crate::event::Cut;
-use crate::limits::{CHUNK_ALIGN_BYTES, HEADER_BYTES};
+use crate::limits::{CHUNK_ALIGN_BYTES, HEADER_BYTES, PACKED_BYTES_MAX};
 
 /// Packets after which old experience counts half: a few round trips of a full window.
 const HALF_LIFE_PACKETS: f64 = 2048.0;
@@ -80,8 +80,18 @@ impl ChunkSize {
         (payload_bytes + HEADER_BYTES as u32 + self.mtu_bytes - 1) >> self.mtu_bits
     }
 
-    pub(crate) fn on_sent(&mut self, packets: u32) {
-        self.packets += f64::from(packets);
+    /// What a short chunk fills of the packet that it may share; none where it shares none. A lost
+    /// packet then counts as one loss, however many chunks were in it.
+    #[inline]
+    fn share_of_packet(&self, payload_bytes: u32) -> Option<f64> {
+        let bytes = payload_bytes + HEADER_BYTES as u32;
+        let is_short = (1..=PACKED_BYTES_MAX as u32).contains(&payload_bytes);
+        (is_short && bytes <= self.mtu_bytes).then(|| f64::from(bytes) / f64::from(self.mtu_bytes))
+    }
+
+    pub(crate) fn on_sent(&mut self, payload_bytes: u32) {
+        let share = self.share_of_packet(payload_bytes);
+        self.packets += share.unwrap_or_else(|| f64::from(self.packets_of(payload_bytes)));
         if self.packets > 2.0 * HALF_LIFE_PACKETS {
             self.forget_half();
         }
@@ -94,8 +104,8 @@ impl ChunkSize {
         self.choose();
     }
 
-    pub(crate) fn on_lost(&mut self) {
-        self.losses += 1.0;
+    pub(crate) fn on_lost(&mut self, payload_bytes: u32) {
+        self.losses += self.share_of_packet(payload_bytes).unwrap_or(1.0);
         self.choose();
     }
 
@@ -180,9 +190,9 @@ mod tests {
     fn after(chunks: u32, lost_each: u32) -> ChunkSize {
         let mut size = fresh(4096, 56 << 10);
         for i in 0..chunks {
-            size.on_sent(size.packets_of(size.full_packets));
+            size.on_sent(size.full_packets);
             if lost_each != 0 && i % lost_each == 0 {
-                size.on_lost();
+                size.on_lost(size.full_packets);
             }
         }
         size
@@ -227,14 +237,31 @@ mod tests {
     fn chunks_grow_back_when_the_loss_is_over() {
         let mut size = fresh(4096, 56 << 10);
         for _ in 0..100 {
-            size.on_sent(15);
-            size.on_lost();
+            size.on_sent(56 << 10);
+            size.on_lost(56 << 10);
         }
         assert!(size.full_packets < 16_000);
         for _ in 0..40_000 {
-            size.on_sent(size.packets_of(size.full_packets));
+            size.on_sent(size.full_packets);
         }
         assert_eq!(size.slices, 56 << 10);
+    }
+
+    #[test]
+    fn a_lost_packet_is_one_loss_however_many_short_chunks_it_held() {
+        let mut size = fresh(4096, 56 << 10);
+        for _ in 0..10 * 32 {
+            size.on_sent(64);
+        }
+        (0..32).for_each(|_| size.on_lost(64));
+        assert_eq!((size.packets, size.losses), (10.0, 1.0));
+        assert_eq!(size.slices, 56 << 10, "one loss is too few to tell a rate from");
+        (0..32).for_each(|_| size.on_lost(64));
+        assert!(size.slices < 56 << 10);
+        let mut short_mtu = fresh(256, 4096);
+        short_mtu.on_sent(512);
+        short_mtu.on_lost(512);
+        assert_eq!((short_mtu.packets, short_mtu.losses), (3.0, 1.0), "it shares no packet");
     }
 
     #[test]

@@ -190,7 +190,7 @@ impl Flow {
             self.hold_after_oversize(now, charge);
         }
         self.pacer.on_sent(now, charge, self.cc.pacing_rate());
-        self.chunk_size.on_sent(self.chunk_size.packets_of(payload_bytes));
+        self.chunk_size.on_sent(payload_bytes);
     }
 
     /// A chunk cannot be cut again: one that is larger than the window goes alone, and takes as

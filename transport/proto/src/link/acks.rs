@@ -143,7 +143,7 @@ impl Link {
             chunks += 1;
             bytes += u64::from(charge);
             if is_lossy {
-                size.on_lost();
+                size.on_lost(if let What::Data(chunk) = what { chunk.length } else { 0 });
             }
             match *what {
                 What::Nothing | What::Probe => {}
