@@ -1,7 +1,7 @@
 //! Sends that wait to be posted in one call.
 
 use crate::filler::Fill;
-use crate::limits::{BATCH, SIGNAL_EVERY};
+use crate::limits::{BATCH, PACKED_AT_A_TIME, SIGNAL_EVERY};
 use towpath_verbs::{SendOp, SendWr, SgList, Sge};
 
 /// The sends of one path that wait. Work requests are written over where they are: they are long,
@@ -10,12 +10,14 @@ use towpath_verbs::{SendOp, SendWr, SgList, Sge};
 pub(crate) struct Batch {
     wrs: Vec<SendWr>,
     len: usize,
+    /// Chunks in those that are packs.
+    packed: usize,
 }
 
 impl Batch {
     #[inline(never)]
     pub(crate) fn new() -> Self {
-        Self { wrs: Vec::with_capacity(BATCH), len: 0 }
+        Self { wrs: Vec::with_capacity(BATCH), len: 0, packed: 0 }
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -34,6 +36,23 @@ impl Batch {
         wr.flags.signaled = self.len % SIGNAL_EVERY == SIGNAL_EVERY - 1;
         self.len += 1;
         &mut wr.sg_list
+    }
+
+    /// A chunk is in the newest send, which is a pack.
+    pub(crate) fn packed(&mut self) {
+        self.packed += 1;
+    }
+
+    /// Whether what is in packs is worth a call.
+    pub(crate) fn is_worth_posting(&self) -> bool {
+        self.packed >= PACKED_AT_A_TIME
+    }
+
+    /// What the newest send is of, where that was not known when it was added.
+    pub(crate) fn settle_last(&mut self, entry: Sge) {
+        if let Some(wr) = self.wrs[..self.len].last_mut() {
+            wr.sg_list = SgList::one(entry);
+        }
     }
 
     #[cold]
@@ -59,7 +78,7 @@ impl Batch {
     }
 
     pub(crate) fn clear(&mut self) {
-        self.len = 0;
+        (self.len, self.packed) = (0, 0);
     }
 }
 

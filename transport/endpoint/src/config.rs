@@ -28,6 +28,8 @@ type Tune = Arc<dyn Fn(LinkConfig) -> LinkConfig + Send + Sync>;
 /// `chunk_bytes_max` (43 MiB by default, mapped when first used) and those of each further link
 /// `receives_ready` x `chunk_bytes_max` (28 MiB); what links and applications hold comes on top, at
 /// most `credit_total` x `chunk_bytes_max` for each link. The send pools take 57 MiB together.
+/// Messages of up to 512 bytes share packets: each link has 256 KiB to pack them in, and as many
+/// small buffers as there may be receive buffers are made as they are needed.
 #[derive(Clone)]
 pub struct EndpointConfig {
     pub(crate) chunk_bytes_max: u32,
@@ -420,8 +422,9 @@ impl EndpointConfig {
     /// much credit it has, and held buffers are replaced: posted = R + reserve.
     ///
     /// Between two repostings a device takes in at most one `progress(progress_budget)`: at most
-    /// as many chunks. Those under credit are covered by O. The others (retransmitted, duplicate,
-    /// stale, control) and messages under way need reserve >= budget + 8 + 1 per path.
+    /// as many SENDs, each of which takes one receive however many chunks it has. Those under
+    /// credit are covered by O. The others (retransmitted, duplicate, stale, control) and messages
+    /// under way need reserve >= budget + 8 + 1 per path.
     pub(crate) fn receive_reserve(&self) -> usize {
         self.progress_budget + self.slack
     }

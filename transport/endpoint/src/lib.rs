@@ -145,6 +145,7 @@ mod links;
 mod mem;
 mod message;
 mod order;
+mod pack;
 mod payload;
 mod plan;
 mod pools;

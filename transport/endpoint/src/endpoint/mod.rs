@@ -62,6 +62,8 @@ pub struct EndpointStats {
     pub recv_errors: u64,
     /// Received messages shorter than a chunk header.
     pub runts: u64,
+    /// Packs of which only some chunks were taken in, for want of buffers; the others come again.
+    pub packs_cut: u64,
     /// Sends that completed in error.
     pub send_errors: u64,
     /// How the last send or receive ended of those that completed in error.
@@ -143,6 +145,8 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     /// What links that are down have counted.
     ended: LinkStats,
     wcs: Vec<Wc>,
+    /// What came behind the first chunk of a pack.
+    rest: Vec<u8>,
     /// The last poll left some of what it does to the next.
     has_put_off: bool,
 }
@@ -192,6 +196,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             stats: EndpointStats::default(),
             ended: LinkStats::default(),
             wcs: vec![Wc::default(); BATCH],
+            rest: Vec::new(),
             has_put_off: false,
             device,
             config,

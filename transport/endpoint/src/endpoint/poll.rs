@@ -2,8 +2,7 @@
 
 use super::{Endpoint, is_error};
 use crate::event::LinkId;
-use crate::limits::BATCH;
-use crate::limits::SLOTS_AT_A_TIME;
+use crate::limits::{BATCH, SLOTS_AT_A_TIME};
 use crate::links::{Links, Phase};
 use crate::recv::{Home, Slot};
 use crate::wr_id::WrId;
@@ -11,8 +10,13 @@ use std::hint::cold_path;
 use std::slice;
 use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
+use towpath_proto::limits::HEADER_BYTES;
+use towpath_proto::wire::packed;
 use towpath_proto::{BufToken, Carrier, ChannelId, Class, PathId, Verdict};
 use towpath_verbs::{CqNum, Device, QpState, Wc, WcStatus};
+
+/// No slot: what has no payload to keep needs none.
+const NO_SLOT: BufToken = BufToken(u32::MAX);
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Takes in what has arrived, been completed, or become due. Returns how much that was: zero
@@ -173,7 +177,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     fn on_recv(&mut self, now: Time, number: u32, wc: &Wc) {
-        let Self { recv, shared, links, stats, .. } = self;
+        let pack_bytes_max = self.plan.mtu.bytes();
+        let Self { recv, shared, links, stats, rest, .. } = self;
         let Some(slot) = recv.reclaim(number) else {
             cold_path();
             stats.strays += 1;
@@ -198,7 +203,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let (id, Some(link)) = (conn.id, conn.link.as_mut()) else {
             return self.pass_over(number);
         };
-        let Some((header, payload)) = slot.received(wc.byte_len) else {
+        let Some((header, payload)) = slot.received(wc.byte_len, (rest, pack_bytes_max)) else {
             cold_path();
             stats.runts += 1;
             return self.pass_over(number);
@@ -214,9 +219,62 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                     self.replace(number);
                 }
             }
-            Verdict::Recycle => self.repost(number),
+            Verdict::Recycle => _ = self.repost(number),
+        }
+        if !self.rest.is_empty() {
+            self.on_rest((index, PathId(path)), now, received_at);
         }
         self.links.touch(index);
+    }
+
+    /// Takes in what came behind the first chunk of a pack. Each is copied to a buffer of its own,
+    /// so that each goes home by itself.
+    #[inline(never)]
+    fn on_rest(&mut self, way: (u16, PathId), now: Time, received_at: Time) {
+        let rest = std::mem::take(&mut self.rest);
+        for (header, payload) in packed(&rest) {
+            let Some(slot) = self.recv.take_small() else {
+                self.stats.packs_cut += 1;
+                break;
+            };
+            self.take_in(way, header, payload, Some(slot), now, received_at);
+        }
+        self.rest = rest;
+        self.rest.clear();
+    }
+
+    /// Hands a chunk to its link that is to be copied to `slot`, which is free again where the link
+    /// does not keep it.
+    pub(super) fn take_in(
+        &mut self,
+        (index, path): (u16, PathId),
+        header: &[u8; HEADER_BYTES],
+        payload: &[u8],
+        slot: Option<u32>,
+        now: Time,
+        received_at: Time,
+    ) {
+        let token = slot.map_or(NO_SLOT, BufToken);
+        let conn = self.links.at(index).filter(|conn| conn.phase == Phase::Up);
+        let found = conn.and_then(|conn| Some((conn.id, conn.link.as_mut()?)));
+        let verdict = found.map(|(id, link)| {
+            (id, link.handle_chunk(now, path, header, payload, token, received_at))
+        });
+        let Some(slot) = slot else { return };
+        if let Some((id, Verdict::Kept)) = verdict {
+            self.recv.fill(slot, payload);
+            let home = Home { link: id, path: path.0, channel: ChannelId(0) };
+            let mut held = 0;
+            if let Some(slot) = self.recv.at(slot) {
+                slot.home = Some(home);
+                held += usize::from(!slot.is_small);
+            }
+            if let Some(conn) = self.links.at(index) {
+                conn.held += held;
+            }
+        } else {
+            self.recv.put_free(slot);
+        }
     }
 
     /// What a slot received is for nobody.
@@ -266,11 +324,19 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.recv.take_free(class, home)
     }
 
-    /// Puts a slot that is at home back to where it can be filled, or with the free ones.
+    /// Puts a slot that is at home back to where it can be filled, or with the free ones. False for
+    /// a small one, which is never posted.
     #[inline]
-    pub(super) fn repost(&mut self, slot: u32) {
-        let Some(shared) = &mut self.shared else { return self.repost_to_path(slot) };
-        let Some(entry) = self.recv.at(slot) else { return };
+    pub(super) fn repost(&mut self, slot: u32) -> bool {
+        let Some(entry) = self.recv.at(slot) else { return false };
+        if entry.is_small {
+            self.recv.put_free(slot);
+            return false;
+        }
+        let Some(shared) = &mut self.shared else {
+            self.repost_to_path(slot);
+            return true;
+        };
         let queue = shared.of_mut(entry.class).filter(|queue| queue.has_room());
         if let Some(queue) = queue
             && let Some(wr) = entry.lend()
@@ -280,6 +346,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         } else {
             self.recv.put_free(slot);
         }
+        true
     }
 
     #[inline(never)]
@@ -306,16 +373,24 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// A chunk that a link or the application held is done with: `credit` says whether the link
     /// has to be told.
     pub(super) fn chunk_home(&mut self, slot: u32, credit: bool) {
-        if let Some(home) = self.recv.at(slot).and_then(|slot| slot.home) {
-            self.let_go(home.link, home.channel, 1, credit);
+        let home = self.recv.at(slot).and_then(|slot| slot.home);
+        let held = usize::from(self.repost(slot));
+        if let Some(home) = home {
+            self.let_go((home.link, home.channel), held, 1, credit);
         }
-        self.repost(slot);
     }
 
-    /// So many chunks of a channel are not held any more; see [`chunk_home`](Self::chunk_home).
-    pub(super) fn let_go(&mut self, link: LinkId, channel: ChannelId, chunks: u32, credit: bool) {
+    /// So many chunks of a channel are not held any more, of which `held` lay where they landed;
+    /// see [`chunk_home`](Self::chunk_home).
+    pub(super) fn let_go(
+        &mut self,
+        (link, channel): (LinkId, ChannelId),
+        held: usize,
+        chunks: u32,
+        credit: bool,
+    ) {
         let Some(conn) = self.links.find_mut(link) else { return };
-        conn.held = conn.held.saturating_sub(chunks as usize);
+        conn.held = conn.held.saturating_sub(held);
         if let Some(found) = conn.link.as_mut().filter(|_| credit) {
             found.release(channel, chunks);
         }

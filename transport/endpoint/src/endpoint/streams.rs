@@ -4,17 +4,13 @@ use super::Endpoint;
 use crate::event::LinkId;
 use crate::limits::TCP_FRAMES_PER_LOOK;
 use crate::links::Phase;
-use crate::recv::Home;
 use crate::tcp::{ByteStream, Frames, FramesError, Tcp};
 use towpath_base::Time;
 use towpath_memory::Region;
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::Kind;
-use towpath_proto::{BufToken, ChannelId, Class, PathId, Verdict};
+use towpath_proto::{Class, PathId};
 use towpath_verbs::Device;
-
-/// No slot: what has no payload to keep needs none.
-const NO_SLOT: BufToken = BufToken(u32::MAX);
 
 /// The links of an endpoint that have a stream, and when the next one is looked at.
 #[derive(Default)]
@@ -143,33 +139,20 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         payload: &[u8],
         now: Time,
     ) -> bool {
-        let mut token = NO_SLOT;
+        let mut slot = None;
         let is_data = header[1] == Kind::Data as u8;
         // A payload that fits no buffer is refused for its length.
-        if is_data && payload.len() <= self.config.chunk_bytes_max as usize {
+        let fits = is_data && payload.len() <= self.config.chunk_bytes_max as usize;
+        if fits {
             let conn = self.links.at(index);
             let class = conn.map_or_else(Class::default, |conn| conn.class.class);
-            let Some(slot) = self.spare_slot(class, None) else { return false };
-            token = BufToken(slot);
-        }
-        let conn = self.links.at(index).filter(|conn| conn.phase == Phase::Up);
-        let found = conn.and_then(|conn| Some((conn.id, conn.link.as_mut()?)));
-        let verdict = found.map(|(id, link)| {
-            let payload = if is_data && token == NO_SLOT { &[] } else { payload };
-            (id, link.handle_chunk(now, path, header, payload, token, now))
-        });
-        if let Some((id, Verdict::Kept)) = verdict {
-            self.recv.fill(token.0, payload);
-            let home = Home { link: id, path: path.0, channel: ChannelId(0) };
-            if let Some(slot) = self.recv.at(token.0) {
-                slot.home = Some(home);
+            slot = self.spare_slot(class, None);
+            if slot.is_none() {
+                return false;
             }
-            if let Some(conn) = self.links.at(index) {
-                conn.held += 1;
-            }
-        } else if token != NO_SLOT {
-            self.recv.put_free(token.0);
         }
+        let payload = if is_data && !fits { &[] } else { payload };
+        self.take_in((index, path), header, payload, slot, now, now);
         true
     }
 }

@@ -161,10 +161,10 @@ pub(super) fn take_back_sends(conn: &mut Conn, path: u8) -> bool {
     let Conn { paths, tx_slots, link, .. } = conn;
     let Some(sending) = paths.get_mut(usize::from(path)) else { return false };
     let mut any = false;
-    while let Some(number) = sending.tx.pop_any(tx_slots) {
+    while let Some(numbers) = sending.tx.pop_any(tx_slots) {
         any = true;
         if let Some(link) = link.as_mut() {
-            link.handle_sent(PathId(path), number, None);
+            numbers.for_each(|number| link.handle_sent(PathId(path), number, None));
         }
     }
     any
