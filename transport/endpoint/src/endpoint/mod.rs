@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `poll` | takes in what the device received and completed |
 //! | `flush` | sends what the links want sent |
+//! | `posting` | makes work requests of chunks |
 //! | `streams` | the same for links that ride on their set-up connection |
 //! | `events` | turns what links tell into what the application is told |
 //! | `commands` | channels, sends, buffers |
@@ -17,6 +18,7 @@ mod establish;
 mod events;
 mod flush;
 mod poll;
+mod posting;
 mod renew;
 mod streams;
 mod teardown;
