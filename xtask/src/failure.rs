@@ -47,7 +47,7 @@ pub(crate) enum Failure {
          add that, or name the compiler of such a toolchain in RUSTC", path.display()
     )]
     NoProfiler { path: PathBuf },
-    #[error("no free port for a training run: {source}")]
+    #[error("no free port for a pair of processes: {source}")]
     Port { source: io::Error },
     #[error("ARCHITECTURE.md has no `{begin}` ... `{end}` block to hold the table")]
     NoTableBlock { begin: &'static str, end: &'static str },

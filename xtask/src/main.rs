@@ -8,11 +8,13 @@
 
 mod ab;
 mod arrows;
+mod bench;
 mod ci;
 mod dissect;
 mod failure;
 mod finding;
 mod fuzz;
+mod metric;
 mod no_std;
 mod pgo;
 mod process;
@@ -20,6 +22,7 @@ mod source;
 mod stats;
 mod tidy;
 mod tree;
+mod turns;
 mod vm;
 mod workspace;
 
@@ -43,6 +46,8 @@ enum Command {
     Arrows(arrows::Args),
     /// Compare a benchmark between two revisions, or between two commands.
     Ab(ab::Args),
+    /// Measure every figure that was wanted, beside what it is compared with.
+    Bench(bench::Args),
     /// Build the programs as their training runs suggest: short messages take a tenth less.
     Pgo(pgo::Args),
     /// Run the fuzz targets with the seeded driver.
@@ -61,6 +66,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Arrows(args) => arrows::run(&args),
         Command::Ab(args) => ab::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Pgo(args) => pgo::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::NoStd => no_std::run(),

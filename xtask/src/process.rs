@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use std::ffi::OsString;
+use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Command, Stdio};
 
 /// The cargo that started us, so that no step changes the toolchain.
@@ -25,7 +26,8 @@ pub(crate) fn line(command: &Command) -> String {
     words.join(" ")
 }
 
-fn quote(word: &str) -> String {
+/// A word as a shell has to be given it.
+pub(crate) fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+@%{}".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
@@ -43,15 +45,25 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
 
 /// Runs a command and returns what it wrote to its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
+    quiet_output(command.stderr(Stdio::inherit()))
+}
+
+/// As [`output`], but what the command writes to its standard error is shown only if it fails.
+pub(crate) fn quiet_output(command: &mut Command) -> Result<String, Failure> {
     let line = line(command);
-    let output = command
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|source| Failure::Start { command: line.clone(), source })?;
+    let output =
+        command.output().map_err(|source| Failure::Start { command: line.clone(), source })?;
     if !output.status.success() {
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
         return Err(Failure::Status { command: line, status: output.status });
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// A port that nobody listens on.
+pub(crate) fn free_port() -> Result<u16, Failure> {
+    let found = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr());
+    Ok(found.map_err(|source| Failure::Port { source })?.port())
 }
 
 #[cfg(test)]

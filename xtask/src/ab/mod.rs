@@ -3,10 +3,11 @@
 //! A and B run in turn, A B A B, so that a machine that warms up or is shared slows both alike.
 
 mod builds;
-mod turns;
 
 use crate::failure::Failure;
+use crate::metric::number;
 use crate::stats::{P_MAX, mann_whitney, median, spread};
+use crate::turns::Turns;
 use crate::{process, workspace};
 use builds::Build;
 use serde_json::Value;
@@ -14,7 +15,6 @@ use std::fmt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use turns::Turns;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -138,18 +138,6 @@ fn metric_of(side: &Side, output: String, metric: &str) -> Result<f64, Failure> 
     })
 }
 
-/// The number `metric` in the JSON object that the output is, or that its last such line is.
-fn number(output: &str, metric: &str) -> Option<f64> {
-    let whole = serde_json::from_str::<Value>(output).ok();
-    let mut lines = output.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
-    let object = whole.or_else(|| lines.find(Value::is_object))?;
-    let found = metric.split('.').try_fold(&object, |value, key| match value {
-        Value::Array(list) => list.get(key.parse::<usize>().ok()?),
-        other => other.get(key),
-    })?;
-    found.as_f64().filter(|number| number.is_finite())
-}
-
 /// A side's middle and how far its runs lie apart.
 #[derive(Clone, Copy, Debug)]
 struct Summary {
@@ -217,24 +205,6 @@ impl fmt::Display for Comparison {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_metric_is_found_in_the_last_object_and_further_in() {
-        let output = "warming up\n{\"gbps\": 1}\n{\"gbps\": 2.5, \"lat\": {\"p50\": 3}}\n";
-        assert_eq!(number(output, "gbps"), Some(2.5));
-        assert_eq!(number(output, "lat.p50"), Some(3.0));
-        assert_eq!(number("{\n \"gbps\": 4\n}\n", "gbps"), Some(4.0));
-        let list = "{\"results\": [{\"gbps\": 5}, {\"gbps\": 6}]}";
-        assert_eq!(number(list, "results.1.gbps"), Some(6.0));
-        assert_eq!(number(list, "results.2.gbps"), None);
-    }
-
-    #[test]
-    fn output_without_the_number_is_refused() {
-        for output in ["", "gbps 3", "{\"gbps\": \"3\"}", "{\"mbps\": 3}"] {
-            assert_eq!(number(output, "gbps"), None, "{output}");
-        }
-    }
 
     #[test]
     fn a_clear_difference_is_called_and_noise_is_not() {

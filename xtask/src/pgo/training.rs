@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::process;
 use std::fmt;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -36,7 +36,7 @@ impl fmt::Display for Run {
 impl Run {
     /// Lets both ends run for so long.
     pub(super) fn take(&self, programs: &Path, seconds: u32) -> Result<(), Failure> {
-        let port = free_port()?;
+        let port = process::free_port()?;
         let end = || {
             let mut command = Command::new(programs.join(self.program));
             command.args(self.flags).args(["-p", &port.to_string(), "-D", &seconds.to_string()]);
@@ -64,12 +64,6 @@ impl Drop for Ended {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// A port that nobody listens on.
-fn free_port() -> Result<u16, Failure> {
-    let found = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr());
-    Ok(found.map_err(|source| Failure::Port { source })?.port())
 }
 
 #[cfg(test)]

@@ -17,14 +17,14 @@ use std::{io, mem};
 const START: Duration = Duration::from_millis(500);
 
 /// For how long each goes on at a time.
-pub(super) struct Turns {
+pub(crate) struct Turns {
     slice: Duration,
     interrupted: Arc<AtomicBool>,
 }
 
 impl Turns {
     /// From now on an interrupt ends both commands, and then us.
-    pub(super) fn of(slice: Duration) -> Self {
+    pub(crate) fn of(slice: Duration) -> Self {
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             // Where it cannot be taken it ends us as ever, and they stay behind.
@@ -35,7 +35,7 @@ impl Turns {
 
     /// Runs both, each for a slice while the other stands still, until both have ended; returns
     /// what they wrote to their standard outputs.
-    pub(super) fn outputs(&self, one: Command, other: Command) -> Result<[String; 2], Failure> {
+    pub(crate) fn outputs(&self, one: Command, other: Command) -> Result<[String; 2], Failure> {
         let mut sides = [one, other].map(Side::of);
         for side in &mut sides {
             side.start()?;

@@ -1,0 +1,153 @@
+//! `cargo xtask bench`: every figure that was wanted of this machine, as one table.
+//!
+//! What is compared runs in turn, round by round, and a ratio is one of each round: a machine that
+//! is shared changes its speed between rounds. What comes out is reported and never fails: a
+//! figure that is missed is a figure.
+
+mod alone;
+mod figure;
+mod pairs;
+mod programs;
+mod stolen;
+
+use crate::failure::Failure;
+use figure::{Figure, Wanted};
+use programs::Programs;
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+use stolen::Ticks;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+  network    64 KiB messages over Towpath, over kernel TCP, and with 1 % of all packets lost; 64 B
+             messages; two processes over loopback, in turn
+  latency    64 B one way over Towpath and over kernel TCP at once, 20 ms at a time
+  store      writes to a chunk server, of what network and store do alone, in turn
+  software   what the software adds to raw verbs on the device in memory, with 1 and 16 paths
+
+With the defaults some 10 minutes, after the programs are built. Leave the machine alone meanwhile:
+two ends that poll take both of two cores. Only loopback is used. In a virtual machine, see what its
+host took of the processors meanwhile: where that is a tenth, the figures are the host's.
+
+  cargo xtask bench --only latency --rounds 21
+  cargo xtask bench --only network --programs target/pgo/build/x86_64-unknown-linux-gnu/release")]
+pub(crate) struct Args {
+    /// Rounds that count; one more goes before them.
+    #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Seconds of each run; latency takes eight times as long, for both together.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60))]
+    seconds: u32,
+    /// Measure only this; may be given again.
+    #[arg(long, value_name = "WHAT")]
+    only: Vec<Part>,
+    /// Take `tow_write_bw` and `tow_write_lat` from this folder, and do not build them.
+    #[arg(long, value_name = "DIR")]
+    programs: Option<PathBuf>,
+    /// Print one JSON object in place of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What can be measured by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    Network,
+    Latency,
+    Store,
+    Software,
+}
+
+impl Part {
+    const ALL: [Self; 4] = [Self::Network, Self::Latency, Self::Store, Self::Software];
+
+    /// The name of the figure of what the host took while this was measured.
+    fn stolen(self) -> &'static str {
+        match self {
+            Self::Network => "network_stolen_percent",
+            Self::Latency => "latency_stolen_percent",
+            Self::Store => "store_stolen_percent",
+            Self::Software => "software_stolen_percent",
+        }
+    }
+}
+
+/// How much of each.
+#[derive(Clone, Copy, Debug)]
+struct Amount {
+    rounds: u32,
+    seconds: u32,
+}
+
+impl Amount {
+    /// One value of each figure a round, by `measure`; the first round pays for cold caches and is
+    /// not counted.
+    fn rounds<const N: usize>(
+        self,
+        what: &str,
+        mut measure: impl FnMut() -> Result<[f64; N], Failure>,
+    ) -> Result<[Vec<f64>; N], Failure> {
+        let mut all = [(); N].map(|()| Vec::new());
+        for round in 0..=self.rounds {
+            let values = measure()?;
+            let shown: Vec<String> = values.iter().map(|value| format!("{value:.3}")).collect();
+            eprintln!("{what}: round {round} of {}: {}", self.rounds, shown.join(" "));
+            if round > 0 {
+                for (values, value) in all.iter_mut().zip(values) {
+                    values.push(value);
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Builds, measures and reports.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let parts = if args.only.is_empty() { &Part::ALL[..] } else { &args.only };
+    let programs = Programs::build(parts, args.programs.as_deref())?;
+    let amount = Amount { rounds: args.rounds, seconds: args.seconds };
+    let mut figures = Vec::new();
+    for part in Part::ALL.into_iter().filter(|part| parts.contains(part)) {
+        let before = Ticks::now();
+        figures.extend(match part {
+            Part::Network => pairs::network(&programs, amount)?,
+            Part::Latency => pairs::latency(&programs, amount)?,
+            Part::Store => alone::store(&programs, amount)?,
+            Part::Software => alone::software(&programs)?,
+        });
+        if let (Some(before), Some(now)) = (before, Ticks::now()) {
+            let percent = now.stolen_percent_since(before);
+            let title = "the host's share of the processors meanwhile, %";
+            figures.push(Figure::of(part.stolen(), title, &[percent], Wanted::Nothing));
+        }
+    }
+    if args.json {
+        println!("{}", object(amount, &figures));
+    } else {
+        print!("{}", figure::table(&figures));
+    }
+    Ok(())
+}
+
+fn object(amount: Amount, figures: &[Figure]) -> Value {
+    let figures: Map<String, Value> =
+        figures.iter().map(|figure| (figure.name.to_owned(), figure.json())).collect();
+    json!({ "rounds": amount.rounds, "seconds": amount.seconds, "figures": figures })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_round_is_not_counted_and_each_figure_has_its_own_values() {
+        let mut round = 0.0;
+        let amount = Amount { rounds: 2, seconds: 1 };
+        let measured = amount.rounds("made up", || {
+            round += 1.0;
+            Ok([round, 10.0 * round])
+        });
+        assert_eq!(measured.unwrap(), [vec![2.0, 3.0], vec![20.0, 30.0]]);
+    }
+}

@@ -1,0 +1,102 @@
+//! The programs that measure, and what they print.
+
+use super::Part;
+use crate::failure::Failure;
+use crate::metric::number;
+use crate::{process, workspace};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where they are.
+pub(super) struct Programs {
+    tools: PathBuf,
+    examples: PathBuf,
+}
+
+impl Programs {
+    /// Builds what `parts` need; not the tools where they are in a folder that was named.
+    pub(super) fn build(parts: &[Part], tools: Option<&Path>) -> Result<Self, Failure> {
+        let root = workspace::root();
+        let built = workspace::target_directory(&root)?.join("release");
+        let has = |part| parts.contains(&part);
+        if tools.is_none() && (has(Part::Network) || has(Part::Latency)) {
+            let bins = ["--bin", "tow_write_bw", "--bin", "tow_write_lat"];
+            cargo_build("towpath-tools", &bins, &root)?;
+        }
+        if has(Part::Store) {
+            cargo_build("towpath-chunkserver", &["--example", "write_bench"], &root)?;
+        }
+        if has(Part::Software) {
+            let example = ["--features", "mem", "--example", "software_cost"];
+            cargo_build("towpath-transport", &example, &root)?;
+        }
+        let tools = tools.map_or_else(|| built.clone(), Path::to_owned);
+        Ok(Self { tools, examples: built.join("examples") })
+    }
+
+    /// A tool.
+    pub(super) fn tool(&self, name: &str) -> PathBuf {
+        self.tools.join(name)
+    }
+
+    /// A benchmark that compares by itself.
+    pub(super) fn example(&self, name: &str) -> Command {
+        Command::new(self.examples.join(name))
+    }
+}
+
+fn cargo_build(package: &str, what: &[&str], root: &Path) -> Result<(), Failure> {
+    let mut command = process::cargo();
+    command.args(["build", "--quiet", "--release", "--package", package]).args(what);
+    eprintln!("xtask: {}", process::line(&command));
+    process::run(command.current_dir(root))
+}
+
+/// The number `metric` of what a command printed.
+pub(super) fn metric_of(line: &str, output: &str, metric: &str) -> Result<f64, Failure> {
+    number(output, metric).ok_or_else(|| Failure::NoMetric {
+        command: line.to_owned(),
+        metric: metric.to_owned(),
+        output: output.to_owned(),
+    })
+}
+
+/// Programs that only print.
+#[cfg(test)]
+pub(super) mod tests {
+    use super::Programs;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+    use std::{env, process};
+
+    /// A folder with such programs, which goes with this.
+    pub(crate) struct Fakes(PathBuf);
+
+    impl Fakes {
+        /// For the test `name`.
+        pub(crate) fn of(name: &str) -> Self {
+            // With a space in it, as a person's folders have.
+            let folder = env::temp_dir().join(format!("towpath bench {name} {}", process::id()));
+            fs::create_dir_all(&folder).unwrap();
+            Self(folder)
+        }
+
+        /// A program, by what the shell does.
+        pub(crate) fn put(&self, name: &str, script: &str) {
+            let path = self.0.join(name);
+            fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        }
+
+        pub(crate) fn programs(&self) -> Programs {
+            Programs { tools: self.0.clone(), examples: self.0.clone() }
+        }
+    }
+
+    impl Drop for Fakes {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+}
