@@ -1,10 +1,20 @@
 //! Numbers in what benchmarks print.
 
+use crate::failure::Failure;
 use serde_json::Value;
+
+/// The number `metric` of what `command` printed, which the failure names.
+pub(crate) fn of(command: &str, output: &str, metric: &str) -> Result<f64, Failure> {
+    number(output, metric).ok_or_else(|| Failure::NoMetric {
+        command: command.to_owned(),
+        metric: metric.to_owned(),
+        output: output.to_owned(),
+    })
+}
 
 /// The number `metric` in the JSON object that the output is, or that its last such line is: `a.b`
 /// for one further in, `a.0` for one in a list.
-pub(crate) fn number(output: &str, metric: &str) -> Option<f64> {
+fn number(output: &str, metric: &str) -> Option<f64> {
     let whole = serde_json::from_str::<Value>(output).ok();
     let mut lines = output.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
     let object = whole.or_else(|| lines.find(Value::is_object))?;

@@ -10,6 +10,13 @@ pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
 }
 
+/// A line for the shell.
+pub(crate) fn shell(line: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", line]);
+    command
+}
+
 /// The command line as a person would type it.
 pub(crate) fn line(command: &Command) -> String {
     let mut words = Vec::new();

@@ -114,12 +114,7 @@ impl Drop for Side {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn shell(line: &str) -> Command {
-        let mut command = Command::new("sh");
-        command.args(["-c", line]);
-        command
-    }
+    use crate::process::shell;
 
     #[test]
     fn both_end_and_what_they_wrote_is_theirs_however_often_they_were_stopped() {

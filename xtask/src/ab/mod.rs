@@ -5,10 +5,9 @@
 mod builds;
 
 use crate::failure::Failure;
-use crate::metric::number;
 use crate::stats::{P_MAX, mann_whitney, median, spread};
 use crate::turns::Turns;
-use crate::{process, workspace};
+use crate::{metric, process, workspace};
 use builds::Build;
 use serde_json::Value;
 use std::fmt;
@@ -107,16 +106,13 @@ fn measure(
         Some(turns) => turns.outputs(one, other)?,
         None => [process::output(&mut one)?, process::output(&mut other)?],
     };
-    Ok((metric_of(a, one, metric)?, metric_of(b, other, metric)?))
+    let number = |side: &Side, output: &str| metric::of(&side.command.join(" "), output, metric);
+    Ok((number(a, &one)?, number(b, &other)?))
 }
 
 fn command(side: &Side, root: &Path) -> Command {
     let mut command = match side.command.as_slice() {
-        [line] => {
-            let mut command = Command::new("sh");
-            command.args(["-c", line]);
-            command
-        }
+        [line] => process::shell(line),
         words => {
             // Found here, because a PATH set for the child does not decide where it is found.
             let own = side.build.programs.join(&words[0]);
@@ -128,14 +124,6 @@ fn command(side: &Side, root: &Path) -> Command {
     };
     command.env("PATH", side.build.path()).current_dir(root);
     command
-}
-
-fn metric_of(side: &Side, output: String, metric: &str) -> Result<f64, Failure> {
-    number(&output, metric).ok_or_else(|| Failure::NoMetric {
-        command: side.command.join(" "),
-        metric: metric.to_owned(),
-        output,
-    })
 }
 
 /// A side's middle and how far its runs lie apart.

@@ -2,9 +2,9 @@
 
 use super::Amount;
 use super::figure::{Figure, Wanted};
-use super::programs::{Programs, metric_of};
+use super::programs::Programs;
 use crate::failure::Failure;
-use crate::process;
+use crate::{metric, process};
 
 /// What the software may add to raw verbs for a chunk, and 16 paths to one.
 const ADDED_NS: Wanted = Wanted::Below(100.0);
@@ -34,7 +34,7 @@ pub(super) fn store(programs: &Programs, amount: Amount) -> Result<Vec<Figure>, 
         command.args(["--rounds", "1", "--seconds", &amount.seconds.to_string()]);
         // It tells of its links on its standard error, which nobody asked for here.
         let (line, output) = (process::line(&command), process::quiet_output(&mut command)?);
-        let number = |metric| metric_of(&line, &output, metric);
+        let number = |metric| metric::of(&line, &output, metric);
         Ok([number("both_gbps")?, number("ratio")?])
     })?;
     Ok(vec![
@@ -55,7 +55,7 @@ pub(super) fn software(programs: &Programs) -> Result<Vec<Figure>, Failure> {
     command.args(["--json", "--paths", "16"]);
     let (line, output) = (process::line(&command), process::output(&mut command)?);
     let figure = |&(name, title, case, wanted): &(&'static str, &'static str, &str, Wanted)| {
-        let number = |of: &str| metric_of(&line, &output, &format!("{case}.{of}"));
+        let number = |of: &str| metric::of(&line, &output, &format!("{case}.{of}"));
         let (median, least, most) = (number("median")?, number("least")?, number("most")?);
         Ok(Figure { name, title, median, least, most, wanted })
     };

@@ -2,10 +2,10 @@
 
 use super::Amount;
 use super::figure::{Figure, Wanted, ratios};
-use super::programs::{Programs, metric_of};
+use super::programs::Programs;
 use crate::failure::Failure;
-use crate::process;
 use crate::turns::Turns;
+use crate::{metric, process};
 use std::net::Ipv4Addr;
 use std::process::Command;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const LATENCY_FACTOR: u32 = 8;
 pub(super) fn network(programs: &Programs, amount: Amount) -> Result<Vec<Figure>, Failure> {
     let run = |flags: &str, metric| {
         let (mut command, line) = pair(programs, "tow_write_bw", flags, amount.seconds)?;
-        metric_of(&line, &process::output(&mut command)?, metric)
+        metric::of(&line, &process::output(&mut command)?, metric)
     };
     let [tcp, bulk, lossy, short] = amount.rounds("network", || {
         Ok([
@@ -59,7 +59,7 @@ pub(super) fn latency(programs: &Programs, amount: Amount) -> Result<Vec<Figure>
         let (tcp, tcp_line) = pair(programs, "tow_write_lat", "-s 64 -c TCP", seconds)?;
         let (towpath, line) = pair(programs, "tow_write_lat", "-s 64", seconds)?;
         let [of_tcp, ours] = turns.outputs(tcp, towpath)?;
-        Ok([metric_of(&tcp_line, &of_tcp, ONE_WAY)?, metric_of(&line, &ours, ONE_WAY)?])
+        Ok([metric::of(&tcp_line, &of_tcp, ONE_WAY)?, metric::of(&line, &ours, ONE_WAY)?])
     })?;
     let to_tcp = ratios(&towpath, &tcp);
     Ok(vec![
@@ -81,9 +81,7 @@ fn pair(
     let end = format!("{path} {flags} -D {seconds} -p {port}");
     // The server has to listen before its client comes.
     let line = format!("{end} >/dev/null & sleep 0.2; {end} --json {}; wait", Ipv4Addr::LOCALHOST);
-    let mut command = Command::new("sh");
-    command.args(["-c", &line]);
-    Ok((command, line))
+    Ok((process::shell(&line), line))
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
-//! The programs that measure, and what they print.
+//! The programs that measure.
 
 use super::Part;
 use crate::failure::Failure;
-use crate::metric::number;
 use crate::{process, workspace};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -50,15 +49,6 @@ fn cargo_build(package: &str, what: &[&str], root: &Path) -> Result<(), Failure>
     command.args(["build", "--quiet", "--release", "--package", package]).args(what);
     eprintln!("xtask: {}", process::line(&command));
     process::run(command.current_dir(root))
-}
-
-/// The number `metric` of what a command printed.
-pub(super) fn metric_of(line: &str, output: &str, metric: &str) -> Result<f64, Failure> {
-    number(output, metric).ok_or_else(|| Failure::NoMetric {
-        command: line.to_owned(),
-        metric: metric.to_owned(),
-        output: output.to_owned(),
-    })
 }
 
 /// Programs that only print.
