@@ -131,7 +131,9 @@ fn over_network(args: &Args, role: Role) -> Outcome<f64> {
             writer.create()?;
         }
         let gbps = writer.write(args)?;
-        eprintln!("{name}: {:?}", writer.endpoint.stats_of_all_links());
+        let links = writer.endpoint.stats_of_all_links();
+        let (again, sent, rtos) = (links.chunks_retransmitted, links.chunks_sent, links.rtos);
+        eprintln!("{name}: {again} of {sent} chunks sent again, {rtos} timeouts");
         Ok(gbps)
     });
     child.kill()?;

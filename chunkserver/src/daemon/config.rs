@@ -43,7 +43,9 @@ pub struct DaemonConfig {
     pub commit_batch_max: u32,
     /// Microseconds that a commit waits for more changes.
     pub commit_linger_us: u64,
-    /// Requests of each worker that may wait for the store's thread.
+    /// Who does the store's work.
+    pub store_work: StoreWork,
+    /// Requests of each worker that may wait for the store.
     pub store_queue_max: u32,
     /// Requests of one link that may be under way before more are refused as busy.
     pub link_requests_max: u32,
@@ -81,6 +83,20 @@ pub enum PlaceBy {
     Links,
 }
 
+/// Which threads of a server do the store's work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StoreWork {
+    /// As [`Network`](Self::Network) where a client, a worker and the store's thread would keep all
+    /// cores busy, else as [`Thread`](Self::Thread).
+    #[default]
+    Auto,
+    /// The workers, as long as the medium never makes a thread sleep, as memory does; else the
+    /// store's thread.
+    Network,
+    /// The store's thread.
+    Thread,
+}
+
 /// Where the status socket of a server is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StatusPlace {
@@ -112,6 +128,7 @@ impl Default for DaemonConfig {
             chunks_max: CHUNKS_MAX_DEFAULT,
             commit_batch_max: WORKER_BATCH_MAX as u32,
             commit_linger_us: 0,
+            store_work: StoreWork::Auto,
             store_queue_max: 256,
             link_requests_max: 256,
             links_max: 32,

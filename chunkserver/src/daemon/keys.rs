@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use towpath_transport::SHARES_MAX;
 
-use super::config::{DaemonConfig, PlaceBy, StatusPlace};
+use super::config::{DaemonConfig, PlaceBy, StatusPlace, StoreWork};
 use super::value::{self, ValueError};
 
 /// One setting.
@@ -241,6 +241,30 @@ pub const KEYS: &[Key] = &[
         1_000_000,
         "microseconds that a commit waits for more changes; 0 is not at all"
     ),
+    Key {
+        name: "store_work",
+        kind: "WORD",
+        doc: "who does the store's work: \"thread\", a thread of its own; \"network\", the network \
+              threads, as long as the store's files never make them sleep (memory, no disk), which \
+              saves handing over; \"auto\", network where there are three cores or fewer",
+        quoted: true,
+        set: |config, text| {
+            config.store_work = match text {
+                "auto" => StoreWork::Auto,
+                "network" => StoreWork::Network,
+                "thread" => StoreWork::Thread,
+                _ => {
+                    return Err(ValueError::Needs { needs: "\"auto\", \"network\" or \"thread\"" });
+                }
+            };
+            Ok(())
+        },
+        show: |config| match config.store_work {
+            StoreWork::Auto => "auto".into(),
+            StoreWork::Network => "network".into(),
+            StoreWork::Thread => "thread".into(),
+        },
+    },
     number!(store_queue_max, 1, 65_536, "requests of each worker that may wait for the store"),
     number!(
         link_requests_max,

@@ -25,7 +25,7 @@ mod value;
 use std::ffi::OsString;
 
 pub use args::{Action, Invocation, command};
-pub use config::{DaemonConfig, PlaceBy, StatusPlace};
+pub use config::{DaemonConfig, PlaceBy, StatusPlace, StoreWork};
 pub use error::DaemonError;
 pub use file::{ConfigFault, ConfigFileError, ConfigTextError};
 pub use keys::{KEYS, Key, key, nearest};

@@ -13,11 +13,11 @@ use towpath_transport::{
 };
 use tracing_subscriber::EnvFilter;
 
-use super::config::{DaemonConfig, PlaceBy, StatusPlace};
+use super::config::{DaemonConfig, PlaceBy, StatusPlace, StoreWork};
 use super::crew::{Crew, Post};
 use super::error::DaemonError;
 use super::stop::StopFlag;
-use crate::service::{ChunkServer, ServerStats, ServiceConfig};
+use crate::service::{ChunkServer, ServerStats, ServiceConfig, cores_to_spare};
 use crate::store::{FileMedia, Store, StoreConfig, StoreWorker, WorkerConfig};
 
 /// A server that takes clients.
@@ -247,6 +247,11 @@ fn worker_config(config: &DaemonConfig) -> WorkerConfig {
     WorkerConfig::new(config.store_queue_max as usize)
         .batch_max(config.commit_batch_max as usize)
         .linger(Duration::from_micros(config.commit_linger_us))
+        .by_askers(match config.store_work {
+            StoreWork::Auto => !cores_to_spare(),
+            StoreWork::Network => true,
+            StoreWork::Thread => false,
+        })
 }
 
 fn service_config(config: &DaemonConfig) -> ServiceConfig {

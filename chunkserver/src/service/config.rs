@@ -1,8 +1,11 @@
 //! How a service is set up.
 
+use std::thread::available_parallelism;
+
 use towpath_fastpath::HealthConfig;
 use towpath_transport::Nanos;
 
+use super::limits::BUSY_CORES;
 use crate::store::WorkerConfig;
 
 /// Settings of a [`ChunkServer`](super::ChunkServer).
@@ -56,4 +59,9 @@ impl ServiceConfig {
         self.health = config;
         self
     }
+}
+
+/// Whether there are cores beyond those that a client, the network and the store keep busy.
+pub(crate) fn cores_to_spare() -> bool {
+    available_parallelism().is_ok_and(|cores| cores.get() > BUSY_CORES)
 }

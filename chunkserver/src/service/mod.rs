@@ -26,5 +26,6 @@ mod stats;
 mod waiting;
 
 pub use config::ServiceConfig;
+pub(crate) use config::cores_to_spare;
 pub use server::ChunkServer;
 pub use stats::ServerStats;

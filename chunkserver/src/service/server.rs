@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::hint::spin_loop;
 use std::io;
-use std::thread::{available_parallelism, sleep};
+use std::thread::sleep;
 use std::time::Duration;
 
 use crossbeam_channel::Select;
@@ -19,8 +19,8 @@ use towpath_transport::{Buf, Device, Endpoint, Event, LinkId, Nanos, Region, Tim
 
 use super::answer::{Answer, read_head_bytes};
 use super::ask::Ask;
-use super::config::ServiceConfig;
-use super::limits::{BUSY_CORES, GOODBYE_WAIT, READ_BYTES_SIZES, STORE_LOOK, STORE_WAIT};
+use super::config::{ServiceConfig, cores_to_spare};
+use super::limits::{GOODBYE_WAIT, READ_BYTES_SIZES, STORE_LOOK, STORE_WAIT};
 use super::spare::Spare;
 use super::stats::ServerStats;
 use super::waiting::Waiting;
@@ -46,8 +46,10 @@ struct Answered {
 ///
 /// Its owner's thread is the network thread: it drives the endpoint, checks the data of writes
 /// while they are in cache, and hands requests to the store's thread in the order in which they
-/// came over each link. A change is answered when it is on stable media. A read that is sent after
-/// the answer to a write sees it; one that is sent before may see what was there before.
+/// came over each link; or it does the store's work itself, where
+/// [that is wanted](crate::store::WorkerConfig::by_askers) and takes no waiting. A change is
+/// answered when it is on stable media. A read that is sent after the answer to a write sees it;
+/// one that is sent before may see what was there before.
 ///
 /// The data of a write stays in the buffers that it landed in until the store is done with it:
 /// they are credit of its channel, so a slow store slows its clients and drops nothing. Requests
@@ -118,7 +120,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             idle_since: None,
             next_expiry: Time::NEVER,
             monitor: HealthMonitor::new(config.health),
-            cores_to_spare: available_parallelism().is_ok_and(|cores| cores.get() > BUSY_CORES),
+            cores_to_spare: cores_to_spare(),
             closing: false,
         }
     }
@@ -150,10 +152,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             busy = true;
             self.on_event(event);
         }
-        while let Ok(completion) = self.store.completions().try_recv() {
-            busy = true;
-            self.on_completion(completion);
-        }
+        busy |= self.take_completions();
         if store_ended {
             self.abandon_staged();
         }
@@ -162,8 +161,24 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         // Before new reads: buffers that came back are for answers first.
         self.send_answers();
         self.start_waiting();
+        if self.store.work() {
+            busy = true;
+            self.stats.store_batches_here += 1;
+            self.take_completions();
+            self.send_answers();
+        }
         self.endpoint.flush();
         busy
+    }
+
+    /// Whether there were any.
+    fn take_completions(&mut self) -> bool {
+        let mut any = false;
+        while let Ok(completion) = self.store.completions().try_recv() {
+            any = true;
+            self.on_completion(completion);
+        }
+        any
     }
 
     /// Whether the store still answers. It ends early only by a fault of its own; then this server

@@ -27,6 +27,13 @@ impl<M: Media> Store<M> {
     /// nothing. So it is final: nothing staged is acknowledged, every later change is refused,
     /// reads go on.
     pub fn commit(&mut self) -> Result<(), FlushFailed> {
+        self.commit_staged()?;
+        self.checkpoint_if_due();
+        Ok(())
+    }
+
+    /// The commit without the checkpoint, which writes the whole map.
+    pub(super) fn commit_staged(&mut self) -> Result<(), FlushFailed> {
         if let Some(failed) = self.failed {
             return Err(failed);
         }
@@ -38,10 +45,20 @@ impl<M: Media> Store<M> {
             }
             self.publish();
         }
-        if self.log.wants_checkpoint || self.log.end > self.checkpoint_at() {
+        Ok(())
+    }
+
+    /// Whether a checkpoint follows the next commit.
+    pub(super) fn checkpoint_is_due(&self) -> bool {
+        let is_due = self.log.wants_checkpoint || self.log.end > self.checkpoint_at();
+        is_due && self.failed.is_none()
+    }
+
+    /// Makes a checkpoint where enough of the log is used. Nothing is staged.
+    pub(super) fn checkpoint_if_due(&mut self) {
+        if self.checkpoint_is_due() {
             self.checkpoint();
         }
-        Ok(())
     }
 
     /// Commits what is staged and seals the log, so that the next opening can tell damage of

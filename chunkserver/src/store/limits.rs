@@ -1,5 +1,7 @@
 //! Every bound of the store, with its reason.
 
+use std::time::Duration;
+
 use super::slice::SLICE_BYTES;
 
 /// Most bytes of one write or read: the largest message that the transport is tested with.
@@ -53,6 +55,17 @@ pub const LIST_MAX: usize = 1024;
 
 /// Requests that the worker takes before one commit.
 pub const WORKER_BATCH_MAX: usize = 256;
+
+/// Batches without a sleep after which those who ask may do the work: so many in a row tell memory
+/// from a disk whose cache takes most of what it is given.
+pub const WAKEFUL_BATCHES: u32 = 32;
+
+/// How long a network thread works on the store before it looks at the network again (and it ends
+/// what it has begun): well below the millisecond after which its peers take silence for loss.
+pub const WORK_HERE_MAX: Duration = Duration::from_micros(200);
+
+/// Longest read or write that a network thread does itself: a fraction of a millisecond.
+pub const WORK_HERE_BYTES_MAX: u64 = 1 << 20;
 
 const _: () = assert!(CHUNK_BYTES_MAX / (SLICE_BYTES as u64) < u32::MAX as u64);
 const _: () = assert!(RECORD_BODY_BYTES_MAX < u32::MAX as usize);

@@ -7,7 +7,9 @@
 //! | `header`, `record`, `checkpoint` | the bytes of docs/store-format.md |
 //! | `map`, `space`, `pages`, `log` | where slices lie; free pages; segments; the log's end |
 //! | `engine`, `stage`, `commit`, `read`, `scrub`, `open` | [`Store`], one verb per file |
-//! | `worker` | the thread that owns a store and commits many requests at once |
+//! | `request`, `asked` | what a store is asked and answers; the queues of those who ask |
+//! | `work` | many requests served, committed at once, and answered |
+//! | `worker`, `wakeful` | the thread that owns a store, and when those who ask do its work |
 //! | `config`, `limits`, `error`, `stats` | settings, bounds, errors, counters |
 //!
 //! What an acknowledged change promises is in docs/store-format.md section 1.
@@ -29,12 +31,15 @@ mod open;
 mod pages;
 mod read;
 mod record;
+mod request;
 mod scrub;
 pub mod sim;
 mod slice;
 mod space;
 mod stage;
 mod stats;
+mod wakeful;
+mod work;
 mod worker;
 
 #[cfg(test)]
@@ -55,10 +60,11 @@ pub use record::{
     Body, Extent, Frame, RECORD_ALIGN, RECORD_HEADER_BYTES, Record, RecordError, WriteBody,
     parse_frame, parse_record,
 };
+pub use request::{Completion, Reply, Request};
 pub use scrub::ScrubReport;
 pub use slice::{
     ChunkId, ParseChunkIdError, SLICE_BYTES, Span, fragment_crc, hole_crc, slice_crc, writer_crcs,
 };
 pub use stage::Write;
 pub use stats::StoreStats;
-pub use worker::{Completion, Reply, Request, StoreWorker, WorkerConfig, WorkerGone};
+pub use worker::{StoreWorker, WorkerConfig, WorkerGone};

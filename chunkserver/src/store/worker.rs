@@ -1,136 +1,31 @@
-//! The thread that owns a store: takes all requests that wait, commits them once, answers.
+//! The thread that owns a store, and the hold that those have on it who ask.
 
+use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use thiserror::Error;
 
 use super::asked::Asked;
-use super::engine::{ChunkStat, Store, Ticket};
-use super::error::{CreateError, DeleteError, FlushFailed, ReadError, Refused, WriteError};
+use super::engine::Store;
+use super::error::FlushFailed;
 use super::limits::WORKER_BATCH_MAX;
 use super::media::Media;
-use super::read::ReadDone;
-use super::scrub::ScrubReport;
-use super::slice::ChunkId;
-use super::stage::Write;
-use super::stats::StoreStats;
-
-/// What a [`StoreWorker`] is asked; buffers come back with the answer, whatever it is.
-#[derive(Debug)]
-pub enum Request<W, R = W> {
-    /// Make a chunk.
-    Create {
-        /// Its name.
-        chunk: ChunkId,
-        /// The length that it may reach; none for the most a chunk can have.
-        limit_bytes: Option<u64>,
-    },
-    /// Take a chunk away.
-    Delete {
-        /// Its name.
-        chunk: ChunkId,
-    },
-    /// List chunks as [`Store::list`] does.
-    List {
-        /// The last name that the caller has.
-        after: Option<ChunkId>,
-        /// Most chunks wanted.
-        count_max: usize,
-    },
-    /// Read as [`Store::read`] does.
-    Read {
-        /// The chunk.
-        chunk: ChunkId,
-        /// First byte.
-        offset: u64,
-        /// How many bytes, into the front of `buf`.
-        byte_len: usize,
-        /// Where the data goes.
-        buf: R,
-        /// Where the checksums go; cleared first.
-        crcs: Vec<u32>,
-    },
-    /// Check slices as [`Store::scrub_step`] does.
-    Scrub {
-        /// Most slices to check.
-        budget_slices: u64,
-    },
-    /// The state of a chunk.
-    Stat {
-        /// The chunk.
-        chunk: ChunkId,
-    },
-    /// The counters.
-    Stats,
-    /// Write as [`Write`] says.
-    Write {
-        /// The chunk.
-        chunk: ChunkId,
-        /// First byte.
-        offset: u64,
-        /// The data, piece after piece.
-        data: Vec<W>,
-        /// One checksum per touched slice.
-        crcs: Vec<u32>,
-        /// See [`Write::verified`].
-        verified: bool,
-    },
-}
-
-/// The answer to a [`Request`].
-#[derive(Debug)]
-pub enum Reply<W, R = W> {
-    /// To a create; success means durable.
-    Create(Result<Ticket, CreateError>),
-    /// To a delete; success means durable.
-    Delete(Result<Ticket, DeleteError>),
-    /// To a listing.
-    List(Vec<ChunkStat>),
-    /// To a read.
-    Read {
-        /// How it went.
-        result: Result<ReadDone, ReadError>,
-        /// The caller's buffer.
-        buf: R,
-        /// The caller's list, filled.
-        crcs: Vec<u32>,
-    },
-    /// To a scrub.
-    Scrub(ScrubReport),
-    /// To a stat.
-    Stat(Option<ChunkStat>),
-    /// To a question for the counters.
-    Stats(StoreStats),
-    /// To a write; success means durable.
-    Write {
-        /// How it went.
-        result: Result<Ticket, WriteError>,
-        /// The caller's buffers.
-        data: Vec<W>,
-        /// The caller's list.
-        crcs: Vec<u32>,
-    },
-}
-
-/// A reply and the token of its request.
-#[derive(Debug)]
-pub struct Completion<W, R = W> {
-    /// The caller's own mark.
-    pub token: u64,
-    /// The answer.
-    pub reply: Reply<W, R>,
-}
+use super::request::{Completion, Request};
+use super::wakeful::{Wakeful, watched};
+use super::work::{Queued, Work};
 
 /// How a [`StoreWorker`] queues and commits.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerConfig {
-    queue_max: usize,
-    batch_max: usize,
-    linger: Duration,
+    pub(super) queue_max: usize,
+    pub(super) batch_max: usize,
+    pub(super) linger: Duration,
+    pub(super) by_askers: bool,
 }
 
 impl WorkerConfig {
@@ -138,7 +33,7 @@ impl WorkerConfig {
     /// which waits for none.
     #[must_use]
     pub fn new(queue_max: usize) -> Self {
-        Self { queue_max, batch_max: WORKER_BATCH_MAX, linger: Duration::ZERO }
+        Self { queue_max, batch_max: WORKER_BATCH_MAX, linger: Duration::ZERO, by_askers: false }
     }
 
     /// The most requests taken before a commit, 1 to [`WORKER_BATCH_MAX`] (held to that range).
@@ -153,6 +48,16 @@ impl WorkerConfig {
     #[must_use]
     pub fn linger(mut self, span: Duration) -> Self {
         self.linger = span;
+        self
+    }
+
+    /// Whether those who ask do the work themselves, in [`StoreWorker::work`], as long as the
+    /// medium has not made a thread sleep of late: it saves handing over, which costs more than a
+    /// commit to memory where cores are few, and forgoes doing two things at once where they are
+    /// not. Without effect on a commit that [lingers](Self::linger). Default: no.
+    #[must_use]
+    pub fn by_askers(mut self, by_askers: bool) -> Self {
+        self.by_askers = by_askers;
         self
     }
 }
@@ -170,12 +75,22 @@ pub struct WorkerGone<T>(pub T);
 /// are answered before the commit of their batch: one that is sent before the write it should
 /// see was answered may see what was there before.
 ///
+/// Where [those who ask may do the work](WorkerConfig::by_askers), whoever has the store at the
+/// time is the worker, and all this holds as well.
+///
 /// Completions queue without a bound of their own: there is one for each request, so the
 /// caller's buffers are the bound.
 #[derive(Debug)]
 pub struct StoreWorker<W, R = W> {
-    requests: Sender<(u64, Request<W, R>)>,
+    requests: Sender<Queued<W, R>>,
     completions: Receiver<Completion<W, R>>,
+    /// Tells the thread that there are requests. It ends when nobody can ring any more.
+    bell: Sender<()>,
+    number: usize,
+    desk: Arc<dyn Desk>,
+    /// Requests in the queue that are too long to be done here: the thread does them, and what
+    /// comes before and behind.
+    long: Arc<AtomicUsize>,
     /// Shared by all who ask.
     thread: Arc<JoinHandle<Result<(), FlushFailed>>>,
 }
@@ -229,18 +144,41 @@ where
         let queues = (0..askers).map(|_| bounded(config.queue_max));
         let (requests, incoming): (Vec<_>, Vec<_>) = queues.unzip();
         let (outgoing, completions): (Vec<_>, Vec<_>) = (0..askers).map(|_| unbounded()).unzip();
-        let worker = Worker { store, config, outgoing, unanswered: Vec::new() };
-        let run = move || worker.run(&mut Asked::new(&incoming));
+        // One ring stands for all that is queued when it is heard.
+        let (bell, rung) = bounded(1);
+        let long: Vec<_> = (0..askers).map(|_| Arc::default()).collect();
+        let (asked, of_work) = (Asked::new(incoming), long.clone());
+        let work = Work {
+            store,
+            config,
+            asked,
+            long: of_work,
+            outgoing,
+            unanswered: Vec::new(),
+            wakeful: Wakeful::default(),
+        };
+        let desk = Arc::new(Counter {
+            work: Mutex::new(Some(work)),
+            may_work_here: config.by_askers && config.linger.is_zero(),
+            is_wakeful: AtomicBool::new(false),
+        });
+        let of_thread = Arc::clone(&desk);
+        let run = move || of_thread.run(&rung);
         let thread = Arc::new(Builder::new().name("store".into()).spawn(run)?);
-        let ends = requests.into_iter().zip(completions);
-        let asker = |(requests, completions)| {
-            let thread = Arc::clone(&thread);
-            Self { requests, completions, thread }
+        let ends = requests.into_iter().zip(completions).zip(long).enumerate();
+        let asker = |(number, ((requests, completions), long))| Self {
+            requests,
+            completions,
+            bell: bell.clone(),
+            number,
+            desk: Arc::clone(&desk) as Arc<dyn Desk>,
+            long,
+            thread: Arc::clone(&thread),
         };
         Ok(ends.map(asker).collect())
     }
 
-    /// Queues a request; waits while the queue is full.
+    /// Has the thread do a request; waits while the queue is full.
     ///
     /// # Errors
     /// [`WorkerGone`] with the request.
@@ -249,15 +187,51 @@ where
         token: u64,
         request: Request<W, R>,
     ) -> Result<(), WorkerGone<Request<W, R>>> {
-        self.requests.send((token, request)).map_err(|e| WorkerGone(e.into_inner().1))
+        let is_long = request.is_long();
+        self.long.fetch_add(usize::from(is_long), Ordering::Relaxed);
+        // The queue may be full of what nobody has rung for.
+        self.ring();
+        self.requests
+            .send((token, request))
+            .map_err(|refused| WorkerGone(refused.into_inner().1))?;
+        self.ring();
+        Ok(())
     }
 
-    /// Queues a request if there is room; gives it back otherwise.
+    /// Queues a request if there is room, and gives it back otherwise. It is done when
+    /// [`work`](Self::work) is called.
     ///
     /// # Errors
     /// The request, when the queue is full or the thread has ended.
     pub fn try_send(&self, token: u64, request: Request<W, R>) -> Result<(), Request<W, R>> {
-        self.requests.try_send((token, request)).map_err(|e| e.into_inner().1)
+        let is_long = request.is_long();
+        // Before it can be taken out: the count never falls below zero.
+        self.long.fetch_add(usize::from(is_long), Ordering::Relaxed);
+        self.requests.try_send((token, request)).map_err(|refused| {
+            self.long.fetch_sub(usize::from(is_long), Ordering::Relaxed);
+            refused.into_inner().1
+        })
+    }
+
+    /// Has done what is queued: a part of it here and now, where that
+    /// [is allowed](WorkerConfig::by_askers) and the store at hand, or else all of it by the
+    /// thread. True when it was here: then more may be queued, and whoever waits for answers calls
+    /// this again before.
+    pub fn work(&self) -> bool {
+        if self.requests.is_empty() {
+            return false;
+        }
+        let is_for_thread = self.long.load(Ordering::Relaxed) > 0;
+        let here = if is_for_thread { Here::Nothing } else { self.desk.work_for(self.number) };
+        if here != Here::All {
+            self.ring();
+        }
+        here != Here::Nothing
+    }
+
+    fn ring(&self) {
+        // One that was not heard yet will do.
+        let _ = self.bell.try_send(());
     }
 
     /// Whether a request would find room in the queue. With one thread that sends it does.
@@ -294,137 +268,120 @@ where
     /// # Panics
     /// If the thread did.
     pub fn stop(self) -> Result<(), FlushFailed> {
-        drop(self.requests);
-        let Some(thread) = Arc::into_inner(self.thread) else { return Ok(()) };
+        let Self { requests, bell, thread, .. } = self;
+        drop((requests, bell));
+        let Some(thread) = Arc::into_inner(thread) else { return Ok(()) };
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
-struct Worker<M: Media, W, R> {
-    store: Store<M>,
-    config: WorkerConfig,
-    /// By the number of who asks.
-    outgoing: Vec<Sender<Completion<W, R>>>,
-    /// Replies of staged changes, good ones if the commit is, and who asked.
-    unanswered: Vec<(usize, Completion<W, R>)>,
+/// What was done by one who asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Here {
+    /// A batch.
+    All,
+    /// A batch, and the thread has something to do.
+    Part,
+    /// The thread has to do it.
+    Nothing,
 }
 
-impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Worker<M, W, R> {
-    fn run(mut self, asked: &mut Asked<'_, (u64, Request<W, R>)>) -> Result<(), FlushFailed> {
-        while let Some((asker, (token, request))) = asked.wait() {
-            self.serve(asker, token, request);
-            let mut room = self.config.batch_max - 1;
-            self.take(&mut room, || asked.poll());
-            if !self.unanswered.is_empty() && !self.config.linger.is_zero() {
-                let end = Instant::now() + self.config.linger;
-                self.take(&mut room, || asked.wait_until(end));
-            }
-            self.commit();
-        }
-        self.store.close()
-    }
+/// Where those who ask find the store, of whatever medium it is.
+trait Desk: fmt::Debug + Send + Sync {
+    /// Does a batch of what `asker` has queued, if it can be done here.
+    fn work_for(&self, asker: usize) -> Here;
+}
 
-    /// Serves up to `room` more requests: reads count too, so that an endless flow of them does
-    /// not keep a change from its commit.
-    fn take(
-        &mut self,
-        room: &mut usize,
-        mut next: impl FnMut() -> Option<(usize, (u64, Request<W, R>))>,
-    ) {
-        while *room > 0
-            && let Some((asker, (token, request))) = next()
-        {
-            *room -= 1;
-            self.serve(asker, token, request);
-        }
-    }
+/// The store: one at a time works on it, the thread or one of those who ask.
+struct Counter<M: Media, W, R> {
+    /// None when it is closed.
+    work: Mutex<Option<Work<M, W, R>>>,
+    may_work_here: bool,
+    /// The next batch will hardly sleep.
+    is_wakeful: AtomicBool,
+}
 
-    fn serve(&mut self, asker: usize, token: u64, request: Request<W, R>) {
-        let reply = match request {
-            Request::Create { chunk, limit_bytes } => {
-                let full = |e: &CreateError| matches!(e, CreateError::Refused(Refused::BatchFull));
-                Reply::Create(self.stage(full, |s| s.stage_create(chunk, limit_bytes)))
-            }
-            Request::Delete { chunk } => {
-                let full = |e: &DeleteError| matches!(e, DeleteError::Refused(Refused::BatchFull));
-                Reply::Delete(self.stage(full, |s| s.stage_delete(chunk)))
-            }
-            Request::List { after, count_max } => Reply::List(self.store.list(after, count_max)),
-            Request::Read { chunk, offset, byte_len, mut buf, mut crcs } => {
-                let result = match buf.as_mut().get_mut(..byte_len) {
-                    Some(part) => self.store.read(chunk, offset, part, &mut crcs),
-                    None => Err(ReadError::Length { byte_len: byte_len as u64 }),
-                };
-                Reply::Read { result, buf, crcs }
-            }
-            Request::Scrub { budget_slices } => Reply::Scrub(self.store.scrub_step(budget_slices)),
-            Request::Stat { chunk } => Reply::Stat(self.store.stat(chunk)),
-            Request::Stats => Reply::Stats(self.store.stats()),
-            Request::Write { chunk, offset, data, crcs, verified } => {
-                let full = |e: &WriteError| matches!(e, WriteError::Refused(Refused::BatchFull));
-                let result = self.stage(full, |store| {
-                    let write = Write { chunk, offset, data: &data, crcs: &crcs, verified };
-                    store.stage_write(&write)
-                });
-                Reply::Write { result, data, crcs }
-            }
-        };
-        let completion = Completion { token, reply };
-        if completion.reply.waits_for_commit() {
-            self.unanswered.push((asker, completion));
-        } else {
-            self.answer(asker, completion);
-        }
-    }
-
-    /// Stages a change; when the batch is full, commits it and tries once more.
-    fn stage<E>(
-        &mut self,
-        is_full: impl Fn(&E) -> bool,
-        mut change: impl FnMut(&mut Store<M>) -> Result<Ticket, E>,
-    ) -> Result<Ticket, E> {
-        match change(&mut self.store) {
-            Err(error) if is_full(&error) => {
-                self.commit();
-                change(&mut self.store)
-            }
-            done => done,
-        }
-    }
-
-    fn commit(&mut self) {
-        let result = self.store.commit();
-        let mut unanswered = std::mem::take(&mut self.unanswered);
-        for (asker, mut completion) in unanswered.drain(..) {
-            if let Err(failed) = result {
-                completion.reply.spoil(failed);
-            }
-            self.answer(asker, completion);
-        }
-        self.unanswered = unanswered;
-    }
-
-    fn answer(&self, asker: usize, completion: Completion<W, R>) {
-        // A caller that is gone wants no answer; its changes are committed all the same.
-        let _ = self.outgoing[asker].send(completion);
+impl<M: Media, W, R> fmt::Debug for Counter<M, W, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counter").field("is_wakeful", &self.is_wakeful).finish_non_exhaustive()
     }
 }
 
-impl<W, R> Reply<W, R> {
-    fn waits_for_commit(&self) -> bool {
-        matches!(
-            self,
-            Self::Create(Ok(_)) | Self::Delete(Ok(_)) | Self::Write { result: Ok(_), .. }
-        )
+impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Counter<M, W, R> {
+    /// The thread: does what waits whenever the bell is rung, until nobody can ring it any more.
+    fn run(&self, bell: &Receiver<()>) -> Result<(), FlushFailed> {
+        let closing = Closing(self);
+        let mut goes_on = true;
+        while goes_on {
+            goes_on = bell.recv().is_ok();
+            // Given back after each batch: another may have the store in between.
+            while self.batch(bell) {}
+        }
+        closing.take().map_or(Ok(()), |work| work.store.close())
     }
 
-    fn spoil(&mut self, failed: FlushFailed) {
-        let refused = Refused::Undecided(failed);
-        match self {
-            Self::Create(result) => *result = Err(refused.into()),
-            Self::Delete(result) => *result = Err(refused.into()),
-            Self::Write { result, .. } => *result = Err(refused.into()),
-            _ => {}
+    fn batch(&self, bell: &Receiver<()>) -> bool {
+        let mut work = self.work.lock().expect(WORK_PANICKED);
+        let Some(work) = work.as_mut() else { return false };
+        let (had_work, slept) = watched(|| work.batch(bell));
+        if had_work {
+            self.take_in(&mut work.wakeful, slept);
         }
+        work.store.checkpoint_if_due();
+        had_work
+    }
+
+    fn take_in(&self, wakeful: &mut Wakeful, slept: bool) {
+        let is_wakeful = wakeful.after(slept);
+        if self.may_work_here && self.is_wakeful.swap(is_wakeful, Ordering::Relaxed) != is_wakeful {
+            tracing::debug!(
+                is_wakeful,
+                "who asks the store does its work, as long as it never sleeps"
+            );
+        }
+    }
+}
+
+/// Takes the store from its place when the thread ends, however it does: those who ask then find
+/// that nobody answers.
+struct Closing<'a, M: Media, W, R>(&'a Counter<M, W, R>);
+
+impl<M: Media, W, R> Closing<'_, M, W, R> {
+    fn take(&self) -> Option<Work<M, W, R>> {
+        let mut work = self.0.work.lock().unwrap_or_else(PoisonError::into_inner);
+        work.take()
+    }
+}
+
+impl<M: Media, W, R> Drop for Closing<'_, M, W, R> {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+/// Why the thread of a store ends when the thread of one who asked has panicked within it.
+const WORK_PANICKED: &str = "nobody has panicked at work on the store";
+
+impl<M, W, R> Desk for Counter<M, W, R>
+where
+    M: Media + Send,
+    M::File: Send,
+    W: AsRef<[u8]> + Send,
+    R: AsMut<[u8]> + Send,
+{
+    fn work_for(&self, asker: usize) -> Here {
+        if !self.may_work_here || !self.is_wakeful.load(Ordering::Relaxed) {
+            return Here::Nothing;
+        }
+        // Where another asker has panicked the thread finds that out, and this one by its end.
+        let Ok(mut work) = self.work.try_lock() else { return Here::Nothing };
+        let Some(work) = work.as_mut() else { return Here::Nothing };
+        // A checkpoint writes all of the map and a new log: milliseconds and more.
+        if work.store.checkpoint_is_due() {
+            return Here::Nothing;
+        }
+        let ((), slept) = watched(|| work.batch_of(asker));
+        self.take_in(&mut work.wakeful, slept);
+        if work.store.checkpoint_is_due() { Here::Part } else { Here::All }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::time::Duration;
 
 use towpath_base::Prng;
 
@@ -21,6 +22,7 @@ pub(super) struct Disk {
     pub(super) capacity_blocks: u64,
     pub(super) used_blocks: u64,
     pub(super) failing_flush: Option<u64>,
+    pub(super) flush_takes: Duration,
     pub(super) failing_reads: Vec<FailingRead>,
     pub(super) mischief: Option<(String, u64, Mischief)>,
 }
@@ -69,6 +71,7 @@ impl Disk {
             capacity_blocks: u64::MAX,
             used_blocks: 0,
             failing_flush: None,
+            flush_takes: Duration::ZERO,
             failing_reads: Vec::new(),
             mischief: None,
         }

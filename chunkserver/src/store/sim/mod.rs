@@ -4,6 +4,8 @@ mod disk;
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
 
 use towpath_base::Prng;
 
@@ -122,6 +124,12 @@ impl SimMedia {
     /// clean, as in a page cache, and reaches the medium never.
     pub fn fail_flush(&self, passed: u64) {
         self.disk().failing_flush = Some(passed);
+    }
+
+    /// From now on each flush puts its thread to sleep for `span` at least; not at all for zero,
+    /// as it is at first.
+    pub fn flush_takes(&self, span: Duration) {
+        self.disk().flush_takes = span;
     }
 
     /// Lets the next `times` reads that touch `offset` of file `name` fail.
@@ -243,6 +251,10 @@ impl Media for SimMedia {
     }
 
     fn fdatasync(&self, file: &SimFile) -> io::Result<()> {
+        let takes = self.disk().flush_takes;
+        if !takes.is_zero() {
+            sleep(takes);
+        }
         let mut disk = self.disk();
         if disk.step()? {
             return Err(power_is_off());

@@ -1,5 +1,6 @@
 //! Tests of the store, and the model that they compare it with.
 
+mod by_askers;
 mod crash;
 mod faults;
 mod format;
