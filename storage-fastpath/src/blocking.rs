@@ -1,11 +1,12 @@
 //! A client that blocks its caller: it owns an endpoint, drives its turns, polls and then waits.
 
-use crate::client::{ChunkClient, Done, OpId, Output, ReadData};
+use crate::client::{ChunkClient, Done, OpId};
 use crate::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
 use crate::error::{ClientError, ErrorKind, OpenError};
 use crate::health::{HealthConfig, HealthMonitor, HealthReply};
 use crate::hedge::{HedgeConfig, HedgeStats, HedgedClient};
 use crate::limits::LIST_MAX;
+use crate::output::{Output, ReadData};
 use crate::slice::{ChunkId, SLICE_BYTES};
 use crate::wire::Method;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};

@@ -1,21 +1,15 @@
 //! The client end: operations started by call, ended by token.
 
-use crate::control::{
-    ChunkInfo, ChunkRequest, CreateRequest, InfoReply, InfoRequest, ListReply, ListRequest,
-    ScrubReply, ScrubRequest,
-};
+use crate::control::{ChunkRequest, CreateRequest, InfoRequest, ListRequest, ScrubRequest};
 use crate::error::{ClientError, ErrorKind};
-use crate::health::{HealthReply, HealthRequest};
+use crate::health::HealthRequest;
 use crate::limits::{IO_BYTES_MAX, IO_HEADER_BYTES};
+use crate::output::{Asked, Output, read_reply};
 use crate::slice::{ChunkId, SLICE_BYTES, Span, writer_crcs};
-use crate::verify::{Coverage, verify_slices};
-use crate::wire::{ErrorReply, Method, ReadHeader, ReadReplyHeader, WireError, WriteHeader};
-use prost::Message as _;
+use crate::wire::{Method, ReadHeader, WriteHeader};
 use slab::Slab;
-use towpath_rpc::{Call, NoBuffer, Outgoing, Parcel, RequestId, RpcClient, Status};
-use towpath_transport::{
-    Buf, ChannelId, Device, Endpoint, Event, LinkId, Message, Nanos, Region, Time,
-};
+use towpath_rpc::{Call, NoBuffer, Outgoing, RequestId, RpcClient};
+use towpath_transport::{Buf, ChannelId, Device, Endpoint, Event, LinkId, Nanos, Region, Time};
 
 /// How long an operation may take unless set: a store that flushes, on a slow disk, and more.
 pub const TIMEOUT_DEFAULT: Nanos = Nanos::from_secs(10);
@@ -23,29 +17,6 @@ pub const TIMEOUT_DEFAULT: Nanos = Nanos::from_secs(10);
 /// An operation under way; never reused within one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OpId(u64);
-
-/// What an operation gave.
-#[derive(Debug)]
-pub enum Output {
-    /// The chunk is there, durably.
-    Created,
-    /// The chunk is gone, durably.
-    Deleted,
-    /// How the server's links are.
-    Health(HealthReply),
-    /// What the server is and how it is.
-    Info(InfoReply),
-    /// One page of the listing.
-    List(ListReply),
-    /// Bytes, verified.
-    Read(ReadData),
-    /// What one step of the scrub found.
-    Scrub(ScrubReply),
-    /// The state of a chunk.
-    Stat(ChunkInfo),
-    /// The bytes are stored, durably.
-    Written,
-}
 
 /// An operation that has ended.
 #[derive(Debug)]
@@ -56,72 +27,16 @@ pub struct Done {
     pub result: Result<Output, ClientError>,
 }
 
-/// Bytes read, verified against their checksums, in the buffers that they landed in.
-///
-/// They hold credit of the channel until this is dropped, or handed to
-/// [`Endpoint::release`] by [`into_message`](Self::into_message), which is faster.
-#[derive(Debug)]
-pub struct ReadData {
-    parcel: Parcel,
-    header: ReadReplyHeader,
-}
-
-impl ReadData {
-    /// Which bytes these are, and the state of their chunk.
-    #[must_use]
-    pub fn header(&self) -> &ReadReplyHeader {
-        &self.header
-    }
-
-    /// How many bytes.
-    #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "a read has at least one byte")]
-    pub fn len(&self) -> usize {
-        self.header.length as usize
-    }
-
-    /// The bytes, piece by piece, without copying.
-    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
-        self.parcel.data_pieces().map(|(_, bytes)| bytes)
-    }
-
-    /// Copies the bytes to the front of `out`, as many as fit.
-    pub fn copy_to(&self, out: &mut [u8]) {
-        for (offset, bytes) in self.parcel.data_pieces() {
-            let Some(room) = out.get_mut(offset..) else { return };
-            let len = bytes.len().min(room.len());
-            room[..len].copy_from_slice(&bytes[..len]);
-        }
-    }
-
-    /// A copy of the bytes.
-    #[must_use]
-    pub fn to_vec(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.len());
-        self.parts().for_each(|part| bytes.extend_from_slice(part));
-        bytes
-    }
-
-    /// The message that holds the bytes, to be released.
-    #[must_use]
-    pub fn into_message(self) -> Message {
-        self.parcel.into_message()
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Op {
     id: OpId,
     request: Option<RequestId>,
-    method: Method,
-    chunk: Option<ChunkId>,
-    /// Of reads and writes.
-    span: Option<Span>,
+    asked: Asked,
 }
 
 impl Op {
     fn error(&self, kind: impl Into<ErrorKind>) -> ClientError {
-        let Self { method, chunk, span, .. } = *self;
+        let Asked { method, chunk, span } = self.asked;
         ClientError { method, chunk, offset: span.map(|span| span.start()), kind: kind.into() }
     }
 }
@@ -416,7 +331,7 @@ impl ChunkClient {
         let completion = self.rpc.poll()?;
         let op = self.ops.remove(completion.token as usize);
         let result = completion.result.map_err(ErrorKind::from);
-        let result = result.and_then(|parcel| read_reply(endpoint, &op, parcel));
+        let result = result.and_then(|parcel| read_reply(endpoint, &op.asked, parcel));
         Some(Done { op: op.id, result: result.map_err(|kind| op.error(kind)) })
     }
 
@@ -433,7 +348,8 @@ impl ChunkClient {
     }
 
     fn op(&self, method: Method, chunk: Option<ChunkId>, span: Option<Span>) -> Op {
-        Op { id: OpId(self.sequence), request: None, method, chunk, span }
+        let asked = Asked { method, chunk, span };
+        Op { id: OpId(self.sequence), request: None, asked }
     }
 
     fn io_op(
@@ -481,8 +397,8 @@ impl ChunkClient {
     ) -> Result<OpId, ClientError> {
         let outgoing = built.map_err(|e| op.error(towpath_rpc::CallError::from(e)))?;
         let entry = self.ops.vacant_entry();
-        let (method, token) = (op.method as u16, entry.key() as u64);
-        let call = Call { method, token, deadline, ask_fate: op.method.is_change() };
+        let (method, token) = (op.asked.method as u16, entry.key() as u64);
+        let call = Call { method, token, deadline, ask_fate: op.asked.method.is_change() };
         let request = self.rpc.call(endpoint, call, outgoing);
         op.request = Some(request.map_err(|refused| op.error(refused.error))?);
         entry.insert(op);
@@ -497,78 +413,4 @@ pub fn io_bytes_max(message_bytes: usize) -> usize {
     // One checksum more than slices: an unaligned range touches one more.
     let rest = message_bytes.saturating_sub(IO_HEADER_BYTES + 4);
     (rest / (SLICE_BYTES + 4) * SLICE_BYTES).min(IO_BYTES_MAX)
-}
-
-fn read_reply<D: Device<Memory = Region>>(
-    endpoint: &mut Endpoint<D>,
-    op: &Op,
-    parcel: Parcel,
-) -> Result<Output, ErrorKind> {
-    let output = match parcel.header().status {
-        Status::OK if op.method == Method::Read => return read_data(endpoint, op, parcel),
-        Status::OK => control_output(op.method, parcel.body()),
-        Status::UNSUPPORTED => Err(ErrorKind::Unsupported),
-        Status::MALFORMED => Err(ErrorKind::Malformed),
-        Status::BUSY => Err(ErrorKind::Busy),
-        Status::TOO_LONG => Err(ErrorKind::TooLongForServer),
-        Status::VERSION => Err(ErrorKind::Version),
-        Status::APPLICATION => Err(match ErrorReply::parse(parcel.body()) {
-            Ok(reply) => ErrorKind::Refused(reply),
-            Err(error) => ErrorKind::BadReply(error),
-        }),
-        Status(other) => Err(ErrorKind::UnknownStatus(other)),
-    };
-    endpoint.release(parcel.into_message());
-    output
-}
-
-fn read_data<D: Device<Memory = Region>>(
-    endpoint: &mut Endpoint<D>,
-    op: &Op,
-    parcel: Parcel,
-) -> Result<Output, ErrorKind> {
-    match check_read(op, &parcel) {
-        Ok(header) => Ok(Output::Read(ReadData { parcel, header })),
-        Err(kind) => {
-            endpoint.release(parcel.into_message());
-            Err(kind)
-        }
-    }
-}
-
-fn check_read(op: &Op, parcel: &Parcel) -> Result<ReadReplyHeader, ErrorKind> {
-    let (header, crcs) = ReadReplyHeader::parse(parcel.body()).map_err(ErrorKind::BadReply)?;
-    let ReadReplyHeader { chunk, offset, length, chunk_bytes, .. } = header;
-    let span = Span::new(offset, length.into());
-    if (Some(chunk), Some(span)) != (op.chunk, op.span) || span.end() > chunk_bytes {
-        return Err(ErrorKind::WrongReply);
-    }
-    if parcel.data_len() != length as usize {
-        let (expected, found) = (length, parcel.data_len());
-        return Err(ErrorKind::BadReply(WireError::DataLength { expected, found }));
-    }
-    let coverage = Coverage { chunk, span, chunk_bytes: Some(chunk_bytes) };
-    verify_slices(coverage, parcel.data_pieces(), &crcs)
-        .map_err(|slice| ErrorKind::ReplyCorrupt { slice })?;
-    Ok(header)
-}
-
-fn control_output(method: Method, body: &[u8]) -> Result<Output, ErrorKind> {
-    let none = |output| match body.len() {
-        0 => Ok(output),
-        found => Err(WireError::BodyLength { expected: 0, found }),
-    };
-    let bad = |_| WireError::Protobuf;
-    match method {
-        Method::Create => none(Output::Created),
-        Method::Delete => none(Output::Deleted),
-        // A read's reply is taken apart elsewhere.
-        Method::Write | Method::Read => none(Output::Written),
-        Method::Health => HealthReply::decode(body).map(Output::Health).map_err(bad),
-        Method::Info => InfoReply::decode(body).map(Output::Info).map_err(bad),
-        Method::List => ListReply::decode(body).map(Output::List).map_err(bad),
-        Method::Scrub => ScrubReply::decode(body).map(Output::Scrub).map_err(bad),
-        Method::Stat => ChunkInfo::decode(body).map(Output::Stat).map_err(bad),
-    }
-    .map_err(ErrorKind::BadReply)
 }

@@ -9,7 +9,7 @@
 //! | `control` | protobuf bodies of the other operations |
 //! | `verify` | received bytes against their checksums, in one pass |
 //! | `server` | requests parsed and replies built, for whoever serves chunks |
-//! | `client` | operations by token |
+//! | `client`, `output` | operations by token; what they gave, held against what was asked |
 //! | `health` | the state of links, and slow I/O, as events and figures |
 //! | `hedge` | reads that a second replica is asked for when the first is late |
 //! | `blocking`, `transfer` | one operation at a time; whole files |
@@ -24,6 +24,7 @@ mod error;
 pub mod health;
 mod hedge;
 pub mod limits;
+mod output;
 pub mod server;
 pub mod slice;
 mod transfer;
@@ -31,10 +32,11 @@ mod verify;
 pub mod wire;
 
 pub use blocking::{BlockingClient, ClientConfig};
-pub use client::{ChunkClient, Done, OpId, Output, ReadData, TIMEOUT_DEFAULT, io_bytes_max};
+pub use client::{ChunkClient, Done, OpId, TIMEOUT_DEFAULT, io_bytes_max};
 pub use error::{ClientError, ErrorKind, OpenError, TransferError};
 pub use health::{HealthConfig, HealthEvent, HealthMonitor, HealthState, LinkHealth};
 pub use hedge::{HedgeAfter, HedgeConfig, HedgeStats, HedgedClient, ParseHedgeAfterError};
+pub use output::{Output, ReadData};
 pub use slice::{ChunkId, SLICE_BYTES};
 pub use transfer::Transferred;
 pub use verify::{Coverage, verify_slices};

@@ -1,8 +1,9 @@
 //! Many operations in a row: whole files, and ranges longer than one operation.
 
 use crate::blocking::BlockingClient;
-use crate::client::{Done, OpId, Output, ReadData, io_bytes_max};
+use crate::client::{Done, OpId, io_bytes_max};
 use crate::error::{ClientError, ErrorKind, TransferError};
+use crate::output::{Output, ReadData};
 use crate::slice::ChunkId;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};

@@ -1,8 +1,9 @@
 //! Two clients as one: reads go to the first, and late ones to the second as well.
 
 use super::policy::{HedgeConfig, Policy};
-use crate::client::{ChunkClient, Done, OpId, Output};
+use crate::client::{ChunkClient, Done, OpId};
 use crate::error::{ClientError, ErrorKind};
+use crate::output::Output;
 use crate::slice::ChunkId;
 use crate::wire::ErrorReply;
 use std::collections::VecDeque;

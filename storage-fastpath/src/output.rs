@@ -1,0 +1,171 @@
+//! What an operation gave: replies taken apart, and held against what was asked.
+
+use crate::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
+use crate::error::ErrorKind;
+use crate::health::HealthReply;
+use crate::slice::{ChunkId, Span};
+use crate::verify::{Coverage, verify_slices};
+use crate::wire::{ErrorReply, Method, ReadReplyHeader, WireError};
+use prost::Message as _;
+use towpath_rpc::{Parcel, Status};
+use towpath_transport::{Device, Endpoint, Message, Region};
+
+/// What an operation gave.
+#[derive(Debug)]
+pub enum Output {
+    /// The chunk is there, durably.
+    Created,
+    /// The chunk is gone, durably.
+    Deleted,
+    /// How the server's links are.
+    Health(HealthReply),
+    /// What the server is and how it is.
+    Info(InfoReply),
+    /// One page of the listing.
+    List(ListReply),
+    /// Bytes, verified.
+    Read(ReadData),
+    /// What one step of the scrub found.
+    Scrub(ScrubReply),
+    /// The state of a chunk.
+    Stat(ChunkInfo),
+    /// The bytes are stored, durably.
+    Written,
+}
+
+/// Bytes read, verified against their checksums, in the buffers that they landed in.
+///
+/// They hold credit of the channel until this is dropped, or handed to
+/// [`Endpoint::release`] by [`into_message`](Self::into_message), which is faster.
+#[derive(Debug)]
+pub struct ReadData {
+    parcel: Parcel,
+    header: ReadReplyHeader,
+}
+
+impl ReadData {
+    /// Which bytes these are, and the state of their chunk.
+    #[must_use]
+    pub fn header(&self) -> &ReadReplyHeader {
+        &self.header
+    }
+
+    /// How many bytes.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a read has at least one byte")]
+    pub fn len(&self) -> usize {
+        self.header.length as usize
+    }
+
+    /// The bytes, piece by piece, without copying.
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        self.parcel.data_pieces().map(|(_, bytes)| bytes)
+    }
+
+    /// Copies the bytes to the front of `out`, as many as fit.
+    pub fn copy_to(&self, out: &mut [u8]) {
+        for (offset, bytes) in self.parcel.data_pieces() {
+            let Some(room) = out.get_mut(offset..) else { return };
+            let len = bytes.len().min(room.len());
+            room[..len].copy_from_slice(&bytes[..len]);
+        }
+    }
+
+    /// A copy of the bytes.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.len());
+        self.parts().for_each(|part| bytes.extend_from_slice(part));
+        bytes
+    }
+
+    /// The message that holds the bytes, to be released.
+    #[must_use]
+    pub fn into_message(self) -> Message {
+        self.parcel.into_message()
+    }
+}
+
+/// What was asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) method: Method,
+    pub(crate) chunk: Option<ChunkId>,
+    /// Of reads and writes.
+    pub(crate) span: Option<Span>,
+}
+
+/// Takes a reply apart and holds it against what was asked; here the bytes of reads are verified.
+pub(crate) fn read_reply<D: Device<Memory = Region>>(
+    endpoint: &mut Endpoint<D>,
+    asked: &Asked,
+    parcel: Parcel,
+) -> Result<Output, ErrorKind> {
+    let output = match parcel.header().status {
+        Status::OK if asked.method == Method::Read => return read_data(endpoint, asked, parcel),
+        Status::OK => control_output(asked.method, parcel.body()),
+        Status::UNSUPPORTED => Err(ErrorKind::Unsupported),
+        Status::MALFORMED => Err(ErrorKind::Malformed),
+        Status::BUSY => Err(ErrorKind::Busy),
+        Status::TOO_LONG => Err(ErrorKind::TooLongForServer),
+        Status::VERSION => Err(ErrorKind::Version),
+        Status::APPLICATION => Err(match ErrorReply::parse(parcel.body()) {
+            Ok(reply) => ErrorKind::Refused(reply),
+            Err(error) => ErrorKind::BadReply(error),
+        }),
+        Status(other) => Err(ErrorKind::UnknownStatus(other)),
+    };
+    endpoint.release(parcel.into_message());
+    output
+}
+
+fn read_data<D: Device<Memory = Region>>(
+    endpoint: &mut Endpoint<D>,
+    asked: &Asked,
+    parcel: Parcel,
+) -> Result<Output, ErrorKind> {
+    match check_read(asked, &parcel) {
+        Ok(header) => Ok(Output::Read(ReadData { parcel, header })),
+        Err(kind) => {
+            endpoint.release(parcel.into_message());
+            Err(kind)
+        }
+    }
+}
+
+fn check_read(asked: &Asked, parcel: &Parcel) -> Result<ReadReplyHeader, ErrorKind> {
+    let (header, crcs) = ReadReplyHeader::parse(parcel.body()).map_err(ErrorKind::BadReply)?;
+    let ReadReplyHeader { chunk, offset, length, chunk_bytes, .. } = header;
+    let span = Span::new(offset, length.into());
+    if (Some(chunk), Some(span)) != (asked.chunk, asked.span) || span.end() > chunk_bytes {
+        return Err(ErrorKind::WrongReply);
+    }
+    if parcel.data_len() != length as usize {
+        let (expected, found) = (length, parcel.data_len());
+        return Err(ErrorKind::BadReply(WireError::DataLength { expected, found }));
+    }
+    let coverage = Coverage { chunk, span, chunk_bytes: Some(chunk_bytes) };
+    verify_slices(coverage, parcel.data_pieces(), &crcs)
+        .map_err(|slice| ErrorKind::ReplyCorrupt { slice })?;
+    Ok(header)
+}
+
+fn control_output(method: Method, body: &[u8]) -> Result<Output, ErrorKind> {
+    let none = |output| match body.len() {
+        0 => Ok(output),
+        found => Err(WireError::BodyLength { expected: 0, found }),
+    };
+    let bad = |_| WireError::Protobuf;
+    match method {
+        Method::Create => none(Output::Created),
+        Method::Delete => none(Output::Deleted),
+        // A read's reply is taken apart elsewhere.
+        Method::Write | Method::Read => none(Output::Written),
+        Method::Health => HealthReply::decode(body).map(Output::Health).map_err(bad),
+        Method::Info => InfoReply::decode(body).map(Output::Info).map_err(bad),
+        Method::List => ListReply::decode(body).map(Output::List).map_err(bad),
+        Method::Scrub => ScrubReply::decode(body).map(Output::Scrub).map_err(bad),
+        Method::Stat => ChunkInfo::decode(body).map(Output::Stat).map_err(bad),
+    }
+    .map_err(ErrorKind::BadReply)
+}
