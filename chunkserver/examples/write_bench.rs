@@ -214,12 +214,13 @@ impl Writer {
     }
 }
 
-/// The store's own thread, fed as the server feeds it.
+/// The store, fed as the server feeds it.
 fn store_alone(args: &Args) -> Outcome<f64> {
     let dir = scratch(args)?;
     let config = StoreConfig::default().preallocate_bytes(2 * args.span);
     let store = Store::open(FileMedia::new(dir.path())?, config)?;
-    let worker: StoreWorker<Vec<u8>, Vec<u8>> = StoreWorker::spawn(store, 256)?;
+    let by = daemon::worker_config(&DaemonConfig::default());
+    let worker: StoreWorker<Vec<u8>, Vec<u8>> = StoreWorker::spawn_with(store, by)?;
     let create = Request::Create { chunk: CHUNK, limit_bytes: None };
     worker.send(0, create).map_err(|_| "the store's thread is gone")?;
     worker.completions().recv()?;
@@ -239,9 +240,10 @@ fn store_alone(args: &Args) -> Outcome<f64> {
             let offset = place * args.bytes as u64;
             let data = vec![data];
             let write = Request::Write { chunk: CHUNK, offset, data, crcs, verified: true };
-            worker.send(started, write).map_err(|_| "the store's thread is gone")?;
+            worker.try_send(started, write).map_err(|_| "the store's thread is gone")?;
             started += 1;
         }
+        worker.work();
         let Reply::Write { result, data, .. } = worker.completions().recv()?.reply else {
             return Err("the store answered something else".into());
         };

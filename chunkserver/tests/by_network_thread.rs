@@ -86,11 +86,11 @@ fn clients_see_no_difference_and_what_was_answered_stays() {
         let (media, mut prng) = (SimMedia::new(seed), Prng::new(seed));
         let (mut client, stop, thread) = start(&media);
         client.create(CHUNK, None).expect("a fresh name");
-        write_and_read(&mut client, &mut prng, 3);
+        write_and_read(&mut client, &mut prng, 40);
         media.flush_takes(Duration::from_micros(200));
         write_and_read(&mut client, &mut prng, 2);
         media.flush_takes(Duration::ZERO);
-        let contents = write_and_read(&mut client, &mut prng, 3);
+        let contents = write_and_read(&mut client, &mut prng, 40);
         drop(client);
         stop.stop();
         let stats = thread.join().expect("no panic");

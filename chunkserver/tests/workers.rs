@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Client, Process, Running, config, pattern};
-use towpath_chunkserver::daemon::{DaemonConfig, PlaceBy};
+use towpath_chunkserver::daemon::{DaemonConfig, PlaceBy, StoreWork};
 use towpath_chunkserver::store::ChunkId;
 use towpath_transport::{Class, RoceUdp};
 
@@ -11,6 +11,12 @@ const WRITE_BYTES: usize = 20_000;
 
 fn with_workers(dir: &std::path::Path, workers: u32) -> DaemonConfig {
     DaemonConfig { workers, place_by: PlaceBy::Links, ..config(dir) }
+}
+
+/// A directory in memory, where the system has one.
+fn in_memory() -> tempfile::TempDir {
+    let made = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    made.expect("room for a directory")
 }
 
 /// Each client writes a chunk of its own, and reads those of all.
@@ -34,11 +40,19 @@ fn write_and_read(clients: &mut [Client<RoceUdp>], round: u64) {
 
 #[test]
 fn clients_of_all_workers_see_what_any_of_them_wrote() {
-    for workers in [1, 2, 3, 8] {
-        let dir = tempfile::tempdir().expect("room for a directory");
-        let server = Running::start(&with_workers(&dir.path().join("store"), workers));
+    // More commits than it takes to find that a directory in memory never sleeps.
+    const ROUNDS: u64 = 12;
+    for (workers, store_work) in [
+        (1, StoreWork::Network),
+        (2, StoreWork::Thread),
+        (3, StoreWork::Network),
+        (8, StoreWork::Auto),
+    ] {
+        let dir = in_memory();
+        let config = with_workers(&dir.path().join("store"), workers);
+        let server = Running::start(&DaemonConfig { store_work, ..config });
         let mut clients: Vec<_> = (0..6).map(|_| Client::connect(server.addr)).collect();
-        for round in 0..3 {
+        for round in 0..ROUNDS {
             write_and_read(&mut clients, round);
         }
         drop(clients);
@@ -47,8 +61,11 @@ fn clients_of_all_workers_see_what_any_of_them_wrote() {
         let even =
             (0..u64::from(workers)).map(|n| (6 + u64::from(workers) - 1 - n) / u64::from(workers));
         assert_eq!(clients, even.collect::<Vec<_>>());
-        // A create, three writes, and 3 x 6 reads of each client.
-        assert_eq!((served.stats.done, served.stats.failed), (6 * 22, 0));
+        // A create, a write each round, and six reads, of each client.
+        assert_eq!((served.stats.done, served.stats.failed), (6 * (1 + ROUNDS * 7), 0));
+        let here = served.stats.store_batches_here;
+        println!("{workers} workers, {store_work:?}: {here} batches by them");
+        assert!(here == 0 || store_work != StoreWork::Thread);
         assert_eq!(served.stats.done, served.workers.iter().map(|stats| stats.done).sum::<u64>());
     }
 }

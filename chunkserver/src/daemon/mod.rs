@@ -31,7 +31,7 @@ pub use file::{ConfigFault, ConfigFileError, ConfigTextError};
 pub use keys::{KEYS, Key, key, nearest};
 pub use run::{
     Ready, Served, check, devices, endpoint_config, log_to_stderr, print_ready, run, udp_config,
-    udp_devices,
+    udp_devices, worker_config,
 };
 pub use stop::StopFlag;
 pub use value::ValueError;

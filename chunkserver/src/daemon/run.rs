@@ -243,7 +243,9 @@ fn placing(config: &DaemonConfig) -> Placing {
     }
 }
 
-fn worker_config(config: &DaemonConfig) -> WorkerConfig {
+/// How the store of a server with these settings queues, commits, and by whom.
+#[must_use]
+pub fn worker_config(config: &DaemonConfig) -> WorkerConfig {
     WorkerConfig::new(config.store_queue_max as usize)
         .batch_max(config.commit_batch_max as usize)
         .linger(Duration::from_micros(config.commit_linger_us))

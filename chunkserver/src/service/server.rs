@@ -199,7 +199,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// has answers to take in. For drivers in virtual time, where the store must not lag behind.
     pub fn await_store(&self) -> bool {
         while self.store.answers_waiting() < self.staged.len() && self.store.is_running() {
-            sleep(STORE_LOOK);
+            if !self.store.work() {
+                sleep(STORE_LOOK);
+            }
         }
         self.store.answers_waiting() > 0
     }

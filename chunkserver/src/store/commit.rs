@@ -48,6 +48,11 @@ impl<M: Media> Store<M> {
         Ok(())
     }
 
+    /// How many there have been that had something to commit.
+    pub(super) fn commits(&self) -> u64 {
+        self.counts.commits
+    }
+
     /// Whether a checkpoint follows the next commit.
     pub(super) fn checkpoint_is_due(&self) -> bool {
         let is_due = self.log.wants_checkpoint || self.log.end > self.checkpoint_at();

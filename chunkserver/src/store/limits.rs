@@ -56,7 +56,7 @@ pub const LIST_MAX: usize = 1024;
 /// Requests that the worker takes before one commit.
 pub const WORKER_BATCH_MAX: usize = 256;
 
-/// Batches without a sleep after which those who ask may do the work: so many in a row tell memory
+/// Commits without a sleep after which those who ask may do the work: so many in a row tell memory
 /// from a disk whose cache takes most of what it is given.
 pub const WAKEFUL_BATCHES: u32 = 32;
 

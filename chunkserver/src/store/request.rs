@@ -5,7 +5,7 @@ use super::error::{CreateError, DeleteError, FlushFailed, ReadError, Refused, Wr
 use super::limits::WORK_HERE_BYTES_MAX;
 use super::read::ReadDone;
 use super::scrub::ScrubReport;
-use super::slice::{ChunkId, SLICE_BYTES};
+use super::slice::ChunkId;
 use super::stats::StoreStats;
 
 /// What a [`StoreWorker`](super::StoreWorker) is asked; buffers come back with the answer, whatever
@@ -136,13 +136,14 @@ impl<W, R> Reply<W, R> {
 }
 
 impl<W: AsRef<[u8]>, R> Request<W, R> {
-    /// It moves more bytes than a network thread should.
+    /// It may take longer than a network thread should be away.
     pub(super) fn is_long(&self) -> bool {
         let byte_len = match self {
             Self::Read { byte_len, .. } => *byte_len as u64,
             Self::Write { data, .. } => data.iter().map(|piece| piece.as_ref().len() as u64).sum(),
-            Self::Scrub { budget_slices } => budget_slices.saturating_mul(SLICE_BYTES as u64),
-            _ => 0,
+            // They pass through all slices of a chunk, and through all chunks.
+            Self::Delete { .. } | Self::Scrub { .. } => return true,
+            Self::Create { .. } | Self::List { .. } | Self::Stat { .. } | Self::Stats => 0,
         };
         byte_len > WORK_HERE_BYTES_MAX
     }

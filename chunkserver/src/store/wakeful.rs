@@ -21,16 +21,20 @@ pub(super) fn watched<T>(work: impl FnOnce() -> T) -> (T, bool) {
 /// What the last batches say of the next one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wakeful {
-    /// Batches since the last one that slept, up to [`WAKEFUL_BATCHES`].
+    /// Batches with a commit since the last one that slept, up to [`WAKEFUL_BATCHES`].
     in_a_row: u32,
 }
 
 impl Wakeful {
-    /// Takes in how a batch was done; whether the next one will hardly sleep. A medium that has
-    /// made its thread sleep is not trusted again soon: one in many changes that wait for a disk
-    /// is what a network thread cannot afford.
-    pub(super) fn after(&mut self, slept: bool) -> bool {
-        self.in_a_row = if slept { 0 } else { (self.in_a_row + 1).min(WAKEFUL_BATCHES) };
+    /// Takes in how a batch was done; whether the next one will hardly sleep. What was in memory
+    /// anyway says nothing of the medium, so only commits earn trust, and any sleep ends it: a few
+    /// changes that wait for a disk, among many questions, are what a network thread cannot afford.
+    pub(super) fn after(&mut self, slept: bool, committed: bool) -> bool {
+        if slept {
+            self.in_a_row = 0;
+        } else if committed {
+            self.in_a_row = (self.in_a_row + 1).min(WAKEFUL_BATCHES);
+        }
         self.in_a_row == WAKEFUL_BATCHES
     }
 }
@@ -54,13 +58,14 @@ mod tests {
     fn trust_comes_slowly_and_goes_at_once() {
         let mut wakeful = Wakeful::default();
         for _ in 1..WAKEFUL_BATCHES {
-            assert!(!wakeful.after(false));
+            assert!(!wakeful.after(false, true));
+            assert!(!wakeful.after(false, false), "that says nothing");
         }
-        assert!(wakeful.after(false) && wakeful.after(false));
-        assert!(!wakeful.after(true));
+        assert!(wakeful.after(false, true) && wakeful.after(false, false));
+        assert!(!wakeful.after(true, false));
         for _ in 1..WAKEFUL_BATCHES {
-            assert!(!wakeful.after(false));
+            assert!(!wakeful.after(false, true));
         }
-        assert!(wakeful.after(false));
+        assert!(wakeful.after(false, true));
     }
 }

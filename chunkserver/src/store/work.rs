@@ -35,21 +35,18 @@ pub(super) struct Work<M: Media, W, R> {
 
 impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Work<M, W, R> {
     /// One batch of what waits, of all who ask in turn; more may come while it waits for a slow
-    /// medium, which `bell` tells of. False when nothing waited.
+    /// medium, which `bell` tells of. Whether more may wait that was not taken.
     pub(super) fn batch(&mut self, bell: &Receiver<()>) -> bool {
         let mut room = self.config.batch_max;
-        self.take(&mut room, |asked| asked.poll());
-        if room == self.config.batch_max {
-            return false;
-        }
+        self.take(&mut room, |asked, _| asked.poll());
         if !self.unanswered.is_empty() && !self.config.linger.is_zero() {
             let end = Instant::now() + self.config.linger;
             while room > 0 && bell.recv_deadline(end).is_ok() {
-                self.take(&mut room, |asked| asked.poll());
+                self.take(&mut room, |asked, _| asked.poll());
             }
         }
         self.commit();
-        true
+        room == 0
     }
 
     /// One batch of what `asker` has queued, by its own thread, which has other things to do as
@@ -57,7 +54,10 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Work<M, W, R> {
     pub(super) fn batch_of(&mut self, asker: usize) {
         let end = Instant::now() + WORK_HERE_MAX;
         let mut room = self.config.batch_max;
-        self.take(&mut room, |asked| (Instant::now() < end).then(|| asked.poll_of(asker))?);
+        self.take(&mut room, |asked, is_first| {
+            // The first is taken however long it took to get here.
+            if is_first || Instant::now() < end { asked.poll_of(asker) } else { None }
+        });
         self.commit();
     }
 
@@ -66,10 +66,11 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Work<M, W, R> {
     fn take(
         &mut self,
         room: &mut usize,
-        mut next: impl FnMut(&mut Asked<Queued<W, R>>) -> Option<(usize, Queued<W, R>)>,
+        mut next: impl FnMut(&mut Asked<Queued<W, R>>, bool) -> Option<(usize, Queued<W, R>)>,
     ) {
+        let room_first = *room;
         while *room > 0
-            && let Some((asker, (token, request))) = next(&mut self.asked)
+            && let Some((asker, (token, request))) = next(&mut self.asked, *room == room_first)
         {
             *room -= 1;
             self.serve(asker, token, request);
@@ -117,20 +118,23 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Work<M, W, R> {
         }
     }
 
-    /// Stages a change; when the batch is full, commits it and tries once more.
+    /// Stages a change; when the batch is full, commits it and tries once more, and where the log
+    /// is, after a checkpoint.
     fn stage<E>(
         &mut self,
         is_full: impl Fn(&E) -> bool,
         mut change: impl FnMut(&mut Store<M>) -> Result<Ticket, E>,
     ) -> Result<Ticket, E> {
-        match change(&mut self.store) {
-            Err(error) if is_full(&error) => {
-                self.commit();
-                self.store.checkpoint_if_due();
-                change(&mut self.store)
-            }
-            done => done,
+        let mut done = change(&mut self.store);
+        if done.as_ref().is_err_and(&is_full) {
+            self.commit();
+            done = change(&mut self.store);
         }
+        if done.as_ref().is_err_and(&is_full) {
+            self.store.checkpoint_if_due();
+            done = change(&mut self.store);
+        }
+        done
     }
 
     /// Commits what is staged and answers. No answer waits for the checkpoint that may be due then.

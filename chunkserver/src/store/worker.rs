@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, SendError, Sender, TrySendError, bounded, unbounded};
 use thiserror::Error;
 
 use super::asked::Asked;
@@ -189,13 +189,16 @@ where
     ) -> Result<(), WorkerGone<Request<W, R>>> {
         let is_long = request.is_long();
         self.long.fetch_add(usize::from(is_long), Ordering::Relaxed);
-        // The queue may be full of what nobody has rung for.
+        let queued = match self.requests.try_send((token, request)) {
+            Err(TrySendError::Full(item)) => {
+                // Of what nobody has rung for, it may be.
+                self.ring();
+                self.requests.send(item).map_err(SendError::into_inner)
+            }
+            done => done.map_err(TrySendError::into_inner),
+        };
         self.ring();
-        self.requests
-            .send((token, request))
-            .map_err(|refused| WorkerGone(refused.into_inner().1))?;
-        self.ring();
-        Ok(())
+        queued.map_err(|(_, request)| WorkerGone(request))
     }
 
     /// Queues a request if there is room, and gives it back otherwise. It is done when
@@ -268,6 +271,8 @@ where
     /// # Panics
     /// If the thread did.
     pub fn stop(self) -> Result<(), FlushFailed> {
+        // Others may go on who know nothing of what this one has queued.
+        self.ring();
         let Self { requests, bell, thread, .. } = self;
         drop((requests, bell));
         let Some(thread) = Arc::into_inner(thread) else { return Ok(()) };
@@ -313,32 +318,34 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Counter<M, W, R> {
         let closing = Closing(self);
         let mut goes_on = true;
         while goes_on {
+            // What is queued while a batch is done, somebody rings for.
             goes_on = bell.recv().is_ok();
-            // Given back after each batch: another may have the store in between.
             while self.batch(bell) {}
         }
         closing.take().map_or(Ok(()), |work| work.store.close())
     }
 
+    /// Whether more may wait.
     fn batch(&self, bell: &Receiver<()>) -> bool {
         let mut work = self.work.lock().expect(WORK_PANICKED);
         let Some(work) = work.as_mut() else { return false };
-        let (had_work, slept) = watched(|| work.batch(bell));
-        if had_work {
-            self.take_in(&mut work.wakeful, slept);
-        }
+        let more = self.watch(work, |work| work.batch(bell));
         work.store.checkpoint_if_due();
-        had_work
+        more
     }
 
-    fn take_in(&self, wakeful: &mut Wakeful, slept: bool) {
-        let is_wakeful = wakeful.after(slept);
-        if self.may_work_here && self.is_wakeful.swap(is_wakeful, Ordering::Relaxed) != is_wakeful {
-            tracing::debug!(
-                is_wakeful,
-                "who asks the store does its work, as long as it never sleeps"
-            );
+    /// Does `work`, and takes in whether the thread slept meanwhile.
+    fn watch<T>(&self, work: &mut Work<M, W, R>, batch: impl FnOnce(&mut Work<M, W, R>) -> T) -> T {
+        if !self.may_work_here {
+            return batch(work);
         }
+        let commits_before = work.store.commits();
+        let (done, slept) = watched(|| batch(work));
+        let is_wakeful = work.wakeful.after(slept, work.store.commits() > commits_before);
+        if self.is_wakeful.swap(is_wakeful, Ordering::Relaxed) != is_wakeful {
+            tracing::debug!(is_wakeful, "whoever asks the store does its work, or no longer does");
+        }
+        done
     }
 }
 
@@ -380,8 +387,7 @@ where
         if work.store.checkpoint_is_due() {
             return Here::Nothing;
         }
-        let ((), slept) = watched(|| work.batch_of(asker));
-        self.take_in(&mut work.wakeful, slept);
+        self.watch(work, |work| work.batch_of(asker));
         if work.store.checkpoint_is_due() { Here::Part } else { Here::All }
     }
 }
