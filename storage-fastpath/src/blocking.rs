@@ -1,191 +1,22 @@
 //! A client that blocks its caller: it owns an endpoint, drives its turns, polls and then waits.
 
 use crate::client::{ChunkClient, Done, OpId};
+use crate::config::ClientConfig;
 use crate::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
 use crate::error::{ClientError, ErrorKind, OpenError};
-use crate::health::{HealthConfig, HealthMonitor, HealthReply};
-use crate::hedge::{HedgeConfig, HedgeStats, HedgedClient};
+use crate::health::{HealthMonitor, HealthReply};
+use crate::hedge::{HedgeStats, HedgedClient};
 use crate::limits::LIST_MAX;
 use crate::output::{Output, ReadData};
-use crate::slice::{ChunkId, SLICE_BYTES};
+use crate::slice::ChunkId;
 use crate::wire::Method;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use towpath_rpc::limits::OUTCOME_GRACE;
+use std::net::SocketAddr;
 use towpath_transport::{
-    ChannelId, Device, Endpoint, EndpointConfig, Event, LinkId, LinkStats, Nanos, Region, RoceUdp,
-    Time, UdpConfig,
+    ChannelId, Device, Endpoint, Event, LinkId, LinkStats, Nanos, Region, RoceUdp, Time,
 };
 
 /// The longest that a wait blocks before it looks at deadlines again.
 const BLOCK_MAX: Nanos = Nanos::from_millis(1);
-
-/// Operations to have under way unless set: at 128 KiB each, 2 MiB.
-const DEPTH_DEFAULT: usize = 16;
-
-/// Bytes of each operation of a transfer unless set: a third chunk more costs less per byte than a
-/// second request, and with its headers it is still held whole at the default settings.
-const OP_BYTES_DEFAULT: usize = 128 << 10;
-
-/// Buffers for headers and control bodies, beyond two for each operation of the depth.
-const HEADS_SPARE: usize = 64;
-
-/// Settings of a [`BlockingClient`]. The defaults are tuned for one server in the same datacentre.
-#[derive(Clone, Debug)]
-pub struct ClientConfig {
-    pub(crate) depth: usize,
-    pub(crate) op_bytes: usize,
-    pub(crate) whole_crc: bool,
-    timeout: Nanos,
-    outcome_grace: Nanos,
-    spin: Nanos,
-    local_ip: Option<IpAddr>,
-    endpoint: Option<EndpointConfig>,
-    udp: Option<UdpConfig>,
-    hedge: Option<(SocketAddr, HedgeConfig)>,
-    health: HealthConfig,
-}
-
-impl Default for ClientConfig {
-    fn default() -> Self {
-        Self {
-            depth: DEPTH_DEFAULT,
-            op_bytes: OP_BYTES_DEFAULT,
-            whole_crc: false,
-            timeout: crate::client::TIMEOUT_DEFAULT,
-            outcome_grace: OUTCOME_GRACE,
-            spin: Nanos::from_micros(50),
-            local_ip: None,
-            endpoint: None,
-            udp: None,
-            hedge: None,
-            health: HealthConfig::new(),
-        }
-    }
-}
-
-impl ClientConfig {
-    /// The defaults.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Operations of a transfer that are under way at a time. Default 16, at most 256.
-    #[must_use]
-    pub fn depth(mut self, operations: usize) -> Self {
-        self.depth = operations.clamp(1, towpath_rpc::limits::REQUESTS_MAX_DEFAULT);
-        self
-    }
-
-    /// Bytes of each operation of a transfer, rounded down to whole slices and to what the link
-    /// and the server hold whole. Default 128 KiB.
-    #[must_use]
-    pub fn op_bytes(mut self, bytes: usize) -> Self {
-        self.op_bytes = (bytes / SLICE_BYTES).max(1) * SLICE_BYTES;
-        self
-    }
-
-    /// Whether transfers compute a CRC32C of all their bytes too, to compare two copies by: a
-    /// second pass over the data. Default no.
-    #[must_use]
-    pub fn whole_crc(mut self, yes: bool) -> Self {
-        self.whole_crc = yes;
-        self
-    }
-
-    /// How long each operation may take. Default 10 s. One that changes something and is given up
-    /// may take a grace more, to learn what became of it.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Nanos) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
-    /// How long an operation that was given up waits to learn what became of it. Default 100 ms;
-    /// longer where the host of the server may be busy for longer.
-    #[must_use]
-    pub fn outcome_grace(mut self, span: Nanos) -> Self {
-        self.outcome_grace = span;
-        self
-    }
-
-    /// How long to poll without work before blocking. Default 50 us.
-    #[must_use]
-    pub fn spin(mut self, span: Nanos) -> Self {
-        self.spin = span;
-        self
-    }
-
-    /// The local address to reach the server from. Default: what the system's routes say.
-    #[must_use]
-    pub fn local_ip(mut self, ip: IpAddr) -> Self {
-        self.local_ip = Some(ip);
-        self
-    }
-
-    /// The endpoint's settings. Default: those of [`EndpointConfig`], with send pools for the
-    /// depth and size of operations set here. One that is set must have send buffers for them.
-    #[must_use]
-    pub fn endpoint(mut self, config: EndpointConfig) -> Self {
-        self.endpoint = Some(config);
-        self
-    }
-
-    /// The device's settings, its address included. Default: those of [`UdpConfig`].
-    #[must_use]
-    pub fn udp(mut self, config: UdpConfig) -> Self {
-        self.udp = Some(config);
-        self
-    }
-
-    /// Reads that are late are asked for at `replica` as well: a server that holds the same bytes
-    /// under the same names. Default none.
-    #[must_use]
-    pub fn hedge(mut self, replica: SocketAddr, config: HedgeConfig) -> Self {
-        self.hedge = Some((replica, config));
-        self
-    }
-
-    /// When a link is no longer good, and an operation slow. Default: those of [`HealthConfig`].
-    #[must_use]
-    pub fn health(mut self, config: HealthConfig) -> Self {
-        self.health = config;
-        self
-    }
-
-    fn endpoint_config(&self) -> EndpointConfig {
-        self.endpoint.clone().unwrap_or_else(|| {
-            let heads = 2 * self.depth + HEADS_SPARE;
-            let data = self.depth + 2;
-            let links = 1 + usize::from(self.hedge.is_some());
-            EndpointConfig::new().links_max(links).send_pools(&[
-                (256, heads),
-                (4 << 10, heads),
-                (256 << 10, 4),
-                (self.op_bytes, data),
-            ])
-        })
-    }
-
-    fn udp_config(&self, addr: SocketAddr) -> Result<UdpConfig, OpenError> {
-        if let Some(udp) = &self.udp {
-            return Ok(udp.clone());
-        }
-        let routed = || local_ip(addr).map_err(|source| OpenError::NoRoute { addr, source });
-        Ok(UdpConfig::new(self.local_ip.map_or_else(routed, Ok)?))
-    }
-}
-
-/// The address that the system would send from: connecting a UDP socket sends nothing.
-fn local_ip(addr: SocketAddr) -> std::io::Result<IpAddr> {
-    let any: IpAddr = match addr {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind((any, 0))?;
-    socket.connect(addr)?;
-    Ok(socket.local_addr()?.ip())
-}
 
 /// A connection to a chunk server whose every call blocks until the server has answered.
 pub struct BlockingClient<D: Device<Memory = Region> = RoceUdp> {

@@ -12,13 +12,14 @@
 //! | `client`, `output` | operations by token; what they gave, held against what was asked |
 //! | `health` | the state of links, and slow I/O, as events and figures |
 //! | `hedge` | reads that a second replica is asked for when the first is late |
-//! | `blocking`, `transfer` | one operation at a time; whole files |
+//! | `blocking`, `config`, `transfer` | one operation at a time, and its settings; whole files |
 //! | `error`, `limits` | why a client failed; bounds and their reasons |
 
 #![forbid(unsafe_code)]
 
 mod blocking;
 mod client;
+mod config;
 pub mod control;
 mod error;
 pub mod health;
@@ -31,8 +32,9 @@ mod transfer;
 mod verify;
 pub mod wire;
 
-pub use blocking::{BlockingClient, ClientConfig};
+pub use blocking::BlockingClient;
 pub use client::{ChunkClient, Done, OpId, TIMEOUT_DEFAULT, io_bytes_max};
+pub use config::ClientConfig;
 pub use error::{ClientError, ErrorKind, OpenError, TransferError};
 pub use health::{HealthConfig, HealthEvent, HealthMonitor, HealthState, LinkHealth};
 pub use hedge::{HedgeAfter, HedgeConfig, HedgeStats, HedgedClient, ParseHedgeAfterError};

@@ -7,13 +7,14 @@
 //!
 //! | file | what it knows |
 //! |---|---|
-//! | `monitor` | [`HealthMonitor`]: windows, states, events |
+//! | `link` | what is seen of a link, how it is, and the events of that |
+//! | `monitor` | [`HealthMonitor`]: links judged window by window |
 //! | `wire` | the same over the wire: replies to a question for the health |
 
+mod link;
 mod monitor;
 mod wire;
 
-pub use monitor::{
-    Cause, HealthConfig, HealthEvent, HealthMonitor, HealthState, LinkHealth, LinkView,
-};
+pub use link::{Cause, HealthEvent, HealthState, LinkHealth, LinkView};
+pub use monitor::{HealthConfig, HealthMonitor};
 pub use wire::{HealthReply, HealthRequest, LinkHealthReply};

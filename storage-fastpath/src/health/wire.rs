@@ -1,6 +1,6 @@
 //! The health of a server's links as protobuf (docs/storage-protocol.md section 5).
 
-use super::monitor::{Cause, HealthState, LinkHealth};
+use super::link::{Cause, HealthState, LinkHealth};
 use towpath_transport::Class;
 
 /// Asks how the links of a server are.

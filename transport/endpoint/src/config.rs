@@ -1,10 +1,10 @@
 //! What can be chosen for an endpoint.
 
+mod sizes;
+
 use crate::carrier::{CarrierChoice, Fallback};
 use crate::class::ClassConfig;
-use crate::limits::{
-    CONTROL_RECVS, CONTROL_SENDS, PARTIAL_PER_PATH, PATH_CHUNKS_MIN, PROBES_PER_PATH, SPARE_ONE_IN,
-};
+use crate::limits::SPARE_ONE_IN;
 use crate::workers::{Worker, Workers};
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -12,9 +12,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use towpath_base::Nanos;
 use towpath_cc::ControllerConfig;
-use towpath_proto::limits::{
-    CONTROL_OUTSTANDING_MAX, CREDIT_OUTSTANDING_MAX, NUMBER_WINDOW, PATHS_MAX, QUOTA_CHUNKS_MIN,
-};
+use towpath_proto::limits::{CREDIT_OUTSTANDING_MAX, NUMBER_WINDOW, PATHS_MAX, QUOTA_CHUNKS_MIN};
 use towpath_proto::{Class, ClassOrder, LinkConfig, Scheduling, Side};
 use towpath_verbs::DeviceCaps;
 use towpath_verbs::{Mtu, RcAttr};
@@ -401,125 +399,6 @@ impl EndpointConfig {
             .quota_chunks(self.quota_chunks)
             .credit_total(self.credit_total)
             .chunk_bytes_max(self.chunk_bytes_max)
-    }
-
-    /// Paths of a link that have a queue pair, at most.
-    pub(crate) fn qp_paths(&self) -> usize {
-        let below = if self.fallback == Fallback::RcThenTcp { 1 } else { 0 };
-        (self.paths + below).min(PATHS_MAX)
-    }
-
-    /// How many receive buffers are posted, so that with credit on no chunk is ever dropped for
-    /// want of one. At any moment, for each link, with O = credit the peer has not yet used,
-    /// K = buffers that link and application hold, and C = `credit_total`:
-    ///
-    /// ```text
-    /// O + K <= C                                (the link grants quota + released, sum <= C)
-    /// posted = C - K + reserve >= O + reserve   (what is not held is posted again in each poll)
-    /// ```
-    ///
-    /// Where C is more than R = `receives_ready`, the peer may have R chunks outstanding, however
-    /// much credit it has, and held buffers are replaced: posted = R + reserve.
-    ///
-    /// Between two repostings a device takes in at most one `progress(progress_budget)`: at most
-    /// as many SENDs, each of which takes one receive however many chunks it has. Those under
-    /// credit are covered by O. The others (retransmitted, duplicate, stale, control) and messages
-    /// under way need reserve >= budget + 8 + 1 per path.
-    pub(crate) fn receive_reserve(&self) -> usize {
-        self.progress_budget + self.slack
-    }
-
-    /// The part of the reserve that each link adds.
-    pub(crate) fn receive_reserve_per_link(&self) -> usize {
-        CONTROL_OUTSTANDING_MAX + self.qp_paths() * (PARTIAL_PER_PATH + PROBES_PER_PATH)
-    }
-
-    /// Whether more credit may be out than receives are posted.
-    pub(crate) fn is_overbooked(&self) -> bool {
-        self.credit_total > self.receives_ready
-    }
-
-    /// New chunks that a peer may have under way at most.
-    fn covered(&self) -> usize {
-        self.credit_total.min(self.receives_ready) as usize
-    }
-
-    /// Receives posted for each link when those of a class share one queue.
-    pub(crate) fn receives_per_link(&self) -> usize {
-        let numbers = if self.is_overbooked() {
-            self.qp_paths() * usize::from(self.path_chunks(true))
-        } else {
-            self.covered()
-        };
-        numbers + self.receive_reserve_per_link()
-    }
-
-    /// Numbers that the peer may have outstanding on each path: what is posted there covers them
-    /// however slowly we poll. One path has to carry everything, and a shared queue does; there
-    /// credit is the bound, unless there is more of it than receives.
-    pub(crate) fn path_chunks(&self, shared: bool) -> u16 {
-        let share = match self.qp_paths() {
-            _ if shared && !self.is_overbooked() => NUMBER_WINDOW as usize,
-            1 if self.is_overbooked() => self.covered(),
-            1 => NUMBER_WINDOW as usize,
-            paths => 2 * self.covered() / paths,
-        };
-        share.clamp(PATH_CHUNKS_MIN, NUMBER_WINDOW as usize) as u16
-    }
-
-    /// Receives posted to each path when each has a queue of its own. A single path may carry
-    /// everything. Of several each is filled up again from spare buffers when it has taken
-    /// something in, so that it needs no more than what comes in between.
-    pub(crate) fn receives_per_path(&self) -> usize {
-        if self.qp_paths() == 1 {
-            return self.receives_per_link() + self.receive_reserve();
-        }
-        let between = self.progress_budget.max(usize::from(self.path_chunks(false)));
-        between + self.slack + CONTROL_OUTSTANDING_MAX + PARTIAL_PER_PATH
-    }
-
-    /// Buffers that take the places of those that a link and its application hold, kept for that
-    /// from the start.
-    pub(crate) fn spare_receives(&self) -> usize {
-        if self.qp_paths() == 1 { 0 } else { self.covered() }
-    }
-
-    /// Receive buffers of each link when each path has a queue of its own.
-    pub(crate) fn receives_of_link(&self) -> usize {
-        self.qp_paths() * self.receives_per_path() + self.spare_receives()
-    }
-
-    /// Work requests in the send queue of a path: chunks, and acks that left the control queue
-    /// pair.
-    pub(crate) fn path_sends(&self) -> usize {
-        self.send_queue_depth as usize + CONTROL_SENDS
-    }
-
-    /// The most receives in a queue that the links of a class share: they may all be of one.
-    pub(crate) fn receives_of_class(&self) -> usize {
-        self.links_max * self.receives_per_link() + self.receive_reserve()
-    }
-
-    /// The most receive buffers of all links.
-    pub(crate) fn receives_max(&self, shared: bool) -> usize {
-        if shared {
-            self.receives_of_class() + (Class::COUNT - 1) * self.receive_reserve()
-        } else {
-            self.links_max * self.receives_of_link()
-        }
-    }
-
-    /// The most receive slots: those that may be posted, and as many for each link as may be
-    /// held. The latter are made when they are needed.
-    pub(crate) fn slots_max(&self, shared: bool) -> usize {
-        self.receives_max(shared) + self.links_max * self.credit_total as usize
-    }
-
-    /// The most completions that may wait on the data and on the control queue.
-    pub(crate) fn completions_max(&self, shared: bool) -> (usize, usize) {
-        let sends = self.links_max * self.qp_paths() * self.path_sends();
-        let control = self.links_max * (CONTROL_RECVS + CONTROL_SENDS);
-        (self.receives_max(shared) + sends, control)
     }
 }
 

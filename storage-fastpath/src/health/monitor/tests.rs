@@ -2,7 +2,9 @@
 
 use super::*;
 use std::net::{Ipv4Addr, SocketAddr};
-use towpath_transport::{Class, DownReason, Endpoint, EndpointConfig, Peer, UdpConfig};
+use towpath_transport::{
+    Class, DownReason, Endpoint, EndpointConfig, PathId, PathSignal, PathState, Peer, UdpConfig,
+};
 
 /// A link id of an endpoint: there is no other way to have one.
 fn link() -> LinkId {
