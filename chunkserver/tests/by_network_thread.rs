@@ -3,18 +3,14 @@
 
 mod common;
 
-use std::net::Ipv4Addr;
-use std::sync::mpsc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use common::{Client, LONG, loopback_udp, pattern};
+use common::{Client, OverStore, pattern};
 use towpath_base::Prng;
-use towpath_chunkserver::daemon::StopFlag;
-use towpath_chunkserver::service::{ChunkServer, ServerStats, ServiceConfig};
+use towpath_chunkserver::service::ServiceConfig;
 use towpath_chunkserver::store::sim::SimMedia;
 use towpath_chunkserver::store::{ChunkId, Store, StoreConfig, WorkerConfig};
-use towpath_transport::{Endpoint, EndpointConfig, RoceUdp};
+use towpath_transport::RoceUdp;
 
 const CHUNK: ChunkId = ChunkId(3);
 /// Each write has a place of its own, long enough for the longest.
@@ -23,28 +19,6 @@ const PLACES: u64 = 24;
 
 fn settings() -> StoreConfig {
     StoreConfig::default().segment_bytes(16 << 20).log_bytes(4 << 20)
-}
-
-fn start(media: &SimMedia) -> (Client<RoceUdp>, StopFlag, JoinHandle<ServerStats>) {
-    let (store, stop) = (Store::open(media.clone(), settings()), StopFlag::new());
-    let (store, flag) = (store.expect("a new store"), stop.clone());
-    let (tell, told) = mpsc::channel();
-    let thread = std::thread::spawn(move || {
-        let mut endpoint =
-            Endpoint::udp(loopback_udp(), EndpointConfig::new()).expect("loopback UDP");
-        let addr = endpoint.listen((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
-        let config = ServiceConfig::new(WorkerConfig::new(64).by_askers(true));
-        let mut server = ChunkServer::new(endpoint, store, &config).expect("a thread");
-        tell.send(addr).expect("the test waits");
-        while !flag.is_stopped() {
-            server.turn_or_wait();
-        }
-        assert!(server.drain(LONG), "all is answered");
-        let (stats, closed) = server.close();
-        closed.expect("the store is sealed");
-        stats
-    });
-    (Client::connect(told.recv().expect("it starts")), stop, thread)
 }
 
 /// Writes to every place, several under way, and reads all of it back; `rounds` times.
@@ -84,7 +58,10 @@ fn clients_see_no_difference_and_what_was_answered_stays() {
     for seed in 0..2 {
         println!("seed {seed}");
         let (media, mut prng) = (SimMedia::new(seed), Prng::new(seed));
-        let (mut client, stop, thread) = start(&media);
+        let store = Store::open(media.clone(), settings()).expect("a new store");
+        let config = ServiceConfig::new(WorkerConfig::new(64).by_askers(true));
+        let server = OverStore::start(store, config);
+        let mut client = Client::connect(server.addr);
         client.create(CHUNK, None).expect("a fresh name");
         write_and_read(&mut client, &mut prng, 40);
         media.flush_takes(Duration::from_micros(200));
@@ -92,8 +69,8 @@ fn clients_see_no_difference_and_what_was_answered_stays() {
         media.flush_takes(Duration::ZERO);
         let contents = write_and_read(&mut client, &mut prng, 40);
         drop(client);
-        stop.stop();
-        let stats = thread.join().expect("no panic");
+        let (stats, closed) = server.stop();
+        closed.expect("the store is sealed");
         assert!(stats.store_batches_here > 0, "{stats:?}");
         assert_eq!((stats.failed, stats.expired, stats.rpc.busy), (0, 0, 0));
         media.end_process();

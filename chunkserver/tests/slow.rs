@@ -2,20 +2,17 @@
 
 mod common;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::mpsc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use common::gate::{Gate, GatedMedia, Position};
-use common::{Client, LONG, OUTCOME_GRACE, loopback_udp, pattern, refusal};
-use towpath_chunkserver::daemon::StopFlag;
-use towpath_chunkserver::service::{ChunkServer, ServerStats, ServiceConfig};
+use common::{Client, OUTCOME_GRACE, OverStore, pattern, refusal};
+use towpath_chunkserver::service::{ServerStats, ServiceConfig};
 use towpath_chunkserver::store::{ChunkId, FileMedia, Store, StoreConfig, WorkerConfig};
 use towpath_fastpath::{ErrorKind, ErrorReply, Output};
 use towpath_rpc::Fate;
-use towpath_transport::{Endpoint, EndpointConfig, Nanos, RoceUdp};
+use towpath_transport::{Nanos, RoceUdp};
 
 const CHUNK: ChunkId = ChunkId(9);
 const WRITE_BYTES: usize = 65_536;
@@ -27,39 +24,23 @@ const HASTE: Nanos = Nanos::from_secs(1);
 struct Gated {
     addr: SocketAddr,
     gate: Gate,
-    stop: StopFlag,
-    thread: JoinHandle<ServerStats>,
+    server: OverStore,
 }
 
 impl Gated {
     fn start(dir: &Path, link_requests_max: usize) -> Self {
-        let (gate, stop) = (Gate::new(), StopFlag::new());
+        let gate = Gate::new();
         let files = FileMedia::new(dir).expect("room for a directory");
         let media = GatedMedia { files, gate: gate.clone() };
         let settings = StoreConfig::default().segment_bytes(8 << 20).log_bytes(1 << 20);
         let store = Store::open(media, settings).expect("a new store");
-        let (tell, told) = mpsc::channel();
-        let flag = stop.clone();
-        let thread = std::thread::spawn(move || {
-            let config = EndpointConfig::new();
-            let mut endpoint = Endpoint::udp(loopback_udp(), config).expect("loopback UDP");
-            let addr = endpoint.listen((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
-            let config = ServiceConfig::new(WorkerConfig::new(1).batch_max(1))
-                .link_requests_max(link_requests_max);
-            let mut server = ChunkServer::new(endpoint, store, &config).expect("a thread");
-            tell.send(addr).expect("the test waits");
-            while !flag.is_stopped() {
-                server.turn_or_wait();
-            }
-            assert!(server.drain(LONG), "all is answered");
-            server.close().0
-        });
-        Self { addr: told.recv().expect("it starts"), gate, stop, thread }
+        let config = ServiceConfig::new(WorkerConfig::new(1).batch_max(1));
+        let server = OverStore::start(store, config.link_requests_max(link_requests_max));
+        Self { addr: server.addr, gate, server }
     }
 
     fn stop(self) -> ServerStats {
-        self.stop.stop();
-        self.thread.join().expect("it ends")
+        self.server.stop().0
     }
 }
 

@@ -22,10 +22,10 @@ use super::work::{Queued, Work};
 /// How a [`StoreWorker`] queues and commits.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerConfig {
-    pub(super) queue_max: usize,
+    queue_max: usize,
     pub(super) batch_max: usize,
     pub(super) linger: Duration,
-    pub(super) by_askers: bool,
+    by_askers: bool,
 }
 
 impl WorkerConfig {

@@ -14,7 +14,8 @@ use std::thread::JoinHandle;
 
 use towpath_base::Prng;
 use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, Ready, Served, StopFlag};
-use towpath_chunkserver::store::ChunkId;
+use towpath_chunkserver::service::{ChunkServer, ServerStats, ServiceConfig};
+use towpath_chunkserver::store::{ChunkId, FlushFailed, Media, Store};
 use towpath_fastpath::{ChunkClient, ClientError, ErrorKind, ErrorReply, OpId, Output};
 use towpath_transport::{
     Class, ConnectError, Device, Endpoint, EndpointConfig, Event, Nanos, Refusal, Region, RoceUdp,
@@ -81,6 +82,44 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.stop.stop();
+    }
+}
+
+/// A server on a thread of this process, over a store of whatever medium.
+pub struct OverStore {
+    pub addr: SocketAddr,
+    stop: StopFlag,
+    thread: JoinHandle<(ServerStats, Result<(), FlushFailed>)>,
+}
+
+impl OverStore {
+    pub fn start<M>(store: Store<M>, config: ServiceConfig) -> Self
+    where
+        M: Media + Send + 'static,
+        M::File: Send,
+    {
+        let (tell, told) = mpsc::channel();
+        let stop = StopFlag::new();
+        let flag = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let of_endpoint = EndpointConfig::new();
+            let mut endpoint = Endpoint::udp(loopback_udp(), of_endpoint).expect("loopback UDP");
+            let addr = endpoint.listen((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
+            let mut server = ChunkServer::new(endpoint, store, &config).expect("a thread");
+            tell.send(addr).expect("the test waits");
+            while !flag.is_stopped() {
+                server.turn_or_wait();
+            }
+            assert!(server.drain(LONG), "all is answered");
+            server.close()
+        });
+        Self { addr: told.recv().expect("it starts"), stop, thread }
+    }
+
+    /// What it counted, and how the store closed.
+    pub fn stop(self) -> (ServerStats, Result<(), FlushFailed>) {
+        self.stop.stop();
+        self.thread.join().expect("it ends")
     }
 }
 
