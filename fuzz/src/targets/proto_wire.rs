@@ -141,7 +141,7 @@ pub(crate) fn hello(input: &[u8]) -> u64 {
     match welcome {
         Welcome::Refused(refusal) => {
             assert_eq!(Welcome::parse(&refusal.emit()), Ok(Welcome::Refused(refusal)));
-            class(&[2, refusal as u64])
+            class(&[2, class_of(&refusal)])
         }
         Welcome::Hello(hello) => hello_again(hello),
     }
@@ -280,6 +280,7 @@ mod tests {
             ("v4", selected(0, &v4.emit())),
             ("v6", selected(2, &v6.emit())),
             ("refused", selected(0, &Refusal::Full.emit())),
+            ("refused_paths", selected(0, &Refusal::Paths { most: 4 }.emit())),
         ];
         seeds::check("hello", &made);
     }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use towpath_base::{Nanos, Time};
 use towpath_proto::DownReason;
+use towpath_proto::wire::Refusal;
 
 /// Why a peer is on the blacklist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -131,6 +132,7 @@ pub(crate) fn blames_peer(error: &ConnectError) -> bool {
         ConnectError::Local { .. }
             | ConnectError::TooMany { .. }
             | ConnectError::Class { .. }
+            | ConnectError::Refused { refusal: Refusal::Paths { .. }, .. }
             | ConnectError::ShutDown
     )
 }

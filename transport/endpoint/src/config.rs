@@ -152,7 +152,9 @@ impl EndpointConfig {
         self
     }
 
-    /// Paths of each link, 1 to 16; both ends must agree. Default 1. Where the device cannot change
+    /// Paths of each link, 1 to 16. Default 1. Who connects asks for so many; who listens takes
+    /// links of so many or fewer, and refuses others. (HELLOs that are exchanged by other means,
+    /// [`Endpoint::offer`](crate::Endpoint::offer), must agree.) Where the device cannot change
     /// the source port of a queue pair one in four is held back until it is needed; for another
     /// number see [`LinkConfig::spare_paths`] and [`tune_links`](Self::tune_links).
     #[must_use]
@@ -378,11 +380,12 @@ impl EndpointConfig {
         self
     }
 
-    pub(crate) fn link_config(&self, side: Side, caps: &DeviceCaps) -> LinkConfig {
+    /// For a link with so many paths on its first carrier.
+    pub(crate) fn link_config(&self, side: Side, caps: &DeviceCaps, paths: usize) -> LinkConfig {
         let cost_packets = f64::from(caps.short_packet_cost_percent) / 100.0;
         let is_pinned = caps.source_ports > 1 && !caps.source_port_live;
         let config = LinkConfig::new(side)
-            .spare_paths(if is_pinned { self.paths / SPARE_ONE_IN } else { 0 })
+            .spare_paths(if is_pinned { paths / SPARE_ONE_IN } else { 0 })
             .short_packet_cost_packets(cost_packets)
             .delay_noise(caps.delay_noise)
             .source_ports(caps.source_ports)

@@ -226,6 +226,14 @@ pub enum LinkError {
     /// The device refused.
     #[error("{0}")]
     Verb(#[from] VerbError),
+    /// The peer asks for more paths than links have here.
+    #[error("the peer wants {wanted} paths, and links have {most} at most here; allow it more")]
+    TooManyPaths {
+        /// How many it asks for.
+        wanted: usize,
+        /// How many it can have.
+        most: usize,
+    },
     /// The peer offers another number of paths than this side.
     #[error("the peer has {theirs} paths and this side {ours}; configure both alike")]
     Paths {
@@ -275,6 +283,7 @@ impl LinkError {
     /// What a peer is told.
     pub(crate) fn refusal(&self) -> Refusal {
         match self {
+            Self::TooManyPaths { most, .. } => Refusal::Paths { most: *most as u8 },
             Self::Paths { .. }
             | Self::Carrier { .. }
             | Self::Fallback

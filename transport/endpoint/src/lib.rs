@@ -190,6 +190,7 @@ pub use towpath_proto::{
     CancelError, ChannelId, Class, ClassNameError, ClassOrder, CloseReason, Cut, DownReason,
     LinkCensus, LinkConfig, LinkStats, LinkUsage, OpenError, Outcome, PathId, PathSignal,
     PathSnapshot, PathState, Scheduling, Side, Spreading, WEIGHT_DEFAULT,
+    limits::PATHS_MAX,
     wire::{Hello, Refusal},
 };
 pub use towpath_verbs::{AsyncEvent, Device, Either, Mtu, RcAttr, SHARES_MAX};

@@ -134,6 +134,12 @@ impl Conn {
         is_ours
     }
 
+    /// Paths that its receive buffers are for: those with a queue pair. One without any is as one
+    /// with a single path.
+    pub(crate) fn qp_paths(&self) -> usize {
+        self.paths.len().max(1)
+    }
+
     /// Bytes that the device has and that have not left. Only UC tells when they do.
     pub(crate) fn uc_bytes_at_device(&self) -> u64 {
         let on_uc = self.paths.iter().filter(|path| path.carrier == Carrier::Uc);

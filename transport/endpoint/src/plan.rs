@@ -150,9 +150,9 @@ fn check_depths(
     config: &EndpointConfig,
     share: bool,
 ) -> Result<(), EndpointError> {
-    let receives = if share { config.receives_of_class() } else { config.receives_per_path() };
+    let receives = if share { config.receives_of_class() } else { config.receives_of_path_max() };
     let (completions, control_completions) = config.completions_max(share);
-    let qps = config.links_max * (config.qp_paths() + 1);
+    let qps = config.links_max * (config.qp_paths_max() + 1);
     let message = config.chunk_bytes_max as usize + HEADER_BYTES;
     for (what, wanted, limit) in [
         ("the receive queue", receives, limits.wr_max as usize),

@@ -33,7 +33,7 @@ pub fn roce_udp_group(
 }
 
 fn on_link(link: UdpLink, config: &EndpointConfig) -> RoceUdp {
-    let qps = (config.links_max * (config.qp_paths() + 1)) as u32;
+    let qps = (config.links_max * (config.qp_paths_max() + 1)) as u32;
     RoceDevice::new(link, RoceConfig::default().seed(config.seed).qp_max(qps.max(64)))
 }
 

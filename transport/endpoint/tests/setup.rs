@@ -8,7 +8,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use towpath_base::{Nanos, Prng};
 use towpath_proto::wire::{HelloError, Refusal, Welcome};
 use towpath_proto::{DownReason, Side};
-use towpath_transport::{AcceptError, EndpointConfig, Event, LinkError, ListenError};
+use towpath_transport::{
+    AcceptError, CarrierChoice, EndpointConfig, Event, Fallback, LinkError, ListenError,
+};
 
 /// For conversations that shall end by the clock.
 fn quick() -> EndpointConfig {
@@ -181,6 +183,35 @@ fn ends_with_other_numbers_of_paths_do_not_join() {
     let error = one.establish(pending, &hello, Side::Client).expect_err("they differ");
     assert_eq!(error, LinkError::Paths { theirs: 2, ours: 1 });
     assert_eq!(one.links().count(), 0);
+}
+
+#[test]
+fn more_paths_than_the_server_takes_are_refused_with_how_many_it_does() {
+    let mut server = Node::new(patient().paths(2));
+    let addr = server.endpoint.listen(any_port()).expect("a free port");
+    let mut client = Node::new(patient().paths(3));
+    client.endpoint.connect(addr).expect("room");
+    let text = drive(&mut client, &mut server, |client, _| client.take(connect_failed));
+    assert!(text.contains("2 paths"), "{text}");
+    let told = |event: &Event| match event {
+        Event::AcceptFailed { error, .. } => Some(error.to_string()),
+        _ => None,
+    };
+    let text = drive(&mut client, &mut server, |_, server| server.take(told));
+    assert!(text.contains("3 paths") && text.contains("2 at most"), "{text}");
+    assert_eq!(client.endpoint.links().count() + server.endpoint.links().count(), 0);
+}
+
+#[test]
+fn a_server_that_rides_on_something_else_says_so_and_not_that_there_are_too_many_paths() {
+    for choice in [CarrierChoice::Rc, CarrierChoice::Tcp] {
+        let mut server = Node::new(patient().carrier(choice));
+        let addr = server.endpoint.listen(any_port()).expect("a free port");
+        let mut client = Node::new(patient().fallback(Fallback::Tcp));
+        client.endpoint.connect(addr).expect("room");
+        let text = drive(&mut client, &mut server, |client, _| client.take(connect_failed));
+        assert!(text.contains("carrier"), "{text}");
+    }
 }
 
 #[test]

@@ -1,4 +1,9 @@
 //! How many buffers, receives and completions follow from what was chosen.
+//!
+//! What a link needs follows from `paths`, those of its own paths that have a queue pair: a link
+//! that a peer asked for may have fewer than [`EndpointConfig::paths`]. One that rides on its
+//! set-up connection alone counts as having one. What the endpoint makes once for all covers
+//! links of any number.
 
 use super::EndpointConfig;
 use crate::carrier::Fallback;
@@ -10,9 +15,14 @@ use towpath_proto::limits::{CONTROL_OUTSTANDING_MAX, NUMBER_WINDOW, PATHS_MAX};
 
 impl EndpointConfig {
     /// Paths of a link that have a queue pair, at most.
-    pub(crate) fn qp_paths(&self) -> usize {
+    pub(crate) fn qp_paths_max(&self) -> usize {
         let below = if self.fallback == Fallback::RcThenTcp { 1 } else { 0 };
         (self.paths + below).min(PATHS_MAX)
+    }
+
+    /// The largest of a size over all numbers of paths that a link may have.
+    fn most(&self, of_paths: impl Fn(usize) -> usize) -> usize {
+        (1..=self.qp_paths_max()).map(of_paths).max().unwrap_or(0)
     }
 
     /// How many receive buffers are posted, so that with credit on no chunk is ever dropped for
@@ -35,11 +45,6 @@ impl EndpointConfig {
         self.progress_budget + self.slack
     }
 
-    /// The part of the reserve that each link adds.
-    pub(crate) fn receive_reserve_per_link(&self) -> usize {
-        CONTROL_OUTSTANDING_MAX + self.qp_paths() * (PARTIAL_PER_PATH + PROBES_PER_PATH)
-    }
-
     /// Whether more credit may be out than receives are posted.
     pub(crate) fn is_overbooked(&self) -> bool {
         self.credit_total > self.receives_ready
@@ -51,20 +56,20 @@ impl EndpointConfig {
     }
 
     /// Receives posted for each link when those of a class share one queue.
-    pub(crate) fn receives_per_link(&self) -> usize {
+    pub(crate) fn receives_per_link(&self, paths: usize) -> usize {
         let numbers = if self.is_overbooked() {
-            self.qp_paths() * usize::from(self.path_chunks(true))
+            paths * usize::from(self.path_chunks(paths, true))
         } else {
             self.covered()
         };
-        numbers + self.receive_reserve_per_link()
+        numbers + CONTROL_OUTSTANDING_MAX + paths * (PARTIAL_PER_PATH + PROBES_PER_PATH)
     }
 
     /// Numbers that the peer may have outstanding on each path: what is posted there covers them
     /// however slowly we poll. One path has to carry everything, and a shared queue does; there
     /// credit is the bound, unless there is more of it than receives.
-    pub(crate) fn path_chunks(&self, shared: bool) -> u16 {
-        let share = match self.qp_paths() {
+    pub(crate) fn path_chunks(&self, paths: usize, shared: bool) -> u16 {
+        let share = match paths {
             _ if shared && !self.is_overbooked() => NUMBER_WINDOW as usize,
             1 if self.is_overbooked() => self.covered(),
             1 => NUMBER_WINDOW as usize,
@@ -76,23 +81,28 @@ impl EndpointConfig {
     /// Receives posted to each path when each has a queue of its own. A single path may carry
     /// everything. Of several each is filled up again from spare buffers when it has taken
     /// something in, so that it needs no more than what comes in between.
-    pub(crate) fn receives_per_path(&self) -> usize {
-        if self.qp_paths() == 1 {
-            return self.receives_per_link() + self.receive_reserve();
+    pub(crate) fn receives_per_path(&self, paths: usize) -> usize {
+        if paths == 1 {
+            return self.receives_per_link(paths) + self.receive_reserve();
         }
-        let between = self.progress_budget.max(usize::from(self.path_chunks(false)));
+        let between = self.progress_budget.max(usize::from(self.path_chunks(paths, false)));
         between + self.slack + CONTROL_OUTSTANDING_MAX + PARTIAL_PER_PATH
     }
 
     /// Buffers that take the places of those that a link and its application hold, kept for that
     /// from the start.
-    pub(crate) fn spare_receives(&self) -> usize {
-        if self.qp_paths() == 1 { 0 } else { self.covered() }
+    pub(crate) fn spare_receives(&self, paths: usize) -> usize {
+        if paths == 1 { 0 } else { self.covered() }
     }
 
     /// Receive buffers of each link when each path has a queue of its own.
-    pub(crate) fn receives_of_link(&self) -> usize {
-        self.qp_paths() * self.receives_per_path() + self.spare_receives()
+    pub(crate) fn receives_of_link(&self, paths: usize) -> usize {
+        paths * self.receives_per_path(paths) + self.spare_receives(paths)
+    }
+
+    /// The most receives in a queue that is one path's own.
+    pub(crate) fn receives_of_path_max(&self) -> usize {
+        self.most(|paths| self.receives_per_path(paths))
     }
 
     /// Work requests in the send queue of a path: chunks, and acks that left the control queue
@@ -103,7 +113,8 @@ impl EndpointConfig {
 
     /// The most receives in a queue that the links of a class share: they may all be of one.
     pub(crate) fn receives_of_class(&self) -> usize {
-        self.links_max * self.receives_per_link() + self.receive_reserve()
+        let of_link = self.most(|paths| self.receives_per_link(paths));
+        self.links_max * of_link + self.receive_reserve()
     }
 
     /// The most receive buffers of all links.
@@ -111,7 +122,7 @@ impl EndpointConfig {
         if shared {
             self.receives_of_class() + (Class::COUNT - 1) * self.receive_reserve()
         } else {
-            self.links_max * self.receives_of_link()
+            self.links_max * self.most(|paths| self.receives_of_link(paths))
         }
     }
 
@@ -123,7 +134,7 @@ impl EndpointConfig {
 
     /// The most completions that may wait on the data and on the control queue.
     pub(crate) fn completions_max(&self, shared: bool) -> (usize, usize) {
-        let sends = self.links_max * self.qp_paths() * self.path_sends();
+        let sends = self.links_max * self.qp_paths_max() * self.path_sends();
         let control = self.links_max * (CONTROL_RECVS + CONTROL_SENDS);
         (self.receives_max(shared) + sends, control)
     }

@@ -1,300 +1,28 @@
-//! Making the two halves of a link, and joining them.
+//! Joining our half of a link with the peer's.
 
 use super::Endpoint;
+use super::offer::PendingLink;
 use crate::away::Away;
-use crate::carrier::{CarrierChoice, Fallback, has, qp_type};
-use crate::class::ClassReport;
-use crate::control::{Control, NO_QP};
+use crate::carrier::Fallback;
 use crate::error::LinkError;
 use crate::event::{LinkId, Peer};
-use crate::limits::{CONTROL_RECVS, CONTROL_SENDS, PACKS, WINDOW_UNBOUNDED_BYTES};
-use crate::links::{Conn, Path, Phase};
-use crate::pack::Packs;
-use crate::recv::Home;
+use crate::limits::WINDOW_UNBOUNDED_BYTES;
+use crate::links::Phase;
 use crate::tcp::ByteStream;
-use crate::tx::{TxQueue, TxSlots};
 use crate::workers::Member;
+use smallvec::SmallVec;
+use std::iter;
 use std::net::SocketAddr;
 use towpath_base::Nanos;
-use towpath_base::serial::Psn;
-use towpath_memory::{Pool, Region};
-use towpath_proto::limits::{HEADER_BYTES, PATHS_MAX};
+use towpath_memory::Region;
+use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::{Hello, HelloPath};
-use towpath_proto::{Carrier, ChannelId, Class, Link, PeerParams, Side};
-use towpath_verbs::{Access, Connect, Device, Mtu, QpInit, QpNum, QpType, VerbError};
-
-/// Our half of a link that waits for the peer's HELLO. Hand it to
-/// [`Endpoint::establish`] or [`Endpoint::withdraw`]; dropping it keeps its place taken.
-#[derive(Debug)]
-#[must_use = "a pending link holds its place until it is established or withdrawn"]
-pub struct PendingLink {
-    id: LinkId,
-}
+use towpath_proto::{Carrier, Link, PeerParams, Side};
+use towpath_verbs::{Connect, Device, Mtu};
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
-    /// Makes our half of a link: queue pairs, buffers, and the HELLO that tells the peer of them.
-    /// TCP set-up ([`connect`](Self::connect), [`listen`](Self::listen)) does this by itself; call
-    /// it where HELLOs travel in another way, as between two endpoints in virtual time.
-    ///
-    /// # Errors
-    /// [`LinkError`]: no room, no memory, or the device refused.
-    pub fn offer(&mut self) -> Result<(Hello, PendingLink), LinkError> {
-        self.offer_as(self.config.class.own)
-    }
-
-    /// The same for a link of a class of its own choice.
-    ///
-    /// # Errors
-    /// As [`offer`](Self::offer).
-    pub fn offer_as(&mut self, class: Class) -> Result<(Hello, PendingLink), LinkError> {
-        // Without a set-up connection there is nothing to fall back to but queue pairs.
-        let below = self.config.fallback.below(self.plan.carrier);
-        let queue_pairs: Vec<Carrier> =
-            below.iter().copied().filter(|&carrier| carrier != Carrier::Tcp).collect();
-        self.offer_over(class, self.plan.carrier, &queue_pairs)
-    }
-
-    /// As [`offer`](Self::offer), for a link that gets a stream of bytes beside its queue pairs, as
-    /// the set-up connection is one: it may ride on that, or fall back to it. Hand it to
-    /// [`establish_on_stream`](Self::establish_on_stream).
-    ///
-    /// # Errors
-    /// [`LinkError`]: no room, no memory, or the device refused.
-    pub fn offer_on_stream(&mut self) -> Result<(Hello, PendingLink), LinkError> {
-        self.offer_on_stream_as(self.config.class.own)
-    }
-
-    /// The same for a link of a class of its own choice.
-    pub(crate) fn offer_on_stream_as(
-        &mut self,
-        class: Class,
-    ) -> Result<(Hello, PendingLink), LinkError> {
-        self.offer_over(class, self.plan.carrier, self.config.fallback.below(self.plan.carrier))
-    }
-
-    /// A half that answers a peer's, of its class: where the choice is left to the device, it rides
-    /// on what the peer's does, and it falls back to what the peer's does.
-    pub(crate) fn answer(&mut self, peer: &Hello) -> Result<(Hello, PendingLink), LinkError> {
-        if !self.config.class.takes(peer.class) {
-            return Err(LinkError::Class { theirs: peer.class });
-        }
-        let wanted = peer.control.carrier;
-        let is_free = self.config.carrier == CarrierChoice::Auto;
-        let follows = is_free && has(wanted, &self.device.caps().verbs);
-        let carrier = if follows { wanted } else { self.plan.carrier };
-        let fallback = Fallback::of(peer);
-        if fallback == Fallback::RcThenTcp && self.config.fallback != fallback {
-            return Err(LinkError::Fallback);
-        }
-        self.offer_over(peer.class, carrier, fallback.below(carrier))
-    }
-
-    fn offer_over(
-        &mut self,
-        class: Class,
-        carrier: Carrier,
-        below: &[Carrier],
-    ) -> Result<(Hello, PendingLink), LinkError> {
-        let links_max = self.config.links_max;
-        let id = self.links.vacant().ok_or(LinkError::Full { links_max })?;
-        let (control, pool) = Control::new()?;
-        let report = ClassReport::new(class, self.config.class.dscp(class));
-        self.links.insert(Conn::new(id, report, control));
-        let made = self.make_half(id, class, (carrier, below), &pool);
-        match made {
-            Ok(hello) => Ok((hello, PendingLink { id })),
-            Err(error) => {
-                self.begin_draining(id.index);
-                self.end_link(id);
-                Err(error)
-            }
-        }
-    }
-
-    /// Gives a half up that [`offer`](Self::offer) made.
-    pub fn withdraw(&mut self, pending: PendingLink) {
-        if self.links.find(pending.id).is_some_and(|conn| conn.phase == Phase::Offered) {
-            self.begin_draining(pending.id.index);
-            self.end_link(pending.id);
-        }
-    }
-
-    fn make_half(
-        &mut self,
-        id: LinkId,
-        class: Class,
-        (carrier, below): (Carrier, &[Carrier]),
-        control_pool: &Pool,
-    ) -> Result<Hello, LinkError> {
-        let mut control_qp = NO_QP;
-        let mut paths = Vec::new();
-        if let Some(qp_type) = qp_type(carrier) {
-            control_qp = self.make_control(id, qp_type, control_pool)?;
-        }
-        let count = if carrier == Carrier::Tcp { 1 } else { self.config.paths };
-        let count = count.min(PATHS_MAX - below.len());
-        let all = std::iter::repeat_n(carrier, count).chain(below.iter().copied());
-        self.make_headers(id, all.clone().filter(|&carrier| qp_type(carrier).is_some()).count())?;
-        for (path, carrier) in all.enumerate() {
-            let mut qp_num = NO_QP;
-            if let Some(qp_type) = qp_type(carrier) {
-                qp_num = self.make_path((id, class), carrier, qp_type)?;
-                self.links.add_qp(qp_num, id.index, path as u8);
-            }
-            paths.push(self.describe(qp_num, carrier));
-        }
-        self.make_receives(id, class)?;
-        let hello = Hello {
-            instance: self.instance,
-            class,
-            dscp: self.config.class.dscp(class),
-            addr: self.device.local_addr(),
-            mtu: self.plan.mtu,
-            chunk_bytes_max: self.config.chunk_bytes_max,
-            charge_bytes: self.device.caps().rx_charge_bytes,
-            window_bytes: self.window_bytes(self.links.up_count() + 1),
-            path_chunks: self.config.path_chunks(self.shared.is_some()),
-            control: self.describe(control_qp, carrier),
-            paths,
-        };
-        let conn = self.links.find_mut(id).ok_or(LinkError::NotPending)?;
-        conn.hello = Some(hello.clone());
-        self.links.touch(id.index);
-        self.post_receives();
-        Ok(hello)
-    }
-
-    fn make_control(
-        &mut self,
-        id: LinkId,
-        qp_type: QpType,
-        pool: &Pool,
-    ) -> Result<QpNum, LinkError> {
-        let control_lkey = self.register_for(id, pool.region())?;
-        let init =
-            QpInit::new(qp_type, self.control_cq).depth(CONTROL_SENDS as u32, CONTROL_RECVS as u32);
-        let control_qp = self.device.create_qp(&init)?;
-        let conn = self.links.find_mut(id).ok_or(LinkError::NotPending)?;
-        conn.control.set_lkey(control_lkey);
-        conn.control.qp_num = control_qp;
-        for slot in Control::recv_slots() {
-            conn.control_repost.extend(conn.control.lend_recv(id.index, slot));
-        }
-        Ok(control_qp)
-    }
-
-    fn register_for(&mut self, id: LinkId, region: &Region) -> Result<u32, LinkError> {
-        let lkey = self.device.reg_mr(region, Access::LOCAL)?.lkey;
-        if let Some(conn) = self.links.find_mut(id) {
-            conn.lkeys.push(lkey);
-        }
-        Ok(lkey)
-    }
-
-    /// Makes the headers of what so many paths may have posted.
-    fn make_headers(&mut self, id: LinkId, paths: usize) -> Result<(), LinkError> {
-        if paths == 0 {
-            return Ok(());
-        }
-        let (mut slots, pool) = TxSlots::new(paths * self.config.send_queue_depth as usize)?;
-        slots.set_lkey(self.register_for(id, pool.region())?);
-        let (mut packs, pool) = Packs::new(PACKS, self.plan.mtu.bytes() as usize)?;
-        packs.set_lkey(self.register_for(id, pool.region())?);
-        slots.packs = packs;
-        self.links.find_mut(id).ok_or(LinkError::NotPending)?.tx_slots = slots;
-        Ok(())
-    }
-
-    fn make_path(
-        &mut self,
-        (id, class): (LinkId, Class),
-        carrier: Carrier,
-        qp_type: QpType,
-    ) -> Result<QpNum, LinkError> {
-        let qp_num = self.create_path_qp(class, qp_type)?;
-        let path = Path {
-            carrier,
-            qp_num,
-            source_port: 0,
-            tx: TxQueue::new(self.config.send_queue_depth),
-            posted: 0,
-            repost: Vec::new(),
-            batch: None,
-            unfilled_bytes: 0,
-            has_failed: false,
-            psn: Psn::new(0),
-        };
-        self.links.find_mut(id).ok_or(LinkError::NotPending)?.paths.push(path);
-        Ok(qp_num)
-    }
-
-    pub(super) fn create_path_qp(
-        &mut self,
-        class: Class,
-        qp_type: QpType,
-    ) -> Result<QpNum, VerbError> {
-        let mut init = QpInit::new(qp_type, self.cq)
-            .depth(self.config.path_sends() as u32, self.config.receives_per_path() as u32);
-        if let Some(shared) = &mut self.shared {
-            init.srq = Some(shared.make(&mut self.device, class)?);
-        }
-        self.device.create_qp(&init)
-    }
-
-    /// Gets the receives that a new link adds, and queues them for posting.
-    fn make_receives(&mut self, id: LinkId, class: Class) -> Result<(), LinkError> {
-        if let Some(shared) = &self.shared {
-            // Where held buffers are replaced they are no part of what is there.
-            let counts = |conn: &Conn| if self.config.is_overbooked() { 0 } else { conn.held };
-            let held: usize = self.links.of_class(class).map(counts).sum();
-            let target = self.shared_target(class);
-            let have = shared.of(class).map_or(0, |s| s.posted + s.repost.len()) + held;
-            let missing = target.saturating_sub(have);
-            self.recv.reserve(&mut self.device, missing)?;
-            if let Some(queue) = self.shared.as_mut().and_then(|shared| shared.of_mut(class)) {
-                queue.target = target;
-            }
-            for _ in 0..missing {
-                let Some(slot) = self.recv.take_free(class, None) else { break };
-                self.repost(slot);
-            }
-            return Ok(());
-        }
-        let per_path = self.config.receives_per_path();
-        // What the other links may still need stays theirs.
-        let spare = self.config.spare_receives();
-        let others =
-            self.links.iter().filter(|conn| conn.id != id && conn.phase != Phase::Draining);
-        let theirs: usize = others.map(|conn| spare.saturating_sub(conn.held)).sum();
-        self.recv.reserve(&mut self.device, self.config.receives_of_link() + theirs)?;
-        let count = self.links.find(id).map_or(0, |conn| conn.paths.len());
-        for path in 0..count as u8 {
-            let home = Home { link: id, path, channel: ChannelId(0) };
-            for _ in 0..per_path {
-                let Some(slot) = self.recv.take_free(class, Some(home)) else { break };
-                self.repost(slot);
-            }
-        }
-        Ok(())
-    }
-
-    /// What all links of a class that are there need to have posted.
-    pub(super) fn shared_target(&self, class: Class) -> usize {
-        let links = self.links.of_class(class).filter(|conn| conn.phase != Phase::Draining).count();
-        if links == 0 {
-            return 0;
-        }
-        links * self.config.receives_per_link() + self.config.receive_reserve()
-    }
-
-    pub(super) fn describe(&mut self, qp_num: QpNum, carrier: Carrier) -> HelloPath {
-        let psn = Psn::new(self.prng.next_u32());
-        let generation = self.prng.next_u32();
-        HelloPath { carrier, qp_num, psn, generation }
-    }
-
     /// A link's share of what the device can hold, when there are `links` of them.
-    fn window_bytes(&self, links: usize) -> u64 {
+    pub(super) fn window_bytes(&self, links: usize) -> u64 {
         match self.plan.window_bytes {
             Some(bytes) => bytes / links.max(1) as u64,
             None => WINDOW_UNBOUNDED_BYTES,
@@ -382,7 +110,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             return Err(LinkError::NoStream);
         }
         let rc = self.config.rc_of(Fallback::of(&ours));
-        let pairs = std::iter::once((&ours.control, &peer.control));
+        let pairs = iter::once((&ours.control, &peer.control));
         for (index, (mine, theirs)) in pairs.chain(ours.paths.iter().zip(&peer.paths)).enumerate() {
             if mine.carrier == Carrier::Tcp {
                 continue;
@@ -415,7 +143,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             control_generations: (ours.control.generation, peer.control.generation),
         };
         let fill = self.filler.as_ref().map(|filler| filler.of_link(mtu, params.chunk_bytes_max));
-        let config = self.config.link_config(side, self.device.caps());
+        let own_carrier = |path: &&HelloPath| path.carrier == ours.control.carrier;
+        let paths = ours.paths.iter().filter(own_carrier).count();
+        let config = self.config.link_config(side, self.device.caps(), paths);
         let mut link = Link::new(config.seed(link_seed(&ours)), params, now);
         link.set_away(self.away.as_ref().map_or(Nanos::ZERO, Away::told));
         let ports: Vec<u16> = (0..ours.paths.len()).map(|path| self.source_port_of(path)).collect();
@@ -449,7 +179,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     fn supersede(&mut self, peer: &Hello) {
         let earlier =
             |other: &Peer| other.device_addr == peer.addr && other.instance != peer.instance;
-        let mut dead = smallvec::SmallVec::<[u16; 4]>::new();
+        let mut dead = SmallVec::<[u16; 4]>::new();
         for conn in self.links.iter_mut().filter(|c| c.peer.as_ref().is_some_and(earlier)) {
             if let Some(link) = conn.link.as_mut().filter(|link| !link.is_down()) {
                 link.peer_gone();
@@ -486,7 +216,7 @@ fn check_limits(ours: &Hello, peer: &Hello, mtu: Mtu) -> Result<(), LinkError> {
     if ours.paths.len() != peer.paths.len() {
         return Err(LinkError::Paths { theirs: peer.paths.len(), ours: ours.paths.len() });
     }
-    let pairs = std::iter::once((&ours.control, &peer.control));
+    let pairs = iter::once((&ours.control, &peer.control));
     for (mine, theirs) in pairs.chain(ours.paths.iter().zip(&peer.paths)) {
         if mine.carrier != theirs.carrier {
             return Err(LinkError::Carrier { theirs: theirs.carrier, ours: mine.carrier });

@@ -244,14 +244,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             return;
         }
         for conn in self.links.iter().filter(|conn| conn.phase == Phase::Up) {
+            let per_path = self.config.receives_per_path(conn.qp_paths());
             for path in conn.paths.iter().filter(|path| !path.has_failed) {
-                let held = if self.config.qp_paths() == 1 { conn.held } else { 0 };
+                let held = if conn.qp_paths() == 1 { conn.held } else { 0 };
                 debug_assert!(
-                    path.posted + held >= self.config.receives_per_path(),
-                    "{} posted and {} held of {}",
+                    path.posted + held >= per_path,
+                    "{} posted and {} held of {per_path}",
                     path.posted,
-                    conn.held,
-                    self.config.receives_per_path()
+                    conn.held
                 );
             }
         }

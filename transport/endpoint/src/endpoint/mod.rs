@@ -8,7 +8,8 @@
 //! | `streams` | the same for links that ride on their set-up connection |
 //! | `events` | turns what links tell into what the application is told |
 //! | `commands` | channels, sends, buffers |
-//! | `establish` | makes the two halves of a link and joins them |
+//! | `offer` | makes our half of a link |
+//! | `establish` | joins it with the peer's |
 //! | `renew` | makes queue pairs anew that have failed |
 //! | `teardown` | ends links, and gives everything back |
 //! | `usage` | tells what of its limits is in use |
@@ -17,6 +18,7 @@ mod commands;
 mod establish;
 mod events;
 mod flush;
+mod offer;
 mod poll;
 mod posting;
 mod renew;
@@ -25,9 +27,9 @@ mod teardown;
 mod usage;
 
 pub use commands::{BufferCensus, PathReport};
-pub use establish::PendingLink;
 #[cfg(any(test, feature = "mem"))]
 pub(crate) use establish::join;
+pub use offer::PendingLink;
 pub use usage::EndpointUsage;
 
 use crate::away::Away;
@@ -181,7 +183,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             shared,
             filler,
             order: Order::new(config.class_order, plan.ahead_bytes),
-            batches: Batches::new(config.qp_paths()),
+            batches: Batches::new(config.qp_paths_max()),
             setup: Setup::new(config.connect_timeout),
             member,
             streams: Streams::default(),

@@ -284,18 +284,17 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     /// Fills a path's own queue up that has given the buffer of this slot away, where it does not
-    /// count on getting that back. A shared queue is filled up before it is posted to.
+    /// count on getting that back. A shared queue is filled up before it is posted to. What was
+    /// kept for this may be with a link that rides on its set-up connection, or with a queue pair
+    /// that was made anew.
     #[inline(never)]
     fn replace(&mut self, given: u32) {
         let Some(&mut Slot { class, home, .. }) = self.recv.at(given) else { return };
-        let slot = if self.config.is_overbooked() {
-            self.spare_slot(class, home)
-        } else if self.config.spare_receives() > 0 {
-            self.recv.take_free(class, home)
-        } else {
-            None
-        };
-        if let Some(slot) = slot {
+        let conn = home.and_then(|home| self.links.find(home.link));
+        let spare = conn.map_or(0, |conn| self.config.spare_receives(conn.qp_paths()));
+        if (self.config.is_overbooked() || spare > 0)
+            && let Some(slot) = self.spare_slot(class, home)
+        {
             self.repost(slot);
         }
     }
@@ -353,8 +352,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     fn repost_to_path(&mut self, slot: u32) {
         let Some(entry) = self.recv.at(slot) else { return };
         let home = entry.home;
-        let per_path = self.config.receives_per_path();
         let conn = home.and_then(|home| self.links.find_mut(home.link));
+        let paths = conn.as_ref().map_or(1, |conn| conn.qp_paths());
+        let per_path = self.config.receives_per_path(paths);
         let path = conn
             .filter(|conn| conn.phase != Phase::Draining)
             .and_then(|conn| conn.paths.get_mut(usize::from(home?.path)))

@@ -88,7 +88,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let Some(conn) = self.links.find(link) else { return };
         let (class, carrier) = (conn.class.class, conn.paths[index].carrier);
         let Some(qp_type) = qp_type(carrier) else { return };
-        let made = self.create_path_qp(class, qp_type);
+        let made = self.create_path_qp(class, qp_type, conn.qp_paths());
         let now = self.device.now();
         let ours = made.map(|qp_num| self.describe(qp_num, carrier));
         let Some(conn) = self.links.find_mut(link) else { return };
@@ -115,7 +115,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if self.shared.is_some() {
             return;
         }
-        let per_path = self.config.receives_per_path();
+        let paths = self.links.find(link).map_or(1, Conn::qp_paths);
+        let per_path = self.config.receives_per_path(paths);
         // At the limit those that there are have to do; what is held comes home some time.
         let _ = self.recv.reserve(&mut self.device, per_path);
         let home = Home { link, path, channel: ChannelId(0) };

@@ -57,9 +57,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 (posted + queue.posted, wanted + queue.target)
             }),
             None => {
-                let paths = || live().flat_map(|conn| &conn.paths);
-                let wanted = paths().count() * self.config.receives_per_path();
-                (paths().map(|path| path.posted).sum(), wanted)
+                let wanted =
+                    |conn: &Conn| conn.paths.len() * self.config.receives_per_path(conn.qp_paths());
+                let paths = live().flat_map(|conn| &conn.paths);
+                (paths.map(|path| path.posted).sum(), live().map(wanted).sum())
             }
         };
         let (receive_buffers, receive_buffers_max) = self.recv.made_and_max();
@@ -69,7 +70,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             links_max: self.config.links_max,
             qps: live().map(Conn::qps).sum(),
             // Each link has one for acks beside those of its paths.
-            qps_max: self.config.links_max * (self.config.qp_paths() + 1),
+            qps_max: self.config.links_max * (self.config.qp_paths_max() + 1),
             receives_posted,
             receives_wanted,
             receive_buffers,

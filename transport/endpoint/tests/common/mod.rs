@@ -77,6 +77,41 @@ impl Node {
 }
 
 /// A client, a server, and a link between them.
+/// A link between two nodes, and a channel that the client opened.
+pub struct Joined {
+    pub link: LinkId,
+    /// The same at the server.
+    pub accepted: LinkId,
+    pub channel: ChannelId,
+}
+
+/// Connects `client` to `server`, which listens on `addr`, and opens an ordered channel.
+pub fn join(client: &mut Node, server: &mut Node, addr: SocketAddr) -> Joined {
+    fn up(event: &Event) -> Option<LinkId> {
+        match event {
+            Event::Connected { link, .. } | Event::Accepted { link, .. } => Some(*link),
+            _ => None,
+        }
+    }
+    client.endpoint.connect(addr).expect("room for a connection");
+    let link = drive(client, server, |client, _| client.take(up));
+    let accepted = drive(client, server, |_, server| server.take(up));
+    let channel = client.endpoint.open_channel(link, true).expect("room for a channel");
+    let opened = |event: &Event| matches!(event, Event::ChannelOpened { .. }).then_some(());
+    drive(client, server, |client, _| client.take(opened));
+    drive(client, server, |_, server| server.take(opened));
+    Joined { link, accepted, channel }
+}
+
+impl Joined {
+    /// Sends a copy of `bytes` from the client.
+    pub fn send(&self, client: &mut Node, bytes: &[u8]) {
+        let payload = payload(&client.endpoint, bytes);
+        let sent = client.endpoint.send(self.link, self.channel, payload, SendOptions::new());
+        sent.expect("room");
+    }
+}
+
 pub struct Pair {
     pub client: Node,
     pub server: Node,

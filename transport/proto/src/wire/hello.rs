@@ -69,29 +69,39 @@ pub struct Hello {
 
 /// Why a server does not take a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u32)]
 pub enum Refusal {
     /// The versions differ.
-    Version = 1,
+    Version,
     /// No room for another link.
-    Full = 2,
+    Full,
     /// The HELLO broke the rules.
-    Malformed = 3,
+    Malformed,
     /// The two sides' limits do not fit.
-    Limits = 4,
+    Limits,
     /// The server is going down.
-    ShuttingDown = 5,
+    ShuttingDown,
     /// The server has no links of the class.
-    Class = 6,
+    Class,
+    /// The server takes no links of so many paths.
+    Paths {
+        /// The most that it takes.
+        most: u8,
+    },
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Paths { most: 1 } => {
+                return f.write_str("it takes one path for each link; ask for one");
+            }
+            Self::Paths { most } => {
+                return write!(f, "it takes {most} paths for each link; ask for no more");
+            }
             Self::Version => "it speaks another protocol version",
             Self::Full => "it has no room for another link",
             Self::Malformed => "it found our HELLO malformed",
-            Self::Limits => "its limits (MTU, chunk size, paths, carrier) do not fit ours",
+            Self::Limits => "its limits (MTU, chunk size, carrier) do not fit ours",
             Self::ShuttingDown => "it is shutting down",
             Self::Class => "it takes no links of this class",
         })
@@ -194,13 +204,17 @@ impl Welcome {
 }
 
 fn parse_refusal(body: &[u8]) -> Result<Refusal, HelloError> {
-    Ok(match field!(body, PREFIX_BYTES, u32) {
-        1 => Refusal::Version,
-        2 => Refusal::Full,
-        3 => Refusal::Malformed,
-        4 => Refusal::Limits,
-        5 => Refusal::ShuttingDown,
-        6 => Refusal::Class,
+    let [code, most, 0, 0] = field!(body, PREFIX_BYTES, u32).to_le_bytes() else {
+        return Err(HelloError::Field("refusal code"));
+    };
+    Ok(match (code, most) {
+        (1, 0) => Refusal::Version,
+        (2, 0) => Refusal::Full,
+        (3, 0) => Refusal::Malformed,
+        (4, 0) => Refusal::Limits,
+        (5, 0) => Refusal::ShuttingDown,
+        (6, 0) => Refusal::Class,
+        (7, 1..) if usize::from(most) <= PATHS_MAX => Refusal::Paths { most },
         _ => return Err(HelloError::Field("refusal code")),
     })
 }
@@ -209,8 +223,17 @@ impl Refusal {
     /// The message.
     #[must_use]
     pub fn emit(self) -> Vec<u8> {
+        let (code, most) = match self {
+            Self::Version => (1, 0),
+            Self::Full => (2, 0),
+            Self::Malformed => (3, 0),
+            Self::Limits => (4, 0),
+            Self::ShuttingDown => (5, 0),
+            Self::Class => (6, 0),
+            Self::Paths { most } => (7, most),
+        };
         let mut out = prefix(0, REFUSAL_BYTES);
-        out.extend((self as u32).to_le_bytes());
+        out.extend([code, most, 0, 0]);
         seal(out)
     }
 }
@@ -364,8 +387,13 @@ mod tests {
             assert_eq!(Welcome::byte_len(bytes.first_chunk().unwrap()), Ok(bytes.len()));
             assert_eq!(Welcome::parse(&bytes), Ok(Welcome::Hello(hello)));
         }
-        for refusal in [Refusal::Version, Refusal::ShuttingDown, Refusal::Class] {
+        let paths = Refusal::Paths { most: 4 };
+        for refusal in [Refusal::Version, Refusal::ShuttingDown, Refusal::Class, paths] {
             assert_eq!(Welcome::parse(&refusal.emit()), Ok(Welcome::Refused(refusal)));
+        }
+        for most in [0, PATHS_MAX as u8 + 1] {
+            let wrong = Refusal::Paths { most }.emit();
+            assert_eq!(Welcome::parse(&wrong), Err(HelloError::Field("refusal code")));
         }
     }
 
