@@ -28,6 +28,7 @@ pub struct ClientConfig {
     pub(crate) timeout: Nanos,
     pub(crate) outcome_grace: Nanos,
     pub(crate) spin: Nanos,
+    paths: usize,
     local_ip: Option<IpAddr>,
     endpoint: Option<EndpointConfig>,
     udp: Option<UdpConfig>,
@@ -44,6 +45,7 @@ impl Default for ClientConfig {
             timeout: crate::client::TIMEOUT_DEFAULT,
             outcome_grace: OUTCOME_GRACE,
             spin: Nanos::from_micros(50),
+            paths: 1,
             local_ip: None,
             endpoint: None,
             udp: None,
@@ -106,6 +108,15 @@ impl ClientConfig {
         self
     }
 
+    /// Paths of the link, 1 to 16, each a queue pair with a source port of its own: they spread
+    /// load over a network of many ways, and one that goes dark is noticed by the answers on
+    /// others. Default 1; no more than the server takes, which is 4 unless it is told otherwise.
+    #[must_use]
+    pub fn paths(mut self, paths: usize) -> Self {
+        self.paths = paths;
+        self
+    }
+
     /// The local address to reach the server from. Default: what the system's routes say.
     #[must_use]
     pub fn local_ip(mut self, ip: IpAddr) -> Self {
@@ -113,8 +124,9 @@ impl ClientConfig {
         self
     }
 
-    /// The endpoint's settings. Default: those of [`EndpointConfig`], with send pools for the
-    /// depth and size of operations set here. One that is set must have send buffers for them.
+    /// The endpoint's settings. Default: those of [`EndpointConfig`], with the paths set here and
+    /// send pools for the depth and size of operations. One that is set must have send buffers for
+    /// them, and has paths of its own.
     #[must_use]
     pub fn endpoint(mut self, config: EndpointConfig) -> Self {
         self.endpoint = Some(config);
@@ -148,7 +160,7 @@ impl ClientConfig {
             let heads = 2 * self.depth + HEADS_SPARE;
             let data = self.depth + 2;
             let links = 1 + usize::from(self.hedge.is_some());
-            EndpointConfig::new().links_max(links).send_pools(&[
+            EndpointConfig::new().links_max(links).paths(self.paths).send_pools(&[
                 (256, heads),
                 (4 << 10, heads),
                 (256 << 10, 4),

@@ -14,6 +14,7 @@ pub mod bench;
 pub mod cli;
 pub mod device;
 pub mod devinfo;
+mod faults;
 mod path_table;
 pub mod perftest;
 mod random;

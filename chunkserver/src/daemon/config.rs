@@ -51,6 +51,8 @@ pub struct DaemonConfig {
     pub link_requests_max: u32,
     /// Most clients of each worker at a time.
     pub links_max: u32,
+    /// Most paths of one client's link; it has as many of them as the client asks for.
+    pub paths_max: u32,
     /// Chunks of a message that a client may have under way on one channel.
     pub quota_chunks: u32,
     /// Chunks that all channels of one client together may have under way.
@@ -132,6 +134,7 @@ impl Default for DaemonConfig {
             store_queue_max: 256,
             link_requests_max: 256,
             links_max: 32,
+            paths_max: 4,
             quota_chunks: 128,
             credit_chunks_max: 512,
             read_buffers_large: 32,

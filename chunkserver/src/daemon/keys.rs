@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use towpath_transport::SHARES_MAX;
+use towpath_transport::{PATHS_MAX, SHARES_MAX};
 
 use super::config::{DaemonConfig, PlaceBy, StatusPlace, StoreWork};
 use super::value::{self, ValueError};
@@ -273,6 +273,13 @@ pub const KEYS: &[Key] = &[
         "requests of one client that may be under way before more are refused as busy"
     ),
     number!(links_max, 1, 16_384, "most clients of each worker at a time"),
+    number!(
+        paths_max,
+        1,
+        PATHS_MAX as u32,
+        "most paths of a client, each a queue pair with a source port of its own, of which it may \
+         ask for fewer; the completion queues are made for that many"
+    ),
     number!(
         quota_chunks,
         2,

@@ -88,6 +88,7 @@ pub fn udp_config(config: &DaemonConfig) -> UdpConfig {
 pub fn endpoint_config(config: &DaemonConfig) -> EndpointConfig {
     EndpointConfig::new()
         .links_max(config.links_max as usize)
+        .paths(config.paths_max as usize)
         .quota_chunks(config.quota_chunks)
         .credit_total(config.credit_chunks_max.max(config.quota_chunks))
         .mtu_max(Mtu::at_most(config.mtu_bytes).unwrap_or(Mtu::Mtu4096))
@@ -124,6 +125,14 @@ pub fn run<D: Device<Memory = Region> + Send>(
     let others = devices.split_off(devices.len().min(1));
     let Some(device) = devices.pop() else { return Err(DaemonError::NoDevice) };
     let mut endpoint = Endpoint::new(device, of_worker(0))?;
+    let links_max = endpoint.plan().links_max;
+    if links_max < config.links_max as usize {
+        tracing::warn!(
+            links_max,
+            wanted = config.links_max,
+            "the device's queues hold fewer clients; each takes less of them with fewer `paths_max`"
+        );
+    }
     let device = endpoint.device().local_addr();
     let listening = endpoint.listen(config.listen)?;
     let store = open_store(config)?;

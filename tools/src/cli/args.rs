@@ -9,7 +9,7 @@ use super::bench::BenchArgs;
 use super::bytes::parse_size;
 use super::sim::SimArgs;
 use crate::device::DeviceArgs;
-use towpath_transport::{Class, DeviceName};
+use towpath_transport::{Class, DeviceName, PATHS_MAX};
 
 const AFTER_HELP: &str = "\
 Start with `towpath demo`: it needs no server, no privileges and no RDMA hardware.
@@ -191,10 +191,22 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "MS", default_value_t = 30_000,
           value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub(super) timeout_ms: u64,
+    /// Paths of the link, each a queue pair with a source port of its own, 1 to 16; no more than
+    /// the server takes
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u8).range(1..=PATHS_MAX as i64))]
+    pub(super) paths: u8,
     /// For trials: share of packets that the userspace NIC loses on this side in each direction, 0
     /// to 0.5 [default: 0]
     #[arg(long, value_name = "P", value_parser = parse_loss)]
     pub(super) loss: Option<f64>,
+    /// For trials: swallow all packets that this side sends from these source ports of the
+    /// userspace NIC, as in 0 or 0,3: a path begins at the port of its own number
+    #[arg(long, value_name = "PORTS", value_delimiter = ',')]
+    pub(super) black_hole: Vec<u16>,
+    /// For trials: seconds until --black-hole begins [default: at once]
+    #[arg(long, value_name = "SECONDS", requires = "black_hole", value_parser = parse_seconds)]
+    pub(super) black_hole_after: Option<f64>,
     /// For trials: seed of the losses
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
@@ -302,6 +314,13 @@ fn parse_loss(text: &str) -> Result<f64, &'static str> {
     match text.parse() {
         Ok(loss) if (0.0..=0.5).contains(&loss) => Ok(loss),
         _ => Err("a share from 0 to 0.5: 0.01 is 1 %"),
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<f64, &'static str> {
+    match text.parse() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
+        _ => Err("seconds, more than 0 and at most 86,400"),
     }
 }
 

@@ -75,8 +75,13 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
     /// Loss was asked of a device that has none of its own.
-    #[error("{0} loses no packets on purpose: leave --loss out, or use -d roce")]
-    NoLossOfItsOwn(DeviceName),
+    #[error("{device} loses no packets on purpose: leave {flag} out, or use -d roce")]
+    NoLossOfItsOwn {
+        /// Which device.
+        device: DeviceName,
+        /// How it was asked.
+        flag: &'static str,
+    },
     /// A scrub did not check every slice, or checked some more than once.
     #[error(
         "checked {checked} slices of {live}: another scrub took part of this one; \
@@ -140,7 +145,7 @@ impl CliError {
             Self::ScrubShared { .. } => 5,
             Self::Missed { .. } => 9,
             Self::Study { source: StudyError::Params { .. }, .. } => Self::USAGE,
-            Self::NoLossOfItsOwn(_) => Self::USAGE,
+            Self::NoLossOfItsOwn { .. } => Self::USAGE,
             Self::Signals(_) | Self::Study { .. } => 8,
         }
     }
@@ -169,14 +174,23 @@ impl CliError {
     }
 }
 
-/// Refuses `--loss` for any device but the userspace NIC.
-pub(super) fn check_loss(device: &DeviceArgs, loss: Option<f64>) -> Result<(), CliError> {
-    match &device.device {
-        DeviceName::Verbs(_) if loss.is_some_and(|loss| loss > 0.0) => {
-            Err(CliError::NoLossOfItsOwn(device.device.clone()))
+/// Refuses faults for any device but the userspace NIC: the first of these flags that is given.
+pub(super) fn check_faults<const N: usize>(
+    device: &DeviceArgs,
+    flags: [(&'static str, bool); N],
+) -> Result<(), CliError> {
+    let given = flags.into_iter().find(|&(_, is_given)| is_given);
+    match (&device.device, given) {
+        (DeviceName::Verbs(_), Some((flag, _))) => {
+            Err(CliError::NoLossOfItsOwn { device: device.device.clone(), flag })
         }
         _ => Ok(()),
     }
+}
+
+/// Whether a share of packets is to be lost.
+pub(super) fn loses(loss: Option<f64>) -> bool {
+    loss.is_some_and(|loss| loss > 0.0)
 }
 
 fn of_demo(error: &DemoError) -> u8 {

@@ -8,6 +8,7 @@ use super::error::RunError;
 use super::limits::{PEER_TIMEOUT, SPARE_PAYLOADS};
 use super::session::row_depth;
 use super::settings::Settings;
+use crate::faults::swallow_after;
 use crate::random::random;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -72,16 +73,6 @@ pub(crate) fn with_faults<L: PacketLink>(
     // Ends that are given the same seed must not lose the same packets.
     let seed = ours.seed.wrapping_mul(2).wrapping_add(u64::from(settings.is_client()));
     (FaultLink::new(link, seed, faults.clone()), faults)
-}
-
-/// Lets the faults be as `holed` says when so many seconds are over.
-fn swallow_after(seconds: Option<f64>, faults: FaultControl, holed: FaultPlan) {
-    let Some(seconds) = seconds else { return faults.set_transmit(holed) };
-    // Beside the loop that is measured, which looks at no clock for it.
-    std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_secs_f64(seconds));
-        faults.set_transmit(holed);
-    });
 }
 
 /// The userspace NIC over `link`; another life, other queue pair numbers.

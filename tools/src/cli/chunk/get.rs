@@ -7,7 +7,6 @@ use towpath_fastpath::{HedgeConfig, ReadData};
 use super::output::Output;
 use super::{HedgeReport, TransferReport, open_with_room};
 use crate::cli::args::{GetArgs, HedgeArgs};
-use crate::cli::bytes::gbps;
 use crate::cli::error::CliError;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::progress::Progress;
@@ -72,12 +71,5 @@ pub(crate) fn get(args: &GetArgs, interrupt: &Interrupt) -> Result<(), CliError>
     if !args.server.link.json {
         return hedge.map_or(Ok(()), |hedge| print_text(&hedge.text()));
     }
-    print_json(&TransferReport {
-        chunk: args.chunk.to_string(),
-        bytes: whole,
-        seconds,
-        gbps: gbps(whole, seconds),
-        chunks_retransmitted: session.stats().chunks_retransmitted,
-        hedge,
-    })
+    print_json(&TransferReport::of(&session, args.chunk, (whole, seconds), hedge))
 }

@@ -23,6 +23,7 @@ use towpath_fastpath::{ChunkId, HedgeStats};
 use towpath_sim::{FaultControl, FaultPlan};
 use towpath_transport::{EndpointConfig, Nanos, UdpConfig};
 
+use crate::faults::swallow_after;
 use crate::random::random;
 
 pub(crate) use get::get;
@@ -32,8 +33,9 @@ pub(crate) use list::{ls, rm, stat};
 pub(crate) use put::put;
 
 use super::args::{PipelineArgs, ServerArgs};
+use super::bytes::gbps;
 use super::demo::{AnyDevice, endpoint_config, open_device};
-use super::error::{CliError, check_loss};
+use super::error::{CliError, check_faults, loses};
 use super::interrupt::Interrupt;
 use super::session::{Server, Session, SessionError, WallClock, device_ip};
 
@@ -57,7 +59,8 @@ fn open_with_room(
 ) -> Result<ClientSession, CliError> {
     let server = Server::find(args.server.as_deref())?;
     let link = &args.link;
-    check_loss(&link.device, link.loss)?;
+    let flags = [("--loss", loses(link.loss)), ("--black-hole", !link.black_hole.is_empty())];
+    check_faults(&link.device, flags)?;
     let ip: IpAddr = match link.device_ip {
         Some(ip) => ip,
         None => device_ip(server)?,
@@ -65,13 +68,17 @@ fn open_with_room(
     // Both ways: what arrives is lost here as well, for the server knows of no loss.
     let plan = FaultPlan::none().drop(link.loss.unwrap_or(0.0));
     let control = FaultControl::new(plan.clone());
-    control.set_receive(plan);
+    control.set_receive(plan.clone());
+    if !link.black_hole.is_empty() {
+        let holed = plan.black_hole_ports(link.black_hole.iter().copied());
+        swallow_after(link.black_hole_after, control.clone(), holed);
+    }
     let udp = UdpConfig::new(ip);
     let device = open_device(&link.device.choice(), udp, link.seed, &control);
     let device = device.map_err(SessionError::from)?;
     let (depth, op_bytes) = pipeline.map_or((1, 4096), |args| (args.depth, args.op_size));
     let config: EndpointConfig = endpoint_config(link.mtu, depth, op_bytes).links_max(links);
-    let config = config.class(link.class);
+    let config = config.class(link.class).paths(usize::from(link.paths));
     let pace = WallClock::new(interrupt.clone());
     let timeout = Nanos::from_millis(link.timeout_ms);
     Ok(Session::connect(device, config, pace, server, timeout)?)
@@ -84,6 +91,27 @@ struct ChunkReport {
     bytes: u64,
     limit_bytes: u64,
     version: u64,
+}
+
+impl TransferReport {
+    fn of(
+        session: &ClientSession,
+        chunk: ChunkId,
+        (bytes, seconds): (u64, f64),
+        hedge: Option<HedgeReport>,
+    ) -> Self {
+        let stats = session.stats();
+        Self {
+            chunk: chunk.to_string(),
+            bytes,
+            seconds,
+            gbps: gbps(bytes, seconds),
+            chunks_retransmitted: stats.chunks_retransmitted,
+            reroutes: stats.reroutes(),
+            port_changes: stats.path_moves,
+            hedge,
+        }
+    }
 }
 
 impl From<ChunkInfo> for ChunkReport {
@@ -102,6 +130,8 @@ struct TransferReport {
     seconds: f64,
     gbps: f64,
     chunks_retransmitted: u64,
+    reroutes: u64,
+    port_changes: u64,
     /// Where a second server was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     hedge: Option<HedgeReport>,

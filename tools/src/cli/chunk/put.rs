@@ -6,7 +6,6 @@ use towpath_fastpath::ChunkId;
 
 use super::{ClientSession, TransferReport, fresh_name, open};
 use crate::cli::args::PutArgs;
-use crate::cli::bytes::gbps;
 use crate::cli::error::{CliError, FileVerb};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::progress::Progress;
@@ -42,14 +41,7 @@ pub(crate) fn put(args: &PutArgs, interrupt: &Interrupt) -> Result<(), CliError>
     if !args.server.link.json {
         return print_text(&format!("{chunk}\n"));
     }
-    print_json(&TransferReport {
-        chunk: chunk.to_string(),
-        bytes: whole,
-        seconds,
-        gbps: gbps(whole, seconds),
-        chunks_retransmitted: session.stats().chunks_retransmitted,
-        hedge: None,
-    })
+    print_json(&TransferReport::of(&session, chunk, (whole, seconds), None))
 }
 
 /// How long the half of a file may take to go after an error or an interruption.

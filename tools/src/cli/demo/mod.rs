@@ -21,7 +21,7 @@ mod virtual_time;
 mod yardstick;
 
 use super::args::{DemoArgs, DemoServerArgs};
-use super::error::{CliError, check_loss};
+use super::error::{CliError, check_faults, loses};
 use super::interrupt::Interrupt;
 use super::source::Source;
 use super::{print_json, print_text};
@@ -39,7 +39,7 @@ const VIRTUAL_SIZE_DEFAULT: u64 = 16 << 20;
 
 /// Runs the demo and prints what it found.
 pub(crate) fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<(), CliError> {
-    check_loss(&args.device, args.loss)?;
+    check_faults(&args.device, [("--loss", loses(args.loss))])?;
     let source = source(args)?;
     let steps = Steps::new(args.json);
     let ran = if args.virtual_time {

@@ -1,0 +1,140 @@
+//! Black holes between a storage client and its server, on real sockets.
+
+mod towpath_common;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+
+use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, Served, StopFlag};
+use towpath_common::{Daemon, fails, json, pattern, towpath};
+use towpath_device_roce::udp::UdpLink;
+use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_fastpath::{BlockingClient, ChunkId, ClientConfig};
+use towpath_sim::{FaultControl, FaultLink, FaultPlan};
+use towpath_transport::{Endpoint, EndpointConfig, Nanos, PATHS_MAX, UdpConfig};
+
+const NAME: &str = "000102030405060708090a0b0c0d0e0f";
+const WRITE_BYTES: usize = 64 << 10;
+/// So many that a path is drawn anew some twenty times.
+const WRITES: u64 = 80;
+
+type FaultyNic = RoceDevice<FaultLink<UdpLink>>;
+
+fn nic(udp: UdpConfig, seed: u64, faults: &FaultControl) -> FaultyNic {
+    let link = UdpLink::bind(udp).expect("loopback UDP");
+    RoceDevice::new(FaultLink::new(link, seed, faults.clone()), RoceConfig::default().seed(seed))
+}
+
+/// Everything that is sent from these ports goes nowhere.
+fn hole(ports: &[u16]) -> FaultPlan {
+    FaultPlan::none().black_hole_ports(ports.iter().copied())
+}
+
+/// A chunk server whose sends meet `faults`.
+struct Faulty {
+    addr: SocketAddr,
+    stop: StopFlag,
+    thread: JoinHandle<Result<Served, DaemonError>>,
+}
+
+impl Faulty {
+    fn start(dir: &Path, faults: &FaultControl) -> Self {
+        let config = DaemonConfig {
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            data_dir: dir.into(),
+            log_bytes: 4 << 20,
+            segment_bytes: 16 << 20,
+            workers: 1,
+            paths_max: PATHS_MAX as u32,
+            slow_after_ms: 60_000,
+            ..DaemonConfig::default()
+        };
+        let (stop, faults) = (StopFlag::new(), faults.clone());
+        let (tell, told) = channel();
+        let thread = std::thread::spawn({
+            let stop = stop.clone();
+            let devices =
+                move |config: &_, _: &_| Ok(vec![nic(daemon::udp_config(config), 2, &faults)]);
+            move || {
+                daemon::run(&config, &stop, devices, |ready| {
+                    tell.send(ready.listening).expect("somebody waits for it");
+                    Ok(())
+                })
+            }
+        });
+        Self { addr: told.recv().expect("it starts"), stop, thread }
+    }
+
+    fn stop(self) {
+        self.stop.stop();
+        self.thread.join().expect("no panic").expect("a clean stop");
+    }
+}
+
+#[test]
+fn reads_and_writes_go_on_through_black_holes_of_either_way() {
+    // What is swallowed of what the client sends, and of what the server does.
+    let rounds: [(&[u16], &[u16]); 5] =
+        [(&[], &[]), (&[0], &[]), (&[], &[0]), (&[0, 1, 2], &[1, 2, 3]), (&[], &[])];
+    for paths in [1, 4, PATHS_MAX] {
+        let dir = tempfile::tempdir().expect("room");
+        let (to_server, to_client) =
+            (FaultControl::new(FaultPlan::none()), FaultControl::new(FaultPlan::none()));
+        let server = Faulty::start(&dir.path().join("store"), &to_client);
+        let device = nic(UdpConfig::new(Ipv4Addr::LOCALHOST.into()), 1, &to_server);
+        let of_endpoint = EndpointConfig::new().links_max(1).paths(paths);
+        let endpoint = Endpoint::new(device, of_endpoint).expect("an endpoint");
+        let config = ClientConfig::new().timeout(Nanos::from_secs(60));
+        let mut client = BlockingClient::over(endpoint, server.addr, config).expect("it listens");
+        let chunk = ChunkId(7);
+        client.create(chunk, None).expect("a fresh name");
+        for (round, (of_client, of_server)) in rounds.into_iter().enumerate() {
+            to_server.set_transmit(hole(of_client));
+            to_client.set_transmit(hole(of_server));
+            for index in 0..WRITES {
+                let seed = round as u64 * WRITES + index;
+                let (offset, data) = (index * WRITE_BYTES as u64, pattern(WRITE_BYTES, seed));
+                client.write_once(chunk, offset, &data).expect("there is another way");
+                let read = client.read_once(chunk, offset, WRITE_BYTES);
+                assert!(read.expect("there is another way").to_vec() == data, "{paths} paths");
+            }
+        }
+        let stats = client.link_stats().expect("it is up");
+        assert!(stats.reroutes() + stats.path_moves > 0, "{paths} paths: {stats:?}");
+        assert!(to_server.counters().lost() > 0 && to_client.counters().lost() > 0);
+        client.close();
+        server.stop();
+    }
+}
+
+#[test]
+fn the_commands_take_paths_and_black_holes() {
+    let dir = tempfile::tempdir().expect("room");
+    let daemon = Daemon::start(&dir.path().join("store"));
+    let server = daemon.addr.to_string();
+    let bytes = pattern(8 << 20, 5);
+    std::fs::write(dir.path().join("in"), &bytes).expect("written");
+    let run = |args: &[&str]| {
+        let mut command = towpath(args.iter().copied());
+        command.current_dir(dir.path()).env("TOWPATH_SERVER", &server);
+        command
+    };
+    for (paths, holes) in [("1", "0"), ("4", "0,1,2")] {
+        let faulty = ["--paths", paths, "--black-hole", holes, "--json"];
+        let put = json(run(&["put", "in", "--chunk", NAME]).args(faulty));
+        let ways_left = |report: &serde_json::Value| {
+            let count = |field: &str| report[field].as_u64().expect("a count");
+            count("reroutes") + count("port_changes")
+        };
+        assert!(ways_left(&put) > 0, "{put}");
+        json(run(&["get", NAME, "out", "--force"]).args(faulty));
+        assert!(std::fs::read(dir.path().join("out")).expect("there") == bytes);
+        json(&mut run(&["rm", NAME, "--json"]));
+    }
+    fails(&mut run(&["ls", "--paths", "5"]), 3, &["4 paths"]);
+    fails(&mut run(&["ls", "--black-hole-after", "1"]), 2, &["--black-hole"]);
+    fails(&mut run(&["ls", "-d", "mlx5_0", "--black-hole", "0"]), 2, &["mlx5_0", "--black-hole"]);
+    daemon.stop();
+}
