@@ -65,6 +65,17 @@ pub(crate) const CONTROL_PATH: u32 = PATHS_MAX as u32;
 /// not send a fleet to other paths.
 pub const PATH_CHANGE_INTERVAL: Nanos = Nanos::from_secs(1);
 
+/// After a false alarm of duplicates none is heeded for so long: some time slices of a scheduler,
+/// for who was away will be again.
+pub(crate) const CALM_MIN: Nanos = Nanos::from_millis(64);
+
+/// And for no longer than this after any number of them, as for other changes of paths while
+/// acks arrive.
+pub(crate) const CALM_MAX: Nanos = PATH_CHANGE_INTERVAL;
+
+/// Calm that is over for so long is forgotten.
+pub(crate) const CALM_MEMORY: Nanos = Nanos::from_secs(10);
+
 /// A source port that swallowed what was sent is left alone for so long: switches are mended in
 /// minutes, and there are others.
 pub const PORT_REST: Nanos = Nanos::from_secs(64);

@@ -1,6 +1,7 @@
 //! The state machine between two endpoints, one file per protocol verb.
 
 mod acks;
+mod alarm;
 mod carriers;
 mod census;
 mod channels;
@@ -23,6 +24,7 @@ pub use channels::OpenError;
 pub use send::{CancelError, SendError, SendRequest};
 pub use usage::LinkUsage;
 
+use self::alarm::AckAlarm;
 use crate::channel::{Channel, Incoming, Outgoing};
 use crate::config::{LinkConfig, PeerParams};
 use crate::event::{ChannelId, Cut, DownReason, Event, PathId, SendKey};
@@ -88,6 +90,9 @@ pub struct Link {
     /// The last doubt of a path among such losses.
     doubted_at: Option<Time>,
     acks_rerouted_at: Time,
+    ack_alarm: AckAlarm,
+    /// When the peer last asked what is acknowledged.
+    asked_at: Time,
     /// The control queue pair is in error, or on a port that the first path has left: acks leave on
     /// those of paths.
     control_left: bool,
@@ -163,6 +168,8 @@ impl Link {
             gap_at: None,
             doubted_at: None,
             acks_rerouted_at: Time::ZERO,
+            ack_alarm: AckAlarm::default(),
+            asked_at: Time::ZERO,
             control_left: false,
             control_failed: false,
             control_follows: false,

@@ -41,7 +41,11 @@ impl Link {
         let Some((from, to)) = self.paths.signal(now, index, signal) else { return };
         match (from, to) {
             (_, PathState::Suspect) => self.stats.path_doubts += 1,
-            (_, PathState::Dead) => self.stats.path_retirements += 1,
+            (_, PathState::Dead) => {
+                self.stats.path_retirements += 1;
+                self.ack_alarm.found_dead(index);
+            }
+            (PathState::Suspect, PathState::Good) => self.ack_alarm.found_good(now, index),
             (PathState::Probing, PathState::Good) => self.stats.path_returns += 1,
             _ => {}
         }
@@ -291,10 +295,17 @@ impl Link {
         span.max(PROBE_INTERVAL_MIN)
     }
 
+    /// A chunk came in on a path that had been taken before.
+    pub(super) fn on_known_chunk(&mut self, now: Time, heard_on: usize) {
+        if self.ack_alarm.is_heeded(now) {
+            let _ = self.on_duplicate(now, heard_on);
+        }
+    }
+
     /// A chunk came in on a path that had been taken before, or a probe that says that no path is
     /// acknowledged. The second in a row says that acks do not get back to the peer: they take
     /// another way from now on, and that way is asked. True if so.
-    pub(super) fn on_duplicate(&mut self, now: Time, heard_on: usize) -> bool {
+    fn on_duplicate(&mut self, now: Time, heard_on: usize) -> bool {
         let can_turn = self.paths.has_choice() || self.paths.can_move();
         if !can_turn || now < self.acks_rerouted_at + PROBE_INTERVAL_MIN {
             return false;
@@ -321,6 +332,7 @@ impl Link {
             return true;
         }
         self.stats.ack_reroutes += 1;
+        self.ack_alarm.raise(before);
         self.signal_path(now, before, PathSignal::Duplicates);
         self.paths.turn_acks(now, before, heard_on);
         self.paths.probes_due |= self.paths.good() | bit(self.paths.ack_way());
@@ -328,12 +340,21 @@ impl Link {
     }
 
     /// The peer asks, and says that nothing that it sends is acknowledged. At each second time all
-    /// paths tell it at once, on probes of their own, that this question came in.
+    /// paths tell it at once, on probes of their own, that this question came in, and acks take
+    /// another way; after a false alarm they do so at the second of two that are apart.
     pub(super) fn on_silence_of_peer(&mut self, now: Time, heard_on: usize) {
         self.heard_in_vain = Some(heard_on);
         self.paths.answers_due |= bit(heard_on);
         // What the peer held back is held back no longer: it may be our only way, too.
         self.signal_path(now, heard_on, PathSignal::Called);
+        // Who was away finds many questions at once, and nothing is wrong with the way of its acks.
+        let is_one_of_many = now < self.asked_at + PROBE_INTERVAL_MIN;
+        if is_one_of_many && !self.ack_alarm.is_heeded(now) {
+            self.paths.acks_due |= self.paths.received();
+            self.paths.probes_due |= self.paths.mask();
+            return;
+        }
+        self.asked_at = now;
         if self.on_duplicate(now, heard_on) {
             self.paths.probes_due |= self.paths.mask();
         }

@@ -276,7 +276,7 @@ impl Link {
         if is_known && !takes_duplicates(config) {
             cold_path();
             stats.chunks_duplicate += 1;
-            let _ = self.on_duplicate(now, path);
+            self.on_known_chunk(now, path);
             return Taken::Known;
         }
         if !payload_is_intact(config, header, payload) {

@@ -204,6 +204,30 @@ fn a_receiver_whose_acks_are_swallowed_sends_them_another_way() {
 }
 
 #[test]
+fn a_host_that_is_away_now_and_then_finds_no_way_of_its_acks_at_fault_again_and_again() {
+    for seed in 0..20 {
+        let (mut wire, channel) = open(seed, Faults::default(), EACH);
+        // Each is off its processor for longer than a tick, most of the time.
+        for token in 0..2_000 {
+            send(&mut wire, channel, token..token + 1, 10_000);
+            let at = wire.prng.below(20) as usize;
+            if at < 2 && wire.away_until[at] <= wire.now {
+                wire.away_until[at] = wire.now + Nanos(wire.prng.between(5_000_000, 12_000_000));
+            }
+            wire.run_for(Nanos::from_millis(1));
+        }
+        let stats = wire.ends.each_ref().map(|end| end.link.stats());
+        let rerouted = stats.map(|stats| stats.ack_reroutes);
+        let [doubts, twice] =
+            [stats.map(|stats| stats.path_doubts), stats.map(|stats| stats.chunks_duplicate)];
+        println!("{rerouted:?} ways of acks left, {doubts:?} paths in doubt, {twice:?} duplicates");
+        // Five until that costs a second of calm, and some by both ends at once.
+        assert!(twice[1] > 300 && rerouted.iter().all(|&times| times <= 10), "seed {seed}");
+        assert!(doubts.iter().all(|&times| times <= 10), "seed {seed}");
+    }
+}
+
+#[test]
 fn a_flapping_path_is_quarantined_for_longer_each_time_and_not_chased() {
     let (mut wire, channel) = open(6, Faults::default(), EACH);
     let mut token = 0;

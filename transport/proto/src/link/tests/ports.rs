@@ -265,16 +265,18 @@ fn spares_are_found_when_all_paths_in_use_die_at_once() {
 
 #[test]
 fn a_pause_of_the_peer_leaves_spares_where_they_are() {
-    let (mut wire, channel) = open_with_spares(1);
-    for round in 0..10 {
-        wire.holes = [u64::MAX; 2];
-        send(&mut wire, channel, 100 + 20 * round..120 + 20 * round, 10_000);
-        wire.run_for(Nanos::from_millis(30));
-        wire.holes = [0; 2];
-        wire.run_until(Wire::settled);
-        trickle(&mut wire, channel, 1_000 + 100 * round, Nanos::from_millis(30));
+    for seed in 0..20 {
+        let (mut wire, channel) = open_with_spares(seed);
+        for round in 0..10 {
+            wire.holes = [u64::MAX; 2];
+            send(&mut wire, channel, 100 + 20 * round..120 + 20 * round, 10_000);
+            wire.run_for(Nanos::from_millis(30));
+            wire.holes = [0; 2];
+            wire.run_until(Wire::settled);
+            trickle(&mut wire, channel, 1_000 + 100 * round, Nanos::from_millis(30));
+        }
+        let states: Vec<PathState> = wire.ends[0].link.paths().map(|path| path.state).collect();
+        let spares = states.iter().filter(|&&state| state == PathState::Spare);
+        assert_eq!(spares.count(), 4, "seed {seed}: {states:?}");
     }
-    let states: Vec<PathState> = wire.ends[0].link.paths().map(|path| path.state).collect();
-    let spares = states.iter().filter(|&&state| state == PathState::Spare);
-    assert_eq!(spares.count(), 4, "{states:?}");
 }

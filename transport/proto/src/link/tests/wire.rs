@@ -67,6 +67,8 @@ pub(super) struct Wire {
     pub(super) ports: [[u16; PATHS_MAX + 1]; 2],
     /// Queue pairs that have failed are made anew where a driver is asked to.
     pub(super) renews: bool,
+    /// Until then an end has no processor: nobody takes in what has come.
+    pub(super) away_until: [Time; 2],
     /// Changes of ports: when, at which end.
     pub(super) moves: Vec<(Time, usize)>,
     pub(super) prng: Prng,
@@ -225,6 +227,7 @@ impl Wire {
             holes: [0; 2],
             ports: [first_ports(); 2],
             renews: false,
+            away_until: [Time::ZERO; 2],
             moves: Vec::new(),
             prng: Prng::new(seed),
         }
@@ -297,8 +300,11 @@ impl Wire {
 
     /// One turn of an end's driver.
     pub(super) fn turn(&mut self, at: usize) {
-        self.ends[at].take_events();
         let now = self.now;
+        if now < self.away_until[at] {
+            return;
+        }
+        self.ends[at].take_events();
         if self.ends[at].link.poll_timeout() <= now {
             self.ends[at].link.handle_timeout(now);
         }
@@ -387,7 +393,9 @@ impl Wire {
             if done(self) {
                 return;
             }
-            let timers = self.ends.iter().map(|end| end.link.poll_timeout());
+            let back = self.away_until;
+            let timers =
+                self.ends.iter().zip(back).map(|(e, back)| e.link.poll_timeout().max(back));
             let arrival = self.flight.keys().next().map_or(Time::NEVER, |&(at, _)| Time(at));
             let next = timers.min().unwrap().min(arrival);
             assert!(next < end, "it would never happen");
@@ -396,7 +404,11 @@ impl Wire {
                 if entry.key().0 > self.now.0 {
                     break;
                 }
-                let (to, frame) = entry.remove();
+                let ((_, order), (to, frame)) = entry.remove_entry();
+                if self.now < back[to] {
+                    self.flight.insert((back[to].0, order), (to, frame));
+                    continue;
+                }
                 self.deliver(to, frame);
             }
         }
