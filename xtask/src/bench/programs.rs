@@ -54,11 +54,8 @@ fn cargo_build(package: &str, what: &[&str], root: &Path) -> Result<(), Failure>
 /// Programs that only print.
 #[cfg(test)]
 pub(super) mod tests {
-    use super::Programs;
-    use std::fs::{self, Permissions};
-    use std::os::unix::fs::PermissionsExt;
-    use std::path::PathBuf;
-    use std::{env, process};
+    use super::{Command, PathBuf, Programs};
+    use std::{env, fs};
 
     /// A folder with such programs, which goes with this.
     pub(crate) struct Fakes(PathBuf);
@@ -67,16 +64,20 @@ pub(super) mod tests {
         /// For the test `name`.
         pub(crate) fn of(name: &str) -> Self {
             // With a space in it, as a person's folders have.
-            let folder = env::temp_dir().join(format!("towpath bench {name} {}", process::id()));
+            let folder =
+                env::temp_dir().join(format!("towpath bench {name} {}", std::process::id()));
             fs::create_dir_all(&folder).unwrap();
             Self(folder)
         }
 
         /// A program, by what the shell does.
         pub(crate) fn put(&self, name: &str, script: &str) {
-            let path = self.0.join(name);
-            fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-            fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+            // By another process: what this one had open for writing a test beside would hand on
+            // to a child of its own, and nobody may execute the file until that is gone.
+            let write = "printf '#!/bin/sh\\n%s\\n' \"$2\" >\"$1\" && chmod 755 \"$1\"";
+            let mut command = Command::new("sh");
+            command.args(["-c", write, "sh"]).arg(self.0.join(name)).arg(script);
+            assert!(command.status().unwrap().success());
         }
 
         pub(crate) fn programs(&self) -> Programs {
