@@ -4,8 +4,8 @@ use super::args::values::{Atomic, BwOutput, Connection, LatOutput};
 use super::args::{Common, Ours, Parsed};
 use super::error::UsageError;
 use super::limits::{
-    ALL_SIZES_LOG2, ATOMIC_BYTES, DRIVER_IDLE_POLLS_MAX, IDLE_POLLS_MAX, QPS_MAX, RAW_RX_DEPTH,
-    RX_DEPTH, UNDER_WAY_BYTES_MAX, UNDER_WAY_MAX,
+    ALL_SIZES_LOG2, ATOMIC_BYTES, CQ_MOD, CQ_MOD_BYTES_MAX, DRIVER_IDLE_POLLS_MAX, IDLE_POLLS_MAX,
+    QPS_MAX, RAW_RX_DEPTH, RX_DEPTH, UNDER_WAY_BYTES_MAX, UNDER_WAY_MAX,
 };
 use super::tool::{Op, Tool};
 use serde::{Deserialize, Serialize};
@@ -190,7 +190,7 @@ impl Settings {
                     BwOutput::MessageRate => Only::MessageRate,
                 });
                 settings.post_list = only.post_list.unwrap_or_else(|| settings.usual_list());
-                settings.cq_mod = Some(only.cq_mod);
+                settings.cq_mod = only.cq_mod.or_else(|| Some(settings.usual_cq_mod()));
                 settings
             }
             Parsed::Lat(args) => {
@@ -331,6 +331,12 @@ impl Settings {
     /// thread of the kernel, beside an end that polls.
     fn usual_list(&self) -> u32 {
         u32::from(self.plan.raw && self.device.target().is_some())
+    }
+
+    /// Messages of which one is asked for a completion where nobody says, as in perftest: bulk comes
+    /// in one at a time, and on RC a driver has more to send sooner.
+    fn usual_cq_mod(&self) -> u32 {
+        if self.plan.size > CQ_MOD_BYTES_MAX && !self.plan.all { 1 } else { CQ_MOD }
     }
 
     /// Polls in a row that find nothing, after which this side waits.

@@ -374,6 +374,12 @@ fn defaults_are_those_of_perftest() {
     let as_told = settings(Tool::SendBw, &["--raw", "-d", "rxe0", "-l", "7"]);
     assert_eq!((raw.post_list, one_by_one.post_list, as_told.post_list), (0, 1, 7));
     assert_eq!(settings(Tool::SendBw, &["-d", "rxe0"]).post_list, 0, "a transport knows better");
+    let cq_mod = |words: &[&str]| settings(Tool::SendBw, words).cq_mod;
+    assert_eq!(cq_mod(&["--raw"]), Some(1), "of long messages each is asked for a completion");
+    for few in [&["--raw", "-s", "8192"][..], &["--raw", "-a"]] {
+        assert_eq!(cq_mod(few), Some(100), "{few:?}");
+    }
+    assert_eq!(cq_mod(&["--raw", "-Q", "7"]), Some(7));
     let atomic = settings(Tool::AtomicBw, &[]);
     assert_eq!((atomic.plan.size, atomic.plan.raw), (8, true));
     let lat = settings(Tool::WriteLat, &[]);

@@ -211,9 +211,10 @@ pub(crate) struct BwOnly {
     #[arg(short = 'l', long = "post_list", value_name = "MESSAGES")]
     pub(crate) post_list: Option<u32>,
     /// With --raw, ask for a completion of each so many messages (at most half the depth); without,
-    /// the transport decides
-    #[arg(short = 'Q', long = "cq-mod", default_value_t = 100)]
-    pub(crate) cq_mod: u32,
+    /// the transport decides [default: 100; 1 for messages of more than 8192 bytes, but not with
+    /// -a, as in perftest]
+    #[arg(short = 'Q', long = "cq-mod", value_name = "MESSAGES")]
+    pub(crate) cq_mod: Option<u32>,
     /// Do not look for the peak
     #[arg(short = 'N', long = "noPeak")]
     pub(crate) no_peak: bool,

@@ -71,7 +71,7 @@ fn the_bandwidth_table_has_the_layout_of_perftest_and_then_our_columns() {
  Number of qps   : 1            Transport type : RoCEv2 over UDP
  Connection type : UC           Using SRQ      : ON
  TX depth        : 128
- CQ Moderation   : 100
+ CQ Moderation   : 1
  RX depth        : 128
  Mtu             : 4096[B]
  Chunk           : 57344[B]
@@ -152,7 +152,7 @@ fn plain_verbs_have_the_head_of_perftest_and_count_lost_messages() {
  Number of qps   : 1            Transport type : IB
  Connection type : UC           Using SRQ      : OFF
  TX depth        : 128
- CQ Moderation   : 100
+ CQ Moderation   : 1
  RX depth        : 512
  Mtu             : 4096[B]
  Local buffers   : one for all messages
@@ -265,7 +265,7 @@ fn the_bandwidth_json_has_the_names_of_perftest_and_ours() {
     }
   ],
   "test_info": {
-    "CQ_Moderation": "100",
+    "CQ_Moderation": "1",
     "Chunk": "57344",
     "Congestion_ctrl": "swift",
     "Connection_type": "UC",
