@@ -10,6 +10,7 @@ use super::settings::Flag;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// What the ends tell each other.
@@ -100,6 +101,11 @@ impl Control {
         let both = self.stream.local_addr().and_then(|ours| Ok((ours, self.stream.peer_addr()?)));
         let (ours, theirs) = both.map_err(|source| RunError::socket(READ, source))?;
         Ok((ours.ip().to_canonical(), theirs.ip().to_canonical()))
+    }
+
+    /// What is readable when a note is there, or the peer has gone.
+    pub(crate) fn file(&self) -> RawFd {
+        self.stream.as_raw_fd()
     }
 
     pub(crate) fn send(&mut self, note: &Note) -> Result<(), RunError> {

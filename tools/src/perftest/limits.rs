@@ -113,6 +113,10 @@ pub(crate) const QUIET_LOOK_MAX: Duration = Duration::from_millis(10);
 /// a row, and a busy end would take the processor from the driver's own work.
 pub(crate) const PASSIVE_WAIT: Duration = Duration::from_millis(2);
 
+/// The same where what comes on the set-up connection wakes it: perftest's sleeps in reading that,
+/// and wake-ups that find nothing take from the driver, too.
+pub(crate) const PASSIVE_WAIT_WATCHED: Duration = Duration::from_millis(100);
+
 /// Completions taken at a time.
 pub(crate) const POLL_BATCH: usize = 64;
 

@@ -92,6 +92,7 @@ pub(crate) fn connect<D: Device<Memory = Region>>(
     })?;
     let queues = join(&mut device, settings, &ours, &theirs, memory.layout.target_stride)?;
     let mut carrier = Raw::new(device, settings, memory, queues, (send_cq, recv_cq));
+    carrier.watch(control);
     carrier.post_all_recvs(recvs)?;
     Ok(Connected { carrier, local: ours.describe(), remote: theirs.describe() })
 }

@@ -12,16 +12,18 @@ pub(crate) use ends::{RawEnd, connect};
 use super::{Carrier, Counters, RowPlan, Turn};
 use crate::perftest::args::values::{Atomic, Connection};
 use crate::perftest::content::Content;
+use crate::perftest::control::Control;
 use crate::perftest::error::RunError;
 use crate::perftest::limits::{
-    ATOMIC_BYTES, GRH_BYTES, IDLE_SLEEP, LATENCY_SIGNAL_EVERY, PASSIVE_WAIT, POLL_BATCH,
-    PROGRESS_BUDGET,
+    ATOMIC_BYTES, GRH_BYTES, IDLE_SLEEP, LATENCY_SIGNAL_EVERY, PASSIVE_WAIT, PASSIVE_WAIT_WATCHED,
+    POLL_BATCH, PROGRESS_BUDGET,
 };
 use crate::perftest::patience::Patience;
 use crate::perftest::settings::Settings;
 use crate::perftest::tool::Op;
 use memory::{Memory, stride};
 use queue::{Queue, split, wr_id};
+use std::time::Duration;
 use towpath_base::Nanos;
 use towpath_memory::Region;
 use towpath_verbs::{
@@ -43,6 +45,7 @@ pub(crate) struct Raw<D> {
     validate: bool,
     /// This end only lets itself be written to or read from.
     passive: bool,
+    passive_wait: Duration,
     cq_mod: u32,
     /// Bytes in front of what is received.
     grh_bytes: u32,
@@ -86,6 +89,7 @@ impl<D: Device<Memory = Region>> Raw<D> {
             lossy: plan.lossy(),
             validate: plan.validate,
             passive: plan.one_sided() && !plan.sends(settings.is_client()),
+            passive_wait: PASSIVE_WAIT,
             cq_mod: settings.cq_mod.unwrap_or(LATENCY_SIGNAL_EVERY),
             grh_bytes: if plan.connection == Connection::Ud { GRH_BYTES } else { 0 },
             content: Content::new(1, false),
@@ -101,6 +105,14 @@ impl<D: Device<Memory = Region>> Raw<D> {
             written: 0,
             seen: 0,
             patience: Patience::new(settings.idle_polls_max()),
+        }
+    }
+
+    /// An end that only lets itself be written to or read from is woken by the peer's word that
+    /// it is done.
+    fn watch(&mut self, control: &Control) {
+        if self.passive && self.device.watch_file(control.file()) {
+            self.passive_wait = PASSIVE_WAIT_WATCHED;
         }
     }
 
@@ -278,7 +290,7 @@ impl<D: Device<Memory = Region>> Raw<D> {
 
     fn wait(&mut self) {
         if self.passive && self.patience.is_idle() {
-            self.device.wait(nanos(PASSIVE_WAIT));
+            self.device.wait(nanos(self.passive_wait));
         } else if self.patience.is_over() {
             // Short: what lands in memory wakes nobody.
             self.device.wait(nanos(IDLE_SLEEP));
@@ -286,7 +298,7 @@ impl<D: Device<Memory = Region>> Raw<D> {
     }
 }
 
-fn nanos(span: std::time::Duration) -> Nanos {
+fn nanos(span: Duration) -> Nanos {
     Nanos(span.as_nanos() as u64)
 }
 
