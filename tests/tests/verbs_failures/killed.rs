@@ -3,9 +3,11 @@
 use crate::census::Census;
 use crate::talker::Talker;
 use crate::{open, pair};
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use towpath_base::Nanos;
 use towpath_transport::DownReason;
 
 /// What the other process does: `listen`, or `dial ADDRESS`.
@@ -48,6 +50,12 @@ fn survives(start: impl FnOnce(&mut Talker) -> Child) {
     assert!(busy.of(&near, "qp") > alone.of(&near, "qp"), "{busy:?}");
     assert!(busy.of(&far, "mr") > before.of(&far, "mr"), "{busy:?}");
 
+    // Stopped first: what it has answered by then is taken in, and what is sent now waits for it.
+    kill_process(Pid::from_child(&peer), Signal::STOP).expect("it runs");
+    for _ in 0..20 {
+        survivor.turn();
+        survivor.endpoint.wait(Nanos::from_millis(1));
+    }
     peer.kill().expect("it runs");
     peer.wait().expect("it ends");
     drop(peer);
