@@ -40,6 +40,8 @@ if [ ${#missing[@]} -gt 0 ]; then
     again apt-get -o DPkg::Lock::Timeout=120 install -y -qq --no-install-recommends "${missing[@]}"
 fi
 
+"$(dirname "$0")/emulator.sh" "$dir"
+
 # The plain flavour: the others come without the RDMA drivers, or with another scheduler.
 newest() {
     apt-cache search --names-only '^linux-image-[0-9.]+-[0-9]+-amd64$' |
