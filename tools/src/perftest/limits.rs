@@ -91,8 +91,8 @@ pub(crate) const RAW_QP_TIMEOUT: u8 = 14;
 /// What an atomic works on.
 pub(crate) const ATOMIC_BYTES: u32 = 8;
 
-/// A raw bandwidth run asks for a completion of each so many sends unless `-Q` says otherwise, as in
-/// perftest, and of each where messages are longer than [`CQ_MOD_BYTES_MAX`].
+/// A raw bandwidth run asks for a completion of each so many sends unless `-Q` says otherwise, as
+/// in perftest, and of each where messages are longer than [`CQ_MOD_BYTES_MAX`].
 pub(crate) const CQ_MOD: u32 = 100;
 
 /// The longest messages of which not each is asked for a completion.

@@ -333,8 +333,8 @@ impl Settings {
         u32::from(self.plan.raw && self.device.target().is_some())
     }
 
-    /// Messages of which one is asked for a completion where nobody says, as in perftest: bulk comes
-    /// in one at a time, and on RC a driver has more to send sooner.
+    /// Messages of which one is asked for a completion where nobody says, as in perftest: bulk
+    /// comes in one at a time, and on RC a driver has more to send sooner.
     fn usual_cq_mod(&self) -> u32 {
         if self.plan.size > CQ_MOD_BYTES_MAX && !self.plan.all { 1 } else { CQ_MOD }
     }
