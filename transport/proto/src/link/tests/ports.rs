@@ -195,15 +195,20 @@ fn while_acks_arrive_no_more_than_one_path_a_second_changes_its_port() {
     }
 }
 
+/// Twenty messages leave while nothing comes through for `span`; then all of them arrive.
+fn pause(wire: &mut Wire, channel: ChannelId, round: u64, span: Nanos) {
+    wire.holes = [u64::MAX; 2];
+    send(wire, channel, 100 + 20 * round..120 + 20 * round, 10_000);
+    wire.run_for(span);
+    wire.holes = [0; 2];
+    wire.run_until(Wire::settled);
+}
+
 #[test]
 fn a_peer_that_is_silent_for_two_ticks_costs_ports_but_no_path() {
     let (mut wire, channel) = open(9, 4);
     for round in 0..10 {
-        wire.holes = [u64::MAX; 2];
-        send(&mut wire, channel, 100 + 20 * round..120 + 20 * round, 10_000);
-        wire.run_for(Nanos::from_millis(8));
-        wire.holes = [0; 2];
-        wire.run_until(Wire::settled);
+        pause(&mut wire, channel, round, Nanos::from_millis(8));
     }
     for end in &wire.ends {
         assert_eq!(end.link.stats().path_retirements, 0, "{:?}", end.moves);
@@ -268,11 +273,7 @@ fn a_pause_of_the_peer_leaves_spares_where_they_are() {
     for seed in 0..20 {
         let (mut wire, channel) = open_with_spares(seed);
         for round in 0..10 {
-            wire.holes = [u64::MAX; 2];
-            send(&mut wire, channel, 100 + 20 * round..120 + 20 * round, 10_000);
-            wire.run_for(Nanos::from_millis(30));
-            wire.holes = [0; 2];
-            wire.run_until(Wire::settled);
+            pause(&mut wire, channel, round, Nanos::from_millis(30));
             trickle(&mut wire, channel, 1_000 + 100 * round, Nanos::from_millis(30));
         }
         let states: Vec<PathState> = wire.ends[0].link.paths().map(|path| path.state).collect();
