@@ -1,10 +1,11 @@
 //! Two hosts on one thread, on devices that need real time: each sends a script, an oracle judges.
 //!
-//! Bounded by turns, never by the clock: how fast it goes is not judged here.
+//! How fast it goes is not judged here, only that it goes on.
 
 #![allow(dead_code, reason = "each program of tests uses its part")]
 
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 use towpath_base::{Nanos, Prng, Time};
 use towpath_lab::app::{App, Planned};
 use towpath_lab::oracle::{Ending, Oracle};
@@ -16,6 +17,10 @@ use towpath_verbs::{Device, Mtu};
 
 /// Turns in which nothing at all moves after which the test gives up: minutes of waiting.
 const IDLE_TURNS_MAX: u32 = 2_000_000;
+
+/// How long no application has heard anything when the test gives up, where time is real: ends that
+/// keep each other busy for nothing are stuck too.
+const SILENCE_MAX: Duration = Duration::from_secs(100);
 
 /// What each host sends.
 #[derive(Clone, Debug)]
@@ -94,18 +99,34 @@ impl<D: Device<Memory = Region>> Host<D> {
         self.link.and_then(|link| self.endpoint.stats(link)).expect("the link is up")
     }
 
-    /// True when something happened.
-    fn turn(&mut self, oracle: &mut Oracle) -> bool {
+    fn turn(&mut self, oracle: &mut Oracle) -> Happened {
         let Self { endpoint, app, .. } = self;
-        let mut busy = endpoint.poll() > 0;
+        let mut happened = Happened { something: endpoint.poll() > 0, an_event: false };
         while let Some(event) = endpoint.next_event() {
-            busy = true;
+            happened = Happened { something: true, an_event: true };
             app.on_event(endpoint, event, oracle);
         }
         app.act(endpoint, oracle);
         endpoint.flush();
-        busy
+        happened
     }
+
+    /// All that tells why it is stuck.
+    fn state(&self) -> String {
+        let Some(link) = self.link else { return "no link".to_owned() };
+        let Self { endpoint, .. } = self;
+        let paths: Vec<_> = endpoint.paths(link).collect();
+        let (stats, census) = (endpoint.stats(link), endpoint.link_census(link));
+        let (now, due) = (endpoint.now(), endpoint.next_timeout());
+        format!("at {now:?}, due at {due:?}: {stats:?}\n{census:?}\n{paths:?}")
+    }
+}
+
+/// In a turn of a host.
+#[derive(Clone, Copy)]
+struct Happened {
+    something: bool,
+    an_event: bool,
 }
 
 struct Hosts<D: Device<Memory = Region>> {
@@ -134,15 +155,21 @@ impl<D: Device<Memory = Region>> Hosts<D> {
     }
 
     fn run_until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
-        let mut idle = 0;
+        let (mut idle, mut heard_at) = (0, Instant::now());
         while !done(self) {
-            let [near, far] = &mut self.hosts;
-            let busy = near.turn(&mut self.oracle) | far.turn(&mut self.oracle);
+            let turns = self.hosts.each_mut().map(|host| host.turn(&mut self.oracle));
             let found = self.oracle.violations();
             assert!(found.is_empty(), "seed {}: {found:?}", self.seed);
+            let busy = turns.iter().any(|happened| happened.something);
             idle = if busy { 0 } else { idle + 1 };
-            let stats = || self.hosts.each_ref().map(|h| h.link.and_then(|l| h.endpoint.stats(l)));
-            assert!(idle < IDLE_TURNS_MAX, "seed {}: stuck until {what}: {:?}", self.seed, stats());
+            if turns.iter().any(|happened| happened.an_event) {
+                heard_at = Instant::now();
+            }
+            let is_silent = self.world.is_none() && heard_at.elapsed() > SILENCE_MAX;
+            if idle >= IDLE_TURNS_MAX || is_silent {
+                let [near, far] = self.hosts.each_ref().map(Host::state);
+                panic!("seed {}: stuck until {what}:\n{near}\n{far}", self.seed);
+            }
             if !busy {
                 self.rest(idle);
             }
