@@ -12,8 +12,9 @@ use exchange::{Load, exchange_of};
 use rig::Interop;
 use towpath_verbs::{Either, Mtu, QpType};
 
-/// Each way, over both kinds of IP, in small and large packets.
-fn for_every_pairing(mut test: impl FnMut(&mut rig::Rig<rig::EitherNic>)) {
+/// Each way, over both kinds of IP, in small and large packets. True says that long messages shall
+/// go too. They take most of the time, so it does in two pairings only, which differ in all three.
+fn for_every_pairing(mut test: impl FnMut(&mut rig::Rig<rig::EitherNic>, bool)) {
     let interop = Interop::from_environment();
     for nic_first in [true, false] {
         for ipv6 in [false, true] {
@@ -21,7 +22,8 @@ fn for_every_pairing(mut test: impl FnMut(&mut rig::Rig<rig::EitherNic>)) {
                 let way = if nic_first { "to the kernel" } else { "from the kernel" };
                 println!("{way}, IPv{}, MTU {mtu}", if ipv6 { 6 } else { 4 });
                 let rig = interop.rig(nic_first, ipv6, mtu);
-                test(&mut rig.with_memory(raw::WINDOW_BYTES));
+                let long = ipv6 == (mtu == Mtu::Mtu4096) && nic_first != ipv6;
+                test(&mut rig.with_memory(raw::WINDOW_BYTES), long);
             }
         }
     }
@@ -33,9 +35,13 @@ mod clean_cable {
     #[test]
     #[ignore = "needs the kernel's rxe: cargo xtask vm-test"]
     fn every_verb_moves_messages_of_all_lengths() {
-        for_every_pairing(|rig| {
-            raw::every_verb(rig, QpType::Uc, &raw::LENGTHS);
-            raw::every_verb(rig, QpType::Rc, &raw::LENGTHS);
+        for_every_pairing(|rig, long| {
+            for qp_type in [QpType::Uc, QpType::Rc] {
+                raw::every_verb(rig, qp_type, &raw::LENGTHS);
+                if long {
+                    raw::every_verb(rig, qp_type, &raw::LONG_LENGTHS);
+                }
+            }
             raw::atomics(rig);
         });
     }
@@ -43,7 +49,7 @@ mod clean_cable {
     #[test]
     #[ignore = "needs the kernel's rxe: cargo xtask vm-test"]
     fn datagrams_of_all_lengths_arrive() {
-        for_every_pairing(|rig| assert_eq!(raw::datagrams(rig), 0, "lost"));
+        for_every_pairing(|rig, _| assert_eq!(raw::datagrams(rig), 0, "lost"));
     }
 
     #[test]
@@ -59,8 +65,11 @@ mod bad_cable {
     #[test]
     #[ignore = "needs the kernel's rxe, and packets lost: cargo xtask vm-test"]
     fn on_rc_every_verb_moves_messages_of_all_lengths() {
-        for_every_pairing(|rig| {
-            raw::every_verb(rig, QpType::Rc, &raw::SHORTER_LENGTHS);
+        for_every_pairing(|rig, long| {
+            raw::every_verb(rig, QpType::Rc, &raw::LENGTHS);
+            if long {
+                raw::every_verb(rig, QpType::Rc, &raw::LONG_UNDER_LOSS);
+            }
             raw::atomics(rig);
         });
     }
@@ -69,7 +78,7 @@ mod bad_cable {
     #[ignore = "needs the kernel's rxe, and packets lost: cargo xtask vm-test"]
     fn on_uc_what_arrives_is_whole() {
         let mut lost = 0;
-        for_every_pairing(|rig| lost += raw::lossy_sends(rig));
+        for_every_pairing(|rig, _| lost += raw::lossy_sends(rig));
         assert!(lost > 0, "the cable is good");
     }
 
@@ -77,7 +86,7 @@ mod bad_cable {
     #[ignore = "needs the kernel's rxe, and packets lost: cargo xtask vm-test"]
     fn datagrams_that_arrive_are_whole() {
         let mut lost = 0;
-        for_every_pairing(|rig| lost += raw::datagrams(rig));
+        for_every_pairing(|rig, _| lost += raw::datagrams(rig));
         assert!(lost > 0, "the cable is good");
     }
 

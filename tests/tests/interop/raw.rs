@@ -5,11 +5,12 @@ use towpath_verbs::{
     Device, QpInit, QpNum, QpType, SendOp, SendWr, UdAddress, Wc, WcOpcode, WcStatus,
 };
 
-/// Around the packet sizes, and up to the longest message that rxe takes in one work request.
-pub(crate) const LENGTHS: [usize; 11] =
-    [1, 2, 63, 1023, 1024, 1025, 4096, 4097, 57_408, 1 << 20, 8 << 20];
+/// Around the packet sizes, and one of many packets.
+pub(crate) const LENGTHS: [usize; 9] = [1, 2, 63, 1023, 1024, 1025, 4096, 4097, 57_408];
+/// Up to the longest message that rxe takes in one work request.
+pub(crate) const LONG_LENGTHS: [usize; 2] = [1 << 20, 8 << 20];
 /// Where a lost packet costs RC a window of them.
-pub(crate) const SHORTER_LENGTHS: [usize; 8] = [1, 63, 1024, 1025, 4097, 57_408, 400_001, 1 << 20];
+pub(crate) const LONG_UNDER_LOSS: [usize; 2] = [400_001, 1 << 20];
 
 /// Room for the longest message, and for what follows it.
 pub(crate) const WINDOW_BYTES: usize = (8 << 20) + 4096;
@@ -17,10 +18,14 @@ pub(crate) const WINDOW_BYTES: usize = (8 << 20) + 4096;
 /// Looks without any progress after which a test gives up: a minute or more.
 const IDLE_LOOKS_MAX: u32 = 12_000;
 
-/// Messages that may get lost, how many at a time, and the most bytes of one.
-const SENDS: u64 = 200;
-const DEPTH: u64 = 8;
+/// Messages that may get lost, and the most bytes of one.
+const SENDS: u64 = 120;
 const SLOT_BYTES: usize = 1 << 16;
+
+/// How many at a time: each time it takes long to know that no more comes. More than these are more
+/// than the buffer of a socket or the queue of a cable holds.
+const DATAGRAMS_AT_A_TIME: u64 = 20;
+const MESSAGES_AT_A_TIME: u64 = 8;
 
 /// What datagrams show to be let in, and the bytes before each.
 const QKEY: u32 = 0x1111_2222;
@@ -138,7 +143,7 @@ pub(crate) fn atomics(rig: &mut Rig<EitherNic>) {
 pub(crate) fn lossy_sends(rig: &mut Rig<EitherNic>) -> u64 {
     let qps = pair(rig, QpType::Uc);
     let length = |number: u64| 1 + (number * 7919 % (SLOT_BYTES as u64 - 1)) as usize;
-    sends(rig, qps, None, length)
+    sends(rig, qps, None, MESSAGES_AT_A_TIME, length)
 }
 
 /// Datagrams of UD, from one byte to a full packet; returns how many got lost.
@@ -148,21 +153,23 @@ pub(crate) fn datagrams(rig: &mut Rig<EitherNic>) -> u64 {
     let ud = UdAddress { dest, remote_qpn: b_qp, remote_qkey: QKEY };
     let packet = rig.mtu.bytes() as usize;
     let lengths = [1, 2, 63, 64, 1000, packet - 1, packet];
-    sends(rig, (a_qp, b_qp), Some(ud), |number| lengths[number as usize % lengths.len()])
+    let length = |number| lengths[number as usize % lengths.len()];
+    sends(rig, (a_qp, b_qp), Some(ud), DATAGRAMS_AT_A_TIME, length)
 }
 
-/// Several at a time; returns how many got lost.
+/// `depth` at a time; returns how many got lost.
 fn sends(
     rig: &mut Rig<EitherNic>,
     (a_qp, b_qp): Pair,
     to: Option<UdAddress>,
+    depth: u64,
     length: impl Fn(u64) -> usize,
 ) -> u64 {
     let slot = |number: u64| number as usize * SLOT_BYTES;
     let header = if to.is_some() { GRH_BYTES } else { 0 };
-    let mut free: Vec<u64> = (0..2 * DEPTH).collect();
+    let mut free: Vec<u64> = (0..2 * depth).collect();
     let (mut arrived, mut last) = (0, None);
-    for first in (0..SENDS).step_by(DEPTH as usize) {
+    for first in (0..SENDS).step_by(depth as usize) {
         free.drain(..).for_each(|wr_id| rig.b.recv(b_qp, wr_id, slot(wr_id), SLOT_BYTES));
         let mut send = |number: u64| {
             let (at, len) = (slot(number - first), length(number));
@@ -173,10 +180,10 @@ fn sends(
             rig.a.device.post_send(a_qp, &[wr]).expect("room for a send");
             bytes
         };
-        let sent: Vec<_> = (first..first + DEPTH).map(&mut send).collect();
+        let sent: Vec<_> = (first..first + depth).map(&mut send).collect();
         rig.run();
         let left = rig.a.completions();
-        assert_eq!(left.len() as u64, DEPTH);
+        assert_eq!(left.len() as u64, depth);
         assert_good(&left);
         for wc in rig.b.completions() {
             free.push(wc.wr_id);
