@@ -36,6 +36,8 @@ pub mod oracle;
 pub mod pair;
 pub mod scenario;
 pub mod solo;
+#[cfg(feature = "studies")]
 pub mod studies;
 pub mod sweep;
+#[cfg(feature = "studies")]
 pub mod wr_device;
