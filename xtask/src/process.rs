@@ -10,6 +10,13 @@ pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
 }
 
+/// The same program, before it has arguments, with only the processors that nobody else wants.
+pub(crate) fn yielding(command: &Command) -> Command {
+    let mut nice = Command::new("nice");
+    nice.args(["-n", "19"]).arg(command.get_program());
+    nice
+}
+
 /// A line for the shell.
 pub(crate) fn shell(line: &str) -> Command {
     let mut command = Command::new("sh");

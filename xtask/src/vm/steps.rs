@@ -2,7 +2,40 @@
 
 use crate::failure::Failure;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::Path;
+
+/// What runs a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Suite {
+    /// `--quick`: what tells in the shortest time whether all works.
+    #[default]
+    Quick,
+    /// The command without flags: what measures, too.
+    Full,
+    /// Only its name.
+    Named,
+}
+
+impl Suite {
+    fn of(word: &str) -> Self {
+        match word {
+            "full" => Self::Full,
+            "named" => Self::Named,
+            _ => Self::Quick,
+        }
+    }
+}
+
+impl fmt::Display for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Quick => "quick",
+            Self::Full => "full",
+            Self::Named => "only by its name",
+        })
+    }
+}
 
 /// What a step needs, as its script says in lines like `# test: verbs_link` before its first
 /// command.
@@ -19,8 +52,8 @@ pub(super) struct Needs {
     pub(super) commands: BTreeSet<String>,
     /// `# package:` Debian packages that those come from.
     pub(super) packages: BTreeSet<String>,
-    /// `# suite: full` keeps a step out of the quick suite.
-    pub(super) full: bool,
+    /// `# suite:` the smallest that a step is in: of several, the largest.
+    pub(super) suite: Suite,
     /// `# clock: counted` has it run in a guest whose clock counts instructions.
     pub(super) counted: bool,
 }
@@ -38,7 +71,9 @@ impl Needs {
                 "bin" => needs.bins.extend(words),
                 "command" => needs.commands.extend(words),
                 "package" => needs.packages.extend(words),
-                "suite" => needs.full = words.into_iter().any(|word| word == "full"),
+                "suite" => {
+                    needs.suite = words.map(|word| Suite::of(&word)).max().unwrap_or_default();
+                }
                 "clock" => needs.counted = words.into_iter().any(|word| word == "counted"),
                 _ => {}
             }
@@ -47,7 +82,7 @@ impl Needs {
     }
 
     /// Of all of these together.
-    pub(super) fn of_all(steps: &[Step]) -> Self {
+    pub(super) fn of_all<'a>(steps: impl IntoIterator<Item = &'a Step>) -> Self {
         let mut all = Self::default();
         for Step { needs, .. } in steps {
             all.tests.extend(needs.tests.iter().cloned());
@@ -55,7 +90,7 @@ impl Needs {
             all.bins.extend(needs.bins.iter().cloned());
             all.commands.extend(needs.commands.iter().cloned());
             all.packages.extend(needs.packages.iter().cloned());
-            all.full |= needs.full;
+            all.suite = all.suite.max(needs.suite);
             all.counted |= needs.counted;
         }
         all
@@ -95,17 +130,30 @@ pub(super) fn all(folder: &Path) -> Result<Vec<Step>, Failure> {
     Ok(steps)
 }
 
-/// Those that `only` names, or without names all; of the quick suite those that are in it.
+/// Those that `only` names, or without names those of the suite.
 pub(super) fn chosen(steps: Vec<Step>, only: &[String], quick: bool) -> Result<Vec<Step>, Failure> {
     if let Some(name) = only.iter().find(|name| steps.iter().all(|step| step.name() != **name)) {
         let known: Vec<_> = steps.iter().map(Step::name).collect();
         return Err(Failure::NoSuchGuestStep { name: name.clone(), known: known.join(", ") });
     }
+    let suite = if quick { Suite::Quick } else { Suite::Full };
     let wanted = |step: &Step| {
         let named = only.iter().any(|name| name == step.name());
-        if only.is_empty() { !(quick && step.needs.full) } else { named }
+        if only.is_empty() { step.needs.suite <= suite } else { named }
     };
     Ok(steps.into_iter().filter(wanted).collect())
+}
+
+/// The steps by the machine that they run in: those that need tests and nothing else, those that
+/// need programs, and those whose clock counts instructions.
+pub(super) fn machines(steps: &[Step]) -> [Vec<&Step>; 3] {
+    let mut machines = [const { Vec::new() }; 3];
+    for step in steps {
+        let has_programs = !step.needs.bins.is_empty() || !step.needs.commands.is_empty();
+        let machine = if step.needs.counted { 2 } else { usize::from(has_programs) };
+        machines[machine].push(step);
+    }
+    machines
 }
 
 #[cfg(test)]
@@ -125,20 +173,26 @@ mod tests {
             bins: set(&["c"]),
             commands: set(&["d", "e"]),
             packages: set(&["f"]),
-            full: true,
+            suite: Suite::Full,
             counted: true,
         };
         assert_eq!(Needs::of(SCRIPT), needs);
         assert_eq!(Needs::of("run # suite: full\n"), Needs::default());
     }
 
+    fn step(file: &str, head: &str) -> Step {
+        Step { file: file.to_owned(), needs: Needs::of(head) }
+    }
+
     #[test]
     fn steps_are_chosen_by_name_or_by_suite() {
-        let step = |file: &str, full| Step {
-            file: file.to_owned(),
-            needs: Needs { full, ..Needs::default() },
+        let steps = || {
+            vec![
+                step("10-contract.sh", ""),
+                step("85-table.sh", "# suite: full"),
+                step("86-count.sh", "# suite: named"),
+            ]
         };
-        let steps = || vec![step("10-contract.sh", false), step("90-table.sh", true)];
         let names = |only: &[&str], quick| {
             let only: Vec<_> = only.iter().map(|&name| name.to_owned()).collect();
             let chosen = chosen(steps(), &only, quick)?;
@@ -146,8 +200,26 @@ mod tests {
         };
         assert_eq!(names(&[], false).unwrap(), ["contract", "table"]);
         assert_eq!(names(&[], true).unwrap(), ["contract"]);
-        assert_eq!(names(&["table"], true).unwrap(), ["table"], "a name is a name");
+        assert_eq!(
+            names(&["count", "table"], true).unwrap(),
+            ["table", "count"],
+            "a name is a name"
+        );
         let unknown = names(&["tabel"], false).unwrap_err().to_string();
-        assert!(unknown.contains("tabel") && unknown.contains("contract, table"), "{unknown}");
+        assert!(unknown.contains("tabel") && unknown.contains("contract, table, count"));
+    }
+
+    #[test]
+    fn what_needs_no_programs_does_not_wait_for_them() {
+        let steps = [
+            step("10-contract.sh", "# test: a"),
+            step("50-storage.sh", "# bin: b"),
+            step("60-more.sh", "# unit: c"),
+            step("85-table.sh", "# command: d"),
+            step("86-count.sh", "# bin: b\n# clock: counted"),
+        ];
+        let files =
+            machines(&steps).map(|steps| steps.iter().map(|step| step.name()).collect::<Vec<_>>());
+        assert_eq!(files, [vec!["contract", "more"], vec!["storage", "table"], vec!["count"]]);
     }
 }

@@ -3,7 +3,7 @@
 # bin: tow_send_bw tow_write_bw
 # command: ib_send_bw ib_write_bw chrt
 # package: perftest util-linux
-# suite: full
+# suite: named
 # clock: counted
 
 . /compare.sh
