@@ -1,5 +1,8 @@
 //! The two checksums of the wire: CRC32C for our headers, payloads and slices, CRC-32 for the ICRC.
 
+#[cfg(target_arch = "x86_64")]
+mod instruction;
+
 /// CRC32C (Castagnoli, reflected, as iSCSI defines it) of `bytes`.
 ///
 /// ```
@@ -11,6 +14,26 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     return crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32;
     #[cfg(not(feature = "std"))]
     return crc32c_portable(bytes);
+}
+
+/// CRC32C of the first 60 of 64 bytes: of a header that ends in its checksum.
+///
+/// As [`crc32c`], which takes three times as long to find out what it is to do with so few.
+///
+/// ```
+/// use towpath_base::crc::{crc32c, crc32c_of_60};
+///
+/// let header = std::array::from_fn(|place| place as u8);
+/// assert_eq!(crc32c_of_60(&header), crc32c(&header[..60]));
+/// ```
+#[must_use]
+#[inline]
+pub fn crc32c_of_60(bytes: &[u8; 64]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(crc) = instruction::crc32c_of_60(bytes) {
+        return crc;
+    }
+    crc32c(&bytes[..60])
 }
 
 /// CRC32C taken over several pieces in turn.
@@ -159,6 +182,16 @@ mod tests {
                 let part = &bytes[from..to];
                 assert_eq!(crc32c_portable(part), crc32c(part), "{from}..{to}");
             }
+        }
+    }
+
+    #[test]
+    fn a_header_has_the_crc32c_of_its_first_60_bytes() {
+        let mut prng = crate::Prng::new(3);
+        for _ in 0..1_000 {
+            let mut bytes = [0; 64];
+            prng.fill(&mut bytes);
+            assert_eq!(crc32c_of_60(&bytes), crc32c_portable(&bytes[..60]), "{bytes:?}");
         }
     }
 

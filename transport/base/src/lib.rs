@@ -4,7 +4,7 @@
 //! protocol core above it can be.
 
 #![no_std]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 extern crate alloc;
 

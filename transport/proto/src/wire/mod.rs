@@ -12,7 +12,7 @@ pub use hello::{Hello, HelloError, HelloPath, PREFIX_BYTES, Refusal, Welcome};
 pub use pack::{begins_chunk, next_in_pack, packed};
 
 use crate::limits::HEADER_BYTES;
-use towpath_base::crc::crc32c;
+use towpath_base::crc::crc32c_of_60;
 
 /// The protocol version of this build (docs/protocol.md).
 pub const VERSION: u8 = 2;
@@ -36,9 +36,6 @@ macro_rules! put {
 }
 pub(crate) use put;
 
-/// What CRC32C gives for bytes that end in their own CRC32C: so and only so it matches.
-const CRC_RESIDUE: u32 = 0x4867_4bc7;
-
 /// Two fields of 32 bits as the eight bytes that they take.
 const fn pair(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
@@ -54,18 +51,19 @@ fn seal(bytes: &mut [u8; HEADER_BYTES], words: [u64; 7], last: u32) {
         *place = word.to_le_bytes();
     }
     put!(bytes, 56, last);
-    let crc = crc32c(&bytes[..60]);
+    let crc = crc32c_of_60(bytes);
     put!(bytes, 60, crc);
 }
 
 /// Whether the checksum of a header matches.
 fn is_sealed(bytes: &[u8; HEADER_BYTES]) -> bool {
-    crc32c(bytes) == CRC_RESIDUE
+    crc32c_of_60(bytes) == field!(bytes, 60, u32)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use towpath_base::crc::crc32c;
 
     #[test]
     fn a_header_is_sealed_by_the_checksum_of_its_first_60_bytes_and_by_nothing_else() {
