@@ -9,7 +9,7 @@ use crate::recv::RecvTable;
 use smallvec::SmallVec;
 use std::hint::cold_path;
 use towpath_memory::Region;
-use towpath_proto::{ChannelId, Event as LinkEvent, IncomingKey, Link};
+use towpath_proto::{Event as LinkEvent, IncomingKey, Link};
 use towpath_verbs::Device;
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
@@ -56,9 +56,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             };
             match event {
                 LinkEvent::Message { channel, incoming, length } => {
-                    let chunks = gather(from, recv, incoming, channel);
-                    let message = Message { link, channel, len: length, chunks };
-                    on_event(self, Event::Message(message));
+                    // Filled in place: chunks are put down one by one, and a copy would wait.
+                    let chunks = SmallVec::new();
+                    let mut event = Event::Message(Message { link, channel, len: length, chunks });
+                    if let Event::Message(message) = &mut event {
+                        gather(from, recv, incoming, message);
+                    }
+                    on_event(self, event);
                 }
                 LinkEvent::Sent { send, token, outcome } => {
                     // The one place where what was sent is taken back: the link says Sent only
@@ -120,26 +124,20 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
 /// The chunks of a message that is handed over.
 #[inline]
-fn gather(
-    from: &mut Link,
-    recv: &mut RecvTable,
-    incoming: IncomingKey,
-    channel: ChannelId,
-) -> SmallVec<[Chunk; 2]> {
-    let mut chunks = SmallVec::new();
+fn gather(from: &mut Link, recv: &mut RecvTable, incoming: IncomingKey, message: &mut Message) {
+    let Message { channel, chunks, .. } = message;
     from.take_message(incoming, |taken| {
         if taken.len() > chunks.inline_size() {
-            make_room(&mut chunks, taken.len());
+            make_room(chunks, taken.len());
         }
         for chunk in taken {
-            let lent = recv.lend_out(chunk, channel);
+            let lent = recv.lend_out(chunk, *channel);
             debug_assert!(lent.is_some(), "a chunk of a message is in its slot");
             if let Some(lent) = lent {
                 chunks.push(lent);
             }
         }
     });
-    chunks
 }
 
 #[inline(never)]
