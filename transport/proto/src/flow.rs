@@ -181,16 +181,32 @@ impl Flow {
         at
     }
 
+    /// What a run of chunks may be charged, the first of which was let go now: as much as a window
+    /// has room for. Where there is a pace, each one has to be asked for.
+    #[inline]
+    pub(crate) fn room_of_run(&self) -> u64 {
+        if !self.is_stream && self.cc.pacing_rate().is_some() {
+            return 0;
+        }
+        let window = self.window_bytes().min(self.peer_window_bytes);
+        window.saturating_sub(self.in_flight_bytes)
+    }
+
     /// A chunk goes out.
     #[inline(always)]
     pub(crate) fn on_sent(&mut self, now: Time, payload_bytes: u32) {
-        let charge = u64::from(self.charge(payload_bytes));
+        self.chunk_size.on_sent(payload_bytes);
+        self.on_charged(now, u64::from(self.charge(payload_bytes)));
+    }
+
+    /// One chunk goes out, or several that the windows have room for.
+    #[inline(always)]
+    pub(crate) fn on_charged(&mut self, now: Time, charge: u64) {
         self.in_flight_bytes += charge;
-        if charge > self.cc.window_bytes() {
+        if !self.is_stream && charge > self.cc.window_bytes() {
             self.hold_after_oversize(now, charge);
         }
         self.pacer.on_sent(now, charge, self.cc.pacing_rate());
-        self.chunk_size.on_sent(payload_bytes);
     }
 
     /// A chunk cannot be cut again: one that is larger than the window goes alone, and takes as

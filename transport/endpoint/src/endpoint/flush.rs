@@ -1,21 +1,19 @@
 //! Sending what the links want sent, and posting what they can receive into.
 
 use super::Endpoint;
-use super::posting::{post, push, push_frame};
-use crate::batch::{Batch, Batches};
+use super::transmit::{Room, Sent, send_chunks};
 use crate::control::Control;
-use crate::limits::{RC_WINDOW_BYTES, SOON_BYTES, TURN_BYTES};
+use crate::limits::{SOON_BYTES, TURN_BYTES};
 use crate::links::{Conn, Path, Phase};
 use crate::shared::Shared;
 use crate::tcp::Tcp;
 use crate::wr_id::WrId;
 use smallvec::SmallVec;
-use std::hint::cold_path;
 use std::task::Waker;
 use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
-use towpath_proto::{Carrier, Class, Link, PathId, Reroute};
-use towpath_verbs::{Device, QpNum};
+use towpath_proto::{Class, Link};
+use towpath_verbs::Device;
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Sends what is to be sent: chunks first, then acks, so that acks ride on replies where
@@ -292,105 +290,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 }
 
-/// How much a link may hand to the device.
-#[derive(Clone, Copy)]
-struct Room {
-    /// What the device may have of it at a time, and one chunk however long.
-    ahead_bytes: u64,
-    /// What it may hand over now, likewise.
-    turn_bytes: u64,
-}
-
-/// What a link handed to the device.
-#[derive(Clone, Copy, Default)]
-struct Sent {
-    bytes: u64,
-    /// The turn was over before all was sent.
-    has_more: bool,
-    /// Work requests that the device refused.
-    refused: u64,
-}
-
-/// Sends the chunks that one link wants sent.
-fn send_chunks<D: Device<Memory = Region>>(
-    (device, batches): (&mut D, &mut Batches),
-    conn: &mut Conn,
-    room: Room,
-    now: Time,
-) -> Sent {
-    let Conn { id, link: Some(link), paths, tx_slots, tcp, sends, control, fill, .. } = conn else {
-        return Sent::default();
-    };
-    let index = id.index;
-    let mut refused = 0;
-    if link.has_reroutes() {
-        move_paths(device, paths, control.qp_num, link);
-    }
-    // A stream that stands still holds a link back while that rides on it, and so do queue pairs.
-    let rides_on_tcp = link.carrier() == Carrier::Tcp;
-    // What the device has cannot be overtaken, so no more than `ahead_bytes` are there at a time.
-    // Sends of RC are there until the peer has them: that is a window, and wants to be wide.
-    let ahead_bytes = match link.carrier() {
-        Carrier::Rc => room.ahead_bytes.max(RC_WINDOW_BYTES),
-        _ => room.ahead_bytes,
-    };
-    let bytes_at_first = tx_slots.posted_bytes();
-    let limit_bytes = ahead_bytes.min(bytes_at_first.saturating_add(room.turn_bytes));
-    // Paths with a batch that waits: the others are not looked at.
-    let mut waiting = 0u32;
-    loop {
-        let has_room = match tcp.as_ref().filter(|_| rides_on_tcp) {
-            Some(tcp) => tcp.frames.has_room(),
-            None => !tx_slots.any_full() && tx_slots.posted_bytes() < limit_bytes,
-        };
-        if !has_room {
-            break;
-        }
-        // Left where it is: its fields were just stored one by one, and a copy would wait for that.
-        let mut next = link.poll_transmit(now);
-        let Some(transmit) = &mut next else { break };
-        let Some(path) = paths.get_mut(usize::from(transmit.path.0)) else {
-            // The path behind those of queue pairs is the stream.
-            cold_path();
-            let Some(tcp) = tcp else { break };
-            push_frame(tcp, sends, transmit);
-            link.handle_sent(transmit.path, transmit.header.number, None);
-            continue;
-        };
-        // A pack that is still open has no entry yet, and never gets filler.
-        if let (Some(fill), Some(batch)) = (&*fill, &mut path.batch) {
-            batch.fill_up(fill, &mut path.unfilled_bytes);
-        }
-        let has_place = !rides_on_tcp || !path.tx.is_full();
-        if !has_place || !push((path, tx_slots, batches), sends, index, transmit) {
-            cold_path();
-            link.handle_sent(transmit.path, transmit.header.number, None);
-            refused += 1;
-            continue;
-        }
-        waiting |= 1 << transmit.path.0;
-        let payload_bytes = transmit.payload.map_or(0, |piece| piece.length as usize);
-        let packs_done = path.batch.as_ref().is_some_and(Batch::is_worth_posting)
-            && path.tx.is_pack_full(tx_slots, payload_bytes);
-        if packs_done || path.tx.is_full() || path.batch.as_ref().is_some_and(Batch::is_full) {
-            refused += post((device, batches), (path, tx_slots), link, transmit.path);
-        }
-        // Where posting is not sending the device would keep them for the end of the turn.
-        if packs_done {
-            device.progress(0);
-        }
-    }
-    while waiting != 0 {
-        let id = waiting.trailing_zeros() as u8;
-        waiting &= waiting - 1;
-        refused +=
-            post((device, batches), (&mut paths[usize::from(id)], tx_slots), link, PathId(id));
-    }
-    let posted_bytes = tx_slots.posted_bytes();
-    let has_more = !tx_slots.any_full() && (limit_bytes..ahead_bytes).contains(&posted_bytes);
-    Sent { bytes: posted_bytes.saturating_sub(bytes_at_first), has_more, refused }
-}
-
 /// Sends the acks of one link, and what its stream has room for; returns how many work requests the
 /// device refused.
 fn send_acks<D: Device<Memory = Region>>(device: &mut D, conn: &mut Conn, now: Time) -> u64 {
@@ -404,39 +303,6 @@ fn send_acks<D: Device<Memory = Region>>(device: &mut D, conn: &mut Conn, now: T
     }
     *timer = link.poll_timeout();
     refused
-}
-
-/// Lets the paths that a link wants moved go on from other source ports.
-#[cold]
-fn move_paths<D: Device<Memory = Region>>(
-    device: &mut D,
-    paths: &mut [Path],
-    control: QpNum,
-    link: &mut Link,
-) {
-    while let Some(reroute) = link.poll_reroute() {
-        move_path(device, paths, control, link, reroute);
-    }
-}
-
-/// Lets a path go on from another source port. A device that refuses is not asked again: the link
-/// gets along with the ports that it has.
-fn move_path<D: Device<Memory = Region>>(
-    device: &mut D,
-    paths: &mut [Path],
-    control: QpNum,
-    link: &mut Link,
-    reroute: Reroute,
-) {
-    let Some(path) = paths.get_mut(usize::from(reroute.path.0)) else { return };
-    let mut moved = device.set_source_port(path.qp_num, reroute.source_port);
-    if reroute.moves_control {
-        moved = moved.and(device.set_source_port(control, reroute.source_port));
-    }
-    match moved {
-        Ok(()) => path.source_port = reroute.source_port,
-        Err(_) => link.pin_ports(),
-    }
 }
 
 fn post_acks<D: Device<Memory = Region>>(

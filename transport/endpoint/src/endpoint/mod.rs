@@ -24,6 +24,7 @@ mod posting;
 mod renew;
 mod streams;
 mod teardown;
+mod transmit;
 mod usage;
 
 pub use commands::{BufferCensus, PathReport};
@@ -137,8 +138,8 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     /// Where absences of our host are noise.
     away: Option<Away>,
     told: VecDeque<Event>,
-    /// What the application is done with, for when its answers have left; as much as there are
-    /// receive buffers at most.
+    /// What the application is done with, for the next flush or poll; as much as there are receive
+    /// buffers at most.
     released: Vec<Message>,
     prng: Prng,
     instance: u64,

@@ -11,6 +11,7 @@ mod end;
 mod paths;
 mod receive;
 mod renew;
+mod run;
 mod send;
 mod timers;
 mod transmit;
@@ -65,10 +66,10 @@ enum LinkState {
 /// - **getters**.
 ///
 /// One turn of a driver: hand in everything that arrived, take all events, let the application
-/// act, then call [`poll_transmit`](Self::poll_transmit) until it is empty and only then
-/// [`poll_ack`](Self::poll_ack) until it is empty: so acks ride on replies where there are any.
-/// An ack that rode on data waits for [`settle_piggyback`](Self::settle_piggyback), so that a
-/// reply need not: call that when `poll_transmit` is empty, and send what it has then.
+/// act, then call [`poll_transmits`](Self::poll_transmits) until it says that there is nothing,
+/// and only then [`poll_ack`](Self::poll_ack) until it is empty: so acks ride on replies where
+/// there are any. An ack that rode on data waits for [`settle_piggyback`](Self::settle_piggyback),
+/// so that a reply need not: call that when nothing is left to send, and send what it has then.
 /// Call [`handle_timeout`](Self::handle_timeout) when [`poll_timeout`](Self::poll_timeout) has
 /// come. `now` never goes backwards.
 #[derive(Debug)]

@@ -1,15 +1,13 @@
 //! Transmitting: which chunk goes next, on which path, with what riding on it.
 
+use super::Link;
 use super::control::Control;
-use super::{Link, find_mut};
-use crate::channel::{Channel, ChannelState, Outgoing, SendState};
-use crate::event::{ChannelId, PathId, PayloadRef, SendKey, Transmit};
-use crate::limits::{CONTROL_OUTSTANDING_MAX, HEADER_BYTES};
-use crate::path::{DataChunk, PathTable, Spreading, TailProbe, What, bit};
-use crate::schedule::Scheduler;
-use crate::slots::{Key, Slots};
+use crate::channel::SendState;
+use crate::event::{PathId, PayloadRef, Transmit};
+use crate::limits::CONTROL_OUTSTANDING_MAX;
+use crate::path::{DataChunk, TailProbe, What, bit};
+use crate::slots::Key;
 use crate::wire::{ChunkFlags, ChunkHeader, Kind};
-use alloc::collections::VecDeque;
 use core::hint::cold_path;
 use core::ops::ControlFlow;
 use towpath_base::Time;
@@ -27,18 +25,43 @@ impl Link {
     /// The next chunk to send, or `None` when there is nothing that may go now. The driver calls it
     /// only while the send queues of all paths have room.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
+        let mut next = None;
+        self.poll_transmits(now, |transmit| {
+            next = Some(*transmit);
+            false
+        });
+        next
+    }
+
+    /// Hands the next chunks to send to `each`, one or more, until that says that no other may
+    /// follow at once: the send queue of a path is full, say. Chunks of new data that take the same
+    /// path come in one go, which costs half as much as one by one. False when there is nothing
+    /// that may go now; else there may be more to be asked for.
+    ///
+    /// The driver calls it only while the send queues of all paths have room, and calls nothing
+    /// else of the link before it returns. A chunk is written over where the one before it was: of
+    /// what `each` changes there, `payload_crc` stays until it is set again.
+    #[inline]
+    pub fn poll_transmits(
+        &mut self,
+        now: Time,
+        mut each: impl FnMut(&mut Transmit) -> bool,
+    ) -> bool {
         if self.is_down() {
             cold_path();
-            return None;
+            return false;
         }
         self.flow.paced_until = Time::NEVER;
         if self.has_urgent() {
             cold_path();
             if let ControlFlow::Break(transmit) = self.next_urgent(now) {
-                return transmit;
+                return transmit.is_some_and(|mut transmit| {
+                    each(&mut transmit);
+                    true
+                });
             }
         }
-        self.next_new(now)
+        self.send_run(now, each)
     }
 
     /// Whether there may be something to send beside new data.
@@ -163,100 +186,50 @@ impl Link {
         Next::Nothing
     }
 
-    /// Cuts the next chunk, of the channel whose turn it is.
-    fn next_new(&mut self, now: Time) -> Option<Transmit> {
-        while let Some(ChannelId(id)) = self.schedule.turn() {
-            let Self { channels, sends, starved, schedule, flow, paths, .. } = self;
-            let channel = find_mut(channels, id);
-            let sendable = channel.and_then(|channel| sendable(channel, sends, starved));
-            let Some((channel, send, message)) = sendable else {
-                cold_path();
-                schedule.pass();
-                if let Some(channel) = self.channel_mut(id) {
-                    channel.tx.is_ready = false;
-                }
-                continue;
-            };
-            let length = message.next_length(flow.chunk_bytes(message.cut_at()));
-            let index =
-                if flow.may_send(now, length) { choose_for(now, paths, message) } else { None };
-            let Some(index) = index else {
-                cold_path();
-                self.arm_credit_probe(now);
-                return None;
-            };
-            let chunk = cut(channel, schedule.as_mut(), send, message, length);
-            let origin = Origin::of(message, Some(channel));
-            return self.transmit_data(now, index, &chunk, origin);
-        }
-        self.flow.on_nothing_to_send();
-        self.arm_credit_probe(now);
-        None
-    }
-
     /// Sends a chunk again, under a new number.
     #[inline(never)]
     fn transmit_again(&mut self, now: Time, index: usize, chunk: &DataChunk) -> Option<Transmit> {
-        let Self { channels, sends, stats, .. } = self;
-        let message = sends.get_mut(chunk.send.0)?;
-        let channel = find_mut(channels, message.channel);
-        let origin = Origin::of(message, channel);
-        stats.chunks_retransmitted += 1;
-        stats.bytes_retransmitted += u64::from(chunk.length);
-        self.transmit_data(now, index, chunk, origin)
+        let message = self.sends.get_mut(chunk.send.0)?;
+        message.posted += 1;
+        let (id, message_len, channel) = (message.id, message.message_len, message.channel);
+        self.stats.chunks_retransmitted += 1;
+        self.stats.bytes_retransmitted += u64::from(chunk.length);
+        let charge = self.flow.charge(chunk.length);
+        let (number, floor) = self.paths[index].tx.send(What::Data(*chunk), charge, now);
+        let mut total = Total::default();
+        self.flow.chunk_size.on_sent(chunk.length);
+        total.add(chunk.length, charge, self.flow.chunk_size.packets_of(chunk.length));
+        self.settle_sent(now, index, &total);
+        let mut header = self.data_header(channel, index);
+        (header.message, header.message_len) = (id, message_len);
+        self.ride_along(now, index, Kind::Data).on(&mut header);
+        let mut transmit = Transmit { path: PathId(index as u8), header, payload: None };
+        fill_in(&mut transmit, chunk, (number, floor));
+        Some(transmit)
     }
 
-    /// Hands a chunk out, never `None`: it is put together where the caller wants it, and not
-    /// copied there.
-    #[inline(always)]
-    fn transmit_data(
-        &mut self,
-        now: Time,
-        index: usize,
-        chunk: &DataChunk,
-        origin: Origin,
-    ) -> Option<Transmit> {
-        let charge = self.flow.charge(chunk.length);
-        let path = &mut self.paths[index];
-        let generation = path.generation_out;
-        let (number, floor) = path.tx.send(What::Data(*chunk), charge, now);
-        self.flow.on_sent(now, chunk.length);
-        self.paths.on_sent(now, index, charge);
+    /// What chunks of a channel have in common that leave on a path now; without an ack.
+    pub(super) fn data_header(&mut self, channel: u32, index: usize) -> ChunkHeader {
+        let mut header = self.header(Kind::Data, channel, index, 0, 0);
+        let granted = self.channel_mut(channel).map(|found| found.rx.tell_credit() as u16);
+        header.credit = granted.unwrap_or(0);
+        header.flags = header
+            .flags
+            .with(ChunkFlags::CREDIT, granted.is_some())
+            .with(ChunkFlags::PAYLOAD_CRC, self.config.payload_crc);
+        header
+    }
+
+    /// Keeps account of chunks that were handed out for a path.
+    #[inline]
+    pub(super) fn settle_sent(&mut self, now: Time, index: usize, total: &Total) {
+        self.flow.on_charged(now, total.charge);
+        self.paths.on_sent(now, index, total.charge);
         if !self.paths.ladder.is_only() {
-            let packets = self.flow.chunk_size.packets_of(chunk.length);
-            self.paths.ladder.loss.on_sent(packets);
+            self.paths.ladder.loss.on_sent(total.packets);
         }
-        self.stats.chunks_sent += 1;
-        self.stats.bytes_sent += u64::from(chunk.length);
-        let ride = self.ride_along(now, index, Kind::Data);
-        let flags = ChunkFlags::default()
-            .with(ChunkFlags::LAST, chunk.last)
-            .with(ChunkFlags::PAYLOAD_CRC, self.config.payload_crc)
-            .with(ChunkFlags::CREDIT, origin.credit.is_some());
-        let header = ChunkHeader {
-            kind: Kind::Data,
-            flags: ride.flags(flags),
-            generation,
-            number,
-            message: origin.message,
-            channel: origin.channel,
-            index: chunk.index,
-            offset: chunk.offset,
-            message_len: origin.message_len,
-            length: chunk.length,
-            floor_delta: (number - floor) as u16,
-            credit: origin.credit.unwrap_or(0),
-            ack_largest: ride.largest,
-            ack_hold: ride.hold,
-            payload_crc: 0,
-        };
-        let payload = PayloadRef {
-            send: chunk.send,
-            segment: chunk.segment,
-            offset: chunk.segment_offset,
-            length: chunk.length,
-        };
-        Some(Transmit { path: PathId(index as u8), header, payload: Some(payload) })
+        self.stats.chunks_sent += total.chunks;
+        self.stats.bytes_sent += total.payload_bytes;
     }
 
     fn transmit_control(
@@ -269,7 +242,7 @@ impl Link {
         let charge = self.flow.charge(0);
         let (number, floor) = self.paths[index].tx.send(What::Control(key), charge, now);
         self.flow.on_sent(now, 0);
-        self.paths.on_sent(now, index, charge);
+        self.paths.on_sent(now, index, u64::from(charge));
         self.stats.control_sent += 1;
         let mut header = self.header(control.kind, control.channel, index, number, floor);
         header.message = control.message;
@@ -361,105 +334,47 @@ impl Ride {
         self.of.map_or(flags, |of| flags.with_ack_of(of))
     }
 
+    /// Whether it is of another path than the one that it leaves on.
+    pub(super) fn is_of_another(&self, index: usize) -> bool {
+        self.of.is_some_and(|of| of != index)
+    }
+
     pub(super) fn on(&self, header: &mut ChunkHeader) {
         header.flags = self.flags(header.flags);
         (header.ack_largest, header.ack_hold) = (self.largest, self.hold);
     }
 }
 
-/// What a chunk says of its message and channel.
-struct Origin {
-    channel: u32,
-    message: u64,
-    message_len: u32,
-    /// What the peer is granted on the channel, if that is still there.
-    credit: Option<u16>,
+/// What was handed out for a path.
+#[derive(Default)]
+pub(super) struct Total {
+    pub(super) chunks: u64,
+    payload_bytes: u64,
+    charge: u64,
+    packets: u32,
 }
 
-impl Origin {
-    /// Of a message a chunk of which is handed to the device now.
-    #[inline]
-    fn of(message: &mut Outgoing, channel: Option<&mut Channel>) -> Self {
-        message.posted += 1;
-        Self {
-            channel: message.channel,
-            message: message.id,
-            message_len: message.message_len,
-            credit: channel.map(|found| found.rx.tell_credit() as u16),
-        }
+impl Total {
+    #[inline(always)]
+    pub(super) fn add(&mut self, length: u32, charge: u32, packets: u32) {
+        self.packets += packets;
+        self.payload_bytes += u64::from(length);
+        self.charge += u64::from(charge);
+        self.chunks += 1;
     }
 }
 
-/// The message of a channel that can have a chunk cut now. A channel without credit joins the
-/// starved ones.
-#[inline]
-fn sendable<'a>(
-    channel: &'a mut Channel,
-    sends: &'a mut Slots<Outgoing>,
-    starved: &mut VecDeque<u32>,
-) -> Option<(&'a mut Channel, SendKey, &'a mut Outgoing)> {
-    let sends_on = matches!(channel.state, ChannelState::Open | ChannelState::Closing);
-    let &send = channel.tx.queue.front().filter(|_| sends_on)?;
-    let message = sends.get_mut(send.0).expect("queued messages are live");
-    let has_id = message.state != SendState::Queued || channel.tx.has_id();
-    if !has_id || !message.may_cut() {
-        cold_path();
-        return None;
-    }
-    if !channel.tx.has_credit() {
-        list_starved(channel, starved);
-        return None;
-    }
-    Some((channel, send, message))
-}
-
-#[cold]
-fn list_starved(channel: &mut Channel, starved: &mut VecDeque<u32>) {
-    channel.tx.is_starved = true;
-    if !core::mem::replace(&mut channel.tx.is_listed_starved, true) {
-        starved.push_back(channel.id);
-    }
-}
-
-/// The path for the next chunk of a message.
-#[inline]
-fn choose_for(now: Time, paths: &mut PathTable, message: &mut Outgoing) -> Option<usize> {
-    if paths.spreading != Spreading::Message || !paths.has_choice() {
-        return paths.choose(now, 0);
-    }
-    choose_to_keep(now, paths, message)
-}
-
-#[inline(never)]
-fn choose_to_keep(now: Time, paths: &mut PathTable, message: &mut Outgoing) -> Option<usize> {
-    let kept = message.path.map(usize::from).filter(|&index| paths.is_usable(index));
-    let index = kept.or_else(|| paths.choose(now, 0))?;
-    message.path = Some(index as u8);
-    Some(index)
-}
-
-/// Cuts a chunk for the channel whose turn it is, and gives the turn on.
-#[inline]
-fn cut(
-    channel: &mut Channel,
-    schedule: &mut dyn Scheduler,
-    send: SendKey,
-    message: &mut Outgoing,
-    length: u32,
-) -> DataChunk {
-    if message.state == SendState::Queued {
-        message.state = SendState::Sending;
-        message.id = channel.tx.assign_id();
-    }
-    channel.tx.use_credit();
-    let chunk = message.cut(send, length);
-    if message.is_fully_cut() {
-        channel.tx.queue.pop_front();
-    }
-    let has_more = !channel.tx.queue.is_empty();
-    channel.tx.is_ready = has_more;
-    // A chunk of a byte takes the link for its header too.
-    let more = has_more.then_some(channel.tx.weight);
-    schedule.served(length + HEADER_BYTES as u32, more);
-    chunk
+/// What is a chunk's own, but for its message.
+#[inline(always)]
+pub(super) fn fill_in(transmit: &mut Transmit, chunk: &DataChunk, (number, floor): (u64, u64)) {
+    let header = &mut transmit.header;
+    (header.number, header.floor_delta) = (number, (number - floor) as u16);
+    (header.index, header.offset, header.length) = (chunk.index, chunk.offset, chunk.length);
+    header.flags = header.flags.with(ChunkFlags::LAST, chunk.last);
+    transmit.payload = Some(PayloadRef {
+        send: chunk.send,
+        segment: chunk.segment,
+        offset: chunk.segment_offset,
+        length: chunk.length,
+    });
 }

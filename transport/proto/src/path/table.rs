@@ -239,10 +239,10 @@ impl PathTable {
 
     /// Something goes out on a path.
     #[inline]
-    pub(crate) fn on_sent(&mut self, now: Time, index: usize, charge: u32) {
+    pub(crate) fn on_sent(&mut self, now: Time, index: usize, charge: u64) {
         self.busy |= bit(index);
-        self.left_bytes = self.left_bytes.saturating_sub(u64::from(charge));
-        self.turn_bytes = u64::from(charge) + if now > self.turn_at { 0 } else { self.turn_bytes };
+        self.left_bytes = self.left_bytes.saturating_sub(charge);
+        self.turn_bytes = charge + if now > self.turn_at { 0 } else { self.turn_bytes };
         self.turn_at = now;
         self.all[index].last_progress = now;
         if self.is_in_use(index) {

@@ -6,6 +6,7 @@ mod paths;
 mod piggyback;
 mod ports;
 mod renewals;
+mod runs;
 mod stalls;
 mod wire;
 

@@ -1,7 +1,7 @@
 //! Two links joined by a simulated wire that drops, duplicates, delays and corrupts.
 
 use super::*;
-use crate::event::{BufToken, ChannelId, Event, Outcome, Verdict};
+use crate::event::{BufToken, ChannelId, Event, Outcome, Transmit, Verdict};
 use crate::limits::{ACK_BYTES_MAX, PATHS_MAX};
 use crate::path::PathState;
 use crate::{Carrier, QpHalf, Renew, Side, wire::ChunkHeader};
@@ -51,6 +51,9 @@ pub(super) struct End {
 
 pub(super) type IncomingId = (u32, u32);
 
+/// Headers that were sent: when, by which end, on which path.
+pub(super) type Trace = Vec<(Time, usize, PathId, [u8; HEADER_BYTES])>;
+
 pub(super) const DELAY: u64 = 5_000;
 
 pub(super) struct Wire {
@@ -71,7 +74,12 @@ pub(super) struct Wire {
     pub(super) away_until: [Time; 2],
     /// Changes of ports: when, at which end.
     pub(super) moves: Vec<(Time, usize)>,
+    /// How many chunks a driver has room for at a time, at most.
+    pub(super) room_max: u64,
+    /// What was sent, where someone wants to know.
+    pub(super) trace: Option<Trace>,
     pub(super) prng: Prng,
+    room_prng: Prng,
 }
 
 fn link(side: Side, carriers: &[Carrier], tune: impl Fn(LinkConfig) -> LinkConfig) -> Link {
@@ -229,7 +237,10 @@ impl Wire {
             renews: false,
             away_until: [Time::ZERO; 2],
             moves: Vec::new(),
+            room_max: 16,
+            trace: None,
             prng: Prng::new(seed),
+            room_prng: Prng::new(seed),
         }
     }
 
@@ -317,22 +328,7 @@ impl Wire {
         }
         self.renew(at);
         self.ends[at].link.settle_piggyback();
-        while let Some(transmit) = self.ends[at].link.poll_transmit(now) {
-            let payload = match transmit.payload {
-                None => Vec::new(),
-                Some(part) => {
-                    let mut sending = self.ends[at].sending.values();
-                    let (_, bytes) = sending.find(|(key, _)| *key == part.send).unwrap();
-                    bytes[part.offset as usize..][..part.length as usize].to_vec()
-                }
-            };
-            let mut header = [0; HEADER_BYTES];
-            let crc = towpath_base::crc::crc32c(&payload);
-            ChunkHeader { payload_crc: crc, ..transmit.header }.emit(&mut header);
-            self.post(1 - at, Frame::Chunk { path: transmit.path, header, payload });
-            let link = &mut self.ends[at].link;
-            link.handle_sent(transmit.path, transmit.header.number, None);
-        }
+        self.transmit(at);
         let mut out = [0; ACK_BYTES_MAX];
         while let Some(ack) = self.ends[at].link.poll_ack(now, &mut out) {
             let bytes = &out[..ack.len];
@@ -346,6 +342,53 @@ impl Wire {
             self.post(1 - at, frame);
         }
         self.ends[at].take_events();
+    }
+
+    /// Sends the chunks that an end wants sent, as many at a time as there is room for just then.
+    /// The device returns them at some time during that, or behind it where a trace is kept, which
+    /// is to be the same in any case.
+    fn transmit(&mut self, at: usize) {
+        let (mut may_be_more, mut posted) = (true, Vec::new());
+        while may_be_more {
+            let mut run = Vec::new();
+            let room = self.room_prng.between(1, self.room_max) as usize;
+            may_be_more = self.ends[at].link.poll_transmits(self.now, |transmit| {
+                run.push(*transmit);
+                run.len() < room
+            });
+            for transmit in run {
+                self.transmit_one(at, &transmit);
+                posted.push((transmit.path, transmit.header.number));
+            }
+            if self.trace.is_none() && self.room_prng.chance(0.5) {
+                self.return_to(at, &mut posted);
+            }
+        }
+        self.return_to(at, &mut posted);
+    }
+
+    fn return_to(&mut self, at: usize, posted: &mut Vec<(PathId, u64)>) {
+        for (path, number) in posted.drain(..) {
+            self.ends[at].link.handle_sent(path, number, None);
+        }
+    }
+
+    fn transmit_one(&mut self, at: usize, transmit: &Transmit) {
+        let payload = match transmit.payload {
+            None => Vec::new(),
+            Some(part) => {
+                let mut sending = self.ends[at].sending.values();
+                let (_, bytes) = sending.find(|(key, _)| *key == part.send).unwrap();
+                bytes[part.offset as usize..][..part.length as usize].to_vec()
+            }
+        };
+        let mut header = [0; HEADER_BYTES];
+        let crc = towpath_base::crc::crc32c(&payload);
+        ChunkHeader { payload_crc: crc, ..transmit.header }.emit(&mut header);
+        if let Some(trace) = &mut self.trace {
+            trace.push((self.now, at, transmit.path, header));
+        }
+        self.post(1 - at, Frame::Chunk { path: transmit.path, header, payload });
     }
 
     /// What a driver does for queue pairs that have failed, in no time.

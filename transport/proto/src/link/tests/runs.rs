@@ -1,0 +1,72 @@
+//! Chunks that are handed out several at a time are those that would be handed out one by one.
+
+use super::wire::Trace;
+use super::*;
+use crate::path::Spreading;
+use crate::{Carrier, Scheduling};
+use towpath_cc::ControllerConfig;
+
+/// What was sent by both ends, whatever it was, while a driver had room for so many chunks at a
+/// time.
+fn trace(seed: u64, room_max: u64) -> Trace {
+    let mut prng = Prng::new(seed);
+    let carriers: &[Carrier] = match prng.below(8) {
+        0..3 => &[Carrier::Uc],
+        3..5 => &[Carrier::Uc; 2],
+        5..7 => &[Carrier::Uc; 16],
+        _ => &[Carrier::Tcp],
+    };
+    let names = ControllerConfig::NAMES;
+    let controller: ControllerConfig =
+        names[prng.below(names.len() as u64) as usize].parse().expect("its own name");
+    let scheduling = [Scheduling::RoundRobin, Scheduling::WeightedFair][prng.below(2) as usize];
+    let spreading = match prng.below(3) {
+        0 => Spreading::Message,
+        1 => Spreading::Bytes(10_000),
+        _ => Spreading::default(),
+    };
+    let quota = [4, 128][prng.below(2) as usize];
+    let tune = |config: LinkConfig| {
+        let config = config.controller(controller).scheduling(scheduling);
+        config.spreading(spreading).quota_chunks(quota).credit_total(1024)
+    };
+    let faults = if prng.chance(0.5) { ALL_FAULTS } else { Faults::default() };
+    let mut wire = Wire::with_carriers(seed, faults, carriers, tune);
+    wire.room_max = room_max;
+    wire.trace = Some(Vec::new());
+    let channels = prng.between(1, 3);
+    for _ in 0..channels {
+        wire.ends[0].link.open_channel(prng.chance(0.5)).unwrap();
+    }
+    wire.run_until(|wire| wire.ends.iter().all(|end| end.channels.len() as u64 == channels));
+    for token in 0..60 {
+        let at = prng.below(2) as usize;
+        let channel = wire.ends[at].channels[prng.below(channels) as usize];
+        let len = any_len(&mut prng);
+        let bytes = content(&mut prng, token, len);
+        let deadline = if prng.chance(0.1) { wire.now + Nanos(50_000) } else { Time::NEVER };
+        wire.ends[at].send(channel, token, bytes, deadline);
+        if prng.chance(0.3) {
+            wire.turn(at);
+        }
+    }
+    wire.run_until(Wire::settled);
+    wire.check_clean();
+    wire.trace.take().unwrap()
+}
+
+#[test]
+fn a_run_is_what_would_be_sent_one_by_one() {
+    let mut chunks = 0;
+    for seed in 0..60 {
+        let one_by_one = trace(seed, 1);
+        for room_max in [2, 64] {
+            let runs = trace(seed, room_max);
+            let first = one_by_one.iter().zip(&runs).position(|(one, other)| one != other);
+            assert_eq!(first, None, "seed {seed}, room for {room_max}");
+            assert_eq!(one_by_one.len(), runs.len(), "seed {seed}, room for {room_max}");
+        }
+        chunks += one_by_one.len();
+    }
+    assert!(chunks > 10_000, "{chunks}");
+}
