@@ -225,10 +225,12 @@ impl RecvTable {
         (slot.header.reclaim() && payload.buf.reclaim()).then_some(slot)
     }
 
-    /// Copies what a stream brought to a slot that is at home.
-    pub(crate) fn fill(&mut self, slot: u32, payload: &[u8]) {
-        let slot = self.slots.get_mut(slot as usize).and_then(|slot| slot.payload.as_deref_mut());
-        let filled = slot.and_then(|loan| loan.buf.buf_mut()).map(|buf| {
+    /// Copies what a stream or a pack brought to a slot that is at home; true for a small one.
+    pub(crate) fn fill(&mut self, slot: u32, payload: &[u8], home: Home) -> bool {
+        let Some(slot) = self.slots.get_mut(slot as usize) else { return false };
+        slot.home = Some(home);
+        let buf = slot.payload.as_deref_mut().and_then(|loan| loan.buf.buf_mut());
+        let filled = buf.map(|buf| {
             buf.set_len(0)?;
             buf.extend(payload)
         });
@@ -236,6 +238,7 @@ impl RecvTable {
             matches!(filled, Some(Ok(()))),
             "the caller took the slot and saw the length"
         );
+        slot.is_small
     }
 
     /// Hands a kept chunk out.

@@ -4,7 +4,8 @@ use std::thread;
 use towpath_base::{Nanos, Prng};
 use towpath_proto::{ChannelId, Outcome};
 use towpath_transport::{
-    Carrier, CarrierChoice, EndpointConfig, EndpointError, Event, MemEnd, SendOptions, mem_pair,
+    Carrier, CarrierChoice, EndpointConfig, EndpointError, Event, MemEnd, Message, SendOptions,
+    mem_pair,
 };
 
 const MESSAGES: u64 = 2_000;
@@ -153,4 +154,84 @@ fn a_device_without_rc_says_so() {
     let source = std::error::Error::source(&refused).expect("the endpoint's error");
     let error = source.downcast_ref::<EndpointError>().expect("the endpoint's error");
     assert!(matches!(error, EndpointError::NoCarrier { wanted: Carrier::Rc }), "{error}");
+}
+
+/// Turns of both ends until neither has anything to do: what the receiver was told, and whose
+/// messages it took.
+fn run(near: &mut MemEnd, far: &mut MemEnd, taken: &mut Vec<Message>) -> Vec<Event> {
+    let mut told = Vec::new();
+    for _ in 0..20 {
+        near.endpoint.turn(|_, _| {});
+        far.endpoint.turn(|_, event| match event {
+            Event::Message(message) => taken.push(message),
+            event => told.push(event),
+        });
+    }
+    told
+}
+
+#[test]
+fn what_is_released_in_any_order_gives_each_channel_its_credit_back() {
+    const QUOTA: usize = 8;
+    let config = || config().quota_chunks(QUOTA as u32).credit_total(2 * QUOTA as u32);
+    let (mut near, mut far) = mem_pair(config(), config()).expect("two small endpoints");
+    let channels =
+        [(); 2].map(|()| near.endpoint.open_channel(near.link, false).expect("there is room"));
+    let (mut prng, mut held) = (Prng::new(1), Vec::new());
+    run(&mut near, &mut far, &mut held);
+    for round in 0..20 {
+        // The second half waits for credit.
+        for channel in [channels, channels].concat() {
+            for _ in 0..QUOTA {
+                let buf = near.endpoint.copy(b"some").expect("a free buffer");
+                let sent = near.endpoint.send(near.link, channel, buf, SendOptions::new());
+                sent.expect("an open channel");
+            }
+        }
+        for _ in 0..2 {
+            run(&mut near, &mut far, &mut held);
+            assert_eq!(held.len(), 2 * QUOTA, "round {round}");
+            for channel in channels {
+                let of_channel = held.iter().filter(|message| message.channel() == channel);
+                assert_eq!(of_channel.count(), QUOTA, "round {round}");
+            }
+            while !held.is_empty() {
+                let place = prng.below(held.len() as u64) as usize;
+                far.endpoint.release(held.swap_remove(place));
+            }
+        }
+    }
+    for channel in channels {
+        let buf = near.endpoint.copy(b"last").expect("a free buffer");
+        near.endpoint.send(near.link, channel, buf, SendOptions::new()).expect("an open channel");
+    }
+    run(&mut near, &mut far, &mut held);
+    assert_eq!(held.len(), 2);
+    near.endpoint.close(near.link);
+    while far.endpoint.links().next().is_some() {
+        run(&mut near, &mut far, &mut held);
+    }
+    // Of a link that has gone.
+    held.drain(..).for_each(|message| far.endpoint.release(message));
+    run(&mut near, &mut far, &mut held);
+    let census = far.endpoint.buffers();
+    assert_eq!(census.recv_posted + census.recv_free, census.recv_all);
+}
+
+#[test]
+fn a_channel_can_be_opened_as_soon_as_what_another_held_is_released() {
+    let config = || config().quota_chunks(8).credit_total(8);
+    let (mut near, mut far) = mem_pair(config(), config()).expect("two small endpoints");
+    let channel = near.endpoint.open_channel(near.link, false).expect("there is room");
+    let mut held = Vec::new();
+    run(&mut near, &mut far, &mut held);
+    let buf = near.endpoint.copy(b"some").expect("a free buffer");
+    near.endpoint.send(near.link, channel, buf, SendOptions::new()).expect("an open channel");
+    run(&mut near, &mut far, &mut held);
+    near.endpoint.close_channel(near.link, channel).expect("an open channel");
+    let told = run(&mut near, &mut far, &mut held);
+    assert!(told.iter().any(|event| matches!(event, Event::ChannelClosed { .. })), "{told:?}");
+    far.endpoint.open_channel(far.link, false).expect_err("its message is held");
+    held.drain(..).for_each(|message| far.endpoint.release(message));
+    far.endpoint.open_channel(far.link, false).expect("its credit is there again");
 }

@@ -4,15 +4,16 @@ use super::Endpoint;
 use crate::class::ClassReport;
 use crate::error::ChannelError;
 use crate::event::{LinkId, Peer, SendId};
-use crate::links::Phase;
+use crate::links::{Conn, Phase};
 use crate::message::{Chunk, Message};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
+use crate::sends::Sends;
 use std::hint::cold_path;
 use towpath_base::Nanos;
 use towpath_memory::{Buf, Region, RegionId};
 use towpath_proto::limits::{MESSAGE_BYTES_MAX, SEGMENTS_MAX};
 use towpath_proto::{
-    CancelError, Carrier, ChannelId, LinkCensus, LinkStats, PathSnapshot, SendRequest,
+    CancelError, Carrier, ChannelId, LinkCensus, LinkStats, PathSnapshot, SendKey, SendRequest,
 };
 use towpath_verbs::{Device, QpNum};
 
@@ -28,7 +29,7 @@ pub struct BufferCensus {
     /// Receive buffers that nobody needs now.
     pub recv_free: usize,
     /// All receive buffers, and those that chunks of shared packets were copied to and are in; what
-    /// is neither posted nor free is held by links or the application.
+    /// is neither posted nor free is held by links or the application, or waits to go home.
     pub recv_all: usize,
 }
 
@@ -65,6 +66,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// # Errors
     /// [`ChannelError`].
     pub fn open_channel(&mut self, link: LinkId, ordered: bool) -> Result<ChannelId, ChannelError> {
+        // The last message of a channel that was closed may be what its credit waits for.
+        self.take_released();
         let found = self.links.up(link).ok_or(ChannelError::NoSuchLink)?;
         let channel = found.open_channel(ordered)?;
         self.links.touch(link.index);
@@ -121,55 +124,22 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         options: SendOptions,
     ) -> Result<SendId, Rejected> {
         let payload = payload.into();
-        match self.try_send(link, channel, &payload, options) {
-            Ok((send, lkeys)) => {
-                if let Some(conn) = self.links.find_mut(link) {
-                    conn.sends.put(send.key, payload.segments, lkeys);
-                }
+        let conn = self.links.find_mut(link).filter(|conn| conn.phase == Phase::Up);
+        let sent = match conn {
+            Some(conn) => try_send(conn, &self.regions, channel, &payload, options),
+            None => Err(SubmitError::NoSuchLink),
+        };
+        match sent {
+            Ok((key, lkeys, sends)) => {
+                sends.put(key, payload.segments, lkeys);
                 self.links.touch(link.index);
-                Ok(send)
+                Ok(SendId { link, key })
             }
             Err(error) => {
                 cold_path();
                 Err(Rejected { payload, error })
             }
         }
-    }
-
-    fn try_send(
-        &mut self,
-        link: LinkId,
-        channel: ChannelId,
-        payload: &Payload,
-        options: SendOptions,
-    ) -> Result<(SendId, [u32; SEGMENTS_MAX]), SubmitError> {
-        let segments = &payload.segments;
-        let (mut lkeys, mut lens) = ([0; SEGMENTS_MAX], [0; SEGMENTS_MAX]);
-        let places = lkeys.iter_mut().zip(&mut lens);
-        for ((segment, buf), (lkey, len)) in segments.iter().enumerate().zip(places) {
-            let max = MESSAGE_BYTES_MAX;
-            let too_long = |_| SubmitError::TooLong { bytes: payload.byte_len(), max };
-            *len = u32::try_from(buf.len()).map_err(too_long)?;
-            let found = self.lkey(buf.region_id());
-            *lkey = found.ok_or(SubmitError::NotRegistered { segment })?;
-        }
-        let found = self.links.up(link).ok_or(SubmitError::NoSuchLink)?;
-        let request = SendRequest {
-            channel,
-            token: options.token,
-            // A payload has no more segments than there are places.
-            segments: &lens[..segments.len().min(SEGMENTS_MAX)],
-            deadline: options.deadline,
-            cut: options.cut,
-        };
-        let refused = |error| SubmitError::of(error, channel, payload.byte_len());
-        let key = found.send(&request).map_err(refused)?;
-        Ok((SendId { link, key }, lkeys))
-    }
-
-    /// The key of a region: a scan, but of few, with the small messages' pool first.
-    fn lkey(&self, region: RegionId) -> Option<u32> {
-        self.regions.iter().find(|&&(id, _)| id == region).map(|&(_, lkey)| lkey)
     }
 
     /// Gives a message up. Its outcome comes with [`Event::Sent`](crate::Event::Sent) all the same.
@@ -183,15 +153,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         Ok(())
     }
 
-    /// Gives a received message's buffers back: faster than dropping it. Where the device
-    /// takes nothing in before the next poll, that is done in the [`flush`](Self::flush), when the
-    /// first answers have left.
+    /// Gives a received message's buffers back: faster than dropping it. They go home in the next
+    /// [`flush`](Self::flush) or [`poll`](Self::poll). Where the device takes nothing in before a
+    /// poll, that is when the first answers have left.
     pub fn release(&mut self, message: Message) {
-        if self.receives_can_wait() {
-            self.released.push(message);
-        } else {
-            self.take_home(message);
-        }
+        self.released.push(message);
     }
 
     /// Takes home what was [released](Self::release); false when there was nothing.
@@ -200,24 +166,44 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             return false;
         }
         let mut released = std::mem::take(&mut self.released);
+        // Messages of one channel are told of together.
+        let mut origin = None;
+        let (mut held, mut count) = (0, 0);
         for message in released.drain(..) {
-            self.take_home(message);
+            let another = (message.link, message.channel);
+            if let Some(before) = origin.replace(another).filter(|before| *before != another) {
+                self.let_go_of(before, held, count);
+                (held, count) = (0, 0);
+            }
+            let chunks = self.take_chunks(message);
+            (held, count) = (held + chunks.0, count + chunks.1);
+        }
+        if let Some(last) = origin {
+            self.let_go_of(last, held, count);
         }
         self.released = released;
         true
     }
 
-    fn take_home(&mut self, mut message: Message) {
-        let (mut count, mut held) = (0, 0);
+    /// None of them where all chunks were another endpoint's.
+    fn let_go_of(&mut self, origin: (LinkId, ChannelId), held: usize, count: u32) {
+        if count > 0 {
+            self.let_go(origin, held, count, true);
+        }
+    }
+
+    /// Takes the chunks of a message home: how many of them lay where they landed, and how many
+    /// there were.
+    #[inline]
+    fn take_chunks(&mut self, mut message: Message) -> (usize, u32) {
+        let (mut held, mut count) = (0, 0);
         for chunk in message.chunks.drain(..).rev() {
             if let Some(slot) = self.recv.take_back(chunk) {
                 held += usize::from(self.repost(slot));
                 count += 1;
             }
         }
-        if count > 0 {
-            self.let_go((message.link, message.channel), held, count, true);
-        }
+        (held, count)
     }
 
     /// Gives a received chunk's buffer back: faster than dropping it.
@@ -319,4 +305,42 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let (recv_all, recv_free, recv_posted) = self.recv.census();
         BufferCensus { send_free, send_all, recv_posted, recv_free, recv_all }
     }
+}
+
+/// Hands a message to its link: the key of it, those of its segments, and where they go.
+#[inline]
+fn try_send<'a>(
+    conn: &'a mut Conn,
+    regions: &[(RegionId, u32)],
+    channel: ChannelId,
+    payload: &Payload,
+    options: SendOptions,
+) -> Result<(SendKey, [u32; SEGMENTS_MAX], &'a mut Sends), SubmitError> {
+    let segments = &payload.segments;
+    let (mut lkeys, mut lens) = ([0; SEGMENTS_MAX], [0; SEGMENTS_MAX]);
+    let places = lkeys.iter_mut().zip(&mut lens);
+    for ((segment, buf), (lkey, len)) in segments.iter().enumerate().zip(places) {
+        let max = MESSAGE_BYTES_MAX;
+        let too_long = |_| SubmitError::TooLong { bytes: payload.byte_len(), max };
+        *len = u32::try_from(buf.len()).map_err(too_long)?;
+        let found = lkey_of(regions, buf.region_id());
+        *lkey = found.ok_or(SubmitError::NotRegistered { segment })?;
+    }
+    let request = SendRequest {
+        channel,
+        token: options.token,
+        // A payload has no more segments than there are places.
+        segments: &lens[..segments.len().min(SEGMENTS_MAX)],
+        deadline: options.deadline,
+        cut: options.cut,
+    };
+    let refused = |error| SubmitError::of(error, channel, payload.byte_len());
+    let link = conn.link.as_mut().ok_or(SubmitError::NoSuchLink)?;
+    let key = link.send(&request).map_err(refused)?;
+    Ok((key, lkeys, &mut conn.sends))
+}
+
+/// The key of a region: a scan, but of few, with the small messages' pool first.
+fn lkey_of(regions: &[(RegionId, u32)], region: RegionId) -> Option<u32> {
+    regions.iter().find(|&&(id, _)| id == region).map(|&(_, lkey)| lkey)
 }

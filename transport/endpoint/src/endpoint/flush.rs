@@ -21,6 +21,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     pub fn flush(&mut self) {
         let receives_can_wait = self.receives_can_wait();
         if !receives_can_wait {
+            self.take_released();
             self.post_receives();
         }
         if !self.links.any_ready() && !self.take_released() {

@@ -102,6 +102,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         paths: usize,
         below: &[Carrier],
     ) -> Result<(Hello, PendingLink), LinkError> {
+        // Buffers before new memory.
+        self.take_released();
         let links_max = self.config.links_max;
         let id = self.links.vacant().ok_or(LinkError::Full { links_max })?;
         let (control, pool) = Control::new()?;

@@ -3,8 +3,8 @@
 use super::{Endpoint, is_error};
 use crate::event::LinkId;
 use crate::limits::{BATCH, SLOTS_AT_A_TIME};
-use crate::links::{Links, Phase};
-use crate::recv::{Home, Slot};
+use crate::links::{Conn, Links, Phase};
+use crate::recv::{Home, RecvTable, Slot};
 use crate::wr_id::WrId;
 use std::hint::cold_path;
 use std::slice;
@@ -230,51 +230,18 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Takes in what came behind the first chunk of a pack. Each is copied to a buffer of its own,
     /// so that each goes home by itself.
     #[inline(never)]
-    fn on_rest(&mut self, way: (u16, PathId), now: Time, received_at: Time) {
-        let rest = std::mem::take(&mut self.rest);
-        for (header, payload) in packed(&rest) {
-            let Some(slot) = self.recv.take_small() else {
-                self.stats.packs_cut += 1;
-                break;
-            };
-            self.take_in(way, header, payload, Some(slot), now, received_at);
-        }
-        self.rest = rest;
-        self.rest.clear();
-    }
-
-    /// Hands a chunk to its link that is to be copied to `slot`, which is free again where the link
-    /// does not keep it.
-    pub(super) fn take_in(
-        &mut self,
-        (index, path): (u16, PathId),
-        header: &[u8; HEADER_BYTES],
-        payload: &[u8],
-        slot: Option<u32>,
-        now: Time,
-        received_at: Time,
-    ) {
-        let token = slot.map_or(NO_SLOT, BufToken);
-        let conn = self.links.at(index).filter(|conn| conn.phase == Phase::Up);
-        let found = conn.and_then(|conn| Some((conn.id, conn.link.as_mut()?)));
-        let verdict = found.map(|(id, link)| {
-            (id, link.handle_chunk(now, path, header, payload, token, received_at))
-        });
-        let Some(slot) = slot else { return };
-        if let Some((id, Verdict::Kept)) = verdict {
-            self.recv.fill(slot, payload);
-            let home = Home { link: id, path: path.0, channel: ChannelId(0) };
-            let mut held = 0;
-            if let Some(slot) = self.recv.at(slot) {
-                slot.home = Some(home);
-                held += usize::from(!slot.is_small);
+    fn on_rest(&mut self, (index, path): (u16, PathId), now: Time, received_at: Time) {
+        let Self { links, recv, stats, rest, .. } = self;
+        if let Some(conn) = links.at(index).filter(|conn| conn.phase == Phase::Up) {
+            for (header, payload) in packed(rest) {
+                let Some(slot) = recv.take_small() else {
+                    stats.packs_cut += 1;
+                    break;
+                };
+                copy_in((conn, path), recv, header, payload, Some(slot), (now, received_at));
             }
-            if let Some(conn) = self.links.at(index) {
-                conn.held += held;
-            }
-        } else {
-            self.recv.put_free(slot);
         }
+        rest.clear();
     }
 
     /// What a slot received is for nobody.
@@ -429,6 +396,32 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         let rest = self.links.iter().map(|conn| conn.timer).min();
         self.next_timer = rest.unwrap_or(Time::NEVER);
+    }
+}
+
+/// Hands a chunk to its link that is to be copied to `slot`, which is free again where the link
+/// does not keep it.
+#[inline]
+pub(super) fn copy_in(
+    (conn, path): (&mut Conn, PathId),
+    recv: &mut RecvTable,
+    header: &[u8; HEADER_BYTES],
+    payload: &[u8],
+    slot: Option<u32>,
+    (now, received_at): (Time, Time),
+) {
+    let token = slot.map_or(NO_SLOT, BufToken);
+    let verdict = conn
+        .link
+        .as_mut()
+        .map(|link| link.handle_chunk(now, path, header, payload, token, received_at));
+    let Some(slot) = slot else { return };
+    if let Some(Verdict::Kept) = verdict {
+        let home = Home { link: conn.id, path: path.0, channel: ChannelId(0) };
+        let is_small = recv.fill(slot, payload, home);
+        conn.held += usize::from(!is_small);
+    } else {
+        recv.put_free(slot);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reading and writing the streams of links, as part of an endpoint's turn.
 
 use super::Endpoint;
+use super::poll::copy_in;
 use crate::event::LinkId;
 use crate::limits::TCP_FRAMES_PER_LOOK;
 use crate::links::Phase;
@@ -152,7 +153,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
         }
         let payload = if is_data && !fits { &[] } else { payload };
-        self.take_in((index, path), header, payload, slot, now, now);
+        let Self { links, recv, .. } = self;
+        let conn = links.at(index).filter(|conn| conn.phase == Phase::Up);
+        if let Some(conn) = conn {
+            copy_in((conn, path), recv, header, payload, slot, (now, now));
+        } else if let Some(slot) = slot {
+            recv.put_free(slot);
+        }
         true
     }
 }
