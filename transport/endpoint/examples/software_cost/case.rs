@@ -17,7 +17,7 @@ pub(crate) struct Case {
     pub(crate) chunks_of_round: u64,
 }
 
-const MESSAGE: Case = Case {
+pub(crate) const MESSAGE: Case = Case {
     name: "message_64",
     chunk_bytes: 64,
     chunks_of_message: 1,
@@ -50,7 +50,8 @@ const LARGE_CHUNK: Case = Case {
 };
 
 /// All of them.
-pub(crate) const CASES: [Case; 7] = [
+pub(crate) const CASES: [Case; 8] = [
+    Case { name: "message_64_no_crc", payload_crc: false, ..MESSAGE },
     MESSAGE,
     Case { name: "chunk_192_no_crc", payload_crc: false, ..BARE_CHUNK },
     BARE_CHUNK,

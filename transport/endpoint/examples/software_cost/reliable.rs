@@ -1,6 +1,6 @@
 //! The same traffic over a reliable link: on one thread, one message at a time, on two threads.
 
-use crate::case::{CASES, Case, Cost};
+use crate::case::{Case, Cost, MESSAGE};
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -144,7 +144,7 @@ pub(crate) struct Alone {
 
 impl Alone {
     pub(crate) fn new() -> Result<Self, Box<dyn Error>> {
-        Ok(Self { pair: Pair::new(&Case { depth: 1, ..CASES[0] })?, clock_ns: clock_ns() })
+        Ok(Self { pair: Pair::new(&Case { depth: 1, ..MESSAGE })?, clock_ns: clock_ns() })
     }
 
     pub(crate) fn run(&mut self, messages: u64) -> AloneCost {
@@ -198,7 +198,7 @@ fn clock_ns() -> f64 {
 
 /// Millions of 64-byte messages a second with the receiver on a thread of its own.
 pub(crate) fn two_threads(messages: u64) -> Result<f64, Box<dyn Error>> {
-    let Pair { mut client, mut server, link, channel, idle, .. } = Pair::new(&CASES[0])?;
+    let Pair { mut client, mut server, link, channel, idle, .. } = Pair::new(&MESSAGE)?;
     let done = AtomicBool::new(false);
     Ok(thread::scope(|scope| {
         let done = &done;
