@@ -185,7 +185,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         true
     }
 
-    /// None of them where all chunks were another endpoint's.
+    /// Tells a link of chunks that are home, if any are: those of another endpoint's messages find
+    /// their own way.
     fn let_go_of(&mut self, origin: (LinkId, ChannelId), held: usize, count: u32) {
         if count > 0 {
             self.let_go(origin, held, count, true);

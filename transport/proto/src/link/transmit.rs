@@ -35,8 +35,8 @@ impl Link {
 
     /// Hands the next chunks to send to `each`, one or more, until that says that no other may
     /// follow at once: the send queue of a path is full, say. Chunks of new data that take the same
-    /// path come in one go, which costs half as much as one by one. False when there is nothing
-    /// that may go now; else there may be more to be asked for.
+    /// path come in one go, which is cheaper than one by one. False when there is nothing that may
+    /// go now; else there may be more to be asked for.
     ///
     /// The driver calls it only while the send queues of all paths have room, and calls nothing
     /// else of the link before it returns. A chunk is written over where the one before it was: of
