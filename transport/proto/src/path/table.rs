@@ -447,10 +447,12 @@ impl PathTable {
     }
 
     /// The paths whose acks may tell news that nothing has asked for: where the peer has been
-    /// heard, if that is on a carrier worse than ours.
+    /// heard, if that is on a carrier worse than ours. None where nothing was accepted there yet,
+    /// for then there is nothing to acknowledge either.
     pub(crate) fn news_way(&self) -> u16 {
         let heard_on = self.ladder.heard_on;
-        if self.ladder.is_below(heard_on) { bit(heard_on) } else { self.received() }
+        let way = if self.ladder.is_below(heard_on) { bit(heard_on) } else { u16::MAX };
+        way & self.received()
     }
 
     /// Paths on which something came in.

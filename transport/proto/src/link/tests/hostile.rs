@@ -2,6 +2,7 @@
 
 use super::wire::{Faults, Wire};
 use super::*;
+use crate::Carrier;
 use crate::event::{BufToken, ChannelId, CloseReason, Event, Verdict};
 use crate::limits::{ACK_BYTES_MAX, NUMBER_MAX, NUMBER_WINDOW};
 use crate::wire::{ChunkFlags, ChunkHeader, Kind};
@@ -47,6 +48,29 @@ fn the_last_number_is_acknowledged_and_the_next_is_a_bad_header() {
         let mut out = [0; ACK_BYTES_MAX];
         assert_eq!(link.poll_ack(Time::ZERO, &mut out).is_some(), bad == 0, "{number:#x}");
     }
+}
+
+#[test]
+fn news_wait_where_nothing_that_came_on_a_worse_carrier_was_accepted() {
+    let carriers = [Carrier::Uc, Carrier::Tcp];
+    let [end, _] = Wire::with_carriers(1, Faults::default(), &carriers, |config| config).ends;
+    let mut link = end.link;
+    // Data of a channel that there is not: heard, and refused.
+    let generation = link.paths[1].generation_in;
+    let data = ChunkHeader { generation, length: 4, ..header(Kind::Data, 0, 0) };
+    let give = |link: &mut Link, header: &ChunkHeader, payload: &[u8]| {
+        let mut bytes = [0; HEADER_BYTES];
+        header.emit(&mut bytes);
+        link.handle_chunk(Time::ZERO, PathId(1), &bytes, payload, BufToken(0), Time::ZERO)
+    };
+    assert_eq!(give(&mut link, &data, &[0; 4]), Verdict::Recycle);
+    assert_eq!(link.stats(), LinkStats::default(), "neither bad nor stale");
+    link.set_receive_window(1 << 20);
+    let mut out = [0; ACK_BYTES_MAX];
+    assert_eq!(link.poll_ack(Time::ZERO, &mut out), None);
+    // What is accepted there carries them.
+    let _ = give(&mut link, &ChunkHeader { generation, ..header(Kind::Ping, 1, 0) }, &[]);
+    assert!(link.poll_ack(Time::ZERO, &mut out).is_some());
 }
 
 #[test]
