@@ -17,54 +17,102 @@ use alloc::collections::VecDeque;
 use core::hint::cold_path;
 use towpath_base::Time;
 
-impl Link {
-    /// Cuts chunks of the channel whose turn it is for as long as `each` and everything else lets
-    /// another follow at once. False when none may go now.
+/// What goes next: chunks of new data, or one of something that goes before them.
+pub(super) struct Run {
+    transmit: Transmit,
+    /// The channel, the path, and what may still follow on it.
+    channel: u32,
+    index: usize,
+    window_room: u64,
+    path_room: u64,
+    /// Others have their turn, and other acks their ride, on the next run.
+    is_alone: bool,
+    /// It is something else than new data, was handed out, and is paid for.
+    is_urgent: bool,
+    total: Total,
+}
+
+impl Run {
+    /// A chunk that goes before new data.
+    pub(super) fn urgent(transmit: Transmit) -> Self {
+        Self {
+            transmit,
+            channel: 0,
+            index: 0,
+            window_room: 0,
+            path_room: 0,
+            is_alone: false,
+            is_urgent: true,
+            total: Total::default(),
+        }
+    }
+
+    /// The next chunk, if everything lets another follow at once.
+    #[inline(always)]
+    pub(super) fn next(&mut self, link: &mut Link, now: Time) -> Option<&mut Transmit> {
+        if self.is_urgent {
+            cold_path();
+            let is_first = self.total.chunks == 0;
+            self.total.chunks = 1;
+            return is_first.then_some(&mut self.transmit);
+        }
+        let Link { channels, sends, schedule, flow, paths, .. } = link;
+        let channel = find_mut(channels, self.channel)?;
+        let (send, message) = next_message(channel, sends).filter(|_| channel.tx.has_credit())?;
+        let path = &mut paths[self.index];
+        let length = message.next_length(flow.chunk_bytes(message.cut_at()));
+        let charge = flow.charge(length);
+        // The first was asked for by itself.
+        let may_follow = self.is_alone
+            && u64::from(charge) <= self.window_room
+            && self.path_room > 0
+            && path.has_number();
+        if self.total.chunks > 0 && !may_follow {
+            return None;
+        }
+        let chunk = cut(channel, schedule.as_mut(), send, message, length);
+        message.posted += 1;
+        let header = &mut self.transmit.header;
+        (header.message, header.message_len) = (message.id, message.message_len);
+        fill_in(&mut self.transmit, &chunk, path.tx.send(What::Data(chunk), charge, now));
+        flow.chunk_size.on_sent(length);
+        self.total.add(length, charge, flow.chunk_size.packets_of(length));
+        self.window_room = self.window_room.saturating_sub(u64::from(charge));
+        self.path_room = self.path_room.saturating_sub(u64::from(charge));
+        Some(&mut self.transmit)
+    }
+
+    /// Whether it had anything; keeps account of it.
     #[inline]
-    pub(super) fn send_run(
-        &mut self,
-        now: Time,
-        mut each: impl FnMut(&mut Transmit) -> bool,
-    ) -> bool {
-        let Some((id, index)) = self.next_turn(now) else { return false };
-        let mut header = self.data_header(id, index);
+    pub(super) fn settle(self, link: &mut Link, now: Time) -> bool {
+        if !self.is_urgent {
+            link.settle_sent(now, self.index, &self.total);
+            debug_assert!(self.total.chunks > 0, "who has the turn can send");
+        }
+        self.total.chunks > 0
+    }
+}
+
+impl Link {
+    /// New data of the channel whose turn it is, if any may go now.
+    #[inline]
+    pub(super) fn next_run(&mut self, now: Time) -> Option<Run> {
+        let (channel, index) = self.next_turn(now)?;
+        let mut header = self.data_header(channel, index);
         let ride = self.ride_along(now, index, Kind::Data);
         ride.on(&mut header);
-        let Self { channels, sends, schedule, flow, paths, .. } = self;
-        let channel = find_mut(channels, id).expect("it has the turn");
-        // Others have their turn, and other acks their ride, on the next.
+        let Self { schedule, flow, paths, .. } = self;
         let is_alone = !schedule.has_others() && paths.acks_due == 0 && !ride.is_of_another(index);
-        let mut window_room = flow.room_of_run();
-        let mut path_room = paths.room_of_run(now, index);
-        let path = &mut paths[index];
-        let mut transmit = Transmit { path: PathId(index as u8), header, payload: None };
-        let mut total = Total::default();
-        while channel.tx.has_credit()
-            && let Some((send, message)) = next_message(channel, sends)
-        {
-            let length = message.next_length(flow.chunk_bytes(message.cut_at()));
-            let charge = flow.charge(length);
-            // The first was asked for by itself.
-            let may_follow = u64::from(charge) <= window_room && path_room > 0 && path.has_number();
-            if total.chunks > 0 && !(is_alone && may_follow) {
-                break;
-            }
-            let chunk = cut(channel, schedule.as_mut(), send, message, length);
-            message.posted += 1;
-            (transmit.header.message, transmit.header.message_len) =
-                (message.id, message.message_len);
-            fill_in(&mut transmit, &chunk, path.tx.send(What::Data(chunk), charge, now));
-            flow.chunk_size.on_sent(length);
-            total.add(length, charge, flow.chunk_size.packets_of(length));
-            window_room = window_room.saturating_sub(u64::from(charge));
-            path_room = path_room.saturating_sub(u64::from(charge));
-            if !each(&mut transmit) {
-                break;
-            }
-        }
-        self.settle_sent(now, index, &total);
-        debug_assert!(total.chunks > 0, "who has the turn can send");
-        total.chunks > 0
+        Some(Run {
+            transmit: Transmit { path: PathId(index as u8), header, payload: None },
+            channel,
+            index,
+            window_room: flow.room_of_run(),
+            path_room: paths.room_of_run(now, index),
+            is_alone,
+            is_urgent: false,
+            total: Total::default(),
+        })
     }
 
     /// The channel whose turn it is, and the path of its next chunk, if that may go now.

@@ -2,6 +2,7 @@
 
 use super::Link;
 use super::control::Control;
+use super::run::Run;
 use crate::channel::SendState;
 use crate::event::{PathId, PayloadRef, Transmit};
 use crate::limits::CONTROL_OUTSTANDING_MAX;
@@ -52,16 +53,22 @@ impl Link {
             return false;
         }
         self.flow.paced_until = Time::NEVER;
-        if self.has_urgent() {
+        let urgent = if self.has_urgent() {
             cold_path();
-            if let ControlFlow::Break(transmit) = self.next_urgent(now) {
-                return transmit.is_some_and(|mut transmit| {
-                    each(&mut transmit);
-                    true
-                });
-            }
-        }
-        self.send_run(now, each)
+            self.next_urgent(now)
+        } else {
+            ControlFlow::Continue(())
+        };
+        let run = match urgent {
+            ControlFlow::Continue(()) => self.next_run(now),
+            ControlFlow::Break(transmit) => transmit.map(Run::urgent),
+        };
+        let Some(mut run) = run else { return false };
+        // Here alone, so that it is compiled into the loop.
+        while let Some(transmit) = run.next(self, now)
+            && each(transmit)
+        {}
+        run.settle(self, now)
     }
 
     /// Whether there may be something to send beside new data.
