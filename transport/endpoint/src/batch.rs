@@ -32,7 +32,8 @@ impl Batch {
             self.grow();
         }
         let wr = &mut self.wrs[self.len];
-        (wr.wr_id, wr.sg_list) = (wr_id, SgList::one(entry));
+        wr.wr_id = wr_id;
+        wr.sg_list.set_one(entry);
         wr.flags.signaled = self.len % SIGNAL_EVERY == SIGNAL_EVERY - 1;
         self.len += 1;
         &mut wr.sg_list
@@ -51,7 +52,7 @@ impl Batch {
     /// What the newest send is of, where that was not known when it was added.
     pub(crate) fn settle_last(&mut self, entry: Sge) {
         if let Some(wr) = self.wrs[..self.len].last_mut() {
-            wr.sg_list = SgList::one(entry);
+            wr.sg_list.set_one(entry);
         }
     }
 

@@ -20,6 +20,8 @@ pub(crate) struct ChunkSize {
     /// A power of two.
     mtu_bytes: u32,
     mtu_bits: u32,
+    /// What a byte fills of a packet: exact, as the MTU is a power of two.
+    share_of_byte: f64,
     bytes_max: u32,
     cost_packets: f64,
     short_packet_cost_packets: f64,
@@ -34,6 +36,7 @@ impl ChunkSize {
         let mut size = Self {
             mtu_bytes,
             mtu_bits: mtu_bytes.ilog2(),
+            share_of_byte: 1.0 / f64::from(mtu_bytes),
             bytes_max,
             cost_packets: config.chunk_cost_packets,
             short_packet_cost_packets: config.short_packet_cost_packets,
@@ -86,7 +89,7 @@ impl ChunkSize {
     fn share_of_packet(&self, payload_bytes: u32) -> Option<f64> {
         let bytes = payload_bytes + HEADER_BYTES as u32;
         let is_short = (1..=PACKED_BYTES_MAX as u32).contains(&payload_bytes);
-        (is_short && bytes <= self.mtu_bytes).then(|| f64::from(bytes) / f64::from(self.mtu_bytes))
+        (is_short && bytes <= self.mtu_bytes).then(|| f64::from(bytes) * self.share_of_byte)
     }
 
     pub(crate) fn on_sent(&mut self, payload_bytes: u32) {

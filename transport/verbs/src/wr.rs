@@ -1,6 +1,7 @@
 //! Work requests: what is handed to a queue pair.
 
 use crate::qp::UdAddress;
+use core::fmt;
 use core::ops::Deref;
 
 /// The most entries of a `sg_list`. Two serve a chunk (header, payload); four leave room for a
@@ -20,8 +21,9 @@ pub struct Sge {
 }
 
 /// A scatter / gather list of at most [`SGE_MAX`] entries, stored in place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default)]
 pub struct SgList {
+    /// Behind the last one anything.
     entries: [Sge; SGE_MAX],
     len: u8,
 }
@@ -42,6 +44,13 @@ impl SgList {
         let mut list = Self { len: 1, ..Self::default() };
         list.entries[0] = entry;
         list
+    }
+
+    /// Makes it a list of one entry, in place: less is written than for a new one.
+    #[inline]
+    pub fn set_one(&mut self, entry: Sge) {
+        self.entries[0] = entry;
+        self.len = 1;
     }
 
     /// A list of two entries: header apart, payload apart.
@@ -69,6 +78,20 @@ impl SgList {
         self.iter().map(|sge| u64::from(sge.length)).sum()
     }
 }
+
+impl fmt::Debug for SgList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl PartialEq for SgList {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for SgList {}
 
 impl Deref for SgList {
     type Target = [Sge];
