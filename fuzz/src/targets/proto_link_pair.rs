@@ -112,9 +112,8 @@ impl Pair {
     /// The oldest frames arrive.
     fn deliver(&mut self, to: usize, most: usize) {
         let most = most.min(self.wires[to].len());
-        for frame in self.wires[to].drain(..most) {
-            self.hosts[to].give(&frame);
-        }
+        let frames: Vec<Frame> = self.wires[to].drain(..most).collect();
+        self.hosts[to].give(&frames);
     }
 
     /// What wires do to one frame: lose it, copy it, let it wait, bend it.

@@ -47,7 +47,9 @@ pub use event::{
     AckTransmit, BufToken, ChannelId, ChunkRef, CloseReason, Cut, DownReason, Event, IncomingKey,
     Outcome, PathId, PathSnapshot, PayloadRef, Renew, Reroute, SendKey, Transmit, Verdict,
 };
-pub use link::{CancelError, Link, LinkCensus, LinkUsage, OpenError, SendError, SendRequest};
+pub use link::{
+    Arrivals, CancelError, Link, LinkCensus, LinkUsage, OpenError, SendError, SendRequest,
+};
 pub use path::{MOVES, Move, PathSignal, PathState, QpHalf, Spreading};
 pub use schedule::{Scheduling, WEIGHT_DEFAULT};
 pub use stats::LinkStats;

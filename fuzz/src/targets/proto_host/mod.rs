@@ -28,6 +28,17 @@ pub(crate) enum Frame {
 }
 
 impl Frame {
+    fn as_chunk(&self) -> Option<(&[u8; HEADER_BYTES], &[u8], u64)> {
+        match self {
+            Self::Chunk { header, payload, tag, .. } => Some((header, payload, *tag)),
+            Self::Ack(_) => None,
+        }
+    }
+
+    fn as_ack(&self) -> Option<&[u8]> {
+        if let Self::Ack(bytes) = self { Some(bytes) } else { None }
+    }
+
     /// Flips a bit.
     pub(crate) fn corrupt(&mut self, nth: usize) {
         let bytes = match self {
@@ -232,24 +243,41 @@ impl Host {
         payload: &[u8],
         tag: u64,
     ) {
-        let buf = self.next_buf;
-        self.next_buf += 1;
-        let (now, token) = (self.now, BufToken(buf));
+        self.give_row(path, [(header, payload, tag)]);
+    }
+
+    /// Hands in chunks that came one behind the other on a path.
+    fn give_row<'f>(
+        &mut self,
+        path: PathId,
+        row: impl IntoIterator<Item = (&'f [u8; HEADER_BYTES], &'f [u8], u64)>,
+    ) {
         let was_down = self.link.is_down();
-        if self.link.handle_chunk(now, path, header, payload, token, now) == Verdict::Kept {
-            assert!(!was_down, "a link that is down keeps nothing");
-            let length = payload.len() as u32;
-            self.kept.insert(buf, Arrived { tag, length });
+        let mut arrivals = self.link.arrivals(self.now, path);
+        for (header, payload, tag) in row {
+            let buf = self.next_buf;
+            self.next_buf += 1;
+            let verdict = arrivals.take(header, payload, BufToken(buf), self.now);
+            if verdict == Verdict::Kept {
+                assert!(!was_down, "a link that is down keeps nothing");
+                let length = payload.len() as u32;
+                self.kept.insert(buf, Arrived { tag, length });
+            }
         }
     }
 
-    /// Hands in a frame that the other end sent.
-    pub(crate) fn give(&mut self, frame: &Frame) {
-        match frame {
-            Frame::Chunk { path, header, payload, tag } => {
-                self.give_chunk(*path, header, payload, *tag);
+    /// Hands in frames that the other end sent, chunks of one path in a row.
+    pub(crate) fn give(&mut self, frames: &[Frame]) {
+        let path_of = |frame: &Frame| match frame {
+            Frame::Chunk { path, .. } => Some(*path),
+            Frame::Ack(_) => None,
+        };
+        for row in frames.chunk_by(|one, next| path_of(one) == path_of(next)) {
+            if let Some(path) = path_of(&row[0]) {
+                self.give_row(path, row.iter().filter_map(Frame::as_chunk));
+            } else {
+                row.iter().filter_map(Frame::as_ack).for_each(|bytes| self.give_ack(bytes));
             }
-            Frame::Ack(bytes) => self.give_ack(bytes),
         }
     }
 

@@ -200,7 +200,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let (mut held, mut count) = (0, 0);
         for chunk in message.chunks.drain(..).rev() {
             if let Some(slot) = self.recv.take_back(chunk) {
-                held += usize::from(self.repost(slot));
+                held += usize::from(self.repost_here(slot));
                 count += 1;
             }
         }

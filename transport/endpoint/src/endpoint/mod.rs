@@ -152,6 +152,8 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     wcs: Vec<Wc>,
     /// What came behind the first chunk of a pack.
     rest: Vec<u8>,
+    /// Receive slots whose chunks nobody kept, while a run of receives is taken in.
+    unkept: Vec<u32>,
     /// The last poll left some of what it does to the next.
     has_put_off: bool,
 }
@@ -202,6 +204,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             ended: LinkStats::default(),
             wcs: vec![Wc::default(); BATCH],
             rest: Vec::new(),
+            unkept: Vec::new(),
             has_put_off: false,
             device,
             config,

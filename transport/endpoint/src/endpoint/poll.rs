@@ -3,20 +3,16 @@
 use super::{Endpoint, is_error};
 use crate::event::LinkId;
 use crate::limits::{BATCH, SLOTS_AT_A_TIME};
-use crate::links::{Conn, Links, Phase};
+use crate::links::{Conn, Path, Phase};
 use crate::recv::{Home, RecvTable, Slot};
 use crate::wr_id::WrId;
 use std::hint::cold_path;
 use std::slice;
 use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
-use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::packed;
-use towpath_proto::{BufToken, Carrier, ChannelId, Class, PathId, Verdict};
+use towpath_proto::{Arrivals, BufToken, Carrier, ChannelId, Class, PathId, Verdict};
 use towpath_verbs::{CqNum, Device, QpState, Wc, WcStatus};
-
-/// No slot: what has no payload to keep needs none.
-const NO_SLOT: BufToken = BufToken(u32::MAX);
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Takes in what has arrived, been completed, or become due. Returns how much that was: zero
@@ -79,12 +75,16 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// Acks first: they open the window for what is sent in this turn.
     fn poll_control(&mut self, now: Time) -> usize {
-        self.drain(self.control_cq, |endpoint, wc| match WrId::unpack(wc.wr_id) {
-            Some(WrId::ControlRecv { link, slot }) => {
-                endpoint.on_control_recv(now, link, slot, wc);
+        self.drain(self.control_cq, |endpoint, wcs| {
+            let wc = &wcs[0];
+            match WrId::unpack(wc.wr_id) {
+                Some(WrId::ControlRecv { link, slot }) => {
+                    endpoint.on_control_recv(now, link, slot, wc);
+                }
+                Some(WrId::ControlSend { link, slot }) => endpoint.on_ack_sent(link, slot, wc),
+                _ => endpoint.stray(),
             }
-            Some(WrId::ControlSend { link, slot }) => endpoint.on_ack_sent(link, slot, wc),
-            _ => endpoint.stray(),
+            1
         })
     }
 
@@ -103,14 +103,16 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.stats.note_send(wc);
     }
 
-    /// Hands every completion of a queue to `on_wc`; returns how many there were.
-    fn drain(&mut self, cq: CqNum, mut on_wc: impl FnMut(&mut Self, &Wc)) -> usize {
+    /// Hands the completions of a queue to `on_wcs`, as many as there are, which says how many of
+    /// them it took, at least one; returns how many there were.
+    fn drain(&mut self, cq: CqNum, mut on_wcs: impl FnMut(&mut Self, &[Wc]) -> usize) -> usize {
         let mut wcs = std::mem::take(&mut self.wcs);
         let mut total = 0;
         loop {
             let count = self.device.poll_cq(cq, &mut wcs);
-            for wc in &wcs[..count] {
-                on_wc(self, wc);
+            let mut left = &wcs[..count];
+            while !left.is_empty() {
+                left = &left[on_wcs(self, left)..];
             }
             total += count;
             if count < BATCH {
@@ -141,14 +143,19 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     fn poll_data(&mut self, now: Time) -> usize {
-        self.drain(self.cq, |endpoint, wc| match WrId::unpack(wc.wr_id) {
-            Some(WrId::DataRecv { slot }) => endpoint.on_recv(now, slot, wc),
-            Some(WrId::DataSend { link, path, position }) => {
-                endpoint.on_sent(link, path, position, wc);
+        self.drain(self.cq, |endpoint, wcs| {
+            match WrId::unpack(wcs[0].wr_id) {
+                Some(WrId::DataRecv { .. }) => return endpoint.on_recvs(now, wcs),
+                Some(WrId::DataSend { link, path, position }) => {
+                    endpoint.on_sent(link, path, position, &wcs[0]);
+                }
+                // It left on the queue pair of a path.
+                Some(WrId::ControlSend { link, slot }) => {
+                    endpoint.on_ack_sent(link, slot, &wcs[0]);
+                }
+                _ => endpoint.stray(),
             }
-            // It left on the queue pair of a path.
-            Some(WrId::ControlSend { link, slot }) => endpoint.on_ack_sent(link, slot, wc),
-            _ => endpoint.stray(),
+            1
         })
     }
 
@@ -176,78 +183,111 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.links.touch(index);
     }
 
-    fn on_recv(&mut self, now: Time, number: u32, wc: &Wc) {
+    /// Takes in the receives in front that came over one queue pair; returns how many, at least one.
+    fn on_recvs(&mut self, now: Time, wcs: &[Wc]) -> usize {
         let pack_bytes_max = self.plan.mtu.bytes();
-        let Self { recv, shared, links, stats, rest, .. } = self;
-        let Some(slot) = recv.reclaim(number) else {
-            cold_path();
-            stats.strays += 1;
-            return;
+        let way = self.way_of(&wcs[0]);
+        let Self { recv, shared, links, stats, rest, unkept, .. } = self;
+        let conn = way.and_then(|(index, path)| Some((links.at(index)?, path)));
+        let Some((conn, path)) = conn.filter(|(conn, _)| conn.phase == Phase::Up) else {
+            return self.pass_over(&wcs[0]);
         };
-        // It is not posted any more, on the queue that it was posted to.
-        let way = if let Some(shared) = shared {
-            shared.uncount(slot.class);
-            links.of_qp(wc.qp_num)
-        } else {
-            cold_path();
-            uncount(links, slot.home)
+        let Conn { id, link: Some(link), class, held, paths, .. } = conn else {
+            return self.pass_over(&wcs[0]);
         };
-        let Some((index, path)) = way else { return self.pass_over(number) };
-        if wc.status != WcStatus::Success {
-            cold_path();
-            stats.note_recv(wc);
-            return self.pass_over(number);
-        }
-        let conn = links.at(index).filter(|conn| conn.phase == Phase::Up);
-        let Some(conn) = conn else { return self.pass_over(number) };
-        let (id, Some(link)) = (conn.id, conn.link.as_mut()) else {
-            return self.pass_over(number);
-        };
-        let Some((header, payload)) = slot.received(wc.byte_len, (rest, pack_bytes_max)) else {
-            cold_path();
-            stats.runts += 1;
-            return self.pass_over(number);
-        };
-        conn.class.note(wc.tclass);
-        let received_at = wc.timestamp.unwrap_or(now);
-        let token = BufToken(number);
-        match link.handle_chunk(now, PathId(path), header, payload, token, received_at) {
-            Verdict::Kept => {
-                conn.held += 1;
-                slot.home = Some(Home { link: id, path, channel: ChannelId(0) });
-                if shared.is_none() {
-                    self.replace(number);
+        let home = Home { link: *id, path, channel: ChannelId(0) };
+        // What a path's own queue gave away is replaced before the next is looked at.
+        let most = if shared.is_some() { wcs.len() } else { 1 };
+        let (mut taken, mut kept) = (0, None);
+        let mut arrivals = link.arrivals(now, PathId(path));
+        for wc in wcs[..most].iter().take_while(|wc| wc.qp_num == wcs[0].qp_num) {
+            let Some(WrId::DataRecv { slot: number }) = WrId::unpack(wc.wr_id) else { break };
+            taken += 1;
+            let Some(slot) = recv.reclaim(number) else {
+                cold_path();
+                stats.strays += 1;
+                continue;
+            };
+            // It is not posted any more, on the queue that it was posted to.
+            if let Some(shared) = shared {
+                shared.uncount(slot.class);
+            } else {
+                cold_path();
+                uncount(paths, path);
+            }
+            if wc.status != WcStatus::Success {
+                cold_path();
+                stats.note_recv(wc);
+                unkept.push(number);
+                continue;
+            }
+            let Some((header, payload)) = slot.received(wc.byte_len, (rest, pack_bytes_max)) else {
+                cold_path();
+                stats.runts += 1;
+                unkept.push(number);
+                continue;
+            };
+            class.note(wc.tclass);
+            let received_at = wc.timestamp.unwrap_or(now);
+            match arrivals.take(header, payload, BufToken(number), received_at) {
+                Verdict::Kept => {
+                    *held += 1;
+                    slot.home = Some(home);
+                    kept = Some(number);
                 }
+                Verdict::Recycle => unkept.push(number),
             }
-            Verdict::Recycle => _ = self.repost(number),
-        }
-        if !self.rest.is_empty() {
-            self.on_rest((index, PathId(path)), now, received_at);
-        }
-        self.links.touch(index);
-    }
-
-    /// Takes in what came behind the first chunk of a pack. Each is copied to a buffer of its own,
-    /// so that each goes home by itself.
-    #[inline(never)]
-    fn on_rest(&mut self, (index, path): (u16, PathId), now: Time, received_at: Time) {
-        let Self { links, recv, stats, rest, .. } = self;
-        if let Some(conn) = links.at(index).filter(|conn| conn.phase == Phase::Up) {
-            for (header, payload) in packed(rest) {
-                let Some(slot) = recv.take_small() else {
-                    stats.packs_cut += 1;
-                    break;
-                };
-                copy_in((conn, path), recv, header, payload, Some(slot), (now, received_at));
+            if !rest.is_empty() {
+                stats.packs_cut +=
+                    u64::from(!take_rest(&mut arrivals, recv, home, rest, received_at));
             }
         }
-        rest.clear();
+        self.links.touch(home.link.index);
+        while let Some(number) = self.unkept.pop() {
+            self.repost(number);
+        }
+        if self.shared.is_none()
+            && let Some(number) = kept
+        {
+            self.replace(number);
+        }
+        taken
     }
 
-    /// What a slot received is for nobody.
+    /// The link and the path that a receive came over.
+    #[inline]
+    fn way_of(&mut self, wc: &Wc) -> Option<(u16, u8)> {
+        if self.shared.is_some() {
+            return self.links.of_qp(wc.qp_num);
+        }
+        cold_path();
+        let Some(WrId::DataRecv { slot }) = WrId::unpack(wc.wr_id) else { return None };
+        let home = self.recv.at(slot)?.home?;
+        self.links.find(home.link).map(|_| (home.link.index, home.path))
+    }
+
+    /// A receive is for nobody.
     #[cold]
-    fn pass_over(&mut self, slot: u32) {
+    fn pass_over(&mut self, wc: &Wc) -> usize {
+        let Self { recv, shared, links, stats, .. } = self;
+        let slot = match WrId::unpack(wc.wr_id) {
+            Some(WrId::DataRecv { slot }) => slot,
+            _ => u32::MAX,
+        };
+        let Some(Slot { class, home, .. }) = recv.reclaim(slot) else {
+            stats.strays += 1;
+            return 1;
+        };
+        stats.note_recv(wc);
+        if let Some(shared) = shared {
+            shared.uncount(*class);
+        } else if let Some(home) = home
+            && let Some(conn) = links.find_mut(home.link)
+        {
+            uncount(&mut conn.paths, home.path);
+        }
         self.repost(slot);
+        1
     }
 
     /// Fills a path's own queue up that has given the buffer of this slot away, where it does not
@@ -292,8 +332,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// Puts a slot that is at home back to where it can be filled, or with the free ones. False for
     /// a small one, which is never posted.
-    #[inline]
+    #[inline(never)]
     pub(super) fn repost(&mut self, slot: u32) -> bool {
+        self.repost_here(slot)
+    }
+
+    /// As [`repost`](Self::repost), compiled into its caller: for where all slots come home.
+    #[inline(always)]
+    pub(super) fn repost_here(&mut self, slot: u32) -> bool {
         let Some(entry) = self.recv.at(slot) else { return false };
         if entry.is_small {
             self.recv.put_free(slot);
@@ -399,40 +445,52 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 }
 
-/// Hands a chunk to its link that is to be copied to `slot`, which is free again where the link
-/// does not keep it.
-#[inline]
-pub(super) fn copy_in(
-    (conn, path): (&mut Conn, PathId),
+/// Takes in what came behind the first chunk of a pack. Each is copied to a buffer of its own, so
+/// that each goes home by itself. False when there are too few of these.
+#[inline(never)]
+fn take_rest(
+    arrivals: &mut Arrivals<'_>,
     recv: &mut RecvTable,
-    header: &[u8; HEADER_BYTES],
-    payload: &[u8],
-    slot: Option<u32>,
-    (now, received_at): (Time, Time),
-) {
-    let token = slot.map_or(NO_SLOT, BufToken);
-    let verdict = conn
-        .link
-        .as_mut()
-        .map(|link| link.handle_chunk(now, path, header, payload, token, received_at));
-    let Some(slot) = slot else { return };
-    if let Some(Verdict::Kept) = verdict {
-        let home = Home { link: conn.id, path: path.0, channel: ChannelId(0) };
-        let is_small = recv.fill(slot, payload, home);
-        conn.held += usize::from(!is_small);
-    } else {
-        recv.put_free(slot);
+    home: Home,
+    rest: &mut Vec<u8>,
+    received_at: Time,
+) -> bool {
+    let mut is_whole = true;
+    for (header, payload) in packed(rest) {
+        let Some(slot) = recv.take_small() else {
+            is_whole = false;
+            break;
+        };
+        let verdict = arrivals.take(header, payload, BufToken(slot), received_at);
+        keep_copy(recv, slot, payload, home, verdict);
     }
+    rest.clear();
+    is_whole
 }
 
-/// Counts a receive of a path's own queue that is not posted any more; says which link and path
-/// it came over.
+/// Copies a chunk to `slot` that its link has kept; else the slot is free again. Says whether the
+/// slot is one that counts as held: no small one.
+#[inline]
+pub(super) fn keep_copy(
+    recv: &mut RecvTable,
+    slot: u32,
+    payload: &[u8],
+    home: Home,
+    verdict: Verdict,
+) -> bool {
+    if verdict == Verdict::Recycle {
+        recv.put_free(slot);
+        return false;
+    }
+    !recv.fill(slot, payload, home)
+}
+
+/// A receive of a path's own queue is not posted any more.
 #[inline(never)]
-fn uncount(links: &mut Links, home: Option<Home>) -> Option<(u16, u8)> {
-    let home = home?;
-    let path = links.find_mut(home.link)?.paths.get_mut(usize::from(home.path))?;
-    path.posted = path.posted.saturating_sub(1);
-    Some((home.link.index, home.path))
+fn uncount(paths: &mut [Path], path: u8) {
+    if let Some(path) = paths.get_mut(usize::from(path)) {
+        path.posted = path.posted.saturating_sub(1);
+    }
 }
 
 #[cfg(test)]

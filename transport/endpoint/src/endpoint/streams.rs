@@ -1,17 +1,21 @@
 //! Reading and writing the streams of links, as part of an endpoint's turn.
 
 use super::Endpoint;
-use super::poll::copy_in;
+use super::poll::keep_copy;
 use crate::event::LinkId;
 use crate::limits::TCP_FRAMES_PER_LOOK;
-use crate::links::Phase;
+use crate::links::{Conn, Phase};
+use crate::recv::Home;
 use crate::tcp::{ByteStream, Frames, FramesError, Tcp};
 use towpath_base::Time;
 use towpath_memory::Region;
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::Kind;
-use towpath_proto::{Class, PathId};
+use towpath_proto::{BufToken, ChannelId, Class, PathId};
 use towpath_verbs::Device;
+
+/// No slot: what has no payload to keep needs none.
+const NO_SLOT: BufToken = BufToken(u32::MAX);
 
 /// The links of an endpoint that have a stream, and when the next one is looked at.
 #[derive(Default)]
@@ -155,10 +159,17 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let payload = if is_data && !fits { &[] } else { payload };
         let Self { links, recv, .. } = self;
         let conn = links.at(index).filter(|conn| conn.phase == Phase::Up);
-        if let Some(conn) = conn {
-            copy_in((conn, path), recv, header, payload, slot, (now, now));
-        } else if let Some(slot) = slot {
-            recv.put_free(slot);
+        let Some(Conn { id, link: Some(link), held, .. }) = conn else {
+            if let Some(slot) = slot {
+                recv.put_free(slot);
+            }
+            return true;
+        };
+        let token = slot.map_or(NO_SLOT, BufToken);
+        let verdict = link.handle_chunk(now, path, header, payload, token, now);
+        if let Some(slot) = slot {
+            let home = Home { link: *id, path: path.0, channel: ChannelId(0) };
+            *held += usize::from(keep_copy(recv, slot, payload, home, verdict));
         }
         true
     }

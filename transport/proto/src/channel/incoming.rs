@@ -74,6 +74,21 @@ impl Incoming {
         Ok(())
     }
 
+    /// Takes in the chunk behind the one that came last, which the caller has compared with that;
+    /// false when others came out of order, so that it may not be new.
+    #[inline(always)]
+    pub(crate) fn accept_next(&mut self, chunk: ChunkRef) -> bool {
+        if !self.came_in_order {
+            return false;
+        }
+        let place = (self.chunks_received, self.bytes_received);
+        debug_assert_eq!(place, (chunk.index, chunk.offset), "it is behind the one before");
+        self.bytes_received += chunk.length;
+        self.chunks_received += 1;
+        self.chunks.push(chunk);
+        true
+    }
+
     /// A bitmap takes over where the count alone does not tell which chunks came.
     #[inline(never)]
     fn note_out_of_order(&mut self, index: u32) {

@@ -169,11 +169,23 @@ impl ChannelRx {
 
     /// Counts a new chunk against the grant.
     pub(crate) fn use_credit(&mut self) -> Result<(), RxViolation> {
-        if self.accepted >= self.granted() {
+        if !self.has_credit() {
             return Err(RxViolation::Credit);
         }
-        self.accepted += 1;
+        self.count();
         Ok(())
+    }
+
+    /// Whether the peer may send a new chunk.
+    #[inline(always)]
+    pub(crate) fn has_credit(&self) -> bool {
+        self.accepted < self.granted()
+    }
+
+    /// Counts a new chunk for which there [is](Self::has_credit) credit.
+    #[inline(always)]
+    pub(crate) fn count(&mut self) {
+        self.accepted += 1;
     }
 
     /// Takes the count of a chunk back that was refused after all: it comes again under the same

@@ -2,6 +2,7 @@
 
 mod acks;
 mod alarm;
+mod arrivals;
 mod carriers;
 mod census;
 mod channels;
@@ -20,6 +21,7 @@ mod usage;
 #[cfg(test)]
 mod tests;
 
+pub use arrivals::Arrivals;
 pub use census::LinkCensus;
 pub use channels::OpenError;
 pub use send::{CancelError, SendError, SendRequest};

@@ -279,7 +279,7 @@ impl Link {
             self.on_known_chunk(now, path);
             return Taken::Known;
         }
-        if !payload_is_intact(config, header, payload) {
+        if !payload_is_intact(config, header.checksum(), payload) {
             cold_path();
             stats.payloads_bad += 1;
             return Taken::Refused;
@@ -303,15 +303,27 @@ impl Link {
         let has_credit_to_tell = channel.rx.should_tell_credit();
         let (is_complete, is_streamed) = (message.is_complete(), message.streamed);
         (self.duplicates, self.heard_in_vain) = (0, None);
+        self.settle_held(header.channel, key, (is_complete, is_streamed), has_credit_to_tell);
+        Taken::Held
+    }
+
+    /// A chunk is held: its message may be complete now, or its reader may go on.
+    #[inline(always)]
+    pub(super) fn settle_held(
+        &mut self,
+        channel: u32,
+        key: IncomingKey,
+        (is_complete, is_streamed): (bool, bool),
+        has_credit_to_tell: bool,
+    ) {
         if is_complete {
-            self.complete(header.channel, key);
+            self.complete(channel, key);
         } else if is_streamed {
-            self.advance_stream(header.channel, key);
+            self.advance_stream(channel, key);
         }
         if has_credit_to_tell {
-            self.tell_credit_when_due(header.channel);
+            self.tell_credit_when_due(channel);
         }
-        Taken::Held
     }
 
     /// Everything of a message is here: its id is closed from now on.
@@ -359,10 +371,10 @@ fn skips_payload_crc(config: &LinkConfig) -> bool {
     config.sabotage.skip_payload_crc
 }
 
-fn payload_is_intact(config: &LinkConfig, header: &ChunkHeader, payload: &[u8]) -> bool {
-    !header.flags.has(ChunkFlags::PAYLOAD_CRC)
-        || crc32c(payload) == header.payload_crc
-        || skips_payload_crc(config)
+/// Whether a payload has the checksum that its header tells, if it does.
+#[inline]
+pub(super) fn payload_is_intact(config: &LinkConfig, crc: Option<u32>, payload: &[u8]) -> bool {
+    crc.is_none_or(|crc| crc32c(payload) == crc || skips_payload_crc(config))
 }
 
 #[cold]

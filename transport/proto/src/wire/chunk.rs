@@ -54,7 +54,7 @@ impl Kind {
 
 /// The flag bits of a chunk header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ChunkFlags(u16);
+pub struct ChunkFlags(pub(super) u16);
 
 impl ChunkFlags {
     /// The last chunk of its message.
@@ -250,6 +250,11 @@ impl ChunkHeader {
             pair(self.ack_largest, self.ack_hold),
         ];
         seal(bytes, words, self.payload_crc);
+    }
+
+    /// The checksum of the payload, where headers tell it.
+    pub(crate) fn checksum(&self) -> Option<u32> {
+        self.flags.has(ChunkFlags::PAYLOAD_CRC).then_some(self.payload_crc)
     }
 
     /// The sender's floor: the oldest transmission number that is still outstanding.

@@ -2,12 +2,14 @@
 
 mod ack;
 mod chunk;
+mod follow;
 mod hello;
 mod pack;
 
 pub use ack::{Ack, AckError, AckFrame};
 pub(crate) use ack::{HOLD_UNKNOWN, KIND_ACK};
 pub use chunk::{ChunkFlags, ChunkHeader, HeaderError, Kind, payload_bytes};
+pub(crate) use follow::{Follower, Piece};
 pub use hello::{Hello, HelloError, HelloPath, PREFIX_BYTES, Refusal, Welcome};
 pub use pack::{begins_chunk, next_in_pack, packed};
 

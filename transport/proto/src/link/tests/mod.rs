@@ -1,6 +1,8 @@
 //! Two links over a faulty wire: delivery, loss, credit, giving up, channels.
 
+mod arrivals;
 mod carriers;
+mod end;
 mod hostile;
 mod paths;
 mod piggyback;

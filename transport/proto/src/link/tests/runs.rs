@@ -1,4 +1,4 @@
-//! Chunks that are handed out several at a time are those that would be handed out one by one.
+//! Chunks that are handed out or in several at a time are those that would be one by one.
 
 use super::wire::Trace;
 use super::*;
@@ -6,9 +6,9 @@ use crate::path::Spreading;
 use crate::{Carrier, Scheduling};
 use towpath_cc::ControllerConfig;
 
-/// What was sent by both ends, whatever it was, while a driver had room for so many chunks at a
-/// time.
-fn trace(seed: u64, room_max: u64) -> Trace {
+/// What was sent by both ends, whatever it was, and what they counted, while a driver had room for
+/// so many chunks at a time and handed in so many.
+fn trace(seed: u64, room_max: u64, row_max: usize) -> (Trace, [LinkStats; 2]) {
     let mut prng = Prng::new(seed);
     let carriers: &[Carrier] = match prng.below(8) {
         0..3 => &[Carrier::Uc],
@@ -32,7 +32,7 @@ fn trace(seed: u64, room_max: u64) -> Trace {
     };
     let faults = if prng.chance(0.5) { ALL_FAULTS } else { Faults::default() };
     let mut wire = Wire::with_carriers(seed, faults, carriers, tune);
-    wire.room_max = room_max;
+    (wire.room_max, wire.row_max) = (room_max, row_max);
     wire.trace = Some(Vec::new());
     let channels = prng.between(1, 3);
     for _ in 0..channels {
@@ -52,19 +52,21 @@ fn trace(seed: u64, room_max: u64) -> Trace {
     }
     wire.run_until(Wire::settled);
     wire.check_clean();
-    wire.trace.take().unwrap()
+    let stats = wire.ends.each_ref().map(|end| end.link.stats());
+    (wire.trace.take().unwrap(), stats)
 }
 
 #[test]
-fn a_run_is_what_would_be_sent_one_by_one() {
+fn a_run_is_what_would_be_sent_one_by_one_and_so_is_a_row_that_comes() {
     let mut chunks = 0;
     for seed in 0..60 {
-        let one_by_one = trace(seed, 1);
-        for room_max in [2, 64] {
-            let runs = trace(seed, room_max);
-            let first = one_by_one.iter().zip(&runs).position(|(one, other)| one != other);
-            assert_eq!(first, None, "seed {seed}, room for {room_max}");
-            assert_eq!(one_by_one.len(), runs.len(), "seed {seed}, room for {room_max}");
+        let (one_by_one, stats) = trace(seed, 1, 1);
+        for (room_max, row_max) in [(2, 1), (64, 1), (1, 2), (64, 64)] {
+            let at_a_time = std::format!("seed {seed}, {room_max} out and {row_max} in at a time");
+            let (other, other_stats) = trace(seed, room_max, row_max);
+            let first = one_by_one.iter().zip(&other).position(|(one, other)| one != other);
+            assert_eq!(first, None, "{at_a_time}");
+            assert_eq!((one_by_one.len(), stats), (other.len(), other_stats), "{at_a_time}");
         }
         chunks += one_by_one.len();
     }

@@ -1,9 +1,9 @@
 //! Two links joined by a simulated wire that drops, duplicates, delays and corrupts.
 
+use super::end::End;
 use super::*;
-use crate::event::{BufToken, ChannelId, Event, Outcome, Transmit, Verdict};
+use crate::event::{ChannelId, Transmit};
 use crate::limits::{ACK_BYTES_MAX, PATHS_MAX};
-use crate::path::PathState;
 use crate::{Carrier, QpHalf, Renew, Side, wire::ChunkHeader};
 use alloc::collections::BTreeMap;
 use towpath_base::Prng;
@@ -27,29 +27,6 @@ pub(super) struct Faults {
     pub(super) late: f64,
     pub(super) corrupt: f64,
 }
-
-/// One end: a link, its received buffers, and what its application saw.
-pub(super) struct End {
-    pub(super) link: Link,
-    pub(super) bufs: BTreeMap<u32, Vec<u8>>,
-    pub(super) next_buf: u32,
-    /// Messages that are out, by token.
-    pub(super) sending: BTreeMap<u64, (SendKey, Vec<u8>)>,
-    pub(super) outcomes: BTreeMap<u64, Outcome>,
-    pub(super) received: Vec<Vec<u8>>,
-    pub(super) streams: BTreeMap<IncomingId, Vec<u8>>,
-    pub(super) aborted: usize,
-    pub(super) channels: Vec<ChannelId>,
-    /// Received chunks are kept while this is set.
-    pub(super) hoards: bool,
-    pub(super) hoarded: u32,
-    pub(super) down: Option<DownReason>,
-    pub(super) moves: Vec<(u8, PathState, PathState)>,
-    /// What the link rode on, one after the other.
-    pub(super) rides: Vec<Carrier>,
-}
-
-pub(super) type IncomingId = (u32, u32);
 
 /// Headers that were sent: when, by which end, on which path.
 pub(super) type Trace = Vec<(Time, usize, PathId, [u8; HEADER_BYTES])>;
@@ -76,6 +53,8 @@ pub(super) struct Wire {
     pub(super) moves: Vec<(Time, usize)>,
     /// How many chunks a driver has room for at a time, at most.
     pub(super) room_max: u64,
+    /// How many frames are handed in at a time, at most.
+    pub(super) row_max: usize,
     /// What was sent, where someone wants to know.
     pub(super) trace: Option<Trace>,
     pub(super) prng: Prng,
@@ -104,103 +83,6 @@ fn link(side: Side, carriers: &[Carrier], tune: impl Fn(LinkConfig) -> LinkConfi
 /// Path i leaves from port i, and the control queue pair from the first path's.
 fn first_ports() -> [u16; PATHS_MAX + 1] {
     core::array::from_fn(|path| (path % PATHS_MAX) as u16)
-}
-
-impl End {
-    pub(super) fn new(link: Link) -> Self {
-        Self {
-            link,
-            bufs: BTreeMap::new(),
-            next_buf: 0,
-            sending: BTreeMap::new(),
-            outcomes: BTreeMap::new(),
-            received: Vec::new(),
-            streams: BTreeMap::new(),
-            aborted: 0,
-            channels: Vec::new(),
-            hoards: false,
-            hoarded: 0,
-            down: None,
-            moves: Vec::new(),
-            rides: Vec::new(),
-        }
-    }
-
-    pub(super) fn send(
-        &mut self,
-        channel: ChannelId,
-        token: u64,
-        payload: Vec<u8>,
-        deadline: Time,
-    ) {
-        let segments = [payload.len() as u32];
-        let cut = if token.is_multiple_of(2) { Cut::Slices } else { Cut::FullPackets };
-        let request = SendRequest { channel, token, segments: &segments, deadline, cut };
-        let key = self.link.send(&request).unwrap();
-        self.sending.insert(token, (key, payload));
-    }
-
-    pub(super) fn take_events(&mut self) {
-        while let Some(event) = self.link.poll_event() {
-            self.on_event(event);
-        }
-    }
-
-    pub(super) fn on_event(&mut self, event: Event) {
-        match event {
-            Event::Opened { channel, .. } => self.channels.push(channel),
-            Event::Closed { channel, .. } => self.channels.retain(|&other| other != channel),
-            Event::Message { channel, incoming, length } => {
-                let mut chunks = Vec::new();
-                self.link.take_message(incoming, |taken| chunks.extend_from_slice(taken));
-                let mut whole = Vec::new();
-                for chunk in &chunks {
-                    whole.extend(self.bufs.remove(&chunk.buf.0).expect("a buffer comes out once"));
-                }
-                assert_eq!(whole.len(), length as usize);
-                self.received.push(whole);
-                self.release(channel, chunks.len() as u32);
-            }
-            Event::StreamChunk { channel, incoming, chunk, message_len, end } => {
-                let id = (channel.0, incoming.0.index);
-                let stream = self.streams.entry(id).or_default();
-                assert_eq!(stream.len(), chunk.offset as usize, "in order");
-                stream.extend(self.bufs.remove(&chunk.buf.0).unwrap());
-                assert_eq!(end, stream.len() == message_len as usize);
-                if end {
-                    self.received.push(self.streams.remove(&id).unwrap());
-                }
-                self.release(channel, 1);
-            }
-            Event::StreamAborted { channel, incoming } => {
-                self.aborted += 1;
-                assert!(self.streams.remove(&(channel.0, incoming.0.index)).is_some());
-            }
-            Event::Recycled { buf } => assert!(self.bufs.remove(&buf.0).is_some()),
-            Event::Sent { token, outcome, send } => {
-                let (key, _) = self.sending.remove(&token).expect("reported once");
-                assert_eq!(key, send);
-                self.outcomes.insert(token, outcome);
-            }
-            Event::Down { reason } => self.down = Some(reason),
-            Event::PathChanged { path, from, to, signal } => {
-                assert_eq!(from.after(signal), Some(to), "a legal move");
-                self.moves.push((path.0, from, to));
-            }
-            Event::CarrierChanged { from, to } => {
-                assert_eq!(from, self.rides.last().copied().unwrap_or_default());
-                self.rides.push(to);
-            }
-        }
-    }
-
-    pub(super) fn release(&mut self, channel: ChannelId, chunks: u32) {
-        if self.hoards {
-            self.hoarded += chunks;
-        } else {
-            self.link.release(channel, chunks);
-        }
-    }
 }
 
 impl Wire {
@@ -238,6 +120,7 @@ impl Wire {
             away_until: [Time::ZERO; 2],
             moves: Vec::new(),
             room_max: 16,
+            row_max: 64,
             trace: None,
             prng: Prng::new(seed),
             room_prng: Prng::new(seed),
@@ -412,19 +295,7 @@ impl Wire {
     }
 
     pub(super) fn deliver(&mut self, to: usize, frame: Frame) {
-        let end = &mut self.ends[to];
-        match frame {
-            Frame::Ack(bytes) => end.link.handle_ack(self.now, &bytes, self.now),
-            Frame::Chunk { path, header, payload } => {
-                let buf = BufToken(end.next_buf);
-                end.next_buf += 1;
-                let verdict =
-                    end.link.handle_chunk(self.now, path, &header, &payload, buf, self.now);
-                if verdict == Verdict::Kept {
-                    end.bufs.insert(buf.0, payload);
-                }
-            }
-        }
+        self.ends[to].take_row(self.now, [frame]);
     }
 
     /// Runs until `done`; everything must be done within a simulated minute.
@@ -443,6 +314,7 @@ impl Wire {
             let next = timers.min().unwrap().min(arrival);
             assert!(next < end, "it would never happen");
             self.now = self.now.max(next);
+            let (mut row, mut row_to) = (Vec::new(), 0);
             while let Some(entry) = self.flight.first_entry() {
                 if entry.key().0 > self.now.0 {
                     break;
@@ -452,8 +324,13 @@ impl Wire {
                     self.flight.insert((back[to].0, order), (to, frame));
                     continue;
                 }
-                self.deliver(to, frame);
+                if row.len() == self.row_max || row_to != to {
+                    self.ends[row_to].take_row(self.now, row.drain(..));
+                }
+                row_to = to;
+                row.push(frame);
             }
+            self.ends[row_to].take_row(self.now, row.drain(..));
         }
     }
 

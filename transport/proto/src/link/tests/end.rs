@@ -1,0 +1,159 @@
+//! One end of the simulated wire: a link, its driver's buffers, and what its application saw.
+
+use super::wire::Frame;
+use super::*;
+use crate::Carrier;
+use crate::event::{BufToken, ChannelId, Event, Outcome, Verdict};
+use crate::path::PathState;
+use alloc::collections::BTreeMap;
+
+extern crate std;
+
+/// One end: a link, its received buffers, and what its application saw.
+pub(super) struct End {
+    pub(super) link: Link,
+    pub(super) bufs: BTreeMap<u32, Vec<u8>>,
+    pub(super) next_buf: u32,
+    /// Messages that are out, by token.
+    pub(super) sending: BTreeMap<u64, (SendKey, Vec<u8>)>,
+    pub(super) outcomes: BTreeMap<u64, Outcome>,
+    pub(super) received: Vec<Vec<u8>>,
+    pub(super) streams: BTreeMap<IncomingId, Vec<u8>>,
+    pub(super) aborted: usize,
+    pub(super) channels: Vec<ChannelId>,
+    /// Received chunks are kept while this is set.
+    pub(super) hoards: bool,
+    pub(super) hoarded: u32,
+    pub(super) down: Option<DownReason>,
+    pub(super) moves: Vec<(u8, PathState, PathState)>,
+    /// What the link rode on, one after the other.
+    pub(super) rides: Vec<Carrier>,
+}
+
+pub(super) type IncomingId = (u32, u32);
+
+impl End {
+    pub(super) fn new(link: Link) -> Self {
+        Self {
+            link,
+            bufs: BTreeMap::new(),
+            next_buf: 0,
+            sending: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
+            received: Vec::new(),
+            streams: BTreeMap::new(),
+            aborted: 0,
+            channels: Vec::new(),
+            hoards: false,
+            hoarded: 0,
+            down: None,
+            moves: Vec::new(),
+            rides: Vec::new(),
+        }
+    }
+
+    pub(super) fn send(
+        &mut self,
+        channel: ChannelId,
+        token: u64,
+        payload: Vec<u8>,
+        deadline: Time,
+    ) {
+        let segments = [payload.len() as u32];
+        let cut = if token.is_multiple_of(2) { Cut::Slices } else { Cut::FullPackets };
+        let request = SendRequest { channel, token, segments: &segments, deadline, cut };
+        let key = self.link.send(&request).unwrap();
+        self.sending.insert(token, (key, payload));
+    }
+
+    pub(super) fn take_events(&mut self) {
+        while let Some(event) = self.link.poll_event() {
+            self.on_event(event);
+        }
+    }
+
+    pub(super) fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Opened { channel, .. } => self.channels.push(channel),
+            Event::Closed { channel, .. } => self.channels.retain(|&other| other != channel),
+            Event::Message { channel, incoming, length } => {
+                let mut chunks = Vec::new();
+                self.link.take_message(incoming, |taken| chunks.extend_from_slice(taken));
+                let mut whole = Vec::new();
+                for chunk in &chunks {
+                    whole.extend(self.bufs.remove(&chunk.buf.0).expect("a buffer comes out once"));
+                }
+                assert_eq!(whole.len(), length as usize);
+                self.received.push(whole);
+                self.release(channel, chunks.len() as u32);
+            }
+            Event::StreamChunk { channel, incoming, chunk, message_len, end } => {
+                let id = (channel.0, incoming.0.index);
+                let stream = self.streams.entry(id).or_default();
+                assert_eq!(stream.len(), chunk.offset as usize, "in order");
+                stream.extend(self.bufs.remove(&chunk.buf.0).unwrap());
+                assert_eq!(end, stream.len() == message_len as usize);
+                if end {
+                    self.received.push(self.streams.remove(&id).unwrap());
+                }
+                self.release(channel, 1);
+            }
+            Event::StreamAborted { channel, incoming } => {
+                self.aborted += 1;
+                assert!(self.streams.remove(&(channel.0, incoming.0.index)).is_some());
+            }
+            Event::Recycled { buf } => assert!(self.bufs.remove(&buf.0).is_some()),
+            Event::Sent { token, outcome, send } => {
+                let (key, _) = self.sending.remove(&token).expect("reported once");
+                assert_eq!(key, send);
+                self.outcomes.insert(token, outcome);
+            }
+            Event::Down { reason } => self.down = Some(reason),
+            Event::PathChanged { path, from, to, signal } => {
+                assert_eq!(from.after(signal), Some(to), "a legal move");
+                self.moves.push((path.0, from, to));
+            }
+            Event::CarrierChanged { from, to } => {
+                assert_eq!(from, self.rides.last().copied().unwrap_or_default());
+                self.rides.push(to);
+            }
+        }
+    }
+
+    pub(super) fn release(&mut self, channel: ChannelId, chunks: u32) {
+        if self.hoards {
+            self.hoarded += chunks;
+        } else {
+            self.link.release(channel, chunks);
+        }
+    }
+
+    /// Takes in what came one behind the other, chunks of one path together.
+    pub(super) fn take_row(&mut self, now: Time, frames: impl IntoIterator<Item = Frame>) {
+        let Self { link, bufs, next_buf, .. } = self;
+        let mut frames = frames.into_iter().peekable();
+        while let Some(first) = frames.next() {
+            let mut chunk = match first {
+                Frame::Ack(bytes) => {
+                    link.handle_ack(now, &bytes, now);
+                    continue;
+                }
+                Frame::Chunk { path, header, payload } => Some((path, header, payload)),
+            };
+            let of = chunk.as_ref().map_or(PathId(0), |&(path, ..)| path);
+            let mut arrivals = link.arrivals(now, of);
+            while let Some((_, header, payload)) = chunk.take() {
+                let buf = BufToken(*next_buf);
+                *next_buf += 1;
+                if arrivals.take(&header, &payload, buf, now) == Verdict::Kept {
+                    bufs.insert(buf.0, payload);
+                }
+                let is_next =
+                    |next: &Frame| matches!(next, Frame::Chunk { path, .. } if *path == of);
+                if let Some(Frame::Chunk { path, header, payload }) = frames.next_if(is_next) {
+                    chunk = Some((path, header, payload));
+                }
+            }
+        }
+    }
+}
