@@ -21,6 +21,7 @@ mod flush;
 mod offer;
 mod poll;
 mod posting;
+mod receive;
 mod renew;
 mod streams;
 mod teardown;

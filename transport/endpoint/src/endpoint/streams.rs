@@ -1,7 +1,7 @@
 //! Reading and writing the streams of links, as part of an endpoint's turn.
 
 use super::Endpoint;
-use super::poll::keep_copy;
+use super::receive::keep_copy;
 use crate::event::LinkId;
 use crate::limits::TCP_FRAMES_PER_LOOK;
 use crate::links::{Conn, Phase};

@@ -1,0 +1,302 @@
+//! Receive slots: what came in them is taken in, and they are posted again.
+
+use super::Endpoint;
+use crate::event::LinkId;
+use crate::limits::SLOTS_AT_A_TIME;
+use crate::links::{Conn, Path, Phase};
+use crate::recv::{Home, RecvTable, Slot};
+use crate::wr_id::WrId;
+use std::hint::cold_path;
+use std::slice;
+use towpath_base::Time;
+use towpath_memory::Region;
+use towpath_proto::wire::packed;
+use towpath_proto::{Arrivals, BufToken, ChannelId, Class, PathId, Verdict};
+use towpath_verbs::{Device, Wc, WcStatus};
+
+impl<D: Device<Memory = Region>> Endpoint<D> {
+    /// Takes in the receives in front that came over one queue pair; returns how many, at least
+    /// one.
+    pub(super) fn on_recvs(&mut self, now: Time, wcs: &[Wc]) -> usize {
+        let pack_bytes_max = self.plan.mtu.bytes();
+        let way = self.way_of(&wcs[0]);
+        let Self { recv, shared, links, stats, rest, unkept, .. } = self;
+        let conn = way.and_then(|(index, path)| Some((links.at(index)?, path)));
+        let Some((conn, path)) = conn.filter(|(conn, _)| conn.phase == Phase::Up) else {
+            return self.pass_over(&wcs[0]);
+        };
+        let Conn { id, link: Some(link), class, held, paths, .. } = conn else {
+            return self.pass_over(&wcs[0]);
+        };
+        let home = Home { link: *id, path, channel: ChannelId(0) };
+        // What a path's own queue gave away is replaced before the next is looked at.
+        let most = if shared.is_some() { wcs.len() } else { 1 };
+        let (mut taken, mut kept) = (0, None);
+        let mut arrivals = link.arrivals(now, PathId(path));
+        for wc in wcs[..most].iter().take_while(|wc| wc.qp_num == wcs[0].qp_num) {
+            let Some(WrId::DataRecv { slot: number }) = WrId::unpack(wc.wr_id) else { break };
+            taken += 1;
+            let Some(slot) = recv.reclaim(number) else {
+                cold_path();
+                stats.strays += 1;
+                continue;
+            };
+            // It is not posted any more, on the queue that it was posted to.
+            if let Some(shared) = shared {
+                shared.uncount(slot.class);
+            } else {
+                cold_path();
+                uncount(paths, path);
+            }
+            if wc.status != WcStatus::Success {
+                cold_path();
+                stats.note_recv(wc);
+                unkept.push(number);
+                continue;
+            }
+            let Some((header, payload)) = slot.received(wc.byte_len, (rest, pack_bytes_max)) else {
+                cold_path();
+                stats.runts += 1;
+                unkept.push(number);
+                continue;
+            };
+            class.note(wc.tclass);
+            let received_at = wc.timestamp.unwrap_or(now);
+            match arrivals.take(header, payload, BufToken(number), received_at) {
+                Verdict::Kept => {
+                    *held += 1;
+                    slot.home = Some(home);
+                    kept = Some(number);
+                }
+                Verdict::Recycle => unkept.push(number),
+            }
+            if !rest.is_empty() {
+                stats.packs_cut +=
+                    u64::from(!take_rest(&mut arrivals, recv, home, rest, received_at));
+            }
+        }
+        self.links.touch(home.link.index);
+        while let Some(number) = self.unkept.pop() {
+            self.repost(number);
+        }
+        if self.shared.is_none()
+            && let Some(number) = kept
+        {
+            self.replace(number);
+        }
+        taken
+    }
+
+    /// The link and the path that a receive came over.
+    #[inline]
+    fn way_of(&mut self, wc: &Wc) -> Option<(u16, u8)> {
+        if self.shared.is_some() {
+            return self.links.of_qp(wc.qp_num);
+        }
+        cold_path();
+        let Some(WrId::DataRecv { slot }) = WrId::unpack(wc.wr_id) else { return None };
+        let home = self.recv.at(slot)?.home?;
+        self.links.find(home.link).map(|_| (home.link.index, home.path))
+    }
+
+    /// A receive is for nobody.
+    #[cold]
+    fn pass_over(&mut self, wc: &Wc) -> usize {
+        let Self { recv, shared, links, stats, .. } = self;
+        let slot = match WrId::unpack(wc.wr_id) {
+            Some(WrId::DataRecv { slot }) => slot,
+            _ => u32::MAX,
+        };
+        let Some(Slot { class, home, .. }) = recv.reclaim(slot) else {
+            stats.strays += 1;
+            return 1;
+        };
+        stats.note_recv(wc);
+        if let Some(shared) = shared {
+            shared.uncount(*class);
+        } else if let Some(home) = home
+            && let Some(conn) = links.find_mut(home.link)
+        {
+            uncount(&mut conn.paths, home.path);
+        }
+        self.repost(slot);
+        1
+    }
+
+    /// Fills a path's own queue up that has given the buffer of this slot away, where it does not
+    /// count on getting that back. A shared queue is filled up before it is posted to. What was
+    /// kept for this may be with a link that rides on its set-up connection, or with a queue pair
+    /// that was made anew.
+    #[inline(never)]
+    fn replace(&mut self, given: u32) {
+        let Some(&mut Slot { class, home, .. }) = self.recv.at(given) else { return };
+        let conn = home.and_then(|home| self.links.find(home.link));
+        let spare = conn.map_or(0, |conn| self.config.spare_receives(conn.qp_paths()));
+        if (self.config.is_overbooked() || spare > 0)
+            && let Some(slot) = self.spare_slot(class, home)
+        {
+            self.repost(slot);
+        }
+    }
+
+    /// Has others take the places of buffers that did not come back in the application's turn,
+    /// where the shared queue does not count on them.
+    pub(super) fn replace_held(&mut self) {
+        if !self.config.is_overbooked() {
+            return;
+        }
+        for class in Class::ALL {
+            while self.shared.as_ref().is_some_and(|shared| shared.has_room(class)) {
+                let Some(slot) = self.spare_slot(class, None) else { return };
+                self.repost(slot);
+            }
+        }
+    }
+
+    /// A receive slot that is not posted, of new memory when there is none.
+    pub(super) fn spare_slot(&mut self, class: Class, home: Option<Home>) -> Option<u32> {
+        if let Some(slot) = self.recv.take_free(class, home) {
+            return Some(slot);
+        }
+        // At the limit, or out of memory: what is held comes home some time.
+        let _ = self.recv.reserve(&mut self.device, SLOTS_AT_A_TIME.min(self.recv.vacant()));
+        self.recv.take_free(class, home)
+    }
+
+    /// Puts a slot that is at home back to where it can be filled, or with the free ones. False for
+    /// a small one, which is never posted.
+    #[inline(never)]
+    pub(super) fn repost(&mut self, slot: u32) -> bool {
+        self.repost_here(slot)
+    }
+
+    /// As [`repost`](Self::repost), compiled into its caller: for where all slots come home.
+    #[inline(always)]
+    pub(super) fn repost_here(&mut self, slot: u32) -> bool {
+        let Some(entry) = self.recv.at(slot) else { return false };
+        if entry.is_small {
+            self.recv.put_free(slot);
+            return false;
+        }
+        let Some(shared) = &mut self.shared else {
+            self.repost_to_path(slot);
+            return true;
+        };
+        let queue = shared.of_mut(entry.class).filter(|queue| queue.has_room());
+        if let Some(queue) = queue
+            && let Some(wr) = entry.lend()
+        {
+            // Pushed it would be copied twice.
+            queue.repost.extend_from_slice(slice::from_ref(wr));
+        } else {
+            self.recv.put_free(slot);
+        }
+        true
+    }
+
+    #[inline(never)]
+    fn repost_to_path(&mut self, slot: u32) {
+        let Some(entry) = self.recv.at(slot) else { return };
+        let home = entry.home;
+        let conn = home.and_then(|home| self.links.find_mut(home.link));
+        let paths = conn.as_ref().map_or(1, |conn| conn.qp_paths());
+        let per_path = self.config.receives_per_path(paths);
+        let path = conn
+            .filter(|conn| conn.phase != Phase::Draining)
+            .and_then(|conn| conn.paths.get_mut(usize::from(home?.path)))
+            .filter(|path| !path.has_failed);
+        match (path, home) {
+            (Some(path), Some(home)) if path.posted + path.repost.len() < per_path => {
+                if let Some(wr) = entry.lend() {
+                    path.repost.push(*wr);
+                }
+                self.links.touch(home.link.index);
+            }
+            _ => self.recv.put_free(slot),
+        }
+    }
+
+    /// A chunk that a link or the application held is done with: `credit` says whether the link
+    /// has to be told.
+    pub(super) fn chunk_home(&mut self, slot: u32, credit: bool) {
+        let home = self.recv.at(slot).and_then(|slot| slot.home);
+        let held = usize::from(self.repost(slot));
+        if let Some(home) = home {
+            self.let_go((home.link, home.channel), held, 1, credit);
+        }
+    }
+
+    /// So many chunks of a channel are not held any more, of which `held` lay where they landed;
+    /// see [`chunk_home`](Self::chunk_home).
+    pub(super) fn let_go(
+        &mut self,
+        (link, channel): (LinkId, ChannelId),
+        held: usize,
+        chunks: u32,
+        credit: bool,
+    ) {
+        let Some(conn) = self.links.find_mut(link) else { return };
+        conn.held = conn.held.saturating_sub(held);
+        if let Some(found) = conn.link.as_mut().filter(|_| credit) {
+            found.release(channel, chunks);
+        }
+        self.links.touch(link.index);
+    }
+
+    pub(super) fn take_returns(&mut self) -> usize {
+        let mut count = 0;
+        while let Some(slot) = self.recv.pop_returned() {
+            self.chunk_home(slot, true);
+            count += 1;
+        }
+        count
+    }
+}
+
+/// Takes in what came behind the first chunk of a pack. Each is copied to a buffer of its own, so
+/// that each goes home by itself. False when there are too few of these.
+#[inline(never)]
+fn take_rest(
+    arrivals: &mut Arrivals<'_>,
+    recv: &mut RecvTable,
+    home: Home,
+    rest: &mut Vec<u8>,
+    received_at: Time,
+) -> bool {
+    let mut is_whole = true;
+    for (header, payload) in packed(rest) {
+        let Some(slot) = recv.take_small() else {
+            is_whole = false;
+            break;
+        };
+        let verdict = arrivals.take(header, payload, BufToken(slot), received_at);
+        keep_copy(recv, slot, payload, home, verdict);
+    }
+    rest.clear();
+    is_whole
+}
+
+/// Copies a chunk to `slot` that its link has kept; else the slot is free again. Says whether the
+/// slot is one that counts as held: no small one.
+#[inline]
+pub(super) fn keep_copy(
+    recv: &mut RecvTable,
+    slot: u32,
+    payload: &[u8],
+    home: Home,
+    verdict: Verdict,
+) -> bool {
+    if verdict == Verdict::Recycle {
+        recv.put_free(slot);
+        return false;
+    }
+    !recv.fill(slot, payload, home)
+}
+
+/// A receive of a path's own queue is not posted any more.
+#[inline(never)]
+fn uncount(paths: &mut [Path], path: u8) {
+    if let Some(path) = paths.get_mut(usize::from(path)) {
+        path.posted = path.posted.saturating_sub(1);
+    }
+}
