@@ -18,8 +18,7 @@ use towpath_chunkserver::service::{ChunkServer, ServerStats, ServiceConfig};
 use towpath_chunkserver::store::{ChunkId, FlushFailed, Media, Store};
 use towpath_fastpath::{ChunkClient, ClientError, ErrorKind, ErrorReply, OpId, Output};
 use towpath_transport::{
-    Class, ConnectError, Device, Endpoint, EndpointConfig, Event, Nanos, Refusal, Region, RoceUdp,
-    UdpConfig,
+    Class, ConnectError, Device, Endpoint, EndpointConfig, Event, Nanos, Region, RoceUdp, UdpConfig,
 };
 
 /// Turns without success after which a test fails: no clock is asked.
@@ -206,10 +205,7 @@ impl<D: Device<Memory = Region>> Client<D> {
                 }
                 Event::ChannelOpened { link, channel, .. } => found = Some((link, channel)),
                 // It has until it notices that links have ended which took its room.
-                Event::ConnectFailed {
-                    error: ConnectError::Refused { refusal: Refusal::Full, .. },
-                    ..
-                } => {
+                Event::ConnectFailed { error: ConnectError::Full { .. }, .. } => {
                     endpoint.connect(addr).expect("room for a connection");
                 }
                 Event::ConnectFailed { error, .. } => panic!("{error}"),

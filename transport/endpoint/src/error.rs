@@ -141,7 +141,17 @@ pub enum ConnectError {
         /// How long was waited.
         after: Nanos,
     },
-    /// The peer answered no.
+    /// The peer has no room: all its links are in use, or it lacks memory for another.
+    #[error(
+        "the server at {addr} is full: all its links are in use; try again later, or raise its \
+         limit of links"
+    )]
+    Full {
+        /// Where to.
+        addr: SocketAddr,
+    },
+    /// The peer answered no, for another reason than [`Full`](Self::Full) or
+    /// [`Class`](Self::Class).
     #[error("{addr} refused: {refusal}")]
     Refused {
         /// Where to.

@@ -9,7 +9,8 @@ use towpath_base::{Nanos, Prng};
 use towpath_proto::wire::{HelloError, Refusal, Welcome};
 use towpath_proto::{DownReason, Side};
 use towpath_transport::{
-    AcceptError, CarrierChoice, EndpointConfig, Event, Fallback, LinkError, ListenError,
+    AcceptError, CarrierChoice, ConnectError, EndpointConfig, Event, Fallback, LinkError,
+    ListenError,
 };
 
 /// For conversations that shall end by the clock.
@@ -167,8 +168,9 @@ fn nobody_listening_and_no_room_are_told_apart() {
     drive(&mut first, &mut server, |client, _| client.take(connected));
     let mut second = Node::new(patient());
     second.endpoint.connect(addr).expect("room");
-    let text = drive(&mut second, &mut server, |client, _| client.take(connect_failed));
-    assert!(text.contains("no room"), "{text}");
+    let error = drive(&mut second, &mut server, |client, _| client.take_failure());
+    assert!(matches!(error, ConnectError::Full { addr: at } if at == addr), "{error}");
+    assert!(error.to_string().contains("full"), "{error}");
 
     second.endpoint.connect(nobody()).expect("room");
     let text = drive(&mut second, &mut server, |client, _| client.take(connect_failed));
@@ -279,30 +281,6 @@ fn links_come_and_go_without_using_anything_up() {
         all = if round == 0 { census.recv_all } else { all };
         assert_eq!(census.recv_all, all, "round {round}: no buffers were added");
     }
-}
-
-#[test]
-fn a_peer_that_comes_back_in_another_life_ends_the_links_of_the_earlier_one() {
-    let mut server = endpoint(patient());
-    let mut client = endpoint(patient());
-    let (mut theirs, kept) = client.offer().expect("room");
-    client.withdraw(kept);
-    let (_, pending) = server.offer().expect("room");
-    let first = server.establish(pending, &theirs, Side::Server).expect("they fit");
-    theirs.instance ^= 1;
-    let (_, pending) = server.offer().expect("room");
-    let second = server.establish(pending, &theirs, Side::Server).expect("they fit");
-    let mut ended = Vec::new();
-    for _ in 0..10 {
-        server.turn(|_, event| {
-            if let Event::LinkDown { link, reason } = event {
-                ended.push((link, reason));
-            }
-        });
-    }
-    assert_eq!(ended, [(first, DownReason::PeerGone)]);
-    assert_eq!(server.links().collect::<Vec<_>>(), [second]);
-    assert_eq!(server.endpoint_stats().links_superseded, 1);
 }
 
 /// The longest that an endpoint would sleep after a turn, of many: how far apart its wake-ups are.

@@ -153,6 +153,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 /// What a refusal means. An end that knows no classes finds any but Silver malformed.
 fn refused(addr: SocketAddr, class: Class, refusal: Refusal) -> ConnectError {
     match refusal {
+        Refusal::Full => ConnectError::Full { addr },
         Refusal::Class => ConnectError::Class { addr, class },
         Refusal::Malformed if class != Class::Silver => ConnectError::Class { addr, class },
         _ => ConnectError::Refused { addr, refusal },

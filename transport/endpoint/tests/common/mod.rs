@@ -7,7 +7,8 @@ use towpath_base::Nanos;
 use towpath_device_roce::udp::UdpConfig;
 use towpath_proto::{ChannelId, Outcome};
 use towpath_transport::{
-    Endpoint, EndpointConfig, Event, LinkId, Message, Payload, RoceUdp, SendOptions,
+    ConnectError, Device, Endpoint, EndpointConfig, Event, LinkId, Message, Payload, Region,
+    RoceUdp, SendOptions,
 };
 
 pub type UdpEndpoint = Endpoint<RoceUdp>;
@@ -36,14 +37,20 @@ pub fn endpoint(config: EndpointConfig) -> UdpEndpoint {
 }
 
 /// An endpoint and what it has told so far.
-pub struct Node {
-    pub endpoint: UdpEndpoint,
+pub struct Node<D: Device<Memory = Region> = RoceUdp> {
+    pub endpoint: Endpoint<D>,
     pub events: Vec<Event>,
 }
 
 impl Node {
     pub fn new(config: EndpointConfig) -> Self {
-        Self { endpoint: endpoint(config), events: Vec::new() }
+        Self::on(endpoint(config))
+    }
+}
+
+impl<D: Device<Memory = Region>> Node<D> {
+    pub fn on(endpoint: Endpoint<D>) -> Self {
+        Self { endpoint, events: Vec::new() }
     }
 
     pub fn turn(&mut self) -> bool {
@@ -61,6 +68,15 @@ impl Node {
         let place = self.events.iter().position(|event| matches!(event, Event::Message(_)))?;
         match self.events.remove(place) {
             Event::Message(message) => Some(message),
+            _ => None,
+        }
+    }
+
+    /// Takes the reason why a connection could not be made.
+    pub fn take_failure(&mut self) -> Option<ConnectError> {
+        let is = |event: &Event| matches!(event, Event::ConnectFailed { .. });
+        match self.events.remove(self.events.iter().position(is)?) {
+            Event::ConnectFailed { error, .. } => Some(error),
             _ => None,
         }
     }
@@ -86,7 +102,11 @@ pub struct Joined {
 }
 
 /// Connects `client` to `server`, which listens on `addr`, and opens an ordered channel.
-pub fn join(client: &mut Node, server: &mut Node, addr: SocketAddr) -> Joined {
+pub fn join<C: Device<Memory = Region>, S: Device<Memory = Region>>(
+    client: &mut Node<C>,
+    server: &mut Node<S>,
+    addr: SocketAddr,
+) -> Joined {
     fn up(event: &Event) -> Option<LinkId> {
         match event {
             Event::Connected { link, .. } | Event::Accepted { link, .. } => Some(*link),
@@ -105,7 +125,7 @@ pub fn join(client: &mut Node, server: &mut Node, addr: SocketAddr) -> Joined {
 
 impl Joined {
     /// Sends a copy of `bytes` from the client.
-    pub fn send(&self, client: &mut Node, bytes: &[u8]) {
+    pub fn send<D: Device<Memory = Region>>(&self, client: &mut Node<D>, bytes: &[u8]) {
         let payload = payload(&client.endpoint, bytes);
         let sent = client.endpoint.send(self.link, self.channel, payload, SendOptions::new());
         sent.expect("room");
@@ -179,7 +199,7 @@ impl Pair {
 }
 
 /// A message of up to four segments from the send pools.
-pub fn payload(endpoint: &UdpEndpoint, bytes: &[u8]) -> Payload {
+pub fn payload<D: Device<Memory = Region>>(endpoint: &Endpoint<D>, bytes: &[u8]) -> Payload {
     let mut parts = bytes.chunks(bytes.len().min(1 << 20));
     let first = parts.next().expect("at least one byte");
     let mut payload = Payload::new(endpoint.copy(first).expect("a free buffer"));
@@ -189,10 +209,10 @@ pub fn payload(endpoint: &UdpEndpoint, bytes: &[u8]) -> Payload {
     payload
 }
 
-pub fn drive<T>(
-    client: &mut Node,
-    server: &mut Node,
-    mut done: impl FnMut(&mut Node, &mut Node) -> Option<T>,
+pub fn drive<T, C: Device<Memory = Region>, S: Device<Memory = Region>>(
+    client: &mut Node<C>,
+    server: &mut Node<S>,
+    mut done: impl FnMut(&mut Node<C>, &mut Node<S>) -> Option<T>,
 ) -> T {
     for _ in 0..TURNS_MAX {
         let busy = client.turn() | server.turn();
