@@ -10,7 +10,6 @@ use crate::limits::WINDOW_UNBOUNDED_BYTES;
 use crate::links::Phase;
 use crate::tcp::ByteStream;
 use crate::workers::Member;
-use smallvec::SmallVec;
 use std::iter;
 use std::net::SocketAddr;
 use towpath_base::Nanos;
@@ -42,7 +41,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Joins our half with the peer's. `side` decides who opens channels with even numbers:
     /// one end is the client, the other the server.
     ///
-    /// A link to the same device address with another instance id is ended: that peer is gone.
+    /// Other links stay as they are, whatever `peer` says of its address and instance: that a peer
+    /// is gone shows in its set-up connection, or in its silence.
     ///
     /// # Errors
     /// [`LinkError`]; our half is withdrawn.
@@ -130,7 +130,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             self.device.connect_qp(mine.qp_num, &connect)?;
         }
         let now = self.device.now();
-        self.supersede(peer);
         let pair = |(mine, theirs): (&HelloPath, &HelloPath)| (mine.generation, theirs.generation);
         let params = PeerParams {
             mtu,
@@ -173,21 +172,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Which source port a path begins with.
     fn source_port_of(&self, path: usize) -> u16 {
         path as u16 % self.device.caps().source_ports.max(1)
-    }
-
-    /// The same device address in another life: what was linked to the earlier one is dead.
-    fn supersede(&mut self, peer: &Hello) {
-        let earlier =
-            |other: &Peer| other.device_addr == peer.addr && other.instance != peer.instance;
-        let mut dead = SmallVec::<[u16; 4]>::new();
-        for conn in self.links.iter_mut().filter(|c| c.peer.as_ref().is_some_and(earlier)) {
-            if let Some(link) = conn.link.as_mut().filter(|link| !link.is_down()) {
-                link.peer_gone();
-                dead.push(conn.id.index);
-            }
-        }
-        self.stats.links_superseded += dead.len() as u64;
-        dead.into_iter().for_each(|index| self.links.touch(index));
     }
 }
 

@@ -78,8 +78,6 @@ pub struct EndpointStats {
     pub posts_refused: u64,
     /// Completions of work requests that are not known.
     pub strays: u64,
-    /// Links that were ended because their peer came back in another life.
-    pub links_superseded: u64,
     /// Set-up connections that brought what no frame is: their links are down.
     pub tcp_breaches: u64,
 }

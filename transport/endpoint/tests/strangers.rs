@@ -1,0 +1,137 @@
+//! Strangers that connect: what they say and do touches nobody else's links.
+
+mod common;
+
+use common::{LONG, LOOPBACK, Node, Pair, any_port, join};
+use std::io::Write;
+use std::net::TcpStream;
+use towpath_base::Prng;
+use towpath_device_roce::udp::UdpConfig;
+use towpath_device_roce::{EngineThread, SharedDevice};
+use towpath_proto::wire::Hello;
+use towpath_transport::{Device, Endpoint, EndpointConfig, Event, Region, RoceUdp, roce_udp};
+
+fn patient() -> EndpointConfig {
+    EndpointConfig::new().connect_timeout(LONG).tune_links(|link| link.peer_timeout(LONG))
+}
+
+/// Small enough that a thousand links are soon made.
+fn small() -> EndpointConfig {
+    patient().credit_total(64).quota_chunks(32).receives_ready(64)
+}
+
+fn failure(event: &Event) -> Option<String> {
+    match event {
+        Event::LinkDown { reason, .. } => Some(format!("{reason:?}")),
+        _ => None,
+    }
+}
+
+/// What the client of a pair has said when its link was made, as its server sees it.
+fn hello_of(node: &mut Node) -> Hello {
+    let (hello, pending) = node.endpoint.offer().expect("room");
+    node.endpoint.withdraw(pending);
+    hello
+}
+
+#[test]
+fn no_link_notices_hellos_that_name_its_address_and_instance_and_queue_pairs() {
+    let seed = 20;
+    println!("seed {seed}");
+    let mut prng = Prng::new(seed);
+    let mut pair = Pair::new(small().links_max(8));
+    let channel = pair.open(true);
+    let addr = pair.server.endpoint.listen(any_port()).expect("a free port");
+    let theirs = hello_of(&mut pair.client);
+    let up: Vec<_> = pair.client.endpoint.paths(pair.client_link).map(|path| path.qp_num).collect();
+    let mut strangers = Vec::new();
+    for round in 0..1000u64 {
+        let mut hello = theirs.clone();
+        // Sometimes all of it is the client's own.
+        if prng.chance(0.8) {
+            hello.instance ^= prng.next_u64();
+        }
+        if prng.chance(0.2) {
+            hello.addr = pair.server.endpoint.device().local_addr();
+        }
+        for (path, qp_num) in hello.paths.iter_mut().zip(&up) {
+            path.qp_num = *qp_num;
+        }
+        let mut stream = TcpStream::connect(addr).expect("it listens");
+        stream.write_all(&hello.emit()).expect("room");
+        strangers.push(stream);
+        if strangers.len() > 4 {
+            strangers.remove(prng.below(4) as usize);
+        }
+        pair.send(channel, &round.to_le_bytes(), round);
+        let message = pair.until(|client, server| {
+            assert_eq!(client.take(failure), None, "round {round}");
+            server.take_message()
+        });
+        assert_eq!(message.to_vec(), round.to_le_bytes());
+        drop(message);
+        pair.until(|client, _| client.take_sent(round));
+    }
+    let down = |event: &Event| match event {
+        Event::LinkDown { link, .. } => Some(*link),
+        _ => None,
+    };
+    while let Some(link) = pair.server.take(down) {
+        assert_ne!(link, pair.server_link);
+    }
+}
+
+/// Two processes on a host with one NIC: their devices have one address.
+fn two_behind_one_nic(config: &EndpointConfig) -> [Node<SharedDevice<RoceUdp>>; 2] {
+    let nic = roce_udp(UdpConfig::new(LOOPBACK.into()), config).expect("loopback UDP");
+    let (engine, nic) = EngineThread::spawn(nic).expect("a thread");
+    // Their own turns drive it.
+    engine.stop();
+    [1, 2].map(|seed| {
+        let endpoint = Endpoint::new(nic.clone(), config.clone().seed(seed));
+        Node::on(endpoint.expect("an endpoint"))
+    })
+}
+
+/// Sends a message on each of two links between an endpoint and each of two others, and takes it.
+fn exchange<C: Device<Memory = Region>, S: Device<Memory = Region>>(
+    joined: &common::Joined,
+    client: &mut Node<C>,
+    server: &mut Node<S>,
+) {
+    joined.send(client, b"still here");
+    let message = common::drive(client, server, |client, server| {
+        assert_eq!((client.take(failure), server.take(failure)), (None, None));
+        server.take_message()
+    });
+    assert_eq!(message.to_vec(), b"still here");
+}
+
+#[test]
+fn two_clients_behind_one_device_address_both_keep_their_links() {
+    let mut server = Node::new(small());
+    let addr = server.endpoint.listen(any_port()).expect("a free port");
+    let [mut one, mut two] = two_behind_one_nic(&small());
+    let first = join(&mut one, &mut server, addr);
+    let second = join(&mut two, &mut server, addr);
+    for _ in 0..3 {
+        exchange(&first, &mut one, &mut server);
+        exchange(&second, &mut two, &mut server);
+    }
+    assert_eq!(server.endpoint.links().count(), 2);
+}
+
+#[test]
+fn a_client_of_two_servers_behind_one_device_address_keeps_both_links() {
+    let [mut one, mut two] = two_behind_one_nic(&small());
+    let mut client = Node::new(small());
+    let addrs = [&mut one, &mut two].map(|server| server.endpoint.listen(any_port()));
+    let [to_one, to_two] = addrs.map(|addr| addr.expect("a free port"));
+    let first = join(&mut client, &mut one, to_one);
+    let second = join(&mut client, &mut two, to_two);
+    for _ in 0..3 {
+        exchange(&first, &mut client, &mut one);
+        exchange(&second, &mut client, &mut two);
+    }
+    assert_eq!(client.endpoint.links().count(), 2);
+}
