@@ -2,14 +2,11 @@
 
 mod common;
 
-use std::net::SocketAddr;
-use std::path::Path;
 use std::time::Duration;
 
-use common::gate::{Gate, GatedMedia, Position};
-use common::{Client, OUTCOME_GRACE, OverStore, pattern, refusal};
-use towpath_chunkserver::service::{ServerStats, ServiceConfig};
-use towpath_chunkserver::store::{ChunkId, FileMedia, Store, StoreConfig, WorkerConfig};
+use common::gate::{Gated, Position};
+use common::{Client, OUTCOME_GRACE, pattern, refusal};
+use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::{ErrorKind, ErrorReply, Output};
 use towpath_rpc::Fate;
 use towpath_transport::{Nanos, RoceUdp};
@@ -18,31 +15,6 @@ const CHUNK: ChunkId = ChunkId(9);
 const WRITE_BYTES: usize = 65_536;
 /// Enough for a few writes to reach a server on a machine that is busy with other things.
 const HASTE: Nanos = Nanos::from_secs(1);
-
-/// A server whose store is behind a gate, with room for one request in its queue and one in each
-/// commit.
-struct Gated {
-    addr: SocketAddr,
-    gate: Gate,
-    server: OverStore,
-}
-
-impl Gated {
-    fn start(dir: &Path, link_requests_max: usize) -> Self {
-        let gate = Gate::new();
-        let files = FileMedia::new(dir).expect("room for a directory");
-        let media = GatedMedia { files, gate: gate.clone() };
-        let settings = StoreConfig::default().segment_bytes(8 << 20).log_bytes(1 << 20);
-        let store = Store::open(media, settings).expect("a new store");
-        let config = ServiceConfig::new(WorkerConfig::new(1).batch_max(1));
-        let server = OverStore::start(store, config.link_requests_max(link_requests_max));
-        Self { addr: server.addr, gate, server }
-    }
-
-    fn stop(self) -> ServerStats {
-        self.server.stop().0
-    }
-}
 
 /// Starts writes to places one after the other.
 fn start_writes(client: &mut Client<RoceUdp>, count: u64) {

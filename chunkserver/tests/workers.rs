@@ -2,9 +2,10 @@
 
 mod common;
 
-use common::{Client, Process, Running, config, pattern};
+use common::{Client, Process, Running, config, pattern, refusal};
 use towpath_chunkserver::daemon::{DaemonConfig, PlaceBy, StoreWork};
 use towpath_chunkserver::store::ChunkId;
+use towpath_fastpath::{ClientSession, ErrorReply, Output};
 use towpath_transport::{Class, RoceUdp};
 
 const WRITE_BYTES: usize = 20_000;
@@ -68,6 +69,28 @@ fn clients_of_all_workers_see_what_any_of_them_wrote() {
         assert!(here == 0 || store_work != StoreWork::Thread);
         assert_eq!(served.stats.done, served.workers.iter().map(|stats| stats.done).sum::<u64>());
     }
+}
+
+#[test]
+fn a_link_at_one_worker_fences_the_older_link_of_its_session_at_another() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Running::start(&with_workers(&dir.path().join("store"), 2));
+    let session = ClientSession::new();
+    let mut clients: Vec<_> = (0..4).map(|_| Client::connect(server.addr)).collect();
+    for (client, name) in clients.iter_mut().zip(0..) {
+        let op = client.chunks.start_session(&mut client.endpoint, &session);
+        assert!(matches!(client.wait(op), Ok(Output::Session)));
+        client.create(ChunkId(name), None).expect("its link is the newest");
+    }
+    let (newest, older) = clients.split_last_mut().expect("there are four");
+    for client in older {
+        assert_eq!(refusal(client.write(ChunkId(0), 0, &[1])), ErrorReply::Fenced);
+    }
+    newest.write(ChunkId(0), 0, &[2]).expect("its link is the newest");
+    drop(clients);
+    let served = server.stop();
+    let fenced: Vec<_> = served.workers.iter().map(|stats| stats.fenced).collect();
+    assert_eq!(fenced, [2, 1], "links alternate between the workers");
 }
 
 #[test]

@@ -58,7 +58,13 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
             None => HedgedClient::alone(primary),
         };
         let monitor = HealthMonitor::new(config.health);
-        Ok(Self { endpoint, client, config, idle_since: None, monitor })
+        let mut opened = Self { endpoint, client, config, idle_since: None, monitor };
+        if let Some(session) = opened.config.session.clone() {
+            let primary = opened.client.primary_mut();
+            let op = primary.start_session(&mut opened.endpoint, &session)?;
+            opened.wait(op)?;
+        }
+        Ok(opened)
     }
 
     /// Makes a chunk that may grow to `limit_bytes`, or to the most a chunk can have.

@@ -1,10 +1,13 @@
 //! The client end: operations started by call, ended by token.
 
-use crate::control::{ChunkRequest, CreateRequest, InfoRequest, ListRequest, ScrubRequest};
+use crate::control::{
+    ChunkRequest, CreateRequest, InfoRequest, ListRequest, ScrubRequest, SessionRequest,
+};
 use crate::error::{ClientError, ErrorKind};
 use crate::health::HealthRequest;
 use crate::limits::{IO_BYTES_MAX, IO_HEADER_BYTES};
 use crate::output::{Asked, Output, read_reply};
+use crate::session::ClientSession;
 use crate::slice::{ChunkId, SLICE_BYTES, Span, writer_crcs};
 use crate::wire::{Method, ReadHeader, WriteHeader};
 use slab::Slab;
@@ -201,6 +204,22 @@ impl ChunkClient {
         endpoint: &mut Endpoint<D>,
     ) -> Result<OpId, ClientError> {
         self.start_control(endpoint, Method::Health, None, &HealthRequest {})
+    }
+
+    /// Makes this link the newest of `session`. When it has ended well, nothing of what was asked
+    /// for over older links of the session is still to come, and whatever of it is not done is
+    /// refused. It is the first operation of a link; others wait until it has ended.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_session<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        session: &ClientSession,
+    ) -> Result<OpId, ClientError> {
+        let (high, low) = ((session.id() >> 64) as u64, session.id() as u64);
+        let body = SessionRequest { high, low, epoch: session.next_epoch() };
+        self.start_control(endpoint, Method::Session, None, &body)
     }
 
     /// Writes the bytes of `data` from `offset` on, without copying them. The buffer goes home to

@@ -3,6 +3,7 @@
 use crate::error::OpenError;
 use crate::health::HealthConfig;
 use crate::hedge::HedgeConfig;
+use crate::session::ClientSession;
 use crate::slice::SLICE_BYTES;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use towpath_rpc::limits::OUTCOME_GRACE;
@@ -34,6 +35,7 @@ pub struct ClientConfig {
     udp: Option<UdpConfig>,
     pub(crate) hedge: Option<(SocketAddr, HedgeConfig)>,
     pub(crate) health: HealthConfig,
+    pub(crate) session: Option<ClientSession>,
 }
 
 impl Default for ClientConfig {
@@ -51,6 +53,7 @@ impl Default for ClientConfig {
             udp: None,
             hedge: None,
             health: HealthConfig::new(),
+            session: None,
         }
     }
 }
@@ -152,6 +155,23 @@ impl ClientConfig {
     #[must_use]
     pub fn health(mut self, config: HealthConfig) -> Self {
         self.health = config;
+        self
+    }
+
+    /// The session that the link to the server enters when it is up. A client that connects again
+    /// in the same session may repeat changes of which it does not know whether they were done:
+    /// the server refuses what is left of the older link, and opening the client waits for what
+    /// it has already begun. Default none: then a change of an older link may still come.
+    ///
+    /// ```
+    /// # use towpath_fastpath::{ClientConfig, ClientSession};
+    /// let session = ClientSession::new();
+    /// // For the first connection, and for each that follows after its link went down.
+    /// let config = ClientConfig::new().session(&session);
+    /// ```
+    #[must_use]
+    pub fn session(mut self, session: &ClientSession) -> Self {
+        self.session = Some(session.clone());
         self
     }
 

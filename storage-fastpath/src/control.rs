@@ -44,6 +44,21 @@ pub struct ChunkRequest {
     pub chunk: Name,
 }
 
+/// Enters a session: from now on the server refuses changes that came over links of the session
+/// with a lower epoch (docs/storage-protocol.md section 7). The reply has no body.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct SessionRequest {
+    /// Upper 64 bits of the session's number, which its client drew at random.
+    #[prost(fixed64, tag = "1")]
+    pub high: u64,
+    /// Lower 64 bits.
+    #[prost(fixed64, tag = "2")]
+    pub low: u64,
+    /// Rises with each link of the session; from 1 on.
+    #[prost(uint64, tag = "3")]
+    pub epoch: u64,
+}
+
 /// What is known of a chunk: the reply to a stat, and an entry of a listing.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ChunkInfo {

@@ -188,6 +188,15 @@ pub enum OpenError {
         /// The server.
         addr: std::net::SocketAddr,
     },
+    /// The session could not be entered.
+    #[error("the link is up but could not enter its session; connect again")]
+    Session(#[source] ClientError),
+}
+
+impl From<ClientError> for OpenError {
+    fn from(error: ClientError) -> Self {
+        Self::Session(error)
+    }
 }
 
 /// Why a transfer of many operations stopped. What was acknowledged before stays done.

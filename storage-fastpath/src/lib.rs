@@ -13,6 +13,7 @@
 //! | `health` | the state of links, and slow I/O, as events and figures |
 //! | `hedge` | reads that a second replica is asked for when the first is late |
 //! | `blocking`, `config`, `transfer` | one operation at a time, and its settings; whole files |
+//! | `session` | what lets a client repeat over a new link what it asked for over an old one |
 //! | `error`, `limits` | why a client failed; bounds and their reasons |
 
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ mod hedge;
 pub mod limits;
 mod output;
 pub mod server;
+mod session;
 pub mod slice;
 mod transfer;
 mod verify;
@@ -39,6 +41,7 @@ pub use error::{ClientError, ErrorKind, OpenError, TransferError};
 pub use health::{HealthConfig, HealthEvent, HealthMonitor, HealthState, LinkHealth};
 pub use hedge::{HedgeAfter, HedgeConfig, HedgeStats, HedgedClient, ParseHedgeAfterError};
 pub use output::{Output, ReadData};
+pub use session::ClientSession;
 pub use slice::{ChunkId, SLICE_BYTES};
 pub use transfer::Transferred;
 pub use verify::{Coverage, verify_slices};

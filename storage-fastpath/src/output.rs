@@ -27,6 +27,8 @@ pub enum Output {
     Read(ReadData),
     /// What one step of the scrub found.
     Scrub(ScrubReply),
+    /// The link has replaced the older links of its session.
+    Session,
     /// The state of a chunk.
     Stat(ChunkInfo),
     /// The bytes are stored, durably.
@@ -159,6 +161,7 @@ fn control_output(method: Method, body: &[u8]) -> Result<Output, ErrorKind> {
     match method {
         Method::Create => none(Output::Created),
         Method::Delete => none(Output::Deleted),
+        Method::Session => none(Output::Session),
         // A read's reply is taken apart elsewhere.
         Method::Write | Method::Read => none(Output::Written),
         Method::Health => HealthReply::decode(body).map(Output::Health).map_err(bad),

@@ -8,7 +8,7 @@
 
 use crate::control::{
     ChunkInfo, ChunkRequest, CreateRequest, InfoReply, InfoRequest, ListReply, ListRequest,
-    ScrubReply, ScrubRequest,
+    ScrubReply, ScrubRequest, SessionRequest,
 };
 use crate::health::{HealthReply, HealthRequest};
 use crate::limits::IO_HEADER_BYTES;
@@ -53,6 +53,13 @@ pub enum StorageRequest {
     Scrub {
         /// Most slices to check; 0: as the server likes.
         budget_slices: u64,
+    },
+    /// Refuse changes of older links of a session from now on.
+    Session {
+        /// The session.
+        id: u128,
+        /// Rises with each link of the session.
+        epoch: u64,
     },
     /// The state of a chunk.
     Stat {
@@ -137,6 +144,10 @@ fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest,
         Method::Health => {
             let HealthRequest {} = decode(body)?;
             StorageRequest::Health
+        }
+        Method::Session => {
+            let SessionRequest { high, low, epoch } = decode(body)?;
+            StorageRequest::Session { id: u128::from(high) << 64 | u128::from(low), epoch }
         }
     })
 }

@@ -25,6 +25,8 @@ pub(super) enum Ask {
     Read(ReadHeader),
     /// A scrub, with what it found so far.
     Scrub(Scrub),
+    /// The link replaces the older ones of a session: its number and this link's epoch.
+    Session(u128, u64),
     /// The state of a chunk.
     Stat(ChunkId),
     /// A write: its data and checksums are here until the store has them.
@@ -53,9 +55,15 @@ impl Ask {
                     slices => slices.min(SCRUB_BUDGET_MAX),
                 }))
             }
+            StorageRequest::Session { id, epoch } => Self::Session(id, epoch),
             StorageRequest::Stat { chunk } => Self::Stat(chunk),
             StorageRequest::Write { header, crcs } => Self::Write(header, Vec::new(), crcs),
         }
+    }
+
+    /// Whether it changes chunks.
+    pub(super) fn is_change(&self) -> bool {
+        matches!(self, Self::Create(..) | Self::Delete(_) | Self::Write(..))
     }
 
     /// The request to the store. A read comes with its buffer.
@@ -80,6 +88,8 @@ impl Ask {
             Self::Scrub(scrub) => {
                 Request::Scrub { budget_slices: scrub.left().min(SCRUB_STEP_SLICES) }
             }
+            // Answered without the store.
+            Self::Session(..) => return None,
             &mut Self::Stat(chunk) => Request::Stat { chunk },
             Self::Write(WriteHeader { chunk, offset, .. }, data, crcs) => Request::Write {
                 chunk: *chunk,

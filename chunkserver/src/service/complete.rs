@@ -20,7 +20,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             debug_assert!(false, "the store answers what it was asked, once");
             return;
         };
-        let Job { responder, deadline, ask } = job;
+        let Job { responder, deadline, ask, pass } = job;
+        pass.iter().for_each(|pass| pass.end());
         let answer = match (reply, ask) {
             (Reply::Create(result), _) => done(result.map_err(of_create)),
             (Reply::Delete(result), _) => done(result.map_err(of_delete)),
@@ -33,7 +34,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 if scrub.left() > 0 {
                     // Behind whatever waits: a scrub gives way to all others.
                     let ask = Ask::Scrub(scrub);
-                    self.push_waiting(Job { responder, deadline, ask });
+                    self.push_waiting(Job { responder, deadline, ask, pass: None });
                     return;
                 }
                 Answer::Scrub(scrub.into_reply())

@@ -19,6 +19,10 @@ pub(super) const SCRUB_BUDGET_DEFAULT: u64 = 1 << 14;
 /// How long the network is not looked at while the thread sleeps until the store answers.
 pub(super) const STORE_WAIT: Nanos = Nanos::from_micros(100);
 
+/// How long a worker sleeps while a link waits to enter a session: what the store still has of an
+/// older link may be another worker's, whose end wakes nobody here.
+pub(super) const ENTRY_LOOK: Nanos = Nanos::from_millis(1);
+
 /// Lists kept for reuse: as many as requests are usually under way.
 pub(super) const SPARE_MAX: usize = 256;
 

@@ -6,6 +6,7 @@
 //! | `complete` | what the store answered, turned into answers |
 //! | `ask`, `answer` | a request and an answer on their way |
 //! | `waiting` | requests that wait for the store, link by link |
+//! | `entries` | links that entered a session, and entries that wait for work of older links |
 //! | `health` | how the links are, for logs and for who asks |
 //! | `scrub` | a scrub over several steps |
 //! | `errors` | what clients are told when the store says no |
@@ -16,6 +17,7 @@ mod answer;
 mod ask;
 mod complete;
 mod config;
+mod entries;
 mod errors;
 mod health;
 mod limits;

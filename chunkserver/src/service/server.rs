@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::hint::spin_loop;
 use std::io;
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -20,11 +21,12 @@ use towpath_transport::{Buf, Device, Endpoint, Event, LinkId, Nanos, Region, Tim
 use super::answer::{Answer, read_head_bytes};
 use super::ask::Ask;
 use super::config::{ServiceConfig, cores_to_spare};
-use super::limits::{GOODBYE_WAIT, READ_BYTES_SIZES, STORE_LOOK, STORE_WAIT};
+use super::entries::Entries;
+use super::limits::{ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, STORE_LOOK, STORE_WAIT};
 use super::spare::Spare;
 use super::stats::ServerStats;
 use super::waiting::Waiting;
-use crate::store::{FlushFailed, Media, Store, StoreWorker};
+use crate::store::{Fenced, FlushFailed, Media, Pass, Store, StoreWorker};
 
 /// A request that waits for the store, or that the store has.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(super) struct Job {
     pub(super) responder: Responder,
     pub(super) deadline: Time,
     pub(super) ask: Ask,
+    /// Of a change that the store has, of a link with a session.
+    pub(super) pass: Option<Arc<Pass>>,
 }
 
 /// An answer on its way to its client.
@@ -59,11 +63,12 @@ struct Answered {
 pub struct ChunkServer<D: Device<Memory = Region>> {
     pub(super) endpoint: Endpoint<D>,
     pub(super) rpc: RpcServer,
-    store: StoreWorker<Piece, Buf>,
+    pub(super) store: StoreWorker<Piece, Buf>,
     config: ServiceConfig,
     pub(super) waiting: Waiting<Job>,
     pub(super) staged: Slab<Job>,
     answers: VecDeque<Answered>,
+    pub(super) entries: Entries,
     pub(super) spare: Spare,
     pub(super) stats: ServerStats,
     pub(super) started: Time,
@@ -115,6 +120,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             waiting: Waiting::default(),
             staged: Slab::new(),
             answers: VecDeque::new(),
+            entries: Entries::default(),
             spare: Spare::default(),
             stats: ServerStats::default(),
             idle_since: None,
@@ -158,6 +164,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
         self.expire_waiting();
         self.look_at_health();
+        self.answer_entries();
         // Before new reads: buffers that came back are for answers first.
         self.send_answers();
         self.start_waiting();
@@ -191,6 +198,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// What the store had when it ended gets no answer: whether it was done is not known.
     fn abandon_staged(&mut self) {
         for job in self.staged.drain() {
+            job.pass.iter().for_each(|pass| pass.end());
             self.rpc.abandon(&mut self.endpoint, job.responder, Fate::Unknown);
         }
     }
@@ -225,7 +233,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             // Not a yield: it would give the core away for a whole time slice.
             spin_loop();
         } else if self.staged.is_empty() {
-            self.endpoint.wait(self.config.idle_wait);
+            // What an entry waits for another worker may end, which wakes nobody here.
+            let entering = self.entries.are_waiting();
+            let span = if entering { ENTRY_LOOK } else { self.config.idle_wait };
+            self.endpoint.wait(span);
         } else {
             self.wait_for_store(now);
         }
@@ -276,6 +287,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// What a lost link still wanted has not happened and will not.
     fn forget(&mut self, link: LinkId) {
+        self.entries.forget(link);
         for job in self.waiting.clear(link) {
             self.stats.expired += 1;
             self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
@@ -313,13 +325,18 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             if self.closing { Err(Answer::Error(ErrorReply::Busy)) } else { self.accept(&request) };
         let deadline = request.deadline();
         match asked {
+            Ok(Ask::Session(id, epoch)) => {
+                let (responder, message) = request.into_message();
+                self.endpoint.release(message);
+                self.enter(responder, deadline, id, epoch);
+            }
             Ok(mut ask) => {
                 let (responder, pieces) = request.into_data();
                 if let Ask::Write(_, data, _) = &mut ask {
                     *data = self.spare.take_data();
                     data.extend(pieces.0);
                 }
-                self.push_waiting(Job { responder, deadline, ask });
+                self.push_waiting(Job { responder, deadline, ask, pass: None });
             }
             Err(answer) => {
                 let (responder, message) = request.into_message();
@@ -381,6 +398,17 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
             return Ok(());
         }
+        if job.ask.is_change() {
+            match self.entries.begin(job.responder.link()) {
+                Ok(pass) => job.pass = pass,
+                Err(Fenced) => {
+                    self.stats.fenced += 1;
+                    let answer = Answer::Error(ErrorReply::Fenced);
+                    self.answer(job.responder, job.deadline, answer);
+                    return Ok(());
+                }
+            }
+        }
         let buf = match &job.ask {
             Ask::Read(header) => match self.read_buf(header) {
                 Some(buf) => Some(buf),
@@ -393,6 +421,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         if self.store.try_send(token as u64, request).is_err() {
             // There was room, so the thread is gone; this it never had.
             let job = self.staged.remove(token);
+            job.pass.iter().for_each(|pass| pass.end());
             let answer = Answer::Error(ErrorReply::StoreFailed);
             self.answer(job.responder, job.deadline, answer);
         }

@@ -21,6 +21,8 @@ pub struct ServerStats {
     pub expired: u64,
     /// Requests that their client gave up before the store saw them.
     pub cancelled: u64,
+    /// Changes of links that a newer link of their session has replaced, refused.
+    pub fenced: u64,
     /// Requests whose body breaks the rules, or whose method there is not.
     pub malformed: u64,
     /// The most requests that waited for room in the store's queue or for a buffer.
@@ -51,6 +53,7 @@ impl std::ops::AddAssign for ServerStats {
             failed,
             expired,
             cancelled,
+            fenced,
             malformed,
             waiting_max,
             store_batches_here,
@@ -67,6 +70,7 @@ impl std::ops::AddAssign for ServerStats {
         self.failed += failed;
         self.expired += expired;
         self.cancelled += cancelled;
+        self.fenced += fenced;
         self.malformed += malformed;
         self.waiting_max = self.waiting_max.max(waiting_max);
         self.store_batches_here += store_batches_here;

@@ -67,5 +67,8 @@ pub const WORK_HERE_MAX: Duration = Duration::from_micros(200);
 /// Longest read or write that a network thread does itself: a fraction of a millisecond.
 pub const WORK_HERE_BYTES_MAX: u64 = 1 << 20;
 
+/// Sessions of clients before those that ended are looked for: some 100 KB of memory.
+pub const SESSIONS_SWEEP_MIN: usize = 1024;
+
 const _: () = assert!(CHUNK_BYTES_MAX / (SLICE_BYTES as u64) < u32::MAX as u64);
 const _: () = assert!(RECORD_BODY_BYTES_MAX < u32::MAX as usize);

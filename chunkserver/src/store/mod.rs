@@ -10,6 +10,7 @@
 //! | `request`, `asked` | what a store is asked and answers; the queues of those who ask |
 //! | `work` | many requests served, committed at once, and answered |
 //! | `worker`, `wakeful` | the thread that owns a store, and when those who ask do its work |
+//! | `fence` | sessions of clients: a newer link ends the work of older ones |
 //! | `config`, `limits`, `error`, `stats` | settings, bounds, errors, counters |
 //!
 //! What an acknowledged change promises is in docs/store-format.md section 1.
@@ -21,6 +22,7 @@ mod commit;
 mod config;
 mod engine;
 mod error;
+mod fence;
 mod gather;
 mod header;
 pub mod limits;
@@ -52,6 +54,7 @@ pub use error::{
     CommitStep, CreateError, DeleteError, FlushFailed, OpenError, ReadError, Refused, SliceCorrupt,
     WriteError,
 };
+pub use fence::{Fenced, Fences, Pass};
 pub use header::{FILE_HEADER_BYTES, FORMAT_VERSION, FileHeader, FileKind, HeaderError};
 pub use map::ApplyError;
 pub use media::{FileMedia, Media, MediaError, MediaOp};

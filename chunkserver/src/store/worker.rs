@@ -13,6 +13,7 @@ use thiserror::Error;
 use super::asked::Asked;
 use super::engine::Store;
 use super::error::FlushFailed;
+use super::fence::Fences;
 use super::limits::WORKER_BATCH_MAX;
 use super::media::Media;
 use super::request::{Completion, Request};
@@ -92,6 +93,8 @@ pub struct StoreWorker<W, R = W> {
     /// comes before and behind.
     long: Arc<AtomicUsize>,
     /// Shared by all who ask.
+    fences: Arc<Fences>,
+    /// Shared by all who ask.
     thread: Arc<JoinHandle<Result<(), FlushFailed>>>,
 }
 
@@ -165,6 +168,7 @@ where
         let of_thread = Arc::clone(&desk);
         let run = move || of_thread.run(&rung);
         let thread = Arc::new(Builder::new().name("store".into()).spawn(run)?);
+        let fences = Arc::<Fences>::default();
         let ends = requests.into_iter().zip(completions).zip(long).enumerate();
         let asker = |(number, ((requests, completions), long))| Self {
             requests,
@@ -173,6 +177,7 @@ where
             number,
             desk: Arc::clone(&desk) as Arc<dyn Desk>,
             long,
+            fences: Arc::clone(&fences),
             thread: Arc::clone(&thread),
         };
         Ok(ends.map(asker).collect())
@@ -247,6 +252,12 @@ where
     #[must_use]
     pub fn completions(&self) -> &Receiver<Completion<W, R>> {
         &self.completions
+    }
+
+    /// The sessions of clients, the same for all who ask this store.
+    #[must_use]
+    pub fn fences(&self) -> &Fences {
+        &self.fences
     }
 
     /// Answers that nobody has taken yet.

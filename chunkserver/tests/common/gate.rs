@@ -1,9 +1,14 @@
 //! A medium whose flushes wait while a gate is closed, or fail.
 
 use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 
-use towpath_chunkserver::store::{FileMedia, Media};
+use towpath_chunkserver::service::{ServerStats, ServiceConfig};
+use towpath_chunkserver::store::{FileMedia, Media, Store, StoreConfig, WorkerConfig};
+
+use super::OverStore;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
@@ -98,5 +103,30 @@ impl Media for GatedMedia {
 
     fn sync_dir(&self) -> io::Result<()> {
         self.files.sync_dir()
+    }
+}
+
+/// A server whose store is behind a gate, with room for one request in its queue and one in each
+/// commit.
+pub struct Gated {
+    pub addr: SocketAddr,
+    pub gate: Gate,
+    server: OverStore,
+}
+
+impl Gated {
+    pub fn start(dir: &Path, link_requests_max: usize) -> Self {
+        let gate = Gate::new();
+        let files = FileMedia::new(dir).expect("room for a directory");
+        let media = GatedMedia { files, gate: gate.clone() };
+        let settings = StoreConfig::default().segment_bytes(8 << 20).log_bytes(1 << 20);
+        let store = Store::open(media, settings).expect("a new store");
+        let config = ServiceConfig::new(WorkerConfig::new(1).batch_max(1));
+        let server = OverStore::start(store, config.link_requests_max(link_requests_max));
+        Self { addr: server.addr, gate, server }
+    }
+
+    pub fn stop(self) -> ServerStats {
+        self.server.stop().0
     }
 }

@@ -7,7 +7,7 @@ use std::mem::discriminant;
 use towpath_base::crc::crc32c;
 use towpath_fastpath::control::{
     ChunkInfo, ChunkRequest, CreateRequest, InfoReply, ListReply, ListRequest, ScrubReply,
-    ScrubRequest,
+    ScrubRequest, SessionRequest,
 };
 use towpath_fastpath::wire::{ErrorReply, ReadHeader, ReadReplyHeader, WireError, WriteHeader};
 
@@ -82,6 +82,7 @@ fn requests(body: &[u8]) -> u64 {
         decoded::<ChunkRequest>(body),
         decoded::<ListRequest>(body),
         decoded::<ScrubRequest>(body),
+        decoded::<SessionRequest>(body),
     ])
 }
 

@@ -150,6 +150,9 @@ pub enum ErrorReply {
     /// after a restart of the server it is there wholly or not at all.
     #[error("the server's store failed in the middle: whether it was done shows after a restart")]
     CommitFailed,
+    /// A newer link of the client's session is in use, or was: this link changes nothing any more.
+    #[error("a newer link of this session has replaced this one: use the newer link")]
+    Fenced,
 }
 
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -206,6 +209,7 @@ impl ErrorReply {
             Self::Busy => (12, none, 0, 0, 0),
             Self::BadRequest { why } => (13, none, 0, 0, why as u16),
             Self::CommitFailed => (14, none, 0, 0, 0),
+            Self::Fenced => (15, none, 0, 0, 0),
         }
     }
 
@@ -228,6 +232,7 @@ impl ErrorReply {
                 Self::BadRequest { why: known.unwrap_or(Why::Other) }
             }
             14 => Self::CommitFailed,
+            15 => Self::Fenced,
             _ => return None,
         })
     }

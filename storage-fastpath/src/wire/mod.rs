@@ -40,11 +40,13 @@ pub enum Method {
     Info = 8,
     /// How the links of the server are.
     Health = 9,
+    /// Replace the older links of a session.
+    Session = 10,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Create,
         Self::Write,
         Self::Read,
@@ -54,6 +56,7 @@ impl Method {
         Self::Scrub,
         Self::Info,
         Self::Health,
+        Self::Session,
     ];
 
     /// Whether it changes anything: then its caller wants to know whether it was done, even when
@@ -82,6 +85,7 @@ impl core::fmt::Display for Method {
             Self::Scrub => "scrub",
             Self::Info => "info",
             Self::Health => "health",
+            Self::Session => "session",
         })
     }
 }

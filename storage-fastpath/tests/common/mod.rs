@@ -244,6 +244,8 @@ impl Service {
                 let info = InfoReply { request_bytes_max: 200_000, ..InfoReply::default() };
                 Answer::Reply(info_reply(endpoint, &info))
             }
+            // One link at a time: there is no older one to refuse.
+            StorageRequest::Session { .. } => Answer::Reply(done_reply(endpoint)),
             StorageRequest::Read(_) | StorageRequest::Write { .. } => Answer::Silence,
         }
     }

@@ -1,0 +1,90 @@
+//! Links that have entered a session, and entries that are not answered yet.
+
+use std::sync::Arc;
+
+use towpath_fastpath::ErrorReply;
+use towpath_rpc::Responder;
+use towpath_transport::{Device, LinkId, Region, Time};
+
+use super::answer::Answer;
+use super::server::ChunkServer;
+use crate::store::{Fenced, Pass};
+
+/// The links of this server that have entered a session.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    /// By the index of the link.
+    passes: Vec<Option<Arc<Pass>>>,
+    /// Entries that wait until the store has nothing of older links.
+    waiting: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    responder: Responder,
+    deadline: Time,
+    pass: Arc<Pass>,
+}
+
+impl Entries {
+    /// Counts in a change of `link` that goes to the store; gives what counts it out again. A link
+    /// without a session has none.
+    pub(super) fn begin(&self, link: LinkId) -> Result<Option<Arc<Pass>>, Fenced> {
+        match self.passes.get(link.index()) {
+            Some(Some(pass)) => pass.begin().map(|()| Some(Arc::clone(pass))),
+            _ => Ok(None),
+        }
+    }
+
+    pub(super) fn forget(&mut self, link: LinkId) {
+        if let Some(pass) = self.passes.get_mut(link.index()) {
+            *pass = None;
+        }
+    }
+
+    pub(super) fn are_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+}
+
+impl<D: Device<Memory = Region>> ChunkServer<D> {
+    /// A link enters a session. It may enter one, once: work that came before its entry would not
+    /// be counted.
+    pub(super) fn enter(&mut self, responder: Responder, deadline: Time, id: u128, epoch: u64) {
+        let at = responder.link().index();
+        let passes = &mut self.entries.passes;
+        if passes.len() <= at {
+            passes.resize_with(at + 1, || None);
+        }
+        let entered = match passes[at] {
+            Some(_) => Err(Fenced),
+            None => self.store.fences().enter(id, epoch).map(Arc::new),
+        };
+        match entered {
+            Ok(pass) => {
+                passes[at] = Some(Arc::clone(&pass));
+                self.entries.waiting.push(Entry { responder, deadline, pass });
+            }
+            Err(Fenced) => self.answer(responder, deadline, Answer::Error(ErrorReply::Fenced)),
+        }
+    }
+
+    /// Answers the entries for which the store has nothing of older links any more, and gives up
+    /// those whose time is over.
+    pub(super) fn answer_entries(&mut self) {
+        if !self.entries.are_waiting() {
+            return;
+        }
+        let now = self.endpoint.now();
+        for index in (0..self.entries.waiting.len()).rev() {
+            let entry = &self.entries.waiting[index];
+            let answer = match entry.pass.is_clear() {
+                true => Answer::Done,
+                false if now >= entry.deadline => Answer::Error(ErrorReply::Busy),
+                false => continue,
+            };
+            let Entry { responder, deadline, .. } = self.entries.waiting.swap_remove(index);
+            self.answer(responder, deadline, answer);
+        }
+    }
+}
