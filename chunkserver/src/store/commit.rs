@@ -113,8 +113,8 @@ impl<M: Media> Store<M> {
     fn publish(&mut self) {
         let mut at = 0;
         while at < self.log.staged.len() {
-            let (record, len) =
-                parse_record(&self.log.staged[at..]).expect("staged records are encoded here");
+            let (record, len) = parse_record(&self.log.staged[at..], self.log.key)
+                .expect("staged records are encoded here");
             let space = &mut self.space;
             #[cfg(test)]
             let early = self.bug == Some(Bug::ReuseTooEarly);
@@ -181,6 +181,7 @@ impl<M: Media> Store<M> {
         let header = FileHeader {
             number: generation,
             next_sequence: self.log.next_sequence,
+            log_nonce: self.media.random(),
             ..self.identity
         };
         let log_header = FileHeader { kind: FileKind::Log, ..header };

@@ -8,8 +8,11 @@ use super::bytes::{array, u32_at, u64_at};
 /// Bytes of a file header: one page, so that what follows is aligned.
 pub const FILE_HEADER_BYTES: usize = 4096;
 
-/// Version of the whole format; every file carries it.
-pub const FORMAT_VERSION: u32 = 1;
+/// Version of the format that new files get; every file carries its own.
+pub const FORMAT_VERSION: u32 = 2;
+
+/// The version before: its logs have no nonce. It is still read.
+pub(crate) const FORMAT_VERSION_PLAIN: u32 = 1;
 
 mod field {
     pub(super) const MAGIC: usize = 0;
@@ -22,7 +25,9 @@ mod field {
     pub(super) const NEXT_SEQUENCE: usize = 40;
     pub(super) const CHUNK_COUNT: usize = 48;
     pub(super) const BODY_LEN: usize = 56;
-    pub(super) const END: usize = 64;
+    pub(super) const LOG_NONCE: usize = 64;
+    pub(super) const END_PLAIN: usize = 64;
+    pub(super) const END: usize = 72;
 }
 
 /// Which file it is.
@@ -51,6 +56,8 @@ impl FileKind {
 pub struct FileHeader {
     /// Which file.
     pub kind: FileKind,
+    /// Version of the format of this file.
+    pub version: u32,
     /// The same in all files of one store.
     pub store_id: u64,
     /// Index of a segment, generation of a log or checkpoint.
@@ -65,6 +72,9 @@ pub struct FileHeader {
     pub chunk_count: u64,
     /// Checkpoint: bytes of the body.
     pub body_len: u64,
+    /// Log and checkpoint: the random number under which the records of this generation's log
+    /// have their checksums; zero in version 1.
+    pub log_nonce: u64,
 }
 
 /// Why a file header is refused.
@@ -93,7 +103,7 @@ pub enum HeaderError {
     #[error("the file is shorter than its header")]
     Short,
     /// A format that this program does not read.
-    #[error("format version {found} is not the supported {FORMAT_VERSION}: use that release")]
+    #[error("format version {found} is newer than {FORMAT_VERSION}, the newest supported one")]
     Version {
         /// Version of the file.
         found: u32,
@@ -106,6 +116,7 @@ impl FileHeader {
     pub fn new(kind: FileKind, store_id: u64, number: u64, segment_pages: u32) -> Self {
         Self {
             kind,
+            version: FORMAT_VERSION,
             store_id,
             number,
             segment_pages,
@@ -113,6 +124,7 @@ impl FileHeader {
             next_sequence: 0,
             chunk_count: 0,
             body_len: 0,
+            log_nonce: 0,
         }
     }
 
@@ -124,7 +136,7 @@ impl FileHeader {
             page[at..at + bytes.len()].copy_from_slice(bytes);
         };
         put(field::MAGIC, &self.kind.magic());
-        put(field::VERSION, &FORMAT_VERSION.to_le_bytes());
+        put(field::VERSION, &self.version.to_le_bytes());
         put(field::STORE_ID, &self.store_id.to_le_bytes());
         put(field::NUMBER, &self.number.to_le_bytes());
         put(field::SEGMENT_PAGES, &self.segment_pages.to_le_bytes());
@@ -132,6 +144,7 @@ impl FileHeader {
         put(field::NEXT_SEQUENCE, &self.next_sequence.to_le_bytes());
         put(field::CHUNK_COUNT, &self.chunk_count.to_le_bytes());
         put(field::BODY_LEN, &self.body_len.to_le_bytes());
+        put(field::LOG_NONCE, &self.log_nonce.to_le_bytes());
         let crc = crc32c(&page);
         page[field::CRC..field::CRC + 4].copy_from_slice(&crc.to_le_bytes());
         page
@@ -152,15 +165,18 @@ impl FileHeader {
         if crc32c(&plain) != u32_at(page, field::CRC) {
             return Err(HeaderError::Crc);
         }
-        let found = u32_at(page, field::VERSION);
-        if found != FORMAT_VERSION {
-            return Err(HeaderError::Version { found });
-        }
-        if page[field::END..].iter().any(|b| *b != 0) {
+        let version = u32_at(page, field::VERSION);
+        let end = match version {
+            FORMAT_VERSION_PLAIN => field::END_PLAIN,
+            FORMAT_VERSION => field::END,
+            found => return Err(HeaderError::Version { found }),
+        };
+        if page[end..].iter().any(|b| *b != 0) {
             return Err(HeaderError::Reserved);
         }
         Ok(Self {
             kind,
+            version,
             store_id: u64_at(page, field::STORE_ID),
             number: u64_at(page, field::NUMBER),
             segment_pages: u32_at(page, field::SEGMENT_PAGES),
@@ -168,6 +184,7 @@ impl FileHeader {
             next_sequence: u64_at(page, field::NEXT_SEQUENCE),
             chunk_count: u64_at(page, field::CHUNK_COUNT),
             body_len: u64_at(page, field::BODY_LEN),
+            log_nonce: u64_at(page, field::LOG_NONCE),
         })
     }
 

@@ -3,16 +3,17 @@
 use std::io;
 
 use super::error::Refused;
-use super::header::{FILE_HEADER_BYTES, FileHeader, FileKind, log_name};
+use super::header::{FILE_HEADER_BYTES, FORMAT_VERSION_PLAIN, FileHeader, FileKind, log_name};
 use super::limits::{LOG_BATCH_SHARE, LOG_DELETE_SHARE};
 use super::media::{Media, MediaError, MediaOp, write_zeros};
-use super::record::{Frame, Op, RECORD_HEADER_BYTES};
+use super::record::{Frame, LogKey, Op, RECORD_HEADER_BYTES};
 use super::slice::ChunkId;
 
 /// The open log.
 pub(crate) struct Log<F> {
     pub(crate) file: F,
     pub(crate) generation: u64,
+    pub(crate) key: LogKey,
     pub(crate) size_bytes: u64,
     /// One past the last record on stable media.
     pub(crate) end: u64,
@@ -35,6 +36,7 @@ impl<F> Log<F> {
         Self {
             file,
             generation: header.number,
+            key: key_of(header),
             size_bytes,
             end: FILE_HEADER_BYTES as u64,
             next_sequence: header.next_sequence,
@@ -72,7 +74,7 @@ impl<F> Log<F> {
             generation: self.generation,
             previous_crc: self.last_crc,
         };
-        self.last_crc = op.encode(frame, chunk, &mut self.staged);
+        self.last_crc = op.encode(self.key, frame, chunk, &mut self.staged);
         self.next_sequence += 1;
         frame.sequence
     }
@@ -82,6 +84,14 @@ impl<F> Log<F> {
         self.end += self.staged.len() as u64;
         self.staged.clear();
         self.durable_sequence = self.next_sequence - 1;
+    }
+}
+
+/// The key of the records of the log with this header.
+pub(crate) fn key_of(header: &FileHeader) -> LogKey {
+    match header.version {
+        FORMAT_VERSION_PLAIN => LogKey::PLAIN,
+        _ => LogKey::new(header.log_nonce),
     }
 }
 

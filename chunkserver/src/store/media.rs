@@ -83,6 +83,9 @@ pub trait Media {
     /// What the medium reports.
     fn remove(&self, name: &str) -> io::Result<()>;
 
+    /// A number that nobody outside can know or guess.
+    fn random(&self) -> u64;
+
     /// Brings the names to stable media.
     ///
     /// # Errors
@@ -285,6 +288,12 @@ impl Media for FileMedia {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         fs::remove_file(self.dir_path.join(name))
+    }
+
+    /// std keys each `RandomState` from the system's randomness.
+    fn random(&self) -> u64 {
+        use std::hash::{BuildHasher as _, RandomState};
+        RandomState::new().hash_one(0u64)
     }
 
     fn sync_dir(&self) -> io::Result<()> {

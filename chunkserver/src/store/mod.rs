@@ -60,7 +60,7 @@ pub use map::ApplyError;
 pub use media::{FileMedia, Media, MediaError, MediaOp};
 pub use read::{ReadDone, ReadPlan};
 pub use record::{
-    Body, Extent, Frame, RECORD_ALIGN, RECORD_HEADER_BYTES, Record, RecordError, WriteBody,
+    Body, Extent, Frame, LogKey, RECORD_ALIGN, RECORD_HEADER_BYTES, Record, RecordError, WriteBody,
     parse_frame, parse_record,
 };
 pub use request::{Completion, Reply, Request};

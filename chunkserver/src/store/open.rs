@@ -9,8 +9,8 @@ use super::config::StoreConfig;
 use super::engine::Store;
 use super::error::{OpenError, WriteError};
 use super::header::{
-    FILE_HEADER_BYTES, FileHeader, FileKind, HeaderError, MAP_TEMPORARY, data_name, log_name,
-    map_name, number_in,
+    FILE_HEADER_BYTES, FORMAT_VERSION, FileHeader, FileKind, HeaderError, MAP_TEMPORARY, data_name,
+    log_name, map_name, number_in,
 };
 use super::limits::LOG_BYTES_MIN;
 use super::log::{Log, make_log};
@@ -57,7 +57,9 @@ impl<M: Media> Store<M> {
             .map_err(|source| OpenError::Header { file, source })?;
         let replayed = replay(&media, &checkpoint.header, &mut checkpoint.map)?;
         let identity = FileHeader {
+            version: FORMAT_VERSION,
             number: 0,
+            log_nonce: 0,
             body_crc: 0,
             next_sequence: 0,
             chunk_count: 0,
@@ -134,7 +136,7 @@ fn read_file<M: Media>(media: &M, name: &str) -> Result<(M::File, Vec<u8>), Medi
 
 /// Makes an empty store: its log, then its map, whose name says that all is there.
 fn format<M: Media>(media: &M, identity: &FileHeader, log_bytes: u64) -> Result<(), MediaError> {
-    let header = FileHeader { number: 1, next_sequence: 1, ..*identity };
+    let header = FileHeader { number: 1, next_sequence: 1, log_nonce: media.random(), ..*identity };
     make_log(media, &FileHeader { kind: FileKind::Log, ..header }, log_bytes)?;
     write_map(media, &encode_checkpoint(header, &ChunkMap::default()))?;
     media.sync_dir().map_err(MediaError::at(MediaOp::Flush, ".", 0))?;
@@ -172,7 +174,16 @@ fn replay<M: Media>(
             found: header.next_sequence,
         }));
     }
+    if header.log_nonce != map_header.log_nonce {
+        return Err(refuse(HeaderError::Foreign {
+            field: "log_nonce",
+            expected: map_header.log_nonce,
+            found: header.log_nonce,
+        }));
+    }
     let mut log = Log::new(file, &header, bytes.len() as u64);
+    // What a new version knows to prevent holds from the next log on.
+    log.wants_checkpoint = header.version != FORMAT_VERSION;
     let mut at = FILE_HEADER_BYTES;
     let mut records = 0;
     while let Some((record, len)) = next_record(&bytes, at, &log, &name)? {
@@ -206,7 +217,7 @@ fn next_record<'a, F>(
     name: &str,
 ) -> Result<Option<(Record<'a>, usize)>, OpenError> {
     let place = || (name.to_owned(), at as u64);
-    match parse_record(&bytes[at..]) {
+    match parse_record(&bytes[at..], log.key) {
         Ok((record, len)) => {
             let frame = record.frame;
             let chained = frame.previous_crc == log.last_crc && frame.generation == log.generation;
@@ -219,7 +230,7 @@ fn next_record<'a, F>(
         }
         Err(source) => {
             let sound = matches!(source, RecordError::Impossible { .. });
-            if sound || later_proof(&bytes[at..], log.generation, log.next_sequence) {
+            if sound || later_proof(&bytes[at..], log) {
                 let (file, offset) = place();
                 return Err(OpenError::LogDamaged { file, offset, source });
             }
@@ -228,10 +239,11 @@ fn next_record<'a, F>(
     }
 }
 
-fn later_proof(bytes: &[u8], generation: u64, due: u64) -> bool {
+fn later_proof<F>(bytes: &[u8], log: &Log<F>) -> bool {
     (0..bytes.len()).step_by(RECORD_ALIGN).any(|at| {
-        parse_frame(&bytes[at..])
-            .is_some_and(|f| f.generation == generation && f.durable_sequence >= due)
+        parse_frame(&bytes[at..], log.key).is_some_and(|f| {
+            f.generation == log.generation && f.durable_sequence >= log.next_sequence
+        })
     })
 }
 

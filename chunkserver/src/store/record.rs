@@ -38,6 +38,27 @@ mod kind {
     pub(super) const SEAL: u8 = 4;
 }
 
+/// What the headers of the records of one log are made with, so that nobody who does not know the
+/// log's nonce can make bytes that pass for one: a client chooses whole stretches of a record's
+/// body, which are its checksums, and what is left of an older log is made with another key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogKey {
+    magic: u32,
+    crc: u32,
+}
+
+impl LogKey {
+    /// The key of a log of format version 1, which has no nonce.
+    pub const PLAIN: Self = Self { magic: 0, crc: 0 };
+
+    /// The key of the log with this nonce: half of it is added to the magic of each record, the
+    /// other half to its header checksum.
+    #[must_use]
+    pub fn new(log_nonce: u64) -> Self {
+        Self { magic: (log_nonce >> 32) as u32, crc: log_nonce as u32 }
+    }
+}
+
 /// A run of pages: the 4 KiB units in which segment files are given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
@@ -154,26 +175,27 @@ pub enum RecordError {
     },
 }
 
-/// Checks the header alone: its frame, when magic and header checksum are right.
+/// Checks the header alone: its frame, when magic and header checksum are those of the log that
+/// `key` belongs to.
 #[must_use]
-pub fn parse_frame(bytes: &[u8]) -> Option<Frame> {
+pub fn parse_frame(bytes: &[u8], key: LogKey) -> Option<Frame> {
     let header = bytes.get(..RECORD_HEADER_BYTES)?;
-    check_header(header).ok()?;
+    check_header(header, key).ok()?;
     Some(frame(header))
 }
 
-/// Reads the record that `bytes` begin with; gives it and the bytes it takes.
+/// Reads the record of the log of `key` that `bytes` begin with; gives it and the bytes it takes.
 ///
 /// Never panics, whatever the bytes are, and never allocates.
 ///
 /// # Errors
 /// Says what is wrong with the bytes; see [`RecordError`].
-pub fn parse_record(bytes: &[u8]) -> Result<(Record<'_>, usize), RecordError> {
+pub fn parse_record(bytes: &[u8], key: LogKey) -> Result<(Record<'_>, usize), RecordError> {
     let present = bytes.len();
     let Some(header) = bytes.get(..RECORD_HEADER_BYTES) else {
         return Err(RecordError::Short { needed: RECORD_HEADER_BYTES, present });
     };
-    check_header(header)?;
+    check_header(header, key)?;
     let frame = frame(header);
     let sequence = frame.sequence;
     let body_len = u32_at(header, field::BODY_LEN) as usize;
@@ -194,11 +216,11 @@ pub fn parse_record(bytes: &[u8]) -> Result<(Record<'_>, usize), RecordError> {
     Ok((Record { frame, header_crc, chunk, body }, needed))
 }
 
-fn check_header(header: &[u8]) -> Result<(), RecordError> {
-    if u32_at(header, field::MAGIC) != MAGIC {
+fn check_header(header: &[u8], key: LogKey) -> Result<(), RecordError> {
+    if u32_at(header, field::MAGIC) != MAGIC ^ key.magic {
         return Err(RecordError::Magic);
     }
-    if crc32c(&header[field::BODY_CRC..]) != u32_at(header, field::HEADER_CRC) {
+    if crc32c(&header[field::BODY_CRC..]) ^ key.crc != u32_at(header, field::HEADER_CRC) {
         return Err(RecordError::HeaderCrc);
     }
     Ok(())
@@ -297,7 +319,13 @@ impl Op<'_> {
     }
 
     /// Appends the record to `out`; gives its header checksum.
-    pub(crate) fn encode(&self, frame: Frame, chunk: ChunkId, out: &mut Vec<u8>) -> u32 {
+    pub(crate) fn encode(
+        &self,
+        key: LogKey,
+        frame: Frame,
+        chunk: ChunkId,
+        out: &mut Vec<u8>,
+    ) -> u32 {
         let start = out.len();
         out.resize(start + RECORD_HEADER_BYTES, 0);
         let kind = match *self {
@@ -325,7 +353,7 @@ impl Op<'_> {
         let mut put = |at: usize, bytes: &[u8]| {
             header[at..at + bytes.len()].copy_from_slice(bytes);
         };
-        put(field::MAGIC, &MAGIC.to_le_bytes());
+        put(field::MAGIC, &(MAGIC ^ key.magic).to_le_bytes());
         put(field::BODY_CRC, &crc32c(body).to_le_bytes());
         put(field::BODY_LEN, &(body.len() as u32).to_le_bytes());
         put(field::SEQUENCE, &frame.sequence.to_le_bytes());
@@ -334,7 +362,7 @@ impl Op<'_> {
         put(field::PREVIOUS_CRC, &frame.previous_crc.to_le_bytes());
         put(field::KIND, &[kind]);
         put(field::GENERATION, &frame.generation.to_le_bytes());
-        let header_crc = crc32c(&header[field::BODY_CRC..]);
+        let header_crc = crc32c(&header[field::BODY_CRC..]) ^ key.crc;
         header[field::HEADER_CRC..field::BODY_CRC].copy_from_slice(&header_crc.to_le_bytes());
         header_crc
     }

@@ -326,7 +326,7 @@ impl<M: Media> Store<M> {
     fn newest_slice(&self, chunk: ChunkId, slice: u64) -> SliceRef {
         if self.pending.contains_key(&chunk) {
             for staged in self.staged.iter().rev().filter(|s| s.chunk == chunk) {
-                let (record, _) = parse_record(&self.log.staged[staged.at..])
+                let (record, _) = parse_record(&self.log.staged[staged.at..], self.log.key)
                     .expect("staged records are encoded here");
                 let Body::Write(write) = record.body else { return SliceRef::default() };
                 let span = write.span();

@@ -101,6 +101,10 @@ impl Media for GatedMedia {
         self.files.remove(name)
     }
 
+    fn random(&self) -> u64 {
+        self.files.random()
+    }
+
     fn sync_dir(&self) -> io::Result<()> {
         self.files.sync_dir()
     }

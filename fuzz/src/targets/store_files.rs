@@ -6,7 +6,7 @@
 use crate::class;
 use towpath_base::crc::crc32c;
 use towpath_chunkserver::store::{
-    Body, CheckpointError, FILE_HEADER_BYTES, FileHeader, FileKind, RECORD_ALIGN,
+    Body, CheckpointError, FILE_HEADER_BYTES, FileHeader, FileKind, LogKey, RECORD_ALIGN,
     RECORD_HEADER_BYTES, RecordError, parse_checkpoint, parse_frame, parse_record,
 };
 
@@ -15,8 +15,8 @@ pub(crate) fn record(input: &[u8]) -> u64 {
     let Some((&how, bytes)) = input.split_first() else { return 0 };
     let mut bytes = bytes.to_vec();
     seal_record(&mut bytes, how);
-    let framed = parse_frame(&bytes);
-    match parse_record(&bytes) {
+    let framed = parse_frame(&bytes, LogKey::PLAIN);
+    match parse_record(&bytes, LogKey::PLAIN) {
         Ok((record, taken)) => {
             assert_eq!(framed, Some(record.frame), "a sound record has a sound frame");
             assert!(taken <= bytes.len() && taken.is_multiple_of(RECORD_ALIGN));

@@ -11,6 +11,8 @@ use super::{BLOCK_BYTES, Loss, Mischief, SECTOR_BYTES};
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     pub(super) prng: Prng,
+    /// For what the store draws: apart, so that what a power cut leaves does not depend on it.
+    pub(super) nonces: Prng,
     pub(super) files: Vec<FileState>,
     pub(super) names: BTreeMap<String, usize>,
     pub(super) durable_names: BTreeMap<String, usize>,
@@ -60,6 +62,7 @@ impl Disk {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             prng: Prng::new(seed),
+            nonces: Self::nonces(seed),
             files: Vec::new(),
             names: BTreeMap::new(),
             durable_names: BTreeMap::new(),
@@ -75,6 +78,12 @@ impl Disk {
             failing_reads: Vec::new(),
             mischief: None,
         }
+    }
+}
+
+impl Disk {
+    pub(super) fn nonces(seed: u64) -> Prng {
+        Prng::new(seed ^ 0x6e6f_6e63_6573)
     }
 }
 

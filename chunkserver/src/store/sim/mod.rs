@@ -76,7 +76,8 @@ impl SimMedia {
     /// Another disk with the same content and state, whose power cuts `seed` decides.
     #[must_use]
     pub fn fork(&self, seed: u64) -> Self {
-        let disk = Disk { prng: Prng::new(seed), ..self.disk().clone() };
+        let (prng, nonces) = (Prng::new(seed), Disk::nonces(seed));
+        let disk = Disk { prng, nonces, ..self.disk().clone() };
         Self { disk: Arc::new(Mutex::new(disk)), holds_lock: false }
     }
 
@@ -288,6 +289,11 @@ impl Media for SimMedia {
         let Some(&file) = disk.names.get(name) else { return Err(io::ErrorKind::NotFound.into()) };
         disk.forget_blocks(file);
         disk.name_op(NameOp::Remove(name.to_owned()))
+    }
+
+    /// One after the other from the seed, as `fork` and `new` gave it.
+    fn random(&self) -> u64 {
+        self.disk().nonces.next_u64()
     }
 
     fn sync_dir(&self) -> io::Result<()> {

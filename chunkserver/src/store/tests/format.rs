@@ -1,11 +1,12 @@
 //! The bytes on the medium: golden records, damage of the log, and arbitrary input.
 
 use super::*;
+use crate::store::bytes::{u32_at, u64_at};
 use crate::store::checkpoint::encode_checkpoint;
 use crate::store::record::Op;
 use crate::store::sim::Loss;
 use crate::store::{
-    Body, Extent, FILE_HEADER_BYTES, FileHeader, FileKind, Frame, HeaderError, OpenError,
+    Body, Extent, FILE_HEADER_BYTES, FileHeader, FileKind, Frame, HeaderError, LogKey, OpenError,
     RecordError, parse_checkpoint, parse_record,
 };
 
@@ -16,7 +17,7 @@ fn golden() -> Vec<u8> {
     let extents = [Extent { page: 7, count: 1 }, Extent { page: 9, count: 1 }];
     let op = Op::Write { offset: 4096, byte_len: 8192, extents: &extents, crcs: &[0x11, 0x22] };
     let mut bytes = Vec::new();
-    op.encode(FRAME, ChunkId(0x1234), &mut bytes);
+    op.encode(LogKey::PLAIN, FRAME, ChunkId(0x1234), &mut bytes);
     assert_eq!(bytes.len(), op.encoded_len());
     bytes
 }
@@ -36,7 +37,7 @@ fn a_write_record_has_its_golden_bytes() {
         "0010000000000000002000000000000002000000020000000700000001000000\
          09000000010000001100000022000000"
     );
-    let (record, len) = parse_record(&bytes).unwrap();
+    let (record, len) = parse_record(&bytes, LogKey::PLAIN).unwrap();
     assert_eq!((len, record.frame, record.chunk), (bytes.len(), FRAME, ChunkId(0x1234)));
     let Body::Write(write) = record.body else { panic!("a write") };
     assert_eq!(write.slices().collect::<Vec<_>>(), [(7, 0x11), (9, 0x22)]);
@@ -48,10 +49,10 @@ fn no_flipped_bit_and_no_cut_passes_for_a_record() {
     for bit in 0..bytes.len() * 8 {
         let mut bad = bytes.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
-        assert!(parse_record(&bad).is_err(), "bit {bit}");
+        assert!(parse_record(&bad, LogKey::PLAIN).is_err(), "bit {bit}");
     }
     for len in 0..bytes.len() {
-        let error = parse_record(&bytes[..len]).unwrap_err();
+        let error = parse_record(&bytes[..len], LogKey::PLAIN).unwrap_err();
         assert!(matches!(error, RecordError::Short { .. }), "{len}: {error}");
     }
 }
@@ -72,6 +73,17 @@ fn sealed_record(kind: u8, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// The record with the magic and the header checksum that it has in the log of `media`.
+fn under_key(mut record: Vec<u8>, media: &SimMedia) -> Vec<u8> {
+    let log = media.content("log.00000001").unwrap();
+    let nonce = u64_at(&log, 64);
+    for (at, half) in [(0, (nonce >> 32) as u32), (4, nonce as u32)] {
+        let plain = u32_at(&record, at);
+        record[at..at + 4].copy_from_slice(&(plain ^ half).to_le_bytes());
+    }
+    record
+}
+
 #[test]
 fn arbitrary_bodies_under_right_checksums_never_panic() {
     let mut prng = Prng::new(11);
@@ -84,7 +96,7 @@ fn arbitrary_bodies_under_right_checksums_never_panic() {
         }
         body.truncate(prng.below(80) as usize);
         let bytes = sealed_record(prng.below(6) as u8, &body);
-        if let Ok((record, _)) = parse_record(&bytes)
+        if let Ok((record, _)) = parse_record(&bytes, LogKey::PLAIN)
             && let Body::Write(write) = record.body
         {
             assert_eq!(write.slices().count() as u64, write.span().count());
@@ -138,13 +150,13 @@ fn another_format_version_is_told_from_damage() {
     let mut page = header.emit();
     assert_eq!(FileHeader::parse(FileKind::Log, &page), Ok(header));
     assert!(matches!(FileHeader::parse(FileKind::Map, &page), Err(HeaderError::Magic(_))));
-    page[8] = 2;
+    page[8] = 3;
     assert_eq!(FileHeader::parse(FileKind::Log, &page), Err(HeaderError::Crc));
     page[12..16].fill(0);
     let crc = towpath_base::crc::crc32c(&page);
     page[12..16].copy_from_slice(&crc.to_le_bytes());
     let error = FileHeader::parse(FileKind::Log, &page);
-    assert_eq!(error, Err(HeaderError::Version { found: 2 }));
+    assert_eq!(error, Err(HeaderError::Version { found: 3 }));
 }
 
 fn three_commits() -> (SimMedia, u64) {
@@ -188,11 +200,74 @@ fn a_torn_tail_is_dropped_and_its_bytes_are_never_taken_for_records_again() {
 }
 
 #[test]
+fn checksums_that_a_client_chose_are_never_taken_for_the_header_of_a_record() {
+    let media = SimMedia::new(1);
+    let mut store = open(&media);
+    create(&mut store, ChunkId(1));
+    let at = store.log.end;
+    // What a client knows: generations and versions are small numbers. It makes slices of which
+    // each has the checksum it wants, since four bytes of a slice force any.
+    let frame = Frame { sequence: 9, durable_sequence: 8, generation: 1, previous_crc: 0 };
+    let mut forged = Vec::new();
+    Op::Seal.encode(LogKey::PLAIN, frame, ChunkId::default(), &mut forged);
+    let crcs: Vec<u32> = forged.chunks(4).map(|part| u32_at(part, 0)).cycle().take(256).collect();
+    let bytes = vec![1; 256 * SLICE_BYTES];
+    let config = small_config().capacity_bytes(u64::MAX);
+    drop(store);
+    let mut store = Store::open(media.clone(), config).expect("it is sound");
+    let data = [&bytes[..]];
+    let write = Write { chunk: ChunkId(1), offset: 0, data: &data, crcs: &crcs, verified: true };
+    store.stage_write(&write).unwrap();
+    store.commit().unwrap();
+    assert!(store.log.end - at > 1024, "the checksums fill sectors of their own");
+    drop(store);
+    // A power cut in the middle of that commit: the sector of the header did not make it.
+    let file = media.open("log.00000001").unwrap();
+    media.write_at(&file, at, &[0; 64]).unwrap();
+    let store = open(&media);
+    assert_eq!(store.stat(ChunkId(1)).expect("it was durable").byte_len, 0);
+}
+
+#[test]
+fn a_log_and_a_map_of_version_1_are_read_and_the_next_ones_are_of_version_2() {
+    let media = SimMedia::new(1);
+    let header =
+        FileHeader { version: 1, next_sequence: 1, ..FileHeader::new(FileKind::Log, 77, 1, 32) };
+    let mut log = header.emit().to_vec();
+    let mut frame = Frame { sequence: 1, durable_sequence: 0, generation: 1, previous_crc: 0 };
+    let op = Op::Create { limit_bytes: 1 << 40 };
+    frame.previous_crc = op.encode(LogKey::PLAIN, frame, ChunkId(1), &mut log);
+    frame.sequence = 2;
+    op.encode(LogKey::PLAIN, frame, ChunkId(2), &mut log);
+    log.resize(64 << 10, 0);
+    let map = encode_checkpoint(
+        FileHeader { kind: FileKind::Map, ..header },
+        &crate::store::map::ChunkMap::default(),
+    );
+    for (name, bytes) in [("log.00000001", &log), ("map.00000001", &map)] {
+        let file = media.create(name).unwrap();
+        media.write_at(&file, 0, bytes).unwrap();
+    }
+    let mut store = open(&media);
+    assert_eq!(store.stats().chunks, 2);
+    write(&mut store, ChunkId(1), 0, b"x");
+    assert_eq!(store.stats().checkpoints, 1);
+    write(&mut store, ChunkId(2), 0, b"y");
+    drop(store);
+    let log = media.content("log.00000002").unwrap();
+    assert_eq!(FileHeader::parse(FileKind::Log, &log).unwrap().version, 2);
+    let mut store = open(&media);
+    assert_eq!(read(&mut store, ChunkId(1), 0, 1).unwrap(), b"x");
+    assert_eq!(read(&mut store, ChunkId(2), 0, 1).unwrap(), b"y");
+}
+
+#[test]
 fn a_sound_record_of_an_unknown_kind_or_out_of_place_is_never_dropped() {
     for kind in [9, 3] {
         let (media, middle) = three_commits();
         let file = media.open("log.00000001").unwrap();
-        media.write_at(&file, middle + 2 * 72, &sealed_record(kind, &[])).unwrap();
+        let record = under_key(sealed_record(kind, &[]), &media);
+        media.write_at(&file, middle + 2 * 72, &record).unwrap();
         let error = Store::open(media, small_config()).err().expect("it is refused");
         let place = match error {
             OpenError::LogDamaged { offset, .. } if kind == 9 => offset,
