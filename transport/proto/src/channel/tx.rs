@@ -1,7 +1,7 @@
 //! The sending side of a channel: messages that wait, ids, credit.
 
 use crate::event::SendKey;
-use crate::limits::{CREDIT_OUTSTANDING_MAX, MESSAGE_WINDOW};
+use crate::limits::MESSAGE_WINDOW;
 use crate::schedule::WEIGHT_DEFAULT;
 use alloc::collections::VecDeque;
 use towpath_base::WindowBitmap;
@@ -18,6 +18,8 @@ pub(crate) struct ChannelTx {
     ended: WindowBitmap,
     granted: u64,
     used: u64,
+    /// What the peer granted at first: its grant is never further ahead of what was used.
+    peer_quota: u64,
     /// In the link's line of channels with something to send.
     pub(crate) is_ready: bool,
     /// Its share of the link beside others'; see [`Scheduling`](crate::Scheduling).
@@ -29,14 +31,16 @@ pub(crate) struct ChannelTx {
 }
 
 impl ChannelTx {
-    pub(crate) fn new(granted: u64) -> Self {
+    /// A channel whose peer grants `peer_quota` chunks at first; 0 while that is not known.
+    pub(crate) fn new(peer_quota: u64) -> Self {
         Self {
             queue: VecDeque::new(),
             live: 0,
             next_message: 0,
             ended: WindowBitmap::new(0, MESSAGE_WINDOW as usize),
-            granted,
+            granted: peer_quota,
             used: 0,
+            peer_quota,
             is_ready: false,
             weight: WEIGHT_DEFAULT,
             is_starved: false,
@@ -52,9 +56,22 @@ impl ChannelTx {
         self.used += 1;
     }
 
-    /// Whether a cumulative grant can be true: what is outstanding stays narrow.
+    /// The peer has opened the channel, and grants so much at first.
+    pub(crate) fn open(&mut self, peer_quota: u64) {
+        (self.granted, self.peer_quota) = (peer_quota, peer_quota);
+    }
+
+    /// Whether a cumulative grant can be true. A receiver grants its quota and what it has
+    /// released, which is no more than what was used.
     pub(crate) fn may_be_granted(&self, granted: u64) -> bool {
-        granted < self.used + u64::from(CREDIT_OUTSTANDING_MAX)
+        granted <= self.used + self.peer_quota
+    }
+
+    /// As if `chunks` more had been granted and used.
+    #[cfg(test)]
+    pub(crate) fn skip(&mut self, chunks: u64) {
+        self.granted += chunks;
+        self.used += chunks;
     }
 
     /// The credit that was granted, to expand narrow values against.

@@ -146,7 +146,7 @@ impl Link {
         id: u32,
         ordered: bool,
         state: ChannelState,
-        granted: u64,
+        peer_quota: u64,
         peer_message_max: u32,
     ) {
         let quota = self.config.quota_chunks;
@@ -154,7 +154,7 @@ impl Link {
         if self.channels.len() <= place {
             self.channels.resize_with(place + 1, || None);
         }
-        let (tx, rx) = (ChannelTx::new(granted), ChannelRx::new(quota));
+        let (tx, rx) = (ChannelTx::new(peer_quota), ChannelRx::new(quota));
         let channel = Channel { id, state, ordered, peer_message_max, tx, rx };
         self.channels[place] = Some(Box::new(channel));
         self.quota_sum += quota;
@@ -191,9 +191,8 @@ impl Link {
         }
         if refusal == ACCEPTED {
             let ordered = header.index & ORDERED != 0;
-            let granted = u64::from(header.credit).min(u64::from(CREDIT_OUTSTANDING_MAX - 1));
             let message_max = header.message_len.clamp(1, MESSAGE_BYTES_MAX);
-            self.place_channel(id, ordered, ChannelState::Open, granted, message_max);
+            self.place_channel(id, ordered, ChannelState::Open, peer_quota(header), message_max);
             let channel = ChannelId(id);
             self.events.push_back(Event::Opened { channel, ordered, by_peer: true });
         }
@@ -212,8 +211,13 @@ impl Link {
         }
         channel.state = ChannelState::Open;
         channel.peer_message_max = header.message_len.clamp(1, MESSAGE_BYTES_MAX);
-        channel.tx.grant(u64::from(header.credit).min(u64::from(CREDIT_OUTSTANDING_MAX - 1)));
+        channel.tx.open(peer_quota(header));
         let ordered = channel.ordered;
         self.events.push_back(Event::Opened { channel: ChannelId(id), ordered, by_peer: false });
     }
+}
+
+/// What the peer grants on a channel at first, as its OPEN or OPENED tells.
+fn peer_quota(header: &ChunkHeader) -> u64 {
+    u64::from(header.credit).min(u64::from(CREDIT_OUTSTANDING_MAX - 1))
 }

@@ -95,7 +95,7 @@ impl Link {
             }
         }
         self.paths[index].rx.advance(header.floor());
-        self.take_in_piggyback(now, index, header, received_at);
+        self.take_in_piggyback(now, header, received_at);
         // What ends messages must find those ended that are acknowledged.
         if header.kind != Kind::Data || self.state != LinkState::Up {
             cold_path();
@@ -117,6 +117,9 @@ impl Link {
             _ if self.on_control(now, *header) => Taken::Known,
             _ => Taken::Refused,
         };
+        if matches!(taken, Taken::Held) {
+            self.take_in_credit(index, header);
+        }
         if !matches!(taken, Taken::Refused) {
             self.paths[index].rx.accept(header.number, received_at);
             self.paths.acks_due |= bit(index);
@@ -160,15 +163,9 @@ impl Link {
         header.generation == path.generation_in
     }
 
-    /// The ack and the credit that ride on a chunk.
+    /// The ack that rides on a chunk.
     #[inline(always)]
-    fn take_in_piggyback(
-        &mut self,
-        now: Time,
-        path: usize,
-        header: &ChunkHeader,
-        received_at: Time,
-    ) {
+    fn take_in_piggyback(&mut self, now: Time, header: &ChunkHeader, received_at: Time) {
         let acked = header.flags.ack_path();
         if header.flags.has(ChunkFlags::ACK) && acked < self.paths.len() {
             let tx = &self.paths[acked].tx;
@@ -185,17 +182,35 @@ impl Link {
                 });
             }
         }
-        // Only the newest header's 16 bits are near enough to what is granted now.
+    }
+
+    /// The credit that rides on a chunk of data that is held. Only the newest header's 16 bits are
+    /// near enough to what is granted now: on a path that stood still that may be an old one, but
+    /// then what it carries came another way meanwhile, and it is not held.
+    #[inline(always)]
+    fn take_in_credit(&mut self, path: usize, header: &ChunkHeader) {
         let seen = self.paths[path].rx.largest();
         let is_newest = seen.is_none_or(|(largest, _)| header.number > largest);
-        let tells_credit =
-            is_newest && header.flags.has(ChunkFlags::CREDIT) && header.kind == Kind::Data;
+        let tells_credit = is_newest && header.flags.has(ChunkFlags::CREDIT);
         if let Some(channel) = self.channel(header.channel).filter(|_| tells_credit) {
             let before = channel.tx.granted();
             let granted = expand_u16(header.credit, before);
             if granted != before {
-                self.on_credit(header.channel, granted);
+                self.on_credit_of_header(header.channel, granted);
             }
+        }
+    }
+
+    /// A grant that a header tells in 16 bits. One that cannot be true is none of this time: the
+    /// chunk was under way while far more was granted.
+    #[inline(never)]
+    fn on_credit_of_header(&mut self, id: u32, granted: u64) {
+        let Some(channel) = self.channel(id) else { return };
+        let is_opening = channel.state == ChannelState::Opening;
+        if is_opening || channel.tx.may_be_granted(granted) {
+            self.on_credit(id, granted);
+        } else {
+            self.stats.acks_bad += 1;
         }
     }
 

@@ -140,15 +140,16 @@ fn receiver(seed: u64) -> Link {
         ChunkHeader { index, ..open }.emit(&mut bytes);
         let _ = link.handle_chunk(Time::ZERO, PathId(0), &bytes, &[], BufToken(0), Time::ZERO);
     }
-    let channel = ChannelId(1);
-    let request = SendRequest {
-        channel,
-        token: 1,
-        segments: &[20_000],
-        deadline: Time::NEVER,
-        cut: Cut::default(),
-    };
-    link.send(&request).unwrap();
+    for (channel, length) in [(ChannelId(3), 100), (ChannelId(1), 20_000)] {
+        let request = SendRequest {
+            channel,
+            token: 1,
+            segments: &[length],
+            deadline: Time::NEVER,
+            cut: Cut::default(),
+        };
+        link.send(&request).unwrap();
+    }
     while link.poll_transmit(Time::ZERO).is_some() {}
     link
 }

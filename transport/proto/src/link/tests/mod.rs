@@ -2,6 +2,7 @@
 
 mod arrivals;
 mod carriers;
+mod credit;
 mod end;
 mod hostile;
 mod paths;
