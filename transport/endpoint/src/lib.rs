@@ -116,6 +116,7 @@
 //! | `links`, `sends` | what is kept of each link, and of each message being sent |
 //! | `recv`, `tx`, `control`, `pools` | buffers: receives, headers of sends, acks, send pools |
 //! | `batch` | sends that wait to be posted in one call |
+//! | `bell` | what ends the sleep of the thread that drives an endpoint |
 //! | `shared` | receive queues that the links of a class share |
 //! | `held`, `message`, `payload` | who has a buffer now |
 //! | `choice` | which device is meant, by the names that tools take |
@@ -127,6 +128,7 @@
 
 mod away;
 mod batch;
+mod bell;
 mod blacklist;
 mod carrier;
 mod choice;

@@ -170,8 +170,7 @@ pub(crate) const EGRESS_QUANTUM: usize = 16;
 /// How often who waits for room in a full queue looks whether the worker is still there.
 pub(crate) const EGRESS_ROOM_POLL: Duration = Duration::from_millis(1);
 
-/// The longest that the worker of a handle blocks while something may come that does not wake it:
-/// buffers that threads give back, or anything at all on a device that cannot be woken.
+/// The longest that the worker of a handle blocks on a device that cannot be woken.
 pub(crate) const WORKER_BLOCK_NS: u64 = 1_000_000;
 
 /// The longest that it blocks otherwise.

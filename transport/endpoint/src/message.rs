@@ -1,5 +1,6 @@
 //! What was received: buffers that the application owns until it gives them back.
 
+use crate::bell::Bell;
 use crate::event::LinkId;
 use crate::held::Held;
 use crossbeam_queue::ArrayQueue;
@@ -12,12 +13,18 @@ use towpath_proto::ChannelId;
 /// Buffers on their way back from other threads, or from plain drops.
 pub(crate) struct Returns {
     queue: ArrayQueue<Box<Loan>>,
+    bell: Arc<Bell>,
 }
 
 impl Returns {
     /// For `slots_max` receive slots: each is under way at most once, so the queue is never full.
-    pub(crate) fn new(slots_max: usize) -> Arc<Self> {
-        Arc::new(Self { queue: ArrayQueue::new(slots_max.max(1)) })
+    /// Each one that comes back rings the bell.
+    pub(crate) fn new(slots_max: usize, bell: Arc<Bell>) -> Arc<Self> {
+        Arc::new(Self { queue: ArrayQueue::new(slots_max.max(1)), bell })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
     }
 
     pub(crate) fn pop(&self) -> Option<Box<Loan>> {
@@ -93,6 +100,7 @@ fn send_home(mut loan: Box<Loan>) {
     let Some(returns) = loan.returns.take() else { return };
     let full = returns.queue.push(loan).is_err();
     debug_assert!(!full, "the queue has a place for each slot");
+    returns.bell.ring();
 }
 
 impl fmt::Debug for Chunk {

@@ -1,5 +1,6 @@
 //! Receive buffers: a header slot and a payload buffer each, by slot number.
 
+use crate::bell::Bell;
 use crate::event::LinkId;
 use crate::held::Held;
 use crate::limits::SLOTS_AT_A_TIME;
@@ -79,7 +80,8 @@ pub(crate) struct RecvTable {
 }
 
 impl RecvTable {
-    pub(crate) fn new(slots_max: usize, chunk_bytes_max: u32) -> Self {
+    /// Buffers that come back from other threads ring `bell`.
+    pub(crate) fn new(slots_max: usize, chunk_bytes_max: u32, bell: Arc<Bell>) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
@@ -88,7 +90,7 @@ impl RecvTable {
             small_free: Vec::new(),
             chunk_bytes: chunk_bytes_max as usize,
             // As many small ones as others: each is for a chunk that has a credit.
-            returns: Returns::new(2 * slots_max),
+            returns: Returns::new(2 * slots_max, bell),
         }
     }
 
@@ -262,6 +264,11 @@ impl RecvTable {
         self.put_home(loan)
     }
 
+    /// Whether chunks that were dropped somewhere wait to be taken back.
+    pub(crate) fn has_returned(&self) -> bool {
+        !self.returns.is_empty()
+    }
+
     /// Takes one chunk back that was dropped somewhere.
     pub(crate) fn pop_returned(&mut self) -> Option<u32> {
         let mut loan = self.returns.pop()?;
@@ -293,7 +300,7 @@ mod tests {
 
     #[test]
     fn there_are_as_many_small_slots_as_others_may_be_and_each_can_be_used_again() {
-        let mut table = RecvTable::new(3, 4096);
+        let mut table = RecvTable::new(3, 4096, Arc::default());
         let taken: Vec<_> = std::iter::from_fn(|| table.take_small()).collect();
         assert_eq!((taken.len(), table.take_small()), (3, None));
         assert_eq!((table.made_and_max(), table.vacant()), ((0, 3), 3), "none can be posted");

@@ -274,16 +274,18 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.device.waker()
     }
 
-    /// Blocks until packets or peers may have come, something is due, or `timeout` is over; true
-    /// in the first case. Call it only after a poll that returned zero, and a flush. A device that
-    /// cannot block returns at once.
+    /// Blocks until packets or peers may have come, another thread has dropped a received message,
+    /// something is due, or `timeout` is over; true in the first two cases. Call it only after a
+    /// poll that returned zero, and a flush. A device that cannot block returns at once.
     pub fn wait(&mut self, timeout: Nanos) -> bool {
         let due = self.next_timeout().since(self.device.now());
         let span = timeout.min(due);
         if let Some(away) = &mut self.away {
             away.rest();
         }
-        let woken = span > Nanos::ZERO && self.device.wait(span);
+        self.bell.sleeps();
+        let woken = self.recv.has_returned() || span > Nanos::ZERO && self.device.wait(span);
+        self.bell.wakes();
         if woken {
             self.setup.wake();
         }

@@ -36,6 +36,7 @@ pub use usage::EndpointUsage;
 
 use crate::away::Away;
 use crate::batch::Batches;
+use crate::bell::Bell;
 use crate::blacklist::{Blacklist, ListedFor};
 use crate::config::EndpointConfig;
 use crate::error::EndpointError;
@@ -54,6 +55,7 @@ use crate::workers::{Member, Worker};
 use renew::Renewing;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use streams::Streams;
 use towpath_base::{Prng, Time};
 use towpath_memory::{Region, RegionId};
@@ -118,6 +120,8 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     links: Links,
     recv: RecvTable,
     pools: SendPools,
+    /// Rung by threads that give buffers back, and by handles.
+    bell: Arc<Bell>,
     config: EndpointConfig,
     plan: Plan,
     regions: Vec<(RegionId, u32)>,
@@ -175,10 +179,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let instance = worker.map_or_else(|| prng.next_u64(), Worker::instance);
         let member = worker.map(|worker| Member::new(worker, device.waker()));
         let filler = Filler::on(&mut device, plan.mtu)?;
+        let bell = Arc::new(Bell::new(device.waker()));
+        let slots_max = config.slots_max(share);
         let mut endpoint = Self {
             links: Links::new(config.links_max),
-            recv: RecvTable::new(config.slots_max(share), config.chunk_bytes_max),
+            recv: RecvTable::new(slots_max, config.chunk_bytes_max, Arc::clone(&bell)),
             pools: SendPools::new(&config.send_pools)?,
+            bell,
             regions: Vec::new(),
             cq,
             control_cq,
@@ -292,6 +299,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     pub(crate) fn pools(&self) -> &SendPools {
         &self.pools
+    }
+
+    pub(crate) fn bell(&self) -> &Arc<Bell> {
+        &self.bell
     }
 
     pub(crate) fn setup(&mut self) -> &mut Setup {

@@ -6,6 +6,7 @@
 
 use super::completions::Place;
 use super::link::SentMessage;
+use crate::bell::Bell;
 use crate::event::LinkId;
 use crate::limits::{EGRESS_MAX, EGRESS_ROOM_POLL, EGRESS_UNDER_WAY_MAX};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
@@ -13,7 +14,6 @@ use crossbeam_channel::Sender;
 use crossbeam_queue::{ArrayQueue, SegQueue};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::task::Waker;
 use towpath_proto::ChannelId;
 
 /// A message to send, and whom its outcome is told.
@@ -61,48 +61,31 @@ pub(super) enum Refusal {
 pub(super) struct Doorbell {
     /// Channels that have something waiting, each at most once.
     listed: SegQueue<Arc<Egress>>,
-    /// The worker is about to block, or does.
-    asleep: AtomicBool,
+    bell: Arc<Bell>,
     /// The worker takes nothing more.
     ended: AtomicBool,
     /// The worker has looked at the queues for the last time, or is about to.
     gone: AtomicBool,
-    waker: Option<Waker>,
 }
 
 impl Doorbell {
-    pub(super) fn new(waker: Option<Waker>) -> Self {
+    pub(super) fn new(bell: Arc<Bell>) -> Self {
         Self {
             listed: SegQueue::new(),
-            asleep: AtomicBool::new(false),
+            bell,
             ended: AtomicBool::new(false),
             gone: AtomicBool::new(false),
-            waker,
         }
     }
 
     /// Tells the worker that there is something for it, if it may be blocking.
     pub(super) fn ring(&self) {
-        if self.asleep.swap(false, Ordering::SeqCst)
-            && let Some(waker) = &self.waker
-        {
-            waker.wake_by_ref();
-        }
+        self.bell.ring();
     }
 
-    /// The worker wants to block. It looks once more whether something has come after this: who
-    /// posts later sees it and rings.
-    pub(super) fn lie_down(&self) {
-        self.asleep.store(true, Ordering::SeqCst);
-    }
-
-    pub(super) fn get_up(&self) {
-        self.asleep.store(false, Ordering::SeqCst);
-    }
-
-    /// Whether a ring ends the worker's sleep.
-    pub(super) fn wakes(&self) -> bool {
-        self.waker.is_some()
+    /// What ends the worker's sleep.
+    pub(super) fn bell(&self) -> &Bell {
+        &self.bell
     }
 
     /// The worker takes nothing any more.

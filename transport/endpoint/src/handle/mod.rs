@@ -138,7 +138,7 @@ impl EndpointHandle {
         let (accept, accepted) = bounded(crate::limits::BACKLOG_MAX);
         let spin = config.spin;
         let endpoint = Endpoint::new(device, config)?;
-        let bell = Arc::new(Doorbell::new(endpoint.waker()));
+        let bell = Arc::new(Doorbell::new(Arc::clone(endpoint.bell())));
         let (pools, blacklist) = (endpoint.pools().clone(), endpoint.blacklist().clone());
         let worker = EndpointWorker::new(endpoint, inbox, Arc::clone(&bell), accept, spin);
         let shared = Arc::new(Shared { commands, bell, pools, blacklist });

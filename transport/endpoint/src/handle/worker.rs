@@ -147,7 +147,7 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
 
     /// Blocks until something arrives, is due or is asked for.
     fn block(&mut self, before: Time) {
-        self.bell.lie_down();
+        self.bell.bell().sleeps();
         let asked = !(self.commands.is_empty() && self.bell.is_empty());
         if !asked
             && !self.endpoint.wait(self.sleep())
@@ -155,15 +155,12 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
         {
             self.block_on_commands();
         }
-        self.bell.get_up();
+        self.bell.bell().wakes();
     }
 
-    /// How long nothing needs to be looked at that does not ring or arrive.
+    /// How long nothing needs to be looked at: whatever is asked for, posted or given back rings.
     fn sleep(&self) -> Nanos {
-        let buffers = self.endpoint.buffers();
-        let returning = buffers.recv_all > buffers.recv_free + buffers.recv_posted;
-        let wakes = self.bell.wakes() && !returning;
-        Nanos(if wakes { WORKER_SLEEP_NS } else { WORKER_BLOCK_NS })
+        Nanos(if self.bell.bell().is_heard() { WORKER_SLEEP_NS } else { WORKER_BLOCK_NS })
     }
 
     /// Where the device cannot block.

@@ -1,0 +1,50 @@
+//! What ends the sleep of the thread that drives an endpoint.
+
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::task::Waker;
+
+/// Threads ring it when they have put something where the driver of an endpoint looks. A ring
+/// costs a system call only while the driver sleeps.
+///
+/// The driver calls [`sleeps`](Self::sleeps), then looks once more, then sleeps: whoever puts
+/// something there after that look sees the mark and wakes the driver.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    asleep: AtomicBool,
+    /// None where the device cannot be woken.
+    waker: Option<Waker>,
+}
+
+impl Bell {
+    pub(crate) fn new(waker: Option<Waker>) -> Self {
+        Self { asleep: AtomicBool::new(false), waker }
+    }
+
+    /// Wakes the driver if it sleeps. Call it after putting something where the driver looks.
+    pub(crate) fn ring(&self) {
+        // What was put there is visible before the mark is read.
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::SeqCst)
+            && self.asleep.swap(false, Ordering::SeqCst)
+            && let Some(waker) = &self.waker
+        {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// The driver is about to sleep, and looks once more after this call.
+    pub(crate) fn sleeps(&self) {
+        self.asleep.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The driver is awake.
+    pub(crate) fn wakes(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether a ring ends the driver's sleep.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.waker.is_some()
+    }
+}
