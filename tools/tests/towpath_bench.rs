@@ -67,6 +67,7 @@ fn each_measures_something_at_every_point() {
         assert!(all(&report), "{report}");
         assert_eq!(report["study"], args[0]);
         assert_eq!(report.get("trace_hash"), None, "nothing here replays");
+        assert_eq!((&report["clock"], &report["seed"]), (&"machine".into(), &Value::Null));
         let points = match args[0] {
             // Each case, and each channel of each.
             "isolation" => 4,
@@ -109,6 +110,7 @@ fn classes_are_asked_for_here_and_are_a_study_in_virtual_time() {
     assert_eq!(report, json(towpath(["sim", "classes", "--json"]).args(tiny)));
     assert_eq!((&report["seed"], report["trace_hash"].is_string()), (&3.into(), true));
     let said = succeeds(towpath(["bench", "links", "classes"]).args(tiny));
+    assert_eq!(report["clock"], "virtual");
     assert!(said.contains("replay: towpath bench links classes --seed 3 "), "{said}");
 }
 

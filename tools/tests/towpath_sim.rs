@@ -18,7 +18,7 @@ fn without_a_study_they_are_listed() {
     let listed = json(&mut towpath(["sim", "--json"]));
     let studies = listed["studies"].as_array().expect("a list");
     for study in studies {
-        assert_eq!(keys(study), ["mirrors", "name", "parameters", "what"]);
+        assert_eq!(keys(study), ["clock", "mirrors", "name", "parameters", "what"]);
         for field in ["name", "what", "mirrors"] {
             let words = study[field].as_str().expect("words");
             assert!(said.contains(words), "{words:?} is not in {said}");
@@ -56,6 +56,7 @@ fn the_json_of_a_study_keeps_its_fields() {
     let wanted = [
         "all_met",
         "claims",
+        "clock",
         "notes",
         "parameters",
         "runs",
@@ -67,7 +68,7 @@ fn the_json_of_a_study_keeps_its_fields() {
     ];
     assert_eq!(keys(&report), wanted);
     assert_eq!(report["study"], "loss");
-    assert_eq!(report["seed"], 5);
+    assert_eq!((&report["clock"], &report["seed"]), (&"virtual".into(), &5.into()));
     assert_eq!(report["all_met"], true);
     assert_eq!(report["parameters"]["sizes"], "64K");
     assert_eq!(keys(&report["tables"]), ["goodput", "published"]);

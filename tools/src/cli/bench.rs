@@ -5,7 +5,7 @@ use super::interrupt::Interrupt;
 use super::study::{self, Family, FamilyArgs};
 use crate::bench::links;
 use clap::{Args as ClapArgs, Subcommand};
-use towpath_lab::studies::{Study, classes};
+use towpath_lab::studies::{Clock, Study, classes};
 
 /// Flags of `towpath bench`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -26,6 +26,7 @@ pub(crate) struct Links;
 
 impl Family for Links {
     const COMMAND: &'static str = "bench links";
+    const CLOCK: Clock = Clock::Machine;
     const TITLE: &'static str = "Shared links, measured on this machine";
     const AFTER_HELP: &'static str = "\
 Both ends run in this process, over UDP on loopback. Figures are medians of rounds that take

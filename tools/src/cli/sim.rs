@@ -1,7 +1,7 @@
 //! `towpath sim`: studies in virtual time.
 
 use super::study::{Family, FamilyArgs};
-use towpath_lab::studies::{self, Study};
+use towpath_lab::studies::{self, Clock, Study};
 
 /// Flags of `towpath sim`.
 pub(crate) type SimArgs = FamilyArgs<Virtual>;
@@ -12,6 +12,7 @@ pub(crate) struct Virtual;
 
 impl Family for Virtual {
     const COMMAND: &'static str = "sim";
+    const CLOCK: Clock = Clock::Virtual;
     const TITLE: &'static str = "Studies in virtual time";
     const AFTER_HELP: &'static str = "\
 Everything follows from seed and parameters: the same ones give the same packets, and the

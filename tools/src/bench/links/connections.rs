@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use towpath_lab::cluster::Samples;
 use towpath_lab::studies::{
-    Axis, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series, Study,
-    StudyError, Style, Table,
+    Axis, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
+    Study, StudyError, Style, Table,
 };
 
 use super::rig::{Rig, config, throughput};
@@ -17,6 +17,7 @@ pub const STUDY: Study = Study {
     name: "connections",
     what: "throughput against the number of channels that share a link",
     mirrors: "Avatar (APNet 2018), figure 5a: 16 to 1,024 connections, 4 threads, 4 KB",
+    clock: Clock::Machine,
     params: &[CONNECTIONS, THREADS, BYTES, DEPTH, SPAN, ROUNDS],
     run,
 };

@@ -10,7 +10,7 @@ use towpath_lab::failure::Cause;
 use towpath_lab::solo::{Application, Moment, PostError, Poster};
 use towpath_lab::studies::foreground::{Lane, Point, Seen, depth, fill};
 use towpath_lab::studies::{
-    CONTROLLER, Kind, Param, Params, Report, Runner, Study, StudyError, controller_of,
+    CONTROLLER, Clock, Kind, Param, Params, Report, Runner, Study, StudyError, controller_of,
 };
 use towpath_transport::{ChannelHandle, EndpointConfig, Nanos, Time};
 
@@ -24,6 +24,7 @@ pub const STUDY: Study = Study {
     name: "foreground",
     what: "completion time of a message beside long ones: a channel of its own, or one queue",
     mirrors: "Avatar (APNet 2018), figures 2 and 6 to 9: 16 KB beside 16 KB to 1 GB",
+    clock: Clock::Machine,
     params: &[BYTES, BACKGROUND, DEPTH, AHEAD, CONTROLLER, DRIVE, READER, SPAN, ROUNDS],
     run,
 };

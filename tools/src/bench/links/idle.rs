@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use towpath_lab::cluster::Samples;
 use towpath_lab::studies::{
-    Cell, Claim, Column, Demand, Format, Kind, Param, Params, Report, Runner, Study, StudyError,
-    Table,
+    Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Report, Runner, Study,
+    StudyError, Table,
 };
 use towpath_transport::{EndpointHandle, Incoming, LinkHandle, SendOptions};
 
@@ -17,6 +17,7 @@ pub const STUDY: Study = Study {
     name: "idle",
     what: "CPU time of idle channels, and the first message after a pause",
     mirrors: "Avatar (APNet 2018), section 3.4 and figure 10b to d: poll, then block",
+    clock: Clock::Machine,
     params: &[CHANNELS, SECONDS, PAUSES],
     run,
 };

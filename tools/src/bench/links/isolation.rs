@@ -9,7 +9,7 @@ use std::time::Duration;
 use towpath_lab::failure::Cause;
 use towpath_lab::solo::{Beside, Crowd, Lives, PostError, Poster, Queues};
 use towpath_lab::studies::isolation::{Seen, endpoint, fill};
-use towpath_lab::studies::{Kind, Param, Params, Report, Runner, Study, StudyError};
+use towpath_lab::studies::{Clock, Kind, Param, Params, Report, Runner, Study, StudyError};
 use towpath_transport::{ChannelError, ChannelHandle, CloseReason, LinkHandle, Nanos, OpenError};
 
 use super::connections::DEPTH;
@@ -23,6 +23,7 @@ pub const STUDY: Study = Study {
     name: "isolation",
     what: "throughput of channels beside one that stalls, dies or floods",
     mirrors: "Avatar (APNet 2018), section 3: one application must not be felt by the others",
+    clock: Clock::Machine,
     params: &[CHANNELS, THREADS, FLOOD, BYTES, DEPTH, DRIVE, SPAN, ROUNDS],
     run,
 };

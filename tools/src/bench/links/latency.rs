@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use towpath_lab::cluster::Samples;
 use towpath_lab::studies::{
-    Axis, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series, Study,
-    StudyError, Style, Table, show_bytes,
+    Axis, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
+    Study, StudyError, Style, Table, show_bytes,
 };
 use towpath_transport::{Event, SendOptions};
 
@@ -19,6 +19,7 @@ pub const STUDY: Study = Study {
     name: "latency",
     what: "completion time of a message with a worker between, beside a loop of one's own",
     mirrors: "Avatar (APNet 2018), figure 10a: 64 B to 256 KB, one thread, one connection",
+    clock: Clock::Machine,
     params: &[SIZES, MESSAGES, ROUNDS],
     run,
 };

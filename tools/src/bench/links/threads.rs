@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use towpath_lab::cluster::Samples;
 use towpath_lab::studies::{
-    Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
-    Study, StudyError, Style, Table,
+    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
+    Series, Study, StudyError, Style, Table,
 };
 use towpath_transport::{
     Buf, ChannelId, Endpoint, EndpointConfig, Event, LinkId, RoceUdp, SendOptions,
@@ -25,6 +25,7 @@ pub const STUDY: Study = Study {
     name: "threads",
     what: "throughput against the number of threads that share a link, beside a mutex",
     mirrors: "Avatar (APNet 2018), figures 1 and 5b: threads that share a queue pair, 4 KB",
+    clock: Clock::Machine,
     params: &[THREADS, BYTES, DEPTH, SPAN, ROUNDS],
     run,
 };

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use towpath_lab::cluster::Samples;
 use towpath_lab::studies::{
-    Axis, Column, Format, Kind, Param, Params, Plot, Report, Runner, Series, Study, StudyError,
-    Style, Table,
+    Axis, Clock, Column, Format, Kind, Param, Params, Plot, Report, Runner, Series, Study,
+    StudyError, Style, Table,
 };
 use towpath_transport::{
     ChannelHandle, Endpoint, EndpointConfig, EndpointGroup, Event, Nanos, Placing, RoceUdp,
@@ -27,6 +27,7 @@ pub const STUDY: Study = Study {
     name: "workers",
     what: "throughput against the number of workers that links are spread over, at both ends",
     mirrors: "no figure: Avatar (APNet 2018) has one worker for each core",
+    clock: Clock::Machine,
     params: &[WORKERS, LINKS, BYTES, DEPTH, SPAN, ROUNDS],
     run,
 };

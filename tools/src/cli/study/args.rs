@@ -6,12 +6,14 @@ use std::marker::PhantomData;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args as ClapArgs, Command, FromArgMatches, Subcommand};
-use towpath_lab::studies::{Kind, Level, Param, Params, Report, Study};
+use towpath_lab::studies::{Clock, Kind, Level, Param, Params, Report, Study};
 
 /// Studies that are asked for under one command.
 pub(crate) trait Family: Clone + Debug + Send + Sync + 'static {
     /// Its words, as in `towpath sim`.
     const COMMAND: &'static str;
+    /// Whose time the figures of its studies are in; a study that differs is marked in the list.
+    const CLOCK: Clock;
     /// What stands above the list of its studies.
     const TITLE: &'static str;
     /// What its help ends with.

@@ -8,7 +8,9 @@ use towpath_lab::studies::{Cell, Claim, Demand, Report, Study, Table};
 #[derive(Debug, Serialize)]
 pub(super) struct ReportJson {
     study: &'static str,
-    seed: u64,
+    clock: &'static str,
+    /// Null where no runs replay: measurements are the machine's.
+    seed: Option<u64>,
     parameters: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_hash: Option<String>,
@@ -33,7 +35,7 @@ struct ClaimJson {
 }
 
 impl ReportJson {
-    pub(super) fn of(report: &Report) -> Self {
+    pub(super) fn of(study: &Study, report: &Report) -> Self {
         let hash = |hash: u64| format!("{hash:016x}");
         let tables = report.tables.iter().map(|table| (table.name.to_owned(), rows(table)));
         let columns = report.tables.iter().flat_map(|table| &table.columns);
@@ -46,7 +48,8 @@ impl ReportJson {
         let runs = report.runs.iter();
         Self {
             study: report.study,
-            seed: report.seed,
+            clock: study.clock.name(),
+            seed: (!report.runs.is_empty()).then_some(report.seed),
             parameters: params.map(|(name, text)| ((*name).into(), text.clone().into())).collect(),
             trace_hash: (!report.runs.is_empty()).then(|| hash(report.trace_hash())),
             tables: tables.collect(),
@@ -103,7 +106,7 @@ pub(super) fn list(studies: &[&Study]) -> Value {
         };
         let parameters: Vec<Value> = study.params.iter().map(param).collect();
         json!({"name": study.name, "what": study.what, "mirrors": study.mirrors,
-               "parameters": parameters})
+               "clock": study.clock.name(), "parameters": parameters})
     };
     json!({"studies": studies.iter().map(of).collect::<Vec<_>>()})
 }

@@ -32,7 +32,7 @@ pub(crate) fn run<F: Family>(args: &FamilyArgs<F>, interrupt: &Interrupt) -> Res
     let drawing = asked.svg.as_deref().map(begin_drawing).transpose()?;
     let report = ask(asked, interrupt)?;
     if asked.json || args.json {
-        print_json(&json::ReportJson::of(&report))?;
+        print_json(&json::ReportJson::of(asked.study, &report))?;
     } else {
         print_text(&table::show(asked.study, &report, &asked.command(&report)))?;
     }

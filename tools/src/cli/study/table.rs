@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use towpath_lab::studies::{
-    Cell, Claim, Demand, Format, Report, Study, Table, show_bytes, show_share,
+    Cell, Claim, Clock, Demand, Format, Report, Study, Table, show_bytes, show_share,
 };
 
 use super::args::Family;
@@ -21,6 +21,9 @@ pub(super) fn list<F: Family>() -> String {
         // Writing to a string does not fail.
         let _ = writeln!(text, "  {:width$}  {}", study.name, study.what);
         let _ = writeln!(text, "  {:width$}  mirrors: {}", "", study.mirrors);
+        if study.clock != F::CLOCK {
+            let _ = writeln!(text, "  {:width$}  {}", "", clock_words(study.clock));
+        }
     }
     let (command, takes) = (F::COMMAND, F::TAKES);
     let _ = write!(
@@ -29,6 +32,14 @@ pub(super) fn list<F: Family>() -> String {
          `towpath {command} STUDY --help` says what can be chosen.\n",
     );
     text
+}
+
+/// Whose time figures are in, for people.
+fn clock_words(clock: Clock) -> &'static str {
+    match clock {
+        Clock::Virtual => "figures: in virtual time",
+        Clock::Machine => "figures: of this machine, in real time; they differ from run to run",
+    }
 }
 
 /// Everything that a study found.
@@ -53,7 +64,9 @@ pub(super) fn show(study: &Study, report: &Report, command: &str) -> String {
     }
     let runs = report.runs.len();
     let _ = writeln!(text, "\ntrace {:016x} of {runs} runs", report.trace_hash());
-    let _ = writeln!(text, "replay: {command}");
+    // Packets replay wherever there is a trace, figures only in virtual time.
+    let word = if study.clock == Clock::Virtual { "replay" } else { "again" };
+    let _ = writeln!(text, "{word}: {command}");
     text
 }
 

@@ -4,8 +4,8 @@ use super::controller::CONTROLLER;
 use super::loss::{self, stream_of};
 use super::stream::{Stream, Streamed};
 use super::{
-    Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
-    Study, StudyError, Style, Table,
+    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
+    Series, Study, StudyError, Style, Table,
 };
 
 /// The study.
@@ -13,6 +13,7 @@ pub const STUDY: Study = Study {
     name: "chunk-size",
     what: "goodput against the size of chunks, beside the size that adapts",
     mirrors: "PNet 5.3, adaptive chunking; SDR-RDMA on chunks under loss",
+    clock: Clock::Virtual,
     params: &[
         Param {
             name: "loss",
@@ -97,7 +98,8 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
 fn table(points: &[Point]) -> Table {
     let columns = vec![
         Column::new("loss", "loss", "", Format::Share),
-        Column::new("chunk_packets", "chunk", "packets", Format::Plain),
+        Column::new("sizing", "chunks", "", Format::Plain),
+        Column::new("chunk_packets", "packets", "", Format::Plain),
         Column::new("chunk_bytes", "mean", "bytes", Format::Decimals(0)),
         Column::new("towpath_gbps", "Towpath", "Gb/s", Format::Decimals(1)),
         Column::new("bound_gbps", "bound", "Gb/s", Format::Decimals(1)),
@@ -105,10 +107,11 @@ fn table(points: &[Point]) -> Table {
         Column::new("timeouts", "timeouts", "", Format::Plain),
     ];
     let row = |point: &Point| -> Vec<Cell> {
-        let adaptive = || Cell::from("adaptive");
+        let packets = point.stream.chunk_packets;
         vec![
             point.stream.loss.into(),
-            point.stream.chunk_packets.map_or_else(adaptive, |n| u64::from(n).into()),
+            if packets.is_some() { "fixed" } else { "adaptive" }.into(),
+            packets.map(u64::from).into(),
             point.seen.chunk_bytes.into(),
             (point.seen.goodput_bits_per_s / 1e9).into(),
             (point.seen.bound_bits_per_s / 1e9).into(),
@@ -143,7 +146,7 @@ fn plot(points: &[Point], loss: f64) -> Plot {
         x: Axis::log("chunk", "KiB").range(3.5, 130.0).ticks(marks),
         y: Axis::linear("goodput", "% of line rate").range(50.0, 100.0),
         series: vec![
-            series("bound: each chunk until it comes", Style::Bound, bound),
+            series("bound of Towpath: each chunk until it comes", Style::Bound, bound),
             series("chunks of fixed size", Style::Line, reached),
             series("chunks that adapt", Style::Points, adaptive),
         ],

@@ -4,8 +4,8 @@ use super::outage::{
     EVERY, Fault, HOSTS, LATE, Outage, OutageResult, PATHS, SLOW, ms, recovery_bound,
 };
 use super::{
-    Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
-    Study, StudyError, Style, Table,
+    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
+    Series, Study, StudyError, Style, Table,
 };
 use towpath_base::{Nanos, Time};
 
@@ -14,6 +14,7 @@ pub const STUDY: Study = Study {
     name: "failover",
     what: "spines that die one after another and come back, with rerouting on and off",
     mirrors: "PNet 4.2: a way around what is broken before its user notices",
+    clock: Clock::Virtual,
     params: &[
         PATHS,
         Param {
@@ -32,7 +33,7 @@ pub const STUDY: Study = Study {
             unit: "ms",
             kind: Kind::Count(10..=60_000),
             many: false,
-            defaults: ["500", "1500", "3000"],
+            defaults: ["1500", "1500", "3000"],
         },
         Param {
             name: "noticed-ms",

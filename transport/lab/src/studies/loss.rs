@@ -3,8 +3,8 @@
 use super::controller::{CONTROLLER, controller_of};
 use super::stream::{RcStreamed, Stream, Streamed};
 use super::{
-    Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
-    Study, StudyError, Style, Table,
+    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
+    Series, Study, StudyError, Style, Table,
 };
 use towpath_base::Nanos;
 use towpath_verbs::Mtu;
@@ -14,6 +14,7 @@ pub const STUDY: Study = Study {
     name: "loss",
     what: "goodput against loss: Towpath over UC, RC with Go-Back-N, and the bound",
     mirrors: "PNet 5.3; the loss figures of Flor and UCCL-Tran",
+    clock: Clock::Virtual,
     params: &[
         LOSS,
         Param {
@@ -55,7 +56,7 @@ pub(super) const BYTES: Param = Param {
     unit: "bytes",
     kind: Kind::Bytes(1 << 20..=1 << 34),
     many: false,
-    defaults: ["32M", "128M", "1G"],
+    defaults: ["64M", "128M", "1G"],
 };
 
 /// Messages under way.
@@ -242,7 +243,7 @@ fn plot(points: &[Point], size: u64) -> Plot {
             .collect(),
     };
     let mut series = vec![
-        line("bound: each chunk until it comes", Style::Bound, &|p| {
+        line("bound of Towpath: each chunk until it comes", Style::Bound, &|p| {
             Some(p.of_line(p.towpath.bound_bits_per_s))
         }),
         line("Towpath over UC", Style::Line, &|p| Some(p.of_line(p.towpath.goodput_bits_per_s))),
@@ -303,6 +304,9 @@ fn notes(points: &[Point]) -> Vec<String> {
         "bound: the wire always full, and each chunk of N packets sent until it comes whole, \
          which takes 1/(1-p)^N tries; headers of all layers are counted in; a run whose dice fell \
          well comes out a little above it"
+            .to_owned(),
+        "the bound is Towpath's alone: RC has no chunk headers and no acknowledgements of chunks, \
+         so without loss, or with little, it may exceed the bound"
             .to_owned(),
         "RC is the same NIC's own Go-Back-N: 131 us of timeout, no congestion control, and an \
          engine that answers at once, which hardware does not"

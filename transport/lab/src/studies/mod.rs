@@ -70,10 +70,32 @@ pub struct Study {
     pub what: &'static str,
     /// What it mirrors in the literature.
     pub mirrors: &'static str,
+    /// Whose time its figures are in.
+    pub clock: Clock,
     /// What can be chosen.
     pub params: &'static [Param],
     /// Runs it.
     pub run: fn(&Params, &Runner<'_>) -> Result<Report, StudyError>,
+}
+
+/// Whose time the figures of a study are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Virtual time: the same seed and parameters give the same figures on every machine.
+    Virtual,
+    /// Time of the machine that runs the study: its figures differ from run to run.
+    Machine,
+}
+
+impl Clock {
+    /// As a word, as in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Virtual => "virtual",
+            Self::Machine => "machine",
+        }
+    }
 }
 
 /// All studies, in the order in which they are listed.

@@ -216,3 +216,37 @@ fn a_lost_grant_costs_round_trips_and_not_milliseconds() {
     let seen = short_chunks.towpath().expect("it runs");
     assert!(seen.goodput_bits_per_s > 0.9 * seen.bound_bits_per_s, "seed 1: {seen:?}");
 }
+
+/// Those whose quick runs were once too short for their targets.
+#[test]
+fn a_quick_run_is_long_enough_for_the_targets_that_it_is_held_to() {
+    for study in [&loss::STUDY, &failover::STUDY, &blackhole::STUDY] {
+        let report = ask(study, 1, 2, &[]);
+        assert!(report.is_all_met(), "{}: {:?}", study.name, report.claims);
+    }
+}
+
+#[test]
+fn the_quick_black_hole_is_met_by_links_without_rerouting_or_the_report_says_it_was_not() {
+    let has_comparison = |report: &Report, fault: &str| {
+        report.claims.iter().any(|claim| claim.name == format!("fewer_late_{fault}"))
+    };
+    let quick = ask(&blackhole::STUDY, 1, 2, &[]);
+    assert!(has_comparison(&quick, "spine") && has_comparison(&quick, "reverse"));
+    let few = [("faults", "reverse"), ("spines", "16"), ("hosts", "1"), ("span-ms", "20")];
+    let unmet = ask(&blackhole::STUDY, 1, 2, &few);
+    assert!(!has_comparison(&unmet, "reverse"));
+    assert!(unmet.notes.iter().any(|note| note.contains("reverse: no packet")), "{unmet:?}");
+}
+
+#[test]
+fn a_flow_is_drawn_only_while_it_sends() {
+    let report = ask(&fairness::STUDY, 1, 2, &[("phase-ms", "1")]);
+    let flows = &report.plots[0].series;
+    assert_eq!(flows.len(), 4);
+    for (flow, begin) in flows.iter().zip([0.0, 1.0, 2.0, 3.0]) {
+        let times: Vec<f64> = flow.points.iter().map(|point| point.0).collect();
+        assert!(times.iter().all(|at| (begin..begin + 4.0).contains(at)), "{times:?}");
+        assert!(times.len() > 70, "{times:?}");
+    }
+}

@@ -10,7 +10,7 @@ mod axis;
 mod panel;
 mod pen;
 
-use towpath_lab::studies::{Plot, Report, Series, Study, Style};
+use towpath_lab::studies::{Clock, Plot, Report, Series, Study, Style};
 
 use pen::Pen;
 
@@ -23,8 +23,9 @@ const LINE: f64 = 18.0;
 /// Characters of a caption line for each pixel, about.
 const CAPTION_CHARS_PER_PX: f64 = 0.155;
 
-/// Tells colours apart for nearly everybody (Okabe and Ito).
-const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
+/// Tells colours apart for nearly everybody (six of Okabe and Ito, black and a dark brown).
+const COLOURS: [&str; 8] =
+    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f4f24"];
 
 /// Of bounds and targets.
 const GREY: &str = "#666666";
@@ -54,7 +55,7 @@ impl<'a> Legend<'a> {
     }
 }
 
-/// Draws all plots of a report, with title, legend, and how to get the same again.
+/// Draws all plots of a report, with title, legend, notes, and how to get the same again.
 pub(super) fn draw(study: &Study, report: &Report, command: &str) -> String {
     let plots = &report.plots;
     let across = match plots.len() {
@@ -70,7 +71,7 @@ pub(super) fn draw(study: &Study, report: &Report, command: &str) -> String {
     let places = legend_places(&legend, width);
     let legend_lines = places.last().map_or(0.0, |&(_, line)| line + 1.0);
     let top = MARGIN + 30.0 + legend_lines * LINE + 10.0;
-    let caption = caption(report, command, width);
+    let caption = caption(study, report, command, width);
     let height = top + rows as f64 * panel_height + caption.len() as f64 * LINE + MARGIN;
     let mut pen = Pen::new(width, height);
     pen.text(MARGIN, MARGIN + 14.0, "start", "title", study.what);
@@ -107,15 +108,28 @@ fn legend_places(legend: &Legend<'_>, width: f64) -> Vec<(f64, f64)> {
     legend.entries.iter().map(place).collect()
 }
 
-fn caption(report: &Report, command: &str, width: f64) -> Vec<String> {
+/// What a reader should know, whose time the figures are in, and the command; seed and trace only
+/// of packets that replay.
+fn caption(study: &Study, report: &Report, command: &str, width: f64) -> Vec<String> {
     let chars = ((width - 2.0 * MARGIN) * CAPTION_CHARS_PER_PX) as usize;
-    let text = format!(
-        "In virtual time; seed {}, trace {:016x}. {command}",
-        report.seed,
-        report.trace_hash()
-    );
+    let clock = match study.clock {
+        Clock::Virtual => "In virtual time",
+        Clock::Machine => "Measured in real time on the machine that ran it",
+    };
+    let replay = if report.runs.is_empty() {
+        String::new()
+    } else {
+        format!("; seed {}, trace {:016x}", report.seed, report.trace_hash())
+    };
+    let last = format!("{clock}{replay}. {command}");
+    let notes = report.notes.iter().map(|note| format!("- {note}"));
+    notes.chain([last]).flat_map(|text| wrap(&text, chars)).collect()
+}
+
+/// Lines of at most so many characters, broken at blanks.
+fn wrap(text: &str, chars: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
-    for word in text.split(' ') {
+    for word in text.split_whitespace() {
         let last = lines.last_mut().expect("there is a first line");
         if last.is_empty() {
             last.push_str(word);

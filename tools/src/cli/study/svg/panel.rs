@@ -15,6 +15,9 @@ pub(super) const SIZE_ALONE: (f64, f64) = (820.0, 440.0);
 /// From the edges of a panel to its frame: left, right, top, bottom.
 const INSET: (f64, f64, f64, f64) = (62.0, 22.0, 28.0, 52.0);
 
+/// Pixels from one dot of a line to the next, at least; without room for that it has none.
+const DOT_GAP_MIN: f64 = 10.0;
+
 const GRID: &str = "#e3e3e3";
 const FRAME: &str = "#888888";
 
@@ -57,7 +60,10 @@ pub(super) fn draw(
         match series.style {
             Style::Line => {
                 pen.path(&places, colour, false);
-                places.iter().for_each(|&at| pen.dot(at, colour));
+                // Closer together dots would be a band that covers other lines.
+                if places.len() as f64 * DOT_GAP_MIN <= x1 - x0 {
+                    places.iter().for_each(|&at| pen.dot(at, colour));
+                }
             }
             Style::Bound => pen.path(&places, colour, true),
             Style::Points => places.iter().for_each(|&at| pen.dot(at, colour)),

@@ -78,3 +78,47 @@ fn nothing_to_draw_and_odd_numbers_still_make_a_drawing() {
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
     }
 }
+
+/// Lines of a caption break at spaces, so words are looked for without them.
+fn has(svg: &str, words: &str) -> bool {
+    // Text and tags take turns.
+    let text: String = svg.split(['<', '>']).step_by(2).collect();
+    text.replace(char::is_whitespace, "").contains(&words.replace(' ', ""))
+}
+
+#[test]
+fn the_caption_claims_virtual_time_seed_and_trace_only_where_there_are_any() {
+    let virtual_time = "In virtual time; seed 7, trace ";
+    let svg = draw(ALL[0], &report(vec![]), "towpath sim x");
+    assert!(has(&svg, "In virtual time. towpath sim x"), "no run, no trace: {svg}");
+    let mut traced = report(vec![]);
+    traced.trace("a run", 1);
+    assert!(has(&draw(ALL[0], &traced, ""), virtual_time));
+    let Study { name, what, mirrors, params, run, .. } = *ALL[0];
+    let measured = Study { clock: Clock::Machine, name, what, mirrors, params, run };
+    for (report, seeded) in [(&report(vec![]), false), (&traced, true)] {
+        let svg = draw(&measured, report, "");
+        assert!(!has(&svg, "virtual"), "{svg}");
+        assert!(has(&svg, "Measured in real time on the machine that ran it"), "{svg}");
+        assert_eq!(has(&svg, "seed 7, trace "), seeded, "{svg}");
+    }
+}
+
+#[test]
+fn a_line_of_many_points_has_no_dots_that_would_cover_the_others() {
+    let dots = |count: u32| {
+        let points = (0..count).map(|x| (f64::from(x) + 1.0, 50.0)).collect();
+        let line = Series { label: "a".to_owned(), style: Style::Line, points };
+        let plot = Plot { series: vec![line], ..plot("one", vec![]) };
+        // One is in the legend.
+        elements(&draw(ALL[0], &report(vec![plot]), ""))["circle"] - 1
+    };
+    assert_eq!((dots(7), dots(140)), (7, 0));
+}
+
+#[test]
+fn notes_are_in_the_drawing() {
+    let mut noted = report(vec![]);
+    noted.notes.push("the bound is Towpath's alone".to_owned());
+    assert!(has(&draw(ALL[0], &noted, ""), "- the bound is Towpath's alone"));
+}

@@ -5,8 +5,8 @@ use crate::cluster::Samples;
 use crate::studies::controller::{CONTROLLER, controller_of};
 use crate::studies::wire::{BASE_RTT, RATE_BITS_PER_S, base_rtt_of};
 use crate::studies::{
-    Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
-    Study, StudyError, Style, Table,
+    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
+    Series, Study, StudyError, Style, Table,
 };
 use towpath_base::Nanos;
 
@@ -15,6 +15,7 @@ pub const STUDY: Study = Study {
     name: "classes",
     what: "online requests (Gold) beside an offline background (Copper), with classes and without",
     mirrors: "PNet figure 18: latency within 5 % beside a background of 39 % of the link",
+    clock: Clock::Virtual,
     params: &[
         Param {
             name: "loads",

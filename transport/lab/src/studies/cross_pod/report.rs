@@ -3,8 +3,8 @@
 use super::{CrossPod, CrossPodResult, SERVERS};
 use crate::studies::controller::{CONTROLLER, controller_of};
 use crate::studies::{
-    Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
-    Study, StudyError, Style, Table,
+    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
+    Series, Study, StudyError, Style, Table,
 };
 use towpath_base::Nanos;
 
@@ -13,6 +13,7 @@ pub const STUDY: Study = Study {
     name: "cross-pod",
     what: "clients whose servers are more and more in another pod, over RC and over Towpath",
     mirrors: "PNet figure 17: steady where RC shrinks",
+    clock: Clock::Virtual,
     params: &[
         Param {
             name: "remote",

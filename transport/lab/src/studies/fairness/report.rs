@@ -3,16 +3,17 @@
 use super::{Fairness, FairnessResult, STEPS_PER_PHASE};
 use crate::studies::controller::{controller_of, controllers};
 use crate::studies::{
-    Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
-    Study, StudyError, Style, Table,
+    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
+    Series, Study, StudyError, Style, Table,
 };
-use towpath_base::Nanos;
+use towpath_base::{Nanos, Time};
 
 /// The study.
 pub const STUDY: Study = Study {
     name: "fairness",
     what: "flows that come and go, and flows with unlike round trips, over one port",
     mirrors: "Swift, Timely: convergence and fairness; PNet 5.3: equal shares",
+    clock: Clock::Virtual,
     params: &[
         controllers(["swift", "swift,timely", "swift,timely,fixed:256KiB"]),
         Param {
@@ -63,6 +64,9 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     report.notes = vec![
         "each phase is judged by its second half: before that flows are still on their way to \
          their shares"
+            .to_owned(),
+        "flows with unlike round trips are reported and have no target: a controller of this kind \
+         gives less to a flow with a longer round trip"
             .to_owned(),
     ];
     Ok(report)
@@ -137,13 +141,18 @@ fn unlike_table(seen: &[(Point, FairnessResult)]) -> Table {
 fn plot(point: &Point, result: &FairnessResult) -> Plot {
     let step_ms = result.step.as_secs_f64() * 1e3;
     let series = result.goodput.iter().zip(&point.fairness.senders).enumerate().map(
-        |(number, (goodputs, &(rtt, ..)))| {
+        |(number, (goodputs, &(rtt, start, stop)))| {
             let at = |(place, goodput): (usize, &f64)| (place as f64 * step_ms, goodput / 1e9);
+            // A line at zero before the start and after the stop would cover other flows.
+            let is_on = |&(place, _): &(usize, &f64)| {
+                let begin = Time::ZERO + result.step.saturating_mul(place as u64);
+                (start..stop).contains(&begin)
+            };
             let label = match point.which {
                 Which::Joining => format!("flow {}", number + 1),
                 Which::Unlike => format!("{} us", rtt.0 / 1_000),
             };
-            let points = goodputs.iter().enumerate().map(at).collect();
+            let points = goodputs.iter().enumerate().filter(is_on).map(at).collect();
             Series { label, style: Style::Line, points }
         },
     );

@@ -5,8 +5,8 @@ use crate::cluster::Samples;
 use crate::studies::controller::{CONTROLLER, controller_of};
 use crate::studies::wire::{BASE_RTT, RATE_BITS_PER_S, base_rtt_of};
 use crate::studies::{
-    Axis, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series, Study,
-    StudyError, Style, Table, show_bytes,
+    Axis, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
+    Study, StudyError, Style, Table, show_bytes,
 };
 use towpath_base::Nanos;
 use towpath_proto::Scheduling;
@@ -16,6 +16,7 @@ pub const STUDY: Study = Study {
     name: "foreground",
     what: "completion time of a message beside long ones: a channel of its own, or one queue",
     mirrors: "Avatar (APNet 2018), figures 2 and 6 to 9: 16 KB beside 16 KB to 1 GB",
+    clock: Clock::Virtual,
     params: &[
         Param {
             name: "bytes",

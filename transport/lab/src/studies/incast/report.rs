@@ -4,8 +4,8 @@ use super::{Incast, IncastResult, Level as Detail};
 use crate::studies::controller::{controller_of, controllers};
 use crate::studies::wire::{BASE_RTT, base_rtt_of};
 use crate::studies::{
-    Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
-    Study, StudyError, Style, Table,
+    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
+    Series, Study, StudyError, Style, Table,
 };
 use towpath_base::Nanos;
 
@@ -14,6 +14,7 @@ pub const STUDY: Study = Study {
     name: "incast",
     what: "N senders, one port: who gets how much, and how long the queue is",
     mirrors: "the 6000:1 incast of Flor; Swift, figures of incast",
+    clock: Clock::Virtual,
     params: &[
         Param {
             name: "senders",

@@ -6,8 +6,8 @@ use crate::solo::{Beside, Lives, Queues};
 use crate::studies::controller::{CONTROLLER, controller_of};
 use crate::studies::wire::{BASE_RTT, RATE_BITS_PER_S, base_rtt_of};
 use crate::studies::{
-    Axis, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series, Study,
-    StudyError, Style, Table,
+    Axis, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
+    Study, StudyError, Style, Table,
 };
 use towpath_base::{Nanos, Prng};
 
@@ -16,6 +16,7 @@ pub const STUDY: Study = Study {
     name: "isolation",
     what: "throughput of channels beside one that stalls, dies or floods",
     mirrors: "Avatar (APNet 2018), section 3: one application must not be felt by the others",
+    clock: Clock::Virtual,
     params: &[
         Param {
             name: "channels",

@@ -14,8 +14,8 @@ mod naive;
 mod towpath;
 
 use super::{
-    Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
-    Study, StudyError, Style, Table,
+    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
+    Series, Study, StudyError, Style, Table,
 };
 use towpath_base::{Nanos, Prng};
 use towpath_sim::{FaultPlan, LinkConfig};
@@ -25,6 +25,7 @@ pub const STUDY: Study = Study {
     name: "late-packet",
     what: "memory changed by packets that come after their buffers were used again",
     mirrors: "the late-packet hazard of UC that SDR-RDMA guards against",
+    clock: Clock::Virtual,
     params: &[
         Param {
             name: "messages",

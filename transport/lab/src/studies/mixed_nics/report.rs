@@ -3,8 +3,8 @@
 use super::{MixedNics, MixedResult};
 use crate::studies::controller::{CONTROLLER, controller_of};
 use crate::studies::{
-    Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
-    Study, StudyError, Style, Table,
+    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
+    Series, Study, StudyError, Style, Table,
 };
 use towpath_base::Nanos;
 
@@ -13,6 +13,7 @@ pub const STUDY: Study = Study {
     name: "mixed-nics",
     what: "fast and slow network cards in one cluster, over RC and over Towpath",
     mirrors: "PNet figure 16 (41 against 31 Gb/s under RC, 38 each); Flor's 24.3 % to 1.3 %",
+    clock: Clock::Virtual,
     params: &[
         Param {
             name: "hosts",

@@ -3,8 +3,8 @@
 use super::{Cost, bare, growth_beyond_log, medians, whole};
 use crate::failure::Cause;
 use crate::studies::{
-    Axis, Cell, Claim, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
-    Study, StudyError, Style, Table,
+    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
+    Series, Study, StudyError, Style, Table,
 };
 use towpath_base::Nanos;
 
@@ -13,6 +13,7 @@ pub const STUDY: Study = Study {
     name: "scale",
     what: "events a second of the simulator as hosts grow, bare and with the whole stack",
     mirrors: "nothing: it says how large the other studies may be",
+    clock: Clock::Machine,
     params: &[
         Param {
             name: "hosts",
