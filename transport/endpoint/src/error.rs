@@ -209,10 +209,16 @@ pub enum AcceptError {
     /// The connection broke before its HELLO was whole.
     #[error("the set-up connection broke")]
     Broken(#[source] Option<io::Error>),
-    /// Too many set-up conversations at a time.
-    #[error("{max} set-up conversations are under way already")]
+    /// Too many peers wait for the worker that this one was placed with.
+    #[error("{max} peers wait for the same worker already")]
     Busy {
         /// How many.
+        max: usize,
+    },
+    /// As many set-ups were under way as there may be, and this one gave way to a newer one.
+    #[error("{max} set-ups were under way, and this one gave way to a newer one")]
+    GaveWay {
+        /// How many there may be.
         max: usize,
     },
     /// A link could not be made.

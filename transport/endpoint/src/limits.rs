@@ -86,9 +86,20 @@ pub(crate) const REGIONS_MAX: usize = 256;
 /// Addresses that an endpoint listens on.
 pub(crate) const LISTENERS_MAX: usize = 8;
 
-/// Set-up conversations under way in each direction; more are turned away. Each costs a socket
-/// and below a kilobyte; an outgoing one also costs a thread while it dials.
+/// Connections that are being made at a time, peers on their way to another worker, and refused
+/// peers whose connections are still read. Each costs a socket and below a kilobyte; one that is
+/// being made also costs a thread while it dials.
 pub(crate) const HANDSHAKES_MAX: usize = 64;
+
+/// Peers that have connected and whose HELLOs are not whole: when one more comes one of them gives
+/// way. Each costs a socket and below a kilobyte. So many, so that peers who come all at once have
+/// their HELLOs here before it is their turn: at [`ACCEPTS_PER_POLL`] that is 32 ms, or ever,
+/// where no flood goes on. A fourth of the descriptors that processes have by default.
+pub(crate) const INCOMING_MAX: usize = 256;
+
+/// One of them is looked at again after this part of its age: each look is a system call, and a
+/// HELLO that is late is taken in later by an eighth at most.
+pub(crate) const INCOMING_LOOKS_PER_AGE: u64 = 8;
 
 /// Connections accepted in one look at a listener, so that a flood does not stall the data path.
 pub(crate) const ACCEPTS_PER_POLL: usize = 8;

@@ -2,14 +2,16 @@
 
 mod common;
 
-use common::{LONG, LOOPBACK, Node, Pair, any_port, join};
+use common::{LONG, LOOPBACK, Node, Pair, any_port, drive, join};
 use std::io::Write;
 use std::net::TcpStream;
-use towpath_base::Prng;
+use towpath_base::{Nanos, Prng};
 use towpath_device_roce::udp::UdpConfig;
 use towpath_device_roce::{EngineThread, SharedDevice};
 use towpath_proto::wire::Hello;
-use towpath_transport::{Device, Endpoint, EndpointConfig, Event, Region, RoceUdp, roce_udp};
+use towpath_transport::{
+    AcceptError, Device, Endpoint, EndpointConfig, Event, Region, RoceUdp, roce_udp,
+};
 
 fn patient() -> EndpointConfig {
     EndpointConfig::new().connect_timeout(LONG).tune_links(|link| link.peer_timeout(LONG))
@@ -100,7 +102,7 @@ fn exchange<C: Device<Memory = Region>, S: Device<Memory = Region>>(
     server: &mut Node<S>,
 ) {
     joined.send(client, b"still here");
-    let message = common::drive(client, server, |client, server| {
+    let message = drive(client, server, |client, server| {
         assert_eq!((client.take(failure), server.take(failure)), (None, None));
         server.take_message()
     });
@@ -134,4 +136,31 @@ fn a_client_of_two_servers_behind_one_device_address_keeps_both_links() {
         exchange(&second, &mut client, &mut two);
     }
     assert_eq!(client.endpoint.links().count(), 2);
+}
+
+#[test]
+fn an_honest_peer_gets_in_beside_hundreds_that_never_finish_their_hello() {
+    // None of them is given up for its age.
+    let mut server = Node::new(small().connect_timeout(Nanos::from_secs(3600)));
+    let addr = server.endpoint.listen(any_port()).expect("a free port");
+    let mut slow = Vec::new();
+    let mut join_one = |server: &mut Node, round: u8| {
+        for _ in 0..20 {
+            let mut stream = TcpStream::connect(addr).expect("it listens");
+            stream.write_all(b"T").expect("room");
+            slow.push(stream);
+            server.turn();
+        }
+        let mut client = Node::new(small());
+        join(&mut client, server, addr).send(&mut client, &[round]);
+        let message = drive(&mut client, server, |_, server| server.take_message());
+        assert_eq!(message.to_vec(), [round]);
+    };
+    (0..20).for_each(|round| join_one(&mut server, round));
+    let gave_way = |event: &Event| match event {
+        Event::AcceptFailed { error: AcceptError::GaveWay { .. }, .. } => Some(()),
+        _ => None,
+    };
+    let count = std::iter::from_fn(|| server.take(gave_way)).count();
+    assert!(count >= 400 - 256, "{count}");
 }

@@ -1,16 +1,17 @@
 //! Listeners, and peers that connect.
 
 use super::Setup;
+use super::crowd::first_to_go;
 use super::watch::Lingering;
 use super::wire::{Inbox, ReadError};
 use crate::endpoint::Endpoint;
 use crate::error::AcceptError;
 use crate::event::{Event, LinkId};
-use crate::limits::{ACCEPTS_PER_POLL, HANDSHAKES_MAX};
+use crate::limits::{ACCEPTS_PER_POLL, HANDSHAKES_MAX, INCOMING_LOOKS_PER_AGE, INCOMING_MAX};
 use crate::workers::{Member, Placed, Placement};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
-use towpath_base::Time;
+use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
 use towpath_proto::Side;
 use towpath_proto::wire::{Hello, Refusal, Welcome};
@@ -21,7 +22,37 @@ pub(super) struct Incoming {
     stream: TcpStream,
     from: SocketAddr,
     inbox: Inbox,
-    deadline: Time,
+    since: Time,
+    look_at: Time,
+}
+
+impl Incoming {
+    fn new(stream: TcpStream, from: SocketAddr, now: Time) -> Self {
+        Self { stream, from, inbox: Inbox::default(), since: now, look_at: now }
+    }
+
+    /// Reads on when it is time to; what came of it, once there is an end.
+    fn look(&mut self, now: Time, timeout: Nanos) -> Option<Result<Hello, AcceptError>> {
+        if now < self.look_at {
+            return None;
+        }
+        Some(match self.inbox.read(&mut self.stream) {
+            Ok(None) => {
+                let age = now.since(self.since);
+                if age >= timeout {
+                    return Some(Err(AcceptError::Timeout(timeout)));
+                }
+                // Each look is a system call. Who has let us wait for long may wait a little.
+                let deadline = self.since + timeout;
+                self.look_at = (now + Nanos(age.0 / INCOMING_LOOKS_PER_AGE)).min(deadline);
+                return None;
+            }
+            Ok(Some(Welcome::Hello(hello))) => Ok(hello),
+            Ok(Some(Welcome::Refused(refusal))) => Err(AcceptError::Unasked(refusal)),
+            Err(ReadError::Hello(error)) => Err(AcceptError::Hello(error)),
+            Err(ReadError::Broken(error)) => Err(AcceptError::Broken(error)),
+        })
+    }
 }
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
@@ -30,18 +61,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let may_be_more = self.accept_peers(setup, now);
         let mut place = 0;
         while let Some(peer) = setup.incoming.get_mut(place) {
-            let outcome = match peer.inbox.read(&mut peer.stream) {
-                Ok(None) if now < peer.deadline => {
-                    place += 1;
-                    continue;
-                }
-                Ok(None) => Err(AcceptError::Timeout(setup.timeout)),
-                Ok(Some(Welcome::Hello(hello))) => Ok(hello),
-                Ok(Some(Welcome::Refused(refusal))) => Err(AcceptError::Unasked(refusal)),
-                Err(ReadError::Hello(error)) => Err(AcceptError::Hello(error)),
-                Err(ReadError::Broken(error)) => Err(AcceptError::Broken(error)),
+            let Some(outcome) = peer.look(now, setup.timeout) else {
+                place += 1;
+                continue;
             };
-            let Incoming { stream, from, .. } = setup.incoming.swap_remove(place);
+            let Incoming { stream, from, .. } = setup.incoming.remove(place);
             match outcome {
                 Ok(hello) => {
                     self.place(setup, Placed { stream, from, hello, seat: None }, now);
@@ -107,15 +131,20 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 self.tell(Event::AcceptFailed { from, error: AcceptError::Broken(Some(error)) });
                 continue;
             }
-            if setup.incoming.len() == HANDSHAKES_MAX {
-                let error = AcceptError::Busy { max: HANDSHAKES_MAX };
-                self.turn_away(setup, stream, from, error, now);
-                continue;
+            if setup.incoming.len() == INCOMING_MAX {
+                self.send_one_away(setup, now);
             }
-            let deadline = now + setup.timeout;
-            setup.incoming.push(Incoming { stream, from, inbox: Inbox::default(), deadline });
+            setup.incoming.push(Incoming::new(stream, from, now));
         }
         true
+    }
+
+    /// Of those whose HELLOs are coming in one gives way to a newcomer.
+    fn send_one_away(&mut self, setup: &mut Setup, now: Time) {
+        let all = setup.incoming.iter().enumerate().map(|(place, peer)| (peer.from.ip(), place));
+        let Some(place) = first_to_go(all) else { return };
+        let Incoming { stream, from, .. } = setup.incoming.remove(place);
+        self.turn_away(setup, stream, from, AcceptError::GaveWay { max: INCOMING_MAX }, now);
     }
 
     /// Makes our half and joins it with the peer's.
@@ -138,16 +167,17 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             AcceptError::Hello(towpath_proto::wire::HelloError::HeaderBytes(_)) => Refusal::Limits,
             AcceptError::Hello(_) | AcceptError::Unasked(_) => Refusal::Malformed,
             AcceptError::Timeout(_) => Refusal::Malformed,
-            AcceptError::Busy { .. } => Refusal::Full,
+            AcceptError::Busy { .. } | AcceptError::GaveWay { .. } => Refusal::Full,
             AcceptError::Link(error) => error.refusal(),
             AcceptError::Broken(_) => {
                 self.tell(Event::AcceptFailed { from, error });
                 return;
             }
         };
-        if setup.lingering.len() < HANDSHAKES_MAX {
-            setup.lingering.push(Lingering::new(stream, refusal, now));
+        if setup.lingering.len() == HANDSHAKES_MAX {
+            setup.lingering.remove(0);
         }
+        setup.lingering.push(Lingering::new(stream, refusal, now));
         self.tell(Event::AcceptFailed { from, error });
     }
 }

@@ -5,10 +5,12 @@
 //! |---|---|
 //! | `wire` | whole set-up messages out of and into a non-blocking socket |
 //! | `incoming` | listeners, and peers that connect |
+//! | `crowd` | who gives way when too many do |
 //! | `outgoing` | dialling, and the answer |
 //! | `news` | when there is something to look at |
 //! | `watch` | the connections of links that are up, and of peers that were refused |
 
+mod crowd;
 mod incoming;
 mod news;
 mod outgoing;
