@@ -5,6 +5,7 @@
 //! | [`world`] | one clock, one event heap, one seed: [`World`], its hosts, switches and wires |
 //! | [`topology`] | whole fabrics: one switch, leaves and spines, two pods |
 //! | [`fault`] | [`FaultLink`]: drop, burst, duplicate, reorder, corrupt, delay, black hole |
+//! | | [`FrameWire`]: the same for Ethernet frames, with rate, queue, MTU and outages |
 //! | [`pcap`] | [`PcapLink`]: what a link carried, for a packet dissector |
 //! | [`limits`] | what is bounded, and why so |
 //!
@@ -86,7 +87,10 @@ pub mod pcap;
 pub mod topology;
 pub mod world;
 
-pub use fault::{Burst, FaultControl, FaultCounters, FaultLink, FaultPlan};
+pub use fault::{
+    Burst, FaultControl, FaultCounters, FaultLink, FaultPlan, FrameCounters, FramePlan, FrameRate,
+    FrameWire, Outage,
+};
 pub use pcap::PcapLink;
 pub use topology::{Fabric, LeafSpine, Star, TwoPods};
 pub use world::{

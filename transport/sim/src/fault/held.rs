@@ -10,13 +10,13 @@ use towpath_verbs::{RxPacket, TxPacket};
 #[derive(Clone, Debug)]
 pub(super) struct Parked<O> {
     pub(super) origin: O,
-    pub(super) dest: SocketAddr,
     pub(super) bytes: Vec<u8>,
 }
 
 /// What else is known of a packet that is sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
+    pub(super) dest: SocketAddr,
     pub(super) source_port: u16,
     pub(super) tclass: u8,
 }
@@ -25,12 +25,14 @@ pub(super) struct Sent {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Received {
     pub(super) source: SocketAddr,
+    pub(super) dest: SocketAddr,
     pub(super) tclass: Option<u8>,
 }
 
 impl Parked<Sent> {
     pub(super) fn lend(&self) -> TxPacket<'_> {
-        let mut packet = TxPacket::new(self.dest, self.origin.source_port, self.origin.tclass);
+        let Sent { dest, source_port, tclass } = self.origin;
+        let mut packet = TxPacket::new(dest, source_port, tclass);
         packet.push(&self.bytes);
         packet
     }
@@ -38,8 +40,8 @@ impl Parked<Sent> {
 
 impl Parked<Received> {
     pub(super) fn lend(&self, timestamp: Time) -> RxPacket<'_> {
-        let Received { source, tclass } = self.origin;
-        RxPacket { source, dest: self.dest, tclass, bytes: &self.bytes, timestamp }
+        let Received { source, dest, tclass } = self.origin;
+        RxPacket { source, dest, tclass, bytes: &self.bytes, timestamp }
     }
 }
 

@@ -126,8 +126,9 @@ impl<L: PacketLink> FaultLink<L> {
             }
             Hit::Suffer(mishap) => mishap,
         };
-        let origin = Sent { source_port: packet.source_port, tclass: packet.tclass };
-        let parked = Parked { origin, dest: packet.dest, bytes: packet.parts().concat() };
+        let TxPacket { dest, source_port, tclass, .. } = *packet;
+        let origin = Sent { dest, source_port, tclass };
+        let parked = Parked { origin, bytes: packet.parts().concat() };
         let inner = &mut self.inner;
         let mut hand_on = |parked: &Parked<Sent>| inner.transmit(&[parked.lend()]) == 1;
         self.transmit.befall(mishap, parked, now, batch, &mut hand_on)
@@ -194,9 +195,9 @@ impl Intake<'_> {
             }
             Some(Hit::Lose(loss)) => count_loss(loss, self.batch),
             Some(Hit::Suffer(mishap)) => {
-                let origin = Received { source: packet.source, tclass: packet.tclass };
-                let bytes = packet.bytes.to_vec();
-                let parked = Parked { origin, dest: packet.dest, bytes };
+                let RxPacket { source, dest, tclass, .. } = packet;
+                let origin = Received { source, dest, tclass };
+                let parked = Parked { origin, bytes: packet.bytes.to_vec() };
                 let (handed, sink) = (&mut self.handed, &mut self.sink);
                 let mut hand_on = |parked: &Parked<Received>| {
                     *handed += 1;

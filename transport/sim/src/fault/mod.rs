@@ -4,10 +4,15 @@
 //! the plans of a running link from any thread and reads its counters; a [`FaultLink`] rolls the
 //! dice. Which packets are hit depends on the seed, the plans and the sequence of packets, on
 //! nothing else; when a held packet comes out depends on the inner link's clock too.
+//!
+//! A [`FrameWire`] does the same to Ethernet frames of any protocol, one direction at a time, with a
+//! rate, a queue, an MTU and outages besides: frames and times go in, frames and times come out.
 
 mod control;
 mod counters;
 pub(crate) mod dice;
+mod frame_plan;
+mod frame_wire;
 mod held;
 pub(crate) mod lane;
 mod link;
@@ -15,5 +20,9 @@ mod plan;
 
 pub use control::FaultControl;
 pub use counters::FaultCounters;
+pub use frame_plan::{
+    ETHERNET_HEADER_BYTES, FrameCounters, FramePlan, FrameRate, Outage, VLAN_TAG_BYTES,
+};
+pub use frame_wire::FrameWire;
 pub use link::FaultLink;
 pub use plan::{Burst, FaultPlan};
