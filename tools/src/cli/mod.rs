@@ -19,7 +19,7 @@ pub(crate) mod bytes;
 mod chunk;
 mod demo;
 mod error;
-mod interrupt;
+pub(crate) mod interrupt;
 mod progress;
 mod session;
 mod sim;

@@ -5,8 +5,8 @@
 //! dice. Which packets are hit depends on the seed, the plans and the sequence of packets, on
 //! nothing else; when a held packet comes out depends on the inner link's clock too.
 //!
-//! A [`FrameWire`] does the same to Ethernet frames of any protocol, one direction at a time, with a
-//! rate, a queue, an MTU and outages besides: frames and times go in, frames and times come out.
+//! A [`FrameWire`] does the same to Ethernet frames of any protocol, one direction at a time, with
+//! a rate, a queue, an MTU and outages besides: frames and times go in, and come out.
 
 mod control;
 mod counters;
