@@ -71,6 +71,8 @@ impl<M: Media> Store<M> {
         pages.files.iter().for_each(|_| space.add_segment());
         space.claim(checkpoint.map.pages()).map_err(|clash| OpenError::Page { page: clash.0 })?;
         settle(&media, &replayed)?;
+        let used = segments_used(&identity, &checkpoint.map);
+        settle_segments(&media, &identity, &pages, used)?;
         remove_leftovers(&media, &names, generation)?;
         let mut store = Self {
             media,
@@ -247,13 +249,18 @@ fn later_proof<F>(bytes: &[u8], log: &Log<F>) -> bool {
     })
 }
 
+/// Segments up to the last one that holds a slice.
+fn segments_used(identity: &FileHeader, map: &ChunkMap) -> u32 {
+    map.pages().max().map_or(0, |page| page / identity.segment_pages + 1)
+}
+
 fn open_segments<M: Media>(
     media: &M,
     identity: &FileHeader,
     map: &ChunkMap,
 ) -> Result<Pages<M::File>, OpenError> {
     let names = list(media)?;
-    let used = map.pages().max().map_or(0, |page| page / identity.segment_pages + 1);
+    let used = segments_used(identity, map);
     let mut pages = Pages::new(identity.segment_pages);
     loop {
         let index = pages.files.len() as u32;
@@ -293,6 +300,29 @@ fn settle<M: Media>(media: &M, replayed: &Replayed<M::File>) -> Result<(), Media
         media.write_at(file, at, records).map_err(MediaError::at(MediaOp::Write, &name, at))?;
     }
     media.fdatasync(file).map_err(MediaError::at(MediaOp::Flush, &name, 0))
+}
+
+/// Writes the headers of the segments after the first `used` ones again, and flushes them.
+///
+/// No slice proves that such a header is on the medium: the server that made the segment may have
+/// died before its flush, or after one that failed and left the page marked clean.
+fn settle_segments<M: Media>(
+    media: &M,
+    identity: &FileHeader,
+    pages: &Pages<M::File>,
+    used: u32,
+) -> Result<(), MediaError> {
+    for (index, file) in (0u32..).zip(&pages.files).skip(used as usize) {
+        let name = data_name(index);
+        let header = FileHeader { kind: FileKind::Data, number: u64::from(index), ..*identity };
+        media.write_at(file, 0, &header.emit()).map_err(MediaError::at(
+            MediaOp::Write,
+            &name,
+            0,
+        ))?;
+        media.fdatasync(file).map_err(MediaError::at(MediaOp::Flush, &name, 0))?;
+    }
+    Ok(())
 }
 
 /// Makes the names that were found durable, and removes what an interrupted checkpoint left.

@@ -218,3 +218,21 @@ fn power_cuts_during_the_restart_after_a_death_inside_a_checkpoint_lose_nothing(
         }
     }
 }
+
+#[test]
+fn a_segment_whose_making_was_not_flushed_is_made_durable_before_the_next_life_uses_it() {
+    let media = SimMedia::new(1);
+    let mut store = open(&media);
+    create(&mut store, ChunkId(1));
+    // The flush of the new segment fails, and its pages count as clean in the cache.
+    media.fail_flush(0);
+    let failed = stage_cut(&mut store, ChunkId(1), 0, &[1; 4096], 0);
+    assert!(matches!(failed, Err(WriteError::Refused(Refused::Failed(_)))));
+    drop(store);
+    let mut store = open(&media);
+    write(&mut store, ChunkId(1), 0, &[1; 4096]);
+    drop(store);
+    media.power_on(Loss::Everything);
+    let mut store = Store::open(media, small_config()).expect("what was acknowledged is there");
+    assert_eq!(read(&mut store, ChunkId(1), 0, 4096).unwrap(), [1; 4096]);
+}
