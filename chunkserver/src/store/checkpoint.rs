@@ -7,6 +7,7 @@ use super::bytes::{array, u32_at, u64_at};
 use super::header::{FILE_HEADER_BYTES, FileHeader, FileKind, HeaderError};
 use super::limits::{CHUNK_BYTES_MAX, SEGMENT_PAGES_MAX, SEGMENT_PAGES_MIN};
 use super::map::{Chunk, ChunkMap, SliceRef, slices_in};
+use super::media::{Media, MediaError, MediaOp};
 use super::slice::ChunkId;
 
 const CHUNK_FIXED_BYTES: usize = 48;
@@ -127,6 +128,18 @@ impl<'a> Reader<'a> {
         }
         Ok((id, chunk))
     }
+}
+
+/// Writes a checkpoint into a file from its start on, and flushes it. What the file holds behind
+/// it has no meaning.
+pub(crate) fn write_map<M: Media>(
+    media: &M,
+    name: &str,
+    file: &M::File,
+    bytes: &[u8],
+) -> Result<(), MediaError> {
+    media.write_at(file, 0, bytes).map_err(MediaError::at(MediaOp::Write, name, 0))?;
+    media.fdatasync(file).map_err(MediaError::at(MediaOp::Flush, name, 0))
 }
 
 /// The file that holds `map`; `header` gives the fields that the map does not.

@@ -7,9 +7,8 @@ use super::checkpoint::encode_checkpoint;
 use super::engine::Bug;
 use super::engine::Store;
 use super::error::{CommitStep, FlushFailed};
-use super::header::{FileHeader, FileKind, MAP_TEMPORARY, log_name, map_name};
+use super::header::{FileHeader, FileKind};
 use super::limits::LOG_CHECKPOINT_SHARE;
-use super::log::make_log;
 use super::media::{Media, MediaError, MediaOp};
 use super::record::{Body, Op, Record, parse_record};
 use super::slice::ChunkId;
@@ -157,15 +156,10 @@ impl<M: Media> Store<M> {
         self.log.wants_checkpoint = false;
         match self.write_checkpoint() {
             Ok(()) => self.counts.checkpoints += 1,
-            // Full while a file is made: nothing names it yet. A flush is never merely full.
-            Err(error)
-                if error.is_full() && matches!(error.op, MediaOp::Create | MediaOp::Write) =>
-            {
+            // What is current is as it was. A flush is never merely full.
+            Err(error) if error.is_shortage() && error.op != MediaOp::Flush => {
                 self.log.deferred = true;
                 self.counts.checkpoints_deferred += 1;
-                for name in [MAP_TEMPORARY, &log_name(self.log.generation + 1)] {
-                    let _ = self.media.remove(name);
-                }
             }
             Err(error) => {
                 let step = CommitStep::Checkpoint;
@@ -174,8 +168,8 @@ impl<M: Media> Store<M> {
         }
     }
 
-    /// New log and new map are on stable media, names included, before the rename makes them
-    /// the current ones; the old ones go only when the rename is on stable media too.
+    /// Log and map of the generation before give their files to the new ones. Those are on stable
+    /// media, names included, before the rename of the map makes them the current ones.
     fn write_checkpoint(&mut self) -> Result<(), MediaError> {
         let generation = self.log.generation + 1;
         let header = FileHeader {
@@ -186,22 +180,15 @@ impl<M: Media> Store<M> {
         };
         let log_header = FileHeader { kind: FileKind::Log, ..header };
         let log_bytes = self.config.log_bytes;
-        let new_log = make_log(&self.media, &log_header, log_bytes)?;
-        write_map(&self.media, &encode_checkpoint(header, &self.map))?;
+        self.reserve.complete(&self.media, generation, log_bytes)?;
+        self.reserve.rename(&self.media, generation)?;
         self.flush_names()?;
-        let name = map_name(generation);
-        self.media.rename(MAP_TEMPORARY, &name).map_err(MediaError::at(
-            MediaOp::Rename,
-            &name,
-            0,
-        ))?;
+        let size_bytes = self.reserve.write_log(&self.media, &log_header, log_bytes)?;
+        self.reserve.write_map(&self.media, &encode_checkpoint(header, &self.map))?;
+        self.reserve.publish(&self.media, generation)?;
         self.flush_names()?;
-        let staged = std::mem::take(&mut self.log.staged);
-        self.log = new_log;
-        self.log.staged = staged;
-        // A leftover is harmless: the next opening goes by the newest map and removes it.
-        let _ = self.media.remove(&log_name(generation - 1));
-        let _ = self.media.remove(&map_name(generation - 1));
+        self.reserve.take_turns(&mut self.log.file, generation);
+        self.log.begin(&log_header, size_bytes);
         Ok(())
     }
 
@@ -212,12 +199,4 @@ impl<M: Media> Store<M> {
         }
         self.media.sync_dir().map_err(MediaError::at(MediaOp::Flush, ".", 0))
     }
-}
-
-/// Writes a checkpoint under its temporary name, and flushes it.
-pub(crate) fn write_map<M: Media>(media: &M, bytes: &[u8]) -> Result<(), MediaError> {
-    let name = MAP_TEMPORARY;
-    let file = media.create(name).map_err(MediaError::at(MediaOp::Create, name, 0))?;
-    media.write_at(&file, 0, bytes).map_err(MediaError::at(MediaOp::Write, name, 0))?;
-    media.fdatasync(&file).map_err(MediaError::at(MediaOp::Flush, name, 0))
 }

@@ -11,6 +11,7 @@ use super::map::{ChunkMap, SliceRef};
 use super::media::Media;
 use super::pages::Pages;
 use super::record::Extent;
+use super::reserve::Reserve;
 use super::scrub::ScrubCursor;
 use super::slice::{ChunkId, SLICE_BYTES};
 use super::space::Space;
@@ -61,6 +62,7 @@ pub struct Store<M: Media> {
     pub(crate) identity: FileHeader,
     pub(crate) pages: Pages<M::File>,
     pub(crate) log: Log<M::File>,
+    pub(crate) reserve: Reserve<M::File>,
     pub(crate) map: ChunkMap,
     pub(crate) space: Space,
     pub(crate) failed: Option<FlushFailed>,

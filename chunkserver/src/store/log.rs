@@ -48,6 +48,16 @@ impl<F> Log<F> {
         }
     }
 
+    /// Goes on in the empty log that `header` describes, whose file it has got. Nothing is staged.
+    pub(crate) fn begin(&mut self, header: &FileHeader, size_bytes: u64) {
+        self.generation = header.number;
+        self.key = key_of(header);
+        self.size_bytes = size_bytes;
+        self.end = FILE_HEADER_BYTES as u64;
+        self.last_crc = 0;
+        self.deferred = false;
+    }
+
     /// Whether a record of `record_len` bytes may be staged. Deletes may use a part of the log
     /// that nothing else may, and a seal always has room.
     pub(crate) fn room(&mut self, record_len: usize, deletes: bool) -> Result<(), Refused> {
@@ -95,21 +105,31 @@ pub(crate) fn key_of(header: &FileHeader) -> LogKey {
     }
 }
 
-/// Makes the log that `header` describes, filled with zeros and flushed: an append then needs
-/// no new space and its flush no new metadata. The directory is not flushed yet.
+/// Makes the log that `header` describes. The directory is not flushed yet.
 pub(crate) fn make_log<M: Media>(
     media: &M,
     header: &FileHeader,
     size_bytes: u64,
-) -> Result<Log<M::File>, MediaError> {
-    debug_assert_eq!(header.kind, FileKind::Log);
+) -> Result<(), MediaError> {
     let name = log_name(header.number);
-    let fill = |file: &M::File| -> io::Result<()> {
+    let file = media.create(&name).map_err(MediaError::at(MediaOp::Create, &name, 0))?;
+    write_log(media, &name, &file, header, size_bytes)
+}
+
+/// Writes `header` and zeros over the whole log, and flushes it: an append then needs no new space
+/// and its flush no new metadata.
+pub(crate) fn write_log<M: Media>(
+    media: &M,
+    name: &str,
+    file: &M::File,
+    header: &FileHeader,
+    size_bytes: u64,
+) -> Result<(), MediaError> {
+    debug_assert_eq!(header.kind, FileKind::Log);
+    let fill = || -> io::Result<()> {
         media.write_at(file, 0, &header.emit())?;
         write_zeros(media, file, FILE_HEADER_BYTES as u64..size_bytes)
     };
-    let file = media.create(&name).map_err(MediaError::at(MediaOp::Create, &name, 0))?;
-    fill(&file).map_err(MediaError::at(MediaOp::Write, &name, 0))?;
-    media.fdatasync(&file).map_err(MediaError::at(MediaOp::Flush, &name, 0))?;
-    Ok(Log::new(file, header, size_bytes))
+    fill().map_err(MediaError::at(MediaOp::Write, name, 0))?;
+    media.fdatasync(file).map_err(MediaError::at(MediaOp::Flush, name, 0))
 }

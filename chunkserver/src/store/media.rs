@@ -2,9 +2,12 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, fallocate};
 use thiserror::Error;
 
 /// One flat directory of files with positioned I/O and explicit flushes.
@@ -50,6 +53,15 @@ pub trait Media {
     /// # Errors
     /// What the medium reports.
     fn set_len(&self, file: &Self::File, byte_len: u64) -> io::Result<()>;
+
+    /// Gives the bytes of `range` room on the medium, so that a later write to them needs none.
+    /// Changes no byte; a file that ends before the range does is extended with zeros. The room
+    /// lasts from the next flush of the file on.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::StorageFull`] when there is no room, or what the medium reports; the file
+    /// may have become longer then, and has room for what it is longer by.
+    fn allocate(&self, file: &Self::File, range: Range<u64>) -> io::Result<()>;
 
     /// Fills `buf` from `offset`.
     ///
@@ -136,6 +148,13 @@ impl MediaError {
         matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
 
+    /// Whether the system has no more of something just now, be it room or descriptors, and
+    /// nothing is broken.
+    pub(crate) fn is_shortage(&self) -> bool {
+        let descriptors = [Errno::EMFILE as i32, Errno::ENFILE as i32];
+        self.is_full() || self.source.raw_os_error().is_some_and(|e| descriptors.contains(&e))
+    }
+
     pub(crate) fn at(op: MediaOp, file: &str, offset: u64) -> impl FnOnce(io::Error) -> Self {
         let file = file.to_owned();
         move |source| Self { op, file, offset, source }
@@ -146,7 +165,7 @@ impl MediaError {
 pub(crate) fn write_zeros<M: Media>(
     media: &M,
     file: &M::File,
-    range: std::ops::Range<u64>,
+    range: Range<u64>,
 ) -> io::Result<()> {
     const ZEROS: &[u8] = &[0; 256 << 10];
     let mut at = range.start;
@@ -268,6 +287,20 @@ impl Media for FileMedia {
 
     fn set_len(&self, file: &File, byte_len: u64) -> io::Result<()> {
         file.set_len(byte_len)
+    }
+
+    fn allocate(&self, file: &File, range: Range<u64>) -> io::Result<()> {
+        let byte_len = range.end.saturating_sub(range.start);
+        let too_far = |_| io::Error::from(io::ErrorKind::FileTooLarge);
+        let offset = i64::try_from(range.start).map_err(too_far)?;
+        let len = i64::try_from(byte_len).map_err(too_far)?;
+        match fallocate(file, FallocateFlags::empty(), offset, len) {
+            // This file system knows only written bytes, and those that are there keep their value.
+            Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => {
+                write_zeros(self, file, self.len(file)?.max(range.start)..range.end)
+            }
+            done => Ok(done?),
+        }
     }
 
     fn read_at(&self, file: &File, offset: u64, buf: &mut [u8]) -> io::Result<()> {

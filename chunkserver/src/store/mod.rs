@@ -6,7 +6,9 @@
 //! | `media`, `sim` | files; a simulated medium with power cuts and faults |
 //! | `header`, `record`, `checkpoint` | the bytes of docs/store-format.md |
 //! | `map`, `space`, `pages`, `log` | where slices lie; free pages; segments; the log's end |
+//! | `reserve` | the log and the map of the generation before, whose files the next one gets |
 //! | `engine`, `stage`, `commit`, `read`, `scrub`, `open` | [`Store`], one verb per file |
+//! | `settle` | what an opening has read, made to last |
 //! | `request`, `asked` | what a store is asked and answers; the queues of those who ask |
 //! | `work` | many requests served, committed at once, and answered |
 //! | `worker`, `wakeful` | the thread that owns a store, and when those who ask do its work |
@@ -34,7 +36,9 @@ mod pages;
 mod read;
 mod record;
 mod request;
+mod reserve;
 mod scrub;
+mod settle;
 pub mod sim;
 mod slice;
 mod space;

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use super::checkpoint::{encode_checkpoint, parse_checkpoint};
-use super::commit::write_map;
+use super::checkpoint::{encode_checkpoint, parse_checkpoint, write_map};
 use super::config::StoreConfig;
 use super::engine::Store;
 use super::error::{OpenError, WriteError};
@@ -19,6 +18,7 @@ use super::media::{Media, MediaError, MediaOp};
 use super::pages::Pages;
 use super::record::{RECORD_ALIGN, Record, RecordError, parse_frame, parse_record};
 use super::scrub::ScrubCursor;
+use super::settle::{segments_used, settle_log, settle_names, settle_segments};
 use super::slice::SLICE_BYTES;
 use super::space::Space;
 use super::stats::StoreStats;
@@ -56,30 +56,22 @@ impl<M: Media> Store<M> {
             .belongs(&checkpoint.header, generation)
             .map_err(|source| OpenError::Header { file, source })?;
         let replayed = replay(&media, &checkpoint.header, &mut checkpoint.map)?;
-        let identity = FileHeader {
-            version: FORMAT_VERSION,
-            number: 0,
-            log_nonce: 0,
-            body_crc: 0,
-            next_sequence: 0,
-            chunk_count: 0,
-            body_len: 0,
-            ..checkpoint.header
-        };
+        let FileHeader { store_id, segment_pages, .. } = checkpoint.header;
+        let identity = FileHeader::new(FileKind::Map, store_id, 0, segment_pages);
         let mut space = Space::new(identity.segment_pages, capacity_pages);
         let pages = open_segments(&media, &identity, &checkpoint.map)?;
         pages.files.iter().for_each(|_| space.add_segment());
         space.claim(checkpoint.map.pages()).map_err(|clash| OpenError::Page { page: clash.0 })?;
-        settle(&media, &replayed)?;
-        let used = segments_used(&identity, &checkpoint.map);
-        settle_segments(&media, &identity, &pages, used)?;
-        remove_leftovers(&media, &names, generation)?;
+        settle_log(&media, &replayed)?;
+        settle_segments(&media, &identity, &pages, &checkpoint.map)?;
+        let reserve = settle_names(&media, &names, generation, log_bytes)?;
         let mut store = Self {
             media,
             config,
             identity,
             pages,
             log: replayed.log,
+            reserve,
             map: checkpoint.map,
             space,
             failed: None,
@@ -124,7 +116,7 @@ fn list<M: Media>(media: &M) -> Result<Vec<String>, MediaError> {
     media.list().map_err(MediaError::at(MediaOp::List, ".", 0))
 }
 
-fn newest_map(names: &[String]) -> Option<u64> {
+pub(super) fn newest_map(names: &[String]) -> Option<u64> {
     names.iter().filter_map(|n| number_in(n, "map.")).max()
 }
 
@@ -140,23 +132,25 @@ fn read_file<M: Media>(media: &M, name: &str) -> Result<(M::File, Vec<u8>), Medi
 fn format<M: Media>(media: &M, identity: &FileHeader, log_bytes: u64) -> Result<(), MediaError> {
     let header = FileHeader { number: 1, next_sequence: 1, log_nonce: media.random(), ..*identity };
     make_log(media, &FileHeader { kind: FileKind::Log, ..header }, log_bytes)?;
-    write_map(media, &encode_checkpoint(header, &ChunkMap::default()))?;
+    let name = MAP_TEMPORARY;
+    let file = media.create(name).map_err(MediaError::at(MediaOp::Create, name, 0))?;
+    write_map(media, name, &file, &encode_checkpoint(header, &ChunkMap::default()))?;
     media.sync_dir().map_err(MediaError::at(MediaOp::Flush, ".", 0))?;
     let name = map_name(1);
     media.rename(MAP_TEMPORARY, &name).map_err(MediaError::at(MediaOp::Rename, &name, 0))?;
     media.sync_dir().map_err(MediaError::at(MediaOp::Flush, ".", 0))
 }
 
-struct Replayed<F> {
-    log: Log<F>,
+pub(super) struct Replayed<F> {
+    pub(super) log: Log<F>,
     /// The log as it should be: sound records, then zeros.
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     records: u64,
     torn_bytes: u64,
 }
 
 /// Applies the records of the log that follows the checkpoint.
-fn replay<M: Media>(
+pub(super) fn replay<M: Media>(
     media: &M,
     map_header: &FileHeader,
     map: &mut ChunkMap,
@@ -249,11 +243,6 @@ fn later_proof<F>(bytes: &[u8], log: &Log<F>) -> bool {
     })
 }
 
-/// Segments up to the last one that holds a slice.
-fn segments_used(identity: &FileHeader, map: &ChunkMap) -> u32 {
-    map.pages().max().map_or(0, |page| page / identity.segment_pages + 1)
-}
-
 fn open_segments<M: Media>(
     media: &M,
     identity: &FileHeader,
@@ -285,63 +274,4 @@ fn open_segments<M: Media>(
             Err(source) => return Err(OpenError::Header { file: name, source }),
         }
     }
-}
-
-/// Writes the log again as it was read, without its torn end, and flushes it.
-///
-/// What was read may be in a cache only: an earlier server may have died before its flush, or
-/// after one that failed and left the pages marked clean. Nothing may be served from a record
-/// that is not on the medium, and only a fresh write makes the flush honest.
-fn settle<M: Media>(media: &M, replayed: &Replayed<M::File>) -> Result<(), MediaError> {
-    let name = log_name(replayed.log.generation);
-    let records = &replayed.bytes[FILE_HEADER_BYTES..];
-    let (file, at) = (&replayed.log.file, FILE_HEADER_BYTES as u64);
-    if !records.is_empty() {
-        media.write_at(file, at, records).map_err(MediaError::at(MediaOp::Write, &name, at))?;
-    }
-    media.fdatasync(file).map_err(MediaError::at(MediaOp::Flush, &name, 0))
-}
-
-/// Writes the headers of the segments after the first `used` ones again, and flushes them.
-///
-/// No slice proves that such a header is on the medium: the server that made the segment may have
-/// died before its flush, or after one that failed and left the page marked clean.
-fn settle_segments<M: Media>(
-    media: &M,
-    identity: &FileHeader,
-    pages: &Pages<M::File>,
-    used: u32,
-) -> Result<(), MediaError> {
-    for (index, file) in (0u32..).zip(&pages.files).skip(used as usize) {
-        let name = data_name(index);
-        let header = FileHeader { kind: FileKind::Data, number: u64::from(index), ..*identity };
-        media.write_at(file, 0, &header.emit()).map_err(MediaError::at(
-            MediaOp::Write,
-            &name,
-            0,
-        ))?;
-        media.fdatasync(file).map_err(MediaError::at(MediaOp::Flush, &name, 0))?;
-    }
-    Ok(())
-}
-
-/// Makes the names that were found durable, and removes what an interrupted checkpoint left.
-///
-/// In this order: an earlier server may have died after it renamed the newest map and before it
-/// flushed that name. Until it is flushed, a power cut may leave the old map as the only one.
-fn remove_leftovers<M: Media>(
-    media: &M,
-    names: &[String],
-    generation: u64,
-) -> Result<(), MediaError> {
-    let flush_names = || media.sync_dir().map_err(MediaError::at(MediaOp::Flush, ".", 0));
-    flush_names()?;
-    let stale = |n: &&String| {
-        let number = number_in(n, "map.").or_else(|| number_in(n, "log."));
-        n.as_str() == MAP_TEMPORARY || number.is_some_and(|found| found != generation)
-    };
-    for name in names.iter().filter(stale) {
-        media.remove(name).map_err(MediaError::at(MediaOp::Rename, name, 0))?;
-    }
-    flush_names()
 }

@@ -80,6 +80,10 @@ impl Media for GatedMedia {
         self.files.set_len(file, byte_len)
     }
 
+    fn allocate(&self, file: &Self::File, range: std::ops::Range<u64>) -> io::Result<()> {
+        self.files.allocate(file, range)
+    }
+
     fn read_at(&self, file: &Self::File, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.files.read_at(file, offset, buf)
     }

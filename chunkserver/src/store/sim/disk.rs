@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::time::Duration;
 
 use towpath_base::Prng;
@@ -35,13 +36,17 @@ pub(super) struct FileState {
     pub(super) seen: Vec<u8>,
     pub(super) durable: Vec<u8>,
     pub(super) unflushed: Vec<(u64, Change)>,
+    /// Blocks that have room, as far as the file system knows now and after a power cut.
     pub(super) blocks: Vec<bool>,
+    pub(super) durable_blocks: Vec<bool>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Bytes(u64, Vec<u8>),
     Len(u64),
+    /// Room for a range, and a file that reaches to its end.
+    Room(Range<u64>),
 }
 
 #[derive(Clone, Debug)]
@@ -99,12 +104,45 @@ pub(super) fn put(bytes: &mut Vec<u8>, offset: u64, data: &[u8]) {
     bytes[offset as usize..end].copy_from_slice(data);
 }
 
+fn blocks_of(range: Range<u64>) -> Range<usize> {
+    let block = BLOCK_BYTES as u64;
+    (range.start / block) as usize..range.end.div_ceil(block) as usize
+}
+
+fn set_blocks(blocks: &mut Vec<bool>, range: Range<usize>) {
+    if blocks.len() < range.end {
+        blocks.resize(range.end, false);
+    }
+    blocks[range].fill(true);
+}
+
+fn cut_blocks(blocks: &mut Vec<bool>, byte_len: usize) {
+    blocks.truncate(byte_len.div_ceil(BLOCK_BYTES));
+}
+
+fn count(blocks: &[bool]) -> u64 {
+    blocks.iter().filter(|b| **b).count() as u64
+}
+
 impl FileState {
     pub(super) fn persist(&mut self, change: &Change) {
         match change {
-            Change::Bytes(offset, data) => put(&mut self.durable, *offset, data),
-            Change::Len(len) => self.durable.resize(*len as usize, 0),
+            Change::Bytes(offset, data) => self.persist_bytes(*offset, data),
+            Change::Len(len) => {
+                self.durable.resize(*len as usize, 0);
+                cut_blocks(&mut self.durable_blocks, *len as usize);
+            }
+            Change::Room(range) => {
+                let len = self.durable.len().max(range.end as usize);
+                self.durable.resize(len, 0);
+                set_blocks(&mut self.durable_blocks, blocks_of(range.clone()));
+            }
         }
+    }
+
+    fn persist_bytes(&mut self, offset: u64, data: &[u8]) {
+        put(&mut self.durable, offset, data);
+        set_blocks(&mut self.durable_blocks, blocks_of(offset..offset + data.len() as u64));
     }
 
     /// Sectors of a write, each with its offset in the file.
@@ -151,6 +189,7 @@ impl Disk {
             }
             let file = &mut self.files[at];
             file.seen.clone_from(&file.durable);
+            file.blocks.clone_from(&file.durable_blocks);
         }
         for (number, op) in std::mem::take(&mut self.unflushed_names) {
             let kept = match loss {
@@ -164,6 +203,7 @@ impl Disk {
             }
         }
         self.names.clone_from(&self.durable_names);
+        self.used_blocks = self.names.values().map(|file| count(&self.files[*file].blocks)).sum();
         self.locked = false;
         self.off = false;
         self.cut_at = None;
@@ -190,7 +230,7 @@ impl Disk {
                         _ => self.prng.chance(0.5),
                     };
                     if take {
-                        put(&mut self.files[at].durable, offset, part);
+                        self.files[at].persist_bytes(offset, part);
                     }
                 }
             }
@@ -199,28 +239,33 @@ impl Disk {
         }
     }
 
-    pub(super) fn reserve(&mut self, file: usize, offset: u64, len: usize) -> io::Result<()> {
-        let first = offset as usize / BLOCK_BYTES;
-        let end = (offset as usize + len).div_ceil(BLOCK_BYTES);
+    /// Takes the blocks of `range` that the file has not: all of them, or none.
+    pub(super) fn reserve(&mut self, file: usize, range: Range<u64>) -> io::Result<()> {
+        let range = blocks_of(range);
         let blocks = &mut self.files[file].blocks;
-        if blocks.len() < end {
-            blocks.resize(end, false);
+        let here = blocks.get(range.start..range.end.min(blocks.len())).unwrap_or_default();
+        let missing = range.len() as u64 - count(here);
+        if missing > self.capacity_blocks.saturating_sub(self.used_blocks) {
+            return Err(io::ErrorKind::StorageFull.into());
         }
-        for block in &mut blocks[first..end] {
-            if !*block {
-                if self.used_blocks >= self.capacity_blocks {
-                    return Err(io::ErrorKind::StorageFull.into());
-                }
-                self.used_blocks += 1;
-                *block = true;
-            }
-        }
+        self.used_blocks += missing;
+        set_blocks(blocks, range);
         Ok(())
     }
 
-    pub(super) fn forget_blocks(&mut self, file: usize) {
-        let blocks = std::mem::take(&mut self.files[file].blocks);
-        self.used_blocks -= blocks.iter().filter(|b| **b).count() as u64;
+    /// Gives back the blocks past the end of a file.
+    pub(super) fn cut_blocks(&mut self, file: usize) {
+        let state = &mut self.files[file];
+        let before = count(&state.blocks);
+        cut_blocks(&mut state.blocks, state.seen.len());
+        self.used_blocks -= before - count(&state.blocks);
+    }
+
+    /// Gives back the blocks of the file that has a name which is about to go.
+    pub(super) fn forget_name(&mut self, name: &str) {
+        if let Some(&file) = self.names.get(name) {
+            self.used_blocks -= count(&self.files[file].blocks);
+        }
     }
 
     /// Where a write really goes; none when it is lost.

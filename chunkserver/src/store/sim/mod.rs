@@ -3,6 +3,7 @@
 mod disk;
 
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
@@ -193,9 +194,7 @@ impl Media for SimMedia {
 
     fn create(&self, name: &str) -> io::Result<SimFile> {
         let mut disk = self.disk();
-        if let Some(&old) = disk.names.get(name) {
-            disk.forget_blocks(old);
-        }
+        disk.forget_name(name);
         let file = disk.files.len();
         disk.files.push(FileState { name: name.to_owned(), ..FileState::default() });
         disk.name_op(NameOp::Set(name.to_owned(), file))?;
@@ -213,6 +212,19 @@ impl Media for SimMedia {
         let state = &mut disk.files[file.0];
         state.seen.resize(byte_len as usize, 0);
         state.unflushed.push((op, Change::Len(byte_len)));
+        disk.cut_blocks(file.0);
+        if cut { Err(power_is_off()) } else { Ok(()) }
+    }
+
+    fn allocate(&self, file: &SimFile, range: Range<u64>) -> io::Result<()> {
+        let mut disk = self.disk();
+        let cut = disk.step()?;
+        let op = disk.ops;
+        disk.reserve(file.0, range.clone())?;
+        let state = &mut disk.files[file.0];
+        let end = state.seen.len().max(range.end as usize);
+        state.seen.resize(end, 0);
+        state.unflushed.push((op, Change::Room(range)));
         if cut { Err(power_is_off()) } else { Ok(()) }
     }
 
@@ -242,7 +254,7 @@ impl Media for SimMedia {
         let mut disk = self.disk();
         let cut = disk.step()?;
         let op = disk.ops;
-        disk.reserve(file.0, offset, bytes.len())?;
+        disk.reserve(file.0, offset..offset + bytes.len() as u64)?;
         if let Some(offset) = disk.destination(file.0, offset) {
             let state = &mut disk.files[file.0];
             put(&mut state.seen, offset, bytes);
@@ -281,13 +293,16 @@ impl Media for SimMedia {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut disk = self.disk();
         let Some(&file) = disk.names.get(from) else { return Err(io::ErrorKind::NotFound.into()) };
+        disk.forget_name(to);
         disk.name_op(NameOp::Move(from.to_owned(), to.to_owned(), file))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut disk = self.disk();
-        let Some(&file) = disk.names.get(name) else { return Err(io::ErrorKind::NotFound.into()) };
-        disk.forget_blocks(file);
+        if !disk.names.contains_key(name) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        disk.forget_name(name);
         disk.name_op(NameOp::Remove(name.to_owned()))
     }
 

@@ -6,6 +6,7 @@ mod faults;
 mod format;
 mod kill;
 mod model;
+mod reserve;
 mod worker;
 
 use std::collections::BTreeMap;
