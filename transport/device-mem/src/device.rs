@@ -49,6 +49,7 @@ const CAPS: DeviceCaps = DeviceCaps {
     delivers_intact: true,
     sends_at_once: true,
     arrives_in_progress: false,
+    pins_memory: false,
 };
 
 /// One end of a wire within a process.

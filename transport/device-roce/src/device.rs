@@ -70,6 +70,7 @@ impl<L: PacketLink> RoceDevice<L> {
             delivers_intact: false,
             sends_at_once: false,
             arrives_in_progress: true,
+            pins_memory: false,
         };
         let packet_bytes_max = (mtu_max.bytes() + PACKET_OVERHEAD_BYTES) as usize;
         let engine = Engine::new(&config, packet_bytes_max, &of_link);

@@ -87,6 +87,7 @@ pub(crate) fn find(
         delivers_intact: false,
         sends_at_once: false,
         arrives_in_progress: false,
+        pins_memory: true,
     })
 }
 

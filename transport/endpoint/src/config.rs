@@ -25,7 +25,9 @@ type Tune = Arc<dyn Fn(LinkConfig) -> LinkConfig + Send + Sync>;
 /// Memory: the receive buffers of one link take about (`receives_ready` + `progress_budget`) x
 /// `chunk_bytes_max` (43 MiB by default, mapped when first used) and those of each further link
 /// `receives_ready` x `chunk_bytes_max` (28 MiB); what links and applications hold comes on top, at
-/// most `credit_total` x `chunk_bytes_max` for each link. The send pools take 57 MiB together.
+/// most `credit_total` x `chunk_bytes_max` for each link, of which one channel whose reader stalls
+/// holds `quota_chunks` x `chunk_bytes_max` (7 MiB). What is not needed any more goes back to the
+/// system after [`memory_quiet`](Self::memory_quiet). The send pools take 57 MiB together.
 /// Messages of up to 512 bytes share packets: each link has 256 KiB to pack them in, and as many
 /// small buffers as there may be receive buffers are made as they are needed.
 #[derive(Clone)]
@@ -35,6 +37,7 @@ pub struct EndpointConfig {
     pub(crate) credit_total: u32,
     pub(crate) receives_ready: u32,
     pub(crate) slack: usize,
+    pub(crate) memory_quiet: Nanos,
     pub(crate) links_max: usize,
     pub(crate) paths: usize,
     pub(crate) send_queue_depth: u32,
@@ -67,6 +70,7 @@ impl Default for EndpointConfig {
             credit_total: 4096,
             receives_ready: 512,
             slack: 16,
+            memory_quiet: Nanos::from_secs(1),
             links_max: 32,
             paths: 1,
             send_queue_depth: 512,
@@ -141,6 +145,16 @@ impl EndpointConfig {
     #[must_use]
     pub fn receive_slack(mut self, buffers: usize) -> Self {
         self.slack = buffers;
+        self
+    }
+
+    /// How long a receive buffer must not have been needed before its memory goes back to the
+    /// system, on a device that does not [pin](DeviceCaps::pins_memory) it: what a burst took is
+    /// free again soon after. Default 1 s, so that a load that comes and goes many times a second
+    /// pays for its pages once. 64 free buffers keep theirs.
+    #[must_use]
+    pub fn memory_quiet(mut self, span: Nanos) -> Self {
+        self.memory_quiet = span.max(Nanos::from_millis(1));
         self
     }
 

@@ -118,6 +118,7 @@
 //! | `batch` | sends that wait to be posted in one call |
 //! | `bell` | what ends the sleep of the thread that drives an endpoint |
 //! | `shared` | receive queues that the links of a class share |
+//! | `spare` | receive buffers that nobody needs now, and when their memory goes back |
 //! | `held`, `message`, `payload` | who has a buffer now |
 //! | `choice` | which device is meant, by the names that tools take |
 //! | `plan` | [`Plan`]: what is done on a device, by its capabilities |
@@ -155,6 +156,7 @@ mod recv;
 mod sends;
 mod setup;
 mod shared;
+mod spare;
 mod tcp;
 mod tx;
 mod udp;

@@ -77,6 +77,16 @@ pub(crate) const PATH_CHUNKS_MIN: usize = 32;
 /// Receive buffers made at a time while a link runs: each lot costs two registrations.
 pub(crate) const SLOTS_AT_A_TIME: usize = 64;
 
+/// Free receive buffers that keep their memory when others give it back: one lot, which a small
+/// burst uses again.
+pub(crate) const SHRINK_KEEPS: usize = SLOTS_AT_A_TIME;
+
+/// Receive buffers whose memory is given back in one turn: some 0.1 ms of system calls.
+pub(crate) const SHRINK_AT_A_TIME: usize = 16;
+
+/// And so long passes before the next few.
+pub(crate) const SHRINK_PAUSE: Nanos = Nanos::from_micros(500);
+
 /// What may be in flight to a device that does not bound its receive buffer.
 pub(crate) const WINDOW_UNBOUNDED_BYTES: u64 = 1 << 30;
 

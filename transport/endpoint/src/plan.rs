@@ -193,6 +193,7 @@ mod tests {
             delivers_intact: false,
             sends_at_once: false,
             arrives_in_progress: false,
+            pins_memory: false,
         }
     }
 

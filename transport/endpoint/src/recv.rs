@@ -5,8 +5,10 @@ use crate::event::LinkId;
 use crate::held::Held;
 use crate::limits::SLOTS_AT_A_TIME;
 use crate::message::{Chunk, Loan, Returns};
+use crate::spare::Spare;
 use crate::wr_id::WrId;
 use std::sync::Arc;
+use towpath_base::{Nanos, Time};
 use towpath_memory::{Buf, Pool, Region};
 use towpath_proto::limits::{HEADER_BYTES, PACKED_BYTES_MAX};
 use towpath_proto::wire::{begins_chunk, next_in_pack, payload_bytes};
@@ -70,7 +72,7 @@ impl Slot {
 /// All receive buffers of an endpoint.
 pub(crate) struct RecvTable {
     slots: Vec<Slot>,
-    free: Vec<u32>,
+    free: Spare,
     slots_max: usize,
     /// Of those that are small: how many there are, and which are free.
     small: usize,
@@ -80,11 +82,16 @@ pub(crate) struct RecvTable {
 }
 
 impl RecvTable {
-    /// Buffers that come back from other threads ring `bell`.
-    pub(crate) fn new(slots_max: usize, chunk_bytes_max: u32, bell: Arc<Bell>) -> Self {
+    /// Buffers that come back from other threads ring `bell`. Memory that is not needed for `quiet`
+    /// goes back to the system.
+    pub(crate) fn new(
+        slots_max: usize,
+        chunk_bytes_max: u32,
+        (bell, quiet): (Arc<Bell>, Nanos),
+    ) -> Self {
         Self {
             slots: Vec::new(),
-            free: Vec::new(),
+            free: Spare::new(quiet),
             slots_max,
             small: 0,
             small_free: Vec::new(),
@@ -213,8 +220,11 @@ impl RecvTable {
     pub(crate) fn put_free(&mut self, slot: u32) {
         if let Some(entry) = self.slots.get_mut(slot as usize) {
             entry.home = None;
-            let free = if entry.is_small { &mut self.small_free } else { &mut self.free };
-            free.push(slot);
+            if entry.is_small {
+                self.small_free.push(slot);
+            } else {
+                self.free.push(slot);
+            }
         }
     }
 
@@ -285,6 +295,28 @@ impl RecvTable {
         Some(number)
     }
 
+    /// When [`shrink`](Self::shrink) has something to do.
+    pub(crate) fn shrink_due(&self, now: Time) -> Time {
+        self.free.due(now)
+    }
+
+    /// Gives memory back that has not been needed for a while. Not for a device that pins it.
+    #[cold]
+    pub(crate) fn shrink(&mut self, now: Time) {
+        for &slot in self.free.shrink(now) {
+            let slot = self.slots.get_mut(slot as usize);
+            let loan = slot.and_then(|slot| slot.payload.as_deref_mut());
+            if let Some(buf) = loan.and_then(|loan| loan.buf.buf_mut()) {
+                buf.give_back_pages();
+            }
+        }
+    }
+
+    /// Free slots whose memory the system has.
+    pub(crate) fn returned(&self) -> usize {
+        self.free.returned()
+    }
+
     /// How many slots there are, are free, are posted; the rest is held by links or out.
     pub(crate) fn census(&self) -> (usize, usize, usize) {
         let is_posted = |slot: &&Slot| slot.payload.as_ref().is_some_and(|loan| loan.buf.is_lent());
@@ -300,7 +332,7 @@ mod tests {
 
     #[test]
     fn there_are_as_many_small_slots_as_others_may_be_and_each_can_be_used_again() {
-        let mut table = RecvTable::new(3, 4096, Arc::default());
+        let mut table = RecvTable::new(3, 4096, (Arc::default(), Nanos::from_secs(1)));
         let taken: Vec<_> = std::iter::from_fn(|| table.take_small()).collect();
         assert_eq!((taken.len(), table.take_small()), (3, None));
         assert_eq!((table.made_and_max(), table.vacant()), ((0, 3), 3), "none can be posted");

@@ -189,6 +189,19 @@ impl Buf {
         Ok(())
     }
 
+    /// Gives the whole pages of the buffer back to the system: its bytes are zeroes from here on,
+    /// and take memory again, page by page, when they are next written. Its length is zero
+    /// afterwards. Not for memory that a device has
+    /// [pinned](towpath_verbs::DeviceCaps::pins_memory): that would go on with the old pages.
+    pub fn give_back_pages(&mut self) {
+        self.len = 0;
+        let (offset, bytes) = (self.offset(), self.capacity() / PAGE_BYTES * PAGE_BYTES);
+        // Slots of a page or more begin at pages.
+        if bytes > 0 {
+            self.slab.region.mapping.discard(offset, bytes);
+        }
+    }
+
     /// Appends `bytes`.
     ///
     /// # Errors

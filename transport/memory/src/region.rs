@@ -43,6 +43,17 @@ impl Mapping {
         self.base.as_ptr() as u64
     }
 
+    /// Gives the pages of a range back to the system; they read as zeroes then. The caller alone
+    /// reaches those bytes.
+    pub(crate) fn discard(&self, offset: usize, len: usize) {
+        let start = self.at(offset, len);
+        debug_assert!(offset.is_multiple_of(PAGE_BYTES) && len.is_multiple_of(PAGE_BYTES));
+        // SAFETY: the range lies within our own mapping, private and anonymous, so that its pages
+        // become zero pages; no slice of it exists, since the caller has the only access. A refusal
+        // leaves everything as it was.
+        unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) };
+    }
+
     /// The pointer to `offset`, when `len` bytes are there.
     #[inline]
     pub(crate) fn try_at(&self, offset: usize, len: usize) -> Option<NonNull<u8>> {

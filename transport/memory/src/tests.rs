@@ -47,6 +47,23 @@ fn a_buffer_refuses_more_than_it_holds_and_keeps_what_it_had() {
 }
 
 #[test]
+fn a_buffer_whose_pages_went_back_reads_as_zeroes_and_its_neighbours_keep_theirs() {
+    let pool = pool(3 * 2 * PAGE_BYTES, 2 * PAGE_BYTES);
+    let mut bufs: Vec<Buf> = std::iter::from_fn(|| pool.take()).collect();
+    for buf in &mut bufs {
+        buf.set_len(2 * PAGE_BYTES).unwrap();
+        buf.fill(7);
+    }
+    bufs[1].give_back_pages();
+    assert!(bufs[1].is_empty());
+    bufs[1].set_len(2 * PAGE_BYTES).unwrap();
+    assert!(bufs[1].iter().all(|&byte| byte == 0));
+    assert!([0, 2].iter().all(|&at| bufs[at].iter().all(|&byte| byte == 7)));
+    bufs[1].fill(8);
+    assert!(bufs[1].iter().all(|&byte| byte == 8), "it can be used again");
+}
+
+#[test]
 fn keys_reach_their_region_to_the_last_byte_and_not_beyond() {
     let pool = pool(PAGE_BYTES, PAGE_BYTES);
     let mut table = MrTable::new();

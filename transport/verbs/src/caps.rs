@@ -116,4 +116,8 @@ pub struct DeviceCaps {
     /// Nothing arrives but in [`progress`](crate::Device::progress) with a budget: a receive that
     /// is posted before that is in time, however long something has been on its way.
     pub arrives_in_progress: bool,
+    /// The pages of registered memory stay where they are for as long as it is registered, for the
+    /// device knows them by their physical addresses. Where it does not, pages that nothing posted
+    /// names may go back to the system.
+    pub pins_memory: bool,
 }

@@ -262,9 +262,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     pub fn next_timeout(&self) -> Time {
         let due = self.next_timer.min(self.setup.next_due()).min(self.streams.due());
         let due = due.min(self.blacklist_due);
-        let due = due.min(self.device.next_timeout());
+        let now = self.device.now();
+        let due = due.min(self.device.next_timeout()).min(self.shrink_due(now));
         let has_work = self.links.any_ready() || !self.released.is_empty();
-        if has_work { due.min(self.device.now()) } else { due }
+        if has_work { due.min(now) } else { due }
     }
 
     /// Ends a [`wait`](Self::wait) from any thread, one that is under way or else the next; `None`

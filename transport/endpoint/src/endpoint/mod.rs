@@ -183,7 +183,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let slots_max = config.slots_max(share);
         let mut endpoint = Self {
             links: Links::new(config.links_max),
-            recv: RecvTable::new(slots_max, config.chunk_bytes_max, Arc::clone(&bell)),
+            recv: RecvTable::new(
+                slots_max,
+                config.chunk_bytes_max,
+                (Arc::clone(&bell), config.memory_quiet),
+            ),
             pools: SendPools::new(&config.send_pools)?,
             bell,
             regions: Vec::new(),

@@ -50,7 +50,21 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.finish_renewals();
         self.poll_setup(now, idle && frames == 0);
         self.look_at_blacklist(now);
+        self.shrink(now);
         frames
+    }
+
+    /// Gives memory back to the system that has not been needed for a while.
+    #[inline]
+    fn shrink(&mut self, now: Time) {
+        if now >= self.shrink_due(now) {
+            self.recv.shrink(now);
+        }
+    }
+
+    /// When that is due: never on a device that pins memory.
+    pub(super) fn shrink_due(&self, now: Time) -> Time {
+        if self.device.caps().pins_memory { Time::NEVER } else { self.recv.shrink_due(now) }
     }
 
     /// Where completions carry no time, delays are as long as nobody looked.

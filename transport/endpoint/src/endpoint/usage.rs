@@ -29,6 +29,9 @@ pub struct EndpointUsage {
     pub receive_buffers: usize,
     /// The most of them.
     pub receive_buffers_max: usize,
+    /// Those that take no memory: they have not been needed for
+    /// [`memory_quiet`](crate::EndpointConfig::memory_quiet) and get pages again when they are.
+    pub receive_buffers_returned: usize,
     /// Send buffers that are out of their pools.
     pub send_buffers_out: usize,
     /// All send buffers.
@@ -75,6 +78,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             receives_wanted,
             receive_buffers,
             receive_buffers_max,
+            receive_buffers_returned: self.recv.returned(),
             send_buffers_out: send_buffers_max.saturating_sub(send_free),
             send_buffers_max,
         }

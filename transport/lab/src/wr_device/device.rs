@@ -46,6 +46,7 @@ impl<L: BurstLink> WrDevice<L> {
             delivers_intact: false,
             sends_at_once: false,
             arrives_in_progress: true,
+            pins_memory: false,
         };
         Self { link, engine: Engine::new(seed), caps }
     }
