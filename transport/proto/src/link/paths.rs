@@ -264,7 +264,7 @@ impl Link {
             if self.paths[index].has_failed {
                 continue;
             }
-            if self.paths[index].has_number() {
+            if self.paths[index].has_number_for_probe() {
                 return Some(self.transmit_probe(now, index));
             }
             let again = now + self.probe_interval(&self.paths[index]);

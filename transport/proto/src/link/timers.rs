@@ -118,16 +118,18 @@ impl Link {
     fn on_path_timer(&mut self, now: Time, index: usize) {
         let path = &mut self.paths[index];
         match path.tail_probe {
-            TailProbe::Idle if path.has_number() => {
+            TailProbe::Idle if path.has_number_for_probe() => {
                 path.tail_probe = TailProbe::Due;
                 self.paths.tails_due |= bit(index);
             }
-            TailProbe::Due if path.has_number() => {}
-            _ if path.carrier.is_reliable() => {
+            // It is late for a probe, and no later: the one that has the last number is waited for.
+            TailProbe::Idle => path.tail_probe = TailProbe::Sent,
+            TailProbe::Due => {}
+            TailProbe::Sent if path.carrier.is_reliable() => {
                 path.on_silence(now);
                 self.paths.tails_due |= bit(index);
             }
-            _ => self.on_rto(now, index),
+            TailProbe::Sent => self.on_rto(now, index),
         }
     }
 

@@ -146,10 +146,13 @@ impl Link {
     /// (docs/protocol.md section 5): its ack tells what else is missing on that path.
     fn tail_probe(&mut self, now: Time, index: usize) -> Option<Transmit> {
         let path = &mut self.paths[index];
-        if path.tail_probe != TailProbe::Due || !path.has_number() {
+        if path.tail_probe != TailProbe::Due {
             return None;
         }
         path.tail_probe = TailProbe::Sent;
+        if !path.has_number_for_probe() {
+            return None;
+        }
         let newest = path.tx.newest_outstanding()?;
         self.stats.tail_probes += 1;
         let is_worse =

@@ -23,6 +23,7 @@ pub(crate) use tx::{AckDigest, DataChunk, SendWindow, What};
 use crate::carrier::Carrier;
 use crate::config::{LinkConfig, PeerParams};
 use crate::flow::{Flow, estimator};
+use crate::limits::NUMBER_WINDOW;
 use crate::wire::HOLD_UNKNOWN;
 use towpath_base::{Nanos, Time};
 use towpath_cc::RttEstimator;
@@ -59,8 +60,11 @@ pub(crate) struct Path {
     pub(crate) answered_at: Time,
     pub(crate) standing: Standing,
     pub(crate) lost_chunks: u64,
-    /// Numbers that the peer has receives for.
+    /// Numbers that may be outstanding: the peer has receives for so many, and an ack tells of no
+    /// more.
     numbers_max: u64,
+    /// Those that chunks may use.
+    chunks_max: u64,
 }
 
 /// Where the tail-loss probe stands (docs/protocol.md section 5).
@@ -82,6 +86,7 @@ impl Path {
         (generation_in, generation_out): (u32, u32),
         now: Time,
     ) -> Self {
+        let numbers_max = u64::from(peer.path_chunks).min(NUMBER_WINDOW);
         Self {
             carrier,
             source_port,
@@ -101,12 +106,25 @@ impl Path {
             answered_at: Time::ZERO,
             standing: Standing::new(now),
             lost_chunks: 0,
-            numbers_max: u64::from(peer.path_chunks),
+            numbers_max,
+            chunks_max: chunks_max(numbers_max),
         }
     }
 
-    /// Whether another number may be used here.
+    /// As if the peer had receives for fewer numbers.
+    #[cfg(test)]
+    pub(crate) fn limit_numbers(&mut self, numbers_max: u64) {
+        (self.numbers_max, self.chunks_max) = (numbers_max, chunks_max(numbers_max));
+    }
+
+    /// Whether a chunk may use another number here. The last one is left for a probe: when the
+    /// peer has refused all that is outstanding, nothing else shows it.
     pub(crate) fn has_number(&self) -> bool {
+        self.tx.span() < self.chunks_max && self.tx.has_number()
+    }
+
+    /// Whether a probe may use another number here.
+    pub(crate) fn has_number_for_probe(&self) -> bool {
         self.tx.span() < self.numbers_max && self.tx.has_number()
     }
 
@@ -115,7 +133,8 @@ impl Path {
     pub(crate) fn on_silence(&mut self, now: Time) {
         self.rto_count += 1;
         self.last_progress = now;
-        self.tail_probe = if self.has_number() { TailProbe::Due } else { TailProbe::Sent };
+        let may_ask = self.has_number_for_probe();
+        self.tail_probe = if may_ask { TailProbe::Due } else { TailProbe::Sent };
     }
 
     pub(crate) fn on_rto(&mut self, now: Time) {
@@ -208,4 +227,9 @@ impl Path {
         }
         oldest.max(self.tick_from) + self.tick(flow, sla_tick)
     }
+}
+
+/// Numbers of a path that chunks may use: all but one.
+fn chunks_max(numbers_max: u64) -> u64 {
+    numbers_max.saturating_sub(1).max(1)
 }

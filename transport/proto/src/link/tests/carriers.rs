@@ -230,9 +230,18 @@ fn queue_pairs_that_failed_are_made_anew_and_the_link_goes_back_to_them() {
         load.run(&mut wire, channel, Nanos::from_secs(2));
         assert!(wire.ends.iter().all(|end| end.link.carrier() == Uc), "seed {seed}");
         for end in &wire.ends {
-            assert!(end.link.paths().all(|path| path.state == PathState::Good), "seed {seed}");
             assert_eq!(end.link.stats().paths_renewed, 2, "seed {seed}");
         }
+        // One may be in doubt just then, for what the wire loses.
+        let all_are_good = |wire: &Wire| {
+            let mut paths = wire.ends.iter().flat_map(|end| end.link.paths());
+            paths.all(|path| path.state == PathState::Good)
+        };
+        let mut steps = 0..100;
+        while !all_are_good(&wire) && steps.next().is_some() {
+            load.run(&mut wire, channel, Nanos::from_millis(10));
+        }
+        assert!(all_are_good(&wire), "seed {seed}");
         // A carrier that nobody rides on, and then all that have queue pairs, at both ends.
         fail_at(&mut wire, 1, Rc);
         load.run(&mut wire, channel, Nanos::from_secs(2));
@@ -241,7 +250,13 @@ fn queue_pairs_that_failed_are_made_anew_and_the_link_goes_back_to_them() {
         fail(&mut wire, Uc);
         assert!(wire.ends.iter().all(|end| end.link.carrier() == Tcp), "seed {seed}");
         load.run(&mut wire, channel, Nanos::from_secs(3));
-        assert!(wire.ends.iter().all(|end| end.link.carrier() == Uc), "seed {seed}");
+        // Probes that must be answered in a row are lost, too.
+        let ride_on_uc = |wire: &Wire| wire.ends.iter().all(|end| end.link.carrier() == Uc);
+        let mut steps = 0..60;
+        while !ride_on_uc(&wire) && steps.next().is_some() {
+            load.run(&mut wire, channel, Nanos::from_millis(50));
+        }
+        assert!(ride_on_uc(&wire), "seed {seed}");
         wire.run_until(Wire::settled);
         for end in &wire.ends {
             let stats = end.link.stats();

@@ -5,6 +5,7 @@ mod carriers;
 mod credit;
 mod end;
 mod hostile;
+mod numbers;
 mod paths;
 mod piggyback;
 mod ports;
