@@ -19,7 +19,8 @@ pub struct LinkStats {
     pub acks_piggybacked: u64,
     /// Transmissions found lost by a gap.
     pub losses_by_gap: u64,
-    /// Transmissions that the peer did not take although a reliable carrier had brought them.
+    /// Transmissions that the peer did not take although they had come, or may have: on a reliable
+    /// carrier, or of a message that was given up.
     pub refused_by_peer: u64,
     /// Tail-loss probes sent.
     pub tail_probes: u64,

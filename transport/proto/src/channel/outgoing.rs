@@ -78,6 +78,12 @@ impl Outgoing {
         self.chunks_cut
     }
 
+    /// Whether its receiver may have refused what came of it last.
+    pub(crate) fn is_given_up(&self) -> bool {
+        use SendState::{Abandoning, Ended};
+        matches!(self.state, Abandoning | Ended(Outcome::Abandoned | Outcome::Unknown))
+    }
+
     /// What of it is in no chunk yet.
     pub(crate) fn uncut_bytes(&self) -> u32 {
         self.message_len - self.offset

@@ -1,10 +1,10 @@
 //! Acks: taking them in, and giving them out after the application's turn.
 
 use super::{Link, LinkState};
-use crate::channel::SendState;
+use crate::channel::{Outgoing, SendState};
 use crate::event::{AckTransmit, DownReason, Event, Outcome, PathId, SendKey};
 use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX};
-use crate::path::{What, bit};
+use crate::path::{DataChunk, What, bit};
 use crate::wire::{Ack, AckFrame};
 use towpath_base::serial::expand_u32;
 use towpath_base::{Nanos, Time};
@@ -132,18 +132,31 @@ impl Link {
         self.leave_when_done();
     }
 
+    /// Declares lost what a gap shows. Where that may be refused it is no loss of the network: on a
+    /// reliable carrier, and of a message that was given up, whose ABANDON may have come sooner on
+    /// another path.
     fn find_losses(&mut self, now: Time, index: usize) {
-        let Self { paths, flow, lost, control_lost, gap_at, stats, .. } = self;
-        let is_in_use = paths.is_in_use(index);
+        let Self { paths, flow, sends, lost, control_lost, gap_at, stats, .. } = self;
+        let (is_in_use, has_choice) = (paths.is_in_use(index), paths.has_choice());
         let path = &mut paths[index];
-        let (from, mut chunks, mut bytes) = (index as u8, 0, 0);
-        let is_lossy = is_in_use && !path.carrier.is_reliable();
+        let (from, mut chunks, mut bytes, mut refused) = (index as u8, 0, 0, 0);
+        let is_lossy = !path.carrier.is_reliable();
         let size = &mut flow.chunk_size;
+        let mut gone_bytes = 0;
         path.tx.detect_losses(|what, charge| {
-            chunks += 1;
-            bytes += u64::from(charge);
-            if is_lossy {
-                size.on_lost(if let What::Data(chunk) = what { chunk.length } else { 0 });
+            gone_bytes += u64::from(charge);
+            let may_be_refused = |chunk: &DataChunk| {
+                has_choice && sends.get(chunk.send.0).is_none_or(Outgoing::is_given_up)
+            };
+            let is_lost = is_lossy && !matches!(what, What::Data(chunk) if may_be_refused(chunk));
+            if is_lost {
+                chunks += 1;
+                bytes += u64::from(charge);
+                if is_in_use {
+                    size.on_lost(if let What::Data(chunk) = what { chunk.length } else { 0 });
+                }
+            } else {
+                refused += 1;
             }
             match *what {
                 What::Nothing | What::Probe => {}
@@ -152,16 +165,13 @@ impl Link {
             }
         });
         path.lost_chunks += u64::from(chunks);
-        flow.on_gone(bytes);
-        if is_lossy {
-            stats.losses_by_gap += u64::from(chunks);
-            if chunks > 0 {
-                *gap_at = Some(now);
-            }
+        flow.on_gone(gone_bytes);
+        stats.losses_by_gap += u64::from(chunks);
+        stats.refused_by_peer += refused;
+        if chunks > 0 && is_in_use {
+            *gap_at = Some(now);
             paths.ladder.loss.on_lost(chunks);
             flow.on_losses(now, chunks, bytes);
-        } else {
-            stats.refused_by_peer += u64::from(chunks);
         }
         paths.settle(index);
     }

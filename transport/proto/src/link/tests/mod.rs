@@ -4,6 +4,7 @@ mod arrivals;
 mod carriers;
 mod credit;
 mod end;
+mod given_up;
 mod hostile;
 mod numbers;
 mod paths;
@@ -362,6 +363,10 @@ fn a_channel_beyond_the_total_credit_is_refused_at_both_ends() {
         wire.ends[0].link.open_channel(false).unwrap();
     }
     assert_eq!(wire.ends[0].link.open_channel(false), Err(OpenError::NoCredit));
+    let advice = std::string::ToString::to_string(&OpenError::NoCredit);
+    for setting in ["credit_total", "quota_chunks", "32 channels", "Raise", "both ends"] {
+        assert!(advice.contains(setting), "{advice}");
+    }
     wire.run_until(|wire| wire.ends[1].channels.len() == 2);
     assert_eq!(wire.ends[1].link.open_channel(false), Err(OpenError::NoCredit));
 }

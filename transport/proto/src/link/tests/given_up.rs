@@ -1,0 +1,63 @@
+//! What giving messages up says of the network, and what it costs.
+
+use super::paths::{EACH, send};
+use super::wire::{Faults, Frame, Wire};
+use super::*;
+use crate::event::Outcome;
+
+#[test]
+fn chunks_that_come_behind_their_abandon_on_another_path_are_no_loss() {
+    for seed in 0..20 {
+        println!("seed {seed}");
+        let tune = |config: LinkConfig| config.spreading(EACH).seed(seed);
+        let mut wire = Wire::with_paths(seed, Faults::default(), 2, tune);
+        let channel = wire.open_channel(0, false);
+        send(&mut wire, channel, 0..32, 10_000);
+        wire.run_until(Wire::settled);
+        let chunk_bytes = wire.ends[0].link.chunk_bytes();
+        for round in 1..20 {
+            let first = round * 100;
+            send(&mut wire, channel, first..first + 8, 10_000);
+            wire.turn(0);
+            // What is under way on one path is overtaken by what goes on the other.
+            let slow = PathId((round % 2) as u8);
+            let flight = core::mem::take(&mut wire.flight);
+            for ((at, order), (to, frame)) in flight {
+                let is_slow = matches!(&frame, Frame::Chunk { path, .. } if *path == slow);
+                let at = if is_slow { at + 50_000 } else { at };
+                wire.flight.insert((at, order), (to, frame));
+            }
+            for token in first..first + 8 {
+                if let Some((key, _)) = wire.ends[0].sending.get(&token) {
+                    let _ = wire.ends[0].link.cancel(*key);
+                }
+            }
+            wire.run_until(Wire::settled);
+            send(&mut wire, channel, first + 50..first + 58, 100);
+            wire.run_until(Wire::settled);
+        }
+        let given_up = wire.ends[0].outcomes.values().filter(|&&o| o == Outcome::Abandoned);
+        assert!(given_up.count() > 50, "seed {seed}");
+        let stats = wire.ends[0].link.stats();
+        assert_eq!(stats.losses_by_gap, 0, "seed {seed}: the wire loses nothing");
+        assert!(stats.refused_by_peer > 0, "seed {seed}");
+        assert_eq!(wire.ends[0].link.chunk_bytes(), chunk_bytes, "seed {seed}");
+        assert!(wire.ends[0].link.paths().all(|path| path.lost == 0), "seed {seed}");
+        wire.check_clean();
+    }
+}
+
+#[test]
+fn chunks_of_given_up_messages_that_an_only_path_loses_are_losses() {
+    let (mut wire, channel) = Wire::open(3, Faults::default(), false);
+    send(&mut wire, channel, 0..32, 10_000);
+    wire.run_until(Wire::settled);
+    wire.ends[0].send(channel, 100, vec![1; 10_000], Time::NEVER);
+    wire.turn(0);
+    wire.flight.clear();
+    let (key, _) = wire.ends[0].sending[&100].clone();
+    wire.ends[0].link.cancel(key).unwrap();
+    wire.run_until(Wire::settled);
+    let stats = wire.ends[0].link.stats();
+    assert_eq!((stats.losses_by_gap, stats.refused_by_peer), (1, 0), "they come in order there");
+}
