@@ -36,8 +36,16 @@ pub enum OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::TooMany => "as many channels are open as channels_max allows",
-            Self::NoCredit => "another channel's quota_chunks would exceed credit_total",
+            Self::TooMany => {
+                "as many channels of the link are open as channels_max allows (1,024 by default): \
+                 close one, raise channels_max at both ends, or open another link"
+            }
+            Self::NoCredit => {
+                "the open channels of the link take all of its credit: each takes quota_chunks \
+                 (128 by default), together they may take credit_total (an endpoint's is 4,096 by \
+                 default, enough for 32 channels). Raise credit_total or lower quota_chunks, at \
+                 both ends, or close a channel"
+            }
             Self::Down => "the link is down or leaving",
             Self::NotOpen => "no such channel is open",
         })
