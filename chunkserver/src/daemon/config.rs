@@ -33,7 +33,7 @@ pub struct DaemonConfig {
     pub capacity_bytes: u64,
     /// Bytes of segments that are made and zeroed at the start.
     pub preallocate_bytes: u64,
-    /// Size of the write-ahead log in bytes.
+    /// Size of each of the two copies of the write-ahead log in bytes.
     pub log_bytes: u64,
     /// Size of a segment file in bytes, fixed when the store is made.
     pub segment_bytes: u64,

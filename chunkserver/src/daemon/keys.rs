@@ -227,7 +227,7 @@ pub const KEYS: &[Key] = &[
         "bytes of data files that are made and zeroed at the start: a slower start, faster first \
          writes"
     ),
-    size!(log_bytes, 64 << 10, "size of the write-ahead log in bytes"),
+    size!(log_bytes, 64 << 10, "size of each of the two copies of the write-ahead log in bytes"),
     size!(
         segment_bytes,
         32 << 10,

@@ -136,6 +136,7 @@ pub fn run<D: Device<Memory = Region> + Send>(
     let device = endpoint.device().local_addr();
     let listening = endpoint.listen(config.listen)?;
     let store = open_store(config)?;
+    say_damage(&store, config);
     let stats = store.stats();
     tracing::info!(
         dir = %config.data_dir.display(),
@@ -284,6 +285,28 @@ fn open_store(config: &DaemonConfig) -> Result<Store<FileMedia>, DaemonError> {
     })?;
     Store::open(media, store_config(config))
         .map_err(|source| DaemonError::Store { path: path.into(), source })
+}
+
+/// A line for each thing that the opening found damaged, and one that says what to do.
+fn say_damage(store: &Store<FileMedia>, config: &DaemonConfig) {
+    for damage in store.damage() {
+        match damage.kind.loses_records() {
+            true => tracing::error!(%damage, "the store is damaged"),
+            false => tracing::warn!(%damage, "the store is damaged"),
+        }
+    }
+    let dir = config.data_dir.display();
+    if store.is_damaged() {
+        tracing::error!(
+            "changes are lost to damage, so the store takes no others: stop the server and run \
+             `towpath-chunkserver check {dir}`"
+        );
+    } else if !store.damage().is_empty() {
+        tracing::warn!(
+            "nothing that was acknowledged is lost but what is named above; \
+             `towpath-chunkserver check {dir}` looks at all of it while no server runs"
+        );
+    }
 }
 
 /// For the id of a new store: std keys each `RandomState` from the system's randomness.

@@ -9,7 +9,7 @@ use towpath_transport::{Buf, Device, LinkId, Region};
 
 use super::answer::{Answer, chunk_info};
 use super::ask::Ask;
-use super::errors::{of_create, of_delete, of_read, of_write};
+use super::errors::{of_create, of_delete, of_read, of_suspect, of_write};
 use super::server::{ChunkServer, Job};
 use crate::store::{ChunkStat, Completion, ReadDone, ReadError, Reply, StoreStats};
 
@@ -41,7 +41,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
             (Reply::Stat(stat), Ask::Stat(chunk)) => stat.map_or_else(
                 || Answer::Error(ErrorReply::NoSuchChunk { chunk }),
-                |stat| Answer::Stat(chunk_info(&stat)),
+                |stat| match stat.suspect {
+                    true => Answer::Error(of_suspect(stat.chunk)),
+                    false => Answer::Stat(chunk_info(&stat)),
+                },
             ),
             (Reply::Stats(stats), _) => Answer::Info(Box::new(self.info(responder.link(), &stats))),
             (Reply::Write { result, data, .. }, Ask::Write(header, ..)) => {

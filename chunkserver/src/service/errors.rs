@@ -36,6 +36,7 @@ pub(super) fn of_write(chunk: ChunkId, error: WriteError) -> ErrorReply {
             ErrorReply::SliceCorrupt { chunk: damaged.chunk, slice: damaged.slice }
         }
         WriteError::Refused(refused) => of_refused(refused),
+        WriteError::Suspect(chunk) => of_suspect(chunk),
         WriteError::WireCorrupt { slice } => ErrorReply::WireCorrupt { chunk, slice },
     }
 }
@@ -53,7 +54,14 @@ pub(super) fn of_read(chunk: ChunkId, error: ReadError) -> ErrorReply {
         }
         ReadError::NoSuchChunk(chunk) => ErrorReply::NoSuchChunk { chunk },
         ReadError::PastEnd { byte_len: length } => ErrorReply::PastEnd { chunk, length },
+        ReadError::Suspect(chunk) => of_suspect(chunk),
     }
+}
+
+/// What is known of the chunk may be old or too short, so none of it is given out.
+pub(super) fn of_suspect(chunk: ChunkId) -> ErrorReply {
+    tracing::error!(%chunk, "a change of a chunk that is asked for is lost to damage");
+    ErrorReply::SliceCorrupt { chunk, slice: 0 }
 }
 
 fn of_refused(refused: Refused) -> ErrorReply {
@@ -61,7 +69,7 @@ fn of_refused(refused: Refused) -> ErrorReply {
         // The worker commits and tries again, so this is a batch that can never fit: the log is
         // full of changes that wait for a checkpoint.
         Refused::BatchFull => ErrorReply::Busy,
-        Refused::Failed(_) => ErrorReply::StoreFailed,
+        Refused::Damaged | Refused::Failed(_) => ErrorReply::StoreFailed,
         Refused::NoSpace => ErrorReply::NoSpace,
         Refused::Undecided(_) => ErrorReply::CommitFailed,
     }

@@ -13,6 +13,9 @@ use super::slice::ChunkId;
 const CHUNK_FIXED_BYTES: usize = 48;
 const RUN_BYTES: usize = 12;
 
+/// The bit of a chunk's limit that says that a change of the chunk is lost.
+const SUSPECT: u64 = 1 << 63;
+
 /// A checked checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
@@ -98,7 +101,9 @@ impl<'a> Reader<'a> {
     fn chunk(&mut self, live_slices: &mut u64) -> Result<(ChunkId, Chunk), CheckpointError> {
         let fixed = self.take(1, CHUNK_FIXED_BYTES)?;
         let id = ChunkId(u128::from_le_bytes(array(fixed, 0)));
-        let mut chunk = Chunk::new(u64_at(fixed, 24), u64_at(fixed, 32));
+        let limit = u64_at(fixed, 24);
+        let mut chunk = Chunk::new(limit & !SUSPECT, u64_at(fixed, 32));
+        chunk.suspect = limit & SUSPECT != 0;
         chunk.byte_len = u64_at(fixed, 16);
         if chunk.limit_bytes > CHUNK_BYTES_MAX || chunk.byte_len > chunk.limit_bytes {
             return Err(self.impossible("byte_len"));
@@ -152,7 +157,8 @@ pub(crate) fn encode_checkpoint(header: FileHeader, map: &ChunkMap) -> Vec<u8> {
     for (id, chunk) in &map.chunks {
         out.extend_from_slice(&id.0.to_le_bytes());
         out.extend_from_slice(&chunk.byte_len.to_le_bytes());
-        out.extend_from_slice(&chunk.limit_bytes.to_le_bytes());
+        let flags = if chunk.suspect { SUSPECT } else { 0 };
+        out.extend_from_slice(&(chunk.limit_bytes | flags).to_le_bytes());
         out.extend_from_slice(&chunk.version.to_le_bytes());
         let counts_at = out.len();
         out.extend_from_slice(&[0; 8]);

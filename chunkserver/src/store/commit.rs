@@ -55,7 +55,7 @@ impl<M: Media> Store<M> {
     /// Whether a checkpoint follows the next commit.
     pub(super) fn checkpoint_is_due(&self) -> bool {
         let is_due = self.log.wants_checkpoint || self.log.end > self.checkpoint_at();
-        is_due && self.failed.is_none()
+        is_due && self.failed.is_none() && !self.is_lossy
     }
 
     /// Makes a checkpoint where enough of the log is used. Nothing is staged.
@@ -71,6 +71,9 @@ impl<M: Media> Store<M> {
     /// # Errors
     /// As [`commit`](Self::commit).
     pub fn close(mut self) -> Result<(), FlushFailed> {
+        if self.is_lossy {
+            return Ok(());
+        }
         self.commit()?;
         self.log.push(ChunkId::default(), &Op::Seal);
         self.flush_staged().map_err(|(step, error)| FlushFailed { step, kind: error.kind() })
@@ -95,12 +98,14 @@ impl<M: Media> Store<M> {
             if self.bug == Some(Bug::SkipDataFlush) {
                 continue;
             }
-            let file = &self.pages.files[segment as usize];
-            self.media.fdatasync(file).map_err(|e| (CommitStep::DataFlush, e))?;
+            let flushed = self.pages.file(segment).and_then(|file| self.media.fdatasync(file));
+            flushed.map_err(|e| (CommitStep::DataFlush, e))?;
         }
-        self.media
-            .write_at(&self.log.file, self.log.end, &self.log.staged)
-            .map_err(|e| (CommitStep::LogAppend, e))?;
+        for copy in self.log.copies() {
+            self.media
+                .write_at(&self.log.file, copy + self.log.end, &self.log.staged)
+                .map_err(|e| (CommitStep::LogAppend, e))?;
+        }
         #[cfg(test)]
         if self.has(Bug::SkipLogFlush) {
             return Ok(());

@@ -63,9 +63,9 @@ impl StoreConfig {
         self
     }
 
-    /// Size of the log file, which is filled with zeros when it is made so that a full disk
-    /// never stops a delete. A larger one makes checkpoints rarer and a restart longer.
-    /// Default: 32 MiB. A change takes effect with the next checkpoint.
+    /// Size of each of the two copies of the log. Their file is filled with zeros when made, so
+    /// that a full disk never stops a delete. A larger one makes checkpoints rarer and a restart
+    /// longer. Default: 32 MiB. A change takes effect with the next checkpoint.
     #[must_use]
     pub fn log_bytes(mut self, bytes: u64) -> Self {
         self.log_bytes = bytes;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::config::StoreConfig;
+use super::damage::Damage;
 use super::error::FlushFailed;
 use super::header::FileHeader;
 use super::limits::LIST_MAX;
@@ -28,6 +29,8 @@ pub struct ChunkStat {
     pub limit_bytes: u64,
     /// Rises with every change of the chunk, and never repeats, not even after a delete.
     pub version: u64,
+    /// A change of it is lost to damage: the rest may be old, and none of its bytes is served.
+    pub suspect: bool,
 }
 
 /// The number of a staged change: it is acknowledged when the next commit succeeds.
@@ -66,6 +69,9 @@ pub struct Store<M: Media> {
     pub(crate) map: ChunkMap,
     pub(crate) space: Space,
     pub(crate) failed: Option<FlushFailed>,
+    pub(crate) damage: Vec<Damage>,
+    /// Changes that were acknowledged are lost: no other is taken, and no file changed.
+    pub(crate) is_lossy: bool,
     pub(crate) staged: Vec<Staged>,
     pub(crate) pending: HashMap<ChunkId, Option<Head>>,
     /// Chunks made less chunks deleted by what is staged.
@@ -105,12 +111,32 @@ impl<M: Media> Store<M> {
     /// The committed state of a chunk.
     #[must_use]
     pub fn stat(&self, chunk: ChunkId) -> Option<ChunkStat> {
-        self.map.chunks.get(&chunk).map(|c| ChunkStat {
-            chunk,
-            byte_len: c.byte_len,
-            limit_bytes: c.limit_bytes,
-            version: c.version,
-        })
+        match self.map.chunks.get(&chunk) {
+            Some(c) => Some(ChunkStat {
+                chunk,
+                byte_len: c.byte_len,
+                limit_bytes: c.limit_bytes,
+                version: c.version,
+                suspect: c.suspect,
+            }),
+            // What made it may be lost.
+            None if self.map.may_miss_chunks() => {
+                Some(ChunkStat { chunk, byte_len: 0, limit_bytes: 0, version: 0, suspect: true })
+            }
+            None => None,
+        }
+    }
+
+    /// What the opening found damaged.
+    #[must_use]
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// Whether changes are refused because others are lost to damage.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        self.is_lossy
     }
 
     /// Committed chunks in the order of their names, the first one after `after`; at most
@@ -136,7 +162,7 @@ impl<M: Media> Store<M> {
             free_bytes: bytes(self.space.free_pages()),
             retired_bytes: bytes(self.space.retired_pages()),
             capacity_bytes: bytes(self.space.capacity_pages()),
-            failed: self.failed.is_some(),
+            failed: self.failed.is_some() || self.is_lossy,
             ..self.counts
         }
     }

@@ -2,12 +2,10 @@
 
 use thiserror::Error;
 
-use super::checkpoint::CheckpointError;
 use super::config::ConfigError;
 use super::header::HeaderError;
 use super::map::ApplyError;
 use super::media::MediaError;
-use super::record::RecordError;
 use super::slice::ChunkId;
 
 /// Why a directory cannot be opened as a store. Nothing was changed in it.
@@ -28,13 +26,12 @@ pub enum OpenError {
         source: ApplyError,
     },
     /// The checkpoint cannot be read.
-    #[error("{file}: {source}; restore it from a copy, the log alone is not enough")]
+    #[error("{file}: {why}, and no older map and logs tell the same: restore it from a copy")]
     Checkpoint {
         /// Checkpoint file.
         file: String,
         /// What is wrong with it.
-        #[source]
-        source: CheckpointError,
+        why: String,
     },
     /// A file header is refused.
     #[error("{file}: {source}")]
@@ -48,18 +45,6 @@ pub enum OpenError {
     /// Another server has the directory.
     #[error("another server has this store open: stop it first")]
     Locked,
-    /// A record that was on stable media is damaged, as later ones prove, or says something
-    /// impossible: dropping it would lose acknowledged writes.
-    #[error("{file} is damaged at offset {offset}, inside the durable records: {source}")]
-    LogDamaged {
-        /// Log file.
-        file: String,
-        /// Offset of the damaged record.
-        offset: u64,
-        /// What is wrong with it.
-        #[source]
-        source: RecordError,
-    },
     /// There are segments but no checkpoint.
     #[error("segments are here but no map file: restore it from a copy, or remove all files")]
     MapMissing,
@@ -71,18 +56,6 @@ pub enum OpenError {
     Page {
         /// The page, counted over all segments.
         page: u32,
-    },
-    /// A sound record that does not follow the ones before it, which no crash can leave.
-    #[error("{file} at offset {offset}: record {found} stands where {expected} should follow")]
-    Sequence {
-        /// Log file.
-        file: String,
-        /// Offset of the record.
-        offset: u64,
-        /// The number due.
-        expected: u64,
-        /// The number found.
-        found: u64,
     },
 }
 
@@ -118,6 +91,10 @@ pub struct FlushFailed {
 /// Why no change at all is taken just now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
+    /// Changes that were acknowledged are lost, and a change could take the pages that a repair
+    /// needs.
+    #[error("the store is damaged and takes no changes: run `towpath-chunkserver check` on it")]
+    Damaged,
     /// Enough is staged: commit, then try again.
     #[error("the batch is full: commit it first")]
     BatchFull,
@@ -193,6 +170,9 @@ pub enum WriteError {
     /// The slice that the fragment would be merged with is damaged; overwrite it whole.
     #[error("the stored slice under the fragment is damaged: {0}")]
     OldSlice(SliceCorrupt),
+    /// An earlier change of the chunk is lost: delete it, and make it anew.
+    #[error("a change of chunk {0} is lost to damage: delete the chunk, then write it anew")]
+    Suspect(ChunkId),
     /// Not now.
     #[error(transparent)]
     Refused(#[from] Refused),
@@ -224,6 +204,9 @@ pub enum ReadError {
     /// A slice is damaged; the others of the chunk can still be read.
     #[error(transparent)]
     Corrupt(#[from] SliceCorrupt),
+    /// A change of the chunk is lost: what is known of it may be old, or too short.
+    #[error("a change of chunk {0} is lost to damage: what is left of it may be old")]
+    Suspect(ChunkId),
     /// No bytes, or more than one read may have.
     #[error("a read cannot have {byte_len} bytes")]
     Length {

@@ -19,7 +19,10 @@ pub const RECORD_BODY_BYTES_MAX: usize = 24 + WRITE_SLICES_MAX as usize * 12 + 8
 /// Smallest log: its quarter must hold a few records of ordinary writes.
 pub const LOG_BYTES_MIN: u64 = 64 << 10;
 
-/// Largest log: a restart holds it in memory once.
+/// Copies of its records in a log file: a damaged sector concerns one of them.
+pub const LOG_COPIES: u64 = 2;
+
+/// Largest log: a restart holds both copies in memory.
 pub const LOG_BYTES_MAX: u64 = 1 << 30;
 
 /// Size of a log unless configured: some 200,000 writes of 64 KiB between two checkpoints, and

@@ -14,7 +14,10 @@ pub(crate) struct Log<F> {
     pub(crate) file: F,
     pub(crate) generation: u64,
     pub(crate) key: LogKey,
+    /// Bytes of one copy.
     pub(crate) size_bytes: u64,
+    /// Where the second copy begins in the file; none in a log of version 1.
+    pub(crate) copy_at: Option<u64>,
     /// One past the last record on stable media.
     pub(crate) end: u64,
     /// Number that the next record gets.
@@ -38,6 +41,7 @@ impl<F> Log<F> {
             generation: header.number,
             key: key_of(header),
             size_bytes,
+            copy_at: (header.version != FORMAT_VERSION_PLAIN).then_some(size_bytes),
             end: FILE_HEADER_BYTES as u64,
             next_sequence: header.next_sequence,
             durable_sequence: header.next_sequence - 1,
@@ -53,9 +57,15 @@ impl<F> Log<F> {
         self.generation = header.number;
         self.key = key_of(header);
         self.size_bytes = size_bytes;
+        self.copy_at = Some(size_bytes);
         self.end = FILE_HEADER_BYTES as u64;
         self.last_crc = 0;
         self.deferred = false;
+    }
+
+    /// The offsets at which both copies begin, or the one that there is.
+    pub(crate) fn copies(&self) -> impl Iterator<Item = u64> + use<F> {
+        std::iter::once(0).chain(self.copy_at)
     }
 
     /// Whether a record of `record_len` bytes may be staged. Deletes may use a part of the log
@@ -116,8 +126,9 @@ pub(crate) fn make_log<M: Media>(
     write_log(media, &name, &file, header, size_bytes)
 }
 
-/// Writes `header` and zeros over the whole log, and flushes it: an append then needs no new space
-/// and its flush no new metadata.
+/// Writes both copies of the empty log that `header` describes, `size_bytes` each with the zeros
+/// behind the header, and flushes them: an append then needs no new space and its flush no new
+/// metadata.
 pub(crate) fn write_log<M: Media>(
     media: &M,
     name: &str,
@@ -126,9 +137,13 @@ pub(crate) fn write_log<M: Media>(
     size_bytes: u64,
 ) -> Result<(), MediaError> {
     debug_assert_eq!(header.kind, FileKind::Log);
+    let header = FileHeader { body_len: size_bytes, ..*header };
     let fill = || -> io::Result<()> {
-        media.write_at(file, 0, &header.emit())?;
-        write_zeros(media, file, FILE_HEADER_BYTES as u64..size_bytes)
+        for copy in [0, size_bytes] {
+            media.write_at(file, copy, &header.emit())?;
+            write_zeros(media, file, copy + FILE_HEADER_BYTES as u64..copy + size_bytes)?;
+        }
+        Ok(())
     };
     fill().map_err(MediaError::at(MediaOp::Write, name, 0))?;
     media.fdatasync(file).map_err(MediaError::at(MediaOp::Flush, name, 0))

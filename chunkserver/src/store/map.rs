@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::limits::CHUNK_BYTES_MAX;
 use super::record::{Body, Record, WriteBody};
+use super::scan::LostRecords;
 use super::slice::{ChunkId, SLICE_BYTES};
 
 /// Slices in one block of the map: a sparse chunk pays for 256 KiB around each byte it has.
@@ -35,6 +36,8 @@ pub(crate) struct Chunk {
     pub(crate) limit_bytes: u64,
     /// Number of the record that changed it last.
     pub(crate) version: u64,
+    /// A change of it may be lost: what the map says of it may be old, or too short.
+    pub(crate) suspect: bool,
     blocks: BTreeMap<u32, Block>,
 }
 
@@ -121,6 +124,10 @@ pub(crate) struct ChunkMap {
     pub(crate) chunks: BTreeMap<ChunkId, Chunk>,
     /// Slices that have a page.
     pub(crate) live_slices: u64,
+    /// Records were lost on the way here.
+    lossy: bool,
+    /// What made a chunk may be among them.
+    may_miss_chunks: bool,
 }
 
 impl ChunkMap {
@@ -153,6 +160,65 @@ impl ChunkMap {
             Body::Seal => {}
         }
         Ok(())
+    }
+
+    /// Whether records were lost on the way here.
+    pub(crate) fn is_lossy(&self) -> bool {
+        self.lossy
+    }
+
+    /// Whether a chunk that is not here may have been made.
+    pub(crate) fn may_miss_chunks(&self) -> bool {
+        self.may_miss_chunks
+    }
+
+    /// Takes in that records are lost. The chunks that they changed are suspect, and where it is
+    /// not known which ones those are, all are.
+    pub(crate) fn lose(&mut self, lost: &LostRecords) {
+        if lost.unnamed() > 0 || lost.count() == 0 {
+            self.suspect_all();
+        }
+        self.lossy = true;
+        for (sequence, id) in &lost.named {
+            self.suspect(*id, *sequence);
+        }
+    }
+
+    /// Any chunk may have changed since.
+    pub(crate) fn suspect_all(&mut self) {
+        self.lossy = true;
+        self.may_miss_chunks = true;
+        self.chunks.values_mut().for_each(|chunk| chunk.suspect = true);
+    }
+
+    fn suspect(&mut self, id: ChunkId, version: u64) {
+        let chunk = self.chunks.entry(id).or_insert_with(|| Chunk::new(CHUNK_BYTES_MAX, version));
+        chunk.suspect = true;
+    }
+
+    /// Does what a record says that may rest on records which are lost.
+    pub(crate) fn apply_after_loss(&mut self, record: &Record<'_>) {
+        let id = record.chunk;
+        match self.apply(record, |_| ()) {
+            Ok(()) => return,
+            // What deleted the old one is lost.
+            Err(ApplyError::ChunkExists(_)) => self.remove(id),
+            Err(ApplyError::NoSuchChunk(_)) if matches!(record.body, Body::Delete) => return,
+            // What made it, and perhaps wrote to it, is lost.
+            Err(ApplyError::NoSuchChunk(_)) => self.suspect(id, record.frame.sequence),
+            Err(ApplyError::LimitExceeded(_)) => {
+                self.remove(id);
+                self.suspect(id, record.frame.sequence);
+            }
+        }
+        let applied = self.apply(record, |_| ());
+        debug_assert!(applied.is_ok(), "nothing is in its way");
+    }
+
+    fn remove(&mut self, id: ChunkId) {
+        if let Some(chunk) = self.chunks.remove(&id) {
+            self.live_slices -= chunk.slices_from(0).count() as u64;
+        }
     }
 
     /// The pages of all slices.

@@ -8,7 +8,9 @@
 //! | `map`, `space`, `pages`, `log` | where slices lie; free pages; segments; the log's end |
 //! | `reserve` | the log and the map of the generation before, whose files the next one gets |
 //! | `engine`, `stage`, `commit`, `read`, `scrub`, `open` | [`Store`], one verb per file |
-//! | `settle` | what an opening has read, made to last |
+//! | `image`, `scan`, `load`, `segments` | what is on the medium, damaged or not, read |
+//! | `damage` | what of it is damaged, in words |
+//! | `settle` | what an opening has read, made whole and made to last |
 //! | `request`, `asked` | what a store is asked and answers; the queues of those who ask |
 //! | `work` | many requests served, committed at once, and answered |
 //! | `worker`, `wakeful` | the thread that owns a store, and when those who ask do its work |
@@ -22,12 +24,15 @@ mod bytes;
 mod checkpoint;
 mod commit;
 mod config;
+mod damage;
 mod engine;
 mod error;
 mod fence;
 mod gather;
 mod header;
+mod image;
 pub mod limits;
+mod load;
 mod log;
 mod map;
 mod media;
@@ -37,7 +42,9 @@ mod read;
 mod record;
 mod request;
 mod reserve;
+mod scan;
 mod scrub;
+mod segments;
 mod settle;
 pub mod sim;
 mod slice;
@@ -53,6 +60,7 @@ mod tests;
 
 pub use checkpoint::{Checkpoint, CheckpointError, parse_checkpoint};
 pub use config::{ConfigError, StoreConfig};
+pub use damage::{Damage, DamageKind};
 pub use engine::{ChunkStat, Store, Ticket};
 pub use error::{
     CommitStep, CreateError, DeleteError, FlushFailed, OpenError, ReadError, Refused, SliceCorrupt,
@@ -68,6 +76,7 @@ pub use record::{
     parse_frame, parse_record,
 };
 pub use request::{Completion, Reply, Request};
+pub use scan::LostRecords;
 pub use scrub::ScrubReport;
 pub use slice::{
     ChunkId, ParseChunkIdError, SLICE_BYTES, Span, fragment_crc, hole_crc, slice_crc, writer_crcs,

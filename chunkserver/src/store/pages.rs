@@ -1,5 +1,7 @@
 //! The segment files, addressed by page, and the check of what is read from them.
 
+use std::io;
+
 use super::error::SliceCorrupt;
 use super::header::data_name;
 use super::map::SliceRef;
@@ -8,7 +10,8 @@ use super::slice::{ChunkId, SLICE_BYTES, hole_crc, slice_crc};
 
 /// The open segments.
 pub(crate) struct Pages<F> {
-    pub(crate) files: Vec<F>,
+    /// None for one that cannot be used.
+    pub(crate) files: Vec<Option<F>>,
     pub(crate) segment_pages: u32,
     pub(crate) retried: u64,
     pub(crate) corrupt: u64,
@@ -37,6 +40,15 @@ impl<F> Pages<F> {
         (page / self.segment_pages, u64::from(page % self.segment_pages) * SLICE_BYTES as u64)
     }
 
+    /// The file of a segment.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] when it is missing or another file.
+    pub(crate) fn file(&self, segment: u32) -> io::Result<&F> {
+        let file = self.files.get(segment as usize).and_then(Option::as_ref);
+        file.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the segment is not there"))
+    }
+
     pub(crate) fn write<M: Media<File = F>>(
         &self,
         media: &M,
@@ -46,8 +58,8 @@ impl<F> Pages<F> {
     ) -> Result<(), MediaError> {
         let (segment, offset) = self.locate(page);
         let at = offset + skip;
-        media
-            .write_at(&self.files[segment as usize], at, bytes)
+        self.file(segment)
+            .and_then(|file| media.write_at(file, at, bytes))
             .map_err(|e| MediaError::at(MediaOp::Write, &data_name(segment), at)(e))
     }
 
@@ -59,8 +71,8 @@ impl<F> Pages<F> {
         buf: &mut [u8],
     ) -> Result<(), MediaError> {
         let (segment, offset) = self.locate(page);
-        media
-            .read_at(&self.files[segment as usize], offset, buf)
+        self.file(segment)
+            .and_then(|file| media.read_at(file, offset, buf))
             .map_err(|e| MediaError::at(MediaOp::Read, &data_name(segment), offset)(e))
     }
 

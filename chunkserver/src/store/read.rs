@@ -56,14 +56,19 @@ impl<M: Media> Store<M> {
     /// Chooses the pages of a read and keeps them from being used again.
     ///
     /// # Errors
-    /// [`ReadError::NoSuchChunk`], [`ReadError::Length`], [`ReadError::PastEnd`].
+    /// [`ReadError::NoSuchChunk`], [`ReadError::Suspect`], [`ReadError::Length`],
+    /// [`ReadError::PastEnd`].
     pub fn begin_read(
         &mut self,
         chunk: ChunkId,
         offset: u64,
         byte_len: u64,
     ) -> Result<ReadPlan, ReadError> {
-        let found = self.map.chunks.get(&chunk).ok_or(ReadError::NoSuchChunk(chunk))?;
+        let found = match self.map.chunks.get(&chunk) {
+            Some(found) if !found.suspect => found,
+            None if !self.map.may_miss_chunks() => return Err(ReadError::NoSuchChunk(chunk)),
+            _ => return Err(ReadError::Suspect(chunk)),
+        };
         if byte_len == 0 || byte_len > WRITE_BYTES_MAX {
             return Err(ReadError::Length { byte_len });
         }

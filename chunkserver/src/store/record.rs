@@ -184,6 +184,12 @@ pub fn parse_frame(bytes: &[u8], key: LogKey) -> Option<Frame> {
     Some(frame(header))
 }
 
+/// As [`parse_frame`], with the chunk that the record changes.
+pub(crate) fn parse_header(bytes: &[u8], key: LogKey) -> Option<(Frame, ChunkId)> {
+    let frame = parse_frame(bytes, key)?;
+    Some((frame, ChunkId(u128::from_le_bytes(array(bytes, field::CHUNK)))))
+}
+
 /// Reads the record of the log of `key` that `bytes` begin with; gives it and the bytes it takes.
 ///
 /// Never panics, whatever the bytes are, and never allocates.

@@ -2,9 +2,10 @@
 
 use super::checkpoint::write_map;
 use super::header::{FileHeader, MAP_TEMPORARY, log_name, map_name, number_in};
-use super::limits::LOG_BYTES_MIN;
+use super::limits::{LOG_BYTES_MIN, LOG_COPIES};
 use super::log::write_log;
 use super::media::{Media, MediaError, MediaOp};
+use super::slice::SLICE_BYTES;
 
 /// A file that the next checkpoint writes anew.
 #[derive(Debug)]
@@ -37,6 +38,11 @@ pub(crate) struct Reserve<F> {
 }
 
 impl<F> Reserve<F> {
+    /// Nothing: for a store that makes no checkpoint.
+    pub(crate) fn none(current_map: F) -> Self {
+        Self { log: None, map: None, current_map }
+    }
+
     /// Opens the files of `names` that are not those of `generation`, one log and one map, the ones
     /// of the generation before if they are there; removes all others.
     pub(crate) fn open<M: Media<File = F>>(
@@ -78,7 +84,7 @@ impl<F> Reserve<F> {
         log_bytes: u64,
     ) -> Result<(), MediaError> {
         if self.log.is_none() {
-            self.log = Some(make(media, log_name(generation), log_bytes)?);
+            self.log = Some(make(media, log_name(generation), LOG_COPIES * log_bytes)?);
         }
         if self.map.is_none() {
             self.map = Some(make(media, MAP_TEMPORARY.to_owned(), 0)?);
@@ -97,8 +103,8 @@ impl<F> Reserve<F> {
         self.map_mut().rename(media, MAP_TEMPORARY.to_owned())
     }
 
-    /// Writes an empty log over the spare one, and flushes it; gives its size in bytes, which is
-    /// `log_bytes` unless the medium has no room for that.
+    /// Writes an empty log over the spare one, and flushes it; gives the size of one copy in bytes,
+    /// which is `log_bytes` unless the medium has no room for that.
     pub(crate) fn write_log<M: Media<File = F>>(
         &mut self,
         media: &M,
@@ -107,18 +113,20 @@ impl<F> Reserve<F> {
     ) -> Result<u64, MediaError> {
         let Spare { name, file } = self.log_mut();
         let failed = |error| MediaError::at(MediaOp::Write, name, 0)(error);
-        let mut size_bytes = media.len(file).map_err(failed)?;
-        if size_bytes > log_bytes {
-            media.set_len(file, log_bytes).map_err(failed)?;
-            size_bytes = log_bytes;
+        let wanted = LOG_COPIES * log_bytes;
+        let mut file_bytes = media.len(file).map_err(failed)?;
+        if file_bytes > wanted {
+            media.set_len(file, wanted).map_err(failed)?;
+            file_bytes = wanted;
         }
-        if size_bytes < log_bytes {
-            match media.allocate(file, 0..log_bytes).map_err(failed) {
-                Ok(()) => size_bytes = log_bytes,
-                Err(error) if error.is_full() && size_bytes >= LOG_BYTES_MIN => {}
+        if file_bytes < wanted {
+            match media.allocate(file, 0..wanted).map_err(failed) {
+                Ok(()) => file_bytes = wanted,
+                Err(error) if error.is_full() && file_bytes >= LOG_COPIES * LOG_BYTES_MIN => {}
                 Err(error) => return Err(error),
             }
         }
+        let size_bytes = file_bytes / LOG_COPIES / SLICE_BYTES as u64 * SLICE_BYTES as u64;
         write_log(media, name, file, header, size_bytes)?;
         Ok(size_bytes)
     }

@@ -1,6 +1,6 @@
 //! Free pages, and the freed ones that must wait before they are used again.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::limits::FIT_RUNS_MAX;
 use super::record::Extent;
@@ -30,6 +30,8 @@ pub(crate) struct Space {
     retired_pages: u64,
     commit: u64,
     pins: BTreeMap<u64, u32>,
+    /// Segments whose files cannot be used.
+    shunned: BTreeSet<u32>,
 }
 
 /// A page that two slices claim, or that lies in no segment.
@@ -50,6 +52,7 @@ impl Space {
             retired_pages: 0,
             commit: 0,
             pins: BTreeMap::new(),
+            shunned: BTreeSet::new(),
         }
     }
 
@@ -81,14 +84,32 @@ impl Space {
         self.release(Extent { page: base + 1, count: pages as u32 });
     }
 
+    /// Gives no page of segment `index` out, now or later: its file cannot be used.
+    pub(crate) fn shun_segment(&mut self, index: u32) {
+        self.shunned.insert(index);
+        let pages = index * self.segment_pages..(index + 1) * self.segment_pages;
+        // No run reaches past a segment, since its first page is never free.
+        self.free.retain(|page, _| !pages.contains(page));
+        self.free_pages = self.free.values().map(|count| u64::from(*count)).sum();
+    }
+
     /// Takes the pages that a map uses out of the free ones.
-    pub(crate) fn claim(&mut self, pages: impl Iterator<Item = u32>) -> Result<(), PageClash> {
+    ///
+    /// # Errors
+    /// A page that is claimed twice, or is in no segment. With `is_lossy` none: what freed the page
+    /// may be lost, and the checksum of a slice tells whether the page is still its own.
+    pub(crate) fn claim(
+        &mut self,
+        pages: impl Iterator<Item = u32>,
+        is_lossy: bool,
+    ) -> Result<(), PageClash> {
         let total = self.segments as usize * self.segment_pages as usize;
         let mut used = vec![false; total];
         for page in pages {
             let header = page.is_multiple_of(self.segment_pages);
             match used.get_mut(page as usize) {
                 Some(slot) if !header && !*slot => *slot = true,
+                _ if is_lossy => {}
                 _ => return Err(PageClash(page)),
             }
         }
@@ -148,7 +169,7 @@ impl Space {
 
     /// Gives back pages that no commit has named.
     pub(crate) fn release(&mut self, extent: Extent) {
-        if extent.count == 0 {
+        if extent.count == 0 || self.shunned.contains(&(extent.page / self.segment_pages)) {
             return;
         }
         self.free_pages += u64::from(extent.count);
@@ -267,12 +288,12 @@ mod tests {
     #[test]
     fn claimed_pages_are_never_given_out_and_a_double_claim_is_refused() {
         let mut space = space(8);
-        assert_eq!(space.claim([2, 4].into_iter()), Ok(()));
+        assert_eq!(space.claim([2, 4].into_iter(), false), Ok(()));
         let mut out = Vec::new();
         assert!(space.take(5, &mut out));
         assert!(out.iter().all(|e| !(e.page..e.page + e.count).any(|p| p == 2 || p == 4)));
         for bad in [vec![0], vec![8], vec![3, 3]] {
-            assert!(self::space(8).claim(bad.into_iter()).is_err());
+            assert!(self::space(8).claim(bad.into_iter(), false).is_err());
         }
     }
 }

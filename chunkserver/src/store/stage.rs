@@ -121,12 +121,19 @@ impl<M: Media> Store<M> {
     }
 
     fn check_usable(&self) -> Result<(), Refused> {
+        if self.is_lossy {
+            return Err(Refused::Damaged);
+        }
         self.failed.map_or(Ok(()), |failed| Err(Refused::Failed(failed)))
     }
 
     fn count_refusal(&mut self, refused: Refused) -> Refused {
         self.counts.no_space += u64::from(refused == Refused::NoSpace);
         refused
+    }
+
+    fn is_suspect(&self, chunk: ChunkId) -> bool {
+        self.map.chunks.get(&chunk).is_some_and(|found| found.suspect)
     }
 
     /// The chunk as the staged changes leave it.
@@ -153,6 +160,9 @@ impl<M: Media> Store<M> {
             return Err(WriteError::Length { byte_len });
         }
         let head = self.head(write.chunk).ok_or(WriteError::NoSuchChunk(write.chunk))?;
+        if !self.pending.contains_key(&write.chunk) && self.is_suspect(write.chunk) {
+            return Err(WriteError::Suspect(write.chunk));
+        }
         let limit_bytes = head.limit_bytes;
         if write.offset.checked_add(byte_len).is_none_or(|end| end > limit_bytes) {
             return Err(WriteError::LimitExceeded { limit_bytes });
@@ -222,7 +232,7 @@ impl<M: Media> Store<M> {
         });
         match flushed {
             Ok(file) => {
-                self.pages.files.push(file);
+                self.pages.files.push(Some(file));
                 self.space.add_segment();
                 Ok(true)
             }

@@ -47,6 +47,6 @@ pub struct StoreStats {
     pub retired_bytes: u64,
     /// The configured capacity in bytes.
     pub capacity_bytes: u64,
-    /// Whether a failed flush has stopped all changes.
+    /// Whether a failed flush, or changes lost to damage, have stopped all changes.
     pub failed: bool,
 }

@@ -2,6 +2,7 @@
 
 mod by_askers;
 mod crash;
+mod damage;
 mod faults;
 mod format;
 mod kill;

@@ -3,9 +3,9 @@
 use super::crash::{LOSSES, run};
 use super::*;
 use crate::store::engine::Bug;
-use crate::store::header::{log_name, map_name};
+use crate::store::header::{log_name, map_name, number_in};
+use crate::store::image::read_log;
 use crate::store::map::ChunkMap;
-use crate::store::open::{newest_map, replay};
 use crate::store::parse_checkpoint;
 
 /// What the checkpoint of `generation` and the logs from then on say.
@@ -15,9 +15,20 @@ fn state_since(media: &SimMedia, generation: u64, newest: u64) -> Result<ChunkMa
     let mut map = parse(generation)?.map;
     for generation in generation..=newest {
         let header = parse(generation)?.header;
-        replay(media, &header, &mut map).map_err(|e| e.to_string())?;
+        let names = media.list().map_err(|e| e.to_string())?;
+        let log = read_log(media, &names, generation, Some(&header)).map_err(|e| e.to_string())?;
+        let log = log.map_err(|e| e.to_string())?;
+        let lost = log.scan(header.next_sequence, 0).replay(&mut map);
+        match lost {
+            Ok(lost) if lost.is_empty() => {}
+            other => return Err(format!("{}: {other:?}", log_name(generation))),
+        }
     }
     Ok(map)
+}
+
+fn newest_map(names: &[String]) -> Option<u64> {
+    names.iter().filter_map(|n| number_in(n, "map.")).max()
 }
 
 /// Whether the generation before is there under its names; if so it has to tell what the current

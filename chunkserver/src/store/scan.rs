@@ -1,0 +1,242 @@
+//! The records of a log, as its copies say together (docs/store-format.md section 8).
+
+use super::map::ChunkMap;
+use super::record::{LogKey, RECORD_ALIGN, Record, RecordError, parse_header, parse_record};
+use super::slice::ChunkId;
+
+/// Records that no copy of a log has whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostRecords {
+    /// Number of the first.
+    pub first: u64,
+    /// Number of the last.
+    pub last: u64,
+    /// Offset in each copy of the log where the first began.
+    pub offset: u64,
+    /// Offset where the next whole record begins, or where the log ends.
+    pub end: u64,
+    /// Those whose header is whole: their number, and the chunk that they changed.
+    pub named: Vec<(u64, ChunkId)>,
+}
+
+impl LostRecords {
+    /// How many they are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        (self.last + 1).saturating_sub(self.first)
+    }
+
+    /// Of how many it is not known which chunk they changed.
+    #[must_use]
+    pub fn unnamed(&self) -> u64 {
+        self.count().saturating_sub(self.named.len() as u64)
+    }
+}
+
+/// Bytes of one copy of a log that are not as in the other, where a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Differing {
+    pub(crate) copy: usize,
+    pub(crate) offset: u64,
+    pub(crate) byte_len: u64,
+    pub(crate) sequence: u64,
+}
+
+/// What the next place of a log holds.
+#[derive(Debug)]
+enum Step<'a> {
+    Record(Record<'a>),
+    Lost(LostRecords),
+    End,
+}
+
+/// Reads the records of one log in turn; each from whichever copy has it whole.
+pub(crate) struct Scan<'a> {
+    copies: &'a [Vec<u8>],
+    key: LogKey,
+    generation: u64,
+    /// Where the next record is due.
+    pub(crate) at: usize,
+    /// Its number.
+    pub(crate) next_sequence: u64,
+    /// Header checksum of the record before.
+    pub(crate) last_crc: u32,
+    /// Records were lost just before: the next one repeats a checksum that is not known.
+    unchained: bool,
+    /// The last record that something says was on stable media.
+    proven: u64,
+    pub(crate) differing: Vec<Differing>,
+    pub(crate) records: u64,
+    /// The log up to `at` as it should be; without its header, and zeros where records are lost.
+    pub(crate) good: Vec<u8>,
+}
+
+/// A sound header somewhere further on.
+struct Sign {
+    offset: usize,
+    sequence: u64,
+    durable_sequence: u64,
+    chunk: ChunkId,
+    whole: bool,
+}
+
+impl<'a> Scan<'a> {
+    /// Begins at `at`, where record `next_sequence` is due; `proven` is the last record that is
+    /// known from elsewhere to have been on stable media.
+    pub(crate) fn new(
+        copies: &'a [Vec<u8>],
+        key: LogKey,
+        generation: u64,
+        at: usize,
+        next_sequence: u64,
+        proven: u64,
+    ) -> Self {
+        Self {
+            copies,
+            key,
+            generation,
+            at,
+            next_sequence,
+            last_crc: 0,
+            unchained: false,
+            proven,
+            differing: Vec::new(),
+            records: 0,
+            good: vec![0; at],
+        }
+    }
+
+    /// Applies all records to `map`; gives the records that are lost.
+    ///
+    /// # Errors
+    /// Where a record cannot have happened although none before it is lost: its offset, and why.
+    pub(crate) fn replay(
+        &mut self,
+        map: &mut ChunkMap,
+    ) -> Result<Vec<LostRecords>, (u64, super::ApplyError)> {
+        let mut lost = Vec::new();
+        loop {
+            let offset = self.at as u64;
+            match self.step() {
+                Step::End => break,
+                Step::Lost(records) => {
+                    map.lose(&records);
+                    lost.push(records);
+                }
+                Step::Record(record) if map.is_lossy() => map.apply_after_loss(&record),
+                Step::Record(record) => map.apply(&record, |_| ()).map_err(|e| (offset, e))?,
+            }
+        }
+        // What no later record proves to have been durable is the torn end of the last commit.
+        let proven = self.proven;
+        self.differing.retain(|found| found.sequence <= proven);
+        Ok(lost)
+    }
+
+    /// Bytes behind the end, up to the last one that is not zero.
+    pub(crate) fn torn_bytes(&self) -> usize {
+        let rest = |copy: &Vec<u8>| {
+            let rest = copy.get(self.at..).unwrap_or_default();
+            rest.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1)
+        };
+        self.copies.iter().map(rest).max().unwrap_or(0)
+    }
+
+    /// Whether there is nothing in it: no record, and no sign that there was one.
+    pub(crate) fn is_empty(&mut self) -> bool {
+        matches!(self.step(), Step::End)
+    }
+
+    fn step(&mut self) -> Step<'a> {
+        if let Some((number, record, len)) = self.record_due() {
+            let bytes = &self.copies[number][self.at..self.at + len];
+            for (copy, other) in self.copies.iter().enumerate().filter(|(copy, _)| *copy != number)
+            {
+                if other.get(self.at..self.at + len) != Some(bytes) {
+                    let (offset, sequence) = (self.at as u64, record.frame.sequence);
+                    let byte_len = len as u64;
+                    self.differing.push(Differing { copy, offset, byte_len, sequence });
+                }
+            }
+            self.proven = self.proven.max(record.frame.durable_sequence);
+            self.unchained = false;
+            self.last_crc = record.header_crc;
+            self.next_sequence += 1;
+            self.records += 1;
+            self.good.resize(self.at, 0);
+            self.good.extend_from_slice(bytes);
+            self.at += len;
+            return Step::Record(record);
+        }
+        self.gap()
+    }
+
+    /// The record that is due, the copy that has it, and its length.
+    fn record_due(&self) -> Option<(usize, Record<'a>, usize)> {
+        self.copies.iter().enumerate().find_map(|(number, copy)| {
+            let (record, len) = parse_record(copy.get(self.at..)?, self.key).ok()?;
+            let frame = record.frame;
+            let is_due = frame.generation == self.generation
+                && frame.sequence == self.next_sequence
+                && (self.unchained || frame.previous_crc == self.last_crc);
+            is_due.then_some((number, record, len))
+        })
+    }
+
+    /// No copy has the record that is due. It is the end of the log, unless something says that
+    /// the record was on stable media: then the records up to the next whole one are lost.
+    fn gap(&mut self) -> Step<'a> {
+        let (offset, first) = (self.at as u64, self.next_sequence);
+        let signs = self.signs();
+        let durable = signs.iter().map(|sign| sign.durable_sequence).max().unwrap_or(0);
+        let proven = self.proven.max(durable);
+        if proven < first && !self.stands_what_no_crash_leaves() {
+            return Step::End;
+        }
+        let next = signs.iter().find(|sign| sign.whole);
+        let last = next.map_or(proven.max(first), |sign| sign.sequence - 1);
+        let mut named: Vec<_> = signs
+            .iter()
+            .filter(|sign| (first..=last).contains(&sign.sequence))
+            .map(|sign| (sign.sequence, sign.chunk))
+            .collect();
+        named.sort_unstable_by_key(|(sequence, _)| *sequence);
+        named.dedup_by_key(|(sequence, _)| *sequence);
+        let used = || self.at + self.torn_bytes();
+        let end = next.map_or_else(used, |sign| sign.offset);
+        self.at = end.next_multiple_of(RECORD_ALIGN);
+        self.next_sequence = last + 1;
+        self.proven = proven;
+        self.unchained = true;
+        Step::Lost(LostRecords { first, last, offset, end: end as u64, named })
+    }
+
+    /// The sound headers from the place of the record that is due on, of that record or later
+    /// ones, in the order of their offsets.
+    fn signs(&self) -> Vec<Sign> {
+        let len = self.copies.iter().map(Vec::len).max().unwrap_or(0);
+        let mut signs = Vec::new();
+        for offset in (self.at..len).step_by(RECORD_ALIGN) {
+            for copy in self.copies {
+                let Some(bytes) = copy.get(offset..) else { continue };
+                let Some((frame, chunk)) = parse_header(bytes, self.key) else { continue };
+                if frame.generation != self.generation || frame.sequence < self.next_sequence {
+                    continue;
+                }
+                // The one that is due, whole and at its place, does not follow the one before.
+                let whole = parse_record(bytes, self.key).is_ok();
+                let (sequence, durable_sequence) = (frame.sequence, frame.durable_sequence);
+                signs.push(Sign { offset, sequence, durable_sequence, chunk, whole });
+            }
+        }
+        signs
+    }
+
+    /// A record that is whole and out of place, or says something impossible.
+    fn stands_what_no_crash_leaves(&self) -> bool {
+        self.copies.iter().any(|copy| {
+            let bytes = copy.get(self.at..).unwrap_or_default();
+            matches!(parse_record(bytes, self.key), Ok(_) | Err(RecordError::Impossible { .. }))
+        })
+    }
+}
