@@ -1,6 +1,6 @@
 //! Completion queues and the events of the device.
 
-use crate::limits::{CQ_MAX, CQE_MAX, EVENTS_MAX};
+use crate::limits::{CQ_MAX, CQE_AT_FIRST, CQE_MAX, EVENTS_MAX};
 use std::collections::VecDeque;
 use std::hint::cold_path;
 use towpath_verbs::{AsyncEvent, CqNum, Verb, VerbError, Wc};
@@ -36,7 +36,8 @@ impl Cqs {
             return Err(VerbError::OutOfResources(Verb::CreateCq));
         }
         let depth = depth as usize;
-        self.queues.push(Cq { ring: VecDeque::with_capacity(depth), depth, failed: false });
+        let ring = VecDeque::with_capacity(depth.min(CQE_AT_FIRST));
+        self.queues.push(Cq { ring, depth, failed: false });
         Ok(CqNum(self.queues.len() as u32 - 1))
     }
 

@@ -49,8 +49,12 @@ pub const QP_MAX: u32 = 1 << 16;
 /// The most work requests of one queue: as large NICs offer.
 pub const WR_MAX: u32 = 1 << 15;
 
-/// The most completions of one completion queue: 64 queue pairs of the largest depth.
-pub const CQE_MAX: u32 = 1 << 21;
+/// The most completions of one completion queue: 2,048 queue pairs of the largest depth. There is
+/// memory for those that have ever waited at a time, not for the depth.
+pub const CQE_MAX: u32 = 1 << 26;
+
+/// Completions that a completion queue has memory for from the start: more than one poll leaves.
+pub const CQE_AT_FIRST: usize = 1024;
 
 /// The most completion queues, and the most shared receive queues.
 pub const CQ_MAX: usize = 1 << 16;

@@ -2,6 +2,8 @@
 
 mod sizes;
 
+pub(crate) use sizes::Receiving;
+
 use crate::carrier::{CarrierChoice, Fallback};
 use crate::class::ClassConfig;
 use crate::limits::SPARE_ONE_IN;

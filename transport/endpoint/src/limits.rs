@@ -74,6 +74,15 @@ pub(crate) const PROBES_PER_PATH: usize = 2;
 /// 100 Gb/s have under way in 140 us.
 pub(crate) const PATH_CHUNKS_MIN: usize = 32;
 
+/// Receives posted for all links of a class where nothing arrives but in a poll, which takes in far
+/// fewer: what 30 links have that may each have all of theirs under way. What is not used of them
+/// is not touched, and costs 200 bytes each.
+pub(crate) const RECEIVES_REPLENISHED: usize = 1 << 14;
+
+/// Receive buffers that links and applications may hold at a time, of all links: 7 GiB at 56 KiB
+/// each. Who sends when all are held sends again.
+pub(crate) const RECEIVE_SLOTS_MAX: usize = 1 << 17;
+
 /// Receive buffers made at a time while a link runs: each lot costs two registrations.
 pub(crate) const SLOTS_AT_A_TIME: usize = 64;
 

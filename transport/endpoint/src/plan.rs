@@ -1,6 +1,6 @@
 //! What an endpoint does on a device: decided by capabilities alone, never by a name.
 
-use crate::config::EndpointConfig;
+use crate::config::{EndpointConfig, Receiving};
 use crate::error::EndpointError;
 use crate::limits::{AHEAD_BYTES, SENT_AT_ONCE_BYTES, TURN_CHUNKS};
 use towpath_base::Nanos;
@@ -40,6 +40,8 @@ pub struct Plan {
     pub links_max: usize,
     /// The links of a class share one receive queue; otherwise each path has its own.
     pub shared_receiving: bool,
+    /// The same, and how many receives are posted there.
+    pub(crate) receiving: Receiving,
     /// Payload bytes of a packet, at most; a peer may have less.
     pub mtu: Mtu,
     /// Payload bytes of the smallest chunk that a message is cut into: one full packet. What
@@ -79,7 +81,12 @@ impl Plan {
         let carrier = config.carrier.settle(&verbs)?;
         let sound = carrier != Carrier::Uc || verbs.uc_srq_survives_loss;
         let shared_receiving = config.shared_receiving && verbs.srq && sound;
-        let links_max = fitting_links(caps, limits, config, shared_receiving)?;
+        let receiving = match shared_receiving {
+            false => Receiving::PerPath,
+            true if caps.arrives_in_progress => Receiving::Replenished,
+            true => Receiving::Shared,
+        };
+        let links_max = fitting_links(caps, limits, config, receiving)?;
         let mtu = caps.mtu_max.min(config.mtu_max);
         let packet = mtu.bytes() - HEADER_BYTES as u32;
         let source_ports = match caps.source_ports {
@@ -91,6 +98,7 @@ impl Plan {
             carrier,
             links_max,
             shared_receiving,
+            receiving,
             mtu,
             chunk_bytes_min: packet.min(config.chunk_bytes_max),
             chunk_bytes_max: config.chunk_bytes_max,
@@ -131,11 +139,11 @@ fn fitting_links(
     caps: &DeviceCaps,
     limits: QueueLimits,
     config: &EndpointConfig,
-    share: bool,
+    receiving: Receiving,
 ) -> Result<usize, EndpointError> {
     let mut fewer = config.clone();
     loop {
-        match check_depths(caps, limits, &fewer, share) {
+        match check_depths(caps, limits, &fewer, receiving) {
             Ok(()) => return Ok(fewer.links_max),
             Err(error) if fewer.links_max <= 1 => return Err(error),
             Err(_) => fewer.links_max -= 1,
@@ -148,10 +156,13 @@ fn check_depths(
     caps: &DeviceCaps,
     limits: QueueLimits,
     config: &EndpointConfig,
-    share: bool,
+    receiving: Receiving,
 ) -> Result<(), EndpointError> {
-    let receives = if share { config.receives_of_class() } else { config.receives_of_path_max() };
-    let (completions, control_completions) = config.completions_max(share);
+    let receives = match receiving {
+        Receiving::PerPath => config.receives_of_path_max(),
+        shared => config.receives_of_class(shared),
+    };
+    let (completions, control_completions) = config.completions_max(receiving);
     let qps = config.links_max * (config.qp_paths_max() + 1);
     let message = config.chunk_bytes_max as usize + HEADER_BYTES;
     for (what, wanted, limit) in [
@@ -236,8 +247,8 @@ mod tests {
         let shallow = QueueLimits { cqe_max: 32_767, ..LIMITS };
         let fewer = Plan::new(&caps(), shallow, &config).expect("some fit").links_max;
         assert!((2..config.links_max).contains(&fewer), "{fewer}");
-        let (completions, _) = config.clone().links_max(fewer).completions_max(false);
-        let (more, _) = config.links_max(fewer + 1).completions_max(false);
+        let (completions, _) = config.clone().links_max(fewer).completions_max(Receiving::PerPath);
+        let (more, _) = config.links_max(fewer + 1).completions_max(Receiving::PerPath);
         assert!(completions <= 32_767 && more > 32_767);
     }
 

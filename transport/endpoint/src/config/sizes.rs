@@ -9,9 +9,29 @@ use super::EndpointConfig;
 use crate::carrier::Fallback;
 use crate::limits::{
     CONTROL_RECVS, CONTROL_SENDS, PARTIAL_PER_PATH, PATH_CHUNKS_MIN, PROBES_PER_PATH,
+    RECEIVE_SLOTS_MAX, RECEIVES_REPLENISHED,
 };
+use std::iter::repeat_n;
 use towpath_proto::Class;
 use towpath_proto::limits::{CONTROL_OUTSTANDING_MAX, NUMBER_WINDOW, PATHS_MAX};
+
+/// How receives are posted, which the device's capabilities decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Receiving {
+    /// Each path has a receive queue of its own.
+    PerPath,
+    /// The links of a class share one. It covers whatever their peers may have under way.
+    Shared,
+    /// The links of a class share one, and nothing arrives but while the endpoint polls. It covers
+    /// what one poll takes in, however many links there are.
+    Replenished,
+}
+
+impl Receiving {
+    pub(crate) fn is_shared(self) -> bool {
+        self != Self::PerPath
+    }
+}
 
 impl EndpointConfig {
     /// Paths of a link that have a queue pair, at most.
@@ -36,6 +56,9 @@ impl EndpointConfig {
     ///
     /// Where C is more than R = `receives_ready`, the peer may have R chunks outstanding, however
     /// much credit it has, and held buffers are replaced: posted = R + reserve.
+    ///
+    /// Where nothing arrives but in a poll ([`Receiving::Replenished`]), held buffers are replaced
+    /// too, and posted = min(sum over links, max([`RECEIVES_REPLENISHED`], paths)) + reserve.
     ///
     /// Between two repostings a device takes in at most one `progress(progress_budget)`: at most
     /// as many SENDs, each of which takes one receive however many chunks it has. Those under
@@ -111,31 +134,92 @@ impl EndpointConfig {
         self.send_queue_depth as usize + CONTROL_SENDS
     }
 
+    /// Receives posted for the links of a class that share one queue, given how many queue pairs
+    /// the paths of each have.
+    pub(crate) fn receives_of_links(
+        &self,
+        receiving: Receiving,
+        links: impl Iterator<Item = usize>,
+    ) -> usize {
+        let (mut all, mut partial) = (0, 0);
+        for paths in links {
+            all += self.receives_per_link(paths);
+            partial += paths.max(1) * PARTIAL_PER_PATH;
+        }
+        if all == 0 {
+            return 0;
+        }
+        if receiving == Receiving::Replenished {
+            all = all.min(partial.max(RECEIVES_REPLENISHED));
+        }
+        all + self.receive_reserve()
+    }
+
     /// The most receives in a queue that the links of a class share: they may all be of one.
-    pub(crate) fn receives_of_class(&self) -> usize {
-        let of_link = self.most(|paths| self.receives_per_link(paths));
-        self.links_max * of_link + self.receive_reserve()
+    pub(crate) fn receives_of_class(&self, receiving: Receiving) -> usize {
+        self.most(|paths| self.receives_of_links(receiving, repeat_n(paths, self.links_max)))
     }
 
     /// The most receive buffers of all links.
-    pub(crate) fn receives_max(&self, shared: bool) -> usize {
-        if shared {
-            self.receives_of_class() + (Class::COUNT - 1) * self.receive_reserve()
+    pub(crate) fn receives_max(&self, receiving: Receiving) -> usize {
+        if receiving.is_shared() {
+            let reserve = self.receive_reserve();
+            let of_class = self.receives_of_class(receiving) - reserve;
+            let of_links = self.receives_of_class(Receiving::Shared) - reserve;
+            // Bounded for each class, and for all by what all links have.
+            of_links.min(Class::COUNT * of_class) + Class::COUNT * reserve
         } else {
             self.links_max * self.most(|paths| self.receives_of_link(paths))
         }
     }
 
     /// The most receive slots: those that may be posted, and as many for each link as may be
-    /// held. The latter are made when they are needed.
-    pub(crate) fn slots_max(&self, shared: bool) -> usize {
-        self.receives_max(shared) + self.links_max * self.credit_total as usize
+    /// held, but no more than [`RECEIVE_SLOTS_MAX`] of those. The latter are made when they are
+    /// needed.
+    pub(crate) fn slots_max(&self, receiving: Receiving) -> usize {
+        let held = self.links_max * self.credit_total as usize;
+        self.receives_max(receiving) + held.min(RECEIVE_SLOTS_MAX)
     }
 
     /// The most completions that may wait on the data and on the control queue.
-    pub(crate) fn completions_max(&self, shared: bool) -> (usize, usize) {
+    pub(crate) fn completions_max(&self, receiving: Receiving) -> (usize, usize) {
         let sends = self.links_max * self.qp_paths_max() * self.path_sends();
         let control = self.links_max * (CONTROL_RECVS + CONTROL_SENDS);
-        (self.receives_max(shared) + sends, control)
+        (self.receives_max(receiving) + sends, control)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_nothing_arrives_but_in_a_poll_thousands_of_links_share_what_one_poll_takes_in() {
+        let config = EndpointConfig::new().paths(4);
+        for links in [1, 8, 30, 100, 4096] {
+            let posted = |receiving| config.receives_of_links(receiving, repeat_n(4, links));
+            let (all, some) = (posted(Receiving::Shared), posted(Receiving::Replenished));
+            let partial = links * 4 * PARTIAL_PER_PATH;
+            // A poll may take in its budget while each path is in the middle of a message.
+            assert!(some >= partial + config.receive_reserve(), "{links} links");
+            assert!(some <= RECEIVES_REPLENISHED.max(partial) + config.receive_reserve());
+            assert_eq!(some == all, links <= 8, "{links} links: {some} of {all}");
+        }
+        let none = |receiving| config.receives_of_links(receiving, repeat_n(4, 0));
+        assert_eq!((none(Receiving::Shared), none(Receiving::Replenished)), (0, 0));
+    }
+
+    #[test]
+    fn the_limits_of_many_links_hold_what_is_posted_and_a_bounded_number_of_held_buffers() {
+        for links in [1, 32, 4096] {
+            let config = EndpointConfig::new().links_max(links);
+            for receiving in [Receiving::PerPath, Receiving::Shared, Receiving::Replenished] {
+                let held = config.slots_max(receiving) - config.receives_max(receiving);
+                assert_eq!(held, (links * 4096).min(RECEIVE_SLOTS_MAX));
+            }
+            let all = repeat_n(1, links);
+            let posted = config.receives_of_links(Receiving::Replenished, all);
+            assert!(config.receives_max(Receiving::Replenished) >= posted);
+        }
     }
 }

@@ -170,17 +170,18 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let plan = Plan::new(device.caps(), device.queue_limits(), &config)?;
         config.links_max = plan.links_max;
         let share = plan.shared_receiving;
-        let (completions, control_completions) = config.completions_max(share);
+        let (completions, control_completions) = config.completions_max(plan.receiving);
         let control_cq = device.create_cq(control_completions as u32)?;
         let cq = device.create_cq(completions as u32)?;
-        let shared = share.then(|| SharedQueues::new(config.receives_of_class() as u32));
+        let shared =
+            share.then(|| SharedQueues::new(config.receives_of_class(plan.receiving) as u32));
         let worker = config.worker.as_ref();
         let mut prng = Prng::new(worker.map_or(config.seed, |worker| worker.seed(config.seed)));
         let instance = worker.map_or_else(|| prng.next_u64(), Worker::instance);
         let member = worker.map(|worker| Member::new(worker, device.waker()));
         let filler = Filler::on(&mut device, plan.mtu)?;
         let bell = Arc::new(Bell::new(device.waker()));
-        let slots_max = config.slots_max(share);
+        let slots_max = config.slots_max(plan.receiving);
         let mut endpoint = Self {
             links: Links::new(config.links_max),
             recv: RecvTable::new(

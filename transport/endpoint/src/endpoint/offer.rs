@@ -3,6 +3,7 @@
 use super::Endpoint;
 use crate::carrier::{CarrierChoice, Fallback, has, qp_type};
 use crate::class::ClassReport;
+use crate::config::Receiving;
 use crate::control::{Control, NO_QP};
 use crate::error::LinkError;
 use crate::event::LinkId;
@@ -257,7 +258,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     fn make_receives(&mut self, id: LinkId, class: Class) -> Result<(), LinkError> {
         if let Some(shared) = &self.shared {
             // Where held buffers are replaced they are no part of what is there.
-            let counts = |conn: &Conn| if self.config.is_overbooked() { 0 } else { conn.held };
+            let counts = |conn: &Conn| if self.replaces_held() { 0 } else { conn.held };
             let held: usize = self.links.of_class(class).map(counts).sum();
             let target = self.shared_target(class);
             let have = shared.of(class).map_or(0, |s| s.posted + s.repost.len()) + held;
@@ -294,10 +295,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// What all links of a class that are there need to have posted.
     pub(super) fn shared_target(&self, class: Class) -> usize {
         let links = self.links.of_class(class).filter(|conn| conn.phase != Phase::Draining);
-        match links.map(|conn| self.config.receives_per_link(conn.qp_paths())).sum() {
-            0 => 0,
-            receives => receives + self.config.receive_reserve(),
-        }
+        self.config.receives_of_links(self.plan.receiving, links.map(Conn::qp_paths))
+    }
+
+    /// Whether other buffers take the places of those that links and the application hold.
+    pub(super) fn replaces_held(&self) -> bool {
+        self.config.is_overbooked() || self.plan.receiving == Receiving::Replenished
     }
 
     pub(super) fn describe(&mut self, qp_num: QpNum, carrier: Carrier) -> HelloPath {

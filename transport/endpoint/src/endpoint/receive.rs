@@ -132,7 +132,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let Some(&mut Slot { class, home, .. }) = self.recv.at(given) else { return };
         let conn = home.and_then(|home| self.links.find(home.link));
         let spare = conn.map_or(0, |conn| self.config.spare_receives(conn.qp_paths()));
-        if (self.config.is_overbooked() || spare > 0)
+        if (self.replaces_held() || spare > 0)
             && let Some(slot) = self.spare_slot(class, home)
         {
             self.repost(slot);
@@ -142,7 +142,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Has others take the places of buffers that did not come back in the application's turn,
     /// where the shared queue does not count on them.
     pub(super) fn replace_held(&mut self) {
-        if !self.config.is_overbooked() {
+        if !self.replaces_held() {
             return;
         }
         for class in Class::ALL {
