@@ -8,6 +8,13 @@ use towpath_transport::{Class, DeviceChoice};
 
 use crate::store::limits::{CHUNKS_MAX_DEFAULT, LOG_BYTES_DEFAULT, WORKER_BATCH_MAX};
 
+/// Most clients of each worker on the userspace NIC unless set: an idle one costs 100 KB of memory.
+const LINKS_MAX_USERSPACE: u32 = 4096;
+
+/// Most clients of each worker on an RDMA NIC unless set: each takes some 2,700 entries of a
+/// completion queue that is made for the most.
+const LINKS_MAX_RDMA: u32 = 32;
+
 /// Settings of a chunk server. Each is a key of the config file and a flag of the program; the
 /// file `daemon/keys.rs` describes them. The defaults fit one small machine and its clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +56,8 @@ pub struct DaemonConfig {
     pub store_queue_max: u32,
     /// Requests of one link that may be under way before more are refused as busy.
     pub link_requests_max: u32,
-    /// Most clients of each worker at a time.
+    /// Most clients of each worker at a time; 0: 4,096 on the userspace NIC, and 32 on an RDMA NIC,
+    /// whose queues have memory for the most from the start.
     pub links_max: u32,
     /// Most paths of one client's link; it has as many of them as the client asks for.
     pub paths_max: u32,
@@ -133,7 +141,7 @@ impl Default for DaemonConfig {
             store_work: StoreWork::Auto,
             store_queue_max: 256,
             link_requests_max: 256,
-            links_max: 32,
+            links_max: 0,
             paths_max: 4,
             quota_chunks: 128,
             credit_chunks_max: 512,
@@ -154,6 +162,16 @@ impl DaemonConfig {
     #[must_use]
     pub fn effective_device_ip(&self) -> IpAddr {
         self.device_ip.unwrap_or_else(|| self.listen.ip())
+    }
+
+    /// Most clients of each worker: what is set, or what fits the device.
+    #[must_use]
+    pub fn effective_links_max(&self) -> u32 {
+        match self.links_max {
+            0 if self.device.target().is_none() => LINKS_MAX_USERSPACE,
+            0 => LINKS_MAX_RDMA,
+            links => links,
+        }
     }
 
     /// The path of the status socket, if there is to be one.

@@ -210,7 +210,10 @@ mod tests {
     #[test]
     fn a_value_that_does_not_fit_is_told_with_what_would() {
         let said = |text| fault(text).to_string();
-        assert_eq!(said("links_max = 0"), "1:13: `links_max` needs a whole number from 1 to 16384");
+        assert_eq!(
+            said("links_max = -1"),
+            "1:13: `links_max` needs a whole number from 0 to 16384"
+        );
         assert_eq!(said("data_dir = [1]"), "1:12: `data_dir` needs a number or a text in quotes");
         assert!(said("log_bytes = \"1 MB\"").contains("\"64KiB\""));
         assert!(said("mtu_bytes = 1500").contains("1024"));

@@ -272,7 +272,13 @@ pub const KEYS: &[Key] = &[
         1024,
         "requests of one client that may be under way before more are refused as busy"
     ),
-    number!(links_max, 1, 16_384, "most clients of each worker at a time"),
+    number!(
+        links_max,
+        0,
+        16_384,
+        "most clients of each worker at a time; 0 is 4,096 on the userspace NIC and 32 on an RDMA \
+         NIC, whose queues have memory for the most from the start"
+    ),
     number!(
         paths_max,
         1,

@@ -6,6 +6,7 @@
 //! | `file`, `args` | the config file and the command line |
 //! | `run` | [`run`](run()): from settings to a serving server and back |
 //! | `crew` | the workers of a server, and their threads |
+//! | `descriptors` | the limit of file descriptors |
 //! | `stop` | [`StopFlag`] and signals |
 //! | `error` | what can go wrong, with exit codes |
 //!
@@ -15,6 +16,7 @@
 mod args;
 mod config;
 mod crew;
+mod descriptors;
 mod error;
 mod file;
 mod keys;

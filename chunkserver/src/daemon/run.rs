@@ -15,6 +15,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::config::{DaemonConfig, PlaceBy, StatusPlace, StoreWork};
 use super::crew::{Crew, Post};
+use super::descriptors;
 use super::error::DaemonError;
 use super::stop::StopFlag;
 use crate::service::{ChunkServer, ServerStats, ServiceConfig, cores_to_spare};
@@ -87,7 +88,7 @@ pub fn udp_config(config: &DaemonConfig) -> UdpConfig {
 #[must_use]
 pub fn endpoint_config(config: &DaemonConfig) -> EndpointConfig {
     EndpointConfig::new()
-        .links_max(config.links_max as usize)
+        .links_max(config.effective_links_max() as usize)
         .paths(config.paths_max as usize)
         .quota_chunks(config.quota_chunks)
         .credit_total(config.credit_chunks_max.max(config.quota_chunks))
@@ -117,6 +118,7 @@ pub fn run<D: Device<Memory = Region> + Send>(
     on_ready: impl FnOnce(&Ready) -> io::Result<()>,
 ) -> Result<Served, DaemonError> {
     check(config)?;
+    descriptors::raise(config);
     // The port first: it is soon found to be taken, while a store may take a while to open.
     let endpoint_config = endpoint_config(config);
     let mut devices = make_devices(config, &endpoint_config)?;
@@ -126,10 +128,11 @@ pub fn run<D: Device<Memory = Region> + Send>(
     let Some(device) = devices.pop() else { return Err(DaemonError::NoDevice) };
     let mut endpoint = Endpoint::new(device, of_worker(0))?;
     let links_max = endpoint.plan().links_max;
-    if links_max < config.links_max as usize {
+    let wanted = config.effective_links_max() as usize;
+    if links_max < wanted {
         tracing::warn!(
             links_max,
-            wanted = config.links_max,
+            wanted,
             "the device's queues hold fewer clients; each takes less of them with fewer `paths_max`"
         );
     }
