@@ -105,9 +105,9 @@ pub(crate) const REGIONS_MAX: usize = 256;
 /// Addresses that an endpoint listens on.
 pub(crate) const LISTENERS_MAX: usize = 8;
 
-/// Connections that are being made at a time, peers on their way to another worker, and refused
-/// peers whose connections are still read. Each costs a socket and below a kilobyte; one that is
-/// being made also costs a thread while it dials.
+/// Connections that are being made at a time, peers on their way to another worker, peers that wait
+/// for a place, and refused peers whose connections are still read. Each costs a socket and below a
+/// kilobyte; one that is being made also costs a thread while it dials.
 pub(crate) const HANDSHAKES_MAX: usize = 64;
 
 /// Peers that have connected and whose HELLOs are not whole: when one more comes one of them gives
@@ -119,6 +119,11 @@ pub(crate) const INCOMING_MAX: usize = 256;
 /// One of them is looked at again after this part of its age: each look is a system call, and a
 /// HELLO that is late is taken in later by an eighth at most.
 pub(crate) const INCOMING_LOOKS_PER_AGE: u64 = 8;
+
+/// How long a link whose peer has said nothing is left alone while others wait for its place: a
+/// greeting takes a round trip and the client's next turn. With 32 places 320 silent HELLOs a
+/// second leave room for honest ones.
+pub(crate) const GREETING_NS: u64 = 100_000_000;
 
 /// Connections accepted in one look at a listener, so that a flood does not stall the data path.
 pub(crate) const ACCEPTS_PER_POLL: usize = 8;

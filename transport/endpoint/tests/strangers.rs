@@ -3,14 +3,15 @@
 mod common;
 
 use common::{LONG, LOOPBACK, Node, Pair, any_port, drive, join};
-use std::io::Write;
-use std::net::TcpStream;
+use std::io::{ErrorKind, Write};
+use std::net::{TcpStream, UdpSocket};
 use towpath_base::{Nanos, Prng};
 use towpath_device_roce::udp::UdpConfig;
 use towpath_device_roce::{EngineThread, SharedDevice};
 use towpath_proto::wire::Hello;
 use towpath_transport::{
-    AcceptError, Device, Endpoint, EndpointConfig, Event, Region, RoceUdp, roce_udp,
+    AcceptError, ConnectError, Device, Endpoint, EndpointConfig, Event, LinkId, Region, RoceUdp,
+    roce_udp,
 };
 
 fn patient() -> EndpointConfig {
@@ -25,6 +26,13 @@ fn small() -> EndpointConfig {
 fn failure(event: &Event) -> Option<String> {
     match event {
         Event::LinkDown { reason, .. } => Some(format!("{reason:?}")),
+        _ => None,
+    }
+}
+
+fn accepted(event: &Event) -> Option<LinkId> {
+    match event {
+        Event::Accepted { link, .. } => Some(*link),
         _ => None,
     }
 }
@@ -95,18 +103,19 @@ fn two_behind_one_nic(config: &EndpointConfig) -> [Node<SharedDevice<RoceUdp>>; 
     })
 }
 
-/// Sends a message on each of two links between an endpoint and each of two others, and takes it.
+/// Sends a message on a link, and takes it.
 fn exchange<C: Device<Memory = Region>, S: Device<Memory = Region>>(
     joined: &common::Joined,
     client: &mut Node<C>,
     server: &mut Node<S>,
+    mark: u8,
 ) {
-    joined.send(client, b"still here");
+    joined.send(client, &[mark; 100]);
     let message = drive(client, server, |client, server| {
-        assert_eq!((client.take(failure), server.take(failure)), (None, None));
+        assert_eq!(client.take(failure), None);
         server.take_message()
     });
-    assert_eq!(message.to_vec(), b"still here");
+    assert_eq!(message.to_vec(), [mark; 100]);
 }
 
 #[test]
@@ -116,9 +125,9 @@ fn two_clients_behind_one_device_address_both_keep_their_links() {
     let [mut one, mut two] = two_behind_one_nic(&small());
     let first = join(&mut one, &mut server, addr);
     let second = join(&mut two, &mut server, addr);
-    for _ in 0..3 {
-        exchange(&first, &mut one, &mut server);
-        exchange(&second, &mut two, &mut server);
+    for round in 0..3 {
+        exchange(&first, &mut one, &mut server, round);
+        exchange(&second, &mut two, &mut server, round);
     }
     assert_eq!(server.endpoint.links().count(), 2);
 }
@@ -131,9 +140,9 @@ fn a_client_of_two_servers_behind_one_device_address_keeps_both_links() {
     let [to_one, to_two] = addrs.map(|addr| addr.expect("a free port"));
     let first = join(&mut client, &mut one, to_one);
     let second = join(&mut client, &mut two, to_two);
-    for _ in 0..3 {
-        exchange(&first, &mut client, &mut one);
-        exchange(&second, &mut client, &mut two);
+    for round in 0..3 {
+        exchange(&first, &mut client, &mut one, round);
+        exchange(&second, &mut client, &mut two, round);
     }
     assert_eq!(client.endpoint.links().count(), 2);
 }
@@ -163,4 +172,79 @@ fn an_honest_peer_gets_in_beside_hundreds_that_never_finish_their_hello() {
     };
     let count = std::iter::from_fn(|| server.take(gave_way)).count();
     assert!(count >= 400 - 256, "{count}");
+}
+
+#[test]
+fn links_that_were_never_heard_of_give_their_places_to_honest_ones() {
+    let mut server = Node::new(small().links_max(8));
+    let addr = server.endpoint.listen(any_port()).expect("a free port");
+    // It is idle all the time, but it was heard.
+    let mut quiet = Node::new(small());
+    let kept = join(&mut quiet, &mut server, addr);
+    let hello = hello_of(&mut Node::new(small())).emit();
+    let mut mute = Vec::new();
+    for round in 0..12u8 {
+        for _ in 0..4 {
+            let mut stream = TcpStream::connect(addr).expect("it listens");
+            stream.write_all(&hello).expect("room");
+            mute.push(stream);
+            server.turn();
+            quiet.turn();
+        }
+        let mut client = Node::new(small());
+        exchange(&join(&mut client, &mut server, addr), &mut client, &mut server, round);
+    }
+    assert!(server.endpoint.links().any(|link| link == kept.accepted));
+    let gave_way = server.endpoint.endpoint_stats().links_gave_way;
+    // Places for seven at a time; and honest ones leave by themselves.
+    assert!(gave_way >= 48 - 7, "{gave_way}");
+    exchange(&kept, &mut quiet, &mut server, 0);
+}
+
+#[test]
+fn when_all_links_were_heard_a_newcomer_is_told_that_the_server_is_full() {
+    let mut server = Node::new(small().links_max(2));
+    let addr = server.endpoint.listen(any_port()).expect("a free port");
+    let mut guests = [(); 2].map(|()| Node::new(small()));
+    let joined = guests.each_mut().map(|guest| join(guest, &mut server, addr));
+    let mut late = Node::new(small());
+    late.endpoint.connect(addr).expect("room");
+    let error = drive(&mut late, &mut server, |late, _| late.take_failure());
+    assert!(matches!(error, ConnectError::Full { .. }), "{error}");
+    for (joined, guest) in joined.iter().zip(&mut guests) {
+        exchange(joined, guest, &mut server, 0);
+    }
+}
+
+#[test]
+fn nothing_is_sent_to_an_address_that_a_hello_names_and_that_says_nothing() {
+    let bystander = UdpSocket::bind(any_port()).expect("a free port");
+    bystander.set_nonblocking(true).expect("a socket");
+    let brief = Nanos::from_millis(300);
+    let config = small().links_max(16).tune_links(move |link| link.peer_timeout(brief));
+    let mut server = Node::new(config.clone());
+    let addr = server.endpoint.listen(any_port()).expect("a free port");
+    let mut hello = hello_of(&mut Node::new(config));
+    hello.addr = bystander.local_addr().expect("a bound address");
+    let mut strangers = Vec::new();
+    for _ in 0..11 {
+        let mut stream = TcpStream::connect(addr).expect("it listens");
+        stream.write_all(&hello.emit()).expect("room");
+        strangers.push(stream);
+    }
+    let mut ended = 0;
+    while ended < strangers.len() {
+        if !server.turn() {
+            server.endpoint.wait(Nanos::from_millis(1));
+        }
+        // What its application wants to send has to wait as well.
+        while let Some(link) = server.take(accepted) {
+            server.endpoint.open_channel(link, true).expect("a fresh link has room");
+        }
+        while server.take(failure).is_some() {
+            ended += 1;
+        }
+    }
+    let heard = bystander.recv(&mut [0; 2048]).map_err(|error| error.kind());
+    assert_eq!(heard, Err(ErrorKind::WouldBlock));
 }

@@ -36,6 +36,7 @@ pub struct LinkConfig {
     pub(crate) rto_min: Nanos,
     pub(crate) rto_max: Nanos,
     pub(crate) peer_timeout: Nanos,
+    pub(crate) checks_address: bool,
     pub(crate) ping_interval: Nanos,
     pub(crate) burst_bytes: u64,
     pub(crate) scheduling: Scheduling,
@@ -74,6 +75,7 @@ impl LinkConfig {
             rto_min: Nanos::from_millis(1),
             rto_max: Nanos::from_millis(500),
             peer_timeout: Nanos::from_secs(10),
+            checks_address: false,
             ping_interval: Nanos::from_secs(2),
             burst_bytes: 64 << 10,
             scheduling: Scheduling::default(),
@@ -172,6 +174,15 @@ impl LinkConfig {
     #[must_use]
     pub fn peer_timeout(mut self, span: Nanos) -> Self {
         self.peer_timeout = span;
+        self
+    }
+
+    /// Whether the client shows at once that it is at the address that its HELLO named, and the
+    /// server sends nothing there before (docs/protocol.md section 8). Default off: who hands over
+    /// HELLOs vouches for them. Endpoints set it for links that are set up over TCP.
+    #[must_use]
+    pub fn checks_address(mut self, on: bool) -> Self {
+        self.checks_address = on;
         self
     }
 

@@ -145,7 +145,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let own_carrier = |path: &&HelloPath| path.carrier == ours.control.carrier;
         let paths = ours.paths.iter().filter(own_carrier).count();
         let config = self.config.link_config(side, self.device.caps(), paths);
-        let mut link = Link::new(config.seed(link_seed(&ours)), params, now);
+        let config = config.seed(link_seed(&ours)).checks_address(setup_addr.is_some());
+        let mut link = Link::new(config, params, now);
         link.set_away(self.away.as_ref().map_or(Nanos::ZERO, Away::told));
         let ports: Vec<u16> = (0..ours.paths.len()).map(|path| self.source_port_of(path)).collect();
         let seat = self.member.as_ref().map(Member::seat);

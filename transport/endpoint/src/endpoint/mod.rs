@@ -43,7 +43,7 @@ use crate::error::EndpointError;
 use crate::event::Event;
 use crate::filler::Filler;
 use crate::limits::{BATCH, REGIONS_MAX};
-use crate::links::Links;
+use crate::links::{Conn, Links};
 use crate::message::Message;
 use crate::order::Order;
 use crate::plan::Plan;
@@ -80,6 +80,8 @@ pub struct EndpointStats {
     pub posts_refused: u64,
     /// Completions of work requests that are not known.
     pub strays: u64,
+    /// Links that were never heard of and gave their places to newcomers, all places being taken.
+    pub links_gave_way: u64,
     /// Set-up connections that brought what no frame is: their links are down.
     pub tcp_breaches: u64,
 }
@@ -300,6 +302,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     #[must_use]
     pub fn endpoint_stats(&self) -> EndpointStats {
         self.stats
+    }
+
+    pub(crate) fn conns(&self) -> impl Iterator<Item = &Conn> {
+        self.links.iter()
     }
 
     pub(crate) fn pools(&self) -> &SendPools {

@@ -82,6 +82,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
+    /// Ends a link whose peer was never heard of, for a newcomer.
+    pub(crate) fn give_way(&mut self, link: LinkId, now: Time) {
+        if let Some(found) = self.links.up(link) {
+            found.give_way(now);
+            self.links.touch(link.index);
+            self.stats.links_gave_way += 1;
+        }
+    }
+
     /// Frees the places of links that are drained, and looks at what the device itself tells.
     #[inline]
     pub(super) fn finish_draining(&mut self) {

@@ -5,7 +5,7 @@ use super::crowd::first_to_go;
 use super::watch::Lingering;
 use super::wire::{Inbox, ReadError};
 use crate::endpoint::Endpoint;
-use crate::error::AcceptError;
+use crate::error::{AcceptError, LinkError};
 use crate::event::{Event, LinkId};
 use crate::limits::{ACCEPTS_PER_POLL, HANDSHAKES_MAX, INCOMING_LOOKS_PER_AGE, INCOMING_MAX};
 use crate::workers::{Member, Placed, Placement};
@@ -98,10 +98,29 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
+    /// Links a peer here, behind those who wait for that.
     fn link_to(&mut self, setup: &mut Setup, peer: Placed, now: Time) {
+        let is_first = setup.waiting.is_empty();
+        let left = if is_first { self.try_to_link(setup, peer, now) } else { Some(peer) };
+        if let Some(peer) = left {
+            self.await_place(setup, peer, now);
+        }
+    }
+
+    /// Links a peer here, or turns it away. Gives it back when all links are in use.
+    pub(super) fn try_to_link(
+        &mut self,
+        setup: &mut Setup,
+        peer: Placed,
+        now: Time,
+    ) -> Option<Placed> {
+        let welcomed = self.welcome(&peer.hello, peer.from);
+        if let Err(AcceptError::Link(LinkError::Full { .. })) = welcomed {
+            return Some(peer);
+        }
         // Its seat counts until the link has one of its own.
-        let Placed { stream, from, hello, seat: _seat } = peer;
-        match self.welcome(&hello, from) {
+        let Placed { stream, from, seat: _seat, .. } = peer;
+        match welcomed {
             Ok((link, hello)) => {
                 self.keep(setup, stream, link, hello.emit());
                 setup.next_watch = now;
@@ -111,6 +130,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
             Err(error) => self.turn_away(setup, stream, from, error, now),
         }
+        None
     }
 
     /// Returns whether it stopped before all listeners had nobody left.
@@ -154,7 +174,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         Ok((link, hello))
     }
 
-    fn turn_away(
+    pub(super) fn turn_away(
         &mut self,
         setup: &mut Setup,
         stream: TcpStream,

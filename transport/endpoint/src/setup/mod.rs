@@ -6,6 +6,7 @@
 //! | `wire` | whole set-up messages out of and into a non-blocking socket |
 //! | `incoming` | listeners, and peers that connect |
 //! | `crowd` | who gives way when too many do |
+//! | `waiting` | peers for whom a place comes free |
 //! | `outgoing` | dialling, and the answer |
 //! | `news` | when there is something to look at |
 //! | `watch` | the connections of links that are up, and of peers that were refused |
@@ -14,6 +15,7 @@ mod crowd;
 mod incoming;
 mod news;
 mod outgoing;
+mod waiting;
 mod watch;
 mod wire;
 
@@ -30,6 +32,7 @@ use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
 use towpath_proto::Class;
 use towpath_verbs::Device;
+use waiting::Waiting;
 use watch::{Lingering, Watched};
 
 /// All set-up conversations of an endpoint.
@@ -38,6 +41,7 @@ pub(crate) struct Setup {
     timeout: Nanos,
     listeners: Vec<TcpListener>,
     incoming: Vec<Incoming>,
+    waiting: Vec<Waiting>,
     outgoing: Vec<Outgoing>,
     watched: Vec<Watched>,
     lingering: Vec<Lingering>,
@@ -70,7 +74,8 @@ impl Setup {
     }
 
     fn is_talking(&self) -> bool {
-        !(self.incoming.is_empty() && self.outgoing.is_empty() && self.lingering.is_empty())
+        let accepts = !self.incoming.is_empty() || !self.waiting.is_empty();
+        accepts || !self.outgoing.is_empty() || !self.lingering.is_empty()
     }
 }
 
@@ -151,6 +156,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             self.take_placed(&mut setup, now);
         }
         if has_news || now >= setup.next_poll {
+            self.poll_waiting(&mut setup, now);
             let may_be_more = self.poll_incoming(&mut setup, now);
             self.poll_outgoing(&mut setup, now);
             setup.lingering.retain_mut(|peer| !peer.is_done(now));

@@ -10,6 +10,7 @@ mod control;
 mod deliver;
 mod end;
 mod paths;
+mod presence;
 mod receive;
 mod renew;
 mod run;
@@ -41,6 +42,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use control::Control;
+use presence::Presence;
 use receive::Piggyback;
 use towpath_base::{Nanos, Time, WindowBitmap};
 
@@ -135,6 +137,7 @@ pub struct Link {
     probe_at: Time,
     probes_unanswered: u32,
     last_heard: Time,
+    presence: Presence,
     /// Waits for what is more urgent.
     piggyback: Option<Piggyback>,
     /// When it was last looked at timers.
@@ -163,6 +166,8 @@ impl Link {
         // Silence counts from the last sign of life, so idle links must ask for one in time.
         config.ping_interval = config.ping_interval.min(Nanos(config.peer_timeout.0 / 2));
         Self {
+            presence: Presence::new(&config, &peer),
+            control_queue: presence::greeting(&config),
             paths: PathTable::new(&config, &peer, now),
             flow: Flow::new(&config, &peer, now),
             lost: VecDeque::with_capacity(64),
@@ -193,7 +198,6 @@ impl Link {
             quota_sum: 0,
             starved: VecDeque::new(),
             credit_due: VecDeque::new(),
-            control_queue: VecDeque::new(),
             control_lost: VecDeque::new(),
             next_control: 0,
             control_acked: WindowBitmap::new(0, CONTROL_WINDOW as usize),

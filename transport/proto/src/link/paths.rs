@@ -261,7 +261,7 @@ impl Link {
         while self.paths.probes_due != 0 {
             let index = self.paths.probes_due.trailing_zeros() as usize;
             self.paths.probes_due &= !bit(index);
-            if self.paths[index].has_failed {
+            if self.paths[index].has_failed || self.has_to_wait(self.paths[index].carrier) {
                 continue;
             }
             if self.paths[index].has_number_for_probe() {

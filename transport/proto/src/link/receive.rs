@@ -84,8 +84,8 @@ impl Link {
             cold_path();
             return Verdict::Recycle;
         }
-        self.last_heard = now;
         let index = usize::from(path.0);
+        self.hear(now, index);
         if header.kind != Kind::Probe && self.paths.len() > 1 {
             self.on_heard(now, index);
             // The ack that waited may have been the one of our GOODBYE.

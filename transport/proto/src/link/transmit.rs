@@ -48,7 +48,7 @@ impl Link {
         now: Time,
         mut each: impl FnMut(&mut Transmit) -> bool,
     ) -> bool {
-        if self.is_down() {
+        if self.is_down() || self.has_to_wait(self.carrier()) {
             cold_path();
             return false;
         }

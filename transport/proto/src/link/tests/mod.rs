@@ -10,6 +10,7 @@ mod numbers;
 mod paths;
 mod piggyback;
 mod ports;
+mod presence;
 mod renewals;
 mod runs;
 mod stalls;

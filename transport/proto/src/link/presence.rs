@@ -1,0 +1,80 @@
+//! Whether the peer is where its HELLO says (docs/protocol.md section 8).
+
+use super::Link;
+use super::control::Control;
+use crate::carrier::Carrier;
+use crate::config::{LinkConfig, PeerParams, Side};
+use crate::event::DownReason;
+use crate::wire::Kind;
+use alloc::collections::VecDeque;
+use core::hint::cold_path;
+use towpath_base::Time;
+
+/// What the peer has shown of itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Presence {
+    /// Something of the peer has come, on any path.
+    is_heard: bool,
+    /// Something has come on a queue pair, or nothing is sent on queue pairs, or nobody wants to
+    /// know.
+    is_shown: bool,
+}
+
+impl Presence {
+    pub(super) fn new(config: &LinkConfig, peer: &PeerParams) -> Self {
+        let sends_to_address = peer.carriers.iter().any(|&carrier| carrier != Carrier::Tcp);
+        let waits = config.checks_address && config.side == Side::Server && sends_to_address;
+        Self { is_heard: false, is_shown: !waits }
+    }
+
+    /// Whether there is nothing left to learn.
+    #[inline]
+    fn is_certain(self) -> bool {
+        self.is_heard && self.is_shown
+    }
+}
+
+/// The client says at once what the server waits for: that it is there.
+pub(super) fn greeting(config: &LinkConfig) -> VecDeque<Control> {
+    let greets = config.checks_address && config.side == Side::Client;
+    greets.then(|| Control::of(Kind::Ping, 0)).into_iter().collect()
+}
+
+impl Link {
+    /// A chunk of this life came on a path.
+    #[inline(always)]
+    pub(super) fn hear(&mut self, now: Time, index: usize) {
+        self.last_heard = now;
+        if !self.presence.is_certain() {
+            cold_path();
+            self.get_to_know(index);
+        }
+    }
+
+    /// The generation of what came was told to the peer alone, over the connection of the HELLOs;
+    /// and a device takes in only what comes from the address that the peer has named.
+    #[inline(never)]
+    fn get_to_know(&mut self, index: usize) {
+        self.presence.is_heard = true;
+        self.presence.is_shown |= self.paths[index].carrier != Carrier::Tcp;
+    }
+
+    /// Whether nothing may go out to the peer's address yet.
+    #[inline]
+    pub(super) fn has_to_wait(&self, carrier: Carrier) -> bool {
+        !self.presence.is_shown && carrier != Carrier::Tcp
+    }
+
+    /// Since when the link has been there, while no chunk of the peer has come on any path.
+    #[must_use]
+    pub fn unheard_since(&self) -> Option<Time> {
+        (!self.presence.is_heard).then_some(self.last_heard)
+    }
+
+    /// Ends the link of a peer that is silent, sooner than [`LinkConfig::peer_timeout`] would: its
+    /// place is needed.
+    pub fn give_way(&mut self, now: Time) {
+        self.settle_piggyback();
+        self.go_down(DownReason::Silent(now.since(self.last_heard)));
+    }
+}
