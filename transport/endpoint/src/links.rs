@@ -221,10 +221,16 @@ impl Links {
         slot.life = slot.life.wrapping_add(1);
         self.ready.retain(|&other| other != index);
         self.eventful.retain(|&other| other != index);
-        self.qps.retain(|&(_, link, _)| link != index);
-        self.last_qp = (QpNum(u32::MAX), 0, 0);
+        self.forget_qps_of(index);
         self.touched = None;
         Some(conn)
+    }
+
+    /// The queue pairs of a link are destroyed. The device may give their numbers to others at
+    /// once, which is before the link is gone.
+    pub(crate) fn forget_qps_of(&mut self, index: u16) {
+        self.qps.retain(|&(_, link, _)| link != index);
+        self.last_qp = (QpNum(u32::MAX), 0, 0);
     }
 
     pub(crate) fn at(&mut self, index: u16) -> Option<&mut Conn> {

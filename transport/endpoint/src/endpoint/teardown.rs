@@ -43,6 +43,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         let unposted: Vec<_> =
             conn.paths.iter_mut().flat_map(|path| path.repost.drain(..)).collect();
+        self.links.forget_qps_of(index);
         self.unpost(unposted.into_iter());
         let target = self.shared_target(class);
         if let Some(shared) = self.shared.as_mut().and_then(|shared| shared.of_mut(class)) {
@@ -187,6 +188,30 @@ mod tests {
     use towpath_base::Nanos;
     use towpath_device_roce::{RoceConfig, RoceDevice};
     use towpath_sim::{LinkConfig, World};
+
+    #[test]
+    fn a_number_that_the_device_gives_again_is_the_new_links_while_the_old_one_drains() {
+        let (near, far) = World::new(1).link(&LinkConfig::default());
+        let end = |link, seed| {
+            let device = RoceDevice::new(link, RoceConfig::default().seed(seed));
+            let config = EndpointConfig::new().links_max(2).seed(seed);
+            Endpoint::new(device, config).expect("an endpoint")
+        };
+        let (mut near, mut far) = (end(near, 1), end(far, 2));
+        let (old, _) = join(&mut near, &mut far).expect("they fit");
+        let qp_num = near.links.find(old).expect("it is up").paths[0].qp_num;
+        assert_eq!(near.links.of_qp(qp_num), Some((old.index, 0)));
+        near.begin_draining(old.index);
+        assert!(near.links.find(old).is_some(), "it drains");
+        let (new, _) = join(&mut near, &mut far).expect("they fit");
+        near.links.add_qp(qp_num, new.index, 0);
+        assert_eq!(near.links.of_qp(qp_num), Some((new.index, 0)));
+        near.end_link(old);
+        while near.links.find(old).is_some() {
+            near.poll();
+        }
+        assert_eq!(near.links.of_qp(qp_num), Some((new.index, 0)));
+    }
 
     #[test]
     fn a_queue_pair_that_the_device_reports_is_made_anew_in_its_time() {
