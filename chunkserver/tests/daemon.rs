@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use common::{Client, Process, command, config, pattern};
-use towpath_chunkserver::daemon::DaemonConfig;
+use towpath_chunkserver::daemon::{DaemonConfig, LogFormat};
 use towpath_chunkserver::store::ChunkId;
 
 const CHUNK: ChunkId = ChunkId(77);
@@ -58,6 +58,67 @@ fn sigterm_ends_it_cleanly_and_a_restart_has_all_that_was_acknowledged() {
     let mut server = Process::start(&config);
     server.signal("TERM");
     assert_eq!(server.child.wait().expect("it ends").code(), Some(0));
+}
+
+#[test]
+fn a_terminal_that_closes_ends_it_cleanly_unless_it_runs_under_nohup() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let config = config(&dir.path().join("store"));
+    let mut server = Process::start(&config);
+    server.signal("HUP");
+    assert_eq!(server.child.wait().expect("it ends").code(), Some(0));
+
+    // What nohup does, without its redirections.
+    let plain = command(&config);
+    let mut ignoring = Command::new("sh");
+    ignoring.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(plain.get_program());
+    ignoring.args(plain.get_args()).stdout(Stdio::piped());
+    let mut server = Process::of(&mut ignoring);
+    server.signal("HUP");
+    let mut client = Client::connect(server.addr);
+    client.create(CHUNK, None).expect("it serves on");
+    server.signal("TERM");
+    assert_eq!(server.child.wait().expect("it ends").code(), Some(0));
+}
+
+/// What a server writes to stderr from its start to a clean stop.
+fn log_of(config: &DaemonConfig) -> String {
+    let mut server = Process::of(command(config).stderr(Stdio::piped()));
+    let mut client = Client::connect(server.addr);
+    client.create(CHUNK, None).expect("a fresh name");
+    server.signal("TERM");
+    let mut said = String::new();
+    let mut err = server.child.stderr.take().expect("it is piped");
+    err.read_to_string(&mut said).expect("text");
+    assert_eq!(server.child.wait().expect("it ends").code(), Some(0));
+    said
+}
+
+#[test]
+fn the_log_is_lines_for_people_or_objects_for_programs_and_its_end_is_short() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let mut config = config(&dir.path().join("text"));
+    config.log = "info".into();
+    let said = log_of(&config);
+    let last = said.lines().last().expect("a line");
+    for word in ["stopped", "clients=1", "requests_done=1", "all_answered=true"] {
+        assert!(last.contains(word), "{word:?} is not in {last:?}");
+    }
+    assert!(last.len() < 250, "{last}");
+
+    config.data_dir = dir.path().join("json");
+    config.log_format = LogFormat::Json;
+    let said = log_of(&config);
+    let lines: Vec<serde_json::Value> =
+        said.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    for line in &lines {
+        for field in ["time", "level", "part", "message"] {
+            assert!(line[field].is_string(), "{field}: {line}");
+        }
+    }
+    let last = lines.last().expect("a line");
+    assert_eq!((&last["message"], &last["level"]), (&"stopped".into(), &"info".into()));
+    assert_eq!((&last["clients"], &last["all_answered"]), (&1.into(), &true.into()));
 }
 
 #[test]
@@ -172,6 +233,21 @@ fn a_config_that_cannot_be_used_is_told_with_its_place() {
     let everywhere = everywhere.expect("it starts");
     assert_eq!(everywhere.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&everywhere.stderr).contains("device_ip"));
+    let elsewhere = program().args(["--listen", "192.0.2.1:7400", "--check"]).output();
+    let elsewhere = elsewhere.expect("it starts");
+    let said = String::from_utf8_lossy(&elsewhere.stderr);
+    assert_eq!(elsewhere.status.code(), Some(3), "{said}");
+    assert!(said.contains("`listen` is 192.0.2.1"), "{said}");
+    let flags = ["--device-ip", "203.0.113.9", "--check"];
+    let elsewhere = program().args(flags).output().expect("it starts");
+    assert_eq!(elsewhere.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&elsewhere.stderr).contains("`device_ip` is 203.0.113.9"));
+    for flags in [&["--log", "ifno"][..], &["--check", "--log", "warn,ifno"]] {
+        let output = program().args(flags).output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {said}");
+        assert!(said.contains("`ifno`, which is no level"), "{said}");
+    }
     let wrong: [&[&str]; 4] = [
         &["--log", "=;="],
         &["--check", "--log", "=;="],

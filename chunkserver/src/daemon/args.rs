@@ -11,13 +11,17 @@ use super::error::DaemonError;
 use super::keys::KEYS;
 
 const AFTER_HELP: &str = "\
-Flags go over the config file, the config file over the defaults. Sizes may end with KiB, MiB,
-GiB or TiB. The server stops cleanly on SIGTERM and SIGINT, and at once on a second one.
+Flags override the config file, which overrides the defaults. Sizes may end with KiB, MiB, GiB or
+TiB (powers of 1,024), or with KB, MB, GB or TB (powers of 1,000).
+
+The server stops cleanly on SIGTERM, SIGINT and SIGHUP, and at once on a second one. It ignores
+SIGHUP where that was ignored when it started, as under nohup. It does not read its settings again:
+restart it to change them.
 
 Exit codes:
-  0    clean stop, or nothing wrong with --check
+  0    clean stop, or --check found nothing wrong
   2    wrong flag or config file
-  3    the address or port cannot be had
+  3    the address is not of this host, or the port is taken
   4    the store cannot be opened (locked, damaged, of another version, no directory)
   5    the store failed: a flush did, and changes were refused from then on, or its thread ended
   6    memory, threads or the device failed
@@ -37,7 +41,7 @@ pub struct Invocation {
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Say whether the settings hold together.
+    /// Say whether the configuration is valid.
     Check,
     /// Print the settings as a config file.
     PrintConfig,
@@ -72,9 +76,9 @@ pub fn command() -> Command {
                 .value_parser(clap::value_parser!(PathBuf))
                 .help("TOML file with settings"),
         )
-        .arg(plain("print-config", "print the settings in effect as a config file, and stop"))
-        .arg(plain("check", "check the settings without serving, and stop"))
-        .arg(plain("json", "say on stdout that the server is ready as one JSON object"))
+        .arg(plain("print-config", "print all settings, as they are, as a config file, and stop"))
+        .arg(plain("check", "check that the configuration is valid and its addresses are of this host, and stop"))
+        .arg(plain("json", "print one JSON object on stdout when the server is ready, in place of a line for people"))
         .args(settings)
         .after_help(AFTER_HELP)
 }

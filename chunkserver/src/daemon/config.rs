@@ -81,6 +81,18 @@ pub struct DaemonConfig {
     pub status_socket: StatusPlace,
     /// What is logged to stderr, as a filter: `info`, or `warn,towpath_chunkserver=debug`.
     pub log: String,
+    /// How the log is written.
+    pub log_format: LogFormat,
+}
+
+/// How the log is written to stderr.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// A line for people.
+    #[default]
+    Text,
+    /// One JSON object on a line.
+    Json,
 }
 
 /// Which worker of a server a client goes to.
@@ -153,6 +165,7 @@ impl Default for DaemonConfig {
             stop_wait_ms: 5_000,
             status_socket: StatusPlace::DataDir,
             log: String::from("info"),
+            log_format: LogFormat::Text,
         }
     }
 }

@@ -34,12 +34,41 @@ pub enum DaemonError {
     /// The log filter is none.
     #[error("`log` is no filter: use error, warn, info, debug or trace, or part=level pairs")]
     LogFilter(#[source] tracing_subscriber::filter::ParseError),
+    /// A part of the log filter is no level.
+    #[error(
+        "`log` (--log) has `{part}`, which is no level: use off, error, warn, info, debug or \
+         trace, or PART=LEVEL as in towpath_chunkserver=debug"
+    )]
+    LogLevel {
+        /// What stands there.
+        part: String,
+    },
     /// The sizes of the store cannot be.
     #[error(transparent)]
     Sizes(#[from] ConfigError),
     /// The device has no address.
-    #[error("the device needs one address, not {0}: set `device_ip` (--device-ip)")]
-    DeviceIp(IpAddr),
+    #[error(
+        "the userspace NIC needs one address of this host, not {ip}: set `device_ip` \
+         (--device-ip) to the one that clients reach{}",
+        likely.map(|ip| format!(", probably {ip}")).unwrap_or_default()
+    )]
+    DeviceIp {
+        /// What was set.
+        ip: IpAddr,
+        /// The address that packets to other networks leave from.
+        likely: Option<IpAddr>,
+    },
+    /// An address of the settings is not one of this host.
+    #[error("`{setting}` is {ip}, which is no address of this host (`ip address` lists them)")]
+    NotOurs {
+        /// The setting.
+        setting: &'static str,
+        /// Its address.
+        ip: IpAddr,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
     /// The data directory is something else.
     #[error("{} is not a directory: set `data_dir` (--data-dir) to one", .0.display())]
     NotADirectory(PathBuf),
@@ -77,7 +106,7 @@ pub enum DaemonError {
     #[error("cannot answer at the `status_socket` (--status-socket)")]
     Status(#[from] SocketError),
     /// The signals cannot be caught.
-    #[error("cannot catch SIGTERM and SIGINT")]
+    #[error("cannot catch SIGTERM, SIGINT and SIGHUP")]
     Signals(#[source] io::Error),
     /// The ready line could not be written.
     #[error("cannot write to stdout that the server is ready; give it an open stdout")]
@@ -106,9 +135,10 @@ impl DaemonError {
             | Self::Flag { .. }
             | Self::ConfigFile(_)
             | Self::LogFilter(_)
+            | Self::LogLevel { .. }
             | Self::Sizes(_)
-            | Self::DeviceIp(_) => 2,
-            Self::Listen(_) => 3,
+            | Self::DeviceIp { .. } => 2,
+            Self::Listen(_) | Self::NotOurs { .. } => 3,
             Self::Endpoint(EndpointError::Udp(_)) => 3,
             Self::NotADirectory(_) | Self::DataDir { .. } | Self::Store { .. } => 4,
             Self::Failed { .. } | Self::StoreEnded(_) => 5,

@@ -10,7 +10,7 @@ use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
 use super::config::DaemonConfig;
-use super::keys::{KEYS, key, nearest};
+use super::keys::{KEYS, Key, key, nearest};
 use super::value::ValueError;
 
 /// Longest config file: a hundred times what all keys with their comments take.
@@ -121,9 +121,9 @@ impl DaemonConfig {
             };
             let found =
                 key(name.get_ref()).ok_or_else(|| at(text, Some(name.span()), unknown()))?;
-            let set = match plain(value.get_ref()) {
-                Some(plain) => (found.set)(self, &plain),
-                None => Err(ValueError::Needs { needs: "a number or a text in quotes" }),
+            let set = match plain(value.get_ref(), found) {
+                Ok(plain) => (found.set)(self, &plain),
+                Err(error) => Err(error),
             };
             set.map_err(|error| {
                 at(text, Some(value.span()), ConfigFault::Value { name: found.name, error })
@@ -146,15 +146,20 @@ impl DaemonConfig {
     }
 }
 
-/// The value as the text that a flag would have.
-fn plain<'a>(value: &'a DeValue<'_>) -> Option<Cow<'a, str>> {
-    match value {
-        DeValue::String(text) => Some(Cow::Borrowed(text)),
-        DeValue::Integer(number) => {
-            let number = i128::from_str_radix(number.as_str(), number.radix()).ok()?;
-            Some(number.to_string().into())
+/// The value as the text that the key's flag would have.
+fn plain<'a>(value: &'a DeValue<'_>, key: &Key) -> Result<Cow<'a, str>, ValueError> {
+    let needs = |needs| Err(ValueError::Needs { needs });
+    match (key.kind, value) {
+        ("BOOL", DeValue::Boolean(yes)) => Ok(yes.to_string().into()),
+        ("BOOL", _) => needs("true or false, without quotes"),
+        (_, DeValue::String(text)) => Ok(Cow::Borrowed(text)),
+        (_, DeValue::Integer(number)) => {
+            match i128::from_str_radix(number.as_str(), number.radix()) {
+                Ok(number) => Ok(number.to_string().into()),
+                Err(_) => needs("a number that 64 bits hold"),
+            }
         }
-        _ => None,
+        _ => needs("a number or a text in quotes"),
     }
 }
 
@@ -215,8 +220,21 @@ mod tests {
             "1:13: `links_max` needs a whole number from 0 to 16384"
         );
         assert_eq!(said("data_dir = [1]"), "1:12: `data_dir` needs a number or a text in quotes");
-        assert!(said("log_bytes = \"1 MB\"").contains("\"64KiB\""));
+        assert!(said("log_bytes = \"1 MX\"").contains("MiB"));
+        assert!(said("log_bytes = 7").contains("at least 65536 bytes"));
         assert!(said("mtu_bytes = 1500").contains("1024"));
+    }
+
+    #[test]
+    fn yes_and_no_are_written_without_quotes() {
+        let mut config = DaemonConfig::default();
+        config.read_text("device_foreign_peers = true").expect("a boolean");
+        assert!(config.device.foreign_peers);
+        for text in ["device_foreign_peers = \"false\"", "device_foreign_peers = 0"] {
+            let said = fault(text).to_string();
+            assert!(said.ends_with("needs true or false, without quotes"), "{said}");
+        }
+        assert!(fault("links_max = true").to_string().contains("needs a number"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use towpath_transport::{PATHS_MAX, SHARES_MAX};
 
-use super::config::{DaemonConfig, PlaceBy, StatusPlace, StoreWork};
+use super::config::{DaemonConfig, LogFormat, PlaceBy, StatusPlace, StoreWork};
 use super::value::{self, ValueError};
 
 /// One setting.
@@ -72,11 +72,11 @@ macro_rules! size {
 pub const KEYS: &[Key] = &[
     Key {
         name: "listen",
-        kind: "ADDR:PORT",
-        doc: "TCP address on which clients set up their links; port 0 is any free one",
+        kind: "HOST:PORT",
+        doc: "TCP address on which clients set up their links, as HOST:PORT; port 0 is any free one",
         quoted: true,
         set: |config, text| {
-            config.listen = value::parsed(text, "an address and a port, like 127.0.0.1:7400")?;
+            config.listen = value::listen_address(text)?;
             Ok(())
         },
         show: |config| config.listen.to_string(),
@@ -124,11 +124,10 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "device_foreign_peers",
         kind: "BOOL",
-        doc: "\"true\" when clients of the userspace NIC have RDMA NICs; it then takes UDP port \
-              4791",
-        quoted: true,
+        doc: "true when clients of the userspace NIC have RDMA NICs; it then takes UDP port 4791",
+        quoted: false,
         set: |config, text| {
-            config.device.foreign_peers = value::parsed(text, "\"true\" or \"false\"")?;
+            config.device.foreign_peers = value::parsed(text, "true or false, without quotes")?;
             Ok(())
         },
         show: |config| config.device.foreign_peers.to_string(),
@@ -136,8 +135,8 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "device_ip",
         kind: "IP",
-        doc: "local address of the userspace NIC, or \"listen\" for that of `listen`; needed when \
-              `listen` is on all addresses",
+        doc: "local address of the userspace NIC, or \"listen\" for that of `listen`; needed where \
+              `listen` is 0.0.0.0 or [::], because the NIC has one address",
         quoted: true,
         set: |config, text| {
             config.device_ip = match text {
@@ -356,6 +355,25 @@ pub const KEYS: &[Key] = &[
             Ok(())
         },
         show: |config| config.log.clone(),
+    },
+    Key {
+        name: "log_format",
+        kind: "WORD",
+        doc: "how the log is written to stderr: \"text\", a line for people, or \"json\", one JSON \
+              object on a line",
+        quoted: true,
+        set: |config, text| {
+            config.log_format = match text {
+                "text" => LogFormat::Text,
+                "json" => LogFormat::Json,
+                _ => return Err(ValueError::Needs { needs: "\"text\" or \"json\"" }),
+            };
+            Ok(())
+        },
+        show: |config| match config.log_format {
+            LogFormat::Text => "text".into(),
+            LogFormat::Json => "json".into(),
+        },
     },
 ];
 

@@ -7,6 +7,7 @@
 //! | `run` | [`run`](run()): from settings to a serving server and back |
 //! | `crew` | the workers of a server, and their threads |
 //! | `descriptors` | the limit of file descriptors |
+//! | `log` | what is logged, and in which format |
 //! | `stop` | [`StopFlag`] and signals |
 //! | `error` | what can go wrong, with exit codes |
 //!
@@ -20,6 +21,7 @@ mod descriptors;
 mod error;
 mod file;
 mod keys;
+mod log;
 mod run;
 mod stop;
 mod value;
@@ -27,16 +29,17 @@ mod value;
 use std::ffi::OsString;
 
 pub use args::{Action, Invocation, command};
-pub use config::{DaemonConfig, PlaceBy, StatusPlace, StoreWork};
+pub use config::{DaemonConfig, LogFormat, PlaceBy, StatusPlace, StoreWork};
 pub use error::DaemonError;
 pub use file::{ConfigFault, ConfigFileError, ConfigTextError};
 pub use keys::{KEYS, Key, key, nearest};
+pub use log::log_to_stderr;
 pub use run::{
-    Ready, Served, check, devices, endpoint_config, log_to_stderr, print_ready, run, udp_config,
-    udp_devices, worker_config,
+    Ready, Served, check, devices, endpoint_config, print_ready, run, udp_config, udp_devices,
+    worker_config,
 };
-pub use stop::StopFlag;
-pub use value::ValueError;
+pub use stop::{StopFlag, stop_signals};
+pub use value::{SizeError, ValueError, parse_size};
 
 /// The whole program: reads the command line, does what it asks for.
 ///
@@ -47,11 +50,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<(), DaemonError>
     match action {
         Action::Check => {
             check(&config)?;
-            println!("the settings hold together");
+            println!("configuration is valid");
         }
         Action::PrintConfig => print!("{}", config.to_file_text()),
         Action::Serve => {
-            log_to_stderr(&config.log)?;
+            log_to_stderr(&config.log, config.log_format)?;
             let stop = StopFlag::new();
             stop.on_signals().map_err(DaemonError::Signals)?;
             run(&config, &stop, devices, |ready| print_ready(ready, json))?;

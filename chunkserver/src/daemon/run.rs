@@ -1,7 +1,7 @@
 //! From settings to a serving chunk server, and back to nothing.
 
 use std::io::{self, Write as _};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -11,12 +11,12 @@ use towpath_transport::{
     Device, Either, Endpoint, EndpointConfig, EndpointError, Mtu, Nanos, Placing, PortChoice,
     Region, RoceUdp, UdpConfig, VerbsDevice, Workers, roce_udp_group,
 };
-use tracing_subscriber::EnvFilter;
 
 use super::config::{DaemonConfig, PlaceBy, StatusPlace, StoreWork};
 use super::crew::{Crew, Post};
 use super::descriptors;
 use super::error::DaemonError;
+use super::log::log_filter;
 use super::stop::StopFlag;
 use crate::service::{ChunkServer, ServerStats, ServiceConfig, cores_to_spare};
 use crate::store::{FileMedia, Store, StoreConfig, StoreWorker, WorkerConfig};
@@ -171,22 +171,56 @@ pub fn run<D: Device<Memory = Region> + Send>(
             Ok(())
         },
     )?;
-    tracing::info!(drained = served.drained, stats = ?served.stats, "stopped");
+    log_end(&served);
     Ok(served)
 }
 
-/// Whether the settings hold together, without touching anything.
+/// What the server did, in the words of its log.
+fn log_end(served: &Served) {
+    let ServerStats { links_accepted, done, failed, write_bytes, read_bytes, .. } = served.stats;
+    tracing::info!(
+        clients = links_accepted,
+        requests_done = done,
+        requests_failed = failed,
+        write_bytes,
+        read_bytes,
+        all_answered = served.drained,
+        "stopped"
+    );
+}
+
+/// Whether the configuration is valid and its addresses are of this host. Sockets are bound to them
+/// for a moment, on any free port; nothing else is touched.
 ///
 /// # Errors
-/// [`DaemonError::DeviceIp`], [`DaemonError::LogFilter`], [`DaemonError::Sizes`].
+/// [`DaemonError::DeviceIp`], [`DaemonError::NotOurs`], [`DaemonError::LogFilter`],
+/// [`DaemonError::LogLevel`], [`DaemonError::Sizes`].
 pub fn check(config: &DaemonConfig) -> Result<(), DaemonError> {
     let ip: IpAddr = config.effective_device_ip();
     let is_ours = config.device.target().is_none();
     if is_ours && (ip.is_unspecified() || ip.is_multicast()) {
-        return Err(DaemonError::DeviceIp(ip));
+        return Err(DaemonError::DeviceIp { ip, likely: likely_ip(ip) });
     }
     log_filter(&config.log)?;
-    Ok(store_config(config).check()?)
+    store_config(config).check()?;
+    let ours = |setting: &'static str, ip: IpAddr| {
+        let bound = TcpListener::bind((ip, 0)).map(drop);
+        bound.map_err(|source| DaemonError::NotOurs { setting, ip, source })
+    };
+    ours("listen", config.listen.ip())?;
+    if is_ours { ours("device_ip", ip) } else { Ok(()) }
+}
+
+/// The address that packets to other networks leave from, for advice.
+fn likely_ip(of_family: IpAddr) -> Option<IpAddr> {
+    // Connecting a UDP socket sends nothing; it only asks the routing table.
+    let (any, far) = match of_family {
+        IpAddr::V4(_) => ("0.0.0.0:0", "192.0.2.1:9"),
+        IpAddr::V6(_) => ("[::]:0", "[2001:db8::1]:9"),
+    };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(far).ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
 }
 
 /// Prints the ready line: the address for people, or an object for programs.
@@ -202,25 +236,6 @@ pub fn print_ready(ready: &Ready, json: bool) -> io::Result<()> {
         writeln!(out, "listening on {}", ready.listening)?;
     }
     out.flush()
-}
-
-/// Sends what the libraries log to stderr.
-///
-/// # Errors
-/// [`DaemonError::LogFilter`].
-pub fn log_to_stderr(filter: &str) -> Result<(), DaemonError> {
-    let filter = log_filter(filter)?;
-    // Whoever set a subscriber up before keeps it.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(false)
-        .try_init();
-    Ok(())
-}
-
-fn log_filter(filter: &str) -> Result<EnvFilter, DaemonError> {
-    EnvFilter::try_new(filter).map_err(DaemonError::LogFilter)
 }
 
 fn store_config(config: &DaemonConfig) -> StoreConfig {

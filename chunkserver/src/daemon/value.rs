@@ -1,6 +1,7 @@
 //! Values of settings: numbers with bounds, sizes with units.
 
 use std::fmt::Display;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -23,16 +24,39 @@ pub enum ValueError {
         /// The most.
         high: u64,
     },
-    /// A size that is none, or too small.
-    #[error("needs a size of at least {low} bytes, like 4096, \"64KiB\" or \"500GiB\"")]
-    Size {
+    /// A size that cannot be read.
+    #[error("needs a size: {0}")]
+    Size(#[from] SizeError),
+    /// A size that is too small.
+    #[error("needs a size of at least {low} bytes")]
+    TooSmall {
         /// The least.
         low: u64,
     },
+    /// A name that leads to no address.
+    #[error("needs an address and a port, and the name in it was not found: {problem}")]
+    Unresolved {
+        /// What the system said.
+        problem: String,
+    },
 }
 
-/// Units that a size may end with, and by how many bits each shifts.
-const UNITS: [(&str, u32); 5] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];
+/// A text that is no size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SizeError {
+    /// It is no whole number, or has an unknown unit.
+    #[error(
+        "a whole number of bytes, or of KiB, MiB, GiB or TiB (powers of 1,024; also K, M, G, T), \
+         or of KB, MB, GB or TB (powers of 1,000)"
+    )]
+    Malformed,
+    /// It is more than 64 bits hold.
+    #[error("this one is more than 64 bits hold")]
+    TooLarge,
+}
+
+/// Letters of the units that a size may have, by the power of 1,024 or 1,000 that each is.
+const LETTERS: [(char, u32); 4] = [('K', 1), ('M', 2), ('G', 3), ('T', 4)];
 
 pub(super) fn parsed<T: FromStr>(text: &str, needs: &'static str) -> Result<T, ValueError> {
     text.parse().map_err(|_| ValueError::Needs { needs })
@@ -49,19 +73,66 @@ where
     }
 }
 
+/// Reads a size in bytes: `4096`, `64KiB`, `64K` (the same), `10GB` (a power of 1,000). Case does
+/// not matter, and blanks may stand before the unit.
+///
+/// # Errors
+/// [`SizeError`].
+pub fn parse_size(text: &str) -> Result<u64, SizeError> {
+    let upper = text.trim().to_ascii_uppercase();
+    let digits = upper.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit = upper[digits.len()..].trim_start();
+    let power = |letter: &str| {
+        let mut letters = LETTERS.into_iter();
+        letters.find_map(|(of, power)| (letter.chars().eq([of])).then_some(power))
+    };
+    let factor: u64 = match unit {
+        "" | "B" => 1,
+        _ => {
+            let decimal = unit.strip_suffix('B').and_then(power);
+            let binary = unit.strip_suffix("IB").or(Some(unit)).and_then(power);
+            match (decimal, binary) {
+                (Some(power), _) => 1000u64.pow(power),
+                (_, Some(power)) => 1024u64.pow(power),
+                _ => return Err(SizeError::Malformed),
+            }
+        }
+    };
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(SizeError::Malformed);
+    }
+    let count: u64 = digits.parse().map_err(|_| SizeError::TooLarge)?;
+    count.checked_mul(factor).ok_or(SizeError::TooLarge)
+}
+
 pub(super) fn size(text: &str, low: u64) -> Result<u64, ValueError> {
-    let unit = UNITS.iter().find_map(|(unit, bits)| Some((text.strip_suffix(unit)?, *bits)));
-    let (digits, bits) = unit.unwrap_or((text, 0));
-    let count: Option<u64> = digits.trim_end().parse().ok();
-    let bytes = count.and_then(|count| count.checked_mul(1 << bits));
-    bytes.filter(|bytes| *bytes >= low).ok_or(ValueError::Size { low })
+    let bytes = parse_size(text)?;
+    if bytes >= low { Ok(bytes) } else { Err(ValueError::TooSmall { low }) }
+}
+
+/// An address and a port; a name in place of the address is looked up, and of several addresses the
+/// first IPv4 address is taken, as clients do that name no server.
+pub(super) fn listen_address(text: &str) -> Result<SocketAddr, ValueError> {
+    let needs = ValueError::Needs {
+        needs: "an address and a port, like 127.0.0.1:7400, [::1]:7400 or localhost:7400",
+    };
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let Some((name, port)) = text.rsplit_once(':') else { return Err(needs) };
+    let Ok(port) = port.parse::<u16>() else { return Err(needs) };
+    let unresolved = |problem: String| ValueError::Unresolved { problem };
+    let found = (name, port).to_socket_addrs().map_err(|error| unresolved(error.to_string()))?;
+    let found: Vec<SocketAddr> = found.collect();
+    let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    first.copied().ok_or_else(|| unresolved(String::from("it has no address")))
 }
 
 /// The size in the largest unit that gives a whole number.
 pub(super) fn show_size(bytes: u64) -> String {
-    let whole = |bits: &u32| bytes > 0 && bytes.is_multiple_of(1 << bits);
-    match UNITS.iter().find(|(_, bits)| *bits > 0 && whole(bits)) {
-        Some((unit, bits)) => format!("{}{unit}", bytes >> bits),
+    let whole = |power: &u32| bytes > 0 && bytes.is_multiple_of(1 << (10 * power));
+    match LETTERS.iter().rev().find(|(_, power)| whole(power)) {
+        Some((letter, power)) => format!("{}{letter}iB", bytes >> (10 * power)),
         None => bytes.to_string(),
     }
 }
@@ -78,9 +149,36 @@ mod tests {
         assert_eq!(show_size(65_536), "64KiB");
         assert_eq!(show_size(65_537), "65537");
         assert_eq!(show_size(0), "0");
-        for wrong in ["", "KiB", "-1", "1.5GiB", "64 kb", "99999999TiB", "3"] {
-            assert_eq!(size(wrong, 4), Err(ValueError::Size { low: 4 }), "{wrong}");
+        for wrong in ["", "KiB", "-1", "1.5GiB", "64 kbit", "1iB", "+4", "12X", "1KK"] {
+            assert_eq!(size(wrong, 4), Err(SizeError::Malformed.into()), "{wrong}");
         }
+        for wrong in ["99999999TiB", "18446744073709551616"] {
+            assert_eq!(size(wrong, 4), Err(SizeError::TooLarge.into()), "{wrong}");
+        }
+        assert_eq!(size("3", 4), Err(ValueError::TooSmall { low: 4 }));
+    }
+
+    #[test]
+    fn gb_is_a_power_of_1000_and_gib_one_of_1024() {
+        assert_eq!(size("10GB", 4096), Ok(10_000_000_000));
+        assert_eq!(size("10 gb", 4096), Ok(10_000_000_000));
+        assert_eq!(size("10GiB", 4096), Ok(10 << 30));
+        assert_eq!(size("10g", 4096), Ok(10 << 30));
+        assert_eq!(size("7B", 0), Ok(7));
+        let said = size("10GX", 4096).expect_err("no unit").to_string();
+        assert!(said.contains("GiB") && said.contains("GB") && !said.contains("4096"), "{said}");
+    }
+
+    #[test]
+    fn a_name_may_stand_for_an_address_to_listen_on() {
+        let found = listen_address("localhost:7400").expect("every host has one");
+        assert!(found.ip().is_loopback() && found.port() == 7400, "{found}");
+        assert_eq!(listen_address("[::1]:1").expect("an address").to_string(), "[::1]:1");
+        for wrong in ["localhost", "7400", "127.0.0.1", "host:seven", "1.2.3.4:99999"] {
+            assert!(matches!(listen_address(wrong), Err(ValueError::Needs { .. })), "{wrong}");
+        }
+        let said = listen_address("no such host:1").expect_err("blanks").to_string();
+        assert!(said.contains("not found"), "{said}");
     }
 
     #[test]

@@ -139,7 +139,12 @@ pub fn command(config: &DaemonConfig) -> Command {
 
 impl Process {
     pub fn start(config: &DaemonConfig) -> Self {
-        let mut child = command(config).spawn().expect("the server starts");
+        Self::of(&mut command(config))
+    }
+
+    /// A server that `command` starts, with its stdout piped.
+    pub fn of(command: &mut Command) -> Self {
+        let mut child = command.spawn().expect("the server starts");
         let mut line = String::new();
         let out = child.stdout.as_mut().expect("it is piped");
         BufReader::new(out).read_line(&mut line).expect("the server speaks");

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, StopFlag};
+use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, LogFormat, StopFlag};
 use towpath_device_roce::udp::UdpLink;
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_sim::{FaultControl, FaultLink, FaultPlan};
@@ -52,7 +52,7 @@ fn lossy_device(
 
 /// Serves until stdin closes or SIGTERM comes, then says on stdout what was counted.
 pub(crate) fn serve(args: &DemoServerArgs) -> Result<(), DaemonError> {
-    daemon::log_to_stderr("warn")?;
+    daemon::log_to_stderr("warn", LogFormat::Text)?;
     let stop = StopFlag::new();
     stop.on_signals().map_err(DaemonError::Signals)?;
     let orphaned = end_with_parent();

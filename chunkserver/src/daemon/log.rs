@@ -1,0 +1,123 @@
+//! The log: what is written, and how.
+
+use std::fmt;
+use std::io;
+
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use super::config::LogFormat;
+use super::error::DaemonError;
+
+/// Sends what the libraries log to stderr.
+///
+/// # Errors
+/// [`DaemonError::LogFilter`], [`DaemonError::LogLevel`].
+pub fn log_to_stderr(filter: &str, format: LogFormat) -> Result<(), DaemonError> {
+    let filter = log_filter(filter)?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // Whoever set a subscriber up before keeps it.
+    let _ = match format {
+        LogFormat::Text => log.with_ansi(false).try_init(),
+        LogFormat::Json => log.event_format(JsonLines).try_init(),
+    };
+    Ok(())
+}
+
+/// What a filter lets through. A word alone must be a level: the parser would take any other for
+/// the name of a part, of which everything is logged, and of all other parts nothing.
+pub(super) fn log_filter(filter: &str) -> Result<EnvFilter, DaemonError> {
+    for part in filter.split(',').map(str::trim) {
+        let is_pair = part.contains('=') || part.contains('[');
+        if !is_pair && (part.is_empty() || part.parse::<LevelFilter>().is_err()) {
+            return Err(DaemonError::LogLevel { part: part.chars().take(64).collect() });
+        }
+    }
+    EnvFilter::try_new(filter).map_err(DaemonError::LogFilter)
+}
+
+/// One JSON object on a line: `time` (UTC), `level`, `part`, `message`, then the fields of the
+/// event under their names.
+struct JsonLines;
+
+impl<S, N> FormatEvent<S, N> for JsonLines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut time = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut time))?;
+        let mut line = Line(Map::new());
+        event.record(&mut line);
+        let meta = event.metadata();
+        line.put("time", time.into());
+        line.put("level", meta.level().as_str().to_ascii_lowercase().into());
+        line.put("part", meta.target().into());
+        writeln!(writer, "{}", Value::Object(line.0))
+    }
+}
+
+/// The fields of one event.
+struct Line(Map<String, Value>);
+
+impl Line {
+    fn put(&mut self, name: &str, value: Value) {
+        self.0.insert(name.to_owned(), value);
+    }
+}
+
+impl Visit for Line {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field.name(), value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field.name(), value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field.name(), value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field.name(), value.into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field.name(), value.into());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field.name(), format!("{value:?}").into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused_and_named() {
+        for good in ["info", "WARN", "off", "warn,towpath_chunkserver=debug", "a=trace, error"] {
+            assert!(log_filter(good).is_ok(), "{good}");
+        }
+        for (wrong, part) in [("ifno", "ifno"), ("warn,towpath_rpc", "towpath_rpc"), ("", "")] {
+            let error = log_filter(wrong).expect_err("no level");
+            assert!(matches!(error, DaemonError::LogLevel { part: of } if of == part), "{wrong}");
+        }
+        assert!(matches!(log_filter("a=loud"), Err(DaemonError::LogFilter(_))));
+    }
+}
