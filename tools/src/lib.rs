@@ -13,6 +13,7 @@
 
 pub mod bench;
 pub mod cli;
+mod columns;
 pub mod device;
 pub mod devinfo;
 mod faults;

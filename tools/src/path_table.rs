@@ -1,57 +1,51 @@
 //! How the paths of a link stand, as a table: for `towpath paths`, and at the end of a `tow_*` run.
 
 use crate::cli::bytes::{show_count, show_size};
-use std::fmt::Write as _;
+use crate::columns::columns;
 use towpath_status::PathStatus;
+
+const HEAD: [&str; 15] = [
+    "path",
+    "over",
+    "state",
+    "for s",
+    "qp",
+    "port",
+    "rtt us",
+    "sent",
+    "loss %",
+    "flight",
+    "doubts",
+    "quarantines",
+    "moves",
+    "anew",
+    "acks",
+];
 
 /// A head, and a line for each path.
 pub(crate) fn path_table(paths: &[PathStatus]) -> String {
-    let mut text = String::new();
-    // Writing to a text cannot fail.
-    let _ = writeln!(
-        text,
-        "{:>4} {:5}{:9}{:>10}{:>8}{:>8}{:>10}{:>12}{:>8}{:>10}{:>8}{:>12}{:>7}{:>6} acks",
-        "path",
-        "over",
-        "state",
-        "for s",
-        "qp",
-        "port",
-        "rtt us",
-        "sent",
-        "loss %",
-        "flight",
-        "doubts",
-        "quarantines",
-        "moves",
-        "anew"
-    );
-    for path in paths {
-        text += &line(path);
-    }
-    text
+    columns(HEAD, &[1, 2, 14], &paths.iter().map(line).collect::<Vec<_>>())
 }
 
-fn line(path: &PathStatus) -> String {
+fn line(path: &PathStatus) -> [String; 15] {
     let loss = if path.sent == 0 { 0.0 } else { 100.0 * path.lost as f64 / path.sent as f64 };
-    let text = format!(
-        "{:>4} {:5}{:9}{:>10.1}{:>8}{:>8}{:>10}{:>12}{loss:>8.2}{:>10}{:>8}{:>12}{:>7}{:>6} {}",
-        path.index,
-        path.carrier,
-        path.state,
-        path.for_ns as f64 / 1e9,
-        path.qp_num,
-        path.source_port,
+    [
+        path.index.to_string(),
+        path.carrier.to_string(),
+        path.state.to_string(),
+        format!("{:.1}", path.for_ns as f64 / 1e9),
+        path.qp_num.to_string(),
+        path.source_port.to_string(),
         us(path.rtt_ns),
         show_count(path.sent),
+        format!("{loss:.2}"),
         show_size(path.in_flight_bytes),
         show_count(path.doubts),
         show_count(path.quarantines),
         show_count(path.moves),
         show_count(path.renewals),
-        if path.carries_acks { "here" } else { "" },
-    );
-    text.trim_end().to_owned() + "\n"
+        String::from(if path.carries_acks { "here" } else { "" }),
+    ]
 }
 
 /// Microseconds, with a dash for what is not known.

@@ -9,6 +9,7 @@ use crate::cli::bytes::show_count;
 use crate::cli::error::CliError;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::{print_json, print_text};
+use crate::columns::columns;
 
 /// The JSON object of `towpath health`.
 #[derive(Debug, Serialize)]
@@ -84,43 +85,36 @@ pub(crate) fn health(args: &ServerArgs, interrupt: &Interrupt) -> Result<(), Cli
     if args.link.json { print_json(&report) } else { print_text(&report.text()) }
 }
 
+const HEAD: [&str; 11] = [
+    "peer", "class", "state", "rtt us", "least us", "loss %", "chunks", "again", "timeouts",
+    "paths", "slow",
+];
+
 impl HealthReport {
     fn text(&self) -> String {
         let us = |us: Option<f64>| us.map_or_else(|| String::from("-"), |us| format!("{us:.1}"));
         let mut text = format!(
-            "{} requests without an answer after {} ms, {} given up before they had begun\n\
-             {:24}{:>8}{:>12}{:>10}{:>10}{:>8}{:>12}{:>8}{:>10}{:>8}{:>8}\n",
+            "{} requests without an answer after {} ms, {} given up before they had begun\n",
             show_count(self.slow),
             show_count(self.slow_after_ms),
             show_count(self.given_up),
-            "peer",
-            "class",
-            "state",
-            "rtt us",
-            "least us",
-            "loss %",
-            "chunks",
-            "again",
-            "timeouts",
-            "paths",
-            "slow",
         );
-        for link in &self.links {
-            text += &format!(
-                "{:24}{:>8}{:>12}{:>10}{:>10}{:>8.2}{:>12}{:>8}{:>10}{:>8}{:>8}\n",
-                link.peer,
-                link.class,
-                link.state,
+        let row = |link: &LinkReport| {
+            [
+                link.peer.clone(),
+                link.class.to_owned(),
+                link.state.to_owned(),
                 us(link.rtt_us),
                 us(link.rtt_least_us),
-                100.0 * link.loss,
+                format!("{:.2}", 100.0 * link.loss),
                 show_count(link.chunks_sent),
                 show_count(link.chunks_retransmitted),
                 show_count(link.timeouts),
                 format!("{}/{}", link.paths_good, link.paths),
                 show_count(link.slow),
-            );
-        }
+            ]
+        };
+        text += &columns(HEAD, &[0, 1, 2], &self.links.iter().map(row).collect::<Vec<_>>());
         let unnamed = self.link_count - (self.links.len() as u64).min(self.link_count);
         if unnamed > 0 {
             text += &format!("and {} more, none of them worse\n", show_count(unnamed));

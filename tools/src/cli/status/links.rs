@@ -7,6 +7,7 @@ use crate::cli::args::StatusArgs;
 use crate::cli::bytes::{show_count, show_size};
 use crate::cli::error::CliError;
 use crate::cli::{print_json, print_text};
+use crate::columns::columns;
 
 /// Shows what the workers of a process, and its links, use now.
 pub(crate) fn links(args: &StatusArgs) -> Result<(), CliError> {
@@ -20,67 +21,63 @@ fn links_text(status: &ProcessStatus) -> String {
         return text + "it does not tell what it uses: its version is an older one\n";
     }
     text += &format!("processor time of the process {} s\n\n", seconds(status.cpu_ns));
-    text += &format!(
-        "{:>6}{:>10}{:>16}{:>18}{:>22}{:>22}{:>20}\n",
-        "worker",
-        "cpu s",
-        "links",
-        "queue pairs",
-        "receives posted",
-        "receive buffers",
-        "send buffers out",
-    );
-    for worker in &status.per_worker {
-        text += &worker_text(worker);
-    }
+    let rows: Vec<_> = status.per_worker.iter().map(worker_row).collect();
+    text += &columns(WORKER_HEAD, &[], &rows);
     if status.links.is_empty() {
         return text;
     }
-    text += &format!(
-        "\n{:>5}{:>7} {:24}{:7}{:5}{:>4}{:>16}{:>18}{:>9}{:>18}{:>8}{:>12}{:>12}{:>12}\n",
-        "link",
-        "worker",
-        "peer",
-        "class",
-        "over",
-        "qps",
-        "channels",
-        "credit given",
-        "left",
-        "messages",
-        "queued",
-        "bytes",
-        "flight",
-        "window",
-    );
-    for link in &status.links {
-        text += &link_text(link);
-    }
+    let rows: Vec<_> = status.links.iter().map(link_row).collect();
+    text += &format!("\n{}", columns(LINK_HEAD, &[2, 3, 4], &rows));
     text + &unnamed(status)
 }
 
-fn worker_text(worker: &WorkerStatus) -> String {
-    format!(
-        "{:>6}{:>10}{:>16}{:>18}{:>22}{:>22}{:>20}\n",
-        worker.worker,
+const WORKER_HEAD: [&str; 7] = [
+    "worker",
+    "cpu s",
+    "links",
+    "queue pairs",
+    "receives posted",
+    "receive buffers",
+    "send buffers out",
+];
+
+fn worker_row(worker: &WorkerStatus) -> [String; 7] {
+    [
+        worker.worker.to_string(),
         seconds(worker.cpu_ns),
         within(worker.links, worker.links_max),
         within(worker.qps, worker.qps_max),
         within(worker.receives_posted, worker.receives_wanted),
         within(worker.receive_buffers, worker.receive_buffers_max),
         within(worker.send_buffers_out, worker.send_buffers_max),
-    )
+    ]
 }
 
-fn link_text(link: &LinkStatus) -> String {
-    format!(
-        "{:>5}{:>7} {:24}{:7}{:5}{:>4}{:>16}{:>18}{:>9}{:>18}{:>8}{:>12}{:>12}{:>12}\n",
-        link.index,
-        link.worker,
+const LINK_HEAD: [&str; 14] = [
+    "link",
+    "worker",
+    "peer",
+    "class",
+    "over",
+    "qps",
+    "channels",
+    "credit given",
+    "left",
+    "messages",
+    "queued",
+    "bytes",
+    "flight",
+    "window",
+];
+
+fn link_row(link: &LinkStatus) -> [String; 14] {
+    [
+        link.index.to_string(),
+        link.worker.to_string(),
         link.peer.map_or_else(|| String::from("?"), |peer| peer.to_string()),
-        link.class,
-        link.carrier,
-        link.qps,
+        link.class.to_string(),
+        link.carrier.to_string(),
+        link.qps.to_string(),
         within(link.channels, link.channels_max),
         within(link.credit_given, link.credit_given_max),
         show_count(link.credit_left),
@@ -89,7 +86,7 @@ fn link_text(link: &LinkStatus) -> String {
         show_size(link.queued_bytes),
         show_size(link.in_flight_bytes),
         show_size(link.window_bytes),
-    )
+    ]
 }
 
 fn within(used: u64, most: u64) -> String {
