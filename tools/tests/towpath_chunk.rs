@@ -6,53 +6,17 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use tempfile::TempDir;
 use towpath_chunkserver::daemon::DaemonConfig;
-use towpath_common::{Daemon, Process, fails, json, pattern, succeeds, towpath};
+use towpath_common::{Bench, Daemon, fails, json, pattern, succeeds, towpath};
 use towpath_fastpath::{BlockingClient, ClientConfig};
 
 const NAME: &str = "000102030405060708090a0b0c0d0e0f";
 const OTHER: &str = "ffffffffffffffffffffffffffffffff";
-
-/// A directory, and the program run in it against one server.
-struct Bench {
-    dir: TempDir,
-    server: String,
-}
-
-impl Bench {
-    fn new() -> Self {
-        Self { dir: tempfile::tempdir().expect("room"), server: String::new() }
-    }
-
-    fn store(&self) -> PathBuf {
-        self.dir.path().join("store")
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn file(&self, name: &str, bytes: &[u8]) {
-        fs::write(self.path(name), bytes).expect("written");
-    }
-
-    fn read(&self, name: &str) -> Vec<u8> {
-        fs::read(self.path(name)).expect("there")
-    }
-
-    fn run(&self, args: &[&str]) -> Command {
-        let mut command = towpath(args.iter().copied());
-        command.current_dir(self.dir.path()).env("TOWPATH_SERVER", &self.server);
-        command
-    }
-}
 
 /// A server for which nothing is slow, however busy the machine.
 fn patient_daemon(dir: PathBuf) -> Daemon {
@@ -335,7 +299,8 @@ fn a_damaged_slice_is_named_and_never_served() {
     bench.server = daemon.addr.to_string();
     fails(&mut bench.run(&["get", NAME, "out"]), 1, &[NAME, "slice 5", "damaged"]);
     assert!(!bench.path("out").exists(), "half a chunk is no chunk");
-    let said = fails(&mut bench.run(&["scrub", "--json"]), 1, &["1 slices are damaged"]);
+    let said =
+        fails(&mut bench.run(&["scrub", "--json"]), 1, &["1 slice is damaged", "towpath rm"]);
     let scrub: Value = serde_json::from_str(&said).expect("a JSON object");
     assert_eq!((&scrub["slices"], &scrub["damaged"]), (&16.into(), &1.into()));
     let found = &scrub["damaged_slices"][0];
@@ -397,47 +362,6 @@ fn who_is_not_there_or_speaks_otherwise_is_told_apart() {
     });
     fails(&mut bench.run(&["info", &stranger]), 3, &[&stranger, "cannot be talked to"]);
     answers.join().expect("the stranger");
-}
-
-#[test]
-fn a_server_that_goes_away_mid_write_is_noticed() {
-    let bench = Bench::new();
-    let mut server = Process::start(&bench.store());
-    // Sparse, so that it is endless for the network and nothing for the disk here.
-    let endless = fs::File::create(bench.path("endless")).expect("made");
-    endless.set_len(1 << 40).expect("sparse");
-    let mut put = bench.run(&["put", "endless", &server.addr, "--timeout-ms", "60000"]);
-    let put = put.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
-    // Once info tells of writes, the put is in the middle of it.
-    let written = || json(&mut towpath(["info", "--json", &server.addr]))["write_bytes"].as_u64();
-    while written() < Some(1 << 20) {}
-    server.child.kill().expect("it runs");
-    let output = put.wait_with_output().expect("it ends");
-    let said = towpath_common::stderr(&output);
-    assert_eq!(output.status.code(), Some(6), "{said}");
-    assert!(said.contains("the server is gone") && said.contains("incomplete"), "{said}");
-    assert!(output.stdout.is_empty());
-}
-
-#[test]
-fn an_interrupted_put_takes_its_chunk_away_again() {
-    let mut bench = Bench::new();
-    let daemon = Daemon::start(&bench.store());
-    bench.server = daemon.addr.to_string();
-    let endless = fs::File::create(bench.path("endless")).expect("made");
-    endless.set_len(1 << 40).expect("sparse");
-    let mut put = bench.run(&["put", "endless"]);
-    let put = put.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
-    let written = || json(&mut bench.run(&["info", "--json"]))["write_bytes"].as_u64();
-    while written() < Some(1 << 20) {}
-    let kill = Command::new("sh").args(["-c", &format!("kill -INT {}", put.id())]).status();
-    assert!(kill.expect("a shell").success());
-    let output = put.wait_with_output().expect("it ends");
-    let said = towpath_common::stderr(&output);
-    assert_eq!(output.status.code(), Some(130), "{said}");
-    assert!(!said.contains("could not be removed"), "{said}");
-    assert_eq!(json(&mut bench.run(&["ls", "--json"])), serde_json::json!({"chunks": []}));
-    daemon.stop();
 }
 
 #[test]

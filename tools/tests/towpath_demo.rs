@@ -113,7 +113,7 @@ fn in_virtual_time_the_same_seed_gives_the_same_packets_and_another_seed_others(
 #[test]
 fn what_cannot_work_is_said_before_anything_is_done() {
     fails(&mut towpath(["demo", "--loss", "1.5"]), 2, &["0 to 0.5"]);
-    fails(&mut towpath(["demo", "--size", "many"]), 2, &["K, M, G or T"]);
+    fails(&mut towpath(["demo", "--size", "many"]), 2, &["KiB, MiB, GiB or TiB"]);
     fails(&mut towpath(["demo", "--op-size", "100"]), 2, &["multiple of 4,096"]);
     fails(&mut towpath(["demo", "--input", "/no/such/file"]), 7, &["/no/such/file"]);
     fails(&mut towpath(["demo", "--input", "/"]), 7, &["not a regular file"]);

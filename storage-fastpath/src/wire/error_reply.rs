@@ -73,7 +73,7 @@ impl From<WireError> for Why {
 #[non_exhaustive]
 pub enum ErrorReply {
     /// The chunk is not there.
-    #[error("there is no chunk {chunk}: create it first, or list what there is")]
+    #[error("there is no chunk {chunk}: check its name, or list the chunks that there are")]
     NoSuchChunk {
         /// Its name.
         chunk: ChunkId,

@@ -48,7 +48,7 @@ pub(crate) enum Command {
     Sim(SimArgs),
     /// Measure on this machine what papers measured on theirs
     Bench(BenchArgs),
-    /// Store a file as a chunk
+    /// Store files, each as a chunk, and print the names of the chunks
     Put(PutArgs),
     /// Fetch a chunk into a file
     Get(GetArgs),
@@ -217,17 +217,23 @@ pub(crate) struct LinkArgs {
 
 /// Flags of `towpath put`.
 #[derive(Clone, Debug, ClapArgs)]
+#[command(override_usage = "towpath put [OPTIONS] FILE... [SERVER]")]
 pub(crate) struct PutArgs {
-    /// File to store
-    #[arg(value_name = "FILE")]
-    pub(super) file: PathBuf,
-    /// Name of the new chunk, 32 hexadecimal digits [default: a random one]
+    /// Files to store, each as a chunk of its own; - is stdin. The last of several words is the
+    /// server, as HOST or HOST:PORT, unless a file of that name exists
+    #[arg(value_name = "FILE", required = true, num_args = 1..)]
+    pub(super) words: Vec<PathBuf>,
+    /// The chunk server as HOST or HOST:PORT; all words are files then [default: the last word,
+    /// or $TOWPATH_SERVER, or 127.0.0.1:7400]
+    #[arg(long, value_name = "SERVER")]
+    pub(super) server: Option<String>,
+    /// Name of the new chunk, 32 hexadecimal digits; for one file [default: a random one]
     #[arg(long, value_name = "ID", value_parser = parse_chunk)]
     pub(super) chunk: Option<ChunkId>,
     #[command(flatten)]
     pub(super) pipeline: PipelineArgs,
     #[command(flatten)]
-    pub(super) server: ServerArgs,
+    pub(super) link: LinkArgs,
 }
 
 /// Flags of `towpath get`.

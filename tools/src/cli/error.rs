@@ -46,7 +46,14 @@ pub(crate) enum CliError {
         offset: u64,
     },
     /// A scrub found damage.
-    #[error("{damaged} slices are damaged: overwrite them whole, or remove their chunks")]
+    #[error(
+        "{} damaged: of each chunk that is named, fetch another copy, remove the chunk with \
+         `towpath rm CHUNK`, and store the copy with `towpath put FILE --chunk CHUNK`",
+        match damaged {
+            1 => String::from("1 slice is"),
+            _ => format!("{damaged} slices are"),
+        }
+    )]
     Damaged {
         /// How many.
         damaged: u64,
@@ -71,6 +78,18 @@ pub(crate) enum CliError {
         /// The file.
         path: PathBuf,
     },
+    /// The last word of `put` is neither a file nor a server.
+    #[error(
+        "`{name}` is no file here and names no server: give files that exist, then HOST or \
+         HOST:PORT"
+    )]
+    NoFileNoServer {
+        /// The word.
+        name: String,
+    },
+    /// Words of `put` that do not go together.
+    #[error("{0}")]
+    Put(&'static str),
     /// Somebody asked to stop.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
@@ -108,7 +127,7 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Session(#[from] SessionError),
     /// Signals cannot be caught.
-    #[error("cannot catch SIGINT and SIGTERM")]
+    #[error("cannot catch SIGINT, SIGTERM and SIGHUP")]
     Signals(#[source] io::Error),
     /// Nobody takes the results.
     #[error("cannot write to stdout")]
@@ -145,7 +164,8 @@ impl CliError {
             Self::ScrubShared { .. } => 5,
             Self::Missed { .. } => 9,
             Self::Study { source: StudyError::Params { .. }, .. } => Self::USAGE,
-            Self::NoLossOfItsOwn { .. } => Self::USAGE,
+            Self::NoLossOfItsOwn { .. } | Self::Put(_) => Self::USAGE,
+            Self::NoFileNoServer { .. } => 3,
             Self::Signals(_) | Self::Study { .. } => 8,
         }
     }
@@ -165,6 +185,12 @@ impl CliError {
             below = error.source();
         }
         text
+    }
+
+    /// Whether it leaves open what became of an operation.
+    #[must_use]
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.exit_code(), 6 | EXIT_INTERRUPTED)
     }
 
     /// Whether the reader of stdout went away.
@@ -206,10 +232,11 @@ fn of_demo(error: &DemoError) -> u8 {
 fn of_session(error: &SessionError) -> u8 {
     match error {
         SessionError::Client(error) => of_kind(&error.kind),
-        SessionError::ChannelClosed { .. } => 5,
+        SessionError::ChannelClosed { .. } | SessionError::Full { .. } => 5,
         SessionError::ReplicaDiffers { .. } => 1,
         SessionError::Channel { .. } | SessionError::Down { .. } => 6,
         SessionError::Connect { .. }
+        | SessionError::NotThere { .. }
         | SessionError::NoRoute { .. }
         | SessionError::Resolve { .. } => 3,
         SessionError::Interrupted(_) => EXIT_INTERRUPTED,

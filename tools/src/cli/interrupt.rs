@@ -1,10 +1,10 @@
-//! Ctrl-C and SIGTERM, seen by whatever loops.
+//! Ctrl-C, SIGTERM and SIGHUP, seen by whatever loops.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use towpath_chunkserver::daemon::stop_signals;
 
 /// Exit code after an interruption: 128 and the number of SIGINT, as shells have it.
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
@@ -19,13 +19,14 @@ pub(crate) struct Interrupted;
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Sees SIGINT and SIGTERM from now on; the second one ends the program at once.
+    /// Sees SIGINT, SIGTERM and SIGHUP (unless that is ignored, as under `nohup`) from now on; the
+    /// second signal ends the program at once.
     ///
     /// # Errors
     /// What the system says.
     pub(crate) fn on_signals() -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
+        for signal in stop_signals() {
             // Order matters: the first signal finds the flag down and only raises it.
             let code = EXIT_INTERRUPTED.into();
             signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&flag))?;

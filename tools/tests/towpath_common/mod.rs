@@ -4,12 +4,13 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
 use serde_json::Value;
+use tempfile::TempDir;
 use towpath_base::Prng;
 use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, Served, StopFlag};
 
@@ -54,6 +55,40 @@ pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; len];
     Prng::new(seed).fill(&mut bytes);
     bytes
+}
+
+/// A directory, and the program run in it against one server.
+pub struct Bench {
+    dir: TempDir,
+    pub server: String,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        Self { dir: tempfile::tempdir().expect("room"), server: String::new() }
+    }
+
+    pub fn store(&self) -> PathBuf {
+        self.dir.path().join("store")
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn file(&self, name: &str, bytes: &[u8]) {
+        std::fs::write(self.path(name), bytes).expect("written");
+    }
+
+    pub fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path(name)).expect("there")
+    }
+
+    pub fn run(&self, args: &[&str]) -> Command {
+        let mut command = towpath(args.iter().copied());
+        command.current_dir(self.dir.path()).env("TOWPATH_SERVER", &self.server);
+        command
+    }
 }
 
 /// A chunk server in a thread.

@@ -193,11 +193,16 @@ impl InfoReport {
             ("writes", format!("{}, {}", show_count(self.writes), show_size(self.write_bytes))),
             ("reads", format!("{}, {}", show_count(self.reads), show_size(self.read_bytes))),
             ("commits", show_count(self.commits)),
-            ("damaged slices", show_count(self.slices_damaged)),
-            ("damaged on the way", show_count(self.wire_corrupt)),
+            ("damage found", times(self.slices_damaged)),
+            ("damaged on the way", times(self.wire_corrupt)),
         ];
         rows.iter().fold(String::new(), |text, (what, value)| text + &format!("{what:20}{value}\n"))
     }
+}
+
+/// How often something was seen. A slice that is read three times is found damaged three times.
+fn times(count: u64) -> String {
+    format!("{} {}", show_count(count), if count == 1 { "time" } else { "times" })
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `put`, `get` | a file to a chunk and back |
+//! | `put`, `get` | files to chunks, and a chunk to a file |
+//! | `input` | what is stored: a file or stdin |
 //! | `list` | ls, stat, rm |
 //! | `health` | scrub, info |
 //! | `links` | health |
@@ -10,6 +11,7 @@
 
 mod get;
 mod health;
+mod input;
 mod links;
 mod list;
 mod output;

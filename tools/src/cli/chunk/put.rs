@@ -1,57 +1,269 @@
-//! `towpath put`: a file becomes a chunk.
+//! `towpath put`: files become chunks.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Serialize;
 use towpath_fastpath::ChunkId;
 
+use super::input::{Blocks, Input};
 use super::{ClientSession, TransferReport, fresh_name, open};
-use crate::cli::args::PutArgs;
+use crate::cli::args::{PutArgs, ServerArgs};
+use crate::cli::bytes::{gbps, show_size};
 use crate::cli::error::{CliError, FileVerb};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::progress::Progress;
-use crate::cli::session::Pipeline;
-use crate::cli::source::Source;
+use crate::cli::session::{Pipeline, SessionError};
 use crate::cli::{print_json, print_text};
 
-/// Stores a file and prints the name of its chunk.
+/// Stores files and prints the names of their chunks.
 pub(crate) fn put(args: &PutArgs, interrupt: &Interrupt) -> Result<(), CliError> {
-    let of_file = |source| CliError::file(FileVerb::Read, &args.file, source);
-    let source = Source::open(&args.file).map_err(of_file)?;
-    let chunk = args.chunk.unwrap_or_else(fresh_name);
-    let mut session = open(&args.server, Some(args.pipeline), interrupt)?;
+    let (files, server) = files_and_server(&args.words, args.server.as_deref(), Path::exists);
+    check(args, &files)?;
+    // What cannot be read is better known before anything is stored. None stays open: there may be
+    // more of them than a process may have open.
+    let lengths = files.iter().map(|file| Ok(Input::open(file)?.byte_len().unwrap_or(0)));
+    let whole = lengths.sum::<Result<u64, CliError>>()?;
+    let of_server = ServerArgs { server: server.clone(), link: args.link.clone() };
+    let session = open(&of_server, Some(args.pipeline), interrupt);
+    let mut session = session.map_err(|error| match (error, server) {
+        // It was taken for a server because there is no such file.
+        (CliError::Session(SessionError::Resolve { .. }), Some(name)) if args.server.is_none() => {
+            CliError::NoFileNoServer { name }
+        }
+        (error, _) => error,
+    })?;
     let pipeline = Pipeline::fitting(&mut session, args.pipeline.depth, args.pipeline.op_size)?;
-    let began = session.now();
-    session.create(chunk)?;
-    let whole = source.byte_len();
-    let mut progress = Progress::bytes("put", whole);
-    let stored = session.write_range(
-        chunk,
-        0..whole,
-        pipeline,
-        |offset, out| source.fill(offset, out).map_err(of_file),
-        |durable| progress.at(durable),
-    );
-    drop(progress);
-    if let Err(error) = stored {
-        take_back(&mut session, chunk);
-        return Err(error);
+    let mut run = Run { session, pipeline, progress: Progress::bytes("put", whole), before: 0 };
+    if let [file] = &files[..] {
+        let stored = run.store(&mut Input::open(file)?, args.chunk)?;
+        run.session.close()?;
+        if !args.link.json {
+            return print_text(&format!("{}\n", stored.chunk));
+        }
+        let measured = (stored.bytes, stored.seconds);
+        return print_json(&TransferReport::of(&run.session, stored.id, measured, None));
     }
-    let seconds = session.now().since(began).as_secs_f64();
-    session.close()?;
-    if !args.server.link.json {
-        return print_text(&format!("{chunk}\n"));
-    }
-    print_json(&TransferReport::of(&session, chunk, (whole, seconds), None))
+    let inputs = files.iter().map(|file| Input::open(file));
+    run.store_all(inputs, args.link.json)
 }
 
-/// How long the half of a file may take to go after an error or an interruption.
+fn check(args: &PutArgs, files: &[PathBuf]) -> Result<(), CliError> {
+    if files.len() > 1 && args.chunk.is_some() {
+        return Err(CliError::Put("--chunk names one chunk: leave it out for several files"));
+    }
+    if files.iter().filter(|file| file.as_path() == Path::new(STDIN)).count() > 1 {
+        return Err(CliError::Put("stdin (-) can be stored once"));
+    }
+    Ok(())
+}
+
+/// What stands for stdin.
+pub(super) const STDIN: &str = "-";
+
+/// The files that words name, and the server, where one is among them.
+fn files_and_server(
+    words: &[PathBuf],
+    server: Option<&str>,
+    exists: impl Fn(&Path) -> bool,
+) -> (Vec<PathBuf>, Option<String>) {
+    let is_server = |word: &&str| {
+        *word != STDIN && !word.contains('/') && words.len() > 1 && !exists(Path::new(word))
+    };
+    let last = words.last().and_then(|word| word.to_str()).filter(is_server);
+    match (server, last) {
+        (Some(server), _) => (words.to_vec(), Some(server.to_owned())),
+        (None, Some(last)) => (words[..words.len() - 1].to_vec(), Some(last.to_owned())),
+        (None, None) => (words.to_vec(), None),
+    }
+}
+
+/// One file that was stored.
+#[derive(Debug, Serialize)]
+struct Stored {
+    file: String,
+    chunk: String,
+    bytes: u64,
+    seconds: f64,
+    gbps: f64,
+    #[serde(skip)]
+    id: ChunkId,
+}
+
+/// The JSON object of several files.
+#[derive(Debug, Serialize)]
+struct PutReport {
+    files: Vec<Stored>,
+    bytes: u64,
+    seconds: f64,
+    gbps: f64,
+    chunks_retransmitted: u64,
+    reroutes: u64,
+    port_changes: u64,
+}
+
+/// A session that stores one file after the other.
+struct Run {
+    session: ClientSession,
+    pipeline: Pipeline,
+    progress: Progress,
+    /// Bytes of the files that are stored.
+    before: u64,
+}
+
+impl Run {
+    /// Stores files, and says of each as soon as it is stored.
+    fn store_all(
+        mut self,
+        inputs: impl Iterator<Item = Result<Input, CliError>>,
+        as_json: bool,
+    ) -> Result<(), CliError> {
+        let began = self.session.now();
+        let mut files: Vec<Stored> = Vec::new();
+        let mut stored = Ok(());
+        for input in inputs {
+            match input.and_then(|mut input| self.store(&mut input, None)) {
+                Ok(file) => {
+                    if !as_json {
+                        print_text(&format!("{}  {}\n", file.chunk, file.file))?;
+                    }
+                    files.push(file);
+                }
+                Err(error) => {
+                    stored = Err(error);
+                    break;
+                }
+            }
+        }
+        let seconds = self.session.now().since(began).as_secs_f64();
+        let closed = self.session.close();
+        if as_json {
+            let (bytes, stats) = (self.before, self.session.stats());
+            // What is stored is told, also where the next file could not be.
+            print_json(&PutReport {
+                files,
+                bytes,
+                seconds,
+                gbps: gbps(bytes, seconds),
+                chunks_retransmitted: stats.chunks_retransmitted,
+                reroutes: stats.reroutes(),
+                port_changes: stats.path_moves,
+            })?;
+        }
+        stored?;
+        Ok(closed?)
+    }
+
+    /// Stores one file as a new chunk.
+    fn store(&mut self, input: &mut Input, name: Option<ChunkId>) -> Result<Stored, CliError> {
+        let id = name.unwrap_or_else(fresh_name);
+        let began = self.session.now();
+        if let Err(error) = self.session.create(id) {
+            let error = CliError::from(error);
+            // It may be there now; a name that somebody chose may be that of another chunk.
+            if name.is_none() && error.is_open() {
+                self.take_back(input, id, 0);
+            }
+            return Err(error);
+        }
+        let mut durable = 0;
+        let written = match input {
+            Input::File { source, path } => {
+                let of_file = |source| CliError::file(FileVerb::Read, path, source);
+                let (progress, before) = (&mut self.progress, self.before);
+                self.session.write_range(
+                    id,
+                    0..source.byte_len(),
+                    self.pipeline,
+                    |offset, out| source.fill(offset, out).map_err(of_file),
+                    |bytes| {
+                        durable = bytes;
+                        progress.at(before + bytes);
+                    },
+                )
+            }
+            Input::Stdin(blocks) => self.store_blocks(id, blocks, &mut durable),
+        };
+        if let Err(error) = written {
+            self.take_back(input, id, durable);
+            return Err(error);
+        }
+        self.before += durable;
+        let seconds = self.session.now().since(began).as_secs_f64();
+        let (file, chunk) = (input.to_string(), id.to_string());
+        Ok(Stored { file, chunk, bytes: durable, seconds, gbps: gbps(durable, seconds), id })
+    }
+
+    /// Stores blocks as they come, to their end.
+    fn store_blocks(
+        &mut self,
+        id: ChunkId,
+        blocks: &mut Blocks,
+        durable: &mut u64,
+    ) -> Result<(), CliError> {
+        while let Some(block) = blocks.next(|| self.session.stay())? {
+            let at = *durable;
+            self.session.write_range(
+                id,
+                at..at + block.len() as u64,
+                self.pipeline,
+                |offset, out| {
+                    let from = (offset - at) as usize;
+                    out.copy_from_slice(&block[from..from + out.len()]);
+                    Ok::<(), CliError>(())
+                },
+                |bytes| *durable = at + bytes,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Removes a chunk that is not whole: a part of a file is of no use to anyone. Says what was
+    /// stored, and where the server is gone, what to do.
+    fn take_back(&mut self, input: &Input, chunk: ChunkId, durable: u64) {
+        // A first Ctrl-C is why this is done; a second one ends the program at once.
+        self.session.pace().last_wait(TAKE_BACK_WAIT);
+        let stored = show_size(durable);
+        let of =
+            input.byte_len().map_or_else(String::new, |whole| format!(" of {}", show_size(whole)));
+        match self.session.delete(chunk) {
+            Ok(()) => eprintln!(
+                "towpath: {stored}{of} of {input} were stored; the incomplete chunk {chunk} was \
+                 removed again"
+            ),
+            Err(_) => eprintln!(
+                "towpath: {stored}{of} of {input} were stored; the chunk {chunk} is incomplete and \
+                 could not be removed: `towpath rm {chunk}` when the server answers, then store \
+                 the file again"
+            ),
+        }
+    }
+}
+
+/// How long the removal of an incomplete chunk may take after an error or an interruption.
 const TAKE_BACK_WAIT: Duration = Duration::from_secs(10);
 
-/// Half a file is of no use to anyone; where the server is gone, the name of it is.
-fn take_back(session: &mut ClientSession, chunk: ChunkId) {
-    // A first Ctrl-C is why this is done; a second one ends the program at once.
-    session.pace().last_wait(TAKE_BACK_WAIT);
-    if session.delete(chunk).is_err() {
-        eprintln!("towpath: chunk {chunk} is incomplete and could not be removed: `towpath rm` it");
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_several_words_is_the_server_unless_a_file_has_that_name() {
+        let split = |words: &[&str], server| {
+            let words: Vec<PathBuf> = words.iter().map(PathBuf::from).collect();
+            let exists = |path: &Path| path.to_str().is_some_and(|name| name.starts_with('f'));
+            let (files, server) = files_and_server(&words, server, exists);
+            let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+            (files.join(" "), server)
+        };
+        let host = || Some("host:1".to_owned());
+        assert_eq!(split(&["f1"], None), ("f1".into(), None));
+        assert_eq!(split(&["gone"], None), ("gone".into(), None), "one word is a file");
+        assert_eq!(split(&["f1", "host:1"], None), ("f1".into(), host()));
+        assert_eq!(split(&["f1", "f2"], None), ("f1 f2".into(), None));
+        assert_eq!(split(&["f1", "f2", "host:1"], None), ("f1 f2".into(), host()));
+        assert_eq!(split(&["f1", "gone/f2"], None), ("f1 gone/f2".into(), None), "a path");
+        assert_eq!(split(&["f1", "-"], None), ("f1 -".into(), None));
+        assert_eq!(split(&["f1", "gone"], Some("host:1")), ("f1 gone".into(), host()));
     }
 }

@@ -131,7 +131,7 @@ fn join<D: Device<Memory = Region>, P: Pace<D>>(
     pace: &mut P,
     Server(server): Server,
 ) -> Result<LinkId, SessionError> {
-    let failed = |error| SessionError::Connect { server, source: Box::new(error) };
+    let failed = |error| SessionError::connecting(server, error);
     let connecting = endpoint.connect(server).map_err(failed)?;
     wait_for(endpoint, pace, |event| match event {
         Event::Connected { connect, link, .. } if connect == connecting => Some(Ok(link)),

@@ -15,7 +15,13 @@ use crate::cli::interrupt::Interrupted;
 #[non_exhaustive]
 pub(crate) enum SessionError {
     /// The channel was refused.
-    #[error("the server at {server} opened no channel ({reason:?}): it may be at its limits")]
+    #[error(
+        "the server at {server} opened no channel{}: it may be at its limits, try again later",
+        match reason {
+            CloseReason::Refused(code) => format!(" (its code is {code})"),
+            _ => String::new(),
+        }
+    )]
     ChannelClosed {
         /// Where.
         server: SocketAddr,
@@ -34,11 +40,29 @@ pub(crate) enum SessionError {
     /// An operation failed.
     #[error(transparent)]
     Client(Box<ClientError>),
-    /// The server cannot be reached.
+    /// The server has no room for another client.
+    #[error(
+        "server full: the chunk server at {server} has as many clients as it takes; try again \
+         later, or start it with a higher --links-max"
+    )]
+    Full {
+        /// Where.
+        server: SocketAddr,
+    },
+    /// Nobody listens there.
     #[error(
         "no chunk server at {server}: is it running? \
          `towpath-chunkserver --listen {server} --data-dir DIR` starts one"
     )]
+    NotThere {
+        /// Where.
+        server: SocketAddr,
+        /// Why.
+        #[source]
+        source: Box<ConnectError>,
+    },
+    /// Somebody is there, but no link with them can be set up.
+    #[error("no link to the chunk server at {server}")]
     Connect {
         /// Where.
         server: SocketAddr,
@@ -47,7 +71,7 @@ pub(crate) enum SessionError {
         source: Box<ConnectError>,
     },
     /// The link went down while it was set up.
-    #[error("the server at {server} went away ({reason:?}): try again")]
+    #[error("the server at {server} went away while the link was set up: try again")]
     Down {
         /// Where.
         server: SocketAddr,
@@ -97,6 +121,17 @@ pub(crate) enum SessionError {
         #[source]
         source: Option<io::Error>,
     },
+}
+
+impl SessionError {
+    /// Why no link with `server` could be set up.
+    pub(super) fn connecting(server: SocketAddr, error: ConnectError) -> Self {
+        match error {
+            ConnectError::Full { .. } => Self::Full { server },
+            ConnectError::Dial { .. } => Self::NotThere { server, source: Box::new(error) },
+            _ => Self::Connect { server, source: Box::new(error) },
+        }
+    }
 }
 
 impl From<ClientError> for SessionError {

@@ -203,6 +203,18 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         }
     }
 
+    /// Keeps the link alive for a moment, for whoever waits for something else.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub(crate) fn stay(&mut self) -> Result<(), SessionError> {
+        self.step()?;
+        while let Some(done) = self.client.poll(&mut self.endpoint) {
+            self.drop_late(done);
+        }
+        Ok(())
+    }
+
     /// Sends what is to be sent, takes in what has come; waits when that is nothing.
     fn step(&mut self) -> Result<(), SessionError> {
         self.endpoint.flush();
