@@ -77,8 +77,11 @@ pub fn command() -> Command {
                 .help("TOML file with settings"),
         )
         .arg(plain("print-config", "print all settings, as they are, as a config file, and stop"))
-        .arg(plain("check", "check that the configuration is valid and its addresses are of this host, and stop"))
-        .arg(plain("json", "print one JSON object on stdout when the server is ready, in place of a line for people"))
+        .arg(plain(
+            "check",
+            "check the configuration, and that its addresses are of this host, and stop",
+        ))
+        .arg(plain("json", "print one JSON object on stdout when the server is ready"))
         .args(settings)
         .after_help(AFTER_HELP)
 }

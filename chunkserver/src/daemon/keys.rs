@@ -73,7 +73,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "listen",
         kind: "HOST:PORT",
-        doc: "TCP address on which clients set up their links, as HOST:PORT; port 0 is any free one",
+        doc: "TCP address on which clients set up their links; port 0 is any free one",
         quoted: true,
         set: |config, text| {
             config.listen = value::listen_address(text)?;
