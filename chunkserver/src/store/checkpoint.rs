@@ -143,7 +143,15 @@ pub(crate) fn write_map<M: Media>(
     file: &M::File,
     bytes: &[u8],
 ) -> Result<(), MediaError> {
-    media.write_at(file, 0, bytes).map_err(MediaError::at(MediaOp::Write, name, 0))?;
+    // In whole pages: a bad sector can be written, but not read for the rest of its page.
+    let (whole, rest) = bytes.split_at(bytes.len() - bytes.len() % FILE_HEADER_BYTES);
+    let mut last = [0; FILE_HEADER_BYTES];
+    last[..rest.len()].copy_from_slice(rest);
+    let last = if rest.is_empty() { &[][..] } else { &last };
+    media
+        .write_at(file, 0, whole)
+        .and_then(|()| media.write_at(file, whole.len() as u64, last))
+        .map_err(MediaError::at(MediaOp::Write, name, 0))?;
     media.fdatasync(file).map_err(MediaError::at(MediaOp::Flush, name, 0))
 }
 

@@ -75,8 +75,31 @@ impl<M: Media> Store<M> {
             return Ok(());
         }
         self.commit()?;
+        self.mark();
         self.log.push(ChunkId::default(), &Op::Seal);
         self.flush_staged().map_err(|(step, error)| FlushFailed { step, kind: error.kind() })
+    }
+
+    /// Whether records are on stable media of which the mark does not say so.
+    pub(super) fn wants_mark(&self) -> bool {
+        self.failed.is_none()
+            && !self.is_lossy
+            && !self.marker.has_failed
+            && self.log.durable_sequence > self.marker.durable_sequence
+    }
+
+    /// Writes the mark: with it the next opening can tell damage of the last records from an
+    /// unfinished commit. It is for moments in which nothing is to be done, since it costs a flush.
+    pub fn mark(&mut self) {
+        if !self.wants_mark() {
+            return;
+        }
+        let (store_id, durable) = (self.identity.store_id, self.log.durable_sequence);
+        if let Err(error) = self.marker.write(&self.media, store_id, durable) {
+            // What is acknowledged does not rest on it.
+            tracing::warn!(%error, "the mark cannot be written; it is left alone from now on");
+            self.marker.has_failed = true;
+        }
     }
 
     /// Refuses all changes from now on.
@@ -130,6 +153,7 @@ impl<M: Media> Store<M> {
                 space.retire(page);
             };
             self.map.apply(&record, retire).expect("staging checked that the record fits");
+            self.marker.note(record.frame.sequence, record.chunk);
             match record {
                 Record { body: Body::Create { .. }, .. } => self.counts.creates += 1,
                 Record { body: Body::Write(write), .. } => {

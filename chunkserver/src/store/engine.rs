@@ -9,6 +9,7 @@ use super::header::FileHeader;
 use super::limits::LIST_MAX;
 use super::log::Log;
 use super::map::{ChunkMap, SliceRef};
+use super::mark::Marker;
 use super::media::Media;
 use super::pages::Pages;
 use super::record::Extent;
@@ -70,6 +71,7 @@ pub struct Store<M: Media> {
     pub(crate) space: Space,
     pub(crate) failed: Option<FlushFailed>,
     pub(crate) damage: Vec<Damage>,
+    pub(crate) marker: Marker<M::File>,
     /// Changes that were acknowledged are lost: no other is taken, and no file changed.
     pub(crate) is_lossy: bool,
     pub(crate) staged: Vec<Staged>,

@@ -63,6 +63,10 @@ pub const WORKER_BATCH_MAX: usize = 256;
 /// from a disk whose cache takes most of what it is given.
 pub const WAKEFUL_BATCHES: u32 = 32;
 
+/// How long nothing is committed before the mark is written: long enough that it costs nothing
+/// under load, short enough that few acknowledged changes are without it.
+pub const MARK_AFTER: Duration = Duration::from_millis(500);
+
 /// How long a network thread works on the store before it looks at the network again (and it ends
 /// what it has begun): well below the millisecond after which its peers take silence for loss.
 pub const WORK_HERE_MAX: Duration = Duration::from_micros(200);

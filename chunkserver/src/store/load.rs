@@ -10,8 +10,10 @@ use super::header::{
 use super::image::{LogImage, NoLog, read_image, read_log};
 use super::log::Log;
 use super::map::ChunkMap;
+use super::mark::Mark;
 use super::media::Media;
 use super::scan::Scan;
+use super::slice::ChunkId;
 
 /// The state of a store as its files give it.
 pub(super) struct Loaded<F> {
@@ -46,17 +48,17 @@ pub(super) struct CurrentLog<F> {
     pub(super) torn_bytes: u64,
 }
 
-/// Reads the newest sound map and the logs that follow it. `marked` is the last record that the
-/// mark says was on stable media. None where there is no store.
+/// Reads the newest sound map and the logs that follow it. None where there is no store.
 pub(super) fn load<M: Media>(
     media: &M,
     names: &[String],
-    marked: u64,
+    mark: Option<&Mark>,
 ) -> Result<Option<Loaded<M::File>>, OpenError> {
     let mut bad = Vec::new();
     let Some(base) = newest_sound_map(media, names, &mut bad)? else { return Ok(None) };
     let chain = Chain::find(media, names, base.checkpoint.header)?;
-    let mut loaded = chain.replay(media, base, marked)?;
+    let mark = mark.filter(|mark| mark.store_id == base.checkpoint.header.store_id);
+    let mut loaded = chain.replay(media, base, mark)?;
     let current = loaded.header.number;
     for (number, why) in bad {
         let file = map_name(number);
@@ -178,10 +180,12 @@ impl<F> Chain<F> {
         self,
         media: &M,
         base: Base,
-        marked: u64,
+        mark: Option<&Mark>,
     ) -> Result<Loaded<F>, OpenError> {
         let Checkpoint { mut header, mut map } = base.checkpoint;
         let mut damage = Vec::new();
+        let marked = mark.map_or(0, |mark| mark.durable_sequence);
+        let recent = mark.map_or(&[][..], |mark| &mark.recent);
         let mut map_again = (!base.is_on_medium).then(|| encode_checkpoint(header, &map));
         let mut current = None;
         let starts: Vec<_> = self.logs.iter().map(|log| log.header.next_sequence).collect();
@@ -192,7 +196,7 @@ impl<F> Chain<F> {
             }
             // The next log says what this one ends with; the mark speaks of the current one.
             let proven = starts.get(at + 1).map_or(marked, |start| start - 1);
-            current = Some(replay_log(image, proven, &mut map, &mut damage)?);
+            current = Some(replay_log(image, proven, recent, &mut map, &mut damage)?);
         }
         if let Some(missing) = self.missing {
             let number = header.number + u64::from(current.is_some());
@@ -204,7 +208,8 @@ impl<F> Chain<F> {
             Some(log) => log,
             None => CurrentLog::none(media, header)?,
         };
-        if marked >= log.log.next_sequence {
+        let is_lossy = map.is_lossy();
+        if marked >= log.log.next_sequence && !is_lossy {
             map.suspect_all();
             let kind = DamageKind::Mark { durable_sequence: marked };
             damage.push(Damage { file: log_name(header.number), offset: 0, kind });
@@ -227,12 +232,13 @@ impl<F> CurrentLog<F> {
 fn replay_log<F>(
     image: LogImage<F>,
     proven: u64,
+    recent: &[(u64, ChunkId)],
     map: &mut ChunkMap,
     damage: &mut Vec<Damage>,
 ) -> Result<CurrentLog<F>, OpenError> {
     let name = log_name(image.header.number);
     let mut scan = image.scan(image.header.next_sequence, proven);
-    let lost = scan.replay(map).map_err(|(offset, source)| OpenError::Apply {
+    let lost = scan.replay(map, recent).map_err(|(offset, source)| OpenError::Apply {
         file: name.clone(),
         offset,
         source,

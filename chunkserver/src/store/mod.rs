@@ -6,6 +6,7 @@
 //! | `media`, `sim` | files; a simulated medium with power cuts and faults |
 //! | `header`, `record`, `checkpoint` | the bytes of docs/store-format.md |
 //! | `map`, `space`, `pages`, `log` | where slices lie; free pages; segments; the log's end |
+//! | `mark` | which record was on stable media when the store was last quiet |
 //! | `reserve` | the log and the map of the generation before, whose files the next one gets |
 //! | `engine`, `stage`, `commit`, `read`, `scrub`, `open` | [`Store`], one verb per file |
 //! | `image`, `scan`, `load`, `segments` | what is on the medium, damaged or not, read |
@@ -35,6 +36,7 @@ pub mod limits;
 mod load;
 mod log;
 mod map;
+mod mark;
 mod media;
 mod open;
 mod pages;

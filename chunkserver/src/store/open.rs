@@ -12,6 +12,7 @@ use super::image::read_image;
 use super::load::{Loaded, load};
 use super::log::make_log;
 use super::map::ChunkMap;
+use super::mark::{Mark, Marker};
 use super::media::{Media, MediaError, MediaOp};
 use super::reserve::Reserve;
 use super::scrub::ScrubCursor;
@@ -38,13 +39,14 @@ impl<M: Media> Store<M> {
             _ => MediaError::at(MediaOp::Lock, ".", 0)(error).into(),
         })?;
         let mut names = list(&media)?;
-        let loaded = match load(&media, &names, 0)? {
+        let mark = Mark::read(&media, &names)?;
+        let loaded = match load(&media, &names, mark.as_ref())? {
             Some(loaded) => loaded,
             None => {
                 let identity = FileHeader::new(FileKind::Map, config.store_id, 0, segment_pages);
                 format(&media, &identity, log_bytes)?;
                 names = list(&media)?;
-                load(&media, &names, 0)?.ok_or(OpenError::MapMissing)?
+                load(&media, &names, None)?.ok_or(OpenError::MapMissing)?
             }
         };
         let mut store = Self::of(media, config, &names, loaded, capacity_pages)?;
@@ -81,6 +83,7 @@ impl<M: Media> Store<M> {
             put_right(&media, &config, names, &loaded, &segments)?
         };
         let Loaded { map, log, damage, .. } = loaded;
+        let marker = Marker::new(log.log.durable_sequence);
         let pages = segments.pages;
         Ok(Self {
             media,
@@ -94,6 +97,7 @@ impl<M: Media> Store<M> {
             failed: None,
             damage,
             is_lossy,
+            marker,
             staged: Vec::new(),
             pending: HashMap::new(),
             pending_chunks: 0,

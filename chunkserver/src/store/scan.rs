@@ -26,6 +26,14 @@ impl LostRecords {
         (self.last + 1).saturating_sub(self.first)
     }
 
+    /// Takes in which chunks records changed, as far as they are among these.
+    fn name(&mut self, records: &[(u64, ChunkId)]) {
+        let lost = self.first..=self.last;
+        self.named.extend(records.iter().filter(|(sequence, _)| lost.contains(sequence)));
+        self.named.sort_unstable_by_key(|(sequence, _)| *sequence);
+        self.named.dedup_by_key(|(sequence, _)| *sequence);
+    }
+
     /// Of how many it is not known which chunk they changed.
     #[must_use]
     pub fn unnamed(&self) -> u64 {
@@ -106,20 +114,23 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Applies all records to `map`; gives the records that are lost.
+    /// Applies all records to `map`; gives the records that are lost. `recent` tells of some which
+    /// chunks they changed.
     ///
     /// # Errors
     /// Where a record cannot have happened although none before it is lost: its offset, and why.
     pub(crate) fn replay(
         &mut self,
         map: &mut ChunkMap,
+        recent: &[(u64, ChunkId)],
     ) -> Result<Vec<LostRecords>, (u64, super::ApplyError)> {
         let mut lost = Vec::new();
         loop {
             let offset = self.at as u64;
             match self.step() {
                 Step::End => break,
-                Step::Lost(records) => {
+                Step::Lost(mut records) => {
+                    records.name(recent);
                     map.lose(&records);
                     lost.push(records);
                 }
@@ -195,20 +206,16 @@ impl<'a> Scan<'a> {
         }
         let next = signs.iter().find(|sign| sign.whole);
         let last = next.map_or(proven.max(first), |sign| sign.sequence - 1);
-        let mut named: Vec<_> = signs
-            .iter()
-            .filter(|sign| (first..=last).contains(&sign.sequence))
-            .map(|sign| (sign.sequence, sign.chunk))
-            .collect();
-        named.sort_unstable_by_key(|(sequence, _)| *sequence);
-        named.dedup_by_key(|(sequence, _)| *sequence);
+        let named: Vec<_> = signs.iter().map(|sign| (sign.sequence, sign.chunk)).collect();
         let used = || self.at + self.torn_bytes();
         let end = next.map_or_else(used, |sign| sign.offset);
         self.at = end.next_multiple_of(RECORD_ALIGN);
         self.next_sequence = last + 1;
         self.proven = proven;
         self.unchained = true;
-        Step::Lost(LostRecords { first, last, offset, end: end as u64, named })
+        let mut lost = LostRecords { first, last, offset, end: end as u64, named: Vec::new() };
+        lost.name(&named);
+        Step::Lost(lost)
     }
 
     /// The sound headers from the place of the record that is due on, of that record or later

@@ -76,14 +76,20 @@ fn settle_log<M: Media>(media: &M, current: &CurrentLog<M::File>) -> Result<(), 
     let log = &current.log;
     let name = log_name(log.generation);
     let records = &current.bytes[FILE_HEADER_BYTES..];
+    let mut whole = Vec::new();
+    if current.is_damaged {
+        whole.extend_from_slice(&current.header.emit());
+        whole.extend_from_slice(records);
+        whole.resize(whole.len().next_multiple_of(FILE_HEADER_BYTES), 0);
+    }
     let write = || -> io::Result<()> {
         for copy in log.copies() {
             if current.is_damaged {
-                media.write_at(&log.file, copy, &current.header.emit())?;
-                let rest = copy + current.bytes.len() as u64..copy + log.size_bytes;
-                write_zeros(media, &log.file, rest)?;
-            }
-            if !records.is_empty() {
+                // In whole pages: a bad sector can be written, but not read for the rest.
+                let end = whole.len() as u64;
+                media.write_at(&log.file, copy, &whole)?;
+                write_zeros(media, &log.file, copy + end..copy + log.size_bytes.max(end))?;
+            } else if !records.is_empty() {
                 media.write_at(&log.file, copy + FILE_HEADER_BYTES as u64, records)?;
             }
         }

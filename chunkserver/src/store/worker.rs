@@ -7,14 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, SendError, Sender, TrySendError, bounded, unbounded};
+use crossbeam_channel::{
+    Receiver, RecvTimeoutError, SendError, Sender, TrySendError, bounded, unbounded,
+};
 use thiserror::Error;
 
 use super::asked::Asked;
 use super::engine::Store;
 use super::error::FlushFailed;
 use super::fence::Fences;
-use super::limits::WORKER_BATCH_MAX;
+use super::limits::{MARK_AFTER, WORKER_BATCH_MAX};
 use super::media::Media;
 use super::request::{Completion, Request};
 use super::wakeful::{Wakeful, watched};
@@ -330,10 +332,39 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Counter<M, W, R> {
         let mut goes_on = true;
         while goes_on {
             // What is queued while a batch is done, somebody rings for.
-            goes_on = bell.recv().is_ok();
+            goes_on = self.is_rung(bell);
             while self.batch(bell) {}
         }
         closing.take().map_or(Ok(()), |work| work.store.close())
+    }
+
+    /// Waits for the bell; false when nobody can ring it any more. Where nothing was committed for
+    /// a while the mark is written meanwhile.
+    fn is_rung(&self, bell: &Receiver<()>) -> bool {
+        let mut commits_before = None;
+        loop {
+            // Those who ask may commit without a ring.
+            if !self.may_work_here && !self.wants_mark() {
+                return bell.recv().is_ok();
+            }
+            match bell.recv_timeout(MARK_AFTER) {
+                Ok(()) => return true,
+                Err(RecvTimeoutError::Disconnected) => return false,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let mut work = self.work.lock().expect(WORK_PANICKED);
+            let Some(work) = work.as_mut() else { return false };
+            let commits = work.store.commits();
+            if !self.may_work_here || commits_before == Some(commits) {
+                work.store.mark();
+            }
+            commits_before = Some(commits);
+        }
+    }
+
+    fn wants_mark(&self) -> bool {
+        let work = self.work.lock().expect(WORK_PANICKED);
+        work.as_ref().is_some_and(|work| work.store.wants_mark())
     }
 
     /// Whether more may wait.

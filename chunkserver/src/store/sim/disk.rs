@@ -27,6 +27,8 @@ pub(super) struct Disk {
     pub(super) failing_flush: Option<u64>,
     pub(super) flush_takes: Duration,
     pub(super) failing_reads: Vec<FailingRead>,
+    /// File and block.
+    pub(super) spoiled: Vec<(usize, u64)>,
     pub(super) mischief: Option<(String, u64, Mischief)>,
 }
 
@@ -81,6 +83,7 @@ impl Disk {
             failing_flush: None,
             flush_takes: Duration::ZERO,
             failing_reads: Vec::new(),
+            spoiled: Vec::new(),
             mischief: None,
         }
     }
@@ -265,6 +268,23 @@ impl Disk {
     pub(super) fn forget_name(&mut self, name: &str) {
         if let Some(&file) = self.names.get(name) {
             self.used_blocks -= count(&self.files[file].blocks);
+        }
+    }
+
+    pub(super) fn is_spoiled(&self, file: usize, range: &Range<u64>) -> bool {
+        let touches = |block: u64| blocks_of(range.clone()).contains(&(block as usize));
+        self.spoiled.iter().any(|(of, block)| *of == file && touches(*block))
+    }
+
+    /// A block that is written as a whole is good again; one that is written in part would have to
+    /// be read first.
+    pub(super) fn write_over_spoiled(&mut self, file: usize, range: &Range<u64>) -> io::Result<()> {
+        let block = BLOCK_BYTES as u64;
+        let whole = range.start.div_ceil(block)..range.end / block;
+        self.spoiled.retain(|(of, block)| *of != file || !whole.contains(block));
+        match self.is_spoiled(file, range) {
+            true => Err(io::Error::other("simulated bad sector")),
+            false => Ok(()),
         }
     }
 

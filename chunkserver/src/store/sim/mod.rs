@@ -142,6 +142,14 @@ impl SimMedia {
         }
     }
 
+    /// Makes the 4 KiB of file `name` at `offset` unreadable, until they are written as a whole.
+    pub fn spoil(&self, name: &str, offset: u64) {
+        let mut disk = self.disk();
+        if let Some(&file) = disk.names.get(name) {
+            disk.spoiled.push((file, offset / BLOCK_BYTES as u64));
+        }
+    }
+
     /// Mistreats one write to a file whose name begins with `prefix`, after `passed` good ones.
     pub fn mistreat_write(&self, prefix: &str, passed: u64, mischief: Mischief) {
         self.disk().mischief = Some((prefix.to_owned(), passed, mischief));
@@ -242,6 +250,9 @@ impl Media for SimMedia {
             failing.times -= 1;
             return Err(io::Error::other("simulated read error"));
         }
+        if disk.is_spoiled(file.0, &range) {
+            return Err(io::Error::other("simulated bad sector"));
+        }
         let seen = &disk.files[file.0].seen;
         match seen.get(range.start as usize..range.end as usize) {
             Some(bytes) => buf.copy_from_slice(bytes),
@@ -255,6 +266,7 @@ impl Media for SimMedia {
         let cut = disk.step()?;
         let op = disk.ops;
         disk.reserve(file.0, offset..offset + bytes.len() as u64)?;
+        disk.write_over_spoiled(file.0, &(offset..offset + bytes.len() as u64))?;
         if let Some(offset) = disk.destination(file.0, offset) {
             let state = &mut disk.files[file.0];
             put(&mut state.seen, offset, bytes);

@@ -8,6 +8,7 @@ mod format;
 mod kill;
 mod model;
 mod reserve;
+mod sweep;
 mod worker;
 
 use std::collections::BTreeMap;

@@ -18,7 +18,7 @@ fn state_since(media: &SimMedia, generation: u64, newest: u64) -> Result<ChunkMa
         let names = media.list().map_err(|e| e.to_string())?;
         let log = read_log(media, &names, generation, Some(&header)).map_err(|e| e.to_string())?;
         let log = log.map_err(|e| e.to_string())?;
-        let lost = log.scan(header.next_sequence, 0).replay(&mut map);
+        let lost = log.scan(header.next_sequence, 0).replay(&mut map, &[]);
         match lost {
             Ok(lost) if lost.is_empty() => {}
             other => return Err(format!("{}: {other:?}", log_name(generation))),

@@ -172,3 +172,24 @@ fn several_who_ask_get_their_own_answers_and_the_last_one_closes_the_store() {
         assert_eq!(bytes, vec![(place % ASKERS) as u8 + 1; 4096]);
     }
 }
+
+#[test]
+fn the_mark_is_written_when_the_store_was_quiet_for_a_while_and_again_after_the_next_change() {
+    for by_askers in [false, true] {
+        let media = SimMedia::new(1);
+        let config = WorkerConfig::new(8).by_askers(by_askers);
+        let worker = StoreWorker::<Vec<u8>>::spawn_with(open(&media), config).expect("a thread");
+        let mut last = None;
+        for id in 1..=2 {
+            worker
+                .send(id, Request::Create { chunk: ChunkId(id.into()), limit_bytes: None })
+                .unwrap();
+            worker.completions().recv().expect("it answers");
+            while media.content("mark") == last {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            last = media.content("mark");
+        }
+        worker.stop().expect("the medium flushes");
+    }
+}

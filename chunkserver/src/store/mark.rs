@@ -1,0 +1,157 @@
+//! The mark: which record was the last one on stable media when the store was last quiet
+//! (docs/store-format.md section 10).
+
+use std::collections::VecDeque;
+use std::io;
+
+use towpath_base::crc::crc32c;
+
+use super::bytes::{array, u32_at, u64_at};
+use super::image::read_image;
+use super::media::{Media, MediaError, MediaOp};
+use super::slice::ChunkId;
+
+/// Name of the file.
+pub(crate) const MARK_NAME: &str = "mark";
+
+const PAGE_BYTES: usize = 4096;
+const MAGIC: [u8; 8] = *b"TWPMARK\0";
+
+/// The most records whose chunks a mark names: as many as its page holds.
+const RECENT_MAX: usize = (PAGE_BYTES - field::RECENT) / RECENT_BYTES;
+const RECENT_BYTES: usize = 24;
+
+mod field {
+    pub(super) const MAGIC: usize = 0;
+    pub(super) const CRC: usize = 8;
+    pub(super) const COUNT: usize = 12;
+    pub(super) const STORE_ID: usize = 16;
+    pub(super) const DURABLE_SEQUENCE: usize = 24;
+    pub(super) const RECENT: usize = 32;
+}
+
+/// What a mark says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) store_id: u64,
+    /// The last record that was on stable media.
+    pub(crate) durable_sequence: u64,
+    /// The last records before it, itself included, and the chunks that they changed.
+    pub(crate) recent: Vec<(u64, ChunkId)>,
+}
+
+impl Mark {
+    fn emit(&self) -> [u8; PAGE_BYTES] {
+        let mut page = [0; PAGE_BYTES];
+        let mut put = |at: usize, bytes: &[u8]| page[at..at + bytes.len()].copy_from_slice(bytes);
+        put(field::MAGIC, &MAGIC);
+        put(field::COUNT, &(self.recent.len() as u32).to_le_bytes());
+        put(field::STORE_ID, &self.store_id.to_le_bytes());
+        put(field::DURABLE_SEQUENCE, &self.durable_sequence.to_le_bytes());
+        for (number, (sequence, chunk)) in self.recent.iter().enumerate() {
+            let at = field::RECENT + number * RECENT_BYTES;
+            put(at, &sequence.to_le_bytes());
+            put(at + 8, &chunk.0.to_le_bytes());
+        }
+        let crc = crc32c(&page);
+        page[field::CRC..field::CRC + 4].copy_from_slice(&crc.to_le_bytes());
+        page
+    }
+
+    /// Never panics, whatever the bytes are.
+    fn parse(page: &[u8]) -> Option<Self> {
+        let mut plain: [u8; PAGE_BYTES] = page.try_into().ok()?;
+        plain[field::CRC..field::COUNT].fill(0);
+        let count = u32_at(page, field::COUNT) as usize;
+        let is_sound = page[field::MAGIC..field::CRC] == MAGIC
+            && crc32c(&plain) == u32_at(page, field::CRC)
+            && count <= RECENT_MAX;
+        let recent = |number: usize| {
+            let at = field::RECENT + number * RECENT_BYTES;
+            (u64_at(page, at), ChunkId(u128::from_le_bytes(array(page, at + 8))))
+        };
+        is_sound.then(|| Self {
+            store_id: u64_at(page, field::STORE_ID),
+            durable_sequence: u64_at(page, field::DURABLE_SEQUENCE),
+            recent: (0..count).map(recent).collect(),
+        })
+    }
+
+    /// The newest of the marks in the file that are whole.
+    ///
+    /// # Errors
+    /// A medium that fails; one that cannot read the file's pages has no mark.
+    pub(crate) fn read<M: Media>(media: &M, names: &[String]) -> Result<Option<Self>, MediaError> {
+        if !names.iter().any(|name| name == MARK_NAME) {
+            return Ok(None);
+        }
+        let image = read_image(media, MARK_NAME)?;
+        let marks = image.bytes.chunks_exact(PAGE_BYTES).filter_map(Self::parse);
+        Ok(marks.max_by_key(|mark| mark.durable_sequence))
+    }
+}
+
+/// Writes marks, into two pages in turn, so that one of them is always whole.
+#[derive(Debug, Default)]
+pub(crate) struct Marker<F> {
+    file: Option<F>,
+    /// Page of the next mark.
+    turn: u64,
+    /// What the last mark says.
+    pub(crate) durable_sequence: u64,
+    recent: VecDeque<(u64, ChunkId)>,
+    /// It could not be written, and is left alone from then on.
+    pub(crate) has_failed: bool,
+}
+
+impl<F> Marker<F> {
+    pub(crate) fn new(durable_sequence: u64) -> Self {
+        Self { file: None, turn: 0, durable_sequence, recent: VecDeque::new(), has_failed: false }
+    }
+
+    /// A record is on stable media.
+    pub(crate) fn note(&mut self, sequence: u64, chunk: ChunkId) {
+        if self.recent.len() == RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((sequence, chunk));
+    }
+
+    /// Says that `durable_sequence` is on stable media.
+    pub(crate) fn write<M: Media<File = F>>(
+        &mut self,
+        media: &M,
+        store_id: u64,
+        durable_sequence: u64,
+    ) -> Result<(), MediaError> {
+        let recent = self.recent.iter().copied().collect();
+        let page = Mark { store_id, durable_sequence, recent }.emit();
+        let at = |op, offset| MediaError::at(op, MARK_NAME, offset);
+        match &self.file {
+            Some(file) => {
+                let offset = self.turn * PAGE_BYTES as u64;
+                media.write_at(file, offset, &page).map_err(at(MediaOp::Write, offset))?;
+                media.fdatasync(file).map_err(at(MediaOp::Flush, 0))?;
+            }
+            None => {
+                let file = match media.open(MARK_NAME) {
+                    Ok(file) => file,
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        media.create(MARK_NAME).map_err(at(MediaOp::Create, 0))?
+                    }
+                    Err(error) => return Err(at(MediaOp::Open, 0)(error)),
+                };
+                // One page after the other: a crash in between leaves one of them whole.
+                for offset in [0, PAGE_BYTES as u64] {
+                    media.write_at(&file, offset, &page).map_err(at(MediaOp::Write, offset))?;
+                    media.fdatasync(&file).map_err(at(MediaOp::Flush, 0))?;
+                }
+                media.sync_dir().map_err(MediaError::at(MediaOp::Flush, ".", 0))?;
+                self.file = Some(file);
+            }
+        }
+        self.turn = 1 - self.turn;
+        self.durable_sequence = durable_sequence;
+        Ok(())
+    }
+}
