@@ -5,13 +5,19 @@ use towpath_base::crc::crc32c;
 
 use super::bytes::{array, u32_at, u64_at};
 use super::header::{FILE_HEADER_BYTES, FileHeader, FileKind, HeaderError};
-use super::limits::{CHUNK_BYTES_MAX, SEGMENT_PAGES_MAX, SEGMENT_PAGES_MIN};
+use super::limits::{
+    CHUNK_BYTES_MAX, MAP_CHUNK_BYTES_MAX, MAP_SLICE_BYTES_MAX, SEGMENT_PAGES_MAX, SEGMENT_PAGES_MIN,
+};
 use super::map::{Chunk, ChunkMap, SliceRef, slices_in};
 use super::media::{Media, MediaError, MediaOp};
 use super::slice::ChunkId;
 
 const CHUNK_FIXED_BYTES: usize = 48;
 const RUN_BYTES: usize = 12;
+const CRC_BYTES: usize = 4;
+
+const _: () = assert!(CHUNK_FIXED_BYTES as u64 <= MAP_CHUNK_BYTES_MAX);
+const _: () = assert!((RUN_BYTES + CRC_BYTES) as u64 <= MAP_SLICE_BYTES_MAX);
 
 /// The bit of a chunk's limit that says that a change of the chunk is lost.
 const SUSPECT: u64 = 1 << 63;
@@ -109,8 +115,8 @@ impl<'a> Reader<'a> {
             return Err(self.impossible("byte_len"));
         }
         let runs = self.take(u32_at(fixed, 40) as usize, RUN_BYTES)?;
-        let crcs = self.take(u32_at(fixed, 44) as usize, 4)?;
-        let mut crcs = crcs.chunks_exact(4).map(|c| u32_at(c, 0));
+        let crcs = self.take(u32_at(fixed, 44) as usize, CRC_BYTES)?;
+        let mut crcs = crcs.chunks_exact(CRC_BYTES).map(|c| u32_at(c, 0));
         let mut next_slice = 0;
         for run in runs.chunks_exact(RUN_BYTES) {
             let first = u64::from(u32_at(run, 0));

@@ -69,6 +69,8 @@ pub struct Store<M: Media> {
     pub(crate) reserve: Reserve<M::File>,
     pub(crate) map: ChunkMap,
     pub(crate) space: Space,
+    /// How many pages are to get their room next.
+    pub(crate) back_pages: u32,
     pub(crate) failed: Option<FlushFailed>,
     pub(crate) damage: Vec<Damage>,
     pub(crate) marker: Marker<M::File>,

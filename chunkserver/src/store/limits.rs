@@ -47,6 +47,26 @@ pub const SEGMENT_PAGES_MIN: u32 = 8;
 /// Most pages of a segment: 1 GiB, so that one file stays easy to copy and to inspect.
 pub const SEGMENT_PAGES_MAX: u32 = (1 << 30) / SLICE_BYTES as u32;
 
+/// Pages that get their room in one call: 4 MiB, some hundred microseconds at most.
+pub const BACK_PAGES_MAX: u32 = 1024;
+
+/// Pages that are tried together whether they have room, in a file with holes on a full medium: 1
+/// MiB, so 256 calls for a usual segment.
+pub const PROBE_PAGES: u32 = 256;
+
+/// Most bytes of a checkpoint for each slice: a run of its own, and its checksum.
+pub const MAP_SLICE_BYTES_MAX: u64 = 16;
+
+/// Most bytes of a checkpoint for each chunk beside its slices.
+pub const MAP_CHUNK_BYTES_MAX: u64 = 48;
+
+/// Bytes of each map file that get their room together with a page: what its slice takes at most,
+/// and a twelfth of a chunk, so that chunks of 48 KiB and more need no room of their own.
+pub const MAP_PAGE_BYTES: u64 = 20;
+
+/// Map files grow by this much at least, where the medium has it: their growth is flushed.
+pub const MAP_GROWTH_BYTES_MIN: u64 = 64 << 10;
+
 /// Most chunks unless configured: an empty chunk holds about 200 bytes of memory, so 0.8 GiB.
 pub const CHUNKS_MAX_DEFAULT: u64 = 4 << 20;
 

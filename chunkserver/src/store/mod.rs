@@ -9,6 +9,7 @@
 //! | `mark` | which record was on stable media when the store was last quiet |
 //! | `reserve` | the log and the map of the generation before, whose files the next one gets |
 //! | `engine`, `stage`, `commit`, `read`, `scrub`, `open` | [`Store`], one verb per file |
+//! | `backing` | room on the medium, which is there before it is needed |
 //! | `image`, `scan`, `load`, `segments` | what is on the medium, damaged or not, read |
 //! | `damage` | what of it is damaged, in words |
 //! | `settle` | what an opening has read, made whole and made to last |
@@ -21,6 +22,7 @@
 //! What an acknowledged change promises is in docs/store-format.md section 1.
 
 mod asked;
+mod backing;
 mod bytes;
 mod checkpoint;
 mod commit;

@@ -9,6 +9,7 @@ use super::engine::Store;
 use super::error::{OpenError, WriteError};
 use super::header::{FileHeader, FileKind, MAP_TEMPORARY, map_name};
 use super::image::read_image;
+use super::limits::BACK_PAGES_MAX;
 use super::load::{Loaded, load};
 use super::log::make_log;
 use super::map::ChunkMap;
@@ -51,7 +52,7 @@ impl<M: Media> Store<M> {
         };
         let mut store = Self::of(media, config, &names, loaded, capacity_pages)?;
         if !store.is_lossy {
-            store.preallocate()?;
+            store.get_room()?;
         }
         Ok(store)
     }
@@ -94,6 +95,7 @@ impl<M: Media> Store<M> {
             reserve,
             map,
             space,
+            back_pages: BACK_PAGES_MAX,
             failed: None,
             damage,
             is_lossy,
@@ -117,7 +119,13 @@ impl<M: Media> Store<M> {
         })
     }
 
-    fn preallocate(&mut self) -> Result<(), OpenError> {
+    fn get_room(&mut self) -> Result<(), OpenError> {
+        match self.adopt() {
+            Err(WriteError::Media(error)) => return Err(error.into()),
+            // A failed flush: the opened store says so to every change.
+            Err(_) => return Ok(()),
+            Ok(()) => {}
+        }
         let segment_bytes = u64::from(self.identity.segment_pages) * SLICE_BYTES as u64;
         let wanted = self.config.preallocate_bytes.div_ceil(segment_bytes);
         while (self.pages.files.len() as u64) < wanted && self.space.may_grow() {

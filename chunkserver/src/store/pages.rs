@@ -6,6 +6,7 @@ use super::error::SliceCorrupt;
 use super::header::data_name;
 use super::map::SliceRef;
 use super::media::{Media, MediaError, MediaOp};
+use super::record::Extent;
 use super::slice::{ChunkId, SLICE_BYTES, hole_crc, slice_crc};
 
 /// The open segments.
@@ -47,6 +48,32 @@ impl<F> Pages<F> {
     pub(crate) fn file(&self, segment: u32) -> io::Result<&F> {
         let file = self.files.get(segment as usize).and_then(Option::as_ref);
         file.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the segment is not there"))
+    }
+
+    /// Gives pages that follow each other in one segment room on the medium.
+    pub(crate) fn allocate<M: Media<File = F>>(
+        &self,
+        media: &M,
+        extent: Extent,
+    ) -> Result<(), MediaError> {
+        let (segment, at) = self.locate(extent.page);
+        let end = at + u64::from(extent.count) * SLICE_BYTES as u64;
+        self.file(segment)
+            .and_then(|file| media.allocate(file, at..end))
+            .map_err(|e| MediaError::at(MediaOp::Write, &data_name(segment), at)(e))
+    }
+
+    /// Whole pages in the file of a segment, its header included.
+    pub(crate) fn count_of<M: Media<File = F>>(
+        &self,
+        media: &M,
+        segment: u32,
+    ) -> Result<u32, MediaError> {
+        let byte_len = self
+            .file(segment)
+            .and_then(|file| media.len(file))
+            .map_err(|e| MediaError::at(MediaOp::Read, &data_name(segment), 0)(e))?;
+        Ok((byte_len / SLICE_BYTES as u64).min(self.segment_pages.into()) as u32)
     }
 
     pub(crate) fn write<M: Media<File = F>>(

@@ -1,8 +1,8 @@
 //! The log and the map that are not current: the generation before, and the room of the next.
 
 use super::checkpoint::write_map;
-use super::header::{FileHeader, MAP_TEMPORARY, log_name, map_name, number_in};
-use super::limits::{LOG_BYTES_MIN, LOG_COPIES};
+use super::header::{FILE_HEADER_BYTES, FileHeader, MAP_TEMPORARY, log_name, map_name, number_in};
+use super::limits::{LOG_BYTES_MIN, LOG_COPIES, MAP_GROWTH_BYTES_MIN};
 use super::log::write_log;
 use super::media::{Media, MediaError, MediaOp};
 use super::slice::SLICE_BYTES;
@@ -35,12 +35,14 @@ pub(crate) struct Reserve<F> {
     pub(crate) map: Option<Spare<F>>,
     /// The current map; the checkpoint after the next writes into it.
     pub(crate) current_map: F,
+    /// Bytes that both maps have room for; zero while anything is missing.
+    pub(crate) map_bytes: u64,
 }
 
 impl<F> Reserve<F> {
     /// Nothing: for a store that makes no checkpoint.
     pub(crate) fn none(current_map: F) -> Self {
-        Self { log: None, map: None, current_map }
+        Self { log: None, map: None, current_map, map_bytes: 0 }
     }
 
     /// Opens the files of `names` that are not those of `generation`, one log and one map, the ones
@@ -51,7 +53,8 @@ impl<F> Reserve<F> {
         generation: u64,
     ) -> Result<Self, MediaError> {
         let open = |name: &str| media.open(name).map_err(MediaError::at(MediaOp::Open, name, 0));
-        let mut reserve = Self { log: None, map: None, current_map: open(&map_name(generation))? };
+        let mut reserve =
+            Self { log: None, map: None, current_map: open(&map_name(generation))?, map_bytes: 0 };
         let is_log = |n: &&String| number_in(n, "log.").is_some_and(|found| found != generation);
         let is_map = |n: &&String| {
             n.as_str() == MAP_TEMPORARY || number_in(n, "map.").is_some_and(|g| g != generation)
@@ -73,10 +76,10 @@ impl<F> Reserve<F> {
         Ok(reserve)
     }
 
-    /// Makes what is missing for the checkpoint to `generation`.
+    /// Makes what is missing for the checkpoint to `generation`, and makes it last.
     ///
     /// # Errors
-    /// A full medium among others; then nothing new is left on it.
+    /// A full medium among others.
     pub(crate) fn complete<M: Media<File = F>>(
         &mut self,
         media: &M,
@@ -84,11 +87,50 @@ impl<F> Reserve<F> {
         log_bytes: u64,
     ) -> Result<(), MediaError> {
         if self.log.is_none() {
-            self.log = Some(make(media, log_name(generation), LOG_COPIES * log_bytes)?);
+            self.log = Some(make(media, log_name(generation))?);
         }
         if self.map.is_none() {
-            self.map = Some(make(media, MAP_TEMPORARY.to_owned(), 0)?);
+            self.map = Some(make(media, MAP_TEMPORARY.to_owned())?);
         }
+        let Spare { name, file } = self.log_mut();
+        let failed = |op| MediaError::at(op, name, 0);
+        if media.len(file).map_err(failed(MediaOp::Read))? < LOG_COPIES * LOG_BYTES_MIN {
+            media.allocate(file, 0..LOG_COPIES * log_bytes).map_err(failed(MediaOp::Write))?;
+            media.fdatasync(file).map_err(failed(MediaOp::Flush))?;
+        }
+        // Both names are new, or were when nothing could be grown.
+        if self.map_bytes == 0 {
+            media.sync_dir().map_err(MediaError::at(MediaOp::Flush, ".", 0))?;
+        }
+        let len = |file: &F| media.len(file).map_err(MediaError::at(MediaOp::Read, "map", 0));
+        let spare = len(&self.map_mut().file)?;
+        self.map_bytes = spare.min(len(&self.current_map)?);
+        Ok(())
+    }
+
+    /// Gives both maps room for `byte_len` bytes, and more if there is more. It is durable then:
+    /// whatever it is for may be so too.
+    pub(crate) fn grow_maps<M: Media<File = F>>(
+        &mut self,
+        media: &M,
+        byte_len: u64,
+    ) -> Result<(), MediaError> {
+        let step = (byte_len / 16).max(MAP_GROWTH_BYTES_MIN);
+        let page = FILE_HEADER_BYTES as u64;
+        let mut grown = byte_len.next_multiple_of(step).next_multiple_of(page);
+        let spare = self.map.as_ref().expect(COMPLETE);
+        let files = [&spare.file, &self.current_map];
+        let failed = |op| MediaError::at(op, "map", byte_len);
+        let allocate = |to: u64| files.iter().try_for_each(|file| media.allocate(file, 0..to));
+        if let Err(error) = allocate(grown).map_err(failed(MediaOp::Write)) {
+            if !error.is_full() {
+                return Err(error);
+            }
+            grown = byte_len.next_multiple_of(page);
+            allocate(grown).map_err(failed(MediaOp::Write))?;
+        }
+        files.iter().try_for_each(|file| media.fdatasync(file)).map_err(failed(MediaOp::Flush))?;
+        self.map_bytes = grown;
         Ok(())
     }
 
@@ -172,14 +214,8 @@ impl<F> Reserve<F> {
 /// Why a checkpoint finds its files.
 const COMPLETE: &str = "what was missing is made first";
 
-/// Makes a file that has room for `byte_len` bytes, or none.
-fn make<M: Media>(media: &M, name: String, byte_len: u64) -> Result<Spare<M::File>, MediaError> {
+/// Makes an empty file.
+fn make<M: Media>(media: &M, name: String) -> Result<Spare<M::File>, MediaError> {
     let file = media.create(&name).map_err(MediaError::at(MediaOp::Create, &name, 0))?;
-    let room = if byte_len == 0 { Ok(()) } else { media.allocate(&file, 0..byte_len) };
-    if let Err(error) = room {
-        // Without a map of its generation it is a leftover in any case.
-        let _ = media.remove(&name);
-        return Err(MediaError::at(MediaOp::Write, &name, 0)(error));
-    }
     Ok(Spare { name, file })
 }

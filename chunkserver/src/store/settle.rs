@@ -138,14 +138,11 @@ fn settle_names<M: Media>(
     generation: u64,
     log_bytes: u64,
 ) -> Result<Reserve<M::File>, MediaError> {
-    let flush_names = || media.sync_dir().map_err(MediaError::at(MediaOp::Flush, ".", 0));
-    flush_names()?;
+    media.sync_dir().map_err(MediaError::at(MediaOp::Flush, ".", 0))?;
     let mut reserve = Reserve::open(media, names, generation)?;
     match reserve.complete(media, generation + 1, log_bytes) {
-        // The next checkpoint tries again.
-        Err(error) if !error.is_shortage() => return Err(error),
-        _ => {}
+        // Whatever needs it tries again.
+        Err(error) if !error.is_shortage() => Err(error),
+        _ => Ok(reserve),
     }
-    flush_names()?;
-    Ok(reserve)
 }

@@ -14,7 +14,55 @@ struct Retired {
     extent: Extent,
 }
 
+/// Runs of pages that follow each other, by their first page.
+#[derive(Default)]
+struct Runs {
+    runs: BTreeMap<u32, u32>,
+    pages: u64,
+}
+
+impl Runs {
+    /// Puts pages in that are not in; joins them with their neighbours.
+    fn add(&mut self, extent: Extent) {
+        if extent.count == 0 {
+            return;
+        }
+        self.pages += u64::from(extent.count);
+        let Extent { mut page, mut count } = extent;
+        if let Some((&before, &len)) = self.runs.range(..page).next_back()
+            && before + len == page
+        {
+            self.runs.remove(&before);
+            page = before;
+            count += len;
+        }
+        if let Some(len) = self.runs.remove(&(extent.page + extent.count)) {
+            count += len;
+        }
+        self.runs.insert(page, count);
+    }
+
+    /// Takes `count` pages from the beginning of the run at `start`.
+    fn cut(&mut self, start: u32, count: u32) {
+        if let Some(len) = self.runs.remove(&start)
+            && len > count
+        {
+            self.runs.insert(start + count, len - count);
+        }
+        self.pages -= u64::from(count);
+    }
+
+    /// The first run from `page` on, or the first of all.
+    fn next(&self, page: u32) -> Option<(u32, u32)> {
+        let run = self.runs.range(page..).next().or_else(|| self.runs.iter().next());
+        run.map(|(start, len)| (*start, *len))
+    }
+}
+
 /// The pages of all segments that no slice uses.
+///
+/// A page has room when the medium is known to have backed it, so that writing to it needs none.
+/// Only such pages are free; the others get their room first.
 ///
 /// A page that a commit frees is retired first. It is free again only when that commit is on
 /// stable media and no pin is older than it: until then a crash, or a reader, may still want it.
@@ -22,9 +70,10 @@ pub(crate) struct Space {
     segment_pages: u32,
     segments: u32,
     capacity_pages: u64,
-    made_pages: u64,
-    free: BTreeMap<u32, u32>,
-    free_pages: u64,
+    /// Pages that have room, whatever is in them.
+    backed_pages: u64,
+    free: Runs,
+    unbacked: Runs,
     next_fit: u32,
     retired: VecDeque<Retired>,
     retired_pages: u64,
@@ -44,9 +93,9 @@ impl Space {
             segment_pages,
             segments: 0,
             capacity_pages,
-            made_pages: 0,
-            free: BTreeMap::new(),
-            free_pages: 0,
+            backed_pages: 0,
+            free: Runs::default(),
+            unbacked: Runs::default(),
             next_fit: 0,
             retired: VecDeque::new(),
             retired_pages: 0,
@@ -57,7 +106,7 @@ impl Space {
     }
 
     pub(crate) fn free_pages(&self) -> u64 {
-        self.free_pages
+        self.free.pages
     }
 
     pub(crate) fn retired_pages(&self) -> u64 {
@@ -68,32 +117,33 @@ impl Space {
         self.capacity_pages
     }
 
+    pub(crate) fn backed_pages(&self) -> u64 {
+        self.backed_pages
+    }
+
     /// Whether one more segment may be made.
     pub(crate) fn may_grow(&self) -> bool {
         let next_end = (u64::from(self.segments) + 1) * u64::from(self.segment_pages);
-        self.made_pages < self.capacity_pages && next_end <= u64::from(u32::MAX)
+        self.backed_pages < self.capacity_pages && next_end <= u64::from(u32::MAX)
     }
 
-    /// Takes in the pages of a new segment, as far as the capacity goes.
+    /// Takes in the pages of a new segment, none of which has room yet.
     pub(crate) fn add_segment(&mut self) {
         let base = self.segments * self.segment_pages;
-        let room = self.capacity_pages.saturating_sub(self.made_pages);
-        let pages = u64::from(self.segment_pages - 1).min(room);
         self.segments += 1;
-        self.made_pages += pages;
-        self.release(Extent { page: base + 1, count: pages as u32 });
+        self.unbacked.add(Extent { page: base + 1, count: self.segment_pages - 1 });
     }
 
     /// Gives no page of segment `index` out, now or later: its file cannot be used.
     pub(crate) fn shun_segment(&mut self, index: u32) {
         self.shunned.insert(index);
         let pages = index * self.segment_pages..(index + 1) * self.segment_pages;
-        // No run reaches past a segment, since its first page is never free.
-        self.free.retain(|page, _| !pages.contains(page));
-        self.free_pages = self.free.values().map(|count| u64::from(*count)).sum();
+        // No run reaches past a segment, since its first page is never in one.
+        self.unbacked.runs.retain(|page, _| !pages.contains(page));
+        self.unbacked.pages = self.unbacked.runs.values().map(|count| u64::from(*count)).sum();
     }
 
-    /// Takes the pages that a map uses out of the free ones.
+    /// Takes the pages that a map uses out of those without room. Nothing is free yet.
     ///
     /// # Errors
     /// A page that is claimed twice, or is in no segment. With `is_lossy` none: what freed the page
@@ -109,18 +159,17 @@ impl Space {
             let header = page.is_multiple_of(self.segment_pages);
             match used.get_mut(page as usize) {
                 Some(slot) if !header && !*slot => *slot = true,
-                _ if is_lossy => {}
+                _ if is_lossy => continue,
                 _ => return Err(PageClash(page)),
             }
+            self.backed_pages += 1;
         }
-        let runs: Vec<_> = std::mem::take(&mut self.free).into_iter().collect();
-        self.free_pages = 0;
-        for (start, count) in runs {
+        for (start, count) in std::mem::take(&mut self.unbacked).runs {
             let mut page = start;
             for run in used[start as usize..(start + count) as usize].chunk_by(|a, b| a == b) {
                 let count = run.len() as u32;
                 if !run[0] {
-                    self.release(Extent { page, count });
+                    self.unbacked.add(Extent { page, count });
                 }
                 page += count;
             }
@@ -128,10 +177,54 @@ impl Space {
         Ok(())
     }
 
+    /// The first pages that have no room and may have, at most `count_max`, in one segment.
+    pub(crate) fn unbacked(&self, count_max: u32) -> Option<Extent> {
+        let (page, len) = self.unbacked.next(0)?;
+        self.within_capacity(Extent { page, count: len.min(count_max) })
+    }
+
+    /// The pages from `page` on to the end of its segment that have no room and may have, run by
+    /// run.
+    pub(crate) fn unbacked_from(&self, page: u32) -> Option<Extent> {
+        let end = (page / self.segment_pages + 1) * self.segment_pages;
+        let (page, count) = self.unbacked.runs.range(page..end).next()?;
+        self.within_capacity(Extent { page: *page, count: *count })
+    }
+
+    fn within_capacity(&self, extent: Extent) -> Option<Extent> {
+        let left = self.capacity_pages.saturating_sub(self.backed_pages);
+        let count = u64::from(extent.count).min(left) as u32;
+        (count > 0).then_some(Extent { count, ..extent })
+    }
+
+    /// Pages at the beginning of a run have no room, and the others may: they are looked at by
+    /// themselves.
+    pub(crate) fn pass_over(&mut self, extent: Extent) {
+        if let Some(len) = self.unbacked.runs.get_mut(&extent.page)
+            && *len > extent.count
+        {
+            let rest = std::mem::replace(len, extent.count) - extent.count;
+            self.unbacked.runs.insert(extent.page + extent.count, rest);
+        }
+    }
+
+    /// Pages at the beginning of a run without room have got it, and are free.
+    pub(crate) fn back(&mut self, extent: Extent) {
+        self.unbacked.cut(extent.page, extent.count);
+        self.backed_pages += u64::from(extent.count);
+        self.release(extent);
+    }
+
+    /// Pages that were taken turn out to have no room.
+    pub(crate) fn release_unbacked(&mut self, extent: Extent) {
+        self.backed_pages -= u64::from(extent.count);
+        self.unbacked.add(extent);
+    }
+
     /// Takes `count` pages, in one run if one is found soon, and appends them to `out`.
     /// Takes none when there are too few.
     pub(crate) fn take(&mut self, count: u32, out: &mut Vec<Extent>) -> bool {
-        if u64::from(count) > self.free_pages {
+        if u64::from(count) > self.free.pages {
             return false;
         }
         if let Some(start) = self.fit(count) {
@@ -140,51 +233,34 @@ impl Space {
         }
         let mut left = count;
         while left > 0 {
-            let run = self.free.range(self.next_fit..).next().or_else(|| self.free.iter().next());
-            let Some((&start, &len)) = run else { break };
+            let Some((start, len)) = self.free.next(self.next_fit) else { break };
             let taken = len.min(left);
             self.cut(start, taken, out);
             left -= taken;
         }
-        debug_assert_eq!(left, 0, "free_pages counts the runs");
+        debug_assert_eq!(left, 0, "the runs count their pages");
         true
     }
 
     fn fit(&self, count: u32) -> Option<u32> {
-        let after = self.free.range(self.next_fit..);
-        let runs = after.chain(self.free.range(..self.next_fit)).take(FIT_RUNS_MAX);
+        let after = self.free.runs.range(self.next_fit..);
+        let runs = after.chain(self.free.runs.range(..self.next_fit)).take(FIT_RUNS_MAX);
         runs.into_iter().find(|(_, len)| **len >= count).map(|(start, _)| *start)
     }
 
     fn cut(&mut self, start: u32, count: u32, out: &mut Vec<Extent>) {
-        if let Some(len) = self.free.remove(&start)
-            && len > count
-        {
-            self.free.insert(start + count, len - count);
-        }
-        self.free_pages -= u64::from(count);
+        self.free.cut(start, count);
         self.next_fit = start + count;
         out.push(Extent { page: start, count });
     }
 
     /// Gives back pages that no commit has named.
     pub(crate) fn release(&mut self, extent: Extent) {
-        if extent.count == 0 || self.shunned.contains(&(extent.page / self.segment_pages)) {
-            return;
+        if self.shunned.contains(&(extent.page / self.segment_pages)) {
+            self.backed_pages -= u64::from(extent.count);
+        } else {
+            self.free.add(extent);
         }
-        self.free_pages += u64::from(extent.count);
-        let Extent { mut page, mut count } = extent;
-        if let Some((&before, &len)) = self.free.range(..page).next_back()
-            && before + len == page
-        {
-            self.free.remove(&before);
-            page = before;
-            count += len;
-        }
-        if let Some(len) = self.free.remove(&(extent.page + extent.count)) {
-            count += len;
-        }
-        self.free.insert(page, count);
     }
 
     /// Sets aside a page that the commit in progress frees.
@@ -239,9 +315,22 @@ mod tests {
         space
     }
 
+    /// The same, with all pages free.
+    fn backed(pages: u32) -> Space {
+        let mut space = space(pages);
+        back_all(&mut space);
+        space
+    }
+
+    fn back_all(space: &mut Space) {
+        while let Some(extent) = space.unbacked(3) {
+            space.back(extent);
+        }
+    }
+
     #[test]
     fn a_freed_page_waits_for_its_commit_and_for_older_readers() {
-        let mut space = space(8);
+        let mut space = backed(8);
         let mut out = Vec::new();
         assert!(space.take(7, &mut out));
         assert_eq!(out, [Extent { page: 1, count: 7 }]);
@@ -259,7 +348,7 @@ mod tests {
 
     #[test]
     fn freed_neighbours_become_one_run() {
-        let mut space = space(16);
+        let mut space = backed(16);
         let mut out = Vec::new();
         assert!(space.take(15, &mut out));
         for page in [4, 6, 5] {
@@ -273,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_request_larger_than_any_run_is_cut_into_pieces() {
-        let mut space = space(16);
+        let mut space = backed(16);
         let mut out = Vec::new();
         assert!(space.take(15, &mut out));
         for page in [2, 5, 9] {
@@ -289,11 +378,34 @@ mod tests {
     fn claimed_pages_are_never_given_out_and_a_double_claim_is_refused() {
         let mut space = space(8);
         assert_eq!(space.claim([2, 4].into_iter(), false), Ok(()));
+        back_all(&mut space);
         let mut out = Vec::new();
         assert!(space.take(5, &mut out));
         assert!(out.iter().all(|e| !(e.page..e.page + e.count).any(|p| p == 2 || p == 4)));
         for bad in [vec![0], vec![8], vec![3, 3]] {
             assert!(self::space(8).claim(bad.into_iter(), false).is_err());
         }
+    }
+
+    #[test]
+    fn no_page_is_given_out_before_it_has_room_and_none_beyond_the_capacity_gets_it() {
+        let mut space = Space::new(8, 9);
+        space.add_segment();
+        space.add_segment();
+        assert!(space.claim([3].into_iter(), false).is_ok());
+        let mut out = Vec::new();
+        assert!(!space.take(1, &mut out), "none has room");
+        let first = space.unbacked(100).expect("there are some");
+        assert_eq!(first, Extent { page: 1, count: 2 });
+        space.back(first);
+        assert_eq!(space.unbacked_from(8), Some(Extent { page: 9, count: 6 }), "9 less 3");
+        back_all(&mut space);
+        assert_eq!((space.backed_pages(), space.unbacked(1)), (9, None));
+        assert!(!space.may_grow());
+        assert!(space.take(8, &mut out));
+        let taken = out.pop().expect("some");
+        space.release_unbacked(taken);
+        assert!(!space.take(1, &mut out), "it has no room after all");
+        assert_eq!(space.unbacked(1).map(|e| e.count), Some(1));
     }
 }

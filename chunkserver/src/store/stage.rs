@@ -1,12 +1,11 @@
 //! Staging: checks a change, writes its data to fresh pages, queues its log record.
 
 use super::engine::{Head, Staged, Store, Ticket};
-use super::error::{CommitStep, CreateError, DeleteError, FlushFailed, Refused, WriteError};
+use super::error::{CreateError, DeleteError, Refused, WriteError};
 use super::gather::Gather;
-use super::header::{FILE_HEADER_BYTES, FileHeader, FileKind, data_name};
 use super::limits::{CHUNK_BYTES_MAX, WRITE_BYTES_MAX};
 use super::map::SliceRef;
-use super::media::{Media, MediaError, MediaOp, write_zeros};
+use super::media::{Media, MediaError};
 use super::pages::{SliceFault, SliceName};
 use super::record::{Body, Extent, Op, parse_record};
 use super::slice::{ChunkId, SLICE_BYTES, Span, fragment_crc, slice_crc};
@@ -46,12 +45,15 @@ impl<M: Media> Store<M> {
         if self.head(chunk).is_some() {
             return Err(CreateError::Exists(chunk));
         }
-        let chunks = (self.map.chunks.len() as u64).saturating_add_signed(self.pending_chunks);
+        let chunks = self.chunks_staged();
         if chunks >= self.config.chunks_max {
             return Err(CreateError::TooManyChunks(self.config.chunks_max));
         }
         let op = Op::Create { limit_bytes };
         self.log.room(op.encoded_len(), false).map_err(|r| self.count_refusal(r))?;
+        if !self.has_room_for_chunks(chunks + 1)? {
+            return Err(self.no_room().into());
+        }
         self.pending_chunks += 1;
         Ok(self.push(chunk, &op, Some(Head { byte_len: 0, limit_bytes })))
     }
@@ -93,12 +95,16 @@ impl<M: Media> Store<M> {
         self.log.room(worst, false).map_err(|r| self.count_refusal(r))?;
         self.take_pages(count)?;
         if let Err(error) = self.write_pages(write, span) {
-            self.release_taken();
             return Err(match error {
                 WriteError::Media(media) if media.is_full() => {
+                    // Whatever the medium said before: they are free when it has given them room.
+                    self.extents.drain(..).for_each(|extent| self.space.release_unbacked(extent));
                     self.count_refusal(Refused::NoSpace).into()
                 }
-                other => other,
+                other => {
+                    self.release_taken();
+                    other
+                }
             });
         }
         for extent in &self.extents {
@@ -125,6 +131,11 @@ impl<M: Media> Store<M> {
             return Err(Refused::Damaged);
         }
         self.failed.map_or(Ok(()), |failed| Err(Refused::Failed(failed)))
+    }
+
+    /// How many chunks there are once all is committed that is staged.
+    pub(crate) fn chunks_staged(&self) -> u64 {
+        (self.map.chunks.len() as u64).saturating_add_signed(self.pending_chunks)
     }
 
     fn count_refusal(&mut self, refused: Refused) -> Refused {
@@ -196,58 +207,31 @@ impl<M: Media> Store<M> {
         Ok(())
     }
 
-    /// Takes `count` pages into `self.extents`, making a segment where that is needed and
-    /// allowed. What is staged may free pages, so with a batch open the answer is to commit it.
+    /// Takes `count` pages into `self.extents`, getting more from the medium where that is needed
+    /// and allowed. What is staged may free pages, so with a batch open the answer is to commit it.
     fn take_pages(&mut self, count: u32) -> Result<(), WriteError> {
         self.extents.clear();
+        // It is there, but on a medium that an earlier release has filled.
+        if !self.has_room_for_chunks(self.chunks_staged())? {
+            return Err(self.no_room().into());
+        }
         while !self.space.take(count, &mut self.extents) {
-            let grown = if self.space.may_grow() { self.add_segment(false) } else { Ok(false) };
-            if !grown? {
-                let again = !self.staged.is_empty();
-                let refused = if again { Refused::BatchFull } else { Refused::NoSpace };
-                return Err(self.count_refusal(refused).into());
+            if !self.grow()? {
+                return Err(self.no_room().into());
             }
         }
         Ok(())
     }
 
+    /// The answer to a change for which there is no room.
+    fn no_room(&mut self) -> Refused {
+        let again = !self.staged.is_empty();
+        self.count_refusal(if again { Refused::BatchFull } else { Refused::NoSpace })
+    }
+
     fn release_taken(&mut self) {
         for extent in self.extents.drain(..) {
             self.space.release(extent);
-        }
-    }
-
-    /// Makes one more segment, durable before any record can name it; false on a full medium.
-    ///
-    /// One that is filled with zeros has its space for good, and later flushes of it write no
-    /// new metadata.
-    pub(crate) fn add_segment(&mut self, fill: bool) -> Result<bool, WriteError> {
-        let index = self.pages.files.len() as u32;
-        let name = data_name(index);
-        let header = FileHeader { kind: FileKind::Data, number: u64::from(index), ..self.identity };
-        let made = make_segment(&self.media, &name, &header, fill);
-        let flushed = made.and_then(|file| {
-            self.media.sync_dir().map_err(MediaError::at(MediaOp::Flush, ".", 0))?;
-            Ok(file)
-        });
-        match flushed {
-            Ok(file) => {
-                self.pages.files.push(Some(file));
-                self.space.add_segment();
-                Ok(true)
-            }
-            Err(error) if error.is_full() => {
-                // Without its header the file would be taken for a leftover in any case.
-                let _ = self.media.remove(&name);
-                Ok(false)
-            }
-            Err(error) if error.op == MediaOp::Flush => {
-                let step = CommitStep::DataFlush;
-                let failed = FlushFailed { step, kind: error.source.kind() };
-                self.fail(failed);
-                Err(Refused::Failed(failed).into())
-            }
-            Err(error) => Err(error.into()),
         }
     }
 
@@ -364,24 +348,4 @@ impl<M: Media> Store<M> {
             }
         }
     }
-}
-
-fn make_segment<M: Media>(
-    media: &M,
-    name: &str,
-    header: &FileHeader,
-    fill: bool,
-) -> Result<M::File, MediaError> {
-    let file = media.create(name).map_err(MediaError::at(MediaOp::Create, name, 0))?;
-    let size_bytes = u64::from(header.segment_pages) * SLICE_BYTES as u64;
-    let write = || {
-        media.set_len(&file, size_bytes)?;
-        if fill {
-            write_zeros(media, &file, FILE_HEADER_BYTES as u64..size_bytes)?;
-        }
-        media.write_at(&file, 0, &header.emit())
-    };
-    write().map_err(MediaError::at(MediaOp::Write, name, 0))?;
-    media.fdatasync(&file).map_err(MediaError::at(MediaOp::Flush, name, 0))?;
-    Ok(file)
 }

@@ -159,42 +159,6 @@ fn a_full_store_loses_nothing_still_reads_and_deletes_and_then_has_room_again() 
 }
 
 #[test]
-fn a_full_medium_refuses_writes_but_takes_deletes_long_after() {
-    let media = SimMedia::new(1);
-    let mut store = with_slices(&media, 4);
-    (100..900).for_each(|id| create(&mut store, ChunkId(id)));
-    media.limit_space(media.used_bytes());
-    let mut id = 1000;
-    let refused = loop {
-        match store.stage_create(ChunkId(id), None) {
-            Ok(_) => id += 1,
-            Err(CreateError::Refused(Refused::BatchFull)) => store.commit().unwrap(),
-            Err(error) => break error,
-        }
-    };
-    assert!(matches!(refused, CreateError::Refused(Refused::NoSpace)), "{refused}");
-    assert!(store.stats().checkpoints_deferred > 0);
-    let full = stage_cut(&mut store, CHUNK, 0, &[0; 9 * 4096], 0);
-    assert!(matches!(full, Err(WriteError::Refused(Refused::NoSpace))));
-    for id in 100..200 {
-        store.stage_delete(ChunkId(id)).unwrap();
-    }
-    store.commit().unwrap();
-    assert_eq!(read(&mut store, CHUNK, 0, 4096).unwrap(), [1; 4096]);
-    let chunks = store.stats().chunks;
-    drop(store);
-    let mut store = open(&media);
-    assert_eq!(store.stats().chunks, chunks, "nothing is lost");
-    media.limit_space(u64::MAX);
-    store.commit().unwrap();
-    while store.stage_create(ChunkId(id), None).is_err() {
-        store.commit().unwrap();
-    }
-    store.commit().unwrap();
-    assert!(store.stats().checkpoints > 0);
-}
-
-#[test]
 fn segments_are_filled_ahead_as_far_as_asked_and_as_the_medium_goes() {
     let open_filled = |media: &SimMedia, bytes| {
         let config = small_config().preallocate_bytes(bytes);

@@ -8,6 +8,7 @@ mod format;
 mod kill;
 mod model;
 mod reserve;
+mod room;
 mod sweep;
 mod worker;
 
