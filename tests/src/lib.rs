@@ -6,10 +6,10 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "verbs")]
 pub mod namespace;
 #[cfg(feature = "verbs")]
 pub mod processors;
+pub mod wires;
 
 use core::fmt::Display;
 use core::ops::Range;

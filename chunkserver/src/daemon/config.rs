@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use towpath_status::limits::STATUS_NAME;
-use towpath_transport::{Class, DeviceChoice};
+use towpath_transport::{Class, DeviceChoice, Mtu};
 
 use crate::store::limits::{CHUNKS_MAX_DEFAULT, LOG_BYTES_DEFAULT, WORKER_BATCH_MAX};
 
@@ -32,8 +32,9 @@ pub struct DaemonConfig {
     pub workers: u32,
     /// Which worker a client goes to.
     pub place_by: PlaceBy,
-    /// Largest path MTU in bytes.
-    pub mtu_bytes: u32,
+    /// Path MTU to ask for; the largest that the interface and the way to a client carry when
+    /// none.
+    pub mtu_bytes: Option<Mtu>,
     /// Directory of the store; made if it is not there.
     pub data_dir: PathBuf,
     /// Most bytes of slices kept; `u64::MAX` is as many as the file system holds.
@@ -141,7 +142,7 @@ impl Default for DaemonConfig {
             device_port: 0,
             workers: Class::COUNT as u32,
             place_by: PlaceBy::Class,
-            mtu_bytes: 4096,
+            mtu_bytes: None,
             data_dir: PathBuf::from("towpath-data"),
             capacity_bytes: u64::MAX,
             preallocate_bytes: 0,

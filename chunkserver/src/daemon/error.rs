@@ -137,7 +137,8 @@ impl DaemonError {
             | Self::LogFilter(_)
             | Self::LogLevel { .. }
             | Self::Sizes(_)
-            | Self::DeviceIp { .. } => 2,
+            | Self::DeviceIp { .. }
+            | Self::Endpoint(EndpointError::Mtu { .. }) => 2,
             Self::Listen(_) | Self::NotOurs { .. } => 3,
             Self::Endpoint(EndpointError::Udp(_)) => 3,
             Self::NotADirectory(_) | Self::DataDir { .. } | Self::Store { .. } => 4,

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use towpath_transport::{PATHS_MAX, SHARES_MAX};
+use towpath_transport::{Mtu, PATHS_MAX, SHARES_MAX};
 
 use super::config::{DaemonConfig, LogFormat, PlaceBy, StatusPlace, StoreWork};
 use super::value::{self, ValueError};
@@ -124,7 +124,8 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "device_foreign_peers",
         kind: "BOOL",
-        doc: "true when clients of the userspace NIC have RDMA NICs; it then takes UDP port 4791",
+        doc: "true when clients of the userspace NIC have RDMA NICs; it then takes UDP port 4791, \
+              and sends no runs of packets over IPv4, whose ICRC such a NIC would not find right",
         quoted: false,
         set: |config, text| {
             config.device.foreign_peers = value::parsed(text, "true or false, without quotes")?;
@@ -176,18 +177,22 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "mtu_bytes",
         kind: "N",
-        doc: "largest path MTU in bytes: 256, 512, 1024, 2048 or 4096; beyond 1024 the network \
-              needs jumbo frames",
-        quoted: false,
+        doc: "path MTU in bytes: 256, 512, 1024, 2048 or 4096, refused where the interface does \
+              not carry it; \"auto\" is the largest that the interface and the way to a client \
+              carry",
+        quoted: true,
         set: |config, text| {
-            let mtu: u32 = value::number(text, 256, 4096)?;
-            if !mtu.is_power_of_two() {
-                return Err(ValueError::Needs { needs: "256, 512, 1024, 2048 or 4096" });
-            }
-            config.mtu_bytes = mtu;
+            let needs = "256, 512, 1024, 2048 or 4096, or \"auto\"";
+            config.mtu_bytes = match text {
+                "auto" => None,
+                _ => {
+                    let mtu = Mtu::from_bytes(value::parsed(text, needs)?);
+                    Some(mtu.ok_or(ValueError::Needs { needs })?)
+                }
+            };
             Ok(())
         },
-        show: |config| config.mtu_bytes.to_string(),
+        show: |config| config.mtu_bytes.map_or_else(|| "auto".into(), |mtu| mtu.to_string()),
     },
     Key {
         name: "data_dir",

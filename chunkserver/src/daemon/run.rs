@@ -8,8 +8,8 @@ use serde::Serialize;
 use towpath_fastpath::HealthConfig;
 use towpath_status::{StatusDesk, StatusSocket};
 use towpath_transport::{
-    Device, Either, Endpoint, EndpointConfig, EndpointError, Mtu, Nanos, Placing, PortChoice,
-    Region, RoceUdp, UdpConfig, VerbsDevice, Workers, roce_udp_group,
+    Device, Either, Endpoint, EndpointConfig, EndpointError, Nanos, Placing, PortChoice, Region,
+    RoceUdp, UdpConfig, VerbsDevice, Workers, roce_udp_group,
 };
 
 use super::config::{DaemonConfig, PlaceBy, StatusPlace, StoreWork};
@@ -87,12 +87,15 @@ pub fn udp_config(config: &DaemonConfig) -> UdpConfig {
 /// How the endpoint of a server with these settings is set up.
 #[must_use]
 pub fn endpoint_config(config: &DaemonConfig) -> EndpointConfig {
-    EndpointConfig::new()
+    let endpoint = match config.mtu_bytes {
+        Some(mtu) => EndpointConfig::new().mtu_max(mtu),
+        None => EndpointConfig::new(),
+    };
+    endpoint
         .links_max(config.effective_links_max() as usize)
         .paths(config.paths_max as usize)
         .quota_chunks(config.quota_chunks)
         .credit_total(config.credit_chunks_max.max(config.quota_chunks))
-        .mtu_max(Mtu::at_most(config.mtu_bytes).unwrap_or(Mtu::Mtu4096))
         .send_pools(&[
             (256, 4096),
             (4096, 2048),

@@ -6,7 +6,7 @@ use towpath_base::crc::crc32c;
 use towpath_base::{Nanos, Prng, Time};
 use towpath_device_roce::udp::UdpLink;
 use towpath_device_roce::wire::{BTH_BYTES, ICRC_BYTES, IcrcBase};
-use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
+use towpath_verbs::{IpMtu, LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
 
 /// Packets remembered: enough for every kind of chunk and ack.
 const REMEMBERED_MAX: usize = 512;
@@ -146,6 +146,10 @@ impl PacketLink for Tap {
 
     fn source_addr(&self, source_port: u16) -> SocketAddr {
         self.inner.source_addr(source_port)
+    }
+
+    fn ip_mtu(&self, dest: Option<SocketAddr>) -> Option<IpMtu> {
+        self.inner.ip_mtu(dest)
     }
 
     fn transmit(&mut self, packets: &[TxPacket<'_>]) -> usize {

@@ -9,7 +9,7 @@ use super::bench::BenchArgs;
 use super::bytes::parse_size;
 use super::sim::SimArgs;
 use crate::device::DeviceArgs;
-use towpath_transport::{Class, DeviceName, PATHS_MAX};
+use towpath_transport::{Class, DeviceName, Mtu, PATHS_MAX};
 
 const AFTER_HELP: &str = "\
 Start with `towpath demo`: it needs no server, no privileges and no RDMA hardware.
@@ -105,9 +105,10 @@ pub(crate) struct DemoArgs {
     /// Seed of the input and of the losses
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
-    /// Largest RDMA path MTU in bytes: 256, 512, 1024, 2048 or 4096
-    #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = parse_mtu)]
-    pub(super) mtu: u32,
+    /// RDMA path MTU in bytes: 256, 512, 1024, 2048 or 4096 [default: the largest that the
+    /// interface carries]
+    #[arg(long, value_name = "BYTES", value_parser = parse_mtu)]
+    pub(super) mtu: Option<Mtu>,
     /// Requests under way at a time, 1 to 64
     #[arg(long, value_name = "N", default_value_t = 16,
           value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -179,10 +180,10 @@ pub(crate) struct LinkArgs {
     /// Local address of the userspace NIC [default: the one that the system routes from]
     #[arg(long, value_name = "IP")]
     pub(super) device_ip: Option<std::net::IpAddr>,
-    /// Largest RDMA path MTU in bytes: 256, 512, 1024, 2048 or 4096; above 1024 the network must
-    /// carry jumbo frames
-    #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = parse_mtu)]
-    pub(super) mtu: u32,
+    /// RDMA path MTU in bytes: 256, 512, 1024, 2048 or 4096; above 1024 the network must carry
+    /// jumbo frames [default: the largest that the interface and the way to the server carry]
+    #[arg(long, value_name = "BYTES", value_parser = parse_mtu)]
+    pub(super) mtu: Option<Mtu>,
     /// What the traffic is for: gold (monitoring and administration), silver (online) or copper
     /// (offline). Classes have links, queues and a DSCP of their own
     #[arg(long, value_name = "CLASS", default_value_t = Class::Silver)]
@@ -304,8 +305,8 @@ pub(crate) struct DemoServerArgs {
     pub(super) loss: f64,
     #[arg(long)]
     pub(super) seed: u64,
-    #[arg(long)]
-    pub(super) mtu: u32,
+    #[arg(long, value_parser = parse_mtu)]
+    pub(super) mtu: Option<Mtu>,
     #[arg(long, default_value_t = 0)]
     pub(super) preallocate: u64,
     #[arg(long)]
@@ -337,11 +338,9 @@ fn parse_percent(text: &str) -> Result<f64, &'static str> {
     }
 }
 
-fn parse_mtu(text: &str) -> Result<u32, &'static str> {
-    match text.parse() {
-        Ok(mtu @ (256 | 512 | 1024 | 2048 | 4096)) => Ok(mtu),
-        _ => Err("256, 512, 1024, 2048 or 4096"),
-    }
+fn parse_mtu(text: &str) -> Result<Mtu, &'static str> {
+    let mtu = text.parse().ok().and_then(Mtu::from_bytes);
+    mtu.ok_or("256, 512, 1024, 2048 or 4096")
 }
 
 fn parse_op(text: &str) -> Result<u64, &'static str> {

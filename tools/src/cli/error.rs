@@ -12,7 +12,7 @@ use super::demo::DemoError;
 use super::interrupt::{EXIT_INTERRUPTED, Interrupted};
 use super::session::SessionError;
 use crate::device::DeviceArgs;
-use towpath_transport::DeviceName;
+use towpath_transport::{DeviceName, EndpointError};
 
 /// What was done to a local file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,6 +240,9 @@ fn of_session(error: &SessionError) -> u8 {
         | SessionError::NoRoute { .. }
         | SessionError::Resolve { .. } => 3,
         SessionError::Interrupted(_) => EXIT_INTERRUPTED,
+        SessionError::Endpoint(EndpointError::Mtu { .. }) | SessionError::Unfit { .. } => {
+            CliError::USAGE
+        }
         SessionError::Endpoint(_) | SessionError::Link(_) | SessionError::OtherOutput => 8,
     }
 }

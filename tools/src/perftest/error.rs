@@ -13,7 +13,7 @@ use towpath_transport::{
     ChannelError, ConnectError, DeviceName, DownReason, EndpointError, ListenError, Outcome,
     SubmitError,
 };
-use towpath_verbs::{BadWr, QpNum, VerbError, WcStatus};
+use towpath_verbs::{BadWr, Mtu, PathMtu, QpNum, VerbError, WcStatus};
 
 /// A command line that cannot be meant.
 #[derive(Debug, PartialEq, thiserror::Error)]
@@ -215,6 +215,13 @@ pub(crate) enum RunError {
     #[error("a work request of {qp_num} ended as {status:?} (vendor error {vendor_err:#x}){}",
         advice(*status))]
     Completion { qp_num: QpNum, status: WcStatus, vendor_err: u32 },
+    /// The way to the peer carries no packets as long as were asked for.
+    #[error(
+        "the way to the peer carries {way}, and {asked} bytes were asked for: lower -m to {} or \
+         leave it out",
+        .way.mtu
+    )]
+    Mtu { asked: Mtu, way: PathMtu },
     /// Memory could not be had.
     #[error("no memory for the messages: {0}; lower -t, -r or -s")]
     Memory(#[from] MemoryError),

@@ -142,8 +142,8 @@ fn rows<C: Carrier>(
     settings: &Settings,
     report: &mut Report<'_>,
 ) -> Result<(), RunError> {
-    let Connected { carrier, local, remote } = connected;
-    report.begin(&local, &remote)?;
+    let Connected { carrier, local, remote, mtu } = connected;
+    report.begin(&local, &remote, mtu)?;
     let mut session = Session { carrier, control, settings, barrier: 0 };
     loop {
         for size in settings.plan.sizes() {

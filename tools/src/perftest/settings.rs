@@ -39,7 +39,8 @@ pub(crate) struct Plan {
     pub(crate) qps: u32,
     /// Of the link.
     pub(crate) paths: u8,
-    pub(crate) mtu: Mtu,
+    /// None for the largest that there is.
+    pub(crate) mtu: Option<Mtu>,
     /// READs and atomics outstanding, and which atomic.
     pub(crate) outs: u8,
     pub(crate) atomic: Atomic,
@@ -60,8 +61,13 @@ impl Plan {
         if !self.all {
             return vec![self.size];
         }
-        let most = if self.connection == Connection::Ud { self.mtu.bytes() } else { u32::MAX };
+        let most = if self.connection == Connection::Ud { self.mtu_max() } else { u32::MAX };
         ALL_SIZES_LOG2.map(|log2| 1 << log2).filter(|&size| size <= most).collect()
+    }
+
+    /// Bytes of the longest packet.
+    fn mtu_max(&self) -> u32 {
+        self.mtu.unwrap_or(Mtu::Mtu4096).bytes()
     }
 
     /// Whether the end that is acted upon sees nothing of it.
@@ -115,7 +121,7 @@ impl Plan {
             ("-t (tx-depth)", self.tx_depth.to_string()),
             ("-q (qp)", self.qps.to_string()),
             ("--paths", self.paths.to_string()),
-            ("-m (mtu)", self.mtu.bytes().to_string()),
+            ("-m (mtu)", self.mtu.map_or_else(|| "auto".to_owned(), |mtu| mtu.to_string())),
             ("-o (outs)", self.outs.to_string()),
             ("-A (atomic_type)", self.atomic.name().to_owned()),
             ("--perform_warm_up", on(self.warm_up)),
@@ -301,8 +307,8 @@ impl Settings {
         if plan.tool.op() == Op::Atomic && (plan.all || plan.size != ATOMIC_BYTES) {
             return Err(UsageError::AtomicSize);
         }
-        if plan.connection == Connection::Ud && plan.size > plan.mtu.bytes() {
-            return Err(UsageError::Datagram { size: plan.size, mtu: plan.mtu.bytes() });
+        if plan.connection == Connection::Ud && plan.size > plan.mtu_max() {
+            return Err(UsageError::Datagram { size: plan.size, mtu: plan.mtu_max() });
         }
         Ok(())
     }

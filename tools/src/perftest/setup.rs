@@ -22,7 +22,7 @@ use towpath_transport::{
     CarrierChoice, ChannelError, ChannelId, Class, Endpoint, EndpointConfig, EndpointError, Event,
     LinkId, Nanos,
 };
-use towpath_verbs::{Device, PacketLink, dscp_of};
+use towpath_verbs::{Device, Mtu, PacketLink, dscp_of};
 
 /// The smallest class of send buffers: smaller messages share it.
 const CLASS_BYTES_MIN: usize = 256;
@@ -39,6 +39,8 @@ pub(crate) struct Connected<C> {
     pub(crate) carrier: C,
     pub(crate) local: String,
     pub(crate) remote: String,
+    /// Of packets; none of TCP.
+    pub(crate) mtu: Option<Mtu>,
 }
 
 /// The socket, with the faults that the settings ask for left aside.
@@ -103,11 +105,12 @@ pub(crate) fn towpath<D: Device<Memory = Region>>(
     let (own_ip, port, instance) = (at.ip(), at.port(), endpoint.instance());
     let local = format!("IP {own_ip} UDP port {port} instance {instance:#018x}");
     let remote = exchange_addresses(control, &local)?;
+    let mtu = endpoint.mtu_of(link);
     let mut carrier = Towpath::new(endpoint, link, channels, lost, settings.idle_polls_max());
     if let Some(socket) = status {
         carrier.answer_at(socket, settings.plan.tool.name());
     }
-    Ok(Connected { carrier, local, remote })
+    Ok(Connected { carrier, local, remote, mtu })
 }
 
 fn endpoint_config(settings: &Settings) -> EndpointConfig {
@@ -133,6 +136,7 @@ fn endpoint_config(settings: &Settings) -> EndpointConfig {
         }
         None => config,
     };
+    let config = plan.mtu.into_iter().fold(config, EndpointConfig::mtu_max);
     let config = settings.qp_timeout.iter().fold(config, |all, &power| all.rc_timeout(power));
     config
         .carrier(carrier)
@@ -141,7 +145,6 @@ fn endpoint_config(settings: &Settings) -> EndpointConfig {
         .quota_chunks(settings.rx_depth)
         .credit_total(settings.rx_depth * plan.qps)
         .send_pools(&pools)
-        .mtu_max(plan.mtu)
         .paths(usize::from(plan.paths))
         .controller(ours.window.unwrap_or(ours.cc))
         .payload_crc(!ours.no_payload_crc)
@@ -230,7 +233,7 @@ pub(crate) fn tcp(settings: &Settings, control: &mut Control) -> Result<Connecte
     let remote = exchange_addresses(control, &local)?;
     let blocking = !plan.tool.is_latency() && plan.qps == 1 && !plan.bidirectional;
     let carrier = Tcp::new(streams, blocking, settings.ours.tcp_read_bytes)?;
-    Ok(Connected { carrier, local, remote })
+    Ok(Connected { carrier, local, remote, mtu: None })
 }
 
 fn listening(control: &mut Control) -> Result<SocketAddr, RunError> {

@@ -1,5 +1,6 @@
 //! The device: its verbs.
 
+use crate::addr::header_bytes;
 use crate::config::RoceConfig;
 use crate::counters::RoceCounters;
 use crate::engine::Engine;
@@ -12,9 +13,9 @@ use std::task::Waker;
 use towpath_base::{Nanos, Time};
 use towpath_memory::{MrTable, Region};
 use towpath_verbs::{
-    Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, Mtu, PacketLink, QpInit,
-    QpNum, QpState, QpType, QueueLimits, RecvWr, SendOp, SendWr, SrqNum, Verb, VerbError, VerbSet,
-    Wc,
+    Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, Mtu, PacketLink,
+    PathMtu, QpInit, QpNum, QpState, QpType, QueueLimits, RecvWr, SendOp, SendWr, SrqNum, Verb,
+    VerbError, VerbSet, Wc,
 };
 
 /// What an atomic reads and writes.
@@ -195,6 +196,16 @@ impl<L: PacketLink> Device for RoceDevice<L> {
 
     fn local_addr(&self) -> SocketAddr {
         self.link.local_addr()
+    }
+
+    fn path_mtu(&self, dest: Option<SocketAddr>) -> PathMtu {
+        let most = self.caps.mtu_max;
+        let Some(ip) = self.link.ip_mtu(dest) else { return PathMtu { mtu: most, ip: None } };
+        let around = header_bytes(&self.link.local_addr()) + PACKET_OVERHEAD_BYTES;
+        let room = ip.bytes.saturating_sub(around);
+        // Where not even the smallest fits it is still the next best.
+        let mtu = Mtu::at_most(room).unwrap_or(Mtu::Mtu256).min(most);
+        PathMtu { mtu, ip: Some(ip) }
     }
 
     fn now(&self) -> Time {

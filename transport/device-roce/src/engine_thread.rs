@@ -16,8 +16,8 @@ use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 use towpath_base::{Nanos, Time};
 use towpath_verbs::{
-    Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, QpInit, QpNum, QpState,
-    QueueLimits, RecvWr, SendWr, SrqNum, VerbError, Wc,
+    Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, PathMtu, QpInit, QpNum,
+    QpState, QueueLimits, RecvWr, SendWr, SrqNum, VerbError, Wc,
 };
 
 /// Packets taken in before the lock is offered to the application.
@@ -228,6 +228,10 @@ impl<D: Device> Device for SharedDevice<D> {
 
     fn local_addr(&self) -> SocketAddr {
         self.local_addr
+    }
+
+    fn path_mtu(&self, dest: Option<SocketAddr>) -> PathMtu {
+        self.shared.lock().path_mtu(dest)
     }
 
     fn now(&self) -> Time {

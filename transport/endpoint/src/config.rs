@@ -51,7 +51,7 @@ pub struct EndpointConfig {
     pub(crate) spin: Nanos,
     pub(crate) class: ClassConfig,
     pub(crate) class_order: ClassOrder,
-    pub(crate) mtu_max: Mtu,
+    pub(crate) mtu_max: Option<Mtu>,
     pub(crate) carrier: CarrierChoice,
     pub(crate) fallback: Fallback,
     pub(crate) blacklist_span: Nanos,
@@ -84,7 +84,7 @@ impl Default for EndpointConfig {
             spin: Nanos::from_micros(50),
             class: ClassConfig::default(),
             class_order: ClassOrder::default(),
-            mtu_max: Mtu::Mtu4096,
+            mtu_max: None,
             carrier: CarrierChoice::default(),
             fallback: Fallback::default(),
             blacklist_span: Nanos::from_secs(1),
@@ -237,11 +237,17 @@ impl EndpointConfig {
         self
     }
 
-    /// The largest path MTU; the smallest of this, the device's and the peer's is used. Default
-    /// 4,096, which needs jumbo frames (or loopback); 1,024 fits an Ethernet MTU of 1,500.
+    /// The path MTU to ask for. A peer that has a smaller one gets that; the smaller of both is
+    /// used both ways. Default: the largest that the interface and the way to the peer carry, which
+    /// is 4,096 on loopback and with jumbo frames, and 1,024 on Ethernet with its usual 1,500.
+    ///
+    /// An MTU that the interface does not carry is refused when the endpoint is made
+    /// ([`EndpointError::Mtu`](crate::EndpointError::Mtu)), and one that the way to a peer does not
+    /// carry when that is connected to ([`LinkError::PathMtu`](crate::LinkError::PathMtu)). A peer
+    /// that connects gets what the way to it carries.
     #[must_use]
     pub fn mtu_max(mut self, mtu: Mtu) -> Self {
-        self.mtu_max = mtu;
+        self.mtu_max = Some(mtu);
         self
     }
 

@@ -6,7 +6,7 @@ use towpath_base::Nanos;
 use towpath_memory::MemoryError;
 use towpath_proto::wire::{HelloError, Refusal};
 use towpath_proto::{Carrier, Class};
-use towpath_verbs::VerbError;
+use towpath_verbs::{Mtu, PathMtu, VerbError};
 
 /// Why an endpoint could not be made, or memory not be registered.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +27,18 @@ pub enum EndpointError {
     /// The device refused.
     #[error("the device refused")]
     Verb(#[from] VerbError),
+    /// The port carries no packets as long as were asked for.
+    #[error(
+        "the port carries {port}, and {asked} bytes were asked for: lower the MTU setting (--mtu, \
+         -m, mtu_bytes) to {} or leave it out, or raise the MTU of the interface",
+        .port.mtu
+    )]
+    Mtu {
+        /// What was asked for.
+        asked: Mtu,
+        /// What the port carries.
+        port: PathMtu,
+    },
     /// A limit of the configuration does not fit the device.
     #[error(
         "{what} of {wanted} is more than the device's {limit}; lower links_max, credit_total or \
@@ -282,6 +294,21 @@ pub enum LinkError {
          carrier"
     )]
     NoStream,
+    /// The way to the peer carries no packets as long as this side, or both, wanted to send.
+    #[error(
+        "the way to {} carries {way}, and one of {asked} bytes was wanted: lower the MTU setting \
+         (--mtu, -m, mtu_bytes) to {}",
+        .dest.ip(),
+        .way.mtu
+    )]
+    PathMtu {
+        /// Where the peer is.
+        dest: SocketAddr,
+        /// What was wanted.
+        asked: Mtu,
+        /// What the way carries, as far as this host knows.
+        way: PathMtu,
+    },
     /// The peer's receive buffers are smaller than a packet needs.
     #[error("the peer takes chunks of {theirs} bytes at most, {needed} are needed")]
     ChunkBytes {
@@ -303,6 +330,7 @@ impl LinkError {
             Self::Paths { .. }
             | Self::Carrier { .. }
             | Self::Fallback
+            | Self::PathMtu { .. }
             | Self::ChunkBytes { .. } => Refusal::Limits,
             Self::Class { .. } => Refusal::Class,
             _ => Refusal::Full,

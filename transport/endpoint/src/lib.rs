@@ -197,4 +197,6 @@ pub use towpath_proto::{
     limits::PATHS_MAX,
     wire::{Hello, Refusal},
 };
-pub use towpath_verbs::{AsyncEvent, Device, Either, Mtu, RcAttr, SHARES_MAX};
+pub use towpath_verbs::{
+    AsyncEvent, Device, Either, InterfaceName, IpMtu, Mtu, PathMtu, RcAttr, SHARES_MAX,
+};

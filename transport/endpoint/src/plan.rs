@@ -6,7 +6,7 @@ use crate::limits::{AHEAD_BYTES, SENT_AT_ONCE_BYTES, TURN_CHUNKS};
 use towpath_base::Nanos;
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::{Carrier, Spreading};
-use towpath_verbs::{DeviceCaps, Mtu, QueueLimits};
+use towpath_verbs::{DeviceCaps, Mtu, PathMtu, QueueLimits};
 
 /// Where the times come from that round trips are told by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct Plan {
     pub shared_receiving: bool,
     /// The same, and how many receives are posted there.
     pub(crate) receiving: Receiving,
-    /// Payload bytes of a packet, at most; a peer may have less.
+    /// Payload bytes of a packet, at most; a peer, or the way to it, may take less.
     pub mtu: Mtu,
     /// Payload bytes of the smallest chunk that a message is cut into: one full packet. What
     /// remains at its end may be less.
@@ -71,7 +71,8 @@ impl Plan {
     /// What an endpoint with this configuration will do on a device with these capabilities.
     ///
     /// # Errors
-    /// [`EndpointError::NoCarrier`], [`EndpointError::TooLarge`]: not even one link fits.
+    /// [`EndpointError::NoCarrier`]; [`EndpointError::Mtu`]: the port carries less than is asked
+    /// for; [`EndpointError::TooLarge`]: not even one link fits.
     pub fn new(
         caps: &DeviceCaps,
         limits: QueueLimits,
@@ -87,7 +88,13 @@ impl Plan {
             true => Receiving::Shared,
         };
         let links_max = fitting_links(caps, limits, config, receiving)?;
-        let mtu = caps.mtu_max.min(config.mtu_max);
+        let mtu = config.mtu_max.unwrap_or(caps.mtu_max);
+        if mtu > caps.mtu_max {
+            return Err(EndpointError::Mtu {
+                asked: mtu,
+                port: PathMtu { mtu: caps.mtu_max, ip: None },
+            });
+        }
         let packet = mtu.bytes() - HEADER_BYTES as u32;
         let source_ports = match caps.source_ports {
             0 | 1 => SourcePorts::One,
@@ -238,6 +245,17 @@ mod tests {
         let small = EndpointConfig::new().mtu_max(Mtu::Mtu512).chunk_bytes_max(100);
         let found = Plan::new(&caps, LIMITS, &small).expect("it fits");
         assert_eq!((found.mtu, found.chunk_bytes_min), (Mtu::Mtu512, 100));
+    }
+
+    #[test]
+    fn an_mtu_that_the_port_does_not_carry_is_refused_and_a_smaller_one_is_taken() {
+        let of = |mtu| Plan::new(&caps(), LIMITS, &EndpointConfig::new().mtu_max(mtu));
+        assert_eq!(of(Mtu::Mtu1024).expect("it fits").mtu, Mtu::Mtu1024);
+        assert_eq!(of(Mtu::Mtu256).expect("it fits").mtu, Mtu::Mtu256);
+        let error = of(Mtu::Mtu2048).expect_err("the port has 1,024");
+        let EndpointError::Mtu { asked, port } = &error else { panic!("{error:?}") };
+        assert_eq!((*asked, port.mtu), (Mtu::Mtu2048, Mtu::Mtu1024));
+        assert!(error.to_string().contains("lower the MTU setting"), "{error}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::task::Waker;
 use std::io;
 use towpath_base::{Nanos, Time};
-use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
+use towpath_verbs::{IpMtu, LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
 
 /// The pcap magic for time stamps in nanoseconds.
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
@@ -206,6 +206,10 @@ impl<L: PacketLink, W: io::Write> PacketLink for PcapLink<L, W> {
 
     fn source_addr(&self, source_port: u16) -> SocketAddr {
         self.inner.source_addr(source_port)
+    }
+
+    fn ip_mtu(&self, dest: Option<SocketAddr>) -> Option<IpMtu> {
+        self.inner.ip_mtu(dest)
     }
 
     fn transmit(&mut self, packets: &[TxPacket<'_>]) -> usize {

@@ -2,6 +2,7 @@
 
 use crate::caps::DeviceCaps;
 use crate::error::{BadWr, Verb, VerbError};
+use crate::path_mtu::PathMtu;
 use crate::qp::{Connect, CqNum, QpInit, QpNum, QpState, SrqNum};
 use crate::wc::Wc;
 use crate::wr::{Access, RecvWr, SendWr};
@@ -60,6 +61,14 @@ pub trait Device {
 
     /// Where peers send to: IP and UDP port.
     fn local_addr(&self) -> SocketAddr;
+
+    /// The largest MTU whose packets go to `dest` whole, as far as the host knows now; with `None`
+    /// that of the port. For set-up: it may ask the system. A device that cannot ask answers with
+    /// [`DeviceCaps::mtu_max`].
+    fn path_mtu(&self, dest: Option<SocketAddr>) -> PathMtu {
+        let _ = dest;
+        PathMtu { mtu: self.caps().mtu_max, ip: None }
+    }
 
     /// The device's clock now. Timestamps of completions are on the same clock.
     fn now(&self) -> Time;

@@ -6,8 +6,8 @@ use core::task::Waker;
 use towpath_base::{Nanos, Time};
 
 use crate::{
-    Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, QpInit, QpNum, QpState,
-    QueueLimits, RecvWr, SendWr, SrqNum, VerbError, Wc,
+    Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, PathMtu, QpInit, QpNum,
+    QpState, QueueLimits, RecvWr, SendWr, SrqNum, VerbError, Wc,
 };
 
 /// One of two kinds of device. Each call costs one predictable branch.
@@ -42,6 +42,10 @@ impl<A: Device, B: Device<Memory = A::Memory>> Device for Either<A, B> {
 
     fn local_addr(&self) -> SocketAddr {
         ask!(self, device => device.local_addr())
+    }
+
+    fn path_mtu(&self, dest: Option<SocketAddr>) -> PathMtu {
+        ask!(self, device => device.path_mtu(dest))
     }
 
     fn now(&self) -> Time {

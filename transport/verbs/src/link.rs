@@ -3,6 +3,7 @@
 //! A packet here is the UDP payload of a RoCEv2 packet: BTH to ICRC. Addresses and ports are
 //! beside it, because the ICRC covers them.
 
+use crate::path_mtu::IpMtu;
 use crate::share::QpShare;
 use core::ffi::c_int;
 use core::net::SocketAddr;
@@ -127,6 +128,14 @@ pub trait PacketLink {
 
     /// The local address of each source port in turn: the ICRC covers the port on IPv4 and IPv6.
     fn source_addr(&self, source_port: u16) -> SocketAddr;
+
+    /// The longest IP packet that goes to `dest` whole, as far as the host knows now; with `None`
+    /// that of the interface that has the local address. For set-up: it may ask the system. `None`
+    /// where nothing bounds packets but [`LinkCaps::packet_bytes_max`].
+    fn ip_mtu(&self, dest: Option<SocketAddr>) -> Option<IpMtu> {
+        let _ = dest;
+        None
+    }
 
     /// Sends packets in order and returns how many it took; fewer means that the wire is full for
     /// now, and the rest is to be offered again. A packet that the system refuses for good counts

@@ -62,13 +62,13 @@ impl Ground<'_> {
             String::from("demo-server"),
             format!("--loss={}", args.loss()),
             format!("--seed={}", seed ^ 1 << 63),
-            format!("--mtu={}", args.mtu),
             format!("--preallocate={}", self.preallocate_bytes),
             format!("--device={}", args.server_device.as_ref().unwrap_or(&args.device.device)),
             format!("--ib-port={}", args.device.ib_port),
         ];
         let temporary = args.dir.is_none() && !args.keep;
         words.extend(temporary.then(|| String::from("--temporary")));
+        words.extend(args.mtu.map(|mtu| format!("--mtu={mtu}")));
         words.extend(args.device.gid_index.map(|index| format!("--gid-index={index}")));
         words.extend(args.ipv6.then(|| String::from("--ipv6")));
         let words = words.iter().map(AsRef::as_ref);
@@ -91,13 +91,17 @@ impl Ground<'_> {
 }
 
 /// How a client's endpoint is set up.
-pub(crate) fn endpoint_config(mtu: u32, depth: u32, op_bytes: u64) -> EndpointConfig {
+pub(crate) fn endpoint_config(mtu: Option<Mtu>, depth: u32, op_bytes: u64) -> EndpointConfig {
     let depth = depth as usize;
-    EndpointConfig::new()
+    with_mtu(EndpointConfig::new(), mtu)
         .links_max(1)
-        .mtu_max(Mtu::at_most(mtu).unwrap_or(Mtu::Mtu4096))
         // Data stays in its buffer until it is acknowledged, which may be after the reply.
         .send_pools(&[(256, 1024), (4096, 1024), (op_bytes as usize, 2 * depth)])
+}
+
+/// `config` with an MTU to ask for, where there is one.
+pub(super) fn with_mtu(config: EndpointConfig, mtu: Option<Mtu>) -> EndpointConfig {
+    mtu.into_iter().fold(config, EndpointConfig::mtu_max)
 }
 
 /// Makes the journey; returns what was found, and the first byte that was not as sent.
@@ -128,6 +132,7 @@ pub(crate) fn run(
     let began = Instant::now();
     let (server, mut session) = ground.start()?;
     steps.done(&format!("{:.1} s", began.elapsed().as_secs_f64()));
+    let mtu = session.mtu();
     let pipeline = Pipeline::fitting(&mut session, args.depth, args.op_size)?;
     // Names of chunks must not meet those of an earlier run in the same directory.
     let mut journey = Journey::new(source, pipeline, Prng::new(random()));
@@ -149,6 +154,7 @@ pub(crate) fn run(
         steps.say(&format!("\nThe store stays in {}.", kept.display()));
     }
     let mut report = DemoReport::new(args, &journey, found, client, served);
+    report.mtu_bytes = mtu;
     report.tcp_lossless_gbps = Some(tcp);
     Ok((report, journey.changed_at))
 }

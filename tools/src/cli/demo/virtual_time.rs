@@ -11,11 +11,11 @@ use towpath_chunkserver::store::sim::SimMedia;
 use towpath_chunkserver::store::{Store, StoreConfig, WorkerConfig};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_sim::{FaultControl, FaultLink, FaultPlan, LinkConfig, VirtualLink, World};
-use towpath_transport::{Endpoint, EndpointConfig, LinkError, LinkId, Mtu, Nanos, Side, Time};
+use towpath_transport::{Endpoint, EndpointConfig, LinkError, LinkId, Nanos, Side, Time};
 
 use super::error::DemoError;
 use super::journey::Journey;
-use super::real::endpoint_config;
+use super::real::{endpoint_config, with_mtu};
 use super::report::{DemoReport, EndReport, show_percent};
 use super::steps::Steps;
 use crate::cli::args::DemoArgs;
@@ -102,9 +102,7 @@ impl Ground<'_> {
         let (a, b) = self.scene.borrow().world.link(&wire);
         let server_addr = wire.addrs[1];
         let client = endpoint_config(self.args.mtu, self.args.depth, self.args.op_size);
-        let server = EndpointConfig::new()
-            .links_max(1)
-            .mtu_max(Mtu::at_most(self.args.mtu).unwrap_or(Mtu::Mtu4096));
+        let server = with_mtu(EndpointConfig::new(), self.args.mtu).links_max(1);
         let mut client = self.endpoint(a, seed, &self.near, client)?;
         let mut server = self.endpoint(b, seed + 1, &self.far, server)?;
         let link = join(&mut client, &mut server).map_err(SessionError::Link)?;
@@ -180,6 +178,7 @@ pub(crate) fn run(
         show_percent(args.loss())
     ));
     let mut session = ground.start()?;
+    let mtu = session.mtu();
     let pipeline = Pipeline::fitting(&mut session, args.depth, args.op_size)?;
     let mut journey = Journey::new(source, pipeline, Prng::new(args.seed));
     let found = journey.first_life(&mut session, args.latency_requests, &mut steps)?;
@@ -196,6 +195,7 @@ pub(crate) fn run(
     let hash = ground.scene.borrow().world.trace_hash();
     steps.say(&format!("\n  trace hash {hash:016x}: the same flags give the same"));
     let mut report = DemoReport::new(args, &journey, found, client, server);
+    report.mtu_bytes = mtu;
     report.virtual_time = true;
     report.trace_hash = Some(format!("{hash:016x}"));
     Ok((report, journey.changed_at))

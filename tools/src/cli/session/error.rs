@@ -112,6 +112,15 @@ pub(crate) enum SessionError {
         /// Bytes at the replica.
         found: u64,
     },
+    /// What was asked for cannot be had on the way to the server.
+    #[error("cannot set up a link to the server at {server}")]
+    Unfit {
+        /// Where.
+        server: SocketAddr,
+        /// Why.
+        #[source]
+        source: LinkError,
+    },
     /// The name of the server leads nowhere.
     #[error("`{name}` names no server: give HOST or HOST:PORT")]
     Resolve {
@@ -128,6 +137,9 @@ impl SessionError {
     pub(super) fn connecting(server: SocketAddr, error: ConnectError) -> Self {
         match error {
             ConnectError::Full { .. } => Self::Full { server },
+            ConnectError::Local { error: source @ LinkError::PathMtu { .. }, .. } => {
+                Self::Unfit { server, source }
+            }
             ConnectError::Dial { .. } => Self::NotThere { server, source: Box::new(error) },
             _ => Self::Connect { server, source: Box::new(error) },
         }

@@ -20,7 +20,7 @@ use towpath_fastpath::health::HealthReply;
 use towpath_fastpath::{
     ChunkClient, ChunkId, ClientError, Done, HedgeStats, HedgedClient, OpId, Output, SLICE_BYTES,
 };
-use towpath_transport::{Device, Endpoint, LinkStats, Nanos, Region, Time};
+use towpath_transport::{Device, Endpoint, LinkStats, Mtu, Nanos, Region, Time};
 
 pub(crate) use connect::{Server, device_ip};
 pub(crate) use error::SessionError;
@@ -45,6 +45,13 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
     #[must_use]
     pub(crate) fn stats(&self) -> LinkStats {
         self.endpoint.stats_of_all_links()
+    }
+
+    /// The path MTU of the link to the server in bytes, while it is up.
+    #[must_use]
+    pub(crate) fn mtu(&self) -> Option<u32> {
+        let link = self.endpoint.links().next()?;
+        self.endpoint.mtu_of(link).map(Mtu::bytes)
     }
 
     /// What hedging did.

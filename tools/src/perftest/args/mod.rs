@@ -50,9 +50,10 @@ pub(crate) struct Common {
     /// with --raw the queue pairs, RC, UC or UD [default: UC; RC with --raw, READ and atomics]
     #[arg(short, long, value_name = "TYPE")]
     pub(crate) connection: Option<Connection>,
-    /// Path MTU in bytes, 256 to 4096 (not with TCP)
-    #[arg(short, long, value_name = "BYTES", default_value = "4096", value_parser = values::mtu)]
-    pub(crate) mtu: Mtu,
+    /// Path MTU in bytes, 256 to 4096 (not with TCP) [default: the largest that both interfaces
+    /// and the way between them carry]
+    #[arg(short, long, value_name = "BYTES", value_parser = values::mtu)]
+    pub(crate) mtu: Option<Mtu>,
     /// Chunks that the peer may send on a channel before they are read (its credit); each has a
     /// receive buffer; with --raw the receives of a queue pair [default: 128; 512 with --raw]
     #[arg(short, long, value_name = "CHUNKS",

@@ -6,20 +6,21 @@ use crate::perftest::carrier::Counters;
 use crate::perftest::settings::{Goal, Settings};
 use serde_json::{Map, Value, json};
 use towpath_status::PathStatus;
+use towpath_transport::Mtu;
 
 /// The whole object; its fields are documented in `docs/tools.md`.
 pub(crate) fn object(
     settings: &Settings,
-    (local, remote): (&str, &str),
+    (local, remote, mtu): (&str, &str, Option<Mtu>),
     rows: &[Row],
     paths: &[PathStatus],
 ) -> Value {
     let results: Vec<Value> = rows.iter().map(|row| result(settings, row)).collect();
-    let info = test_info(settings, local, remote);
+    let info = test_info(settings, (local, remote), mtu);
     json!({ "test_info": info, "results": results, "paths": paths })
 }
 
-fn test_info(settings: &Settings, local: &str, remote: &str) -> Value {
+fn test_info(settings: &Settings, (local, remote): (&str, &str), mtu: Option<Mtu>) -> Value {
     let plan = &settings.plan;
     let mut info = Map::new();
     let mut put = |name: &str, value: Value| {
@@ -38,7 +39,7 @@ fn test_info(settings: &Settings, local: &str, remote: &str) -> Value {
         put("duration_s", span.as_secs_f64().into());
         put("margin_s", margin.as_secs_f64().into());
     }
-    for (name, value) in details(settings) {
+    for (name, value) in details(settings, mtu) {
         let name = name.replace(". ", "_").replace(' ', "_");
         put(&name, value.trim_end_matches("[B]").into());
     }

@@ -13,6 +13,7 @@ use super::summary::Summary;
 use crate::path_table::path_table;
 use std::io::Write;
 use towpath_status::PathStatus;
+use towpath_transport::Mtu;
 
 /// One row of a bandwidth tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,18 +60,26 @@ pub(crate) struct Report<'a> {
     rows: Vec<Row>,
     paths: Vec<PathStatus>,
     addresses: (String, String),
+    mtu: Option<Mtu>,
 }
 
 impl<'a> Report<'a> {
     pub(crate) fn new(settings: &'a Settings, out: &'a mut dyn Write) -> Self {
-        Self { settings, out, rows: Vec::new(), paths: Vec::new(), addresses: Default::default() }
+        let (rows, paths) = (Vec::new(), Vec::new());
+        Self { settings, out, rows, paths, addresses: Default::default(), mtu: None }
     }
 
     /// The ends are connected: the head of the table.
-    pub(crate) fn begin(&mut self, local: &str, remote: &str) -> Result<(), RunError> {
+    pub(crate) fn begin(
+        &mut self,
+        local: &str,
+        remote: &str,
+        mtu: Option<Mtu>,
+    ) -> Result<(), RunError> {
         self.addresses = (local.to_owned(), remote.to_owned());
+        self.mtu = mtu;
         if self.as_table() {
-            let head = table::head(self.settings, local, remote);
+            let head = table::head(self.settings, (local, remote), mtu);
             self.print(&head)?;
         }
         Ok(())
@@ -121,7 +130,8 @@ impl<'a> Report<'a> {
             return Ok(());
         }
         let (local, remote) = &self.addresses;
-        let object = json::object(self.settings, (local, remote), &self.rows, &self.paths);
+        let ends = (local.as_str(), remote.as_str(), self.mtu);
+        let object = json::object(self.settings, ends, &self.rows, &self.paths);
         let mut text = serde_json::to_string_pretty(&object).map_err(RunError::NotOurs)?;
         text.push('\n');
         if show.json {

@@ -6,7 +6,7 @@ use crate::perftest::carrier::Counters;
 use crate::perftest::settings::{Goal, Only, Settings};
 use crate::perftest::tool::Op;
 use std::fmt::Write;
-use towpath_transport::DeviceName;
+use towpath_transport::{DeviceName, Mtu};
 
 /// 87 dashes.
 pub(crate) const RULE: &str =
@@ -46,7 +46,7 @@ pub(crate) fn device(settings: &Settings) -> String {
 }
 
 /// Everything above the first row.
-pub(crate) fn head(settings: &Settings, local: &str, remote: &str) -> String {
+pub(crate) fn head(settings: &Settings, (local, remote): (&str, &str), mtu: Option<Mtu>) -> String {
     let plan = &settings.plan;
     let roce = settings.device.name == DeviceName::Roce;
     let title = title(settings);
@@ -64,7 +64,7 @@ pub(crate) fn head(settings: &Settings, local: &str, remote: &str) -> String {
     pair(&mut text, ("Number of qps", &plan.qps.to_string()), ("Transport type", transport));
     let connection = plan.connection.to_string();
     pair(&mut text, ("Connection type", &connection), ("Using SRQ", on(srq)));
-    for (name, value) in details(settings) {
+    for (name, value) in details(settings, mtu) {
         line(&mut text, name, &value);
     }
     for note in &settings.notes {
@@ -77,7 +77,7 @@ pub(crate) fn head(settings: &Settings, local: &str, remote: &str) -> String {
 }
 
 /// The parameter lines that both table and JSON show.
-pub(crate) fn details(settings: &Settings) -> Vec<(&'static str, String)> {
+pub(crate) fn details(settings: &Settings, mtu: Option<Mtu>) -> Vec<(&'static str, String)> {
     let (plan, ours) = (&settings.plan, &settings.ours);
     let mut lines = vec![("TX depth", plan.tx_depth.to_string())];
     if let Some(cq_mod) = settings.cq_mod {
@@ -90,7 +90,9 @@ pub(crate) fn details(settings: &Settings) -> Vec<(&'static str, String)> {
         if !plan.one_sided() {
             lines.push(("RX depth", settings.rx_depth.to_string()));
         }
-        lines.push(("Mtu", format!("{}[B]", plan.mtu.bytes())));
+        if let Some(mtu) = mtu {
+            lines.push(("Mtu", format!("{mtu}[B]")));
+        }
         if plan.tool.fetches() {
             lines.push(("Outstand reads", plan.outs.to_string()));
         }

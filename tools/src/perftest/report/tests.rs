@@ -2,19 +2,23 @@
 
 use super::{BwRow, LatRow, Report, Row};
 use crate::perftest::args;
+use crate::perftest::args::values::Connection;
 use crate::perftest::carrier::Counters;
 use crate::perftest::settings::Settings;
 use crate::perftest::summary::Summary;
 use crate::perftest::tool::Tool;
 use towpath_base::Nanos;
 use towpath_status::PathStatus;
+use towpath_transport::Mtu;
 
 fn shown(tool: Tool, flags: &[&str], row: Row, samples_ns: &[u64]) -> String {
     let words = std::iter::once(tool.name()).chain(flags.iter().copied());
     let settings = Settings::new(tool, args::parse(tool, words).unwrap()).unwrap();
     let mut out = Vec::new();
     let mut report = Report::new(&settings, &mut out);
-    report.begin("IP 127.0.0.1 UDP port 7", "IP 127.0.0.2 UDP port 8").unwrap();
+    let ends = ("IP 127.0.0.1 UDP port 7", "IP 127.0.0.2 UDP port 8");
+    let is_tcp = settings.plan.connection == Connection::Tcp;
+    report.begin(ends.0, ends.1, (!is_tcp).then_some(Mtu::Mtu4096)).unwrap();
     report.row(row, samples_ns).unwrap();
     report.end().unwrap();
     String::from_utf8(out).unwrap()

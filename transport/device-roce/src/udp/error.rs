@@ -2,6 +2,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 use std::io;
+use towpath_verbs::InterfaceName;
 
 /// Why [`UdpLink::bind`](super::UdpLink::bind) failed.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +32,22 @@ pub enum UdpError {
         wanted: usize,
         /// How many there may be.
         max: usize,
+    },
+    /// The interface carries no packets that are long enough.
+    #[error(
+        "interface {interface} of {} carries IP packets of {bytes} bytes, and the smallest RDMA \
+         MTU needs {needed}: raise its MTU (`ip link set {interface} mtu 1500`)",
+        .addr.ip()
+    )]
+    InterfaceMtu {
+        /// Whose address it is.
+        addr: SocketAddr,
+        /// The interface.
+        interface: InterfaceName,
+        /// What it carries.
+        bytes: u32,
+        /// What is needed at least.
+        needed: u32,
     },
     /// The system forbids it.
     #[error(

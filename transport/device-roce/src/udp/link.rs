@@ -6,7 +6,7 @@ use super::counters::UdpCounters;
 use super::error::{UdpError, UdpStep};
 use super::group::Member;
 use super::limits::{
-    DELAY_NOISE, HANDED_BYTES_MAX, HANDED_PACKETS_MAX, PACKET_BYTES_MAX, SHORT_PACKET_COST_PERCENT,
+    DELAY_NOISE, HANDED_BYTES_MAX, HANDED_PACKETS_MAX, SHORT_PACKET_COST_PERCENT,
 };
 use super::mmsg::SendBatch;
 use super::probe::{self, Probe};
@@ -14,6 +14,7 @@ use super::rx::Receiver;
 use super::steering::{self, Steering};
 use super::sys;
 use super::tx::{Counts, Outlet, Sender};
+use super::way;
 use core::ffi::c_int;
 use core::hint::cold_path;
 use core::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -24,7 +25,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 use towpath_base::{Nanos, Time};
 use towpath_clock::Clock;
-use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, QpShare, RxPacket, SHARES_MAX, TxPacket};
+use towpath_verbs::{
+    IpMtu, LinkCaps, LinkCounters, PacketLink, QpShare, RxPacket, SHARES_MAX, TxPacket,
+};
 use towpath_wake::Bell;
 
 /// What the system takes for no file.
@@ -59,6 +62,8 @@ pub struct UdpLink {
     receiver: Receiver,
     counts: Counts,
     probe: Probe,
+    /// The interface that has our address, where one has.
+    interface: Option<IpMtu>,
     coalescing: bool,
     foreign_peers: bool,
     rx_buffer_bytes: u64,
@@ -75,6 +80,7 @@ struct Place {
     steering: Steering,
     member: Option<Member>,
     probe: Probe,
+    interface: Option<IpMtu>,
     clock: Clock,
 }
 
@@ -110,6 +116,8 @@ impl UdpLink {
         }
         let first = bind_receiver(&config)?;
         let addr = local_addr(&first, with_port(&config, 0))?;
+        let interface = way::interface(&first, addr)?;
+        way::check(addr, interface)?;
         let (receivers, steering) = share_port(first, addr, &shares, &config)?;
         let at = |source| UdpError::at(UdpStep::Share, addr, source);
         let bell = || Bell::new().map_err(|error| UdpError::at(UdpStep::Configure, addr, error));
@@ -123,7 +131,8 @@ impl UdpLink {
         // One clock, since packets that are handed over bring their time with them.
         let clock = Clock::start();
         let link = |(receiver, bell)| {
-            let place = Place { steering, member: members.next(), probe, clock: clock.clone() };
+            let (member, clock) = (members.next(), clock.clone());
+            let place = Place { steering, member, probe, interface, clock };
             Self::open(&config, receiver, addr, bell, place)
         };
         receivers.into_iter().zip(bells).map(link).collect()
@@ -137,7 +146,7 @@ impl UdpLink {
         bell: Bell,
         place: Place,
     ) -> Result<Self, UdpError> {
-        let Place { steering, member, probe, clock } = place;
+        let Place { steering, member, probe, interface, clock } = place;
         let segments_max = if config.segments() { probe.segments_max } else { 0 };
         configure(&socket, addr, segments_max > 0)?;
         let (mut outlets, mut source_addrs) = (Vec::new(), Vec::new());
@@ -169,6 +178,7 @@ impl UdpLink {
             receiver: Receiver::new(Coalescing::new(coalescing, with_times)),
             counts: Counts::default(),
             probe,
+            interface,
             coalescing,
             foreign_peers: config.foreign_peers,
             rx_buffer_bytes: probe::rx_buffer_bytes(granted_bytes, addr),
@@ -281,7 +291,7 @@ impl PacketLink for UdpLink {
             rx_charge_bytes = rx_charge_bytes.max(HANDED_BYTES_MAX as u32);
         }
         LinkCaps {
-            packet_bytes_max: PACKET_BYTES_MAX as u32,
+            packet_bytes_max: way::packet_bytes_max(self.local_addr, self.interface),
             source_ports: self.sender.source_ports() as u16,
             rx_buffer_bytes: Some(rx_buffer_bytes),
             rx_charge_bytes,
@@ -307,6 +317,13 @@ impl PacketLink for UdpLink {
     /// With an index that is not below [`LinkCaps::source_ports`].
     fn source_addr(&self, source_port: u16) -> SocketAddr {
         self.source_addrs[usize::from(source_port)]
+    }
+
+    fn ip_mtu(&self, dest: Option<SocketAddr>) -> Option<IpMtu> {
+        let Some(dest) = dest else { return self.interface };
+        // Without a route nothing gets there, however short.
+        let bytes = way::route_bytes(self.local_addr, dest).ok()?;
+        Some(IpMtu { bytes, interface: self.interface.and_then(|mtu| mtu.interface) })
     }
 
     fn transmit(&mut self, packets: &[TxPacket<'_>]) -> usize {
@@ -427,12 +444,7 @@ fn configure(socket: &UdpSocket, addr: SocketAddr, segmentation: bool) -> Result
     let fd = socket.as_fd();
     // Without these IPv4 packets carry an ID that is not 0, and the ICRC covers it. Those of a
     // connected socket do all the same: see `UdpConfig::connects`.
-    let whole = if addr.is_ipv4() {
-        sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
-    } else {
-        sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)
-            .and_then(|()| sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1))
-    };
+    let whole = sys::forbid_fragments(fd, addr);
     whole.map_err(|source| UdpError::System { step: UdpStep::Configure, addr, source })?;
     // RoCEv2 sends UDP checksum 0 and so do we where each packet is built by itself; with
     // offload the kernel insists on a checksum, and whoever cuts the run fills it in.

@@ -7,6 +7,7 @@
 //! | `tx`, `rx`, `coalescing` | runs of packets out, runs of packets in, and when in pieces |
 //! | `group`, `steering` | links of several workers on one port, and how packets find theirs |
 //! | `probe` | what this kernel grants and charges |
+//! | `way` | how long packets may be, by the interface and by the route |
 //! | `clock` | the kernel's receive clock |
 //! | `mmsg`, `sys` | the system calls; the only unsafe code |
 
@@ -24,6 +25,7 @@ mod rx;
 mod steering;
 mod sys;
 mod tx;
+mod way;
 
 #[cfg(test)]
 mod tests;

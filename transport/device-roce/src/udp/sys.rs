@@ -2,12 +2,14 @@
 #![allow(unsafe_code)]
 
 use super::mmsg::Name;
-use core::net::SocketAddr;
+use core::ffi::CStr;
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, RawFd};
 use std::time::Duration;
+use towpath_verbs::InterfaceName;
 
 /// Level and name of the option that says the traffic class of what is sent to `dest`.
 pub(super) fn tclass_option(dest: SocketAddr) -> (i32, i32) {
@@ -113,6 +115,88 @@ pub(super) fn connect(fd: BorrowedFd<'_>, peer: SocketAddr) -> io::Result<()> {
     // SAFETY: the pointer and length describe `name`, which lives through the call.
     let rc = unsafe { libc::connect(fd.as_raw_fd(), (&raw const name).cast(), name_len) };
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Has the system send packets whole or not at all; it then says so where one is too long.
+pub(super) fn forbid_fragments(fd: BorrowedFd<'_>, local: SocketAddr) -> io::Result<()> {
+    if local.is_ipv4() {
+        return set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO);
+    }
+    set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+    set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1)
+}
+
+/// The addresses of all interfaces, given back when dropped.
+struct InterfaceAddrs(*mut libc::ifaddrs);
+
+impl Drop for InterfaceAddrs {
+    fn drop(&mut self) {
+        // SAFETY: `getifaddrs` made the list, and this is its one owner.
+        unsafe { libc::freeifaddrs(self.0) };
+    }
+}
+
+/// The interface that has an address.
+pub(super) fn interface_of(addr: SocketAddr) -> io::Result<Option<InterfaceName>> {
+    let mut first = core::ptr::null_mut();
+    // SAFETY: the call writes one pointer, to a list that `freeifaddrs` takes back.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let list = InterfaceAddrs(first);
+    let mut at = list.0;
+    while !at.is_null() {
+        // SAFETY: entries of the list are initialised and live until it is given back.
+        let entry = unsafe { &*at };
+        if has_addr(entry, addr) {
+            // SAFETY: the name of an entry is a string of C that lives as long as the entry.
+            let name = unsafe { CStr::from_ptr(entry.ifa_name) };
+            return Ok(name.to_str().ok().and_then(InterfaceName::new));
+        }
+        at = entry.ifa_next;
+    }
+    Ok(None)
+}
+
+/// Whether an entry of the list is of this address; one that is valid on one link only names that.
+fn has_addr(entry: &libc::ifaddrs, addr: SocketAddr) -> bool {
+    if entry.ifa_addr.is_null() {
+        return false;
+    }
+    // SAFETY: the address of an entry is at least a family.
+    let family = unsafe { (*entry.ifa_addr).sa_family };
+    match addr {
+        SocketAddr::V4(addr) if i32::from(family) == libc::AF_INET => {
+            // SAFETY: of this family it is a `sockaddr_in`.
+            let found = unsafe { entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
+            Ipv4Addr::from(found.sin_addr.s_addr.to_ne_bytes()) == *addr.ip()
+        }
+        SocketAddr::V6(addr) if i32::from(family) == libc::AF_INET6 => {
+            // SAFETY: of this family it is a `sockaddr_in6`.
+            let found = unsafe { entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
+            let is_scope = addr.scope_id() == 0 || addr.scope_id() == found.sin6_scope_id;
+            Ipv6Addr::from(found.sin6_addr.s6_addr) == *addr.ip() && is_scope
+        }
+        _ => false,
+    }
+}
+
+/// The MTU of an interface in bytes, asked by any socket.
+pub(super) fn interface_mtu(fd: BorrowedFd<'_>, interface: InterfaceName) -> io::Result<u32> {
+    // SAFETY: a request of zeroes is a value.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    // A name has at most one byte less than its place: the last one stays zero.
+    for (place, &byte) in request.ifr_name.iter_mut().zip(interface.as_str().as_bytes()) {
+        *place = byte as libc::c_char;
+    }
+    // SAFETY: the pointer is to a request that lives through the call and holds a name.
+    let rc = unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request) };
+    if rc != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has written this member.
+    let bytes = unsafe { request.ifr_ifru.ifru_mtu };
+    Ok(u32::try_from(bytes).unwrap_or(0))
 }
 
 /// `SO_ATTACH_REUSEPORT_CBPF` of the architectures that have the generic numbers, which libc names

@@ -15,7 +15,7 @@ use towpath_proto::limits::{MESSAGE_BYTES_MAX, SEGMENTS_MAX};
 use towpath_proto::{
     CancelError, Carrier, ChannelId, LinkCensus, LinkStats, PathSnapshot, SendKey, SendRequest,
 };
-use towpath_verbs::{Device, QpNum};
+use towpath_verbs::{Device, Mtu, QpNum};
 
 /// Where the buffers of an endpoint are; for tests and for finding leaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,6 +266,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             qp_num: way.qp_num,
             source_port: way.source_port,
         })
+    }
+
+    /// The path MTU of a link, in both directions; `None` when the link is gone.
+    #[must_use]
+    pub fn mtu_of(&self, link: LinkId) -> Option<Mtu> {
+        self.links.find(link)?.mtu
     }
 
     /// Messages from the peer that are longer than this come in pieces, as

@@ -109,6 +109,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if !has_stream && ours.paths.iter().any(|path| path.carrier == Carrier::Tcp) {
             return Err(LinkError::NoStream);
         }
+        if ours.paths.iter().any(|path| path.carrier != Carrier::Tcp) {
+            self.check_way(peer.addr, mtu)?;
+        }
         let rc = self.config.rc_of(Fallback::of(&ours));
         let pairs = iter::once((&ours.control, &peer.control));
         for (index, (mine, theirs)) in pairs.chain(ours.paths.iter().zip(&peer.paths)).enumerate() {

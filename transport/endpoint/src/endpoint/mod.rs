@@ -10,6 +10,7 @@
 //! | `commands` | channels, sends, buffers |
 //! | `offer` | makes our half of a link |
 //! | `establish` | joins it with the peer's |
+//! | `mtu` | finds out how long its packets may be |
 //! | `renew` | makes queue pairs anew that have failed |
 //! | `teardown` | ends links, and gives everything back |
 //! | `usage` | tells what of its limits is in use |
@@ -18,6 +19,7 @@ mod commands;
 mod establish;
 mod events;
 mod flush;
+mod mtu;
 mod offer;
 mod poll;
 mod posting;
@@ -169,7 +171,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// # Errors
     /// [`EndpointError`]: the device lacks the carrier or room, or memory is short.
     pub fn new(mut device: D, mut config: EndpointConfig) -> Result<Self, EndpointError> {
-        let plan = Plan::new(device.caps(), device.queue_limits(), &config)?;
+        let plan = Plan::new(device.caps(), device.queue_limits(), &config);
+        let plan = plan.map_err(|error| match error {
+            EndpointError::Mtu { asked, .. } => {
+                EndpointError::Mtu { asked, port: device.path_mtu(None) }
+            }
+            error => error,
+        })?;
         config.links_max = plan.links_max;
         let share = plan.shared_receiving;
         let (completions, control_completions) = config.completions_max(plan.receiving);

@@ -14,12 +14,13 @@ use crate::recv::Home;
 use crate::tx::{TxQueue, TxSlots};
 use smallvec::SmallVec;
 use std::iter;
+use std::net::SocketAddr;
 use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
 use towpath_proto::limits::PATHS_MAX;
 use towpath_proto::wire::{Hello, HelloPath};
 use towpath_proto::{Carrier, ChannelId, Class};
-use towpath_verbs::{Access, Device, QpInit, QpNum, QpType, VerbError};
+use towpath_verbs::{Access, Device, Mtu, QpInit, QpNum, QpType, VerbError};
 
 /// Our half of a link that waits for the peer's HELLO. Hand it to
 /// [`Endpoint::establish`] or [`Endpoint::withdraw`]; dropping it keeps its place taken.
@@ -49,7 +50,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let below = self.config.fallback.below(self.plan.carrier);
         let queue_pairs: Vec<Carrier> =
             below.iter().copied().filter(|&carrier| carrier != Carrier::Tcp).collect();
-        self.offer_over(class, self.plan.carrier, self.config.paths, &queue_pairs)
+        self.offer_over(class, self.plan.carrier, self.config.paths, &queue_pairs, self.plan.mtu)
     }
 
     /// As [`offer`](Self::offer), for a link that gets a stream of bytes beside its queue pairs, as
@@ -59,16 +60,30 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// # Errors
     /// [`LinkError`]: no room, no memory, or the device refused.
     pub fn offer_on_stream(&mut self) -> Result<(Hello, PendingLink), LinkError> {
-        self.offer_on_stream_as(self.config.class.own)
+        self.offer_on_stream_over(self.config.class.own, self.plan.mtu)
     }
 
-    /// The same for a link of a class of its own choice.
-    pub(crate) fn offer_on_stream_as(
+    /// The same for a link of a class of its own choice, to a peer at `dest`.
+    pub(crate) fn offer_to(
         &mut self,
+        dest: SocketAddr,
         class: Class,
     ) -> Result<(Hello, PendingLink), LinkError> {
+        let mtu = match self.plan.carrier {
+            // Its system cuts what it sends as it finds right.
+            Carrier::Tcp => self.plan.mtu,
+            _ => self.mtu_to_ask_for(dest)?,
+        };
+        self.offer_on_stream_over(class, mtu)
+    }
+
+    fn offer_on_stream_over(
+        &mut self,
+        class: Class,
+        mtu: Mtu,
+    ) -> Result<(Hello, PendingLink), LinkError> {
         let below = self.config.fallback.below(self.plan.carrier);
-        self.offer_over(class, self.plan.carrier, self.config.paths, below)
+        self.offer_over(class, self.plan.carrier, self.config.paths, below, mtu)
     }
 
     /// A half that answers a peer's, of its class and with as many paths: where the choice is left
@@ -93,7 +108,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if paths > self.config.paths {
             return Err(LinkError::TooManyPaths { wanted: paths, most: self.config.paths });
         }
-        self.offer_over(peer.class, carrier, paths, below)
+        let mtu = self.mtu_towards(peer.addr);
+        self.offer_over(peer.class, carrier, paths, below, mtu)
     }
 
     fn offer_over(
@@ -102,6 +118,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         carrier: Carrier,
         paths: usize,
         below: &[Carrier],
+        mtu: Mtu,
     ) -> Result<(Hello, PendingLink), LinkError> {
         // Buffers before new memory.
         self.take_released();
@@ -113,7 +130,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let count = if carrier == Carrier::Tcp { 1 } else { paths };
         let all = iter::repeat_n(carrier, count.min(PATHS_MAX - below.len()));
         let all: SmallVec<[Carrier; PATHS_MAX]> = all.chain(below.iter().copied()).collect();
-        let made = self.make_half(id, class, (carrier, &all), &pool);
+        let made = self.make_half(id, class, (carrier, &all), mtu, &pool);
         match made {
             Ok(hello) => Ok((hello, PendingLink { id })),
             Err(error) => {
@@ -137,6 +154,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         id: LinkId,
         class: Class,
         (carrier, all): (Carrier, &[Carrier]),
+        mtu: Mtu,
         control_pool: &Pool,
     ) -> Result<Hello, LinkError> {
         let mut control_qp = NO_QP;
@@ -160,7 +178,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             class,
             dscp: self.config.class.dscp(class),
             addr: self.device.local_addr(),
-            mtu: self.plan.mtu,
+            mtu,
             chunk_bytes_max: self.config.chunk_bytes_max,
             charge_bytes: self.device.caps().rx_charge_bytes,
             window_bytes: self.window_bytes(self.links.up_count() + 1),

@@ -117,7 +117,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 Ok(stream) => stream,
                 Err(source) => return Progress::Failed(ConnectError::Dial { addr, source }),
             };
-            let (hello, pending) = match self.offer_on_stream_as(class) {
+            let (hello, pending) = match self.offer_to(addr, class) {
                 Ok(half) => half,
                 Err(error) => return Progress::Failed(ConnectError::Local { addr, error }),
             };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::task::Waker;
 use towpath_base::{Nanos, Time};
-use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
+use towpath_verbs::{IpMtu, LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
 
 /// The upper three bits of a BTH's opcode are the service: this is UC.
 const SERVICE_UC: u8 = 1;
@@ -119,6 +119,10 @@ impl<L: PacketLink> PacketLink for Hole<L> {
 
     fn source_addr(&self, source_port: u16) -> SocketAddr {
         self.inner.source_addr(source_port)
+    }
+
+    fn ip_mtu(&self, dest: Option<SocketAddr>) -> Option<IpMtu> {
+        self.inner.ip_mtu(dest)
     }
 
     fn transmit(&mut self, packets: &[TxPacket<'_>]) -> usize {

@@ -10,7 +10,7 @@ use core::ffi::c_int;
 use core::net::SocketAddr;
 use core::task::Waker;
 use towpath_base::{Nanos, Prng, Time};
-use towpath_verbs::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
+use towpath_verbs::{IpMtu, LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
 
 /// A packet link with faults.
 ///
@@ -242,6 +242,10 @@ impl<L: PacketLink> PacketLink for FaultLink<L> {
 
     fn source_addr(&self, source_port: u16) -> SocketAddr {
         self.inner.source_addr(source_port)
+    }
+
+    fn ip_mtu(&self, dest: Option<SocketAddr>) -> Option<IpMtu> {
+        self.inner.ip_mtu(dest)
     }
 
     fn transmit(&mut self, packets: &[TxPacket<'_>]) -> usize {

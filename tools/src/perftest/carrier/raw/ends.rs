@@ -6,7 +6,7 @@ use super::memory::Memory;
 use super::queue::Queue;
 use crate::perftest::args::values::Connection;
 use crate::perftest::control::{Control, Note};
-use crate::perftest::error::RunError;
+use crate::perftest::error::{RunError, UsageError};
 use crate::perftest::limits::{LATENCY_SIGNAL_EVERY, RAW_QP_TIMEOUT};
 use crate::perftest::session::row_depth;
 use crate::perftest::settings::Settings;
@@ -80,7 +80,7 @@ pub(crate) fn connect<D: Device<Memory = Region>>(
     }
     let ours = RawEnd {
         addr: device.local_addr(),
-        mtu_bytes: device.caps().mtu_max.bytes(),
+        mtu_bytes: mtu_to(&device, settings, control.addrs()?.1)?.bytes(),
         qps,
         rkey: memory.keys.rkey,
         vaddr: memory.addr(0),
@@ -90,11 +90,31 @@ pub(crate) fn connect<D: Device<Memory = Region>>(
         Note::Raw(end) => Some(end.clone()),
         _ => None,
     })?;
-    let queues = join(&mut device, settings, &ours, &theirs, memory.layout.target_stride)?;
+    let mtu = Mtu::at_most(ours.mtu_bytes.min(theirs.mtu_bytes)).unwrap_or(Mtu::Mtu256);
+    let longest = plan.sizes().into_iter().max().unwrap_or(0);
+    if plan.connection == Connection::Ud && longest > mtu.bytes() {
+        return Err(UsageError::Datagram { size: longest, mtu: mtu.bytes() }.into());
+    }
+    let stride = memory.layout.target_stride;
+    let queues = join(&mut device, settings, (&ours, &theirs), mtu, stride)?;
     let mut carrier = Raw::new(device, settings, memory, queues, (send_cq, recv_cq));
     carrier.watch(control);
     carrier.post_all_recvs(recvs)?;
-    Ok(Connected { carrier, local: ours.describe(), remote: theirs.describe() })
+    Ok(Connected { carrier, local: ours.describe(), remote: theirs.describe(), mtu: Some(mtu) })
+}
+
+/// What was asked for, or the largest MTU that the port and the way to `peer` carry.
+fn mtu_to<D: Device<Memory = Region>>(
+    device: &D,
+    settings: &Settings,
+    peer: IpAddr,
+) -> Result<Mtu, RunError> {
+    let way = device.path_mtu(Some(SocketAddr::new(peer, device.local_addr().port())));
+    match settings.plan.mtu {
+        None => Ok(way.mtu),
+        Some(asked) if asked <= way.mtu => Ok(asked),
+        Some(asked) => Err(RunError::Mtu { asked, way }),
+    }
 }
 
 fn qp_type(connection: Connection) -> QpType {
@@ -108,8 +128,8 @@ fn qp_type(connection: Connection) -> QpType {
 fn join<D: Device<Memory = Region>>(
     device: &mut D,
     settings: &Settings,
-    ours: &RawEnd,
-    theirs: &RawEnd,
+    (ours, theirs): (&RawEnd, &RawEnd),
+    path_mtu: Mtu,
     target_stride: usize,
 ) -> Result<Vec<Queue>, RunError> {
     if theirs.qps.len() != ours.qps.len() {
@@ -117,7 +137,6 @@ fn join<D: Device<Memory = Region>>(
         return Err(RunError::QueuePairs { ours, theirs });
     }
     let plan = &settings.plan;
-    let most = plan.mtu.bytes().min(ours.mtu_bytes).min(theirs.mtu_bytes);
     let rc = RcAttr {
         timeout: settings.qp_timeout.unwrap_or(RAW_QP_TIMEOUT),
         max_rd_atomic: plan.outs,
@@ -134,7 +153,7 @@ fn join<D: Device<Memory = Region>>(
             dest_qp_num,
             rq_psn: Psn::new(peer_psn),
             sq_psn: Psn::new(psn),
-            path_mtu: Mtu::at_most(most).unwrap_or(Mtu::Mtu256),
+            path_mtu,
             source_port: index as u16,
             tclass: settings.raw_tclass(),
             rc,

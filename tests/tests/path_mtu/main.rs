@@ -1,0 +1,119 @@
+//! Links between hosts whose networks carry packets of different lengths, without any setting.
+//!
+//! The hosts are network namespaces, which not everybody may make: see `towpath_tests::wires`.
+
+mod talk;
+
+use talk::{Party, ask, chain};
+use towpath_device_roce::udp::{UdpConfig, UdpError, UdpLink};
+use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_tests::namespace::within;
+use towpath_tests::wires::{End, Host, skipped, wire};
+use towpath_transport::Mtu;
+use towpath_verbs::Device;
+
+/// Two hosts with a wire between them, and the MTU of each end.
+fn pair(near_mtu: u32, far_mtu: u32) -> Option<(Host, Host)> {
+    let made = || {
+        let (near, far) = (Host::new()?, Host::new()?);
+        let ends = (["10.75.0.1/24", "fd75::1/64"], ["10.75.0.2/24", "fd75::2/64"]);
+        let end = |host, addrs, mtu| End { host, name: "wire0", addrs, mtu };
+        wire(&end(&near, &ends.0, near_mtu), &end(&far, &ends.1, far_mtu))?;
+        Ok((near, far))
+    };
+    skipped(made())
+}
+
+#[test]
+fn long_messages_get_through_ordinary_ethernet_without_any_setting() {
+    let Some((near, far)) = pair(1500, 1500) else { return };
+    for (client, server) in [("10.75.0.1", "10.75.0.2"), ("fd75::1", "fd75::2")] {
+        let (client, server) = (Party::new(&near, client), Party::new(&far, server));
+        assert_eq!(ask(&client, &server), Ok((Mtu::Mtu1024, Mtu::Mtu1024)));
+    }
+}
+
+#[test]
+fn jumbo_frames_carry_the_largest_mtu_and_the_smaller_end_decides() {
+    let Some((near, far)) = pair(9000, 9000) else { return };
+    let parties = || (Party::new(&near, "10.75.0.1"), Party::new(&far, "10.75.0.2"));
+    let (client, server) = parties();
+    assert_eq!(ask(&client, &server), Ok((Mtu::Mtu4096, Mtu::Mtu4096)));
+    let (client, server) = parties();
+    let mixed = ask(&client, &server.mtu(Mtu::Mtu512));
+    assert_eq!(mixed, Ok((Mtu::Mtu512, Mtu::Mtu512)));
+    let (client, server) = parties();
+    let mixed = ask(&client.mtu(Mtu::Mtu2048), &server);
+    assert_eq!(mixed, Ok((Mtu::Mtu2048, Mtu::Mtu2048)));
+}
+
+#[test]
+fn hosts_whose_interfaces_differ_use_what_both_carry() {
+    for mtus in [(9000, 1500), (1500, 9000)] {
+        let Some((near, far)) = pair(mtus.0, mtus.1) else { return };
+        let (client, server) = (Party::new(&near, "10.75.0.1"), Party::new(&far, "10.75.0.2"));
+        assert_eq!(ask(&client, &server), Ok((Mtu::Mtu1024, Mtu::Mtu1024)), "{mtus:?}");
+    }
+}
+
+#[test]
+fn the_headers_of_ip_count_so_that_each_mtu_begins_where_its_packets_fit() {
+    let Some((host, _far)) = pair(9000, 9000) else { return };
+    // IPv6 first, for it goes away below 1,280 bytes.
+    for (ip, of_ip, least) in [("fd75::1", 40, Mtu::Mtu2048), ("10.75.0.1", 20, Mtu::Mtu256)] {
+        for mtu in Mtu::ALL.into_iter().rev().filter(|&mtu| mtu >= least) {
+            // With UDP's 8, and what RoCE puts around a payload at most.
+            let fits = mtu.bytes() + of_ip + 8 + 39;
+            let smaller = Mtu::at_most(mtu.bytes() - 1).ok_or(fits - 1);
+            for (bytes, found) in [(fits, Ok(mtu)), (fits - 1, smaller)] {
+                host.ip(&format!("link set wire0 mtu {bytes}")).expect("another MTU");
+                let most = within(&host.file(), || port_mtu(ip)).expect("entered");
+                assert_eq!(most, found, "{ip}, {bytes} bytes");
+            }
+        }
+    }
+}
+
+/// The largest MTU of the device on an address; or what its interface carries, where that is too
+/// little for any.
+fn port_mtu(ip: &str) -> Result<Mtu, u32> {
+    match UdpLink::bind(UdpConfig::new(ip.parse().expect("an address"))) {
+        Ok(link) => Ok(RoceDevice::new(link, RoceConfig::default()).caps().mtu_max),
+        Err(UdpError::InterfaceMtu { bytes, .. }) => Err(bytes),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn an_mtu_that_the_interface_does_not_carry_is_refused_at_the_start_by_its_name() {
+    let Some((near, _far)) = pair(1500, 1500) else { return };
+    let party = Party::new(&near, "10.75.0.1").mtu(Mtu::Mtu2048);
+    let made = within(&near.file(), || party.endpoint().map(|_| ())).expect("entered");
+    let error = made.expect_err("2,048 bytes do not fit");
+    for part in ["wire0", "1500", "2048", "1024", "--mtu"] {
+        assert!(error.contains(part), "no {part} in: {error}");
+    }
+    // Expect: an interface that carries no RDMA packet at all is named, too.
+    near.ip("link set wire0 mtu 300").expect("a smaller one");
+    let link = within(&near.file(), || UdpLink::bind(UdpConfig::new(party.ip))).expect("entered");
+    let error = chain(&link.expect_err("256 bytes do not fit"));
+    assert!(error.contains("wire0") && error.contains("300"), "{error}");
+}
+
+#[test]
+fn what_the_route_carries_is_kept_to_and_one_who_asks_for_more_is_told() {
+    let Some((near, far)) = pair(9000, 9000) else { return };
+    near.ip("route add 10.75.0.2/32 dev wire0 mtu 1400").expect("a route");
+    let parties = || (Party::new(&near, "10.75.0.1"), Party::new(&far, "10.75.0.2"));
+    let (client, server) = parties();
+    assert_eq!(ask(&client, &server), Ok((Mtu::Mtu1024, Mtu::Mtu1024)));
+    let (client, server) = parties();
+    // Expect: who answers keeps to its route, whatever both were set to.
+    let answered = ask(&server.mtu(Mtu::Mtu4096), &client.mtu(Mtu::Mtu4096));
+    assert_eq!(answered, Ok((Mtu::Mtu1024, Mtu::Mtu1024)));
+    let (client, server) = parties();
+    let error = ask(&client.mtu(Mtu::Mtu4096), &server).expect_err("not over that route");
+    for part in ["10.75.0.2", "wire0", "1400", "4096", "1024", "--mtu"] {
+        assert!(error.contains(part), "no {part} in: {error}");
+    }
+}

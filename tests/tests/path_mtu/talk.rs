@@ -1,0 +1,167 @@
+//! Questions and their answers between two hosts, each on the device that users have by default.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+use towpath_device_roce::udp::UdpConfig;
+use towpath_tests::namespace::within;
+use towpath_tests::wires::Host;
+use towpath_transport::{
+    Endpoint, EndpointConfig, Event, LinkId, Mtu, Nanos, Region, RoceUdp, SendOptions,
+};
+use towpath_verbs::Device;
+
+/// Longer than anything here takes, on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Bytes of a question: several packets of any MTU, and less than would be streamed with any.
+const QUESTION_BYTES: usize = 12 << 10;
+
+/// Questions that are asked, all at a time.
+const QUESTIONS: usize = 16;
+
+/// Where a host is, and how its endpoint is set up.
+pub(crate) struct Party<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) ip: IpAddr,
+    pub(crate) config: EndpointConfig,
+}
+
+impl<'a> Party<'a> {
+    pub(crate) fn new(host: &'a Host, ip: &str) -> Self {
+        let ip = ip.parse().expect("an address");
+        Self { host, ip, config: EndpointConfig::new() }
+    }
+
+    pub(crate) fn mtu(self, mtu: Mtu) -> Self {
+        Self { config: self.config.mtu_max(mtu), ..self }
+    }
+
+    /// Its endpoint, on the thread that calls.
+    pub(crate) fn endpoint(&self) -> Result<Endpoint<RoceUdp>, String> {
+        let made = Endpoint::udp(UdpConfig::new(self.ip), self.config.clone());
+        made.map_err(|error| chain(&error))
+    }
+}
+
+/// An error with all that is below it.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut below = error.source();
+    while let Some(error) = below {
+        text = format!("{text}: {error}");
+        below = error.source();
+    }
+    text
+}
+
+/// The client sends messages, which the server sends back; returns the MTU at each end.
+///
+/// # Errors
+/// Why an end could not be made, or not be connected, or went down.
+pub(crate) fn ask(client: &Party<'_>, server: &Party<'_>) -> Result<(Mtu, Mtu), String> {
+    let is_over = AtomicBool::new(false);
+    let (tell_addr, addr) = channel();
+    let (tell_mtu, mtu) = channel();
+    std::thread::scope(|scope| {
+        let served = scope.spawn(|| {
+            let serve = || serve(server, &tell_addr, &tell_mtu, &is_over);
+            within(&server.host.file(), serve).map_err(|error| error.to_string())?
+        });
+        let asked = within(&client.host.file(), move || question(client, &addr));
+        is_over.store(true, Ordering::Relaxed);
+        let served = served.join().expect("the server ends");
+        let near = asked.map_err(|error| error.to_string())?;
+        let near = near.map_err(|error| match &served {
+            Err(served) => format!("{error}; the server: {served}"),
+            Ok(()) => error,
+        })?;
+        Ok((near, mtu.try_recv().map_err(|error| error.to_string())?))
+    })
+}
+
+fn serve(
+    server: &Party<'_>,
+    tell_addr: &Sender<SocketAddr>,
+    tell_mtu: &Sender<Mtu>,
+    is_over: &AtomicBool,
+) -> Result<(), String> {
+    let mut endpoint = server.endpoint()?;
+    let addr = endpoint.listen((server.ip, 0).into()).map_err(|error| error.to_string())?;
+    tell_addr.send(addr).map_err(|error| error.to_string())?;
+    let mut said = Ok(());
+    while !is_over.load(Ordering::Relaxed) {
+        turn(&mut endpoint, |endpoint, event| match event {
+            Event::Accepted { link, .. } => {
+                let mtu = endpoint.mtu_of(link).expect("it is up");
+                // Nobody asks any more when the client has failed.
+                let _ = tell_mtu.send(mtu);
+            }
+            Event::Message(message) => {
+                let (link, channel) = (message.link(), message.channel());
+                send(endpoint, link, channel, &message.to_vec());
+                endpoint.release(message);
+            }
+            Event::AcceptFailed { error, .. } => said = Err(error.to_string()),
+            _ => {}
+        });
+    }
+    said
+}
+
+fn question(client: &Party<'_>, addr: &Receiver<SocketAddr>) -> Result<Mtu, String> {
+    let addr = addr.recv_timeout(PATIENCE).map_err(|error| format!("no server: {error}"))?;
+    let mut endpoint = client.endpoint()?;
+    let question: Vec<u8> = (0..QUESTION_BYTES).map(|at| (at * 31 % 251) as u8).collect();
+    endpoint.connect(addr).map_err(|error| chain(&error))?;
+    let (mut outcome, mut answers, start) = (None, 0, Instant::now());
+    while outcome.is_none() {
+        turn(&mut endpoint, |endpoint, event| match event {
+            Event::Connected { link, .. } => {
+                let opened = endpoint.open_channel(link, true);
+                outcome = opened.err().map(|error| Err(error.to_string()));
+            }
+            Event::ChannelOpened { link, channel, .. } => {
+                (0..QUESTIONS).for_each(|_| send(endpoint, link, channel, &question));
+            }
+            Event::Message(message) => {
+                let mtu = endpoint.mtu_of(message.link()).expect("it is up");
+                answers += 1;
+                if message.to_vec() != question {
+                    outcome = Some(Err("the answer differs".to_owned()));
+                } else if answers == QUESTIONS {
+                    outcome = Some(Ok(mtu));
+                }
+                endpoint.release(message);
+            }
+            Event::ConnectFailed { error, .. } => outcome = Some(Err(chain(&error))),
+            Event::LinkDown { reason, .. } => outcome = Some(Err(format!("down: {reason:?}"))),
+            _ => {}
+        });
+        if start.elapsed() > PATIENCE {
+            outcome.get_or_insert(Err("no answer came".to_owned()));
+        }
+    }
+    outcome.expect("there is one")
+}
+
+/// One turn of a loop, and a pause where nothing happened.
+pub(crate) fn turn(
+    endpoint: &mut Endpoint<RoceUdp>,
+    on_event: impl FnMut(&mut Endpoint<RoceUdp>, Event),
+) {
+    if !endpoint.turn(on_event) {
+        endpoint.wait(Nanos::from_millis(1));
+    }
+}
+
+fn send<D: Device<Memory = Region>>(
+    endpoint: &mut Endpoint<D>,
+    link: LinkId,
+    channel: towpath_transport::ChannelId,
+    bytes: &[u8],
+) {
+    let payload = endpoint.copy(bytes).expect("a buffer");
+    endpoint.send(link, channel, payload, SendOptions::new()).expect("room");
+}
