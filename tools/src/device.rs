@@ -24,7 +24,8 @@ pub struct DeviceArgs {
     /// address of RoCEv2, or else IPv6]
     #[arg(short = 'x', long = "gid-index", value_name = "INDEX")]
     pub gid_index: Option<u32>,
-    /// Of roce: the peer is an RDMA NIC or the kernel's driver; takes UDP port 4791
+    /// Of roce: the peer is an RDMA NIC or the kernel's driver; takes UDP port 4791, and sends no
+    /// runs of packets over IPv4, whose ICRC such a peer would not find right
     #[arg(long)]
     pub foreign_peers: bool,
 }

@@ -2,7 +2,10 @@
 //!
 //! [`RoceDevice`] is a [`towpath_verbs::Device`] over any [`towpath_verbs::PacketLink`]: RC, UC and
 //! UD queue pairs, SEND and WRITE with and without immediate data, READ and atomics on RC, shared
-//! receive queues, wire-exact so that hardware NICs and the Linux rxe driver are peers.
+//! receive queues. Packets are those of RoCEv2. On a link that is set up for
+//! [foreign peers](udp::UdpConfig::foreign_peers) each is as hardware NICs and the Linux rxe driver
+//! want it. By default, on IPv4, [`udp`] lets the kernel cut packets from runs, which gives them IP
+//! IDs that their ICRC does not have; only this device takes those. IPv6 has no such ID.
 //!
 //! | room | what is in it |
 //! |---|---|

@@ -5,9 +5,7 @@ use super::config::{PortChoice, TimestampSource, UdpConfig};
 use super::counters::UdpCounters;
 use super::error::{UdpError, UdpStep};
 use super::group::Member;
-use super::limits::{
-    DELAY_NOISE, HANDED_BYTES_MAX, HANDED_PACKETS_MAX, SHORT_PACKET_COST_PERCENT,
-};
+use super::limits::{DELAY_NOISE, HANDED_BYTES_MAX, HANDED_PACKETS_MAX, SHORT_PACKET_COST_PERCENT};
 use super::mmsg::SendBatch;
 use super::probe::{self, Probe};
 use super::rx::Receiver;
