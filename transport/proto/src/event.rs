@@ -46,7 +46,7 @@ pub struct PathSnapshot {
     pub srtt: Option<Nanos>,
     /// Transmissions on it: data, control and probes, again or for the first time.
     pub sent: u64,
-    /// Those of them that were declared lost.
+    /// Those of them that were declared lost, less those that were acknowledged after all.
     pub lost: u64,
     /// Bytes in flight on it, as windows count them.
     pub in_flight_bytes: u64,

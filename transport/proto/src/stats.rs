@@ -19,6 +19,9 @@ pub struct LinkStats {
     pub acks_piggybacked: u64,
     /// Transmissions found lost by a gap.
     pub losses_by_gap: u64,
+    /// Transmissions declared lost because their path was silent for too long, or has failed. Where
+    /// the peer was only slow they count as `losses_spurious` too, when their acks come.
+    pub losses_by_timeout: u64,
     /// Transmissions that the peer did not take although they had come, or may have: on a reliable
     /// carrier, or of a message that was given up.
     pub refused_by_peer: u64,
@@ -26,8 +29,11 @@ pub struct LinkStats {
     pub tail_probes: u64,
     /// Retransmission timeouts.
     pub rtos: u64,
-    /// Numbers acknowledged after they were declared lost.
+    /// Numbers acknowledged after they were declared lost, by a gap or a timeout; and those of
+    /// which it will not be known because no path answered at all.
     pub losses_spurious: u64,
+    /// Retransmission timeouts for nothing: all that they declared lost was acknowledged.
+    pub rtos_spurious: u64,
     /// Paths whose queue pair has failed, or was given up for another.
     pub paths_failed: u64,
     /// Paths whose queue pair was made anew.
@@ -53,6 +59,8 @@ pub struct LinkStats {
     pub path_probes: u64,
     /// Times that acks went another way because the peer repeated itself.
     pub ack_reroutes: u64,
+    /// Times that traffic or acks left a path that was only late, or whose acks had got through.
+    pub reroutes_in_vain: u64,
     /// DATA chunks accepted.
     pub chunks_received: u64,
     /// Payload bytes accepted.
@@ -80,6 +88,18 @@ pub struct LinkStats {
 }
 
 impl LinkStats {
+    /// Chunks sent, of all kinds and again.
+    #[must_use]
+    pub const fn transmissions(&self) -> u64 {
+        self.chunks_sent + self.control_sent + self.path_probes
+    }
+
+    /// Those of them that are known or taken to be lost now: it falls when one was only late.
+    #[must_use]
+    pub const fn lost(&self) -> u64 {
+        (self.losses_by_gap + self.losses_by_timeout).saturating_sub(self.losses_spurious)
+    }
+
     /// Times that traffic, or the acks of it, left a path for another.
     #[must_use]
     pub const fn reroutes(&self) -> u64 {
@@ -101,10 +121,12 @@ impl core::ops::AddAssign for LinkStats {
             acks_sent,
             acks_piggybacked,
             losses_by_gap,
+            losses_by_timeout,
             refused_by_peer,
             tail_probes,
             rtos,
             losses_spurious,
+            rtos_spurious,
             paths_failed,
             paths_renewed,
             renewals_asked,
@@ -117,6 +139,7 @@ impl core::ops::AddAssign for LinkStats {
             path_moves,
             path_probes,
             ack_reroutes,
+            reroutes_in_vain,
             chunks_received,
             bytes_received,
             chunks_duplicate,
@@ -138,10 +161,12 @@ impl core::ops::AddAssign for LinkStats {
         self.acks_sent += acks_sent;
         self.acks_piggybacked += acks_piggybacked;
         self.losses_by_gap += losses_by_gap;
+        self.losses_by_timeout += losses_by_timeout;
         self.refused_by_peer += refused_by_peer;
         self.tail_probes += tail_probes;
         self.rtos += rtos;
         self.losses_spurious += losses_spurious;
+        self.rtos_spurious += rtos_spurious;
         self.paths_failed += paths_failed;
         self.paths_renewed += paths_renewed;
         self.renewals_asked += renewals_asked;
@@ -154,6 +179,7 @@ impl core::ops::AddAssign for LinkStats {
         self.path_moves += path_moves;
         self.path_probes += path_probes;
         self.ack_reroutes += ack_reroutes;
+        self.reroutes_in_vain += reroutes_in_vain;
         self.chunks_received += chunks_received;
         self.bytes_received += bytes_received;
         self.chunks_duplicate += chunks_duplicate;

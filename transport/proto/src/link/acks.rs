@@ -2,10 +2,13 @@
 
 use super::{Link, LinkState};
 use crate::channel::{Outgoing, SendState};
+use crate::chunk_size::ChunkSize;
 use crate::event::{AckTransmit, DownReason, Event, Outcome, PathId, SendKey};
-use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX};
-use crate::path::{DataChunk, What, bit};
+use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, PATH_CHANGE_INTERVAL};
+use crate::path::{AckDigest, DataChunk, Path, What, bit};
+use crate::stats::LinkStats;
 use crate::wire::{Ack, AckFrame};
+use core::hint::cold_path;
 use towpath_base::serial::expand_u32;
 use towpath_base::{Nanos, Time};
 
@@ -95,9 +98,9 @@ impl Link {
                 wake_scratch.push(message.channel);
             }
         });
-        stats.losses_spurious += u64::from(digest.spurious);
-        for _ in 0..digest.spurious {
-            flow.chunk_size.on_spurious();
+        if digest.spurious > 0 || digest.timeouts_were_false.is_some() {
+            cold_path();
+            note_spurious(path, &mut flow.chunk_size, stats, &digest);
         }
         path.on_ack_digest(now, received_at, hold, &digest, is_in_use.then_some(flow));
         if is_in_use {
@@ -136,7 +139,9 @@ impl Link {
     /// reliable carrier, and of a message that was given up, whose ABANDON may have come sooner on
     /// another path.
     fn find_losses(&mut self, now: Time, index: usize) {
-        let Self { paths, flow, sends, lost, control_lost, gap_at, stats, .. } = self;
+        let Self { paths, flow, sends, lost, control_lost, gap_at, gave_up_at, stats, .. } = self;
+        // Of a message that is over nothing else is known.
+        let gave_up = gave_up_at.is_some_and(|at| now < at + PATH_CHANGE_INTERVAL);
         let (is_in_use, has_choice) = (paths.is_in_use(index), paths.has_choice());
         let path = &mut paths[index];
         let (from, mut chunks, mut bytes, mut refused) = (index as u8, 0, 0, 0);
@@ -146,7 +151,7 @@ impl Link {
         path.tx.detect_losses(|what, charge| {
             gone_bytes += u64::from(charge);
             let may_be_refused = |chunk: &DataChunk| {
-                has_choice && sends.get(chunk.send.0).is_none_or(Outgoing::is_given_up)
+                has_choice && sends.get(chunk.send.0).map_or(gave_up, Outgoing::is_given_up)
             };
             let is_lost = is_lossy && !matches!(what, What::Data(chunk) if may_be_refused(chunk));
             if is_lost {
@@ -306,5 +311,21 @@ impl Link {
             window_kib,
         };
         ack.emit(out, |number| path.rx.word_at(number), credits[..count].iter().copied())
+    }
+}
+
+/// What had been declared lost has come, and whether a timeout was for nothing is known.
+#[inline(never)]
+fn note_spurious(path: &mut Path, size: &mut ChunkSize, stats: &mut LinkStats, digest: &AckDigest) {
+    let spurious = u64::from(digest.spurious + digest.unknown);
+    stats.losses_spurious += spurious;
+    path.lost_chunks = path.lost_chunks.saturating_sub(spurious);
+    // Timeouts say nothing of it.
+    for _ in digest.timed_out..digest.spurious {
+        size.on_spurious();
+    }
+    if let Some(were_false) = digest.timeouts_were_false {
+        let rtos = core::mem::take(&mut path.rtos_open);
+        stats.rtos_spurious += if were_false { rtos } else { 0 };
     }
 }

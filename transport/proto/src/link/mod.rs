@@ -86,12 +86,14 @@ pub struct Link {
     flow: Flow,
     /// Chunks found lost, to be sent before anything new, and the paths that lost them.
     lost: VecDeque<(DataChunk, u8)>,
-    /// Duplicates that came in a row.
+    /// Signs in a row that acks do not get back to the peer.
     duplicates: u32,
     /// The path on which the peer asked last saying that none of its paths is acknowledged.
     heard_in_vain: Option<usize>,
     /// The last loss by a gap, on any path: while there are some a path may be silent by chance.
     gap_at: Option<Time>,
+    /// The last time that an ABANDON left.
+    gave_up_at: Option<Time>,
     /// The last doubt of a path among such losses.
     doubted_at: Option<Time>,
     acks_rerouted_at: Time,
@@ -174,6 +176,7 @@ impl Link {
             duplicates: 0,
             heard_in_vain: None,
             gap_at: None,
+            gave_up_at: None,
             doubted_at: None,
             acks_rerouted_at: Time::ZERO,
             ack_alarm: AckAlarm::default(),

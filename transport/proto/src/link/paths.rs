@@ -45,7 +45,12 @@ impl Link {
                 self.stats.path_retirements += 1;
                 self.ack_alarm.found_dead(index);
             }
-            (PathState::Suspect, PathState::Good) => self.ack_alarm.found_good(now, index),
+            (PathState::Suspect, PathState::Good) => {
+                // With the path, its acks had left it.
+                let of_acks = self.ack_alarm.found_good(now, index);
+                let was_late = of_acks || signal == PathSignal::Late;
+                self.stats.reroutes_in_vain += u64::from(was_late) + u64::from(of_acks);
+            }
             (PathState::Probing, PathState::Good) => self.stats.path_returns += 1,
             _ => {}
         }
@@ -104,7 +109,7 @@ impl Link {
 
     /// Everything in flight on a path counts as lost, and goes out again on others.
     pub(super) fn send_all_again(&mut self, index: usize) {
-        let Self { paths, flow, lost, control_lost, .. } = self;
+        let Self { paths, flow, lost, control_lost, stats, .. } = self;
         let path = &mut paths[index];
         let (from, mut chunks, mut bytes) = (index as u8, 0, 0);
         path.tx.time_out(|what, charge| {
@@ -117,6 +122,7 @@ impl Link {
             }
         });
         path.lost_chunks += chunks;
+        stats.losses_by_timeout += chunks;
         if path.tail_probe == TailProbe::Due {
             path.tail_probe = TailProbe::Idle;
         }
@@ -154,6 +160,7 @@ impl Link {
             if again & bit(index) != 0 {
                 self.send_all_again(index);
             }
+            self.paths[index].tx.tell_floor();
             // No reason leaves the only way untried that may work.
             self.wake_path(now, index);
         }
@@ -295,15 +302,19 @@ impl Link {
         span.max(PROBE_INTERVAL_MIN)
     }
 
-    /// A chunk came in on a path that had been taken before.
-    pub(super) fn on_known_chunk(&mut self, now: Time, heard_on: usize) {
-        if self.ack_alarm.is_heeded(now) {
+    /// A chunk came in on a path that had been taken before. That says nothing by itself: we may
+    /// have been away, and find what was sent again meanwhile. When it comes once more although the
+    /// peer ought to have our answer, acks do not get back.
+    pub(super) fn on_known_chunk(&mut self, now: Time, heard_on: usize, chunk: (u32, u64, u32)) {
+        let span = self.probe_interval(&self.paths[heard_on]);
+        if self.ack_alarm.comes_again(now, chunk, span) && self.ack_alarm.is_heeded(now) {
+            self.duplicates = DUPLICATES_MAX - 1;
             let _ = self.on_duplicate(now, heard_on);
         }
     }
 
-    /// A chunk came in on a path that had been taken before, or a probe that says that no path is
-    /// acknowledged. The second in a row says that acks do not get back to the peer: they take
+    /// A sign that acks do not get back to the peer: a probe that says that no path is
+    /// acknowledged, or a chunk that comes again and again. At the second in a row they take
     /// another way from now on, and that way is asked. True if so.
     fn on_duplicate(&mut self, now: Time, heard_on: usize) -> bool {
         let can_turn = self.paths.has_choice() || self.paths.can_move();

@@ -291,7 +291,7 @@ impl Link {
         if is_known && !takes_duplicates(config) {
             cold_path();
             stats.chunks_duplicate += 1;
-            self.on_known_chunk(now, path);
+            self.on_known_chunk(now, path, (header.channel, header.message, header.index));
             return Taken::Known;
         }
         if !payload_is_intact(config, header.checksum(), payload) {

@@ -254,6 +254,9 @@ impl Link {
         self.flow.on_sent(now, 0);
         self.paths.on_sent(now, index, u64::from(charge));
         self.stats.control_sent += 1;
+        if control.kind == Kind::Abandon {
+            self.gave_up_at = Some(now);
+        }
         let mut header = self.header(control.kind, control.channel, index, number, floor);
         header.message = control.message;
         header.index = control.index;

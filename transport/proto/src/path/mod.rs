@@ -60,6 +60,8 @@ pub(crate) struct Path {
     pub(crate) answered_at: Time,
     pub(crate) standing: Standing,
     pub(crate) lost_chunks: u64,
+    /// Retransmission timeouts of which it is not known whether anything was lost.
+    pub(crate) rtos_open: u64,
     /// Numbers that may be outstanding: the peer has receives for so many, and an ack tells of no
     /// more.
     numbers_max: u64,
@@ -106,6 +108,7 @@ impl Path {
             answered_at: Time::ZERO,
             standing: Standing::new(now),
             lost_chunks: 0,
+            rtos_open: 0,
             numbers_max,
             chunks_max: chunks_max(numbers_max),
         }
@@ -139,6 +142,7 @@ impl Path {
 
     pub(crate) fn on_rto(&mut self, now: Time) {
         self.rto_count += 1;
+        self.rtos_open += 1;
         self.last_progress = now;
         self.tail_probe = TailProbe::Sent;
     }

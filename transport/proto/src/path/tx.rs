@@ -5,6 +5,7 @@ use crate::limits::{NUMBER_WINDOW, REORDER_WINDOW_MAX};
 use crate::slots::Key;
 use alloc::boxed::Box;
 use alloc::vec;
+use core::hint::cold_path;
 use towpath_base::Time;
 
 /// Numbers that a fresh path remembers: what a window of some MiB holds.
@@ -70,6 +71,14 @@ pub(crate) struct AckDigest {
     pub(crate) largest_sent_at: Option<Time>,
     /// How many were acknowledged after they had been declared lost.
     pub(crate) spurious: u32,
+    /// Those of them that a timeout had declared lost, not a gap.
+    pub(crate) timed_out: u32,
+    /// Of how many that a timeout had declared lost it will never be known whether they came.
+    pub(crate) unknown: u32,
+    /// What the last timeouts declared lost is known: whether all of it had come.
+    pub(crate) timeouts_were_false: Option<bool>,
+    /// The numbers that they declared lost.
+    timed_out_numbers: (u64, u64),
 }
 
 impl AckDigest {
@@ -81,6 +90,10 @@ impl AckDigest {
         highest: 0,
         largest_sent_at: None,
         spurious: 0,
+        timed_out: 0,
+        unknown: 0,
+        timeouts_were_false: None,
+        timed_out_numbers: NONE_TIMED_OUT,
     };
 
     /// Takes in that `number` is acknowledged; true when it was not before. What it carried is
@@ -91,7 +104,11 @@ impl AckDigest {
         match sent.state {
             State::Done => return false,
             State::Outstanding => self.landed_bytes += charge,
-            State::Lost => self.spurious += 1,
+            State::Lost => {
+                let (first, end) = self.timed_out_numbers;
+                self.spurious += 1;
+                self.timed_out += u32::from((first..end).contains(&number));
+            }
         }
         sent.state = State::Done;
         if number == largest {
@@ -104,6 +121,9 @@ impl AckDigest {
         true
     }
 }
+
+/// No timeout whose outcome is open.
+const NONE_TIMED_OUT: (u64, u64) = (u64::MAX, u64::MAX);
 
 /// The numbers of one path and direction, from the oldest outstanding on.
 ///
@@ -119,6 +139,13 @@ pub(crate) struct SendWindow {
     /// The largest floor that a header has told the peer: the peer's cumulative word about numbers
     /// from there on can be believed.
     floor_told: u64,
+    /// The numbers from the first to the last that timeouts declared lost, and how many of them no
+    /// ack has told of.
+    timed_out: (u64, u64),
+    timed_out_lost: u32,
+    /// The peer, which may only be slow, is told no higher floor than the first of them until
+    /// something sent later is acknowledged: so its acks tell which of them came.
+    floor_held: u64,
     /// Everything below was looked at by a cumulative acknowledgement.
     cumulative: u64,
     /// Everything below is acknowledged or declared lost.
@@ -153,6 +180,9 @@ impl SendWindow {
             next: 0,
             floor: 0,
             floor_told: 0,
+            timed_out: NONE_TIMED_OUT,
+            timed_out_lost: 0,
+            floor_held: u64::MAX,
             cumulative: 0,
             decided: 0,
             returned: 0,
@@ -251,8 +281,28 @@ impl SendWindow {
         *place = Sent { what, sent_at: now, charge, state: State::Outstanding, posted: true };
         self.next += 1;
         self.in_flight_bytes += u64::from(charge);
-        self.floor_told = self.floor;
-        (number, self.floor)
+        self.floor_told = self.floor_to_tell(number);
+        (number, self.floor_told)
+    }
+
+    /// The floor that goes with a number: the oldest outstanding one, or the oldest that may have
+    /// come although a timeout declared it lost.
+    #[inline(always)]
+    fn floor_to_tell(&mut self, number: u64) -> u64 {
+        let floor = self.floor.min(self.floor_held);
+        if number - floor >= NUMBER_WINDOW - 1 {
+            // Headers and acks reach no further.
+            cold_path();
+            self.tell_floor();
+            return self.floor;
+        }
+        floor
+    }
+
+    /// Tells the peer the floor as it is: what a timeout declared lost stays unknown, and an ack of
+    /// what comes next can say that nothing is missing.
+    pub(crate) fn tell_floor(&mut self) {
+        self.floor_held = u64::MAX;
     }
 
     /// The device has returned the work request of `number`. Gives what it carried, once.
@@ -312,7 +362,7 @@ impl SendWindow {
         words: impl Iterator<Item = (u64, u64)>,
         mut acked: impl FnMut(&What),
     ) -> AckDigest {
-        let mut digest = AckDigest::NOTHING;
+        let mut digest = AckDigest { timed_out_numbers: self.timed_out, ..AckDigest::NOTHING };
         let news = self.largest_acked.is_none_or(|seen| largest > seen);
         if news {
             self.largest_acked = Some(largest);
@@ -347,13 +397,33 @@ impl SendWindow {
             digest.largest_sent_at = None;
         }
         self.in_flight_bytes -= digest.landed_bytes;
+        if self.timed_out != NONE_TIMED_OUT {
+            cold_path();
+            self.settle_timed_out(&mut digest);
+        }
         self.adapt_reorder_window(&digest);
         self.advance_floor();
         digest
     }
 
+    /// Of what timeouts declared lost all is known when all of it has come, or something has that
+    /// was sent later.
+    fn settle_timed_out(&mut self, digest: &mut AckDigest) {
+        self.timed_out_lost = self.timed_out_lost.saturating_sub(digest.timed_out);
+        if self.timed_out_lost > 0 && self.largest_acked < Some(self.timed_out.1) {
+            return;
+        }
+        if self.floor_held == u64::MAX {
+            // Nothing says that they did not come.
+            digest.unknown = core::mem::take(&mut self.timed_out_lost);
+        }
+        digest.timeouts_were_false = Some(self.timed_out_lost == 0);
+        (self.timed_out, self.floor_held) = (NONE_TIMED_OUT, u64::MAX);
+    }
+
     fn adapt_reorder_window(&mut self, digest: &AckDigest) {
-        if digest.spurious > 0 {
+        // What a timeout declared lost was late, and out of no order.
+        if digest.spurious > digest.timed_out {
             self.reorder_window = (self.reorder_window * 2 + 1).min(REORDER_WINDOW_MAX);
             self.acks_in_order = 0;
             return;
@@ -384,8 +454,22 @@ impl SendWindow {
     }
 
     /// Declares everything outstanding lost.
-    pub(crate) fn time_out(&mut self, lost: impl FnMut(&What, u32)) {
-        self.declare_lost_below(self.next, lost);
+    pub(crate) fn time_out(&mut self, mut lost: impl FnMut(&What, u32)) {
+        let (first, end) = (self.floor, self.next);
+        if first == end {
+            return;
+        }
+        if self.timed_out == NONE_TIMED_OUT {
+            (self.timed_out.0, self.timed_out_lost) = (first, 0);
+            self.floor_held = first;
+        }
+        self.timed_out.1 = end;
+        let mut count = 0;
+        self.declare_lost_below(end, |what, charge| {
+            count += 1;
+            lost(what, charge);
+        });
+        self.timed_out_lost += count;
     }
 
     fn declare_lost_below(&mut self, end: u64, mut lost: impl FnMut(&What, u32)) {
@@ -412,66 +496,4 @@ impl SendWindow {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn send(window: &mut SendWindow) -> u64 {
-        let (number, _) = window.send(What::Nothing, 1, Time(window.next()));
-        window.returned(number, None);
-        number
-    }
-
-    #[test]
-    fn the_ring_grows_with_what_is_under_way_and_no_further() {
-        let mut window = SendWindow::new();
-        for number in 0..10 * RING_FIRST as u64 {
-            assert_eq!(send(&mut window), number);
-            window.on_ack(number, number + 1, core::iter::empty(), |_| {});
-        }
-        assert_eq!(window.ring.len(), RING_FIRST, "nothing is under way for long");
-        let first = window.next();
-        while window.has_number() {
-            send(&mut window);
-        }
-        assert_eq!(window.next() - first, NUMBER_WINDOW);
-        assert_eq!(window.in_flight_bytes(), NUMBER_WINDOW);
-        let digest = window.on_ack(window.next() - 1, window.next(), core::iter::empty(), |_| {});
-        assert_eq!(u64::from(digest.acked_chunks), NUMBER_WINDOW, "none was forgotten");
-        assert!(!window.any_outstanding());
-    }
-
-    #[test]
-    fn what_the_device_returned_is_told_once_and_nothing_behind_it() {
-        let mut window = SendWindow::new();
-        for now in 0..4 {
-            window.send(What::Nothing, 1, Time(now));
-        }
-        // One that the device refused.
-        assert!(window.returned(1, None).is_some());
-        let mut count = 0;
-        window.returned_upto(2, Some(Time(9)), |_| count += 1);
-        assert_eq!(count, 2, "0 and 2");
-        window.returned_upto(2, Some(Time(99)), |_| count += 1);
-        window.returned_upto(0, None, |_| count += 1);
-        assert_eq!(count, 2, "an old completion tells nothing");
-        assert!(window.returned(2, None).is_none() && window.returned(3, None).is_some());
-        let sent_at = [0, 1, 2, 3].map(|number| window.at(number).sent_at);
-        assert_eq!(sent_at, [0, 1, 9, 3].map(Time), "a timestamp is of the last one");
-    }
-
-    #[test]
-    fn a_lost_number_is_known_until_the_window_has_passed_it() {
-        let mut window = SendWindow::new();
-        for _ in 0..2 {
-            send(&mut window);
-        }
-        window.on_ack(1, 0, [(1, 1)].into_iter(), |_| {});
-        window.detect_losses(|_, _| {});
-        for number in 2..NUMBER_WINDOW {
-            send(&mut window);
-            window.on_ack(number, 0, [(number, 1)].into_iter(), |_| {});
-        }
-        let late = window.on_ack(NUMBER_WINDOW - 1, 0, [(0, 1)].into_iter(), |_| {});
-        assert_eq!((late.spurious, late.acked_chunks), (1, 1));
-    }
-}
+mod tests;

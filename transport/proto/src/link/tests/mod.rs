@@ -13,6 +13,7 @@ mod ports;
 mod presence;
 mod renewals;
 mod runs;
+mod spurious;
 mod stalls;
 mod wire;
 

@@ -222,7 +222,7 @@ fn a_host_that_is_away_now_and_then_finds_no_way_of_its_acks_at_fault_again_and_
             [stats.map(|stats| stats.path_doubts), stats.map(|stats| stats.chunks_duplicate)];
         println!("{rerouted:?} ways of acks left, {doubts:?} paths in doubt, {twice:?} duplicates");
         // Five until that costs a second of calm, and some by both ends at once.
-        assert!(twice[1] > 300 && rerouted.iter().all(|&times| times <= 10), "seed {seed}");
+        assert!(twice[1] > 200 && rerouted.iter().all(|&times| times <= 10), "seed {seed}");
         assert!(doubts.iter().all(|&times| times <= 10), "seed {seed}");
     }
 }

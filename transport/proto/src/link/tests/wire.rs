@@ -40,6 +40,8 @@ pub(super) struct Wire {
     pub(super) flight: BTreeMap<(u64, u64), (usize, Frame)>,
     pub(super) sequence: u64,
     pub(super) faults: Faults,
+    /// Chunks to each end that the wire has dropped.
+    pub(super) dropped: [u64; 2],
     /// Source ports that swallow what is sent to an end. Acks that leave the control queue pair
     /// take the first path's way.
     pub(super) holes: [u64; 2],
@@ -114,6 +116,7 @@ impl Wire {
             flight: BTreeMap::new(),
             sequence: 0,
             faults,
+            dropped: [0; 2],
             holes: [0; 2],
             ports: [first_ports(); 2],
             renews: false,
@@ -163,6 +166,9 @@ impl Wire {
             return self.put(to, frame, DELAY);
         }
         if self.prng.chance(self.faults.drop) {
+            let is_ack = |header: &[u8; HEADER_BYTES]| header[1] == crate::wire::KIND_ACK;
+            let is_chunk = matches!(&frame, Frame::Chunk { header, .. } if !is_ack(header));
+            self.dropped[to] += u64::from(is_chunk);
             return;
         }
         if self.prng.chance(self.faults.duplicate) {
