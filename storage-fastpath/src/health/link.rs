@@ -20,11 +20,11 @@ pub enum HealthState {
 pub enum Cause {
     /// Round trips take many times what the shortest took.
     Delay,
-    /// Too many chunks are sent again.
+    /// Too many chunks are lost.
     Loss,
     /// Traffic left one of its paths for another: it goes on, with one way less.
     Rerouted,
-    /// Acknowledgements stayed out until timeouts ran out.
+    /// Acknowledgements stayed out until timeouts ran out, and something was lost.
     Timeouts,
     /// It rides on a worse carrier than it once did: the better one does not get through.
     Fallback,
@@ -109,7 +109,8 @@ pub struct LinkHealth {
     pub rtt: Option<Nanos>,
     /// The shortest that `rtt` was.
     pub rtt_least: Option<Nanos>,
-    /// The share of chunks that were sent again in the last window that had enough of them.
+    /// The share of the chunks sent, again or for the first time, that were lost: of the last 50 or
+    /// more. Those that a timeout took for lost and that were late are none of them.
     pub loss: f64,
     /// I/Os that were not answered in time, since the link came up.
     pub slow: u64,

@@ -14,8 +14,11 @@ const EVENTS_MAX: usize = 1024;
 /// flapping network means nothing.
 const CLEAN_WINDOWS: u32 = 5;
 
-/// Chunks of a window below which a share of them says nothing.
+/// Chunks below which a share of them says nothing: so many windows are taken together.
 const CHUNKS_MIN: u64 = 50;
+
+/// Chunks that must be lost of those: one or two are lost by chance.
+const LOST_MIN: u64 = 3;
 
 /// Round trips below this are no delay, however short the shortest was: a millisecond is what a
 /// host that shares its cores takes by itself.
@@ -23,6 +26,9 @@ const RTT_LATE_MIN: Nanos = Nanos::from_millis(1);
 
 /// How many times the shortest round trip seen counts as delay.
 const RTT_TIMES_MAX: u64 = 10;
+
+/// Windows in a row that must be late: a host that has more to do than cores is late for some.
+const DELAY_WINDOWS: u32 = 5;
 
 /// When a link is no longer good, and an I/O is slow.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,14 +71,15 @@ impl HealthConfig {
         self
     }
 
-    /// The share of chunks sent again in a window that a good link may have. Default 0.01.
+    /// The share of chunks lost that a good link may have. Default 0.01.
     #[must_use]
     pub fn loss_max(mut self, share: f64) -> Self {
         self.loss_max = if share.is_finite() { share.clamp(0.0, 1.0) } else { 1.0 };
         self
     }
 
-    /// Retransmission timeouts in a window that a good link may have. Default 2.
+    /// Retransmission timeouts in a window that a good link may have, those left out that were for
+    /// nothing. Default 2.
     #[must_use]
     pub fn timeouts_max(mut self, timeouts: u64) -> Self {
         self.timeouts_max = timeouts;
@@ -86,9 +93,41 @@ impl HealthConfig {
     }
 }
 
+/// A count of which some is taken back a little later: what looked lost may only have been late.
+#[derive(Clone, Copy, Debug)]
+struct Doubtful {
+    before: u64,
+    judged: u64,
+}
+
+impl Doubtful {
+    /// What `count` says from now on.
+    fn from(count: u64) -> Self {
+        Self { before: count, judged: count }
+    }
+
+    /// What came between the last two looks before this one, and was not taken back since.
+    fn look(&mut self, count: u64) -> u64 {
+        let known = core::mem::replace(&mut self.before, count).min(count);
+        let news = known.saturating_sub(self.judged);
+        self.judged = self.judged.max(known);
+        news
+    }
+}
+
 #[derive(Debug)]
 struct Watched {
     health: LinkHealth,
+    sent: Doubtful,
+    lost: Doubtful,
+    timeouts: Doubtful,
+    reroutes: Doubtful,
+    /// Chunks sent, and those of them that were lost, since a share of them was taken.
+    of_share: (u64, u64),
+    /// That share was too much.
+    is_lossy: bool,
+    /// Windows in a row in which something was sent and round trips were late.
+    late: u32,
     /// An I/O became slow since the last look, or is so still.
     overdue: bool,
     clean: u32,
@@ -216,7 +255,9 @@ impl HealthMonitor {
 
     fn judge(&mut self, view: &LinkView) {
         let config = self.config;
-        let Some(Watched { health, overdue, clean, seen }) = self.find(view.link) else { return };
+        let Some(watched) = self.find(view.link) else { return };
+        let counts = watched.count(&view.stats, config.loss_max);
+        let Watched { health, overdue, clean, seen, late, .. } = watched;
         let LinkView { stats, rtt, carrier, paths, paths_good, .. } = *view;
         *seen = true;
         (health.paths, health.paths_good) = (paths, paths_good);
@@ -224,27 +265,22 @@ impl HealthMonitor {
         health.carrier = carrier;
         health.carrier_best = health.carrier_best.min(carrier);
         let sent = stats.chunks_sent - health.stats.chunks_sent;
-        let again = stats.chunks_retransmitted - health.stats.chunks_retransmitted;
-        let timeouts = stats.rtos - health.stats.rtos;
-        let reroutes = stats.reroutes() - health.stats.reroutes();
-        // What was sent again and had arrived was not lost.
-        let lost = again.saturating_sub(stats.losses_spurious - health.stats.losses_spurious);
-        if sent >= CHUNKS_MIN {
-            health.loss = lost as f64 / sent as f64;
-        }
         health.stats = stats;
         health.rtt = rtt;
         health.rtt_least = health.rtt_least.into_iter().chain(rtt).min();
-        let late = health.rtt_least.map_or(Nanos(u64::MAX), |least| {
+        let most = health.rtt_least.map_or(Nanos(u64::MAX), |least| {
             Nanos(least.0.saturating_mul(RTT_TIMES_MAX)).max(RTT_LATE_MIN)
         });
+        if sent > 0 {
+            *late = if rtt > Some(most) { late.saturating_add(1) } else { 0 };
+        }
         let causes = [
             (core::mem::take(overdue), Cause::SlowIo),
             (carrier > health.carrier_best, Cause::Fallback),
-            (timeouts > config.timeouts_max, Cause::Timeouts),
-            (reroutes > 0, Cause::Rerouted),
-            (sent >= CHUNKS_MIN && health.loss > config.loss_max, Cause::Loss),
-            (sent > 0 && rtt > Some(late), Cause::Delay),
+            (counts.timeouts > config.timeouts_max, Cause::Timeouts),
+            (counts.reroutes > 0, Cause::Rerouted),
+            (counts.is_lossy, Cause::Loss),
+            (sent > 0 && *late >= DELAY_WINDOWS, Cause::Delay),
         ];
         let cause = causes.into_iter().find_map(|(is_so, cause)| is_so.then_some(cause));
         *clean = if cause.is_some() { 0 } else { *clean + 1 };
@@ -261,6 +297,7 @@ impl HealthMonitor {
             }
             (HealthState::Degraded(_), None) if *clean >= CLEAN_WINDOWS => {
                 health.state = HealthState::Good;
+                watched.is_lossy = false;
                 self.tell(HealthEvent::Recovered { link });
             }
             _ => {}
@@ -322,7 +359,31 @@ impl HealthMonitor {
     }
 }
 
+/// What a link did between the last two looks before this one.
+struct Counts {
+    timeouts: u64,
+    reroutes: u64,
+    is_lossy: bool,
+}
+
 impl Watched {
+    /// Counts what is known now of the window before the last look. Where little was sent a share
+    /// that was too much remains so until there is another.
+    fn count(&mut self, stats: &LinkStats, loss_max: f64) -> Counts {
+        let sent = self.sent.look(stats.transmissions());
+        let lost = self.lost.look(stats.lost());
+        let timeouts = self.timeouts.look(stats.rtos.saturating_sub(stats.rtos_spurious));
+        let reroutes = stats.reroutes().saturating_sub(stats.reroutes_in_vain);
+        let reroutes = self.reroutes.look(reroutes);
+        self.of_share = (self.of_share.0 + sent, self.of_share.1 + lost);
+        if self.of_share.0 >= CHUNKS_MIN {
+            let (sent, lost) = core::mem::take(&mut self.of_share);
+            self.health.loss = lost.min(sent) as f64 / sent as f64;
+            self.is_lossy = self.health.loss > loss_max && lost >= LOST_MIN;
+        }
+        Counts { timeouts, reroutes, is_lossy: self.is_lossy && sent > 0 }
+    }
+
     fn new(link: LinkId, class: Class, stats: LinkStats) -> Self {
         let health = LinkHealth {
             link,
@@ -340,7 +401,19 @@ impl Watched {
             dscp_changed: 0,
             stats,
         };
-        Self { health, overdue: false, clean: 0, seen: false }
+        Self {
+            health,
+            sent: Doubtful::from(stats.transmissions()),
+            lost: Doubtful::from(stats.lost()),
+            timeouts: Doubtful::from(stats.rtos.saturating_sub(stats.rtos_spurious)),
+            reroutes: Doubtful::from(stats.reroutes().saturating_sub(stats.reroutes_in_vain)),
+            of_share: (0, 0),
+            is_lossy: false,
+            late: 0,
+            overdue: false,
+            clean: 0,
+            seen: false,
+        }
     }
 }
 
