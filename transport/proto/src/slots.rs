@@ -22,11 +22,20 @@ pub(crate) struct Slots<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
     limit: usize,
+    /// Slots that were looked at to find those that are taken.
+    #[cfg(test)]
+    pub(crate) steps: core::cell::Cell<u64>,
 }
 
 impl<T: Default> Slots<T> {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), limit }
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            limit,
+            #[cfg(test)]
+            steps: core::cell::Cell::new(0),
+        }
     }
 
     /// Takes a slot: its key, and its value, which is whatever the last life left there.
@@ -75,6 +84,8 @@ impl<T: Default> Slots<T> {
     /// The keys of all taken slots.
     pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
         let numbered = self.slots.iter().zip(0u32..);
+        #[cfg(test)]
+        let numbered = numbered.inspect(|_| self.steps.set(self.steps.get() + 1));
         numbered.filter(|(s, _)| s.life % 2 == 1).map(|(s, index)| Key { index, life: s.life })
     }
 

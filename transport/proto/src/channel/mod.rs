@@ -2,6 +2,7 @@
 
 mod incoming;
 mod outgoing;
+mod queue;
 mod rx;
 mod tx;
 

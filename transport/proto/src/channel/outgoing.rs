@@ -78,6 +78,11 @@ impl Outgoing {
         self.chunks_cut
     }
 
+    /// Whether it is in its channel's queue as long as chunks of it are to be cut.
+    pub(crate) fn is_queued(&self) -> bool {
+        matches!(self.state, SendState::Queued | SendState::Sending)
+    }
+
     /// Whether its receiver may have refused what came of it last.
     pub(crate) fn is_given_up(&self) -> bool {
         use SendState::{Abandoning, Ended};

@@ -1,16 +1,18 @@
 //! The sending side of a channel: messages that wait, ids, credit.
 
+use super::queue::SendQueue;
 use crate::event::SendKey;
 use crate::limits::MESSAGE_WINDOW;
 use crate::schedule::WEIGHT_DEFAULT;
-use alloc::collections::VecDeque;
+use alloc::collections::BTreeMap;
 use towpath_base::WindowBitmap;
 
 /// The sending side of a channel.
 #[derive(Debug)]
 pub(crate) struct ChannelTx {
-    /// Messages with chunks still to cut, in order; the first one is being cut.
-    pub(crate) queue: VecDeque<SendKey>,
+    pub(crate) queue: SendQueue,
+    /// Messages whose ABANDON has no answer, by their ids.
+    pub(crate) abandoning: BTreeMap<u64, SendKey>,
     /// Messages that have no outcome yet.
     pub(crate) live: u32,
     next_message: u64,
@@ -34,7 +36,8 @@ impl ChannelTx {
     /// A channel whose peer grants `peer_quota` chunks at first; 0 while that is not known.
     pub(crate) fn new(peer_quota: u64) -> Self {
         Self {
-            queue: VecDeque::new(),
+            queue: SendQueue::default(),
+            abandoning: BTreeMap::new(),
             live: 0,
             next_message: 0,
             ended: WindowBitmap::new(0, MESSAGE_WINDOW as usize),

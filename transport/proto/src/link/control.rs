@@ -2,7 +2,7 @@
 
 use super::{Link, LinkState};
 use crate::channel::{ChannelState, Closed, Place};
-use crate::event::{CloseReason, DownReason, Outcome, SendKey};
+use crate::event::{CloseReason, DownReason, Outcome};
 use crate::limits::CONTROL_QUEUE_MAX;
 use crate::slots::Key;
 use crate::wire::{ChunkHeader, Kind};
@@ -126,18 +126,14 @@ impl Link {
     }
 
     fn on_abandoned(&mut self, header: &ChunkHeader) {
-        let meant = self.sends.keys().find(|&key| {
-            let message = self.sends.get(key).expect("keys are live");
-            message.channel == header.channel
-                && message.id == header.message
-                && message.state == crate::channel::SendState::Abandoning
-        });
+        let channel = self.channel(header.channel);
+        let meant = channel.and_then(|found| found.tx.abandoning.get(&header.message).copied());
         let outcome = match header.index {
             VERDICT_DELIVERED => Outcome::Delivered,
             _ => Outcome::Abandoned,
         };
-        if let Some(key) = meant {
-            self.end_send(SendKey(key), outcome);
+        if let Some(send) = meant {
+            self.end_send(send, outcome);
         }
     }
 

@@ -25,7 +25,7 @@ impl Link {
         let token = message.token;
         let posted = message.posted;
         if queued {
-            self.leave_queue(channel_id, send);
+            self.leave_queue(channel_id);
         }
         match outcome {
             Outcome::Delivered => self.stats.messages_delivered += 1,
@@ -35,6 +35,9 @@ impl Link {
         if let Some(channel) = self.channel_mut(channel_id) {
             channel.tx.live -= 1;
             let is_closing = channel.state == ChannelState::Closing;
+            if state == SendState::Abandoning {
+                channel.tx.abandoning.remove(&id);
+            }
             if state != SendState::Queued {
                 channel.tx.end_id(id);
                 // A new id may have come within reach.

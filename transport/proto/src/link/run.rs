@@ -58,7 +58,10 @@ impl Run {
         }
         let Link { channels, sends, schedule, flow, paths, .. } = link;
         let channel = find_mut(channels, self.channel)?;
-        let (send, message) = next_message(channel, sends).filter(|_| channel.tx.has_credit())?;
+        if !channel.tx.has_credit() {
+            return None;
+        }
+        let (send, message) = next_message(channel, sends)?;
         let path = &mut paths[self.index];
         let length = message.next_length(flow.chunk_bytes(message.cut_at()));
         let charge = flow.charge(length);
@@ -154,14 +157,19 @@ impl Link {
 /// The message of a channel that can have a chunk cut now, if there is credit for one.
 #[inline]
 fn next_message<'a>(
-    channel: &Channel,
+    channel: &mut Channel,
     sends: &'a mut Slots<Outgoing>,
 ) -> Option<(SendKey, &'a mut Outgoing)> {
     let sends_on = matches!(channel.state, ChannelState::Open | ChannelState::Closing);
-    let &send = channel.tx.queue.front().filter(|_| sends_on)?;
+    let send = channel.tx.queue.front(|send| is_queued(sends, send)).filter(|_| sends_on)?;
     let message = sends.get_mut(send.0).expect("queued messages are live");
     let has_id = message.state != SendState::Queued || channel.tx.has_id();
     (has_id && message.may_cut()).then_some((send, message))
+}
+
+/// Whether a message that was queued is so still.
+pub(super) fn is_queued(sends: &Slots<Outgoing>, send: SendKey) -> bool {
+    sends.get(send.0).is_some_and(Outgoing::is_queued)
 }
 
 #[cold]

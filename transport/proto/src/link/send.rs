@@ -1,6 +1,7 @@
 //! SEND: taking messages from the application, and giving them up again.
 
 use super::control::Control;
+use super::run::is_queued;
 use super::{Link, LinkState, find_mut};
 use crate::channel::{Channel, ChannelState, SendState};
 use crate::event::{ChannelId, Cut, Outcome, SendKey};
@@ -119,10 +120,14 @@ impl Link {
                     index: message.chunks_cut(),
                     ..Control::of(Kind::Abandon, message.channel)
                 };
-                let (channel, cut) = (message.channel, message.is_fully_cut());
+                let (id, cut) = (message.channel, message.is_fully_cut());
+                let message_id = message.id;
+                if let Some(channel) = self.channel_mut(id) {
+                    channel.tx.abandoning.insert(message_id, send);
+                }
                 if !cut {
-                    self.leave_queue(channel, send);
-                    self.make_ready(channel);
+                    self.leave_queue(id);
+                    self.make_ready(id);
                 }
                 self.control_queue.push_back(abandon);
             }
@@ -157,10 +162,11 @@ impl Link {
         self.ended_scratch = expired;
     }
 
-    /// Takes a message out of its channel's queue.
-    pub(super) fn leave_queue(&mut self, channel: u32, send: SendKey) {
-        if let Some(channel) = self.channel_mut(channel) {
-            channel.tx.queue.retain(|&queued| queued != send);
+    /// A message in a channel's queue is queued no more.
+    pub(super) fn leave_queue(&mut self, id: u32) {
+        let Self { channels, sends, .. } = self;
+        if let Some(channel) = find_mut(channels, id) {
+            channel.tx.queue.note_gone(|send| is_queued(sends, send));
         }
     }
 

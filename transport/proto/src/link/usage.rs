@@ -48,7 +48,8 @@ impl Link {
         };
         for channel in self.channels.iter().flatten() {
             usage.credit_left += channel.tx.granted().saturating_sub(channel.tx.used());
-            let queued = channel.tx.queue.iter().filter_map(|send| self.sends.get(send.0));
+            let sends = channel.tx.queue.iter().filter_map(|send| self.sends.get(send.0));
+            let queued = sends.filter(|message| message.is_queued());
             for message in queued {
                 usage.messages_queued += 1;
                 usage.queued_bytes += u64::from(message.uncut_bytes());

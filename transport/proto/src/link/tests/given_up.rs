@@ -61,3 +61,48 @@ fn chunks_of_given_up_messages_that_an_only_path_loses_are_losses() {
     let stats = wire.ends[0].link.stats();
     assert_eq!((stats.losses_by_gap, stats.refused_by_peer), (1, 0), "they come in order there");
 }
+
+/// What was looked at so far to give messages up, in messages.
+fn steps(link: &Link) -> u64 {
+    let queues = link.channels.iter().flatten().map(|channel| channel.tx.queue.steps);
+    link.sends.steps.get() + queues.sum::<u64>()
+}
+
+#[test]
+fn giving_up_thousands_of_messages_takes_a_few_steps_for_each() {
+    // All deadlines at once, all cancelled one by one from either end, and some of them anyhow.
+    for (how, has_deadline) in [(0, true), (1, false), (2, false), (3, false)] {
+        println!("how {how}");
+        let tune = |config: LinkConfig| config.credit_total(4 * 128);
+        let mut wire = Wire::new(1, Faults::default(), tune);
+        let channels: Vec<ChannelId> =
+            (0..4).map(|_| wire.ends[0].link.open_channel(false).unwrap()).collect();
+        wire.run_until(|wire| wire.ends.iter().all(|end| end.channels.len() == 4));
+        let count = 4_096;
+        let deadline = wire.now + Nanos::from_micros(100);
+        let deadline = if has_deadline { deadline } else { Time::NEVER };
+        for token in 0..count {
+            let channel = channels[token as usize % 4];
+            wire.ends[0].send(channel, token, vec![1; 3_000], deadline);
+        }
+        let before = steps(&wire.ends[0].link);
+        wire.turn(0);
+        let mut tokens: Vec<u64> = (0..count).collect();
+        match how {
+            1 => {}
+            2 => tokens.reverse(),
+            3 => tokens = (0..count).map(|token| token * 1_013 % count).collect(),
+            _ => tokens.clear(),
+        }
+        for token in tokens {
+            let (key, _) = wire.ends[0].sending[&token].clone();
+            wire.ends[0].link.cancel(key).unwrap();
+        }
+        wire.run_until(Wire::settled);
+        let given_up = wire.ends[0].outcomes.values().filter(|&&o| o == Outcome::Abandoned);
+        assert!(given_up.count() as u64 > count / 2);
+        let steps = steps(&wire.ends[0].link) - before;
+        assert!(steps <= 8 * count, "{steps} steps for {count} messages, how {how}");
+        wire.check_clean();
+    }
+}
