@@ -199,7 +199,7 @@ impl Writer {
         let span = Duration::from_secs_f64(args.seconds);
         while !warm || since.elapsed() < span {
             while started - done < args.depth as u64 {
-                let mut data = self.endpoint.alloc(args.bytes).ok_or("no buffer")?;
+                let mut data = self.endpoint.alloc(args.bytes)?;
                 data.set_len(args.bytes)?;
                 let offset = started % places * args.bytes as u64;
                 self.chunks.start_write(&mut self.endpoint, CHUNK, offset, data)?;

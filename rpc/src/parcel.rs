@@ -192,7 +192,7 @@ impl Outgoing {
     ) -> Result<Self, NoBuffer> {
         let inline = if data_bytes < PAGE_BYTES { data_bytes } else { 0 };
         let wanted = HEADER_BYTES + body_bytes + inline;
-        let mut head = endpoint.alloc(wanted).ok_or(NoBuffer { wanted })?;
+        let mut head = endpoint.alloc(wanted).map_err(|_| NoBuffer { wanted })?;
         head.set_len(0)
             .and_then(|()| head.extend(&[0; HEADER_BYTES]))
             .map_err(|_| NoBuffer { wanted })?;

@@ -261,7 +261,7 @@ impl ChunkClient {
     ) -> Result<OpId, ClientError> {
         let op = self.io_op(Method::Write, chunk, offset, bytes.len())?;
         let wanted = bytes.len();
-        let copy = endpoint.copy(bytes).ok_or(NoBuffer { wanted });
+        let copy = endpoint.copy(bytes).map_err(|_| NoBuffer { wanted });
         let data = copy.map_err(|e| op.error(towpath_rpc::CallError::from(e)))?;
         self.start_write(endpoint, chunk, offset, data)
     }

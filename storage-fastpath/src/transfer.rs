@@ -211,7 +211,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         first: bool,
     ) -> Result<Begun, TransferError> {
         let room = op_bytes - (offset % op_bytes as u64) as usize;
-        let Some(mut data) = self.endpoint.alloc(room).filter(|buf| buf.capacity() >= room) else {
+        let Ok(mut data) = self.endpoint.alloc(room) else {
             // Buffers under way come back; with none under way they never will.
             let error = CallError::NoBuffer(NoBuffer { wanted: room });
             return if first {

@@ -109,7 +109,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         config: &ServiceConfig,
     ) -> Self {
         let rpc = RpcConfig::new().requests_max(config.link_requests_max);
-        let holds = |bytes: &&usize| endpoint.alloc(**bytes).is_some();
+        let holds = |bytes: &&usize| endpoint.alloc(**bytes).is_ok();
         Self {
             read_bytes_max: READ_BYTES_SIZES.iter().find(holds).copied().unwrap_or(0),
             started: endpoint.now(),
@@ -431,10 +431,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// A send buffer with room for a read: the store fills it, the network sends it.
     fn read_buf(&self, header: &ReadHeader) -> Option<Buf> {
         let byte_len = header.length as usize;
-        let mut buf = self.endpoint.alloc(byte_len)?;
+        let mut buf = self.endpoint.alloc(byte_len).ok()?;
         buf.set_len(byte_len).ok()?;
         // Never the last one: reads that hold all buffers would leave none for their answers.
-        self.endpoint.alloc(read_head_bytes(header)).map(|_| buf)
+        self.endpoint.alloc(read_head_bytes(header)).map(|_| buf).ok()
     }
 
     pub(super) fn answer(&mut self, responder: Responder, deadline: Time, answer: Answer) {

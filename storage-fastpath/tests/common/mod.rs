@@ -192,7 +192,7 @@ impl Service {
         }
         let bytes = &stored.bytes[offset as usize..span.end() as usize];
         let crcs = stored_crcs(chunk, span, bytes, chunk_bytes);
-        let Some(mut data) = endpoint.copy(bytes) else {
+        let Ok(mut data) = endpoint.copy(bytes) else {
             return Answer::Error(ErrorReply::Busy);
         };
         let left = &self.mischief.corrupt_reads;

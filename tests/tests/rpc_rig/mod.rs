@@ -205,7 +205,7 @@ impl Rig {
         let Ok(mut outgoing) = Outgoing::new(&self.client, 8, data_bytes) else { return false };
         outgoing.extend(&token.to_le_bytes()).expect("room for a number");
         if data_bytes > 0 {
-            let Some(mut data) = self.client.alloc(data_bytes) else { return false };
+            let Ok(mut data) = self.client.alloc(data_bytes) else { return false };
             data.set_len(data_bytes).expect("room");
             outgoing.set_data(data);
         }

@@ -150,7 +150,7 @@ fn response<D: Device<Memory = Region>>(
     data_bytes: usize,
 ) -> Option<Outgoing> {
     let mut response = Outgoing::new(endpoint, 0, data_bytes).ok()?;
-    let mut data = endpoint.alloc(data_bytes)?;
+    let mut data = endpoint.alloc(data_bytes).ok()?;
     data.set_len(data_bytes).ok()?;
     response.set_data(data);
     Some(response)

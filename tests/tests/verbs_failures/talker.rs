@@ -116,7 +116,7 @@ impl Talker {
     fn post(&mut self) {
         let Some((link, channel)) = self.channel else { return };
         while self.counts.sent - self.counts.delivered - self.counts.failed < DEPTH {
-            let Some(mut buf) = self.endpoint.alloc(MESSAGE_BYTES) else { return };
+            let Ok(mut buf) = self.endpoint.alloc(MESSAGE_BYTES) else { return };
             buf.set_len(MESSAGE_BYTES).expect("it was asked for");
             if self.endpoint.send(link, channel, buf, SendOptions::new()).is_err() {
                 return;

@@ -108,7 +108,7 @@ impl Pair {
             pair.client.turn(|_, event| count(&event));
             pair.server.turn(|_, event| count(&event));
         }
-        let mut buf = pair.client.alloc(MESSAGE_BYTES).ok_or("no buffer")?;
+        let mut buf = pair.client.alloc(MESSAGE_BYTES)?;
         buf.set_len(MESSAGE_BYTES)?;
         Ok((pair, Payload::new(buf)))
     }

@@ -7,9 +7,8 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
-use towpath_device_roce::udp::UdpConfig;
 use towpath_transport::{
-    ChannelHandle, EndpointConfig, EndpointHandle, Incoming, RecvError, SendOptions,
+    ChannelHandle, EndpointConfig, EndpointHandle, Incoming, RecvError, SendOptions, UdpConfig,
 };
 
 const LONG: Duration = Duration::from_secs(3600);
@@ -21,10 +20,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let endpoint = EndpointHandle::spawn_udp(UdpConfig::new(addr.ip()), EndpointConfig::new())?;
     let Some(message) = args.next() else {
         println!("listening on {}", endpoint.listen(addr)?);
-        while let Some(link) = endpoint.accept(LONG) {
+        while let Ok(link) = endpoint.accept(LONG) {
             println!("{} is here", link.peer().device_addr);
             thread::spawn(move || {
-                while let Some(channel) = link.accept_channel(LONG) {
+                while let Ok(channel) = link.accept_channel(LONG) {
                     thread::spawn(move || echo(&channel));
                 }
             });
@@ -32,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Ok(());
     };
     let channel = endpoint.connect(addr)?.open_channel(true)?;
-    let buf = channel.copy(message.as_bytes()).ok_or("no free buffer")?;
+    let buf = channel.copy(message.as_bytes())?;
     channel.send(buf, SendOptions::new());
     if let Incoming::Message(message) = channel.recv(Duration::from_secs(5))? {
         println!("{}", String::from_utf8_lossy(&message.to_vec()));
@@ -45,7 +44,7 @@ fn echo(channel: &ChannelHandle) {
     loop {
         match channel.recv(LONG) {
             Ok(Incoming::Message(message)) => {
-                if let Some(reply) = channel.copy(&message.to_vec()) {
+                if let Ok(reply) = channel.copy(&message.to_vec()) {
                     channel.send(reply, SendOptions::new());
                 }
             }

@@ -5,8 +5,7 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
-use towpath_device_roce::udp::UdpConfig;
-use towpath_transport::{Endpoint, EndpointConfig, Event, Nanos, RoceUdp, SendOptions};
+use towpath_transport::{Endpoint, EndpointConfig, Event, Nanos, RoceUdp, SendOptions, UdpConfig};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
@@ -24,7 +23,7 @@ fn serve(mut server: Endpoint<RoceUdp>, addr: SocketAddr) -> Result<(), Box<dyn 
         let busy = server.turn(|server, event| match event {
             Event::Message(message) => {
                 let (link, channel) = (message.link(), message.channel());
-                if let Some(reply) = server.copy(&message.to_vec())
+                if let Ok(reply) = server.copy(&message.to_vec())
                     && let Err(rejected) = server.send(link, channel, reply, SendOptions::new())
                 {
                     eprintln!("cannot reply: {rejected}");
@@ -57,7 +56,7 @@ fn ask(
                 }
             }
             Event::ChannelOpened { link, channel, .. } => {
-                if let Some(buf) = client.copy(message.as_bytes())
+                if let Ok(buf) = client.copy(message.as_bytes())
                     && let Err(rejected) = client.send(link, channel, buf, SendOptions::new())
                 {
                     end = Some(Err(rejected.into()));

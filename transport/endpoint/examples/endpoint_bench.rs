@@ -107,7 +107,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         None
     };
     for _ in 0..depth {
-        let mut buf = client.alloc(bytes).ok_or("no buffer of that size")?;
+        let mut buf = client.alloc(bytes)?;
         buf.set_len(bytes)?;
         client.send(link, channel, buf, SendOptions::new())?;
     }

@@ -20,9 +20,7 @@
 //!
 //! ```
 //! use std::net::{Ipv4Addr, SocketAddr};
-//! use towpath_base::Nanos;
-//! use towpath_device_roce::udp::UdpConfig;
-//! use towpath_transport::{Endpoint, EndpointConfig, Event, SendOptions};
+//! use towpath_transport::{Endpoint, EndpointConfig, Event, Nanos, SendOptions, UdpConfig};
 //!
 //! let udp = || UdpConfig::new(Ipv4Addr::LOCALHOST.into());
 //! let mut server = Endpoint::udp(udp(), EndpointConfig::new())?;
@@ -71,8 +69,7 @@
 //! ```
 //! use std::net::{Ipv4Addr, SocketAddr};
 //! use std::time::Duration;
-//! use towpath_device_roce::udp::UdpConfig;
-//! use towpath_transport::{EndpointConfig, EndpointHandle, Incoming, SendOptions};
+//! use towpath_transport::{EndpointConfig, EndpointHandle, Incoming, SendOptions, UdpConfig};
 //!
 //! let soon = Duration::from_secs(10);
 //! let udp = || UdpConfig::new(Ipv4Addr::LOCALHOST.into());
@@ -173,13 +170,14 @@ pub use error::{AcceptError, ChannelError, ConnectError, EndpointError, LinkErro
 pub use event::{ConnectId, Event, LinkId, Peer, SendId, StreamId};
 pub use handle::{
     ChannelHandle, CompletionQueue, EndpointGroup, EndpointHandle, EndpointWorker, Incoming,
-    LinkHandle, Opening, RecvError, SentMessage, Ticket,
+    LinkHandle, Opening, RecvError, SentMessage, Ticket, WaitError, WaitSet,
 };
 #[cfg(feature = "mem")]
 pub use mem::{MemEnd, MemPairError, mem_pair};
 pub use message::{Chunk, Message};
 pub use payload::{Payload, Rejected, SendOptions, SubmitError};
 pub use plan::{Clock, Plan, SourcePorts};
+pub use pools::AllocError;
 pub use tcp::ByteStream;
 pub use udp::{RoceUdp, roce_udp, roce_udp_group};
 pub use workers::{Placing, Workers};

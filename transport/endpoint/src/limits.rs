@@ -202,6 +202,12 @@ pub(crate) const EGRESS_UNDER_WAY_MAX: usize = 64;
 /// Messages taken from one channel before the next one has its turn.
 pub(crate) const EGRESS_QUANTUM: usize = 16;
 
+/// Messages that wait for their turn are ended no later than so long after their deadline.
+pub(crate) const EGRESS_EXPIRY_NS: u64 = 1_000_000;
+
+/// Messages that are cancelled in one turn: a look at all that are under way serves them all.
+pub(crate) const CANCELS_AT_A_TIME: usize = 4096;
+
 /// How often who waits for room in a full queue looks whether the worker is still there.
 pub(crate) const EGRESS_ROOM_POLL: Duration = Duration::from_millis(1);
 

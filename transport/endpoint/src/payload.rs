@@ -2,7 +2,8 @@
 
 use crate::sends::Segments;
 use smallvec::smallvec;
-use towpath_base::Time;
+use std::time::Duration;
+use towpath_base::{Nanos, Time};
 use towpath_memory::{Buf, Frozen, Segment};
 use towpath_proto::limits::SEGMENTS_MAX;
 use towpath_proto::{ChannelId, Cut, SendError};
@@ -78,12 +79,13 @@ impl From<Frozen> for Payload {
 pub struct SendOptions {
     pub(crate) token: u64,
     pub(crate) deadline: Time,
+    pub(crate) timeout: Option<Nanos>,
     pub(crate) cut: Cut,
 }
 
 impl Default for SendOptions {
     fn default() -> Self {
-        Self { token: 0, deadline: Time::NEVER, cut: Cut::default() }
+        Self { token: 0, deadline: Time::NEVER, timeout: None, cut: Cut::default() }
     }
 }
 
@@ -101,10 +103,35 @@ impl SendOptions {
         self
     }
 
-    /// When to give the message up, on the device's clock. Default: never.
+    /// When to give the message up, on the device's clock: [`Endpoint::now`](crate::Endpoint::now),
+    /// [`EndpointHandle::now`](crate::EndpointHandle::now). Default: never.
     #[must_use]
     pub fn deadline(mut self, deadline: Time) -> Self {
         self.deadline = deadline;
+        self
+    }
+
+    /// Gives the message up so long after it was handed over, if it has no outcome by then: waiting
+    /// for its turn counts. The outcome is then [`Abandoned`](crate::Outcome::Abandoned), or
+    /// whatever else became of it. Beside a [`deadline`](Self::deadline) the earlier of both
+    /// counts. Default: never.
+    #[must_use]
+    pub fn timeout(mut self, span: Duration) -> Self {
+        self.timeout = Some(span.into());
+        self
+    }
+
+    /// Whether the message may end before its turn comes.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.timeout.is_some() || self.deadline != Time::NEVER
+    }
+
+    /// With the timeout, if there is one, counted from now on.
+    #[inline]
+    pub(crate) fn counted_from(mut self, now: impl FnOnce() -> Time) -> Self {
+        if let Some(span) = self.timeout.take() {
+            self.deadline = self.deadline.min(now() + span);
+        }
         self
     }
 
@@ -138,12 +165,25 @@ pub enum SubmitError {
     #[error("channel {} is not open; wait for ChannelOpened before sending", .0.0)]
     NotOpen(ChannelId),
     /// As many messages as the link takes are under way.
-    #[error("the link has as many messages under way as it takes; wait for a Sent event")]
+    #[error("the link has as many messages under way as it takes; wait for the next Event::Sent")]
     Full,
-    /// As many messages wait on the channel's queue, or for a place in the completion queue, as it
-    /// holds; nothing is lost by trying again.
-    #[error("the queue is full; take completions or wait, or use ChannelHandle::send, which waits")]
+    /// As many messages wait on the channel's queue as it holds (256): the peer's reader, or the
+    /// network, is slower than the sender. Nothing is lost by trying again.
+    #[error(
+        "the channel's queue is full: wait until it is writable (WaitSet::writable), or use \
+         ChannelHandle::send or send_timeout, which wait"
+    )]
     QueueFull,
+    /// As many messages were posted with the completion queue as it holds, and their outcomes not
+    /// taken yet.
+    #[error(
+        "{depth} messages have places in the completion queue, all that it has: take outcomes \
+         (poll or wait), or make it deeper"
+    )]
+    CompletionsFull {
+        /// How many places it has.
+        depth: usize,
+    },
     /// Longer than the peer takes.
     #[error("{bytes} bytes are more than the {max} that go in one message; send several")]
     TooLong {

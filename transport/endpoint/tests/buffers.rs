@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Pair, pattern, payload};
-use towpath_base::Nanos;
+use std::time::Duration;
+use towpath_base::{Nanos, Time};
 use towpath_memory::{Buf, Region};
 use towpath_proto::Outcome;
 use towpath_transport::{BufferCensus, EndpointConfig, Event, SendOptions, SubmitError};
@@ -225,4 +226,31 @@ fn one_frozen_buffer_is_in_many_messages_at_once() {
     assert_eq!(&buf[..], bytes);
     drop(buf);
     assert_eq!(pair.client.endpoint.buffers().send_free, before.send_free);
+}
+
+#[test]
+fn a_timeout_counts_from_the_send_and_the_earlier_of_timeout_and_deadline_counts() {
+    let mut pair = Pair::new(small());
+    let channel = pair.open(true);
+    let (link, hour) = (pair.client_link, Duration::from_secs(3_600));
+    let long_ago = Time(pair.client.endpoint.now().0 / 2);
+    let options = [
+        SendOptions::new().timeout(Duration::ZERO),
+        SendOptions::new().timeout(hour).deadline(long_ago),
+        SendOptions::new().timeout(hour),
+    ];
+    for (token, options) in (0..).zip(options) {
+        // Too long to be sent in the turn that finds its time over.
+        let message = payload(&pair.client.endpoint, &[7; 1_000_000]);
+        pair.client.endpoint.send(link, channel, message, options.token(token)).expect("room");
+    }
+    for (token, wanted) in
+        [Outcome::Abandoned, Outcome::Abandoned, Outcome::Delivered].into_iter().enumerate()
+    {
+        let (outcome, _) = pair.until(|client, server| {
+            server.events.clear();
+            client.take_sent(token as u64)
+        });
+        assert_eq!(outcome, wanted, "message {token}");
+    }
 }

@@ -86,7 +86,7 @@ fn closing_is_seen_at_the_other_end_after_everything_that_was_sent() {
     near.close();
     assert_eq!(take(&theirs), b"last words");
     assert_eq!(theirs.recv(LONG).err(), Some(RecvError::Closed));
-    assert!(far.accept_channel(LONG).is_none());
+    assert!(far.accept_channel(LONG).is_err());
     assert_eq!(far.down(), Some(DownReason::Goodbye));
     client.shutdown();
     let late = mine.send(theirs.copy(b"late").expect("a free buffer"), SendOptions::new());
@@ -102,7 +102,7 @@ fn a_worker_ends_when_its_last_handle_is_dropped_and_its_peer_hears_of_it() {
     drop((client, near, mine));
     assert_eq!(theirs.recv(LONG).err(), Some(RecvError::Closed));
     // The channel is closed before the link.
-    assert!(far.accept_channel(LONG).is_none());
+    assert!(far.accept_channel(LONG).is_err());
     assert_eq!(far.down(), Some(DownReason::Goodbye));
     server.shutdown();
 }
@@ -184,7 +184,8 @@ fn a_completion_queue_takes_no_more_than_it_holds() {
         mine.post(buf, SendOptions::new().token(word), &completions)
     };
     assert!(post(0).is_ok() && post(1).is_ok());
-    assert_eq!(post(2).expect_err("no place").error, SubmitError::QueueFull);
+    let full = SubmitError::CompletionsFull { depth: 2 };
+    assert_eq!(post(2).expect_err("no place").error, full);
     let sent = completions.wait(LONG).expect("an outcome").expect("it was taken");
     assert!(sent.token < 2 && post(3).is_ok());
     (0..3).for_each(|_| drop(take(&theirs)));

@@ -38,7 +38,7 @@ fn fill(pair: &mut Pair, channels: &[ChannelId]) -> Vec<Message> {
     drive(&mut pair.client, &mut pair.server, |client, server| {
         client.events.clear();
         while sent < count
-            && let Some(buf) = client.endpoint.copy(&bytes)
+            && let Ok(buf) = client.endpoint.copy(&bytes)
         {
             let channel = channels[sent / QUOTA];
             let options = SendOptions::new();

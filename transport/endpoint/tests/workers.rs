@@ -315,7 +315,7 @@ fn a_peer_for_a_worker_that_is_gone_is_taken_by_the_one_that_listens() {
 
 /// Answers everything on every channel of a link.
 fn echo(link: &LinkHandle) {
-    while let Some(channel) = link.accept_channel(LONG) {
+    while let Ok(channel) = link.accept_channel(LONG) {
         std::thread::spawn(move || {
             while let Ok(Incoming::Message(message)) = channel.recv(LONG) {
                 let reply = channel.copy(&message.to_vec()).expect("a free buffer");

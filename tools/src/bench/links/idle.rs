@@ -89,14 +89,14 @@ fn measure(channels: u64, seconds: u64, pauses: u64) -> Result<Point, StudyError
         (0..channels).map(|_| link.open_channel(true)).collect::<Result<_, _>>().map_err(failed)?;
     let channel = link.open_channel(true).map_err(failed)?;
     let soon = Duration::from_secs(10);
-    let accepted = server.accept(soon).ok_or_else(|| StudyError::run("set-up", "no link"))?;
-    let theirs: Vec<_> = (0..=channels).map_while(|_| accepted.accept_channel(soon)).collect();
+    let accepted = server.accept(soon).map_err(|error| StudyError::run("set-up", error))?;
+    let theirs: Vec<_> = (0..=channels).map_while(|_| accepted.accept_channel(soon).ok()).collect();
     let echo = theirs.iter().find(|theirs| theirs.id() == channel.id()).cloned();
     let echo = echo.ok_or_else(|| StudyError::run("set-up", "no channel"))?;
     thread::scope(|scope| {
         scope.spawn(move || {
             while let Ok(Incoming::Message(message)) = echo.recv(Duration::from_secs(3600)) {
-                if let Some(reply) = echo.copy(&message.to_vec()) {
+                if let Ok(reply) = echo.copy(&message.to_vec()) {
                     echo.send(reply, SendOptions::new());
                 }
             }
@@ -105,7 +105,7 @@ fn measure(channels: u64, seconds: u64, pauses: u64) -> Result<Point, StudyError
             let ask = || {
                 let posted = Instant::now();
                 let none = || StudyError::run("asking", "no buffer or no answer");
-                channel.send(channel.copy(&[7; 64]).ok_or_else(none)?, SendOptions::new());
+                channel.send(channel.copy(&[7; 64]).map_err(|_| none())?, SendOptions::new());
                 channel.recv(soon).map_err(|_| none())?;
                 Ok(posted.elapsed().as_secs_f64() * 1e6)
             };

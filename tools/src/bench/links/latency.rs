@@ -91,7 +91,8 @@ fn own_loop(bytes: usize, messages: usize) -> Result<Vec<f64>, StudyError> {
     let (link, channel) = (client.link, client.channels[0]);
     times(messages, || {
         let failed = |cause: &str| StudyError::run("posting", cause);
-        let mut buf = client.endpoint.alloc(bytes).ok_or_else(|| failed("no buffer is free"))?;
+        let buf = client.endpoint.alloc(bytes);
+        let mut buf = buf.map_err(|error| StudyError::run("posting", error))?;
         buf.set_len(bytes).map_err(|error| StudyError::run("posting", error))?;
         let sent = client.endpoint.send(link, channel, buf, SendOptions::new());
         sent.map_err(|rejected| StudyError::run("posting", rejected.error))?;

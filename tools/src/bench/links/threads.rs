@@ -212,7 +212,7 @@ impl Locked {
         let mut buf = back[place].pop();
         if buf.is_none() && *left > 0 {
             *left -= 1;
-            buf = endpoint.alloc(bytes);
+            buf = endpoint.alloc(bytes).ok();
             if let Some(buf) = &mut buf {
                 *failed |= buf.set_len(bytes).is_err();
             }

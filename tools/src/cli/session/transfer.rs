@@ -213,7 +213,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
 }
 
 fn take_buf<D: Device<Memory = Region>>(endpoint: &Endpoint<D>, byte_len: usize) -> Option<Buf> {
-    let mut buf = endpoint.alloc(byte_len)?;
+    let mut buf = endpoint.alloc(byte_len).ok()?;
     buf.set_len(byte_len).ok()?;
     Some(buf)
 }

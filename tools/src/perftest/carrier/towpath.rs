@@ -191,7 +191,7 @@ impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
         // Written, not only sized: pages never written would all be one page of zeroes.
         let filled = || {
             let buf = self.endpoint.copy(content.bytes());
-            buf.ok_or(RunError::NoBuffer { bytes: row.size })
+            buf.map_err(|_| RunError::NoBuffer { bytes: row.size })
         };
         let count = row.depth + SPARE_PAYLOADS;
         if row.apart {

@@ -44,7 +44,7 @@ impl Pair {
         let mut pair = Self { client, server, link, channel, idle, chunks_of_message };
         pair.open()?;
         for _ in 0..case.depth {
-            let mut buf = pair.client.alloc(case.message_bytes()).ok_or("no buffer")?;
+            let mut buf = pair.client.alloc(case.message_bytes())?;
             buf.set_len(case.message_bytes())?;
             pair.idle.push(Payload::new(buf));
         }

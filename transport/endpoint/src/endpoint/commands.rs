@@ -7,6 +7,7 @@ use crate::event::{LinkId, Peer, SendId};
 use crate::links::{Conn, Phase};
 use crate::message::{Chunk, Message};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
+use crate::pools::AllocError;
 use crate::sends::Sends;
 use std::hint::cold_path;
 use towpath_base::Nanos;
@@ -45,19 +46,20 @@ pub struct PathReport {
 }
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
-    /// An empty buffer for at least `len` bytes, from the smallest send pool that has one; `None`
-    /// while all that are large enough are out.
-    #[must_use]
-    pub fn alloc(&self, len: usize) -> Option<Buf> {
+    /// An empty buffer for at least `len` bytes, from the smallest send pool that has one.
+    ///
+    /// # Errors
+    /// [`AllocError`]: no buffer is so long, or all that are long enough are out now.
+    pub fn alloc(&self, len: usize) -> Result<Buf, AllocError> {
         self.pools.take(len)
     }
 
     /// A buffer with a copy of `bytes`.
-    #[must_use]
-    pub fn copy(&self, bytes: &[u8]) -> Option<Buf> {
-        let mut buf = self.alloc(bytes.len())?;
-        buf.extend(bytes).ok()?;
-        Some(buf)
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc).
+    pub fn copy(&self, bytes: &[u8]) -> Result<Buf, AllocError> {
+        self.pools.copy(bytes)
     }
 
     /// Opens a channel; [`Event::ChannelOpened`](crate::Event::ChannelOpened) or
@@ -124,6 +126,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         options: SendOptions,
     ) -> Result<SendId, Rejected> {
         let payload = payload.into();
+        let options = options.counted_from(|| self.device.now());
         let conn = self.links.find_mut(link).filter(|conn| conn.phase == Phase::Up);
         let sent = match conn {
             Some(conn) => try_send(conn, &self.regions, channel, &payload, options),

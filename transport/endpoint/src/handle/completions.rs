@@ -11,7 +11,10 @@ use std::time::Duration;
 /// order in which they came about: one for a thread that has many messages under way on as many
 /// channels as it likes. Clones are the same queue.
 ///
-/// A message has its place from the post until its outcome is taken, so the queue never overflows.
+/// A message has its place from the post until its outcome is taken, so the queue never overflows:
+/// a post that finds no place is refused with
+/// [`SubmitError::CompletionsFull`](crate::SubmitError::CompletionsFull) before anything is sent.
+/// Make it as deep as there may be messages under way and outcomes not yet taken.
 #[derive(Clone, Debug)]
 pub struct CompletionQueue {
     outcomes: Receiver<Result<SentMessage, Rejected>>,
@@ -48,6 +51,16 @@ impl CompletionQueue {
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
+    }
+
+    /// How many messages may have a place at a time.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    pub(super) fn outcomes(&self) -> &Receiver<Result<SentMessage, Rejected>> {
+        &self.outcomes
     }
 
     pub(super) fn reserve(&self) -> Option<Place> {

@@ -3,18 +3,26 @@
 //! A thread puts its message into the queue of the channel and, unless the channel is listed as
 //! having some, lists it: the worker looks at listed channels only, however many there are. Only
 //! a thread that finds the queue full takes a lock, to sleep; so does the worker, to wake it.
+//!
+//! A message that has a deadline, or is cancelled, may have to leave the queue before its turn. To
+//! get at it the worker moves what is queued, in order, to a line of its own, which counts as part
+//! of the queue.
 
 use super::completions::Place;
+use super::doorbell::Doorbell;
 use super::link::SentMessage;
-use crate::bell::Bell;
 use crate::event::LinkId;
 use crate::limits::{EGRESS_MAX, EGRESS_ROOM_POLL, EGRESS_UNDER_WAY_MAX};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
-use crossbeam_channel::Sender;
-use crossbeam_queue::{ArrayQueue, SegQueue};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use towpath_proto::ChannelId;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_queue::ArrayQueue;
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use towpath_base::Time;
+use towpath_proto::{ChannelId, Outcome};
 
 /// A message to send, and whom its outcome is told.
 pub(super) struct Outgoing {
@@ -24,6 +32,13 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
+    /// Ends it before its turn came: nothing of it was sent.
+    pub(super) fn abandon(self) {
+        let Self { payload, options, reply } = self;
+        let outcome = Outcome::Abandoned;
+        reply.tell(Ok(SentMessage { token: options.token, outcome, payload }));
+    }
+
     /// Gives it back: the worker ends.
     pub(super) fn refuse(self) {
         let Self { payload, reply, .. } = self;
@@ -33,17 +48,25 @@ impl Outgoing {
 
 /// Whom the outcome of a message is told.
 pub(super) enum Reply {
-    /// Who waits for this message alone.
-    Ticket(Sender<Result<SentMessage, Rejected>>),
+    /// Who waits for this message alone, which has a number on its channel.
+    Ticket(Sender<Result<SentMessage, Rejected>>, u64),
     /// Who waits for several.
     Queue(Place),
 }
 
 impl Reply {
+    /// The number of a message that has a ticket.
+    pub(super) fn ticket(&self) -> Option<u64> {
+        match self {
+            Self::Ticket(_, number) => Some(*number),
+            Self::Queue(_) => None,
+        }
+    }
+
     /// Whoever asked may not wait for the answer: then it is dropped.
     pub(super) fn tell(self, answer: Result<SentMessage, Rejected>) {
         match self {
-            Self::Ticket(reply) => drop(reply.send(answer)),
+            Self::Ticket(reply, _) => drop(reply.send(answer)),
             Self::Queue(place) => place.tell(answer),
         }
     }
@@ -57,92 +80,19 @@ pub(super) enum Refusal {
     Ended,
 }
 
-/// What the threads of an endpoint and its worker call each other by.
-pub(super) struct Doorbell {
-    /// Channels that have something waiting, each at most once.
-    listed: SegQueue<Arc<Egress>>,
-    bell: Arc<Bell>,
-    /// The worker takes nothing more.
-    ended: AtomicBool,
-    /// The worker has looked at the queues for the last time, or is about to.
-    gone: AtomicBool,
-}
-
-impl Doorbell {
-    pub(super) fn new(bell: Arc<Bell>) -> Self {
-        Self {
-            listed: SegQueue::new(),
-            bell,
-            ended: AtomicBool::new(false),
-            gone: AtomicBool::new(false),
-        }
-    }
-
-    /// Tells the worker that there is something for it, if it may be blocking.
-    pub(super) fn ring(&self) {
-        self.bell.ring();
-    }
-
-    /// What ends the worker's sleep.
-    pub(super) fn bell(&self) -> &Bell {
-        &self.bell
-    }
-
-    /// The worker takes nothing any more.
-    pub(super) fn end(&self) {
-        self.ended.store(true, Ordering::SeqCst);
-    }
-
-    /// Refuses whatever is left; the last thing the worker does here.
-    pub(super) fn leave(&self) {
-        self.gone.store(true, Ordering::SeqCst);
-        while let Some(egress) = self.listed.pop() {
-            egress.refuse_all();
-        }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.listed.is_empty()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.listed.len()
-    }
-
-    /// Takes the channel that has waited longest. It counts as listed until the worker is
-    /// [through](Self::through) with it.
-    pub(super) fn next(&self) -> Option<Arc<Egress>> {
-        self.listed.pop()
-    }
-
-    /// Puts a channel behind all others that is not through.
-    pub(super) fn again(&self, egress: Arc<Egress>) {
-        self.listed.push(egress);
-    }
-
-    /// The channel's queue was found empty: what comes from here on lists it again.
-    pub(super) fn through(&self, egress: &Arc<Egress>) {
-        egress.is_listed.store(false, Ordering::SeqCst);
-        if !egress.posts.is_empty()
-            || egress.is_leaving.load(Ordering::SeqCst)
-            || egress.weight.load(Ordering::SeqCst) != 0
-        {
-            self.list(egress);
-        }
-    }
-
-    fn list(&self, egress: &Arc<Egress>) {
-        if !egress.is_listed.swap(true, Ordering::SeqCst) {
-            self.listed.push(Arc::clone(egress));
-        }
-    }
-}
-
 /// What waits to be sent on one channel.
 pub(super) struct Egress {
     pub(super) link: LinkId,
     pub(super) channel: ChannelId,
     posts: ArrayQueue<Outgoing>,
+    /// What the worker has taken from there and not handed on: older than what is there now.
+    line: Mutex<VecDeque<Outgoing>>,
+    /// How many those are; the worker's to change.
+    lined_up: AtomicUsize,
+    /// Something that has a deadline was queued, and the worker has not looked since.
+    is_timed: AtomicBool,
+    /// The number of the next message that has a ticket.
+    next_ticket: AtomicU64,
     is_listed: AtomicBool,
     /// Nothing is taken any more: the channel or its link is closed.
     is_sealed: AtomicBool,
@@ -154,10 +104,18 @@ pub(super) struct Egress {
     under_way: AtomicUsize,
     /// Too many are under way: it is listed again when fewer are.
     is_paused: AtomicBool,
+    /// The link has no room: it is listed again when there is.
+    is_stalled: AtomicBool,
+    /// What is queued may have a deadline; the worker's own, too, as is the next.
+    may_expire: AtomicBool,
+    /// It is in the worker's list of such channels.
+    is_watched: AtomicBool,
     /// Threads that sleep until there is room.
     sleepers: AtomicUsize,
     bed: Mutex<()>,
     room: Condvar,
+    /// The same for those who wait for other things besides: a word when there may be room.
+    roomy: (Sender<()>, Receiver<()>),
 }
 
 impl Egress {
@@ -166,16 +124,62 @@ impl Egress {
             link,
             channel,
             posts: ArrayQueue::new(EGRESS_MAX),
+            line: Mutex::default(),
+            lined_up: AtomicUsize::new(0),
+            is_timed: AtomicBool::new(false),
+            next_ticket: AtomicU64::new(0),
             is_listed: AtomicBool::new(false),
             is_sealed: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),
             weight: AtomicU32::new(0),
             under_way: AtomicUsize::new(0),
             is_paused: AtomicBool::new(false),
+            is_stalled: AtomicBool::new(false),
+            may_expire: AtomicBool::new(false),
+            is_watched: AtomicBool::new(false),
             sleepers: AtomicUsize::new(0),
             bed: Mutex::new(()),
             room: Condvar::new(),
+            roomy: bounded(1),
         }
+    }
+
+    /// It is to be listed; true when it was not.
+    pub(super) fn mark_listed(&self) -> bool {
+        !self.is_listed.swap(true, Ordering::SeqCst)
+    }
+
+    /// It is not listed any more; true when it has something for the worker all the same.
+    pub(super) fn unmark_listed(&self) -> bool {
+        self.is_listed.store(false, Ordering::SeqCst);
+        !self.posts.is_empty()
+            || self.lined_up.load(Ordering::SeqCst) > 0
+            || self.is_leaving.load(Ordering::SeqCst)
+            || self.weight.load(Ordering::SeqCst) != 0
+    }
+
+    /// The worker looks at what has a deadline.
+    pub(super) fn unmark_timed(&self) {
+        self.is_timed.store(false, Ordering::SeqCst);
+    }
+
+    /// A number for a message that gets a ticket.
+    pub(super) fn number_ticket(&self) -> u64 {
+        self.next_ticket.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether the queue, with what the worker has lined up, has as many messages as it may.
+    fn is_full(&self) -> bool {
+        match self.lined_up.load(Ordering::SeqCst) {
+            0 => self.posts.is_full(),
+            lined_up => lined_up + self.posts.len() >= EGRESS_MAX,
+        }
+    }
+
+    /// Whether a post would be decided at once: taken, or refused for good.
+    pub(super) fn is_writable(&self, bell: &Doorbell) -> bool {
+        let is_over = self.is_sealed.load(Ordering::SeqCst) || bell.has_ended();
+        is_over || !self.is_full()
     }
 
     /// Hands something over, unless the queue is full; what was refused comes back.
@@ -184,52 +188,181 @@ impl Egress {
         bell: &Doorbell,
         post: Outgoing,
     ) -> Result<(), (Outgoing, Refusal)> {
-        if bell.ended.load(Ordering::SeqCst) {
+        if bell.has_ended() {
             return Err((post, Refusal::Ended));
         }
         if self.is_sealed.load(Ordering::SeqCst) {
             return Err((post, Refusal::Sealed));
         }
+        if self.lined_up.load(Ordering::SeqCst) > 0 && self.is_full() {
+            return Err((post, Refusal::Full));
+        }
+        let is_timed = post.options.is_timed();
         self.posts.push(post).map_err(|post| (post, Refusal::Full))?;
         bell.list(self);
+        if is_timed && !self.is_timed.swap(true, Ordering::SeqCst) {
+            bell.list_timed(self);
+        }
         bell.ring();
-        if bell.gone.load(Ordering::SeqCst) {
+        if bell.is_gone() {
             // The worker may have missed it.
             self.refuse_all();
         }
         Ok(())
     }
 
-    /// Hands something over, waiting for room.
+    /// Hands something over, waiting for room as long as `patience` says: for ever if it says
+    /// nothing. The time that passes counts against the timeout of the message.
     pub(super) fn post(
         self: &Arc<Self>,
         bell: &Doorbell,
         mut post: Outgoing,
+        patience: Option<Duration>,
     ) -> Result<(), (Outgoing, Refusal)> {
+        let (mut began, timeout) = (None, post.options.timeout);
         loop {
             match self.try_post(bell, post) {
                 Err((back, Refusal::Full)) => post = back,
                 done => return done,
             }
+            let began = *began.get_or_insert_with(Instant::now);
+            let waited = began.elapsed();
+            let left = patience.map(|patience| patience.saturating_sub(waited));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err((post, Refusal::Full));
+            }
+            post.options.timeout = timeout.map(|timeout| timeout - waited.into());
             let bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
             self.sleepers.fetch_add(1, Ordering::SeqCst);
-            if self.posts.is_full() {
+            if !self.is_writable(bell) {
                 // For a while only: the worker may end without a word.
-                drop(self.room.wait_timeout(bed, EGRESS_ROOM_POLL));
+                let span = left.map_or(EGRESS_ROOM_POLL, |left| left.min(EGRESS_ROOM_POLL));
+                drop(self.room.wait_timeout(bed, span));
             }
             self.sleepers.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
-    /// Takes the oldest; the worker's side.
-    pub(super) fn take(&self) -> Option<Outgoing> {
-        let post = self.posts.pop();
+    /// Where a word comes when there may be room, while somebody [watches](Self::watch_room).
+    pub(super) fn room(&self) -> &Receiver<()> {
+        &self.roomy.1
+    }
+
+    /// Someone waits for room, and gets a word at once if there is some.
+    pub(super) fn watch_room(&self, bell: &Doorbell) {
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        if self.is_writable(bell) {
+            let _ = self.roomy.0.try_send(());
+        }
+    }
+
+    /// Takes the word; whether there is room indeed.
+    pub(super) fn take_room(&self, bell: &Doorbell) -> bool {
+        // Another thread may have taken it.
+        let _ = self.roomy.1.try_recv();
+        self.is_writable(bell)
+    }
+
+    /// The end of [`watch_room`](Self::watch_room).
+    pub(super) fn unwatch_room(&self) {
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Tells whoever waits for room to look.
+    pub(super) fn tell_room(&self) {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             // Under the lock nobody is between looking and sleeping.
             drop(self.bed.lock().unwrap_or_else(PoisonError::into_inner));
-            self.room.notify_one();
+            self.room.notify_all();
+            // One word is as good as several.
+            let _ = self.roomy.0.try_send(());
         }
+    }
+
+    /// Takes the oldest; the worker's side, as is all that follows but sealing.
+    pub(super) fn take(&self) -> Option<Outgoing> {
+        let lined_up = self.lined_up.load(Ordering::SeqCst) > 0;
+        let post = if lined_up { self.line().pop_front() } else { self.posts.pop() };
+        self.tell_room();
         post
+    }
+
+    /// Gives the oldest back, which had no room after all.
+    pub(super) fn put_back(&self, post: Outgoing) {
+        self.line().push_front(post);
+    }
+
+    /// Moves what is queued to the line, with timeouts counted from `now`. Says when the first of
+    /// those that were moved is to end.
+    pub(super) fn line_up(&self, now: Time) -> Time {
+        let mut due = Time::NEVER;
+        let mut line = self.line();
+        // No more than the queue holds: threads may go on posting.
+        for _ in 0..EGRESS_MAX {
+            let Some(mut post) = self.posts.pop() else { break };
+            post.options = post.options.counted_from(|| now);
+            due = due.min(post.options.deadline);
+            line.push_back(post);
+        }
+        due
+    }
+
+    /// When the oldest in the line is to end.
+    pub(super) fn next_deadline(&self) -> Time {
+        self.line().front().map_or(Time::NEVER, |post| post.options.deadline)
+    }
+
+    /// Keeps of the line what `keep` wants, and hands the others to `give`. Says when the next of
+    /// those that are left is to end.
+    pub(super) fn sift(
+        &self,
+        mut keep: impl FnMut(&Outgoing) -> bool,
+        mut give: impl FnMut(Outgoing),
+    ) -> Time {
+        let mut due = Time::NEVER;
+        let mut line = self.line();
+        for _ in 0..line.len() {
+            let Some(post) = line.pop_front() else { break };
+            if keep(&post) {
+                due = due.min(post.options.deadline);
+                line.push_back(post);
+            } else {
+                give(post);
+            }
+        }
+        drop(line);
+        self.tell_room();
+        due
+    }
+
+    fn line(&self) -> Line<'_> {
+        let line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        Line { line, lined_up: &self.lined_up }
+    }
+
+    /// Whether the worker leaves the channel alone until something ends.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.is_paused.load(Ordering::Relaxed) || self.is_stalled.load(Ordering::Relaxed)
+    }
+
+    /// Whether something that has a deadline came since the queue was last found empty.
+    pub(super) fn may_expire(&self) -> bool {
+        self.may_expire.load(Ordering::Relaxed)
+    }
+
+    /// See [`may_expire`](Self::may_expire).
+    pub(super) fn set_may_expire(&self, yes: bool) {
+        self.may_expire.store(yes, Ordering::Relaxed);
+    }
+
+    /// It is in the list, or not any more; true when it was.
+    pub(super) fn set_watched(&self, yes: bool) -> bool {
+        self.is_watched.swap(yes, Ordering::Relaxed)
+    }
+
+    /// The link has no room for its next message, or has again.
+    pub(super) fn set_stalled(&self, yes: bool) {
+        self.is_stalled.store(yes, Ordering::Relaxed);
     }
 
     /// Gives back what waits, refused.
@@ -242,6 +375,7 @@ impl Egress {
     /// Takes nothing more.
     pub(super) fn seal(&self) {
         self.is_sealed.store(true, Ordering::SeqCst);
+        self.tell_room();
     }
 
     /// Takes nothing more, and has the worker close the channel behind what was taken. Needs no
@@ -256,7 +390,7 @@ impl Egress {
     /// Tells the worker of another weight. Takes no room in the queue: only the last one counts.
     pub(super) fn set_weight(self: &Arc<Self>, bell: &Doorbell, weight: u16) {
         // One that is listed holds back the close of its link.
-        if bell.ended.load(Ordering::SeqCst) || self.is_sealed.load(Ordering::SeqCst) {
+        if bell.has_ended() || self.is_sealed.load(Ordering::SeqCst) {
             return;
         }
         self.weight.store(u32::from(weight) + 1, Ordering::SeqCst);
@@ -300,5 +434,31 @@ impl Egress {
     pub(super) fn on_sent(&self) -> bool {
         let before = self.under_way.fetch_sub(1, Ordering::Relaxed);
         before <= EGRESS_UNDER_WAY_MAX / 2 + 1 && self.is_paused.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// The worker's line of a channel, which nobody else changes. How long it is is told at the end.
+struct Line<'a> {
+    line: MutexGuard<'a, VecDeque<Outgoing>>,
+    lined_up: &'a AtomicUsize,
+}
+
+impl Deref for Line<'_> {
+    type Target = VecDeque<Outgoing>;
+
+    fn deref(&self) -> &VecDeque<Outgoing> {
+        &self.line
+    }
+}
+
+impl DerefMut for Line<'_> {
+    fn deref_mut(&mut self) -> &mut VecDeque<Outgoing> {
+        &mut self.line
+    }
+}
+
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        self.lined_up.store(self.line.len(), Ordering::SeqCst);
     }
 }

@@ -1,7 +1,7 @@
 //! Several workers behind one listener, and the handles of all of them.
 
 use super::commands::Command;
-use super::{EndpointHandle, LinkHandle};
+use super::{EndpointHandle, LinkHandle, WaitError};
 use crate::config::EndpointConfig;
 use crate::error::{ConnectError, EndpointError, ListenError};
 use crate::udp::roce_udp_group;
@@ -86,22 +86,32 @@ impl EndpointGroup {
         chosen.ok_or(ConnectError::ShutDown)?.connect(addr)
     }
 
-    /// The next link that a peer connected to any worker; `None` when none came within `timeout`.
-    #[must_use]
-    pub fn accept(&self, timeout: Duration) -> Option<LinkHandle> {
+    /// The next link that a peer connected to any worker.
+    ///
+    /// # Errors
+    /// [`WaitError::Timeout`] when none came within `timeout`; [`WaitError::Ended`] when all
+    /// workers have ended, so that none will come.
+    pub fn accept(&self, timeout: Duration) -> Result<LinkHandle, WaitError> {
+        let mut running = self.handles.len();
         let until = Instant::now() + timeout;
         let mut select = Select::new();
         for handle in &self.handles {
             select.recv(&handle.accepted);
         }
         loop {
-            let place = select.ready_deadline(until).ok()?;
+            if running == 0 {
+                return Err(WaitError::Ended);
+            }
+            let place = select.ready_deadline(until).map_err(|_| WaitError::Timeout)?;
             let handle = &self.handles[place];
             match handle.accepted.try_recv() {
-                Ok(new) => return Some(LinkHandle::new(&handle.shared, new)),
+                Ok(new) => return Ok(LinkHandle::new(&handle.shared, new)),
                 // Another thread took it.
                 Err(TryRecvError::Empty) => {}
-                Err(TryRecvError::Disconnected) => select.remove(place),
+                Err(TryRecvError::Disconnected) => {
+                    select.remove(place);
+                    running -= 1;
+                }
             }
         }
     }

@@ -3,11 +3,13 @@
 use super::Shared;
 use super::commands::{Command, NewChannel, NewLink};
 use super::completions::CompletionQueue;
-use super::egress::{Doorbell, Egress, Outgoing, Refusal, Reply};
+use super::doorbell::Doorbell;
+use super::egress::{Egress, Outgoing, Refusal, Reply};
 use crate::error::ChannelError;
 use crate::event::{LinkId, Peer, StreamId};
 use crate::message::{Chunk, Message};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
+use crate::pools::AllocError;
 use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -68,12 +70,18 @@ impl LinkHandle {
         Opening { shared: Arc::clone(&self.shared), answer }
     }
 
-    /// The next channel that the peer opened; `None` when none came within `timeout` or the link
-    /// is down.
-    #[must_use]
-    pub fn accept_channel(&self, timeout: Duration) -> Option<ChannelHandle> {
-        let new = self.channels.recv_timeout(timeout).ok()?;
-        Some(ChannelHandle::new(&self.shared, new))
+    /// The next channel that the peer opened.
+    ///
+    /// # Errors
+    /// [`WaitError::Timeout`] when none came within `timeout`; [`WaitError::Ended`] when the link
+    /// is [down](Self::down), so that none will come.
+    pub fn accept_channel(&self, timeout: Duration) -> Result<ChannelHandle, WaitError> {
+        let new = self.channels.recv_timeout(timeout)?;
+        Ok(ChannelHandle::new(&self.shared, new))
+    }
+
+    pub(super) fn opened(&self) -> &Receiver<NewChannel> {
+        &self.channels
     }
 
     /// Its counters; `None` when it is gone.
@@ -158,6 +166,26 @@ pub enum RecvError {
     Closed,
 }
 
+/// Why nothing was accepted, or nothing has come of what was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WaitError {
+    /// Nothing came in time; it may yet come.
+    #[error("nothing came in time; wait again, or longer")]
+    Timeout,
+    /// Nothing will come any more.
+    #[error("the link is down or the endpoint has shut down; connect again, or spawn another")]
+    Ended,
+}
+
+impl From<RecvTimeoutError> for WaitError {
+    fn from(error: RecvTimeoutError) -> Self {
+        match error {
+            RecvTimeoutError::Timeout => Self::Timeout,
+            RecvTimeoutError::Disconnected => Self::Ended,
+        }
+    }
+}
+
 /// One end of a channel, until its last handle is gone, wherever that may happen.
 pub(crate) struct ChannelEnd {
     pub(super) egress: Arc<Egress>,
@@ -211,38 +239,96 @@ impl ChannelHandle {
 
     /// An empty buffer for at least `len` bytes; see
     /// [`EndpointHandle::alloc`](super::EndpointHandle::alloc).
-    #[must_use]
-    pub fn alloc(&self, len: usize) -> Option<Buf> {
-        self.shared.buf(len)
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    pub fn alloc(&self, len: usize) -> Result<Buf, AllocError> {
+        self.shared.pools.take(len)
     }
 
     /// A buffer with a copy of `bytes`.
-    #[must_use]
-    pub fn copy(&self, bytes: &[u8]) -> Option<Buf> {
-        let mut buf = self.alloc(bytes.len())?;
-        buf.extend(bytes).ok()?;
-        Some(buf)
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    pub fn copy(&self, bytes: &[u8]) -> Result<Buf, AllocError> {
+        self.shared.pools.copy(bytes)
     }
 
     /// Sends a message without copying it. The ticket tells the outcome; without waiting on it the
-    /// message is sent all the same. Waits while as many messages as the channel's queue holds
-    /// (256) wait to be taken: who must not wait uses [`post`](Self::post).
+    /// message is sent all the same. Waits while the channel's queue is full (256 messages wait to
+    /// be taken): beside a peer that never reads that is for ever, unless the message has a
+    /// [timeout](SendOptions::timeout), which counts from this call; then it is abandoned. Whoever
+    /// must not wait uses [`try_send`](Self::try_send), [`send_timeout`](Self::send_timeout) or
+    /// [`post`](Self::post).
     pub fn send(&self, payload: impl Into<Payload>, options: SendOptions) -> Ticket {
-        let (reply, answer) = bounded(1);
-        let message = Outgoing { payload: payload.into(), options, reply: Reply::Ticket(reply) };
-        let posted = self.end.egress.post(&self.shared.bell, message);
-        if let Err((Outgoing { payload, reply, .. }, refusal)) = posted {
-            reply.tell(Err(Rejected { payload, error: self.error(refusal) }));
+        let patience = options.timeout.map(Duration::from);
+        let (ticket, refused) = self.send_within(payload.into(), options, patience);
+        match refused {
+            Some((message, Refusal::Full)) => message.abandon(),
+            Some((Outgoing { payload, reply, .. }, refusal)) => {
+                reply.tell(Err(Rejected { payload, error: self.error(refusal) }));
+            }
+            None => {}
         }
-        Ticket { answer }
+        ticket
+    }
+
+    /// As [`send`](Self::send), but never waits.
+    ///
+    /// # Errors
+    /// [`Rejected`] with the message: [`SubmitError::QueueFull`], or the channel or the endpoint is
+    /// closed.
+    pub fn try_send(
+        &self,
+        payload: impl Into<Payload>,
+        options: SendOptions,
+    ) -> Result<Ticket, Rejected> {
+        self.send_timeout(payload, options, Duration::ZERO)
+    }
+
+    /// As [`send`](Self::send), but waits for room in the channel's queue for at most `patience`.
+    ///
+    /// # Errors
+    /// As [`try_send`](Self::try_send).
+    pub fn send_timeout(
+        &self,
+        payload: impl Into<Payload>,
+        options: SendOptions,
+        patience: Duration,
+    ) -> Result<Ticket, Rejected> {
+        let (ticket, refused) = self.send_within(payload.into(), options, Some(patience));
+        match refused {
+            Some((Outgoing { payload, .. }, refusal)) => {
+                Err(Rejected { payload, error: self.error(refusal) })
+            }
+            None => Ok(ticket),
+        }
+    }
+
+    fn send_within(
+        &self,
+        payload: Payload,
+        options: SendOptions,
+        patience: Option<Duration>,
+    ) -> (Ticket, Option<(Outgoing, Refusal)>) {
+        let (tell, answer) = bounded(1);
+        let egress = &self.end.egress;
+        let number = egress.number_ticket();
+        let message = Outgoing { payload, options, reply: Reply::Ticket(tell, number) };
+        let posted = egress.post(&self.shared.bell, message, patience);
+        let (shared, egress) = (Arc::clone(&self.shared), Arc::clone(egress));
+        let ticket =
+            Ticket { answer, shared, egress, number, is_cancelled: AtomicBool::new(false) };
+        (ticket, posted.err())
     }
 
     /// Sends a message without copying it, without waiting and without a lock. Its outcome goes to
     /// `completions`.
     ///
     /// # Errors
-    /// [`Rejected`] with the message; [`SubmitError::QueueFull`] when the channel's queue or the
-    /// completion queue is full.
+    /// [`Rejected`] with the message: [`SubmitError::QueueFull`] when the channel's queue is full,
+    /// [`SubmitError::CompletionsFull`] when the completion queue is, or the channel or the
+    /// endpoint is closed.
     pub fn post(
         &self,
         payload: impl Into<Payload>,
@@ -251,7 +337,8 @@ impl ChannelHandle {
     ) -> Result<(), Rejected> {
         let payload = payload.into();
         let Some(place) = completions.reserve() else {
-            return Err(Rejected { payload, error: SubmitError::QueueFull });
+            let depth = completions.depth();
+            return Err(Rejected { payload, error: SubmitError::CompletionsFull { depth } });
         };
         let message = Outgoing { payload, options, reply: Reply::Queue(place) };
         let posted = self.end.egress.try_post(&self.shared.bell, message);
@@ -274,6 +361,26 @@ impl ChannelHandle {
             Refusal::Sealed => SubmitError::NotOpen(self.id),
             Refusal::Ended => SubmitError::ShutDown,
         }
+    }
+
+    pub(super) fn incoming(&self) -> &Receiver<Incoming> {
+        &self.incoming
+    }
+
+    pub(super) fn room(&self) -> &Receiver<()> {
+        self.end.egress.room()
+    }
+
+    pub(super) fn watch_room(&self) {
+        self.end.egress.watch_room(&self.shared.bell);
+    }
+
+    pub(super) fn unwatch_room(&self) {
+        self.end.egress.unwatch_room();
+    }
+
+    pub(super) fn take_room(&self) -> bool {
+        self.end.egress.take_room(&self.shared.bell)
     }
 
     /// The next arrival, waiting for at most `timeout`.
@@ -310,10 +417,14 @@ pub struct SentMessage {
     pub payload: Payload,
 }
 
-/// What a send is waited for with.
-#[derive(Debug)]
+/// Waits for the outcome of one message, or gives the message up. Dropping it does neither.
 pub struct Ticket {
     answer: Receiver<Result<SentMessage, Rejected>>,
+    shared: Arc<Shared>,
+    egress: Arc<Egress>,
+    /// Of the message, on its channel.
+    number: u64,
+    is_cancelled: AtomicBool,
 }
 
 impl Ticket {
@@ -323,5 +434,25 @@ impl Ticket {
     /// [`Rejected`] with the message: it was not taken.
     pub fn wait(&self, timeout: Duration) -> Result<Option<SentMessage>, Rejected> {
         self.answer.recv_timeout(timeout).ok().transpose()
+    }
+
+    /// Gives the message up, and does not wait: [`wait`](Self::wait) tells the outcome afterwards.
+    /// It is [`Abandoned`](Outcome::Abandoned) when the peer's application has not seen the message
+    /// whole and never will, [`Delivered`](Outcome::Delivered) when it was delivered before, and
+    /// [`Unknown`](Outcome::Unknown) when the peer is gone and may have it.
+    pub fn cancel(&self) {
+        if self.answer.is_empty() && !self.is_cancelled.swap(true, Ordering::Relaxed) {
+            self.shared.bell.cancel(&self.egress, self.number);
+        }
+    }
+
+    pub(super) fn answer(&self) -> &Receiver<Result<SentMessage, Rejected>> {
+        &self.answer
+    }
+}
+
+impl std::fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ticket").field("number", &self.number).finish_non_exhaustive()
     }
 }

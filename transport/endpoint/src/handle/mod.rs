@@ -3,23 +3,31 @@
 //! | file | what it is |
 //! |---|---|
 //! | `worker` | commands in, turns, events to whom they concern; a thread's loop around that |
+//! | `clock` | the device's clock, for threads that have no device |
 //! | `commands` | what handles ask the worker for |
-//! | `egress`, `outbound` | messages from threads to the worker without a lock, and its side |
+//! | `doorbell`, `egress`, `outbound` | messages to the worker without a lock, and its side |
 //! | `completions` | outcomes of many messages in one queue |
 //! | `group` | several workers behind one listener |
+//! | `wait` | for whichever comes first of several things |
 //! | `link` | handles of links and channels, and tickets of sends |
 
+mod clock;
 mod commands;
 mod completions;
+mod doorbell;
 mod egress;
 mod group;
 mod link;
 mod outbound;
+mod wait;
 mod worker;
 
 pub use completions::CompletionQueue;
 pub use group::EndpointGroup;
-pub use link::{ChannelHandle, Incoming, LinkHandle, Opening, RecvError, SentMessage, Ticket};
+pub use link::{
+    ChannelHandle, Incoming, LinkHandle, Opening, RecvError, SentMessage, Ticket, WaitError,
+};
+pub use wait::WaitSet;
 pub use worker::EndpointWorker;
 
 use crate::blacklist::Blacklist;
@@ -27,14 +35,16 @@ use crate::config::EndpointConfig;
 use crate::endpoint::Endpoint;
 use crate::error::{ConnectError, EndpointError, ListenError};
 use crate::limits::COMMANDS_MAX;
-use crate::pools::SendPools;
+use crate::pools::{AllocError, SendPools};
+use clock::Clock;
 use commands::{Command, NewLink};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use egress::Doorbell;
+use doorbell::Doorbell;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use towpath_base::Time;
 use towpath_memory::{Buf, Region};
 use towpath_proto::Class;
 use towpath_verbs::Device;
@@ -45,13 +55,10 @@ pub(crate) struct Shared {
     bell: Arc<Doorbell>,
     pools: SendPools,
     blacklist: Blacklist,
+    clock: Arc<Clock>,
 }
 
 impl Shared {
-    fn buf(&self, len: usize) -> Option<Buf> {
-        self.pools.take(len)
-    }
-
     /// Sends a command without waiting, for the worker may be driven by whoever asks. One that
     /// nobody takes is dropped, and its answer with it. Bounded by who asks: a thread that waits
     /// for the answer asks for nothing else meanwhile, links are closed once, and for what nobody
@@ -140,8 +147,10 @@ impl EndpointHandle {
         let endpoint = Endpoint::new(device, config)?;
         let bell = Arc::new(Doorbell::new(Arc::clone(endpoint.bell())));
         let (pools, blacklist) = (endpoint.pools().clone(), endpoint.blacklist().clone());
-        let worker = EndpointWorker::new(endpoint, inbox, Arc::clone(&bell), accept, spin);
-        let shared = Arc::new(Shared { commands, bell, pools, blacklist });
+        let clock = Arc::new(Clock::new(endpoint.now()));
+        let of_worker = (Arc::clone(&bell), Arc::clone(&clock));
+        let worker = EndpointWorker::new(endpoint, inbox, of_worker, accept, spin);
+        let shared = Arc::new(Shared { commands, bell, pools, blacklist, clock });
         Ok((Self { shared, accepted, thread: Arc::default() }, worker))
     }
 
@@ -190,27 +199,38 @@ impl EndpointHandle {
         Ok(LinkHandle::new(&self.shared, new))
     }
 
-    /// The next link that a peer connected; `None` when none came within `timeout` or the
-    /// endpoint has shut down.
-    #[must_use]
-    pub fn accept(&self, timeout: Duration) -> Option<LinkHandle> {
-        let new = self.accepted.recv_timeout(timeout).ok()?;
-        Some(LinkHandle::new(&self.shared, new))
+    /// The next link that a peer connected.
+    ///
+    /// # Errors
+    /// [`WaitError::Timeout`] when none came within `timeout`; [`WaitError::Ended`] when the
+    /// endpoint has shut down, so that none will come.
+    pub fn accept(&self, timeout: Duration) -> Result<LinkHandle, WaitError> {
+        let new = self.accepted.recv_timeout(timeout)?;
+        Ok(LinkHandle::new(&self.shared, new))
     }
 
-    /// An empty buffer for at least `len` bytes, from the smallest send pool that has one; `None`
-    /// while all that are large enough are out.
+    /// The device's clock now, for [deadlines](crate::SendOptions::deadline): as the worker last
+    /// told it, carried on by the host's clock. Without a thread it is the time of the worker's
+    /// last turn.
     #[must_use]
-    pub fn alloc(&self, len: usize) -> Option<Buf> {
-        self.shared.buf(len)
+    pub fn now(&self) -> Time {
+        self.shared.clock.now()
+    }
+
+    /// An empty buffer for at least `len` bytes, from the smallest send pool that has one.
+    ///
+    /// # Errors
+    /// [`AllocError`]: no buffer is so long, or all that are long enough are out now.
+    pub fn alloc(&self, len: usize) -> Result<Buf, AllocError> {
+        self.shared.pools.take(len)
     }
 
     /// A buffer with a copy of `bytes`.
-    #[must_use]
-    pub fn copy(&self, bytes: &[u8]) -> Option<Buf> {
-        let mut buf = self.alloc(bytes.len())?;
-        buf.extend(bytes).ok()?;
-        Some(buf)
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc).
+    pub fn copy(&self, bytes: &[u8]) -> Result<Buf, AllocError> {
+        self.shared.pools.copy(bytes)
     }
 
     /// Registers a region, so that buffers in it can be sent.

@@ -1,30 +1,35 @@
 //! The worker's side of sending: takes what threads posted, channel by channel, and tells them the
 //! outcomes.
 
-use super::egress::{Doorbell, Egress, Outgoing, Reply};
+use super::doorbell::Doorbell;
+use super::egress::{Egress, Outgoing, Reply};
 use super::link::SentMessage;
 use crate::endpoint::Endpoint;
-use crate::limits::{BATCH, EGRESS_QUANTUM};
+use crate::event::SendId;
+use crate::limits::{BATCH, CANCELS_AT_A_TIME, EGRESS_EXPIRY_NS, EGRESS_QUANTUM};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
 use crate::sends::Segments;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::iter;
 use std::sync::Arc;
+use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
 use towpath_proto::Outcome;
 use towpath_verbs::Device;
 
 /// A message that the link has.
 struct Waiting {
+    send: SendId,
     reply: Reply,
     /// The caller's own word.
     token: u64,
     egress: Arc<Egress>,
 }
 
-/// Messages that one link had no room for, each with its channel, which is not served meanwhile.
+/// Channels whose next message one link had no room for; they are not served meanwhile.
 #[derive(Default)]
-struct Line {
-    messages: VecDeque<(Arc<Egress>, Outgoing)>,
+struct Stalled {
+    channels: VecDeque<Arc<Egress>>,
     /// A message of the link has ended since it had no room.
     has_room: bool,
 }
@@ -36,15 +41,19 @@ pub(super) struct Outbound {
     sends: Vec<Option<Waiting>>,
     free: Vec<usize>,
     /// By [`LinkId::index`](crate::LinkId::index).
-    stalled: Vec<Line>,
-    /// The lines that have room.
+    stalled: Vec<Stalled>,
+    /// Those of them that have room.
     roomy: Vec<usize>,
+    /// Channels that are blocked and have messages with deadlines.
+    watched: Vec<Arc<Egress>>,
+    /// When the first of these messages is to end.
+    due: Time,
 }
 
 impl Outbound {
     pub(super) fn new(bell: Arc<Doorbell>) -> Self {
-        let (sends, free, stalled, roomy) = Default::default();
-        Self { bell, sends, free, stalled, roomy }
+        let (sends, free, stalled, roomy, watched) = Default::default();
+        Self { bell, sends, free, stalled, roomy, watched, due: Time::NEVER }
     }
 
     pub(super) fn bell(&self) -> &Arc<Doorbell> {
@@ -62,7 +71,87 @@ impl Outbound {
             let Some(egress) = self.bell.next() else { break };
             self.serve_channel(endpoint, egress);
         }
-        channels > 0
+        let looked = self.watch_timed(endpoint) | self.give_up_cancelled(endpoint);
+        channels > 0 || looked
+    }
+
+    /// When a message that waits for its turn is to end.
+    pub(super) fn due(&self) -> Time {
+        self.due
+    }
+
+    /// Looks after the messages that have deadlines on channels that are not served now. Says
+    /// whether there was anything to do.
+    fn watch_timed<D: Device<Memory = Region>>(&mut self, endpoint: &Endpoint<D>) -> bool {
+        let mut is_news = false;
+        while let Some(egress) = self.bell.next_timed() {
+            is_news = true;
+            egress.set_may_expire(true);
+            self.watch(endpoint, egress);
+        }
+        if self.due == Time::NEVER {
+            return is_news;
+        }
+        let now = endpoint.now();
+        if now < self.due {
+            return is_news;
+        }
+        let mut due = Time::NEVER;
+        self.watched.retain(|egress| {
+            let next = egress.sift(|post| post.options.deadline > now, Outgoing::abandon);
+            due = due.min(next);
+            egress.set_watched(next != Time::NEVER);
+            next != Time::NEVER
+        });
+        // Many deadlines in a row cost a look each millisecond.
+        self.due = due.max(now + Nanos(EGRESS_EXPIRY_NS));
+        true
+    }
+
+    /// Watches the deadlines of a channel, if it has any and is not served now.
+    fn watch<D: Device<Memory = Region>>(&mut self, endpoint: &Endpoint<D>, egress: Arc<Egress>) {
+        if !egress.may_expire() || !egress.is_blocked() {
+            return;
+        }
+        // A message that was put back is in the line already.
+        let put_back = egress.next_deadline();
+        self.due = self.due.min(put_back).min(egress.line_up(endpoint.now()));
+        if !egress.set_watched(true) {
+            self.watched.push(egress);
+        }
+    }
+
+    /// Gives up messages that were cancelled, wherever they are.
+    fn give_up_cancelled<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+    ) -> bool {
+        let Some(first) = self.bell.next_cancelled() else { return false };
+        let mut wanted = HashSet::new();
+        let mut channels: Vec<Arc<Egress>> = Vec::new();
+        let rest = iter::from_fn(|| self.bell.next_cancelled());
+        for (egress, number) in iter::once(first).chain(rest).take(CANCELS_AT_A_TIME) {
+            if wanted.insert((Arc::as_ptr(&egress), number))
+                && !channels.iter().any(|channel| Arc::ptr_eq(channel, &egress))
+            {
+                channels.push(egress);
+            }
+        }
+        let is_wanted = |egress: &Arc<Egress>, reply: &Reply| {
+            reply.ticket().is_some_and(|number| wanted.contains(&(Arc::as_ptr(egress), number)))
+        };
+        for egress in &channels {
+            let stays = |post: &Outgoing| !is_wanted(egress, &post.reply);
+            egress.line_up(endpoint.now());
+            egress.sift(stays, Outgoing::abandon);
+        }
+        for waiting in self.sends.iter().flatten() {
+            if is_wanted(&waiting.egress, &waiting.reply) {
+                // One that has just ended has its outcome.
+                let _ = endpoint.cancel(waiting.send);
+            }
+        }
+        true
     }
 
     fn serve_channel<D: Device<Memory = Region>>(
@@ -76,17 +165,18 @@ impl Outbound {
         }
         for _ in 0..EGRESS_QUANTUM {
             if !egress.may_send() {
-                return;
+                return self.watch(endpoint, egress);
             }
             let Some(message) = egress.take() else {
                 if egress.take_leave() {
                     // A channel that is gone is closed already.
                     let _ = endpoint.close_channel(egress.link, egress.channel);
                 }
+                egress.set_may_expire(false);
                 return self.bell.through(&egress);
             };
             if let Some(message) = self.send(endpoint, &egress, message) {
-                return self.stall(egress, message);
+                return self.stall(endpoint, egress, message);
             }
         }
         self.bell.again(egress);
@@ -99,17 +189,18 @@ impl Outbound {
         egress: &Arc<Egress>,
         message: Outgoing,
     ) -> Option<Outgoing> {
-        let Outgoing { payload, options, reply } = message;
+        let Outgoing { payload, mut options, reply } = message;
+        options = options.counted_from(|| endpoint.now());
         let place = self.free.pop().unwrap_or_else(|| {
             self.sends.push(None);
             self.sends.len() - 1
         });
         let here = SendOptions { token: place as u64, ..options };
         match endpoint.send(egress.link, egress.channel, payload, here) {
-            Ok(_) => {
+            Ok(send) => {
                 egress.on_taken();
                 let egress = Arc::clone(egress);
-                self.sends[place] = Some(Waiting { reply, token: options.token, egress });
+                self.sends[place] = Some(Waiting { send, reply, token: options.token, egress });
                 None
             }
             Err(Rejected { payload, error: SubmitError::Full }) => {
@@ -124,29 +215,42 @@ impl Outbound {
         }
     }
 
-    fn stall(&mut self, egress: Arc<Egress>, message: Outgoing) {
+    fn stall<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &Endpoint<D>,
+        egress: Arc<Egress>,
+        message: Outgoing,
+    ) {
         let index = egress.link.index();
         if self.stalled.len() <= index {
-            self.stalled.resize_with(index + 1, Line::default);
+            self.stalled.resize_with(index + 1, Stalled::default);
         }
-        self.stalled[index].messages.push_back((egress, message));
+        egress.put_back(message);
+        egress.set_stalled(true);
+        self.stalled[index].channels.push_back(Arc::clone(&egress));
+        self.watch(endpoint, egress);
     }
 
     /// Tries again what a link had no room for, in order and for as long as there is room.
     fn retry<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, index: usize) {
         self.stalled[index].has_room = false;
-        while let Some((egress, message)) = self.stalled[index].messages.pop_front() {
-            if let Some(message) = self.send(endpoint, &egress, message) {
-                return self.stalled[index].messages.push_front((egress, message));
+        while let Some(egress) = self.stalled[index].channels.pop_front() {
+            // It may have been given up meanwhile.
+            if let Some(message) = egress.take()
+                && let Some(message) = self.send(endpoint, &egress, message)
+            {
+                egress.put_back(message);
+                return self.stalled[index].channels.push_front(egress);
             }
+            egress.set_stalled(false);
             self.bell.again(egress);
         }
     }
 
     /// Gives back what waits for room, refused: the worker ends.
     pub(super) fn refuse_all(&mut self) {
-        for (_, message) in self.stalled.iter_mut().flat_map(|line| line.messages.drain(..)) {
-            message.refuse();
+        for egress in self.stalled.iter_mut().flat_map(|stalled| stalled.channels.drain(..)) {
+            egress.refuse_all();
         }
     }
 
@@ -161,7 +265,7 @@ impl Outbound {
 
     fn make_room(&mut self, index: usize) {
         if let Some(line) = self.stalled.get_mut(index)
-            && !line.messages.is_empty()
+            && !line.channels.is_empty()
             && !std::mem::replace(&mut line.has_room, true)
         {
             self.roomy.push(index);

@@ -1,7 +1,9 @@
 //! The worker that owns an endpoint: commands in, turns, events to whom they concern.
 
+use super::clock::Clock;
 use super::commands::{Command, NewChannel, NewLink};
-use super::egress::{Doorbell, Egress};
+use super::doorbell::Doorbell;
+use super::egress::Egress;
 use super::link::{ChannelEnd, Incoming};
 use super::outbound::Outbound;
 use super::{EndpointHandle, LinkHandle};
@@ -59,6 +61,7 @@ pub struct EndpointWorker<D: Device<Memory = Region>> {
     endpoint: Endpoint<D>,
     commands: Receiver<Command>,
     bell: Arc<Doorbell>,
+    clock: Arc<Clock>,
     desk: Desk,
     spin: Nanos,
     ending: bool,
@@ -68,7 +71,7 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
     pub(super) fn new(
         endpoint: Endpoint<D>,
         commands: Receiver<Command>,
-        bell: Arc<Doorbell>,
+        (bell, clock): (Arc<Doorbell>, Arc<Clock>),
         accept: Sender<NewLink>,
         spin: Nanos,
     ) -> Self {
@@ -80,17 +83,19 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
             outbound: Outbound::new(Arc::clone(&bell)),
             closing: Vec::new(),
         };
-        Self { endpoint, commands, bell, desk, spin, ending: false }
+        Self { endpoint, commands, bell, clock, desk, spin, ending: false }
     }
 
     pub(super) fn run(mut self) {
         let mut busy_at = self.endpoint.now();
+        self.clock.run(busy_at);
         while !self.ending {
-            let worked = self.turn();
+            let worked = self.take_turn();
             let now = self.endpoint.now();
             if worked {
                 busy_at = now;
             } else if now.since(busy_at) >= self.spin {
+                self.clock.run(now);
                 self.block(now);
             }
         }
@@ -100,12 +105,24 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
     /// One turn: takes what handles asked for and posted, and has the endpoint take its turn, whose
     /// outcomes and arrivals it tells. Says whether there was anything to do.
     pub fn turn(&mut self) -> bool {
+        self.clock.set(self.endpoint.now());
+        self.take_turn()
+    }
+
+    fn take_turn(&mut self) -> bool {
         self.take_commands() | self.serve()
     }
 
     fn serve(&mut self) -> bool {
         let Self { endpoint, desk, .. } = self;
         desk.serve(endpoint) | endpoint.turn(|endpoint, event| desk.on_event(endpoint, event))
+    }
+
+    /// When [`turn`](Self::turn) has something to do at the latest, unless something arrives or is
+    /// asked for: see [`Endpoint::next_timeout`].
+    #[must_use]
+    pub fn next_timeout(&self) -> Time {
+        self.endpoint.next_timeout().min(self.desk.outbound.due())
     }
 
     /// Whether its last handle is gone, or one of them asked for the end.
@@ -158,9 +175,11 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
         self.bell.bell().wakes();
     }
 
-    /// How long nothing needs to be looked at: whatever is asked for, posted or given back rings.
+    /// How long nothing needs to be looked at: what is asked for, posted or given back rings, and
+    /// deadlines of what waits for its turn are known.
     fn sleep(&self) -> Nanos {
-        Nanos(if self.bell.bell().is_heard() { WORKER_SLEEP_NS } else { WORKER_BLOCK_NS })
+        let most = if self.bell.bell().is_heard() { WORKER_SLEEP_NS } else { WORKER_BLOCK_NS };
+        self.desk.outbound.due().since(self.endpoint.now()).min(Nanos(most))
     }
 
     /// Where the device cannot block.

@@ -384,10 +384,11 @@ fn make<D: Device<Memory = Region>>(
     let len = planned.len as usize;
     let each = len.div_ceil(planned.segments.clamp(1, 4) as usize).max(1);
     let sizes = (0..len).step_by(each).map(|offset| (offset, each.min(len - offset)));
-    let segments: Option<Vec<Buf>> = sizes.clone().map(|(_, size)| endpoint.alloc(size)).collect();
+    let segments: Result<Vec<Buf>, _> =
+        sizes.clone().map(|(_, size)| endpoint.alloc(size)).collect();
     let mut fingerprint = Fingerprint::new();
     let mut payload: Option<Payload> = None;
-    for (mut segment, (offset, size)) in segments?.into_iter().zip(sizes) {
+    for (mut segment, (offset, size)) in segments.ok()?.into_iter().zip(sizes) {
         segment.set_len(size).ok()?;
         content.fill(offset as u64, &mut segment);
         fingerprint.update(&segment);

@@ -145,7 +145,7 @@ impl<D: Device<Memory = Region>> Host<D> {
                 let Shared { flows, pattern, .. } = &mut *shared;
                 let flow = &mut flows[number];
                 let len = flow.plan.message_bytes as usize;
-                let Some(mut buf) = self.endpoint.alloc(len) else {
+                let Ok(mut buf) = self.endpoint.alloc(len) else {
                     flow.on_no_buffer();
                     break;
                 };

@@ -163,7 +163,7 @@ impl<D: Device<Memory = Region>> Client<D> {
             let now = self.endpoint.now();
             self.begun.push_back(now);
             let options = SendOptions::new().deadline(now + self.deadline);
-            let buf = self.endpoint.copy(&request.emit()).ok_or(Broken::Refused)?;
+            let buf = self.endpoint.copy(&request.emit()).map_err(|_| Broken::Refused)?;
             self.endpoint.send(link, channel, buf, options).map_err(|_| Broken::Refused)?;
         }
         Ok(())

@@ -59,7 +59,7 @@ impl<D: Device<Memory = Region>> Server<D> {
         let reply = shelf.answer(&message.to_vec());
         self.endpoint.release(message);
         let options = SendOptions::new().deadline(self.endpoint.now() + self.deadline);
-        let buf = self.endpoint.copy(&reply?).ok_or(Broken::Refused)?;
+        let buf = self.endpoint.copy(&reply?).map_err(|_| Broken::Refused)?;
         self.endpoint.send(link, channel, buf, options).map_err(|_| Broken::Refused).map(drop)
     }
 }

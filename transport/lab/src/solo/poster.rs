@@ -53,7 +53,7 @@ impl Poster {
             return Ok(buf);
         }
         let none = PostError::NoBuffer(self.message_bytes);
-        let Some(mut buf) = channel.alloc(self.message_bytes) else { return Err(none) };
+        let Ok(mut buf) = channel.alloc(self.message_bytes) else { return Err(none) };
         // What the bytes are does not matter here: they were zero, or another message's.
         buf.set_len(self.message_bytes).map_err(|_| none)?;
         Ok(buf)
@@ -72,7 +72,7 @@ impl Poster {
             match channel.post(payload, SendOptions::new(), &self.done) {
                 Ok(()) => return Ok(()),
                 // Others fill the queue too, or the completions of this thread wait.
-                Err(rejected) if rejected.error == SubmitError::QueueFull => {
+                Err(rejected) if is_for_now(rejected.error) => {
                     payload = rejected.payload;
                     self.wait()?;
                 }
@@ -94,7 +94,7 @@ impl Poster {
         let payload = Payload::from(self.buf(channel)?);
         match channel.post(payload, SendOptions::new(), &self.done) {
             Ok(()) => Ok(true),
-            Err(rejected) if rejected.error == SubmitError::QueueFull => {
+            Err(rejected) if is_for_now(rejected.error) => {
                 self.spare.extend(rejected.payload.into_bufs());
                 Ok(false)
             }
@@ -157,4 +157,9 @@ impl Poster {
         }
         Ok(())
     }
+}
+
+/// Whether there is room when outcomes have been taken.
+fn is_for_now(error: SubmitError) -> bool {
+    matches!(error, SubmitError::QueueFull | SubmitError::CompletionsFull { .. })
 }

@@ -1,0 +1,107 @@
+//! Back-pressure: what each signal says, and waiting for several things at once.
+
+use crate::rig::{NOW, lab, take};
+use towpath_proto::Outcome;
+use towpath_transport::{
+    AllocError, CompletionQueue, RecvError, SendOptions, SubmitError, WaitError, WaitSet,
+};
+
+#[test]
+fn a_buffer_that_never_fits_is_told_from_one_that_is_out() {
+    let lab = lab();
+    let handle = &lab.near.handle;
+    let never = AllocError::TooLong { bytes: 4097, max: 4096 };
+    assert_eq!(handle.alloc(4097).err(), Some(never));
+    assert_eq!(handle.copy(&[0; 4097]).err(), Some(never));
+    let all: Vec<_> = std::iter::from_fn(|| handle.alloc(2000).ok()).collect();
+    assert_eq!(handle.alloc(2000).err(), Some(AllocError::AllOut { bytes: 2000 }));
+    assert_eq!(handle.alloc(4097).err(), Some(never), "whether others are out or not");
+    drop(all);
+    assert!(handle.alloc(2000).is_ok());
+    let endpoint = lab.near.worker.endpoint();
+    assert_eq!(endpoint.copy(&[0; 4097]).err(), Some(never));
+}
+
+#[test]
+fn a_completion_queue_without_a_place_refuses_before_anything_is_sent() {
+    let mut lab = lab();
+    let (mine, theirs) = lab.channel();
+    let done = CompletionQueue::new(2);
+    let post = || mine.post(mine.copy(b"one").expect("a buffer"), SendOptions::new(), &done);
+    assert!(post().is_ok() && post().is_ok());
+    lab.run();
+    let full = SubmitError::CompletionsFull { depth: 2 };
+    assert_eq!(post().expect_err("two wait to be taken").error, full);
+    lab.run();
+    assert_eq!((take(&theirs), take(&theirs)), (b"one".to_vec(), b"one".to_vec()));
+    assert_eq!(theirs.recv(NOW).err(), Some(RecvError::Timeout), "the third was not sent");
+    assert!(done.poll().is_some() && post().is_ok());
+}
+
+#[test]
+fn one_thread_waits_for_messages_outcomes_and_room_at_once() {
+    let mut lab = lab();
+    let (mine, theirs) = lab.channel();
+    let done = CompletionQueue::new(1000);
+    let mut set = WaitSet::new();
+    let (message, outcome) = (set.message(&mine), set.outcome(&done));
+    assert_eq!(set.wait(NOW), Err(WaitError::Timeout), "nothing has come");
+    mine.post(mine.copy(b"ask").expect("a buffer"), SendOptions::new(), &done).expect("room");
+    lab.run();
+    assert_eq!((set.wait(NOW), set.wait(NOW)), (Ok(outcome), Ok(outcome)), "it was not taken");
+    assert_eq!(done.poll().expect("one").expect("taken").outcome, Outcome::Delivered);
+    assert_eq!(set.wait(NOW), Err(WaitError::Timeout));
+    assert_eq!(take(&theirs), b"ask");
+    let ticket = theirs.send(theirs.copy(b"answer").expect("a buffer"), SendOptions::new());
+    let mut of_peer = WaitSet::new();
+    let answered = of_peer.ticket(&ticket);
+    assert_eq!(of_peer.wait(NOW), Err(WaitError::Timeout));
+    lab.run();
+    assert_eq!((set.wait(NOW), take(&mine)), (Ok(message), b"answer".to_vec()));
+    assert_eq!(of_peer.wait(NOW), Ok(answered));
+}
+
+#[test]
+fn a_channel_is_writable_again_when_its_queue_is_served() {
+    let mut lab = lab();
+    let (mine, theirs) = lab.channel();
+    let done = CompletionQueue::new(1000);
+    let mut set = WaitSet::new();
+    let writable = set.writable(&mine);
+    assert_eq!(set.wait(NOW), Ok(writable), "its queue is empty");
+    let post = || mine.post(mine.copy(b"fills").expect("a buffer"), SendOptions::new(), &done);
+    let mut posted = 0;
+    loop {
+        match post() {
+            Ok(()) => posted += 1,
+            Err(rejected) if rejected.error == SubmitError::QueueFull => break,
+            Err(rejected) => panic!("{rejected}"),
+        }
+    }
+    assert_eq!((posted, set.wait(NOW)), (256, Err(WaitError::Timeout)));
+    lab.run();
+    assert_eq!(set.wait(NOW), Ok(writable), "the link has taken some");
+    while post().is_ok() {
+        lab.near.worker.turn();
+    }
+    assert_eq!(set.wait(NOW), Err(WaitError::Timeout), "an old word about room does not count");
+    assert_eq!(take(&theirs), b"fills");
+    mine.close();
+    assert_eq!(set.wait(NOW), Ok(writable), "a post is decided at once");
+    assert!(matches!(post().expect_err("closed").error, SubmitError::NotOpen(_)));
+}
+
+#[test]
+fn nothing_yet_is_told_from_nothing_any_more() {
+    let mut lab = lab();
+    let (mine, _theirs) = lab.channel();
+    assert_eq!(lab.far.handle.accept(NOW).err(), Some(WaitError::Timeout));
+    assert_eq!(lab.far.link.accept_channel(NOW).err(), Some(WaitError::Timeout));
+    assert_eq!(mine.recv(NOW).err(), Some(RecvError::Timeout));
+    lab.near.link.close();
+    lab.run();
+    assert_eq!(lab.far.link.accept_channel(NOW).err(), Some(WaitError::Ended));
+    assert_eq!(mine.recv(NOW).err(), Some(RecvError::Closed));
+    drop(lab.far.worker);
+    assert_eq!(lab.far.handle.accept(NOW).err(), Some(WaitError::Ended));
+}
