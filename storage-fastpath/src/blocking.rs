@@ -76,6 +76,31 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         self.wait(op).map(drop)
     }
 
+    /// As [`create`](Self::create), of a chunk that is not whole before
+    /// [`finish`](Self::finish): until then it is not read, and the server removes it when nobody
+    /// writes to it for a while.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn create_unfinished(
+        &mut self,
+        chunk: ChunkId,
+        limit_bytes: Option<u64>,
+    ) -> Result<(), ClientError> {
+        let client = self.client.primary_mut();
+        let op = client.start_create_unfinished(&mut self.endpoint, chunk, limit_bytes)?;
+        self.wait(op).map(drop)
+    }
+
+    /// Says that an unfinished chunk of `byte_len` bytes is whole.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn finish(&mut self, chunk: ChunkId, byte_len: u64) -> Result<(), ClientError> {
+        let op = self.client.primary_mut().start_finish(&mut self.endpoint, chunk, byte_len)?;
+        self.wait(op).map(drop)
+    }
+
     /// Takes a chunk away.
     ///
     /// # Errors

@@ -1,7 +1,8 @@
 //! The client end: operations started by call, ended by token.
 
 use crate::control::{
-    ChunkRequest, CreateRequest, InfoRequest, ListRequest, ScrubRequest, SessionRequest,
+    ChunkRequest, CreateRequest, FinishRequest, InfoRequest, ListRequest, ScrubRequest,
+    SessionRequest,
 };
 use crate::error::{ClientError, ErrorKind};
 use crate::health::HealthRequest;
@@ -126,8 +127,38 @@ impl ChunkClient {
         chunk: ChunkId,
         limit_bytes: Option<u64>,
     ) -> Result<OpId, ClientError> {
-        let body = CreateRequest { chunk: chunk.into(), limit_bytes };
+        let body = CreateRequest { chunk: chunk.into(), limit_bytes, unfinished: false };
         self.start_control(endpoint, Method::Create, Some(chunk), &body)
+    }
+
+    /// As [`start_create`](Self::start_create), of a chunk that is not whole before
+    /// [`start_finish`](Self::start_finish): until then it is not read, and the server removes it
+    /// when nobody writes to it for a while.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_create_unfinished<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+        limit_bytes: Option<u64>,
+    ) -> Result<OpId, ClientError> {
+        let body = CreateRequest { chunk: chunk.into(), limit_bytes, unfinished: true };
+        self.start_control(endpoint, Method::Create, Some(chunk), &body)
+    }
+
+    /// Says that an unfinished chunk of `byte_len` bytes is whole.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_finish<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+        byte_len: u64,
+    ) -> Result<OpId, ClientError> {
+        let body = FinishRequest { chunk: chunk.into(), byte_len };
+        self.start_control(endpoint, Method::Finish, Some(chunk), &body)
     }
 
     /// Takes a chunk away.

@@ -34,6 +34,20 @@ pub struct CreateRequest {
     /// The length in bytes that it may reach; none: the most a chunk can have.
     #[prost(uint64, optional, tag = "2")]
     pub limit_bytes: Option<u64>,
+    /// The chunk is not whole, and not read, before a finish.
+    #[prost(bool, tag = "3")]
+    pub unfinished: bool,
+}
+
+/// Says that an unfinished chunk is whole. The reply has no body.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct FinishRequest {
+    /// The chunk.
+    #[prost(message, required, tag = "1")]
+    pub chunk: Name,
+    /// Its length in bytes; one of another length is not finished.
+    #[prost(uint64, tag = "2")]
+    pub byte_len: u64,
 }
 
 /// Names the one chunk that a stat or a delete is about. The reply to a delete has no body.
@@ -74,6 +88,9 @@ pub struct ChunkInfo {
     /// Rises with every change of the chunk.
     #[prost(uint64, tag = "4")]
     pub version: u64,
+    /// It is not whole: its put is under way or was interrupted.
+    #[prost(bool, tag = "5")]
+    pub unfinished: bool,
 }
 
 /// Asks for one page of the listing, in the order of the names.

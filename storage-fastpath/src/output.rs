@@ -17,6 +17,8 @@ pub enum Output {
     Created,
     /// The chunk is gone, durably.
     Deleted,
+    /// The chunk is whole, durably.
+    Finished,
     /// How the server's links are.
     Health(HealthReply),
     /// What the server is and how it is.
@@ -162,6 +164,7 @@ fn control_output(method: Method, body: &[u8]) -> Result<Output, ErrorKind> {
         Method::Create => none(Output::Created),
         Method::Delete => none(Output::Deleted),
         Method::Session => none(Output::Session),
+        Method::Finish => none(Output::Finished),
         // A read's reply is taken apart elsewhere.
         Method::Write | Method::Read => none(Output::Written),
         Method::Health => HealthReply::decode(body).map(Output::Health).map_err(bad),

@@ -7,8 +7,8 @@
 //! ([`Endpoint::alloc`]), which then goes to [`read_reply`] and belongs to the endpoint.
 
 use crate::control::{
-    ChunkInfo, ChunkRequest, CreateRequest, InfoReply, InfoRequest, ListReply, ListRequest,
-    ScrubReply, ScrubRequest, SessionRequest,
+    ChunkInfo, ChunkRequest, CreateRequest, FinishRequest, InfoReply, InfoRequest, ListReply,
+    ListRequest, ScrubReply, ScrubRequest, SessionRequest,
 };
 use crate::health::{HealthReply, HealthRequest};
 use crate::limits::IO_HEADER_BYTES;
@@ -30,6 +30,15 @@ pub enum StorageRequest {
         chunk: ChunkId,
         /// The length that it may reach; none for the most a chunk can have.
         limit_bytes: Option<u64>,
+        /// It is not whole before a finish.
+        unfinished: bool,
+    },
+    /// Say that a chunk is whole.
+    Finish {
+        /// Its name.
+        chunk: ChunkId,
+        /// Its length in bytes.
+        byte_len: u64,
     },
     /// Take a chunk away.
     Delete {
@@ -113,8 +122,8 @@ fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest,
     }
     Ok(match method {
         Method::Create => {
-            let CreateRequest { chunk, limit_bytes } = decode(body)?;
-            StorageRequest::Create { chunk: chunk.into(), limit_bytes }
+            let CreateRequest { chunk, limit_bytes, unfinished } = decode(body)?;
+            StorageRequest::Create { chunk: chunk.into(), limit_bytes, unfinished }
         }
         Method::Write => {
             let (header, crcs) = WriteHeader::parse(body)?;
@@ -144,6 +153,10 @@ fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest,
         Method::Health => {
             let HealthRequest {} = decode(body)?;
             StorageRequest::Health
+        }
+        Method::Finish => {
+            let FinishRequest { chunk, byte_len } = decode(body)?;
+            StorageRequest::Finish { chunk: chunk.into(), byte_len }
         }
         Method::Session => {
             let SessionRequest { high, low, epoch } = decode(body)?;

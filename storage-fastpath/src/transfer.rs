@@ -61,14 +61,15 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
     /// `progress` is told how many bytes are stored, durably.
     ///
     /// # Errors
-    /// [`TransferError`]; the chunk may be there, in part.
+    /// [`TransferError`]; the chunk may be there, unfinished: then it is not read, and the server
+    /// removes it after a while.
     pub fn put(
         &mut self,
         chunk: ChunkId,
         source: &mut impl Read,
         progress: impl FnMut(u64),
     ) -> Result<Transferred, TransferError> {
-        self.create(chunk, None)?;
+        self.create_unfinished(chunk, None)?;
         let op_bytes = self.op_bytes()?;
         let mut count = Count::new(self.config.whole_crc);
         let mut fill = |buf: &mut Buf| {
@@ -78,6 +79,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
             Ok(len)
         };
         self.write_all(chunk, 0, op_bytes, &mut fill, progress)?;
+        self.finish(chunk, count.bytes)?;
         Ok(count.done())
     }
 

@@ -73,7 +73,7 @@ impl Raw {
     }
 
     fn create(&mut self) {
-        let body = CreateRequest { chunk: Name::from(CHUNK), limit_bytes: None };
+        let body = CreateRequest { chunk: Name::from(CHUNK), ..CreateRequest::default() };
         let reply = self.call(Method::Create as u16, &body.encode_to_vec(), &[]);
         assert_eq!(reply.header().status, Status::OK);
     }
@@ -140,7 +140,8 @@ fn mutated_requests_leave_the_server_answering() {
         let method = prng.below(10) as u16;
         let mut body = match prng.below(3) {
             0 => write_body(prng.below(9000), &data),
-            1 => CreateRequest { chunk: Name::from(CHUNK), limit_bytes: Some(7) }.encode_to_vec(),
+            1 => CreateRequest { chunk: Name::from(CHUNK), limit_bytes: Some(7), unfinished: true }
+                .encode_to_vec(),
             _ => pattern(prng.below(100) as usize, 3),
         };
         for _ in 0..prng.below(3) {

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use towpath_status::limits::STATUS_NAME;
 use towpath_transport::{Class, DeviceChoice, Mtu};
 
-use crate::store::limits::{CHUNKS_MAX_DEFAULT, LOG_BYTES_DEFAULT, WORKER_BATCH_MAX};
+use crate::store::limits::{
+    CHUNKS_MAX_DEFAULT, LOG_BYTES_DEFAULT, UNFINISHED_KEEP_DEFAULT, WORKER_BATCH_MAX,
+};
 
 /// Most clients of each worker on the userspace NIC unless set: an idle one costs 100 KB of memory.
 const LINKS_MAX_USERSPACE: u32 = 4096;
@@ -74,6 +76,8 @@ pub struct DaemonConfig {
     pub busy_poll_us: u64,
     /// Longest time that a network thread blocks, in microseconds.
     pub idle_wait_us: u64,
+    /// Seconds that an unfinished chunk is kept which nobody writes to; 0: for good.
+    pub unfinished_keep_s: u32,
     /// Milliseconds without an answer after which a request is logged and counted as slow.
     pub slow_after_ms: u64,
     /// Longest time that a clean stop waits for what is under way, in milliseconds.
@@ -162,6 +166,7 @@ impl Default for DaemonConfig {
             read_buffers_small: 256,
             busy_poll_us: 50,
             idle_wait_us: 20_000,
+            unfinished_keep_s: UNFINISHED_KEEP_DEFAULT.as_secs() as u32,
             slow_after_ms: 1_000,
             stop_wait_ms: 5_000,
             status_socket: StatusPlace::DataDir,

@@ -317,6 +317,13 @@ pub const KEYS: &[Key] = &[
         "longest time that a network thread blocks, in microseconds"
     ),
     number!(
+        unfinished_keep_s,
+        0,
+        31_536_000,
+        "seconds that a chunk is kept whose put was interrupted and which nobody writes to; 0: for \
+         good"
+    ),
+    number!(
         slow_after_ms,
         1,
         3_600_000,

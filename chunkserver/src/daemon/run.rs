@@ -280,6 +280,10 @@ pub fn worker_config(config: &DaemonConfig) -> WorkerConfig {
     WorkerConfig::new(config.store_queue_max as usize)
         .batch_max(config.commit_batch_max as usize)
         .linger(Duration::from_micros(config.commit_linger_us))
+        .unfinished_keep(match config.unfinished_keep_s {
+            0 => None,
+            seconds => Some(Duration::from_secs(seconds.into())),
+        })
         .by_askers(match config.store_work {
             StoreWork::Auto => !cores_to_spare(),
             StoreWork::Network => true,

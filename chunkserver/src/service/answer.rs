@@ -104,5 +104,6 @@ pub(super) fn chunk_info(stat: &ChunkStat) -> ChunkInfo {
         byte_len: stat.byte_len,
         limit_bytes: stat.limit_bytes,
         version: stat.version,
+        unfinished: stat.unfinished,
     }
 }

@@ -13,8 +13,10 @@ use crate::store::{ChunkId, Request};
 /// A request as the service keeps it until its answer is there.
 #[derive(Debug)]
 pub(super) enum Ask {
-    /// A new chunk, with its size limit.
-    Create(ChunkId, Option<u64>),
+    /// A new chunk, with its size limit, and whether it is unfinished.
+    Create(ChunkId, Option<u64>, bool),
+    /// A chunk of so many bytes is whole.
+    Finish(ChunkId, u64),
     /// A chunk less.
     Delete(ChunkId),
     /// The server's state.
@@ -37,7 +39,10 @@ impl Ask {
     /// From what a client asks for. A write comes without its data.
     pub(super) fn new(request: StorageRequest) -> Self {
         match request {
-            StorageRequest::Create { chunk, limit_bytes } => Self::Create(chunk, limit_bytes),
+            StorageRequest::Create { chunk, limit_bytes, unfinished } => {
+                Self::Create(chunk, limit_bytes, unfinished)
+            }
+            StorageRequest::Finish { chunk, byte_len } => Self::Finish(chunk, byte_len),
             StorageRequest::Delete { chunk } => Self::Delete(chunk),
             // The store knows nothing of links: that is answered before it would be asked.
             StorageRequest::Health | StorageRequest::Info => Self::Info,
@@ -63,7 +68,7 @@ impl Ask {
 
     /// Whether it changes chunks.
     pub(super) fn is_change(&self) -> bool {
-        matches!(self, Self::Create(..) | Self::Delete(_) | Self::Write(..))
+        matches!(self, Self::Create(..) | Self::Delete(_) | Self::Finish(..) | Self::Write(..))
     }
 
     /// The request to the store. A read comes with its buffer.
@@ -73,7 +78,10 @@ impl Ask {
         spare: &mut Spare,
     ) -> Option<Request<Piece, Buf>> {
         Some(match self {
-            &mut Self::Create(chunk, limit_bytes) => Request::Create { chunk, limit_bytes },
+            &mut Self::Create(chunk, limit_bytes, unfinished) => {
+                Request::Create { chunk, limit_bytes, unfinished }
+            }
+            &mut Self::Finish(chunk, byte_len) => Request::Finish { chunk, byte_len },
             &mut Self::Delete(chunk) => Request::Delete { chunk },
             Self::Info => Request::Stats,
             // One more than wanted tells whether there are more.

@@ -9,7 +9,7 @@ use towpath_transport::{Buf, Device, LinkId, Region};
 
 use super::answer::{Answer, chunk_info};
 use super::ask::Ask;
-use super::errors::{of_create, of_delete, of_read, of_suspect, of_write};
+use super::errors::{of_create, of_delete, of_finish, of_read, of_suspect, of_write};
 use super::server::{ChunkServer, Job};
 use crate::store::{ChunkStat, Completion, ReadDone, ReadError, Reply, StoreStats};
 
@@ -24,6 +24,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         pass.iter().for_each(|pass| pass.end());
         let answer = match (reply, ask) {
             (Reply::Create(result), _) => done(result.map_err(of_create)),
+            (Reply::Finish(result), Ask::Finish(chunk, _)) => {
+                done(result.map_err(|error| of_finish(chunk, error)))
+            }
             (Reply::Delete(result), _) => done(result.map_err(of_delete)),
             (Reply::List(stats), Ask::List(_, count)) => Answer::List(list(&stats, count)),
             (Reply::Read { result, buf, crcs }, Ask::Read(header)) => {
@@ -73,7 +76,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     ) -> Answer {
         let ReadHeader { chunk, offset, length } = header;
         match result {
-            Ok(ReadDone { version: chunk_version, chunk_bytes }) => {
+            Ok(ReadDone { unfinished: true, .. }) => {
+                self.spare.put_crcs(crcs);
+                Answer::Error(ErrorReply::Unfinished { chunk })
+            }
+            Ok(ReadDone { version: chunk_version, chunk_bytes, .. }) => {
                 self.stats.read_bytes += u64::from(length);
                 let header = ReadReplyHeader { chunk, offset, length, chunk_bytes, chunk_version };
                 Answer::Read(header, crcs, Some(buf))

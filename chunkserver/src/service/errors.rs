@@ -3,7 +3,9 @@
 use towpath_fastpath::ErrorReply;
 use towpath_fastpath::wire::Why;
 
-use crate::store::{ChunkId, CreateError, DeleteError, ReadError, Refused, WriteError};
+use crate::store::{
+    ChunkId, CreateError, DeleteError, FinishError, ReadError, Refused, WriteError,
+};
 
 pub(super) fn of_create(error: CreateError) -> ErrorReply {
     match error {
@@ -18,6 +20,14 @@ pub(super) fn of_delete(error: DeleteError) -> ErrorReply {
     match error {
         DeleteError::NoSuchChunk(chunk) => ErrorReply::NoSuchChunk { chunk },
         DeleteError::Refused(refused) => of_refused(refused),
+    }
+}
+
+pub(super) fn of_finish(chunk: ChunkId, error: FinishError) -> ErrorReply {
+    match error {
+        FinishError::Length { byte_len: length } => ErrorReply::WrongLength { chunk, length },
+        FinishError::NoSuchChunk(chunk) => ErrorReply::NoSuchChunk { chunk },
+        FinishError::Refused(refused) => of_refused(refused),
     }
 }
 

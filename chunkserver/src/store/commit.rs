@@ -161,7 +161,7 @@ impl<M: Media> Store<M> {
                     self.counts.write_bytes += write.byte_len;
                 }
                 Record { body: Body::Delete, .. } => self.counts.deletes += 1,
-                Record { body: Body::Seal, .. } => {}
+                Record { body: Body::Finish | Body::Seal, .. } => {}
             }
             at += len;
         }

@@ -20,7 +20,7 @@ use super::space::Space;
 use super::stats::StoreStats;
 
 /// What is known of a chunk without reading it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChunkStat {
     /// Its name.
     pub chunk: ChunkId,
@@ -32,6 +32,8 @@ pub struct ChunkStat {
     pub version: u64,
     /// A change of it is lost to damage: the rest may be old, and none of its bytes is served.
     pub suspect: bool,
+    /// What is to be put into it is not all there, or its put was interrupted.
+    pub unfinished: bool,
 }
 
 /// The number of a staged change: it is acknowledged when the next commit succeeds.
@@ -122,10 +124,12 @@ impl<M: Media> Store<M> {
                 limit_bytes: c.limit_bytes,
                 version: c.version,
                 suspect: c.suspect,
+                unfinished: c.unfinished,
             }),
             // What made it may be lost.
             None if self.map.may_miss_chunks() => {
-                Some(ChunkStat { chunk, byte_len: 0, limit_bytes: 0, version: 0, suspect: true })
+                let nothing = ChunkStat { chunk, ..ChunkStat::default() };
+                Some(ChunkStat { suspect: true, ..nothing })
             }
             None => None,
         }

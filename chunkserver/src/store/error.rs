@@ -127,6 +127,23 @@ pub enum CreateError {
     TooManyChunks(u64),
 }
 
+/// Why a chunk was not finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum FinishError {
+    /// It has another length.
+    #[error("the chunk has {byte_len} bytes: write what is missing first")]
+    Length {
+        /// Its length in bytes.
+        byte_len: u64,
+    },
+    /// It is not there.
+    #[error("no chunk {0}")]
+    NoSuchChunk(ChunkId),
+    /// Not now.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}
+
 /// Why a chunk was not deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DeleteError {

@@ -94,6 +94,16 @@ pub const WORK_HERE_MAX: Duration = Duration::from_micros(200);
 /// Longest read or write that a network thread does itself: a fraction of a millisecond.
 pub const WORK_HERE_BYTES_MAX: u64 = 1 << 20;
 
+/// How long an unfinished chunk is kept that nobody writes to, unless configured: a client that is
+/// alive and whose network is bad has given up by then.
+pub const UNFINISHED_KEEP_DEFAULT: Duration = Duration::from_secs(600);
+
+/// How often an idle store looks for unfinished chunks that nobody goes on with.
+pub const SWEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// Unfinished chunks that are removed in one go: each delete is a pass over the chunk's slices.
+pub const SWEEP_MAX: usize = 16;
+
 /// Sessions of clients before those that ended are looked for: some 100 KB of memory.
 pub const SESSIONS_SWEEP_MIN: usize = 1024;
 

@@ -38,6 +38,8 @@ pub(crate) struct Chunk {
     pub(crate) version: u64,
     /// A change of it may be lost: what the map says of it may be old, or too short.
     pub(crate) suspect: bool,
+    /// What is to be put into it is not all there.
+    pub(crate) unfinished: bool,
     blocks: BTreeMap<u32, Block>,
 }
 
@@ -113,7 +115,7 @@ pub enum ApplyError {
     /// A write beyond the chunk's own limit.
     #[error("a write grows chunk {0} past its limit")]
     LimitExceeded(ChunkId),
-    /// A write or delete of a chunk that is not there.
+    /// A write, finish or delete of a chunk that is not there.
     #[error("chunk {0} is changed but was never created")]
     NoSuchChunk(ChunkId),
 }
@@ -140,12 +142,16 @@ impl ChunkMap {
         let id = record.chunk;
         let version = record.frame.sequence;
         match &record.body {
-            Body::Create { limit_bytes } => match self.chunks.entry(id) {
+            &Body::Create { limit_bytes, unfinished } => match self.chunks.entry(id) {
                 Entry::Occupied(_) => return Err(ApplyError::ChunkExists(id)),
                 Entry::Vacant(vacant) => {
-                    vacant.insert(Chunk::new(*limit_bytes, version));
+                    vacant.insert(Chunk { unfinished, ..Chunk::new(limit_bytes, version) });
                 }
             },
+            Body::Finish => {
+                let chunk = self.chunks.get_mut(&id).ok_or(ApplyError::NoSuchChunk(id))?;
+                (chunk.unfinished, chunk.version) = (false, version);
+            }
             Body::Write(write) => {
                 let chunk = self.chunks.get_mut(&id).ok_or(ApplyError::NoSuchChunk(id))?;
                 self.live_slices += write_slices(chunk, id, write, version, &mut freed)?;
@@ -213,6 +219,11 @@ impl ChunkMap {
         }
         let applied = self.apply(record, |_| ());
         debug_assert!(applied.is_ok(), "nothing is in its way");
+    }
+
+    /// The chunks that are not finished.
+    pub(crate) fn unfinished(&self) -> impl Iterator<Item = ChunkId> {
+        self.chunks.iter().filter(|(_, chunk)| chunk.unfinished).map(|(id, _)| *id)
     }
 
     fn remove(&mut self, id: ChunkId) {

@@ -16,6 +16,7 @@
 //! | `request`, `asked` | what a store is asked and answers; the queues of those who ask |
 //! | `work` | many requests served, committed at once, and answered |
 //! | `worker`, `wakeful` | the thread that owns a store, and when those who ask do its work |
+//! | `unfinished` | chunks that are being put, and when each was written to last |
 //! | `fence` | sessions of clients: a newer link ends the work of older ones |
 //! | `config`, `limits`, `error`, `stats` | settings, bounds, errors, counters |
 //!
@@ -55,6 +56,7 @@ mod slice;
 mod space;
 mod stage;
 mod stats;
+mod unfinished;
 mod wakeful;
 mod work;
 mod worker;
@@ -67,8 +69,8 @@ pub use config::{ConfigError, StoreConfig};
 pub use damage::{Damage, DamageKind};
 pub use engine::{ChunkStat, Store, Ticket};
 pub use error::{
-    CommitStep, CreateError, DeleteError, FlushFailed, OpenError, ReadError, Refused, SliceCorrupt,
-    WriteError,
+    CommitStep, CreateError, DeleteError, FinishError, FlushFailed, OpenError, ReadError, Refused,
+    SliceCorrupt, WriteError,
 };
 pub use fence::{Fenced, Fences, Pass};
 pub use header::{FILE_HEADER_BYTES, FORMAT_VERSION, FileHeader, FileKind, HeaderError};

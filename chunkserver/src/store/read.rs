@@ -16,6 +16,8 @@ pub struct ReadDone {
     pub version: u64,
     /// Length of the chunk then, in bytes.
     pub chunk_bytes: u64,
+    /// The chunk is unfinished: who asks for a whole one is not to be given it.
+    pub unfinished: bool,
 }
 
 /// A read that has chosen its pages: later commits do not change what it gives.
@@ -79,7 +81,11 @@ impl<M: Media> Store<M> {
         let mut slices = std::mem::take(&mut self.spare_slices);
         slices.clear();
         slices.extend((span.first()..span.first() + span.count()).map(|s| found.slice(s)));
-        let done = ReadDone { version: found.version, chunk_bytes: found.byte_len };
+        let done = ReadDone {
+            version: found.version,
+            chunk_bytes: found.byte_len,
+            unfinished: found.unfinished,
+        };
         Ok(ReadPlan { chunk, span, done, slices, pin: self.space.pin() })
     }
 

@@ -14,6 +14,9 @@ pub const RECORD_HEADER_BYTES: usize = 64;
 pub const RECORD_ALIGN: usize = 8;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"TWLR");
+/// In the limit of a new chunk: the chunk is unfinished until a finish.
+pub(crate) const UNFINISHED: u64 = 1 << 62;
+
 const WRITE_FIXED_BYTES: usize = 24;
 const EXTENT_BYTES: usize = 8;
 
@@ -36,6 +39,7 @@ mod kind {
     pub(super) const WRITE: u8 = 2;
     pub(super) const DELETE: u8 = 3;
     pub(super) const SEAL: u8 = 4;
+    pub(super) const FINISH: u8 = 5;
 }
 
 /// What the headers of the records of one log are made with, so that nobody who does not know the
@@ -101,7 +105,11 @@ pub enum Body<'a> {
     Create {
         /// Longest length that the chunk may reach, in bytes.
         limit_bytes: u64,
+        /// The chunk is not whole before a finish.
+        unfinished: bool,
     },
+    /// Says that an unfinished chunk is whole.
+    Finish,
     /// Puts slices on fresh pages.
     Write(WriteBody<'a>),
     /// Takes a chunk away.
@@ -246,14 +254,20 @@ fn parse_body<'a>(header: &[u8], body: &'a [u8]) -> Result<Body<'a>, &'static st
         return Err("reserved");
     }
     match (header[field::KIND], body.len()) {
-        (kind::CREATE, 8) => match u64_at(body, 0) {
-            limit_bytes @ 1..=CHUNK_BYTES_MAX => Ok(Body::Create { limit_bytes }),
-            _ => Err("limit_bytes"),
-        },
+        (kind::CREATE, 8) => {
+            let limit = u64_at(body, 0);
+            match limit & !UNFINISHED {
+                limit_bytes @ 1..=CHUNK_BYTES_MAX => {
+                    Ok(Body::Create { limit_bytes, unfinished: limit & UNFINISHED != 0 })
+                }
+                _ => Err("limit_bytes"),
+            }
+        }
+        (kind::FINISH, 0) => Ok(Body::Finish),
         (kind::WRITE, _) => parse_write(body).map(Body::Write),
         (kind::DELETE, 0) => Ok(Body::Delete),
         (kind::SEAL, 0) => Ok(Body::Seal),
-        (kind::CREATE | kind::DELETE | kind::SEAL, _) => Err("body_len"),
+        (kind::CREATE | kind::DELETE | kind::SEAL | kind::FINISH, _) => Err("body_len"),
         _ => Err("kind"),
     }
 }
@@ -304,7 +318,8 @@ fn parse_write(body: &[u8]) -> Result<WriteBody<'_>, &'static str> {
 /// What to put into a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op<'a> {
-    Create { limit_bytes: u64 },
+    Create { limit_bytes: u64, unfinished: bool },
+    Finish,
     Write { offset: u64, byte_len: u64, extents: &'a [Extent], crcs: &'a [u32] },
     Delete,
     Seal,
@@ -320,7 +335,7 @@ impl Op<'_> {
                     (WRITE_FIXED_BYTES + extents.len() * EXTENT_BYTES + crcs.len() * 4)
                         .next_multiple_of(RECORD_ALIGN)
                 }
-                Op::Delete | Op::Seal => 0,
+                Op::Delete | Op::Finish | Op::Seal => 0,
             }
     }
 
@@ -335,8 +350,9 @@ impl Op<'_> {
         let start = out.len();
         out.resize(start + RECORD_HEADER_BYTES, 0);
         let kind = match *self {
-            Op::Create { limit_bytes } => {
-                out.extend_from_slice(&limit_bytes.to_le_bytes());
+            Op::Create { limit_bytes, unfinished } => {
+                let flag = if unfinished { UNFINISHED } else { 0 };
+                out.extend_from_slice(&(limit_bytes | flag).to_le_bytes());
                 kind::CREATE
             }
             Op::Write { offset, byte_len, extents, crcs } => {
@@ -352,6 +368,7 @@ impl Op<'_> {
                 kind::WRITE
             }
             Op::Delete => kind::DELETE,
+            Op::Finish => kind::FINISH,
             Op::Seal => kind::SEAL,
         };
         out.resize(start + (out.len() - start).next_multiple_of(RECORD_ALIGN), 0);

@@ -1,7 +1,9 @@
 //! What a store is asked, and what it answers.
 
 use super::engine::{ChunkStat, Ticket};
-use super::error::{CreateError, DeleteError, FlushFailed, ReadError, Refused, WriteError};
+use super::error::{
+    CreateError, DeleteError, FinishError, FlushFailed, ReadError, Refused, WriteError,
+};
 use super::limits::WORK_HERE_BYTES_MAX;
 use super::read::ReadDone;
 use super::scrub::ScrubReport;
@@ -18,6 +20,15 @@ pub enum Request<W, R = W> {
         chunk: ChunkId,
         /// The length that it may reach; none for the most a chunk can have.
         limit_bytes: Option<u64>,
+        /// It is not whole before a finish.
+        unfinished: bool,
+    },
+    /// Say that a chunk is whole.
+    Finish {
+        /// Its name.
+        chunk: ChunkId,
+        /// Its length in bytes.
+        byte_len: u64,
     },
     /// Take a chunk away.
     Delete {
@@ -78,6 +89,8 @@ pub enum Reply<W, R = W> {
     Create(Result<Ticket, CreateError>),
     /// To a delete; success means durable.
     Delete(Result<Ticket, DeleteError>),
+    /// To a finish; success means durable.
+    Finish(Result<Ticket, FinishError>),
     /// To a listing.
     List(Vec<ChunkStat>),
     /// To a read.
@@ -119,7 +132,10 @@ impl<W, R> Reply<W, R> {
     pub(super) fn waits_for_commit(&self) -> bool {
         matches!(
             self,
-            Self::Create(Ok(_)) | Self::Delete(Ok(_)) | Self::Write { result: Ok(_), .. }
+            Self::Create(Ok(_))
+                | Self::Delete(Ok(_))
+                | Self::Finish(Ok(_))
+                | Self::Write { result: Ok(_), .. }
         )
     }
 
@@ -129,6 +145,7 @@ impl<W, R> Reply<W, R> {
         match self {
             Self::Create(result) => *result = Err(refused.into()),
             Self::Delete(result) => *result = Err(refused.into()),
+            Self::Finish(result) => *result = Err(refused.into()),
             Self::Write { result, .. } => *result = Err(refused.into()),
             _ => {}
         }
@@ -143,7 +160,11 @@ impl<W: AsRef<[u8]>, R> Request<W, R> {
             Self::Write { data, .. } => data.iter().map(|piece| piece.as_ref().len() as u64).sum(),
             // They pass through all slices of a chunk, and through all chunks.
             Self::Delete { .. } | Self::Scrub { .. } => return true,
-            Self::Create { .. } | Self::List { .. } | Self::Stat { .. } | Self::Stats => 0,
+            Self::Create { .. }
+            | Self::Finish { .. }
+            | Self::List { .. }
+            | Self::Stat { .. }
+            | Self::Stats => 0,
         };
         byte_len > WORK_HERE_BYTES_MAX
     }

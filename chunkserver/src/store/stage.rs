@@ -1,7 +1,7 @@
 //! Staging: checks a change, writes its data to fresh pages, queues its log record.
 
 use super::engine::{Head, Staged, Store, Ticket};
-use super::error::{CreateError, DeleteError, Refused, WriteError};
+use super::error::{CreateError, DeleteError, FinishError, Refused, WriteError};
 use super::gather::Gather;
 use super::limits::{CHUNK_BYTES_MAX, WRITE_BYTES_MAX};
 use super::map::SliceRef;
@@ -37,6 +37,28 @@ impl<M: Media> Store<M> {
         chunk: ChunkId,
         limit_bytes: Option<u64>,
     ) -> Result<Ticket, CreateError> {
+        self.stage_new(chunk, limit_bytes, false)
+    }
+
+    /// As [`stage_create`](Self::stage_create), of a chunk that is not whole before
+    /// [`stage_finish`](Self::stage_finish).
+    ///
+    /// # Errors
+    /// See [`CreateError`]; nothing was staged.
+    pub fn stage_unfinished(
+        &mut self,
+        chunk: ChunkId,
+        limit_bytes: Option<u64>,
+    ) -> Result<Ticket, CreateError> {
+        self.stage_new(chunk, limit_bytes, true)
+    }
+
+    fn stage_new(
+        &mut self,
+        chunk: ChunkId,
+        limit_bytes: Option<u64>,
+        unfinished: bool,
+    ) -> Result<Ticket, CreateError> {
         self.check_usable()?;
         let limit_bytes = limit_bytes.unwrap_or(CHUNK_BYTES_MAX);
         if limit_bytes == 0 || limit_bytes > CHUNK_BYTES_MAX {
@@ -49,13 +71,28 @@ impl<M: Media> Store<M> {
         if chunks >= self.config.chunks_max {
             return Err(CreateError::TooManyChunks(self.config.chunks_max));
         }
-        let op = Op::Create { limit_bytes };
+        let op = Op::Create { limit_bytes, unfinished };
         self.log.room(op.encoded_len(), false).map_err(|r| self.count_refusal(r))?;
         if !self.has_room_for_chunks(chunks + 1)? {
             return Err(self.no_room().into());
         }
         self.pending_chunks += 1;
         Ok(self.push(chunk, &op, Some(Head { byte_len: 0, limit_bytes })))
+    }
+
+    /// Stages that a chunk of `byte_len` bytes is whole. Nothing but its version changes in one
+    /// that is finished already.
+    ///
+    /// # Errors
+    /// See [`FinishError`]; nothing was staged.
+    pub fn stage_finish(&mut self, chunk: ChunkId, byte_len: u64) -> Result<Ticket, FinishError> {
+        self.check_usable()?;
+        let head = self.head(chunk).ok_or(FinishError::NoSuchChunk(chunk))?;
+        if head.byte_len != byte_len {
+            return Err(FinishError::Length { byte_len: head.byte_len });
+        }
+        self.log.room(Op::Finish.encoded_len(), false).map_err(|r| self.count_refusal(r))?;
+        Ok(self.push(chunk, &Op::Finish, Some(head)))
     }
 
     /// Stages the removal of a chunk.

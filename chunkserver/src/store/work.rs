@@ -8,11 +8,12 @@ use crossbeam_channel::{Receiver, Sender};
 
 use super::asked::Asked;
 use super::engine::{Store, Ticket};
-use super::error::{CreateError, DeleteError, ReadError, Refused, WriteError};
+use super::error::{CreateError, DeleteError, FinishError, ReadError, Refused, WriteError};
 use super::limits::WORK_HERE_MAX;
 use super::media::Media;
 use super::request::{Completion, Reply, Request};
 use super::stage::Write;
+use super::unfinished::Unfinished;
 use super::wakeful::Wakeful;
 use super::worker::WorkerConfig;
 
@@ -31,6 +32,7 @@ pub(super) struct Work<M: Media, W, R> {
     /// Replies of staged changes, good ones if the commit is, and who asked.
     pub(super) unanswered: Vec<(usize, Completion<W, R>)>,
     pub(super) wakeful: Wakeful,
+    pub(super) unfinished: Unfinished,
 }
 
 impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Work<M, W, R> {
@@ -82,12 +84,28 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Work<M, W, R> {
             self.long[asker].fetch_sub(1, Ordering::Relaxed);
         }
         let reply = match request {
-            Request::Create { chunk, limit_bytes } => {
+            Request::Create { chunk, limit_bytes, unfinished } => {
                 let full = |e: &CreateError| matches!(e, CreateError::Refused(Refused::BatchFull));
-                Reply::Create(self.stage(full, |s| s.stage_create(chunk, limit_bytes)))
+                let made = self.stage(full, |store| match unfinished {
+                    true => store.stage_unfinished(chunk, limit_bytes),
+                    false => store.stage_create(chunk, limit_bytes),
+                });
+                if unfinished && made.is_ok() {
+                    self.unfinished.touch(chunk, Instant::now());
+                }
+                Reply::Create(made)
+            }
+            Request::Finish { chunk, byte_len } => {
+                let full = |e: &FinishError| matches!(e, FinishError::Refused(Refused::BatchFull));
+                let done = self.stage(full, |store| store.stage_finish(chunk, byte_len));
+                if done.is_ok() {
+                    self.unfinished.forget(chunk);
+                }
+                Reply::Finish(done)
             }
             Request::Delete { chunk } => {
                 let full = |e: &DeleteError| matches!(e, DeleteError::Refused(Refused::BatchFull));
+                self.unfinished.forget(chunk);
                 Reply::Delete(self.stage(full, |s| s.stage_delete(chunk)))
             }
             Request::List { after, count_max } => Reply::List(self.store.list(after, count_max)),
@@ -103,6 +121,7 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Work<M, W, R> {
             Request::Stats => Reply::Stats(self.store.stats()),
             Request::Write { chunk, offset, data, crcs, verified } => {
                 let full = |e: &WriteError| matches!(e, WriteError::Refused(Refused::BatchFull));
+                self.unfinished.touch_known(chunk);
                 let result = self.stage(full, |store| {
                     let write = Write { chunk, offset, data: &data, crcs: &crcs, verified };
                     store.stage_write(&write)
@@ -116,6 +135,26 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Work<M, W, R> {
         } else {
             self.answer(asker, completion);
         }
+    }
+
+    /// Deletes the unfinished chunks that nobody has written to for a while.
+    pub(super) fn sweep(&mut self, now: Instant) {
+        let Some(keep) = self.config.unfinished_keep else { return };
+        for chunk in self.unfinished.overdue(now, keep) {
+            let full = |e: &DeleteError| matches!(e, DeleteError::Refused(Refused::BatchFull));
+            match self.stage(full, |store| store.stage_delete(chunk)) {
+                Ok(_) => {
+                    self.unfinished.forget(chunk);
+                    tracing::info!(%chunk, "removed an unfinished chunk: nobody went on with it");
+                }
+                Err(DeleteError::NoSuchChunk(_)) => self.unfinished.forget(chunk),
+                Err(error) => {
+                    tracing::debug!(%chunk, %error, "an unfinished chunk cannot be removed now");
+                    break;
+                }
+            }
+        }
+        self.commit();
     }
 
     /// Stages a change; when the batch is full, commits it and tries once more, and where the log

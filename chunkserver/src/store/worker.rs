@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{
     Receiver, RecvTimeoutError, SendError, Sender, TrySendError, bounded, unbounded,
@@ -16,9 +16,10 @@ use super::asked::Asked;
 use super::engine::Store;
 use super::error::FlushFailed;
 use super::fence::Fences;
-use super::limits::{MARK_AFTER, WORKER_BATCH_MAX};
+use super::limits::{MARK_AFTER, SWEEP_EVERY, UNFINISHED_KEEP_DEFAULT, WORKER_BATCH_MAX};
 use super::media::Media;
 use super::request::{Completion, Request};
+use super::unfinished::Unfinished;
 use super::wakeful::{Wakeful, watched};
 use super::work::{Queued, Work};
 
@@ -29,6 +30,7 @@ pub struct WorkerConfig {
     pub(super) batch_max: usize,
     pub(super) linger: Duration,
     by_askers: bool,
+    pub(super) unfinished_keep: Option<Duration>,
 }
 
 impl WorkerConfig {
@@ -36,7 +38,13 @@ impl WorkerConfig {
     /// which waits for none.
     #[must_use]
     pub fn new(queue_max: usize) -> Self {
-        Self { queue_max, batch_max: WORKER_BATCH_MAX, linger: Duration::ZERO, by_askers: false }
+        Self {
+            queue_max,
+            batch_max: WORKER_BATCH_MAX,
+            linger: Duration::ZERO,
+            by_askers: false,
+            unfinished_keep: Some(UNFINISHED_KEEP_DEFAULT),
+        }
     }
 
     /// The most requests taken before a commit, 1 to [`WORKER_BATCH_MAX`] (held to that range).
@@ -51,6 +59,14 @@ impl WorkerConfig {
     #[must_use]
     pub fn linger(mut self, span: Duration) -> Self {
         self.linger = span;
+        self
+    }
+
+    /// How long an unfinished chunk is kept that nobody writes to; none: for good. Default 10 min.
+    /// The time begins anew when the store is opened.
+    #[must_use]
+    pub fn unfinished_keep(mut self, span: Option<Duration>) -> Self {
+        self.unfinished_keep = span;
         self
     }
 
@@ -153,6 +169,7 @@ where
         let (bell, rung) = bounded(1);
         let long: Vec<_> = (0..askers).map(|_| Arc::default()).collect();
         let (asked, of_work) = (Asked::new(incoming), long.clone());
+        let unfinished = Unfinished::new(store.map.unfinished(), Instant::now());
         let work = Work {
             store,
             config,
@@ -161,6 +178,7 @@ where
             outgoing,
             unanswered: Vec::new(),
             wakeful: Wakeful::default(),
+            unfinished,
         };
         let desk = Arc::new(Counter {
             work: Mutex::new(Some(work)),
@@ -339,15 +357,14 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Counter<M, W, R> {
     }
 
     /// Waits for the bell; false when nobody can ring it any more. Where nothing was committed for
-    /// a while the mark is written meanwhile.
+    /// a while the mark is written meanwhile, and unfinished chunks that nobody goes on with are
+    /// removed.
     fn is_rung(&self, bell: &Receiver<()>) -> bool {
         let mut commits_before = None;
         loop {
             // Those who ask may commit without a ring.
-            if !self.may_work_here && !self.wants_mark() {
-                return bell.recv().is_ok();
-            }
-            match bell.recv_timeout(MARK_AFTER) {
+            let marks = self.may_work_here || self.wants_mark();
+            match bell.recv_timeout(if marks { MARK_AFTER } else { SWEEP_EVERY }) {
                 Ok(()) => return true,
                 Err(RecvTimeoutError::Disconnected) => return false,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -355,9 +372,10 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Counter<M, W, R> {
             let mut work = self.work.lock().expect(WORK_PANICKED);
             let Some(work) = work.as_mut() else { return false };
             let commits = work.store.commits();
-            if !self.may_work_here || commits_before == Some(commits) {
+            if marks && (!self.may_work_here || commits_before == Some(commits)) {
                 work.store.mark();
             }
+            work.sweep(Instant::now());
             commits_before = Some(commits);
         }
     }
@@ -372,6 +390,7 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Counter<M, W, R> {
         let mut work = self.work.lock().expect(WORK_PANICKED);
         let Some(work) = work.as_mut() else { return false };
         let more = self.watch(work, |work| work.batch(bell));
+        work.sweep(Instant::now());
         work.store.checkpoint_if_due();
         more
     }

@@ -21,7 +21,10 @@ pub(crate) fn record(input: &[u8]) -> u64 {
             assert_eq!(framed, Some(record.frame), "a sound record has a sound frame");
             assert!(taken <= bytes.len() && taken.is_multiple_of(RECORD_ALIGN));
             match record.body {
-                Body::Create { limit_bytes } => class(&[1, u64::from(limit_bytes.leading_zeros())]),
+                Body::Create { limit_bytes, unfinished } => {
+                    class(&[1, u64::from(limit_bytes.leading_zeros()), unfinished.into()])
+                }
+                Body::Finish => class(&[5]),
                 Body::Write(write) => {
                     let slices = write.slices().count() as u64;
                     assert_eq!(slices, write.span().count(), "one slice for each that is touched");

@@ -153,6 +153,22 @@ pub enum ErrorReply {
     /// A newer link of the client's session is in use, or was: this link changes nothing any more.
     #[error("a newer link of this session has replaced this one: use the newer link")]
     Fenced,
+    /// The chunk that is to be finished has another length.
+    #[error("chunk {chunk} has {length} bytes: write what is missing, then finish it")]
+    WrongLength {
+        /// The chunk.
+        chunk: ChunkId,
+        /// Its length in bytes.
+        length: u64,
+    },
+    /// The chunk is not whole.
+    #[error(
+        "chunk {chunk} is not whole: its put is under way or was interrupted; put it again, or wait"
+    )]
+    Unfinished {
+        /// The chunk.
+        chunk: ChunkId,
+    },
 }
 
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -210,6 +226,8 @@ impl ErrorReply {
             Self::BadRequest { why } => (13, none, 0, 0, why as u16),
             Self::CommitFailed => (14, none, 0, 0, 0),
             Self::Fenced => (15, none, 0, 0, 0),
+            Self::WrongLength { chunk, length } => (16, chunk, 0, length, 0),
+            Self::Unfinished { chunk } => (17, chunk, 0, 0, 0),
         }
     }
 
@@ -233,6 +251,8 @@ impl ErrorReply {
             }
             14 => Self::CommitFailed,
             15 => Self::Fenced,
+            16 => Self::WrongLength { chunk, length: value },
+            17 => Self::Unfinished { chunk },
             _ => return None,
         })
     }

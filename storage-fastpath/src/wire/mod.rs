@@ -42,11 +42,13 @@ pub enum Method {
     Health = 9,
     /// Replace the older links of a session.
     Session = 10,
+    /// Say that an unfinished chunk is whole.
+    Finish = 11,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Create,
         Self::Write,
         Self::Read,
@@ -57,13 +59,14 @@ impl Method {
         Self::Info,
         Self::Health,
         Self::Session,
+        Self::Finish,
     ];
 
     /// Whether it changes anything: then its caller wants to know whether it was done, even when
     /// it was given up.
     #[must_use]
     pub fn is_change(self) -> bool {
-        matches!(self, Self::Create | Self::Write | Self::Delete)
+        matches!(self, Self::Create | Self::Write | Self::Finish | Self::Delete)
     }
 
     /// The method of that number.
@@ -86,6 +89,7 @@ impl core::fmt::Display for Method {
             Self::Info => "info",
             Self::Health => "health",
             Self::Session => "session",
+            Self::Finish => "finish",
         })
     }
 }

@@ -207,7 +207,7 @@ impl Service {
 
     fn control(&mut self, endpoint: &UdpEndpoint, request: &StorageRequest) -> Answer {
         match *request {
-            StorageRequest::Create { chunk, limit_bytes } => {
+            StorageRequest::Create { chunk, limit_bytes, .. } => {
                 if self.chunks.contains_key(&chunk) {
                     return Answer::Error(ErrorReply::ChunkExists { chunk });
                 }
@@ -244,6 +244,7 @@ impl Service {
                 let info = InfoReply { request_bytes_max: 200_000, ..InfoReply::default() };
                 Answer::Reply(info_reply(endpoint, &info))
             }
+            StorageRequest::Finish { .. } => Answer::Reply(done_reply(endpoint)),
             // One link at a time: there is no older one to refuse.
             StorageRequest::Session { .. } => Answer::Reply(done_reply(endpoint)),
             StorageRequest::Read(_) | StorageRequest::Write { .. } => Answer::Silence,
@@ -253,7 +254,13 @@ impl Service {
 
 fn info(chunk: ChunkId, stored: &StoredChunk) -> ChunkInfo {
     let &StoredChunk { ref bytes, limit, version } = stored;
-    ChunkInfo { chunk: chunk.into(), byte_len: bytes.len() as u64, limit_bytes: limit, version }
+    ChunkInfo {
+        chunk: chunk.into(),
+        byte_len: bytes.len() as u64,
+        limit_bytes: limit,
+        version,
+        unfinished: false,
+    }
 }
 
 /// The checksums of a reply, as docs/store-format.md section 2 has them.

@@ -55,8 +55,10 @@ fn requests_are_answered_with_their_tokens_and_buffers_and_many_share_a_commit()
 fn every_kind_of_request_is_answered() {
     let media = SimMedia::new(1);
     let worker = spawn(&media);
-    worker.send(1, Request::Create { chunk: CHUNK, limit_bytes: Some(4096) }).unwrap();
-    worker.send(2, Request::Create { chunk: CHUNK, limit_bytes: None }).unwrap();
+    worker
+        .send(1, Request::Create { chunk: CHUNK, limit_bytes: Some(4096), unfinished: false })
+        .unwrap();
+    worker.send(2, Request::Create { chunk: CHUNK, limit_bytes: None, unfinished: false }).unwrap();
     worker.send(3, write_request(4096, vec![1])).unwrap();
     // Refusals come before the commit, acknowledgements after it.
     let mut replies: Vec<_> = (0..3).map(|_| worker.completions().recv().unwrap()).collect();
@@ -85,7 +87,7 @@ fn every_kind_of_request_is_answered() {
 fn a_failed_flush_reaches_every_request_of_its_batch_with_its_buffer() {
     let media = SimMedia::new(1);
     let worker = spawn(&media);
-    worker.send(1, Request::Create { chunk: CHUNK, limit_bytes: None }).unwrap();
+    worker.send(1, Request::Create { chunk: CHUNK, limit_bytes: None, unfinished: false }).unwrap();
     assert!(matches!(worker.completions().recv().unwrap().reply, Reply::Create(Ok(_))));
     media.fail_flush(2);
     for token in 0..10 {
@@ -181,9 +183,9 @@ fn the_mark_is_written_when_the_store_was_quiet_for_a_while_and_again_after_the_
         let worker = StoreWorker::<Vec<u8>>::spawn_with(open(&media), config).expect("a thread");
         let mut last = None;
         for id in 1..=2 {
-            worker
-                .send(id, Request::Create { chunk: ChunkId(id.into()), limit_bytes: None })
-                .unwrap();
+            let chunk = ChunkId(id.into());
+            let create = Request::Create { chunk, limit_bytes: None, unfinished: false };
+            worker.send(id, create).unwrap();
             worker.completions().recv().expect("it answers");
             while media.content("mark") == last {
                 std::thread::sleep(std::time::Duration::from_millis(5));

@@ -31,8 +31,9 @@ pub(crate) fn ls(args: &ServerArgs, interrupt: &Interrupt) -> Result<(), CliErro
                 let start = std::mem::replace(&mut separator, ",");
                 write!(out, "{start}").and_then(|()| Ok(serde_json::to_writer(&mut out, &report)?))
             } else {
-                let ChunkReport { chunk, bytes, version, .. } = report;
-                writeln!(out, "{chunk:32}  {bytes:>14}  {version:>10}")
+                let ChunkReport { chunk, bytes, version, unfinished, .. } = report;
+                let state = if unfinished { "  unfinished" } else { "" };
+                writeln!(out, "{chunk:32}  {bytes:>14}  {version:>10}{state}")
             };
             wrote.map_err(CliError::Stdout)?;
         }
@@ -56,10 +57,12 @@ pub(crate) fn stat(args: &ChunkArgs, interrupt: &Interrupt) -> Result<(), CliErr
     if args.server.link.json {
         return print_json(&report);
     }
-    let ChunkReport { chunk, bytes, limit_bytes, version } = report;
+    let ChunkReport { chunk, bytes, limit_bytes, version, unfinished } = report;
+    let state =
+        if unfinished { "unfinished: its put is under way or was interrupted" } else { "whole" };
     print_text(&format!(
         "chunk    {chunk}\nbytes    {bytes} ({})\n\
-         limit    {limit_bytes} ({})\nversion  {version}\n",
+         limit    {limit_bytes} ({})\nversion  {version}\nstate    {state}\n",
         show_size(bytes),
         show_size(limit_bytes)
     ))

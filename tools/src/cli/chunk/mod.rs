@@ -93,6 +93,7 @@ struct ChunkReport {
     bytes: u64,
     limit_bytes: u64,
     version: u64,
+    unfinished: bool,
 }
 
 impl TransferReport {
@@ -119,8 +120,8 @@ impl TransferReport {
 impl From<ChunkInfo> for ChunkReport {
     fn from(info: ChunkInfo) -> Self {
         let chunk = ChunkId::from(info.chunk).to_string();
-        let ChunkInfo { byte_len, limit_bytes, version, .. } = info;
-        Self { chunk, bytes: byte_len, limit_bytes, version }
+        let ChunkInfo { byte_len, limit_bytes, version, unfinished, .. } = info;
+        Self { chunk, bytes: byte_len, limit_bytes, version, unfinished }
     }
 }
 

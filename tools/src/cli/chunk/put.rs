@@ -184,7 +184,8 @@ impl Run {
             }
             Input::Stdin(blocks) => self.store_blocks(id, blocks, &mut durable),
         };
-        if let Err(error) = written {
+        let finished = written.and_then(|()| Ok(self.session.finish(id, durable)?));
+        if let Err(error) = finished {
             self.take_back(input, id, durable);
             return Err(error);
         }
@@ -233,8 +234,8 @@ impl Run {
             ),
             Err(_) => eprintln!(
                 "towpath: {stored}{of} of {input} were stored; the chunk {chunk} is incomplete and \
-                 could not be removed: `towpath rm {chunk}` when the server answers, then store \
-                 the file again"
+                 could not be removed: the server removes it when nobody writes to it for a while; \
+                 store the file again"
             ),
         }
     }

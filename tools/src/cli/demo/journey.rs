@@ -108,6 +108,7 @@ impl<'a> Journey<'a> {
                 |offset, out| fill(self.source, range.start + offset, out),
                 |durable| progress.at(range.start + durable),
             )?;
+            session.finish(chunk, range.end - range.start)?;
             start = range.end;
         }
         Ok(gbps(whole, session.now().since(began).as_secs_f64()))
@@ -191,6 +192,7 @@ impl<'a> Journey<'a> {
             session.write_range(chunk, at..at + one.op_bytes, one, write, |_| {})?;
             writes_ns.push(session.now().since(began).0);
         }
+        session.finish(chunk, input.byte_len())?;
         for number in 0..u64::from(requests) {
             let at = number * one.op_bytes;
             let began = session.now();

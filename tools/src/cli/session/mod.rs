@@ -77,12 +77,20 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         Ok(ours.min(theirs).max(SLICE_BYTES) as u64)
     }
 
-    /// Makes a chunk.
+    /// Makes a chunk, which is not whole, and not read, before [`finish`](Self::finish).
     ///
     /// # Errors
     /// [`SessionError`].
     pub(crate) fn create(&mut self, chunk: ChunkId) -> Result<(), SessionError> {
-        self.one(|client, endpoint| client.start_create(endpoint, chunk, None)).map(drop)
+        self.one(|client, endpoint| client.start_create_unfinished(endpoint, chunk, None)).map(drop)
+    }
+
+    /// Says that a chunk of `byte_len` bytes is whole.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub(crate) fn finish(&mut self, chunk: ChunkId, byte_len: u64) -> Result<(), SessionError> {
+        self.one(|client, endpoint| client.start_finish(endpoint, chunk, byte_len)).map(drop)
     }
 
     /// Removes a chunk.
