@@ -3,7 +3,7 @@
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -202,18 +202,25 @@ impl Drop for Lock {
     }
 }
 
+/// Permissions of the directories that are made, before the process's mask.
+const DIR_MODE: u32 = 0o700;
+
+/// Permissions of the files that are made.
+const FILE_MODE: u32 = 0o600;
+
 /// Name of the lock file; it stays when the store is closed and holds nothing.
 const LOCK_NAME: &str = "LOCK";
 
 impl FileMedia {
-    /// The directory `dir_path`, made (with its parents) if it is not there.
+    /// The directory `dir_path`, made (with its parents) if it is not there. What is made here,
+    /// directories and files, nobody but their owner may read or write.
     ///
     /// # Errors
     /// What the file system reports.
     pub fn new(dir_path: &Path) -> io::Result<Self> {
         let was_there = dir_path.is_dir();
         let parents = parents_to_flush(dir_path);
-        fs::create_dir_all(dir_path)?;
+        fs::DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir_path)?;
         for parent in parents {
             match File::open(parent) {
                 Ok(parent) => parent.sync_all()?,
@@ -251,7 +258,8 @@ impl Media for FileMedia {
 
     fn lock(&mut self) -> io::Result<()> {
         let path = self.dir_path.join(LOCK_NAME);
-        let file = File::options().create(true).truncate(false).write(true).open(path)?;
+        let mut options = File::options();
+        let file = options.create(true).truncate(false).write(true).mode(FILE_MODE).open(path)?;
         match file.try_lock() {
             Ok(()) => self.lock = Some(Lock(file)),
             Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
@@ -278,7 +286,8 @@ impl Media for FileMedia {
 
     fn create(&self, name: &str) -> io::Result<File> {
         let path = self.dir_path.join(name);
-        File::options().read(true).write(true).create(true).truncate(true).open(path)
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(true).mode(FILE_MODE).open(path)
     }
 
     fn len(&self, file: &File) -> io::Result<u64> {
@@ -350,6 +359,20 @@ mod tests {
         drop(first);
         media().lock().expect("the first has given it back");
         drop(copy);
+    }
+
+    #[test]
+    fn what_is_made_is_for_its_owner_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().expect("room for a directory");
+        let path = dir.path().join("parent/store");
+        let mut media = FileMedia::new(&path).expect("it is made");
+        media.lock().expect("nobody has it");
+        media.create("data.0000").expect("it is made");
+        for name in [".", "LOCK", "data.0000", ".."] {
+            let found = fs::metadata(path.join(name)).expect("it is there").permissions().mode();
+            assert_eq!(found & 0o077, 0, "{name} is {found:o}");
+        }
     }
 
     #[test]
