@@ -75,6 +75,10 @@ impl<M: Media> Store<M> {
             return Ok(());
         }
         self.commit()?;
+        // The checkpoint that follows a commit may have failed.
+        if let Some(failed) = self.failed {
+            return Err(failed);
+        }
         self.mark();
         self.log.push(ChunkId::default(), &Op::Seal);
         self.flush_staged().map_err(|(step, error)| FlushFailed { step, kind: error.kind() })

@@ -206,6 +206,17 @@ fn a_failed_flush_is_final_for_changes_and_reads_go_on() {
 }
 
 #[test]
+fn a_store_whose_last_checkpoint_failed_is_not_said_to_be_closed_well() {
+    let media = SimMedia::new(1);
+    let mut store = with_slices(&media, 2);
+    store.log.wants_checkpoint = true;
+    media.fail_flush(0);
+    let failed = store.close().expect_err("its checkpoint failed");
+    assert_eq!(failed.step, CommitStep::Checkpoint);
+    assert_eq!(read(&mut open(&media), CHUNK, 4096, 4096).unwrap(), [2; 4096]);
+}
+
+#[test]
 fn two_openers_exclude_each_other() {
     let media = SimMedia::new(1);
     let store = open(&media);
