@@ -185,7 +185,7 @@ pub struct InfoReply {
     /// Bytes of slices that hold data.
     #[prost(uint64, tag = "5")]
     pub live_bytes: u64,
-    /// Bytes free.
+    /// Bytes that can still be stored, in what is free and what the medium has left.
     #[prost(uint64, tag = "6")]
     pub free_bytes: u64,
     /// Bytes configured.

@@ -100,7 +100,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             request_bytes_max: whole.min(MESSAGE_BYTES_MAX_DEFAULT as u64),
             chunks: stats.chunks,
             live_bytes: stats.live_bytes,
-            free_bytes: stats.capacity_bytes.saturating_sub(stats.live_bytes),
+            free_bytes: stats.free_bytes,
             capacity_bytes: stats.capacity_bytes,
             writes: stats.writes,
             write_bytes: stats.write_bytes,

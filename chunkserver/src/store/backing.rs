@@ -3,15 +3,20 @@
 //! What a delete needs, room in the log and for the next checkpoint, is there before the chunk is
 //! (docs/store-format.md section 4).
 
+use std::time::Instant;
+
 use super::engine::Store;
 use super::error::{CommitStep, FlushFailed, Refused, WriteError};
+use super::fullness::Fullness;
 use super::header::{FILE_HEADER_BYTES, FileHeader, FileKind, data_name};
 use super::limits::{
-    BACK_PAGES_MAX, MAP_CHUNK_BYTES_MAX, MAP_PAGE_BYTES, MAP_SLICE_BYTES_MAX, PROBE_PAGES,
+    BACK_PAGES_MAX, FULL_SAID_EVERY, MAP_CHUNK_BYTES_MAX, MAP_PAGE_BYTES, MAP_SLICE_BYTES_MAX,
+    PROBE_PAGES, ROOM_AGAIN_PAGES, ROOM_AGAIN_SHARE,
 };
 use super::media::{Media, MediaError, MediaOp, write_zeros};
 use super::record::Extent;
 use super::slice::SLICE_BYTES;
+use super::stats::StoreStats;
 
 impl<M: Media> Store<M> {
     /// Gets room for more pages, in a new segment if all others have theirs; false when the medium
@@ -79,6 +84,34 @@ impl<M: Media> Store<M> {
                 self.fail(failed);
                 Err(Refused::Failed(failed))
             }
+        }
+    }
+
+    /// A change found no room: says so in the log, unless that was said.
+    pub(crate) fn say_full(&mut self) {
+        if !self.said.is_full() && self.said.says(Fullness::Full, Instant::now(), FULL_SAID_EVERY) {
+            let StoreStats { chunks, live_bytes, capacity_bytes, .. } = self.stats();
+            tracing::warn!(
+                chunks,
+                live_bytes,
+                capacity_bytes,
+                "the store is full: creates and writes are refused, reads and deletes go on; \
+                 delete chunks, make room on the file system or raise capacity_bytes"
+            );
+        }
+    }
+
+    /// After a commit: says in the log that there is room again, where it said that there is none.
+    pub(crate) fn say_room(&mut self) {
+        if !self.said.is_full() {
+            return;
+        }
+        let enough = ROOM_AGAIN_PAGES.min(self.space.backed_pages() / ROOM_AGAIN_SHARE);
+        if self.space.free_pages() > enough
+            && self.said.says(Fullness::Room, Instant::now(), FULL_SAID_EVERY)
+        {
+            let StoreStats { chunks, live_bytes, free_bytes, .. } = self.stats();
+            tracing::info!(chunks, live_bytes, free_bytes, "the store has room again");
         }
     }
 

@@ -171,6 +171,7 @@ impl<M: Media> Store<M> {
         }
         self.log.on_flushed();
         self.space.committed();
+        self.say_room();
         self.counts.commits += 1;
         self.forget_staged();
     }

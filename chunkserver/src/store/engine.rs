@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use super::config::StoreConfig;
 use super::damage::Damage;
 use super::error::FlushFailed;
+use super::fullness::Said;
 use super::header::FileHeader;
-use super::limits::LIST_MAX;
+use super::limits::{LIST_MAX, PAGE_BYTES_ON_MEDIUM};
 use super::log::Log;
 use super::map::{ChunkMap, SliceRef};
 use super::mark::Marker;
@@ -73,6 +74,8 @@ pub struct Store<M: Media> {
     pub(crate) space: Space,
     /// How many pages are to get their room next.
     pub(crate) back_pages: u32,
+    /// What the log says about room.
+    pub(crate) said: Said,
     pub(crate) failed: Option<FlushFailed>,
     pub(crate) damage: Vec<Damage>,
     pub(crate) marker: Marker<M::File>,
@@ -161,15 +164,19 @@ impl<M: Media> Store<M> {
     #[must_use]
     pub fn stats(&self) -> StoreStats {
         let bytes = |pages: u64| pages.saturating_mul(SLICE_BYTES as u64);
+        // A medium that does not tell has no more, as far as anybody can rely on it.
+        let backable = self.media.free_bytes().unwrap_or(0) / PAGE_BYTES_ON_MEDIUM;
+        let pages_max = self.space.pages_max(backable);
+        let retired = self.space.retired_pages();
         StoreStats {
             reads_retried: self.pages.retried,
             slices_corrupt: self.pages.corrupt,
             chunks: self.map.chunks.len() as u64,
             log_bytes: self.log.end,
             live_bytes: bytes(self.map.live_slices),
-            free_bytes: bytes(self.space.free_pages()),
-            retired_bytes: bytes(self.space.retired_pages()),
-            capacity_bytes: bytes(self.space.capacity_pages()),
+            free_bytes: bytes(pages_max.saturating_sub(self.map.live_slices + retired)),
+            retired_bytes: bytes(retired),
+            capacity_bytes: bytes(pages_max),
             failed: self.failed.is_some() || self.is_lossy,
             ..self.counts
         }

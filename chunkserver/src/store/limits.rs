@@ -64,6 +64,19 @@ pub const MAP_CHUNK_BYTES_MAX: u64 = 48;
 /// and a twelfth of a chunk, so that chunks of 48 KiB and more need no room of their own.
 pub const MAP_PAGE_BYTES: u64 = 20;
 
+/// Bytes of the medium that a page takes, with its part of both maps.
+pub const PAGE_BYTES_ON_MEDIUM: u64 = SLICE_BYTES as u64 + 2 * MAP_PAGE_BYTES;
+
+/// A store that was full has room again when this many pages are free, or a part in
+/// [`ROOM_AGAIN_SHARE`] of all where that is less.
+pub const ROOM_AGAIN_PAGES: u64 = 4096;
+
+/// See [`ROOM_AGAIN_PAGES`].
+pub const ROOM_AGAIN_SHARE: u64 = 32;
+
+/// The log says at most once in this time that a store has become full, or has room again.
+pub const FULL_SAID_EVERY: Duration = Duration::from_secs(60);
+
 /// Map files grow by this much at least, where the medium has it: their growth is flushed.
 pub const MAP_GROWTH_BYTES_MIN: u64 = 64 << 10;
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
+use nix::sys::statvfs::fstatvfs;
 use thiserror::Error;
 
 /// One flat directory of files with positioned I/O and explicit flushes.
@@ -62,6 +63,12 @@ pub trait Media {
     /// [`io::ErrorKind::StorageFull`] when there is no room, or what the medium reports; the file
     /// may have become longer then, and has room for what it is longer by.
     fn allocate(&self, file: &Self::File, range: Range<u64>) -> io::Result<()>;
+
+    /// Bytes that the medium can still give to files.
+    ///
+    /// # Errors
+    /// What the medium reports.
+    fn free_bytes(&self) -> io::Result<u64>;
 
     /// Fills `buf` from `offset`.
     ///
@@ -310,6 +317,11 @@ impl Media for FileMedia {
             }
             done => Ok(done?),
         }
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let found = fstatvfs(&self.dir)?;
+        Ok(found.blocks_available().saturating_mul(found.fragment_size()))
     }
 
     fn read_at(&self, file: &File, offset: u64, buf: &mut [u8]) -> io::Result<()> {

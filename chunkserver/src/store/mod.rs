@@ -10,6 +10,7 @@
 //! | `reserve` | the log and the map of the generation before, whose files the next one gets |
 //! | `engine`, `stage`, `commit`, `read`, `scrub`, `open` | [`Store`], one verb per file |
 //! | `backing` | room on the medium, which is there before it is needed |
+//! | `fullness` | when the log says that the store is full |
 //! | `image`, `scan`, `load`, `segments` | what is on the medium, damaged or not, read |
 //! | `damage` | what of it is damaged, in words |
 //! | `settle` | what an opening has read, made whole and made to last |
@@ -32,6 +33,7 @@ mod damage;
 mod engine;
 mod error;
 mod fence;
+mod fullness;
 mod gather;
 mod header;
 mod image;

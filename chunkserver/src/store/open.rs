@@ -7,6 +7,7 @@ use super::checkpoint::{encode_checkpoint, write_map};
 use super::config::StoreConfig;
 use super::engine::Store;
 use super::error::{OpenError, WriteError};
+use super::fullness::Said;
 use super::header::{FileHeader, FileKind, MAP_TEMPORARY, map_name};
 use super::image::read_image;
 use super::limits::BACK_PAGES_MAX;
@@ -96,6 +97,7 @@ impl<M: Media> Store<M> {
             map,
             space,
             back_pages: BACK_PAGES_MAX,
+            said: Said::default(),
             failed: None,
             damage,
             is_lossy,

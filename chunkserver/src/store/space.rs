@@ -113,8 +113,10 @@ impl Space {
         self.retired_pages
     }
 
-    pub(crate) fn capacity_pages(&self) -> u64 {
-        self.capacity_pages
+    /// The most pages that there can be when `backable` more get their room.
+    pub(crate) fn pages_max(&self, backable: u64) -> u64 {
+        let numbered = u64::from(u32::MAX);
+        self.backed_pages.saturating_add(backable).min(self.capacity_pages).min(numbered)
     }
 
     pub(crate) fn backed_pages(&self) -> u64 {

@@ -176,7 +176,10 @@ impl<M: Media> Store<M> {
     }
 
     fn count_refusal(&mut self, refused: Refused) -> Refused {
-        self.counts.no_space += u64::from(refused == Refused::NoSpace);
+        if refused == Refused::NoSpace {
+            self.counts.no_space += 1;
+            self.say_full();
+        }
         refused
     }
 

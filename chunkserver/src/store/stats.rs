@@ -41,11 +41,13 @@ pub struct StoreStats {
     pub log_bytes: u64,
     /// Bytes of pages that hold slices.
     pub live_bytes: u64,
-    /// Bytes of free pages in segments that exist.
+    /// Bytes of slices that can still be written: on free pages, and on those that the medium has
+    /// room for, within the capacity.
     pub free_bytes: u64,
     /// Bytes of pages freed but still wanted by a commit or a reader.
     pub retired_bytes: u64,
-    /// The configured capacity in bytes.
+    /// Bytes of slices that fit in all: the configured capacity, or what the medium has if that is
+    /// less.
     pub capacity_bytes: u64,
     /// Whether a failed flush, or changes lost to damage, have stopped all changes.
     pub failed: bool,

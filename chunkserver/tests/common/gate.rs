@@ -84,6 +84,10 @@ impl Media for GatedMedia {
         self.files.allocate(file, range)
     }
 
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.files.free_bytes()
+    }
+
     fn read_at(&self, file: &Self::File, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.files.read_at(file, offset, buf)
     }

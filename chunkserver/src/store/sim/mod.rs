@@ -236,6 +236,12 @@ impl Media for SimMedia {
         if cut { Err(power_is_off()) } else { Ok(()) }
     }
 
+    fn free_bytes(&self) -> io::Result<u64> {
+        let disk = self.disk();
+        let blocks = disk.capacity_blocks.saturating_sub(disk.used_blocks);
+        Ok(blocks.saturating_mul(BLOCK_BYTES as u64))
+    }
+
     fn read_at(&self, file: &SimFile, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let mut disk = self.disk();
         if disk.off {

@@ -37,6 +37,11 @@ pub(super) fn random_bytes(prng: &mut Prng, len: usize) -> Vec<u8> {
     bytes
 }
 
+/// Bytes of the pages that can be written to at once.
+pub(super) fn free_bytes<M: Media>(store: &Store<M>) -> u64 {
+    store.space.free_pages() * SLICE_BYTES as u64
+}
+
 /// Stages a write of `bytes` cut into two pieces at `cut`.
 pub(super) fn stage_cut<M: Media>(
     store: &mut Store<M>,

@@ -154,7 +154,7 @@ fn a_store_of_an_earlier_release_gets_its_room_where_the_medium_has_it() {
     of_an_earlier_release(&media, 3);
     let before = media.used_bytes();
     let mut store = open_on(&media);
-    assert_eq!(store.stats().free_bytes, (63 - 12) * 4096);
+    assert_eq!(free_bytes(&store), (63 - 12) * 4096);
     let made = store.reserve.map_bytes + (128 << 10) + (64 - 13) * 4096;
     assert_eq!(media.used_bytes() - before, made, "log, map and pages have room");
     media.limit_space(media.used_bytes());
@@ -172,11 +172,11 @@ fn a_store_of_an_earlier_release_on_a_full_medium_changes_nothing_but_deletes_un
     of_an_earlier_release(&media, 3);
     media.limit_space(media.used_bytes());
     let mut store = open_on(&media);
-    assert_eq!(store.stats().free_bytes, 0, "a hole is no free page");
+    assert_eq!(free_bytes(&store), 0, "a hole is no free page");
     assert!(!put(&mut store, ChunkId(9), 1, 9));
     delete(&mut store, ChunkId(1));
     store.commit().expect("the medium flushes");
-    assert_eq!(store.stats().free_bytes, 4 * 4096);
+    assert_eq!(free_bytes(&store), 4 * 4096);
     assert!(!put(&mut store, ChunkId(9), 1, 9), "a checkpoint has no room yet");
     let held = BTreeMap::from([(ChunkId(0), (4, 0)), (ChunkId(2), (4, 2))]);
     check(&mut store, &held);
@@ -194,16 +194,40 @@ fn pages_whose_write_finds_no_room_are_not_given_out_again_before_they_have_it()
     let media = SimMedia::new(1);
     let mut store = open_on(&media);
     assert!(put(&mut store, ChunkId(1), 4, 1));
-    let free = store.stats().free_bytes;
+    let free = free_bytes(&store);
     // Somebody cuts a hole into the file and fills the medium.
     let file = media.open("data.0000").expect("it is there");
     media.set_len(&file, 5 * 4096).expect("it is longer");
     media.limit_space(media.used_bytes());
     assert!(!put(&mut store, ChunkId(2), 4, 2));
-    assert_eq!(store.stats().free_bytes, free - 4 * 4096);
+    assert_eq!(free_bytes(&store), free - 4 * 4096);
     media.limit_space(u64::MAX);
     for id in 2..100 {
         assert!(put(&mut store, ChunkId(id), 4, id as u8));
     }
     check(&mut store, &(1..100).map(|id| (ChunkId(id), (4, id as u8))).collect());
+}
+
+#[test]
+fn free_space_is_what_can_be_written_and_the_capacity_what_can_be_held() {
+    let media = SimMedia::new(1);
+    let mut store = open_on(&media);
+    assert_eq!(store.stats().capacity_bytes, u64::from(u32::MAX) * 4096, "as many as have numbers");
+    media.limit_space(media.used_bytes() + (1 << 20));
+    let first = store.stats();
+    assert!(first.capacity_bytes <= 1 << 20 && first.capacity_bytes >= 900 << 10, "{first:?}");
+    assert_eq!(first.free_bytes, first.capacity_bytes);
+    let mut chunks = 0;
+    while put(&mut store, ChunkId(chunks), 4, 1) {
+        chunks += 1;
+        let stats = store.stats();
+        assert_eq!(stats.live_bytes + stats.free_bytes, stats.capacity_bytes);
+        assert!(stats.capacity_bytes <= first.capacity_bytes);
+    }
+    assert!(store.stats().free_bytes < 16 << 10, "a full store says so");
+    delete(&mut store, ChunkId(0));
+    store.commit().expect("the medium flushes");
+    assert!(store.stats().free_bytes >= 16 << 10);
+    let small = Store::open(SimMedia::new(2), config().capacity_bytes(64 << 10)).expect("it opens");
+    assert_eq!((small.stats().capacity_bytes, small.stats().free_bytes), (64 << 10, 64 << 10));
 }
