@@ -20,7 +20,7 @@ mod chunk;
 mod demo;
 mod error;
 pub(crate) mod interrupt;
-mod progress;
+pub(crate) mod progress;
 mod session;
 mod sim;
 mod source;

@@ -60,7 +60,7 @@ impl Rate {
 }
 
 /// How long what is `left` takes at a rate, in words.
-fn time_left(left: u64, per_second: f64) -> String {
+pub(crate) fn time_left(left: u64, per_second: f64) -> String {
     if per_second <= 0.0 {
         return String::from("no end in sight");
     }

@@ -28,8 +28,9 @@ pub(crate) const SPARE_PAYLOADS: u32 = 1;
 /// Paths of a link: what both the protocol and the source ports of the userspace NIC have.
 pub(crate) const PATHS_MAX: i64 = 16;
 
-/// Channels or connections: what an ack can tell the credit of in one go.
-pub(crate) const QPS_MAX: u32 = 32;
+/// Channels, connections or queue pairs: with 16 messages under way on each, as many as a link
+/// takes ([`UNDER_WAY_MAX`]).
+pub(crate) const QPS_MAX: u32 = 256;
 
 /// Bytes that kernel TCP is handed in one call, at least one message: what iperf3 hands it.
 pub(crate) const TCP_WRITE_BYTES: usize = 128 << 10;
@@ -72,6 +73,9 @@ pub(crate) const LATENCY_BUFFERS: u32 = 64;
 
 /// Rounds of a latency warm-up: enough for caches, clocks and the round-trip estimate.
 pub(crate) const WARM_UP_ROUNDS: u64 = 200;
+
+/// Seconds of a row of a run without end unless `-D` says otherwise, as in perftest.
+pub(crate) const FOREVER_ROW_SECONDS: f64 = 5.0;
 
 /// Work longer than this shows a progress bar.
 pub(crate) const SILENT_SPAN: Duration = Duration::from_secs(2);

@@ -73,6 +73,8 @@ pub fn main(tool: Tool) -> ExitCode {
 }
 
 fn run(settings: &Settings, out: &mut dyn std::io::Write) -> Result<(), RunError> {
+    // A device that is not there is better known before anybody waits for the other end.
+    session::check_device(settings)?;
     if let Some(host) = &settings.host {
         return session::join(host, settings, &mut Report::new(settings, out));
     }

@@ -61,6 +61,17 @@ pub(crate) fn join(
     run(Control::new(dial(host, settings.port)?)?, settings, report)
 }
 
+/// Opens the device that the run will use, and closes it again.
+pub(crate) fn check_device(settings: &Settings) -> Result<(), RunError> {
+    match settings.device.target() {
+        Some(target) if settings.plan.connection != Connection::Tcp => {
+            VerbsDevice::open(&target).map_err(EndpointError::from)?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
 fn run(mut control: Control, settings: &Settings, report: &mut Report<'_>) -> Result<(), RunError> {
     agree(&mut control, settings.plan.flags(), settings.is_client())?;
     let outcome = connect(&mut control, settings, report).map_err(|error| match error {

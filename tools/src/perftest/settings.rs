@@ -4,8 +4,9 @@ use super::args::values::{Atomic, BwOutput, Connection, LatOutput};
 use super::args::{Common, Ours, Parsed};
 use super::error::UsageError;
 use super::limits::{
-    ALL_SIZES_LOG2, ATOMIC_BYTES, CQ_MOD, CQ_MOD_BYTES_MAX, DRIVER_IDLE_POLLS_MAX, IDLE_POLLS_MAX,
-    QPS_MAX, RAW_RX_DEPTH, RX_DEPTH, UNDER_WAY_BYTES_MAX, UNDER_WAY_MAX,
+    ALL_SIZES_LOG2, ATOMIC_BYTES, CQ_MOD, CQ_MOD_BYTES_MAX, DRIVER_IDLE_POLLS_MAX,
+    FOREVER_ROW_SECONDS, IDLE_POLLS_MAX, QPS_MAX, RAW_RX_DEPTH, RX_DEPTH, UNDER_WAY_BYTES_MAX,
+    UNDER_WAY_MAX,
 };
 use super::tool::{Op, Tool};
 use serde::{Deserialize, Serialize};
@@ -68,6 +69,14 @@ impl Plan {
     /// Bytes of the longest packet.
     fn mtu_max(&self) -> u32 {
         self.mtu.unwrap_or(Mtu::Mtu4096).bytes()
+    }
+
+    /// Runs until interrupted, where that is asked for; rows are then of some time each.
+    fn run_forever(&mut self, forever: bool) {
+        self.forever = forever;
+        if forever && matches!(self.goal, Goal::Messages(_)) {
+            self.goal = span(FOREVER_ROW_SECONDS, Some(0.0));
+        }
     }
 
     /// Whether the end that is acted upon sees nothing of it.
@@ -185,10 +194,7 @@ impl Settings {
                 plan.bidirectional = only.bidirectional;
                 plan.tx_depth = only.tx_depth;
                 plan.qps = only.qp;
-                plan.forever = only.run_infinitely;
-                if plan.forever && matches!(plan.goal, Goal::Messages(_)) {
-                    plan.goal = span(5.0, Some(0.0));
-                }
+                plan.run_forever(only.run_infinitely);
                 show.gbits = only.report_gbits;
                 show.peak = !only.no_peak && matches!(plan.goal, Goal::Messages(_));
                 show.only = only.output.map(|output| match output {
@@ -201,6 +207,7 @@ impl Settings {
             }
             Parsed::Lat(args) => {
                 let mut settings = Self::common(tool, args.common);
+                settings.plan.run_forever(args.only.run_infinitely);
                 settings.show.histogram = args.only.histogram;
                 settings.show.unsorted = args.only.unsorted;
                 settings.show.only = args.only.output.map(|LatOutput::Latency| Only::Latency);

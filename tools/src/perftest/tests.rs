@@ -206,6 +206,27 @@ fn a_running_end_answers_at_its_status_socket() {
 }
 
 #[test]
+fn many_channels_share_a_link_and_too_many_are_told_why() {
+    let flags = ["-q", "200", "-t", "4", "-s", "1000", "-n", "2000", "--data_validation"];
+    assert_eq!(result(Tool::SendBw, &flags)["n_iterations"], 2000);
+    let words = ["tow_send_bw", "-q", "256", "-t", "128"];
+    let parsed = args::parse(Tool::SendBw, words).expect("a command line that parses");
+    let error = Settings::new(Tool::SendBw, parsed).map(drop).expect_err("too much at once");
+    assert!(error.to_string().contains("4096"), "{error}");
+}
+
+#[test]
+fn a_device_that_is_not_there_is_told_before_anybody_waits() {
+    for words in [&["-d", "nosuch0"][..], &["-d", "nosuch0", "127.0.0.1"]] {
+        let settings = settings(Tool::SendBw, words);
+        let mut out = Vec::new();
+        let error = super::run(&settings, &mut out).expect_err("there is no such device");
+        assert!(matches!(error, RunError::Endpoint(_)), "{error}");
+        assert!(out.is_empty(), "nobody waits for a client");
+    }
+}
+
+#[test]
 fn what_has_no_links_has_no_status_and_no_paths() {
     for words in [&["--raw"][..], &["-c", "TCP"]] {
         let refused = |flag: &str, value: &str| {

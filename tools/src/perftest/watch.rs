@@ -3,6 +3,7 @@
 use super::error::RunError;
 use super::limits::{PEER_TIMEOUT, SILENT_SPAN};
 use super::settings::Goal;
+use crate::cli::progress::time_left;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Instant;
 
@@ -48,10 +49,14 @@ impl Watch {
             }
         };
         let bar = self.bar.get_or_insert_with(|| {
-            let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {eta} left");
+            let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}");
             let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
             ProgressBar::new(length).with_style(style)
         });
+        // Of all that was done so far: the bar appears late, which is no burst.
+        let seconds = (now - self.start).as_secs_f64().max(f64::MIN_POSITIVE);
+        let left = length.saturating_sub(position);
+        bar.set_message(time_left(left, position as f64 / seconds));
         bar.set_position(position.min(length));
     }
 }

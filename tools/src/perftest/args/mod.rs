@@ -3,13 +3,17 @@
 //! | file | what |
 //! |---|---|
 //! | `values` | values that are more than numbers |
+//! | `absent` | flags of perftest that are not here, and what to do in their place |
 //! | here | the flags of both tools and of each |
 
+mod absent;
 pub(crate) mod values;
 
 use super::tool::Tool;
 use crate::device::DeviceArgs;
-use crate::perftest::limits::PATHS_MAX;
+use crate::perftest::limits::{PATHS_MAX, QPS_MAX};
+use absent::Absent;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -203,9 +207,10 @@ pub(crate) struct BwOnly {
     #[arg(short, long, value_name = "MESSAGES", default_value_t = 128,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) tx_depth: u32,
-    /// Channels of the link, TCP connections or queue pairs, among which messages go round
+    /// Channels of the link, TCP connections or queue pairs, among which messages go round, 1 to
+    /// 256; -q times -t is at most 4096
     #[arg(short, long, value_name = "COUNT", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..=32))]
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(QPS_MAX)))]
     pub(crate) qp: u32,
     /// Messages handed over in one go; 0 is as many as there is room for [default: 0; with --raw on
     /// a device with a driver 1, as in perftest]
@@ -222,7 +227,7 @@ pub(crate) struct BwOnly {
     /// Report in Gb/s (10^9 bits) instead of MiB/s (2^20 bytes)
     #[arg(long = "report_gbits")]
     pub(crate) report_gbits: bool,
-    /// Run until interrupted; a row each -D seconds (5 by default)
+    /// Run until interrupted; a row every -D seconds (5 by default)
     #[arg(long = "run_infinitely", conflicts_with_all = ["iters", "all"])]
     pub(crate) run_infinitely: bool,
     /// Print one number only
@@ -239,13 +244,17 @@ pub(crate) struct LatOnly {
     /// Print all results in the order they came
     #[arg(short = 'U', long = "report-unsorted")]
     pub(crate) unsorted: bool,
+    /// Run until interrupted; a row every -D seconds (5 by default)
+    #[arg(long = "run_infinitely", conflicts_with_all = ["iters", "all"])]
+    pub(crate) run_infinitely: bool,
     /// Print one number only
     #[arg(long)]
     pub(crate) output: Option<LatOutput>,
 }
 
 /// Measures bandwidth. Start it without a host on the server, then with the same flags and the
-/// server's address on the client, which reports.
+/// server's address on the client, which prints the results. Without --raw, tow_write_* and
+/// tow_send_* do the same: Towpath carries both as reliable messages.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "tow_write_bw", version)]
 pub(crate) struct BwArgs {
@@ -255,9 +264,10 @@ pub(crate) struct BwArgs {
     pub(crate) only: BwOnly,
 }
 
-/// Measures latency (half of the round trip, both sides polling; of READ and atomics the whole
-/// of it). Start it without a host on the
-/// server, then with the same flags and the server's address on the client, which reports.
+/// Measures latency: half of the round trip, with both ends polling; for READ and atomics the whole
+/// round trip. Start it without a host on the server, then with the same flags and the server's
+/// address on the client, which prints the results. Without --raw, tow_write_* and tow_send_* do
+/// the same: Towpath carries both as reliable messages.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "tow_write_lat", version)]
 pub(crate) struct LatArgs {
@@ -281,6 +291,18 @@ chunks are each end's own.
 
 Exit codes: 0 done, 1 the run failed, 2 the command line is wrong, 3 the ends do not agree.";
 
+/// The same error, or where it is about a flag of perftest, what to do in its place.
+fn known(error: clap::Error) -> clap::Error {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let word = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) => Absent::of(word),
+        _ => None,
+    };
+    word.map_or(error, |absent| clap::Error::raw(ErrorKind::UnknownArgument, absent.message()))
+}
+
 /// The command with the defaults of `tool`.
 pub(crate) fn command(tool: Tool) -> clap::Command {
     let command = match tool.is_latency() {
@@ -290,11 +312,13 @@ pub(crate) fn command(tool: Tool) -> clap::Command {
     command
         .name(tool.name())
         .after_help(AFTER_HELP)
+        .after_long_help(format!("{}\n\n{AFTER_HELP}", absent::list()))
         .mut_arg("size", |arg| arg.default_value(tool.default_size()))
         .mut_arg("iters", |arg| arg.default_value(tool.default_iters()))
 }
 
-/// Parses the words of a command line, the program's name first.
+/// Parses the words of a command line, the program's name first. A flag of perftest that is not
+/// here gets a message of its own.
 ///
 /// # Errors
 /// clap's, which also carries `--help` and `--version`.
@@ -303,7 +327,7 @@ where
     I: IntoIterator<Item = T>,
     T: Into<OsString> + Clone,
 {
-    let matches = command(tool).try_get_matches_from(words)?;
+    let matches = command(tool).try_get_matches_from(words).map_err(known)?;
     Ok(if tool.is_latency() {
         Parsed::Lat(LatArgs::from_arg_matches(&matches)?)
     } else {

@@ -1,6 +1,6 @@
 //! The JSON object: what the table shows, under perftest's names where it has them.
 
-use super::table::{details, device, title};
+use super::table::{Detail, details, device, title};
 use super::{BwRow, LatRow, Row, bandwidth};
 use crate::perftest::carrier::Counters;
 use crate::perftest::settings::{Goal, Settings};
@@ -41,7 +41,13 @@ fn test_info(settings: &Settings, (local, remote): (&str, &str), mtu: Option<Mtu
     }
     for (name, value) in details(settings, mtu) {
         let name = name.replace(". ", "_").replace(' ', "_");
-        put(&name, value.trim_end_matches("[B]").into());
+        put(
+            &name,
+            match value {
+                Detail::Count(number) | Detail::Bytes(number) => number.into(),
+                Detail::Text(text) => text.into(),
+            },
+        );
     }
     put("loss", settings.ours.loss.into());
     put("seed", settings.ours.seed.into());

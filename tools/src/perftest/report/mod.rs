@@ -114,7 +114,7 @@ impl<'a> Report<'a> {
     pub(crate) fn paths(&mut self, paths: Vec<PathStatus>) -> Result<(), RunError> {
         let is_told = paths.len() > 1 || paths.iter().any(|path| path.doubts + path.moves > 0);
         if self.as_table() && is_told {
-            self.print(&format!("{}\n{}", table::RULE, path_table(&paths)))?;
+            self.print(&format!("{}\n{}", table::rule(self.settings), path_table(&paths)))?;
         }
         self.paths = paths;
         Ok(())
@@ -123,7 +123,7 @@ impl<'a> Report<'a> {
     /// The run is complete.
     pub(crate) fn end(&mut self) -> Result<(), RunError> {
         if self.as_table() {
-            self.print(&format!("{}\n", table::RULE))?;
+            self.print(&format!("{}\n", table::rule(self.settings)))?;
         }
         let show = &self.settings.show;
         if !show.json && show.json_file.is_none() {

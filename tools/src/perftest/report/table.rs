@@ -5,15 +5,21 @@ use crate::perftest::args::values::Connection;
 use crate::perftest::carrier::Counters;
 use crate::perftest::settings::{Goal, Only, Settings};
 use crate::perftest::tool::Op;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use towpath_transport::{DeviceName, Mtu};
 
-/// 87 dashes.
+/// 87 dashes: perftest's rule. Ours is longer where the columns are.
 pub(crate) const RULE: &str =
     "---------------------------------------------------------------------------------------";
 
 /// Below so many Gb/s an average is shown with six decimals.
 const SMALL_GBITS: f64 = 0.1;
+
+/// The rule above and below the parts of a report, as wide as its columns.
+pub(crate) fn rule(settings: &Settings) -> String {
+    let width = columns(settings).header().trim_end().len();
+    "-".repeat(width.max(RULE.len()))
+}
 
 /// The name of the test: perftest's for plain verbs.
 pub(crate) fn title(settings: &Settings) -> String {
@@ -51,7 +57,8 @@ pub(crate) fn head(settings: &Settings, (local, remote): (&str, &str), mtu: Opti
     let roce = settings.device.name == DeviceName::Roce;
     let title = title(settings);
     let indent = (RULE.len() - title.len()) / 2;
-    let mut text = format!("{RULE}\n{:indent$}{title}\n", "");
+    let rule = rule(settings);
+    let mut text = format!("{rule}\n{:indent$}{title}\n", "");
     let on = |yes: bool| if yes { "ON" } else { "OFF" };
     let transport = match plan.connection {
         Connection::Tcp => "TCP",
@@ -65,55 +72,77 @@ pub(crate) fn head(settings: &Settings, (local, remote): (&str, &str), mtu: Opti
     let connection = plan.connection.to_string();
     pair(&mut text, ("Connection type", &connection), ("Using SRQ", on(srq)));
     for (name, value) in details(settings, mtu) {
-        line(&mut text, name, &value);
+        line(&mut text, name, &value.to_string());
     }
     for note in &settings.notes {
         let _infallible = writeln!(text, " Note: {note}");
     }
     let _infallible =
-        write!(text, "{RULE}\n local address: {local}\n remote address: {remote}\n{RULE}\n");
+        write!(text, "{rule}\n local address: {local}\n remote address: {remote}\n{rule}\n");
     text.push_str(&columns(settings).header());
     text
 }
 
+/// What stands behind a name in the head: in JSON a number or a text, always the same for a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// A number.
+    Count(u64),
+    /// Bytes.
+    Bytes(u64),
+    /// A text.
+    Text(String),
+}
+
+impl fmt::Display for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => write!(f, "{count}"),
+            Self::Bytes(bytes) => write!(f, "{bytes}[B]"),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
 /// The parameter lines that both table and JSON show.
-pub(crate) fn details(settings: &Settings, mtu: Option<Mtu>) -> Vec<(&'static str, String)> {
+pub(crate) fn details(settings: &Settings, mtu: Option<Mtu>) -> Vec<(&'static str, Detail)> {
     let (plan, ours) = (&settings.plan, &settings.ours);
-    let mut lines = vec![("TX depth", plan.tx_depth.to_string())];
+    let text = |text: &str| Detail::Text(text.to_owned());
+    let mut lines = vec![("TX depth", Detail::Count(plan.tx_depth.into()))];
     if let Some(cq_mod) = settings.cq_mod {
-        lines.push(("CQ Moderation", cq_mod.to_string()));
+        lines.push(("CQ Moderation", Detail::Count(cq_mod.into())));
     }
     if plan.connection == Connection::Tcp {
-        lines.push(("Read size", format!("{}[B]", ours.tcp_read_bytes)));
-        lines.push(("Socket buffers", "autotuned by the kernel".to_owned()));
+        lines.push(("Read size", Detail::Bytes(ours.tcp_read_bytes.into())));
+        lines.push(("Socket buffers", text("autotuned by the kernel")));
     } else {
         if !plan.one_sided() {
-            lines.push(("RX depth", settings.rx_depth.to_string()));
+            lines.push(("RX depth", Detail::Count(settings.rx_depth.into())));
         }
         if let Some(mtu) = mtu {
-            lines.push(("Mtu", format!("{mtu}[B]")));
+            lines.push(("Mtu", Detail::Bytes(mtu.bytes().into())));
         }
         if plan.tool.fetches() {
-            lines.push(("Outstand reads", plan.outs.to_string()));
+            lines.push(("Outstand reads", Detail::Count(plan.outs.into())));
         }
         if !plan.raw {
-            lines.push(("Chunk", format!("{}[B]", ours.chunk_bytes)));
+            lines.push(("Chunk", Detail::Bytes(ours.chunk_bytes.into())));
             let crc = if ours.no_payload_crc { "OFF" } else { "ON" };
-            lines.push(("Payload CRC32C", crc.to_owned()));
-            lines.push(("Congestion ctrl", ours.window.unwrap_or(ours.cc).to_string()));
+            lines.push(("Payload CRC32C", text(crc)));
+            lines.push(("Congestion ctrl", text(&ours.window.unwrap_or(ours.cc).to_string())));
         }
         if plan.paths > 1 {
-            lines.push(("Paths", plan.paths.to_string()));
+            lines.push(("Paths", Detail::Count(plan.paths.into())));
         }
         if settings.device.name == DeviceName::Roce {
             let buffers = if ours.stock_buffers { "stock (212992[B])" } else { "as granted" };
-            lines.push(("Socket buffers", buffers.to_owned()));
+            lines.push(("Socket buffers", text(buffers)));
         }
     }
     let buffers = if settings.apart() { "one for each message" } else { "one for all messages" };
-    lines.push(("Local buffers", buffers.to_owned()));
-    lines.push(("Max inline data", "0[B]".to_owned()));
-    lines.push(("Data ex. method", "Ethernet".to_owned()));
+    lines.push(("Local buffers", text(buffers)));
+    lines.push(("Max inline data", Detail::Bytes(0)));
+    lines.push(("Data ex. method", text("Ethernet")));
     if settings.faulty() {
         let mut faults = format!(
             "loss {} duplicate {} reorder {} corrupt {} delay {}[usec] seed {}",
@@ -124,7 +153,7 @@ pub(crate) fn details(settings: &Settings, mtu: Option<Mtu>) -> Vec<(&'static st
             let (ports, after) = (ports.join(","), ours.black_hole_after.unwrap_or(0.0));
             let _infallible = write!(faults, " black hole {ports} after {after}[sec]");
         }
-        lines.push(("Faults", faults));
+        lines.push(("Faults", Detail::Text(faults)));
     }
     lines
 }

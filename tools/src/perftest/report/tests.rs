@@ -21,7 +21,23 @@ fn shown(tool: Tool, flags: &[&str], row: Row, samples_ns: &[u64]) -> String {
     report.begin(ends.0, ends.1, (!is_tcp).then_some(Mtu::Mtu4096)).unwrap();
     report.row(row, samples_ns).unwrap();
     report.end().unwrap();
-    String::from_utf8(out).unwrap()
+    let text = String::from_utf8(out).unwrap();
+    // A rule is as wide as the columns; golden reports have one of perftest's width.
+    let rule = super::table::rule(&settings);
+    assert!(text.lines().all(|line| !line.starts_with("--") || line == rule), "{text}");
+    text.replace(&rule, super::table::RULE)
+}
+
+#[test]
+fn rules_are_as_wide_as_the_widest_of_head_and_columns() {
+    for (tool, flags) in [(Tool::WriteBw, &["--cpu_util"][..]), (Tool::WriteLat, &[])] {
+        let words = std::iter::once(tool.name()).chain(flags.iter().copied());
+        let settings = Settings::new(tool, args::parse(tool, words).unwrap()).unwrap();
+        let head = super::table::head(&settings, ("here", "there"), None);
+        let columns = head.lines().last().unwrap();
+        assert_eq!(super::table::rule(&settings).len(), columns.len(), "{head}");
+        assert!(columns.len() > super::table::RULE.len(), "{head}");
+    }
 }
 
 fn bw_row() -> Row {
@@ -57,6 +73,11 @@ fn lat_row() -> Row {
         counters: None,
         cpu_util: None,
     })
+}
+
+fn settings_of(flags: &[&str]) -> Settings {
+    let words = std::iter::once("tow_write_bw").chain(flags.iter().copied());
+    Settings::new(Tool::WriteBw, args::parse(Tool::WriteBw, words).unwrap()).unwrap()
 }
 
 /// The part behind the head: columns and rows.
@@ -115,11 +136,12 @@ fn the_paths_of_a_link_are_shown_where_there_are_several_or_one_that_was_left() 
         let text = format!(r#"{{"state":"{state}","moves":{moves}}}"#);
         serde_json::from_str::<PathStatus>(&text).unwrap()
     };
-    let rule = format!("{}\n", super::table::RULE);
+    let wide = settings_of(&[]);
+    let rule = format!("{}\n", super::table::rule(&wide));
     assert_eq!(show(&[], vec![path("good", 0)]), rule);
     assert_eq!(show(&[], Vec::new()), rule);
     let text = show(&[], vec![path("good", 1)]);
-    assert!(text.contains("path over state") && text.contains("good"), "{text}");
+    assert!(text.contains("path  over  state") && text.contains("good"), "{text}");
     let text = show(&["--paths", "2"], vec![path("good", 0), path("suspect", 0)]);
     assert!(text.contains("suspect") && text.lines().count() == 5, "{text}");
     let text = show(&["--json"], vec![path("probing", 3)]);
@@ -269,19 +291,19 @@ fn the_bandwidth_json_has_the_names_of_perftest_and_ours() {
     }
   ],
   "test_info": {
-    "CQ_Moderation": "1",
-    "Chunk": "57344",
+    "CQ_Moderation": 1,
+    "Chunk": 57344,
     "Congestion_ctrl": "swift",
     "Connection_type": "UC",
     "Data_ex_method": "Ethernet",
     "Local_buffers": "one for all messages",
-    "Max_inline_data": "0",
-    "Mtu": "4096",
+    "Max_inline_data": 0,
+    "Mtu": 4096,
     "Number_of_qps": 1,
     "Payload_CRC32C": "ON",
-    "RX_depth": "128",
+    "RX_depth": 128,
     "Socket_buffers": "as granted",
-    "TX_depth": "128",
+    "TX_depth": 128,
     "bidirectional": false,
     "data_validation": false,
     "device": "roce (userspace)",
@@ -309,5 +331,5 @@ fn the_latency_json_is_null_where_nothing_is_known() {
     assert_eq!(row["tps_average"], 98_039.2);
     assert!(row["packets_lost"].is_null() && row["CPU_util"].is_null(), "{row}");
     assert_eq!(object["test_info"]["test"], "TCP_Write_Latency_Test");
-    assert_eq!(object["test_info"]["Read_size"], "131072");
+    assert_eq!(object["test_info"]["Read_size"], 131_072);
 }
