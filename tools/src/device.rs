@@ -6,8 +6,8 @@ use towpath_transport::{DeviceChoice, DeviceName};
 /// Which device, which of its ports, and which address of that.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct DeviceArgs {
-    /// RDMA device: roce (in userspace over UDP, needs nothing), or one that ibv_devices lists, as
-    /// mlx5_0 or verbs:mlx5_0; verbs is the first of them (in builds with --features verbs)
+    /// RDMA device: roce (in userspace over UDP, needs no hardware), or a device that ibv_devices
+    /// lists, such as mlx5_0; verbs is the first of those (they need a build with --features verbs)
     #[arg(
         short = 'd',
         long = "device",
@@ -16,7 +16,7 @@ pub struct DeviceArgs {
         default_value = "roce"
     )]
     pub device: DeviceName,
-    /// Port of an RDMA device, from 1
+    /// Port of the RDMA device, from 1
     #[arg(short = 'i', long = "ib-port", value_name = "PORT", default_value_t = 1,
           value_parser = clap::value_parser!(u8).range(1..))]
     pub ib_port: u8,
@@ -24,8 +24,8 @@ pub struct DeviceArgs {
     /// address of RoCEv2, or else IPv6]
     #[arg(short = 'x', long = "gid-index", value_name = "INDEX")]
     pub gid_index: Option<u32>,
-    /// Of roce: the peer is an RDMA NIC or the kernel's driver; takes UDP port 4791, and sends no
-    /// runs of packets over IPv4, whose ICRC such a peer would not find right
+    /// With -d roce: the peer has an RDMA NIC or the kernel's rxe. Takes UDP port 4791, and sends
+    /// no runs of packets over IPv4, because such a peer would find their ICRC wrong
     #[arg(long)]
     pub foreign_peers: bool,
 }

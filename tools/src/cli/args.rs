@@ -14,19 +14,21 @@ use towpath_transport::{Class, DeviceName, Mtu, PATHS_MAX};
 const AFTER_HELP: &str = "\
 Start with `towpath demo`: it needs no server, no privileges and no RDMA hardware.
 
+The environment variable TOWPATH_SERVER names the server where no argument does.
+
 Exit codes:
-  0    done (demo: and every byte was verified)
-  1    bytes came back changed, or slices are damaged on the server's medium
+  0    done (demo: every byte was verified as well)
+  1    bytes came back changed, or slices are damaged on the server's disk
   2    wrong flags
-  3    the server, or the process that is asked, cannot be reached or does not speak this version
-  4    no such chunk, or a chunk of that name exists already
-  5    the server refused: its store is full, busy or read-only; or two scrubs ran at once
-  6    not known whether done: the server went away, did not answer or failed; what it
+  3    the server (for `paths` and `links`, the process) cannot be reached, or is of another version
+  4    there is no such chunk, or a chunk of that name exists already
+  5    the server refused: it is full, busy or read-only, or two scrubs ran at once
+  6    unknown whether it was done: the server went away, did not answer, or failed; what it had
        acknowledged is safe
   7    a local file cannot be read or written
-  8    this program could not get sockets, memory or processes; sim: a run broke a promise
-  9    sim: a target was missed; the figures are printed
-  130  interrupted";
+  8    this program got no sockets, memory or processes; sim: a run broke a promise
+  9    sim, bench: a target was missed; the figures are printed all the same
+  130  interrupted (Ctrl-C, SIGTERM, SIGHUP)";
 
 /// What the demo loses unless told otherwise: one packet in a hundred.
 const LOSS_DEFAULT: f64 = 0.01;
@@ -42,15 +44,18 @@ pub(crate) struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Send a file to a chunk server and back over a network that loses packets, beside kernel TCP
+    /// Send a file to a chunk server and back over a network that loses packets
+    ///
+    /// It starts its own server, measures kernel TCP without loss for comparison, and needs no
+    /// privileges and no RDMA hardware.
     Demo(DemoArgs),
     /// Run a study in virtual time: goodput against loss, late packets and more
     Sim(SimArgs),
-    /// Measure on this machine what papers measured on theirs
+    /// Measure on this machine how links perform that many channels and threads share
     Bench(BenchArgs),
     /// Store files, each as a chunk, and print the names of the chunks
     Put(PutArgs),
-    /// Fetch a chunk into a file
+    /// Fetch a chunk into a file or to stdout
     Get(GetArgs),
     /// List the chunks of a server
     Ls(ServerArgs),
@@ -58,22 +63,22 @@ pub(crate) enum Command {
     Stat(ChunkArgs),
     /// Remove a chunk
     Rm(ChunkArgs),
-    /// Have the server check the checksum of every slice on its medium
+    /// Have the server check the checksum of every slice on its disk
     ///
-    /// Run one at a time: the server has one place where scrubs go on, so two at once each check
-    /// a part. Where that was noticed, the exit code is 5 and neither was complete.
+    /// Run one scrub of a server at a time. Two at once each check a part of the slices; then the
+    /// exit code is 5.
     Scrub(ServerArgs),
-    /// Show what a server is and how it is
+    /// Show the state of a server: version, space, chunks, reads and writes
     Info(ServerArgs),
-    /// Show how the network is between a server and each of its clients, and its slow requests
+    /// Show the network between a server and each of its clients, and slow requests
     Health(ServerArgs),
-    /// Show how the paths of each link of a running process stand
+    /// Show the paths of each link of a running process on this machine
     Paths(StatusArgs),
-    /// Show what each worker and link of a running process uses, beside its limits
+    /// Show what each worker and link of a running process on this machine uses, and the limits
     ///
-    /// Processor time in seconds; queue pairs; channels; credit in chunks: what the peer may have
-    /// sent or held here, and what is left to send to it; messages, those of them that wait, and
-    /// their bytes.
+    /// Processor time is in seconds and credit in chunks: `credit given` is what the peer may have
+    /// sent or held here, `left` is what may still be sent to the peer. `messages` are those that
+    /// are not finished, `queued` those that still wait to be sent.
     Links(StatusArgs),
     #[command(hide = true)]
     DemoServer(DemoServerArgs),
@@ -98,8 +103,8 @@ pub(crate) struct DemoArgs {
     /// RDMA device of the server [default: the same]
     #[arg(long, value_name = "DEV")]
     pub(super) server_device: Option<DeviceName>,
-    /// Share of all packets that the userspace NIC loses in each direction, 0 to 0.5
-    /// [default: 0.01]
+    /// Share of packets that the userspace NIC drops in each direction, 0 to 0.5 [default: 0.01,
+    /// which is 1 %]
     #[arg(long, value_name = "P", value_parser = parse_loss)]
     pub(super) loss: Option<f64>,
     /// Seed of the input and of the losses
@@ -109,14 +114,14 @@ pub(crate) struct DemoArgs {
     /// interface carries]
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu)]
     pub(super) mtu: Option<Mtu>,
-    /// Requests under way at a time, 1 to 64
+    /// Requests in flight at a time, 1 to 64
     #[arg(long, value_name = "N", default_value_t = 16,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) depth: u32,
-    /// Bytes of one request, 4K to 1M in whole slices of 4,096; at most what the server takes
+    /// Bytes of one request, 4K to 1M, a multiple of 4,096; the server may take less at a time
     #[arg(long, value_name = "BYTES", default_value = "128K", value_parser = parse_op)]
     pub(super) op_size: u64,
-    /// 4 KiB requests for the latency figures, one at a time
+    /// How many 4 KiB requests measure the latency, one at a time
     #[arg(long, value_name = "N", default_value_t = 1000,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) latency_requests: u32,
@@ -127,11 +132,11 @@ pub(crate) struct DemoArgs {
     /// at the end]
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
-    /// Leave the store where it is
+    /// Keep the store at the end
     #[arg(long)]
     pub(super) keep: bool,
-    /// Do it in virtual time in one process, where the same seed gives the same packets; prints a
-    /// hash of them
+    /// Run in virtual time, in one process: the same seed gives the same packets. Prints a hash of
+    /// all packets
     #[arg(long = "virtual", conflicts_with_all = ["ipv6", "dir", "keep", "device"])]
     pub(super) virtual_time: bool,
     /// Print one JSON object
@@ -164,7 +169,8 @@ pub(crate) struct ServerArgs {
 /// Which process is asked, on this machine.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct StatusArgs {
-    /// Its status socket, or the folder with it: the data directory of a chunk server, say
+    /// Status socket of the process, or the directory that holds it, such as the data directory of
+    /// a chunk server
     #[arg(value_name = "SOCKET")]
     pub(super) socket: PathBuf,
     /// Print one JSON object
@@ -177,32 +183,33 @@ pub(crate) struct StatusArgs {
 pub(crate) struct LinkArgs {
     #[command(flatten)]
     pub(super) device: DeviceArgs,
-    /// Local address of the userspace NIC [default: the one that the system routes from]
+    /// Local address of the userspace NIC [default: the one from which the system reaches the
+    /// server]
     #[arg(long, value_name = "IP")]
     pub(super) device_ip: Option<std::net::IpAddr>,
     /// RDMA path MTU in bytes: 256, 512, 1024, 2048 or 4096; above 1024 the network must carry
     /// jumbo frames [default: the largest that the interface and the way to the server carry]
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu)]
     pub(super) mtu: Option<Mtu>,
-    /// What the traffic is for: gold (monitoring and administration), silver (online) or copper
-    /// (offline). Classes have links, queues and a DSCP of their own
+    /// Traffic class: gold (monitoring and administration), silver (online) or copper (offline).
+    /// Each class has its own links, queues and DSCP
     #[arg(long, value_name = "CLASS", default_value_t = Class::Silver)]
     pub(super) class: Class,
-    /// Milliseconds to wait for one answer
+    /// How long to wait for one answer, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 30_000,
           value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub(super) timeout_ms: u64,
-    /// Paths of the link, each a queue pair with a source port of its own, 1 to 16; no more than
-    /// the server takes
+    /// Paths of the link, 1 to 16, at most as many as the server allows (4 unless configured). Each
+    /// is a queue pair with its own source port
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u8).range(1..=PATHS_MAX as i64))]
     pub(super) paths: u8,
-    /// For trials: share of packets that the userspace NIC loses on this side in each direction, 0
+    /// For trials: share of packets that the userspace NIC drops on this side in each direction, 0
     /// to 0.5 [default: 0]
     #[arg(long, value_name = "P", value_parser = parse_loss)]
     pub(super) loss: Option<f64>,
-    /// For trials: swallow all packets that this side sends from these source ports of the
-    /// userspace NIC, as in 0 or 0,3: a path begins at the port of its own number
+    /// For trials: drop all packets that this side sends from these source ports of the userspace
+    /// NIC, as in 0 or 0,3. Path N starts on port N
     #[arg(long, value_name = "PORTS", value_delimiter = ',')]
     pub(super) black_hole: Vec<u16>,
     /// For trials: seconds until --black-hole begins [default: at once]
@@ -260,28 +267,28 @@ pub(crate) struct GetArgs {
 /// A second server for reads that are late.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct HedgeArgs {
-    /// A second server that holds the same chunk, as HOST or HOST:PORT: reads that are late are
-    /// asked for there as well, and the first good answer wins
+    /// A second server that holds the same chunk, as HOST or HOST:PORT. A read that is late is sent
+    /// to it as well, and the first good answer wins
     #[arg(long, value_name = "SERVER")]
     pub(super) hedge: Option<String>,
-    /// When a read is late: after so many microseconds, or as p95 when so many per cent of the
-    /// recent reads had their answer
+    /// When a read counts as late: after this many microseconds, or with pN after the time within
+    /// which N per cent of the recent reads were answered
     #[arg(long, value_name = "US|pN", default_value = "p95", requires = "hedge")]
     pub(super) hedge_after: HedgeAfter,
-    /// Second requests for each hundred reads, 0 to 100, at most
+    /// Most second requests for each hundred reads, 0 to 100
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, requires = "hedge",
           value_parser = parse_percent)]
     pub(super) hedge_budget: f64,
 }
 
-/// How much is under way.
+/// How much is in flight.
 #[derive(Clone, Copy, Debug, ClapArgs)]
 pub(crate) struct PipelineArgs {
-    /// Requests under way at a time, 1 to 64
+    /// Requests in flight at a time, 1 to 64
     #[arg(long, value_name = "N", default_value_t = 16,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) depth: u32,
-    /// Bytes of one request, 4K to 1M in whole slices of 4,096; at most what the server takes
+    /// Bytes of one request, 4K to 1M, a multiple of 4,096; the server may take less at a time
     #[arg(long, value_name = "BYTES", default_value = "128K", value_parser = parse_op)]
     pub(super) op_size: u64,
 }
