@@ -86,8 +86,10 @@ pub struct Link {
     flow: Flow,
     /// Chunks found lost, to be sent before anything new, and the paths that lost them.
     lost: VecDeque<(DataChunk, u8)>,
-    /// Signs in a row that acks do not get back to the peer.
+    /// Signs in a row that acks do not get back to the peer, and when the first of them was a chunk
+    /// that came twice.
     duplicates: u32,
+    duplicate_at: Time,
     /// The path on which the peer asked last saying that none of its paths is acknowledged.
     heard_in_vain: Option<usize>,
     /// The last loss by a gap, on any path: while there are some a path may be silent by chance.
@@ -174,6 +176,7 @@ impl Link {
             flow: Flow::new(&config, &peer, now),
             lost: VecDeque::with_capacity(64),
             duplicates: 0,
+            duplicate_at: Time::ZERO,
             heard_in_vain: None,
             gap_at: None,
             gave_up_at: None,

@@ -303,14 +303,23 @@ impl Link {
     }
 
     /// A chunk came in on a path that had been taken before. That says nothing by itself: we may
-    /// have been away, and find what was sent again meanwhile. When it comes once more although the
-    /// peer ought to have our answer, acks do not get back.
+    /// have been away, and find what was sent again meanwhile. When another one follows, and
+    /// nothing new, although the peer ought to have our answer, or the same one comes once more
+    /// then, acks do not get back.
     pub(super) fn on_known_chunk(&mut self, now: Time, heard_on: usize, chunk: (u32, u64, u32)) {
         let span = self.probe_interval(&self.paths[heard_on]);
-        if self.ack_alarm.comes_again(now, chunk, span) && self.ack_alarm.is_heeded(now) {
-            self.duplicates = DUPLICATES_MAX - 1;
-            let _ = self.on_duplicate(now, heard_on);
+        let comes_again = self.ack_alarm.comes_again(now, chunk, span);
+        if !self.ack_alarm.is_heeded(now) {
+            return;
         }
+        if comes_again {
+            self.duplicates = DUPLICATES_MAX - 1;
+        } else if self.duplicates == 0 {
+            self.duplicate_at = now;
+        } else if now < self.duplicate_at + span {
+            return;
+        }
+        let _ = self.on_duplicate(now, heard_on);
     }
 
     /// A sign that acks do not get back to the peer: a probe that says that no path is

@@ -195,6 +195,19 @@ fn while_acks_arrive_no_more_than_one_path_a_second_changes_its_port() {
     }
 }
 
+#[test]
+fn acks_of_an_only_path_are_missed_soon_however_many_chunks_take_turns_to_come_again() {
+    for seed in 0..10 {
+        let (mut wire, channel) = open(seed, 1);
+        wire.holes[0] = ports_of_ways(1);
+        send(&mut wire, channel, 100..200, 3_000);
+        let start = wire.now;
+        wire.run_until(|wire| wire.ends[0].sending.is_empty());
+        let took = wire.now.since(start);
+        assert!(took < tick(8), "seed {seed}: {took}");
+    }
+}
+
 /// Twenty messages leave while nothing comes through for `span`; then all of them arrive.
 fn pause(wire: &mut Wire, channel: ChannelId, round: u64, span: Nanos) {
     wire.holes = [u64::MAX; 2];
