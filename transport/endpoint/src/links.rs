@@ -9,6 +9,7 @@ use crate::sends::Sends;
 use crate::tcp::Tcp;
 use crate::tx::{TxQueue, TxSlots};
 use crate::workers::Seat;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use towpath_base::Time;
 use towpath_base::serial::Psn;
@@ -72,6 +73,8 @@ pub(crate) struct Conn {
     /// Receive buffers that the link or the application holds.
     pub(crate) held: usize,
     pub(crate) timer: Time,
+    /// When it is looked at whether `timer` has come; `NEVER` while it is in no list.
+    filed: Time,
     /// Polls since its queue pairs were destroyed.
     pub(crate) drain_polls: u8,
     /// Counts it among the links of its worker, while it is up.
@@ -106,6 +109,7 @@ impl Conn {
             sends: Sends::default(),
             held: 0,
             timer: Time::NEVER,
+            filed: Time::NEVER,
             drain_polls: 0,
             seat: None,
             is_ready: false,
@@ -180,6 +184,9 @@ pub(crate) struct Links {
     last_qp: (QpNum, u16, u8),
     /// A link that is known to be in both lists.
     touched: Option<u16>,
+    /// When which link is looked at for its timer: each is here at most once, and no later than its
+    /// timer. One whose timer has moved on meanwhile is filed anew when its time here has come.
+    timers: BTreeSet<(Time, u16)>,
 }
 
 impl Links {
@@ -192,6 +199,7 @@ impl Links {
             qps: Vec::new(),
             last_qp: (QpNum(u32::MAX), 0, 0),
             touched: None,
+            timers: BTreeSet::new(),
         }
     }
 
@@ -218,6 +226,7 @@ impl Links {
     pub(crate) fn remove(&mut self, index: u16) -> Option<Box<Conn>> {
         let slot = self.slots.get_mut(usize::from(index))?;
         let conn = slot.conn.take()?;
+        self.timers.remove(&(conn.filed, index));
         slot.life = slot.life.wrapping_add(1);
         self.ready.retain(|&other| other != index);
         self.eventful.retain(|&other| other != index);
@@ -235,6 +244,44 @@ impl Links {
 
     pub(crate) fn at(&mut self, index: u16) -> Option<&mut Conn> {
         self.slots.get_mut(usize::from(index))?.conn.as_deref_mut()
+    }
+
+    /// A link's timer was set.
+    #[inline]
+    pub(crate) fn file_timer(&mut self, index: u16) {
+        if self.at(index).is_some_and(|conn| conn.timer < conn.filed) {
+            self.file_sooner(index);
+        }
+    }
+
+    #[inline(never)]
+    fn file_sooner(&mut self, index: u16) {
+        let Self { slots, timers, .. } = self;
+        let slot = slots.get_mut(usize::from(index));
+        let Some(conn) = slot.and_then(|slot| slot.conn.as_deref_mut()) else { return };
+        timers.remove(&(conn.filed, index));
+        conn.filed = conn.timer;
+        timers.insert((conn.filed, index));
+    }
+
+    /// The next link whose timer has come, which is none any more.
+    pub(crate) fn pop_due(&mut self, now: Time) -> Option<u16> {
+        while let Some(&(at, index)) = self.timers.first().filter(|&&(at, _)| at <= now) {
+            self.timers.pop_first();
+            let Some(conn) = self.at(index).filter(|conn| conn.filed == at) else { continue };
+            conn.filed = Time::NEVER;
+            if conn.timer <= now {
+                conn.timer = Time::NEVER;
+                return Some(index);
+            }
+            self.file_timer(index);
+        }
+        None
+    }
+
+    /// When a timer may come next; `NEVER` when none does.
+    pub(crate) fn next_timer(&self) -> Time {
+        self.timers.first().map_or(Time::NEVER, |&(at, _)| at)
     }
 
     pub(crate) fn find(&self, id: LinkId) -> Option<&Conn> {
@@ -352,5 +399,77 @@ impl Links {
 
     pub(crate) fn up_count(&self) -> usize {
         self.iter().filter(|conn| conn.phase == Phase::Up).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use towpath_base::{Nanos, Prng};
+
+    fn links(count: u16) -> Links {
+        let mut links = Links::new(usize::from(count));
+        for _ in 0..count {
+            let id = links.vacant().expect("there is room");
+            let (control, _) = Control::new().expect("memory");
+            links.insert(Conn::new(id, ClassReport::new(Class::Silver, 0), control));
+        }
+        links
+    }
+
+    fn set(links: &mut Links, index: u16, timer: Time) {
+        links.at(index).expect("it is there").timer = timer;
+        links.file_timer(index);
+    }
+
+    #[test]
+    fn each_timer_comes_once_and_no_link_is_in_the_list_of_timers_twice() {
+        let seed = 7;
+        println!("seed {seed}");
+        let (mut links, mut prng, mut now) = (links(64), Prng::new(seed), Time(1));
+        let mut timers = [Time::NEVER; 64];
+        for round in 0..2_000 {
+            for _ in 0..prng.below(40) {
+                let index = prng.below(64) as u16;
+                let span = [100, 2_000, 1_000_000][prng.below(3) as usize];
+                let timer = if prng.chance(0.1) { Time::NEVER } else { now + Nanos(span) };
+                timers[usize::from(index)] = timer;
+                set(&mut links, index, timer);
+            }
+            if round == 1_000 {
+                for index in [3, 40] {
+                    links.remove(index);
+                    let id = links.vacant().expect("one has left");
+                    let (control, _) = Control::new().expect("memory");
+                    links.insert(Conn::new(id, ClassReport::new(Class::Silver, 0), control));
+                    timers[usize::from(index)] = Time::NEVER;
+                }
+            }
+            assert!(links.timers.len() <= 64);
+            let first = timers.iter().min().copied().unwrap_or(Time::NEVER);
+            assert!(links.next_timer() <= first, "round {round}");
+            now += Nanos(prng.below(300));
+            let mut due: Vec<u16> = std::iter::from_fn(|| links.pop_due(now)).collect();
+            due.sort_unstable();
+            let ours = (0..64).filter(|&index| timers[usize::from(index)] <= now);
+            assert_eq!(due, ours.collect::<Vec<_>>(), "round {round}");
+            due.iter().for_each(|&index| timers[usize::from(index)] = Time::NEVER);
+        }
+    }
+
+    #[test]
+    fn looking_at_the_links_that_are_due_looks_at_no_others() {
+        let mut links = links(1_000);
+        for index in 0..1_000 {
+            set(&mut links, index, Time(1_000_000 + u64::from(index)));
+        }
+        for index in (0..1_000).step_by(100) {
+            set(&mut links, index, Time(10));
+        }
+        let filed = links.timers.clone();
+        let due = std::iter::from_fn(|| links.pop_due(Time(10))).count();
+        assert_eq!(due, 10);
+        let taken: Vec<_> = filed.difference(&links.timers).collect();
+        assert_eq!((taken.len(), links.timers.len()), (10, 990), "the others are where they were");
     }
 }

@@ -73,13 +73,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 self.stats.posts_refused += send_chunks(at, conn, room, now).refused;
             }
             self.stats.posts_refused += send_acks(&mut self.device, conn, now);
-            self.next_timer = self.next_timer.min(conn.timer);
+            let timer = conn.timer;
             if let Some(tcp) = &conn.tcp {
                 self.streams.hurry(tcp.due);
             }
             if conn.link.as_ref().is_some_and(Link::is_down) {
                 down.push(index);
             }
+            self.next_timer = self.next_timer.min(timer);
+            self.links.file_timer(index);
             self.links.mark_eventful(index);
         }
         // Sends only: what comes in now would be in the way of the next poll's reserve.

@@ -1,7 +1,6 @@
 //! Taking in what the device received and completed.
 
 use super::{Endpoint, is_error};
-use crate::event::LinkId;
 use crate::limits::BATCH;
 use crate::links::Phase;
 use crate::wr_id::WrId;
@@ -203,20 +202,19 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     #[inline(never)]
     fn expire_those_due(&mut self, now: Time) {
-        self.next_timer = Time::NEVER;
-        let due: smallvec::SmallVec<[LinkId; 32]> =
-            self.links.iter().filter(|conn| conn.timer <= now).map(|conn| conn.id).collect();
-        for id in due {
-            if let Some(conn) = self.links.find_mut(id) {
-                conn.timer = Time::NEVER;
-                if let Some(link) = conn.link.as_mut() {
-                    link.handle_timeout(now);
-                }
-            }
-            self.links.touch(id.index);
+        let mut due = smallvec::SmallVec::<[u16; 32]>::new();
+        while let Some(index) = self.links.pop_due(now) {
+            due.push(index);
         }
-        let rest = self.links.iter().map(|conn| conn.timer).min();
-        self.next_timer = rest.unwrap_or(Time::NEVER);
+        // In the order of links, whenever exactly they were due.
+        due.sort_unstable();
+        for index in due {
+            if let Some(link) = self.links.at(index).and_then(|conn| conn.link.as_mut()) {
+                link.handle_timeout(now);
+            }
+            self.links.touch(index);
+        }
+        self.next_timer = self.links.next_timer();
     }
 }
 
