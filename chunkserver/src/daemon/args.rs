@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use super::check::{self, StoreCheck};
 use super::config::DaemonConfig;
 use super::error::DaemonError;
 use super::keys::KEYS;
@@ -20,6 +21,7 @@ restart it to change them.
 
 Exit codes:
   0    clean stop, or --check found nothing wrong
+  1    `check` found something damaged or lost
   2    wrong flag or config file
   3    the address is not of this host, or the port is taken
   4    the store cannot be opened (locked, damaged, of another version, no directory)
@@ -39,10 +41,12 @@ pub struct Invocation {
 }
 
 /// What to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Say whether the configuration is valid.
     Check,
+    /// Look at a store that no server has.
+    CheckStore(StoreCheck),
     /// Print the settings as a config file.
     PrintConfig,
     /// Serve.
@@ -83,6 +87,8 @@ pub fn command() -> Command {
         ))
         .arg(plain("json", "print one JSON object on stdout when the server is ready"))
         .args(settings)
+        .subcommand(check::command())
+        .args_conflicts_with_subcommands(true)
         .after_help(AFTER_HELP)
 }
 
@@ -99,7 +105,9 @@ impl Invocation {
             config.read_file(path)?;
         }
         apply_flags(&mut config, &matches)?;
-        let action = if matches.get_flag("check") {
+        let action = if let Some(matches) = matches.subcommand_matches(check::NAME) {
+            Action::CheckStore(StoreCheck::of(matches))
+        } else if matches.get_flag("check") {
             Action::Check
         } else if matches.get_flag("print-config") {
             Action::PrintConfig

@@ -10,7 +10,7 @@ use towpath_transport::{EndpointError, ListenError};
 
 use super::file::ConfigFileError;
 use super::value::ValueError;
-use crate::store::{ConfigError, FlushFailed, OpenError};
+use crate::store::{ConfigError, FlushFailed, OpenError, RepairError};
 
 /// Why the daemon could not start, or did not end well.
 #[derive(Debug, Error)]
@@ -90,6 +90,18 @@ pub enum DaemonError {
         #[source]
         source: OpenError,
     },
+    /// The store is damaged, or something of it was lost; what was printed says what.
+    #[error("the store in {} is not whole", .0.display())]
+    StoreDamaged(PathBuf),
+    /// The store was not repaired.
+    #[error("cannot repair the store in {}", path.display())]
+    NotRepaired {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: RepairError,
+    },
     /// The listening address cannot be had.
     #[error("cannot listen for clients")]
     Listen(#[from] ListenError),
@@ -141,7 +153,11 @@ impl DaemonError {
             | Self::Endpoint(EndpointError::Mtu { .. }) => 2,
             Self::Listen(_) | Self::NotOurs { .. } => 3,
             Self::Endpoint(EndpointError::Udp(_)) => 3,
-            Self::NotADirectory(_) | Self::DataDir { .. } | Self::Store { .. } => 4,
+            Self::StoreDamaged(_) => 1,
+            Self::NotRepaired { .. }
+            | Self::NotADirectory(_)
+            | Self::DataDir { .. }
+            | Self::Store { .. } => 4,
             Self::Failed { .. } | Self::StoreEnded(_) => 5,
             Self::Endpoint(_)
             | Self::NoDevice

@@ -8,6 +8,7 @@
 //! | `crew` | the workers of a server, and their threads |
 //! | `descriptors` | the limit of file descriptors |
 //! | `log` | what is logged, and in which format |
+//! | `check` | the command that looks at a store, and repairs it |
 //! | `stop` | [`StopFlag`] and signals |
 //! | `error` | what can go wrong, with exit codes |
 //!
@@ -15,6 +16,7 @@
 //! things, on a device of its own making.
 
 mod args;
+mod check;
 mod config;
 mod crew;
 mod descriptors;
@@ -29,6 +31,7 @@ mod value;
 use std::ffi::OsString;
 
 pub use args::{Action, Invocation, command};
+pub use check::StoreCheck;
 pub use config::{DaemonConfig, LogFormat, PlaceBy, StatusPlace, StoreWork};
 pub use error::DaemonError;
 pub use file::{ConfigFault, ConfigFileError, ConfigTextError};
@@ -48,6 +51,7 @@ pub use value::{SizeError, ValueError, parse_size};
 pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<(), DaemonError> {
     let Invocation { config, action, json } = Invocation::parse(args)?;
     match action {
+        Action::CheckStore(check) => check.run()?,
         Action::Check => {
             check(&config)?;
             println!("configuration is valid");

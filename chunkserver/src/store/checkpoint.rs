@@ -8,7 +8,7 @@ use super::header::{FILE_HEADER_BYTES, FileHeader, FileKind, HeaderError};
 use super::limits::{
     CHUNK_BYTES_MAX, MAP_CHUNK_BYTES_MAX, MAP_SLICE_BYTES_MAX, SEGMENT_PAGES_MAX, SEGMENT_PAGES_MIN,
 };
-use super::map::{Chunk, ChunkMap, SliceRef, slices_in};
+use super::map::{Chunk, ChunkMap, LOST_PAGE, SliceRef, slices_in};
 use super::media::{Media, MediaError, MediaOp};
 use super::record::UNFINISHED;
 use super::slice::ChunkId;
@@ -125,14 +125,15 @@ impl<'a> Reader<'a> {
             let (page, count) = (u32_at(run, 4), u32_at(run, 8));
             let end = first + u64::from(count);
             let sound = first >= next_slice && end <= slices_in(chunk.byte_len);
-            if !sound || count == 0 || page == 0 || page.checked_add(count).is_none() {
+            let is_page = page.checked_add(count).is_some() || (page, count) == (LOST_PAGE, 1);
+            if !sound || count == 0 || page == 0 || !is_page {
                 return Err(self.impossible("run"));
             }
             if (count as usize) > crcs.len() {
                 return Err(self.impossible("slice_count"));
             }
             next_slice = end;
-            let slices = (page..page + count).zip(&mut crcs);
+            let slices = (0..count).map(|at| page + at).zip(&mut crcs);
             let slices = slices.map(|(page, crc)| SliceRef { page, crc });
             *live_slices += chunk.set(first, slices, &mut |_| ());
         }
@@ -209,7 +210,9 @@ fn encode_runs(chunk: &Chunk, out: &mut Vec<u8>, crcs: &mut Vec<u32>) -> u32 {
         crcs.push(slice.crc);
         match &mut run {
             Some((first, page, count))
-                if *first + *count == index && *page + *count == slice.page =>
+                if *first + *count == index
+                    && slice.page != LOST_PAGE
+                    && page.checked_add(*count) == Some(slice.page) =>
             {
                 *count += 1;
             }

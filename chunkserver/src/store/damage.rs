@@ -48,6 +48,11 @@ pub enum DamageKind {
         /// What is wrong with it.
         why: String,
     },
+    /// The log or the map of the generation before, which the next checkpoint writes over.
+    Spare {
+        /// What is wrong with it.
+        why: String,
+    },
     /// A map file that is none, and that no log belongs to.
     StrayMap {
         /// What is wrong with it.
@@ -72,6 +77,7 @@ impl DamageKind {
             Self::LostRecords(_) => "lost-records",
             Self::Log { .. } => "log",
             Self::Map { .. } => "map",
+            Self::Spare { .. } => "spare",
             Self::StrayMap { .. } => "stray-map",
             Self::Mark { .. } => "mark",
         }
@@ -110,6 +116,9 @@ impl fmt::Display for Damage {
             }
             DamageKind::Map { why } => {
                 write!(f, "{file}: {why}; what it says is known from the map before and the logs")
+            }
+            DamageKind::Spare { why } => {
+                write!(f, "{file}: {why}; it is of the generation before, which nothing needs now")
             }
             DamageKind::StrayMap { why } => {
                 write!(f, "{file}: {why}; no log belongs to it, and it is left aside")

@@ -51,6 +51,9 @@ pub enum OpenError {
     /// The medium failed.
     #[error(transparent)]
     Media(#[from] MediaError),
+    /// There is no store.
+    #[error("no store is here: no map, no log and no segment")]
+    NoStore,
     /// Two slices claim one page, or a slice a page of no segment.
     #[error("page {page} of the segment files is claimed twice, or is in no file")]
     Page {

@@ -13,6 +13,9 @@ use super::slice::{ChunkId, SLICE_BYTES};
 /// Slices in one block of the map: a sparse chunk pays for 256 KiB around each byte it has.
 const BLOCK_SLICES: u32 = 64;
 
+/// Stands for the page of a slice that is lost, with the segment it lay in: no segment has it.
+pub(crate) const LOST_PAGE: u32 = u32::MAX;
+
 /// Where a slice lies and what its checksum is. Page zero, a header, means that it was never
 /// written and reads as zeros.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,13 +77,22 @@ impl Chunk {
                 let old = std::mem::replace(slot, slice);
                 if old.is_hole() {
                     fresh += 1;
-                } else {
+                } else if old.page != LOST_PAGE {
                     freed(old.page);
                 }
                 index += 1;
             }
         }
         fresh
+    }
+
+    /// Takes in that the pages which `are_lost` are.
+    pub(crate) fn lose_pages(&mut self, are_lost: impl Fn(u32) -> bool) {
+        for slice in self.blocks.values_mut().flat_map(|block| block.iter_mut()) {
+            if !slice.is_hole() && are_lost(slice.page) {
+                slice.page = LOST_PAGE;
+            }
+        }
     }
 
     /// The slices that were written, from index `from` on.
@@ -160,7 +172,9 @@ impl ChunkMap {
                 let chunk = self.chunks.remove(&id).ok_or(ApplyError::NoSuchChunk(id))?;
                 for (_, slice) in chunk.slices_from(0) {
                     self.live_slices -= 1;
-                    freed(slice.page);
+                    if slice.page != LOST_PAGE {
+                        freed(slice.page);
+                    }
                 }
             }
             Body::Seal => {}
@@ -232,9 +246,10 @@ impl ChunkMap {
         }
     }
 
-    /// The pages of all slices.
+    /// The pages of all slices that have one.
     pub(crate) fn pages(&self) -> impl Iterator<Item = u32> {
-        self.chunks.values().flat_map(|c| c.slices_from(0)).map(|(_, slice)| slice.page)
+        let slices = self.chunks.values().flat_map(|c| c.slices_from(0));
+        slices.map(|(_, slice)| slice.page).filter(|page| *page != LOST_PAGE)
     }
 }
 

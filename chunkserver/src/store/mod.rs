@@ -12,7 +12,7 @@
 //! | `backing` | room on the medium, which is there before it is needed |
 //! | `fullness` | when the log says that the store is full |
 //! | `image`, `scan`, `load`, `segments` | what is on the medium, damaged or not, read |
-//! | `damage` | what of it is damaged, in words |
+//! | `damage`, `check` | what of it is damaged, in words; a look at all of it, and a repair |
 //! | `settle` | what an opening has read, made whole and made to last |
 //! | `request`, `asked` | what a store is asked and answers; the queues of those who ask |
 //! | `work` | many requests served, committed at once, and answered |
@@ -26,6 +26,7 @@
 mod asked;
 mod backing;
 mod bytes;
+mod check;
 mod checkpoint;
 mod commit;
 mod config;
@@ -66,6 +67,7 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
+pub use check::{BadSlice, CheckReport, RepairError, Repaired, SliceRun, check, repair};
 pub use checkpoint::{Checkpoint, CheckpointError, parse_checkpoint};
 pub use config::{ConfigError, StoreConfig};
 pub use damage::{Damage, DamageKind};

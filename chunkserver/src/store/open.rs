@@ -33,13 +33,16 @@ impl<M: Media> Store<M> {
     /// See [`OpenError`]; the files are as they were. Damage is no error as long as any of the maps
     /// and the logs after it can be read: see [`damage`](Self::damage).
     pub fn open(mut media: M, config: StoreConfig) -> Result<Self, OpenError> {
+        config.check()?;
+        lock(&mut media)?;
+        Self::open_locked(media, config)
+    }
+
+    /// As [`open`](Self::open), where the caller has the lock.
+    pub(super) fn open_locked(media: M, config: StoreConfig) -> Result<Self, OpenError> {
         let segment_pages = config.segment_pages()?;
         let capacity_pages = config.capacity_pages()?;
         let log_bytes = config.checked_log_bytes()?;
-        media.lock().map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => OpenError::Locked,
-            _ => MediaError::at(MediaOp::Lock, ".", 0)(error).into(),
-        })?;
         let mut names = list(&media)?;
         let mark = Mark::read(&media, &names)?;
         let loaded = match load(&media, &names, mark.as_ref())? {
@@ -143,7 +146,15 @@ impl<M: Media> Store<M> {
     }
 }
 
-fn list<M: Media>(media: &M) -> Result<Vec<String>, MediaError> {
+/// Keeps all others away.
+pub(super) fn lock<M: Media>(media: &mut M) -> Result<(), OpenError> {
+    media.lock().map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => OpenError::Locked,
+        _ => MediaError::at(MediaOp::Lock, ".", 0)(error).into(),
+    })
+}
+
+pub(super) fn list<M: Media>(media: &M) -> Result<Vec<String>, MediaError> {
     media.list().map_err(MediaError::at(MediaOp::List, ".", 0))
 }
 

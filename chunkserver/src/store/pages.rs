@@ -4,7 +4,7 @@ use std::io;
 
 use super::error::SliceCorrupt;
 use super::header::data_name;
-use super::map::SliceRef;
+use super::map::{LOST_PAGE, SliceRef};
 use super::media::{Media, MediaError, MediaOp};
 use super::record::Extent;
 use super::slice::{ChunkId, SLICE_BYTES, hole_crc, slice_crc};
@@ -39,6 +39,11 @@ impl<F> Pages<F> {
     /// Segment of a page, and its byte offset there.
     pub(crate) fn locate(&self, page: u32) -> (u32, u64) {
         (page / self.segment_pages, u64::from(page % self.segment_pages) * SLICE_BYTES as u64)
+    }
+
+    /// Whether the segment of a page can be used.
+    pub(crate) fn has(&self, page: u32) -> bool {
+        self.file(page / self.segment_pages).is_ok()
     }
 
     /// The file of a segment.
@@ -97,6 +102,10 @@ impl<F> Pages<F> {
         page: u32,
         buf: &mut [u8],
     ) -> Result<(), MediaError> {
+        if page == LOST_PAGE {
+            let lost = io::Error::new(io::ErrorKind::NotFound, "its segment was lost");
+            return Err(MediaError::at(MediaOp::Read, "the slice", 0)(lost));
+        }
         let (segment, offset) = self.locate(page);
         self.file(segment)
             .and_then(|file| media.read_at(file, offset, buf))

@@ -171,7 +171,8 @@ fn run_len(plan: &ReadPlan, segment_pages: u32, at: usize) -> usize {
         let together = if first.is_hole() {
             next.is_hole()
         } else {
-            next.page == first.page + run as u32 && next.page / segment_pages == segment
+            first.page.checked_add(run as u32) == Some(next.page)
+                && next.page / segment_pages == segment
         };
         if !together {
             break;

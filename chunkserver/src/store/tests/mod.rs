@@ -1,6 +1,7 @@
 //! Tests of the store, and the model that they compare it with.
 
 mod by_askers;
+mod check;
 mod crash;
 mod damage;
 mod faults;

@@ -5,7 +5,7 @@ use super::*;
 use crate::store::ReadError;
 
 /// What a workload acknowledged, on a medium whose server was then killed.
-fn workload(seed: u64) -> (SimMedia, Model) {
+pub(super) fn workload(seed: u64) -> (SimMedia, Model) {
     let mut prng = Prng::new(seed);
     let media = SimMedia::new(seed);
     let mut store = open(&media);
@@ -29,7 +29,7 @@ fn workload(seed: u64) -> (SimMedia, Model) {
 }
 
 /// Whether everything is served; an error when something wrong is.
-fn compare(store: &mut Store<SimMedia>, model: &Model) -> Result<bool, String> {
+pub(super) fn compare(store: &mut Store<SimMedia>, model: &Model) -> Result<bool, String> {
     let mut is_all = true;
     for (chunk, content) in &model.chunks {
         let Some(stat) = store.stat(*chunk) else { return Err(format!("{chunk} is gone")) };
@@ -60,19 +60,19 @@ fn compare(store: &mut Store<SimMedia>, model: &Model) -> Result<bool, String> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Fault {
+pub(super) enum Fault {
     Flip,
     Unreadable,
 }
 
-fn damage(media: &SimMedia, name: &str, page: u64, fault: Fault, prng: &mut Prng) {
+pub(super) fn damage(media: &SimMedia, name: &str, page: u64, fault: Fault, prng: &mut Prng) {
     match fault {
         Fault::Flip => media.flip_bit(name, page * 4096 + prng.below(4096)),
         Fault::Unreadable => media.spoil(name, page * 4096),
     }
 }
 
-fn pages(media: &SimMedia, name: &str) -> u64 {
+pub(super) fn pages(media: &SimMedia, name: &str) -> u64 {
     media.content(name).map_or(0, |bytes| bytes.len().div_ceil(4096) as u64)
 }
 

@@ -1,0 +1,281 @@
+//! The command that looks at a store, and repairs it, while no server has it.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use serde::Serialize;
+
+use super::error::DaemonError;
+use crate::store::{
+    CheckReport, Damage, DamageKind, FileMedia, RepairError, Repaired, StoreConfig, check, repair,
+};
+
+const AFTER_HELP: &str = "\
+Without --repair nothing is changed. The server must not run.
+
+Exit codes:
+  0    nothing is damaged and nothing lost
+  1    something is, or was lost before a repair: what is printed names all of it
+  2    wrong flag
+  4    the store cannot be read (no store, locked, of a newer version), or not repaired";
+
+/// What `check` is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreCheck {
+    /// The directory of the store.
+    pub dir: PathBuf,
+    /// Read each slice as well.
+    pub data: bool,
+    /// Repair what is damaged.
+    pub repair: bool,
+    /// Serve chunks of which a change is lost as they are.
+    pub accept_loss: bool,
+    /// Print one JSON object.
+    pub json: bool,
+}
+
+/// Name of the command.
+pub(super) const NAME: &str = "check";
+
+pub(super) fn command() -> Command {
+    let flag = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+    };
+    Command::new(NAME)
+        .about("Says what of a store is whole and what is not, and repairs it")
+        .arg(
+            Arg::new("dir")
+                .value_name("DIR")
+                .required(true)
+                .value_parser(clap::value_parser!(PathBuf))
+                .help("data directory of the store"),
+        )
+        .arg(flag("data", "read each slice too, and check it against its checksum"))
+        .arg(flag(
+            "repair",
+            "keep all that is whole, write it anew, and set damaged files aside as `damaged.*`",
+        ))
+        .arg(
+            flag(
+                "accept-loss",
+                "with --repair: serve chunks of which a change is lost as they are, old or short",
+            )
+            .requires("repair"),
+        )
+        .arg(flag("json", "print one JSON object"))
+        .after_help(AFTER_HELP)
+}
+
+impl StoreCheck {
+    pub(super) fn of(matches: &ArgMatches) -> Self {
+        Self {
+            dir: matches.get_one::<PathBuf>("dir").cloned().unwrap_or_default(),
+            data: matches.get_flag("data"),
+            repair: matches.get_flag("repair"),
+            accept_loss: matches.get_flag("accept-loss"),
+            json: matches.get_flag("json"),
+        }
+    }
+
+    /// Checks, and repairs if that is wanted; prints what was found.
+    ///
+    /// # Errors
+    /// [`DaemonError::StoreDamaged`] when something is damaged or lost, and whatever keeps the
+    /// store from being read.
+    pub fn run(&self) -> Result<(), DaemonError> {
+        let dir = self.dir.as_path();
+        if !dir.is_dir() {
+            return Err(DaemonError::NotADirectory(dir.into()));
+        }
+        let repaired = if self.repair { Some(self.repair()?) } else { None };
+        let report = self.check()?;
+        self.print(&report, repaired.as_ref()).map_err(DaemonError::Ready)?;
+        if report.is_whole() { Ok(()) } else { Err(DaemonError::StoreDamaged(dir.into())) }
+    }
+
+    fn check(&self) -> Result<CheckReport, DaemonError> {
+        check(&mut media(&self.dir)?, self.data)
+            .map_err(|source| DaemonError::Store { path: self.dir.clone(), source })
+    }
+
+    fn repair(&self) -> Result<Repaired, DaemonError> {
+        let media = media(&self.dir)?;
+        repair(media, StoreConfig::default(), self.accept_loss).map_err(|error| match error {
+            RepairError::Open(source) => DaemonError::Store { path: self.dir.clone(), source },
+            source => DaemonError::NotRepaired { path: self.dir.clone(), source },
+        })
+    }
+
+    fn print(&self, report: &CheckReport, repaired: Option<&Repaired>) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        if self.json {
+            serde_json::to_writer(&mut out, &object(&self.dir, report, repaired))?;
+            writeln!(out)?;
+        } else {
+            out.write_all(text(&self.dir, report, repaired).as_bytes())?;
+        }
+        out.flush()
+    }
+}
+
+fn media(dir: &Path) -> Result<FileMedia, DaemonError> {
+    FileMedia::new(dir).map_err(|source| DaemonError::DataDir { path: dir.into(), source })
+}
+
+fn text(dir: &Path, report: &CheckReport, repaired: Option<&Repaired>) -> String {
+    let mut text = String::new();
+    let mut line = |words: String| {
+        text.push_str(&words);
+        text.push('\n');
+    };
+    if let Some(Repaired { before, aside }) = repaired {
+        before.damage.iter().for_each(|damage| line(format!("was damaged: {damage}")));
+        aside.iter().for_each(|name| line(format!("set aside: {name}")));
+    }
+    report.damage.iter().for_each(|damage| line(format!("damaged: {damage}")));
+    for chunk in &report.suspect {
+        line(format!("suspect: a change of chunk {chunk} is lost, and nothing of it is served"));
+    }
+    for run in &report.lost {
+        let last = run.first + run.count - 1;
+        line(format!("lost: slices {} to {last} of chunk {}", run.first, run.chunk));
+    }
+    report.bad_slices.iter().for_each(|bad| line(format!("damaged: {}", bad.why)));
+    let CheckReport { generation, chunks, slices, slices_checked, .. } = report;
+    let verdict = match (report.is_whole(), report.loses_records(), repaired.is_some()) {
+        (true, ..) => "whole",
+        (_, true, _) => "damaged: a server opens it and takes no changes until `--repair`",
+        (_, _, true) => "sound but for what is named above",
+        _ => "damaged: a server opens it, and serves all but what is named above",
+    };
+    line(format!(
+        "{}: generation {generation}, {chunks} chunks, {slices} slices ({slices_checked} read): \
+         {verdict}",
+        dir.display()
+    ));
+    text
+}
+
+#[derive(Serialize)]
+struct Object {
+    dir: String,
+    whole: bool,
+    takes_changes: bool,
+    generation: u64,
+    chunks: u64,
+    slices: u64,
+    records: u64,
+    torn_tail_bytes: u64,
+    slices_checked: u64,
+    damage: Vec<Part>,
+    suspect: Vec<String>,
+    lost: Vec<Run>,
+    bad_slices: Vec<Bad>,
+    repair: Option<Repair>,
+}
+
+#[derive(Serialize)]
+struct Part {
+    kind: &'static str,
+    file: String,
+    offset: u64,
+    text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost_records: Option<Lost>,
+}
+
+#[derive(Serialize)]
+struct Lost {
+    first: u64,
+    last: u64,
+    named: Vec<Named>,
+    unnamed: u64,
+}
+
+#[derive(Serialize)]
+struct Named {
+    record: u64,
+    chunk: String,
+}
+
+#[derive(Serialize)]
+struct Run {
+    chunk: String,
+    first_slice: u64,
+    slices: u64,
+}
+
+#[derive(Serialize)]
+struct Bad {
+    chunk: String,
+    slice: u64,
+    text: String,
+}
+
+#[derive(Serialize)]
+struct Repair {
+    was_damaged: Vec<Part>,
+    set_aside: Vec<String>,
+}
+
+fn object(dir: &Path, report: &CheckReport, repaired: Option<&Repaired>) -> Object {
+    Object {
+        dir: dir.display().to_string(),
+        whole: report.is_whole(),
+        takes_changes: !report.loses_records(),
+        generation: report.generation,
+        chunks: report.chunks,
+        slices: report.slices,
+        records: report.records,
+        torn_tail_bytes: report.torn_tail_bytes,
+        slices_checked: report.slices_checked,
+        damage: report.damage.iter().map(part).collect(),
+        suspect: report.suspect.iter().map(ToString::to_string).collect(),
+        lost: report
+            .lost
+            .iter()
+            .map(|run| Run {
+                chunk: run.chunk.to_string(),
+                first_slice: run.first,
+                slices: run.count,
+            })
+            .collect(),
+        bad_slices: report
+            .bad_slices
+            .iter()
+            .map(|bad| Bad {
+                chunk: bad.chunk.to_string(),
+                slice: bad.slice,
+                text: bad.why.clone(),
+            })
+            .collect(),
+        repair: repaired.map(|repaired| Repair {
+            was_damaged: repaired.before.damage.iter().map(part).collect(),
+            set_aside: repaired.aside.clone(),
+        }),
+    }
+}
+
+fn part(damage: &Damage) -> Part {
+    let lost_records = match &damage.kind {
+        DamageKind::LostRecords(lost) => Some(Lost {
+            first: lost.first,
+            last: lost.last,
+            named: lost
+                .named
+                .iter()
+                .map(|(record, chunk)| Named { record: *record, chunk: chunk.to_string() })
+                .collect(),
+            unnamed: lost.unnamed(),
+        }),
+        _ => None,
+    };
+    Part {
+        kind: damage.kind.name(),
+        file: damage.file.clone(),
+        offset: damage.offset,
+        text: damage.to_string(),
+        lost_records,
+    }
+}
