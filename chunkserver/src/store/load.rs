@@ -11,7 +11,7 @@ use super::image::{LogImage, NoLog, read_image, read_log};
 use super::log::Log;
 use super::map::ChunkMap;
 use super::mark::Mark;
-use super::media::Media;
+use super::media::{Media, MediaError, MediaOp};
 use super::scan::Scan;
 use super::slice::ChunkId;
 
@@ -58,7 +58,7 @@ pub(super) fn load<M: Media>(
     let Some(base) = newest_sound_map(media, names, &mut bad)? else { return Ok(None) };
     let chain = Chain::find(media, names, base.checkpoint.header)?;
     let mark = mark.filter(|mark| mark.store_id == base.checkpoint.header.store_id);
-    let mut loaded = chain.replay(media, base, mark)?;
+    let mut loaded = chain.replay(media, names, base, mark)?;
     let current = loaded.header.number;
     for (number, why) in bad {
         let file = map_name(number);
@@ -179,6 +179,7 @@ impl<F> Chain<F> {
     fn replay<M: Media<File = F>>(
         self,
         media: &M,
+        names: &[String],
         base: Base,
         mark: Option<&Mark>,
     ) -> Result<Loaded<F>, OpenError> {
@@ -206,7 +207,7 @@ impl<F> Chain<F> {
         }
         let log = match current {
             Some(log) => log,
-            None => CurrentLog::none(media, header)?,
+            None => CurrentLog::none(media, names, header)?,
         };
         let is_lossy = map.is_lossy();
         if marked >= log.log.next_sequence && !is_lossy {
@@ -218,11 +219,26 @@ impl<F> Chain<F> {
     }
 }
 
+/// A file that stands for one which is never used, in a store that takes no changes.
+pub(super) fn stand_in<M: Media>(
+    media: &M,
+    names: &[String],
+    generation: u64,
+) -> Result<M::File, MediaError> {
+    let map = map_name(generation);
+    let name = if names.contains(&map) { map } else { log_name(generation) };
+    media.open(&name).map_err(MediaError::at(MediaOp::Open, &name, 0))
+}
+
 impl<F> CurrentLog<F> {
     /// Stands for the log of `map`, which is gone. Nothing is ever written to it.
-    fn none<M: Media<File = F>>(media: &M, map: FileHeader) -> Result<Self, OpenError> {
+    fn none<M: Media<File = F>>(
+        media: &M,
+        names: &[String],
+        map: FileHeader,
+    ) -> Result<Self, OpenError> {
         let header = FileHeader { kind: FileKind::Log, ..map };
-        let file = read_image(media, &map_name(map.number))?.file;
+        let file = stand_in(media, names, map.number)?;
         let log = Log::new(file, &header, FILE_HEADER_BYTES as u64);
         let bytes = Vec::new();
         Ok(Self { log, header, bytes, is_damaged: true, records: 0, torn_bytes: 0 })

@@ -155,3 +155,22 @@ impl<F> Marker<F> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_survives_its_bytes_and_no_flipped_bit_does() {
+        let recent = (0..RECENT_MAX as u64).map(|n| (n, ChunkId(n.into()))).collect();
+        let mark = Mark { store_id: 7, durable_sequence: 9, recent };
+        let page = mark.emit();
+        assert_eq!(Mark::parse(&page), Some(mark));
+        for bit in (0..page.len() * 8).step_by(7) {
+            let mut bad = page;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Mark::parse(&bad), None, "bit {bit}");
+        }
+        assert_eq!(Mark::parse(&page[1..]), None);
+    }
+}

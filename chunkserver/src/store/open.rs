@@ -9,9 +9,8 @@ use super::engine::Store;
 use super::error::{OpenError, WriteError};
 use super::fullness::Said;
 use super::header::{FileHeader, FileKind, MAP_TEMPORARY, map_name};
-use super::image::read_image;
 use super::limits::BACK_PAGES_MAX;
-use super::load::{Loaded, load};
+use super::load::{Loaded, load, stand_in};
 use super::log::make_log;
 use super::map::ChunkMap;
 use super::mark::{Mark, Marker};
@@ -83,7 +82,7 @@ impl<M: Media> Store<M> {
         claimed.map_err(|clash| OpenError::Page { page: clash.0 })?;
         loaded.damage.append(&mut segments.damage);
         let reserve = if is_lossy {
-            Reserve::none(read_image(&media, &map_name(loaded.header.number))?.file)
+            Reserve::none(stand_in(&media, names, loaded.header.number)?)
         } else {
             put_right(&media, &config, names, &loaded, &segments)?
         };

@@ -73,6 +73,8 @@ pub(crate) struct Scan<'a> {
     unchained: bool,
     /// The last record that something says was on stable media.
     proven: u64,
+    /// All that follows was looked through for that.
+    is_surveyed: bool,
     pub(crate) differing: Vec<Differing>,
     pub(crate) records: u64,
     /// The log up to `at` as it should be; without its header, and zeros where records are lost.
@@ -83,9 +85,8 @@ pub(crate) struct Scan<'a> {
 struct Sign {
     offset: usize,
     sequence: u64,
-    durable_sequence: u64,
     chunk: ChunkId,
-    whole: bool,
+    is_whole: bool,
 }
 
 impl<'a> Scan<'a> {
@@ -108,6 +109,7 @@ impl<'a> Scan<'a> {
             last_crc: 0,
             unchained: false,
             proven,
+            is_surveyed: false,
             differing: Vec::new(),
             records: 0,
             good: vec![0; at],
@@ -199,19 +201,17 @@ impl<'a> Scan<'a> {
     fn gap(&mut self) -> Step<'a> {
         let (offset, first) = (self.at as u64, self.next_sequence);
         let signs = self.signs();
-        let durable = signs.iter().map(|sign| sign.durable_sequence).max().unwrap_or(0);
-        let proven = self.proven.max(durable);
+        let proven = self.proven;
         if proven < first && !self.stands_what_no_crash_leaves() {
             return Step::End;
         }
-        let next = signs.iter().find(|sign| sign.whole);
+        let next = signs.last().filter(|sign| sign.is_whole);
         let last = next.map_or(proven.max(first), |sign| sign.sequence - 1);
         let named: Vec<_> = signs.iter().map(|sign| (sign.sequence, sign.chunk)).collect();
         let used = || self.at + self.torn_bytes();
         let end = next.map_or_else(used, |sign| sign.offset);
         self.at = end.next_multiple_of(RECORD_ALIGN);
         self.next_sequence = last + 1;
-        self.proven = proven;
         self.unchained = true;
         let mut lost = LostRecords { first, last, offset, end: end as u64, named: Vec::new() };
         lost.name(&named);
@@ -219,23 +219,30 @@ impl<'a> Scan<'a> {
     }
 
     /// The sound headers from the place of the record that is due on, of that record or later
-    /// ones, in the order of their offsets.
-    fn signs(&self) -> Vec<Sign> {
+    /// ones, up to the first whole record. What all headers further on prove is taken in the first
+    /// time, so that many gaps cost no more than one.
+    fn signs(&mut self) -> Vec<Sign> {
         let len = self.copies.iter().map(Vec::len).max().unwrap_or(0);
-        let mut signs = Vec::new();
+        let mut signs: Vec<Sign> = Vec::new();
         for offset in (self.at..len).step_by(RECORD_ALIGN) {
+            let is_found = signs.last().is_some_and(|sign| sign.is_whole);
+            if is_found && self.is_surveyed {
+                break;
+            }
             for copy in self.copies {
                 let Some(bytes) = copy.get(offset..) else { continue };
                 let Some((frame, chunk)) = parse_header(bytes, self.key) else { continue };
                 if frame.generation != self.generation || frame.sequence < self.next_sequence {
                     continue;
                 }
-                // The one that is due, whole and at its place, does not follow the one before.
-                let whole = parse_record(bytes, self.key).is_ok();
-                let (sequence, durable_sequence) = (frame.sequence, frame.durable_sequence);
-                signs.push(Sign { offset, sequence, durable_sequence, chunk, whole });
+                self.proven = self.proven.max(frame.durable_sequence);
+                if !signs.last().is_some_and(|sign| sign.is_whole) {
+                    let is_whole = parse_record(bytes, self.key).is_ok();
+                    signs.push(Sign { offset, sequence: frame.sequence, chunk, is_whole });
+                }
             }
         }
+        self.is_surveyed = true;
         signs
     }
 

@@ -58,10 +58,19 @@ pub(super) fn set_aside<M: Media>(
 fn write_map_again<M: Media>(media: &M, generation: u64, bytes: &[u8]) -> Result<(), MediaError> {
     let flush_names = || media.sync_dir().map_err(MediaError::at(MediaOp::Flush, ".", 0));
     let name = MAP_TEMPORARY;
-    let file = media.create(name).map_err(MediaError::at(MediaOp::Create, name, 0))?;
-    write_map(media, name, &file, bytes)?;
-    flush_names()?;
     let to = map_name(generation);
+    let file = media.create(name).map_err(MediaError::at(MediaOp::Create, name, 0))?;
+    match write_map(media, name, &file, bytes) {
+        // Then over the damaged one, of which nothing is needed.
+        Err(error) if error.is_full() => {
+            media.remove(name).map_err(MediaError::at(MediaOp::Rename, name, 0))?;
+            let file = media.open(&to).map_err(MediaError::at(MediaOp::Open, &to, 0))?;
+            write_map(media, &to, &file, bytes)?;
+            return flush_names();
+        }
+        written => written?,
+    }
+    flush_names()?;
     media.rename(name, &to).map_err(MediaError::at(MediaOp::Rename, &to, 0))?;
     flush_names()
 }

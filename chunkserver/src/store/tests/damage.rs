@@ -242,3 +242,47 @@ fn a_map_of_which_nothing_else_tells_is_an_error_that_names_it() {
     put(&media, "map.00000002", 0, &[0; 4096]);
     assert!(Store::open(media, small_config()).is_err());
 }
+
+#[test]
+fn a_damaged_map_is_known_from_the_one_before_on_a_full_medium_too() {
+    let media = SimMedia::new(1);
+    let mut store = open(&media);
+    for id in 1..200 {
+        create(&mut store, ChunkId(id));
+    }
+    store.log.wants_checkpoint = true;
+    store.commit().unwrap();
+    create(&mut store, ChunkId(200));
+    drop(store);
+    media.flip_bit("map.00000002", 5000);
+    media.limit_space(media.used_bytes());
+    let store = open(&media);
+    assert_eq!((kinds(&store), store.stats().chunks), (vec!["map"], 200));
+    drop(store);
+    assert_eq!(kinds(&open(&media)), [""; 0]);
+}
+
+#[test]
+fn records_lost_here_and_there_are_all_told_and_the_others_kept() {
+    let media = SimMedia::new(1);
+    let mut store = open(&media);
+    let places: Vec<_> = (0..200)
+        .map(|id| {
+            let at = store.log.end;
+            create(&mut store, ChunkId(id));
+            at
+        })
+        .collect();
+    drop(store);
+    media.remove("map.00000001").unwrap();
+    for (_, at) in places.iter().enumerate().filter(|(id, _)| id % 2 == 0) {
+        for copy in [0, LOG_BYTES] {
+            media.flip_bit(LOG, copy + at + 68);
+        }
+    }
+    let store = open(&media);
+    let lost = kinds(&store).iter().filter(|kind| **kind == "lost-records").count();
+    assert_eq!((lost, kinds(&store).contains(&"map"), store.is_damaged()), (100, true, true));
+    let suspect = |id: u128| store.stat(ChunkId(id)).expect("it was made").suspect;
+    assert!((0..200).all(|id| suspect(id) == (id % 2 == 0)), "each is known by its header");
+}
