@@ -257,7 +257,10 @@ pub fn repair<M: Media>(
     let mut store = Store::open_locked(media, config)?;
     aside.append(&mut store.give_up_segments()?);
     if accept_loss {
-        store.map.chunks.values_mut().for_each(|chunk| chunk.suspect = false);
+        for chunk in store.map.chunks.values_mut().filter(|chunk| chunk.suspect) {
+            // That it was finished may be what is lost.
+            (chunk.suspect, chunk.unfinished) = (false, false);
+        }
     }
     store.log.wants_checkpoint = true;
     store.checkpoint_if_due();

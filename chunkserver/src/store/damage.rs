@@ -105,8 +105,8 @@ impl fmt::Display for Damage {
             }
             DamageKind::LogCopy { byte_len, records } => write!(
                 f,
-                "{file}: {byte_len} bytes at offset {offset} are damaged; the {records} records \
-                 there are whole in the other copy"
+                "{file}: {byte_len} bytes at offset {offset} are damaged; what is there ({records} \
+                 records) is whole in the other copy"
             ),
             DamageKind::LostRecords(lost) => {
                 write!(f, "{file}: {}", LostText { lost, offset: *offset })

@@ -235,9 +235,10 @@ impl ChunkMap {
         debug_assert!(applied.is_ok(), "nothing is in its way");
     }
 
-    /// The chunks that are not finished.
+    /// The chunks that are not finished, as far as that is sure.
     pub(crate) fn unfinished(&self) -> impl Iterator<Item = ChunkId> {
-        self.chunks.iter().filter(|(_, chunk)| chunk.unfinished).map(|(id, _)| *id)
+        let is_sure = |chunk: &Chunk| chunk.unfinished && !chunk.suspect;
+        self.chunks.iter().filter(move |(_, chunk)| is_sure(chunk)).map(|(id, _)| *id)
     }
 
     fn remove(&mut self, id: ChunkId) {

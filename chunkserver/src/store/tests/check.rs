@@ -147,3 +147,29 @@ fn a_page_that_a_lost_record_gave_to_another_chunk_is_served_and_freed_for_that_
     assert!(matches!(full, Err(WriteError::Refused(Refused::NoSpace))));
     assert_eq!(read(&mut store, new, 0, 90 * 4096).unwrap(), [2; 90 * 4096]);
 }
+
+#[test]
+fn a_chunk_whose_finish_is_lost_is_kept_and_with_the_loss_accepted_it_counts_as_finished() {
+    let media = SimMedia::new(1);
+    let mut store = open(&media);
+    let chunk = ChunkId(1);
+    store.stage_unfinished(chunk, None).unwrap();
+    store.commit().unwrap();
+    write(&mut store, chunk, 0, &[1; 4096]);
+    let at = store.log.end;
+    store.stage_finish(chunk, 4096).unwrap();
+    store.commit().unwrap();
+    create(&mut store, ChunkId(2));
+    drop(store);
+    for copy in [0, 64 << 10] {
+        media.flip_bit(&log_name(1), copy + at + 20);
+    }
+    repair(&media, false);
+    let mut store = open(&media);
+    assert!(store.stat(chunk).expect("it is kept").suspect);
+    assert_eq!(store.map.unfinished().count(), 0, "so nobody removes it");
+    assert!(matches!(read(&mut store, chunk, 0, 4096), Err(ReadError::Suspect(_))));
+    drop(store);
+    repair(&media, true);
+    assert_eq!(read(&mut open(&media), chunk, 0, 4096).unwrap(), [1; 4096]);
+}
