@@ -130,6 +130,11 @@ fn copies_come_right_behind_or_up_to_a_delay_later() {
     assert!((400..600).contains(&copies), "seed {SEED}: {copies}");
     assert_eq!(out.len() as u64, 10_000 + copies);
 
+    let mut wire = faulty(FaultPlan::none().duplicate(1.0, Nanos::ZERO));
+    let mut came = 0;
+    wire.offer(Time(5), &frame(0, FRAME_BYTES), &mut |_, _| came += 1);
+    assert_eq!(came, 2, "such a copy does not wait for the next frame");
+
     let mut wire = faulty(FaultPlan::none().duplicate(0.05, us(100)));
     let out = run(&mut wire, 10_000, us(3));
     assert!(!numbers(&out).is_sorted(), "seed {SEED}: others come in between");
