@@ -2,6 +2,7 @@
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Builder, ScopedJoinHandle, scope};
+use std::time::{Duration, Instant};
 
 use towpath_rpc::Piece;
 use towpath_status::{StatusDesk, StatusSocket};
@@ -124,17 +125,26 @@ impl Crew<'_> {
 
     /// Finishes what was taken, closes the links, and lets go of the store.
     fn end<D: Device<Memory = Region>>(self, mut server: ChunkServer<D>) -> Ended {
+        let begun = Instant::now();
+        let wait = Duration::from_millis(self.config.stop_wait_ms);
         let drained = server.drain(Nanos::from_millis(self.config.stop_wait_ms));
         let dir = || self.config.data_dir.clone();
         if !server.store_is_running() {
             let sealed = Err(DaemonError::StoreEnded(dir()));
             return Ended { stats: server.stats(), drained, sealed };
         }
-        let (stats, sealed) = server.close();
+        let left = wait.saturating_sub(begun.elapsed()).max(CLOSE_WAIT_MIN);
+        let (stats, sealed) = server.close_within(Nanos::from_millis(left.as_millis() as u64));
         let failed = |source| DaemonError::Failed { path: dir(), source };
-        Ended { stats, drained, sealed: sealed.map_err(failed) }
+        let sealed =
+            sealed.map_or_else(|| Err(DaemonError::StoreHangs(dir())), |s| s.map_err(failed));
+        Ended { stats, drained, sealed }
     }
 }
+
+/// The store is waited for this long at least, however much time the links took: usually it has
+/// one flush to do.
+const CLOSE_WAIT_MIN: Duration = Duration::from_secs(1);
 
 /// What all workers did, or the first thing that went wrong.
 fn together(ended: Vec<Ended>) -> Result<Served, DaemonError> {

@@ -126,6 +126,13 @@ pub enum DaemonError {
     /// The store's thread ended by a fault; what was not acknowledged may have been done or not.
     #[error("the store in {} ended by a fault: see what was logged, then restart", .0.display())]
     StoreEnded(PathBuf),
+    /// The store's thread did not end in time.
+    #[error(
+        "the store in {} did not end within `stop_wait_ms`: a flush of its medium hangs, or takes \
+         longer; what was acknowledged is safe",
+        .0.display()
+    )]
+    StoreHangs(PathBuf),
     /// The store refuses changes since a flush failed.
     #[error("the store in {} has lost its trust in the medium", path.display())]
     Failed {
@@ -158,7 +165,7 @@ impl DaemonError {
             | Self::NotADirectory(_)
             | Self::DataDir { .. }
             | Self::Store { .. } => 4,
-            Self::Failed { .. } | Self::StoreEnded(_) => 5,
+            Self::Failed { .. } | Self::StoreEnded(_) | Self::StoreHangs(_) => 5,
             Self::Endpoint(_)
             | Self::NoDevice
             | Self::Ready(_)

@@ -491,4 +491,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let stats = self.stats();
         (stats, self.store.stop())
     }
+
+    /// As [`close`](Self::close), but waits for the store for `timeout` at most: none where that
+    /// was not enough.
+    pub fn close_within(self, timeout: Nanos) -> (ServerStats, Option<Result<(), FlushFailed>>) {
+        let stats = self.stats();
+        (stats, self.store.stop_within(Duration::from_nanos(timeout.0)))
+    }
 }

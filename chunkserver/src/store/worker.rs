@@ -309,6 +309,26 @@ where
         let Some(thread) = Arc::into_inner(thread) else { return Ok(()) };
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
+
+    /// As [`stop`](Self::stop), but waits for `timeout` at most: a flush of a medium may hang. None
+    /// if it was not enough; the thread then goes on by itself, and nothing tells how it ends.
+    ///
+    /// # Panics
+    /// If the thread did.
+    pub fn stop_within(self, timeout: Duration) -> Option<Result<(), FlushFailed>> {
+        self.ring();
+        let Self { requests, bell, thread, completions, .. } = self;
+        drop((requests, bell));
+        let Some(thread) = Arc::into_inner(thread) else { return Some(Ok(())) };
+        let end = Instant::now() + timeout;
+        // Their other end goes when the store is closed.
+        while !matches!(completions.recv_deadline(end), Err(RecvTimeoutError::Disconnected)) {
+            if Instant::now() >= end {
+                return None;
+            }
+        }
+        Some(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }
 }
 
 /// What was done by one who asked.

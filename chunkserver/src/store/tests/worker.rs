@@ -1,5 +1,7 @@
 //! The worker: batches, order, buffers that come back, failures that reach their requests.
 
+use std::time::Duration;
+
 use super::*;
 use crate::store::{Completion, Reply, Request, StoreWorker, WorkerConfig};
 
@@ -188,10 +190,22 @@ fn the_mark_is_written_when_the_store_was_quiet_for_a_while_and_again_after_the_
             worker.send(id, create).unwrap();
             worker.completions().recv().expect("it answers");
             while media.content("mark") == last {
-                std::thread::sleep(std::time::Duration::from_millis(5));
+                std::thread::sleep(Duration::from_millis(5));
             }
             last = media.content("mark");
         }
         worker.stop().expect("the medium flushes");
     }
+}
+
+#[test]
+fn who_stops_a_store_whose_flush_hangs_waits_no_longer_than_asked() {
+    let media = SimMedia::new(1);
+    let worker = spawn(&media);
+    media.flush_takes(Duration::from_secs(3600));
+    worker.send(1, Request::Create { chunk: CHUNK, limit_bytes: None, unfinished: false }).unwrap();
+    assert!(worker.stop_within(Duration::from_millis(10)).is_none());
+    let worker = spawn(&SimMedia::new(2));
+    worker.send(1, Request::Create { chunk: CHUNK, limit_bytes: None, unfinished: false }).unwrap();
+    assert_eq!(worker.stop_within(Duration::from_secs(3600)), Some(Ok(())));
 }
