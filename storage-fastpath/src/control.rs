@@ -188,7 +188,7 @@ pub struct InfoReply {
     /// Bytes that can still be stored, in what is free and what the medium has left.
     #[prost(uint64, tag = "6")]
     pub free_bytes: u64,
-    /// Bytes configured.
+    /// Bytes configured, or what the file system can hold if that is less.
     #[prost(uint64, tag = "7")]
     pub capacity_bytes: u64,
     /// Writes acknowledged since it started.

@@ -140,10 +140,33 @@ impl<M: Media> Store<M> {
                 page = piece.page + piece.count;
             }
         }
+        // Where there is no room for it at all, whatever needs it asks again.
+        let mut segments = (0..self.pages.files.len() as u32).rev();
+        while !self.reserve_map(self.map_wanted())?
+            && let Some(segment) = segments.next()
+        {
+            self.give_back(segment)?;
+        }
+        Ok(())
+    }
+
+    /// The room that both maps are to have.
+    fn map_wanted(&self) -> u64 {
         let pages = self.space.backed_pages();
-        let wanted = map_bytes(pages, self.chunks_staged()).max(pages * MAP_PAGE_BYTES);
-        // Where there is no room for it, whatever needs it asks again.
-        self.reserve_map(wanted)?;
+        map_bytes(pages, self.chunks_staged()).max(pages * MAP_PAGE_BYTES)
+    }
+
+    /// Gives the room of the free pages at the end of a segment back to the medium, which has none
+    /// for a second log: so it is when an earlier release has filled it. Nothing is staged or read.
+    fn give_back(&mut self, segment: u32) -> Result<(), MediaError> {
+        let base = segment * self.pages.segment_pages;
+        if let (Ok(file), Some(page)) = (self.pages.file(segment), self.space.give_back_tail(base))
+        {
+            let (_, byte_len) = self.pages.locate(page);
+            let name = data_name(segment);
+            let failed = MediaError::at(MediaOp::Write, &name, byte_len);
+            self.media.set_len(file, byte_len).map_err(failed)?;
+        }
         Ok(())
     }
 

@@ -223,6 +223,27 @@ impl Space {
         self.unbacked.add(extent);
     }
 
+    /// Takes their room from the free pages at the end of the segment that begins with page `base`.
+    /// Gives the page from which on the segment has no slice, if there is one.
+    pub(crate) fn give_back_tail(&mut self, base: u32) -> Option<u32> {
+        let before = |runs: &Runs, end: u32| {
+            let run = runs.runs.range(base..end).next_back().map(|(page, len)| (*page, *len));
+            run.filter(|(page, len)| page + len == end)
+        };
+        let mut end = base + self.segment_pages;
+        loop {
+            if let Some((page, _)) = before(&self.unbacked, end) {
+                end = page;
+            } else if let Some((page, count)) = before(&self.free, end) {
+                self.free.cut(page, count);
+                self.release_unbacked(Extent { page, count });
+                end = page;
+            } else {
+                return (end < base + self.segment_pages).then_some(end);
+            }
+        }
+    }
+
     /// Takes `count` pages, in one run if one is found soon, and appends them to `out`.
     /// Takes none when there are too few.
     pub(crate) fn take(&mut self, count: u32, out: &mut Vec<Extent>) -> bool {

@@ -24,6 +24,7 @@ pub(super) struct Disk {
     pub(super) off: bool,
     pub(super) capacity_blocks: u64,
     pub(super) used_blocks: u64,
+    pub(super) has_no_descriptors: bool,
     pub(super) failing_flush: Option<u64>,
     pub(super) flush_takes: Duration,
     pub(super) failing_reads: Vec<FailingRead>,
@@ -80,6 +81,7 @@ impl Disk {
             off: false,
             capacity_blocks: u64::MAX,
             used_blocks: 0,
+            has_no_descriptors: false,
             failing_flush: None,
             flush_takes: Duration::ZERO,
             failing_reads: Vec::new(),
@@ -171,6 +173,13 @@ impl Disk {
         self.ops += 1;
         self.off = self.cut_at == Some(self.ops);
         Ok(self.off)
+    }
+
+    pub(super) fn takes_a_descriptor(&self) -> io::Result<()> {
+        match self.has_no_descriptors {
+            true => Err(io::Error::from_raw_os_error(nix::errno::Errno::EMFILE as i32)),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn name_op(&mut self, op: NameOp) -> io::Result<()> {

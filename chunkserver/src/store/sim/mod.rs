@@ -122,6 +122,12 @@ impl SimMedia {
         self.disk().used_blocks * BLOCK_BYTES as u64
     }
 
+    /// From now on no file can be opened or made, as in a process without a descriptor left; or all
+    /// can again.
+    pub fn run_out_of_descriptors(&self, is_out: bool) {
+        self.disk().has_no_descriptors = is_out;
+    }
+
     /// Lets the flush after `passed` more ones fail. What it should have flushed then counts as
     /// clean, as in a page cache, and reaches the medium never.
     pub fn fail_flush(&self, passed: u64) {
@@ -197,11 +203,13 @@ impl Media for SimMedia {
 
     fn open(&self, name: &str) -> io::Result<SimFile> {
         let disk = self.disk();
+        disk.takes_a_descriptor()?;
         disk.names.get(name).map(|file| SimFile(*file)).ok_or(io::ErrorKind::NotFound.into())
     }
 
     fn create(&self, name: &str) -> io::Result<SimFile> {
         let mut disk = self.disk();
+        disk.takes_a_descriptor()?;
         disk.forget_name(name);
         let file = disk.files.len();
         disk.files.push(FileState { name: name.to_owned(), ..FileState::default() });

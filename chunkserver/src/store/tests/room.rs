@@ -137,7 +137,8 @@ fn of_an_earlier_release(media: &SimMedia, chunks: u128) {
     for name in media.list().expect("it lists") {
         let file = media.open(&name).expect("it is there");
         if name.starts_with("data.") {
-            media.set_len(&file, 13 * 4096).expect("it is longer");
+            let written = 1 + 4 * chunks as u64;
+            media.set_len(&file, written * 4096).expect("it is longer");
             media.set_len(&file, 64 * 4096).expect("it may be sparse");
             media.fdatasync(&file).expect("it flushes");
         }
@@ -230,4 +231,48 @@ fn free_space_is_what_can_be_written_and_the_capacity_what_can_be_held() {
     assert!(store.stats().free_bytes >= 16 << 10);
     let small = Store::open(SimMedia::new(2), config().capacity_bytes(64 << 10)).expect("it opens");
     assert_eq!((small.stats().capacity_bytes, small.stats().free_bytes), (64 << 10, 64 << 10));
+}
+
+#[test]
+fn a_store_without_a_descriptor_left_makes_checkpoints_and_goes_on_later() {
+    let media = SimMedia::new(1);
+    let mut store = open_on(&media);
+    assert!(put(&mut store, ChunkId(1), 20, 1));
+    media.run_out_of_descriptors(true);
+    for turn in 0..3 {
+        store.log.wants_checkpoint = true;
+        store.commit().expect("the medium flushes");
+        assert_eq!(store.stats().checkpoints, turn + 1);
+    }
+    // The segment has 43 pages left, and the next one cannot be made.
+    let bytes = vec![2; 50 * 4096];
+    let error = stage_cut(&mut store, ChunkId(1), 0, &bytes, 0).expect_err("it has no room");
+    assert!(matches!(error, WriteError::Media(_)), "{error}");
+    assert!(put(&mut store, ChunkId(2), 20, 2), "what is open is used");
+    media.run_out_of_descriptors(false);
+    assert!(put(&mut store, ChunkId(3), 40, 3));
+    check(
+        &mut store,
+        &BTreeMap::from(
+            [1, 2, 3].map(|id| (ChunkId(id), (if id == 3 { 40 } else { 20 }, id as u8))),
+        ),
+    );
+}
+
+#[test]
+fn a_full_store_of_an_earlier_release_gives_back_what_is_free_at_the_end_of_a_segment() {
+    let media = SimMedia::new(1);
+    of_an_earlier_release(&media, 15);
+    media.limit_space(media.used_bytes());
+    let mut store = open_on(&media);
+    assert!(!put(&mut store, ChunkId(99), 1, 9), "a second log has no room");
+    for id in 1..15 {
+        delete(&mut store, ChunkId(id));
+    }
+    store.close().expect("the medium flushes");
+    let mut store = open_on(&media);
+    check(&mut store, &BTreeMap::from([(ChunkId(0), (4, 0))]));
+    assert!(put(&mut store, ChunkId(99), 1, 9), "the free pages gave their room to the log");
+    drop(store);
+    check(&mut open_on(&media), &BTreeMap::from([(ChunkId(0), (4, 0)), (ChunkId(99), (1, 9))]));
 }
