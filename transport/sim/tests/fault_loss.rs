@@ -169,6 +169,20 @@ fn loss_on_the_receive_path_is_as_likely_and_hides_no_packet_behind_a_dropped_on
 }
 
 #[test]
+fn packets_beyond_a_length_are_lost_and_no_others() {
+    let (bench, mut link, control) = faulty(1, FaultPlan::none());
+    send_numbers(&mut link, 0..10, 5);
+    let bytes = bench.0.borrow().sent[0].1.len();
+    control.set_transmit(FaultPlan::none().drop_longer_than(Some(bytes - 1)));
+    send_numbers(&mut link, 10..20, 5);
+    control.set_transmit(FaultPlan::none().drop_longer_than(Some(bytes)));
+    send_numbers(&mut link, 20..30, 5);
+    assert_eq!(bench.sent_numbers(), (0..10).chain(20..30).collect::<Vec<_>>());
+    let counters = control.counters();
+    assert_eq!((counters.dropped_long, counters.lost(), counters.held()), (10, 10, 0));
+}
+
+#[test]
 fn a_plan_changes_while_the_link_runs_on_another_thread() {
     fn assert_shared<T: Clone + Send + Sync>(_: &T) {}
     let (bench, mut link, control) = faulty(1, FaultPlan::none());

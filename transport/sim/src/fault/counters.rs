@@ -8,8 +8,9 @@ macro_rules! counters {
         ///
         /// Every packet taken, and every copy made of one, is in the end either passed on or
         /// dropped, so `taken + duplicated` is the sum of `passed`, `dropped_random`,
-        /// `dropped_burst`, `dropped_overflow`, `black_holed` and what is [held](Self::held). The
-        /// others say what befell packets on the way, and several may befall one.
+        /// `dropped_burst`, `dropped_long`, `dropped_overflow`, `black_holed` and what is
+        /// [held](Self::held). The others say what befell packets on the way, and several may
+        /// befall one.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct FaultCounters {
             $($(#[$doc])* pub $name: u64,)*
@@ -53,6 +54,8 @@ counters! {
     dropped_random,
     /// Packets lost in a burst.
     dropped_burst,
+    /// Packets lost for their length.
+    dropped_long,
     /// Packets lost because too much was held back already: the limits of this crate, and no
     /// fault that was asked for.
     dropped_overflow,
@@ -74,7 +77,11 @@ impl FaultCounters {
     /// Packets lost for any reason.
     #[must_use]
     pub fn lost(&self) -> u64 {
-        self.dropped_random + self.dropped_burst + self.dropped_overflow + self.black_holed
+        self.dropped_random
+            + self.dropped_burst
+            + self.dropped_long
+            + self.dropped_overflow
+            + self.black_holed
     }
 
     /// Packets held back now. Of a reading while the link runs it is near, not exact.

@@ -11,6 +11,7 @@ pub(crate) const EXTEND_BYTES_MAX: usize = 64;
 pub(crate) enum Loss {
     BlackHole,
     Burst,
+    Long,
     Random,
 }
 
@@ -76,7 +77,7 @@ impl Dice {
     pub(crate) fn roll(&mut self, plan: &FaultPlan, packet: Subject) -> Option<Hit> {
         let mut loss = None;
         for _ in 0..packet.packets {
-            loss = loss.or(self.roll_loss(plan, packet.source_port));
+            loss = loss.or(self.roll_loss(plan, packet));
         }
         if let Some(loss) = loss {
             return Some(Hit::Lose(loss));
@@ -89,9 +90,14 @@ impl Dice {
         (mishap != Mishap::default()).then_some(Hit::Suffer(mishap))
     }
 
-    fn roll_loss(&mut self, plan: &FaultPlan, source_port: u16) -> Option<Loss> {
-        if plan.black_hole || plan.black_holed_ports.contains(&source_port) {
+    fn roll_loss(&mut self, plan: &FaultPlan, packet: Subject) -> Option<Loss> {
+        if plan.black_hole || plan.black_holed_ports.contains(&packet.source_port) {
             return Some(Loss::BlackHole);
+        }
+        // Those of a train are alike, but for the last.
+        let byte_len = packet.byte_len.div_ceil(packet.packets.max(1) as usize);
+        if plan.longest_bytes.is_some_and(|most| byte_len > most) {
+            return Some(Loss::Long);
         }
         if plan.burst.enter > 0.0 {
             let turn = if self.channel_is_bad { plan.burst.leave } else { plan.burst.enter };

@@ -135,6 +135,7 @@ pub(crate) fn count_loss(loss: Loss, batch: &mut FaultCounters) {
     *match loss {
         Loss::BlackHole => &mut batch.black_holed,
         Loss::Burst => &mut batch.dropped_burst,
+        Loss::Long => &mut batch.dropped_long,
         Loss::Random => &mut batch.dropped_random,
     } += 1;
 }

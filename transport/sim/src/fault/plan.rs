@@ -40,6 +40,7 @@ pub struct FaultPlan {
     pub(super) late: Chance,
     pub(super) black_hole: bool,
     pub(super) black_holed_ports: BTreeSet<u16>,
+    pub(super) longest_bytes: Option<usize>,
 }
 
 /// Something that happens with probability `p` and takes a time drawn from a range.
@@ -139,6 +140,14 @@ impl FaultPlan {
         self
     }
 
+    /// Loses every packet of more than `bytes` bytes, BTH to ICRC, as a way does that carries less
+    /// and does not say so. `None` loses none for its length.
+    #[must_use]
+    pub fn drop_longer_than(mut self, bytes: Option<usize>) -> Self {
+        self.longest_bytes = bytes;
+        self
+    }
+
     /// Whether it leaves every packet alone.
     #[must_use]
     pub fn is_none(&self) -> bool {
@@ -147,6 +156,7 @@ impl FaultPlan {
             && !self.delays_all()
             && !self.black_hole
             && self.black_holed_ports.is_empty()
+            && self.longest_bytes.is_none()
     }
 
     /// Whether every packet is held for a while.
@@ -186,6 +196,7 @@ mod tests {
             none().late(0.1, us, us),
             none().black_hole(true),
             none().black_hole_ports([1]),
+            none().drop_longer_than(Some(1500)),
         ];
         assert!(none().is_none());
         assert!(plans.iter().all(|plan| !plan.is_none()));
