@@ -4,7 +4,7 @@
 
 mod talk;
 
-use talk::{Party, ask, chain};
+use talk::{Party, ask, ask_again, chain};
 use towpath_device_roce::udp::{UdpConfig, UdpError, UdpLink};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_tests::namespace::within;
@@ -115,5 +115,45 @@ fn what_the_route_carries_is_kept_to_and_one_who_asks_for_more_is_told() {
     let error = ask(&client.mtu(Mtu::Mtu4096), &server).expect_err("not over that route");
     for part in ["10.75.0.2", "wire0", "1400", "4096", "1024", "--mtu"] {
         assert!(error.contains(part), "no {part} in: {error}");
+    }
+}
+
+/// A router between two hosts with jumbo frames, which carries less to the second one. The first
+/// hears what the router says of that, or not.
+fn routed(says_so: bool) -> Option<[Host; 3]> {
+    let made = || {
+        let hosts = [Host::new()?, Host::new()?, Host::new()?];
+        let [near, router, far] = &hosts;
+        let end = |host, name, addrs, mtu| End { host, name, addrs, mtu };
+        wire(
+            &end(near, "wire0", &["10.75.1.1/24"], 9000),
+            &end(router, "near0", &["10.75.1.9/24"], 9000),
+        )?;
+        wire(
+            &end(far, "wire0", &["10.75.2.1/24"], 9000),
+            &end(router, "far0", &["10.75.2.9/24"], 1500),
+        )?;
+        // A host believes no router about a route whose MTU is locked: as if it heard nothing.
+        let lock = if says_so { "" } else { "mtu lock 9000" };
+        near.ip(&format!("route add default via 10.75.1.9 {lock}"))?;
+        far.ip("route add default via 10.75.2.9")?;
+        let forward = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1");
+        let forwards = within(&router.file(), forward).map_err(|error| error.to_string())?;
+        forwards.map_err(|error| format!("no forwarding: {error}"))?;
+        Ok(hosts)
+    };
+    skipped(made())
+}
+
+#[test]
+fn a_router_that_carries_less_is_found_out_whether_it_says_so_or_not() {
+    use Mtu::{Mtu1024, Mtu2048, Mtu4096};
+    let told = vec![(Mtu4096, Mtu1024)];
+    let silent = vec![(Mtu4096, Mtu2048), (Mtu2048, Mtu1024)];
+    for (says_so, lost) in [(true, told), (false, silent)] {
+        let Some([near, _router, far]) = routed(says_so) else { return };
+        let (client, server) = (Party::new(&near, "10.75.1.1"), Party::new(&far, "10.75.2.1"));
+        let found = ask_again(&client, &server);
+        assert_eq!(found, Ok((Mtu1024, Mtu1024, lost)), "says so: {says_so}");
     }
 }

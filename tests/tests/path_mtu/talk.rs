@@ -8,7 +8,7 @@ use towpath_device_roce::udp::UdpConfig;
 use towpath_tests::namespace::within;
 use towpath_tests::wires::Host;
 use towpath_transport::{
-    Endpoint, EndpointConfig, Event, LinkId, Mtu, Nanos, Region, RoceUdp, SendOptions,
+    DownReason, Endpoint, EndpointConfig, Event, LinkId, Mtu, Nanos, Region, RoceUdp, SendOptions,
 };
 use towpath_verbs::Device;
 
@@ -20,6 +20,9 @@ const QUESTION_BYTES: usize = 12 << 10;
 
 /// Questions that are asked, all at a time.
 const QUESTIONS: usize = 16;
+
+/// The MTUs of links whose way swallowed long packets, each with what was to be tried next.
+pub(crate) type Narrowed = Vec<(Mtu, Mtu)>;
 
 /// Where a host is, and how its endpoint is set up.
 pub(crate) struct Party<'a> {
@@ -61,6 +64,19 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 /// # Errors
 /// Why an end could not be made, or not be connected, or went down.
 pub(crate) fn ask(client: &Party<'_>, server: &Party<'_>) -> Result<(Mtu, Mtu), String> {
+    let (near, far, lost) = ask_again(client, server)?;
+    if lost.is_empty() { Ok((near, far)) } else { Err(format!("long packets were lost: {lost:?}")) }
+}
+
+/// The same, with another link whenever the way turns out to swallow long packets; returns also the
+/// MTU of each such link, and the one that was to be tried next.
+///
+/// # Errors
+/// As there.
+pub(crate) fn ask_again(
+    client: &Party<'_>,
+    server: &Party<'_>,
+) -> Result<(Mtu, Mtu, Narrowed), String> {
     let is_over = AtomicBool::new(false);
     let (tell_addr, addr) = channel();
     let (tell_mtu, mtu) = channel();
@@ -77,7 +93,8 @@ pub(crate) fn ask(client: &Party<'_>, server: &Party<'_>) -> Result<(Mtu, Mtu), 
             Err(served) => format!("{error}; the server: {served}"),
             Ok(()) => error,
         })?;
-        Ok((near, mtu.try_recv().map_err(|error| error.to_string())?))
+        let far = mtu.try_iter().last().ok_or("the server has no link")?;
+        Ok((near.0, far, near.1))
     })
 }
 
@@ -110,12 +127,13 @@ fn serve(
     said
 }
 
-fn question(client: &Party<'_>, addr: &Receiver<SocketAddr>) -> Result<Mtu, String> {
+fn question(client: &Party<'_>, addr: &Receiver<SocketAddr>) -> Result<(Mtu, Narrowed), String> {
     let addr = addr.recv_timeout(PATIENCE).map_err(|error| format!("no server: {error}"))?;
     let mut endpoint = client.endpoint()?;
     let question: Vec<u8> = (0..QUESTION_BYTES).map(|at| (at * 31 % 251) as u8).collect();
     endpoint.connect(addr).map_err(|error| chain(&error))?;
     let (mut outcome, mut answers, start) = (None, 0, Instant::now());
+    let mut lost = Vec::new();
     while outcome.is_none() {
         turn(&mut endpoint, |endpoint, event| match event {
             Event::Connected { link, .. } => {
@@ -135,15 +153,21 @@ fn question(client: &Party<'_>, addr: &Receiver<SocketAddr>) -> Result<Mtu, Stri
                 }
                 endpoint.release(message);
             }
+            Event::LongPacketsLost { mtu, next, .. } => lost.push((mtu, next)),
+            Event::LinkDown { reason: DownReason::LongPacketsLost { .. }, .. } => {
+                answers = 0;
+                outcome = endpoint.connect(addr).err().map(|error| Err(chain(&error)));
+            }
             Event::ConnectFailed { error, .. } => outcome = Some(Err(chain(&error))),
             Event::LinkDown { reason, .. } => outcome = Some(Err(format!("down: {reason:?}"))),
             _ => {}
         });
         if start.elapsed() > PATIENCE {
-            outcome.get_or_insert(Err("no answer came".to_owned()));
+            let stats = endpoint.stats_of_all_links();
+            outcome.get_or_insert(Err(format!("no answer came; lost so far {lost:?}; {stats:?}")));
         }
     }
-    outcome.expect("there is one")
+    outcome.expect("there is one").map(|mtu| (mtu, lost))
 }
 
 /// One turn of a loop, and a pause where nothing happened.

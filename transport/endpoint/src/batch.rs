@@ -69,6 +69,14 @@ impl Batch {
         }
     }
 
+    /// The newest send is longer by this.
+    pub(crate) fn lengthen(&mut self, by: Sge) {
+        if let Some(wr) = self.wrs[..self.len].last_mut() {
+            let has_room = wr.sg_list.push(by);
+            debug_assert!(has_room, "there is only the header so far");
+        }
+    }
+
     /// All that wait, the last one signaled.
     pub(crate) fn sealed(&mut self) -> &[SendWr] {
         let wrs = &mut self.wrs[..self.len];

@@ -8,7 +8,7 @@ use towpath_proto::{
     Carrier, ChannelId, Class, CloseReason, DownReason, IncomingKey, Outcome, PathId, PathSignal,
     PathState, SendKey,
 };
-use towpath_verbs::AsyncEvent;
+use towpath_verbs::{AsyncEvent, Mtu, PathMtu};
 
 /// A link of an endpoint. Never reused for another one while anyone could still name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -177,6 +177,20 @@ pub enum Event {
         from: Carrier,
         /// What it rides on now.
         to: Carrier,
+    },
+    /// The way to the peer swallows packets as long as the MTU of a link, and brings shorter ones.
+    /// The link goes on over TCP if it can; otherwise [`LinkDown`](Self::LinkDown) follows. Whoever
+    /// connects to that peer again within ten minutes gets a smaller MTU, unless one is asked for
+    /// by [`EndpointConfig::mtu_max`](crate::EndpointConfig::mtu_max).
+    LongPacketsLost {
+        /// Its link.
+        link: LinkId,
+        /// Its MTU.
+        mtu: Mtu,
+        /// What the host knows of the way by now: what a router has said meanwhile is in it.
+        way: PathMtu,
+        /// The MTU to try next; the same as `mtu` where there is no smaller one.
+        next: Mtu,
     },
     /// The device itself tells of something. Links that cannot go on follow with
     /// [`LinkDown`](Self::LinkDown): at once where their queues or the device are lost, and after

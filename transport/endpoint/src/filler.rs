@@ -13,30 +13,36 @@ use towpath_verbs::{Access, Device, Mtu, SendWr, Sge};
 pub(crate) struct Filler {
     _zeroes: Held,
     sge: Sge,
+    fills_chunks: bool,
 }
 
 impl Filler {
-    /// Where the device says that a short packet costs more than its bytes; none elsewhere.
-    pub(crate) fn on<D>(device: &mut D, mtu: Mtu) -> Result<Option<Self>, EndpointError>
+    /// It is for chunks where the device says that a short packet costs more than its bytes, and
+    /// for long probes everywhere.
+    pub(crate) fn on<D>(device: &mut D, mtu: Mtu) -> Result<Self, EndpointError>
     where
         D: Device<Memory = Region>,
     {
-        if device.caps().short_packet_cost_percent == 0 {
-            return Ok(None);
-        }
+        let fills_chunks = device.caps().short_packet_cost_percent > 0;
         let pool = Pool::with_count(mtu.bytes() as usize, 1)?;
         let lkey = device.reg_mr(pool.region(), Access::LOCAL)?.lkey;
         let mut zeroes = Held::new(pool.take().expect("a fresh pool has its buffer"));
         // For good: every work request that names it only reads.
         zeroes.lend();
         let sge = zeroes.sge(lkey, mtu.bytes() as usize);
-        Ok(Some(Self { _zeroes: zeroes, sge }))
+        Ok(Self { _zeroes: zeroes, sge, fills_chunks })
     }
 
-    /// How the chunks of a link are filled up.
-    pub(crate) fn of_link(&self, mtu: Mtu, chunk_bytes_max: u32) -> Fill {
+    /// How the chunks of a link are filled up, if they are.
+    pub(crate) fn of_link(&self, mtu: Mtu, chunk_bytes_max: u32) -> Option<Fill> {
         let bytes_max = HEADER_BYTES as u32 + chunk_bytes_max;
-        Fill { zeroes: self.sge, packet_bytes: mtu.bytes(), bytes_max }
+        let fill = Fill { zeroes: self.sge, packet_bytes: mtu.bytes(), bytes_max };
+        self.fills_chunks.then_some(fill)
+    }
+
+    /// So many bytes of it, at most a packet.
+    pub(crate) fn zeroes(&self, bytes: u32) -> Sge {
+        Sge { length: bytes.min(self.sge.length), ..self.sge }
     }
 }
 

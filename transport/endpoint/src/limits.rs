@@ -221,3 +221,11 @@ pub(crate) const WORKER_SLEEP_NS: u64 = 1_000_000_000;
 pub(crate) const BACKLOG_MAX: usize = 1024;
 
 const _: () = assert!(SIGNAL_EVERY <= BATCH);
+
+/// How long a way counts as narrow that was found to be: as long as Linux keeps what a router has
+/// said (`mtu_expires`).
+pub(crate) const MTU_MEMORY: Nanos = Nanos::from_secs(600);
+
+/// Ways that are known to be narrow: two addresses for each of the links that there are by default.
+/// One that is forgotten is found again within two seconds.
+pub(crate) const NARROW_WAYS_MAX: usize = 64;

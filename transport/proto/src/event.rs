@@ -4,6 +4,7 @@ use crate::carrier::Carrier;
 use crate::path::{PathSignal, PathState, QpHalf};
 use crate::wire::ChunkHeader;
 use towpath_base::{Nanos, Time};
+use towpath_verbs::Mtu;
 
 /// A channel of a link; the same number at both ends. The low 16 bits are its place, the high 16
 /// count the lives of that place, so that what is late from an earlier life is known
@@ -172,6 +173,8 @@ pub struct Transmit {
     pub header: ChunkHeader,
     /// The payload; control chunks have none.
     pub payload: Option<PayloadRef>,
+    /// Bytes that mean nothing and follow the header where there is no payload.
+    pub filler_bytes: u32,
 }
 
 /// An ack to send.
@@ -231,6 +234,11 @@ pub enum DownReason {
     PeerGone,
     /// The carrier of every path has failed: queue pairs went to error.
     PathsFailed,
+    /// The way swallows packets as long as the link's MTU, and brings shorter ones.
+    LongPacketsLost {
+        /// The MTU of the link.
+        mtu: Mtu,
+    },
 }
 
 /// What the driver has to tell the application.
@@ -302,6 +310,12 @@ pub enum Event {
         from: Carrier,
         /// What it rides on now.
         to: Carrier,
+    },
+    /// The way swallows packets as long as the link's MTU, and brings shorter ones. The link goes
+    /// to TCP, or is down where it cannot.
+    LongPacketsLost {
+        /// The MTU of the link.
+        mtu: Mtu,
     },
     /// A path has moved from one state to another; all legal moves are in
     /// [`MOVES`](crate::MOVES).

@@ -125,6 +125,21 @@ pub const PROBES_UNANSWERED_MAX: u32 = 3;
 /// its packets passes one time in eight.
 pub const PROBES_TO_RETURN: u32 = 3;
 
+/// Chunks with long packets that are lost one after the other before it is asked whether any gets
+/// through: fewer are lost whenever a queue is full.
+pub(crate) const LONG_LOST_MIN: u32 = 4;
+
+/// And so long none may have got through: a burst of losses is over by then.
+pub(crate) const LONG_SILENCE: Nanos = Nanos::from_millis(100);
+
+/// Pairs of a long and a short probe are no closer, so that one full queue does not take all.
+pub(crate) const LONG_PROBE_INTERVAL: Nanos = Nanos::from_millis(100);
+
+/// Pairs in a row of which only the short probe was answered, before long packets count as
+/// swallowed. Where each packet is lost with the same chance, whatever that is, this happens less
+/// than once in 4^12 times, and it takes little more than a second.
+pub(crate) const LONG_PAIRS_MIN: u32 = 12;
+
 /// Carriers are asked a few times within the time after which a silent one is left, but no more
 /// often than a host may be off its CPU, and no less often than a user would notice.
 pub const CARRIER_PROBE_MIN: Nanos = Nanos::from_millis(2);

@@ -32,6 +32,9 @@ pub struct ProcessStatus {
     pub cpu_ns: u64,
     /// What each worker uses that came by to answer.
     pub per_worker: Vec<WorkerStatus>,
+    /// Times that the way of a link was found to swallow packets as long as its MTU and to bring
+    /// shorter ones, over all links that there were. The log names the peers and what to do.
+    pub long_packets_lost: u64,
     /// Links that are up.
     pub link_count: u64,
     /// At most [`LINKS_MAX`] of them: those with a path that is not good first, then by index.
@@ -181,6 +184,7 @@ impl ProcessStatus {
             per_worker: vec![WorkerStatus::of(endpoint)],
             // Behind that of the thread, so that it is never less.
             cpu_ns: cpu_ns_of_process(),
+            long_packets_lost: endpoint.stats_of_all_links().long_packets_lost,
             link_count,
             links: links.into_iter().map(status).collect(),
         }
@@ -194,10 +198,11 @@ impl ProcessStatus {
         told.sort_by_key(|&(worker, _)| worker);
         let silent = workers.saturating_sub(told.len());
         let mut links = Vec::new();
-        let (mut link_count, mut cpu_ns) = (0, 0);
+        let (mut link_count, mut cpu_ns, mut long_packets_lost) = (0, 0, 0);
         let mut per_worker = Vec::new();
         for (worker, status) in &mut told {
             link_count += status.link_count;
+            long_packets_lost += status.long_packets_lost;
             // They are asked one after the other: the last reading.
             cpu_ns = status.cpu_ns.max(cpu_ns);
             let of_worker = |told| WorkerStatus { worker: *worker as u64, ..told };
@@ -211,7 +216,16 @@ impl ProcessStatus {
         links.truncate(LINKS_MAX);
         let (_, first) = told.into_iter().next()?;
         let (workers, workers_silent) = (workers as u64, silent as u64);
-        Some(Self { workers, workers_silent, cpu_ns, per_worker, link_count, links, ..first })
+        Some(Self {
+            workers,
+            workers_silent,
+            cpu_ns,
+            per_worker,
+            long_packets_lost,
+            link_count,
+            links,
+            ..first
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use towpath_fastpath::ClientError;
 use towpath_transport::{
-    ChannelError, CloseReason, ConnectError, DownReason, EndpointError, LinkError,
+    ChannelError, CloseReason, ConnectError, DownReason, EndpointError, LinkError, Mtu, PathMtu,
 };
 
 use crate::cli::interrupt::Interrupted;
@@ -120,6 +120,19 @@ pub(crate) enum SessionError {
         /// Why.
         #[source]
         source: LinkError,
+    },
+    /// The way to the server swallows long packets.
+    #[error(
+        "the way to the server does not bring packets of an RDMA MTU of {mtu} bytes and brings \
+         shorter ones; as this host knows it carries {way}: use --mtu {next}"
+    )]
+    Narrow {
+        /// The MTU of the link.
+        mtu: Mtu,
+        /// What this host knows of the way.
+        way: PathMtu,
+        /// What to try next.
+        next: Mtu,
     },
     /// The name of the server leads nowhere.
     #[error("`{name}` names no server: give HOST or HOST:PORT")]

@@ -144,7 +144,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             carriers: ours.paths.iter().map(|path| path.carrier).collect(),
             control_generations: (ours.control.generation, peer.control.generation),
         };
-        let fill = self.filler.as_ref().map(|filler| filler.of_link(mtu, params.chunk_bytes_max));
+        let fill = self.filler.of_link(mtu, params.chunk_bytes_max);
         let own_carrier = |path: &&HelloPath| path.carrier == ours.control.carrier;
         let paths = ours.paths.iter().filter(own_carrier).count();
         let config = self.config.link_config(side, self.device.caps(), paths);

@@ -54,7 +54,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             let is_last = !self.links.any_ready();
             let Some(conn) = self.links.at(index) else { continue };
             if !in_order {
-                let at = (&mut self.device, &mut self.batches);
+                let at = (&mut self.device, &mut self.batches, &self.filler);
                 let sent = send_chunks(at, conn, room, now);
                 self.stats.posts_refused += sent.refused;
                 // What is short and alone leaves before all that can wait: buffers that come home,
@@ -69,7 +69,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             self.take_released();
             let Some(conn) = self.links.at(index) else { continue };
             if !in_order && conn.link.as_mut().is_some_and(Link::settle_piggyback) {
-                let at = (&mut self.device, &mut self.batches);
+                let at = (&mut self.device, &mut self.batches, &self.filler);
                 self.stats.posts_refused += send_chunks(at, conn, room, now).refused;
             }
             self.stats.posts_refused += send_acks(&mut self.device, conn, now);
@@ -115,7 +115,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         while let Some((class, index)) = self.order.turn() {
             let mut sent = Sent::default();
             if let Some(conn) = self.links.at(index).filter(|conn| conn.phase == Phase::Up) {
-                sent = send_chunks((&mut self.device, &mut self.batches), conn, room, now);
+                sent = send_chunks(
+                    (&mut self.device, &mut self.batches, &self.filler),
+                    conn,
+                    room,
+                    now,
+                );
                 self.stats.posts_refused += sent.refused;
                 self.order.recount(conn);
                 conn.is_in_line = sent.has_more;

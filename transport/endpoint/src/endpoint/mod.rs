@@ -54,6 +54,7 @@ use crate::recv::RecvTable;
 use crate::setup::Setup;
 use crate::shared::SharedQueues;
 use crate::workers::{Member, Worker};
+use mtu::NarrowWays;
 use renew::Renewing;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -135,13 +136,14 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     batches: Batches,
     /// None where each path has a receive queue of its own.
     shared: Option<SharedQueues>,
-    filler: Option<Filler>,
+    filler: Filler,
     setup: Setup,
     /// Where it is one of several workers.
     member: Option<Member>,
     streams: Streams,
     blacklist: Blacklist,
     blacklist_due: Time,
+    narrow_ways: NarrowWays,
     /// Where absences of our host are noise.
     away: Option<Away>,
     told: VecDeque<Event>,
@@ -213,6 +215,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             streams: Streams::default(),
             blacklist: Blacklist::new(config.blacklist_span),
             blacklist_due: Time::NEVER,
+            narrow_ways: NarrowWays::default(),
             away: Away::on(&plan, device.now()),
             told: VecDeque::new(),
             released: Vec::new(),

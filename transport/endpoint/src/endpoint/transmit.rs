@@ -2,7 +2,7 @@
 
 use super::posting::{post, push, push_frame};
 use crate::batch::{Batch, Batches};
-use crate::filler::Fill;
+use crate::filler::{Fill, Filler};
 use crate::limits::RC_WINDOW_BYTES;
 use crate::links::{Conn, Path};
 use crate::sends::Sends;
@@ -45,7 +45,7 @@ pub(super) struct Sent {
 
 /// Sends the chunks that one link wants sent.
 pub(super) fn send_chunks<D: Device<Memory = Region>>(
-    (device, batches): (&mut D, &mut Batches),
+    (device, batches, filler): (&mut D, &mut Batches, &Filler),
     conn: &mut Conn,
     room: Room,
     now: Time,
@@ -86,7 +86,7 @@ pub(super) fn send_chunks<D: Device<Memory = Region>>(
                 let has_place = !rides_on_tcp || !path.tx.is_full();
                 let at = (path, &mut *tx_slots, &mut *batches);
                 if has_place {
-                    put(at, (sends, fill.as_ref()), index, transmit)
+                    put(at, (sends, fill.as_ref(), filler), index, transmit)
                 } else {
                     refuse(transmit)
                 }
@@ -153,7 +153,7 @@ fn follow_up<D: Device<Memory = Region>>(
 #[inline(always)]
 fn put(
     (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Batches),
-    (sends, fill): (&Sends, Option<&Fill>),
+    (sends, fill, filler): (&Sends, Option<&Fill>, &Filler),
     index: u16,
     transmit: &mut Transmit,
 ) -> After {
@@ -164,13 +164,27 @@ fn put(
     if !push((path, tx_slots, batches), sends, index, transmit) {
         return refuse(transmit);
     }
-    let payload_bytes = transmit.payload.map_or(0, |piece| piece.length as usize);
+    let payload_bytes = match transmit.payload {
+        Some(piece) => piece.length as usize,
+        None => {
+            fill_probe(path, filler, transmit.filler_bytes);
+            0
+        }
+    };
     let packs_done = path.batch.as_ref().is_some_and(Batch::is_worth_posting)
         && path.tx.is_pack_full(tx_slots, payload_bytes);
     if packs_done || path.tx.is_full() || path.batch.as_ref().is_some_and(Batch::is_full) {
         return After::Post(transmit.path, packs_done);
     }
     After::Nothing
+}
+
+/// Makes a probe as long as it is to be.
+#[cold]
+fn fill_probe(path: &mut Path, filler: &Filler, bytes: u32) {
+    if let Some(batch) = path.batch.as_mut().filter(|_| bytes > 0) {
+        batch.lengthen(filler.zeroes(bytes));
+    }
 }
 
 #[cold]

@@ -382,8 +382,8 @@ impl Desk {
                 tracing::warn!(?link, %from, %to, "a link rides on another carrier");
             }
             Event::LinkDown { link, reason } => self.on_down(link, reason),
-            // It stands in the log; what it ends is told as links that are down.
-            Event::Device { .. } => {}
+            // They stand in the log; what they end is told as links that are down.
+            Event::Device { .. } | Event::LongPacketsLost { .. } => {}
         }
     }
 

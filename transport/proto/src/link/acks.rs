@@ -77,17 +77,29 @@ impl Link {
             return true;
         }
         let Self {
-            paths, flow, sends, ended_scratch, control_scratch, wake_scratch, stats, ..
+            paths,
+            flow,
+            sends,
+            ended_scratch,
+            control_scratch,
+            wake_scratch,
+            stats,
+            long,
+            ..
         } = self;
         let is_in_use = paths.is_in_use(index);
         let path = &mut paths[index];
+        let (least_payload, mut long_passed) = (long.least_payload(), false);
         let digest = path.tx.on_ack(largest, base, words, |what| {
             let What::Data(chunk) = what else {
-                if let What::Control(key) = what {
-                    control_scratch.push(*key);
+                match what {
+                    What::Control(key) => control_scratch.push(*key),
+                    What::LongProbe => long_passed = true,
+                    _ => {}
                 }
                 return;
             };
+            long_passed |= chunk.length >= least_payload;
             let message = sends.get_mut(chunk.send.0);
             let live =
                 message.filter(|m| matches!(m.state, SendState::Sending | SendState::Abandoning));
@@ -98,6 +110,9 @@ impl Link {
                 wake_scratch.push(message.channel);
             }
         });
+        if long_passed {
+            long.on_passed();
+        }
         if digest.spurious > 0 || digest.timeouts_were_false.is_some() {
             cold_path();
             note_spurious(path, &mut flow.chunk_size, stats, &digest);
@@ -139,7 +154,9 @@ impl Link {
     /// reliable carrier, and of a message that was given up, whose ABANDON may have come sooner on
     /// another path.
     fn find_losses(&mut self, now: Time, index: usize) {
-        let Self { paths, flow, sends, lost, control_lost, gap_at, gave_up_at, stats, .. } = self;
+        let Self {
+            paths, flow, sends, lost, control_lost, gap_at, gave_up_at, stats, long, ..
+        } = self;
         // Of a message that is over nothing else is known.
         let gave_up = gave_up_at.is_some_and(|at| now < at + PATH_CHANGE_INTERVAL);
         let (is_in_use, has_choice) = (paths.is_in_use(index), paths.has_choice());
@@ -164,8 +181,13 @@ impl Link {
                 refused += 1;
             }
             match *what {
-                What::Nothing | What::Probe => {}
-                What::Data(chunk) => lost.push_back((chunk, from)),
+                What::Nothing | What::Probe | What::LongProbe => {}
+                What::Data(chunk) => {
+                    if is_lost && is_in_use {
+                        long.on_lost(chunk.length);
+                    }
+                    lost.push_back((chunk, from));
+                }
                 What::Control(key) => control_lost.push_back((key, from)),
             }
         });
@@ -179,6 +201,9 @@ impl Link {
             flow.on_losses(now, chunks, bytes);
         }
         paths.settle(index);
+        if chunks > 0 {
+            self.suspect_long_packets(now);
+        }
     }
 
     /// The device has returned the work request that carried `number` on `path`.

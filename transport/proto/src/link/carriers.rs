@@ -72,7 +72,7 @@ impl Link {
     /// come in is acknowledged there once more: acks may have been lost with the way before. The
     /// receiver knows what comes twice.
     #[inline(never)]
-    fn ride_on(&mut self, now: Time, to: Carrier) {
+    pub(super) fn ride_on(&mut self, now: Time, to: Carrier) {
         let from = self.carrier();
         for index in 0..self.paths.len() {
             if self.paths.is_in_use(index) {

@@ -109,15 +109,21 @@ impl Link {
 
     /// Everything in flight on a path counts as lost, and goes out again on others.
     pub(super) fn send_all_again(&mut self, index: usize) {
-        let Self { paths, flow, lost, control_lost, stats, .. } = self;
+        let Self { paths, flow, lost, control_lost, stats, long, .. } = self;
+        let is_lossy = paths.is_in_use(index) && !paths[index].carrier.is_reliable();
         let path = &mut paths[index];
         let (from, mut chunks, mut bytes) = (index as u8, 0, 0);
         path.tx.time_out(|what, charge| {
             chunks += 1;
             bytes += u64::from(charge);
             match *what {
-                What::Nothing | What::Probe => {}
-                What::Data(chunk) => lost.push_back((chunk, from)),
+                What::Nothing | What::Probe | What::LongProbe => {}
+                What::Data(chunk) => {
+                    if is_lossy {
+                        long.on_lost(chunk.length);
+                    }
+                    lost.push_back((chunk, from));
+                }
                 What::Control(key) => control_lost.push_back((key, from)),
             }
         });
@@ -127,7 +133,7 @@ impl Link {
             path.tail_probe = TailProbe::Idle;
         }
         flow.on_gone(bytes);
-        if paths.is_in_use(index) && !paths[index].carrier.is_reliable() {
+        if is_lossy {
             // Those that were not lost are acknowledged yet, and then they do not count.
             paths.ladder.loss.on_lost(chunks as u32);
         }
@@ -272,6 +278,9 @@ impl Link {
                 continue;
             }
             if self.paths[index].has_number_for_probe() {
+                if self.long.wants_long_on(index) {
+                    return Some(self.transmit_long_probe(now, index));
+                }
                 return Some(self.transmit_probe(now, index));
             }
             let again = now + self.probe_interval(&self.paths[index]);
@@ -287,14 +296,17 @@ impl Link {
         self.paths.on_sent(now, index, 0);
         self.paths[index].standing.on_probe_sent(now, number, interval);
         self.stats.path_probes += 1;
+        if self.long.on_short_probe(index, number) {
+            self.paths.probes_due |= bit(index);
+        }
         let mut header = self.header(Kind::Probe, 0, index, number, floor);
         header.index = if self.paths.is_silent { PROBE_SILENCE } else { 0 };
         self.ride_along(now, index, Kind::Probe).on(&mut header);
-        Transmit { path: PathId(index as u8), header, payload: None }
+        Transmit { path: PathId(index as u8), header, payload: None, filler_bytes: 0 }
     }
 
     /// Within this an answer comes, if any does.
-    fn probe_interval(&self, path: &Path) -> Nanos {
+    pub(super) fn probe_interval(&self, path: &Path) -> Nanos {
         let rtt = if path.rtt.smoothed().is_some() { &path.rtt } else { &self.flow.rtt };
         let srtt = rtt.smoothed().unwrap_or(Nanos::ZERO);
         let span =

@@ -107,7 +107,12 @@ impl Link {
         let Self { schedule, flow, paths, .. } = self;
         let is_alone = !schedule.has_others() && paths.acks_due == 0 && !ride.is_of_another(index);
         Some(Run {
-            transmit: Transmit { path: PathId(index as u8), header, payload: None },
+            transmit: Transmit {
+                path: PathId(index as u8),
+                header,
+                payload: None,
+                filler_bytes: 0,
+            },
             channel,
             index,
             window_room: flow.room_of_run(),

@@ -36,6 +36,7 @@ impl Link {
             return Time::NEVER;
         }
         let mut at = self.next_deadline.min(self.flow.paced_until).min(self.probe_at);
+        at = at.min(self.long.due());
         at = at.min(self.paths.ladder.due()).min(self.renewal_due());
         let mut busy = self.paths.busy();
         while busy != 0 {
@@ -109,6 +110,8 @@ impl Link {
             }
         }
         self.watch_paths(now);
+        self.suspect_long_packets(now);
+        self.ask_for_long_packets(now);
         self.expire_sends(now);
         self.probe_for_credit(now);
         self.watch_peer(now);

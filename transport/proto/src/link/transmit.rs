@@ -213,7 +213,8 @@ impl Link {
         let mut header = self.data_header(channel, index);
         (header.message, header.message_len) = (id, message_len);
         self.ride_along(now, index, Kind::Data).on(&mut header);
-        let mut transmit = Transmit { path: PathId(index as u8), header, payload: None };
+        let mut transmit =
+            Transmit { path: PathId(index as u8), header, payload: None, filler_bytes: 0 };
         fill_in(&mut transmit, chunk, (number, floor));
         Some(transmit)
     }
@@ -268,7 +269,7 @@ impl Link {
             header.flags = header.flags.with(ChunkFlags::CREDIT, true);
         }
         self.ride_along(now, index, control.kind).on(&mut header);
-        Transmit { path: PathId(index as u8), header, payload: None }
+        Transmit { path: PathId(index as u8), header, payload: None, filler_bytes: 0 }
     }
 
     pub(super) fn header(

@@ -152,6 +152,11 @@ impl Ladder {
         (self.at < tcp && self.works(tcp)).then_some(tcp)
     }
 
+    /// Whether there is such a place.
+    pub(crate) fn has_refuge(&self) -> bool {
+        self.refuge().is_some()
+    }
+
     /// What was sent on our rung has had no answer for too long.
     fn is_silent(&self, now: Time) -> bool {
         self.asked_at != Time::NEVER && now >= self.asked_at + self.after

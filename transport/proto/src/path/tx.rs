@@ -37,6 +37,8 @@ pub(crate) enum What {
     Control(Key),
     /// It only asks whether the path works.
     Probe,
+    /// A probe of a whole packet: whether the path carries such.
+    LongProbe,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -347,6 +349,11 @@ impl SendWindow {
     /// Whether an ack that names `largest` can be true.
     pub(crate) fn was_sent(&self, largest: u64) -> bool {
         largest < self.next
+    }
+
+    /// Whether a number that was used not long ago is acknowledged.
+    pub(crate) fn is_acked(&self, number: u64) -> bool {
+        self.remembers(number) && self.at(number).state == State::Done
     }
 
     /// Whether an ack without a bitmap can tell anything that is not known.

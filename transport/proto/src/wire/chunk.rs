@@ -176,7 +176,7 @@ impl core::error::Error for HeaderError {}
 #[must_use]
 #[inline]
 pub fn payload_bytes(header: &[u8; HEADER_BYTES], bytes: usize) -> usize {
-    let has_filler = header[1] == Kind::Data as u8;
+    let has_filler = header[1] == Kind::Data as u8 || header[1] == Kind::Probe as u8;
     if has_filler { bytes.min(field!(header, 40, u32) as usize) } else { bytes }
 }
 
@@ -309,12 +309,14 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_payload_of_data_is_filler() {
+    fn what_follows_the_payload_of_data_or_a_probe_is_filler() {
         let (_, mut bytes) = golden();
         let of = [0, 1, 0xff, 0x100, 0x101, 0x2000].map(|behind| payload_bytes(&bytes, behind));
         assert_eq!(of, [0, 1, 0xff, 0x100, 0x100, 0x100]);
         bytes[1] = Kind::Ping as u8;
         assert_eq!(payload_bytes(&bytes, 0x2000), 0x2000, "and nothing else has any");
+        bytes[1] = Kind::Probe as u8;
+        assert_eq!(payload_bytes(&bytes, 0x2000), 0x100);
     }
 
     #[test]

@@ -113,6 +113,7 @@ impl End {
                 assert_eq!(from.after(signal), Some(to), "a legal move");
                 self.moves.push((path.0, from, to));
             }
+            Event::LongPacketsLost { .. } => {}
             Event::CarrierChanged { from, to } => {
                 assert_eq!(from, self.rides.last().copied().unwrap_or_default());
                 self.rides.push(to);

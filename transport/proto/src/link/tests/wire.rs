@@ -47,6 +47,8 @@ pub(super) struct Wire {
     pub(super) holes: [u64; 2],
     /// Where the paths of each end leave from, and the control queue pair last.
     pub(super) ports: [[u16; PATHS_MAX + 1]; 2],
+    /// Bytes of the longest packet that gets to an end.
+    pub(super) longest: [usize; 2],
     /// Queue pairs that have failed are made anew where a driver is asked to.
     pub(super) renews: bool,
     /// Until then an end has no processor: nobody takes in what has come.
@@ -118,6 +120,7 @@ impl Wire {
             faults,
             dropped: [0; 2],
             holes: [0; 2],
+            longest: [usize::MAX; 2],
             ports: [first_ports(); 2],
             renews: false,
             away_until: [Time::ZERO; 2],
@@ -277,7 +280,12 @@ impl Wire {
         if let Some(trace) = &mut self.trace {
             trace.push((self.now, at, transmit.path, header));
         }
-        self.post(1 - at, Frame::Chunk { path: transmit.path, header, payload });
+        let carrier = self.ends[at].link.paths().nth(usize::from(transmit.path.0));
+        let is_cut = carrier.is_some_and(|path| path.carrier != Carrier::Tcp);
+        let bytes = HEADER_BYTES + payload.len() + transmit.filler_bytes as usize;
+        if !is_cut || bytes.min(Mtu::Mtu4096.bytes() as usize) <= self.longest[1 - at] {
+            self.post(1 - at, Frame::Chunk { path: transmit.path, header, payload });
+        }
     }
 
     /// What a driver does for queue pairs that have failed, in no time.
