@@ -22,6 +22,7 @@ use towpath_chunkserver::store::{
 use towpath_fastpath::server::{
     StorageRequest, done_reply, parse_request, respond_built, respond_error, verify_write,
 };
+use towpath_fastpath::wire::PROTOCOL;
 use towpath_fastpath::{ChunkClient, ErrorReply};
 use towpath_rpc::{Incoming, Request as RpcRequest, RpcServer, ServerConfig};
 use towpath_transport::{Device, Endpoint, EndpointConfig, Event, Region, RoceUdp, UdpConfig};
@@ -154,7 +155,7 @@ struct Writer {
 impl Writer {
     fn connect(addr: SocketAddr) -> Outcome<Self> {
         let udp = UdpConfig::new(Ipv4Addr::LOCALHOST.into());
-        let mut endpoint = Endpoint::udp(udp, EndpointConfig::new())?;
+        let mut endpoint = Endpoint::udp(udp, EndpointConfig::new().app_protocol(PROTOCOL))?;
         endpoint.connect(addr)?;
         let mut found = None;
         while found.is_none() {

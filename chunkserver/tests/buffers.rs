@@ -11,6 +11,7 @@ use common::{Client, LONG, Running, config, loopback_udp, pattern};
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_chunkserver::service::{ChunkServer, ServiceConfig};
 use towpath_chunkserver::store::{ChunkId, FileMedia, Store, StoreConfig, WorkerConfig};
+use towpath_fastpath::wire::PROTOCOL;
 use towpath_fastpath::{ErrorKind, Output};
 use towpath_rpc::Fate;
 use towpath_transport::{Endpoint, EndpointConfig, RoceUdp};
@@ -84,7 +85,7 @@ fn serve_until_the_store_ends(
 #[test]
 fn reads_leave_a_buffer_for_their_answers_where_all_share_two() {
     let dir = tempfile::tempdir().expect("room for a directory");
-    let pools = EndpointConfig::new().send_pools(&[(64 << 10, 2)]);
+    let pools = EndpointConfig::new().app_protocol(PROTOCOL).send_pools(&[(64 << 10, 2)]);
     let (addr, thread, stop) = serve_until_the_store_ends(dir.path(), &Gate::new(), pools);
     let mut client = Client::connect(addr);
     client.create(CHUNK, None).expect("a fresh name");
@@ -100,7 +101,7 @@ fn when_the_stores_thread_ends_what_it_had_is_given_up_without_an_answer() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let gate = Gate::new();
     let (addr, thread, _stop) =
-        serve_until_the_store_ends(dir.path(), &gate, EndpointConfig::new());
+        serve_until_the_store_ends(dir.path(), &gate, EndpointConfig::new().app_protocol(PROTOCOL));
     let mut client = Client::connect(addr);
     client.create(CHUNK, None).expect("a fresh name");
     gate.set(Position::Deadly);

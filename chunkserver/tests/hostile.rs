@@ -15,7 +15,7 @@ use towpath_chunkserver::store::{ChunkId, writer_crcs};
 use towpath_device_roce::udp::UdpLink;
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_fastpath::Method;
-use towpath_fastpath::wire::{ReadHeader, WriteHeader};
+use towpath_fastpath::wire::{PROTOCOL, ReadHeader, WriteHeader};
 use towpath_rpc::{Header, Kind, Status};
 use towpath_transport::{Endpoint, EndpointConfig, RoceUdp, SendOptions};
 
@@ -49,7 +49,10 @@ const CHUNK: ChunkId = ChunkId(0xbad);
 type Attacker = Client<RoceDevice<Tap>>;
 
 fn attacker(server: &Process, seed: u64) -> Attacker {
-    let config = EndpointConfig::new().links_max(1).send_pools(&[(4096, 64), (64 << 10, 8)]);
+    let config = EndpointConfig::new()
+        .app_protocol(PROTOCOL)
+        .links_max(1)
+        .send_pools(&[(4096, 64), (64 << 10, 8)]);
     let config = config.connect_timeout(LONG);
     let link = UdpLink::bind(loopback_udp()).expect("loopback UDP");
     let device = RoceDevice::new(Tap::new(link, seed), RoceConfig::default().seed(seed));
@@ -89,7 +92,7 @@ fn knock(addr: SocketAddr, hello: &[u8], prng: &mut Prng, count: usize) {
 }
 
 fn hello(seed: u64) -> Vec<u8> {
-    let config = EndpointConfig::new().seed(seed);
+    let config = EndpointConfig::new().app_protocol(PROTOCOL).seed(seed);
     let mut endpoint = Endpoint::udp(loopback_udp(), config).expect("loopback UDP");
     let (hello, pending) = endpoint.offer().expect("room for a link");
     endpoint.withdraw(pending);

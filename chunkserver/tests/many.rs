@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use common::{LONG, Process, config, loopback_udp, pattern};
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_chunkserver::store::ChunkId;
+use towpath_fastpath::wire::PROTOCOL;
 use towpath_fastpath::{ChunkClient, Output};
 use towpath_transport::{Endpoint, EndpointConfig, Event, LinkId, Nanos, RoceUdp};
 
@@ -77,7 +78,10 @@ struct Host {
 
 impl Host {
     fn new(server: &Process, first: usize) -> Self {
-        let config = EndpointConfig::new().links_max(OF_ENDPOINT).connect_timeout(LONG);
+        let config = EndpointConfig::new()
+            .app_protocol(PROTOCOL)
+            .links_max(OF_ENDPOINT)
+            .connect_timeout(LONG);
         let config = config.send_pools(&[(256, 1024), (4096, 256), (32 << 10, 2 * OF_ENDPOINT)]);
         let mut endpoint = Endpoint::udp(loopback_udp(), config).expect("loopback UDP");
         for _ in 0..AT_A_TIME {

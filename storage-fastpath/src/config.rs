@@ -5,6 +5,7 @@ use crate::health::HealthConfig;
 use crate::hedge::HedgeConfig;
 use crate::session::ClientSession;
 use crate::slice::SLICE_BYTES;
+use crate::wire::PROTOCOL;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use towpath_rpc::limits::OUTCOME_GRACE;
 use towpath_transport::{EndpointConfig, Nanos, UdpConfig};
@@ -176,7 +177,7 @@ impl ClientConfig {
     }
 
     pub(crate) fn endpoint_config(&self) -> EndpointConfig {
-        self.endpoint.clone().unwrap_or_else(|| {
+        let config = self.endpoint.clone().unwrap_or_else(|| {
             let heads = 2 * self.depth + HEADS_SPARE;
             let data = self.depth + 2;
             let links = 1 + usize::from(self.hedge.is_some());
@@ -186,7 +187,8 @@ impl ClientConfig {
                 (256 << 10, 4),
                 (self.op_bytes, data),
             ])
-        })
+        });
+        config.app_protocol(PROTOCOL)
     }
 
     pub(crate) fn udp_config(&self, addr: SocketAddr) -> Result<UdpConfig, OpenError> {

@@ -4,6 +4,7 @@ mod common;
 
 use common::{Server, pattern};
 use std::sync::atomic::{AtomicBool, Ordering};
+use towpath_fastpath::wire::PROTOCOL;
 use towpath_fastpath::{BlockingClient, ChunkId, ClientConfig, ErrorKind, HedgeAfter, HedgeConfig};
 use towpath_rpc::Fate;
 use towpath_transport::{EndpointConfig, Nanos};
@@ -41,7 +42,8 @@ impl Pair {
         }
         // Who is listed by hand stays so until the test says otherwise, and who stalls is not gone.
         let long = Nanos::from_secs(600);
-        let endpoint = EndpointConfig::new().links_max(2).blacklist_span(long);
+        let endpoint =
+            EndpointConfig::new().app_protocol(PROTOCOL).links_max(2).blacklist_span(long);
         let endpoint = endpoint.tune_links(move |link| link.peer_timeout(long));
         let settings = ClientConfig::new().timeout(timeout).hedge(second.addr, config);
         let settings = settings.endpoint(endpoint);

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use towpath_base::Prng;
 use towpath_fastpath::control::{CreateRequest, InfoRequest, Name};
 use towpath_fastpath::slice::writer_crcs;
-use towpath_fastpath::wire::{Why, WriteHeader, emit_crcs};
+use towpath_fastpath::wire::{PROTOCOL, Why, WriteHeader, emit_crcs};
 use towpath_fastpath::{ChunkId, ErrorReply, Method};
 use towpath_rpc::{Call, Outgoing, Parcel, RpcClient, Status};
 use towpath_transport::{Endpoint, EndpointConfig, Event, Nanos, RoceUdp, UdpConfig};
@@ -24,7 +24,8 @@ struct Raw {
 impl Raw {
     fn connect(server: &Server) -> Self {
         let udp = UdpConfig::new(Ipv4Addr::LOCALHOST.into());
-        let mut endpoint = Endpoint::udp(udp, EndpointConfig::new()).expect("loopback UDP");
+        let mut endpoint =
+            Endpoint::udp(udp, EndpointConfig::new().app_protocol(PROTOCOL)).expect("loopback UDP");
         endpoint.connect(server.addr).expect("room for a connection");
         let mut rpc = None;
         while rpc.is_none() {

@@ -12,6 +12,7 @@ use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, Served, StopF
 use towpath_common::{Daemon, fails, json, pattern, towpath};
 use towpath_device_roce::udp::UdpLink;
 use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_fastpath::wire::PROTOCOL;
 use towpath_fastpath::{BlockingClient, ChunkId, ClientConfig};
 use towpath_sim::{FaultControl, FaultLink, FaultPlan};
 use towpath_transport::{Endpoint, EndpointConfig, Nanos, PATHS_MAX, UdpConfig};
@@ -95,7 +96,7 @@ fn reads_and_writes_go_on_through_black_holes_of_either_way() {
             (FaultControl::new(FaultPlan::none()), FaultControl::new(FaultPlan::none()));
         let server = Faulty::start(&dir.path().join("store"), &to_client);
         let device = nic(UdpConfig::new(Ipv4Addr::LOCALHOST.into()), 1, &to_server);
-        let of_endpoint = EndpointConfig::new().links_max(1).paths(paths);
+        let of_endpoint = EndpointConfig::new().app_protocol(PROTOCOL).links_max(1).paths(paths);
         let endpoint = Endpoint::new(device, of_endpoint).expect("an endpoint");
         let config = ClientConfig::new().timeout(Nanos::from_secs(60));
         let mut client = BlockingClient::over(endpoint, server.addr, config).expect("it listens");

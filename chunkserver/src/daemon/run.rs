@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use towpath_fastpath::HealthConfig;
+use towpath_fastpath::wire::PROTOCOL;
 use towpath_status::{StatusDesk, StatusSocket};
 use towpath_transport::{
     Device, Either, Endpoint, EndpointConfig, EndpointError, Nanos, Placing, PortChoice, Region,
@@ -92,6 +93,7 @@ pub fn endpoint_config(config: &DaemonConfig) -> EndpointConfig {
         None => EndpointConfig::new(),
     };
     endpoint
+        .app_protocol(PROTOCOL)
         .links_max(config.effective_links_max() as usize)
         .paths(config.paths_max as usize)
         .quota_chunks(config.quota_chunks)

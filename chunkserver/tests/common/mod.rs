@@ -16,6 +16,7 @@ use towpath_base::Prng;
 use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, Ready, Served, StopFlag};
 use towpath_chunkserver::service::{ChunkServer, ServerStats, ServiceConfig};
 use towpath_chunkserver::store::{ChunkId, FlushFailed, Media, Store};
+use towpath_fastpath::wire::PROTOCOL;
 use towpath_fastpath::{ChunkClient, ClientError, ErrorKind, ErrorReply, OpId, Output};
 use towpath_transport::{
     Class, ConnectError, Device, Endpoint, EndpointConfig, Event, Nanos, Region, RoceUdp, UdpConfig,
@@ -101,7 +102,7 @@ impl OverStore {
         let stop = StopFlag::new();
         let flag = stop.clone();
         let thread = std::thread::spawn(move || {
-            let of_endpoint = EndpointConfig::new();
+            let of_endpoint = EndpointConfig::new().app_protocol(PROTOCOL);
             let mut endpoint = Endpoint::udp(loopback_udp(), of_endpoint).expect("loopback UDP");
             let addr = endpoint.listen((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
             let mut server = ChunkServer::new(endpoint, store, &config).expect("a thread");
@@ -192,7 +193,11 @@ impl Client<RoceUdp> {
     pub fn connect_as(addr: SocketAddr, class: Class) -> Self {
         // Tests say how much is under way at once: delays of a busy machine shall not.
         let fixed = "fixed".parse().expect("a word of congestion control");
-        let config = EndpointConfig::new().links_max(2).controller(fixed).class(class);
+        let config = EndpointConfig::new()
+            .app_protocol(PROTOCOL)
+            .links_max(2)
+            .controller(fixed)
+            .class(class);
         let config = config.connect_timeout(LONG);
         let endpoint = Endpoint::udp(loopback_udp(), config).expect("loopback UDP");
         Self::on(endpoint, addr)

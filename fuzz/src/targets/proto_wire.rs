@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::seeds;
     use towpath_base::serial::Psn;
-    use towpath_proto::wire::{Ack, ChunkFlags, HelloPath, Kind, Refusal};
+    use towpath_proto::wire::{Ack, AppProtocol, ChunkFlags, HelloPath, Kind, Refusal};
     use towpath_proto::{Carrier, Class};
     use towpath_verbs::{Mtu, QpNum};
 
@@ -272,6 +272,7 @@ mod tests {
             path_chunks: 4096,
             control: path,
             paths: vec![path, HelloPath { carrier: Carrier::Rc, qp_num: QpNum(2), ..path }],
+            app: AppProtocol::named("app/7"),
         };
         let addr = "[fd00::1]:65535".parse().unwrap();
         let (mtu, paths) = (Mtu::Mtu256, vec![path]);
@@ -280,6 +281,7 @@ mod tests {
             ("v4", selected(0, &v4.emit())),
             ("v6", selected(2, &v6.emit())),
             ("refused", selected(0, &Refusal::Full.emit())),
+            ("refused_app", selected(0, &Refusal::App { served: v4.app }.emit())),
             ("refused_paths", selected(0, &Refusal::Paths { most: 4 }.emit())),
         ];
         seeds::check("hello", &made);

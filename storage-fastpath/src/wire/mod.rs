@@ -14,6 +14,11 @@ pub use error_reply::{ErrorReply, Why};
 pub use io::{ReadHeader, ReadReplyHeader, WriteHeader, emit_crcs};
 
 use towpath_base::crc::crc32c;
+use towpath_transport::AppProtocol;
+
+/// What chunk servers and their clients call what they speak, when a link is set up: another
+/// application that connects to a chunk server is refused, and told so.
+pub const PROTOCOL: AppProtocol = AppProtocol::named("towpath-storage/1");
 
 /// The version of the layouts here.
 pub const VERSION: u16 = 1;

@@ -14,7 +14,7 @@ use towpath_fastpath::server::{
     respond_built, respond_error, respond_rejected, scrub_reply, stat_reply, verify_write,
 };
 use towpath_fastpath::slice::{Span, fragment_crc, slice_crc};
-use towpath_fastpath::wire::{ReadHeader, ReadReplyHeader};
+use towpath_fastpath::wire::{PROTOCOL, ReadHeader, ReadReplyHeader};
 use towpath_fastpath::{ChunkId, ErrorReply, SLICE_BYTES};
 use towpath_rpc::{Fate, Incoming, NoBuffer, Outgoing, Request, RpcServer, ServerConfig, Status};
 use towpath_transport::{Endpoint, EndpointConfig, Nanos, RoceUdp, UdpConfig};
@@ -47,7 +47,7 @@ pub struct Server {
 
 impl Server {
     pub fn start() -> Self {
-        Self::with(EndpointConfig::new())
+        Self::with(EndpointConfig::new().app_protocol(PROTOCOL))
     }
 
     pub fn with(config: EndpointConfig) -> Self {

@@ -19,10 +19,13 @@ use towpath_memory::Region;
 use towpath_sim::{FaultControl, FaultLink, FaultPlan};
 use towpath_status::StatusSocket;
 use towpath_transport::{
-    CarrierChoice, ChannelError, ChannelId, Class, Endpoint, EndpointConfig, EndpointError, Event,
-    LinkId, Nanos,
+    AppProtocol, CarrierChoice, ChannelError, ChannelId, Class, Endpoint, EndpointConfig,
+    EndpointError, Event, LinkId, Nanos,
 };
 use towpath_verbs::{Device, Mtu, PacketLink, dscp_of};
+
+/// What the two ends of a measurement call what they speak.
+const PROTOCOL: AppProtocol = AppProtocol::named("towpath-perftest/1");
 
 /// The smallest class of send buffers: smaller messages share it.
 const CLASS_BYTES_MIN: usize = 256;
@@ -129,7 +132,7 @@ fn endpoint_config(settings: &Settings) -> EndpointConfig {
         _ => CarrierChoice::Auto,
     };
     // A server answers with the class of its client.
-    let config = EndpointConfig::new().class(ours.class);
+    let config = EndpointConfig::new().class(ours.class).app_protocol(PROTOCOL);
     let config = match settings.tclass {
         Some(tclass) => {
             Class::ALL.into_iter().fold(config, |all, of| all.dscp(of, dscp_of(tclass)))

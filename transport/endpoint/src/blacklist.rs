@@ -132,6 +132,7 @@ pub(crate) fn blames_peer(error: &ConnectError) -> bool {
         ConnectError::Local { .. }
             | ConnectError::TooMany { .. }
             | ConnectError::Class { .. }
+            | ConnectError::App { .. }
             | ConnectError::Refused { refusal: Refusal::Paths { .. }, .. }
             | ConnectError::ShutDown
     )

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use towpath_base::Nanos;
 use towpath_cc::ControllerConfig;
 use towpath_proto::limits::{CREDIT_OUTSTANDING_MAX, NUMBER_WINDOW, PATHS_MAX, QUOTA_CHUNKS_MIN};
+use towpath_proto::wire::AppProtocol;
 use towpath_proto::{Class, ClassOrder, LinkConfig, Scheduling, Side};
 use towpath_verbs::DeviceCaps;
 use towpath_verbs::{Mtu, RcAttr};
@@ -60,6 +61,7 @@ pub struct EndpointConfig {
     pub(crate) seed: u64,
     pub(crate) controller: ControllerConfig,
     pub(crate) payload_crc: Option<bool>,
+    pub(crate) app: AppProtocol,
     pub(crate) worker: Option<Worker>,
     tune: Option<Tune>,
 }
@@ -95,6 +97,7 @@ impl Default for EndpointConfig {
             seed: RandomState::new().hash_one(0u64),
             controller: ControllerConfig::default(),
             payload_crc: None,
+            app: AppProtocol::default(),
             worker: None,
             tune: None,
         }
@@ -227,6 +230,21 @@ impl EndpointConfig {
     #[must_use]
     pub fn connect_timeout(mut self, span: Nanos) -> Self {
         self.connect_timeout = span;
+        self
+    }
+
+    /// What the application speaks over its channels, by name: a link to one that speaks something
+    /// else is refused at both ends, with an error that names both
+    /// ([`ConnectError::App`](crate::ConnectError::App)). Default: no name, which gets links to
+    /// applications without a name alone.
+    ///
+    /// ```
+    /// # use towpath_transport::{AppProtocol, EndpointConfig};
+    /// let config = EndpointConfig::new().app_protocol(AppProtocol::named("echo/1"));
+    /// ```
+    #[must_use]
+    pub fn app_protocol(mut self, app: AppProtocol) -> Self {
+        self.app = app;
         self
     }
 

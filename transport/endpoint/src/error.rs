@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use towpath_base::Nanos;
 use towpath_memory::MemoryError;
-use towpath_proto::wire::{HelloError, Refusal};
+use towpath_proto::wire::{AppProtocol, HelloError, Refusal};
 use towpath_proto::{Carrier, Class};
 use towpath_verbs::{Mtu, PathMtu, VerbError};
 
@@ -171,11 +171,21 @@ pub enum ConnectError {
         /// Its reason.
         refusal: Refusal,
     },
-    /// The peer takes no links of the class.
+    /// The application at the peer speaks another protocol than ours.
     #[error(
-        "{addr} takes no {class} links: it is configured without that class, or knows no classes \
-         (then silver works)"
+        "the application at {addr} speaks {theirs} and ours speaks {ours}: is this the right \
+         address and port?"
     )]
+    App {
+        /// Where to.
+        addr: SocketAddr,
+        /// The peer's protocol.
+        theirs: AppProtocol,
+        /// Ours.
+        ours: AppProtocol,
+    },
+    /// The peer takes no links of the class.
+    #[error("{addr} takes no {class} links: it is configured without that class")]
     Class {
         /// Where to.
         addr: SocketAddr,
@@ -278,6 +288,23 @@ pub enum LinkError {
         /// Ours.
         ours: Carrier,
     },
+    /// The peer's application speaks another protocol than ours.
+    #[error("the peer's application speaks {theirs} and ours {ours}")]
+    App {
+        /// The peer's.
+        theirs: AppProtocol,
+        /// Ours.
+        ours: AppProtocol,
+    },
+    /// The peer's device address is none that packets could be sent to, or not to one host alone.
+    #[error(
+        "nothing can be sent to the peer's device address {theirs}: it is broadcast, multicast, \
+         unspecified, or has port 0; set the address of the device there"
+    )]
+    Address {
+        /// What it named.
+        theirs: SocketAddr,
+    },
     /// The peer wants a link of a class that this side does not take, or answered with another
     /// class than it was asked for.
     #[error("the peer wants a {theirs} link, which is not taken here; configure both alike")]
@@ -333,6 +360,8 @@ impl LinkError {
             | Self::PathMtu { .. }
             | Self::ChunkBytes { .. } => Refusal::Limits,
             Self::Class { .. } => Refusal::Class,
+            Self::App { ours, .. } => Refusal::App { served: *ours },
+            Self::Address { .. } => Refusal::Address,
             _ => Refusal::Full,
         }
     }

@@ -193,7 +193,7 @@ pub use towpath_proto::{
     LinkCensus, LinkConfig, LinkStats, LinkUsage, OpenError, Outcome, PathId, PathSignal,
     PathSnapshot, PathState, Scheduling, Side, Spreading, WEIGHT_DEFAULT,
     limits::PATHS_MAX,
-    wire::{Hello, Refusal},
+    wire::{AppProtocol, AppProtocolError, Hello, Refusal},
 };
 pub use towpath_verbs::{
     AsyncEvent, Device, Either, InterfaceName, IpMtu, Mtu, PathMtu, RcAttr, SHARES_MAX,

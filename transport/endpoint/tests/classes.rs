@@ -3,10 +3,8 @@
 mod common;
 
 use common::{LOOPBACK, Node, Pair, any_port, drive};
-use std::io::Write;
-use std::net::{Ipv6Addr, TcpListener};
+use std::net::Ipv6Addr;
 use towpath_proto::Side;
-use towpath_proto::wire::Refusal;
 use towpath_transport::{
     ChannelId, Class, ConnectError, Endpoint, EndpointConfig, Event, LinkError, LinkId, Nanos,
     RoceUdp, SendOptions, UdpConfig,
@@ -148,28 +146,6 @@ fn a_class_that_is_not_taken_is_refused_by_name_and_blames_nobody() {
     assert_eq!(refused, Class::Copper);
     assert!(!client.endpoint.blacklist().is_listed(addr));
     join(&mut client, &mut server, Class::Gold);
-}
-
-#[test]
-fn a_server_that_knows_no_classes_is_told_apart() {
-    let older = TcpListener::bind(any_port()).expect("a free port");
-    let addr = older.local_addr().expect("a bound address");
-    // It finds the address family out of range.
-    let peer = std::thread::spawn(move || {
-        let (mut stream, _) = older.accept().expect("a connection");
-        stream.write_all(&Refusal::Malformed.emit()).expect("an answer");
-        stream
-    });
-    let mut client = Node::new(EndpointConfig::new().class(Class::Gold));
-    client.endpoint.connect(addr).expect("room");
-    let refused = loop {
-        client.turn();
-        if let Some(class) = client.take(class_refused) {
-            break class;
-        }
-    };
-    assert_eq!(refused, Class::Gold);
-    drop(peer.join().expect("it answered"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use common::{LONG, Node, Pair, any_port, drive, endpoint, nobody};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use towpath_base::{Nanos, Prng};
-use towpath_proto::wire::{HelloError, Refusal, Welcome};
+use towpath_proto::wire::{Hello, HelloError, Refusal, Welcome};
 use towpath_proto::{DownReason, Side};
 use towpath_transport::{
     AcceptError, CarrierChoice, ConnectError, EndpointConfig, Event, Fallback, LinkError,
@@ -65,6 +65,55 @@ fn talk(node: &mut Node, addr: SocketAddr, bytes: &[u8]) -> (Vec<u8>, AcceptErro
 }
 
 #[test]
+fn applications_that_speak_different_protocols_are_refused_and_told_both_names() {
+    let speaks = |name: &str| patient().app_protocol(name.parse().expect("a name"));
+    for (ours, theirs) in [("echo/1", "storage/1"), ("", "storage/1"), ("echo/1", "")] {
+        let (mut client, mut server) = (Node::new(speaks(ours)), Node::new(speaks(theirs)));
+        let addr = server.endpoint.listen(any_port()).expect("a free port");
+        client.endpoint.connect(addr).expect("room");
+        let error = drive(&mut client, &mut server, |client, _| client.take_failure());
+        let text = error.to_string();
+        assert!(matches!(error, ConnectError::App { .. }), "{text}");
+        assert!(text.contains(ours) && text.contains(theirs), "{text}");
+        assert!(!client.endpoint.blacklist().is_listed(addr), "it is no fault of the server");
+        let told = drive(&mut client, &mut server, |_, server| {
+            server.take(|event| match event {
+                Event::AcceptFailed { error, .. } => Some(error.to_string()),
+                _ => None,
+            })
+        });
+        assert!(told.contains(ours) && told.contains(theirs), "{told}");
+        // Those who speak the same get in.
+        let mut friend = Node::new(speaks(theirs));
+        common::join(&mut friend, &mut server, addr);
+    }
+}
+
+#[test]
+fn a_device_address_that_is_not_of_one_host_is_refused() {
+    let mut node = Node::new(patient());
+    let addr = node.endpoint.listen(any_port()).expect("a free port");
+    let Ok(Welcome::Hello(good)) = Welcome::parse(&hello_bytes()) else { panic!("a HELLO") };
+    for named in [
+        "127.0.0.1:0",
+        "0.0.0.0:4791",
+        "255.255.255.255:4791",
+        "224.0.0.1:4791",
+        "239.255.255.250:1900",
+        "[::]:4791",
+        "[ff02::1]:4791",
+        "[::ffff:224.0.0.1]:4791",
+        "[::ffff:255.255.255.255]:4791",
+    ] {
+        let hello = Hello { addr: named.parse().expect("an address"), ..good.clone() };
+        let (answer, error) = talk(&mut node, addr, &hello.emit());
+        assert_eq!(Welcome::parse(&answer), Ok(Welcome::Refused(Refusal::Address)), "{named}");
+        assert!(matches!(error, AcceptError::Link(LinkError::Address { .. })), "{named}: {error}");
+    }
+    assert_eq!(node.endpoint.links().count(), 0);
+}
+
+#[test]
 fn a_port_in_use_is_named_with_what_to_do() {
     let taken = TcpListener::bind(any_port()).expect("a free port");
     let addr = taken.local_addr().expect("a bound address");
@@ -80,10 +129,13 @@ fn another_version_is_named_at_both_ends() {
     let mut node = Node::new(patient());
     let addr = node.endpoint.listen(any_port()).expect("a free port");
     let mut bytes = hello_bytes();
-    bytes[8..10].copy_from_slice(&3u16.to_le_bytes());
-    let (answer, error) = talk(&mut node, addr, &bytes);
-    assert!(matches!(error, AcceptError::Hello(HelloError::Version { peer: 3 })), "{error}");
-    assert_eq!(Welcome::parse(&answer), Ok(Welcome::Refused(Refusal::Version)));
+    for version in [2u16, 4] {
+        bytes[8..10].copy_from_slice(&version.to_le_bytes());
+        let (answer, error) = talk(&mut node, addr, &bytes);
+        let AcceptError::Hello(HelloError::Version { peer }) = error else { panic!("{error}") };
+        assert_eq!(peer, version);
+        assert_eq!(Welcome::parse(&answer), Ok(Welcome::Refused(Refusal::Version)));
+    }
 
     let newer = TcpListener::bind(any_port()).expect("a free port");
     let addr = newer.local_addr().expect("a bound address");
@@ -99,7 +151,7 @@ fn another_version_is_named_at_both_ends() {
             break text;
         }
     };
-    assert!(text.contains("version 3") && text.contains("version 2"), "{text}");
+    assert!(text.contains("version 4") && text.contains("version 3"), "{text}");
     drop(node);
     peer.join().expect("the peer read an end of file");
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use tempfile::TempDir;
 use towpath_base::Prng;
+use towpath_fastpath::wire::PROTOCOL;
 use towpath_sim::{FaultControl, FaultPlan};
 use towpath_transport::{DeviceName, EndpointConfig, Mtu, Nanos, UdpConfig};
 
@@ -94,6 +95,7 @@ impl Ground<'_> {
 pub(crate) fn endpoint_config(mtu: Option<Mtu>, depth: u32, op_bytes: u64) -> EndpointConfig {
     let depth = depth as usize;
     with_mtu(EndpointConfig::new(), mtu)
+        .app_protocol(PROTOCOL)
         .links_max(1)
         // Data stays in its buffer until it is acknowledged, which may be after the reply.
         .send_pools(&[(256, 1024), (4096, 1024), (op_bytes as usize, 2 * depth)])

@@ -10,6 +10,7 @@ use towpath_chunkserver::service::{ChunkServer, ServiceConfig};
 use towpath_chunkserver::store::sim::SimMedia;
 use towpath_chunkserver::store::{Store, StoreConfig, WorkerConfig};
 use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_fastpath::wire::PROTOCOL;
 use towpath_sim::{FaultControl, FaultLink, FaultPlan, LinkConfig, VirtualLink, World};
 use towpath_transport::{Endpoint, EndpointConfig, LinkError, LinkId, Nanos, Side, Time};
 
@@ -102,7 +103,8 @@ impl Ground<'_> {
         let (a, b) = self.scene.borrow().world.link(&wire);
         let server_addr = wire.addrs[1];
         let client = endpoint_config(self.args.mtu, self.args.depth, self.args.op_size);
-        let server = with_mtu(EndpointConfig::new(), self.args.mtu).links_max(1);
+        let server = with_mtu(EndpointConfig::new(), self.args.mtu);
+        let server = server.app_protocol(PROTOCOL).links_max(1);
         let mut client = self.endpoint(a, seed, &self.near, client)?;
         let mut server = self.endpoint(b, seed + 1, &self.far, server)?;
         let link = join(&mut client, &mut server).map_err(SessionError::Link)?;

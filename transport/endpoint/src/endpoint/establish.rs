@@ -11,11 +11,11 @@ use crate::links::Phase;
 use crate::tcp::ByteStream;
 use crate::workers::Member;
 use std::iter;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use towpath_base::Nanos;
 use towpath_memory::Region;
 use towpath_proto::limits::HEADER_BYTES;
-use towpath_proto::wire::{Hello, HelloPath};
+use towpath_proto::wire::{AppProtocol, Hello, HelloPath};
 use towpath_proto::{Carrier, Link, PeerParams, Side};
 use towpath_verbs::{Connect, Device, Mtu};
 
@@ -197,7 +197,23 @@ fn link_seed(ours: &Hello) -> u64 {
     ours.instance ^ u64::from(ours.control.generation) << 32
 }
 
+pub(super) fn check_app(ours: AppProtocol, peer: &Hello) -> Result<(), LinkError> {
+    if ours == peer.app { Ok(()) } else { Err(LinkError::App { theirs: peer.app, ours }) }
+}
+
+/// Whether a packet can be sent to an address, and to one host alone.
+fn is_of_one_host(addr: SocketAddr) -> bool {
+    let ip = addr.ip().to_canonical();
+    let broadcast = IpAddr::V4(Ipv4Addr::BROADCAST);
+    addr.port() != 0 && !ip.is_unspecified() && !ip.is_multicast() && ip != broadcast
+}
+
 fn check_limits(ours: &Hello, peer: &Hello, mtu: Mtu) -> Result<(), LinkError> {
+    check_app(ours.app, peer)?;
+    let has_queue_pairs = ours.paths.iter().any(|path| path.carrier != Carrier::Tcp);
+    if has_queue_pairs && !is_of_one_host(peer.addr) {
+        return Err(LinkError::Address { theirs: peer.addr });
+    }
     if ours.class != peer.class {
         return Err(LinkError::Class { theirs: peer.class });
     }

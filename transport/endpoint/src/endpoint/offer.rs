@@ -1,6 +1,7 @@
 //! Making our half of a link: queue pairs, buffers, and the HELLO that tells of them.
 
 use super::Endpoint;
+use super::establish::check_app;
 use crate::carrier::{CarrierChoice, Fallback, has, qp_type};
 use crate::class::ClassReport;
 use crate::config::Receiving;
@@ -89,6 +90,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// A half that answers a peer's, of its class and with as many paths: where the choice is left
     /// to the device, it rides on what the peer's does, and it falls back to what the peer's does.
     pub(crate) fn answer(&mut self, peer: &Hello) -> Result<(Hello, PendingLink), LinkError> {
+        check_app(self.config.app, peer)?;
         if !self.config.class.takes(peer.class) {
             return Err(LinkError::Class { theirs: peer.class });
         }
@@ -185,6 +187,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             path_chunks: self.config.path_chunks(qp_paths.max(1), self.shared.is_some()),
             control: self.describe(control_qp, carrier),
             paths,
+            app: self.config.app,
         };
         let conn = self.links.find_mut(id).ok_or(LinkError::NotPending)?;
         conn.hello = Some(hello.clone());

@@ -4,7 +4,7 @@ use super::Setup;
 use super::wire::{Inbox, Outbox, ReadError};
 use crate::blacklist::{ListedFor, blames_peer};
 use crate::endpoint::{Endpoint, PendingLink};
-use crate::error::ConnectError;
+use crate::error::{ConnectError, LinkError};
 use crate::event::{ConnectId, Event, LinkId};
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
 use std::io;
@@ -12,7 +12,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
-use towpath_proto::wire::{Refusal, Welcome};
+use towpath_proto::wire::{AppProtocol, Refusal, Welcome};
 use towpath_proto::{Class, Side};
 use towpath_verbs::Device;
 
@@ -101,7 +101,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     fn advance(&mut self, outgoing: &mut Outgoing) -> Progress {
-        let (addr, class) = (outgoing.addr, outgoing.class);
+        let (addr, class, app) = (outgoing.addr, outgoing.class, self.config().app);
         if let Stage::Dialling(told) = &outgoing.stage {
             let dialled = match told.try_recv() {
                 Err(TryRecvError::Empty) => return Progress::Waiting,
@@ -133,7 +133,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             (Ok(None), Ok(_)) => return Progress::Waiting,
             (Ok(None), Err(error)) => Err(ConnectError::Broken { addr, source: Some(error) }),
             (Ok(Some(Welcome::Hello(hello))), _) => Ok(hello),
-            (Ok(Some(Welcome::Refused(refusal))), _) => Err(refused(addr, class, refusal)),
+            (Ok(Some(Welcome::Refused(refusal))), _) => Err(refused((addr, class, app), refusal)),
             (Err(ReadError::Hello(error)), _) => Err(ConnectError::Hello { addr, error }),
             (Err(ReadError::Broken(source)), _) => Err(ConnectError::Broken { addr, source }),
         };
@@ -145,17 +145,23 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let Stage::Talking { stream, pending, .. } = stage else { return Progress::Waiting };
         match self.establish_from(pending, &hello, Side::Client, (Some(addr), true)) {
             Ok(link) => Progress::Joined(stream, link),
+            Err(LinkError::App { theirs, ours }) => {
+                Progress::Failed(ConnectError::App { addr, theirs, ours })
+            }
             Err(error) => Progress::Failed(ConnectError::Local { addr, error }),
         }
     }
 }
 
-/// What a refusal means. An end that knows no classes finds any but Silver malformed.
-fn refused(addr: SocketAddr, class: Class, refusal: Refusal) -> ConnectError {
+/// What a refusal means of what was asked for: where, which class, for what.
+fn refused(
+    (addr, class, ours): (SocketAddr, Class, AppProtocol),
+    refusal: Refusal,
+) -> ConnectError {
     match refusal {
+        Refusal::App { served: theirs } => ConnectError::App { addr, theirs, ours },
         Refusal::Full => ConnectError::Full { addr },
         Refusal::Class => ConnectError::Class { addr, class },
-        Refusal::Malformed if class != Class::Silver => ConnectError::Class { addr, class },
         _ => ConnectError::Refused { addr, refusal },
     }
 }

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use towpath_base::Prng;
     use towpath_base::serial::Psn;
-    use towpath_proto::wire::{Hello, HelloPath, Refusal};
+    use towpath_proto::wire::{AppProtocol, Hello, HelloPath, Refusal};
     use towpath_proto::{Carrier, Class};
     use towpath_verbs::{Mtu, QpNum};
 
@@ -119,6 +119,7 @@ mod tests {
             path_chunks: 4096,
             control: path,
             paths: vec![path; 3],
+            app: AppProtocol::named("app"),
         };
         hello.emit()
     }

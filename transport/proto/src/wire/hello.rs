@@ -1,6 +1,8 @@
 //! The set-up messages that endpoints exchange over TCP (docs/protocol.md section 8).
 
-use super::{VERSION, field, put};
+use super::app::{AppProtocol, NAME_BYTES_MAX};
+use super::refusal::{REFUSAL_BYTES, REFUSAL_BYTES_MAX, Refusal, parse_refusal};
+use super::{field, put};
 use crate::carrier::Carrier;
 use crate::class::Class;
 use crate::limits::{HEADER_BYTES, PATHS_MAX};
@@ -11,11 +13,13 @@ use towpath_base::crc::crc32c;
 use towpath_base::serial::Psn;
 use towpath_verbs::{Mtu, QpNum};
 
+/// The version of the set-up messages of this build.
+pub const SETUP_VERSION: u16 = 3;
+
 const MAGIC: [u8; 8] = *b"TOWPATH\0";
 const FIXED_BYTES: usize = 80;
 const PATH_BYTES: usize = 12;
-const CRC_BYTES: usize = 4;
-const REFUSAL_BYTES: usize = PREFIX_BYTES + 4 + CRC_BYTES;
+pub(super) const CRC_BYTES: usize = 4;
 
 /// The bytes that never change between versions; they say how long the whole message is.
 pub const PREFIX_BYTES: usize = 16;
@@ -24,7 +28,8 @@ pub const PREFIX_BYTES: usize = 16;
 const DSCP_MAX: u8 = 0x3f;
 
 /// The longest HELLO.
-const HELLO_BYTES_MAX: usize = FIXED_BYTES + PATHS_MAX * PATH_BYTES + CRC_BYTES;
+const HELLO_BYTES_MAX: usize =
+    FIXED_BYTES + PATHS_MAX * PATH_BYTES + 1 + NAME_BYTES_MAX + CRC_BYTES;
 
 /// One queue pair as its owner describes it to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,47 +70,8 @@ pub struct Hello {
     pub control: HelloPath,
     /// The paths, 1 to 16.
     pub paths: Vec<HelloPath>,
-}
-
-/// Why a server does not take a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Refusal {
-    /// The versions differ.
-    Version,
-    /// No room for another link.
-    Full,
-    /// The HELLO broke the rules.
-    Malformed,
-    /// The two sides' limits do not fit.
-    Limits,
-    /// The server is going down.
-    ShuttingDown,
-    /// The server has no links of the class.
-    Class,
-    /// The server takes no links of so many paths.
-    Paths {
-        /// The most that it takes.
-        most: u8,
-    },
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Paths { most: 1 } => {
-                return f.write_str("it takes one path for each link; ask for one");
-            }
-            Self::Paths { most } => {
-                return write!(f, "it takes {most} paths for each link; ask for no more");
-            }
-            Self::Version => "it speaks another protocol version",
-            Self::Full => "it has no room for another link",
-            Self::Malformed => "it found our HELLO malformed",
-            Self::Limits => "its limits (MTU, chunk size, carrier) do not fit ours",
-            Self::ShuttingDown => "it is shutting down",
-            Self::Class => "it takes no links of this class",
-        })
-    }
+    /// What its application speaks.
+    pub app: AppProtocol,
 }
 
 /// The answer to a HELLO: the peer's own, or a refusal.
@@ -142,7 +108,10 @@ impl fmt::Display for HelloError {
         match self {
             Self::Magic => write!(f, "the peer is no Towpath endpoint (wrong magic)"),
             Self::Version { peer } => {
-                write!(f, "the peer speaks protocol version {peer}, this build version {VERSION}")
+                write!(
+                    f,
+                    "the peer speaks protocol version {peer}, this build version {SETUP_VERSION}"
+                )
             }
             Self::HeaderBytes(n) => write!(f, "the peer's chunk header has {n} bytes, not 64"),
             Self::Length(n) => write!(f, "a set-up message of {n} bytes"),
@@ -167,14 +136,16 @@ impl Welcome {
         let header_bytes = field!(prefix, 10, u16);
         let len = field!(prefix, 12, u32);
         // A refusal of another version is still a refusal: it may say why.
-        let refusal = header_bytes == 0 && len as usize == REFUSAL_BYTES;
-        if version != u16::from(VERSION) && !refusal {
+        let refusal =
+            header_bytes == 0 && (REFUSAL_BYTES..=REFUSAL_BYTES_MAX).contains(&(len as usize));
+        if version != SETUP_VERSION && !(refusal && len as usize == REFUSAL_BYTES) {
             return Err(HelloError::Version { peer: version });
         }
         if usize::from(header_bytes) != HEADER_BYTES && !refusal {
             return Err(HelloError::HeaderBytes(header_bytes));
         }
-        let shortest = if refusal { REFUSAL_BYTES } else { FIXED_BYTES + PATH_BYTES + CRC_BYTES };
+        let shortest =
+            if refusal { REFUSAL_BYTES } else { FIXED_BYTES + PATH_BYTES + 1 + CRC_BYTES };
         if (shortest..=HELLO_BYTES_MAX).contains(&(len as usize)) {
             Ok(len as usize)
         } else {
@@ -203,41 +174,6 @@ impl Welcome {
     }
 }
 
-fn parse_refusal(body: &[u8]) -> Result<Refusal, HelloError> {
-    let [code, most, 0, 0] = field!(body, PREFIX_BYTES, u32).to_le_bytes() else {
-        return Err(HelloError::Field("refusal code"));
-    };
-    Ok(match (code, most) {
-        (1, 0) => Refusal::Version,
-        (2, 0) => Refusal::Full,
-        (3, 0) => Refusal::Malformed,
-        (4, 0) => Refusal::Limits,
-        (5, 0) => Refusal::ShuttingDown,
-        (6, 0) => Refusal::Class,
-        (7, 1..) if usize::from(most) <= PATHS_MAX => Refusal::Paths { most },
-        _ => return Err(HelloError::Field("refusal code")),
-    })
-}
-
-impl Refusal {
-    /// The message.
-    #[must_use]
-    pub fn emit(self) -> Vec<u8> {
-        let (code, most) = match self {
-            Self::Version => (1, 0),
-            Self::Full => (2, 0),
-            Self::Malformed => (3, 0),
-            Self::Limits => (4, 0),
-            Self::ShuttingDown => (5, 0),
-            Self::Class => (6, 0),
-            Self::Paths { most } => (7, most),
-        };
-        let mut out = prefix(0, REFUSAL_BYTES);
-        out.extend([code, most, 0, 0]);
-        seal(out)
-    }
-}
-
 impl Hello {
     fn parse_body(body: &[u8]) -> Result<Self, HelloError> {
         let ip = match body[24] {
@@ -250,9 +186,13 @@ impl Hello {
         if dscp > DSCP_MAX {
             return Err(HelloError::Field("dscp"));
         }
-        if count == 0 || count > PATHS_MAX || body.len() != FIXED_BYTES + count * PATH_BYTES {
+        if count == 0 || count > PATHS_MAX {
             return Err(HelloError::Field("paths"));
         }
+        let app = match body.get(FIXED_BYTES + count * PATH_BYTES..).and_then(<[u8]>::split_first) {
+            Some((&len, name)) if usize::from(len) == name.len() => AppProtocol::from_bytes(name),
+            _ => return Err(HelloError::Field("length")),
+        };
         let chunk_bytes_max = field!(body, 48, u32);
         if !(64..=1 << 24).contains(&chunk_bytes_max) {
             return Err(HelloError::Field("chunk_bytes_max"));
@@ -278,6 +218,7 @@ impl Hello {
             path_chunks,
             control: parse_path(&body[64..])?,
             paths: paths.collect::<Result<_, _>>()?,
+            app: app.ok_or(HelloError::Field("application protocol"))?,
         })
     }
 
@@ -288,7 +229,8 @@ impl Hello {
     #[must_use]
     pub fn emit(&self) -> Vec<u8> {
         assert!((1..=PATHS_MAX).contains(&self.paths.len()), "1 to {PATHS_MAX} paths");
-        let len = FIXED_BYTES + self.paths.len() * PATH_BYTES + CRC_BYTES;
+        let app = self.app.name().as_bytes();
+        let len = FIXED_BYTES + self.paths.len() * PATH_BYTES + 1 + app.len() + CRC_BYTES;
         let mut out = prefix(HEADER_BYTES as u16, len);
         out.extend(self.instance.to_le_bytes());
         let (family, ip) = match self.addr.ip() {
@@ -306,6 +248,8 @@ impl Hello {
         out.extend([self.paths.len() as u8, self.dscp & DSCP_MAX]);
         out.extend(self.path_chunks.to_le_bytes());
         self.paths.iter().for_each(|path| emit_path(&mut out, path));
+        out.push(app.len() as u8);
+        out.extend(app);
         seal(out)
     }
 }
@@ -336,10 +280,10 @@ fn pad16(octets: &[u8]) -> [u8; 16] {
     out
 }
 
-fn prefix(header_bytes: u16, len: usize) -> Vec<u8> {
+pub(super) fn prefix(header_bytes: u16, len: usize) -> Vec<u8> {
     let mut out = [0; PREFIX_BYTES];
     out[..8].copy_from_slice(&MAGIC);
-    put!(out, 8, u16::from(VERSION));
+    put!(out, 8, SETUP_VERSION);
     put!(out, 10, header_bytes);
     put!(out, 12, len as u32);
     let mut message = Vec::with_capacity(len);
@@ -347,7 +291,7 @@ fn prefix(header_bytes: u16, len: usize) -> Vec<u8> {
     message
 }
 
-fn seal(mut message: Vec<u8>) -> Vec<u8> {
+pub(super) fn seal(mut message: Vec<u8>) -> Vec<u8> {
     let crc = crc32c(&message);
     message.extend(crc.to_le_bytes());
     message
@@ -376,6 +320,7 @@ mod tests {
             path_chunks: 4096,
             control: path,
             paths: alloc::vec![path, HelloPath { carrier: Carrier::Rc, qp_num: QpNum(2), ..path }],
+            app: AppProtocol::named("app/7"),
         }
     }
 
@@ -387,8 +332,16 @@ mod tests {
             assert_eq!(Welcome::byte_len(bytes.first_chunk().unwrap()), Ok(bytes.len()));
             assert_eq!(Welcome::parse(&bytes), Ok(Welcome::Hello(hello)));
         }
+        for name in ["", "x", "0123456789abcdefghijklmnopqrstuv"] {
+            let hello = Hello { app: AppProtocol::named(name), ..sample("10.0.0.1:1") };
+            assert_eq!(Welcome::parse(&hello.emit()), Ok(Welcome::Hello(hello)));
+            let refusal = Refusal::App { served: AppProtocol::named(name) };
+            assert_eq!(Welcome::parse(&refusal.emit()), Ok(Welcome::Refused(refusal)));
+        }
         let paths = Refusal::Paths { most: 4 };
-        for refusal in [Refusal::Version, Refusal::ShuttingDown, Refusal::Class, paths] {
+        for refusal in
+            [Refusal::Version, Refusal::ShuttingDown, Refusal::Class, Refusal::Address, paths]
+        {
             assert_eq!(Welcome::parse(&refusal.emit()), Ok(Welcome::Refused(refusal)));
         }
         for most in [0, PATHS_MAX as u8 + 1] {
@@ -403,25 +356,16 @@ mod tests {
         hello.paths.truncate(1);
         let bytes = hello.emit();
         #[rustfmt::skip]
-        let golden: [u8; 96] = [
-            b'T', b'O', b'W', b'P', b'A', b'T', b'H', 0, 2, 0, 64, 0, 96, 0, 0, 0,
+        let golden: [u8; 98] = [
+            b'T', b'O', b'W', b'P', b'A', b'T', b'H', 0, 3, 0, 64, 0, 102, 0, 0, 0,
             8, 7, 6, 5, 4, 3, 2, 1, 4, 2, 0xb7, 0x12, 10, 1, 2, 3,
             0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0,
             0, 0xe0, 0, 0, 0, 5, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0,
             0x56, 0x34, 0x12, 0, 0xef, 0xcd, 0xab, 0, 77, 0, 0, 0, 1, 0x2a, 0, 0x10,
-            0x56, 0x34, 0x12, 0, 0xef, 0xcd, 0xab, 0, 77, 0, 0, 0, 0, 0, 0, 0,
+            0x56, 0x34, 0x12, 0, 0xef, 0xcd, 0xab, 0, 77, 0, 0, 0, 5, b'a', b'p', b'p',
+            b'/', b'7',
         ];
-        assert_eq!(bytes[..92], golden[..92]);
-    }
-
-    #[test]
-    fn an_end_without_classes_speaks_of_silver_and_understands_it() {
-        let silver = Hello { class: Class::Silver, dscp: 0, ..sample("10.1.2.3:4791") };
-        let bytes = silver.emit();
-        // Its fields were the address family and the number of paths, 16 bits each.
-        assert_eq!((field!(bytes, 24, u16), field!(bytes, 76, u16)), (4, 2));
-        let gold = Hello { class: Class::Gold, ..silver }.emit();
-        assert_eq!(field!(gold, 24, u16), 4 | 1 << 8, "no address family, to such an end");
+        assert_eq!((bytes.len(), &bytes[..98]), (102, &golden[..]));
     }
 
     #[test]
@@ -435,10 +379,39 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_is_none_is_refused() {
+        let mut bytes = sample("127.0.0.1:4791").emit();
+        bytes.truncate(bytes.len() - CRC_BYTES);
+        *bytes.last_mut().unwrap() = b'\n';
+        let wrong = HelloError::Field("application protocol");
+        assert_eq!(Welcome::parse(&seal(bytes)), Err(wrong));
+        let served = AppProtocol::named("app/7");
+        let mut bytes = Refusal::App { served }.emit();
+        bytes.truncate(bytes.len() - CRC_BYTES);
+        *bytes.last_mut().unwrap() = 0x7f;
+        let wrong = HelloError::Field("refusal code");
+        assert_eq!(Welcome::parse(&seal(bytes)), Err(wrong));
+    }
+
+    #[test]
+    fn a_refusal_of_another_version_is_read_and_ours_can_be_read_by_it() {
+        // Version 2 has refusals of these 24 bytes.
+        let ours = Refusal::Version.emit();
+        assert_eq!((ours.len(), ours[16]), (24, 1));
+        let mut theirs = ours;
+        put!(theirs, 8, 2u16);
+        theirs.truncate(20);
+        let theirs = seal(theirs);
+        assert_eq!(Welcome::parse(&theirs), Ok(Welcome::Refused(Refusal::Version)));
+    }
+
+    #[test]
     fn another_version_is_named_before_anything_else_is_believed() {
         let mut bytes = sample("127.0.0.1:1").emit();
-        put!(bytes, 8, 3u16);
-        assert_eq!(Welcome::parse(&bytes), Err(HelloError::Version { peer: 3 }));
+        for peer in [2u16, 4] {
+            put!(bytes, 8, peer);
+            assert_eq!(Welcome::parse(&bytes), Err(HelloError::Version { peer }));
+        }
         bytes[0] = b'X';
         assert_eq!(Welcome::parse(&bytes), Err(HelloError::Magic));
     }

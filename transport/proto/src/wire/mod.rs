@@ -1,22 +1,26 @@
 //! Headers, acks and the set-up message as bytes: parsed once into checked values.
 
 mod ack;
+mod app;
 mod chunk;
 mod follow;
 mod hello;
 mod pack;
+mod refusal;
 
 pub use ack::{Ack, AckError, AckFrame};
 pub(crate) use ack::{HOLD_UNKNOWN, KIND_ACK};
+pub use app::{AppProtocol, AppProtocolError};
 pub use chunk::{ChunkFlags, ChunkHeader, HeaderError, Kind, payload_bytes};
 pub(crate) use follow::{Follower, Piece};
-pub use hello::{Hello, HelloError, HelloPath, PREFIX_BYTES, Refusal, Welcome};
+pub use hello::{Hello, HelloError, HelloPath, PREFIX_BYTES, SETUP_VERSION, Welcome};
 pub use pack::{begins_chunk, next_in_pack, packed};
+pub use refusal::Refusal;
 
 use crate::limits::HEADER_BYTES;
 use towpath_base::crc::crc32c_of_60;
 
-/// The protocol version of this build (docs/protocol.md).
+/// The version of headers and acks of this build (docs/protocol.md).
 pub const VERSION: u8 = 2;
 
 /// Reads little-endian fields at fixed offsets of a slice whose length was checked.
