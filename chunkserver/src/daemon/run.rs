@@ -173,6 +173,7 @@ pub fn run<D: Device<Memory = Region> + Send>(
             let ready = Ready { listening, device, pid: std::process::id() };
             on_ready(&ready).map_err(DaemonError::Ready)?;
             tracing::info!(%listening, %device, workers = workers.count(), "serving");
+            say_who_may_do_what(listening);
             Ok(())
         },
     )?;
@@ -226,6 +227,19 @@ fn likely_ip(of_family: IpAddr) -> Option<IpAddr> {
     let socket = UdpSocket::bind(any).ok()?;
     socket.connect(far).ok()?;
     socket.local_addr().ok().map(|address| address.ip())
+}
+
+/// Nothing is authenticated, which whoever opens the server to a network must know.
+fn say_who_may_do_what(listening: SocketAddr) {
+    if listening.ip().is_loopback() {
+        tracing::info!("every program on this host may read and delete every chunk");
+    } else {
+        tracing::warn!(
+            %listening,
+            "everyone who can reach this address may read and delete every chunk: nothing is \
+             authenticated"
+        );
+    }
 }
 
 /// Prints the ready line: the address for people, or an object for programs.
