@@ -6,7 +6,7 @@ pub(crate) use sizes::Receiving;
 
 use crate::carrier::{CarrierChoice, Fallback};
 use crate::class::ClassConfig;
-use crate::limits::SPARE_ONE_IN;
+use crate::limits::{SPARE_ONE_IN, WHOLE_BYTES_MAX};
 use crate::workers::{Worker, Workers};
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -40,6 +40,8 @@ pub struct EndpointConfig {
     pub(crate) credit_total: u32,
     pub(crate) receives_ready: u32,
     pub(crate) slack: usize,
+    pub(crate) whole_bytes_max: u32,
+    streams: Option<bool>,
     pub(crate) memory_quiet: Nanos,
     pub(crate) links_max: usize,
     pub(crate) paths: usize,
@@ -74,6 +76,8 @@ impl Default for EndpointConfig {
             credit_total: 4096,
             receives_ready: 512,
             slack: 16,
+            whole_bytes_max: WHOLE_BYTES_MAX,
+            streams: None,
             memory_quiet: Nanos::from_secs(1),
             links_max: 32,
             paths: 1,
@@ -124,6 +128,36 @@ impl EndpointConfig {
     #[must_use]
     pub fn quota_chunks(mut self, chunks: u32) -> Self {
         self.quota_chunks = chunks.clamp(QUOTA_CHUNKS_MIN, CREDIT_OUTSTANDING_MAX - 1);
+        self
+    }
+
+    /// The longest message that comes whole, in bytes: 258,048 (252 KiB) by default, on each
+    /// device and with packets of any size. It is held in as many receive buffers as its bytes
+    /// fill ([`chunk_bytes_max`](Self::chunk_bytes_max)), up to half the
+    /// [quota](Self::quota_chunks) of a channel: no more than that counts. With packets of 4,096
+    /// bytes and the default quota such a message stays in the buffers in which it landed; with
+    /// smaller packets what is longer than half the quota in packets is copied together once.
+    #[must_use]
+    pub fn whole_bytes_max(mut self, bytes: u32) -> Self {
+        self.whole_bytes_max = bytes.max(1);
+        self
+    }
+
+    /// Whether messages that are longer than [`whole_bytes_max`](Self::whole_bytes_max) are taken,
+    /// in pieces. Where they are not the peer is told so when a channel is opened, and its send is
+    /// refused with [`SubmitError::TooLong`](crate::SubmitError::TooLong): nothing is lost unseen.
+    /// Default: an [`Endpoint`](crate::Endpoint) takes them, as
+    /// [`Event::StreamChunk`](crate::Event::StreamChunk); an
+    /// [`EndpointHandle`](crate::EndpointHandle) does not.
+    #[must_use]
+    pub fn streams(mut self, on: bool) -> Self {
+        self.streams = Some(on);
+        self
+    }
+
+    /// For handles, whose users must ask for streams.
+    pub(crate) fn without_streams_unless_asked(mut self) -> Self {
+        self.streams.get_or_insert(false);
         self
     }
 
@@ -435,13 +469,18 @@ impl EndpointConfig {
             Some(tune) => tune(config),
             None => config,
         };
-        config
+        let config = config
             .controller(self.controller)
             .payload_crc(self.checks_payloads(caps))
             .scheduling(self.scheduling)
             .quota_chunks(self.quota_chunks)
             .credit_total(self.credit_total)
             .chunk_bytes_max(self.chunk_bytes_max)
+            .whole_bytes_max(self.whole_bytes());
+        match self.streams {
+            Some(false) => config.message_bytes_max(self.whole_bytes()),
+            _ => config,
+        }
     }
 }
 

@@ -118,7 +118,9 @@ pub enum Event {
     },
     /// A whole message.
     Message(Message),
-    /// The next piece of a message that is too long to be held whole, in order.
+    /// The next piece of a message that is longer than
+    /// [`EndpointConfig::whole_bytes_max`](crate::EndpointConfig::whole_bytes_max), in order. It
+    /// comes unless [`EndpointConfig::streams`](crate::EndpointConfig::streams) is off.
     StreamChunk {
         /// Its link.
         link: LinkId,

@@ -98,6 +98,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Limits and back-pressure
+//!
+//! `docs/limits.md` has all limits, with their defaults and settings. In short: messages of up to
+//! 252 KiB come whole ([`EndpointConfig::whole_bytes_max`]); a handle's peer cannot send longer
+//! ones unless [`EndpointConfig::streams`] is on. What cannot be taken now is refused with its
+//! buffers ([`Rejected`], [`AllocError`]), or waits as long as one says
+//! ([`ChannelHandle::send_timeout`]); [`SendOptions::timeout`] and [`Ticket::cancel`] give
+//! messages up; [`WaitSet`] waits on one thread for whichever comes first.
+//! `examples/back_pressure.rs` is a program that meets each signal.
+//!
 //! # The map
 //!
 //! | file or folder | what lives there |

@@ -3,18 +3,19 @@
 use crate::batch::Batch;
 use crate::class::ClassReport;
 use crate::control::Control;
+use crate::endpoint::Assembly;
 use crate::event::{LinkId, Peer};
 use crate::filler::Fill;
 use crate::sends::Sends;
 use crate::tcp::Tcp;
 use crate::tx::{TxQueue, TxSlots};
 use crate::workers::Seat;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use towpath_base::Time;
 use towpath_base::serial::Psn;
 use towpath_proto::wire::Hello;
-use towpath_proto::{Carrier, Class, Link, PathId};
+use towpath_proto::{Carrier, Class, IncomingKey, Link, PathId};
 use towpath_verbs::{Mtu, QpNum, RecvWr};
 
 /// Where a link is in its life.
@@ -70,6 +71,8 @@ pub(crate) struct Conn {
     /// Where we connected to.
     pub(crate) dialled: Option<SocketAddr>,
     pub(crate) sends: Sends,
+    /// Messages that come in pieces and are to be whole.
+    pub(crate) assemblies: HashMap<IncomingKey, Assembly>,
     /// Receive buffers that the link or the application holds.
     pub(crate) held: usize,
     pub(crate) timer: Time,
@@ -107,6 +110,7 @@ impl Conn {
             peer: None,
             dialled: None,
             sends: Sends::default(),
+            assemblies: HashMap::new(),
             held: 0,
             timer: Time::NEVER,
             filed: Time::NEVER,

@@ -63,6 +63,25 @@ impl Chunk {
         self.loan.as_ref().map_or(0, |loan| loan.offset)
     }
 
+    /// Moves bytes from the front of the piece behind this one to the end of this one, as many as
+    /// make it no longer than `bytes_max` and its buffer holds.
+    pub(crate) fn take_front_of(&mut self, next: &mut Self, bytes_max: usize) {
+        let (Some(ours), Some(theirs)) = (self.loan.as_mut(), next.loan.as_mut()) else { return };
+        let offset = &mut theirs.offset;
+        let bufs = (ours.buf.buf_mut(), theirs.buf.buf_mut());
+        let (Some(ours), Some(theirs)) = bufs else { return };
+        let room = bytes_max.min(ours.capacity()).saturating_sub(ours.len());
+        let count = room.min(theirs.len());
+        if ours.extend(&theirs[..count]).is_err() {
+            return;
+        }
+        let rest = theirs.len() - count;
+        theirs.copy_within(count.., 0);
+        let shortened = theirs.set_len(rest);
+        debug_assert!(shortened.is_ok(), "it is shorter than before");
+        *offset += count as u32;
+    }
+
     /// Takes it by the fast way home if that is `returns`.
     #[inline]
     pub(crate) fn into_loan(mut self, returns: &Arc<Returns>) -> Option<Box<Loan>> {
@@ -143,8 +162,9 @@ impl Message {
         self.channel
     }
 
-    /// Its bytes, piece by piece. Where pieces begin is the sender's choice: never inside a
-    /// segment's first chunk, and page-aligned in memory if they are longer than 512 bytes.
+    /// Its bytes, piece by piece. Where pieces begin is up to the sender and to the packets of the
+    /// path: never inside a segment's first chunk, and page-aligned in memory if they are longer
+    /// than 512 bytes.
     pub fn parts(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.chunks.iter().map(|chunk| &chunk[..])
     }

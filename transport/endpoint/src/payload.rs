@@ -185,7 +185,10 @@ pub enum SubmitError {
         depth: usize,
     },
     /// Longer than the peer takes.
-    #[error("{bytes} bytes are more than the {max} that go in one message; send several")]
+    #[error(
+        "{bytes} bytes are more than the {max} that the peer takes in one message: send several \
+         messages, or have the peer raise EndpointConfig::whole_bytes_max or turn streams on"
+    )]
     TooLong {
         /// The length.
         bytes: usize,

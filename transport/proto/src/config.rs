@@ -32,6 +32,7 @@ pub struct LinkConfig {
     pub(crate) quota_chunks: u32,
     pub(crate) credit_total: u32,
     pub(crate) message_bytes_max: u32,
+    pub(crate) whole_bytes_max: u32,
     pub(crate) payload_crc: bool,
     pub(crate) rto_min: Nanos,
     pub(crate) rto_max: Nanos,
@@ -71,6 +72,7 @@ impl LinkConfig {
             quota_chunks: 128,
             credit_total: 256,
             message_bytes_max: MESSAGE_BYTES_MAX,
+            whole_bytes_max: MESSAGE_BYTES_MAX,
             payload_crc: true,
             rto_min: Nanos::from_millis(1),
             rto_max: Nanos::from_millis(500),
@@ -152,6 +154,15 @@ impl LinkConfig {
     #[must_use]
     pub fn message_bytes_max(mut self, bytes: u32) -> Self {
         self.message_bytes_max = bytes.clamp(1, MESSAGE_BYTES_MAX);
+        self
+    }
+
+    /// The longest message that is handed over whole, where the credit of a channel suffices
+    /// for it: see [`Link::whole_bytes_max`](crate::Link::whole_bytes_max). Default: credit alone
+    /// decides.
+    #[must_use]
+    pub fn whole_bytes_max(mut self, bytes: u32) -> Self {
+        self.whole_bytes_max = bytes.max(1);
         self
     }
 

@@ -45,6 +45,13 @@ impl EndpointConfig {
         (1..=self.qp_paths_max()).map(of_paths).max().unwrap_or(0)
     }
 
+    /// The longest message that comes whole. It may hold half the quota in full buffers, and a
+    /// buffer that is not full for each further segment.
+    pub(crate) fn whole_bytes(&self) -> u32 {
+        let held = (self.quota_chunks / 2).saturating_mul(self.chunk_bytes_max);
+        self.whole_bytes_max.min(held)
+    }
+
     /// How many receive buffers are posted, so that with credit on no chunk is ever dropped for
     /// want of one. At any moment, for each link, with O = credit the peer has not yet used,
     /// K = buffers that link and application hold, and C = `credit_total`:

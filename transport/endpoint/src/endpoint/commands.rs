@@ -277,11 +277,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.links.find(link)?.mtu
     }
 
-    /// Messages from the peer that are longer than this come in pieces, as
-    /// [`Event::StreamChunk`](crate::Event::StreamChunk); `None` when the link is gone.
+    /// Messages from the peer up to this length come whole, the same on each link:
+    /// [`EndpointConfig::whole_bytes_max`](crate::EndpointConfig::whole_bytes_max), or less where a
+    /// channel's quota does not hold that. Longer ones come in pieces, as
+    /// [`Event::StreamChunk`](crate::Event::StreamChunk). `None` when the link is gone.
     #[must_use]
     pub fn whole_bytes_max(&self, link: LinkId) -> Option<u32> {
-        Some(self.links.find(link)?.link.as_ref()?.whole_bytes_max())
+        self.links.find(link)?.link.as_ref().map(|_| self.config.whole_bytes())
     }
 
     /// Whether nothing is queued, outstanding or waiting to be acknowledged or taken on a link.

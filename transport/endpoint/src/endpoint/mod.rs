@@ -6,6 +6,7 @@
 //! | `flush` | sends what the links want sent |
 //! | `posting` | makes work requests of chunks |
 //! | `streams` | the same for links that ride on their set-up connection |
+//! | `assemble` | puts whole messages together that links hand on in pieces |
 //! | `events` | turns what links tell into what the application is told |
 //! | `commands` | channels, sends, buffers |
 //! | `offer` | makes our half of a link |
@@ -15,6 +16,7 @@
 //! | `teardown` | ends links, and gives everything back |
 //! | `usage` | tells what of its limits is in use |
 
+mod assemble;
 mod commands;
 mod establish;
 mod events;
@@ -30,6 +32,7 @@ mod teardown;
 mod transmit;
 mod usage;
 
+pub(crate) use assemble::Assembly;
 pub use commands::{BufferCensus, PathReport};
 #[cfg(any(test, feature = "mem"))]
 pub(crate) use establish::join;

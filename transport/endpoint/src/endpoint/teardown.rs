@@ -27,6 +27,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         conn.timer = Time::NEVER;
         conn.tcp = None;
         conn.seat = None;
+        // Their buffers find their own way home.
+        conn.assemblies.clear();
         let (id, class) = (conn.id, conn.class.class);
         let made = |num: &towpath_verbs::QpNum| *num != NO_QP;
         let control_qp = Some(conn.control.qp_num).filter(made);

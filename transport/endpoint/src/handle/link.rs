@@ -137,7 +137,9 @@ impl std::fmt::Debug for Opening {
 pub enum Incoming {
     /// A whole message.
     Message(Message),
-    /// The next piece of a message that is too long to be held whole, in order.
+    /// The next piece of a message that is longer than
+    /// [`EndpointConfig::whole_bytes_max`](crate::EndpointConfig::whole_bytes_max), in order. It
+    /// comes only where [`EndpointConfig::streams`](crate::EndpointConfig::streams) is on.
     StreamChunk {
         /// Its message.
         stream: StreamId,

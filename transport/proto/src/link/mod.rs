@@ -329,7 +329,8 @@ impl Link {
     }
 
     /// Messages longer than this are streamed to the reader (docs/protocol.md section 6): half the
-    /// quota of a channel in the smallest chunks that a sender may cut.
+    /// quota of a channel in the smallest chunks that a sender may cut, or what
+    /// [`LinkConfig::whole_bytes_max`] says if that is less.
     #[must_use]
     pub fn whole_bytes_max(&self) -> u32 {
         self.whole_bytes_max
@@ -346,8 +347,9 @@ impl Link {
 
 /// See [`Link::whole_bytes_max`].
 fn whole_bytes_max(config: &LinkConfig, peer: &PeerParams) -> u32 {
-    let smallest = peer.mtu.bytes() - HEADER_BYTES as u32;
-    (config.quota_chunks / 2).max(1).saturating_mul(smallest)
+    let smallest = (peer.mtu.bytes() - HEADER_BYTES as u32).min(config.chunk_bytes_max);
+    let in_credit = (config.quota_chunks / 2).max(1).saturating_mul(smallest);
+    in_credit.min(config.whole_bytes_max)
 }
 
 /// For those who need other parts of the link beside the channel.
