@@ -1,10 +1,11 @@
-//! Congestion control as pure functions of samples.
+//! Congestion control algorithms: how many bytes a sender may have in flight, and at what rate.
 //!
-//! A [`Controller`] is told what was acknowledged, lost or timed out, and answers with a window
-//! and perhaps a pacing rate. It reads no clock, writes no log, and knows neither queue pairs nor
-//! channels: the same samples always give the same answers, so a run replays from its samples.
-//! Beside it stand the [`RttEstimator`] (smoothing and the retransmission timeout) and the
-//! [`Pacer`] (when the next send may leave).
+//! The sender reports what was acknowledged, lost or timed out to a [`Controller`]. The controller
+//! answers with a window in bytes and, for some algorithms, a pacing rate. A controller reads no
+//! clock, writes no log, and knows neither queue pairs nor channels: the same samples always give
+//! the same answers, so a run can be replayed from its samples. The crate also has the
+//! [`RttEstimator`] (smoothed round-trip time and retransmission timeout) and the [`Pacer`] (when
+//! the next send may leave). To use one, parse a [`ControllerConfig`] and build it:
 //!
 //! ```
 //! use towpath_base::{Nanos, Time};
@@ -27,16 +28,16 @@
 //! # Ok::<(), towpath_cc::ConfigError>(())
 //! ```
 //!
-//! # The map
+//! # Source files
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `controller` | the trait, its samples, and [`AnyController`] |
+//! | `controller` | the [`Controller`] trait, its samples, and [`AnyController`] |
 //! | `config` | [`ControllerConfig`], and its text form for command lines |
 //! | `fixed` | the fixed window |
 //! | `swift` | delay targets for fabric and hosts, windows below one packet |
-//! | `timely` | a rate that follows the gradient of the round trip, patched |
-//! | `vegas` | a few packets kept waiting: the worked example of a new algorithm |
+//! | `timely` | a rate that follows the gradient of the round-trip time (the corrected TIMELY) |
+//! | `vegas` | keeps a few packets queued: the worked example of a new algorithm |
 //! | `delay` | the median of the last round trip, the floor of the last seconds |
 //! | `rtt` | the round-trip estimator and the retransmission timeout |
 //! | `pacer` | the token bucket |
@@ -44,9 +45,9 @@
 //! | `text` | numbers with units in settings |
 //! | `math` | the square root |
 //! | `limits` | every constant, with its reason |
-//! | `crowded` (tests) | what windows are worth between hosts whose processors others have |
-//! | `bottleneck` (tests) | what becomes of flows that share a port |
-//! | `model` (tests) | what every controller must keep, under random operations |
+//! | `crowded` (tests) | windows between hosts whose processors are busy with other programs |
+//! | `bottleneck` (tests) | how flows share the bandwidth of one port |
+//! | `model` (tests) | the rules that every controller must keep, under random operations |
 //!
 //! # Adding an algorithm
 //!
@@ -57,11 +58,11 @@
 //!    [`limits::WINDOW_BYTES_MIN`] and [`limits::WINDOW_BYTES_MAX`].
 //! 2. Add one variant to [`AnyController`] and one to [`ControllerConfig`]; the compiler names
 //!    the matches to fill. Add its word to [`ControllerConfig::NAMES`]: the model test runs every
-//!    algorithm that stands there.
+//!    algorithm in that list.
 //! 3. Add a round-by-round snapshot of its windows to its tests.
 //!
-//! `docs/new-congestion-control.md` goes through it from an empty file to a result in the
-//! simulator; `vegas` is what comes of it.
+//! `docs/new-congestion-control.md` shows these steps for `vegas`, from an empty file to a result
+//! in the simulator.
 
 #![no_std]
 #![forbid(unsafe_code)]

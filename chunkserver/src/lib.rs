@@ -1,10 +1,15 @@
-//! The chunk server: chunks of data behind a network of unreliable queue pairs, kept durably.
+//! A chunk server: it stores chunks of data durably and serves them to clients over Towpath.
 //!
-//! | folder | what lives there |
+//! The program `towpath-chunkserver` is a thin wrapper around this crate. To run a chunk server
+//! inside another program, fill in a [`daemon::DaemonConfig`] and call [`daemon::run()`]. To use
+//! the store without a network, open a [`store::Store`]. Clients are in the crate
+//! `towpath-fastpath`.
+//!
+//! | module | contents |
 //! |---|---|
-//! | `store` | slices on files: commits, crashes, checksums, scrub |
-//! | `service` | requests from an endpoint to the store and back, run to completion |
-//! | `daemon` | settings, start, clean stop; the program `towpath-chunkserver` wraps it |
+//! | [`daemon`] | settings, start and clean stop of a whole server |
+//! | [`service`] | takes requests from an endpoint, passes them to the store, sends the answers |
+//! | [`store`] | the store on files: writes, commits, recovery, checksums, scrub |
 #![forbid(unsafe_code)]
 
 pub mod daemon;

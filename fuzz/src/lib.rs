@@ -1,13 +1,13 @@
-//! Fuzz targets as plain functions, and what the driver needs to run them.
+//! Fuzz targets as plain functions, and the driver that runs them.
 //!
-//! A target takes bytes and returns the class of the outcome: any number that tells apart the
-//! ways in which the input was accepted or refused (which error, which opcode, how many items on
-//! a log scale). The driver keeps an input that reaches a class it has not seen, so the finer the
-//! classes, the deeper it digs; [`class`] folds values into one. A target panics when a property
-//! does not hold, and it must not depend on anything but its input.
+//! A target takes bytes and returns the class of the outcome: a number that distinguishes the ways
+//! in which the input was accepted or refused (which error, which opcode, how many items on a log
+//! scale). The driver keeps each input that reaches a new class, so finer classes make it search
+//! deeper; [`class`] combines several values into one. A target panics when a property does not
+//! hold, and its result must depend on nothing but its input.
 //!
-//! To add one: a file in `targets/`, a line in [`targets()`], and a few honest inputs in
-//! `seeds/<name>/`. An input that once failed is committed there under the name of its bug.
+//! To add a target, add a file in `targets/`, a line in [`targets()`], and a few valid inputs in
+//! `seeds/<name>/`. Commit each input that once failed there, under the name of its bug.
 
 #![forbid(unsafe_code)]
 

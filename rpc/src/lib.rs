@@ -1,37 +1,40 @@
-//! Requests, deadlines and handlers over channels.
+//! Remote procedure calls over Towpath channels: requests, responses, deadlines, cancellation.
+//!
+//! A client sends requests with [`RpcClient`] and takes each result as a [`Completion`]; a server
+//! gets each [`Request`] from [`RpcServer`] and answers it through its [`Responder`].
 //!
 //! A request or response is one message: a first segment with the 32-byte [`Header`] and the body,
-//! and, for a page of data or more, a second segment with the data, which so lands page-aligned in
-//! the receiver's buffers (docs/storage-protocol.md section 2). Neither end copies data.
+//! and, for a page of data or more, a second segment with the data, which therefore lands
+//! page-aligned in the receiver's buffers (docs/storage-protocol.md section 2). Neither end copies
+//! data.
 //!
-//! **One unordered channel.** Each client uses one channel of a link, and opens it unordered:
-//! requests that are under way together have no order anyway (the server may answer the second
-//! first), and on an ordered channel one lost chunk would hold back every request behind it. Who
-//! needs an order waits for the response.
+//! **One unordered channel.** Each client uses one channel of a link, and opens it unordered.
+//! Requests that are under way at the same time have no order (the server may answer the second
+//! one first), and on an ordered channel one lost chunk would delay every request behind it. A
+//! caller that needs an order waits for the response before it sends the next request.
 //!
-//! **Who drives.** [`RpcClient`] and [`RpcServer`] have no thread and no clock: their owner turns
-//! an [`Endpoint`](towpath_transport::Endpoint) and hands them its events; what is not theirs comes
-//! back.
+//! **No thread, no clock.** The owner of [`RpcClient`] or [`RpcServer`] drives an
+//! [`Endpoint`](towpath_transport::Endpoint) and passes each of its events to them. They return
+//! the events that do not concern them.
 //!
-//! **Who owns the memory.** A request's data stays in the buffers that the device wrote:
-//! [`Parcel::into_data`] gives them as [`Piece`]s, which any thread may keep; each holds credit of
-//! the channel until it is dropped. What is sent belongs to the endpoint from `call` or `respond`
-//! on, and goes home to its pool when the message has its outcome.
+//! **Memory.** Received data stays in the buffers that the device wrote. [`Parcel::into_data`]
+//! gives them as [`Piece`]s, which any thread may keep; each piece holds credit of the channel
+//! until it is dropped. Buffers that are sent belong to the endpoint from `call` or `respond` on,
+//! and return to their pool when the message has its outcome.
 //!
-//! **Giving up.** A request whose time is over, or that is cancelled, is given up at both ends:
-//! what is not sent stays here, what the server has not begun it leaves, what it sends it stops
-//! sending. Then the server says what became of it, so that the caller has one of three answers
-//! ([`Fate`]).
+//! **Giving up.** A request that passes its deadline or is cancelled stops at both ends: the client
+//! sends no more of it, and the server does not begin it, or stops sending its response. The server
+//! then reports whether the operation was done, so the caller gets one of three answers ([`Fate`]).
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! |---|---|
 //! | `wire` | the header as bytes, kinds, statuses |
-//! | `parcel` | messages taken apart ([`Parcel`]) and put together ([`Outgoing`]) |
+//! | `parcel` | received messages ([`Parcel`]) and messages to send ([`Outgoing`]) |
 //! | `client`, `server` | the two ends |
 //! | `stats` | what the server counts ([`ServerStats`]) |
-//! | `request` | what a service is handed: [`Request`], [`Responder`], [`Incoming`] |
-//! | `fate` | what is known of an operation that got no answer: happened, did not, unknown |
-//! | `error` | why a request was not taken, or got no response |
+//! | `request` | what a service receives: [`Request`], [`Responder`], [`Incoming`] |
+//! | `fate` | whether an operation without an answer happened, did not happen, or is unknown |
+//! | `error` | why a request was not accepted, or got no response |
 //! | `limits` | bounds and their reasons |
 
 #![forbid(unsafe_code)]

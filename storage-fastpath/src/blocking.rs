@@ -1,4 +1,4 @@
-//! A client that blocks its caller: it owns an endpoint, drives its turns, polls and then waits.
+//! The blocking client: it owns an endpoint and drives it while a call waits.
 
 use crate::client::{ChunkClient, Done, OpId};
 use crate::config::ClientConfig;
@@ -18,7 +18,11 @@ use towpath_transport::{
 /// The longest that a wait blocks before it looks at deadlines again.
 const BLOCK_MAX: Nanos = Nanos::from_millis(1);
 
-/// A connection to a chunk server whose every call blocks until the server has answered.
+/// A connection to a chunk server; each call blocks until the server has answered.
+///
+/// [`connect`](Self::connect) makes one. Create a chunk, then write it and read it; the crate's
+/// page has an example. A program that does other work while it waits uses
+/// [`ChunkClient`](crate::ChunkClient).
 pub struct BlockingClient<D: Device<Memory = Region> = RoceUdp> {
     pub(crate) endpoint: Endpoint<D>,
     pub(crate) client: HedgedClient,
@@ -67,7 +71,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         Ok(opened)
     }
 
-    /// Makes a chunk that may grow to `limit_bytes`, or to the most a chunk can have.
+    /// Creates a chunk that may grow to `limit_bytes`, or to the largest size of a chunk.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -76,9 +80,8 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         self.wait(op).map(drop)
     }
 
-    /// As [`create`](Self::create), of a chunk that is not whole before
-    /// [`finish`](Self::finish): until then it is not read, and the server removes it when nobody
-    /// writes to it for a while.
+    /// Creates a chunk that is unfinished until [`finish`](Self::finish) is called. Until then it
+    /// cannot be read, and the server removes it when no client writes to it for a while.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -92,7 +95,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         self.wait(op).map(drop)
     }
 
-    /// Says that an unfinished chunk of `byte_len` bytes is whole.
+    /// Finishes an unfinished chunk, which must have `byte_len` bytes: it can be read from now on.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -101,7 +104,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         self.wait(op).map(drop)
     }
 
-    /// Takes a chunk away.
+    /// Deletes a chunk.
     ///
     /// # Errors
     /// [`ClientError`].

@@ -18,7 +18,7 @@ use towpath_transport::{Buf, ChannelId, Device, Endpoint, Event, LinkId, Nanos, 
 /// How long an operation may take unless set: a store that flushes, on a slow disk, and more.
 pub const TIMEOUT_DEFAULT: Nanos = Nanos::from_secs(10);
 
-/// An operation under way; never reused within one client.
+/// The number of an operation. A client never uses a number twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OpId(u64);
 
@@ -45,12 +45,15 @@ impl Op {
     }
 }
 
-/// The client end of one channel to a chunk server.
+/// A non-blocking client of a chunk server, on one channel of an endpoint that the caller drives.
 ///
-/// Call order, each turn: [`on_event`](Self::on_event) for each event,
-/// [`expire`](Self::expire), then [`poll`](Self::poll) until it is empty.
+/// A `start_...` method starts an operation and returns its [`OpId`]; [`poll`](Self::poll) returns
+/// each operation that has ended, as [`Done`]. In each turn of the endpoint call
+/// [`on_event`](Self::on_event) for each event, then [`expire`](Self::expire), then
+/// [`poll`](Self::poll) until it returns nothing.
 ///
-/// Checksums are computed once, in `start_write`, and checked once, when a read's reply arrives.
+/// Checksums are computed once, in `start_write`, and checked once, when the reply to a read
+/// arrives.
 #[derive(Debug)]
 pub struct ChunkClient {
     rpc: RpcClient,

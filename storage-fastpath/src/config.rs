@@ -20,8 +20,8 @@ const OP_BYTES_DEFAULT: usize = 128 << 10;
 /// Buffers for headers and control bodies, beyond two for each operation of the depth.
 const HEADS_SPARE: usize = 64;
 
-/// Settings of a [`BlockingClient`](crate::BlockingClient). The defaults are tuned for one server
-/// in the same datacentre.
+/// Settings of a [`BlockingClient`](crate::BlockingClient). `ClientConfig::new()` has the defaults,
+/// which are tuned for one server in the same datacentre.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     pub(crate) depth: usize,
@@ -112,16 +112,17 @@ impl ClientConfig {
         self
     }
 
-    /// Paths of the link, 1 to 16, each a queue pair with a source port of its own: they spread
-    /// load over a network of many ways, and one that goes dark is noticed by the answers on
-    /// others. Default 1; no more than the server takes, which is 4 unless it is told otherwise.
+    /// Paths of the link, 1 to 16, each a queue pair with its own source port. Several paths spread
+    /// load over the routes of a network, and a dead path is detected because the other paths still
+    /// get replies. Default 1. The server accepts up to its `paths_max`, 4 by default.
     #[must_use]
     pub fn paths(mut self, paths: usize) -> Self {
         self.paths = paths;
         self
     }
 
-    /// The local address to reach the server from. Default: what the system's routes say.
+    /// The local address from which to reach the server. Default: the one that the system's routing
+    /// table chooses.
     #[must_use]
     pub fn local_ip(mut self, ip: IpAddr) -> Self {
         self.local_ip = Some(ip);
@@ -144,15 +145,16 @@ impl ClientConfig {
         self
     }
 
-    /// Reads that are late are asked for at `replica` as well: a server that holds the same bytes
-    /// under the same names. Default none.
+    /// Hedged reads: when a read is late, the client also asks `replica`, a server that holds the
+    /// same bytes under the same names. Default none.
     #[must_use]
     pub fn hedge(mut self, replica: SocketAddr, config: HedgeConfig) -> Self {
         self.hedge = Some((replica, config));
         self
     }
 
-    /// When a link is no longer good, and an operation slow. Default: those of [`HealthConfig`].
+    /// When a link counts as degraded, and an operation as slow. Default: those of
+    /// [`HealthConfig`].
     #[must_use]
     pub fn health(mut self, config: HealthConfig) -> Self {
         self.health = config;

@@ -1,20 +1,38 @@
-//! Fixed-layout read and write with checksums verified on receive.
+//! The client of the chunk server, and the storage protocol that client and server share.
 //!
-//! The formats are in docs/storage-protocol.md, cited section by section.
+//! Start with [`BlockingClient`]: it connects to a chunk server, and each of its calls (create,
+//! write, read, list, delete) blocks until the server has answered. [`ClientConfig`] has its
+//! settings. [`ChunkClient`] is the non-blocking form, for programs that drive an endpoint
+//! themselves. Every 4 KiB slice of data has a checksum, and the receiver verifies it.
+//! [`ErrorKind`] lists what can go wrong, and says whether a failed operation was done.
 //!
-//! | file | what lives there |
+//! ```no_run
+//! use towpath_fastpath::{BlockingClient, ChunkId, ClientConfig};
+//!
+//! let server = "127.0.0.1:7400".parse()?;
+//! let mut client = BlockingClient::connect(server, ClientConfig::new())?;
+//! let chunk = ChunkId(0x70a7_0001);
+//! client.create(chunk, None)?;
+//! client.write_once(chunk, 0, b"hello")?;
+//! println!("{} bytes", client.stat(chunk)?.byte_len);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The formats are defined in docs/storage-protocol.md; comments cite its sections.
+//!
+//! | file | contents |
 //! |---|---|
 //! | `slice` | chunk names, slices, place-bound checksums |
 //! | `wire` | read and write headers, the vector of checksums, error replies |
 //! | `control` | protobuf bodies of the other operations |
 //! | `verify` | received bytes against their checksums, in one pass |
-//! | `server` | requests parsed and replies built, for whoever serves chunks |
-//! | `client`, `output` | operations by token; what they gave, held against what was asked |
+//! | `server` | parses requests and builds replies, for a server of chunks |
+//! | `client`, `output` | [`ChunkClient`]: starts operations, checks replies against requests |
 //! | `health` | the state of links, and slow I/O, as events and figures |
-//! | `hedge` | reads that a second replica is asked for when the first is late |
-//! | `blocking`, `config`, `transfer` | one operation at a time, and its settings; whole files |
-//! | `session` | what lets a client repeat over a new link what it asked for over an old one |
-//! | `error`, `limits` | why a client failed; bounds and their reasons |
+//! | `hedge` | hedged reads: a second replica is asked when the first is late |
+//! | `blocking`, `config`, `transfer` | [`BlockingClient`], its settings, transfer of whole files |
+//! | `session` | sessions: after a reconnect a client may safely repeat its changes |
+//! | `error`, `limits` | errors; bounds and their reasons |
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! What needs more than one crate: loss, interop, crash, scale.
+//! Helpers for tests that involve several crates: loss, interoperability, crashes, scale.
 //!
-//! Tests that run many seeds listen to the environment: `TOWPATH_SEED=7` replays one seed,
-//! `TOWPATH_RUNS=100000` runs more of them (the seeds from 0 up), `TOWPATH_THREADS=16` on more
+//! Environment variables control the tests that run many seeds: `TOWPATH_SEED=7` replays one seed,
+//! `TOWPATH_RUNS=100000` runs the seeds from 0 to 99,999, and `TOWPATH_THREADS=16` uses that many
 //! threads.
 
 #![forbid(unsafe_code)]
@@ -15,15 +15,15 @@ use core::fmt::Display;
 use core::ops::Range;
 use towpath_lab::sweep::{Verdict, sweep};
 
-/// Failures that a test tells before it gives up.
+/// Failures that a test reports before it stops.
 const FAILURES_MAX: u64 = 5;
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} is to be a number, not {text:?}")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")))
 }
 
-/// The seeds that a test runs: `default` of them, unless the environment wants it otherwise.
+/// The seeds that a test runs: the first `default` ones, unless the environment overrides them.
 #[must_use]
 pub fn seeds(default: u64) -> Range<u64> {
     match number("TOWPATH_SEED") {
@@ -32,18 +32,18 @@ pub fn seeds(default: u64) -> Range<u64> {
     }
 }
 
-/// How many threads share the seeds.
+/// The number of threads that share the seeds.
 #[must_use]
 pub fn threads() -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     number("TOWPATH_THREADS").map_or_else(cores, |threads| threads as usize)
 }
 
-/// Runs all seeds and hands each report to `add`.
+/// Runs all seeds and passes each report to `add`.
 ///
 /// # Panics
-/// When a run fails or panics: with each such seed, what is known of it, and how to replay it in
-/// the test `test` (the file's name).
+/// When a run fails or panics. The message names each such seed, its failure, and the command that
+/// replays it; `test` is the name of the test's file.
 pub fn hold<R: Send, E: Display + Send>(
     test: &str,
     seeds: Range<u64>,

@@ -1,12 +1,15 @@
-//! The towpath command and the perftest-style binaries.
+//! The command-line tools: `towpath`, `towpath-lossy`, `tow_devinfo` and the perftest-style tools.
 //!
-//! | folder | what lives there |
+//! Each program in `src/bin` calls one function of this library. docs/tools.md describes the tools
+//! for their users.
+//!
+//! | module | contents |
 //! |---|---|
 //! | [`mod@bench`] | measurements on this machine, for `towpath bench` |
-//! | [`cli`] | `towpath`: the demo, and a chunk server's clients |
-//! | [`device`] | which device a tool uses: the flags that all of them take |
-//! | [`devinfo`] | `tow_devinfo`: the devices, and what Towpath will do on each |
-//! | [`lossy`] | `towpath-lossy`: commands on two sides of a bad network |
+//! | [`cli`] | `towpath`: the demo, studies, and the clients of a chunk server |
+//! | [`device`] | the flags that choose a device, shared by all tools |
+//! | [`devinfo`] | `tow_devinfo`: lists the devices, and how Towpath uses each |
+//! | [`lossy`] | `towpath-lossy`: runs two commands with a faulty network between them |
 //! | [`perftest`] | `tow_send_bw`, `tow_write_lat` and the others |
 
 #![deny(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Programs in place of rules that people must remember: `cargo xtask --help`.
+//! The checks and tasks of this repository, as commands: `cargo xtask --help` lists them.
 //!
 //! One file or folder per command. `workspace`, `tree` and `source` say what the repository
 //! holds; the checks in `tidy` and `arrows` are pure functions of that, so that their tests run

@@ -17,13 +17,16 @@ const LINKS_MAX_USERSPACE: u32 = 4096;
 /// completion queue that is made for the most.
 const LINKS_MAX_RDMA: u32 = 32;
 
-/// Settings of a chunk server. Each is a key of the config file and a flag of the program; the
-/// file `daemon/keys.rs` describes them. The defaults fit one small machine and its clients.
+/// Settings of a chunk server. Start from `DaemonConfig::default()`, set `data_dir` and `listen`,
+/// and pass it to [`run`](super::run()).
+///
+/// Each setting is also a key of the config file and a flag of `towpath-chunkserver`. The defaults
+/// fit one small machine and its clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DaemonConfig {
     /// TCP address on which clients set up their links; port 0 is any free one.
     pub listen: SocketAddr,
-    /// Which RDMA device.
+    /// The RDMA device to serve on.
     pub device: DeviceChoice,
     /// Local address of the userspace NIC; the address of `listen` when none.
     pub device_ip: Option<IpAddr>,

@@ -55,11 +55,12 @@ pub(crate) struct Staged {
     pub(crate) at: usize,
 }
 
-/// Chunks of 4 KiB slices on one medium, owned by one thread.
+/// A store of chunks on one medium (a directory, or a simulated disk), owned by one thread.
 ///
-/// Changes are staged (`stage_create`, `stage_write`, `stage_delete`), which writes their data
-/// to fresh pages, and become visible and durable together in [`commit`](Self::commit). Reads
-/// see what is committed and nothing else. A change that staging refuses left no trace.
+/// Chunks consist of 4 KiB slices. A change is first staged (`stage_create`, `stage_write`,
+/// `stage_delete`), which writes its data to free pages. [`commit`](Self::commit) then makes all
+/// staged changes visible and durable together. Reads see committed changes only. A change that
+/// staging refuses has no effect.
 ///
 /// The bytes on the medium are described in docs/store-format.md.
 pub struct Store<M: Media> {

@@ -1,7 +1,8 @@
-//! The smallest shared pieces: time, serial numbers, bitmaps, seeded randomness, checksums.
+//! Basic types that all other crates share: time, serial numbers, bitmaps, seeded randomness,
+//! checksums.
 //!
-//! Nothing here knows of packets, devices or channels. Everything is `no_std`, so that the
-//! protocol core above it can be.
+//! Nothing here depends on packets, devices or channels. The crate is `no_std`, because the
+//! protocol core that uses it is.
 
 #![no_std]
 #![deny(unsafe_code)]

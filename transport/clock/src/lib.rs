@@ -1,4 +1,4 @@
-//! The host's monotonic clock, read as cheaply as is sound.
+//! A monotonic clock that is cheap to read: [`Clock::now`] gives nanoseconds since its start.
 
 #![forbid(unsafe_code)]
 
@@ -8,11 +8,12 @@ use std::sync::OnceLock;
 use std::time::Instant;
 use towpath_base::Time;
 
-/// Where Linux says which clock it goes by itself.
+/// The file in which Linux names the clock source that it uses.
 const SYSTEM_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Monotonic nanoseconds since it was started: the processor's counter where the system goes by
-/// that itself, which takes half the time of asking the system.
+/// Monotonic nanoseconds since the start of the clock. It reads the processor's counter where the
+/// operating system itself uses that counter, which takes half the time of a system clock call;
+/// elsewhere it uses the system clock.
 ///
 /// ```
 /// let clock = towpath_clock::Clock::start();
@@ -39,7 +40,8 @@ struct Reading {
 }
 
 impl Clock {
-    /// Starts at zero. The first of a process measures the counter's rate, for some milliseconds.
+    /// Starts a clock at zero. The first call in a process takes some milliseconds to measure the
+    /// counter's rate.
     #[must_use]
     pub fn start() -> Self {
         if !counter_is_trusted() {
@@ -51,7 +53,7 @@ impl Clock {
         Self { source: Source::Counter(counter, reading) }
     }
 
-    /// What has passed since the start.
+    /// The time since the start.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Time {

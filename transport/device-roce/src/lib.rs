@@ -1,48 +1,52 @@
-//! A RoCEv2 NIC in userspace.
+//! A RoCEv2 NIC in userspace: an RDMA device that needs no RDMA hardware and no privileges.
 //!
-//! [`RoceDevice`] is a [`towpath_verbs::Device`] over any [`towpath_verbs::PacketLink`]: RC, UC and
-//! UD queue pairs, SEND and WRITE with and without immediate data, READ and atomics on RC, shared
-//! receive queues. Packets are those of RoCEv2. On a link that is set up for
-//! [foreign peers](udp::UdpConfig::foreign_peers) each is as hardware NICs and the Linux rxe driver
-//! want it. By default, on IPv4, [`udp`] lets the kernel cut packets from runs, which gives them IP
-//! IDs that their ICRC does not have; only this device takes those. IPv6 has no such ID.
+//! [`RoceDevice`] implements [`towpath_verbs::Device`] over any [`towpath_verbs::PacketLink`]. The
+//! usual one is [`udp`], which sends the packets over UDP sockets; its settings are
+//! [`udp::UdpConfig`]. The device has RC, UC and UD queue pairs, SEND and WRITE with and without
+//! immediate data, READ and atomics on RC, and shared receive queues.
 //!
-//! | room | what is in it |
+//! Packets have the RoCEv2 format. On a link that is set up for
+//! [foreign peers](udp::UdpConfig::foreign_peers), hardware NICs and the Linux rxe driver accept
+//! each of them. By default, on IPv4, [`udp`] lets the kernel split one send into several packets.
+//! The kernel then gives them other IP IDs than those that the ICRC was computed with, so only this
+//! device accepts them. IPv6 has no such ID.
+//!
+//! | module or file | contents |
 //! |---|---|
 //! | [`wire`] | packets: headers, opcodes, ICRC |
 //! | `device` | the verbs: create, post, poll, progress |
-//! | `requester` | sending: messages into packets, batches, completions |
-//! | `responder` | receiving: packets into messages, the rules of UC and UD |
-//! | `middle` | shorter ways out and in for most packets between a message's first and last |
+//! | `requester` | sending: splits messages into packets; batches; completions |
+//! | `responder` | receiving: assembles messages from packets; the rules of UC and UD |
+//! | `middle` | faster code for most packets between the first and the last of a message |
 //! | `rc` | reliable connections: requester, responder, completer |
-//! | `qp`, `cq`, `recv_queue`, `timers` | the objects |
+//! | `qp`, `cq`, `recv_queue`, `timers` | queue pairs, completion queues, receive queues, timers |
 //! | [`EngineThread`] | an optional thread that drives a device, and the lock around it |
 //! | [`udp`] | a packet link over UDP sockets |
 //!
 //! # What its UC does
-//! As hardware (the rules are with the responder): no acknowledgement; a FIRST or ONLY packet is
-//! accepted at any PSN; a message that lost a packet is dropped silently after part of it may have
-//! reached memory; no receive work request means silent drop. Every drop is counted by its reason
-//! in [`RoceCounters`].
+//! It behaves as hardware does (the file `responder` lists the rules). There are no
+//! acknowledgements. A FIRST or ONLY packet is accepted at any PSN. A message that lost a packet is
+//! dropped silently, after part of it may have reached memory. A message that finds no receive work
+//! request is dropped silently. [`RoceCounters`] counts every drop by its reason.
 //!
 //! # What its RC does
-//! Go-Back-N as NICs do it, with the retries, timers and limits of
-//! [`RcAttr`](towpath_verbs::RcAttr): acknowledged, ordered, READs and atomics exactly once. It
-//! is the honest baseline of the studies, and a carrier of its own. It has timers: call
-//! [`progress`](towpath_verbs::Device::progress) when
-//! [`next_timeout`](towpath_verbs::Device::next_timeout) is due. The memory that a work request
-//! names is read again for every transmission, so it stays lent until the completion. Every rule
-//! with its source and its test is listed in `docs/rc-conformance.md`.
+//! It uses Go-Back-N as NICs do, with the retries, timers and limits of
+//! [`RcAttr`](towpath_verbs::RcAttr): messages are acknowledged and ordered, READs and atomics are
+//! done exactly once. RC is the baseline of the studies, and links can use it as their carrier. RC
+//! has timers: call [`progress`](towpath_verbs::Device::progress) when
+//! [`next_timeout`](towpath_verbs::Device::next_timeout) is due. Every transmission reads the
+//! memory of its work request again, so that memory belongs to the device until the completion.
+//! `docs/rc-conformance.md` lists every rule with its source and its test.
 //!
 //! # What its UD does
-//! As verbs have it, a datagram lands behind 40 bytes of routing header, which the receive work
-//! request must have room for and `byte_len` counts; over IPv4 the last 20 of them are the IP
-//! header. A datagram is one packet. Its sender stands in `src_qp` and `src_addr`.
+//! A datagram is one packet. As in verbs, the datagram is written behind 40 bytes of routing
+//! header; the receive work request must have room for them, and `byte_len` counts them. Over IPv4
+//! the last 20 of these bytes are the IP header. `src_qp` and `src_addr` name the sender.
 //!
-//! # Errors of its own
-//! A send whose memory was deregistered completes with `LocProtErr` and its queue pair goes to ERR
-//! (never to SQE), which flushes the rest. Posting to a queue pair in ERR is refused. A completion
-//! queue that overflows fails for good, and its queue pairs with it.
+//! # Errors that differ from other devices
+//! A send whose memory was deregistered completes with `LocProtErr`, and its queue pair goes to ERR
+//! (never to SQE), which flushes the other work requests. Posting to a queue pair in ERR is
+//! refused. A completion queue that overflows fails permanently, together with its queue pairs.
 
 #![deny(unsafe_code)]
 

@@ -1,33 +1,34 @@
-//! Real RDMA devices, through libibverbs.
+//! RDMA devices of the system (NICs, and the kernel's rxe), used through libibverbs.
 //!
-//! `VerbsDevice` is a [`towpath_verbs::Device`] on a NIC, or on the kernel's rxe. It comes with
-//! the feature `verbs`, which needs libibverbs, librdmacm and libclang to build; without it the
-//! type has no value and opening only says so, in [`OpenError::NotBuilt`], so that a default build
-//! needs no library and callers need not ask how they were built.
+//! `VerbsDevice` implements [`towpath_verbs::Device`]. It needs the feature `verbs`, which needs
+//! libibverbs, librdmacm and libclang to build. Without the feature the type still exists, but
+//! opening a device always returns [`OpenError::NotBuilt`]. A default build therefore needs none of
+//! these libraries, and callers compile in either build.
 //!
-//! | room | what is in it |
+//! | module or file | contents |
 //! |---|---|
-//! | `target` | which device, port and address is meant |
+//! | `target` | the choice of device, port and address |
 //! | `error` | why a device could not be opened |
 //! | `absent` | the device of a build without the feature |
-//! | `survey` | what a driver says of a device, for people |
-//! | `sys` | libibverbs: owned objects, each of which keeps those alive that it rests on |
+//! | `survey` | what a driver reports about a device, for people |
+//! | `sys` | libibverbs objects; each keeps alive the objects that it depends on |
 //! | `device` | the verbs |
-//! | `caps` | what the driver says, as capabilities |
-//! | `completions`, `wr` | work completions and work requests, from and to the driver's words |
-//! | `queue`, `qps`, `cqs` | what is posted, queue pairs, completion queues |
+//! | `caps` | capabilities, from what the driver reports |
+//! | `completions`, `wr` | conversion of work completions and work requests |
+//! | `queue`, `qps`, `cqs` | posted work requests, queue pairs, completion queues |
 //! | `regions`, `gid`, `clock` | registered memory, addresses, the time of the device |
 //! | `limits` | numbers |
 //!
-//! # What is promised beyond the driver
-//! Drivers differ in what becomes of posted work when a queue pair goes. Here every work request
-//! that was accepted ends in exactly one of: a completion, the silence of an unsignaled send that
-//! a later completion covers, or a RESET. So what was posted is remembered, `destroy_qp` makes the
-//! flush completions that the driver does not, and a receive that the driver has consumed without
-//! a word (UC, after a lost packet) completes as flushed when the next one tells.
+//! # Guaranteed on every driver
+//! Drivers differ in what happens to posted work requests when a queue pair is destroyed. Here
+//! every accepted work request ends in exactly one of three ways: a completion, no completion of
+//! its own (an unsignaled send that a later completion covers), or a RESET. For this the device
+//! remembers what was posted, and `destroy_qp` creates the flush completions that the driver does
+//! not create. A receive that the driver consumed without a completion (UC, after a lost packet)
+//! completes as flushed when the next receive completes.
 //!
-//! # What is not promised
-//! Which of its queue pairs survives what differs between drivers. rxe's UC responder drops
+//! # Not guaranteed
+//! Which faults a queue pair survives differs between drivers. rxe's UC responder drops
 //! everything after a lost packet of a WRITE of many packets, and of a SEND with a shared receive
 //! queue; so `uc_srq_survives_loss` is never claimed here.
 

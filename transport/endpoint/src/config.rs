@@ -22,17 +22,19 @@ use towpath_verbs::{Mtu, RcAttr};
 
 type Tune = Arc<dyn Fn(LinkConfig) -> LinkConfig + Send + Sync>;
 
-/// Settings of an [`Endpoint`](crate::Endpoint). The defaults are tuned for a few peers in one
-/// datacentre and for loopback, with messages from 64 bytes to some MiB.
+/// Settings of an [`Endpoint`](crate::Endpoint) or an [`EndpointHandle`](crate::EndpointHandle).
+///
+/// Start with [`new`](Self::new) and change what you need. The defaults are tuned for a few peers
+/// in one datacentre and for loopback, with messages from 64 bytes to some MiB.
 ///
 /// Memory: the receive buffers of one link take about (`receives_ready` + `progress_budget`) x
-/// `chunk_bytes_max` (43 MiB by default, mapped when first used) and those of each further link
-/// `receives_ready` x `chunk_bytes_max` (28 MiB); what links and applications hold comes on top, at
-/// most `credit_total` x `chunk_bytes_max` for each link, of which one channel whose reader stalls
-/// holds `quota_chunks` x `chunk_bytes_max` (7 MiB). What is not needed any more goes back to the
-/// system after [`memory_quiet`](Self::memory_quiet). The send pools take 57 MiB together.
-/// Messages of up to 512 bytes share packets: each link has 256 KiB to pack them in, and as many
-/// small buffers as there may be receive buffers are made as they are needed.
+/// `chunk_bytes_max` (43 MiB by default, mapped when first used), and those of each further link
+/// `receives_ready` x `chunk_bytes_max` (28 MiB). Links and applications hold further buffers: at
+/// most `credit_total` x `chunk_bytes_max` for each link, and `quota_chunks` x `chunk_bytes_max` (7
+/// MiB) for each channel whose reader stalls. Memory that is no longer needed returns to the system
+/// after [`memory_quiet`](Self::memory_quiet). The send pools take 57 MiB together. Messages of up
+/// to 512 bytes share packets: each link has 256 KiB in which to pack them, and small buffers for
+/// received ones are made as needed, at most as many as there are receive buffers.
 #[derive(Clone)]
 pub struct EndpointConfig {
     pub(crate) chunk_bytes_max: u32,
@@ -205,11 +207,12 @@ impl EndpointConfig {
         self
     }
 
-    /// Paths of each link, 1 to 16. Default 1. Who connects asks for so many; who listens takes
-    /// links of so many or fewer, and refuses others. (HELLOs that are exchanged by other means,
-    /// [`Endpoint::offer`](crate::Endpoint::offer), must agree.) Where the device cannot change
-    /// the source port of a queue pair one in four is held back until it is needed; for another
-    /// number see [`LinkConfig::spare_paths`] and [`tune_links`](Self::tune_links).
+    /// Paths of each link, 1 to 16. Default 1. The connecting side asks for this number; the
+    /// listening side accepts links with this number or fewer, and refuses others. (HELLOs that are
+    /// exchanged by other means, [`Endpoint::offer`](crate::Endpoint::offer), must agree.) Where
+    /// the device cannot change the source port of a queue pair, one path in four is kept in
+    /// reserve until it is needed; for another number see [`LinkConfig::spare_paths`] and
+    /// [`tune_links`](Self::tune_links).
     #[must_use]
     pub fn paths(mut self, paths: usize) -> Self {
         self.paths = paths.clamp(1, PATHS_MAX);
@@ -267,10 +270,10 @@ impl EndpointConfig {
         self
     }
 
-    /// What the application speaks over its channels, by name: a link to one that speaks something
-    /// else is refused at both ends, with an error that names both
-    /// ([`ConnectError::App`](crate::ConnectError::App)). Default: no name, which gets links to
-    /// applications without a name alone.
+    /// The name of the protocol that the application speaks over its channels. Both ends refuse a
+    /// link to an application with another protocol, with an error that names both protocols
+    /// ([`ConnectError::App`](crate::ConnectError::App)). Default: no name; then links are possible
+    /// only to applications that have no name either.
     ///
     /// ```
     /// # use towpath_transport::{AppProtocol, EndpointConfig};
@@ -382,7 +385,7 @@ impl EndpointConfig {
         self
     }
 
-    /// Between links of several classes: who hands work to the device first. Default: strict
+    /// The order in which links of several classes post work to the device. Default: strict
     /// priority, under which Copper gets what Gold and Silver leave, and may starve.
     #[must_use]
     pub fn class_order(mut self, order: ClassOrder) -> Self {

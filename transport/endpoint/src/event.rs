@@ -62,7 +62,12 @@ pub struct Peer {
     pub class: Class,
 }
 
-/// What an endpoint tells its application.
+/// An event that an [`Endpoint`](crate::Endpoint) reports to its application.
+///
+/// A connecting program needs `Connected` and `ConnectFailed`, a listening one `Accepted`. Both
+/// need `ChannelOpened`, `Message`, `Sent` and `LinkDown`, and, unless
+/// [`EndpointConfig::streams`](crate::EndpointConfig::streams) is off, `StreamChunk` and
+/// `StreamAborted`. The other events may be ignored.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -144,64 +149,65 @@ pub enum Event {
         /// Its message.
         stream: StreamId,
     },
-    /// A message has its outcome, and its buffers are back.
+    /// A message that was sent has its outcome, and its buffers are back.
     Sent {
-        /// Which.
+        /// The number of the send.
         send: SendId,
-        /// The caller's own word.
+        /// The caller's token ([`SendOptions::token`](crate::SendOptions::token)).
         token: u64,
         /// How it ended.
         outcome: Outcome,
         /// The buffers.
         payload: Payload,
     },
-    /// A path of a link has moved from one state to another. The link goes on: what was under way
-    /// there goes another way.
+    /// A path of a link has changed its state. The link stays up: chunks that were under way on the
+    /// path are sent on another one.
     PathChanged {
         /// Its link.
         link: LinkId,
         /// Which.
         path: PathId,
-        /// What it was thought of.
+        /// The state before.
         from: PathState,
-        /// What it is thought of now.
+        /// The state now.
         to: PathState,
-        /// What happened.
+        /// The cause.
         signal: PathSignal,
     },
-    /// A link rides on another carrier from now on: the one before was silent while this one
-    /// answered, or a better one answers again. The link goes on; nothing is lost and nothing comes
-    /// twice.
+    /// A link uses another carrier from now on: the carrier before was silent while this one
+    /// answered, or a better carrier answers again. The link stays up; no message is lost or
+    /// repeated.
     CarrierChanged {
         /// Its link.
         link: LinkId,
-        /// What it rode on.
+        /// The carrier before.
         from: Carrier,
-        /// What it rides on now.
+        /// The carrier now.
         to: Carrier,
     },
-    /// The way to the peer swallows packets as long as the MTU of a link, and brings shorter ones.
-    /// The link goes on over TCP if it can; otherwise [`LinkDown`](Self::LinkDown) follows. Whoever
-    /// connects to that peer again within ten minutes gets a smaller MTU, unless one is asked for
-    /// by [`EndpointConfig::mtu_max`](crate::EndpointConfig::mtu_max).
+    /// The network drops packets as long as the MTU of a link, and delivers shorter ones. The link
+    /// continues over TCP if it can; otherwise [`LinkDown`](Self::LinkDown) follows. A new link to
+    /// that peer within ten minutes gets a smaller MTU, unless
+    /// [`EndpointConfig::mtu_max`](crate::EndpointConfig::mtu_max) asks for one.
     LongPacketsLost {
         /// Its link.
         link: LinkId,
         /// Its MTU.
         mtu: Mtu,
-        /// What the host knows of the way by now: what a router has said meanwhile is in it.
+        /// What the host now knows of the path, including what routers have reported.
         way: PathMtu,
         /// The MTU to try next; the same as `mtu` where there is no smaller one.
         next: Mtu,
     },
-    /// The device itself tells of something. Links that cannot go on follow with
-    /// [`LinkDown`](Self::LinkDown): at once where their queues or the device are lost, and after
-    /// the silence that ends any link where its port carries nothing any more.
+    /// An event of the device. [`LinkDown`](Self::LinkDown) follows for each link that cannot
+    /// continue: at once when its queues or the device are lost, and after the time-out for silent
+    /// peers when the port is down.
     Device {
-        /// What.
+        /// The event.
         event: AsyncEvent,
     },
-    /// A link is down; every message had its outcome before this. Nothing more comes from it.
+    /// A link is down. Each of its messages had its outcome before this event, and no event of the
+    /// link follows.
     LinkDown {
         /// Which.
         link: LinkId,

@@ -1,22 +1,29 @@
-//! The face that users link: endpoints, channels, buffers, and the two ways to drive them.
+//! The application interface of Towpath: reliable messages between processes over RDMA devices.
 //!
-//! An [`Endpoint`] owns one RDMA device and the links to its peers. A link carries channels, a
-//! channel carries messages both ways, ordered or not. Reliability is software above unreliable
-//! connected queue pairs (`docs/protocol.md`).
+//! There are two ways to use it. [`EndpointHandle`] runs an endpoint on a thread of its own and has
+//! blocking calls: start with this one (see [Handles](#handles)). [`Endpoint`] has no thread; a
+//! program drives it in its own loop (see [Your own loop](#your-own-loop)).
 //!
-//! **What an outcome means.** [`Outcome::Delivered`](towpath_proto::Outcome) says that the message
-//! is held, whole and intact, by the live transport of the live peer; not yet that its application
-//! has seen it: that is what a reply is for.
+//! An endpoint owns one RDMA device and the links to its peers. A link is a connection to one peer.
+//! It carries channels, and a channel carries messages in both directions, ordered or unordered.
+//! Links run over unreliable connected queue pairs (UC) by default; software makes them reliable
+//! (`docs/protocol.md`).
 //!
-//! **Who owns the memory.** Sending takes whole buffers and copies nothing: they come back in
-//! [`Event::Sent`]. Receiving hands out the buffers that the device wrote, as [`Message`]s and
-//! [`Chunk`]s; each holds credit of its channel until it is released or dropped, on any thread. A
-//! reader that keeps them stalls its own channel and no other.
+//! **What an outcome means.** Each message that is sent has one outcome.
+//! [`Outcome::Delivered`](towpath_proto::Outcome) means that the transport of the peer, which is
+//! alive, holds the whole intact message. It does not mean that the peer's application has read the
+//! message; let the application send a reply if you need to know that.
 //!
-//! # A loop of your own
+//! **Memory.** Sending takes whole buffers and copies nothing. The buffers come back with the
+//! outcome: in [`Event::Sent`], or from [`Ticket::wait`]. Received data stays in the buffers that
+//! the device wrote: a [`Message`] or [`Chunk`] refers to them and holds credit of its channel
+//! until it is released or dropped, on any thread. A reader that keeps messages stalls its own
+//! channel and no other.
 //!
-//! For servers that own their thread: [`Endpoint::turn`] takes in what has come, hands each event
-//! over, and sends what the handler asked for, with acks last.
+//! # Your own loop
+//!
+//! For servers that own their thread: [`Endpoint::turn`] receives what has arrived, passes each
+//! event to your function, then sends what that function asked for, and acks last.
 //!
 //! ```
 //! use std::net::{Ipv4Addr, SocketAddr};
@@ -63,8 +70,9 @@
 //!
 //! # Handles
 //!
-//! For everyone else: an [`EndpointHandle`] runs the endpoint on a worker thread; links, channels
-//! and tickets are shared freely and block their caller only.
+//! For all other programs: an [`EndpointHandle`] runs the endpoint on a worker thread. Handles of
+//! endpoints, links and channels can be cloned and shared between threads; a call blocks only its
+//! caller.
 //!
 //! ```
 //! use std::net::{Ipv4Addr, SocketAddr};
@@ -102,35 +110,35 @@
 //!
 //! `docs/limits.md` has all limits, with their defaults and settings. In short: messages of up to
 //! 252 KiB come whole ([`EndpointConfig::whole_bytes_max`]); a handle's peer cannot send longer
-//! ones unless [`EndpointConfig::streams`] is on. What cannot be taken now is refused with its
-//! buffers ([`Rejected`], [`AllocError`]), or waits as long as one says
-//! ([`ChannelHandle::send_timeout`]); [`SendOptions::timeout`] and [`Ticket::cancel`] give
-//! messages up; [`WaitSet`] waits on one thread for whichever comes first.
-//! `examples/back_pressure.rs` is a program that meets each signal.
+//! ones unless [`EndpointConfig::streams`] is on. A message that cannot be accepted now is refused,
+//! and its buffers come back ([`Rejected`]); [`ChannelHandle::send_timeout`] waits for a limited
+//! time instead. [`AllocError`] says why there is no send buffer. [`SendOptions::timeout`] and
+//! [`Ticket::cancel`] give up messages. With a [`WaitSet`] one thread waits for several things at
+//! once. The program `examples/back_pressure.rs` shows each of these.
 //!
-//! # The map
+//! # Source files
 //!
-//! | file or folder | what lives there |
+//! | file or folder | contents |
 //! |---|---|
 //! | `endpoint` | [`Endpoint`]: poll, events, flush, commands, making and ending links |
-//! | `setup` | HELLOs over TCP, and the connection as a sign of life |
+//! | `setup` | link set-up: HELLOs over a TCP connection, which then shows that the peer is alive |
 //! | `handle` | [`EndpointHandle`] and its worker, with a thread or without |
-//! | `blacklist` | peers that are better left alone for a while |
-//! | `workers` | several endpoints as one: on which of them a link is placed |
-//! | `carrier` | what links ride on: UC, RC or TCP |
-//! | `class`, `order` | what links are for: their DSCPs, and the order in which they send |
+//! | `blacklist` | peers with recent trouble, which callers should avoid for a while |
+//! | `workers` | several endpoints that act as one: which of them gets a link |
+//! | `carrier` | the carriers of links: UC, RC or TCP |
+//! | `class`, `order` | classes of links: their DSCPs, and the order in which they send |
 //! | `tcp` | the set-up connection as a carrier |
-//! | `links`, `sends` | what is kept of each link, and of each message being sent |
+//! | `links`, `sends` | the state of each link, and of each message being sent |
 //! | `recv`, `tx`, `control`, `pools` | buffers: receives, headers of sends, acks, send pools |
 //! | `batch` | sends that wait to be posted in one call |
-//! | `bell` | what ends the sleep of the thread that drives an endpoint |
+//! | `bell` | wakes the thread that drives an endpoint |
 //! | `shared` | receive queues that the links of a class share |
-//! | `spare` | receive buffers that nobody needs now, and when their memory goes back |
-//! | `held`, `message`, `payload` | who has a buffer now |
-//! | `choice` | which device is meant, by the names that tools take |
-//! | `plan` | [`Plan`]: what is done on a device, by its capabilities |
+//! | `spare` | unused receive buffers, and when their memory returns to the system |
+//! | `held`, `message`, `payload` | owners of buffers: received messages, messages to send |
+//! | `choice` | the choice of a device by the names that the tools accept |
+//! | `plan` | [`Plan`]: how a device is used, from its capabilities |
 //! | `udp`, `mem` | endpoints on UDP sockets, and in pairs within a process (feature `mem`) |
-//! | `event`, `error`, `config`, `limits`, `wr_id` | words and numbers |
+//! | `event`, `error`, `config`, `limits`, `wr_id` | events, errors, settings, limits, numbers |
 
 #![forbid(unsafe_code)]
 

@@ -43,11 +43,11 @@ pub(crate) struct Loan {
     pub(crate) returns: Option<Arc<Returns>>,
 }
 
-/// A piece of a received message, in the buffer that it landed in, page-aligned at its start. One
-/// of up to 512 bytes may have shared a packet with others, and was copied.
+/// A piece of a received message, in the buffer that the device wrote, page-aligned at its start. A
+/// piece of up to 512 bytes may have shared a packet with others; it was then copied.
 ///
-/// While it lives it holds one credit of its channel. Dropping it, on any thread, gives the
-/// buffer back; [`Endpoint::release`](crate::Endpoint::release) does so faster.
+/// A chunk holds one credit of its channel. Dropping it, on any thread, gives the buffer back;
+/// [`Endpoint::release`](crate::Endpoint::release) does so faster.
 pub struct Chunk {
     loan: Option<Box<Loan>>,
 }
@@ -130,9 +130,10 @@ impl fmt::Debug for Chunk {
 
 /// A whole received message.
 ///
-/// It lies in the buffers of its [chunks](Chunk), in order; [`parts`](Self::parts) shows them
-/// without copying. Each chunk holds one credit of the channel until the message is dropped, on
-/// any thread, or handed to [`Endpoint::release`](crate::Endpoint::release), which is faster.
+/// Its bytes are in the buffers of its [chunks](Chunk), in order: [`parts`](Self::parts) gives them
+/// without copying, [`to_vec`](Self::to_vec) copies them. Each chunk holds one credit of the
+/// channel until the message is dropped, on any thread, or passed to
+/// [`Endpoint::release`](crate::Endpoint::release), which is faster.
 #[derive(Debug)]
 pub struct Message {
     pub(crate) link: LinkId,

@@ -10,9 +10,10 @@ use towpath_proto::{ChannelId, Cut, SendError};
 
 /// A message to send: 1 to 4 segments, each a whole buffer of at least one byte.
 ///
-/// The receiver gets the segments' bytes one after the other; a received chunk never spans two
-/// segments, so what starts a segment starts a page at the receiver. A [frozen](Buf::freeze) buffer
-/// may be in several messages at once, for instance one to each of three replicas.
+/// Make one from a [`Buf`] with `into()`, or with [`new`](Self::new). The receiver gets the bytes
+/// of the segments one after the other. A received chunk never spans two segments, so each segment
+/// starts at the start of a page at the receiver. A [frozen](Buf::freeze) buffer may be in several
+/// messages at the same time, for example in one to each of three replicas.
 #[derive(Debug)]
 pub struct Payload {
     /// Two in place: a header and its data. More take an allocation.
@@ -56,7 +57,8 @@ impl Payload {
         self.segments.into_iter()
     }
 
-    /// The buffers of those segments that nobody else holds; of the others its hold is given up.
+    /// The buffers of the segments that no other message or owner holds; its hold on the others
+    /// ends.
     pub fn into_bufs(self) -> impl Iterator<Item = Buf> {
         self.segments.into_iter().filter_map(|segment| segment.into_buf().ok())
     }
@@ -74,7 +76,7 @@ impl From<Frozen> for Payload {
     }
 }
 
-/// How to send a message.
+/// How to send a message: token, deadline or timeout, and where it is split into chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendOptions {
     pub(crate) token: u64,
@@ -90,13 +92,13 @@ impl Default for SendOptions {
 }
 
 impl SendOptions {
-    /// Token 0, no deadline.
+    /// The defaults: token 0, no deadline, no timeout.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The caller's own word: it comes back with the outcome. Default 0.
+    /// A number of the caller's choice, which comes back with the outcome. Default 0.
     #[must_use]
     pub fn token(mut self, token: u64) -> Self {
         self.token = token;
@@ -111,10 +113,10 @@ impl SendOptions {
         self
     }
 
-    /// Gives the message up so long after it was handed over, if it has no outcome by then: waiting
-    /// for its turn counts. The outcome is then [`Abandoned`](crate::Outcome::Abandoned), or
-    /// whatever else became of it. Beside a [`deadline`](Self::deadline) the earlier of both
-    /// counts. Default: never.
+    /// Gives the message up if it has no outcome this long after the call that sends it; time in
+    /// the channel's queue counts. The outcome is then usually
+    /// [`Abandoned`](crate::Outcome::Abandoned). If there is a [`deadline`](Self::deadline) as
+    /// well, the earlier one counts. Default: never.
     #[must_use]
     pub fn timeout(mut self, span: Duration) -> Self {
         self.timeout = Some(span.into());
@@ -135,7 +137,7 @@ impl SendOptions {
         self
     }
 
-    /// Where a message longer than a chunk is cut. Default: full packets, the cheapest.
+    /// Where a message that is longer than a chunk is split. Default: full packets, the cheapest.
     #[must_use]
     pub fn cut(mut self, cut: Cut) -> Self {
         self.cut = cut;
@@ -143,56 +145,56 @@ impl SendOptions {
     }
 }
 
-/// A message that was not taken, with its buffers.
+/// A message that was not accepted for sending, with its buffers.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Rejected {
-    /// The message, as it was.
+    /// The message, unchanged.
     pub payload: Payload,
     /// Why.
     #[source]
     pub error: SubmitError,
 }
 
-/// Why a message was not taken for sending.
+/// Why a message was not accepted for sending. Nothing of it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// No such link, or not any more.
+    /// The link does not exist, or no longer exists.
     #[error("the link is gone; connect again")]
     NoSuchLink,
-    /// The channel does not exist or is not open, yet or any more.
+    /// The channel does not exist, is not open yet, or is closed.
     #[error("channel {} is not open; wait for ChannelOpened before sending", .0.0)]
     NotOpen(ChannelId),
-    /// As many messages as the link takes are under way.
-    #[error("the link has as many messages under way as it takes; wait for the next Event::Sent")]
+    /// The link has its maximum number of messages under way.
+    #[error("too many messages are under way on the link; wait for the next Event::Sent")]
     Full,
-    /// As many messages wait on the channel's queue as it holds (256): the peer's reader, or the
-    /// network, is slower than the sender. Nothing is lost by trying again.
+    /// The channel's queue is full (256 messages): the peer's reader or the network is slower than
+    /// the sender. Try again later.
     #[error(
         "the channel's queue is full: wait until it is writable (WaitSet::writable), or use \
          ChannelHandle::send or send_timeout, which wait"
     )]
     QueueFull,
-    /// As many messages were posted with the completion queue as it holds, and their outcomes not
-    /// taken yet.
+    /// The completion queue has no place left: too many messages were posted with it whose outcomes
+    /// were not taken yet.
     #[error(
-        "{depth} messages have places in the completion queue, all that it has: take outcomes \
-         (poll or wait), or make it deeper"
+        "all {depth} places of the completion queue are in use: take outcomes (poll or wait), or \
+         make the queue deeper"
     )]
     CompletionsFull {
         /// How many places it has.
         depth: usize,
     },
-    /// Longer than the peer takes.
+    /// The message is longer than the peer accepts.
     #[error(
-        "{bytes} bytes are more than the {max} that the peer takes in one message: send several \
-         messages, or have the peer raise EndpointConfig::whole_bytes_max or turn streams on"
+        "a message of {bytes} bytes is too long: the peer accepts at most {max} bytes; send \
+         several messages, or set a larger EndpointConfig::whole_bytes_max, or streams, at the peer"
     )]
     TooLong {
-        /// The length.
+        /// The length in bytes.
         bytes: usize,
-        /// What the peer takes.
+        /// The longest message that the peer accepts, in bytes.
         max: u32,
     },
     /// A segment has no byte.
@@ -205,7 +207,7 @@ pub enum SubmitError {
         segment: usize,
     },
     /// The endpoint's worker has ended.
-    #[error("the endpoint has shut down; spawn another")]
+    #[error("the endpoint has shut down; start another one")]
     ShutDown,
 }
 

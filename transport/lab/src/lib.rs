@@ -1,26 +1,27 @@
-//! Where links, devices and the core are put together under one seed.
+//! Simulated tests and studies of whole links: endpoints, devices and faults under one seed.
 //!
-//! A run here is two endpoints with their real devices on one virtual wire, an application at
-//! each end, faults, and an oracle that knows what was sent and judges what came. Everything is
-//! drawn from one seed, so a failure is a seed and replays exactly.
+//! A run has two endpoints with their real devices on a virtual wire, an application at each end,
+//! faults, and an oracle that knows what was sent and checks what arrived. One seed determines the
+//! whole run, so a failure can be replayed exactly from its seed. `towpath sim` runs the
+//! [`studies`].
 //!
-//! | file or folder | what lives there |
+//! | module | contents |
 //! |---|---|
 //! | [`content`] | the bytes of messages, and fingerprints of what arrived |
-//! | [`oracle`] | what must hold whatever happens: exactly once, intact, in order, nothing left |
+//! | [`oracle`] | checks every run: exactly once, intact, in order, no buffer left over |
 //! | [`app`] | the application at one end: a script of messages, readers that stall |
-//! | [`device`] | a wire that outlives its host, and a device that repeats its numbers |
+//! | [`device`] | a wire that outlives its host, and a device that reuses queue pair numbers |
 //! | [`cluster`] | many hosts in one world, and the flows between them |
 //! | [`keyed`] | clients that write and read values by key while carriers come and go |
 //! | [`pair`] | two hosts in one world, and the loop that drives them |
-//! | [`give_up`] | messages given up at any moment, and what is left of them: nothing |
-//! | [`scenario`] | what happens in a run, drawn from its seed |
-//! | [`solo`] | a link whose two ends and whose applications one thread drives |
-//! | [`studies`] | questions that anybody can ask again: goodput against loss and the like |
-//! | [`sweep`] | many seeds over several threads |
-//! | [`failure`] | why a run failed, and what it looked like then |
-//! | [`wr_device`] | a device whose messages are not cut into packets |
-//! | [`limits`] | what is bounded, and why so |
+//! | [`give_up`] | messages given up at any moment; checks that nothing of them is left |
+//! | [`scenario`] | the events of a run, drawn from its seed |
+//! | [`solo`] | a link of which one thread drives both ends and both applications |
+//! | [`studies`] | repeatable studies, for example goodput against loss |
+//! | [`sweep`] | runs many seeds on several threads |
+//! | [`failure`] | why a run failed, and its state at that moment |
+//! | [`wr_device`] | a device that does not split messages into packets |
+//! | [`limits`] | bounds and their reasons |
 
 #![forbid(unsafe_code)]
 

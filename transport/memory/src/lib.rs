@@ -1,19 +1,22 @@
 //! Registered memory and buffer pools: ownership, alignment, huge pages.
 //!
-//! This is the one room for raw pointers into memory that a device writes. Its safety rests on
-//! three rules. Types keep the first. The second and third are promises of the one crate that
-//! drives a device and of the devices themselves: the functions that rest on them (`reclaim`,
-//! [`MrTable`]) are not marked `unsafe`, because those crates forbid the word, so whoever writes
-//! another driver or device takes the promises on:
+//! Applications use [`Buf`], a buffer taken from a [`Pool`], which hands out parts of a [`Region`]
+//! that is registered with a device. Devices and the endpoint use the other types.
 //!
-//! 1. Bytes are reachable either through one [`Buf`] (exclusively) or by devices, never both: a
-//!    buffer that is posted has become a [`Lent`] (in place: a lent [`Berth`]), which has no way to
-//!    its bytes, or, for sending only, a [`Shared`], which nobody can change. A [`Frozen`] buffer
-//!    nobody can change from the start, so several posted messages may name it.
+//! Only this crate has raw pointers into memory that a device writes. Three rules make it safe. The
+//! types enforce the first. The crate that drives a device must keep the second, and devices must
+//! keep the third. The functions that depend on these two rules (`reclaim`, [`MrTable`]) are not
+//! marked `unsafe`, because those crates forbid unsafe code; the author of another driver or device
+//! must keep the rules as well.
+//!
+//! 1. Bytes can be reached either through one [`Buf`] (exclusively) or by devices, never both. A
+//!    posted buffer is a [`Lent`] (in place: a lent [`Berth`]), which gives no access to its bytes,
+//!    or, for sending only, a [`Shared`], which cannot be changed. A [`Frozen`] buffer cannot be
+//!    changed at all, so several posted messages may use it.
 //! 2. [`Lent::reclaim`] is called only after the completion of every work request that names the
 //!    buffer was polled. The endpoint does so in one place; applications never hold a `Lent`.
-//! 3. A peer reaches by key only regions that were registered for it, and those are read and
-//!    written through copies and atomic words alone ([`MrTable::remote_write`], [`Target`],
+//! 3. With a key a peer reaches only regions that were registered for remote access. Such regions
+//!    are read and written only by copies and atomic words ([`MrTable::remote_write`], [`Target`],
 //!    [`Window`]), never as slices.
 //!
 //! ```
@@ -54,7 +57,7 @@ pub use region::{PAGE_BYTES, Region, RegionId, Window};
 pub use segment::{Frozen, Segment};
 pub use shared::Shared;
 
-/// Why memory could not be had or used.
+/// Why memory could not be allocated or used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
@@ -64,7 +67,7 @@ pub enum MemoryError {
         /// What was asked for.
         bytes: usize,
     },
-    /// The system has no memory to give.
+    /// The system has no memory left.
     #[error("no memory for a region of {bytes} bytes (errno {errno}); lower the buffer counts")]
     OutOfMemory {
         /// What was asked for.

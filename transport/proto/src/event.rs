@@ -199,14 +199,17 @@ pub struct ChunkRef {
     pub length: u32,
 }
 
-/// How sending a message ended (docs/protocol.md section 7).
+/// How the sending of a message ended (docs/protocol.md section 7). Each message has one outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// Held whole and intact by the live transport of the live peer.
+    /// The transport of the peer, which is alive, holds the whole intact message. The peer's
+    /// application may not have read the message yet.
     Delivered,
-    /// The peer's application has not seen it whole, and never will.
+    /// The message was given up. The peer's application has not seen the whole message and never
+    /// will.
     Abandoned,
-    /// The peer is gone, and the message had been sent at least in part.
+    /// The peer is gone, and at least a part of the message had been sent. The peer may have the
+    /// message or not.
     Unknown,
 }
 

@@ -1,18 +1,20 @@
-//! The sans-IO reliability core: events and `now` in, work requests and timers out.
+//! The reliability protocol as a sans-IO state machine: events and the time go in, work requests
+//! and timers come out.
 //!
-//! [`Link`] is the state machine between two endpoints. It reads no clock, touches no memory but
-//! its own and knows no device: whoever drives it hands it what arrived and sends what it asks for.
-//! The wire format and the rules are in `docs/protocol.md`, cited section by section.
+//! [`Link`] is one end of a connection between two endpoints. It reads no clock, touches no memory
+//! but its own, and uses no device. Its driver (the crate `towpath-transport`) passes in what
+//! arrived and sends what the link asks for. Applications use `towpath-transport`, not this crate.
+//! The wire format and the rules are in `docs/protocol.md`; comments cite its sections.
 //!
-//! | folder | what lives there |
+//! | module | contents |
 //! |---|---|
 //! | `wire` | headers, acks and the set-up message as bytes |
-//! | `carrier` | what carries a path's chunks |
-//! | `class` | what links are for: Gold, Silver, Copper |
-//! | `class_order` | which class hands work to the device next, where a worker serves several |
-//! | `flow` | what all paths share: congestion window, pacing, chunk size |
-//! | `path` | what a path has sent and received, how it stands; which path is next, which carrier |
-//! | `channel` | messages of one channel: cutting, reassembly, credit, giving up |
+//! | `carrier` | the carriers of a path: UC, RC or TCP |
+//! | `class` | the classes of links: Gold, Silver, Copper |
+//! | `class_order` | which class posts work to the device next, where a worker serves several |
+//! | `flow` | state that all paths share: congestion window, pacing, chunk size |
+//! | `path` | sent and received chunks of a path, its state; the choice of path and carrier |
+//! | `channel` | messages of one channel: splitting into chunks, reassembly, credit, giving up |
 //! | `schedule` | which channel sends next |
 //! | `link` | the state machine over them, one file per protocol verb |
 

@@ -1,21 +1,25 @@
-//! A fabric of virtual hosts, switches and cables, and decorators that go on any packet link.
+//! A network simulator in virtual time, and fault injection for simulated and real packet links.
 //!
-//! | room | what is in it |
+//! [`World`] simulates hosts, switches and cables. [`FaultLink`] wraps any packet link, simulated
+//! or real, and drops, repeats, reorders or corrupts its packets.
+//!
+//! | module | contents |
 //! |---|---|
 //! | [`world`] | one clock, one event heap, one seed: [`World`], its hosts, switches and wires |
 //! | [`topology`] | whole fabrics: one switch, leaves and spines, two pods |
 //! | [`fault`] | [`FaultLink`]: drop, burst, duplicate, reorder, corrupt, delay, black hole |
 //! | | [`FrameWire`]: the same for Ethernet frames, with rate, queue, MTU and outages |
-//! | [`pcap`] | [`PcapLink`]: what a link carried, for a packet dissector |
-//! | [`limits`] | what is bounded, and why so |
+//! | [`pcap`] | [`PcapLink`]: records the packets of a link, for a packet dissector |
+//! | [`limits`] | bounds and their reasons |
 //!
-//! Nothing here reads a clock or asks the system for randomness: time is the world's or the inner
-//! link's, and each choice is drawn from a seed. So a failure is a seed.
+//! Nothing here reads a clock or asks the system for randomness: the time is that of the world or
+//! of the inner link, and a seed determines each choice. So a failure can be replayed from its
+//! seed.
 //!
 //! Two hosts on one wire ([`World::link`]): a test loop polls its endpoints, then goes to the
-//! earliest of their timers and [`World::next_event_time`] with [`World::advance_to`]. What a
-//! [`FaultLink`] holds back is not an event of the world: [`FaultLink::next_release`] is one more
-//! timer.
+//! earliest of their timers and [`World::next_event_time`] with [`World::advance_to`]. The
+//! packets that a [`FaultLink`] holds back are not events of the world: [`FaultLink::next_release`]
+//! is one more timer.
 //!
 //! ```
 //! use towpath_sim::{FaultControl, FaultLink, FaultPlan, LinkConfig, World};

@@ -1,10 +1,11 @@
-//! What a running process tells of its links, over a local socket.
+//! The status socket: a running process reports the state of its links over a local socket.
 //!
-//! A process that has a [`StatusSocket`] can be asked at any moment how its links and their paths
-//! stand. The thread that owns the endpoint looks at a flag once a turn and hands a
-//! [`ProcessStatus`] over when somebody asks; it does no input or output for that. A thread of the
-//! socket's own writes the answer: one line of JSON, after which the connection is closed. Whoever
-//! connects sends nothing. When the owner of the endpoint does not come by, the answer says so.
+//! A process that has a [`StatusSocket`] can be asked at any time about its links and their paths,
+//! with [`ask`] or with `towpath paths`. The thread that owns the endpoint checks a flag once in
+//! each turn and passes a [`ProcessStatus`] to the socket when somebody has asked; it does no input
+//! or output for this. Another thread writes the answer, one line of JSON, and closes the
+//! connection. A program that connects sends nothing. If the owner of the endpoint does not react
+//! in time, the answer says so.
 //!
 //! ```
 //! # use std::net::Ipv4Addr;
@@ -25,12 +26,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! |---|---|
-//! | `report` | what is told of a process, its links and their paths |
-//! | `worker` | what is told of a thread that owns an endpoint |
-//! | `socket` | the side that is asked |
-//! | `ask` | the side that asks |
+//! | `report` | the report on a process, its links and their paths |
+//! | `worker` | the report on a thread that owns an endpoint |
+//! | `socket` | the socket of the process that reports |
+//! | `ask` | the function that asks such a process |
 //! | `limits` | bounds and their reasons |
 
 #![forbid(unsafe_code)]
@@ -50,8 +51,8 @@ pub use worker::WorkerStatus;
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Answer {
-    /// What was asked for.
+    /// The status of the process.
     Status(Box<ProcessStatus>),
-    /// The owner of the endpoint did not come by for so long.
+    /// The owner of the endpoint did not react for this time.
     Silent { waited_ms: u64 },
 }

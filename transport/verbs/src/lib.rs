@@ -1,15 +1,15 @@
-//! The RDMA verbs contract: the words, `trait Device` and `trait PacketLink`.
+//! The RDMA verbs as Rust types and traits: [`Device`], [`PacketLink`], and the types they use.
 //!
-//! Shaped like libibverbs, with its words verbatim. Nothing here does anything: devices implement
-//! [`Device`], the wires under software devices implement [`PacketLink`], and whoever drives them
-//! names only these types.
+//! Names and structure follow libibverbs. The crate contains interfaces only: devices implement
+//! [`Device`], the networks under software devices implement [`PacketLink`], and the code that
+//! drives a device depends only on this crate.
 //!
 //! # Who owns a buffer
 //! From `post_send` / `post_recv` until the completion with the same `wr_id` has been polled, the
-//! memory that the `sg_list` names belongs to the device: nobody else writes it, and for a receive
-//! nobody reads it. An error completion gives it back too. Destroying a QP flushes its work
-//! requests with [`WcStatus::WrFlushErr`]; only those completions give the buffers back.
-//! `towpath-memory` makes the rule a matter of types: lent bytes cannot be reached.
+//! memory that the `sg_list` names belongs to the device: no other code may write it, and for a
+//! receive no other code may read it. An error completion ends this as well. Destroying a QP
+//! flushes its work requests with [`WcStatus::WrFlushErr`]; only these completions give the buffers
+//! back. The types of `towpath-memory` enforce the rule: lent bytes cannot be reached.
 
 #![no_std]
 #![forbid(unsafe_code)]

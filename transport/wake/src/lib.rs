@@ -1,9 +1,7 @@
-//! What ends a wait: a bell that any thread rings, and files that have something new.
+//! Wake-ups for threads that wait on file descriptors.
 //!
-//! | file | what it is |
-//! |---|---|
-//! | `bell` | a file that is readable once it was rung |
-//! | `watch` | a file that is readable once one of many others has something new |
+//! [`Bell`] is a file descriptor that any thread can make readable, to wake a thread that waits for
+//! it. [`Watch`] is a file descriptor that becomes readable when any of many others does.
 
 #![forbid(unsafe_code)]
 

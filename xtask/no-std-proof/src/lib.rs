@@ -1,5 +1,5 @@
-//! Links the sans-IO crates without std: rustc refuses a second panic handler, so this builds
-//! only while nothing below them brings std in.
+//! Proves that the sans-IO crates do not use std: this crate links them and defines a panic
+//! handler. It fails to build if any dependency uses std, because std defines a panic handler too.
 
 #![no_std]
 #![deny(unsafe_code)]

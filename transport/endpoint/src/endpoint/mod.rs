@@ -115,14 +115,14 @@ fn is_error(wc: &Wc) -> bool {
     !matches!(wc.status, WcStatus::Success | WcStatus::WrFlushErr)
 }
 
-/// One RDMA endpoint: a device, and the links to its peers.
+/// An RDMA device and the links to its peers, driven by the caller's loop.
 ///
-/// It belongs to one thread, whose loop drives it: see [`turn`](Self::turn), or its parts
-/// [`poll`](Self::poll), [`next_event`](Self::next_event) and [`flush`](Self::flush). Nothing here
-/// blocks but [`wait`](Self::wait).
-///
-/// The fields that hold buffers come behind `device`: when an endpoint is dropped its device
-/// goes first, so nobody writes to the buffers when they are taken back.
+/// It belongs to one thread. That thread calls [`turn`](Self::turn) again and again, or its parts
+/// [`poll`](Self::poll), [`next_event`](Self::next_event) and [`flush`](Self::flush), and
+/// [`wait`](Self::wait) when there is nothing to do. Only `wait` blocks. For an endpoint with a
+/// thread of its own see [`EndpointHandle`](crate::EndpointHandle).
+// The fields that hold buffers come behind `device`: when an endpoint is dropped its device is
+// dropped first, so that no device writes to the buffers when they are taken back.
 pub struct Endpoint<D: Device<Memory = Region>> {
     device: D,
     links: Links,

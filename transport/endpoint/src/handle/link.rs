@@ -17,7 +17,10 @@ use std::time::Duration;
 use towpath_memory::Buf;
 use towpath_proto::{ChannelId, DownReason, LinkStats, Outcome};
 
-/// A link to a peer. Clone it and share it.
+/// A link to a peer. Handles can be cloned and shared.
+///
+/// One side opens a channel ([`open_channel`](Self::open_channel)), the other side accepts it
+/// ([`accept_channel`](Self::accept_channel)); both then send and receive on it.
 #[derive(Clone)]
 pub struct LinkHandle {
     shared: Arc<Shared>,
@@ -57,8 +60,9 @@ impl LinkHandle {
         Ok(ChannelHandle::new(&self.shared, new))
     }
 
-    /// The same for who must not wait until the peer has answered. Never blocks: where 1,024
-    /// commands wait for the worker already the answer is [`ChannelError::Busy`].
+    /// Non-blocking version of [`open_channel`](Self::open_channel): it does not wait for the
+    /// peer's answer. When 1,024 commands already wait for the worker it returns
+    /// [`ChannelError::Busy`].
     #[must_use]
     pub fn begin_open(&self, ordered: bool) -> Opening {
         let (reply, answer) = bounded(1);
@@ -70,7 +74,7 @@ impl LinkHandle {
         Opening { shared: Arc::clone(&self.shared), answer }
     }
 
-    /// The next channel that the peer opened.
+    /// Waits for the next channel that the peer opened.
     ///
     /// # Errors
     /// [`WaitError::Timeout`] when none came within `timeout`; [`WaitError::Ended`] when the link
@@ -84,7 +88,7 @@ impl LinkHandle {
         &self.channels
     }
 
-    /// Its counters; `None` when it is gone.
+    /// The counters of the link; `None` when the link is gone.
     #[must_use]
     pub fn stats(&self) -> Option<LinkStats> {
         let (reply, answer) = bounded(1);
@@ -92,7 +96,7 @@ impl LinkHandle {
         answer.recv().ok().flatten()
     }
 
-    /// Leaves in order: what is under way is still sent, then the peer is told.
+    /// Closes the link: messages that are under way are still sent, then the peer is told.
     pub fn close(&self) {
         if !self.is_closing.swap(true, Ordering::Relaxed) {
             self.shared.command(Command::CloseLink { link: self.id });
@@ -106,7 +110,8 @@ impl std::fmt::Debug for LinkHandle {
     }
 }
 
-/// A channel that is being opened. One that opens when this is gone is closed.
+/// A channel that is being opened. If this is dropped before the channel opens, the channel is
+/// closed.
 pub struct Opening {
     shared: Arc<Shared>,
     answer: Receiver<Result<NewChannel, ChannelError>>,
@@ -210,8 +215,11 @@ impl Drop for ChannelEnd {
     }
 }
 
-/// A channel of a link. Clone it and share it: each message goes to one receiver. The channel is
-/// [closed](Self::close) when the last clone is dropped, also by a thread that panics.
+/// A channel of a link, on which messages are sent and received. Handles can be cloned and shared.
+///
+/// [`send`](Self::send) sends a message, [`recv`](Self::recv) receives the next one. When several
+/// threads receive, each message goes to one of them. The channel is [closed](Self::close) when its
+/// last handle is dropped, also by a thread that panics.
 #[derive(Clone)]
 pub struct ChannelHandle {
     shared: Arc<Shared>,
@@ -256,12 +264,14 @@ impl ChannelHandle {
         self.shared.pools.copy(bytes)
     }
 
-    /// Sends a message without copying it. The ticket tells the outcome; without waiting on it the
-    /// message is sent all the same. Waits while the channel's queue is full (256 messages wait to
-    /// be taken): beside a peer that never reads that is for ever, unless the message has a
-    /// [timeout](SendOptions::timeout), which counts from this call; then it is abandoned. Whoever
-    /// must not wait uses [`try_send`](Self::try_send), [`send_timeout`](Self::send_timeout) or
-    /// [`post`](Self::post).
+    /// Sends a message without copying it. The ticket gives the outcome; the message is sent even
+    /// if you do not wait for the outcome.
+    ///
+    /// This call blocks while the channel's queue is full (256 messages). If the peer never reads,
+    /// that is for ever, unless the message has a [timeout](SendOptions::timeout), which counts
+    /// from this call; the message is then abandoned. [`try_send`](Self::try_send) and
+    /// [`post`](Self::post) never wait; [`send_timeout`](Self::send_timeout) waits for a limited
+    /// time.
     pub fn send(&self, payload: impl Into<Payload>, options: SendOptions) -> Ticket {
         let patience = options.timeout.map(Duration::from);
         let (ticket, refused) = self.send_within(payload.into(), options, patience);
@@ -350,9 +360,9 @@ impl ChannelHandle {
         })
     }
 
-    /// Sets what the channel gets of its link at this end beside the others; see
-    /// [`Endpoint::set_weight`](crate::Endpoint::set_weight). It takes hold when the worker next
-    /// serves the channel, and never blocks.
+    /// Sets the share of the link that this channel gets at this end, relative to the other
+    /// channels; see [`Endpoint::set_weight`](crate::Endpoint::set_weight). Never blocks; the
+    /// weight applies from the next time that the worker serves the channel.
     pub fn set_weight(&self, weight: u16) {
         self.end.egress.set_weight(&self.shared.bell, weight);
     }
@@ -385,7 +395,7 @@ impl ChannelHandle {
         self.end.egress.take_room(&self.shared.bell)
     }
 
-    /// The next arrival, waiting for at most `timeout`.
+    /// Waits for the next message, for at most `timeout`.
     ///
     /// # Errors
     /// [`RecvError`].
@@ -396,7 +406,8 @@ impl ChannelHandle {
         })
     }
 
-    /// Takes no more messages, and closes it when everything sent on it has had its outcome.
+    /// Closes the channel: it accepts no more messages, and closes when each message that was sent
+    /// on it has its outcome.
     pub fn close(&self) {
         self.end.leave();
     }
@@ -408,18 +419,20 @@ impl std::fmt::Debug for ChannelHandle {
     }
 }
 
-/// A message that has its outcome.
+/// The outcome of a message, with the buffers of that message.
 #[derive(Debug)]
 pub struct SentMessage {
-    /// The caller's own word.
+    /// The caller's token ([`SendOptions::token`]).
     pub token: u64,
     /// How it ended.
     pub outcome: Outcome,
-    /// Its buffers; none where the worker panicked that had them.
+    /// The buffers of the message; empty if the worker panicked while it had them.
     pub payload: Payload,
 }
 
-/// Waits for the outcome of one message, or gives the message up. Dropping it does neither.
+/// A handle for one sent message: waits for its outcome, or gives the message up.
+///
+/// Dropping a ticket does neither: the message is still sent.
 pub struct Ticket {
     answer: Receiver<Result<SentMessage, Rejected>>,
     shared: Arc<Shared>,
@@ -430,7 +443,8 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Waits for the outcome, at most `timeout`; it is given out once. `Ok(None)` says not yet.
+    /// Waits for the outcome, for at most `timeout`. `Ok(None)` means that there is none yet. The
+    /// outcome is returned once.
     ///
     /// # Errors
     /// [`Rejected`] with the message: it was not taken.
@@ -438,7 +452,7 @@ impl Ticket {
         self.answer.recv_timeout(timeout).ok().transpose()
     }
 
-    /// Gives the message up, and does not wait: [`wait`](Self::wait) tells the outcome afterwards.
+    /// Gives the message up and does not block; [`wait`](Self::wait) then returns the outcome.
     /// It is [`Abandoned`](Outcome::Abandoned) when the peer's application has not seen the message
     /// whole and never will, [`Delivered`](Outcome::Delivered) when it was delivered before, and
     /// [`Unknown`](Outcome::Unknown) when the peer is gone and may have it.

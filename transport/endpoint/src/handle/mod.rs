@@ -86,12 +86,15 @@ impl Drop for Shared {
     }
 }
 
-/// A handle of an endpoint that runs on a thread of its own. Clone it and share it.
+/// An endpoint that runs on a worker thread of its own. Handles can be cloned and shared.
 ///
-/// The worker polls while there is work; after [`EndpointConfig::spin`] without any it blocks in
-/// the device until something arrives, is due or is posted: no wake-up is lost. When the last
-/// handle of the endpoint, its links and its channels is gone the worker closes the links in order
-/// and ends.
+/// [`listen`](Self::listen) and [`accept`](Self::accept) get links from peers;
+/// [`connect`](Self::connect) makes a link to a peer. Messages are sent and received on the
+/// channels of a [`LinkHandle`].
+///
+/// The worker polls while there is work. After [`EndpointConfig::spin`] without work it blocks
+/// until something arrives, a timer is due, or a message is posted. When the last handle of the
+/// endpoint, its links and its channels has been dropped, the worker closes the links and ends.
 #[derive(Clone)]
 pub struct EndpointHandle {
     shared: Arc<Shared>,
@@ -101,7 +104,7 @@ pub struct EndpointHandle {
 }
 
 impl EndpointHandle {
-    /// Starts a worker with an endpoint on the device that `make_device` makes there.
+    /// Starts a worker thread, which calls `make_device` and runs an endpoint on that device.
     ///
     /// # Errors
     /// [`EndpointError`].
@@ -129,8 +132,9 @@ impl EndpointHandle {
         Ok(handle)
     }
 
-    /// An endpoint on `device` without a thread: whoever holds its worker drives it. What blocks
-    /// until the worker has answered ([`connect`](Self::connect), say) wants another thread then.
+    /// Makes an endpoint on `device` without a thread: the caller drives the returned worker. Calls
+    /// that block until the worker has answered, such as [`connect`](Self::connect), must then come
+    /// from another thread.
     ///
     /// # Errors
     /// [`EndpointError`].
@@ -154,7 +158,7 @@ impl EndpointHandle {
         Ok((Self { shared, accepted, thread: Arc::default() }, worker))
     }
 
-    /// The peers that the endpoint has had trouble with of late.
+    /// The peers with which the endpoint recently had trouble.
     #[must_use]
     pub fn blacklist(&self) -> &Blacklist {
         &self.shared.blacklist
@@ -180,7 +184,7 @@ impl EndpointHandle {
         self.connect_to(addr, None)
     }
 
-    /// The same with a link of another class than [`EndpointConfig::class`].
+    /// As [`connect`](Self::connect), with another class than [`EndpointConfig::class`].
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -199,7 +203,7 @@ impl EndpointHandle {
         Ok(LinkHandle::new(&self.shared, new))
     }
 
-    /// The next link that a peer connected.
+    /// Waits for the next link that a peer made.
     ///
     /// # Errors
     /// [`WaitError::Timeout`] when none came within `timeout`; [`WaitError::Ended`] when the
