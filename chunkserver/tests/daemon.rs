@@ -165,7 +165,7 @@ fn a_port_in_use_is_named() {
     assert!(!config.data_dir.exists(), "nothing was made for a server that cannot be reached");
     config.listen = "192.0.2.1:0".parse().expect("an address");
     config.device_ip = Some("127.0.0.1".parse().expect("an address"));
-    fails(&config, 3, &["192.0.2.1", "no address of this host"]);
+    fails(&config, 3, &["192.0.2.1", "not an address of this host"]);
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn a_config_that_cannot_be_used_is_told_with_its_place() {
         let output = program().args(flags).output().expect("it starts");
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{flags:?}: {said}");
-        assert!(said.contains("`ifno`, which is no level"), "{said}");
+        assert!(said.contains("`ifno`, which is not a level"), "{said}");
     }
     let wrong: [&[&str]; 4] = [
         &["--log", "=;="],

@@ -1,40 +1,40 @@
-//! Why a request was not taken, or got no response.
+//! Why a request was not accepted, or got no response.
 
 use crate::fate::Fate;
 use crate::parcel::{NoBuffer, Outgoing};
 use towpath_transport::SubmitError;
 
-/// A request was not taken; nothing was sent. What was to be sent comes back for another try.
+/// A request was not accepted, and nothing was sent. The message comes back for another try.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Refused {
     /// Why.
     #[source]
     pub error: CallError,
-    /// What was to be sent; none where the link took it apart.
+    /// The message; none where the link has already taken it apart.
     pub outgoing: Option<Outgoing>,
 }
 
-/// Why a request was not taken.
+/// Why a request was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// As many requests as the client may have are under way.
+    /// The client has its maximum number of requests under way.
     #[error("{max} requests are under way already; wait for a completion")]
     Full {
         /// The limit.
         max: usize,
     },
-    /// Longer than a peer with our settings holds whole.
-    #[error("a request of {bytes} bytes is longer than the {max} that go whole; send several")]
+    /// The request is longer than a peer with our settings accepts.
+    #[error("a request of {bytes} bytes is too long, {max} are possible; send several requests")]
     TooLong {
-        /// Its length with header.
+        /// Its length in bytes, with its header.
         bytes: usize,
         /// The limit.
         max: usize,
     },
     /// The deadline has passed already.
-    #[error("the deadline has passed before the request was sent")]
+    #[error("the deadline passed before the request was sent; allow more time")]
     Expired,
     /// No buffer for the head.
     #[error(transparent)]
@@ -56,7 +56,7 @@ pub enum RpcError {
         /// What is known of the operation.
         fate: Fate,
     },
-    /// The caller gave it up.
+    /// The caller cancelled the request.
     #[error("the request was cancelled ({fate})")]
     Cancelled {
         /// What is known of the operation.
@@ -68,8 +68,8 @@ pub enum RpcError {
         /// What is known of the operation.
         fate: Fate,
     },
-    /// The response is longer than this side holds whole; the operation was done.
-    #[error("the response is longer than what is held whole here; ask for less at a time")]
+    /// The response is longer than this side accepts; the operation was done.
+    #[error("the response is longer than this side accepts; ask for less at a time")]
     ResponseTooLong,
 }
 

@@ -1,4 +1,4 @@
-//! Why an operation failed at the client, with its chunk, its offset, and what to do next.
+//! Errors of the client: which operation failed, on which chunk and offset, and the next step.
 
 use crate::slice::ChunkId;
 use crate::wire::{ErrorReply, Method, WireError};
@@ -7,12 +7,12 @@ use std::io;
 use towpath_rpc::{CallError, Fate, RpcError};
 use towpath_transport::{ConnectError, EndpointError};
 
-/// An operation that failed.
+/// A failed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientError {
-    /// What was asked for.
+    /// The operation.
     pub method: Method,
-    /// The chunk, where there is one.
+    /// The chunk, if the operation has one.
     pub chunk: Option<ChunkId>,
     /// The first byte of a read or write.
     pub offset: Option<u64>,
@@ -41,56 +41,56 @@ impl std::error::Error for ClientError {
 
 /// What went wrong with an operation.
 ///
-/// `fate` says whether the operation was done. Where that is not known, look (a stat, a read) or do
-/// it again (writes and reads may be repeated).
+/// [`fate`](Self::fate) says whether the operation was done. If that is not known, find out with a
+/// stat or a read, or repeat the operation: writes and reads may be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The server refused or failed; [`ErrorReply::fate`] says what became of a change.
     #[error(transparent)]
     Refused(#[from] ErrorReply),
-    /// The data of a read was changed on its way here.
-    #[error("slice {slice} was changed on its way here: read it again")]
+    /// The data of a read was damaged on its way to the client.
+    #[error("slice {slice} was damaged on its way to the client: read it again")]
     ReplyCorrupt {
         /// Index of the slice in the chunk.
         slice: u64,
     },
     /// The reply breaks the format.
-    #[error("the server's reply is malformed ({0}): compare versions")]
+    #[error("the server's reply is malformed ({0}): compare the versions of both ends")]
     BadReply(WireError),
-    /// The reply is about something else than was asked for.
-    #[error("the server's reply describes another range: compare versions")]
+    /// The reply does not fit the request.
+    #[error("the server's reply is for another range: compare the versions of both ends")]
     WrongReply,
     /// The server has no such operation.
-    #[error("the server does not know the operation: update it")]
+    #[error("the server does not know the operation: update the server")]
     Unsupported,
     /// The server speaks another version.
-    #[error("the server speaks another version: update the older side")]
+    #[error("the server speaks another version of the protocol: update the older side")]
     Version,
     /// The server could not read the request.
-    #[error("the server cannot read the request: compare versions")]
+    #[error("the server cannot read the request: compare the versions of both ends")]
     Malformed,
-    /// The server answered a status without a meaning.
-    #[error("the server answered status {0}, which has no meaning here: compare versions")]
+    /// The server answered with a status that this side does not know.
+    #[error("the server answered with the unknown status {0}: compare the versions of both ends")]
     UnknownStatus(u16),
-    /// The server has too many of our requests.
+    /// Too many requests of this client are under way at the server.
     #[error("the server has too many requests of this client: use a smaller depth")]
     Busy,
-    /// The server does not hold requests of this length whole.
+    /// The request is longer than the server accepts.
     #[error("the request is too long for the server: use smaller operations")]
     TooLongForServer,
     /// No bytes, or more than one operation may have.
-    #[error("one operation cannot have {length} bytes, at most {max}: use several")]
+    #[error("one operation cannot have {length} bytes, the limit is {max}: use several operations")]
     Length {
         /// Bytes wanted.
         length: usize,
         /// The limit.
         max: usize,
     },
-    /// The range ends beyond what offsets can say.
-    #[error("the range ends beyond 2^64")]
+    /// The range ends beyond the largest offset.
+    #[error("the range ends beyond byte 2^64: use a smaller offset")]
     Range,
-    /// The request was not taken.
+    /// The request was not accepted, and was not sent.
     #[error(transparent)]
     Call(CallError),
     /// No response in time.
@@ -99,8 +99,8 @@ pub enum ErrorKind {
         /// What is known of the operation.
         fate: Fate,
     },
-    /// Given up by the caller.
-    #[error("cancelled ({fate})")]
+    /// The caller cancelled the operation.
+    #[error("the operation was cancelled ({fate})")]
     Cancelled {
         /// What is known of the operation.
         fate: Fate,
@@ -111,8 +111,8 @@ pub enum ErrorKind {
         /// What is known of the operation.
         fate: Fate,
     },
-    /// The reply is longer than this side holds whole.
-    #[error("the reply is too long to be held whole here: ask for less at a time")]
+    /// The reply is longer than this side accepts.
+    #[error("the reply is longer than this client accepts: ask for less at a time")]
     ReplyTooLong,
 }
 
@@ -167,8 +167,8 @@ impl From<CallError> for ErrorKind {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// No local address leads there.
-    #[error("no local address to reach {addr} from; name one in the configuration")]
+    /// No local address has a route to the server.
+    #[error("no local address has a route to {addr}; set one with ClientConfig::local_ip")]
     NoRoute {
         /// The server.
         addr: std::net::SocketAddr,
@@ -182,14 +182,14 @@ pub enum OpenError {
     /// The connection failed.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The link went down, or no channel could be had on it.
-    #[error("{addr} connected but opened no channel; it may have reached its limits, try again")]
+    /// The link went down, or no channel could be opened on it.
+    #[error("connected to {addr}, but could not open a channel; the server may be full: try again")]
     NoChannel {
         /// The server.
         addr: std::net::SocketAddr,
     },
-    /// The session could not be entered.
-    #[error("the link is up but could not enter its session; connect again")]
+    /// The link could not join its session.
+    #[error("the link is up but could not join its session; connect again")]
     Session(#[source] ClientError),
 }
 
@@ -199,15 +199,15 @@ impl From<ClientError> for OpenError {
     }
 }
 
-/// Why a transfer of many operations stopped. What was acknowledged before stays done.
+/// Why a transfer of many operations stopped. Operations that were acknowledged stay done.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
     /// An operation failed.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// What is to be stored cannot be read.
-    #[error("cannot read what is to be stored, {done} bytes in")]
+    /// The data to store cannot be read.
+    #[error("cannot read the data to store after {done} bytes")]
     Source {
         /// Bytes read before.
         done: u64,
@@ -215,8 +215,8 @@ pub enum TransferError {
         #[source]
         source: io::Error,
     },
-    /// What was read cannot be written.
-    #[error("cannot write what was read, {done} bytes in")]
+    /// The data that was read from the server cannot be written.
+    #[error("cannot write the fetched data after {done} bytes")]
     Sink {
         /// Bytes written before.
         done: u64,

@@ -360,7 +360,11 @@ fn who_is_not_there_or_speaks_otherwise_is_told_apart() {
         let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
         let _ = stream.read_to_end(&mut Vec::new());
     });
-    fails(&mut bench.run(&["info", &stranger]), 3, &[&stranger, "cannot be talked to"]);
+    fails(
+        &mut bench.run(&["info", &stranger]),
+        3,
+        &[&stranger, "did not answer as a Towpath endpoint"],
+    );
     answers.join().expect("the stranger");
 }
 

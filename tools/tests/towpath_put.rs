@@ -81,7 +81,11 @@ fn several_files_are_stored_over_one_link_and_each_is_named() {
     assert_eq!((&report["bytes"], &report["files"][1]["file"]), (&300.into(), &"f2".into()));
     assert_eq!(report["files"][1]["bytes"], 200, "{report}");
 
-    fails(&mut bench.run(&["put", "f1", "no such"]), 3, &["`no such` is no file", "HOST:PORT"]);
+    fails(
+        &mut bench.run(&["put", "f1", "no such"]),
+        3,
+        &["`no such` is neither a file nor", "HOST:PORT"],
+    );
     fails(&mut bench.run(&["put", "f1", "f2", "--chunk", NAME]), 2, &["--chunk"]);
     fails(&mut bench.run(&["put", "f1", "./gone"]), 7, &["./gone"]);
     let flags = ["put", "f1", "gone", "--server", &bench.server];

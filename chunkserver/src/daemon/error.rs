@@ -1,4 +1,4 @@
-//! Why the daemon ends, and with which exit code.
+//! Errors of the daemon, with their exit codes.
 
 use std::io;
 use std::net::IpAddr;
@@ -12,38 +12,40 @@ use super::file::ConfigFileError;
 use super::value::ValueError;
 use crate::store::{ConfigError, FlushFailed, OpenError, RepairError};
 
-/// Why the daemon could not start, or did not end well.
+/// Why the daemon could not start, or did not stop cleanly.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DaemonError {
-    /// The command line is not understood, or asks for help.
+    /// The command line is invalid, or asks for help.
     #[error(transparent)]
     Flags(#[from] clap::Error),
-    /// A flag has a value that it does not take.
+    /// A flag has an invalid value.
     #[error("--{flag} {error}")]
     Flag {
         /// The flag without its dashes.
         flag: &'static str,
-        /// What it takes.
+        /// Which values it takes.
         #[source]
         error: ValueError,
     },
     /// The config file cannot be used.
     #[error(transparent)]
     ConfigFile(#[from] ConfigFileError),
-    /// The log filter is none.
-    #[error("`log` is no filter: use error, warn, info, debug or trace, or part=level pairs")]
-    LogFilter(#[source] tracing_subscriber::filter::ParseError),
-    /// A part of the log filter is no level.
+    /// The log filter is invalid.
     #[error(
-        "`log` (--log) has `{part}`, which is no level: use off, error, warn, info, debug or \
+        "`log` is not a valid filter: use error, warn, info, debug or trace, or part=level pairs"
+    )]
+    LogFilter(#[source] tracing_subscriber::filter::ParseError),
+    /// A part of the log filter is not a level.
+    #[error(
+        "`log` (--log) has `{part}`, which is not a level: use off, error, warn, info, debug or \
          trace, or PART=LEVEL as in towpath_chunkserver=debug"
     )]
     LogLevel {
-        /// What stands there.
+        /// The invalid part.
         part: String,
     },
-    /// The sizes of the store cannot be.
+    /// A size setting of the store is invalid.
     #[error(transparent)]
     Sizes(#[from] ConfigError),
     /// The device has no address.
@@ -59,7 +61,7 @@ pub enum DaemonError {
         likely: Option<IpAddr>,
     },
     /// An address of the settings is not one of this host.
-    #[error("`{setting}` is {ip}, which is no address of this host (`ip address` lists them)")]
+    #[error("`{setting}` is {ip}, which is not an address of this host (`ip address` lists them)")]
     NotOurs {
         /// The setting.
         setting: &'static str,
@@ -69,11 +71,11 @@ pub enum DaemonError {
         #[source]
         source: io::Error,
     },
-    /// The data directory is something else.
+    /// The data directory is not a directory.
     #[error("{} is not a directory: set `data_dir` (--data-dir) to one", .0.display())]
     NotADirectory(PathBuf),
     /// The data directory cannot be made or entered.
-    #[error("cannot use {} as data directory: check its permissions", path.display())]
+    #[error("cannot use {} as the data directory: check its permissions", path.display())]
     DataDir {
         /// The directory.
         path: PathBuf,
@@ -90,8 +92,8 @@ pub enum DaemonError {
         #[source]
         source: OpenError,
     },
-    /// The store is damaged, or something of it was lost; what was printed says what.
-    #[error("the store in {} is not whole", .0.display())]
+    /// The store is damaged, or data was lost; the printed report says what.
+    #[error("the store in {} is damaged: the report says what", .0.display())]
     StoreDamaged(PathBuf),
     /// The store was not repaired.
     #[error("cannot repair the store in {}", path.display())]
@@ -102,39 +104,39 @@ pub enum DaemonError {
         #[source]
         source: RepairError,
     },
-    /// The listening address cannot be had.
+    /// The server cannot listen on its address.
     #[error("cannot listen for clients")]
     Listen(#[from] ListenError),
-    /// The device or its memory cannot be had.
+    /// The network device or its memory is not available.
     #[error("cannot set up the network device")]
     Endpoint(#[from] EndpointError),
-    /// Whoever makes the devices made none.
+    /// The caller's function made no device.
     #[error("there is no device to serve on; make one for each worker")]
     NoDevice,
     /// No thread for the store, or a worker.
     #[error("cannot start a thread for the store or a worker; raise the limit of processes")]
     Thread(#[source] io::Error),
-    /// The status socket cannot be had.
-    #[error("cannot answer at the `status_socket` (--status-socket)")]
+    /// The status socket cannot be made.
+    #[error("cannot make the `status_socket` (--status-socket)")]
     Status(#[from] SocketError),
     /// The signals cannot be caught.
     #[error("cannot catch SIGTERM, SIGINT and SIGHUP")]
     Signals(#[source] io::Error),
     /// The ready line could not be written.
-    #[error("cannot write to stdout that the server is ready; give it an open stdout")]
+    #[error("cannot write the ready line to stdout; start the server with an open stdout")]
     Ready(#[source] io::Error),
-    /// The store's thread ended by a fault; what was not acknowledged may have been done or not.
-    #[error("the store in {} ended by a fault: see what was logged, then restart", .0.display())]
+    /// The store's thread panicked; changes that were not acknowledged may have been done or not.
+    #[error("the store in {} failed: read the log, then restart", .0.display())]
     StoreEnded(PathBuf),
     /// The store's thread did not end in time.
     #[error(
-        "the store in {} did not end within `stop_wait_ms`: a flush of its medium hangs, or takes \
-         longer; what was acknowledged is safe",
+        "the store in {} did not stop within `stop_wait_ms`: a flush of its disk hangs or is slow; \
+         acknowledged changes are safe",
         .0.display()
     )]
     StoreHangs(PathBuf),
     /// The store refuses changes since a flush failed.
-    #[error("the store in {} has lost its trust in the medium", path.display())]
+    #[error("the store in {} became read-only", path.display())]
     Failed {
         /// The directory.
         path: PathBuf,

@@ -11,10 +11,10 @@ use super::slice::ChunkId;
 /// Why a directory cannot be opened as a store. Nothing was changed in it.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// A setting cannot be.
+    /// A setting is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A log record is sound but cannot have happened.
+    /// A log record has its checksum but contradicts the records before it.
     #[error("{file} is inconsistent at offset {offset}: {source}")]
     Apply {
         /// Log file.
@@ -26,7 +26,7 @@ pub enum OpenError {
         source: ApplyError,
     },
     /// The checkpoint cannot be read.
-    #[error("{file}: {why}, and no older map and logs tell the same: restore it from a copy")]
+    #[error("{file}: {why}, and no older map and logs can replace it: restore it from a copy")]
     Checkpoint {
         /// Checkpoint file.
         file: String,
@@ -42,20 +42,20 @@ pub enum OpenError {
         #[source]
         source: HeaderError,
     },
-    /// Another server has the directory.
-    #[error("another server has this store open: stop it first")]
+    /// Another server uses the directory.
+    #[error("another server has this store open: stop that server first")]
     Locked,
     /// There are segments but no checkpoint.
-    #[error("segments are here but no map file: restore it from a copy, or remove all files")]
+    #[error("there are segments but no map file: restore it from a copy, or remove all files")]
     MapMissing,
     /// The medium failed.
     #[error(transparent)]
     Media(#[from] MediaError),
-    /// There is no store.
-    #[error("no store is here: no map, no log and no segment")]
+    /// The directory has no store.
+    #[error("there is no store here: no map, no log and no segment")]
     NoStore,
-    /// Two slices claim one page, or a slice a page of no segment.
-    #[error("page {page} of the segment files is claimed twice, or is in no file")]
+    /// Two slices use one page, or a slice uses a page that no segment has.
+    #[error("page {page} of the segment files is used by two slices, or is in no file")]
     Page {
         /// The page, counted over all segments.
         page: u32,
@@ -79,26 +79,26 @@ pub enum CommitStep {
     LogFlush,
 }
 
-/// The store lost its trust in the medium; it refuses every change from now on, reads go on.
+/// A commit failed, so the store refuses every change from now on. Reads still work.
 ///
-/// What was staged is not acknowledged: after a restart each of it is there wholly or not at all.
+/// The staged changes are not acknowledged: after a restart each of them is there completely or not
+/// at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{step} failed ({kind}): the store takes no more changes; replace the medium or restart")]
+#[error("{step} failed ({kind}): the store is read-only; check the disk, then restart")]
 pub struct FlushFailed {
-    /// The step.
+    /// The step that failed.
     pub step: CommitStep,
-    /// What the medium said.
+    /// The error of the medium.
     pub kind: std::io::ErrorKind,
 }
 
-/// Why no change at all is taken just now.
+/// Why the store accepts no change at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
-    /// Changes that were acknowledged are lost, and a change could take the pages that a repair
-    /// needs.
-    #[error("the store is damaged and takes no changes: run `towpath-chunkserver check` on it")]
+    /// Acknowledged changes are lost, and a new change could use the pages that a repair needs.
+    #[error("the store is damaged and read-only: run `towpath-chunkserver check` on it")]
     Damaged,
-    /// Enough is staged: commit, then try again.
+    /// Too much is staged: commit, then try again.
     #[error("the batch is full: commit it first")]
     BatchFull,
     /// An earlier commit failed; this change was not staged and never happens.
@@ -108,7 +108,8 @@ pub enum Refused {
     /// deletes still work.
     #[error("no space: delete chunks or raise the capacity")]
     NoSpace,
-    /// The commit with this change failed: after a restart it is there wholly or not at all.
+    /// The commit with this change failed: after a restart the change is there completely or not at
+    /// all.
     #[error("{0}; whether the change was made is known after a restart")]
     Undecided(FlushFailed),
 }
@@ -116,25 +117,25 @@ pub enum Refused {
 /// Why a chunk was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CreateError {
-    /// It is there already.
-    #[error("chunk {0} exists")]
+    /// The chunk exists already.
+    #[error("chunk {0} exists already: delete it first, or use another name")]
     Exists(ChunkId),
-    /// Its size limit is zero or larger than a chunk can be.
-    #[error("a chunk cannot have a limit of {0} bytes")]
+    /// The size limit is zero or larger than a chunk can be.
+    #[error("a chunk cannot have a size limit of {0} bytes: use 1 byte to 1 TiB")]
     Limit(u64),
     /// Not now.
     #[error(transparent)]
     Refused(#[from] Refused),
     /// The configured number of chunks is reached.
-    #[error("the store holds its {0} chunks: delete some first")]
+    #[error("the store already has {0} chunks, its maximum: delete some first")]
     TooManyChunks(u64),
 }
 
 /// Why a chunk was not finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FinishError {
-    /// It has another length.
-    #[error("the chunk has {byte_len} bytes: write what is missing first")]
+    /// The chunk has another length.
+    #[error("the chunk has {byte_len} bytes: write the missing bytes first")]
     Length {
         /// Its length in bytes.
         byte_len: u64,
@@ -161,8 +162,8 @@ pub enum DeleteError {
 /// Why nothing was written.
 #[derive(Debug, Error)]
 pub enum WriteError {
-    /// Not one checksum per touched slice.
-    #[error("{expected} checksums are needed, one per touched slice, not {found}")]
+    /// The number of checksums is not that of the touched slices.
+    #[error("{expected} checksums are needed, one for each touched slice, but there are {found}")]
     CrcCount {
         /// Slices touched.
         expected: u64,
@@ -187,24 +188,25 @@ pub enum WriteError {
     /// The chunk is not there.
     #[error("no chunk {0}")]
     NoSuchChunk(ChunkId),
-    /// The slice that the fragment would be merged with is damaged; overwrite it whole.
-    #[error("the stored slice under the fragment is damaged: {0}")]
+    /// The stored slice with which the written part would be merged is damaged; overwrite the whole
+    /// slice.
+    #[error("a part of a damaged slice cannot be written, write the whole slice: {0}")]
     OldSlice(SliceCorrupt),
-    /// An earlier change of the chunk is lost: delete it, and make it anew.
-    #[error("a change of chunk {0} is lost to damage: delete the chunk, then write it anew")]
+    /// An earlier change of the chunk is lost: delete the chunk and write it again.
+    #[error("a change of chunk {0} is lost to damage: delete the chunk, then write it again")]
     Suspect(ChunkId),
     /// Not now.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// The data does not have the writer's checksum: it was changed on its way here.
-    #[error("slice {slice} of the write does not have its checksum: send it again")]
+    /// The data does not match the writer's checksum: it was damaged on its way to the server.
+    #[error("slice {slice} of the write does not match its checksum: send it again")]
     WireCorrupt {
         /// Index of the slice in the chunk.
         slice: u64,
     },
 }
 
-/// A slice whose bytes on the medium, read twice, do not have their checksum.
+/// A slice whose bytes on the medium, read twice, do not match its checksum.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("slice {slice} of chunk {chunk} is damaged on the medium ({file} at offset {offset})")]
 pub struct SliceCorrupt {
@@ -224,8 +226,8 @@ pub enum ReadError {
     /// A slice is damaged; the others of the chunk can still be read.
     #[error(transparent)]
     Corrupt(#[from] SliceCorrupt),
-    /// A change of the chunk is lost: what is known of it may be old, or too short.
-    #[error("a change of chunk {0} is lost to damage: what is left of it may be old")]
+    /// A change of the chunk is lost: the stored bytes may be old, or too few.
+    #[error("a change of chunk {0} is lost to damage: the stored bytes may be old")]
     Suspect(ChunkId),
     /// No bytes, or more than one read may have.
     #[error("a read cannot have {byte_len} bytes")]

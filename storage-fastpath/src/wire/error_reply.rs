@@ -1,4 +1,4 @@
-//! Why a server did not do what it was asked (docs/storage-protocol.md section 6).
+//! Error replies: why a server did not do an operation (docs/storage-protocol.md section 6).
 
 use super::{VERSION, WireError, check_version, check_zero, open, seal};
 use crate::limits::ERROR_BYTES;
@@ -7,12 +7,12 @@ use bytemuck::{Pod, Zeroable};
 use core::mem::{offset_of, size_of};
 use towpath_rpc::Fate;
 
-/// Which rule a request broke; its number travels.
+/// Which rule a request broke. The number is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[repr(u16)]
 pub enum Why {
     /// A rule that this side does not know.
-    #[error("an unnamed rule")]
+    #[error("it breaks a rule that this client does not know")]
     Other = 0,
     /// The header of the body.
     #[error("its header is malformed")]
@@ -24,7 +24,7 @@ pub enum Why {
     #[error("its length or range is impossible")]
     Range = 3,
     /// The number of checksums.
-    #[error("it has not one checksum per touched slice")]
+    #[error("its number of checksums is not that of the slices that it touches")]
     CrcCount = 4,
     /// Lengths of body and data.
     #[error("its body or data is not as long as its header says")]
@@ -67,25 +67,25 @@ impl From<WireError> for Why {
     }
 }
 
-/// Why a server did not do what it was asked; nothing was changed, but for
-/// [`CommitFailed`](Self::CommitFailed) (docs/storage-protocol.md section 6).
+/// Why a server did not do an operation (docs/storage-protocol.md section 6). Nothing was changed,
+/// except perhaps with [`CommitFailed`](Self::CommitFailed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorReply {
-    /// The chunk is not there.
-    #[error("there is no chunk {chunk}: check its name, or list the chunks that there are")]
+    /// The chunk does not exist.
+    #[error("there is no chunk {chunk}: check its name, or list all chunks")]
     NoSuchChunk {
         /// Its name.
         chunk: ChunkId,
     },
-    /// The chunk is there already.
-    #[error("chunk {chunk} exists: delete it first, or choose another name")]
+    /// The chunk exists already.
+    #[error("chunk {chunk} exists already: delete it first, or choose another name")]
     ChunkExists {
         /// Its name.
         chunk: ChunkId,
     },
     /// The read ends past the end of the chunk.
-    #[error("chunk {chunk} ends at byte {length}: read up to there")]
+    #[error("the read ends past the end of chunk {chunk}, which has {length} bytes: read less")]
     PastEnd {
         /// The chunk.
         chunk: ChunkId,
@@ -93,15 +93,15 @@ pub enum ErrorReply {
         length: u64,
     },
     /// The write ends past the size limit of the chunk.
-    #[error("chunk {chunk} may reach {limit} bytes and no more: use another chunk")]
+    #[error("the write ends past the limit of chunk {chunk}, {limit} bytes: use another chunk")]
     PastLimit {
         /// The chunk.
         chunk: ChunkId,
         /// Its limit in bytes.
         limit: u64,
     },
-    /// Data was changed on its way to the server.
-    #[error("slice {slice} of chunk {chunk} was changed on its way to the server: send it again")]
+    /// Data was damaged on its way to the server.
+    #[error("slice {slice} of chunk {chunk} was damaged on its way to the server: send it again")]
     WireCorrupt {
         /// The chunk.
         chunk: ChunkId,
@@ -116,28 +116,29 @@ pub enum ErrorReply {
         /// Index of the slice in the chunk.
         slice: u64,
     },
-    /// No room.
+    /// The server's store is full.
     #[error("the server has no space left: delete chunks, or raise its capacity")]
     NoSpace,
-    /// As many chunks as the server holds.
-    #[error("the server holds its {max} chunks: delete some first")]
+    /// The server has its maximum number of chunks.
+    #[error("the server already has {max} chunks, its maximum: delete some first")]
     TooManyChunks {
         /// The limit.
         max: u64,
     },
-    /// An earlier flush failed: the store takes no changes any more, reads go on.
-    #[error("the server's store failed and is read-only: see its log, replace the medium")]
+    /// An earlier flush failed, or acknowledged changes are lost to damage: the store accepts no
+    /// changes, reads still work.
+    #[error("the server's store failed and is read-only: the server's log says why")]
     StoreFailed,
-    /// The medium would not read or write.
-    #[error("the server's medium failed: see its log, then try again")]
+    /// The medium failed to read or write.
+    #[error("the server's disk failed to read or write: see the server's log, then try again")]
     Media,
-    /// More bytes than the server takes or gives in one operation.
-    #[error("one operation has at most {max} bytes here: use several")]
+    /// More bytes than the server allows in one operation.
+    #[error("the server allows at most {max} bytes in one operation: use several operations")]
     TooLong {
         /// The limit in bytes.
         max: u64,
     },
-    /// No buffer, or no place in a queue: nothing is wrong with the request.
+    /// The server has no free buffer or queue place. The request itself is valid.
     #[error("the server is busy: try again")]
     Busy,
     /// The request breaks a rule.
@@ -148,13 +149,14 @@ pub enum ErrorReply {
     },
     /// The store failed while it made this change durable: reads do not show the change, and
     /// after a restart of the server it is there wholly or not at all.
-    #[error("the server's store failed in the middle: whether it was done shows after a restart")]
+    #[error("the server's store failed meanwhile: whether this was done shows after a restart")]
     CommitFailed,
-    /// A newer link of the client's session is in use, or was: this link changes nothing any more.
+    /// A newer link of the client's session has replaced this one, which can change nothing any
+    /// more.
     #[error("a newer link of this session has replaced this one: use the newer link")]
     Fenced,
     /// The chunk that is to be finished has another length.
-    #[error("chunk {chunk} has {length} bytes: write what is missing, then finish it")]
+    #[error("chunk {chunk} has {length} bytes: write the missing bytes, then finish it")]
     WrongLength {
         /// The chunk.
         chunk: ChunkId,

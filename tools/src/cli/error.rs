@@ -40,7 +40,7 @@ impl std::fmt::Display for FileVerb {
 #[non_exhaustive]
 pub(crate) enum CliError {
     /// Bytes came back changed.
-    #[error("what came back is not what was sent, first at byte {offset}")]
+    #[error("the data that came back differs from the data that was sent, first at byte {offset}")]
     Changed {
         /// The first byte of the request in which it was seen.
         offset: u64,
@@ -80,7 +80,7 @@ pub(crate) enum CliError {
     },
     /// The last word of `put` is neither a file nor a server.
     #[error(
-        "`{name}` is no file here and names no server: give files that exist, then HOST or \
+        "`{name}` is neither a file nor the name of a server: give files that exist, then HOST or \
          HOST:PORT"
     )]
     NoFileNoServer {
@@ -94,7 +94,7 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
     /// Loss was asked of a device that has none of its own.
-    #[error("{device} loses no packets on purpose: leave {flag} out, or use -d roce")]
+    #[error("{device} cannot lose packets on purpose: leave {flag} out, or use -d roce")]
     NoLossOfItsOwn {
         /// Which device.
         device: DeviceName,
@@ -133,7 +133,7 @@ pub(crate) enum CliError {
     #[error("cannot write to stdout")]
     Stdout(#[source] io::Error),
     /// A study has no report.
-    #[error("the study {study} did not get to its end")]
+    #[error("the study {study} did not finish")]
     Study {
         /// Its name.
         study: &'static str,

@@ -38,29 +38,29 @@ pub(crate) enum UsageError {
     DeviceFaults(DeviceName),
     /// READ and atomics are RC's.
     #[error(
-        "READ and atomics exist on RC queue pairs alone, whose device makes them reliable: use \
-         -c RC instead of {0}"
+        "READ and atomics need RC queue pairs, whose device makes them reliable: use -c RC instead \
+         of {0}"
     )]
     RcOnly(Connection),
     /// Towpath rides on connections.
     #[error("reliable messages go over UC, RC or TCP; add --raw for plain datagrams")]
     RawOnly,
     /// Only a link has paths.
-    #[error("--status tells of links and their paths: leave out --raw, and use -c UC or RC")]
+    #[error("--status reports links and their paths: leave out --raw, and use -c UC or RC")]
     StatusOfNoLink,
     /// As there.
-    #[error("--paths is about links: leave out --raw, and use -c UC or RC")]
+    #[error("--paths applies to links: leave out --raw, and use -c UC or RC")]
     PathsOfNoLink,
     /// TCP has no verbs.
-    #[error("--raw is about queue pairs: use -c RC, UC or UD, or leave --raw out for TCP")]
+    #[error("--raw applies to queue pairs: use -c RC, UC or UD, or leave --raw out for TCP")]
     RawTcp,
     /// Datagrams are sent.
     #[error("there is no WRITE on UD: use tow_send_bw, or -c RC or UC")]
     WriteOnUd,
     /// Nobody looks at what is written.
     #[error(
-        "a raw WRITE tells its receiver nothing, so nobody can check it: leave out --raw or \
-         --data_validation, or use tow_send_bw or tow_send_lat"
+        "the receiver of a raw WRITE gets no completion and cannot check the data: leave out \
+         --raw or --data_validation, or use tow_send_bw or tow_send_lat"
     )]
     BlindWrite,
     /// Atomics have one size.
@@ -140,19 +140,19 @@ pub(crate) enum RunError {
     #[error("the ends do not agree ({0}); start both with the same flags")]
     Disagree(Differences),
     /// Something else listens there.
-    #[error("the peer does not speak this tool's set-up language: {0}")]
+    #[error("the peer does not speak the set-up protocol of this tool: {0}")]
     NotOurs(#[source] serde_json::Error),
     /// It speaks another version of it.
     #[error("the peer's tool has set-up version {theirs}, this one {ours}; update the older one")]
     Version { ours: u32, theirs: u32 },
     /// It says something out of turn.
-    #[error("the peer said {got} where {wanted} was due; are both ends of the same version?")]
+    #[error("the peer sent {got} where {wanted} was expected; do both ends have the same version?")]
     OutOfTurn { wanted: &'static str, got: &'static str },
     /// The peer went away.
     #[error("the peer is gone ({0}); see what it printed, then start both again")]
     PeerGone(String),
     /// The peer does nothing.
-    #[error("nothing came from the peer for {0:?} although something was due; is it stopped?")]
+    #[error("the peer sent nothing for {0:?} although it should have; is it stopped?")]
     PeerSilent(Duration),
     /// The peer gave up and said why.
     #[error("the peer failed: {0}")]
@@ -179,7 +179,7 @@ pub(crate) enum RunError {
     #[error("{0}")]
     Channel(#[from] ChannelError),
     /// A message was not taken.
-    #[error("a message was not taken: {0}")]
+    #[error("a message was not accepted: {0}")]
     Submit(#[from] SubmitError),
     /// Buffers for the messages could not be had.
     #[error("no send buffer of {bytes} bytes; lower -t or -s")]
@@ -191,7 +191,9 @@ pub(crate) enum RunError {
     )]
     Outcome(Outcome),
     /// A message has the wrong length.
-    #[error("a message of {got} bytes came where {wanted} were due: a defect of the transport")]
+    #[error(
+        "a message of {got} bytes came where {wanted} were expected: a defect of the transport"
+    )]
     Length { wanted: u32, got: u32 },
     /// A message has the wrong content.
     #[error("byte {offset} of a message is {got:#04x} instead of {wanted:#04x}: corrupted data")]
@@ -203,7 +205,7 @@ pub(crate) enum RunError {
     #[error("some message came twice and another one never: a defect of the transport")]
     Digest,
     /// A fetched number is not what it was left at.
-    #[error("an atomic found {got} where {wanted} was due: not done exactly once, or not in order")]
+    #[error("an atomic found {got} where {wanted} was expected: not exactly once, or not in order")]
     Atomic { wanted: u64, got: u64 },
     /// A verb failed.
     #[error("{0}")]
@@ -217,8 +219,8 @@ pub(crate) enum RunError {
     Completion { qp_num: QpNum, status: WcStatus, vendor_err: u32 },
     /// The way to the peer carries no packets as long as were asked for.
     #[error(
-        "the way to the peer carries {way}, and {asked} bytes were asked for: lower -m to {} or \
-         leave it out",
+        "an MTU of {asked} bytes is too large: the path to the peer carries {way}; lower -m to {} \
+         or leave it out",
         .way.mtu
     )]
     Mtu { asked: Mtu, way: PathMtu },
@@ -232,10 +234,10 @@ pub(crate) enum RunError {
     )]
     Lost(Connection),
     /// The peer has not as many queue pairs as it agreed to.
-    #[error("the peer has {theirs} queue pairs where {ours} were agreed: is it of this version?")]
+    #[error("the peer has {theirs} queue pairs, but {ours} were agreed: is its version the same?")]
     QueuePairs { ours: usize, theirs: usize },
     /// A frame on TCP that is none.
-    #[error("the peer sent a frame that is none; are both ends of the same version?")]
+    #[error("the peer sent an invalid frame; do both ends have the same version?")]
     BadFrame,
     /// The report could not be written.
     #[error("cannot write {path}: {source}; results above are complete")]
@@ -293,7 +295,7 @@ fn end_of(reason: DownReason, status: Option<WcStatus>) -> String {
              has no processor, or packets do not get through"
         ),
         (DownReason::LongPacketsLost { mtu }, _) => format!(
-            "the way to the peer does not bring packets of an RDMA MTU of {mtu} bytes and brings \
+            "the network to the peer drops packets of an RDMA MTU of {mtu} bytes, but delivers \
              shorter ones; lower -m at both ends, or raise the MTU of the network"
         ),
         (DownReason::PeerGone | DownReason::Goodbye, _) => {

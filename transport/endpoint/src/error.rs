@@ -1,4 +1,4 @@
-//! Why set-up and commands fail, and what to do about it.
+//! Errors of set-up and commands: what failed, and what to do about it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,54 +8,54 @@ use towpath_proto::wire::{AppProtocol, HelloError, Refusal};
 use towpath_proto::{Carrier, Class};
 use towpath_verbs::{Mtu, PathMtu, VerbError};
 
-/// Why an endpoint could not be made, or memory not be registered.
+/// Why an endpoint could not be made, or why memory could not be registered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
-    /// The device lacks the queue pairs that were chosen to carry links, or both kinds.
+    /// The device lacks the queue pairs that were chosen to carry links, or has no usable kind.
     #[error(
-        "the device has no {wanted} queue pairs, which links were to ride on; choose another \
-             device, or another carrier"
+        "the device has no {wanted} queue pairs, which links are set to use; choose another device \
+         or another carrier"
     )]
     NoCarrier {
-        /// What was to carry them.
+        /// The kind that links are set to use.
         wanted: Carrier,
     },
-    /// Memory for buffers.
-    #[error("cannot get buffers")]
+    /// There is no memory for buffers.
+    #[error("cannot allocate buffers")]
     Memory(#[from] MemoryError),
-    /// The device refused.
-    #[error("the device refused")]
+    /// A call to the device failed.
+    #[error("the device refused a call")]
     Verb(#[from] VerbError),
-    /// The port carries no packets as long as were asked for.
+    /// The MTU that was asked for is larger than the port carries.
     #[error(
-        "the port carries {port}, and {asked} bytes were asked for: lower the MTU setting (--mtu, \
-         -m, mtu_bytes) to {} or leave it out, or raise the MTU of the interface",
+        "an MTU of {asked} bytes is too large: the port carries {port}; lower the MTU setting \
+         (--mtu, -m, mtu_bytes) to {} or leave it out, or raise the MTU of the interface",
         .port.mtu
     )]
     Mtu {
-        /// What was asked for.
+        /// The MTU that was asked for.
         asked: Mtu,
         /// What the port carries.
         port: PathMtu,
     },
     /// A limit of the configuration does not fit the device.
     #[error(
-        "{what} of {wanted} is more than the device's {limit}; lower links_max, credit_total or \
-         the progress budget"
+        "{what} is {wanted}, but the device allows at most {limit}; lower links_max, credit_total \
+         or progress_budget"
     )]
     TooLarge {
-        /// What does not fit.
+        /// The limit that does not fit.
         what: &'static str,
         /// What the configuration adds up to.
         wanted: usize,
         /// What the device has.
         limit: usize,
     },
-    /// As many regions as an endpoint knows.
-    #[error("{max} regions are registered already; deregister one, or carve larger ones")]
+    /// The endpoint has its maximum number of regions.
+    #[error("all {max} regions are in use; deregister one, or register fewer, larger regions")]
     TooManyRegions {
-        /// How many.
+        /// The limit.
         max: usize,
     },
     /// The UDP sockets could not be set up.
@@ -64,7 +64,7 @@ pub enum EndpointError {
     /// The RDMA device could not be opened.
     #[error(transparent)]
     Open(#[from] towpath_device_verbs::OpenError),
-    /// The system gave no thread.
+    /// The system could not start a thread.
     #[error("cannot start the worker thread")]
     Thread(#[source] io::Error),
 }
@@ -73,7 +73,7 @@ pub enum EndpointError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// Another process has the port.
+    /// Another process uses the port.
     #[error(
         "TCP port {} on {} is in use: stop its owner (`ss -tlnp` names it) or choose another port",
         .0.port(),
@@ -81,19 +81,19 @@ pub enum ListenError {
     )]
     PortInUse(SocketAddr),
     /// No interface has the address.
-    #[error("{0} is no address of this host: `ip addr` lists those that are")]
+    #[error("{0} is not an address of this host: `ip addr` lists its addresses")]
     AddressNotLocal(SocketAddr),
     /// Not allowed.
     #[error("not permitted to listen on {0}: ports below 1024 need CAP_NET_BIND_SERVICE")]
     Permission(SocketAddr),
     /// Too many listeners.
-    #[error("the endpoint listens on {max} addresses already; use one of them")]
+    #[error("the endpoint already listens on {max} addresses, its maximum; use one of them")]
     TooMany {
         /// How many.
         max: usize,
     },
     /// The endpoint's worker has ended.
-    #[error("the endpoint has shut down; spawn another")]
+    #[error("the endpoint has shut down; start another one")]
     ShutDown,
     /// Anything else.
     #[error("cannot listen on {addr}")]
@@ -121,7 +121,7 @@ impl ListenError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// As many connections as an endpoint sets up at a time.
+    /// Too many connections are being set up at the same time.
     #[error("{max} connections are being set up already; try again when one is done")]
     TooMany {
         /// How many.
@@ -150,10 +150,10 @@ pub enum ConnectError {
     Timeout {
         /// Where to.
         addr: SocketAddr,
-        /// How long was waited.
+        /// How long this side waited.
         after: Nanos,
     },
-    /// The peer has no room: all its links are in use, or it lacks memory for another.
+    /// The peer is full: all its links are in use, or it has no memory for another one.
     #[error(
         "the server at {addr} is full: all its links are in use; try again later, or raise its \
          limit of links"
@@ -162,8 +162,7 @@ pub enum ConnectError {
         /// Where to.
         addr: SocketAddr,
     },
-    /// The peer answered no, for another reason than [`Full`](Self::Full) or
-    /// [`Class`](Self::Class).
+    /// The peer refused, for another reason than [`Full`](Self::Full) or [`Class`](Self::Class).
     #[error("{addr} refused: {refusal}")]
     Refused {
         /// Where to.
@@ -184,16 +183,16 @@ pub enum ConnectError {
         /// Ours.
         ours: AppProtocol,
     },
-    /// The peer takes no links of the class.
-    #[error("{addr} takes no {class} links: it is configured without that class")]
+    /// The peer accepts no links of the class.
+    #[error("{addr} accepts no {class} links: use another class, or configure that class there")]
     Class {
         /// Where to.
         addr: SocketAddr,
         /// The class that was asked for.
         class: Class,
     },
-    /// The peer answered something else than a set-up message of this version.
-    #[error("{addr} cannot be talked to: {error}")]
+    /// The peer's answer is not a set-up message of this version.
+    #[error("{addr} did not answer as a Towpath endpoint of this version: {error}")]
     Hello {
         /// Where to.
         addr: SocketAddr,
@@ -201,7 +200,7 @@ pub enum ConnectError {
         #[source]
         error: HelloError,
     },
-    /// This side could not set up its half.
+    /// This side could not set up its end.
     #[error("cannot set up a link to {addr}")]
     Local {
         /// Where to.
@@ -211,36 +210,36 @@ pub enum ConnectError {
         error: LinkError,
     },
     /// The endpoint's worker has ended.
-    #[error("the endpoint has shut down; spawn another")]
+    #[error("the endpoint has shut down; start another one")]
     ShutDown,
 }
 
-/// Why a peer that connected was turned away.
+/// Why a link that a peer asked for was refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcceptError {
-    /// It sent something else than a set-up message of this version.
+    /// The peer sent something else than a set-up message of this version.
     #[error("{0}")]
     Hello(#[from] HelloError),
-    /// It sent a refusal where a HELLO was due.
-    #[error("it sent a refusal ({0}) without being asked")]
+    /// The peer sent a refusal in place of a HELLO.
+    #[error("the peer sent a refusal ({0}) in place of a HELLO")]
     Unasked(Refusal),
-    /// It did not finish its HELLO in time.
-    #[error("no whole HELLO within {0}")]
+    /// The peer did not complete its HELLO in time.
+    #[error("the peer sent no complete HELLO within {0}")]
     Timeout(Nanos),
-    /// The connection broke before its HELLO was whole.
-    #[error("the set-up connection broke")]
+    /// The connection broke before the HELLO was complete.
+    #[error("the set-up connection broke before the peer's HELLO was complete")]
     Broken(#[source] Option<io::Error>),
-    /// Too many peers wait for the worker that this one was placed with.
-    #[error("{max} peers wait for the same worker already")]
+    /// Too many peers already wait for the worker that was to serve this one.
+    #[error("{max} peers already wait for the same worker; the peer may try again")]
     Busy {
-        /// How many.
+        /// The limit.
         max: usize,
     },
-    /// As many set-ups were under way as there may be, and this one gave way to a newer one.
-    #[error("{max} set-ups were under way, and this one gave way to a newer one")]
+    /// Too many set-ups were under way, and this one was dropped for a newer one.
+    #[error("{max} set-ups were under way already, and this one was dropped for a newer one")]
     GaveWay {
-        /// How many there may be.
+        /// The limit.
         max: usize,
     },
     /// A link could not be made.
@@ -252,36 +251,36 @@ pub enum AcceptError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// As many links as are configured, or their buffers cannot be had.
+    /// All links are in use, or there is no memory for the buffers of another one.
     #[error("all {links_max} links are in use; raise links_max or close one")]
     Full {
         /// The limit.
         links_max: usize,
     },
-    /// Memory for its receive buffers.
+    /// There is no memory for the receive buffers of the link.
     #[error("{0}")]
     Memory(#[from] MemoryError),
-    /// The device refused.
+    /// A call to the device failed.
     #[error("{0}")]
     Verb(#[from] VerbError),
-    /// The peer asks for more paths than links have here.
-    #[error("the peer wants {wanted} paths, and links have {most} at most here; allow it more")]
+    /// The peer asks for more paths than this side allows.
+    #[error("the peer asks for {wanted} paths, but this side allows {most}; change one of them")]
     TooManyPaths {
-        /// How many it asks for.
+        /// The number that the peer asks for.
         wanted: usize,
-        /// How many it can have.
+        /// The number that this side allows.
         most: usize,
     },
     /// The peer offers another number of paths than this side.
-    #[error("the peer has {theirs} paths and this side {ours}; configure both alike")]
+    #[error("the peer has {theirs} paths and this side {ours}; set the same number at both ends")]
     Paths {
         /// The peer's.
         theirs: usize,
         /// Ours.
         ours: usize,
     },
-    /// The peer's paths ride on something else than ours.
-    #[error("the peer's links ride on {theirs} and ours on {ours}; configure both alike")]
+    /// The peer's links use another carrier than ours.
+    #[error("the peer's links use {theirs} and ours {ours}; set the same carrier at both ends")]
     Carrier {
         /// The peer's.
         theirs: Carrier,
@@ -289,41 +288,43 @@ pub enum LinkError {
         ours: Carrier,
     },
     /// The peer's application speaks another protocol than ours.
-    #[error("the peer's application speaks {theirs} and ours {ours}")]
+    #[error(
+        "the peer's application speaks {theirs}, ours speaks {ours}; check the address and port"
+    )]
     App {
         /// The peer's.
         theirs: AppProtocol,
         /// Ours.
         ours: AppProtocol,
     },
-    /// The peer's device address is none that packets could be sent to, or not to one host alone.
+    /// No packets can be sent to the peer's device address, or they would reach several hosts.
     #[error(
-        "nothing can be sent to the peer's device address {theirs}: it is broadcast, multicast, \
-         unspecified, or has port 0; set the address of the device there"
+        "the peer's device address {theirs} cannot be used: it is broadcast, multicast, \
+         unspecified, or has port 0; set the address of the device at the peer"
     )]
     Address {
-        /// What it named.
+        /// The address that the peer named.
         theirs: SocketAddr,
     },
-    /// The peer wants a link of a class that this side does not take, or answered with another
-    /// class than it was asked for.
-    #[error("the peer wants a {theirs} link, which is not taken here; configure both alike")]
+    /// The peer asks for a class that this side does not accept, or answered with another class
+    /// than this side asked for.
+    #[error("the peer asks for a {theirs} link; accept that class here, or use another one there")]
     Class {
         /// The peer's.
         theirs: Class,
     },
-    /// The peer wants to fall back to RC, for which this side has made no provision.
-    #[error("the peer's links fall back to RC and ours do not; configure both alike")]
+    /// The peer's links can fall back to RC; this side is not configured for that.
+    #[error("the peer's links fall back to RC and ours do not; set the same fallback at both ends")]
     Fallback,
     /// A link over TCP needs the connection on which it was set up.
     #[error(
-        "a link over TCP rides on its set-up connection: use `connect` and `listen`, or another \
+        "a link over TCP needs its set-up connection: use `connect` and `listen`, or another \
          carrier"
     )]
     NoStream,
-    /// The way to the peer carries no packets as long as this side, or both, wanted to send.
+    /// The MTU that was asked for is larger than the path to the peer carries.
     #[error(
-        "the way to {} carries {way}, and one of {asked} bytes was wanted: lower the MTU setting \
+        "an MTU of {asked} bytes is too large: the path to {} carries {way}; lower the MTU setting \
          (--mtu, -m, mtu_bytes) to {}",
         .dest.ip(),
         .way.mtu
@@ -331,21 +332,21 @@ pub enum LinkError {
     PathMtu {
         /// Where the peer is.
         dest: SocketAddr,
-        /// What was wanted.
+        /// The MTU that was asked for.
         asked: Mtu,
-        /// What the way carries, as far as this host knows.
+        /// What the path carries, as far as this host knows.
         way: PathMtu,
     },
     /// The peer's receive buffers are smaller than a packet needs.
-    #[error("the peer takes chunks of {theirs} bytes at most, {needed} are needed")]
+    #[error("the peer accepts chunks of {theirs} bytes, but {needed} are needed; raise its limit")]
     ChunkBytes {
         /// The peer's limit.
         theirs: u32,
-        /// What is needed at least.
+        /// The least that is needed.
         needed: u32,
     },
-    /// The pending half is none of this endpoint's, or was withdrawn.
-    #[error("this half of a link belongs to another endpoint or is gone; make a new offer")]
+    /// The pending end belongs to another endpoint, or was withdrawn.
+    #[error("this end of a link belongs to another endpoint or is gone; make a new offer")]
     NotPending,
 }
 
@@ -371,10 +372,10 @@ impl LinkError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChannelError {
-    /// No such link, or not any more.
+    /// The link does not exist, or no longer exists.
     #[error("the link is gone; connect again")]
     NoSuchLink,
-    /// The link refused: see the reason.
+    /// The link refused.
     #[error("{0}")]
     Link(#[from] towpath_proto::OpenError),
     /// The peer refused, or the channel was closed while it was opened.
@@ -384,12 +385,12 @@ pub enum ChannelError {
     #[error("the link went down ({0:?}); connect again")]
     Down(towpath_proto::DownReason),
     /// No answer in time.
-    #[error("no answer in time; the peer may be busy or gone")]
+    #[error("the peer did not answer in time; it may be busy or gone: try again")]
     Timeout,
     /// Too many commands wait for the endpoint's worker.
-    #[error("the endpoint's worker has too much to do; try again when it has had its turns")]
+    #[error("too many commands wait for the endpoint's worker; try again later")]
     Busy,
     /// The endpoint's worker has ended.
-    #[error("the endpoint has shut down; spawn another")]
+    #[error("the endpoint has shut down; start another one")]
     ShutDown,
 }

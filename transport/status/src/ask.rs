@@ -21,7 +21,7 @@ pub enum AskError {
         source: io::Error,
     },
     /// The answer does not come.
-    #[error("no answer came from {}; the process may be busy: ask again", path.display())]
+    #[error("no answer from {}; the process may be busy: ask again", path.display())]
     Read {
         /// From where.
         path: PathBuf,
@@ -30,13 +30,13 @@ pub enum AskError {
         source: io::Error,
     },
     /// The thread that moves the data does not answer.
-    #[error("the process is there, but its network thread has not come by for {waited_ms} ms")]
+    #[error("the process runs, but its network thread did not react for {waited_ms} ms")]
     Silent {
         /// For so long.
         waited_ms: u64,
     },
     /// The answer is none.
-    #[error("what came from {} is no status: is it another program's socket?", path.display())]
+    #[error("{} did not send a status: is it another program's socket?", path.display())]
     Malformed {
         /// From where.
         path: PathBuf,

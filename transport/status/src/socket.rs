@@ -21,11 +21,11 @@ pub enum SocketError {
     #[error("another process answers at {}: choose another path", .0.display())]
     Taken(PathBuf),
     /// There is a file of that name, and it is no socket.
-    #[error("{} is there and no socket: choose another path", .0.display())]
+    #[error("{} exists and is not a socket: choose another path", .0.display())]
     NoSocket(PathBuf),
     /// The system does not give it.
-    #[error("cannot make the socket {}: its folder must be there, and the path shorter than 108 \
-             bytes", path.display())]
+    #[error("cannot make the socket {}: its folder must exist, and the path must have less than \
+         108 bytes", path.display())]
     Bind {
         /// Where.
         path: PathBuf,
@@ -34,7 +34,7 @@ pub enum SocketError {
         source: io::Error,
     },
     /// No owner, or more than there may be.
-    #[error("{wanted} threads cannot answer at one socket: from 1 to {OWNERS_MAX} can")]
+    #[error("{wanted} threads cannot share one status socket: use 1 to {OWNERS_MAX}")]
     Owners {
         /// How many were asked for.
         wanted: usize,

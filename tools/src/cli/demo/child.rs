@@ -67,7 +67,7 @@ pub(crate) enum ChildError {
         source: serde_json::Error,
     },
     /// The system would not say how it is.
-    #[error("cannot look after the second process")]
+    #[error("cannot wait for the second process")]
     Wait(#[source] io::Error),
 }
 

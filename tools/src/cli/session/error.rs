@@ -16,9 +16,9 @@ use crate::cli::interrupt::Interrupted;
 pub(crate) enum SessionError {
     /// The channel was refused.
     #[error(
-        "the server at {server} opened no channel{}: it may be at its limits, try again later",
+        "the server at {server} opened no channel{}: it may be full, try again later",
         match reason {
-            CloseReason::Refused(code) => format!(" (its code is {code})"),
+            CloseReason::Refused(code) => format!(" (code {code})"),
             _ => String::new(),
         }
     )]
@@ -29,7 +29,7 @@ pub(crate) enum SessionError {
         reason: CloseReason,
     },
     /// The channel cannot be asked for.
-    #[error("no channel to the server at {server}")]
+    #[error("cannot open a channel to the server at {server}")]
     Channel {
         /// Where.
         server: SocketAddr,
@@ -42,7 +42,7 @@ pub(crate) enum SessionError {
     Client(Box<ClientError>),
     /// The server has no room for another client.
     #[error(
-        "server full: the chunk server at {server} has as many clients as it takes; try again \
+        "server full: the chunk server at {server} has its maximum number of clients; try again \
          later, or start it with a higher --links-max"
     )]
     Full {
@@ -62,7 +62,7 @@ pub(crate) enum SessionError {
         source: Box<ConnectError>,
     },
     /// Somebody is there, but no link with them can be set up.
-    #[error("no link to the chunk server at {server}")]
+    #[error("cannot connect to the chunk server at {server}")]
     Connect {
         /// Where.
         server: SocketAddr,
@@ -71,7 +71,7 @@ pub(crate) enum SessionError {
         source: Box<ConnectError>,
     },
     /// The link went down while it was set up.
-    #[error("the server at {server} went away while the link was set up: try again")]
+    #[error("the server at {server} closed the link during set-up: try again")]
     Down {
         /// Where.
         server: SocketAddr,
@@ -85,10 +85,10 @@ pub(crate) enum SessionError {
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
     /// Two endpoints in one process could not be joined.
-    #[error("cannot join two endpoints")]
+    #[error("cannot connect two endpoints")]
     Link(#[source] LinkError),
     /// No local address leads to the server.
-    #[error("no local address leads to {server}: name one with --device-ip")]
+    #[error("no local address has a route to {server}: name one with --device-ip")]
     NoRoute {
         /// Where.
         server: IpAddr,
@@ -97,12 +97,12 @@ pub(crate) enum SessionError {
         source: io::Error,
     },
     /// The client ended an operation with the output of another.
-    #[error("the client took one operation for another; this is a bug, please report it")]
+    #[error("the client mixed up two operations; this is a bug, please report it")]
     OtherOutput,
     /// The second server holds something else under that name.
     #[error(
-        "the replica at {replica} holds {found} bytes of that chunk, the server {wanted}: name a \
-         replica that holds the same"
+        "the chunk has {found} bytes at the replica {replica}, but {wanted} bytes at the server: \
+         name a replica with the same data"
     )]
     ReplicaDiffers {
         /// Where.
@@ -123,8 +123,8 @@ pub(crate) enum SessionError {
     },
     /// The way to the server swallows long packets.
     #[error(
-        "the way to the server does not bring packets of an RDMA MTU of {mtu} bytes and brings \
-         shorter ones; as this host knows it carries {way}: use --mtu {next}"
+        "the network to the server drops packets of an RDMA MTU of {mtu} bytes, but delivers \
+         shorter ones (this host knows that it carries {way}): use --mtu {next}"
     )]
     Narrow {
         /// The MTU of the link.
@@ -135,7 +135,7 @@ pub(crate) enum SessionError {
         next: Mtu,
     },
     /// The name of the server leads nowhere.
-    #[error("`{name}` names no server: give HOST or HOST:PORT")]
+    #[error("cannot resolve the server name `{name}`: give HOST or HOST:PORT")]
     Resolve {
         /// What was given.
         name: String,
