@@ -362,7 +362,12 @@ impl<M: Media> Store<M> {
             for staged in self.staged.iter().rev().filter(|s| s.chunk == chunk) {
                 let (record, _) = parse_record(&self.log.staged[staged.at..], self.log.key)
                     .expect("staged records are encoded here");
-                let Body::Write(write) = record.body else { return SliceRef::default() };
+                let write = match record.body {
+                    Body::Write(write) => write,
+                    // It leaves the slices as they are.
+                    Body::Finish => continue,
+                    _ => return SliceRef::default(),
+                };
                 let span = write.span();
                 if (span.first()..span.first() + span.count()).contains(&slice) {
                     let at = (slice - span.first()) as usize;

@@ -275,3 +275,22 @@ fn real_files_hold_what_was_written_across_a_restart() {
     assert_eq!(read(&mut store, CHUNK, 0, expected.len()).unwrap(), expected);
     store.close().unwrap();
 }
+
+#[test]
+fn a_write_behind_a_finish_in_one_batch_is_merged_with_what_was_there() {
+    for is_committed in [true, false] {
+        let media = SimMedia::new(1);
+        let mut store = open(&media);
+        store.stage_unfinished(CHUNK, None).unwrap();
+        stage_cut(&mut store, CHUNK, 0, &[1; 4096], 0).unwrap();
+        if is_committed {
+            store.commit().unwrap();
+        }
+        store.stage_finish(CHUNK, 4096).unwrap();
+        stage_cut(&mut store, CHUNK, 10, &[2; 5], 0).unwrap();
+        store.commit().unwrap();
+        let mut expected = vec![1; 4096];
+        expected[10..15].fill(2);
+        assert_eq!(read(&mut store, CHUNK, 0, 4096).unwrap(), expected, "{is_committed}");
+    }
+}

@@ -19,8 +19,8 @@ use towpath_base::Prng;
 
 use super::sim::SimMedia;
 use super::{
-    ChunkId, CreateError, DeleteError, Media, ReadError, Refused, SLICE_BYTES, Span, Store,
-    StoreConfig, Ticket, Write, WriteError, fragment_crc, slice_crc, writer_crcs,
+    ChunkId, CreateError, DeleteError, FinishError, Media, ReadError, Refused, SLICE_BYTES, Span,
+    Store, StoreConfig, Ticket, Write, WriteError, fragment_crc, slice_crc, writer_crcs,
 };
 
 /// Small enough that segments fill, extents scatter and logs wrap within a test.
@@ -69,6 +69,14 @@ pub(super) fn create<M: Media>(store: &mut Store<M>, chunk: ChunkId) {
     store.commit().expect("the medium flushes");
 }
 
+/// Stages a finish, whatever length the staged changes give the chunk.
+fn finish<M: Media>(store: &mut Store<M>, chunk: ChunkId) -> Result<Ticket, FinishError> {
+    match store.stage_finish(chunk, u64::MAX) {
+        Err(FinishError::Length { byte_len }) => store.stage_finish(chunk, byte_len),
+        done => done,
+    }
+}
+
 /// Reads, and checks that each checksum is the one that the data and its place have.
 pub(super) fn read<M: Media>(
     store: &mut Store<M>,
@@ -101,6 +109,8 @@ pub(super) fn read<M: Media>(
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Create(ChunkId),
+    CreateUnfinished(ChunkId),
+    Finish(ChunkId),
     Write(ChunkId, u64, Vec<u8>),
     Delete(ChunkId),
 }
@@ -114,9 +124,10 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn apply(&mut self, change: &Change) {
         match change {
-            Change::Create(chunk) => {
+            Change::Create(chunk) | Change::CreateUnfinished(chunk) => {
                 self.chunks.insert(*chunk, Vec::new());
             }
+            Change::Finish(_) => {}
             Change::Write(chunk, offset, bytes) => {
                 let content = self.chunks.get_mut(chunk).expect("the store took the write");
                 let end = *offset as usize + bytes.len();
@@ -149,9 +160,11 @@ impl Change {
     /// A change of one of four chunks, which may or may not make sense just now.
     pub(super) fn random(prng: &mut Prng) -> Self {
         let chunk = ChunkId(u128::from(prng.below(4)) << 64 | 7);
-        match prng.below(10) {
+        match prng.below(12) {
             0 | 1 => Self::Create(chunk),
             2 => Self::Delete(chunk),
+            3 => Self::CreateUnfinished(chunk),
+            4 => Self::Finish(chunk),
             _ => {
                 let offset = prng.below(40 << 10);
                 let len = 1 + prng.below(20 << 10) as usize;
@@ -173,6 +186,16 @@ impl Change {
             Self::Create(chunk) => match store.stage_create(*chunk, None) {
                 Ok(_) => return Ok(true),
                 Err(CreateError::Refused(refused)) => Some(refused),
+                Err(_) => None,
+            },
+            Self::CreateUnfinished(chunk) => match store.stage_unfinished(*chunk, None) {
+                Ok(_) => return Ok(true),
+                Err(CreateError::Refused(refused)) => Some(refused),
+                Err(_) => None,
+            },
+            Self::Finish(chunk) => match finish(store, *chunk) {
+                Ok(_) => return Ok(true),
+                Err(FinishError::Refused(refused)) => Some(refused),
                 Err(_) => None,
             },
             Self::Write(chunk, offset, bytes) => {
