@@ -28,6 +28,7 @@ pub(super) fn of_finish(chunk: ChunkId, error: FinishError) -> ErrorReply {
         FinishError::Length { byte_len: length } => ErrorReply::WrongLength { chunk, length },
         FinishError::NoSuchChunk(chunk) => ErrorReply::NoSuchChunk { chunk },
         FinishError::Refused(refused) => of_refused(refused),
+        FinishError::Suspect(chunk) => of_suspect(chunk),
     }
 }
 

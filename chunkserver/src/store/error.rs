@@ -143,6 +143,9 @@ pub enum FinishError {
     /// It is not there.
     #[error("no chunk {0}")]
     NoSuchChunk(ChunkId),
+    /// An earlier change of the chunk is lost: delete it, and make it anew.
+    #[error("a change of chunk {0} is lost to damage: delete the chunk, then write it anew")]
+    Suspect(ChunkId),
     /// Not now.
     #[error(transparent)]
     Refused(#[from] Refused),

@@ -88,6 +88,9 @@ impl<M: Media> Store<M> {
     pub fn stage_finish(&mut self, chunk: ChunkId, byte_len: u64) -> Result<Ticket, FinishError> {
         self.check_usable()?;
         let head = self.head(chunk).ok_or(FinishError::NoSuchChunk(chunk))?;
+        if self.is_suspect(chunk) {
+            return Err(FinishError::Suspect(chunk));
+        }
         if head.byte_len != byte_len {
             return Err(FinishError::Length { byte_len: head.byte_len });
         }
@@ -183,8 +186,10 @@ impl<M: Media> Store<M> {
         refused
     }
 
+    /// Whether a change of the chunk is lost, and none that is staged deletes the chunk.
     fn is_suspect(&self, chunk: ChunkId) -> bool {
-        self.map.chunks.get(&chunk).is_some_and(|found| found.suspect)
+        !self.pending.contains_key(&chunk)
+            && self.map.chunks.get(&chunk).is_some_and(|found| found.suspect)
     }
 
     /// The chunk as the staged changes leave it.
@@ -211,7 +216,7 @@ impl<M: Media> Store<M> {
             return Err(WriteError::Length { byte_len });
         }
         let head = self.head(write.chunk).ok_or(WriteError::NoSuchChunk(write.chunk))?;
-        if !self.pending.contains_key(&write.chunk) && self.is_suspect(write.chunk) {
+        if self.is_suspect(write.chunk) {
             return Err(WriteError::Suspect(write.chunk));
         }
         let limit_bytes = head.limit_bytes;

@@ -173,3 +173,30 @@ fn a_chunk_whose_finish_is_lost_is_kept_and_with_the_loss_accepted_it_counts_as_
     repair(&media, true);
     assert_eq!(read(&mut open(&media), chunk, 0, 4096).unwrap(), [1; 4096]);
 }
+
+#[test]
+fn a_suspect_chunk_is_neither_finished_nor_written_to() {
+    let media = SimMedia::new(1);
+    let mut store = open(&media);
+    let chunk = ChunkId(1);
+    create(&mut store, chunk);
+    write(&mut store, chunk, 0, &[1; 4096]);
+    let at = store.log.end;
+    write(&mut store, chunk, 0, &[2; 4096]);
+    store.close().unwrap();
+    for copy in [0, 64 << 10] {
+        media.flip_bit(&log_name(1), copy + at + 70);
+    }
+    repair(&media, false);
+    let mut store = open(&media);
+    assert_eq!(store.stage_finish(chunk, 4096), Err(FinishError::Suspect(chunk)));
+    let written = stage_cut(&mut store, chunk, 0, &[3; 5], 0);
+    assert!(matches!(written, Err(WriteError::Suspect(_))), "{written:?}");
+    // Made anew it is like any other.
+    store.stage_delete(chunk).unwrap();
+    store.stage_unfinished(chunk, None).unwrap();
+    stage_cut(&mut store, chunk, 0, &[3; 5], 0).unwrap();
+    store.stage_finish(chunk, 5).unwrap();
+    store.commit().unwrap();
+    assert_eq!(read(&mut store, chunk, 0, 5).unwrap(), [3; 5]);
+}
