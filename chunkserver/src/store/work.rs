@@ -105,8 +105,12 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Work<M, W, R> {
             }
             Request::Delete { chunk } => {
                 let full = |e: &DeleteError| matches!(e, DeleteError::Refused(Refused::BatchFull));
-                self.unfinished.forget(chunk);
-                Reply::Delete(self.stage(full, |s| s.stage_delete(chunk)))
+                let done = self.stage(full, |store| store.stage_delete(chunk));
+                // One that stays is still to be swept when its time is over.
+                if done.is_ok() {
+                    self.unfinished.forget(chunk);
+                }
+                Reply::Delete(done)
             }
             Request::List { after, count_max } => Reply::List(self.store.list(after, count_max)),
             Request::Read { chunk, offset, byte_len, mut buf, mut crcs } => {

@@ -1,8 +1,15 @@
 //! The worker: batches, order, buffers that come back, failures that reach their requests.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{never, unbounded};
 
 use super::*;
+use crate::store::asked::Asked;
+use crate::store::unfinished::Unfinished;
+use crate::store::wakeful::Wakeful;
+use crate::store::work::Work;
 use crate::store::{Completion, Reply, Request, StoreWorker, WorkerConfig};
 
 const CHUNK: ChunkId = ChunkId(1);
@@ -208,4 +215,34 @@ fn who_stops_a_store_whose_flush_hangs_waits_no_longer_than_asked() {
     let worker = spawn(&SimMedia::new(2));
     worker.send(1, Request::Create { chunk: CHUNK, limit_bytes: None, unfinished: false }).unwrap();
     assert_eq!(worker.stop_within(Duration::from_secs(3600)), Some(Ok(())));
+}
+
+#[test]
+fn an_unfinished_chunk_whose_delete_was_refused_is_still_swept_when_its_time_is_over() {
+    let mut store = open(&SimMedia::new(1));
+    store.stage_unfinished(CHUNK, None).expect("the chunk is new");
+    store.commit().expect("the medium flushes");
+    // The log is full, and the medium has no room for a checkpoint.
+    (store.log.end, store.log.deferred) = (store.log.size_bytes, true);
+    let keep = Duration::from_secs(10);
+    let ((requests, incoming), (outgoing, completions)) = (unbounded(), unbounded());
+    let unfinished = Unfinished::new(store.map.unfinished(), Instant::now());
+    let mut work = Work::<_, Vec<u8>, Vec<u8>> {
+        store,
+        config: WorkerConfig::new(16).unfinished_keep(Some(keep)),
+        asked: Asked::new(vec![incoming]),
+        long: vec![Arc::default()],
+        outgoing: vec![outgoing],
+        unanswered: Vec::new(),
+        wakeful: Wakeful::default(),
+        unfinished,
+    };
+    requests.send((1, Request::Delete { chunk: CHUNK })).expect("somebody serves");
+    work.batch(&never());
+    let reply = completions.recv().expect("it is answered").reply;
+    assert!(matches!(reply, Reply::Delete(Err(DeleteError::Refused(_)))), "{reply:?}");
+    work.store.log.wants_checkpoint = true;
+    work.store.checkpoint_if_due();
+    work.sweep(Instant::now() + keep);
+    assert!(work.store.stat(CHUNK).is_none(), "nobody removes it any more");
 }
