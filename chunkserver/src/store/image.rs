@@ -11,6 +11,7 @@ use super::header::{
 use super::limits::{LOG_BYTES_MAX, LOG_BYTES_MIN};
 use super::log::key_of;
 use super::media::{Media, MediaError, MediaOp};
+use super::record::{RECORD_ALIGN, RECORD_HEADER_BYTES, parse_frame};
 use super::scan::{Differing, Scan};
 
 /// Bytes that are given up together when they cannot be read.
@@ -107,6 +108,8 @@ pub(super) struct LogImage<F> {
     copies: Vec<Vec<u8>>,
     /// The file ends before its copies do.
     pub(super) is_short: bool,
+    /// Bytes of the file.
+    file_bytes: u64,
     unreadable: Vec<u64>,
     bad_headers: Vec<u64>,
 }
@@ -151,6 +154,10 @@ pub(super) fn read_log<M: Media>(
                 let why = ours(&other).err().unwrap_or(HeaderError::Crc);
                 return Ok(Err(NoLog::Foreign(why)));
             }
+            // It has nothing of the log that was here, so what that had is not known.
+            (None, Some(map)) if !has_records_of(&bytes, size, map) => {
+                return Ok(Err(NoLog::Damaged(first.err().unwrap_or(HeaderError::Crc))));
+            }
             (None, Some(map)) => FileHeader {
                 kind: FileKind::Log,
                 body_crc: 0,
@@ -167,6 +174,18 @@ pub(super) fn read_log<M: Media>(
         },
     };
     Ok(Ok(LogImage::new(file, bytes, unreadable, header)))
+}
+
+/// Whether a file without a sound header is the log that follows `map`: it has a sound record
+/// header of that log, and room for copies of `size`.
+fn has_records_of(bytes: &[u8], size: u64, map: &FileHeader) -> bool {
+    let key = key_of(map);
+    let is_long = map.version == FORMAT_VERSION_PLAIN || size >= LOG_BYTES_MIN;
+    let mut places = bytes.windows(RECORD_HEADER_BYTES).step_by(RECORD_ALIGN);
+    is_long
+        && places.any(|header| {
+            parse_frame(header, key).is_some_and(|frame| frame.generation == map.number)
+        })
 }
 
 /// Whether a log is the one that follows the map with this header.
@@ -200,7 +219,16 @@ impl<F> LogImage<F> {
             .collect();
         let is_short = len < copies.len() * size;
         let size_bytes = size as u64;
-        Self { file, header, size_bytes, copies, is_short, unreadable, bad_headers }
+        Self {
+            file,
+            header,
+            size_bytes,
+            copies,
+            is_short,
+            file_bytes: len as u64,
+            unreadable,
+            bad_headers,
+        }
     }
 
     /// Reads its records, the first of which is `next_sequence`. `proven` is the last one that is
@@ -208,6 +236,20 @@ impl<F> LogImage<F> {
     pub(super) fn scan(&self, next_sequence: u64, proven: u64) -> Scan<'_> {
         let key = key_of(&self.header);
         Scan::new(&self.copies, key, self.header.number, FILE_HEADER_BYTES, next_sequence, proven)
+    }
+
+    /// Whether it is not known that the records end at `at`: the file is shorter than one copy, or
+    /// the page at `at` cannot be read in any.
+    pub(super) fn is_gone_at(&self, at: u64) -> bool {
+        let is_plain = self.header.version == FORMAT_VERSION_PLAIN;
+        // The first version let its logs grow.
+        let is_cut = !is_plain && self.file_bytes < self.size_bytes;
+        let cannot_read = |copy: u64| {
+            let place = copy * self.size_bytes + at;
+            let is_past_end = !is_plain && place >= self.file_bytes;
+            is_past_end || self.unreadable.contains(&(place / PAGE_BYTES * PAGE_BYTES))
+        };
+        at < self.size_bytes && (is_cut || (0..self.copies.len() as u64).all(cannot_read))
     }
 
     /// What is damaged in it and whole in the other copy; `differing` is what a scan found.

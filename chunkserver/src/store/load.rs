@@ -196,8 +196,13 @@ impl<F> Chain<F> {
                 map_again = Some(encode_checkpoint(header, &map));
             }
             // The next log says what this one ends with; the mark speaks of the current one.
-            let proven = starts.get(at + 1).map_or(marked, |start| start - 1);
-            current = Some(replay_log(image, proven, recent, &mut map, &mut damage)?);
+            let next = starts.get(at + 1);
+            let known = Known {
+                proven: next.map_or(marked, |start| start - 1),
+                recent,
+                is_current: next.is_none(),
+            };
+            current = Some(replay_log(image, &known, &mut map, &mut damage)?);
         }
         if let Some(missing) = self.missing {
             let number = header.number + u64::from(current.is_some());
@@ -245,14 +250,24 @@ impl<F> CurrentLog<F> {
     }
 }
 
+/// What is known of the records of a log from elsewhere.
+struct Known<'a> {
+    /// The last one that was on stable media.
+    proven: u64,
+    /// The chunks that the last marked ones changed.
+    recent: &'a [(u64, ChunkId)],
+    /// No other log follows, which would say where this one ends.
+    is_current: bool,
+}
+
 fn replay_log<F>(
     image: LogImage<F>,
-    proven: u64,
-    recent: &[(u64, ChunkId)],
+    known: &Known<'_>,
     map: &mut ChunkMap,
     damage: &mut Vec<Damage>,
 ) -> Result<CurrentLog<F>, OpenError> {
     let name = log_name(image.header.number);
+    let Known { proven, recent, is_current } = *known;
     let mut scan = image.scan(image.header.next_sequence, proven);
     let lost = scan.replay(map, recent).map_err(|(offset, source)| OpenError::Apply {
         file: name.clone(),
@@ -269,6 +284,11 @@ fn replay_log<F>(
         offset: lost.offset,
         kind: DamageKind::LostRecords(lost),
     }));
+    if is_current && image.is_gone_at(at as u64) {
+        map.suspect_all();
+        let why = format!("it is cut short, or cannot be read in any copy, at offset {at}");
+        damage.push(Damage { file: name, offset: at as u64, kind: DamageKind::Log { why } });
+    }
     good.resize(at + torn_bytes, 0);
     let mut log = Log::new(image.file, &image.header, image.size_bytes);
     log.end = at as u64;

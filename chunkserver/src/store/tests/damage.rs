@@ -286,3 +286,52 @@ fn records_lost_here_and_there_are_all_told_and_the_others_kept() {
     let suspect = |id: u128| store.stat(ChunkId(id)).expect("it was made").suspect;
     assert!((0..200).all(|id| suspect(id) == (id % 2 == 0)), "each is known by its header");
 }
+
+/// Whether a store whose server was killed before it wrote a mark says after `harm` of its log that
+/// changes may be lost.
+fn is_lossy_after(harm: impl Fn(&SimMedia)) -> bool {
+    let (media, _) = three_commits();
+    harm(&media);
+    let store = open(&media);
+    assert!(store.is_damaged() || store.stats().chunks == 3, "{:?}", store.damage());
+    store.is_damaged()
+}
+
+#[test]
+fn a_log_that_is_cut_short_is_said_to_have_lost_changes() {
+    // The last one leaves the first copy whole.
+    for (byte_len, is_lossy) in [0, 1, 2, 4096, 4096 + 72, 8192 - 8, LOG_BYTES - 1]
+        .map(|len| (len, true))
+        .into_iter()
+        .chain([(LOG_BYTES, false)])
+    {
+        let cut = |media: &SimMedia| {
+            let file = media.open(LOG).expect("it is there");
+            media.set_len(&file, byte_len).expect("it is cut");
+        };
+        assert_eq!(is_lossy_after(cut), is_lossy, "{byte_len} bytes are left");
+    }
+}
+
+#[test]
+fn a_log_that_holds_nothing_of_its_own_is_said_to_have_lost_changes() {
+    let len = 2 * LOG_BYTES as usize;
+    for bytes in [vec![0; len], random_bytes(&mut Prng::new(1), len)] {
+        assert!(is_lossy_after(|media| put(media, LOG, 0, &bytes)));
+    }
+    assert!(is_lossy_after(|media| {
+        let map = media.content("map.00000001").expect("it is there");
+        put(media, LOG, 0, &vec![0; len]);
+        put(media, LOG, 0, &map);
+    }));
+}
+
+#[test]
+fn a_log_that_cannot_be_read_where_its_next_record_is_due_is_said_to_have_lost_changes() {
+    let spoil = |copies: &'static [u64], page: u64| {
+        move |media: &SimMedia| copies.iter().for_each(|copy| media.spoil(LOG, copy + page * 4096))
+    };
+    assert!(is_lossy_after(spoil(&[0, LOG_BYTES], 1)));
+    assert!(!is_lossy_after(spoil(&[0], 1)), "the other copy is whole");
+    assert!(!is_lossy_after(spoil(&[0, LOG_BYTES], 2)), "no record is due there");
+}

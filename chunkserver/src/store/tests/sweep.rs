@@ -187,3 +187,35 @@ fn each_missing_file_in_turn_is_said_and_nothing_wrong_is_served() {
         }
     }
 }
+
+#[test]
+fn a_file_that_is_cut_zeroed_or_another_one_is_said_and_nothing_wrong_is_served() {
+    for seed in 0..6 {
+        let (media, model) = workload(seed);
+        if seed >= 3 {
+            media.remove("mark").expect("it is there");
+        }
+        let names = media.list().expect("it lists");
+        for name in names.iter().filter(|name| !name.starts_with("data.")) {
+            let full = media.content(name).expect("it is there");
+            let cuts = [0, 1, 100, 4096, 4200, 8192, full.len() / 2, full.len() - 4096];
+            let cuts = cuts.into_iter().filter(|cut| *cut < full.len());
+            let mut harms: Vec<_> = cuts.map(|cut| full[..cut].to_vec()).collect();
+            harms.push(vec![0; full.len()]);
+            harms.push(random_bytes(&mut Prng::new(seed), full.len()));
+            harms.push([&full[..], &[0xa5; 5000]].concat());
+            let others = names.iter().filter(|other| *other != name);
+            harms.extend(others.map(|other| media.content(other).expect("it is there")));
+            for (number, bytes) in harms.iter().enumerate() {
+                let media = media.fork(seed);
+                let file = media.create(name).expect("it is made");
+                media.write_at(&file, 0, bytes).expect("it is written");
+                media.fdatasync(&file).expect("it is flushed");
+                let place = format!("seed {seed}, {name}, {number} with {} bytes", bytes.len());
+                let found = opens(&media, &model);
+                let (is_all, is_said) = found.unwrap_or_else(|e| panic!("{place}: {e}"));
+                assert!(is_all || is_said, "{place}: nothing is said");
+            }
+        }
+    }
+}
