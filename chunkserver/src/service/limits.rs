@@ -23,6 +23,9 @@ pub(super) const STORE_WAIT: Nanos = Nanos::from_micros(100);
 /// older link may be another worker's, whose end wakes nobody here.
 pub(super) const ENTRY_LOOK: Nanos = Nanos::from_millis(1);
 
+/// How often a client that was turned away is logged; those in between are counted.
+pub(super) const REFUSAL_LOG_EVERY: Nanos = Nanos::from_secs(1);
+
 /// Lists kept for reuse: as many as requests are usually under way.
 pub(super) const SPARE_MAX: usize = 256;
 

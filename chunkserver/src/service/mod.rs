@@ -9,6 +9,7 @@
 //! | `entries` | links that entered a session, and entries that wait for work of older links |
 //! | `health` | how the links are, for logs and for who asks |
 //! | `scrub` | a scrub over several steps |
+//! | `refusals` | clients that were turned away, in the log |
 //! | `errors` | what clients are told when the store says no |
 //! | `spare` | lists that are used again |
 //! | `config`, `limits`, `stats` | settings, bounds, counters |
@@ -21,6 +22,7 @@ mod entries;
 mod errors;
 mod health;
 mod limits;
+mod refusals;
 mod scrub;
 mod server;
 mod spare;

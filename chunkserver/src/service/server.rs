@@ -23,6 +23,7 @@ use super::ask::Ask;
 use super::config::{ServiceConfig, cores_to_spare};
 use super::entries::Entries;
 use super::limits::{ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, STORE_LOOK, STORE_WAIT};
+use super::refusals::Refusals;
 use super::spare::Spare;
 use super::stats::ServerStats;
 use super::waiting::Waiting;
@@ -69,6 +70,7 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     pub(super) staged: Slab<Job>,
     answers: VecDeque<Answered>,
     pub(super) entries: Entries,
+    refusals: Refusals,
     pub(super) spare: Spare,
     pub(super) stats: ServerStats,
     pub(super) started: Time,
@@ -121,6 +123,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             staged: Slab::new(),
             answers: VecDeque::new(),
             entries: Entries::default(),
+            refusals: Refusals::default(),
             spare: Spare::default(),
             stats: ServerStats::default(),
             idle_since: None,
@@ -274,7 +277,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
             Event::AcceptFailed { from, error } => {
                 self.stats.links_refused += 1;
-                tracing::warn!(%from, %error, "a client was turned away");
+                self.refusals.log(self.endpoint.now(), from, &error);
             }
             Event::LinkDown { link, reason } => {
                 self.stats.links_down += 1;

@@ -1,0 +1,54 @@
+//! Clients that were turned away, in the log: not more often than somebody can read.
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+
+use towpath_transport::Time;
+
+use super::limits::REFUSAL_LOG_EVERY;
+
+/// Anyone who reaches the listening address can be turned away as often as they like, which must
+/// not fill the log.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    /// When the next one is logged.
+    due: Time,
+    /// Those that were not logged since the last one that was.
+    untold: u64,
+}
+
+impl Refusals {
+    /// Logs a refusal, or counts it for the next line.
+    pub(super) fn log(&mut self, now: Time, from: SocketAddr, error: &dyn Display) {
+        if let Some(others) = self.others_when_due(now) {
+            tracing::warn!(%from, %error, others, "a client was turned away");
+        }
+    }
+
+    /// How many there were since the last line, when another line is due.
+    fn others_when_due(&mut self, now: Time) -> Option<u64> {
+        if now < self.due {
+            self.untold += 1;
+            return None;
+        }
+        self.due = now + REFUSAL_LOG_EVERY;
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_a_line_now_and_then_with_the_number_of_the_others() {
+        let mut refusals = Refusals::default();
+        assert_eq!(refusals.others_when_due(Time::ZERO), Some(0));
+        for _ in 0..1000 {
+            assert_eq!(refusals.others_when_due(Time::ZERO), None);
+        }
+        let later = Time::ZERO + REFUSAL_LOG_EVERY;
+        assert_eq!(refusals.others_when_due(later), Some(1000));
+        assert_eq!(refusals.others_when_due(later + REFUSAL_LOG_EVERY), Some(0));
+    }
+}
