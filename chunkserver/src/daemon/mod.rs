@@ -1,6 +1,6 @@
-//! The daemon: settings, start, clean stop.
+//! The whole server: settings, start and clean stop. Call [`run`](run()) with a [`DaemonConfig`].
 //!
-//! | file | what it knows |
+//! | file | contents |
 //! |---|---|
 //! | `config`, `keys`, `value` | the settings, their table, and how values are read |
 //! | `file`, `args` | the config file and the command line |
@@ -8,9 +8,9 @@
 //! | `crew` | the workers of a server, and their threads |
 //! | `descriptors` | the limit of file descriptors |
 //! | `log` | what is logged, and in which format |
-//! | `check` | the command that looks at a store, and repairs it |
+//! | `check` | the command that checks a store for damage, and repairs it |
 //! | `stop` | [`StopFlag`] and signals |
-//! | `error` | what can go wrong, with exit codes |
+//! | `error` | errors, with their exit codes |
 //!
 //! [`run`](run()) is a library function, so that a program can be a chunk server among other
 //! things, on a device of its own making.

@@ -1,17 +1,18 @@
-//! The service: requests from the network to the store, answers back.
+//! The service: [`ChunkServer`] takes requests from the network, passes them to the store, and
+//! sends the answers.
 //!
-//! | file | what it knows |
+//! | file | contents |
 //! |---|---|
 //! | `server` | [`ChunkServer`]: the loop, taking requests in, sending answers, the clean stop |
-//! | `complete` | what the store answered, turned into answers |
-//! | `ask`, `answer` | a request and an answer on their way |
+//! | `complete` | turns results of the store into answers to clients |
+//! | `ask`, `answer` | a request and an answer under way |
 //! | `waiting` | requests that wait for the store, link by link |
 //! | `entries` | links that entered a session, and entries that wait for work of older links |
-//! | `health` | how the links are, for logs and for who asks |
+//! | `health` | the state of links, for logs and for clients that ask |
 //! | `scrub` | a scrub over several steps |
 //! | `refusals` | clients that were turned away, in the log |
-//! | `errors` | what clients are told when the store says no |
-//! | `spare` | lists that are used again |
+//! | `errors` | error replies for errors of the store |
+//! | `spare` | lists that are kept for reuse |
 //! | `config`, `limits`, `stats` | settings, bounds, counters |
 
 mod answer;

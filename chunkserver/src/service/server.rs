@@ -47,20 +47,20 @@ struct Answered {
     answer: Answer,
 }
 
-/// A chunk server: clients on an endpoint, chunks in a store.
+/// A chunk server: serves the chunks of a store to the clients of an endpoint.
 ///
-/// Its owner's thread is the network thread: it drives the endpoint, checks the data of writes
-/// while they are in cache, and hands requests to the store's thread in the order in which they
-/// came over each link; or it does the store's work itself, where
-/// [that is wanted](crate::store::WorkerConfig::by_askers) and takes no waiting. A change is
-/// answered when it is on stable media. A read that is sent after the answer to a write sees it;
-/// one that is sent before may see what was there before.
+/// The thread that owns it is the network thread. It drives the endpoint, checks the data of writes
+/// while the data is in the processor's cache, and passes requests to the store's thread in the
+/// order in which they came over each link. If [configured](crate::store::WorkerConfig::by_askers)
+/// and if the store's work does not wait, it does the store's work itself. A change is answered
+/// when it is on stable media. A read that is sent after the answer to a write sees that write; a
+/// read that is sent earlier may see the old data.
 ///
-/// The data of a write stays in the buffers that it landed in until the store is done with it:
-/// they are credit of its channel, so a slow store slows its clients and drops nothing. Requests
-/// without room in the store's queue wait, link by link in turn; a link with more than
-/// [`link_requests_max`](ServiceConfig::link_requests_max) under way is told that the server is
-/// busy.
+/// The data of a write stays in its receive buffers until the store is done with it. These buffers
+/// are credit of the channel, so a slow store slows its clients and drops nothing. Requests that
+/// find the store's queue full wait, link by link in turn. A link with more than
+/// [`link_requests_max`](ServiceConfig::link_requests_max) requests under way gets the answer
+/// that the server is busy.
 pub struct ChunkServer<D: Device<Memory = Region>> {
     pub(super) endpoint: Endpoint<D>,
     pub(super) rpc: RpcServer,

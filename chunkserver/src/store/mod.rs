@@ -1,27 +1,30 @@
-//! The chunk store: 4 KiB slices with place-bound checksums, on fresh pages, behind a log.
+//! The chunk store, [`Store`]: chunks of 4 KiB slices on a disk, with a log and checksums.
 //!
-//! | file | what it knows |
+//! A change never overwrites data in place: it writes free pages, then a record in the log. The
+//! checksum of a slice covers its chunk and index, so that a misplaced slice is detected.
+//!
+//! | file | contents |
 //! |---|---|
 //! | `slice` | chunk names, slice and fragment checksums, which slices a range touches |
 //! | `media`, `sim` | files; a simulated medium with power cuts and faults |
 //! | `header`, `record`, `checkpoint` | the bytes of docs/store-format.md |
 //! | `map`, `space`, `pages`, `log` | where slices lie; free pages; segments; the log's end |
-//! | `mark` | which record was on stable media when the store was last quiet |
+//! | `mark` | which record was on stable media when the store was last idle |
 //! | `reserve` | the log and the map of the generation before, whose files the next one gets |
 //! | `engine`, `stage`, `commit`, `read`, `scrub`, `open` | [`Store`], one verb per file |
-//! | `backing` | room on the medium, which is there before it is needed |
-//! | `fullness` | when the log says that the store is full |
-//! | `image`, `scan`, `load`, `segments` | what is on the medium, damaged or not, read |
-//! | `damage`, `check` | what of it is damaged, in words; a look at all of it, and a repair |
-//! | `settle` | what an opening has read, made whole and made to last |
-//! | `request`, `asked` | what a store is asked and answers; the queues of those who ask |
-//! | `work` | many requests served, committed at once, and answered |
-//! | `worker`, `wakeful` | the thread that owns a store, and when those who ask do its work |
-//! | `unfinished` | chunks that are being put, and when each was written to last |
-//! | `fence` | sessions of clients: a newer link ends the work of older ones |
+//! | `backing` | space on the medium, allocated before it is needed |
+//! | `fullness` | when the log reports that the store is full |
+//! | `image`, `scan`, `load`, `segments` | reading what is on the medium, damaged or not |
+//! | `damage`, `check` | descriptions of damage; the check of a whole store, and its repair |
+//! | `settle` | completes what an opening has read, and makes it durable |
+//! | `request`, `asked` | requests and results of a store; the queues of its users |
+//! | `work` | serves many requests, commits them together, and answers them |
+//! | `worker`, `wakeful` | the thread that owns a store; when its users do the work themselves |
+//! | `unfinished` | chunks whose put is under way, and when each was last written |
+//! | `fence` | sessions of clients: a newer link ends the work of older links |
 //! | `config`, `limits`, `error`, `stats` | settings, bounds, errors, counters |
 //!
-//! What an acknowledged change promises is in docs/store-format.md section 1.
+//! docs/store-format.md section 1 says what is promised for an acknowledged change.
 
 mod asked;
 mod backing;

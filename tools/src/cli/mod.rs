@@ -1,6 +1,6 @@
 //! The `towpath` command.
 //!
-//! | file or folder | what lives there |
+//! | file or folder | contents |
 //! |---|---|
 //! | `args` | the subcommands and their flags |
 //! | `demo` | a file there and back over a lossy network, beside kernel TCP |

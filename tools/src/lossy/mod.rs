@@ -1,6 +1,6 @@
 //! `towpath-lossy`: commands on two sides of a bad network.
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! |---|---|
 //! | `args`, `plans`, `values` | the flags, those of the fault plan, and how values are written |
 //! | `run` | one run: wire, commands, end, report |

@@ -264,7 +264,9 @@ pub enum LinkError {
     #[error("{0}")]
     Verb(#[from] VerbError),
     /// The peer asks for more paths than this side allows.
-    #[error("the peer asks for {wanted} paths, but this side allows {most}; change one of them")]
+    #[error(
+        "the peer asks for {wanted} paths, {most} at most are allowed here; change one of them"
+    )]
     TooManyPaths {
         /// The number that the peer asks for.
         wanted: usize,

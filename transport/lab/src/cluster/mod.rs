@@ -4,7 +4,7 @@
 //! and those whose timer is due. All of it is single-threaded and the same for the same seed.
 //! Each message is checked as it is read: whole, intact, in order, once.
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! |---|---|
 //! | `flow` | what one application sends another, and what came of it |
 //! | `host` | one host: its endpoint, and the applications on it |

@@ -4,7 +4,7 @@
 //! driven by a test, on real sockets. What a link rides on fails and comes back meanwhile, as
 //! [`Dice`] say.
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! |---|---|
 //! | `model` | operations, the server's values, and what each answer must be |
 //! | `client` | one client: asks, checks each answer, and its time |

@@ -106,7 +106,7 @@ pub enum HelloError {
 impl fmt::Display for HelloError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Magic => write!(f, "the peer is no Towpath endpoint (wrong magic)"),
+            Self::Magic => write!(f, "the peer is not a Towpath endpoint (wrong magic)"),
             Self::Version { peer } => {
                 write!(
                     f,
@@ -114,9 +114,9 @@ impl fmt::Display for HelloError {
                 )
             }
             Self::HeaderBytes(n) => write!(f, "the peer's chunk header has {n} bytes, not 64"),
-            Self::Length(n) => write!(f, "a set-up message of {n} bytes"),
+            Self::Length(n) => write!(f, "the set-up message has an invalid length of {n} bytes"),
             Self::Crc => write!(f, "the checksum of the set-up message does not match"),
-            Self::Field(name) => write!(f, "{name} out of range in the set-up message"),
+            Self::Field(name) => write!(f, "{name} is out of range in the set-up message"),
         }
     }
 }

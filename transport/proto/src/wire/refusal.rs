@@ -45,22 +45,22 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Paths { most: 1 } => {
-                return f.write_str("it takes one path for each link; ask for one");
+                return f.write_str("it allows one path for each link; ask for one");
             }
             Self::Paths { most } => {
-                return write!(f, "it takes {most} paths for each link; ask for no more");
+                return write!(f, "it allows {most} paths for each link; ask for no more");
             }
             Self::App { served } => return write!(f, "its application speaks {served}"),
             Self::Address => {
-                "nothing can be sent to the device address in our HELLO: it is broadcast, \
-                 multicast, unspecified, or has port 0"
+                "the device address in our HELLO cannot be used: it is broadcast, multicast, \
+                 unspecified, or has port 0"
             }
             Self::Version => "it speaks another protocol version",
             Self::Full => "it has no room for another link",
             Self::Malformed => "it found our HELLO malformed",
             Self::Limits => "its limits (MTU, chunk size, carrier) do not fit ours",
             Self::ShuttingDown => "it is shutting down",
-            Self::Class => "it takes no links of this class",
+            Self::Class => "it accepts no links of this class",
         })
     }
 }
