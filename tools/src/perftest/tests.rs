@@ -437,13 +437,13 @@ fn what_cannot_be_meant_is_refused_with_what_could() {
         (&["-d", "no device"], "ibv_devices"),
         (&["--raw", "-c", "TCP"], "leave --raw out for TCP"),
         (&["--raw", "-c", "UD"], "no WRITE on UD"),
-        (&["--raw", "--data_validation"], "tells its receiver nothing"),
+        (&["--raw", "--data_validation"], "cannot check the data"),
     ] {
         let text = refused(Tool::WriteBw, words);
         assert!(text.contains(say), "{words:?}: {text}");
     }
     assert!(refused(Tool::WriteLat, &["-b"]).contains("unexpected argument"));
-    assert!(refused(Tool::ReadBw, &["-c", "UC"]).contains("RC queue pairs alone"));
+    assert!(refused(Tool::ReadBw, &["-c", "UC"]).contains("need RC queue pairs"));
     assert!(refused(Tool::AtomicLat, &["-s", "16"]).contains("8 bytes"));
     let too_long = ["--raw", "-c", "UD", "-m", "1024", "-s", "1025"];
     assert!(refused(Tool::SendBw, &too_long).contains("raise -m"));
