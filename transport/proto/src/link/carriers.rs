@@ -25,8 +25,8 @@ impl Link {
     }
 
     /// The peer was heard on a path. When it rides on a worse carrier than we, and what we send
-    /// has not been answered of late, we do as it does: its answer would take as long as its
-    /// question to find the way.
+    /// has not been answered of late, or may not be sent yet, we do as it does: its answer would
+    /// take as long as its question to find the way.
     #[inline(never)]
     pub(super) fn on_heard(&mut self, now: Time, index: usize) {
         if self.paths[index].carrier != self.carrier() {
@@ -37,7 +37,11 @@ impl Link {
                 return;
             }
         }
-        if let Some(carrier) = self.paths.ladder.on_heard(now, index) {
+        // What may not be sent to the peer's address yet is never answered: nothing to wait for.
+        let heard = self.paths[index].carrier;
+        let has_to_follow = self.has_to_wait(self.carrier()) && !self.has_to_wait(heard);
+        let follows = self.paths.ladder.on_heard(now, index);
+        if let Some(carrier) = follows.or(has_to_follow.then_some(heard)) {
             cold_path();
             self.ride_on(now, carrier);
         }

@@ -101,3 +101,26 @@ fn who_gives_way_is_down_at_once_for_silence() {
     wire.ends[SERVER].take_events();
     assert_eq!(wire.ends[SERVER].down, Some(DownReason::Silent(Nanos::from_millis(7))));
 }
+
+#[test]
+fn a_server_answers_over_tcp_a_client_that_goes_there_early() {
+    let tune = |config: LinkConfig| {
+        let after = if config.side == crate::Side::Client { 20 } else { 250 };
+        config.checks_address(true).fallback(Nanos::from_millis(after), Nanos::from_millis(20))
+    };
+    let seed = 3;
+    println!("seed {seed}");
+    for fails_at_once in [false, true] {
+        let mut wire = Wire::with_carriers(seed, Faults::default(), &[Uc, Tcp], tune);
+        wire.trace = Some(Vec::new());
+        // UC does not reach the server.
+        wire.holes = [0, 1];
+        if fails_at_once {
+            wire.ends[0].link.path_failed(Time::ZERO, PathId(0));
+        }
+        let channel = wire.open_channel(0, true);
+        wire.ends[SERVER].send(channel, 2, vec![2; 50_000], Time::NEVER);
+        wire.run_until(|wire| wire.ends[0].received.len() == 1);
+        assert_eq!((wire.ends[SERVER].link.carrier(), sent_by_server(&wire)), (Tcp, 0));
+    }
+}
