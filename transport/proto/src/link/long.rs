@@ -172,6 +172,7 @@ impl Link {
         self.long.on_passed();
         self.events.push_back(Event::LongPacketsLost { mtu });
         if self.paths.ladder.has_refuge() {
+            self.paths.ladder.note_narrow();
             return self.ride_on(now, Carrier::Tcp);
         }
         self.go_down(DownReason::LongPacketsLost { mtu });

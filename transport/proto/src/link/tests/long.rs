@@ -106,3 +106,22 @@ fn a_link_that_can_goes_to_tcp_instead_and_delivers() {
     assert_eq!((wire.ends[1].received.len(), wire.ends[0].down), (1, None));
     assert!(stats.long_packets_lost > 0 && stats.carrier_falls > 0, "{stats:?}");
 }
+
+#[test]
+fn a_link_that_went_to_tcp_for_it_stays_there() {
+    let seed = 9;
+    println!("seed {seed}");
+    let carriers = [Carrier::Uc, Carrier::Tcp];
+    let mut wire = Wire::with_carriers(seed, Faults::default(), &carriers, |config| config);
+    let channel = wire.open_channel(0, true);
+    wire.longest[1] = CARRIED;
+    for count in 1..4 {
+        long_message(&mut wire, channel);
+        wire.run_until(|wire| wire.ends[1].received.len() == count);
+        // Longer than the stay on a worse carrier.
+        wire.run_for(Nanos::from_secs(3));
+    }
+    let link = &wire.ends[0].link;
+    let stats = link.stats();
+    assert_eq!((link.carrier(), stats.long_packets_lost), (Carrier::Tcp, 1), "{stats:?}");
+}
