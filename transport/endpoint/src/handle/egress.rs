@@ -256,11 +256,15 @@ impl Egress {
         }
     }
 
-    /// Takes the word; whether there is room indeed.
+    /// Takes the word; whether there is room indeed. While there is, the word goes on to others who
+    /// wait: nothing may come out of the queue any more that would tell them.
     pub(super) fn take_room(&self, bell: &Doorbell) -> bool {
-        // Another thread may have taken it.
         let _ = self.roomy.1.try_recv();
-        self.is_writable(bell)
+        let is_writable = self.is_writable(bell);
+        if is_writable {
+            let _ = self.roomy.0.try_send(());
+        }
+        is_writable
     }
 
     /// The end of [`watch_room`](Self::watch_room).
@@ -462,3 +466,6 @@ impl Drop for Line<'_> {
         self.lined_up.store(self.line.len(), Ordering::SeqCst);
     }
 }
+
+#[cfg(test)]
+mod tests;
