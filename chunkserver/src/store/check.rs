@@ -215,6 +215,12 @@ pub enum RepairError {
     /// The medium failed.
     #[error(transparent)]
     Media(#[from] MediaError),
+    /// What the repair did would not last: its checkpoint could not be written.
+    #[error(
+        "there is no room, or no file descriptor, for a new map and log: make room, then repair \
+         again"
+    )]
+    NoRoom,
     /// The store cannot be read at all.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -266,6 +272,9 @@ pub fn repair<M: Media>(
     store.checkpoint_if_due();
     if let Some(failed) = store.failure() {
         return Err(failed.into());
+    }
+    if store.log.deferred {
+        return Err(RepairError::NoRoom);
     }
     store.close()?;
     Ok(Repaired { before, aside })

@@ -3,7 +3,7 @@
 use super::sweep::{Fault, compare, damage, pages, workload};
 use super::*;
 use crate::store::header::log_name;
-use crate::store::{CheckReport, OpenError, Repaired, SliceRun};
+use crate::store::{CheckReport, OpenError, RepairError, Repaired, SliceRun};
 
 fn check(media: &SimMedia) -> CheckReport {
     crate::store::check(&mut media.clone(), true).expect("it can be read")
@@ -199,4 +199,42 @@ fn a_suspect_chunk_is_neither_finished_nor_written_to() {
     store.stage_finish(chunk, 5).unwrap();
     store.commit().unwrap();
     assert_eq!(read(&mut store, chunk, 0, 5).unwrap(), [3; 5]);
+}
+
+/// A repair that finds room for the generation that a loss of records asks for, and `pages` more.
+fn repair_without_room(media: &SimMedia, pages: u64, accept_loss: bool) {
+    media.limit_space(media.used_bytes() + pages * 4096);
+    let done = crate::store::repair(media.clone(), small_config(), accept_loss);
+    assert!(matches!(done, Err(RepairError::NoRoom)), "{done:?}");
+    assert!(!check(media).is_whole());
+    media.limit_space(u64::MAX);
+}
+
+#[test]
+fn a_repair_without_room_for_its_checkpoint_fails_and_one_with_room_later_does_all() {
+    let media = SimMedia::new(1);
+    let mut store = open(&media);
+    create(&mut store, ChunkId(1));
+    write(&mut store, ChunkId(1), 0, &[1; 60 * 4096]);
+    let at = store.log.end;
+    write(&mut store, ChunkId(1), 0, &[2; 4096]);
+    create(&mut store, ChunkId(2));
+    store.close().unwrap();
+    let whole = media.fork(1);
+    for copy in [0, 64 << 10] {
+        media.flip_bit(&log_name(1), copy + at + 70);
+    }
+    repair_without_room(&media, 2 * 16 + 3, true);
+    repair(&media, true);
+    assert!(check(&media).is_whole());
+    let media = whole;
+    media.remove("data.0001").unwrap();
+    let _ = media.remove(&log_name(2));
+    let _ = media.remove("map.tmp");
+    repair_without_room(&media, 2, false);
+    let lost = check(&media).lost;
+    repair(&media, false);
+    let after = check(&media);
+    assert!(after.damage.is_empty(), "{:?}", after.damage);
+    assert_eq!(after.lost, lost);
 }
