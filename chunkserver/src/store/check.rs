@@ -261,7 +261,7 @@ pub fn repair<M: Media>(
         drop(looked);
     }
     let mut store = Store::open_locked(media, config)?;
-    aside.append(&mut store.give_up_segments()?);
+    let gone = store.lose_segments();
     if accept_loss {
         for chunk in store.map.chunks.values_mut().filter(|chunk| chunk.suspect) {
             // That it was finished may be what is lost.
@@ -276,6 +276,7 @@ pub fn repair<M: Media>(
     if store.log.deferred {
         return Err(RepairError::NoRoom);
     }
+    aside.append(&mut store.make_segments(&gone)?);
     store.close()?;
     Ok(Repaired { before, aside })
 }
@@ -347,23 +348,29 @@ fn lose_double_claims<M: Media>(media: &M, map: &mut ChunkMap, pages: &Pages<M::
 }
 
 impl<M: Media> Store<M> {
-    /// Makes empty segments in the places of those that cannot be used; the slices that lay there
-    /// stay known as lost. Gives the new names of the files that were there.
-    fn give_up_segments(&mut self) -> Result<Vec<String>, MediaError> {
+    /// Counts what lies in segments that cannot be used as lost; gives those segments.
+    fn lose_segments(&mut self) -> Vec<u32> {
+        let all = 0..self.pages.files.len() as u32;
+        let gone: Vec<_> = all.filter(|index| self.pages.file(*index).is_err()).collect();
+        let segment_pages = self.pages.segment_pages;
+        for chunk in self.map.chunks.values_mut() {
+            chunk.lose_pages(|page| gone.contains(&(page / segment_pages)));
+        }
+        gone
+    }
+
+    /// Makes empty segments in the places of those that are `gone`, once the map on the medium
+    /// says that nothing lies in them: before, each slice there would look like one that is whole.
+    /// Gives the new names of the files that were there.
+    fn make_segments(&self, gone: &[u32]) -> Result<Vec<String>, MediaError> {
         let names = list(&self.media)?;
         let mut aside = Vec::new();
-        for index in 0..self.pages.files.len() as u32 {
-            if self.pages.file(index).is_ok() {
-                continue;
-            }
-            let name = data_name(index);
+        for index in gone {
+            let name = data_name(*index);
             if names.contains(&name) {
                 aside.push(set_aside(&self.media, &names, &name)?);
             }
-            for chunk in self.map.chunks.values_mut() {
-                chunk.lose_pages(|page| page / self.pages.segment_pages == index);
-            }
-            let (kind, number) = (FileKind::Data, u64::from(index));
+            let (kind, number) = (FileKind::Data, u64::from(*index));
             let header = FileHeader { kind, number, ..self.identity };
             make_empty(&self.media, &name, &header)?;
         }

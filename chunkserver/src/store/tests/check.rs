@@ -238,3 +238,31 @@ fn a_repair_without_room_for_its_checkpoint_fails_and_one_with_room_later_does_a
     assert!(after.damage.is_empty(), "{:?}", after.damage);
     assert_eq!(after.lost, lost);
 }
+
+#[test]
+fn no_power_cut_in_a_repair_makes_a_missing_segment_look_whole() {
+    use crate::store::sim::Loss;
+    let base = SimMedia::new(1);
+    let mut store = open(&base);
+    for id in 1..=3 {
+        create(&mut store, ChunkId(id));
+        write(&mut store, ChunkId(id), 0, &[id as u8; 20 * 4096]);
+    }
+    store.close().unwrap();
+    base.remove("data.0001").unwrap();
+    base.power_on(Loss::Nothing);
+    let lost = check(&base).lost;
+    let whole = base.fork(1);
+    repair(&whole, false);
+    for cut in 1..=whole.ops() - base.ops() {
+        let media = base.fork(cut);
+        media.cut_power_at(media.ops() + cut);
+        let _ = crate::store::repair(media.clone(), small_config(), false);
+        media.power_on(Loss::Nothing);
+        assert_eq!(check(&media).lost, lost, "cut {cut}");
+        repair(&media, false);
+        let after = check(&media);
+        assert!(after.damage.is_empty() && after.bad_slices.is_empty(), "cut {cut}: {after:?}");
+        assert_eq!(after.lost, lost, "cut {cut}");
+    }
+}
