@@ -97,7 +97,7 @@ pub fn check<M: Media>(media: &mut M, with_data: bool) -> Result<CheckReport, Op
     lock(media)?;
     let Looked { mut report, loaded, mut segments, .. } = look(media)?;
     if with_data {
-        check_data(media, &loaded.map, &mut segments.pages, &mut report);
+        check_data(media, &loaded.map, &mut segments, &mut report);
     }
     Ok(report)
 }
@@ -117,7 +117,7 @@ fn look<M: Media>(media: &M) -> Result<Looked<M::File>, OpenError> {
     let identity = identity_of(&loaded.header);
     let segments = open_segments(media, &names, &identity, &loaded.map)?;
     let map = &loaded.map;
-    let is_gone = |page: u32| page == LOST_PAGE || !segments.pages.has(page);
+    let is_gone = |page: u32| page == LOST_PAGE || !segments.have(page);
     let mut damage = loaded.damage.clone();
     damage.extend(segments.damage.iter().cloned());
     if loaded.map_again.is_none() && !loaded.is_lossy() {
@@ -186,17 +186,18 @@ fn check_spare<M: Media>(
 fn check_data<M: Media>(
     media: &M,
     map: &ChunkMap,
-    pages: &mut Pages<M::File>,
+    segments: &mut Segments<M::File>,
     report: &mut CheckReport,
 ) {
     let mut buf = vec![0; SLICE_BYTES];
     for (chunk, found) in &map.chunks {
         for (slice, at) in found.slices_from(0).filter(|(_, at)| at.page != LOST_PAGE) {
-            if !pages.has(at.page) {
+            if !segments.have(at.page) {
                 continue;
             }
             report.slices_checked += 1;
-            let why = match pages.load(media, SliceName { chunk: *chunk, slice }, at, &mut buf) {
+            let name = SliceName { chunk: *chunk, slice };
+            let why = match segments.pages.load(media, name, at, &mut buf) {
                 Ok(()) => continue,
                 Err(SliceFault::Corrupt(corrupt)) => corrupt.to_string(),
                 Err(SliceFault::Media(error)) => error.to_string(),
@@ -254,6 +255,7 @@ pub fn repair<M: Media>(
         false => config,
     };
     let before = looked.report.clone();
+    let cut = looked.segments.cut.clone();
     let mut aside = Vec::new();
     if before.loses_records() {
         aside = begin_anew(&media, looked, config.log_bytes)?;
@@ -261,7 +263,7 @@ pub fn repair<M: Media>(
         drop(looked);
     }
     let mut store = Store::open_locked(media, config)?;
-    let gone = store.lose_segments();
+    let gone = store.lose_segments(&cut);
     if accept_loss {
         for chunk in store.map.chunks.values_mut().filter(|chunk| chunk.suspect) {
             // That it was finished may be what is lost.
@@ -348,13 +350,18 @@ fn lose_double_claims<M: Media>(media: &M, map: &mut ChunkMap, pages: &Pages<M::
 }
 
 impl<M: Media> Store<M> {
-    /// Counts what lies in segments that cannot be used as lost; gives those segments.
-    fn lose_segments(&mut self) -> Vec<u32> {
+    /// Counts what lies in segments that cannot be used as lost, and what lay behind the pages that
+    /// the `cut` ones have; gives those that cannot be used.
+    fn lose_segments(&mut self, cut: &[(u32, u32)]) -> Vec<u32> {
         let all = 0..self.pages.files.len() as u32;
         let gone: Vec<_> = all.filter(|index| self.pages.file(*index).is_err()).collect();
         let segment_pages = self.pages.segment_pages;
         for chunk in self.map.chunks.values_mut() {
-            chunk.lose_pages(|page| gone.contains(&(page / segment_pages)));
+            chunk.lose_pages(|page| {
+                let (segment, at) = (page / segment_pages, page % segment_pages);
+                gone.contains(&segment)
+                    || cut.iter().any(|(index, pages)| *index == segment && at >= *pages)
+            });
         }
         gone
     }

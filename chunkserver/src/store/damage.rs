@@ -20,7 +20,8 @@ pub struct Damage {
 pub enum DamageKind {
     /// The header page of a segment.
     SegmentHeader,
-    /// A segment that cannot be used: it is missing, or the file is not the one that it should be.
+    /// A segment that cannot be used, since it is missing or the file is not the one that it
+    /// should be; or one that is cut short, which is used as far as it goes.
     Segment {
         /// What is wrong with it.
         why: String,

@@ -9,6 +9,7 @@ use super::image::is_bad_place;
 use super::map::ChunkMap;
 use super::media::{Media, MediaError, MediaOp};
 use super::pages::Pages;
+use super::slice::SLICE_BYTES;
 
 /// What all files of a store share, from the header of one.
 pub(super) fn identity_of(header: &FileHeader) -> FileHeader {
@@ -25,7 +26,18 @@ pub(super) struct Segments<F> {
     pub(super) pages: Pages<F>,
     /// Those whose header is damaged, and known.
     pub(super) bad_headers: Vec<u32>,
+    /// Those whose file ends before their last slice does, with the pages that it has.
+    pub(super) cut: Vec<(u32, u32)>,
     pub(super) damage: Vec<Damage>,
+}
+
+impl<F> Segments<F> {
+    /// Whether the medium has a place for `page`.
+    pub(super) fn have(&self, page: u32) -> bool {
+        let (segment, at) = (page / self.pages.segment_pages, page % self.pages.segment_pages);
+        let is_cut = self.cut.iter().any(|(index, pages)| *index == segment && at >= *pages);
+        self.pages.has(page) && !is_cut
+    }
 }
 
 pub(super) fn open_segments<M: Media>(
@@ -36,7 +48,9 @@ pub(super) fn open_segments<M: Media>(
 ) -> Result<Segments<M::File>, OpenError> {
     let used = segments_used(identity, map);
     let pages = Pages::new(identity.segment_pages);
-    let mut segments = Segments { pages, bad_headers: Vec::new(), damage: Vec::new() };
+    let mut segments =
+        Segments { pages, bad_headers: Vec::new(), cut: Vec::new(), damage: Vec::new() };
+    let ends = ends_of(identity, map);
     loop {
         let index = segments.pages.files.len() as u32;
         let name = data_name(index);
@@ -60,9 +74,37 @@ pub(super) fn open_segments<M: Media>(
                 (None, Some(segment_gone(identity, map, index, why)))
             }
         };
+        let is_usable = file.is_some();
         segments.pages.files.push(file);
-        segments.damage.extend(kind.map(|kind| Damage { file: name, offset: 0, kind }));
+        let damaged = kind.map(|kind| Damage { file: name.clone(), offset: 0, kind });
+        segments.damage.extend(damaged);
+        if is_usable && let Some(end) = ends.get(index as usize) {
+            let pages = segments.pages.count_of(media, index)?;
+            if pages < *end {
+                segments.cut.push((index, pages));
+                segments.damage.push(cut_off(identity, map, index, pages));
+            }
+        }
     }
+}
+
+/// For each segment up to the last one that holds a slice, the pages up to its last slice.
+fn ends_of(identity: &FileHeader, map: &ChunkMap) -> Vec<u32> {
+    let mut ends = vec![0; segments_used(identity, map) as usize];
+    for page in map.pages() {
+        let end = &mut ends[(page / identity.segment_pages) as usize];
+        *end = (page % identity.segment_pages + 1).max(*end);
+    }
+    ends
+}
+
+fn cut_off(identity: &FileHeader, map: &ChunkMap, index: u32, pages: u32) -> Damage {
+    let size = identity.segment_pages;
+    let is_cut = |page: &u32| page / size == index && page % size >= pages;
+    let slices = map.pages().filter(is_cut).count() as u64;
+    let why = String::from("the file ends before its last slice does");
+    let offset = u64::from(pages) * SLICE_BYTES as u64;
+    Damage { file: data_name(index), offset, kind: DamageKind::Segment { why, slices } }
 }
 
 fn segment_gone(identity: &FileHeader, map: &ChunkMap, index: u32, why: String) -> DamageKind {

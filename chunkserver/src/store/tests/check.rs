@@ -266,3 +266,39 @@ fn no_power_cut_in_a_repair_makes_a_missing_segment_look_whole() {
         assert_eq!(after.lost, lost, "cut {cut}");
     }
 }
+
+#[test]
+fn what_a_segment_was_cut_by_is_said_and_stays_lost_after_a_repair_and_the_rest_is_served() {
+    for byte_len in [0, 4096, 5 * 4096 + 100] {
+        let media = SimMedia::new(1);
+        let mut store = open(&media);
+        let chunk = ChunkId(1);
+        create(&mut store, chunk);
+        write(&mut store, chunk, 0, &[1; 20 * 4096]);
+        let end = byte_len / 4096;
+        let pages = store.map.chunks[&chunk].slices_from(0).map(|(_, at)| u64::from(at.page));
+        let kept: Vec<_> = pages.map(|page| page < end).collect();
+        store.close().unwrap();
+        let file = media.open("data.0000").unwrap();
+        media.set_len(&file, byte_len).unwrap();
+        let served = |place: &str| {
+            let mut store = open(&media);
+            for (slice, is_kept) in (0..).zip(&kept) {
+                let found = read(&mut store, chunk, slice * 4096, 4096);
+                assert_eq!(found.is_ok(), *is_kept, "{byte_len}, {place}, slice {slice}");
+            }
+            store.damage().iter().any(|damage| damage.kind.name() == "segment")
+        };
+        assert!(served("cut") && served("again"), "{byte_len}: nothing is said");
+        let lost = check(&media).lost;
+        assert_eq!(lost.iter().map(|run| run.count).sum::<u64>(), 20 - end.saturating_sub(1));
+        repair(&media, false);
+        assert!(!served("repaired"));
+        assert_eq!(check(&media).lost, lost);
+        let mut store = open(&media);
+        write(&mut store, chunk, 0, &[2; 20 * 4096]);
+        assert_eq!(read(&mut store, chunk, 0, 20 * 4096).unwrap(), [2; 20 * 4096]);
+        store.close().unwrap();
+        assert!(check(&media).is_whole());
+    }
+}
