@@ -47,7 +47,8 @@ pub struct Pass {
     epoch: u64,
     /// Changes of this link that the store has.
     under_way: Arc<AtomicUsize>,
-    /// The same of the older links, which end before this one begins.
+    /// The same of the older links that had any when this one entered, which end before this one
+    /// begins.
     older: Vec<Weak<AtomicUsize>>,
 }
 
@@ -74,7 +75,8 @@ impl Fences {
         let older = {
             let mut all = session.under_way.lock().unwrap_or_else(PoisonError::into_inner);
             all.retain(|count| count.strong_count() > 0);
-            let older = all.clone();
+            // The epoch is set: a link that has none here can begin none any more.
+            let older = all.iter().filter(|count| !is_idle(count)).cloned().collect();
             all.push(Arc::downgrade(&under_way));
             older
         };
@@ -115,11 +117,13 @@ impl Pass {
     /// Whether the store has nothing of older links any more.
     #[must_use]
     pub fn is_clear(&self) -> bool {
-        let idle = |count: &Weak<AtomicUsize>| {
-            count.upgrade().is_none_or(|count| count.load(Ordering::SeqCst) == 0)
-        };
-        self.older.iter().all(idle)
+        self.older.iter().all(is_idle)
     }
+}
+
+/// Whether the store has no change of the link with this count.
+fn is_idle(count: &Weak<AtomicUsize>) -> bool {
+    count.upgrade().is_none_or(|count| count.load(Ordering::SeqCst) == 0)
 }
 
 #[cfg(test)]
@@ -142,6 +146,19 @@ mod tests {
         first.end();
         assert!(second.is_clear() && third.is_clear());
         assert_eq!((second.begin(), third.begin()), (Err(Fenced), Ok(())));
+    }
+
+    #[test]
+    fn a_link_keeps_in_view_only_those_older_ones_that_have_changes_under_way() {
+        let fences = Fences::default();
+        let mut links = vec![fences.enter(7, 1).expect("a new session")];
+        links[0].begin().expect("it is the newest");
+        for epoch in 2..100 {
+            links.push(fences.enter(7, epoch).expect("a newer link"));
+        }
+        assert!(links[1..].iter().all(|link| link.older.len() == 1 && !link.is_clear()));
+        links[0].end();
+        assert!(links.iter().all(Pass::is_clear));
     }
 
     #[test]
