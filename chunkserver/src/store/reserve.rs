@@ -57,7 +57,8 @@ impl<F> Reserve<F> {
             Self { log: None, map: None, current_map: open(&map_name(generation))?, map_bytes: 0 };
         let is_log = |n: &&String| number_in(n, "log.").is_some_and(|found| found != generation);
         let is_map = |n: &&String| {
-            n.as_str() == MAP_TEMPORARY || number_in(n, "map.").is_some_and(|g| g != generation)
+            // What a repair that was interrupted has left as well.
+            n.starts_with(MAP_TEMPORARY) || number_in(n, "map.").is_some_and(|g| g != generation)
         };
         let mut logs: Vec<_> = names.iter().filter(is_log).collect();
         let mut maps: Vec<_> = names.iter().filter(is_map).collect();

@@ -106,3 +106,17 @@ fn two_logs_and_two_maps_take_turns_across_restarts() {
     }
     assert_eq!(read(&mut store, ChunkId(1), 0, 100).unwrap(), [5; 100]);
 }
+
+#[test]
+fn the_map_that_an_interrupted_repair_has_left_is_gone_after_the_next_checkpoint() {
+    let media = SimMedia::new(1);
+    create(&mut open(&media), ChunkId(1));
+    media.create("map.tmp.repair").expect("it is made");
+    let mut store = open(&media);
+    store.log.wants_checkpoint = true;
+    store.commit().expect("the medium flushes");
+    let names = media.list().expect("it lists");
+    assert!(!names.iter().any(|name| name.ends_with(".repair")), "{names:?}");
+    drop(store);
+    assert!(open(&media).stat(ChunkId(1)).is_some());
+}
