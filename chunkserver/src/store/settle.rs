@@ -32,7 +32,7 @@ pub(super) fn put_right<M: Media>(
     }
     let generation = loaded.header.number;
     if let Some(bytes) = &loaded.map_again {
-        write_map_again(media, generation, bytes)?;
+        write_map_again(media, &names, generation, bytes)?;
         names.retain(|name| *name != MAP_TEMPORARY);
     }
     Ok(settle_names(media, &names, generation, config.log_bytes)?)
@@ -55,7 +55,12 @@ pub(super) fn set_aside<M: Media>(
 
 /// Puts a map that is known from the one before and the logs into the place of a damaged one.
 /// Until the rename is on the medium the map before and the logs tell the same.
-fn write_map_again<M: Media>(media: &M, generation: u64, bytes: &[u8]) -> Result<(), MediaError> {
+fn write_map_again<M: Media>(
+    media: &M,
+    names: &[String],
+    generation: u64,
+    bytes: &[u8],
+) -> Result<(), MediaError> {
     let flush_names = || media.sync_dir().map_err(MediaError::at(MediaOp::Flush, ".", 0));
     let name = MAP_TEMPORARY;
     let to = map_name(generation);
@@ -64,6 +69,9 @@ fn write_map_again<M: Media>(media: &M, generation: u64, bytes: &[u8]) -> Result
         // Then over the damaged one, of which nothing is needed.
         Err(error) if error.is_full() => {
             media.remove(name).map_err(MediaError::at(MediaOp::Rename, name, 0))?;
+            if !names.contains(&to) {
+                return Err(error);
+            }
             let file = media.open(&to).map_err(MediaError::at(MediaOp::Open, &to, 0))?;
             write_map(media, &to, &file, bytes)?;
             return flush_names();

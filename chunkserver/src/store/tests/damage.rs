@@ -335,3 +335,17 @@ fn a_log_that_cannot_be_read_where_its_next_record_is_due_is_said_to_have_lost_c
     assert!(!is_lossy_after(spoil(&[0], 1)), "the other copy is whole");
     assert!(!is_lossy_after(spoil(&[0, LOG_BYTES], 2)), "no record is due there");
 }
+
+#[test]
+fn a_missing_map_that_a_full_medium_has_no_room_for_is_an_error_that_says_so() {
+    let (media, _) = three_commits();
+    media.remove("map.00000001").expect("it is there");
+    let _ = media.remove("map.tmp");
+    media.limit_space(media.used_bytes());
+    match Store::open(media.clone(), small_config()) {
+        Err(OpenError::Media(error)) => assert!(error.is_full(), "{error}"),
+        other => panic!("{:?}", other.err()),
+    }
+    media.limit_space(u64::MAX);
+    assert_eq!(open(&media).stats().chunks, 3);
+}
