@@ -22,7 +22,7 @@ const BLOCK_MAX: Nanos = Nanos::from_millis(1);
 ///
 /// [`connect`](Self::connect) makes one. Create a chunk, then write it and read it; the crate's
 /// page has an example. A program that does other work while it waits uses
-/// [`ChunkClient`](crate::ChunkClient).
+/// [`ChunkClient`].
 pub struct BlockingClient<D: Device<Memory = Region> = RoceUdp> {
     pub(crate) endpoint: Endpoint<D>,
     pub(crate) client: HedgedClient,

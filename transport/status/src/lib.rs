@@ -1,9 +1,9 @@
 //! The status socket: a running process reports the state of its links over a local socket.
 //!
 //! A process that has a [`StatusSocket`] can be asked at any time about its links and their paths,
-//! with [`ask`] or with `towpath paths`. The thread that owns the endpoint checks a flag once in
-//! each turn and passes a [`ProcessStatus`] to the socket when somebody has asked; it does no input
-//! or output for this. Another thread writes the answer, one line of JSON, and closes the
+//! with [`ask`](ask()) or with `towpath paths`. The thread that owns the endpoint checks a flag
+//! once in each turn and passes a [`ProcessStatus`] to the socket when somebody has asked; it does
+//! no input or output for this. Another thread writes the answer, one line of JSON, and closes the
 //! connection. A program that connects sends nothing. If the owner of the endpoint does not react
 //! in time, the answer says so.
 //!

@@ -26,7 +26,7 @@ type Exit<'a> = dyn FnMut(Time, &[u8]) + 'a;
 /// due, and its rate is kept.
 ///
 /// What it holds is bounded: the queue by its bytes and by
-/// [`IN_FLIGHT_PACKETS_MAX`](crate::limits::IN_FLIGHT_PACKETS_MAX), what faults hold back by
+/// [`IN_FLIGHT_PACKETS_MAX`], what faults hold back by
 /// [`HELD_PACKETS_MAX`](crate::limits::HELD_PACKETS_MAX) and
 /// [`HELD_BYTES_MAX`](crate::limits::HELD_BYTES_MAX).
 ///
