@@ -6,7 +6,7 @@ pub(crate) use sizes::Receiving;
 
 use crate::carrier::{CarrierChoice, Fallback};
 use crate::class::ClassConfig;
-use crate::limits::{SPARE_ONE_IN, WHOLE_BYTES_MAX};
+use crate::limits::{RECEIVE_BUFFERS_MAX, SPARE_ONE_IN, WHOLE_BYTES_MAX};
 use crate::workers::{Worker, Workers};
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -41,6 +41,7 @@ pub struct EndpointConfig {
     pub(crate) quota_chunks: u32,
     pub(crate) credit_total: u32,
     pub(crate) receives_ready: u32,
+    pub(crate) receive_buffers_max: usize,
     pub(crate) slack: usize,
     pub(crate) whole_bytes_max: u32,
     streams: Option<bool>,
@@ -77,6 +78,7 @@ impl Default for EndpointConfig {
             quota_chunks: 128,
             credit_total: 4096,
             receives_ready: 512,
+            receive_buffers_max: RECEIVE_BUFFERS_MAX,
             slack: 16,
             whole_bytes_max: WHOLE_BYTES_MAX,
             streams: None,

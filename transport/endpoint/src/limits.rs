@@ -83,9 +83,9 @@ pub(crate) const PATH_CHUNKS_MIN: usize = 32;
 /// is not touched, and costs 200 bytes each.
 pub(crate) const RECEIVES_REPLENISHED: usize = 1 << 14;
 
-/// Receive buffers that links and applications may hold at a time, of all links: 7 GiB at 56 KiB
-/// each. Who sends when all are held sends again.
-pub(crate) const RECEIVE_SLOTS_MAX: usize = 1 << 17;
+/// Receive buffers that links and applications may hold at a time by default, of all links: 7 GiB
+/// at 56 KiB each.
+pub(crate) const RECEIVE_BUFFERS_MAX: usize = 1 << 17;
 
 /// Receive buffers made at a time while a link runs: each lot costs two registrations.
 pub(crate) const SLOTS_AT_A_TIME: usize = 64;

@@ -149,6 +149,16 @@ impl RecvTable {
         self.slots.len() - self.small
     }
 
+    /// How many slots are posted or held.
+    pub(crate) fn used(&self) -> usize {
+        self.made() - self.free.len()
+    }
+
+    /// How many slots are free or may be made.
+    pub(crate) fn available(&self) -> usize {
+        self.free.len() + self.vacant()
+    }
+
     /// How many more slots there may be.
     pub(crate) fn vacant(&self) -> usize {
         self.slots_max - self.made()

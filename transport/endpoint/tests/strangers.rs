@@ -248,3 +248,48 @@ fn nothing_is_sent_to_an_address_that_a_hello_names_and_that_says_nothing() {
     let heard = bystander.recv(&mut [0; 2048]).map_err(|error| error.kind());
     assert_eq!(heard, Err(ErrorKind::WouldBlock));
 }
+
+#[test]
+fn links_that_hold_all_receive_buffers_do_not_starve_others() {
+    let config = || {
+        let config = patient().links_max(6).quota_chunks(256).credit_total(256);
+        config.receives_ready(64).receive_buffers_max(64)
+    };
+    let mut server = Node::new(config());
+    let addr = server.endpoint.listen(any_port()).expect("a free port");
+    let mut honest = Node::new(config());
+    let good = join(&mut honest, &mut server, addr);
+    let (mut held, mut greedy) = (Vec::new(), Vec::new());
+    for _ in 0..4 {
+        let mut client = Node::new(config());
+        let joined = join(&mut client, &mut server, addr);
+        for _ in 0..256 {
+            joined.send(&mut client, &[9; 600]);
+        }
+        greedy.push(client);
+    }
+    // Until no more is taken in.
+    let mut idle = 0;
+    while idle < 2_000 {
+        for client in &mut greedy {
+            client.turn();
+        }
+        server.turn();
+        idle += 1;
+        while let Some(message) = server.take_message() {
+            held.push(message);
+            idle = 0;
+        }
+        server.endpoint.wait(Nanos::from_micros(20));
+    }
+    let usage = server.endpoint.usage();
+    assert_eq!(usage.receives_posted, usage.receives_wanted, "{} held, {usage:?}", held.len());
+    assert!(server.endpoint.endpoint_stats().over_share > 0);
+    good.send(&mut honest, &[5; 600]);
+    drive(&mut honest, &mut server, |_, server| server.take_message());
+    // A newcomer finds room as well.
+    let mut late = Node::new(config());
+    let joined = join(&mut late, &mut server, addr);
+    joined.send(&mut late, &[5; 600]);
+    drive(&mut late, &mut server, |_, server| server.take_message());
+}

@@ -9,7 +9,7 @@ use super::EndpointConfig;
 use crate::carrier::Fallback;
 use crate::limits::{
     CONTROL_RECVS, CONTROL_SENDS, PARTIAL_PER_PATH, PATH_CHUNKS_MIN, PROBES_PER_PATH,
-    RECEIVE_SLOTS_MAX, RECEIVES_REPLENISHED,
+    RECEIVES_REPLENISHED,
 };
 use std::iter::repeat_n;
 use towpath_proto::Class;
@@ -180,12 +180,43 @@ impl EndpointConfig {
         }
     }
 
-    /// The most receive slots: those that may be posted, and as many for each link as may be
-    /// held, but no more than [`RECEIVE_SLOTS_MAX`] of those. The latter are made when they are
-    /// needed.
+    /// The most receive buffers that all links and applications together hold, beside those that
+    /// are posted. Default 131,072, which is 7 GiB at 56 KiB each; at least two for each of
+    /// [`links_max`](Self::links_max).
+    ///
+    /// Where links could hold more (`links_max` x `credit_total`) on a device whose receives are
+    /// shared and replaced, the first half is for whoever comes first. Once that is held, a link
+    /// takes in chunks of data only while it holds fewer than its share: the other half, divided
+    /// by `links_max`. What else comes is dropped, counted in
+    /// [`over_share`](crate::EndpointStats::over_share), and sent again. So that a link can always
+    /// take in a message, its share should be as many chunks as its longest message has.
+    #[must_use]
+    pub fn receive_buffers_max(mut self, buffers: usize) -> Self {
+        self.receive_buffers_max = buffers;
+        self
+    }
+
+    /// What links could hold, and what they may.
+    fn held_wanted_and_max(&self) -> (usize, usize) {
+        let wanted = self.links_max * self.credit_total as usize;
+        (wanted, wanted.min(self.receive_buffers_max.max(2 * self.links_max)))
+    }
+
+    /// How many buffers may be held before each link takes in no more than its share, and that
+    /// share: all links together then hold no more than there may be, and what is posted is whole.
+    pub(crate) fn held_shares(&self) -> (usize, usize) {
+        let (wanted, most) = self.held_wanted_and_max();
+        if wanted <= most {
+            (usize::MAX, usize::MAX)
+        } else {
+            (most / 2, most / 2 / self.links_max)
+        }
+    }
+
+    /// The most receive slots: those that may be posted, and those that may be held, which are
+    /// made when they are needed.
     pub(crate) fn slots_max(&self, receiving: Receiving) -> usize {
-        let held = self.links_max * self.credit_total as usize;
-        self.receives_max(receiving) + held.min(RECEIVE_SLOTS_MAX)
+        self.receives_max(receiving) + self.held_wanted_and_max().1
     }
 
     /// The most completions that may wait on the data and on the control queue.
@@ -222,8 +253,13 @@ mod tests {
             let config = EndpointConfig::new().links_max(links);
             for receiving in [Receiving::PerPath, Receiving::Shared, Receiving::Replenished] {
                 let held = config.slots_max(receiving) - config.receives_max(receiving);
-                assert_eq!(held, (links * 4096).min(RECEIVE_SLOTS_MAX));
+                assert_eq!(held, (links * 4096).min(1 << 17));
             }
+            let (before, share) = config.held_shares();
+            assert_eq!(
+                (before, share),
+                if links > 32 { (1 << 16, 16) } else { (usize::MAX, usize::MAX) }
+            );
             let all = repeat_n(1, links);
             let posted = config.receives_of_links(Receiving::Replenished, all);
             assert!(config.receives_max(Receiving::Replenished) >= posted);

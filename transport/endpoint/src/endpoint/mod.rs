@@ -78,6 +78,9 @@ pub struct EndpointStats {
     pub runts: u64,
     /// Packs of which only some chunks were taken in, for want of buffers; the others come again.
     pub packs_cut: u64,
+    /// Chunks that were dropped because receive buffers were short and their links held their
+    /// shares ([`EndpointConfig::receive_buffers_max`]); they come again.
+    pub over_share: u64,
     /// Sends that completed in error.
     pub send_errors: u64,
     /// How the last send or receive ended of those that completed in error.
@@ -166,6 +169,8 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     rest: Vec<u8>,
     /// Receive slots whose chunks nobody kept, while a run of receives is taken in.
     unkept: Vec<u32>,
+    /// So much is held of all links that each takes in no more than its share.
+    is_short: bool,
     /// The last poll left some of what it does to the next.
     has_put_off: bool,
 }
@@ -232,6 +237,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             wcs: vec![Wc::default(); BATCH],
             rest: Vec::new(),
             unkept: Vec::new(),
+            is_short: false,
             has_put_off: false,
             device,
             config,

@@ -284,6 +284,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             let target = self.shared_target(class);
             let have = shared.of(class).map_or(0, |s| s.posted + s.repost.len()) + held;
             let missing = target.saturating_sub(have);
+            // What is held now is replaced when it comes home: no reason to refuse a newcomer.
+            let missing =
+                if self.replaces_held() { missing.min(self.recv.available()) } else { missing };
             self.recv.reserve(&mut self.device, missing)?;
             if let Some(queue) = self.shared.as_mut().and_then(|shared| shared.of_mut(class)) {
                 queue.target = target;

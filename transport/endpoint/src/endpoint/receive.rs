@@ -10,7 +10,7 @@ use std::hint::cold_path;
 use std::slice;
 use towpath_base::Time;
 use towpath_memory::Region;
-use towpath_proto::wire::packed;
+use towpath_proto::wire::{Kind, packed};
 use towpath_proto::{Arrivals, BufToken, ChannelId, Class, PathId, Verdict};
 use towpath_verbs::{Device, Wc, WcStatus};
 
@@ -20,6 +20,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     pub(super) fn on_recvs(&mut self, now: Time, wcs: &[Wc]) -> usize {
         let pack_bytes_max = self.plan.mtu.bytes();
         let way = self.way_of(&wcs[0]);
+        let share = self.share();
         let Self { recv, shared, links, stats, rest, unkept, .. } = self;
         let conn = way.and_then(|(index, path)| Some((links.at(index)?, path)));
         let Some((conn, path)) = conn.filter(|(conn, _)| conn.phase == Phase::Up) else {
@@ -61,6 +62,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 continue;
             };
             class.note(wc.tclass);
+            if *held >= share && header[1] == Kind::Data as u8 {
+                cold_path();
+                stats.over_share += 1;
+                rest.clear();
+                unkept.push(number);
+                continue;
+            }
             let received_at = wc.timestamp.unwrap_or(now);
             match arrivals.take(header, payload, BufToken(number), received_at) {
                 Verdict::Kept => {
@@ -76,6 +84,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
         }
         self.links.touch(home.link.index);
+        self.give_slots_back(kept);
+        taken
+    }
+
+    /// Posts the slots again whose chunks nobody kept, and replaces one that is kept.
+    #[inline(always)]
+    fn give_slots_back(&mut self, kept: Option<u32>) {
         while let Some(number) = self.unkept.pop() {
             self.repost(number);
         }
@@ -84,7 +99,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         {
             self.replace(number);
         }
-        taken
     }
 
     /// The link and the path that a receive came over.
@@ -145,12 +159,21 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if !self.replaces_held() {
             return;
         }
+        let Some(shared) = &self.shared else { return };
+        let posted: usize = shared.iter().map(|queue| queue.posted + queue.repost.len()).sum();
+        self.is_short = self.recv.used().saturating_sub(posted) >= self.config.held_shares().0;
         for class in Class::ALL {
             while self.shared.as_ref().is_some_and(|shared| shared.has_room(class)) {
                 let Some(slot) = self.spare_slot(class, None) else { return };
                 self.repost(slot);
             }
         }
+    }
+
+    /// How many buffers a link may hold and still take in chunks of data.
+    #[inline]
+    pub(super) fn share(&self) -> usize {
+        if self.is_short { self.config.held_shares().1 } else { usize::MAX }
     }
 
     /// A receive slot that is not posted, of new memory when there is none.

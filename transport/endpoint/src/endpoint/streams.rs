@@ -11,7 +11,7 @@ use towpath_base::Time;
 use towpath_memory::Region;
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::Kind;
-use towpath_proto::{BufToken, ChannelId, Class, PathId};
+use towpath_proto::{BufToken, ChannelId, PathId};
 use towpath_verbs::Device;
 
 /// No slot: what has no payload to keep needs none.
@@ -149,9 +149,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         // A payload that fits no buffer is refused for its length.
         let fits = is_data && payload.len() <= self.config.chunk_bytes_max as usize;
         if fits {
-            let conn = self.links.at(index);
-            let class = conn.map_or_else(Class::default, |conn| conn.class.class);
-            slot = self.spare_slot(class, None);
+            let share = self.share();
+            let conn = self.links.at(index).map(|conn| (conn.class.class, conn.held));
+            let (class, held) = conn.unwrap_or_default();
+            slot = if held < share { self.spare_slot(class, None) } else { None };
             if slot.is_none() {
                 return false;
             }
