@@ -13,7 +13,8 @@ fn ports_of_ways(ways: u16) -> u64 {
     (0..PORTS).filter(|port| ways & 1 << (port % 16) != 0).fold(0, |ports, port| ports | 1 << port)
 }
 
-fn open(seed: u64, paths: u32) -> (Wire, ChannelId) {
+/// A link of so many paths over a network without faults, on which some messages have come.
+pub(super) fn open(seed: u64, paths: u32) -> (Wire, ChannelId) {
     println!("seed {seed} paths {paths}");
     let tune = |config: LinkConfig| config.spreading(EACH).seed(seed).source_ports(PORTS);
     let mut wire = Wire::with_paths(seed, Faults::default(), paths, tune);

@@ -1,21 +1,9 @@
 //! What looked lost and was only late: it is counted as that, and nothing is left for it.
 
-use super::paths::{EACH, send};
-use super::wire::{Faults, Wire};
+use super::paths::send;
+use super::ports::open;
+use super::wire::Wire;
 use super::*;
-
-/// Source ports of the device.
-const PORTS: u16 = 64;
-
-fn open(seed: u64, paths: u32) -> (Wire, ChannelId) {
-    println!("seed {seed} paths {paths}");
-    let tune = |config: LinkConfig| config.spreading(EACH).seed(seed).source_ports(PORTS);
-    let mut wire = Wire::with_paths(seed, Faults::default(), paths, tune);
-    let channel = wire.open_channel(0, seed.is_multiple_of(2));
-    send(&mut wire, channel, 0..64, 10_000);
-    wire.run_until(Wire::settled);
-    (wire, channel)
-}
 
 #[test]
 fn what_a_peer_without_a_processor_acknowledges_late_was_not_lost() {
