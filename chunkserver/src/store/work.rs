@@ -12,6 +12,7 @@ use super::error::{CreateError, DeleteError, FinishError, ReadError, Refused, Wr
 use super::limits::WORK_HERE_MAX;
 use super::media::Media;
 use super::request::{Completion, Reply, Request};
+use super::slice::ChunkId;
 use super::stage::Write;
 use super::unfinished::Unfinished;
 use super::wakeful::Wakeful;
@@ -103,15 +104,7 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Work<M, W, R> {
                 }
                 Reply::Finish(done)
             }
-            Request::Delete { chunk } => {
-                let full = |e: &DeleteError| matches!(e, DeleteError::Refused(Refused::BatchFull));
-                let done = self.stage(full, |store| store.stage_delete(chunk));
-                // One that stays is still to be swept when its time is over.
-                if done.is_ok() {
-                    self.unfinished.forget(chunk);
-                }
-                Reply::Delete(done)
-            }
+            Request::Delete { chunk } => Reply::Delete(self.delete(chunk)),
             Request::List { after, count_max } => Reply::List(self.store.list(after, count_max)),
             Request::Read { chunk, offset, byte_len, mut buf, mut crcs } => {
                 let result = match buf.as_mut().get_mut(..byte_len) {
@@ -144,11 +137,13 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Work<M, W, R> {
     /// Deletes the unfinished chunks that nobody has written to for a while.
     pub(super) fn sweep(&mut self, now: Instant) {
         let Some(keep) = self.config.unfinished_keep else { return };
-        for chunk in self.unfinished.overdue(now, keep) {
-            let full = |e: &DeleteError| matches!(e, DeleteError::Refused(Refused::BatchFull));
-            match self.stage(full, |store| store.stage_delete(chunk)) {
+        let overdue = self.unfinished.overdue(now, keep);
+        if overdue.is_empty() {
+            return;
+        }
+        for chunk in overdue {
+            match self.delete(chunk) {
                 Ok(_) => {
-                    self.unfinished.forget(chunk);
                     tracing::info!(%chunk, "removed an unfinished chunk: nobody went on with it");
                 }
                 Err(DeleteError::NoSuchChunk(_)) => self.unfinished.forget(chunk),
@@ -159,6 +154,17 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Work<M, W, R> {
             }
         }
         self.commit();
+    }
+
+    /// Stages a delete. A chunk that stays, because the delete is refused, is still swept when its
+    /// time is over.
+    fn delete(&mut self, chunk: ChunkId) -> Result<Ticket, DeleteError> {
+        let full = |e: &DeleteError| matches!(e, DeleteError::Refused(Refused::BatchFull));
+        let done = self.stage(full, |store| store.stage_delete(chunk));
+        if done.is_ok() {
+            self.unfinished.forget(chunk);
+        }
+        done
     }
 
     /// Stages a change; when the batch is full, commits it and tries once more, and where the log
