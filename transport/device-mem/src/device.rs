@@ -50,6 +50,7 @@ const CAPS: DeviceCaps = DeviceCaps {
     sends_at_once: true,
     arrives_in_progress: false,
     pins_memory: false,
+    cuts_each_send: false,
 };
 
 /// One end of a wire within a process.

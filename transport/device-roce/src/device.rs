@@ -72,6 +72,7 @@ impl<L: PacketLink> RoceDevice<L> {
             sends_at_once: false,
             arrives_in_progress: true,
             pins_memory: false,
+            cuts_each_send: true,
         };
         let packet_bytes_max = (mtu_max.bytes() + PACKET_OVERHEAD_BYTES) as usize;
         let engine = Engine::new(&config, packet_bytes_max, &of_link);

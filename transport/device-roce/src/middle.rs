@@ -102,7 +102,7 @@ impl Qp {
 
     #[inline(never)]
     fn on_middle_at(&mut self, offset: u32, rx: &RxPacket<'_>, mrs: &MrTable) -> Option<()> {
-        let (path, heard) = (self.path.as_ref()?, self.responder.heard.as_ref()?);
+        let heard = self.responder.heard.as_ref()?;
         let next = BthRepr {
             opcode: Opcode::request(Service::Uc, false, Position::Middle, false),
             solicited: false,
@@ -118,7 +118,7 @@ impl Qp {
         let (bth, rest) = rx.bytes.split_first_chunk::<BTH_BYTES>()?;
         let (payload, icrc) = rest.split_last_chunk::<ICRC_BYTES>()?;
         let is_next = *bth == next.emit()
-            && payload.len() == path.mtu as usize
+            && payload.len() == self.responder.packet_bytes as usize
             && heard.from_peer
             && is_same(&heard.source, &rx.source)
             && is_same(&heard.dest, &rx.dest)

@@ -180,7 +180,7 @@ impl Requester {
                     self.base.insert((dest, dest_qp, base)).2
                 }
             };
-            let mtu = sender.path.mtu;
+            let mtu = packet_bytes(wr, sender);
             let payload_bytes = (byte_len - cursor.offset).min(mtu);
             let last = cursor.offset + payload_bytes == byte_len;
             let draft = Draft {
@@ -223,6 +223,16 @@ fn destination(wr: &SendWr, sender: &Sender<'_>) -> (SocketAddr, QpNum) {
     match &wr.ud {
         Some(ud) => (ud.dest, ud.remote_qpn),
         None => (sender.path.dest, sender.path.dest_qp),
+    }
+}
+
+/// Payload bytes of the packets that a work request is cut into, but for its last.
+#[inline]
+fn packet_bytes(wr: &SendWr, sender: &Sender<'_>) -> u32 {
+    let mtu = sender.path.mtu;
+    match wr.flags.cut_at {
+        Some(size) if sender.qp_type == QpType::Uc => size.bytes().min(mtu),
+        _ => mtu,
     }
 }
 

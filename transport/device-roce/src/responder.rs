@@ -6,6 +6,9 @@
 //! - A FIRST or ONLY packet starts a message at any PSN; one under way is lost silently (IBA, rxe).
 //! - A MIDDLE or LAST packet that is not the next one of the message under way is dropped, and the
 //!   rest of its message with it (IBA, rxe).
+//! - The packets of a message but its last are all of one size: one of the five that RoCE knows, no
+//!   longer than the MTU of the queue pair (choice: IBA knows no size but that MTU, and foreign
+//!   peers send no other; ours send shorter packets where the path carries no longer ones).
 //! - The payload lands packet by packet: a message that is lost later stays half written (IBA).
 //! - SEND takes a receive work request at its first packet. When the message is lost, the work
 //!   request is kept and the next message starts again at its first byte (choice: as IBA allows;
@@ -31,7 +34,7 @@ use std::hint::cold_path;
 use std::net::{IpAddr, SocketAddr};
 use towpath_base::serial::Psn;
 use towpath_memory::MrTable;
-use towpath_verbs::{QpNum, RecvWr, RemoteAddr, RxPacket, SgList, Wc, WcOpcode, WcStatus};
+use towpath_verbs::{Mtu, QpNum, RecvWr, RemoteAddr, RxPacket, SgList, Wc, WcOpcode, WcStatus};
 
 /// The message under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +52,8 @@ pub(crate) enum Message {
 pub(crate) struct Responder {
     pub(crate) expected: Psn,
     pub(crate) message: Message,
+    /// Payload bytes of each of its packets but the last.
+    pub(crate) packet_bytes: u32,
     /// A receive work request that was taken and not completed.
     pub(crate) held: Option<RecvWr>,
     pub(crate) heard: Option<Heard>,
@@ -81,6 +86,13 @@ pub(crate) struct Surroundings<'e> {
     pub(crate) cqs: &'e mut Cqs,
     pub(crate) srqs: &'e mut [RecvQueue],
     pub(crate) counters: &'e mut RoceCounters,
+}
+
+/// Whether a packet may start a message on UC, as its length goes.
+fn starts_well(packet: &Packet<'_>, mtu: u32) -> bool {
+    let len = packet.payload.len() as u32;
+    let is_size = || Mtu::from_bytes(len).is_some();
+    len <= mtu && (packet.opcode.position.ends() || len == mtu || is_size())
 }
 
 /// Whether the packet's payload fits what its position in the message demands.
@@ -124,21 +136,22 @@ impl Qp {
         rx: &RxPacket<'_>,
         s: &mut Surroundings<'_>,
     ) {
-        let mtu = self.path.as_ref().map_or(0, |path| path.mtu);
         let psn = packet.bth.psn();
         let in_order = psn == self.responder.expected;
         if !packet.opcode.position.starts() {
-            return self.on_uc_next(packet, (mtu, in_order), rx, s);
+            return self.on_uc_next(packet, in_order, rx, s);
         }
+        let mtu = self.path.as_ref().map_or(0, |path| path.mtu);
         s.counters.messages_lost += u64::from(self.responder.message != Message::None);
         s.counters.resyncs += u64::from(!in_order);
         self.responder.message = Message::None;
         self.responder.expected = psn.plus(1);
-        if !length_fits(packet, mtu) {
+        if !starts_well(packet, mtu) {
             cold_path();
             s.counters.length_error += 1;
             return;
         }
+        self.responder.packet_bytes = packet.payload.len() as u32;
         match packet.opcode.operation {
             Operation::Send => self.on_send(packet, 0, rx, s),
             _ => self.on_first_write(packet, rx, s),
@@ -150,18 +163,19 @@ impl Qp {
     fn on_uc_next(
         &mut self,
         packet: &Packet<'_>,
-        (mtu, in_order): (u32, bool),
+        in_order: bool,
         rx: &RxPacket<'_>,
         s: &mut Surroundings<'_>,
     ) {
         let next = packet.bth.psn().plus(1);
         let message = std::mem::take(&mut self.responder.message);
         let lost = u64::from(message != Message::None);
+        let packet_bytes = self.responder.packet_bytes;
         let is_send = packet.opcode.operation == Operation::Send;
         match message {
             _ if !in_order => s.counters.psn_mismatch += 1,
             Message::None => s.counters.psn_mismatch += 1,
-            _ if !length_fits(packet, mtu) => s.counters.length_error += 1,
+            _ if !length_fits(packet, packet_bytes) => s.counters.length_error += 1,
             Message::Send { offset } if is_send => {
                 self.responder.expected = next;
                 return self.on_send(packet, offset, rx, s);

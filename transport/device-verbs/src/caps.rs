@@ -88,6 +88,7 @@ pub(crate) fn find(
         sends_at_once: false,
         arrives_in_progress: false,
         pins_memory: true,
+        cuts_each_send: false,
     })
 }
 

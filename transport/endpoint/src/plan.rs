@@ -212,6 +212,7 @@ mod tests {
             sends_at_once: false,
             arrives_in_progress: false,
             pins_memory: false,
+            cuts_each_send: false,
         }
     }
 

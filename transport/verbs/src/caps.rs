@@ -120,4 +120,9 @@ pub struct DeviceCaps {
     /// device knows them by their physical addresses. Where it does not, pages that nothing posted
     /// names may go back to the system.
     pub pins_memory: bool,
+    /// A send on a UC queue pair may be cut at a smaller size than the queue pair's MTU
+    /// ([`SendFlags::cut_at`](crate::SendFlags::cut_at)), and messages are taken that come cut at
+    /// any of the five sizes up to that MTU. Where it is not so, a message that must leave in
+    /// smaller packets has to fit one.
+    pub cuts_each_send: bool,
 }

@@ -1,5 +1,6 @@
 //! Work requests: what is handed to a queue pair.
 
+use crate::caps::Mtu;
 use crate::qp::UdAddress;
 use core::fmt;
 use core::ops::Deref;
@@ -167,6 +168,10 @@ pub struct SendFlags {
     pub solicited: bool,
     /// RC: waits until the READs and atomics before it are done (`IBV_SEND_FENCE`).
     pub fence: bool,
+    /// UC: cut it at this size, where that is smaller than the MTU of the queue pair and
+    /// [`DeviceCaps::cuts_each_send`](crate::DeviceCaps::cuts_each_send) says that both ends'
+    /// devices know that. Elsewhere it has no effect. Default: at the MTU of the queue pair.
+    pub cut_at: Option<Mtu>,
 }
 
 /// A send work request (`ibv_send_wr`).
@@ -197,6 +202,13 @@ impl SendWr {
     #[must_use]
     pub fn unsignaled(mut self) -> Self {
         self.flags.signaled = false;
+        self
+    }
+
+    /// Cut at `size`: see [`SendFlags::cut_at`].
+    #[must_use]
+    pub fn cut_at(mut self, size: Mtu) -> Self {
+        self.flags.cut_at = Some(size);
         self
     }
 

@@ -27,7 +27,7 @@ fn mutate(bytes: &mut Vec<u8>, rng: &mut Prng) {
 }
 
 /// Makes the ICRC right, so that the packet gets past it.
-fn forge(packet: &mut OnWire, dest: SocketAddr) {
+pub(super) fn forge(packet: &mut OnWire, dest: SocketAddr) {
     if packet.bytes.len() < BTH_BYTES + 4 {
         return;
     }

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::limits::TX_TURN_PACKETS;
+use crate::wire::opcode::RETH_BYTES;
+use crate::wire::{BTH_BYTES, ICRC_BYTES, Opcode, Position, Service};
 
 fn sizes(mtu: usize) -> [usize; 12] {
     [0, 1, 2, 3, 4, 511, 512, 513, mtu - 1, mtu, mtu + 1, 3 * mtu + 5]
@@ -122,4 +124,79 @@ fn queue_pairs_take_turns_and_each_keeps_its_order() {
     assert_eq!(done, [2, 1], "the short message does not wait for the long one");
     let ports: Vec<u16> = pair.a.device.link().sent.iter().map(|p| p.source.port()).collect();
     assert_eq!((ports[0], ports[TX_TURN_PACKETS]), (4791, 4791 + 2), "source port 6 modulo 4");
+}
+
+/// A list of 60,000 bytes in two pieces, the first of which ends within a packet.
+fn two_pieces(end: &End) -> SgList {
+    SgList::two(end.sge(0, 64), end.sge(64, 59_936))
+}
+
+#[test]
+fn a_send_may_be_cut_at_each_smaller_size_and_the_peer_takes_it() {
+    for (mtu, cut_at) in Mtu::ALL.into_iter().flat_map(|mtu| Mtu::ALL.map(|size| (mtu, size))) {
+        let mut pair = Pair::uc(mtu);
+        pair.a.memory.write(0, &pattern(60_000)).unwrap();
+        let remote = pair.b.remote(100_000);
+        let send = SendWr::new(1, SendOp::Send, two_pieces(&pair.a)).cut_at(cut_at);
+        let write = SendWr { op: SendOp::Write { remote }, ..send };
+        pair.b.recv(pair.b_qp, 1, 0, 60_000);
+        pair.a.device.post_send(pair.a_qp, &[send, write]).unwrap();
+        while pair.a.device.progress(64) > 0 {}
+        let packets = std::mem::take(&mut pair.a.device.link_mut().sent);
+        let packet_bytes = cut_at.min(mtu).bytes();
+        assert_eq!(packets.len() as u32, 2 * 60_000u32.div_ceil(packet_bytes), "{mtu} {cut_at}");
+        let longest = packets.iter().map(|packet| packet.bytes.len()).max();
+        assert_eq!(longest, Some(BTH_BYTES + RETH_BYTES + packet_bytes as usize + ICRC_BYTES));
+        pair.deliver(packets);
+        assert_eq!(pair.b.received(), [(1, 60_000)], "MTU {mtu}, cut at {cut_at}");
+        assert!(pair.b.bytes(0, 60_000) == pattern(60_000), "MTU {mtu}, cut at {cut_at}");
+        assert!(pair.b.bytes(100_000, 60_000) == pattern(60_000), "MTU {mtu}, cut at {cut_at}");
+        assert_eq!(pair.b.counters().packets_dropped(), 0, "MTU {mtu}, cut at {cut_at}");
+    }
+}
+
+#[test]
+fn the_packets_of_a_message_are_of_one_size_that_roce_knows() {
+    let lengths = |first, middle, last| {
+        [(Position::First, first), (Position::Middle, middle), (Position::Last, last)]
+    };
+    let cases = [
+        (lengths(512, 512, 512), true),
+        (lengths(512, 512, 4), true),
+        (lengths(512, 512, 516), false),
+        (lengths(512, 512, 0), false),
+        (lengths(512, 256, 256), false),
+        (lengths(512, 1024, 512), false),
+        (lengths(1024, 1024, 1024), true),
+        (lengths(2048, 2048, 2048), false),
+        (lengths(128, 128, 128), false),
+        (lengths(768, 768, 768), false),
+        (lengths(0, 0, 4), false),
+    ];
+    for (packets, is_taken) in cases {
+        let mut pair = Pair::uc(Mtu::Mtu1024);
+        pair.b.recv(pair.b_qp, 1, 0, 8_192);
+        let model = pair.packets(SendOp::Send, 3_000).swap_remove(0);
+        let forged = packets.iter().zip(0..).map(|(&(position, len), step)| {
+            let mut packet = model.clone();
+            packet.bytes.truncate(BTH_BYTES);
+            packet.bytes[0] = Opcode::request(Service::Uc, false, position, false);
+            packet.bytes[9..12]
+                .copy_from_slice(&Psn::new(A_PSN).plus(step).value().to_be_bytes()[1..]);
+            packet.bytes.extend(vec![7; len + ICRC_BYTES]);
+            hostile::forge(&mut packet, pair.b.device.local_addr());
+            packet
+        });
+        let forged: Vec<_> = forged.collect();
+        pair.deliver(forged);
+        let bytes: usize = packets.iter().map(|&(_, len)| len).sum();
+        let expected = if is_taken { vec![(1, bytes as u32)] } else { vec![] };
+        assert_eq!(pair.b.received(), expected, "{packets:?}");
+        assert_eq!(pair.b.counters().length_error == 0, is_taken, "{packets:?}");
+        // The queue pair goes on.
+        let more = pair.packets(SendOp::Send, 100);
+        pair.b.recv(pair.b_qp, 2, 0, 100);
+        pair.deliver(more);
+        assert_eq!(pair.b.received().len(), 1, "{packets:?}");
+    }
 }

@@ -47,6 +47,7 @@ impl<L: BurstLink> WrDevice<L> {
             sends_at_once: false,
             arrives_in_progress: true,
             pins_memory: false,
+            cuts_each_send: true,
         };
         Self { link, engine: Engine::new(seed), caps }
     }

@@ -81,7 +81,8 @@ impl Engine {
                 qp.fail(&mut self.cqs, true);
                 continue;
             }
-            let (packets, packet_bytes) = frame.on_wire(byte_len, peer.mtu);
+            let mtu = wr.flags.cut_at.map_or(peer.mtu, |size| size.bytes().min(peer.mtu));
+            let (packets, packet_bytes) = frame.on_wire(byte_len, mtu);
             let (dest, source_port, tclass) = (peer.dest, peer.source_port, peer.tclass);
             let bytes = &self.scratch[..];
             if !link.send_burst(&Burst { dest, source_port, tclass, packets, packet_bytes, bytes })
