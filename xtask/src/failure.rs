@@ -23,6 +23,8 @@ pub(crate) enum Failure {
     NoSuchStep(String),
     #[error("there is no fuzz target `{name}`; there are: {known}")]
     NoSuchTarget { name: String, known: String },
+    #[error("no case of the wire begins with `{name}`; there are: {known}")]
+    NoSuchCase { name: String, known: String },
     #[error("{0} fuzz target(s) failed; the commands that reproduce them stand above")]
     Fuzz(usize),
     #[error(

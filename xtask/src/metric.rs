@@ -18,7 +18,12 @@ fn number(output: &str, metric: &str) -> Option<f64> {
     let whole = serde_json::from_str::<Value>(output).ok();
     let mut lines = output.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
     let object = whole.or_else(|| lines.find(Value::is_object))?;
-    let found = metric.split('.').try_fold(&object, |value, key| match value {
+    within(&object, metric)
+}
+
+/// The number `metric` of the object.
+pub(crate) fn within(object: &Value, metric: &str) -> Option<f64> {
+    let found = metric.split('.').try_fold(object, |value, key| match value {
         Value::Array(list) => list.get(key.parse::<usize>().ok()?),
         other => other.get(key),
     })?;

@@ -65,6 +65,7 @@ pub(super) fn software(programs: &Programs) -> Result<Vec<Figure>, Failure> {
     let figure = |&(name, title, case, wanted): &(&'static str, &'static str, &str, Wanted)| {
         let number = |of: &str| metric::of(&line, &output, &format!("{case}.{of}"));
         let (median, least, most) = (number("median")?, number("least")?, number("most")?);
+        let (name, title) = (name.to_owned(), title.to_owned());
         Ok(Figure { name, title, median, least, most, wanted })
     };
     SOFTWARE.iter().map(figure).collect()
@@ -80,7 +81,7 @@ mod tests {
         let fakes = Fakes::of("store");
         fakes.put("write_bench", "echo '{\"both_gbps\": 9, \"ratio\": 0.75}'");
         let amount = Amount { rounds: 1, seconds: 1 };
-        let [both, share] = store(&fakes.programs(), amount).unwrap()[..] else { panic!("two") };
+        let [both, share] = &store(&fakes.programs(), amount).unwrap()[..] else { panic!("two") };
         assert_eq!((both.median, share.median), (9.0, 0.75));
         assert_eq!(share.json()["met"], false);
     }

@@ -10,7 +10,10 @@ pub(super) enum Wanted {
     /// It stands for itself, or is part of another.
     Nothing,
     AtLeast(f64),
+    AtMost(f64),
     Below(f64),
+    /// Both bounds are allowed.
+    Between(f64, f64),
 }
 
 impl Wanted {
@@ -18,7 +21,9 @@ impl Wanted {
         match self {
             Self::Nothing => None,
             Self::AtLeast(bound) => Some(value >= bound),
+            Self::AtMost(bound) => Some(value <= bound),
             Self::Below(bound) => Some(value < bound),
+            Self::Between(least, most) => Some((least..=most).contains(&value)),
         }
     }
 }
@@ -28,18 +33,20 @@ impl fmt::Display for Wanted {
         match self {
             Self::Nothing => Ok(()),
             Self::AtLeast(bound) => write!(f, "at least {bound}"),
+            Self::AtMost(bound) => write!(f, "at most {bound}"),
             Self::Below(bound) => write!(f, "below {bound}"),
+            Self::Between(least, most) => write!(f, "{least} to {most}"),
         }
     }
 }
 
 /// The middle of the rounds, and their extremes.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Figure {
     /// Its key in the JSON.
-    pub(super) name: &'static str,
+    pub(super) name: String,
     /// With its unit.
-    pub(super) title: &'static str,
+    pub(super) title: String,
     pub(super) median: f64,
     pub(super) least: f64,
     pub(super) most: f64,
@@ -49,13 +56,14 @@ pub(super) struct Figure {
 impl Figure {
     /// Of one value a round; there must be one.
     pub(super) fn of(
-        name: &'static str,
-        title: &'static str,
+        name: impl Into<String>,
+        title: impl Into<String>,
         values: &[f64],
         wanted: Wanted,
     ) -> Self {
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let (name, title) = (name.into(), title.into());
         Self { name, title, median: median(values), least, most, wanted }
     }
 

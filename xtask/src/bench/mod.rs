@@ -9,6 +9,7 @@ mod figure;
 mod pairs;
 mod programs;
 mod stolen;
+mod wire;
 
 use crate::failure::Failure;
 use figure::{Figure, Wanted};
@@ -24,29 +25,38 @@ use stolen::Ticks;
   latency    64 B one way over Towpath and over kernel TCP at once, 20 ms at a time
   store      writes to a chunk server, of what network and store do alone, in turn
   software   what the software adds to raw verbs on the device in memory, with 1 and 16 paths
+  wire       64 MiB files and streams over networks that lose, delay, reorder and queue, with kernel
+             TCP over the same; only if asked for. Needs root; some 25 minutes for a round
 
 With the defaults some 10 minutes, after the programs are built. Leave the machine alone meanwhile:
 two ends that poll take both of two cores. Only loopback is used. In a virtual machine, see what its
 host took of the processors meanwhile: where that is a tenth, the figures are the host's.
 
   cargo xtask bench --only latency --rounds 21
-  cargo xtask bench --only network --programs target/pgo/build/x86_64-unknown-linux-gnu/release")]
+  cargo xtask bench --only network --programs target/pgo/build/x86_64-unknown-linux-gnu/release
+  cargo xtask bench --only wire --case jitter-20us --case tbf-100-30k-1500")]
 pub(crate) struct Args {
-    /// Rounds that count; one more goes before them.
-    #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
-    /// Seconds of each run; latency takes eight times as long, for both together.
+    /// Rounds that count; one more goes before them, except over wires [default: 11; wire: 1].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Seconds of each run; latency takes eight times as long, for both together, a stream over a
+    /// wire six times.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: u32,
     /// Measure only this; may be given again.
     #[arg(long, value_name = "WHAT")]
     only: Vec<Part>,
-    /// Take `tow_write_bw` and `tow_write_lat` from this folder, and do not build them.
+    /// Take the tools and, for wire, the chunk server from this folder, and do not build them.
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
+    /// Wire: measure the programs of this folder as well, in turn, as `before`.
+    #[arg(long, value_name = "DIR")]
+    against: Option<PathBuf>,
     /// Print one JSON object in place of the table.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    wire: wire::Options,
 }
 
 /// What can be measured by itself.
@@ -56,10 +66,14 @@ enum Part {
     Latency,
     Store,
     Software,
+    Wire,
 }
 
 impl Part {
-    const ALL: [Self; 4] = [Self::Network, Self::Latency, Self::Store, Self::Software];
+    const ALL: [Self; 5] = [Self::Network, Self::Latency, Self::Store, Self::Software, Self::Wire];
+
+    /// What runs when nothing is asked for.
+    const USUAL: [Self; 4] = [Self::Network, Self::Latency, Self::Store, Self::Software];
 
     /// The name of the figure of what the host took while this was measured.
     fn stolen(self) -> &'static str {
@@ -68,6 +82,7 @@ impl Part {
             Self::Latency => "latency_stolen_percent",
             Self::Store => "store_stolen_percent",
             Self::Software => "software_stolen_percent",
+            Self::Wire => "wire_stolen_percent",
         }
     }
 }
@@ -104,9 +119,9 @@ impl Amount {
 
 /// Builds, measures and reports.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let parts = if args.only.is_empty() { &Part::ALL[..] } else { &args.only };
+    let parts = if args.only.is_empty() { &Part::USUAL[..] } else { &args.only };
     let programs = Programs::build(parts, args.programs.as_deref())?;
-    let amount = Amount { rounds: args.rounds, seconds: args.seconds };
+    let amount = Amount { rounds: args.rounds.unwrap_or(11), seconds: args.seconds };
     let mut figures = Vec::new();
     for part in Part::ALL.into_iter().filter(|part| parts.contains(part)) {
         let before = Ticks::now();
@@ -115,6 +130,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             Part::Latency => pairs::latency(&programs, amount)?,
             Part::Store => alone::store(&programs, amount)?,
             Part::Software => alone::software(&programs)?,
+            Part::Wire => {
+                let amount = (args.rounds.unwrap_or(1), args.seconds);
+                wire::run(&programs, args.against.as_deref(), &args.wire, amount)?
+            }
         });
         if let (Some(before), Some(now)) = (before, Ticks::now()) {
             let percent = now.stolen_percent_since(before);
@@ -132,7 +151,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 fn object(amount: Amount, figures: &[Figure]) -> Value {
     let figures: Map<String, Value> =
-        figures.iter().map(|figure| (figure.name.to_owned(), figure.json())).collect();
+        figures.iter().map(|figure| (figure.name.clone(), figure.json())).collect();
     json!({ "rounds": amount.rounds, "seconds": amount.seconds, "figures": figures })
 }
 

@@ -9,6 +9,7 @@ use std::process::Command;
 /// Where they are.
 pub(super) struct Programs {
     tools: PathBuf,
+    lossy: PathBuf,
     examples: PathBuf,
 }
 
@@ -18,9 +19,20 @@ impl Programs {
         let root = workspace::root();
         let built = workspace::target_directory(&root)?.join("release");
         let has = |part| parts.contains(&part);
-        if tools.is_none() && (has(Part::Network) || has(Part::Latency)) {
+        if tools.is_none() && (has(Part::Network) || has(Part::Latency) || has(Part::Wire)) {
             let bins = ["--bin", "tow_write_bw", "--bin", "tow_write_lat"];
             cargo_build("towpath-tools", &bins, &root)?;
+        }
+        let lossy = tools.unwrap_or(&built).join("towpath-lossy");
+        let lossy = if lossy.is_file() { lossy } else { built.join("towpath-lossy") };
+        if has(Part::Wire) {
+            if tools.is_none() {
+                cargo_build("towpath-tools", &["--bin", "towpath"], &root)?;
+                cargo_build("towpath-chunkserver", &["--bin", "towpath-chunkserver"], &root)?;
+            }
+            if !lossy.starts_with(tools.unwrap_or(Path::new("/nowhere"))) {
+                cargo_build("towpath-tools", &["--bin", "towpath-lossy"], &root)?;
+            }
         }
         if has(Part::Store) {
             cargo_build("towpath-chunkserver", &["--example", "write_bench"], &root)?;
@@ -30,7 +42,17 @@ impl Programs {
             cargo_build("towpath-transport", &example, &root)?;
         }
         let tools = tools.map_or_else(|| built.clone(), Path::to_owned);
-        Ok(Self { tools, examples: built.join("examples") })
+        Ok(Self { tools, lossy, examples: built.join("examples") })
+    }
+
+    /// Where the tools and the chunk server are.
+    pub(super) fn folder(&self) -> &Path {
+        &self.tools
+    }
+
+    /// The wire, which need not be of the same build as what it carries.
+    pub(super) fn lossy(&self) -> &Path {
+        &self.lossy
     }
 
     /// A tool.
@@ -81,7 +103,8 @@ pub(super) mod tests {
         }
 
         pub(crate) fn programs(&self) -> Programs {
-            Programs { tools: self.0.clone(), examples: self.0.clone() }
+            let folder = || self.0.clone();
+            Programs { tools: folder(), lossy: folder(), examples: folder() }
         }
     }
 
