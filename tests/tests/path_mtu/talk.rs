@@ -8,7 +8,7 @@ use towpath_device_roce::udp::UdpConfig;
 use towpath_tests::namespace::within;
 use towpath_tests::wires::Host;
 use towpath_transport::{
-    DownReason, Endpoint, EndpointConfig, Event, LinkId, Mtu, Nanos, Region, RoceUdp, SendOptions,
+    Endpoint, EndpointConfig, Event, LinkId, Mtu, Nanos, Region, RoceUdp, SendOptions,
 };
 use towpath_verbs::Device;
 
@@ -21,8 +21,14 @@ const QUESTION_BYTES: usize = 12 << 10;
 /// Questions that are asked, all at a time.
 const QUESTIONS: usize = 16;
 
-/// The MTUs of links whose way swallowed long packets, each with what was to be tried next.
-pub(crate) type Narrowed = Vec<(Mtu, Mtu)>;
+/// What a transfer told: the MTU of the link at each end, and the packet sizes that the client's
+/// paths went from and to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Talk {
+    pub(crate) near: Mtu,
+    pub(crate) far: Mtu,
+    pub(crate) told: Vec<(Mtu, Mtu)>,
+}
 
 /// Where a host is, and how its endpoint is set up.
 pub(crate) struct Party<'a> {
@@ -62,21 +68,24 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 /// The client sends messages, which the server sends back; returns the MTU at each end.
 ///
 /// # Errors
-/// Why an end could not be made, or not be connected, or went down.
+/// Why an end could not be made, or not be connected, or went down; or that packets of the MTU did
+/// not get through.
 pub(crate) fn ask(client: &Party<'_>, server: &Party<'_>) -> Result<(Mtu, Mtu), String> {
-    let (near, far, lost) = ask_again(client, server)?;
-    if lost.is_empty() { Ok((near, far)) } else { Err(format!("long packets were lost: {lost:?}")) }
+    let Talk { near, far, told } = ask_on(client, server, || (), None)?;
+    if told.is_empty() { Ok((near, far)) } else { Err(format!("packets were too long: {told:?}")) }
 }
 
-/// The same, with another link whenever the way turns out to swallow long packets; returns also the
-/// MTU of each such link, and the one that was to be tried next.
+/// The same; after the first answers it does `meddle`, and goes on, until a path of the client has
+/// told that it went to packets of `wanted`, where that is given.
 ///
 /// # Errors
-/// As there.
-pub(crate) fn ask_again(
+/// As there; also where the link goes to another carrier.
+pub(crate) fn ask_on(
     client: &Party<'_>,
     server: &Party<'_>,
-) -> Result<(Mtu, Mtu, Narrowed), String> {
+    meddle: impl Fn() + Send,
+    wanted: Option<Mtu>,
+) -> Result<Talk, String> {
     let is_over = AtomicBool::new(false);
     let (tell_addr, addr) = channel();
     let (tell_mtu, mtu) = channel();
@@ -85,7 +94,7 @@ pub(crate) fn ask_again(
             let serve = || serve(server, &tell_addr, &tell_mtu, &is_over);
             within(&server.host.file(), serve).map_err(|error| error.to_string())?
         });
-        let asked = within(&client.host.file(), move || question(client, &addr));
+        let asked = within(&client.host.file(), move || question(client, &addr, meddle, wanted));
         is_over.store(true, Ordering::Relaxed);
         let served = served.join().expect("the server ends");
         let near = asked.map_err(|error| error.to_string())?;
@@ -94,7 +103,7 @@ pub(crate) fn ask_again(
             Ok(()) => error,
         })?;
         let far = mtu.try_iter().last().ok_or("the server has no link")?;
-        Ok((near.0, far, near.1))
+        Ok(Talk { near: near.0, far, told: near.1 })
     })
 }
 
@@ -127,13 +136,18 @@ fn serve(
     said
 }
 
-fn question(client: &Party<'_>, addr: &Receiver<SocketAddr>) -> Result<(Mtu, Narrowed), String> {
+fn question(
+    client: &Party<'_>,
+    addr: &Receiver<SocketAddr>,
+    meddle: impl Fn(),
+    wanted: Option<Mtu>,
+) -> Result<(Mtu, Vec<(Mtu, Mtu)>), String> {
     let addr = addr.recv_timeout(PATIENCE).map_err(|error| format!("no server: {error}"))?;
     let mut endpoint = client.endpoint()?;
     let question: Vec<u8> = (0..QUESTION_BYTES).map(|at| (at * 31 % 251) as u8).collect();
     endpoint.connect(addr).map_err(|error| chain(&error))?;
     let (mut outcome, mut answers, start) = (None, 0, Instant::now());
-    let mut lost = Vec::new();
+    let mut told = Vec::new();
     while outcome.is_none() {
         turn(&mut endpoint, |endpoint, event| match event {
             Event::Connected { link, .. } => {
@@ -144,30 +158,37 @@ fn question(client: &Party<'_>, addr: &Receiver<SocketAddr>) -> Result<(Mtu, Nar
                 (0..QUESTIONS).for_each(|_| send(endpoint, link, channel, &question));
             }
             Event::Message(message) => {
-                let mtu = endpoint.mtu_of(message.link()).expect("it is up");
+                let (link, channel) = (message.link(), message.channel());
+                let mtu = endpoint.mtu_of(link).expect("it is up");
                 answers += 1;
+                let is_told = wanted.is_none_or(|mtu| told.iter().any(|&(_, to)| to == mtu));
                 if message.to_vec() != question {
                     outcome = Some(Err("the answer differs".to_owned()));
-                } else if answers == QUESTIONS {
+                } else if answers >= 3 * QUESTIONS && is_told {
                     outcome = Some(Ok(mtu));
+                } else {
+                    send(endpoint, link, channel, &question);
                 }
                 endpoint.release(message);
+                if answers == QUESTIONS {
+                    meddle();
+                }
             }
-            Event::LongPacketsLost { mtu, next, .. } => lost.push((mtu, next)),
-            Event::LinkDown { reason: DownReason::LongPacketsLost { .. }, .. } => {
-                answers = 0;
-                outcome = endpoint.connect(addr).err().map(|error| Err(chain(&error)));
+            Event::PathMtuChanged { from, to, .. } if !told.contains(&(from, to)) => {
+                told.push((from, to));
             }
+            Event::CarrierChanged { to, .. } => outcome = Some(Err(format!("it rides on {to}"))),
             Event::ConnectFailed { error, .. } => outcome = Some(Err(chain(&error))),
             Event::LinkDown { reason, .. } => outcome = Some(Err(format!("down: {reason:?}"))),
             _ => {}
         });
         if start.elapsed() > PATIENCE {
             let stats = endpoint.stats_of_all_links();
-            outcome.get_or_insert(Err(format!("no answer came; lost so far {lost:?}; {stats:?}")));
+            let error = format!("{answers} answers came; told {told:?}; {stats:?}");
+            outcome.get_or_insert(Err(error));
         }
     }
-    outcome.expect("there is one").map(|mtu| (mtu, lost))
+    outcome.expect("there is one").map(|mtu| (mtu, told))
 }
 
 /// One turn of a loop, and a pause where nothing happened.

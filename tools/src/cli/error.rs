@@ -234,7 +234,7 @@ fn of_session(error: &SessionError) -> u8 {
         SessionError::Client(error) => of_kind(&error.kind),
         SessionError::ChannelClosed { .. } | SessionError::Full { .. } => 5,
         SessionError::ReplicaDiffers { .. } => 1,
-        SessionError::Channel { .. } | SessionError::Down { .. } | SessionError::Narrow { .. } => 6,
+        SessionError::Channel { .. } | SessionError::Down { .. } => 6,
         SessionError::Connect { .. }
         | SessionError::NotThere { .. }
         | SessionError::NoRoute { .. }

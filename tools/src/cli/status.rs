@@ -98,7 +98,7 @@ mod tests {
         let paths = r#"[
             {"index":0,"carrier":"UC","state":"good","for_ns":2500000000,"qp_num":17,
              "source_port":49152,"rtt_ns":12300,"sent":2000,"lost":30,"in_flight_bytes":4096,
-             "carries_acks":true},
+             "carries_acks":true,"mtu":1024,"mtu_phase":"complete","mtu_reason":"swallowed"},
             {"index":1,"carrier":"RC","state":"dead","doubts":3,"quarantines":2,"moves":1,
              "renewals":4}]"#;
         let status = format!(
@@ -119,6 +119,7 @@ mod tests {
         assert_eq!(lines.remove(3).join(" "), said);
         let good = ["0", "UC", "good", "2.5", "17", "49152", "12.3", "2,000", "1.50"];
         assert_eq!(lines[4][..9], good);
+        assert_eq!(lines[4][10..12], ["1,024", "swallowed"]);
         assert_eq!(lines[4].last().map(String::as_str), Some("here"));
         assert_eq!(lines[5][..7], ["1", "RC", "dead", "0.0", "0", "0", "-"]);
         assert_eq!(lines[5][lines[5].len() - 4..], ["3", "2", "1", "4"]);

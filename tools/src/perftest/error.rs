@@ -294,10 +294,6 @@ fn end_of(reason: DownReason, status: Option<WcStatus>) -> String {
             "no sign of life came from the peer for {span} although one was due: it was stopped, \
              has no processor, or packets do not get through"
         ),
-        (DownReason::LongPacketsLost { mtu }, _) => format!(
-            "the network to the peer drops packets of an RDMA MTU of {mtu} bytes, but delivers \
-             shorter ones; lower -m at both ends, or raise the MTU of the network"
-        ),
         (DownReason::PeerGone | DownReason::Goodbye, _) => {
             "the peer is gone; see what it printed, then start both again".to_owned()
         }

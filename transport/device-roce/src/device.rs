@@ -209,6 +209,10 @@ impl<L: PacketLink> Device for RoceDevice<L> {
         PathMtu { mtu, ip: Some(ip) }
     }
 
+    fn packets_too_long(&self) -> u64 {
+        self.link.packets_too_long()
+    }
+
     fn now(&self) -> Time {
         self.link.now()
     }

@@ -234,6 +234,10 @@ impl<D: Device> Device for SharedDevice<D> {
         self.shared.lock().path_mtu(dest)
     }
 
+    fn packets_too_long(&self) -> u64 {
+        self.shared.lock().packets_too_long()
+    }
+
     fn now(&self) -> Time {
         self.shared.lock().now()
     }

@@ -2,7 +2,7 @@
 
 use crate::filler::Fill;
 use crate::limits::{BATCH, PACKED_AT_A_TIME, SIGNAL_EVERY};
-use towpath_verbs::{SendOp, SendWr, SgList, Sge};
+use towpath_verbs::{Mtu, SendOp, SendWr, SgList, Sge};
 
 /// The sends of one path that wait. Work requests are written over where they are: they are long,
 /// and few of their fields change.
@@ -24,9 +24,10 @@ impl Batch {
         self.len == BATCH
     }
 
-    /// Adds a send of one entry, to which others may be added; there must be room.
+    /// Adds a send of one entry, to which others may be added, and that is cut as its path needs
+    /// it; there must be room.
     #[inline(always)]
-    pub(crate) fn push(&mut self, wr_id: u64, entry: Sge) -> &mut SgList {
+    pub(crate) fn push(&mut self, wr_id: u64, entry: Sge, cut_at: Option<Mtu>) -> &mut SgList {
         debug_assert!(!self.is_full(), "a full batch is posted at once");
         if self.len == self.wrs.len() {
             self.grow();
@@ -35,6 +36,7 @@ impl Batch {
         wr.wr_id = wr_id;
         wr.sg_list.set_one(entry);
         wr.flags.signaled = self.len % SIGNAL_EVERY == SIGNAL_EVERY - 1;
+        wr.flags.cut_at = cut_at;
         self.len += 1;
         &mut wr.sg_list
     }
@@ -122,7 +124,8 @@ mod tests {
         let entry = |length| Sge { addr: 1, length, lkey: 2 };
         for round in 0..3 {
             for wr_id in 0..SIGNAL_EVERY as u64 + 2 {
-                let list = batch.push(wr_id, entry(round));
+                let cut_at = wr_id.is_multiple_of(3).then_some(Mtu::Mtu1024);
+                let list = batch.push(wr_id, entry(round), cut_at);
                 assert!((wr_id + u64::from(round)).is_multiple_of(2) || list.push(entry(9)));
             }
             let last = SIGNAL_EVERY as u64 + 1;
@@ -130,6 +133,7 @@ mod tests {
                 let mut list = SgList::one(entry(round));
                 assert!((wr_id + u64::from(round)).is_multiple_of(2) || list.push(entry(9)));
                 let mut fresh = SendWr::new(wr_id, SendOp::Send, list);
+                fresh.flags.cut_at = wr_id.is_multiple_of(3).then_some(Mtu::Mtu1024);
                 fresh.flags.signaled = wr_id == SIGNAL_EVERY as u64 - 1 || wr_id == last;
                 assert_eq!(*wr, fresh, "round {round}");
             }

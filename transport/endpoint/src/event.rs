@@ -5,10 +5,10 @@ use crate::message::{Chunk, Message};
 use crate::payload::Payload;
 use std::net::SocketAddr;
 use towpath_proto::{
-    Carrier, ChannelId, Class, CloseReason, DownReason, IncomingKey, Outcome, PathId, PathSignal,
-    PathState, SendKey,
+    Carrier, ChannelId, Class, CloseReason, DownReason, IncomingKey, MtuReason, Outcome, PathId,
+    PathSignal, PathState, SendKey,
 };
-use towpath_verbs::{AsyncEvent, Mtu, PathMtu};
+use towpath_verbs::{AsyncEvent, Mtu};
 
 /// A link of an endpoint. Never reused for another one while anyone could still name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -185,19 +185,20 @@ pub enum Event {
         /// The carrier now.
         to: Carrier,
     },
-    /// The network drops packets as long as the MTU of a link, and delivers shorter ones. The link
-    /// continues over TCP if it can; otherwise [`LinkDown`](Self::LinkDown) follows. A new link to
-    /// that peer within ten minutes gets a smaller MTU, unless
-    /// [`EndpointConfig::mtu_max`](crate::EndpointConfig::mtu_max) asks for one.
-    LongPacketsLost {
+    /// A path of a link carries packets of another size than was thought: fewer bytes, because
+    /// longer packets are dropped while short ones get through, or more. The link goes on in
+    /// packets of that size; no message is lost or repeated.
+    PathMtuChanged {
         /// Its link.
         link: LinkId,
-        /// Its MTU.
-        mtu: Mtu,
-        /// What the host now knows of the path, including what routers have reported.
-        way: PathMtu,
-        /// The MTU to try next; the same as `mtu` where there is no smaller one.
-        next: Mtu,
+        /// The path.
+        path: PathId,
+        /// The packet size that was thought to be carried; at first what both ends can do.
+        from: Mtu,
+        /// The packet size in use now.
+        to: Mtu,
+        /// Why.
+        why: MtuReason,
     },
     /// An event of the device. [`LinkDown`](Self::LinkDown) follows for each link that cannot
     /// continue: at once when its queues or the device are lost, and after the time-out for silent

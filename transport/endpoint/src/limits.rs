@@ -226,10 +226,9 @@ pub(crate) const BACKLOG_MAX: usize = 1024;
 
 const _: () = assert!(SIGNAL_EVERY <= BATCH);
 
-/// How long a way counts as narrow that was found to be: as long as Linux keeps what a router has
-/// said (`mtu_expires`).
-pub(crate) const MTU_MEMORY: Nanos = Nanos::from_secs(600);
+/// The system is asked no more often what ways carry after it refused a packet as too long: asking
+/// takes some system calls for each peer, and paths that swallow such packets are found without.
+pub(crate) const MTU_HINT_INTERVAL: Nanos = Nanos::from_millis(100);
 
-/// Ways that are known to be narrow: two addresses for each of the links that there are by default.
-/// One that is forgotten is found again within two seconds.
-pub(crate) const NARROW_WAYS_MAX: usize = 64;
+/// And about so many peers at a time: half a millisecond.
+pub(crate) const MTU_HINT_PEERS_MAX: usize = 64;

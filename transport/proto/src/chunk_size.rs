@@ -49,6 +49,16 @@ impl ChunkSize {
         size
     }
 
+    /// Packets have another size from now on. What was lost of those before says nothing of them.
+    pub(crate) fn set_packet_bytes(&mut self, bytes: u32) {
+        if bytes != self.mtu_bytes {
+            (self.mtu_bytes, self.mtu_bits) = (bytes, bytes.ilog2());
+            self.share_of_byte = 1.0 / f64::from(bytes);
+            (self.packets, self.losses) = (0.0, 0.0);
+            self.choose();
+        }
+    }
+
     /// Payload bytes of the next chunk, at most, as loss has it.
     fn bytes(&self, cut: Cut) -> u32 {
         match cut {

@@ -4,7 +4,7 @@ use crate::carrier::Carrier;
 use crate::limits::{
     CREDIT_OUTSTANDING_MAX, DARK_QUARANTINES_MAX, MESSAGE_BYTES_MAX, PATHS_MAX, QUOTA_CHUNKS_MIN,
 };
-use crate::path::Spreading;
+use crate::path::{PacketSizes, Spreading};
 use crate::schedule::Scheduling;
 use alloc::vec::Vec;
 use towpath_base::Nanos;
@@ -51,6 +51,7 @@ pub struct LinkConfig {
     pub(crate) fallback: (Nanos, Nanos),
     /// From which share of lost packets on a carrier that answers is left for TCP all the same.
     pub(crate) hopeless_loss: f64,
+    pub(crate) packet_sizes: PacketSizes,
     pub(crate) seed: u64,
     pub(crate) chunk_bytes_max: u32,
     pub(crate) chunk_cost_packets: f64,
@@ -89,6 +90,7 @@ impl LinkConfig {
             spare_paths: 0,
             fallback: (Nanos::from_millis(250), Nanos::from_secs(1)),
             hopeless_loss: 0.25,
+            packet_sizes: PacketSizes::default(),
             seed: 0,
             chunk_bytes_max: 56 << 10,
             chunk_cost_packets: 0.5,
@@ -282,6 +284,14 @@ impl LinkConfig {
     #[must_use]
     pub fn spare_paths(mut self, paths: usize) -> Self {
         self.spare_paths = paths;
+        self
+    }
+
+    /// How the link goes on where a path carries less than the MTU of its queue pairs. Default: not
+    /// at all, and paths are not asked; endpoints set what both devices say.
+    #[must_use]
+    pub fn packet_sizes(mut self, sizes: PacketSizes) -> Self {
+        self.packet_sizes = sizes;
         self
     }
 

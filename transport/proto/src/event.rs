@@ -1,7 +1,7 @@
 //! What goes in and out of a [`Link`](crate::Link) beside bytes.
 
 use crate::carrier::Carrier;
-use crate::path::{PathSignal, PathState, QpHalf};
+use crate::path::{MtuPhase, MtuReason, PathSignal, PathState, QpHalf};
 use crate::wire::ChunkHeader;
 use towpath_base::{Nanos, Time};
 use towpath_verbs::Mtu;
@@ -63,6 +63,12 @@ pub struct PathSnapshot {
     pub renewals: u32,
     /// Acks go this way.
     pub carries_acks: bool,
+    /// How long the packets are that leave on it.
+    pub mtu: Mtu,
+    /// Where the search for that stands.
+    pub mtu_phase: MtuPhase,
+    /// Why they are no longer.
+    pub mtu_reason: MtuReason,
 }
 
 impl PathSnapshot {
@@ -175,6 +181,9 @@ pub struct Transmit {
     pub payload: Option<PayloadRef>,
     /// Bytes that mean nothing and follow the header where there is no payload.
     pub filler_bytes: u32,
+    /// At what size the device is to cut it
+    /// ([`SendFlags::cut_at`](towpath_verbs::SendFlags::cut_at)).
+    pub cut_at: Option<Mtu>,
 }
 
 /// An ack to send.
@@ -184,6 +193,8 @@ pub struct AckTransmit {
     pub len: usize,
     /// The path whose queue pair sends it; `None` for the control queue pair.
     pub path: Option<PathId>,
+    /// As in [`Transmit`].
+    pub cut_at: Option<Mtu>,
 }
 
 /// One received piece of a message.
@@ -237,11 +248,6 @@ pub enum DownReason {
     PeerGone,
     /// The carrier of every path has failed: queue pairs went to error.
     PathsFailed,
-    /// The way swallows packets as long as the link's MTU, and brings shorter ones.
-    LongPacketsLost {
-        /// The MTU of the link.
-        mtu: Mtu,
-    },
 }
 
 /// What the driver has to tell the application.
@@ -314,11 +320,17 @@ pub enum Event {
         /// What it rides on now.
         to: Carrier,
     },
-    /// The way swallows packets as long as the link's MTU, and brings shorter ones. The link goes
-    /// to TCP, or is down where it cannot.
-    LongPacketsLost {
-        /// The MTU of the link.
-        mtu: Mtu,
+    /// A path carries packets of another size than was thought: the link goes on in packets of
+    /// that. What a path begins with is what both ends agreed on.
+    PathMtuChanged {
+        /// Which.
+        path: PathId,
+        /// The size that was thought to be carried.
+        from: Mtu,
+        /// The size in use.
+        to: Mtu,
+        /// Why.
+        why: MtuReason,
     },
     /// A path has moved from one state to another; all legal moves are in
     /// [`MOVES`](crate::MOVES).

@@ -10,13 +10,14 @@ use crate::carrier::Carrier;
 use crate::chunk_size::ChunkSize;
 use crate::config::{LinkConfig, PeerParams};
 use crate::event::Cut;
-use crate::limits::STREAM_WINDOW_BYTES;
+use crate::limits::{HEADER_BYTES, STREAM_WINDOW_BYTES};
 use crate::path::AckDigest;
 use towpath_base::{Nanos, Time};
 use towpath_cc::{
     AckSample, AnyController, Cached, Controller, LossSample, Pacer, PathFacts, Rate, RttConfig,
     RttEstimator,
 };
+use towpath_verbs::Mtu;
 
 /// Before the first sample the peer may be on another continent or off its CPU.
 const RTO_INITIAL: Nanos = Nanos::from_millis(20);
@@ -31,6 +32,11 @@ pub(crate) struct Flow {
     pub(crate) cc: Cached<AnyController>,
     pub(crate) pacer: Pacer,
     pub(crate) chunk_size: ChunkSize,
+    /// Bytes of the longest send, with its header.
+    send_bytes_max: u32,
+    /// Chunks are no shorter where packets are shorter than agreed on: credit is by the chunk, and
+    /// messages that are held whole are reckoned with chunks of at least a packet as agreed on.
+    chunk_bytes_least: u32,
     /// Round trips of all paths together.
     pub(crate) rtt: RttEstimator,
     /// What the peer lets us have in flight.
@@ -73,6 +79,8 @@ impl Flow {
             cc: Cached::new(config.controller.build(now, &facts)),
             pacer: Pacer::new(now, config.burst_bytes),
             chunk_size: ChunkSize::new(peer.mtu.bytes(), chunk_bytes_max, config),
+            send_bytes_max: u32::MAX,
+            chunk_bytes_least: (peer.mtu.bytes() - HEADER_BYTES as u32).min(chunk_bytes_max),
             rtt: estimator(config),
             peer_window_bytes: peer.window_bytes,
             in_flight_bytes: 0,
@@ -117,7 +125,7 @@ impl Flow {
 
     /// What a chunk counts against windows: its bytes and what the receiver charges beside them.
     pub(crate) fn charge(&self, payload_bytes: u32) -> u32 {
-        payload_bytes + crate::limits::HEADER_BYTES as u32 + self.charge_bytes
+        payload_bytes + HEADER_BYTES as u32 + self.charge_bytes
     }
 
     /// What may be in flight as far as the way there goes.
@@ -162,7 +170,15 @@ impl Flow {
     /// window, so that a sender with a small share of a link puts small pieces into its queue.
     pub(crate) fn chunk_bytes(&self, cut: Cut) -> u32 {
         let part = self.window_bytes() / CHUNKS_PER_WINDOW;
-        self.chunk_size.bytes_within(part, cut)
+        let bytes = self.chunk_size.bytes_within(part, cut);
+        let bytes = bytes.max(self.chunk_bytes_least);
+        bytes.min(self.send_bytes_max.saturating_sub(HEADER_BYTES as u32))
+    }
+
+    /// Packets are so long, and no send is longer than so many bytes.
+    pub(crate) fn set_packets(&mut self, mtu: Mtu, send_bytes_max: u32) {
+        self.chunk_size.set_packet_bytes(mtu.bytes());
+        self.send_bytes_max = send_bytes_max;
     }
 
     /// There was nothing to send: the application is what holds us back.

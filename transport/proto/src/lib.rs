@@ -52,6 +52,8 @@ pub use event::{
 pub use link::{
     Arrivals, CancelError, Link, LinkCensus, LinkUsage, OpenError, SendError, SendRequest,
 };
-pub use path::{MOVES, Move, PathSignal, PathState, QpHalf, Spreading};
+pub use path::{
+    MOVES, Move, MtuPhase, MtuReason, PacketSizes, PathSignal, PathState, QpHalf, Spreading,
+};
 pub use schedule::{Scheduling, WEIGHT_DEFAULT};
 pub use stats::LinkStats;

@@ -125,20 +125,32 @@ pub const PROBES_UNANSWERED_MAX: u32 = 3;
 /// its packets passes one time in eight.
 pub const PROBES_TO_RETURN: u32 = 3;
 
-/// Chunks with long packets that are lost one after the other before it is asked whether any gets
-/// through: fewer are lost whenever a queue is full.
-pub(crate) const LONG_LOST_MIN: u32 = 4;
+/// Sends in a row that are lost and have packets too long for the next smaller size, before it is
+/// asked whether such get through: fewer are lost whenever a queue is full.
+pub(crate) const MTU_LOST_MIN: u32 = 4;
 
-/// And so long none may have got through: a burst of losses is over by then.
-pub(crate) const LONG_SILENCE: Nanos = Nanos::from_millis(100);
+/// Pairs of probes in a row of which only the short one was answered, before packets of the size of
+/// the other count as swallowed. Where each packet is lost with the same chance, whatever that is,
+/// this happens less than once in 2^12 times.
+pub(crate) const MTU_PAIRS_MIN: u32 = 12;
 
-/// Pairs of a long and a short probe are no closer, so that one full queue does not take all.
-pub(crate) const LONG_PROBE_INTERVAL: Nanos = Nanos::from_millis(100);
+/// The same where something else says so, too: the host's routing, or another path. It is what RFC
+/// 8899 takes for enough (MAX_PROBES).
+pub(crate) const MTU_PAIRS_HINTED: u32 = 3;
 
-/// Pairs in a row of which only the short probe was answered, before long packets count as
-/// swallowed. Where each packet is lost with the same chance, whatever that is, this happens less
-/// than once in 4^12 times, and it takes little more than a second.
-pub(crate) const LONG_PAIRS_MIN: u32 = 12;
+/// Pairs under way at a time: so it takes about two round trips to send those that decide.
+pub(crate) const MTU_PAIRS_OPEN: usize = 16;
+
+/// Pairs are no closer, so that one full queue does not take all.
+pub(crate) const PROBE_SPACING_MIN: Nanos = Nanos::from_millis(1);
+
+/// When a path that carries less than both ends can do is asked again (PMTU_RAISE_TIMER of RFC
+/// 8899, where it is 600 s), the next time after twice as long, up to the longest: an answer costs
+/// a few dozen packets, which are sent only while there is something to send in longer ones, and a
+/// path that is mended is to be used.
+pub(crate) const MTU_RAISE_FIRST: Nanos = Nanos::from_secs(1);
+/// See [`MTU_RAISE_FIRST`].
+pub(crate) const MTU_RAISE_LONGEST: Nanos = Nanos::from_secs(64);
 
 /// Carriers are asked a few times within the time after which a silent one is left, but no more
 /// often than a host may be off its CPU, and no less often than a user would notice.

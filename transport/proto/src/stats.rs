@@ -61,9 +61,10 @@ pub struct LinkStats {
     pub ack_reroutes: u64,
     /// Times that traffic or acks left a path that was only late, or whose acks had got through.
     pub reroutes_in_vain: u64,
-    /// Times that the way was found to swallow packets as long as the link's MTU, while shorter
-    /// ones got through.
-    pub long_packets_lost: u64,
+    /// Times that a path was found to swallow packets of its size, while short ones got through.
+    pub mtu_lowered: u64,
+    /// Times that a path was found to carry longer packets than before.
+    pub mtu_raised: u64,
     /// DATA chunks accepted.
     pub chunks_received: u64,
     /// Payload bytes accepted.
@@ -143,7 +144,8 @@ impl core::ops::AddAssign for LinkStats {
             path_probes,
             ack_reroutes,
             reroutes_in_vain,
-            long_packets_lost,
+            mtu_lowered,
+            mtu_raised,
             chunks_received,
             bytes_received,
             chunks_duplicate,
@@ -184,7 +186,8 @@ impl core::ops::AddAssign for LinkStats {
         self.path_probes += path_probes;
         self.ack_reroutes += ack_reroutes;
         self.reroutes_in_vain += reroutes_in_vain;
-        self.long_packets_lost += long_packets_lost;
+        self.mtu_lowered += mtu_lowered;
+        self.mtu_raised += mtu_raised;
         self.chunks_received += chunks_received;
         self.bytes_received += bytes_received;
         self.chunks_duplicate += chunks_duplicate;

@@ -212,6 +212,10 @@ impl<L: PacketLink, W: io::Write> PacketLink for PcapLink<L, W> {
         self.inner.ip_mtu(dest)
     }
 
+    fn packets_too_long(&self) -> u64 {
+        self.inner.packets_too_long()
+    }
+
     fn transmit(&mut self, packets: &[TxPacket<'_>]) -> usize {
         let taken = self.inner.transmit(packets);
         let now = self.inner.now();

@@ -32,9 +32,9 @@ pub struct ProcessStatus {
     pub cpu_ns: u64,
     /// What each worker uses that came by to answer.
     pub per_worker: Vec<WorkerStatus>,
-    /// Times that the way of a link was found to swallow packets as long as its MTU and to bring
-    /// shorter ones, over all links that there were. The log names the peers and what to do.
-    pub long_packets_lost: u64,
+    /// Times that a path was found to drop packets of its size and to deliver shorter ones, and
+    /// went on in shorter packets, over all links that there were. The log names the peers.
+    pub mtu_lowered: u64,
     /// Links that are up.
     pub link_count: u64,
     /// At most [`LINKS_MAX`] of them: those with a path that is not good first, then by index.
@@ -146,6 +146,14 @@ pub struct PathStatus {
     pub renewals: u64,
     /// Acks go this way.
     pub carries_acks: bool,
+    /// Payload bytes of its packets: the RDMA MTU in use.
+    pub mtu: u32,
+    /// Where the search for it stands: `base` (nothing longer was asked for yet), `searching`,
+    /// `complete`, or `error` (not even 1,024 bytes get through).
+    pub mtu_phase: String,
+    /// Why it is no larger: `agreed` (nothing was asked), `probed` (a probe of this size was
+    /// answered), or `swallowed` (longer packets are dropped while short ones get through).
+    pub mtu_reason: String,
 }
 
 impl ProcessStatus {
@@ -184,7 +192,7 @@ impl ProcessStatus {
             per_worker: vec![WorkerStatus::of(endpoint)],
             // Behind that of the thread, so that it is never less.
             cpu_ns: cpu_ns_of_process(),
-            long_packets_lost: endpoint.stats_of_all_links().long_packets_lost,
+            mtu_lowered: endpoint.stats_of_all_links().mtu_lowered,
             link_count,
             links: links.into_iter().map(status).collect(),
         }
@@ -198,11 +206,11 @@ impl ProcessStatus {
         told.sort_by_key(|&(worker, _)| worker);
         let silent = workers.saturating_sub(told.len());
         let mut links = Vec::new();
-        let (mut link_count, mut cpu_ns, mut long_packets_lost) = (0, 0, 0);
+        let (mut link_count, mut cpu_ns, mut mtu_lowered) = (0, 0, 0);
         let mut per_worker = Vec::new();
         for (worker, status) in &mut told {
             link_count += status.link_count;
-            long_packets_lost += status.long_packets_lost;
+            mtu_lowered += status.mtu_lowered;
             // They are asked one after the other: the last reading.
             cpu_ns = status.cpu_ns.max(cpu_ns);
             let of_worker = |told| WorkerStatus { worker: *worker as u64, ..told };
@@ -221,7 +229,7 @@ impl ProcessStatus {
             workers_silent,
             cpu_ns,
             per_worker,
-            long_packets_lost,
+            mtu_lowered,
             link_count,
             links,
             ..first
@@ -302,6 +310,9 @@ impl PathStatus {
             moves: facts.moves,
             renewals: u64::from(facts.renewals),
             carries_acks: facts.carries_acks,
+            mtu: facts.mtu.bytes(),
+            mtu_phase: facts.mtu_phase.to_string(),
+            mtu_reason: facts.mtu_reason.to_string(),
         }
     }
 }

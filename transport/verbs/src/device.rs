@@ -70,6 +70,14 @@ pub trait Device {
         PathMtu { mtu: self.caps().mtu_max, ip: None }
     }
 
+    /// How many packets the system has refused because they were too long for their way, as it
+    /// knows that, or has been told so by routers (or by whoever says that he is one): a reason to
+    /// ask for [`path_mtu`](Self::path_mtu) again. Cheap; only grows. Zero where the device cannot
+    /// tell.
+    fn packets_too_long(&self) -> u64 {
+        0
+    }
+
     /// The device's clock now. Timestamps of completions are on the same clock.
     fn now(&self) -> Time;
 

@@ -48,6 +48,10 @@ impl<A: Device, B: Device<Memory = A::Memory>> Device for Either<A, B> {
         ask!(self, device => device.path_mtu(dest))
     }
 
+    fn packets_too_long(&self) -> u64 {
+        ask!(self, device => device.packets_too_long())
+    }
+
     fn now(&self) -> Time {
         ask!(self, device => device.now())
     }

@@ -137,6 +137,11 @@ pub trait PacketLink {
         None
     }
 
+    /// See [`Device::packets_too_long`](crate::Device::packets_too_long).
+    fn packets_too_long(&self) -> u64 {
+        0
+    }
+
     /// Sends packets in order and returns how many it took; fewer means that the wire is full for
     /// now, and the rest is to be offered again. A packet that the system refuses for good counts
     /// as taken and lost: the wire is unreliable.

@@ -63,7 +63,7 @@ impl Host {
                 assert_eq!(from.after(signal), Some(to), "a legal move");
                 self.note(11);
             }
-            Event::LongPacketsLost { .. } => self.note(12),
+            Event::PathMtuChanged { .. } => self.note(12),
             Event::CarrierChanged { .. } => panic!("all paths ride on the same carrier"),
             Event::Down { reason } => {
                 self.note(10);

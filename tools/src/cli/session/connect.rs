@@ -94,13 +94,13 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         chunk: ChunkId,
     ) -> Result<Self, SessionError> {
         let wanted = self.stat(chunk)?.byte_len;
-        let Self { mut endpoint, client, mut pace, narrow } = self;
+        let Self { mut endpoint, client, mut pace } = self;
         let timeout = client.primary().op_timeout();
         let link = join(&mut endpoint, &mut pace, replica)?;
         let channel = open(&mut endpoint, &mut pace, link, replica.0)?;
         let second = ChunkClient::new(link, channel).timeout(timeout);
         let client = HedgedClient::new(client.into_primary(), second, config);
-        let mut session = Self { endpoint, client, pace, narrow };
+        let mut session = Self { endpoint, client, pace };
         let found = session.stat_replica(chunk)?.map_or(0, |info| info.byte_len);
         if found != wanted {
             return Err(SessionError::ReplicaDiffers { replica: replica.0, wanted, found });
@@ -121,7 +121,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
     ) -> Result<Self, SessionError> {
         let channel = open(&mut endpoint, &mut pace, link, server)?;
         let client = HedgedClient::alone(ChunkClient::new(link, channel).timeout(timeout));
-        Ok(Self { endpoint, client, pace, narrow: None })
+        Ok(Self { endpoint, client, pace })
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use towpath_fastpath::ClientError;
 use towpath_transport::{
-    ChannelError, CloseReason, ConnectError, DownReason, EndpointError, LinkError, Mtu, PathMtu,
+    ChannelError, CloseReason, ConnectError, DownReason, EndpointError, LinkError,
 };
 
 use crate::cli::interrupt::Interrupted;
@@ -120,19 +120,6 @@ pub(crate) enum SessionError {
         /// Why.
         #[source]
         source: LinkError,
-    },
-    /// The way to the server swallows long packets.
-    #[error(
-        "the network to the server drops packets of an RDMA MTU of {mtu} bytes, but delivers \
-         shorter ones (this host knows that it carries {way}): use --mtu {next}"
-    )]
-    Narrow {
-        /// The MTU of the link.
-        mtu: Mtu,
-        /// What this host knows of the way.
-        way: PathMtu,
-        /// What to try next.
-        next: Mtu,
     },
     /// The name of the server leads nowhere.
     #[error("cannot resolve the server name `{name}`: give HOST or HOST:PORT")]

@@ -20,7 +20,7 @@ use towpath_fastpath::health::HealthReply;
 use towpath_fastpath::{
     ChunkClient, ChunkId, ClientError, Done, HedgeStats, HedgedClient, OpId, Output, SLICE_BYTES,
 };
-use towpath_transport::{Device, Endpoint, Event, LinkStats, Mtu, Nanos, PathMtu, Region, Time};
+use towpath_transport::{Device, Endpoint, LinkStats, Mtu, Nanos, Region, Time};
 
 pub(crate) use connect::{Server, device_ip};
 pub(crate) use error::SessionError;
@@ -32,8 +32,6 @@ pub(crate) struct Session<D: Device<Memory = Region>, P> {
     endpoint: Endpoint<D>,
     client: HedgedClient,
     pace: P,
-    /// An MTU that the way to a server swallows, what is known of the way, and what to try next.
-    narrow: Option<(Mtu, PathMtu, Mtu)>,
 }
 
 impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
@@ -236,9 +234,6 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
     fn step(&mut self) -> Result<(), SessionError> {
         self.endpoint.flush();
         let was_busy = self.take_in();
-        if let Some((mtu, way, next)) = self.narrow.take() {
-            return Err(SessionError::Narrow { mtu, way, next });
-        }
         if !was_busy {
             self.pace.idle(&mut self.endpoint, self.client.next_deadline())?;
         }
@@ -249,9 +244,6 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         let mut busy = self.endpoint.poll() > 0;
         while let Some(event) = self.endpoint.next_event() {
             busy = true;
-            if let Event::LongPacketsLost { mtu, way, next, .. } = event {
-                self.narrow = Some((mtu, way, next));
-            }
             // What is not the client's is about channels that nobody opened.
             drop(self.client.on_event(&mut self.endpoint, event));
         }

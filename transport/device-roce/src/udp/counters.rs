@@ -13,6 +13,9 @@ pub struct UdpCounters {
     pub segmentation_refused: u64,
     /// Calls that found the wire full.
     pub would_block: u64,
+    /// Sends that the kernel refused because a packet was too long for its interface, or that told
+    /// of a router which had found an earlier one too long for the way.
+    pub too_long: u64,
     /// System calls that receive.
     pub receive_calls: u64,
     /// Datagrams received; a coalesced run is one.

@@ -324,6 +324,10 @@ impl PacketLink for UdpLink {
         Some(IpMtu { bytes, interface: self.interface.and_then(|mtu| mtu.interface) })
     }
 
+    fn packets_too_long(&self) -> u64 {
+        self.counts.udp.too_long
+    }
+
     fn transmit(&mut self, packets: &[TxPacket<'_>]) -> usize {
         self.sender.transmit(self.local_addr, packets, &mut self.counts)
     }

@@ -117,12 +117,14 @@ pub(super) fn connect(fd: BorrowedFd<'_>, peer: SocketAddr) -> io::Result<()> {
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has the system send packets whole or not at all; it then says so where one is too long.
+/// Has the system send packets whole or not at all: one that is too long for the interface is
+/// refused. What routers say of the way behind it is told once and does not bind, since anybody may
+/// say it; whether longer packets get through is for whoever sends them to find out.
 pub(super) fn forbid_fragments(fd: BorrowedFd<'_>, local: SocketAddr) -> io::Result<()> {
     if local.is_ipv4() {
-        return set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO);
+        return set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE);
     }
-    set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+    set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
     set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1)
 }
 

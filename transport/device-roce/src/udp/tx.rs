@@ -46,6 +46,9 @@ enum Round {
 enum Verdict {
     Again,
     Full,
+    /// Too long for the interface. Or a router has found an earlier packet too long, which is told
+    /// once and says nothing of this one.
+    TooLong,
     /// For good, but it may have been the offload that was refused.
     RunRefused,
     /// For good.
@@ -57,7 +60,8 @@ fn verdict(error: &io::Error) -> Verdict {
         // The second is of a packet before, for which nobody was there; with it nothing was sent.
         Some(libc::EINTR | libc::ECONNREFUSED) => Verdict::Again,
         Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => Verdict::Full,
-        Some(libc::EINVAL | libc::EIO | libc::ENOPROTOOPT | libc::EOPNOTSUPP | libc::EMSGSIZE) => {
+        Some(libc::EMSGSIZE) => Verdict::TooLong,
+        Some(libc::EINVAL | libc::EIO | libc::ENOPROTOOPT | libc::EOPNOTSUPP) => {
             Verdict::RunRefused
         }
         _ => Verdict::Refused,
@@ -177,8 +181,9 @@ impl Sender {
             return false;
         }
         counts.udp.send_calls += 1;
-        if sys::send(outlet.socket.as_fd(), bytes).is_err() {
+        if let Err(error) = sys::send(outlet.socket.as_fd(), bytes) {
             cold_path();
+            counts.udp.too_long += u64::from(verdict(&error) == Verdict::TooLong);
             return false;
         }
         outlet.elsewhere = 0;
@@ -340,6 +345,7 @@ fn same_flow(a: &TxPacket<'_>, b: &TxPacket<'_>) -> bool {
 fn flush(fill: &mut Fill<'_, '_>, socket: &UdpSocket, runs: &[Run], counts: &mut Counts) -> Round {
     let mut done = 0;
     let mut packets = 0;
+    let mut tried_again = None;
     while done < runs.len() {
         counts.udp.send_calls += 1;
         match fill.send(socket.as_fd(), done) {
@@ -358,10 +364,14 @@ fn flush(fill: &mut Fill<'_, '_>, socket: &UdpSocket, runs: &[Run], counts: &mut
                     counts.udp.would_block += 1;
                     return Round::Full(packets);
                 }
-                Verdict::RunRefused if runs[done].offloaded => {
+                Verdict::TooLong if tried_again != Some(done) => {
+                    counts.udp.too_long += 1;
+                    tried_again = Some(done);
+                }
+                Verdict::TooLong | Verdict::RunRefused if runs[done].offloaded => {
                     return Round::RunRefused(packets, runs[done].packets);
                 }
-                Verdict::RunRefused | Verdict::Refused => {
+                Verdict::TooLong | Verdict::RunRefused | Verdict::Refused => {
                     counts.link.send_errors += runs[done].packets as u64;
                     packets += runs[done].packets;
                     done += 1;

@@ -16,8 +16,8 @@ use towpath_base::Nanos;
 use towpath_memory::Region;
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::{AppProtocol, Hello, HelloPath};
-use towpath_proto::{Carrier, Link, PeerParams, Side};
-use towpath_verbs::{Connect, Device, Mtu};
+use towpath_proto::{Carrier, Link, PacketSizes, PeerParams, Side};
+use towpath_verbs::{Connect, Device, DeviceCaps, Mtu};
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// A link's share of what the device can hold, when there are `links` of them.
@@ -149,6 +149,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let paths = ours.paths.iter().filter(own_carrier).count();
         let config = self.config.link_config(side, self.device.caps(), paths);
         let config = config.seed(link_seed(&ours)).checks_address(setup_addr.is_some());
+        let config = config.packet_sizes(packet_sizes(self.device.caps(), peer));
         let mut link = Link::new(config, params, now);
         link.set_away(self.away.as_ref().map_or(Nanos::ZERO, Away::told));
         let ports: Vec<u16> = (0..ours.paths.len()).map(|path| self.source_port_of(path)).collect();
@@ -231,4 +232,13 @@ fn check_limits(ours: &Hello, peer: &Hello, mtu: Mtu) -> Result<(), LinkError> {
         return Err(LinkError::ChunkBytes { theirs: peer.chunk_bytes_max, needed });
     }
     Ok(())
+}
+
+/// How a link goes on where a path carries less than what was agreed on.
+fn packet_sizes(caps: &DeviceCaps, peer: &Hello) -> PacketSizes {
+    match caps.cuts_each_send && peer.cuts_each_send {
+        _ if caps.delivers_intact => PacketSizes::Fixed,
+        true => PacketSizes::Cut,
+        false => PacketSizes::Lone,
+    }
 }

@@ -111,7 +111,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             LinkEvent::PathChanged { path, from, to, signal } => {
                 Event::PathChanged { link, path, from, to, signal }
             }
-            LinkEvent::LongPacketsLost { mtu } => self.on_long_packets_lost(link, mtu)?,
+            LinkEvent::PathMtuChanged { path, from, to, why } => {
+                self.note_mtu_change(link, (path, from, to, why));
+                Event::PathMtuChanged { link, path, from, to, why }
+            }
             LinkEvent::CarrierChanged { from, to } => Event::CarrierChanged { link, from, to },
             LinkEvent::Closed { channel, reason } => Event::ChannelClosed { link, channel, reason },
             LinkEvent::Down { reason } => {

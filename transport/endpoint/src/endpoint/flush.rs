@@ -325,13 +325,13 @@ fn post_acks<D: Device<Memory = Region>>(
 ) -> u64 {
     let mut refused = 0;
     while control.has_send_slot() {
-        let (mut way, mut len) = (None, 0);
+        let (mut way, mut len, mut cut_at) = (None, 0, None);
         let write = |bytes: &mut _| {
             let ack = link.poll_ack(now, bytes)?;
-            (way, len) = (ack.path, ack.len);
+            (way, len, cut_at) = (ack.path, ack.len, ack.cut_at);
             Some(ack.len)
         };
-        let Some(wr) = control.send(index, write) else { break };
+        let Some(mut wr) = control.send(index, write) else { break };
         if let Some(tcp) = tcp.as_mut().filter(|tcp| Some(tcp.path) == way) {
             if let Some(WrId::ControlSend { slot, .. }) = WrId::unpack(wr.wr_id)
                 && let Some(ack) = control.take_back(slot, len)
@@ -341,6 +341,7 @@ fn post_acks<D: Device<Memory = Region>>(
             }
             continue;
         }
+        wr.flags.cut_at = cut_at;
         let path = way.and_then(|path| paths.get(usize::from(path.0)));
         let qp_num = path.map_or(control.qp_num, |path| path.qp_num);
         if device.post_send(qp_num, &[wr]).is_err() {

@@ -57,7 +57,7 @@ use crate::recv::RecvTable;
 use crate::setup::Setup;
 use crate::shared::SharedQueues;
 use crate::workers::{Member, Worker};
-use mtu::NarrowWays;
+use mtu::MtuHints;
 use renew::Renewing;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -149,7 +149,7 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     streams: Streams,
     blacklist: Blacklist,
     blacklist_due: Time,
-    narrow_ways: NarrowWays,
+    mtu_hints: MtuHints,
     /// Where absences of our host are noise.
     away: Option<Away>,
     told: VecDeque<Event>,
@@ -223,7 +223,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             streams: Streams::default(),
             blacklist: Blacklist::new(config.blacklist_span),
             blacklist_due: Time::NEVER,
-            narrow_ways: NarrowWays::default(),
+            mtu_hints: MtuHints::default(),
             away: Away::on(&plan, device.now()),
             told: VecDeque::new(),
             released: Vec::new(),

@@ -1,43 +1,27 @@
-//! Which MTU a link gets: one that both interfaces and the way between them carry.
+//! Which MTU a link gets, and what the host learns later of the way to a peer.
 //!
 //! Each side tells the other in its HELLO what it can do, and the smaller is used both ways. What a
 //! side can do is what it was asked for, or else the largest MTU that its interface and its way to
-//! the peer carry. Where a way was found to swallow packets of an MTU although nothing said that it
-//! would, the next link to that host gets a smaller one.
+//! the peer carry. That is the most that paths of the link try; what they carry they find out by
+//! themselves (docs/protocol.md section 9, "Packet sizes").
 
 use super::Endpoint;
 use crate::error::LinkError;
-use crate::event::{Event, LinkId};
-use crate::limits::{MTU_MEMORY, NARROW_WAYS_MAX};
+use crate::event::LinkId;
+use crate::limits::{MTU_HINT_INTERVAL, MTU_HINT_PEERS_MAX};
+use smallvec::SmallVec;
 use std::net::{IpAddr, SocketAddr};
 use towpath_base::Time;
 use towpath_memory::Region;
+use towpath_proto::{Link, MtuReason, PathId, PathSnapshot};
 use towpath_verbs::{Device, Mtu};
 
-/// A way that carries less than the host knows.
-#[derive(Clone, Copy, Debug)]
-struct Narrow {
-    to: IpAddr,
-    mtu: Mtu,
-    until: Time,
-}
-
-/// Such ways, the latest last.
+/// When the host last had reason to ask the system what ways carry.
 #[derive(Debug, Default)]
-pub(crate) struct NarrowWays(Vec<Narrow>);
-
-impl NarrowWays {
-    fn note(&mut self, narrow: Narrow, now: Time) {
-        self.0.retain(|known| known.to != narrow.to && known.until > now);
-        if self.0.len() == NARROW_WAYS_MAX {
-            self.0.remove(0);
-        }
-        self.0.push(narrow);
-    }
-
-    fn most(&self, to: IpAddr, now: Time) -> Option<Mtu> {
-        self.0.iter().find(|known| known.to == to && known.until > now).map(|known| known.mtu)
-    }
+pub(crate) struct MtuHints {
+    /// Packets that were too long, as far as the device had counted then.
+    seen: u64,
+    next_at: Time,
 }
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
@@ -53,9 +37,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// What the side that answers tells a peer at `dest`. Ways to several peers may differ, so one
     /// that carries less than was asked for is no reason to refuse the peer.
     pub(super) fn mtu_towards(&self, dest: SocketAddr) -> Mtu {
-        let known = self.plan.mtu.min(self.device.path_mtu(Some(dest)).mtu);
-        let found = self.narrow_ways.most(dest.ip(), self.now());
-        found.map_or(known, |found| found.min(known))
+        self.plan.mtu.min(self.device.path_mtu(Some(dest)).mtu)
     }
 
     /// Whether the way to a peer carries packets of an MTU.
@@ -67,28 +49,68 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         Ok(())
     }
 
-    /// The way of a link swallows packets of its MTU: what to try next is kept in mind, and told.
-    #[cold]
-    pub(super) fn on_long_packets_lost(&mut self, link: LinkId, mtu: Mtu) -> Option<Event> {
-        let conn = self.links.find(link)?;
-        let (peer, dialled) = (conn.peer?, conn.dialled);
-        let way = self.device.path_mtu(Some(peer.device_addr));
-        let smaller = Mtu::at_most(mtu.bytes() - 1).unwrap_or(mtu);
-        let next = smaller.min(way.mtu);
-        let now = self.now();
-        let hosts = [Some(peer.device_addr.ip()), dialled.map(|addr| addr.ip())];
-        for to in hosts.into_iter().flatten() {
-            self.narrow_ways.note(Narrow { to, mtu: next, until: now + MTU_MEMORY }, now);
+    /// Packets were too long for their way, as the system says, since this was last looked at:
+    /// links hear what it says of their ways now. It may have been told so by anybody, so they ask.
+    #[inline]
+    pub(super) fn look_for_mtu_hints(&mut self, now: Time) {
+        if self.device.packets_too_long() != self.mtu_hints.seen && now >= self.mtu_hints.next_at {
+            self.take_mtu_hints(now);
         }
-        tracing::warn!(
-            link = link.index,
-            peer = %peer.device_addr,
-            "the way to {} does not bring packets of an RDMA MTU of {mtu} bytes and brings shorter \
-             ones; as this host knows it carries {way}: use an MTU of {next} (--mtu, -m, \
-             mtu_bytes), or raise that of the network",
-            peer.device_addr.ip()
-        );
-        Some(Event::LongPacketsLost { link, mtu, way, next })
+    }
+
+    #[cold]
+    fn take_mtu_hints(&mut self, now: Time) {
+        let seen = self.device.packets_too_long();
+        self.mtu_hints = MtuHints { seen, next_at: now + MTU_HINT_INTERVAL };
+        let mut asked = SmallVec::<[(IpAddr, Mtu); 8]>::new();
+        let mut told = SmallVec::<[u16; 32]>::new();
+        for conn in self.links.iter_mut() {
+            let (Some(link), Some(peer)) = (conn.link.as_mut(), conn.peer) else { continue };
+            let to = peer.device_addr.ip();
+            let known = asked.iter().find(|(ip, _)| *ip == to).map(|&(_, mtu)| mtu);
+            let mtu = match known {
+                Some(mtu) => mtu,
+                None if asked.len() < MTU_HINT_PEERS_MAX => {
+                    let mtu = self.device.path_mtu(Some(peer.device_addr)).mtu;
+                    asked.push((to, mtu));
+                    mtu
+                }
+                None => continue,
+            };
+            link.hint_mtu(now, mtu);
+            link.handle_timeout(now);
+            told.push(conn.id.index);
+        }
+        // What they ask is sent in the flush that follows.
+        told.into_iter().for_each(|index| self.links.touch(index));
+    }
+
+    /// Tells the log of another packet size.
+    #[cold]
+    pub(super) fn note_mtu_change(
+        &mut self,
+        link: LinkId,
+        (path, from, to, why): (PathId, Mtu, Mtu, MtuReason),
+    ) {
+        let Some(conn) = self.links.find(link) else { return };
+        let Some(peer) = conn.peer.map(|peer| peer.device_addr) else { return };
+        let alike = |found: &PathSnapshot| found.path != path && found.mtu <= to;
+        let is_first = !conn.link.iter().flat_map(Link::paths).any(|found| alike(&found));
+        let path = path.0;
+        if to < from && is_first {
+            let way = self.device.path_mtu(Some(peer));
+            tracing::warn!(
+                link = link.index,
+                path,
+                %peer,
+                "the network to {} drops packets of an RDMA MTU of {from} bytes and delivers \
+                 shorter ones: the path goes on with {to} bytes; as this host knows it the way \
+                 carries {way}",
+                peer.ip()
+            );
+        } else {
+            tracing::debug!(link = link.index, path, %peer, %why, "packets of {to} bytes now");
+        }
     }
 }
 

@@ -181,6 +181,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             dscp: self.config.class.dscp(class),
             addr: self.device.local_addr(),
             mtu,
+            cuts_each_send: self.device.caps().cuts_each_send,
             chunk_bytes_max: self.config.chunk_bytes_max,
             charge_bytes: self.device.caps().rx_charge_bytes,
             window_bytes: self.window_bytes(self.links.up_count() + 1),

@@ -49,6 +49,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.finish_renewals();
         self.poll_setup(now, idle && frames == 0);
         self.look_at_blacklist(now);
+        self.look_for_mtu_hints(now);
         self.shrink(now);
         frames
     }

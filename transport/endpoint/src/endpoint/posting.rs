@@ -9,7 +9,7 @@ use std::hint::cold_path;
 use towpath_base::crc::crc32c;
 use towpath_memory::Region;
 use towpath_proto::limits::{HEADER_BYTES, PACKED_BYTES_MAX};
-use towpath_proto::wire::{ChunkFlags, ChunkHeader};
+use towpath_proto::wire::ChunkFlags;
 use towpath_proto::{Link, PathId, Transmit};
 use towpath_verbs::{Device, QpState, Sge};
 
@@ -46,7 +46,7 @@ pub(super) fn push(
     let Some((bytes, payload)) = payload_of(sends, transmit) else { return false };
     let header = &transmit.header;
     if (1..=PACKED_BYTES_MAX).contains(&bytes.len())
-        && pack((path, tx_slots, batches), (index, transmit.path), header, bytes)
+        && pack((path, tx_slots, batches), (index, transmit), bytes)
     {
         return true;
     }
@@ -55,7 +55,7 @@ pub(super) fn push(
     let (position, sge) = path.tx.push(tx_slots, what, |bytes| header.emit(bytes));
     let wr_id = TxQueue::wr_id(index, transmit.path.0, position);
     let batch = path.batch.get_or_insert_with(|| batches.take());
-    let sg_list = batch.push(wr_id, sge);
+    let sg_list = batch.push(wr_id, sge, transmit.cut_at);
     if payload.length > 0 {
         let has_room = sg_list.push(payload);
         debug_assert!(has_room, "there is only the header so far");
@@ -68,10 +68,10 @@ pub(super) fn push(
 #[inline]
 fn pack(
     (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Batches),
-    (index, id): (u16, PathId),
-    header: &ChunkHeader,
+    (index, transmit): (u16, &Transmit),
     payload: &[u8],
 ) -> bool {
+    let header = &transmit.header;
     let number = header.number;
     if path.tx.join(tx_slots, number, payload, |bytes| header.emit(bytes)) {
         if let Some(batch) = &mut path.batch {
@@ -82,9 +82,9 @@ fn pack(
     close_pack(path, tx_slots);
     let position = path.tx.push_pack(tx_slots, number, payload, |bytes| header.emit(bytes));
     let Some(position) = position else { return false };
-    let wr_id = TxQueue::wr_id(index, id.0, position);
+    let wr_id = TxQueue::wr_id(index, transmit.path.0, position);
     let batch = path.batch.get_or_insert_with(|| batches.take());
-    batch.push(wr_id, Sge::default());
+    batch.push(wr_id, Sge::default(), transmit.cut_at);
     batch.packed();
     true
 }

@@ -383,7 +383,7 @@ impl Desk {
             }
             Event::LinkDown { link, reason } => self.on_down(link, reason),
             // They stand in the log; what they end is told as links that are down.
-            Event::Device { .. } | Event::LongPacketsLost { .. } => {}
+            Event::Device { .. } | Event::PathMtuChanged { .. } => {}
         }
     }
 

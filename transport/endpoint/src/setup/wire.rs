@@ -113,6 +113,7 @@ mod tests {
             dscp: 46,
             addr: "10.0.0.1:4791".parse().unwrap(),
             mtu: Mtu::Mtu1024,
+            cuts_each_send: true,
             chunk_bytes_max: 57_344,
             charge_bytes: 1_280,
             window_bytes: 1 << 20,

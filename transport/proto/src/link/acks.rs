@@ -4,7 +4,7 @@ use super::{Link, LinkState};
 use crate::channel::{Outgoing, SendState};
 use crate::chunk_size::ChunkSize;
 use crate::event::{AckTransmit, DownReason, Event, Outcome, PathId, SendKey};
-use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, PATH_CHANGE_INTERVAL};
+use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, HEADER_BYTES, PATH_CHANGE_INTERVAL};
 use crate::path::{AckDigest, DataChunk, Path, What, bit};
 use crate::stats::LinkStats;
 use crate::wire::{Ack, AckFrame};
@@ -77,24 +77,18 @@ impl Link {
             return true;
         }
         let Self {
-            paths,
-            flow,
-            sends,
-            ended_scratch,
-            control_scratch,
-            wake_scratch,
-            stats,
-            long,
-            ..
+            paths, flow, sends, ended_scratch, control_scratch, wake_scratch, stats, ..
         } = self;
         let is_in_use = paths.is_in_use(index);
         let path = &mut paths[index];
-        let (least_payload, mut long_passed) = (long.least_payload(), false);
+        // Of a send that shows that long packets get through; a probe may show more.
+        let least_payload = path.mtu.least_bytes().saturating_sub(HEADER_BYTES as u32);
+        let (mut long_passed, mut long_answered) = (false, None);
         let digest = path.tx.on_ack(largest, base, words, |what| {
             let What::Data(chunk) = what else {
                 match what {
                     What::Control(key) => control_scratch.push(*key),
-                    What::LongProbe => long_passed = true,
+                    What::LongProbe(size) => long_answered = long_answered.max(Some(*size)),
                     _ => {}
                 }
                 return;
@@ -111,7 +105,7 @@ impl Link {
             }
         });
         if long_passed {
-            long.on_passed();
+            path.mtu.on_passed();
         }
         if digest.spurious > 0 || digest.timeouts_were_false.is_some() {
             cold_path();
@@ -120,6 +114,9 @@ impl Link {
         path.on_ack_digest(now, received_at, hold, &digest, is_in_use.then_some(flow));
         if is_in_use {
             paths.ladder.loss.on_spurious(digest.spurious);
+        }
+        if let Some(size) = long_answered {
+            self.on_long_answered(now, index, size);
         }
         self.find_losses(now, index);
         if digest.acked_chunks > 0 && self.paths.len() > 1 {
@@ -154,9 +151,7 @@ impl Link {
     /// reliable carrier, and of a message that was given up, whose ABANDON may have come sooner on
     /// another path.
     fn find_losses(&mut self, now: Time, index: usize) {
-        let Self {
-            paths, flow, sends, lost, control_lost, gap_at, gave_up_at, stats, long, ..
-        } = self;
+        let Self { paths, flow, sends, lost, control_lost, gap_at, gave_up_at, stats, .. } = self;
         // Of a message that is over nothing else is known.
         let gave_up = gave_up_at.is_some_and(|at| now < at + PATH_CHANGE_INTERVAL);
         let (is_in_use, has_choice) = (paths.is_in_use(index), paths.has_choice());
@@ -165,7 +160,8 @@ impl Link {
         let is_lossy = !path.carrier.is_reliable();
         let size = &mut flow.chunk_size;
         let mut gone_bytes = 0;
-        path.tx.detect_losses(|what, charge| {
+        let Path { tx, mtu, .. } = path;
+        tx.detect_losses(|what, charge| {
             gone_bytes += u64::from(charge);
             let may_be_refused = |chunk: &DataChunk| {
                 has_choice && sends.get(chunk.send.0).map_or(gave_up, Outgoing::is_given_up)
@@ -181,10 +177,10 @@ impl Link {
                 refused += 1;
             }
             match *what {
-                What::Nothing | What::Probe | What::LongProbe => {}
+                What::Nothing | What::Probe | What::LongProbe(_) => {}
                 What::Data(chunk) => {
                     if is_lost && is_in_use {
-                        long.on_lost(chunk.length);
+                        mtu.on_lost(chunk.length + HEADER_BYTES as u32);
                     }
                     lost.push_back((chunk, from));
                 }
@@ -202,7 +198,7 @@ impl Link {
         }
         paths.settle(index);
         if chunks > 0 {
-            self.suspect_long_packets(now);
+            self.suspect_mtu(now, index, false);
         }
     }
 
@@ -266,7 +262,8 @@ impl Link {
         let (path, generation) = self.ack_route(now, index);
         let len = self.emit_ack(now, index, generation, out);
         self.stats.acks_sent += 1;
-        Some(AckTransmit { len, path })
+        let way = path.map_or(0, |path| usize::from(path.0));
+        Some(AckTransmit { len, path, cut_at: self.paths[way].mtu.cut_at() })
     }
 
     /// The peer says that nothing is acknowledged: the path on which it asked may be a way back, as
@@ -278,7 +275,8 @@ impl Link {
         let len = self.emit_ack(now, index, self.paths[index].generation_out, out);
         self.paths.acks_due |= bit(index);
         self.stats.acks_sent += 1;
-        AckTransmit { len, path: Some(PathId(index as u8)) }
+        let cut_at = self.paths[index].mtu.cut_at();
+        AckTransmit { len, path: Some(PathId(index as u8)), cut_at }
     }
 
     /// Goes down once everything up to the peer's GOODBYE is acknowledged.

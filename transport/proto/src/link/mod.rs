@@ -9,7 +9,7 @@ mod channels;
 mod control;
 mod deliver;
 mod end;
-mod long;
+mod mtu;
 mod paths;
 mod presence;
 mod receive;
@@ -43,7 +43,6 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use control::Control;
-use long::LongPackets;
 use presence::Presence;
 use receive::Piggyback;
 use towpath_base::{Nanos, Time, WindowBitmap};
@@ -144,8 +143,8 @@ pub struct Link {
     probes_unanswered: u32,
     last_heard: Time,
     presence: Presence,
-    /// Whether packets are lost for their length.
-    long: LongPackets,
+    /// The last time that a path was found to carry only shorter packets than before.
+    mtu_lowered_at: Option<Time>,
     /// Waits for what is more urgent.
     piggyback: Option<Piggyback>,
     /// When it was last looked at timers.
@@ -172,7 +171,6 @@ impl Link {
     pub fn new(mut config: LinkConfig, peer: PeerParams, now: Time) -> Self {
         peer.check();
         // Silence counts from the last sign of life, so idle links must ask for one in time.
-        let mtu_bytes = peer.mtu.bytes();
         config.ping_interval = config.ping_interval.min(Nanos(config.peer_timeout.0 / 2));
         Self {
             presence: Presence::new(&config, &peer),
@@ -218,7 +216,7 @@ impl Link {
             probe_at: Time::NEVER,
             probes_unanswered: 0,
             last_heard: now,
-            long: LongPackets::new(mtu_bytes),
+            mtu_lowered_at: None,
             piggyback: None,
             looked_at: now,
             excused_until: now,

@@ -3,7 +3,9 @@
 use super::Link;
 use crate::carrier::Carrier;
 use crate::event::{Event, PathId, PathSnapshot, Reroute, Transmit};
-use crate::limits::{DUPLICATES_MAX, PATH_CHANGE_INTERVAL, PROBES_TO_RETURN, UNANSWERED_MIN};
+use crate::limits::{
+    DUPLICATES_MAX, HEADER_BYTES, PATH_CHANGE_INTERVAL, PROBES_TO_RETURN, UNANSWERED_MIN,
+};
 use crate::path::{Path, PathSignal, PathState, ProbeVerdict, TailProbe, What, bit};
 use crate::wire::Kind;
 use towpath_base::{Nanos, Time};
@@ -33,6 +35,9 @@ impl Link {
             moves: path.moves,
             renewals: path.renewal.life(),
             carries_acks: index == ack_way,
+            mtu: path.mtu.size(),
+            mtu_phase: path.mtu.phase(),
+            mtu_reason: path.mtu.why(),
         })
     }
 
@@ -109,18 +114,19 @@ impl Link {
 
     /// Everything in flight on a path counts as lost, and goes out again on others.
     pub(super) fn send_all_again(&mut self, index: usize) {
-        let Self { paths, flow, lost, control_lost, stats, long, .. } = self;
+        let Self { paths, flow, lost, control_lost, stats, .. } = self;
         let is_lossy = paths.is_in_use(index) && !paths[index].carrier.is_reliable();
         let path = &mut paths[index];
         let (from, mut chunks, mut bytes) = (index as u8, 0, 0);
-        path.tx.time_out(|what, charge| {
+        let Path { tx, mtu, .. } = path;
+        tx.time_out(|what, charge| {
             chunks += 1;
             bytes += u64::from(charge);
             match *what {
-                What::Nothing | What::Probe | What::LongProbe => {}
+                What::Nothing | What::Probe | What::LongProbe(_) => {}
                 What::Data(chunk) => {
                     if is_lossy {
-                        long.on_lost(chunk.length);
+                        mtu.on_lost(chunk.length + HEADER_BYTES as u32);
                     }
                     lost.push_back((chunk, from));
                 }
@@ -278,8 +284,8 @@ impl Link {
                 continue;
             }
             if self.paths[index].has_number_for_probe() {
-                if self.long.wants_long_on(index) {
-                    return Some(self.transmit_long_probe(now, index));
+                if let Some(size) = self.paths[index].mtu.long_probe_due() {
+                    return Some(self.transmit_long_probe(now, index, size));
                 }
                 return Some(self.transmit_probe(now, index));
             }
@@ -296,13 +302,14 @@ impl Link {
         self.paths.on_sent(now, index, 0);
         self.paths[index].standing.on_probe_sent(now, number, interval);
         self.stats.path_probes += 1;
-        if self.long.on_short_probe(index, number) {
+        if self.paths[index].mtu.on_short_probe(number) {
             self.paths.probes_due |= bit(index);
         }
         let mut header = self.header(Kind::Probe, 0, index, number, floor);
         header.index = if self.paths.is_silent { PROBE_SILENCE } else { 0 };
         self.ride_along(now, index, Kind::Probe).on(&mut header);
-        Transmit { path: PathId(index as u8), header, payload: None, filler_bytes: 0 }
+        let path = PathId(index as u8);
+        Transmit { path, header, payload: None, filler_bytes: 0, cut_at: None }
     }
 
     /// Within this an answer comes, if any does.

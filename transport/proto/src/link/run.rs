@@ -112,6 +112,7 @@ impl Link {
                 header,
                 payload: None,
                 filler_bytes: 0,
+                cut_at: paths[index].mtu.cut_at(),
             },
             channel,
             index,

@@ -36,7 +36,7 @@ impl Link {
             return Time::NEVER;
         }
         let mut at = self.next_deadline.min(self.flow.paced_until).min(self.probe_at);
-        at = at.min(self.long.due());
+        at = at.min(self.mtu_due());
         at = at.min(self.paths.ladder.due()).min(self.renewal_due());
         let mut busy = self.paths.busy();
         while busy != 0 {
@@ -110,8 +110,9 @@ impl Link {
             }
         }
         self.watch_paths(now);
-        self.suspect_long_packets(now);
-        self.ask_for_long_packets(now);
+        if self.paths.mtus_asked != 0 {
+            self.watch_mtus(now);
+        }
         self.expire_sends(now);
         self.probe_for_credit(now);
         self.watch_peer(now);
@@ -132,7 +133,10 @@ impl Link {
                 path.on_silence(now);
                 self.paths.tails_due |= bit(index);
             }
-            TailProbe::Sent => self.on_rto(now, index),
+            TailProbe::Sent => {
+                self.on_rto(now, index);
+                self.suspect_mtu(now, index, true);
+            }
         }
     }
 

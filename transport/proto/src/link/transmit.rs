@@ -5,7 +5,7 @@ use super::control::Control;
 use super::run::Run;
 use crate::channel::SendState;
 use crate::event::{PathId, PayloadRef, Transmit};
-use crate::limits::CONTROL_OUTSTANDING_MAX;
+use crate::limits::{CONTROL_OUTSTANDING_MAX, HEADER_BYTES};
 use crate::path::{DataChunk, TailProbe, What, bit};
 use crate::slots::Key;
 use crate::wire::{ChunkFlags, ChunkHeader, Kind};
@@ -213,8 +213,9 @@ impl Link {
         let mut header = self.data_header(channel, index);
         (header.message, header.message_len) = (id, message_len);
         self.ride_along(now, index, Kind::Data).on(&mut header);
-        let mut transmit =
-            Transmit { path: PathId(index as u8), header, payload: None, filler_bytes: 0 };
+        let cut_at = self.paths[index].mtu.cut_at();
+        let path = PathId(index as u8);
+        let mut transmit = Transmit { path, header, payload: None, filler_bytes: 0, cut_at };
         fill_in(&mut transmit, chunk, (number, floor));
         Some(transmit)
     }
@@ -238,6 +239,10 @@ impl Link {
         self.paths.on_sent(now, index, total.charge);
         if !self.paths.ladder.is_only() {
             self.paths.ladder.loss.on_sent(total.packets);
+        }
+        let sent_bytes = total.payload_bytes + total.chunks * HEADER_BYTES as u64;
+        if self.paths[index].mtu.wants_more(now, sent_bytes) {
+            self.search_mtu(now, index);
         }
         self.stats.chunks_sent += total.chunks;
         self.stats.bytes_sent += total.payload_bytes;
@@ -269,7 +274,8 @@ impl Link {
             header.flags = header.flags.with(ChunkFlags::CREDIT, true);
         }
         self.ride_along(now, index, control.kind).on(&mut header);
-        Transmit { path: PathId(index as u8), header, payload: None, filler_bytes: 0 }
+        let path = PathId(index as u8);
+        Transmit { path, header, payload: None, filler_bytes: 0, cut_at: None }
     }
 
     pub(super) fn header(

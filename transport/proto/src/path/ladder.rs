@@ -49,8 +49,6 @@ struct Rung {
     has_failed: bool,
     /// It was left because it lost too much, or goes over the same network as one that did.
     is_lossy: bool,
-    /// It swallows long packets. Probes of other carriers are short, so it is not asked any more.
-    is_narrow: bool,
     /// It last answered, or was left.
     heard_at: Time,
 }
@@ -154,18 +152,6 @@ impl Ladder {
         (self.at < tcp && self.works(tcp)).then_some(tcp)
     }
 
-    /// All that is better than TCP goes over a network that swallows long packets.
-    pub(crate) fn note_narrow(&mut self) {
-        for rung in &mut self.rungs[..Carrier::Tcp as usize] {
-            rung.is_narrow = true;
-        }
-    }
-
-    /// Whether there is such a place.
-    pub(crate) fn has_refuge(&self) -> bool {
-        self.refuge().is_some()
-    }
-
     /// What was sent on our rung has had no answer for too long.
     fn is_silent(&self, now: Time) -> bool {
         self.asked_at != Time::NEVER && now >= self.asked_at + self.after
@@ -214,19 +200,17 @@ impl Ladder {
         ask
     }
 
-    /// Whether a better rung is probed: not one that swallows long packets. That of RC hides what
-    /// is lost there: whether the network is well again UC tells, where that was left for loss too.
+    /// Whether a better rung is probed. That of RC hides what is lost there: whether the network is
+    /// well again UC tells, where that was left for loss too.
     fn is_asked_after(&self, rung: usize) -> bool {
-        let Rung { is_lossy, is_narrow, .. } = self.rungs[rung];
-        let hides = rung == Carrier::Rc as usize && is_lossy;
-        self.works(rung) && !is_narrow && !(hides && self.works(Carrier::Uc as usize))
+        let hides = rung == Carrier::Rc as usize && self.rungs[rung].is_lossy;
+        self.works(rung) && !(hides && self.works(Carrier::Uc as usize))
     }
 
     /// The paths of better carriers than ours that were left for silence, and have been silent for
     /// so long since.
     pub(crate) fn dark(&self, now: Time, span: Nanos) -> u16 {
-        let was_silent = |rung: &&Rung| !rung.is_lossy && !rung.is_narrow;
-        let is_dark = |rung: &&Rung| was_silent(rung) && now >= rung.heard_at + span;
+        let is_dark = |rung: &&Rung| !rung.is_lossy && now >= rung.heard_at + span;
         self.rungs[..self.at].iter().filter(is_dark).fold(0, |set, rung| set | rung.paths)
     }
 

@@ -3,6 +3,7 @@
 mod choice;
 mod ladder;
 mod loss;
+mod mtu;
 mod ports;
 mod renewal;
 mod rx;
@@ -12,6 +13,8 @@ mod table;
 mod tx;
 
 pub use choice::Spreading;
+pub use mtu::{MtuPhase, MtuReason, PacketSizes};
+pub(crate) use mtu::{MtuSearch, MtuStep};
 pub use renewal::QpHalf;
 pub(crate) use renewal::Renewal;
 pub(crate) use rx::ReceiveWindow;
@@ -60,6 +63,8 @@ pub(crate) struct Path {
     pub(crate) answered_at: Time,
     pub(crate) standing: Standing,
     pub(crate) lost_chunks: u64,
+    /// How long its packets may be.
+    pub(crate) mtu: MtuSearch,
     /// Retransmission timeouts of which it is not known whether anything was lost.
     pub(crate) rtos_open: u64,
     /// Numbers that may be outstanding: the peer has receives for so many, and an ack tells of no
@@ -89,6 +94,8 @@ impl Path {
         now: Time,
     ) -> Self {
         let numbers_max = u64::from(peer.path_chunks).min(NUMBER_WINDOW);
+        // A carrier that repeats by itself would repeat a probe, and all behind it would wait.
+        let sizes = if carrier.is_reliable() { PacketSizes::Fixed } else { config.packet_sizes };
         Self {
             carrier,
             source_port,
@@ -108,6 +115,7 @@ impl Path {
             answered_at: Time::ZERO,
             standing: Standing::new(now),
             lost_chunks: 0,
+            mtu: MtuSearch::new(peer.mtu, sizes, now),
             rtos_open: 0,
             numbers_max,
             chunks_max: chunks_max(numbers_max),

@@ -38,6 +38,8 @@ pub(crate) struct PathTable {
     pub(crate) answers_due: u16,
     /// Paths on which a probe is to be sent.
     pub(crate) probes_due: u16,
+    /// Paths that are asked whether they carry packets of some size.
+    pub(crate) mtus_asked: u16,
     /// Paths on which a tail-loss probe may be due.
     pub(crate) tails_due: u16,
     /// Paths whose queue pair may have to be made anew, or joined.
@@ -115,6 +117,7 @@ impl PathTable {
             acks_due: 0,
             answers_due: 0,
             probes_due: 0,
+            mtus_asked: 0,
             tails_due: 0,
             renewals_due: 0,
             reroutes_due: 0,

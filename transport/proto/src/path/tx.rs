@@ -7,6 +7,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use core::hint::cold_path;
 use towpath_base::Time;
+use towpath_verbs::Mtu;
 
 /// Numbers that a fresh path remembers: what a window of some MiB holds.
 const RING_FIRST: usize = 64;
@@ -37,8 +38,8 @@ pub(crate) enum What {
     Control(Key),
     /// It only asks whether the path works.
     Probe,
-    /// A probe of a whole packet: whether the path carries such.
-    LongProbe,
+    /// A probe of a packet of this size: whether the path carries such.
+    LongProbe(Mtu),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

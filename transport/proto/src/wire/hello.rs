@@ -14,7 +14,7 @@ use towpath_base::serial::Psn;
 use towpath_verbs::{Mtu, QpNum};
 
 /// The version of the set-up messages of this build.
-pub const SETUP_VERSION: u16 = 3;
+pub const SETUP_VERSION: u16 = 4;
 
 const MAGIC: [u8; 8] = *b"TOWPATH\0";
 const FIXED_BYTES: usize = 80;
@@ -57,6 +57,9 @@ pub struct Hello {
     pub addr: SocketAddr,
     /// The largest path MTU that this side can do.
     pub mtu: Mtu,
+    /// Its device sends and takes messages that are cut at smaller sizes than the path MTU:
+    /// [`DeviceCaps::cuts_each_send`](towpath_verbs::DeviceCaps::cuts_each_send).
+    pub cuts_each_send: bool,
     /// Payload bytes of a receive buffer.
     pub chunk_bytes_max: u32,
     /// What the receive side charges a message beside its bytes.
@@ -211,7 +214,12 @@ impl Hello {
             class,
             dscp,
             addr: SocketAddr::new(ip, field!(body, 26, u16)),
-            mtu: Mtu::from_bytes(field!(body, 44, u32)).ok_or(HelloError::Field("mtu"))?,
+            mtu: Mtu::from_bytes(field!(body, 44, u16).into()).ok_or(HelloError::Field("mtu"))?,
+            cuts_each_send: match field!(body, 46, u16) {
+                0 => false,
+                1 => true,
+                _ => return Err(HelloError::Field("sizes")),
+            },
             chunk_bytes_max,
             charge_bytes,
             window_bytes: field!(body, 56, u64),
@@ -240,7 +248,8 @@ impl Hello {
         out.extend([family, self.class.code()]);
         out.extend(self.addr.port().to_le_bytes());
         out.extend(ip.to_le_bytes());
-        out.extend(self.mtu.bytes().to_le_bytes());
+        out.extend((self.mtu.bytes() as u16).to_le_bytes());
+        out.extend(u16::from(self.cuts_each_send).to_le_bytes());
         out.extend(self.chunk_bytes_max.to_le_bytes());
         out.extend(self.charge_bytes.to_le_bytes());
         out.extend(self.window_bytes.to_le_bytes());
@@ -314,6 +323,7 @@ mod tests {
             dscp: 0x2a,
             addr: addr.parse().unwrap(),
             mtu: Mtu::Mtu4096,
+            cuts_each_send: true,
             chunk_bytes_max: 57_344,
             charge_bytes: 1_280,
             window_bytes: 1 << 20,
@@ -357,9 +367,9 @@ mod tests {
         let bytes = hello.emit();
         #[rustfmt::skip]
         let golden: [u8; 98] = [
-            b'T', b'O', b'W', b'P', b'A', b'T', b'H', 0, 3, 0, 64, 0, 102, 0, 0, 0,
+            b'T', b'O', b'W', b'P', b'A', b'T', b'H', 0, 4, 0, 64, 0, 102, 0, 0, 0,
             8, 7, 6, 5, 4, 3, 2, 1, 4, 2, 0xb7, 0x12, 10, 1, 2, 3,
-            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0,
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 1, 0,
             0, 0xe0, 0, 0, 0, 5, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0,
             0x56, 0x34, 0x12, 0, 0xef, 0xcd, 0xab, 0, 77, 0, 0, 0, 1, 0x2a, 0, 0x10,
             0x56, 0x34, 0x12, 0, 0xef, 0xcd, 0xab, 0, 77, 0, 0, 0, 5, b'a', b'p', b'p',
@@ -369,8 +379,8 @@ mod tests {
     }
 
     #[test]
-    fn a_class_or_a_dscp_that_is_none_is_refused() {
-        for (at, name) in [(25, "class"), (77, "dscp")] {
+    fn a_class_or_sizes_or_a_dscp_that_is_none_is_refused() {
+        for (at, name) in [(25, "class"), (46, "sizes"), (77, "dscp")] {
             let mut bytes = sample("127.0.0.1:4791").emit();
             bytes[at] = 64;
             bytes.truncate(bytes.len() - CRC_BYTES);
@@ -408,7 +418,7 @@ mod tests {
     #[test]
     fn another_version_is_named_before_anything_else_is_believed() {
         let mut bytes = sample("127.0.0.1:1").emit();
-        for peer in [2u16, 4] {
+        for peer in [2u16, 3, 5] {
             put!(bytes, 8, peer);
             assert_eq!(Welcome::parse(&bytes), Err(HelloError::Version { peer }));
         }

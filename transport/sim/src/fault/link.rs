@@ -248,6 +248,10 @@ impl<L: PacketLink> PacketLink for FaultLink<L> {
         self.inner.ip_mtu(dest)
     }
 
+    fn packets_too_long(&self) -> u64 {
+        self.inner.packets_too_long()
+    }
+
     fn transmit(&mut self, packets: &[TxPacket<'_>]) -> usize {
         self.follow_control();
         let mut batch = FaultCounters::default();

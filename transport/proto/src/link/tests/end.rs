@@ -4,8 +4,9 @@ use super::wire::Frame;
 use super::*;
 use crate::Carrier;
 use crate::event::{BufToken, ChannelId, Event, Outcome, Verdict};
-use crate::path::PathState;
+use crate::path::{MtuReason, PathState};
 use alloc::collections::BTreeMap;
+use towpath_verbs::Mtu;
 
 extern crate std;
 
@@ -28,6 +29,8 @@ pub(super) struct End {
     pub(super) moves: Vec<(u8, PathState, PathState)>,
     /// What the link rode on, one after the other.
     pub(super) rides: Vec<Carrier>,
+    /// Packet sizes that were told: from, to, why.
+    pub(super) mtus: Vec<(Mtu, Mtu, MtuReason)>,
 }
 
 pub(super) type IncomingId = (u32, u32);
@@ -49,6 +52,7 @@ impl End {
             down: None,
             moves: Vec::new(),
             rides: Vec::new(),
+            mtus: Vec::new(),
         }
     }
 
@@ -113,7 +117,7 @@ impl End {
                 assert_eq!(from.after(signal), Some(to), "a legal move");
                 self.moves.push((path.0, from, to));
             }
-            Event::LongPacketsLost { .. } => {}
+            Event::PathMtuChanged { from, to, why, .. } => self.mtus.push((from, to, why)),
             Event::CarrierChanged { from, to } => {
                 assert_eq!(from, self.rides.last().copied().unwrap_or_default());
                 self.rides.push(to);

@@ -6,7 +6,7 @@ mod credit;
 mod end;
 mod given_up;
 mod hostile;
-mod long;
+mod mtu;
 mod numbers;
 mod paths;
 mod piggyback;

@@ -283,7 +283,8 @@ impl Wire {
         let carrier = self.ends[at].link.paths().nth(usize::from(transmit.path.0));
         let is_cut = carrier.is_some_and(|path| path.carrier != Carrier::Tcp);
         let bytes = HEADER_BYTES + payload.len() + transmit.filler_bytes as usize;
-        if !is_cut || bytes.min(Mtu::Mtu4096.bytes() as usize) <= self.longest[1 - at] {
+        let cut_at = transmit.cut_at.unwrap_or(Mtu::Mtu4096).bytes() as usize;
+        if !is_cut || bytes.min(cut_at) <= self.longest[1 - at] {
             self.post(1 - at, Frame::Chunk { path: transmit.path, header, payload });
         }
     }

@@ -1,0 +1,165 @@
+//! Packet sizes of paths: what is asked, and what follows from the answers (docs/protocol.md
+//! section 9, "Packet sizes"). What a path knows of its own size is in [`MtuSearch`].
+//!
+//! [`MtuSearch`]: crate::path::MtuSearch
+
+use super::Link;
+use crate::event::{Event, PathId, Transmit};
+use crate::limits::{HEADER_BYTES, PATH_CHANGE_INTERVAL};
+use crate::path::{MtuStep, PathState, What, bit};
+use crate::wire::Kind;
+use towpath_base::{Nanos, Time};
+use towpath_verbs::Mtu;
+
+impl Link {
+    /// When [`watch_mtus`](Self::watch_mtus) has something to do.
+    pub(super) fn mtu_due(&self) -> Time {
+        let mut asked = self.paths.mtus_asked;
+        let mut due = Time::NEVER;
+        while asked != 0 {
+            due = due.min(self.paths[asked.trailing_zeros() as usize].mtu.due());
+            asked &= asked - 1;
+        }
+        due
+    }
+
+    /// Asks paths whether they carry packets of the sizes in question, and goes by the answers.
+    pub(super) fn watch_mtus(&mut self, now: Time) {
+        let mut asked = self.paths.mtus_asked;
+        while asked != 0 {
+            let index = asked.trailing_zeros() as usize;
+            asked &= asked - 1;
+            if self.paths[index].mtu.due() > now {
+                continue;
+            }
+            if !self.may_ask(index) {
+                self.paths[index].mtu.forget_question();
+                self.paths.mtus_asked &= !bit(index);
+                continue;
+            }
+            let answer = self.mtu_answer(index);
+            let path = &mut self.paths[index];
+            match path.mtu.on_due(now, answer, |number| path.tx.is_acked(number)) {
+                MtuStep::Wait => {}
+                MtuStep::Ask => self.paths.probes_due |= bit(index),
+                MtuStep::Decided => self.settle_mtu(now, index),
+            }
+        }
+    }
+
+    /// What is silent altogether has other questions to answer.
+    fn may_ask(&self, index: usize) -> bool {
+        let path = &self.paths[index];
+        let is_used = matches!(path.standing.state(), PathState::Good | PathState::Suspect);
+        self.paths.is_in_use(index) && !path.has_failed && is_used
+    }
+
+    /// Within this a probe is answered, if it is.
+    fn mtu_answer(&self, index: usize) -> Nanos {
+        self.probe_interval(&self.paths[index])
+    }
+
+    /// More than a packet's worth left on a path that may carry longer ones.
+    #[cold]
+    pub(super) fn search_mtu(&mut self, now: Time, index: usize) {
+        self.paths[index].mtu.search(now);
+        self.settle_mtu(now, index);
+    }
+
+    /// Sends were lost on a path; nothing was answered there for a timeout if `has_timed_out`.
+    pub(super) fn suspect_mtu(&mut self, now: Time, index: usize, has_timed_out: bool) {
+        if self.paths[index].mtu.suspect(now, has_timed_out) {
+            self.paths.mtus_asked |= bit(index);
+        }
+    }
+
+    /// The host has learnt that packets longer than those of `mtu` do not get to the peer. That
+    /// alone changes nothing, for whoever said so may lie: paths in longer packets are asked, and
+    /// few probes decide.
+    pub fn hint_mtu(&mut self, now: Time, mtu: Mtu) {
+        for index in 0..self.paths.len() {
+            if self.may_ask(index) && self.paths[index].mtu.on_hint(now, mtu) {
+                self.paths.mtus_asked |= bit(index);
+            }
+        }
+    }
+
+    /// A probe of `size` was answered on a path.
+    #[cold]
+    pub(super) fn on_long_answered(&mut self, now: Time, index: usize, size: Mtu) {
+        self.paths[index].mtu.on_long_answered(now, size);
+        self.settle_mtu(now, index);
+    }
+
+    /// Tells what was found, if anything was, and begins to go by it.
+    fn settle_mtu(&mut self, now: Time, index: usize) {
+        let mtu = &mut self.paths[index].mtu;
+        let (change, is_asked) = (mtu.poll_change(), mtu.is_asked());
+        if is_asked {
+            self.paths.mtus_asked |= bit(index);
+        } else {
+            self.paths.mtus_asked &= !bit(index);
+        }
+        if let Some(change) = change {
+            let path = PathId(index as u8);
+            let (from, to, why) = (change.from, change.to, change.why);
+            self.events.push_back(Event::PathMtuChanged { path, from, to, why });
+            if to < from {
+                self.on_mtu_lowered(now, to);
+            } else {
+                self.stats.mtu_raised += 1;
+            }
+        }
+        self.reckon_packets();
+    }
+
+    /// Chunks are reckoned in packets of the paths in use.
+    pub(super) fn reckon_packets(&mut self) {
+        let (mtu, send_bytes_max) = (self.smallest_mtu(), self.longest_send());
+        self.flow.set_packets(mtu, send_bytes_max);
+    }
+
+    /// What was lost because it was too long says nothing of congestion, and nothing against the
+    /// carrier. Other paths may go the same way.
+    fn on_mtu_lowered(&mut self, now: Time, to: Mtu) {
+        self.stats.mtu_lowered += 1;
+        let was_before = self.mtu_lowered_at.is_some_and(|at| now < at + PATH_CHANGE_INTERVAL);
+        self.hint_mtu(now, to);
+        if !was_before {
+            self.mtu_lowered_at = Some(now);
+            self.paths.ladder.loss.begin(now);
+            let carrier = self.carrier();
+            self.flow.ride_on(now, carrier, (&self.config, &self.peer));
+        }
+    }
+
+    /// The smallest packets that paths in use are known to need.
+    fn smallest_mtu(&self) -> Mtu {
+        let used = (0..self.paths.len()).filter(|&index| self.paths.is_in_use(index));
+        let known = used.map(|index| self.paths[index].mtu.reckoned());
+        known.min().unwrap_or(self.peer.mtu)
+    }
+
+    /// Bytes of the longest send that each path in use takes.
+    fn longest_send(&self) -> u32 {
+        let used = (0..self.paths.len()).filter(|&index| self.paths.is_in_use(index));
+        used.map(|index| self.paths[index].mtu.send_bytes_max()).min().unwrap_or(u32::MAX)
+    }
+
+    /// A probe of `size`: filler stands behind its header.
+    pub(super) fn transmit_long_probe(&mut self, now: Time, index: usize, size: Mtu) -> Transmit {
+        let answer = self.mtu_answer(index);
+        let path = &mut self.paths[index];
+        let (number, floor) = path.tx.send(What::LongProbe(size), 0, now);
+        path.mtu.on_long_probe(now, answer, number);
+        self.paths.on_sent(now, index, 0);
+        self.stats.path_probes += 1;
+        // Another short one behind it, whose answer shows a gap where it is lost: else the path
+        // would count as silent.
+        self.paths.probes_due |= bit(index);
+        let header = self.header(Kind::Probe, 0, index, number, floor);
+        let filler_bytes = size.bytes() - HEADER_BYTES as u32;
+        let path = PathId(index as u8);
+        Transmit { path, header, payload: None, filler_bytes, cut_at: None }
+    }
+}

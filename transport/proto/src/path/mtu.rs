@@ -1,0 +1,495 @@
+//! The packet size of a path: searched and watched in the way of RFC 8899 (docs/protocol.md
+//! section 9, "Packet sizes").
+//!
+//! What interfaces and peers say is the most that is tried. A path begins at [`BASE`] and is asked
+//! for more as soon as something longer is to be sent (SEARCHING); what answers is used (SEARCH
+//! COMPLETE). A path that swallows packets of its size, and says nothing, shows it by long packets
+//! that are lost one after the other; then it is asked for the size in use, and goes back to the
+//! base, or below it (ERROR), when only short packets are answered.
+//!
+//! It is asked by pairs of probes, a short one before one of the size in question. The first long
+//! one that is answered says yes. Only many pairs of which the short one alone was answered say no:
+//! where each packet is lost with the same chance, whatever that is, so many happen in a row less
+//! than once in 4,000 times, and at a loss of 30 % less than once in forty million times. RFC 8899
+//! takes three for enough, which at such a loss are wrong once in eighty times.
+
+use crate::limits::{
+    MTU_LOST_MIN, MTU_PAIRS_HINTED, MTU_PAIRS_MIN, MTU_PAIRS_OPEN, MTU_RAISE_FIRST,
+    MTU_RAISE_LONGEST, PROBE_INTERVAL_MAX, PROBE_SPACING_MIN,
+};
+use alloc::boxed::Box;
+use core::fmt;
+use towpath_base::{Nanos, Time};
+use towpath_verbs::Mtu;
+
+/// What a path begins with: with its headers it fits the smallest packet that IPv6 carries (1,280
+/// bytes), and so whatever is called a network today. It is BASE_PLPMTU of RFC 8899.
+pub(crate) const BASE: Mtu = Mtu::Mtu1024;
+
+/// How a link goes on with smaller packets than the MTU of its queue pairs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PacketSizes {
+    /// Not at all, and nothing is searched: no packets are on the way, or nobody may ask.
+    #[default]
+    Fixed,
+    /// Both devices know sends that are cut at a smaller size
+    /// ([`DeviceCaps::cuts_each_send`](towpath_verbs::DeviceCaps::cuts_each_send)).
+    Cut,
+    /// By sends that fit one packet.
+    Lone,
+}
+
+/// Where the search of a path stands, in the words of RFC 8899.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MtuPhase {
+    /// Nothing longer than the base was asked for yet.
+    Base,
+    /// Probes ask for more.
+    Searching,
+    /// The largest size that is carried is in use.
+    Complete,
+    /// Not even the base is carried: a smaller size is in use.
+    Error,
+}
+
+impl MtuPhase {
+    /// A word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::Searching => "searching",
+            Self::Complete => "complete",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl fmt::Display for MtuPhase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why the packets of a path are as long as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MtuReason {
+    /// Both ends and the host's knowledge of the way say so; nothing was asked.
+    Agreed,
+    /// A probe of this size was answered.
+    Probed,
+    /// Longer ones are swallowed while short ones get through.
+    Swallowed,
+}
+
+impl MtuReason {
+    /// A word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Agreed => "agreed",
+            Self::Probed => "probed",
+            Self::Swallowed => "swallowed",
+        }
+    }
+}
+
+impl fmt::Display for MtuReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The packet size of a path is another one than was thought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MtuChange {
+    pub(crate) from: Mtu,
+    pub(crate) to: Mtu,
+    pub(crate) why: MtuReason,
+}
+
+/// What is to be done when [`MtuSearch::on_due`] was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MtuStep {
+    /// Nothing before [`MtuSearch::due`].
+    Wait,
+    /// A pair of probes is to be sent: a short one first.
+    Ask,
+    /// The question is decided; perhaps another one begins.
+    Decided,
+}
+
+/// A short probe and the long one behind it. The other way round they could leave as one run of
+/// packets, which something on the way may drop as one.
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    short: u64,
+    long: u64,
+    /// By then both are answered, if they are.
+    judge_at: Time,
+}
+
+/// Which probe of a pair is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Nothing,
+    Short,
+    Long { short: u64 },
+}
+
+/// Does the path carry packets of a size?
+#[derive(Debug)]
+struct Question {
+    size: Mtu,
+    /// So many pairs say no.
+    needed: u32,
+    /// Pairs in a row of which only the short probe was answered.
+    swallowed: u32,
+    /// Pairs in a row of which that was not answered either: they tell nothing.
+    silent: u32,
+    /// Pairs that were sent and are not judged, in the order in which they were sent.
+    open: [Pair; MTU_PAIRS_OPEN],
+    open_len: usize,
+    pair_at: Time,
+    next: Next,
+}
+
+impl Question {
+    fn new(size: Mtu, needed: u32, now: Time) -> Self {
+        let unused = Pair { short: 0, long: 0, judge_at: Time::NEVER };
+        Self {
+            size,
+            needed,
+            swallowed: 0,
+            silent: 0,
+            open: [unused; MTU_PAIRS_OPEN],
+            open_len: 0,
+            pair_at: now,
+            next: Next::Nothing,
+        }
+    }
+
+    fn wants_pair(&self) -> bool {
+        self.open_len < MTU_PAIRS_OPEN && self.swallowed + (self.open_len as u32) < self.needed
+    }
+
+    fn due(&self) -> Time {
+        let judge_at = if self.open_len > 0 { self.open[0].judge_at } else { Time::NEVER };
+        if self.wants_pair() { judge_at.min(self.pair_at) } else { judge_at }
+    }
+
+    /// Judges pairs that have had their time.
+    fn judge(&mut self, now: Time, is_acked: impl Fn(u64) -> bool) {
+        while self.open_len > 0 && self.open[0].judge_at <= now {
+            let pair = self.open[0];
+            self.open.copy_within(1..self.open_len, 0);
+            self.open_len -= 1;
+            if is_acked(pair.short) && !is_acked(pair.long) {
+                (self.swallowed, self.silent) = (self.swallowed + 1, 0);
+            } else {
+                self.silent += 1;
+            }
+        }
+    }
+
+    /// The next pair comes after this. A path that is silent altogether is asked less often.
+    fn spacing(&self, answer: Nanos) -> Nanos {
+        let least = Nanos(answer.0 / MTU_PAIRS_OPEN as u64).max(PROBE_SPACING_MIN);
+        least.saturating_mul(1 << self.silent.min(7)).min(PROBE_INTERVAL_MAX.max(answer))
+    }
+}
+
+/// The packet size of one path, for what we send on it.
+#[derive(Debug)]
+pub(crate) struct MtuSearch {
+    /// What both ends can do.
+    most: Mtu,
+    /// What is in use.
+    size: Mtu,
+    sizes: PacketSizes,
+    phase: MtuPhase,
+    why: MtuReason,
+    /// What was thought last, as far as it was told, and whether something else was found since.
+    told: Mtu,
+    has_news: bool,
+    /// The smallest size above that in use of which the answer was no.
+    ceiling: Option<Mtu>,
+    question: Option<Box<Question>>,
+    /// When it may be asked for more again, and how long after the next answer.
+    raise_at: Time,
+    raise_after: Nanos,
+    changed_at: Time,
+    /// Sends whose packets are too long for the next smaller size that were lost since one of them
+    /// got through, and the bytes of the shortest.
+    lost: u32,
+    least_lost: u32,
+}
+
+impl MtuSearch {
+    pub(crate) fn new(most: Mtu, sizes: PacketSizes, now: Time) -> Self {
+        // A send that has to fit one packet costs more than what a wrong guess does.
+        let begins_low = sizes == PacketSizes::Cut && most > BASE;
+        Self {
+            most,
+            size: if begins_low { BASE } else { most },
+            sizes,
+            phase: if begins_low { MtuPhase::Base } else { MtuPhase::Complete },
+            why: MtuReason::Agreed,
+            told: most,
+            has_news: false,
+            ceiling: None,
+            question: None,
+            raise_at: now,
+            raise_after: MTU_RAISE_FIRST,
+            changed_at: now,
+            lost: 0,
+            least_lost: u32::MAX,
+        }
+    }
+
+    /// The size in use.
+    pub(crate) fn size(&self) -> Mtu {
+        self.size
+    }
+
+    pub(crate) fn phase(&self) -> MtuPhase {
+        self.phase
+    }
+
+    pub(crate) fn why(&self) -> MtuReason {
+        self.why
+    }
+
+    /// At what size a send is to be cut, if not at the MTU of the queue pair.
+    #[inline]
+    pub(crate) fn cut_at(&self) -> Option<Mtu> {
+        (self.size < self.most && self.sizes == PacketSizes::Cut).then_some(self.size)
+    }
+
+    /// Bytes of the packets that sends are cut into, headers of chunks included.
+    #[inline]
+    pub(crate) fn packet_bytes(&self) -> u32 {
+        self.size.bytes()
+    }
+
+    /// Bytes of the longest send, headers of chunks included.
+    #[inline]
+    pub(crate) fn send_bytes_max(&self) -> u32 {
+        let is_lone = self.size < self.most && self.sizes == PacketSizes::Lone;
+        if is_lone { self.size.bytes() } else { u32::MAX }
+    }
+
+    /// Whether so many bytes that went out at once are a reason to ask for longer packets now.
+    #[inline]
+    pub(crate) fn wants_more(&self, now: Time, bytes: u64) -> bool {
+        self.size < self.most
+            && bytes > u64::from(self.packet_bytes())
+            && now >= self.raise_at
+            && self.question.is_none()
+    }
+
+    /// Asks for longer packets.
+    #[cold]
+    pub(crate) fn search(&mut self, now: Time) {
+        self.ceiling = None;
+        self.go_on(now);
+    }
+
+    /// Whether a question is open.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.question.is_some()
+    }
+
+    /// When [`on_due`](Self::on_due) has something to do.
+    pub(crate) fn due(&self) -> Time {
+        self.question.as_ref().map_or(Time::NEVER, |question| question.due())
+    }
+
+    /// Bytes of a send whose acknowledgement says that packets of the size in use get through;
+    /// more than any has while nothing was lost.
+    #[inline]
+    pub(crate) fn least_bytes(&self) -> u32 {
+        self.least_lost
+    }
+
+    /// The largest size below that in use.
+    fn smaller(&self) -> Option<Mtu> {
+        Mtu::at_most(self.size.bytes() - 1)
+    }
+
+    /// A send of so many bytes was lost.
+    pub(crate) fn on_lost(&mut self, bytes: u32) {
+        let Some(smaller) = self.smaller().filter(|_| self.sizes != PacketSizes::Fixed) else {
+            return;
+        };
+        let bytes = bytes.min(self.packet_bytes());
+        if bytes > smaller.bytes() {
+            self.lost = self.lost.saturating_add(1);
+            self.least_lost = self.least_lost.min(bytes);
+        }
+    }
+
+    /// Packets of the size in use get through.
+    #[cold]
+    pub(crate) fn on_passed(&mut self) {
+        (self.lost, self.least_lost) = (0, u32::MAX);
+        if self.question.as_ref().is_some_and(|question| question.size <= self.size) {
+            self.question = None;
+        }
+    }
+
+    /// Begins to ask for the size in use when many sends in a row were lost that have packets of
+    /// it, or when some were and nothing at all was answered for a timeout. True if so.
+    pub(crate) fn suspect(&mut self, now: Time, has_timed_out: bool) -> bool {
+        if self.lost < if has_timed_out { 1 } else { MTU_LOST_MIN } {
+            return false;
+        }
+        self.doubt(now, MTU_PAIRS_MIN)
+    }
+
+    /// The host was told, or found on another path, that packets longer than `size` are not
+    /// carried. Whoever told it may lie: it is a reason to ask, and to believe few probes.
+    #[cold]
+    pub(crate) fn on_hint(&mut self, now: Time, size: Mtu) -> bool {
+        self.sizes != PacketSizes::Fixed && size < self.size && self.doubt(now, MTU_PAIRS_HINTED)
+    }
+
+    /// Asks for the size in use, whatever else is asked.
+    fn doubt(&mut self, now: Time, needed: u32) -> bool {
+        if self.smaller().is_none() {
+            return false;
+        }
+        if let Some(question) = self.question.as_mut().filter(|q| q.size <= self.size) {
+            question.needed = question.needed.min(needed);
+            return false;
+        }
+        self.question = Some(Box::new(Question::new(self.size, needed, now)));
+        true
+    }
+
+    /// What time demands. Within `answer` a probe is answered, if it is.
+    pub(crate) fn on_due(
+        &mut self,
+        now: Time,
+        answer: Nanos,
+        is_acked: impl Fn(u64) -> bool,
+    ) -> MtuStep {
+        let Some(question) = &mut self.question else { return MtuStep::Wait };
+        question.judge(now, is_acked);
+        if question.swallowed >= question.needed {
+            let size = question.size;
+            self.question = None;
+            self.on_swallowed(now, size);
+            return MtuStep::Decided;
+        }
+        if !question.wants_pair() || now < question.pair_at {
+            return MtuStep::Wait;
+        }
+        question.pair_at = now + question.spacing(answer);
+        question.next = Next::Short;
+        MtuStep::Ask
+    }
+
+    /// A short probe went out; true when a long one is to follow.
+    pub(crate) fn on_short_probe(&mut self, number: u64) -> bool {
+        let Some(question) = &mut self.question else { return false };
+        let is_of_pair = question.next == Next::Short;
+        if is_of_pair {
+            question.next = Next::Long { short: number };
+        }
+        is_of_pair
+    }
+
+    /// How long the next probe is to be, if it is to be a long one.
+    pub(crate) fn long_probe_due(&self) -> Option<Mtu> {
+        let question = self.question.as_ref()?;
+        matches!(question.next, Next::Long { .. }).then_some(question.size)
+    }
+
+    /// The long probe went out.
+    pub(crate) fn on_long_probe(&mut self, now: Time, answer: Nanos, number: u64) {
+        let Some(question) = &mut self.question else { return };
+        let Next::Long { short } = question.next else { return };
+        question.next = Next::Nothing;
+        if let Some(place) = question.open.get_mut(question.open_len) {
+            *place = Pair { short, long: number, judge_at: now + answer };
+            question.open_len += 1;
+        }
+    }
+
+    /// A probe of `size` was answered.
+    pub(crate) fn on_long_answered(&mut self, now: Time, size: Mtu) {
+        let size = size.min(self.most);
+        if size >= self.size {
+            self.on_passed();
+            self.why = MtuReason::Probed;
+        }
+        if size <= self.size {
+            return;
+        }
+        (self.size, self.changed_at) = (size, now);
+        // An answer that came after it was given up on: nothing is known of what lies between.
+        let is_below_ceiling = self.ceiling.is_none_or(|ceiling| size < ceiling);
+        self.ceiling = self.ceiling.filter(|_| is_below_ceiling);
+        self.question = None;
+        self.go_on(now);
+    }
+
+    /// Packets of `size` do not get through.
+    fn on_swallowed(&mut self, now: Time, size: Mtu) {
+        self.ceiling = Some(size);
+        if size <= self.size {
+            if now > self.changed_at + MTU_RAISE_LONGEST {
+                self.raise_after = MTU_RAISE_FIRST;
+            }
+            self.size = if size > BASE { BASE } else { Mtu::Mtu256 };
+            self.changed_at = now;
+            (self.lost, self.least_lost) = (0, u32::MAX);
+            (self.why, self.has_news) = (MtuReason::Swallowed, true);
+        }
+        self.go_on(now);
+    }
+
+    /// Asks for the largest size that may be carried, or is content for a while.
+    fn go_on(&mut self, now: Time) {
+        let below = self.ceiling.map_or(u32::MAX, |ceiling| ceiling.bytes() - 1);
+        let next = Mtu::at_most(below.min(self.most.bytes())).filter(|&next| next > self.size);
+        if let Some(next) = next {
+            self.question = Some(Box::new(Question::new(next, MTU_PAIRS_MIN, now)));
+        } else if self.size < self.most {
+            (self.why, self.has_news) = (MtuReason::Swallowed, true);
+            self.raise_at = now + self.raise_after;
+            self.raise_after = self.raise_after.saturating_mul(2).min(MTU_RAISE_LONGEST);
+        } else {
+            self.has_news = true;
+        }
+        self.phase = match next {
+            _ if self.size < BASE.min(self.most) => MtuPhase::Error,
+            Some(_) => MtuPhase::Searching,
+            None => MtuPhase::Complete,
+        };
+    }
+
+    /// Gives a question up: the path is not used any more, or not asked.
+    pub(crate) fn forget_question(&mut self) {
+        self.question = None;
+    }
+
+    /// What is to be told: another size is carried than was thought.
+    pub(crate) fn poll_change(&mut self) -> Option<MtuChange> {
+        let from = self.told;
+        let is_change = core::mem::take(&mut self.has_news) && self.size != from;
+        self.told = if is_change { self.size } else { from };
+        let (to, is_raised) = (self.size, self.size > from);
+        let why = if is_raised { MtuReason::Probed } else { self.why };
+        is_change.then_some(MtuChange { from, to, why })
+    }
+
+    /// The size that chunks are reckoned in: while a search has found nothing, what is expected.
+    pub(crate) fn reckoned(&self) -> Mtu {
+        self.size.max(self.told)
+    }
+}
+
+#[cfg(test)]
+mod tests;
