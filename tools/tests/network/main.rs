@@ -67,6 +67,12 @@ fn a_file_goes_there_and_back_where_one_frame_in_a_hundred_is_lost() {
 }
 
 #[test]
+fn a_file_goes_there_and_back_where_long_frames_are_dropped_without_a_word() {
+    // Both hosts believe in jumbo frames; what the paths carry they have to find out.
+    survives("too_large", 8 * MIB, &["--interface-mtu", "9000", "--mtu", "1500"]);
+}
+
+#[test]
 fn a_file_goes_there_and_back_where_one_frame_in_twenty_is_lost() {
     survives("lost", 4 * MIB, &["--loss", "5%"]);
 }
