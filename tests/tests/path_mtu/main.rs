@@ -192,3 +192,13 @@ fn a_path_that_shrinks_in_its_middle_is_followed() {
         assert_eq!((talk.near, talk.far), (Mtu::Mtu4096, Mtu::Mtu4096), "says so: {says_so}");
     }
 }
+
+#[test]
+fn what_the_host_is_told_of_the_way_later_shortens_no_packets_that_get_through() {
+    let Some((near, far)) = pair(9000, 9000) else { return };
+    // As after a message of a router, or of one who says that he is one.
+    let told = || near.ip("route add 10.75.0.2/32 dev wire0 mtu 1400").map(drop).expect("a route");
+    let (client, server) = (Party::new(&near, "10.75.0.1"), Party::new(&far, "10.75.0.2"));
+    let talk = ask_on(&client, &server, told, None);
+    assert_eq!(talk.map(|talk| (talk.near, talk.told)), Ok((Mtu::Mtu4096, vec![])));
+}
