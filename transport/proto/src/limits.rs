@@ -144,6 +144,10 @@ pub(crate) const MTU_PAIRS_OPEN: usize = 16;
 /// Pairs are no closer, so that one full queue does not take all.
 pub(crate) const PROBE_SPACING_MIN: Nanos = Nanos::from_millis(1);
 
+/// A path is asked for the size in use no sooner after the last time: at a loss of 30 % it is
+/// doubted and cleared again and again.
+pub(crate) const MTU_DOUBT_INTERVAL: Nanos = Nanos::from_millis(4);
+
 /// When a path that carries less than both ends can do is asked again (PMTU_RAISE_TIMER of RFC
 /// 8899, where it is 600 s), the next time after twice as long, up to the longest: an answer costs
 /// a few dozen packets, which are sent only while there is something to send in longer ones, and a

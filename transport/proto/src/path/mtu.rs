@@ -13,9 +13,12 @@
 //! than once in 4,000 times, and at a loss of 30 % less than once in forty million times. RFC 8899
 //! takes three for enough, which at such a loss are wrong once in eighty times.
 
+mod question;
+
+use self::question::{Next, Question};
 use crate::limits::{
-    MTU_LOST_MIN, MTU_PAIRS_HINTED, MTU_PAIRS_MIN, MTU_PAIRS_OPEN, MTU_RAISE_FIRST,
-    MTU_RAISE_LONGEST, PROBE_INTERVAL_MAX, PROBE_SPACING_MIN,
+    MTU_DOUBT_INTERVAL, MTU_LOST_MIN, MTU_PAIRS_HINTED, MTU_PAIRS_MIN, MTU_RAISE_FIRST,
+    MTU_RAISE_LONGEST,
 };
 use alloc::boxed::Box;
 use core::fmt;
@@ -119,86 +122,6 @@ pub(crate) enum MtuStep {
     Decided,
 }
 
-/// A short probe and the long one behind it. The other way round they could leave as one run of
-/// packets, which something on the way may drop as one.
-#[derive(Clone, Copy, Debug)]
-struct Pair {
-    short: u64,
-    long: u64,
-    /// By then both are answered, if they are.
-    judge_at: Time,
-}
-
-/// Which probe of a pair is next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
-    Nothing,
-    Short,
-    Long { short: u64 },
-}
-
-/// Does the path carry packets of a size?
-#[derive(Debug)]
-struct Question {
-    size: Mtu,
-    /// So many pairs say no.
-    needed: u32,
-    /// Pairs in a row of which only the short probe was answered.
-    swallowed: u32,
-    /// Pairs in a row of which that was not answered either: they tell nothing.
-    silent: u32,
-    /// Pairs that were sent and are not judged, in the order in which they were sent.
-    open: [Pair; MTU_PAIRS_OPEN],
-    open_len: usize,
-    pair_at: Time,
-    next: Next,
-}
-
-impl Question {
-    fn new(size: Mtu, needed: u32, now: Time) -> Self {
-        let unused = Pair { short: 0, long: 0, judge_at: Time::NEVER };
-        Self {
-            size,
-            needed,
-            swallowed: 0,
-            silent: 0,
-            open: [unused; MTU_PAIRS_OPEN],
-            open_len: 0,
-            pair_at: now,
-            next: Next::Nothing,
-        }
-    }
-
-    fn wants_pair(&self) -> bool {
-        self.open_len < MTU_PAIRS_OPEN && self.swallowed + (self.open_len as u32) < self.needed
-    }
-
-    fn due(&self) -> Time {
-        let judge_at = if self.open_len > 0 { self.open[0].judge_at } else { Time::NEVER };
-        if self.wants_pair() { judge_at.min(self.pair_at) } else { judge_at }
-    }
-
-    /// Judges pairs that have had their time.
-    fn judge(&mut self, now: Time, is_acked: impl Fn(u64) -> bool) {
-        while self.open_len > 0 && self.open[0].judge_at <= now {
-            let pair = self.open[0];
-            self.open.copy_within(1..self.open_len, 0);
-            self.open_len -= 1;
-            if is_acked(pair.short) && !is_acked(pair.long) {
-                (self.swallowed, self.silent) = (self.swallowed + 1, 0);
-            } else {
-                self.silent += 1;
-            }
-        }
-    }
-
-    /// The next pair comes after this. A path that is silent altogether is asked less often.
-    fn spacing(&self, answer: Nanos) -> Nanos {
-        let least = Nanos(answer.0 / MTU_PAIRS_OPEN as u64).max(PROBE_SPACING_MIN);
-        least.saturating_mul(1 << self.silent.min(7)).min(PROBE_INTERVAL_MAX.max(answer))
-    }
-}
-
 /// The packet size of one path, for what we send on it.
 #[derive(Debug)]
 pub(crate) struct MtuSearch {
@@ -223,6 +146,8 @@ pub(crate) struct MtuSearch {
     /// got through, and the bytes of the shortest.
     lost: u32,
     least_lost: u32,
+    /// When the size in use was last asked for.
+    doubted_at: Time,
 }
 
 impl MtuSearch {
@@ -244,6 +169,7 @@ impl MtuSearch {
             changed_at: now,
             lost: 0,
             least_lost: u32::MAX,
+            doubted_at: Time::ZERO,
         }
     }
 
@@ -363,7 +289,10 @@ impl MtuSearch {
             question.needed = question.needed.min(needed);
             return false;
         }
-        self.question = Some(Box::new(Question::new(self.size, needed, now)));
+        // Where much is lost of any length, each answer is followed by another doubt.
+        let at = now.max(self.doubted_at + MTU_DOUBT_INTERVAL);
+        self.doubted_at = at;
+        self.question = Some(Box::new(Question::new(self.size, needed, at)));
         true
     }
 
@@ -411,10 +340,7 @@ impl MtuSearch {
         let Some(question) = &mut self.question else { return };
         let Next::Long { short } = question.next else { return };
         question.next = Next::Nothing;
-        if let Some(place) = question.open.get_mut(question.open_len) {
-            *place = Pair { short, long: number, judge_at: now + answer };
-            question.open_len += 1;
-        }
+        question.on_pair_sent((short, number), now + answer);
     }
 
     /// A probe of `size` was answered.

@@ -59,6 +59,7 @@ fn a_path_that_is_narrow_from_the_beginning_delays_nothing() {
             assert_eq!((stats.rtos, stats.chunks_retransmitted), (0, 0), "{stats:?}");
             while wire.ends[0].mtus.len() < paths as usize {
                 transfer(&mut wire, channel, 10);
+                wire.run_for(Nanos::from_millis(5));
             }
             let told = (Mtu::Mtu4096, carried, MtuReason::Swallowed);
             assert!(wire.ends[0].mtus.iter().all(|change| *change == told));

@@ -267,3 +267,23 @@ fn where_packets_are_fixed_nothing_is_asked() {
     assert!(!path.step());
     assert_eq!((path.search.size(), path.search.phase()), (Mtu::Mtu4096, MtuPhase::Complete));
 }
+
+#[test]
+fn a_path_that_is_doubted_again_and_again_is_asked_a_bounded_number_of_times() {
+    let mut path = Carrying::new(Mtu::Mtu4096, PacketSizes::Cut);
+    path.send(60_000);
+    path.settle();
+    path.asked.clear();
+    // All that is sent is lost but for probes: as with a peer that acknowledges what never came.
+    let end = path.now + Nanos::from_secs(1);
+    while path.now < end {
+        (0..100).for_each(|_| path.search.on_lost(60_000));
+        path.search.suspect(path.now, true);
+        if path.search.due() <= path.now {
+            path.step();
+        }
+        path.now += Nanos::from_micros(50);
+    }
+    assert!((200..=251).contains(&path.asked.len()), "{}", path.asked.len());
+    assert_eq!((path.told(), path.search.size()), (Vec::new(), Mtu::Mtu4096));
+}
