@@ -24,7 +24,7 @@ pub fn targets() -> &'static [Target] {
         Target { name: "base_serial", run: base_serial::run },
         Target { name: "ack_frame", run: proto_wire::ack_frame },
         Target { name: "chunk_header", run: proto_wire::chunk_header },
-        Target { name: "chunk_pack", run: proto_wire::chunk_pack },
+        Target { name: "frame_table", run: proto_wire::frame_table },
         Target { name: "hello", run: proto_wire::hello },
         Target { name: "link", run: proto_link::run },
         Target { name: "link_pair", run: proto_link_pair::run },

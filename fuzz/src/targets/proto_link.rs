@@ -3,12 +3,14 @@
 use crate::class;
 use crate::input::Reader;
 use crate::targets::proto_host::{
-    CHUNK_BYTES_MAX, Frame, Host, control_generation, generation, other,
+    CHUNK_BYTES_MAX, Flying, Host, byte_of, control_generation, generation, other,
 };
 use towpath_base::crc::crc32c;
 use towpath_base::{Nanos, Time};
-use towpath_proto::limits::{ACK_BYTES_MAX, HEADER_BYTES};
-use towpath_proto::wire::{Ack, ChunkFlags, ChunkHeader, Kind};
+use towpath_proto::limits::{ACK_BYTES_MAX, FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES, HEADER_BYTES};
+use towpath_proto::wire::{
+    Ack, ChunkFlags, ChunkHeader, Frame, Kind, body_bytes, emit_table, place,
+};
 use towpath_proto::{PathId, Side};
 
 /// Most operations of one input: enough to fill every table several times over.
@@ -106,7 +108,7 @@ impl Peer {
                 let mut header = [0; HEADER_BYTES];
                 let bytes = reader.bytes(HEADER_BYTES);
                 header[..bytes.len()].copy_from_slice(bytes);
-                host.give_chunk(PathId(0), &header, &[], 0);
+                host.give_chunk(PathId(0), &header, &[]);
             }
             5 => host.give_ack(reader.bytes(HEADER_BYTES)),
             6 => {
@@ -119,7 +121,7 @@ impl Peer {
 
     /// One turn of the driver; what it sends is forgotten.
     fn turn(&mut self, most: u8) {
-        let mut frames: Vec<Frame> = Vec::new();
+        let mut frames: Vec<Flying> = Vec::new();
         let most = if most == 0 { usize::MAX } else { usize::from(most) };
         self.host.transmit(most, &mut frames);
         self.host.acks(&mut frames);
@@ -158,7 +160,7 @@ impl Peer {
             credit: 0,
             ack_largest: 0,
             ack_hold: 0,
-            payload_crc: 0,
+            body_crc: 0,
         };
         if selector & 0x10 != 0 {
             header.flags = header.flags.with(ChunkFlags::ACK, true);
@@ -178,10 +180,10 @@ impl Peer {
         (PathId(path as u8), header)
     }
 
-    fn deliver(&mut self, path: PathId, header: &ChunkHeader, payload: &[u8]) {
+    fn deliver(&mut self, path: PathId, header: &ChunkHeader, body: &[u8]) {
         let mut bytes = [0; HEADER_BYTES];
         header.emit(&mut bytes);
-        self.host.give_chunk(path, &bytes, payload, header.message);
+        self.host.give_chunk(path, &bytes, body);
     }
 
     fn data(&mut self, reader: &mut Reader<'_>) {
@@ -193,30 +195,34 @@ impl Peer {
             2 => reader.u16().into(),
             _ => reader.u64(),
         };
-        // An honest cut: chunks of one size and a tail.
-        let size = [1, 64, 192, CHUNK_BYTES_MAX][usize::from(selector >> 2 & 3)];
         let (index, count) = (u32::from(reader.u8()), u32::from(reader.u8()));
-        header.index = index;
-        header.message_len = size * count.max(1) + size / 3;
-        header.offset = index * size;
-        header.length = size.min(header.message_len.saturating_sub(header.offset));
+        let mut frames = vec![honest(&header, selector >> 2 & 3, (index, count))];
         // And a lie about one of its fields.
         let lie = if selector & 0x10 == 0 { 1 } else { reader.u32() };
+        let first = &mut frames[0];
         match selector >> 5 {
-            1 => header.index = lie,
-            2 => header.offset = lie,
-            3 => header.message_len = lie,
-            4 => header.length = lie % (CHUNK_BYTES_MAX + 1),
-            5 => header.channel = lie,
+            1 => first.index = lie,
+            2 => first.offset = lie,
+            3 => first.message_len = lie,
+            4 => first.length = lie % (CHUNK_BYTES_MAX + 1),
+            5 => first.channel = lie,
             _ => {}
         }
-        let end = u64::from(header.offset) + u64::from(header.length);
-        let last = end == u64::from(header.message_len);
-        header.flags = header.flags.with(ChunkFlags::LAST, last);
-        header.flags = header.flags.with(ChunkFlags::PAYLOAD_CRC, selector >> 5 != 7);
-        let payload = vec![header.message as u8; header.length as usize];
-        header.payload_crc = crc32c(&payload) ^ u32::from(selector >> 5 == 6);
-        self.deliver(path, &header, &payload);
+        let more = reader.u8();
+        self.host.bufs.is_short = more & 0x80 != 0;
+        cut_part(&mut frames[0], more >> 4 & 7, reader);
+        for _ in 0..more & 3 {
+            let message = header.message + u64::from(reader.u8() % 4);
+            let other = ChunkHeader { message, ..header };
+            let (size, index) = (reader.u8(), u32::from(reader.u8() % 4));
+            let mut frame = honest(&other, size & 3, (index, u32::from(size >> 2 & 3)));
+            cut_part(&mut frame, size >> 4, reader);
+            frames.push(frame);
+        }
+        let body = body_of(&mut header, &frames);
+        header.flags = header.flags.with(ChunkFlags::BODY_CRC, selector >> 5 != 7);
+        header.body_crc = crc32c(&body) ^ u32::from(selector >> 5 == 6);
+        self.deliver(path, &header, &body);
     }
 
     fn control(&mut self, reader: &mut Reader<'_>) {
@@ -271,6 +277,7 @@ impl Peer {
             receive_time: reader.u16().into(),
             hold: reader.u16().into(),
             window_kib: if selector & 0x40 == 0 { 1 << 10 } else { reader.u32() },
+            disordered: reader.u8().into(),
         };
         let words: Vec<u64> = (0..span.div_ceil(64)).map(|_| reader.u64()).collect();
         let word_at = |number: u64| words.get(((number - ack.base) / 64) as usize).copied();
@@ -282,6 +289,51 @@ impl Peer {
         let len = ack.emit(&mut out, |number| word_at(number).unwrap_or(0), credits.into_iter());
         self.host.give_ack(&out[..len]);
     }
+}
+
+/// An honest piece of the message that a header names: pieces of one size and a tail.
+fn honest(header: &ChunkHeader, size: u8, (index, count): (u32, u32)) -> Frame {
+    let size = [1, 64, 192, CHUNK_BYTES_MAX][usize::from(size)];
+    let message_len = size * count.max(1) + size / 3;
+    let offset = index * size;
+    let length = size.min(message_len.saturating_sub(offset));
+    let (channel, message) = (header.channel, header.message);
+    Frame { channel, message, message_len, index, offset, length, part_start: 0, piece_len: length }
+}
+
+/// Makes a frame carry a part of its piece.
+fn cut_part(frame: &mut Frame, how: u8, reader: &mut Reader<'_>) {
+    if how == 0 || frame.length <= 8 {
+        return;
+    }
+    let start = u32::from(reader.u8()) * 8 % frame.length;
+    let rest = frame.length - start;
+    let length = if how & 1 == 0 { rest } else { (u32::from(reader.u8()) * 8).clamp(1, rest) };
+    (frame.part_start, frame.offset) = (start, frame.offset.wrapping_add(start));
+    frame.length = length;
+}
+
+/// The body of a chunk with these frames, as far as it can be made, and what its header says of
+/// them. Every byte tells its message.
+fn body_of(header: &mut ChunkHeader, frames: &[Frame]) -> Vec<u8> {
+    let first = &frames[0];
+    (header.channel, header.message) = (first.channel, first.message);
+    (header.message_len, header.index) = (first.message_len, first.index);
+    (header.offset, header.length) = (first.offset, first.length);
+    let units = first.units_as_first() + frames[1..].iter().map(Frame::units).sum::<usize>();
+    header.flags = header.flags.with_units(units).with(ChunkFlags::PART, first.is_part());
+    let mut body = Vec::new();
+    for frame in frames {
+        body.resize(place(body.len(), frame.length as usize), 0);
+        let tag = frame.message as u8;
+        body.extend((0..frame.length).map(|at| byte_of(tag, frame.offset.wrapping_add(at))));
+    }
+    if units > 0 {
+        let table = body_bytes(body.len(), 0).next_multiple_of(FRAME_ALIGN_BYTES);
+        body.resize(table + units * FRAME_UNIT_BYTES, 0);
+        emit_table(frames.iter(), &mut body[table..]);
+    }
+    body
 }
 
 #[cfg(test)]

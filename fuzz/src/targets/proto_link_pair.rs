@@ -3,7 +3,7 @@
 
 use crate::class;
 use crate::input::Reader;
-use crate::targets::proto_host::{Frame, Host, Send};
+use crate::targets::proto_host::{Flying, Host, Send};
 use std::collections::VecDeque;
 use towpath_base::{Nanos, Time};
 use towpath_proto::{Outcome, Side};
@@ -43,7 +43,7 @@ pub(crate) fn run(input: &[u8]) -> u64 {
 struct Pair {
     hosts: [Host; 2],
     /// Frames on their way to each end, oldest first.
-    wires: [VecDeque<Frame>; 2],
+    wires: [VecDeque<Flying>; 2],
     /// Which end closed a channel: what it had not read by then is lost to it.
     closed: [bool; 2],
     /// Somebody said goodbye.
@@ -112,7 +112,7 @@ impl Pair {
     /// The oldest frames arrive.
     fn deliver(&mut self, to: usize, most: usize) {
         let most = most.min(self.wires[to].len());
-        let frames: Vec<Frame> = self.wires[to].drain(..most).collect();
+        let frames: Vec<Flying> = self.wires[to].drain(..most).collect();
         self.hosts[to].give(&frames);
     }
 

@@ -4,10 +4,10 @@ use crate::class;
 use crate::input::coarse;
 use std::mem::discriminant;
 use towpath_base::crc::crc32c;
-use towpath_proto::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, HEADER_BYTES, PACKED_BYTES_MAX};
+use towpath_proto::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, FRAME_UNIT_BYTES, HEADER_BYTES};
 use towpath_proto::wire::{
-    AckFrame, ChunkHeader, Hello, PREFIX_BYTES, VERSION, Welcome, begins_chunk, next_in_pack,
-    packed, payload_bytes,
+    AckFrame, ChunkHeader, FrameTable, Hello, Kind, PREFIX_BYTES, Welcome, body_bytes, emit_table,
+    place,
 };
 
 /// Where the checksum of a 64-byte header stands.
@@ -36,38 +36,35 @@ pub(crate) fn chunk_header(input: &[u8]) -> u64 {
     class(&[3, kind, coarse(u64::from(header.message_len)), coarse(u64::from(header.index))])
 }
 
-/// One byte that says whether the headers get the version that they need, then what a SEND brought
-/// behind its first payload. What is found lies where it says, in order, and packed again is found
-/// again.
-pub(crate) fn chunk_pack(input: &[u8]) -> u64 {
+/// One byte that says whether the checksum is made right, a header, and a body. The table of frames
+/// that is found is emitted again as the same bytes, and payloads lie one behind the other.
+pub(crate) fn frame_table(input: &[u8]) -> u64 {
     let Some((&selector, rest)) = input.split_first() else { return 0 };
-    let mut bytes = rest.to_vec();
+    let Some((head, body)) = rest.split_first_chunk::<HEADER_BYTES>() else { return 1 };
+    let mut bytes = *head;
     if selector & 1 == 0 {
-        mark_headers(&mut bytes);
+        seal_header(&mut bytes);
     }
-    let (mut again, mut end, mut chunks) = (Vec::new(), 0, 0);
-    for (header, payload) in packed(&bytes) {
-        assert!(begins_chunk(&bytes[end..]) && payload.len() <= PACKED_BYTES_MAX);
-        let at = end + HEADER_BYTES;
-        assert_eq!((header.as_slice(), payload), (&bytes[end..at], &bytes[at..][..payload.len()]));
-        end = (at + next_in_pack(payload.len())).min(bytes.len());
-        again.resize(next_in_pack(again.len()), 0);
-        again.extend_from_slice(header);
-        again.extend_from_slice(payload);
-        chunks += 1;
+    let header = ChunkHeader::parse(&bytes).ok().filter(|header| header.kind == Kind::Data);
+    let Some(header) = header else { return 2 };
+    let table = match FrameTable::parse(&header, body) {
+        Ok(table) => table,
+        Err(error) => return class(&[3, class_of(&error)]),
+    };
+    let mut end = table.first.length as usize;
+    let mut frames = vec![table.first];
+    for (frame, found) in table.others() {
+        assert_eq!(found.start, place(end, frame.length as usize));
+        assert!(frame.length as usize == found.len() && found.end <= body.len());
+        end = found.end;
+        frames.push(frame);
     }
-    assert!(packed(&again).eq(packed(&bytes)), "the same {chunks} chunks");
-    class(&[1, chunks, coarse(again.len() as u64)])
-}
-
-/// Writes the version wherever a header may begin, as far as payloads say.
-fn mark_headers(bytes: &mut [u8]) {
-    let mut at = 0;
-    while let Some(header) = bytes.get_mut(at..).and_then(|left| left.first_chunk_mut()) {
-        let header: &mut [u8; HEADER_BYTES] = header;
-        header[0] = VERSION;
-        at += HEADER_BYTES + next_in_pack(payload_bytes(header, 1 << 10));
-    }
+    let units = header.flags.units();
+    assert_eq!(body_bytes(end, units), body.len());
+    let mut again = vec![0xa5; units * FRAME_UNIT_BYTES];
+    emit_table(frames.iter(), &mut again);
+    assert_eq!(again, body[body.len() - again.len()..], "{frames:?}");
+    class(&[4, units as u64, frames.len() as u64, coarse(body.len() as u64)])
 }
 
 fn seal_header(bytes: &mut [u8]) {
@@ -172,7 +169,7 @@ mod tests {
     use super::*;
     use crate::seeds;
     use towpath_base::serial::Psn;
-    use towpath_proto::wire::{Ack, AppProtocol, ChunkFlags, HelloPath, Kind, Refusal};
+    use towpath_proto::wire::{Ack, AppProtocol, ChunkFlags, Frame, HelloPath, Refusal};
     use towpath_proto::{Carrier, Class};
     use towpath_verbs::{Mtu, QpNum};
 
@@ -197,12 +194,11 @@ mod tests {
             credit: 128,
             ack_largest: 99,
             ack_hold: 1_000,
-            payload_crc: 0x1234_5678,
+            body_crc: 0x1234_5678,
         };
         let open = ChunkHeader { kind: Kind::Open, index: 1, offset: 3, length: 0, ..data };
-        let last = ChunkHeader { flags: data.flags.with(ChunkFlags::LAST, true), ..data };
-        let last = ChunkHeader { message_len: 0xc000, ..last };
-        let made = [("data", data, 0), ("data_last", last, 1), ("open", open, 0)];
+        let table = ChunkHeader { flags: data.flags.with_units(7), ..data };
+        let made = [("data", data, 0), ("data_table", table, 1), ("open", open, 0)];
         let made = made.map(|(name, header, selector)| {
             let mut bytes = [0; HEADER_BYTES];
             header.emit(&mut bytes);
@@ -211,21 +207,60 @@ mod tests {
         seeds::check("chunk_header", &made);
     }
 
-    #[test]
-    fn the_seeds_of_chunk_pack_are_as_made() {
-        let chunk = |length: u32| {
-            let mut bytes = vec![0; HEADER_BYTES];
-            (bytes[0], bytes[1]) = (VERSION, Kind::Data as u8);
-            bytes[40..44].copy_from_slice(&length.to_le_bytes());
-            bytes.resize((HEADER_BYTES + length as usize).next_multiple_of(8), 7);
-            bytes
+    /// A chunk with these frames, whose payloads are zeroes.
+    fn chunk_of(frames: &[Frame]) -> Vec<u8> {
+        let first = frames[0];
+        let units = first.units_as_first() + frames[1..].iter().map(Frame::units).sum::<usize>();
+        let header = ChunkHeader {
+            kind: Kind::Data,
+            flags: ChunkFlags::default().with_units(units).with(ChunkFlags::PART, first.is_part()),
+            generation: 1,
+            number: 5,
+            message: first.message,
+            channel: first.channel,
+            index: first.index,
+            offset: first.offset,
+            message_len: first.message_len,
+            length: first.length,
+            floor_delta: 5,
+            credit: 0,
+            ack_largest: 0,
+            ack_hold: 0,
+            body_crc: 0,
         };
-        let short = [chunk(64), chunk(64), chunk(5), chunk(1)].concat();
-        let mixed = [chunk(9), chunk(512), chunk(513), chunk(2)].concat();
-        let filled = [chunk(30), vec![0; 200]].concat();
-        let made = [("short", short, 0), ("mixed", mixed, 1), ("filled", filled, 1)];
+        let places = frames
+            .iter()
+            .fold(0, |end, frame| place(end, frame.length as usize) + frame.length as usize);
+        let mut bytes = vec![0; HEADER_BYTES + body_bytes(places, units)];
+        let (head, body) = bytes.split_first_chunk_mut().unwrap();
+        header.emit(head);
+        let table = body.len() - units * FRAME_UNIT_BYTES;
+        emit_table(frames.iter(), &mut body[table..]);
+        bytes
+    }
+
+    #[test]
+    fn the_seeds_of_frame_table_are_as_made() {
+        let whole = |message: u64, length: u32| Frame {
+            channel: 2,
+            message,
+            message_len: length,
+            index: 0,
+            offset: 0,
+            length,
+            part_start: 0,
+            piece_len: length,
+        };
+        let piece = Frame { message_len: 900, index: 1, offset: 400, ..whole(9, 100) };
+        let part = Frame { offset: 416, part_start: 16, length: 8, ..piece };
+        let made = [
+            ("alone", chunk_of(&[whole(1, 20)]), 0),
+            ("short", chunk_of(&[whole(1, 64), whole(2, 5), whole(3, 64)]), 1),
+            ("pages", chunk_of(&[whole(1, 4096), piece, whole(2, 7)]), 1),
+            ("parts", chunk_of(&[part, part, whole(2, 7)]), 0),
+        ];
         let made = made.map(|(name, bytes, selector)| (name, selected(selector, &bytes)));
-        seeds::check("chunk_pack", &made);
+        seeds::check("frame_table", &made);
     }
 
     #[test]
@@ -240,6 +275,7 @@ mod tests {
             receive_time: 5_000,
             hold: 600,
             window_kib: 512,
+            disordered: 0,
         };
         let whole = Ack { base: 1_100, ..holes };
         let credits = [(0, 130), (2, 260)];

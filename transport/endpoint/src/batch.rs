@@ -1,7 +1,6 @@
 //! Sends that wait to be posted in one call.
 
-use crate::filler::Fill;
-use crate::limits::{BATCH, PACKED_AT_A_TIME, SIGNAL_EVERY};
+use crate::limits::{BATCH, SIGNAL_EVERY};
 use towpath_verbs::{Mtu, SendOp, SendWr, SgList, Sge};
 
 /// The sends of one path that wait. Work requests are written over where they are: they are long,
@@ -10,14 +9,12 @@ use towpath_verbs::{Mtu, SendOp, SendWr, SgList, Sge};
 pub(crate) struct Batch {
     wrs: Vec<SendWr>,
     len: usize,
-    /// Chunks in those that are packs.
-    packed: usize,
 }
 
 impl Batch {
     #[inline(never)]
     pub(crate) fn new() -> Self {
-        Self { wrs: Vec::with_capacity(BATCH), len: 0, packed: 0 }
+        Self { wrs: Vec::with_capacity(BATCH), len: 0 }
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -41,34 +38,9 @@ impl Batch {
         &mut wr.sg_list
     }
 
-    /// A chunk is in the newest send, which is a pack.
-    pub(crate) fn packed(&mut self) {
-        self.packed += 1;
-    }
-
-    /// Whether what is in packs is worth a call.
-    pub(crate) fn is_worth_posting(&self) -> bool {
-        self.packed >= PACKED_AT_A_TIME
-    }
-
-    /// What the newest send is of, where that was not known when it was added.
-    pub(crate) fn settle_last(&mut self, entry: Sge) {
-        if let Some(wr) = self.wrs[..self.len].last_mut() {
-            wr.sg_list.set_one(entry);
-        }
-    }
-
     #[cold]
     fn grow(&mut self) {
         self.wrs.push(SendWr::new(0, SendOp::Send, SgList::default()));
-    }
-
-    /// Fills the last packet of the newest send up, since another is to follow it.
-    #[inline(never)]
-    pub(crate) fn fill_up(&mut self, fill: &Fill, unfilled_bytes: &mut u32) {
-        if let Some(wr) = self.wrs[..self.len].last_mut() {
-            fill.fill_up(wr, unfilled_bytes);
-        }
     }
 
     /// The newest send is longer by this.
@@ -89,7 +61,7 @@ impl Batch {
     }
 
     pub(crate) fn clear(&mut self) {
-        (self.len, self.packed) = (0, 0);
+        self.len = 0;
     }
 }
 

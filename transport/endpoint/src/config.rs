@@ -14,11 +14,12 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use towpath_base::Nanos;
 use towpath_cc::ControllerConfig;
-use towpath_proto::limits::{CREDIT_OUTSTANDING_MAX, NUMBER_WINDOW, PATHS_MAX, QUOTA_CHUNKS_MIN};
+use towpath_proto::limits::{
+    CHUNK_BYTES_MAX, CREDIT_OUTSTANDING_MAX, NUMBER_WINDOW, PATHS_MAX, QUOTA_CHUNKS_MIN,
+};
 use towpath_proto::wire::AppProtocol;
 use towpath_proto::{Class, ClassOrder, LinkConfig, Scheduling, Side};
-use towpath_verbs::DeviceCaps;
-use towpath_verbs::{Mtu, RcAttr};
+use towpath_verbs::{DeviceCaps, Mtu, RcAttr, SGE_MAX};
 
 type Tune = Arc<dyn Fn(LinkConfig) -> LinkConfig + Send + Sync>;
 
@@ -32,9 +33,9 @@ type Tune = Arc<dyn Fn(LinkConfig) -> LinkConfig + Send + Sync>;
 /// `receives_ready` x `chunk_bytes_max` (28 MiB). Links and applications hold further buffers: at
 /// most `credit_total` x `chunk_bytes_max` for each link, and `quota_chunks` x `chunk_bytes_max` (7
 /// MiB) for each channel whose reader stalls. Memory that is no longer needed returns to the system
-/// after [`memory_quiet`](Self::memory_quiet). The send pools take 57 MiB together. Messages of up
-/// to 512 bytes share packets: each link has 256 KiB in which to pack them, and small buffers for
-/// received ones are made as needed, at most as many as there are receive buffers.
+/// after [`memory_quiet`](Self::memory_quiet). The send pools take 57 MiB together. Messages that
+/// share a chunk share its receive buffer, which is free when all of them were given back; each
+/// link has 1 MiB in which to copy short ones together before they are sent.
 #[derive(Clone)]
 pub struct EndpointConfig {
     pub(crate) chunk_bytes_max: u32,
@@ -74,7 +75,7 @@ pub struct EndpointConfig {
 impl Default for EndpointConfig {
     fn default() -> Self {
         Self {
-            chunk_bytes_max: 56 << 10,
+            chunk_bytes_max: CHUNK_BYTES_MAX,
             quota_chunks: 128,
             credit_total: 4096,
             receives_ready: 512,
@@ -119,16 +120,17 @@ impl EndpointConfig {
         Self::default()
     }
 
-    /// Payload bytes of a receive buffer, and the largest chunk sent. Default 56 KiB: with its
-    /// header it makes the 15 packets of 4,096 bytes that one offloaded socket send holds.
+    /// Bytes of a receive buffer, which is the longest body of a chunk that is taken or sent.
+    /// Default 61,376: with its header that is 15 packets of 4,096 bytes, what one offloaded socket
+    /// send holds.
     #[must_use]
     pub fn chunk_bytes_max(mut self, bytes: u32) -> Self {
         self.chunk_bytes_max = bytes.clamp(64, 1 << 24);
         self
     }
 
-    /// Chunks that a peer may send on one channel before buffers come back. Default 128, at
-    /// least 8.
+    /// Pieces of messages that a peer may send on one channel before some are given back: a message
+    /// takes one for each 56 KiB or so. Default 128, at least 8.
     #[must_use]
     pub fn quota_chunks(mut self, chunks: u32) -> Self {
         self.quota_chunks = chunks.clamp(QUOTA_CHUNKS_MIN, CREDIT_OUTSTANDING_MAX - 1);
@@ -136,11 +138,10 @@ impl EndpointConfig {
     }
 
     /// The longest message that comes whole, in bytes: 258,048 (252 KiB) by default, on each
-    /// device and with packets of any size. It is held in as many receive buffers as its bytes
-    /// fill ([`chunk_bytes_max`](Self::chunk_bytes_max)), up to half the
-    /// [quota](Self::quota_chunks) of a channel: no more than that counts. With packets of 4,096
-    /// bytes and the default quota such a message stays in the buffers in which it landed; with
-    /// smaller packets what is longer than half the quota in packets is copied together once.
+    /// device and with packets of any size. No more counts than half the
+    /// [quota](Self::quota_chunks) of a channel holds in pieces of 16 KiB (1 MiB by default), or of
+    /// [`chunk_bytes_max`](Self::chunk_bytes_max) of either end if that is less: pieces may be as
+    /// short as that.
     #[must_use]
     pub fn whole_bytes_max(mut self, bytes: u32) -> Self {
         self.whole_bytes_max = bytes.max(1);
@@ -165,7 +166,7 @@ impl EndpointConfig {
         self
     }
 
-    /// Chunks that all channels of a link together may be granted: what a link can hold when all
+    /// Pieces that all channels of a link together may be granted: what a link can hold when all
     /// of its readers stall. Default 4,096, so that a link carries 32 channels of the default
     /// quota, or 512 of the smallest. A channel that would exceed it is refused. It costs no memory
     /// until that much is held; see [`receives_ready`](Self::receives_ready).
@@ -176,8 +177,8 @@ impl EndpointConfig {
     }
 
     /// Receive buffers that are posted for a link, and so the most chunks that its peer may have
-    /// under way. When those that the link or the application holds are missed, more memory is
-    /// registered. Default 512; no more than `credit_total` counts.
+    /// under way, on devices where what arrives takes one at once. Buffers that the link or the
+    /// application holds are replaced by others. Default 512; no more than `credit_total` counts.
     #[must_use]
     pub fn receives_ready(mut self, chunks: u32) -> Self {
         self.receives_ready = chunks.clamp(2, NUMBER_WINDOW as u32);
@@ -461,11 +462,11 @@ impl EndpointConfig {
 
     /// For a link with so many paths on its first carrier.
     pub(crate) fn link_config(&self, side: Side, caps: &DeviceCaps, paths: usize) -> LinkConfig {
-        let cost_packets = f64::from(caps.short_packet_cost_percent) / 100.0;
         let is_pinned = caps.source_ports > 1 && !caps.source_port_live;
         let config = LinkConfig::new(side)
             .spare_paths(if is_pinned { paths / SPARE_ONE_IN } else { 0 })
-            .short_packet_cost_packets(cost_packets)
+            // The header is an entry of its own.
+            .gather_max(SGE_MAX - 1)
             .delay_noise(caps.delay_noise)
             .source_ports(caps.source_ports)
             .keeps_ports(!caps.source_port_live)
@@ -481,11 +482,8 @@ impl EndpointConfig {
             .quota_chunks(self.quota_chunks)
             .credit_total(self.credit_total)
             .chunk_bytes_max(self.chunk_bytes_max)
-            .whole_bytes_max(self.whole_bytes());
-        match self.streams {
-            Some(false) => config.message_bytes_max(self.whole_bytes()),
-            _ => config,
-        }
+            .whole_bytes_max(self.whole_bytes_max);
+        config.streams(self.streams != Some(false))
     }
 }
 

@@ -37,18 +37,10 @@ pub(crate) const SENT_AT_ONCE_BYTES: u64 = 512 << 10;
 /// a cluster.
 pub(crate) const RC_WINDOW_BYTES: u64 = 1 << 20;
 
-/// Filler is at most one byte for each so many that a path sends. A message of 64 KiB takes 3,968
-/// bytes for its last packet, one in 16.5; receive windows leave a quarter of a socket free.
-pub(crate) const FILLER_SHARE: u32 = 16;
-
-/// Packs of a link that the device may have at a time, each of a packet: as much as may be ahead
-/// ([`AHEAD_BYTES`]) at the largest MTU. Chunks that find none go by themselves. Few are in use,
-/// and touched, at a time.
-pub(crate) const PACKS: u16 = 64;
-
-/// Full packs are sent once they carry so many chunks, while others are filled: the peer is to
-/// take those in meanwhile. Sent all at once, the two would take turns.
-pub(crate) const PACKED_AT_A_TIME: usize = 64;
+/// Chunks of several frames that the device may have at a time of a link: more than may be ahead
+/// ([`SENT_AT_ONCE_BYTES`]) of the shortest that a full window lets go. Few are in use, and
+/// touched, at a time.
+pub(crate) const COMPANY: u16 = 64;
 
 /// Every so many work requests of a batch ask for a completion, and the last one does. UC
 /// completes in order, so one completion tells of all before it.

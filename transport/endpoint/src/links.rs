@@ -3,19 +3,17 @@
 use crate::batch::Batch;
 use crate::class::ClassReport;
 use crate::control::Control;
-use crate::endpoint::Assembly;
 use crate::event::{LinkId, Peer};
-use crate::filler::Fill;
 use crate::sends::Sends;
 use crate::tcp::Tcp;
 use crate::tx::{TxQueue, TxSlots};
 use crate::workers::Seat;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use towpath_base::Time;
 use towpath_base::serial::Psn;
 use towpath_proto::wire::Hello;
-use towpath_proto::{Carrier, Class, IncomingKey, Link, PathId};
+use towpath_proto::{Carrier, Class, Link, PathId};
 use towpath_verbs::{Mtu, QpNum, RecvWr};
 
 /// Where a link is in its life.
@@ -41,8 +39,6 @@ pub(crate) struct Path {
     pub(crate) repost: Vec<RecvWr>,
     /// Sends that wait to be posted, within a flush.
     pub(crate) batch: Option<Batch>,
-    /// Sent since a packet was last filled up.
-    pub(crate) unfilled_bytes: u32,
     /// Its queue pair is in error, or gone: nothing is posted to it.
     pub(crate) has_failed: bool,
     /// The first packet sequence number of one that was made anew.
@@ -65,14 +61,10 @@ pub(crate) struct Conn {
     pub(crate) hello: Option<Hello>,
     /// The smaller of both ends', once it is up.
     pub(crate) mtu: Option<Mtu>,
-    /// Where the device gains by it.
-    pub(crate) fill: Option<Fill>,
     pub(crate) peer: Option<Peer>,
     /// Where we connected to.
     pub(crate) dialled: Option<SocketAddr>,
     pub(crate) sends: Sends,
-    /// Messages that come in pieces and are to be whole.
-    pub(crate) assemblies: HashMap<IncomingKey, Assembly>,
     /// Receive buffers that the link or the application holds.
     pub(crate) held: usize,
     pub(crate) timer: Time,
@@ -106,11 +98,9 @@ impl Conn {
             control_repost: Vec::new(),
             hello: None,
             mtu: None,
-            fill: None,
             peer: None,
             dialled: None,
             sends: Sends::default(),
-            assemblies: HashMap::new(),
             held: 0,
             timer: Time::NEVER,
             filed: Time::NEVER,

@@ -3,98 +3,107 @@
 use crate::bell::Bell;
 use crate::event::LinkId;
 use crate::held::Held;
-use crossbeam_queue::ArrayQueue;
+use crossbeam_queue::SegQueue;
 use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
-use towpath_proto::ChannelId;
+use towpath_proto::{ChannelId, ChunkRef};
 
-/// Buffers on their way back from other threads, or from plain drops.
+/// A piece that came back: of which receive slot and channel.
+pub(crate) type Returned = (u32, ChannelId);
+
+/// Pieces on their way back from other threads, or from plain drops. Each holds a credit of its
+/// channel, so there are no more than all grants together.
 pub(crate) struct Returns {
-    queue: ArrayQueue<Box<Loan>>,
+    queue: SegQueue<Returned>,
     bell: Arc<Bell>,
 }
 
 impl Returns {
-    /// For `slots_max` receive slots: each is under way at most once, so the queue is never full.
-    /// Each one that comes back rings the bell.
-    pub(crate) fn new(slots_max: usize, bell: Arc<Bell>) -> Arc<Self> {
-        Arc::new(Self { queue: ArrayQueue::new(slots_max.max(1)), bell })
+    /// Each piece that comes back rings the bell.
+    pub(crate) fn new(bell: Arc<Bell>) -> Arc<Self> {
+        Arc::new(Self { queue: SegQueue::new(), bell })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    pub(crate) fn pop(&self) -> Option<Box<Loan>> {
+    pub(crate) fn pop(&self) -> Option<Returned> {
         // Mostly there is none, and to find that by taking one costs a fence.
         if self.queue.is_empty() { None } else { self.queue.pop() }
     }
 }
 
-/// A payload buffer and all that its chunk needs; made once for each slot, so that handing a chunk
-/// out moves one pointer.
+/// A receive buffer, which the pieces that lie in it share.
 pub(crate) struct Loan {
     pub(crate) buf: Held,
     pub(crate) slot: u32,
-    pub(crate) offset: u32,
-    /// The way home; none while it is in that queue, which would otherwise own itself.
-    pub(crate) returns: Option<Arc<Returns>>,
+    returns: Arc<Returns>,
 }
 
-/// A piece of a received message, in the buffer that the device wrote, page-aligned at its start. A
-/// piece of up to 512 bytes may have shared a packet with others; it was then copied.
+impl Loan {
+    pub(crate) fn new(buf: Held, slot: u32, returns: Arc<Returns>) -> Self {
+        Self { buf, slot, returns }
+    }
+
+    /// What lies in it.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.buf.buf().map_or(&[], |buf| buf)
+    }
+}
+
+/// A piece of a received message, in the buffer that the device wrote. Pieces of 4 KiB and more
+/// begin at a page, others at a multiple of eight bytes. The buffer may hold pieces of other
+/// messages too: it is free when all of them were given back.
 ///
-/// A chunk holds one credit of its channel. Dropping it, on any thread, gives the buffer back;
+/// A chunk holds one credit of its channel. Dropping it, on any thread, gives it back;
 /// [`Endpoint::release`](crate::Endpoint::release) does so faster.
 pub struct Chunk {
-    loan: Option<Box<Loan>>,
+    /// Gone once it was given back.
+    loan: Option<Arc<Loan>>,
+    start: u32,
+    length: u32,
+    offset: u32,
+    channel: ChannelId,
 }
 
 impl Chunk {
-    pub(crate) fn new(loan: Box<Loan>) -> Self {
-        Self { loan: Some(loan) }
+    /// The piece that the link tells of, in a buffer that is kept.
+    #[inline]
+    pub(crate) fn new(loan: Arc<Loan>, piece: &ChunkRef, channel: ChannelId) -> Self {
+        let ChunkRef { start, length, offset, .. } = *piece;
+        Self { loan: Some(loan), start, length, offset, channel }
     }
 
     /// Where in the message it begins, in bytes.
     #[must_use]
     pub fn offset(&self) -> u32 {
-        self.loan.as_ref().map_or(0, |loan| loan.offset)
+        self.offset
     }
 
-    /// Moves bytes from the front of the piece behind this one to the end of this one, as many as
-    /// make it no longer than `bytes_max` and its buffer holds.
-    pub(crate) fn take_front_of(&mut self, next: &mut Self, bytes_max: usize) {
-        let (Some(ours), Some(theirs)) = (self.loan.as_mut(), next.loan.as_mut()) else { return };
-        let offset = &mut theirs.offset;
-        let bufs = (ours.buf.buf_mut(), theirs.buf.buf_mut());
-        let (Some(ours), Some(theirs)) = bufs else { return };
-        let room = bytes_max.min(ours.capacity()).saturating_sub(ours.len());
-        let count = room.min(theirs.len());
-        if ours.extend(&theirs[..count]).is_err() {
-            return;
-        }
-        let rest = theirs.len() - count;
-        theirs.copy_within(count.., 0);
-        let shortened = theirs.set_len(rest);
-        debug_assert!(shortened.is_ok(), "it is shorter than before");
-        *offset += count as u32;
-    }
-
-    /// Takes it by the fast way home if that is `returns`.
+    /// Takes it by the fast way home if that is `returns`: of which slot and channel it was.
     #[inline]
-    pub(crate) fn into_loan(mut self, returns: &Arc<Returns>) -> Option<Box<Loan>> {
-        let of = self.loan.as_ref()?.returns.as_ref()?;
-        if Arc::ptr_eq(of, returns) { self.loan.take() } else { None }
+    pub(crate) fn into_returned(mut self, returns: &Arc<Returns>) -> Option<Returned> {
+        let loan = self.loan.as_ref()?;
+        if !Arc::ptr_eq(&loan.returns, returns) {
+            return None;
+        }
+        let slot = loan.slot;
+        self.loan = None;
+        Some((slot, self.channel))
     }
 }
 
 impl Deref for Chunk {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
-        self.loan.as_ref().and_then(|loan| loan.buf.buf()).map_or(&[], |buf| buf)
+        let bytes = self.loan.as_ref().map_or(&[][..], |loan| loan.bytes());
+        let start = self.start as usize;
+        bytes.get(start..start + self.length as usize).unwrap_or(&[])
     }
 }
 
@@ -108,17 +117,18 @@ impl Drop for Chunk {
     #[inline]
     fn drop(&mut self) {
         if let Some(loan) = self.loan.take() {
-            send_home(loan);
+            send_home(loan, self.channel);
         }
     }
 }
 
-/// Puts a buffer on its way home through the queue.
+/// Puts a piece on its way home through the queue.
 #[inline(never)]
-fn send_home(mut loan: Box<Loan>) {
-    let Some(returns) = loan.returns.take() else { return };
-    let full = returns.queue.push(loan).is_err();
-    debug_assert!(!full, "the queue has a place for each slot");
+fn send_home(loan: Arc<Loan>, channel: ChannelId) {
+    let (slot, returns) = (loan.slot, Arc::clone(&loan.returns));
+    // First, so that whoever takes the last one from the queue has the buffer to itself.
+    drop(loan);
+    returns.queue.push((slot, channel));
     returns.bell.ring();
 }
 
@@ -139,7 +149,7 @@ pub struct Message {
     pub(crate) link: LinkId,
     pub(crate) channel: ChannelId,
     pub(crate) len: u32,
-    /// Two in place: a 64 KiB message is two chunks of the default size.
+    /// Two in place: a header and its data, or a 64 KiB message.
     pub(crate) chunks: SmallVec<[Chunk; 2]>,
 }
 
@@ -163,9 +173,9 @@ impl Message {
         self.channel
     }
 
-    /// Its bytes, piece by piece. Where pieces begin is up to the sender and to the packets of the
-    /// path: never inside a segment's first chunk, and page-aligned in memory if they are longer
-    /// than 512 bytes.
+    /// Its bytes, piece by piece. Where pieces begin is up to the sender and to the path: a piece
+    /// never spans two segments, and one that does not end its segment has 16 KiB or more. Pieces
+    /// of 4 KiB and more are page-aligned in memory.
     pub fn parts(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.chunks.iter().map(|chunk| &chunk[..])
     }

@@ -308,7 +308,8 @@ mod tests {
         };
         let (config, kept) = (EndpointConfig::new(), 256 << 10);
         assert_eq!(ahead(&waits, &config), (kept, Spreading::default()));
-        assert_eq!(ahead(&sends, &config), (8 * (56 << 10), Spreading::Bytes(8 * (56 << 10))));
+        let turn = 8 * towpath_proto::limits::CHUNK_BYTES_MAX;
+        assert_eq!(ahead(&sends, &config), (u64::from(turn), Spreading::Bytes(turn)));
         let short = config.clone().chunk_bytes_max(4_032);
         assert_eq!(ahead(&sends, &short), (kept, Spreading::default()));
         let long = config.clone().chunk_bytes_max(1 << 20);

@@ -1,9 +1,8 @@
 //! What the paths of a link have posted: headers by the order of posting, from one stock.
 
+use crate::company::Company;
 use crate::held::Held;
-use crate::pack::{Open, Packs};
 use crate::wr_id::WrId;
-use std::ops::RangeInclusive;
 use towpath_memory::{Buf, MemoryError, Pool};
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_verbs::Sge;
@@ -14,20 +13,12 @@ struct Slot {
     header: Held,
     /// Of the header, once its key is known.
     sge: Sge,
-    /// Of the last chunk that it sends.
+    /// Of the chunk.
     number: u64,
-    /// Headers and payloads.
+    /// Header and body.
     bytes: u32,
-    /// How many chunks it sends, numbered in a row.
-    chunks: u16,
-    /// Which pack they are in, plus one; 0 for one that is by itself.
-    pack: u16,
-}
-
-impl Slot {
-    fn numbers(&self) -> RangeInclusive<u64> {
-        self.number + 1 - u64::from(self.chunks)..=self.number
-    }
+    /// Which buffer of the [`Company`] it takes.
+    company: Option<u16>,
 }
 
 /// The headers of a link. Its paths share them, and the one that came home last goes out next: so
@@ -39,7 +30,7 @@ pub(crate) struct TxSlots {
     /// Queues that are full.
     full: u32,
     posted_bytes: u64,
-    pub(crate) packs: Packs,
+    pub(crate) company: Company,
 }
 
 impl TxSlots {
@@ -50,7 +41,7 @@ impl TxSlots {
             let mut buf = pool.take()?;
             buf.set_len(HEADER_BYTES).ok()?;
             let (header, sge) = (Held::new(buf), Sge::default());
-            Some(Slot { header, sge, number: 0, bytes: 0, chunks: 0, pack: 0 })
+            Some(Slot { header, sge, number: 0, bytes: 0, company: None })
         };
         let slots: Vec<Slot> = (0..count).map_while(slot).collect();
         let free = (0..slots.len() as u32).collect();
@@ -67,9 +58,9 @@ impl TxSlots {
         }
     }
 
-    /// Whether the send queue of any path is full.
+    /// Whether the send queue of any path is full, or what chunks of several frames need is out.
     pub(crate) fn any_full(&self) -> bool {
-        self.full > 0
+        self.full > 0 || self.company.is_out()
     }
 
     /// Bytes that were posted and that no completion told of yet.
@@ -88,15 +79,13 @@ pub(crate) struct TxQueue {
     /// the slots: those would come from memory one after the other.
     places: Box<[u32]>,
     posted_bytes: u64,
-    /// What was pushed last, while chunks may join it.
-    open: Option<Open>,
 }
 
 impl TxQueue {
     /// Of at most `depth` sends: as many slots must be there for it.
     pub(crate) fn new(depth: u32) -> Self {
         let places = vec![0; depth.next_power_of_two() as usize].into_boxed_slice();
-        Self { depth, tail: 0, head: 0, places, posted_bytes: 0, open: None }
+        Self { depth, tail: 0, head: 0, places, posted_bytes: 0 }
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -117,33 +106,17 @@ impl TxQueue {
         &mut self.places[position as usize & mask]
     }
 
-    /// Writes the next header, to be followed by `payload_bytes`; returns its position and gather
-    /// entry. The queue must not be full.
+    /// Writes the next header, to be followed by `body_bytes`, of which some may be in a buffer of
+    /// the [`Company`]; returns its position and gather entry. The queue must not be full.
+    #[inline]
     pub(crate) fn push(
         &mut self,
         slots: &mut TxSlots,
-        (number, payload_bytes): (u64, u32),
+        (number, body_bytes, company): (u64, u32, Option<u16>),
         write: impl FnOnce(&mut [u8; HEADER_BYTES]),
     ) -> (u32, Sge) {
-        debug_assert!(self.open.is_none(), "the caller closes what was pushed before");
-        let bytes = HEADER_BYTES as u32 + payload_bytes;
-        let (position, slot) = self.take_slot(slots, number, bytes);
-        if let Some(bytes) = slot.header.buf_mut().and_then(|buf: &mut Buf| buf.first_chunk_mut()) {
-            write(bytes);
-        }
-        slot.header.lend();
-        (position, slot.sge)
-    }
-
-    /// The slot of the next position, for one chunk so far.
-    #[inline]
-    fn take_slot<'s>(
-        &mut self,
-        slots: &'s mut TxSlots,
-        number: u64,
-        bytes: u32,
-    ) -> (u32, &'s mut Slot) {
         debug_assert!(!self.is_full(), "the caller checks for room");
+        let bytes = HEADER_BYTES as u32 + body_bytes;
         let position = self.head;
         let place = slots.free.pop().expect("as many slots as all queues are deep");
         *self.place_mut(position) = place;
@@ -152,64 +125,12 @@ impl TxQueue {
         slots.posted_bytes += u64::from(bytes);
         slots.full += u32::from(self.is_full());
         let slot = &mut slots.slots[place as usize];
-        (slot.number, slot.bytes, slot.chunks, slot.pack) = (number, bytes, 1, 0);
-        (position, slot)
-    }
-
-    /// Adds a chunk to the pack that was pushed last; false when there is none, or no room in it.
-    pub(crate) fn join(
-        &mut self,
-        slots: &mut TxSlots,
-        number: u64,
-        payload: &[u8],
-        write: impl FnOnce(&mut [u8; HEADER_BYTES]),
-    ) -> bool {
-        let Some(mut open) = self.open else { return false };
-        let place = *self.place_mut(self.head.wrapping_sub(1));
-        let TxSlots { slots: all, packs, posted_bytes, .. } = slots;
-        let slot = &mut all[place as usize];
-        if slot.number + 1 != number || !packs.has_room(&open, payload.len()) {
-            return false;
+        (slot.number, slot.bytes, slot.company) = (number, bytes, company);
+        if let Some(bytes) = slot.header.buf_mut().and_then(|buf: &mut Buf| buf.first_chunk_mut()) {
+            write(bytes);
         }
-        packs.add(&mut open, payload, write);
-        self.open = Some(open);
-        let bytes = (HEADER_BYTES + payload.len()) as u32;
-        (slot.number, slot.bytes, slot.chunks) = (number, slot.bytes + bytes, slot.chunks + 1);
-        self.posted_bytes += u64::from(bytes);
-        *posted_bytes += u64::from(bytes);
-        true
-    }
-
-    /// Whether what was pushed last is a pack in which another such chunk finds no room.
-    #[inline]
-    pub(crate) fn is_pack_full(&self, slots: &TxSlots, payload_bytes: usize) -> bool {
-        self.open.is_some_and(|open| !slots.packs.has_room(&open, payload_bytes))
-    }
-
-    /// Writes the next chunk to a pack that others may join; returns its position. None when there
-    /// is none that it fits in. The queue must not be full.
-    pub(crate) fn push_pack(
-        &mut self,
-        slots: &mut TxSlots,
-        number: u64,
-        payload: &[u8],
-        write: impl FnOnce(&mut [u8; HEADER_BYTES]),
-    ) -> Option<u32> {
-        debug_assert!(self.open.is_none(), "the caller closes what was pushed before");
-        let mut open = slots.packs.open(payload.len())?;
-        slots.packs.add(&mut open, payload, write);
-        self.open = Some(open);
-        let bytes = (HEADER_BYTES + payload.len()) as u32;
-        let (position, slot) = self.take_slot(slots, number, bytes);
-        slot.pack = open.pack() + 1;
-        Some(position)
-    }
-
-    /// Nothing more joins what was pushed last: its gather entry, if it is a pack.
-    #[inline]
-    pub(crate) fn close(&mut self, slots: &mut TxSlots) -> Option<Sge> {
-        let open = self.open.take()?;
-        Some(slots.packs.lend(&open))
+        slot.header.lend();
+        (position, slot.sge)
     }
 
     /// Takes back all posted ones up to `upto`: the position and the number of the last of them.
@@ -222,19 +143,9 @@ impl TxQueue {
         Some((self.tail.wrapping_sub(1), number))
     }
 
-    /// Takes the oldest posted one back, whether or not a completion told of it: its numbers.
-    pub(crate) fn pop_any(&mut self, slots: &mut TxSlots) -> Option<RangeInclusive<u64>> {
-        let numbers = self.numbers_at(slots, self.tail)?;
-        self.pop(slots, 1).map(|_| numbers)
-    }
-
-    /// What the send at a position carries; none where nothing is posted.
-    fn numbers_at(&mut self, slots: &TxSlots, position: u32) -> Option<RangeInclusive<u64>> {
-        if self.outstanding() == 0 {
-            return None;
-        }
-        let place = *self.place_mut(position);
-        Some(slots.slots[place as usize].numbers())
+    /// Takes the oldest posted one back, whether or not a completion told of it: its number.
+    pub(crate) fn pop_any(&mut self, slots: &mut TxSlots) -> Option<u64> {
+        if self.outstanding() == 0 { None } else { self.pop(slots, 1) }
     }
 
     /// Takes the `count` oldest ones back: the number of the last of them.
@@ -245,24 +156,26 @@ impl TxQueue {
         self.take_home(slots, first, count)
     }
 
-    /// Takes the newest one back, which the device refused: its numbers.
-    pub(crate) fn unpush(&mut self, slots: &mut TxSlots) -> Option<RangeInclusive<u64>> {
-        let numbers = self.numbers_at(slots, self.head.wrapping_sub(1))?;
+    /// Takes the newest one back, which the device refused: its number.
+    pub(crate) fn unpush(&mut self, slots: &mut TxSlots) -> Option<u64> {
+        if self.outstanding() == 0 {
+            return None;
+        }
         slots.full -= u32::from(self.is_full());
         self.head = self.head.wrapping_sub(1);
-        self.take_home(slots, self.head, 1).map(|_| numbers)
+        self.take_home(slots, self.head, 1)
     }
 
     /// The slots of so many positions are free again: the number that the last of them carried.
     fn take_home(&mut self, slots: &mut TxSlots, first: u32, count: u32) -> Option<u64> {
-        let TxSlots { slots, free, posted_bytes, packs, .. } = slots;
+        let TxSlots { slots, free, posted_bytes, company, .. } = slots;
         let (mut bytes, mut number) = (0, None);
         for ahead in 0..count {
             let place = *self.place_mut(first.wrapping_add(ahead));
             let slot = &mut slots[place as usize];
-            match slot.pack {
-                0 => _ = slot.header.reclaim(),
-                pack => packs.take_home(pack - 1),
+            slot.header.reclaim();
+            if let Some(index) = slot.company.take() {
+                company.take_home(index);
             }
             bytes += u64::from(slot.bytes);
             number = Some(slot.number);
@@ -285,6 +198,8 @@ mod tests {
     fn stock(count: usize) -> (TxSlots, Pool) {
         let (mut slots, pool) = TxSlots::new(count).expect("memory for a test");
         slots.set_lkey(7);
+        let (company, _) = Company::new(1).expect("memory for a test");
+        slots.company = company;
         (slots, pool)
     }
 
@@ -293,7 +208,7 @@ mod tests {
         let ((mut slots, _pool), mut queue) = (stock(3), TxQueue::new(3));
         for number in 10..13 {
             assert!(!slots.any_full());
-            let (position, sge) = queue.push(&mut slots, (number, 36), |bytes| bytes[0] = 1);
+            let (position, sge) = queue.push(&mut slots, (number, 36, None), |bytes| bytes[0] = 1);
             assert_eq!((u64::from(position), sge.length, sge.lkey), (number - 10, 64, 7));
         }
         assert!(queue.is_full() && slots.any_full());
@@ -302,7 +217,7 @@ mod tests {
         assert_eq!((queue.outstanding(), queue.posted_bytes()), (1, 100));
         assert!(!slots.any_full());
         assert_eq!(queue.pop_upto(&mut slots, 0), None, "an old completion again tells nothing");
-        assert_eq!((queue.unpush(&mut slots), queue.unpush(&mut slots)), (Some(12..=12), None));
+        assert_eq!((queue.unpush(&mut slots), queue.unpush(&mut slots)), (Some(12), None));
         assert_eq!((queue.posted_bytes(), slots.posted_bytes()), (0, 0));
     }
 
@@ -314,7 +229,7 @@ mod tests {
         for turn in 0..6 {
             let queue = &mut queues[turn % 2];
             for number in 0..2 {
-                addresses.push(queue.push(&mut slots, (number, 0), |_| {}).1.addr);
+                addresses.push(queue.push(&mut slots, (number, 0, None), |_| {}).1.addr);
             }
             assert_eq!(
                 queue.pop_upto(&mut slots, turn as u32 / 2 * 2 + 1).map(|last| last.1),
@@ -332,65 +247,42 @@ mod tests {
         let mut queues = [TxQueue::new(3), TxQueue::new(3)];
         let mut seen = std::collections::BTreeSet::new();
         for number in 0..6 {
-            let (_, sge) = queues[number as usize % 2].push(&mut slots, (number, 0), |_| {});
+            let (_, sge) = queues[number as usize % 2].push(&mut slots, (number, 0, None), |_| {});
             assert!(seen.insert(sge.addr), "posted once");
         }
         assert!(queues.iter().all(TxQueue::is_full));
         let [even, odd] = &mut queues;
-        assert_eq!(odd.unpush(&mut slots), Some(5..=5));
+        assert_eq!(odd.unpush(&mut slots), Some(5));
         assert_eq!(even.pop_upto(&mut slots, 1), Some((1, 2)));
         assert!(!slots.any_full());
-        assert_eq!(odd.push(&mut slots, (7, 0), |_| {}).0, 2, "its position is free again");
+        assert_eq!(odd.push(&mut slots, (7, 0, None), |_| {}).0, 2, "its position is free again");
         let drain = |queue: &mut TxQueue, slots: &mut TxSlots| {
-            std::iter::from_fn(|| queue.pop_any(slots)).flatten().collect::<Vec<_>>()
+            std::iter::from_fn(|| queue.pop_any(slots)).collect::<Vec<_>>()
         };
         assert_eq!((drain(even, &mut slots), drain(odd, &mut slots)), (vec![4], vec![1, 3, 7]));
         assert_eq!(slots.posted_bytes(), 0);
     }
 
     #[test]
-    fn a_pack_comes_home_with_the_numbers_of_all_its_chunks() {
+    fn a_buffer_of_the_company_comes_home_with_its_chunk_and_while_all_are_out_nothing_goes() {
         let (mut slots, _pool) = stock(8);
-        let (mut packs, _packs_pool) = Packs::new(2, 512).expect("memory for a test");
-        packs.set_lkey(9);
-        packs.limit(256);
-        slots.packs = packs;
+        let (mut company, _bufs) = Company::new(2).expect("memory for a test");
+        company.set_lkey(9);
+        slots.company = company;
         let mut queue = TxQueue::new(8);
-        let payload = [5; 20];
-        let header = |bytes: &mut [u8; HEADER_BYTES]| bytes.fill(1);
-
-        // Three of 88 bytes would take 264.
-        assert_eq!(queue.push_pack(&mut slots, 10, &payload, header), Some(0));
-        assert!(!queue.is_pack_full(&slots, payload.len()));
-        assert!(!queue.join(&mut slots, 12, &payload, header), "11 is missing in between");
-        assert!(queue.join(&mut slots, 11, &payload, header));
-        assert!(queue.is_pack_full(&slots, payload.len()));
-        assert!(!queue.join(&mut slots, 12, &payload, header));
-        assert!(queue.join(&mut slots, 12, &payload[..16], header), "a shorter one fits");
-        let sge = queue.close(&mut slots).expect("it is a pack");
-        assert_eq!((sge.length, sge.lkey, queue.close(&mut slots)), (256, 9, None));
-        assert_eq!(queue.push(&mut slots, (13, 100), header).0, 1);
-        assert_eq!(queue.push_pack(&mut slots, 14, &payload, header), Some(2));
-        assert!(queue.join(&mut slots, 15, &payload, header));
-        assert_eq!(queue.close(&mut slots).map(|sge| sge.length), Some(176));
-        assert_eq!(queue.push_pack(&mut slots, 16, &payload, header), None, "both are out");
-
-        assert_eq!(queue.posted_bytes(), 6 * 64 + 4 * 20 + 16 + 100);
-        assert_eq!(queue.unpush(&mut slots), Some(14..=15));
-        assert_eq!(
-            queue.push_pack(&mut slots, 14, &[5; 200], header),
-            None,
-            "longer than a packet"
-        );
-        assert_eq!(queue.pop_upto(&mut slots, 0), Some((0, 12)));
-        assert_eq!(queue.pop_any(&mut slots), Some(13..=13));
-        assert_eq!((queue.posted_bytes(), slots.posted_bytes()), (0, 0));
-        for (number, position) in [(14, 2), (15, 3)] {
-            let pushed = queue.push_pack(&mut slots, number, &payload, header);
-            assert_eq!(pushed, Some(position), "both are free again");
-            queue.close(&mut slots);
+        for number in 0..2 {
+            assert!(!slots.any_full());
+            let index = slots.company.take().expect("one is free");
+            slots.company.bytes_mut(index)[..3].fill(7);
+            let entry = slots.company.entry(index, 1, 3);
+            assert_eq!((entry.length, entry.lkey), (2, 9));
+            slots.company.lend(index);
+            queue.push(&mut slots, (number, 100, Some(index)), |_| {});
         }
-        let numbers = [14..=14, 15..=15].map(Some);
-        assert_eq!([0, 1].map(|_| queue.pop_any(&mut slots)), numbers);
+        assert!(slots.any_full() && slots.company.take().is_none());
+        assert_eq!(queue.unpush(&mut slots), Some(1));
+        assert!(!slots.any_full());
+        assert_eq!(queue.pop_upto(&mut slots, 0), Some((0, 0)));
+        assert_eq!((slots.company.take().is_some(), slots.company.take().is_some()), (true, true));
     }
 }

@@ -329,7 +329,7 @@ fn congestion_alone_changes_no_more_than_one_path_a_second() {
         println!("host {from}: {stats:?}");
         lost += stats.losses_by_gap;
         assert!(stats.path_retirements + stats.path_moves <= 1, "{stats:?}");
-        assert!(stats.path_doubts <= 1, "{stats:?}");
+        assert!(stats.path_doubts <= 3, "{stats:?}");
     }
     assert!(lost > 10_000, "{lost} chunks lost: no congestion");
     cluster.settle(Nanos::from_secs(2));

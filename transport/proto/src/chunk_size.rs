@@ -1,12 +1,15 @@
-//! How large chunks should be on a path, from the loss that it shows.
+//! How large chunks should be on a path, from the loss and the disorder that it shows.
+//!
+//! UC drops a message of which a packet is lost, or overtaken by another one of it. A message of
+//! one packet cannot be overtaken by itself, so what is measured as disorder counts as loss here,
+//! where chunks of several packets are weighed, and nowhere else.
 //!
 //! A chunk of N packets arrives with probability (1-p)^N and costs N packets plus a fixed part c
 //! (headers, CPU). The useful share (1-p)^N * N / (N + c) is largest where
 //! N^2 + cN = c / -ln(1-p); for small p that is N = (sqrt(c^2 + 4c/p) - c) / 2.
 
 use crate::config::LinkConfig;
-use crate::event::Cut;
-use crate::limits::{CHUNK_ALIGN_BYTES, HEADER_BYTES, PACKED_BYTES_MAX};
+use crate::limits::HEADER_BYTES;
 
 /// Packets after which old experience counts half: a few round trips of a full window.
 const HALF_LIFE_PACKETS: f64 = 2048.0;
@@ -14,36 +17,37 @@ const HALF_LIFE_PACKETS: f64 = 2048.0;
 /// Losses below this many in memory are too few to tell a rate from.
 const LOSSES_MIN: f64 = 2.0;
 
-/// The chunk sizes of one path, one for each way of cutting.
+/// Chunks that one timeout shows to be lost and that count, at most.
+const GONE_MAX: u32 = 8;
+
+/// How much a chunk carries.
 #[derive(Debug)]
 pub(crate) struct ChunkSize {
     /// A power of two.
     mtu_bytes: u32,
     mtu_bits: u32,
-    /// What a byte fills of a packet: exact, as the MTU is a power of two.
-    share_of_byte: f64,
-    bytes_max: u32,
+    body_max: u32,
     cost_packets: f64,
-    short_packet_cost_packets: f64,
     packets: f64,
     losses: f64,
-    full_packets: u32,
-    slices: u32,
+    /// Packets that came behind later ones: UC takes a longer message for lost then.
+    disordered: f64,
+    /// What loss and disorder suggest.
+    body: u32,
 }
 
 impl ChunkSize {
-    pub(crate) fn new(mtu_bytes: u32, bytes_max: u32, config: &LinkConfig) -> Self {
+    /// Of chunks with up to `body_max` bytes behind the header.
+    pub(crate) fn new(mtu_bytes: u32, body_max: u32, config: &LinkConfig) -> Self {
         let mut size = Self {
             mtu_bytes,
             mtu_bits: mtu_bytes.ilog2(),
-            share_of_byte: 1.0 / f64::from(mtu_bytes),
-            bytes_max,
+            body_max,
             cost_packets: config.chunk_cost_packets,
-            short_packet_cost_packets: config.short_packet_cost_packets,
             packets: 0.0,
             losses: 0.0,
-            full_packets: 0,
-            slices: 0,
+            disordered: 0.0,
+            body: 0,
         };
         size.choose();
         size
@@ -53,58 +57,35 @@ impl ChunkSize {
     pub(crate) fn set_packet_bytes(&mut self, bytes: u32) {
         if bytes != self.mtu_bytes {
             (self.mtu_bytes, self.mtu_bits) = (bytes, bytes.ilog2());
-            self.share_of_byte = 1.0 / f64::from(bytes);
             (self.packets, self.losses) = (0.0, 0.0);
             self.choose();
         }
     }
 
-    /// Payload bytes of the next chunk, at most, as loss has it.
-    fn bytes(&self, cut: Cut) -> u32 {
-        match cut {
-            Cut::FullPackets => self.full_packets,
-            Cut::Slices => self.slices,
+    /// Bytes behind the header of the next chunk, at most: what loss suggests, and no more than
+    /// `room` bytes on the wire, but a packet in any case.
+    #[inline]
+    pub(crate) fn body_within(&self, room: u64) -> u32 {
+        if room >= u64::from(self.body) + HEADER_BYTES as u64 {
+            return self.body;
         }
-    }
-
-    /// Payload bytes of the next chunk, at most: no more than `room` bytes on the wire, but one
-    /// packet (or one slice) in any case.
-    pub(crate) fn bytes_within(&self, room: u64, cut: Cut) -> u32 {
-        let bytes = self.bytes(cut);
-        if room >= u64::from(bytes) + HEADER_BYTES as u64 {
-            return bytes;
-        }
-        self.bytes_within_less(room, cut).min(bytes)
-    }
-
-    #[inline(never)]
-    fn bytes_within_less(&self, room: u64, cut: Cut) -> u32 {
         // Below the length of a chunk, so it fits 32 bits.
-        let packets = (room as u32 / self.mtu_bytes).max(1);
-        match cut {
-            Cut::FullPackets => self.in_full_packets(packets),
-            Cut::Slices => self.in_slices(f64::from(packets.max(2))),
-        }
+        self.body_of(room as u32 >> self.mtu_bits).min(self.body)
+    }
+
+    /// Bytes behind the header of a chunk of one packet.
+    pub(crate) fn one_packet(&self) -> u32 {
+        self.body_of(1)
     }
 
     /// Packets of a chunk: the header makes the first one fuller, and mostly one more.
-    pub(crate) fn packets_of(&self, payload_bytes: u32) -> u32 {
+    pub(crate) fn packets_of(&self, body_bytes: u32) -> u32 {
         // Asked for each chunk, so not by dividing.
-        (payload_bytes + HEADER_BYTES as u32 + self.mtu_bytes - 1) >> self.mtu_bits
+        (body_bytes + HEADER_BYTES as u32 + self.mtu_bytes - 1) >> self.mtu_bits
     }
 
-    /// What a short chunk fills of the packet that it may share; none where it shares none. A lost
-    /// packet then counts as one loss, however many chunks were in it.
-    #[inline]
-    fn share_of_packet(&self, payload_bytes: u32) -> Option<f64> {
-        let bytes = payload_bytes + HEADER_BYTES as u32;
-        let is_short = (1..=PACKED_BYTES_MAX as u32).contains(&payload_bytes);
-        (is_short && bytes <= self.mtu_bytes).then(|| f64::from(bytes) * self.share_of_byte)
-    }
-
-    pub(crate) fn on_sent(&mut self, payload_bytes: u32) {
-        let share = self.share_of_packet(payload_bytes);
-        self.packets += share.unwrap_or_else(|| f64::from(self.packets_of(payload_bytes)));
+    pub(crate) fn on_sent(&mut self, body_bytes: u32) {
+        self.packets += f64::from(self.packets_of(body_bytes));
         if self.packets > 2.0 * HALF_LIFE_PACKETS {
             self.forget_half();
         }
@@ -114,11 +95,19 @@ impl ChunkSize {
     fn forget_half(&mut self) {
         self.packets /= 2.0;
         self.losses /= 2.0;
+        self.disordered /= 2.0;
         self.choose();
     }
 
-    pub(crate) fn on_lost(&mut self, payload_bytes: u32) {
-        self.losses += self.share_of_packet(payload_bytes).unwrap_or(1.0);
+    pub(crate) fn on_lost(&mut self) {
+        self.losses += 1.0;
+        self.choose();
+    }
+
+    /// So many chunks are known to be lost that a timeout declared lost. They may have fallen to
+    /// one cause, as when a way was dark for a while: many count no more than a few.
+    pub(crate) fn on_gone(&mut self, chunks: u32) {
+        self.losses += f64::from(chunks.min(GONE_MAX));
         self.choose();
     }
 
@@ -128,40 +117,27 @@ impl ChunkSize {
         self.choose();
     }
 
+    /// So many chunks came behind later ones.
+    pub(crate) fn on_disordered(&mut self, chunks: u16) {
+        self.disordered += f64::from(chunks);
+        self.choose();
+    }
+
     fn choose(&mut self) {
-        let most = f64::from(self.bytes_max) / f64::from(self.mtu_bytes) + 1.0;
-        let (mut full, mut sliced) = (most, most);
-        if self.losses >= LOSSES_MIN {
-            let p = (self.losses / self.packets.max(self.losses)).min(0.9);
-            full = best_packets(p, self.cost_packets).min(most);
-            let cost_packets = self.cost_packets + self.short_packet_cost_packets;
-            sliced = best_packets(p, cost_packets).min(most);
+        let mut best = f64::from(self.body_max) / f64::from(self.mtu_bytes) + 1.0;
+        let events = self.losses + self.disordered;
+        if events >= LOSSES_MIN {
+            let p = (events / self.packets.max(events)).min(0.9);
+            best = best_packets(p, self.cost_packets).min(best);
         }
-        self.full_packets = self.in_full_packets((full + 0.5) as u32);
-        self.slices = self.in_slices(sliced);
+        self.body = self.body_of((best + 0.5) as u32);
     }
 
-    /// The largest payload that, with its header, fills up to `packets` packets.
-    fn in_full_packets(&self, packets: u32) -> u32 {
-        let payload = |packets: u32| packets * self.mtu_bytes - HEADER_BYTES as u32;
-        let fits = (self.bytes_max + HEADER_BYTES as u32) / self.mtu_bytes;
-        if fits == 0 { self.bytes_max } else { payload(packets.clamp(1, fits)) }
-    }
-
-    /// The largest payload of whole slices that makes at most about `packets` packets; less than a
-    /// slice where one packet is best, or buffers are that small.
-    fn in_slices(&self, packets: f64) -> u32 {
-        if packets < 1.5 {
-            return self.in_full_packets(1);
-        }
-        // The header pushes the end of the last slice to a packet of its own.
-        let whole = ((packets + 0.5) as u32).saturating_sub(1);
-        let payload = whole.saturating_mul(self.mtu_bytes).min(self.bytes_max);
-        if payload >= CHUNK_ALIGN_BYTES {
-            payload - payload % CHUNK_ALIGN_BYTES
-        } else {
-            payload.max(self.in_full_packets(1))
-        }
+    /// The largest body that, with the header, fills up to `packets` packets, one at least.
+    fn body_of(&self, packets: u32) -> u32 {
+        let fits = (self.body_max + HEADER_BYTES as u32) >> self.mtu_bits;
+        let full = |packets: u32| (packets << self.mtu_bits) - HEADER_BYTES as u32;
+        if packets > fits || fits == 0 { self.body_max } else { full(packets.max(1)) }
     }
 }
 
@@ -195,17 +171,18 @@ mod tests {
     use super::*;
     use crate::Side;
 
-    fn fresh(mtu_bytes: u32, bytes_max: u32) -> ChunkSize {
-        let config = LinkConfig::new(Side::Client).short_packet_cost_packets(5.0);
-        ChunkSize::new(mtu_bytes, bytes_max, &config)
+    fn fresh(mtu_bytes: u32, body_max: u32) -> ChunkSize {
+        ChunkSize::new(mtu_bytes, body_max, &LinkConfig::new(Side::Client))
     }
 
+    const BODY_MAX: u32 = 15 * 4096 - 64;
+
     fn after(chunks: u32, lost_each: u32) -> ChunkSize {
-        let mut size = fresh(4096, 56 << 10);
+        let mut size = fresh(4096, BODY_MAX);
         for i in 0..chunks {
-            size.on_sent(size.full_packets);
+            size.on_sent(size.body);
             if lost_each != 0 && i % lost_each == 0 {
-                size.on_lost(size.full_packets);
+                size.on_lost();
             }
         }
         size
@@ -213,68 +190,55 @@ mod tests {
 
     #[test]
     fn without_loss_chunks_are_as_large_as_they_may_be() {
-        let size = after(10_000, 0);
-        assert_eq!((size.slices, size.full_packets), (56 << 10, 14 * 4096 - 64));
-        let small = fresh(4096, 1000);
-        assert_eq!((small.slices, small.full_packets), (1000, 1000));
-        let short_mtu = fresh(256, 4096);
-        assert_eq!((short_mtu.slices, short_mtu.full_packets), (4096, 16 * 256 - 64));
+        assert_eq!(after(10_000, 0).body, BODY_MAX);
+        assert_eq!(fresh(4096, 1000).body, 1000);
+        assert_eq!(fresh(4096, 57_344).body, 57_344, "its last packet is short");
+        assert_eq!(fresh(256, 4096).body, 4096);
     }
 
     #[test]
-    fn chunks_shrink_with_loss_and_stay_full_packets_or_whole_slices() {
+    fn chunks_shrink_with_loss_and_fill_their_packets() {
         let (rare, some, much) = (after(5_000, 200), after(5_000, 10), after(5_000, 2));
-        let full = [&rare, &some, &much].map(|size| size.full_packets);
-        assert!(full[0] > full[1] && full[1] >= full[2], "{full:?}");
-        assert!(full.iter().all(|bytes| (bytes + 64) % 4096 == 0));
-        assert_eq!(much.full_packets, 4096 - 64, "at heavy loss a chunk is one packet");
-        assert!(rare.slices % 4096 == 0 && some.slices % 4096 == 0);
-        assert!(some.slices > some.full_packets, "a short packet costs more than it saves");
+        let bodies = [&rare, &some, &much].map(|size| size.body);
+        assert!(bodies[0] > bodies[1] && bodies[1] >= bodies[2], "{bodies:?}");
+        assert!(bodies.iter().all(|bytes| (bytes + 64) % 4096 == 0));
+        assert_eq!(much.body, 4096 - 64, "at heavy loss a chunk is one packet");
     }
 
     #[test]
-    fn chunks_fit_the_room_that_there_is_down_to_one_packet_or_slice() {
-        let size = fresh(4096, 56 << 10);
-        let within = |room| {
-            (size.bytes_within(room, Cut::FullPackets), size.bytes_within(room, Cut::Slices))
-        };
-        assert_eq!(within(u64::MAX), (14 * 4096 - 64, 56 << 10));
-        assert_eq!(within(16 << 10), (4 * 4096 - 64, 3 * 4096));
-        assert_eq!(within(5_000), (4096 - 64, 4096));
-        assert_eq!(within(1), (4096 - 64, 4096));
-        let small = fresh(4096, 1000);
-        assert_eq!(small.bytes_within(1, Cut::FullPackets), 1000);
+    fn chunks_fit_the_room_that_there_is_down_to_one_packet() {
+        let size = fresh(4096, BODY_MAX);
+        let within = [u64::MAX, 16 << 10, 5_000, 1].map(|room| size.body_within(room));
+        assert_eq!(within, [BODY_MAX, 4 * 4096 - 64, 4096 - 64, 4096 - 64]);
+        assert_eq!(fresh(4096, 1000).body_within(1), 1000);
+    }
+
+    #[test]
+    fn disorder_makes_chunks_short_and_keeps_them_so_while_it_lasts() {
+        let mut size = fresh(4096, BODY_MAX);
+        for _ in 0..20_000 {
+            size.on_sent(size.body);
+            size.on_disordered(1);
+        }
+        assert_eq!(size.body, 4096 - 64);
+        for _ in 0..40_000 {
+            size.on_sent(size.body);
+        }
+        assert_eq!(size.body, BODY_MAX);
     }
 
     #[test]
     fn chunks_grow_back_when_the_loss_is_over() {
-        let mut size = fresh(4096, 56 << 10);
+        let mut size = fresh(4096, BODY_MAX);
         for _ in 0..100 {
-            size.on_sent(56 << 10);
-            size.on_lost(56 << 10);
+            size.on_sent(BODY_MAX);
+            size.on_lost();
         }
-        assert!(size.full_packets < 16_000);
+        assert!(size.body < 16_000);
         for _ in 0..40_000 {
-            size.on_sent(size.full_packets);
+            size.on_sent(size.body);
         }
-        assert_eq!(size.slices, 56 << 10);
-    }
-
-    #[test]
-    fn a_lost_packet_is_one_loss_however_many_short_chunks_it_held() {
-        let mut size = fresh(4096, 56 << 10);
-        for _ in 0..10 * 32 {
-            size.on_sent(64);
-        }
-        (0..32).for_each(|_| size.on_lost(64));
-        assert_eq!((size.packets, size.losses), (10.0, 1.0));
-        assert_eq!(size.slices, 56 << 10, "one loss is too few to tell a rate from");
-        (0..32).for_each(|_| size.on_lost(64));
-        assert!(size.slices < 56 << 10);
-        let mut short_mtu = fresh(256, 4096);
-        short_mtu.on_sent(512);
-        short_mtu.on_lost(512);
-        assert_eq!((short_mtu.packets, short_mtu.losses), (3.0, 1.0), "it shares no packet");
+        assert_eq!(size.body, BODY_MAX);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use crate::carrier::Carrier;
 use crate::limits::{
-    CREDIT_OUTSTANDING_MAX, DARK_QUARANTINES_MAX, MESSAGE_BYTES_MAX, PATHS_MAX, QUOTA_CHUNKS_MIN,
+    CHUNK_BYTES_MAX, CREDIT_OUTSTANDING_MAX, DARK_QUARANTINES_MAX, MESSAGE_BYTES_MAX, PATHS_MAX,
+    QUOTA_CHUNKS_MIN,
 };
 use crate::path::{PacketSizes, Spreading};
 use crate::schedule::Scheduling;
@@ -33,6 +34,7 @@ pub struct LinkConfig {
     pub(crate) credit_total: u32,
     pub(crate) message_bytes_max: u32,
     pub(crate) whole_bytes_max: u32,
+    pub(crate) streams: bool,
     pub(crate) payload_crc: bool,
     pub(crate) rto_min: Nanos,
     pub(crate) rto_max: Nanos,
@@ -55,7 +57,7 @@ pub struct LinkConfig {
     pub(crate) seed: u64,
     pub(crate) chunk_bytes_max: u32,
     pub(crate) chunk_cost_packets: f64,
-    pub(crate) short_packet_cost_packets: f64,
+    pub(crate) gather_max: usize,
     #[cfg(feature = "sabotage")]
     pub(crate) sabotage: Sabotage,
 }
@@ -74,6 +76,7 @@ impl LinkConfig {
             credit_total: 256,
             message_bytes_max: MESSAGE_BYTES_MAX,
             whole_bytes_max: MESSAGE_BYTES_MAX,
+            streams: true,
             payload_crc: true,
             rto_min: Nanos::from_millis(1),
             rto_max: Nanos::from_millis(500),
@@ -92,9 +95,9 @@ impl LinkConfig {
             hopeless_loss: 0.25,
             packet_sizes: PacketSizes::default(),
             seed: 0,
-            chunk_bytes_max: 56 << 10,
+            chunk_bytes_max: CHUNK_BYTES_MAX,
             chunk_cost_packets: 0.5,
-            short_packet_cost_packets: 0.0,
+            gather_max: 31,
             #[cfg(feature = "sabotage")]
             sabotage: Sabotage::default(),
         }
@@ -165,6 +168,14 @@ impl LinkConfig {
     #[must_use]
     pub fn whole_bytes_max(mut self, bytes: u32) -> Self {
         self.whole_bytes_max = bytes.max(1);
+        self
+    }
+
+    /// Whether messages longer than [`Link::whole_bytes_max`](crate::Link::whole_bytes_max) are
+    /// taken, in pieces. If not, the peer is told so when a channel is opened. Default yes.
+    #[must_use]
+    pub fn streams(mut self, on: bool) -> Self {
+        self.streams = on;
         self
     }
 
@@ -302,8 +313,8 @@ impl LinkConfig {
         self
     }
 
-    /// The largest chunk to send, in payload bytes. Default 56 KiB: with its header it makes the 15
-    /// packets of 4,096 bytes that one offloaded socket send holds.
+    /// The longest chunk to send, in bytes behind its header. Default 61,376: with its header it
+    /// makes the 15 packets of 4,096 bytes that one offloaded socket send holds.
     #[must_use]
     pub fn chunk_bytes_max(mut self, bytes: u32) -> Self {
         self.chunk_bytes_max = bytes.max(64);
@@ -318,11 +329,11 @@ impl LinkConfig {
         self
     }
 
-    /// What a packet that is not full costs beside itself, in packets: chunks that are cut at
-    /// slices have one. Default 0; endpoints set what their device says.
+    /// From how many pieces of memory a device gathers what follows the header of a chunk, at most.
+    /// Default 31, at least 2; endpoints set what their device can do.
     #[must_use]
-    pub fn short_packet_cost_packets(mut self, packets: f64) -> Self {
-        self.short_packet_cost_packets = packets.clamp(0.0, 100.0);
+    pub fn gather_max(mut self, pieces: usize) -> Self {
+        self.gather_max = pieces.max(2);
         self
     }
 

@@ -1,8 +1,10 @@
 //! What goes in and out of a [`Link`](crate::Link) beside bytes.
 
 use crate::carrier::Carrier;
+use crate::limits::{FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES, HEADER_BYTES};
 use crate::path::{MtuPhase, MtuReason, PathSignal, PathState, QpHalf};
-use crate::wire::ChunkHeader;
+use crate::wire::{ChunkHeader, Frame, body_bytes, emit_table, place};
+use alloc::vec::Vec;
 use towpath_base::{Nanos, Time};
 use towpath_verbs::Mtu;
 
@@ -137,10 +139,35 @@ impl SendKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a recycled buffer that is not posted again is lost to the receive queue"]
 pub enum Verdict {
-    /// The link keeps it; it comes back in an event.
-    Kept,
-    /// Post it again: the chunk was control, duplicate, stale or bad.
+    /// The link keeps so many pieces of it, at least one. Each comes back by itself: as a
+    /// [`ChunkRef`] that names the buffer, or in [`Event::Recycled`]. Post the buffer again when
+    /// all have come back.
+    Kept(u16),
+    /// Post it again: the chunk was control, duplicate, stale or bad, or was copied.
     Recycle,
+}
+
+/// A chunk that the device received.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// Its header.
+    pub header: &'a [u8; HEADER_BYTES],
+    /// What followed the header.
+    pub body: &'a [u8],
+    /// The buffer in which the body lies, from its first byte on.
+    pub buf: BufToken,
+    /// When it was received.
+    pub received_at: Time,
+}
+
+/// Buffers of the driver in which pieces are put together that come in parts.
+pub trait PieceBuffers {
+    /// A buffer for a piece of `length` bytes; `None` where there is none now.
+    fn take(&mut self, length: u32) -> Option<BufToken>;
+    /// Copies `bytes` to the offset `at` of a buffer that was taken.
+    fn write(&mut self, buf: BufToken, at: u32, bytes: &[u8]);
+    /// The link is done with a buffer that was taken.
+    fn give_back(&mut self, buf: BufToken);
 }
 
 /// Where a message that does not fit one chunk is cut.
@@ -156,7 +183,7 @@ pub enum Cut {
     Slices,
 }
 
-/// Which bytes of a message a chunk carries.
+/// Which bytes of a message a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PayloadRef {
     /// The message.
@@ -169,21 +196,60 @@ pub struct PayloadRef {
     pub length: u32,
 }
 
-/// A chunk to send. The driver fills in `payload_crc` (it has the bytes), emits the header and
-/// posts one SEND with two gather entries, or packs it with others (docs/protocol.md section 3).
-#[derive(Clone, Copy, Debug)]
+/// A frame to send, and where its bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendFrame {
+    /// Its bytes.
+    pub source: PayloadRef,
+    /// What the chunk says of it.
+    pub frame: Frame,
+}
+
+/// A chunk to send. The driver fills in `body_crc` (it has the bytes), emits the header and
+/// posts one SEND (docs/protocol.md section 3): the header, the payloads of the frames, each at its
+/// [`place`](crate::wire::place), and the table of frames.
+#[derive(Clone, Debug)]
 pub struct Transmit {
     /// The path whose queue pair sends it.
     pub path: PathId,
-    /// The header, complete but for `payload_crc`.
+    /// The header, complete but for `body_crc`.
     pub header: ChunkHeader,
-    /// The payload; control chunks have none.
-    pub payload: Option<PayloadRef>,
-    /// Bytes that mean nothing and follow the header where there is no payload.
+    /// The frames, in the order in which they lie in the chunk; control chunks have none.
+    pub frames: Vec<SendFrame>,
+    /// Bytes that mean nothing and follow the header where there is no frame.
     pub filler_bytes: u32,
     /// At what size the device is to cut it
     /// ([`SendFlags::cut_at`](towpath_verbs::SendFlags::cut_at)).
     pub cut_at: Option<Mtu>,
+}
+
+impl Transmit {
+    /// Where the payloads of the frames begin behind the header, and where the last one ends.
+    pub fn places(&self) -> impl Iterator<Item = (&SendFrame, usize)> {
+        let mut end = 0;
+        self.frames.iter().map(move |frame| {
+            let length = frame.frame.length as usize;
+            let start = place(end, length);
+            end = start + length;
+            (frame, start)
+        })
+    }
+
+    /// The body as one piece of memory, for drivers that copy: `copy` appends the bytes that a
+    /// frame names to what it is handed.
+    pub fn emit_body(&self, body: &mut Vec<u8>, mut copy: impl FnMut(&PayloadRef, &mut Vec<u8>)) {
+        let from = body.len();
+        for (frame, start) in self.places() {
+            body.resize(from + start, 0);
+            copy(&frame.source, body);
+        }
+        let units = self.header.flags.units();
+        if units > 0 {
+            let table = body_bytes(body.len() - from, 0).next_multiple_of(FRAME_ALIGN_BYTES);
+            body.resize(from + table + units * FRAME_UNIT_BYTES, 0);
+            emit_table(self.frames.iter().map(|frame| &frame.frame), &mut body[from + table..]);
+        }
+    }
 }
 
 /// An ack to send.
@@ -200,9 +266,11 @@ pub struct AckTransmit {
 /// One received piece of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkRef {
-    /// The buffer it lies in.
+    /// The buffer it lies in, perhaps with others.
     pub buf: BufToken,
-    /// Chunk index.
+    /// Where in the buffer.
+    pub start: u32,
+    /// Index of the piece within the message.
     pub index: u32,
     /// Byte offset within the message.
     pub offset: u32,
@@ -298,7 +366,8 @@ pub enum Event {
         /// The message.
         incoming: IncomingKey,
     },
-    /// A receive buffer comes back unread: its message was given up or broke a rule. Post it again.
+    /// A piece comes back unread: its message was given up or broke a rule. Post its buffer again
+    /// if no other piece is held there.
     Recycled {
         /// The buffer.
         buf: BufToken,

@@ -9,7 +9,6 @@ mod tests;
 use crate::carrier::Carrier;
 use crate::chunk_size::ChunkSize;
 use crate::config::{LinkConfig, PeerParams};
-use crate::event::Cut;
 use crate::limits::{HEADER_BYTES, STREAM_WINDOW_BYTES};
 use crate::path::AckDigest;
 use towpath_base::{Nanos, Time};
@@ -34,9 +33,6 @@ pub(crate) struct Flow {
     pub(crate) chunk_size: ChunkSize,
     /// Bytes of the longest send, with its header.
     send_bytes_max: u32,
-    /// Chunks are no shorter where packets are shorter than agreed on: credit is by the chunk, and
-    /// messages that are held whole are reckoned with chunks of at least a packet as agreed on.
-    chunk_bytes_least: u32,
     /// Round trips of all paths together.
     pub(crate) rtt: RttEstimator,
     /// What the peer lets us have in flight.
@@ -80,7 +76,6 @@ impl Flow {
             pacer: Pacer::new(now, config.burst_bytes),
             chunk_size: ChunkSize::new(peer.mtu.bytes(), chunk_bytes_max, config),
             send_bytes_max: u32::MAX,
-            chunk_bytes_least: (peer.mtu.bytes() - HEADER_BYTES as u32).min(chunk_bytes_max),
             rtt: estimator(config),
             peer_window_bytes: peer.window_bytes,
             in_flight_bytes: 0,
@@ -124,8 +119,9 @@ impl Flow {
     }
 
     /// What a chunk counts against windows: its bytes and what the receiver charges beside them.
-    pub(crate) fn charge(&self, payload_bytes: u32) -> u32 {
-        payload_bytes + HEADER_BYTES as u32 + self.charge_bytes
+    #[inline(always)]
+    pub(crate) fn charge(&self, body_bytes: u32) -> u32 {
+        body_bytes + HEADER_BYTES as u32 + self.charge_bytes
     }
 
     /// What may be in flight as far as the way there goes.
@@ -135,11 +131,11 @@ impl Flow {
 
     /// Whether windows and pacer let a chunk go.
     #[inline]
-    pub(crate) fn may_send(&mut self, now: Time, payload_bytes: u32) -> bool {
-        if !self.has_room(payload_bytes) {
+    pub(crate) fn may_send(&mut self, now: Time, body_bytes: u32) -> bool {
+        if !self.has_room(body_bytes) {
             return false;
         }
-        let at = self.ready_at(now, payload_bytes);
+        let at = self.ready_at(now, body_bytes);
         if at > now {
             self.paced_until = at;
         }
@@ -152,9 +148,9 @@ impl Flow {
     /// A window that was full opens again only when there is room for a burst (or a quarter of the
     /// window): chunks that are let go one by one, as acks come, leave in sends as small as they,
     /// and come in so, and are acknowledged so, for ever.
-    pub(crate) fn has_room(&mut self, payload_bytes: u32) -> bool {
+    pub(crate) fn has_room(&mut self, body_bytes: u32) -> bool {
         let in_flight = self.in_flight_bytes;
-        let charge = u64::from(self.charge(payload_bytes));
+        let charge = u64::from(self.charge(body_bytes));
         let of_controller = self.window_bytes();
         let window = of_controller.min(self.peer_window_bytes);
         let wanted =
@@ -166,13 +162,21 @@ impl Flow {
         !self.window_full
     }
 
-    /// Payload bytes of the next chunk, at most: what loss suggests, and no more than a part of the
-    /// window, so that a sender with a small share of a link puts small pieces into its queue.
-    pub(crate) fn chunk_bytes(&self, cut: Cut) -> u32 {
-        let part = self.window_bytes() / CHUNKS_PER_WINDOW;
-        let bytes = self.chunk_size.bytes_within(part, cut);
-        let bytes = bytes.max(self.chunk_bytes_least);
-        bytes.min(self.send_bytes_max.saturating_sub(HEADER_BYTES as u32))
+    /// Bytes behind the header of the next chunk, at most: what loss suggests, and no more than a
+    /// part of the window, so that a sender with a small share of a link puts small chunks into its
+    /// queue.
+    pub(crate) fn body_max(&self) -> u32 {
+        let body = self.chunk_size.body_within(self.window_bytes() / CHUNKS_PER_WINDOW);
+        self.within_send(body)
+    }
+
+    /// Bytes behind the header of a chunk of one packet.
+    pub(crate) fn one_packet(&self) -> u32 {
+        self.within_send(self.chunk_size.one_packet())
+    }
+
+    fn within_send(&self, body: u32) -> u32 {
+        body.min(self.send_bytes_max.saturating_sub(HEADER_BYTES as u32))
     }
 
     /// Packets are so long, and no send is longer than so many bytes.
@@ -187,37 +191,32 @@ impl Flow {
     }
 
     /// When pacing lets the next chunk go.
-    pub(crate) fn ready_at(&mut self, now: Time, payload_bytes: u32) -> Time {
+    pub(crate) fn ready_at(&mut self, now: Time, body_bytes: u32) -> Time {
         if self.is_stream {
             return now;
         }
-        let charge = u64::from(self.charge(payload_bytes));
+        let charge = u64::from(self.charge(body_bytes));
         let at = self.pacer.ready_at(now, charge, self.cc.pacing_rate()).max(self.oversize_until);
         self.window_limited |= at > now;
         at
     }
 
-    /// What a run of chunks may be charged, the first of which was let go now: as much as a window
-    /// has room for. Where there is a pace, each one has to be asked for.
+    /// What a chunk may be charged that was let go with less: as much as the windows have room for.
     #[inline]
-    pub(crate) fn room_of_run(&self) -> u64 {
-        if !self.is_stream && self.cc.pacing_rate().is_some() {
-            return 0;
-        }
+    pub(crate) fn room(&self) -> u64 {
         let window = self.window_bytes().min(self.peer_window_bytes);
         window.saturating_sub(self.in_flight_bytes)
     }
 
     /// A chunk goes out.
     #[inline(always)]
-    pub(crate) fn on_sent(&mut self, now: Time, payload_bytes: u32) {
-        self.chunk_size.on_sent(payload_bytes);
-        self.on_charged(now, u64::from(self.charge(payload_bytes)));
+    pub(crate) fn on_sent(&mut self, now: Time, body_bytes: u32) {
+        self.chunk_size.on_sent(body_bytes);
+        self.on_charged(now, u64::from(self.charge(body_bytes)));
     }
 
-    /// One chunk goes out, or several that the windows have room for.
     #[inline(always)]
-    pub(crate) fn on_charged(&mut self, now: Time, charge: u64) {
+    fn on_charged(&mut self, now: Time, charge: u64) {
         self.in_flight_bytes += charge;
         if !self.is_stream && charge > self.cc.window_bytes() {
             self.hold_after_oversize(now, charge);
@@ -270,7 +269,7 @@ impl Flow {
             acked_chunks: digest.acked_chunks,
             in_flight_bytes,
             window_limited: self.window_limited,
-            chunk_bytes: self.chunk_bytes(Cut::FullPackets),
+            chunk_bytes: self.body_max(),
         });
     }
 

@@ -46,12 +46,11 @@ pub use class_order::{AtDevice, ClassOrder, ClassScheduler};
 pub use config::Sabotage;
 pub use config::{LinkConfig, PeerParams, Side};
 pub use event::{
-    AckTransmit, BufToken, ChannelId, ChunkRef, CloseReason, Cut, DownReason, Event, IncomingKey,
-    Outcome, PathId, PathSnapshot, PayloadRef, Renew, Reroute, SendKey, Transmit, Verdict,
+    AckTransmit, Arrival, BufToken, ChannelId, ChunkRef, CloseReason, Cut, DownReason, Event,
+    IncomingKey, Outcome, PathId, PathSnapshot, PayloadRef, PieceBuffers, Renew, Reroute,
+    SendFrame, SendKey, Transmit, Verdict,
 };
-pub use link::{
-    Arrivals, CancelError, Link, LinkCensus, LinkUsage, OpenError, SendError, SendRequest,
-};
+pub use link::{CancelError, Link, LinkCensus, LinkUsage, OpenError, SendError, SendRequest};
 pub use path::{
     MOVES, Move, MtuPhase, MtuReason, PacketSizes, PathSignal, PathState, QpHalf, Spreading,
 };

@@ -5,13 +5,49 @@ use towpath_base::Nanos;
 /// Bytes of a chunk header on the wire (docs/protocol.md section 3).
 pub const HEADER_BYTES: usize = 64;
 
-/// Payloads up to here may share a SEND with others (both ends): they are copied behind each other
-/// at one end and apart at the other, each of which costs less than a work request up to about
-/// here.
-pub const PACKED_BYTES_MAX: usize = 512;
+/// Bytes of a unit of the table of frames (both ends): a frame that is a whole message takes one.
+pub const FRAME_UNIT_BYTES: usize = 16;
 
-/// Where in a pack a header may begin (both ends): it is written and checked in words.
-pub const PACK_ALIGN_BYTES: usize = 8;
+/// The most units of the table of frames (both ends): what fits eight bits of the header. With
+/// messages of 64 bytes a chunk is then 20 KiB.
+pub const FRAME_UNITS_MAX: usize = 255;
+
+/// The most frames of a chunk.
+pub const FRAMES_MAX: usize = FRAME_UNITS_MAX + 1;
+
+/// Where a payload may begin in a chunk, and a part in its piece (both ends).
+pub const FRAME_ALIGN_BYTES: usize = 8;
+
+/// Payloads that are at least as long begin at multiples of this in a chunk (both ends), so that
+/// they land at pages.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Of a chunk so much may be padding in front of payloads that begin at a page: one byte in eight.
+/// More would cost a network more than a SEND of its own costs the hosts.
+pub const PADDING_SHARE: usize = 8;
+
+/// Pieces that are not the rest of a segment are at least as long, whatever the path bears (both
+/// ends): each holds a credit and a buffer of the receiver. Where chunks are shorter, pieces go in
+/// parts, which the receiver copies.
+pub const PIECE_BYTES_MIN: usize = 16 << 10;
+
+/// A part that joins other frames is at least as long: shorter ones cost more than they fill.
+pub const PART_BYTES_MIN: usize = 512;
+
+/// Payloads up to here are copied when they share a chunk, rather than gathered: that costs less
+/// up to about here.
+pub const COPIED_PAYLOAD_MAX: usize = 512;
+
+/// What a driver copies for one chunk, at most: short payloads, what is between payloads, and the
+/// table of frames. Messages of 64 bytes fill it with 204.
+pub const COPIED_BYTES_MAX: usize = 16 << 10;
+
+/// Frames of one path that are under way, at most: 4 MiB of what is known of them.
+pub const FRAMES_OUTSTANDING_MAX: usize = 1 << 16;
+
+/// The longest chunk unless it is told otherwise, in bytes behind the header: with that it makes
+/// the 15 packets of 4,096 bytes that one offloaded socket send holds.
+pub const CHUNK_BYTES_MAX: u32 = 15 * 4096 - HEADER_BYTES as u32;
 
 /// How far `next` may be ahead of the oldest outstanding transmission number (both ends): what the
 /// selective bitmap of an ack covers. At 56 KiB a chunk it is 224 MiB in flight.
@@ -183,13 +219,13 @@ pub const CREDIT_OUTSTANDING_MAX: u32 = 1 << 15;
 /// chunks, and its segments may add a short chunk each: all of them together must fit.
 pub const QUOTA_CHUNKS_MIN: u32 = 2 * SEGMENTS_MAX as u32;
 
-/// The widest reorder window in numbers. Beyond it a path reorders so much that waiting would
-/// cost more than resending.
-pub const REORDER_WINDOW_MAX: u64 = 64;
+/// A chunk that was overtaken is waited for no longer than this. A path that reorders by more is
+/// one where waiting costs more than sending again.
+pub const REORDER_SPAN_MAX: Nanos = Nanos::from_millis(32);
 
-/// Chunks of messages that are cut at slices start at multiples of this within a segment while
-/// they are at least that long, so that storage gets page-aligned slices.
-pub const CHUNK_ALIGN_BYTES: u32 = 4096;
+/// So long after chunks overtook each other on a path, chunks that come twice there say nothing of
+/// the way that acks take: their sender may have taken those for lost that were late.
+pub(crate) const DISORDER_MEMORY: Nanos = Nanos::from_secs(1);
 
 const _: () = assert!(MESSAGE_WINDOW <= NUMBER_WINDOW && CHUNK_WINDOW <= NUMBER_WINDOW);
 const _: () = assert!(PORTS_SCAN_MAX as usize > PATHS_MAX + PORTS_RESTING_MAX);

@@ -7,6 +7,8 @@ pub struct LinkStats {
     pub chunks_sent: u64,
     /// DATA chunks sent again.
     pub chunks_retransmitted: u64,
+    /// Frames in the DATA chunks sent: messages, or pieces and parts of them.
+    pub frames_sent: u64,
     /// Payload bytes sent, retransmissions included.
     pub bytes_sent: u64,
     /// Payload bytes sent again.
@@ -67,6 +69,8 @@ pub struct LinkStats {
     pub mtu_raised: u64,
     /// DATA chunks accepted.
     pub chunks_received: u64,
+    /// Frames accepted.
+    pub frames_received: u64,
     /// Payload bytes accepted.
     pub bytes_received: u64,
     /// DATA chunks that had been accepted before.
@@ -119,6 +123,7 @@ impl core::ops::AddAssign for LinkStats {
         let Self {
             chunks_sent,
             chunks_retransmitted,
+            frames_sent,
             bytes_sent,
             bytes_retransmitted,
             control_sent,
@@ -147,6 +152,7 @@ impl core::ops::AddAssign for LinkStats {
             mtu_lowered,
             mtu_raised,
             chunks_received,
+            frames_received,
             bytes_received,
             chunks_duplicate,
             chunks_stale,
@@ -161,6 +167,7 @@ impl core::ops::AddAssign for LinkStats {
         } = other;
         self.chunks_sent += chunks_sent;
         self.chunks_retransmitted += chunks_retransmitted;
+        self.frames_sent += frames_sent;
         self.bytes_sent += bytes_sent;
         self.bytes_retransmitted += bytes_retransmitted;
         self.control_sent += control_sent;
@@ -189,6 +196,7 @@ impl core::ops::AddAssign for LinkStats {
         self.mtu_lowered += mtu_lowered;
         self.mtu_raised += mtu_raised;
         self.chunks_received += chunks_received;
+        self.frames_received += frames_received;
         self.bytes_received += bytes_received;
         self.chunks_duplicate += chunks_duplicate;
         self.chunks_stale += chunks_stale;

@@ -1,6 +1,6 @@
 //! What the books say about each event, and what was reached.
 
-use super::{Arrived, CREDIT_TOTAL, Host, Ready, Report, Stream};
+use super::{CREDIT_TOTAL, Host, Ready, Report, Stream, byte_of};
 use crate::input::coarse;
 use towpath_proto::{ChannelId, ChunkRef, Event, IncomingKey, LinkStats};
 
@@ -12,8 +12,8 @@ impl Host {
             self.on_event(event);
         }
         let held: u32 = self.channels.values().map(|channel| channel.held).sum();
-        let bufs = self.kept.len() as u32 + held;
-        assert!(bufs <= CREDIT_TOTAL, "{bufs} buffers for a credit of {CREDIT_TOTAL}");
+        let pieces = self.bufs.pieces() + held;
+        assert!(pieces <= CREDIT_TOTAL, "{pieces} pieces for a credit of {CREDIT_TOTAL}");
         assert_eq!(self.link.sends_live(), self.live.len(), "each send is reported once");
     }
 
@@ -49,7 +49,7 @@ impl Host {
             }
             Event::Recycled { buf } => {
                 self.note(6);
-                assert!(self.kept.remove(&buf.0).is_some(), "{buf:?} comes back once");
+                self.bufs.let_go(buf);
             }
             Event::Sent { send, token, outcome } => {
                 self.note(7 + outcome as u64);
@@ -77,12 +77,16 @@ impl Host {
         self.seen |= 1 << bit;
     }
 
-    /// The application takes a buffer: what lies in it.
-    pub(super) fn take_buf(&mut self, id: ChannelId, chunk: ChunkRef) -> Arrived {
-        let arrived = self.kept.remove(&chunk.buf.0).expect("a buffer comes out once");
-        assert_eq!(arrived.length, chunk.length);
+    /// The application takes a piece, and looks at every byte: of which message it is.
+    pub(super) fn take_buf(&mut self, id: ChannelId, chunk: ChunkRef) -> u64 {
+        let kept = self.bufs.kept.get(&chunk.buf.0).expect("a piece lies in a kept buffer");
+        let bytes = &kept.bytes[chunk.start as usize..][..chunk.length as usize];
+        let tag = byte_of(bytes[0], chunk.offset);
+        let places = chunk.offset..chunk.offset + chunk.length;
+        assert!(bytes.iter().copied().eq(places.map(|at| byte_of(tag, at))), "{chunk:?}");
+        self.bufs.let_go(chunk.buf);
         self.channels.get_mut(&id).expect("it was opened").held += 1;
-        arrived
+        u64::from(tag)
     }
 
     /// A message is reported, or its stream begins.
@@ -115,15 +119,12 @@ impl Host {
         let arrived = self.take_buf(id, chunk);
         if chunk.offset == 0 {
             let report = self.report(id);
-            self.check_order(report, arrived.tag);
-            let stream = Stream { report, tag: arrived.tag, end: 0 };
+            self.check_order(report, arrived);
+            let stream = Stream { report, tag: arrived, end: 0 };
             assert!(self.streams.insert(incoming, stream).is_none(), "a stream begins once");
         }
         let stream = self.streams.get_mut(&incoming).expect("a stream begins at its beginning");
-        assert_eq!(
-            (stream.report.channel, stream.tag, stream.end),
-            (id, arrived.tag, chunk.offset)
-        );
+        assert_eq!((stream.report.channel, stream.tag, stream.end), (id, arrived, chunk.offset));
         assert_eq!(self.channels[&id].life, stream.report.life, "it ends with its channel");
         stream.end += chunk.length;
         assert_eq!(ends, stream.end == message_len);

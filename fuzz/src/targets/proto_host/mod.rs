@@ -7,10 +7,10 @@ use towpath_base::crc::crc32c;
 use towpath_base::serial::Psn;
 use towpath_base::{Nanos, Time};
 use towpath_proto::limits::{ACK_BYTES_MAX, HEADER_BYTES, NUMBER_WINDOW};
-use towpath_proto::wire::{AckFrame, ChunkHeader};
+use towpath_proto::wire::{AckFrame, ChunkHeader, FrameTable, Kind};
 use towpath_proto::{
-    BufToken, ChannelId, Cut, DownReason, IncomingKey, Link, LinkConfig, Outcome, PathId,
-    PeerParams, QpHalf, Renew, SendKey, SendRequest, Side, Transmit, Verdict,
+    Arrival, BufToken, ChannelId, Cut, DownReason, IncomingKey, Link, LinkConfig, Outcome, PathId,
+    PeerParams, PieceBuffers, QpHalf, Renew, SendKey, SendRequest, Side, Transmit, Verdict,
 };
 use towpath_verbs::{Mtu, QpNum};
 
@@ -20,30 +20,22 @@ pub(crate) const QUOTA_CHUNKS: u32 = 8;
 pub(crate) const CREDIT_TOTAL: u32 = 32;
 pub(crate) const CHUNK_BYTES_MAX: u32 = 512;
 
-/// A frame on the wire, with what its payload truly is beside it.
+/// Messages that a host sends at most, so that a byte tells which.
+const SENDS_EVER_MAX: usize = 250;
+
+/// What travels as one.
 #[derive(Clone)]
-pub(crate) enum Frame {
-    Chunk { path: PathId, header: [u8; HEADER_BYTES], payload: Vec<u8>, tag: u64 },
+pub(crate) enum Flying {
+    Chunk { path: PathId, header: [u8; HEADER_BYTES], body: Vec<u8> },
     Ack(Vec<u8>),
 }
 
-impl Frame {
-    fn as_chunk(&self) -> Option<(&[u8; HEADER_BYTES], &[u8], u64)> {
-        match self {
-            Self::Chunk { header, payload, tag, .. } => Some((header, payload, *tag)),
-            Self::Ack(_) => None,
-        }
-    }
-
-    fn as_ack(&self) -> Option<&[u8]> {
-        if let Self::Ack(bytes) = self { Some(bytes) } else { None }
-    }
-
+impl Flying {
     /// Flips a bit.
     pub(crate) fn corrupt(&mut self, nth: usize) {
         let bytes = match self {
             Self::Ack(bytes) => bytes.as_mut_slice(),
-            Self::Chunk { payload, .. } if nth % 2 == 1 && !payload.is_empty() => payload,
+            Self::Chunk { body, .. } if nth % 2 == 1 && !body.is_empty() => body,
             Self::Chunk { header, .. } => header.as_mut_slice(),
         };
         let at = nth * 7 % bytes.len();
@@ -51,11 +43,64 @@ impl Frame {
     }
 }
 
-/// A buffer that the link keeps: what arrived in it.
-#[derive(Clone, Copy)]
-struct Arrived {
-    tag: u64,
-    length: u32,
+/// A buffer of which the link keeps pieces: what lies in it, and how many.
+struct Kept {
+    bytes: Vec<u8>,
+    pieces: u16,
+}
+
+/// The buffers of a driver.
+#[derive(Default)]
+pub(crate) struct Bufs {
+    kept: BTreeMap<u32, Kept>,
+    next: u32,
+    /// There is none for pieces in parts.
+    pub(crate) is_short: bool,
+}
+
+impl Bufs {
+    fn next(&mut self) -> BufToken {
+        self.next += 1;
+        BufToken(self.next)
+    }
+
+    fn keep(&mut self, buf: BufToken, bytes: Vec<u8>, pieces: u16) {
+        assert!(pieces > 0, "who keeps nothing recycles");
+        assert!(self.kept.insert(buf.0, Kept { bytes, pieces }).is_none(), "kept once");
+    }
+
+    fn let_go(&mut self, buf: BufToken) {
+        let kept = self.kept.get_mut(&buf.0).expect("a piece comes back once");
+        kept.pieces -= 1;
+        if kept.pieces == 0 {
+            self.kept.remove(&buf.0);
+        }
+    }
+
+    fn pieces(&self) -> u32 {
+        self.kept.values().map(|kept| u32::from(kept.pieces)).sum()
+    }
+}
+
+impl PieceBuffers for Bufs {
+    fn take(&mut self, length: u32) -> Option<BufToken> {
+        assert!((1..=CHUNK_BYTES_MAX).contains(&length), "a piece of {length} bytes");
+        if self.is_short {
+            return None;
+        }
+        let buf = self.next();
+        self.keep(buf, vec![0; length as usize], 1);
+        Some(buf)
+    }
+
+    fn write(&mut self, buf: BufToken, at: u32, bytes: &[u8]) {
+        let kept = self.kept.get_mut(&buf.0).expect("it was taken");
+        kept.bytes[at as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn give_back(&mut self, buf: BufToken) {
+        self.let_go(buf);
+    }
 }
 
 /// A message that was sent, by its token.
@@ -103,8 +148,7 @@ struct Stream {
 pub(crate) struct Host {
     pub(crate) link: Link,
     pub(crate) now: Time,
-    next_buf: u32,
-    kept: BTreeMap<u32, Arrived>,
+    pub(crate) bufs: Bufs,
     /// Whole messages that were reported and not taken.
     ready: VecDeque<Ready>,
     /// Messages of ordered channels in the order of their reports: channel, life, which report.
@@ -114,7 +158,7 @@ pub(crate) struct Host {
     pub(crate) channels: BTreeMap<ChannelId, Channel>,
     pub(crate) sends: Vec<Send>,
     live: HashMap<SendKey, u64>,
-    posted: VecDeque<(PathId, u64, u64)>,
+    posted: VecDeque<(PathId, u64, Vec<u64>)>,
     /// What was handed over whole: channel, its life, tag.
     pub(crate) delivered: BTreeSet<(ChannelId, u32, u64)>,
     /// The next number that would go out on each path.
@@ -140,9 +184,9 @@ pub(crate) fn other(side: Side) -> Side {
     if side == Side::Client { Side::Server } else { Side::Client }
 }
 
-fn pattern(tag: u64, segment: u8, offset: u32, length: u32) -> Vec<u8> {
-    let start = tag.wrapping_mul(31) as u8 ^ segment;
-    (offset..offset + length).map(|at| start.wrapping_add((at % 251) as u8)).collect()
+/// The byte of a message at `offset`.
+pub(crate) fn byte_of(tag: u8, offset: u32) -> u8 {
+    tag ^ (offset % 251) as u8
 }
 
 impl Host {
@@ -169,8 +213,7 @@ impl Host {
         Self {
             link: Link::new(config, peer, Time::ZERO),
             now: Time::ZERO,
-            next_buf: 0,
-            kept: BTreeMap::new(),
+            bufs: Bufs::default(),
             ready: VecDeque::new(),
             order: BTreeMap::new(),
             reports: 0,
@@ -203,6 +246,9 @@ impl Host {
     }
 
     pub(crate) fn send(&mut self, channel: ChannelId, segments: &[u32], deadline: Time) {
+        if self.sends.len() == SENDS_EVER_MAX {
+            return;
+        }
         let token = self.sends.len() as u64;
         let cut = if token.is_multiple_of(2) { Cut::Slices } else { Cut::FullPackets };
         let request = SendRequest { channel, token, segments, deadline, cut };
@@ -236,47 +282,23 @@ impl Host {
     }
 
     /// Hands in a chunk as the device would; the link's word about the buffer is kept.
-    pub(crate) fn give_chunk(
-        &mut self,
-        path: PathId,
-        header: &[u8; HEADER_BYTES],
-        payload: &[u8],
-        tag: u64,
-    ) {
-        self.give_row(path, [(header, payload, tag)]);
-    }
-
-    /// Hands in chunks that came one behind the other on a path.
-    fn give_row<'f>(
-        &mut self,
-        path: PathId,
-        row: impl IntoIterator<Item = (&'f [u8; HEADER_BYTES], &'f [u8], u64)>,
-    ) {
+    pub(crate) fn give_chunk(&mut self, path: PathId, header: &[u8; HEADER_BYTES], body: &[u8]) {
         let was_down = self.link.is_down();
-        let mut arrivals = self.link.arrivals(self.now, path);
-        for (header, payload, tag) in row {
-            let buf = self.next_buf;
-            self.next_buf += 1;
-            let verdict = arrivals.take(header, payload, BufToken(buf), self.now);
-            if verdict == Verdict::Kept {
-                assert!(!was_down, "a link that is down keeps nothing");
-                let length = payload.len() as u32;
-                self.kept.insert(buf, Arrived { tag, length });
-            }
+        let buf = self.bufs.next();
+        let arrival = Arrival { header, body, buf, received_at: self.now };
+        let verdict = self.link.handle_chunk(self.now, path, &arrival, &mut self.bufs);
+        if let Verdict::Kept(pieces) = verdict {
+            assert!(!was_down, "a link that is down keeps nothing");
+            self.bufs.keep(buf, body.to_vec(), pieces);
         }
     }
 
-    /// Hands in frames that the other end sent, chunks of one path in a row.
-    pub(crate) fn give(&mut self, frames: &[Frame]) {
-        let path_of = |frame: &Frame| match frame {
-            Frame::Chunk { path, .. } => Some(*path),
-            Frame::Ack(_) => None,
-        };
-        for row in frames.chunk_by(|one, next| path_of(one) == path_of(next)) {
-            if let Some(path) = path_of(&row[0]) {
-                self.give_row(path, row.iter().filter_map(Frame::as_chunk));
-            } else {
-                row.iter().filter_map(Frame::as_ack).for_each(|bytes| self.give_ack(bytes));
+    /// Hands in frames that the other end sent.
+    pub(crate) fn give(&mut self, frames: &[Flying]) {
+        for frame in frames {
+            match frame {
+                Flying::Chunk { path, header, body } => self.give_chunk(*path, header, body),
+                Flying::Ack(bytes) => self.give_ack(bytes),
             }
         }
     }
@@ -307,7 +329,7 @@ impl Host {
     }
 
     /// What the link wants to send now, at most `most` chunks; every one is sound.
-    pub(crate) fn transmit(&mut self, most: usize, out: &mut Vec<Frame>) {
+    pub(crate) fn transmit(&mut self, most: usize, out: &mut Vec<Flying>) {
         if self.link.poll_timeout() <= self.now {
             self.link.handle_timeout(self.now);
         }
@@ -317,7 +339,7 @@ impl Host {
         while may_be_more && count < most {
             let mut run = Vec::new();
             may_be_more = self.link.poll_transmits(self.now, |transmit| {
-                run.push(*transmit);
+                run.push(transmit.clone());
                 count += 1;
                 // Now and then there is room for one, now and then for some more.
                 count < most && !count.is_multiple_of(5)
@@ -327,34 +349,41 @@ impl Host {
         }
     }
 
-    fn post(&mut self, transmit: &Transmit) -> Frame {
+    fn post(&mut self, transmit: &Transmit) -> Flying {
         assert!(self.down.is_none(), "nothing goes out after Down");
         let path = transmit.path;
         let mut header = transmit.header;
         let next = &mut self.next_number[usize::from(path.0)];
         assert_eq!(header.number, *next, "every transmission has a new number");
         *next += 1;
-        let (mut payload, mut tag) = (Vec::new(), u64::MAX);
-        if let Some(part) = transmit.payload {
-            tag = *self.live.get(&part.send).expect("its bytes are still the device's");
-            let send = &mut self.sends[tag as usize];
-            let whole = send.segments[usize::from(part.segment)];
+        let (mut body, mut tags) = (Vec::new(), Vec::new());
+        let Self { live, sends, .. } = self;
+        transmit.emit_body(&mut body, |part, body| {
+            let tag = *live.get(&part.send).expect("its bytes are still the device's");
+            let send = &mut sends[tag as usize];
+            let at = usize::from(part.segment);
+            let whole = send.segments[at];
             assert!(part.length > 0 && part.offset + part.length <= whole, "{part:?} of {whole}");
-            assert!(part.length <= CHUNK_BYTES_MAX, "no longer than the peer's buffers");
-            assert_eq!(header.length, part.length);
+            let from = send.segments[..at].iter().sum::<u32>() + part.offset;
+            body.extend((from..from + part.length).map(|at| byte_of(tag as u8, at)));
             send.posted += 1;
-            payload = pattern(tag, part.segment, part.offset, part.length);
-            header.payload_crc = crc32c(&payload);
-        }
-        self.posted.push_back((path, header.number, tag));
+            tags.push(tag);
+        });
+        assert!(body.len() <= CHUNK_BYTES_MAX as usize, "no longer than the peer's buffers");
+        header.body_crc = crc32c(&body);
+        self.posted.push_back((path, header.number, tags));
         let mut bytes = [0; HEADER_BYTES];
         header.emit(&mut bytes);
         assert_eq!(ChunkHeader::parse(&bytes), Ok(header), "what goes out keeps the rules");
-        Frame::Chunk { path, header: bytes, payload, tag }
+        if header.kind == Kind::Data {
+            let table = FrameTable::parse(&header, &body).expect("what goes out keeps the rules");
+            assert_eq!(1 + table.others().count(), transmit.frames.len());
+        }
+        Flying::Chunk { path, header: bytes, body }
     }
 
     /// The acks that are due.
-    pub(crate) fn acks(&mut self, out: &mut Vec<Frame>) {
+    pub(crate) fn acks(&mut self, out: &mut Vec<Flying>) {
         let mut bytes = [0; ACK_BYTES_MAX];
         for count in 0.. {
             let Some(ack) = self.link.poll_ack(self.now, &mut bytes) else { break };
@@ -362,11 +391,10 @@ impl Host {
             let bytes = &bytes[..ack.len];
             AckFrame::parse(bytes).expect("what goes out keeps the rules");
             out.push(match ack.path {
-                None => Frame::Ack(bytes.to_vec()),
+                None => Flying::Ack(bytes.to_vec()),
                 Some(path) => {
                     let (header, body) = bytes.split_first_chunk().expect("it has a header");
-                    let payload = body.to_vec();
-                    Frame::Chunk { path, header: *header, payload, tag: u64::MAX }
+                    Flying::Chunk { path, header: *header, body: body.to_vec() }
                 }
             });
         }
@@ -375,9 +403,9 @@ impl Host {
     /// The device returns its oldest work requests.
     pub(crate) fn return_sent(&mut self, most: usize, stamped: bool) {
         for _ in 0..most.min(self.posted.len()) {
-            let Some((path, number, tag)) = self.posted.pop_front() else { break };
-            if let Some(send) = self.sends.get_mut(tag as usize) {
-                send.posted -= 1;
+            let Some((path, number, tags)) = self.posted.pop_front() else { break };
+            for tag in tags {
+                self.sends[tag as usize].posted -= 1;
             }
             self.link.handle_sent(path, number, stamped.then_some(self.now));
         }
@@ -398,7 +426,7 @@ impl Host {
                 assert_eq!((chunk.index, chunk.offset), (index, end), "whole and in order");
                 end += chunk.length;
                 let arrived = self.take_buf(report.channel, *chunk);
-                assert_eq!(*tag.get_or_insert(arrived.tag), arrived.tag, "of one message");
+                assert_eq!(*tag.get_or_insert(arrived), arrived, "of one message");
             }
             assert_eq!(end, length);
             let tag = tag.expect("not empty");
@@ -421,12 +449,12 @@ impl Host {
         self.take_messages(usize::MAX);
         self.release_all();
         self.take_events();
-        assert!(self.kept.is_empty(), "{} buffers are lost", self.kept.len());
+        assert!(self.bufs.kept.is_empty(), "{} buffers are lost", self.bufs.kept.len());
     }
 
     /// Nothing is left with an idle link.
     pub(crate) fn check_idle(&self) {
-        assert!(self.link.is_idle() && self.kept.is_empty() && self.streams.is_empty());
+        assert!(self.link.is_idle() && self.bufs.kept.is_empty() && self.streams.is_empty());
     }
 
     pub(crate) fn is_quiet(&self) -> bool {

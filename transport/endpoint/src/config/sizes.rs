@@ -45,64 +45,43 @@ impl EndpointConfig {
         (1..=self.qp_paths_max()).map(of_paths).max().unwrap_or(0)
     }
 
-    /// The longest message that comes whole. It may hold half the quota in full buffers, and a
-    /// buffer that is not full for each further segment.
-    pub(crate) fn whole_bytes(&self) -> u32 {
-        let held = (self.quota_chunks / 2).saturating_mul(self.chunk_bytes_max);
-        self.whole_bytes_max.min(held)
-    }
-
-    /// How many receive buffers are posted, so that with credit on no chunk is ever dropped for
-    /// want of one. At any moment, for each link, with O = credit the peer has not yet used,
-    /// K = buffers that link and application hold, and C = `credit_total`:
+    /// How many receive buffers are posted, so that no chunk is ever dropped for want of one.
     ///
-    /// ```text
-    /// O + K <= C                                (the link grants quota + released, sum <= C)
-    /// posted = C - K + reserve >= O + reserve   (what is not held is posted again in each poll)
-    /// ```
+    /// A peer has no more numbers outstanding on a path than HELLO allows
+    /// ([`path_chunks`](Self::path_chunks)), and each number takes one receive. With N = numbers
+    /// that it may have outstanding on all paths, posted = N + reserve: whatever is held is
+    /// replaced by other buffers, of which credit bounds how many there are (a piece that is held
+    /// has a credit, and at most one buffer).
     ///
-    /// Where C is more than R = `receives_ready`, the peer may have R chunks outstanding, however
-    /// much credit it has, and held buffers are replaced: posted = R + reserve.
-    ///
-    /// Where nothing arrives but in a poll ([`Receiving::Replenished`]), held buffers are replaced
-    /// too, and posted = min(sum over links, max([`RECEIVES_REPLENISHED`], paths)) + reserve.
+    /// Where nothing arrives but in a poll ([`Receiving::Replenished`]) it is enough that what one
+    /// poll takes in finds a receive, and no number is refused:
+    /// posted = min(sum over links, max([`RECEIVES_REPLENISHED`], paths)) + reserve.
     ///
     /// Between two repostings a device takes in at most one `progress(progress_budget)`: at most
-    /// as many SENDs, each of which takes one receive however many chunks it has. Those under
-    /// credit are covered by O. The others (retransmitted, duplicate, stale, control) and messages
-    /// under way need reserve >= budget + 8 + 1 per path.
+    /// as many SENDs, each of which takes one receive however many frames it has. Those that are
+    /// no more outstanding (duplicate, stale, control) and messages under way need
+    /// reserve >= budget + 8 + 1 per path.
     pub(crate) fn receive_reserve(&self) -> usize {
         self.progress_budget + self.slack
     }
 
-    /// Whether more credit may be out than receives are posted.
-    pub(crate) fn is_overbooked(&self) -> bool {
-        self.credit_total > self.receives_ready
-    }
-
-    /// New chunks that a peer may have under way at most.
+    /// Numbers that a peer may have outstanding on all paths, about.
     fn covered(&self) -> usize {
         self.credit_total.min(self.receives_ready) as usize
     }
 
     /// Receives posted for each link when those of a class share one queue.
     pub(crate) fn receives_per_link(&self, paths: usize) -> usize {
-        let numbers = if self.is_overbooked() {
-            paths * usize::from(self.path_chunks(paths, true))
-        } else {
-            self.covered()
-        };
+        let numbers = paths * usize::from(self.path_chunks(paths, Receiving::Shared));
         numbers + CONTROL_OUTSTANDING_MAX + paths * (PARTIAL_PER_PATH + PROBES_PER_PATH)
     }
 
-    /// Numbers that the peer may have outstanding on each path: what is posted there covers them
-    /// however slowly we poll. One path has to carry everything, and a shared queue does; there
-    /// credit is the bound, unless there is more of it than receives.
-    pub(crate) fn path_chunks(&self, paths: usize, shared: bool) -> u16 {
+    /// Numbers that the peer may have outstanding on each path: what is posted covers them
+    /// however slowly we poll. One path may have to carry everything.
+    pub(crate) fn path_chunks(&self, paths: usize, receiving: Receiving) -> u16 {
         let share = match paths {
-            _ if shared && !self.is_overbooked() => NUMBER_WINDOW as usize,
-            1 if self.is_overbooked() => self.covered(),
-            1 => NUMBER_WINDOW as usize,
+            _ if receiving == Receiving::Replenished => NUMBER_WINDOW as usize,
+            1 => self.covered(),
             paths => 2 * self.covered() / paths,
         };
         share.clamp(PATH_CHUNKS_MIN, NUMBER_WINDOW as usize) as u16
@@ -115,7 +94,8 @@ impl EndpointConfig {
         if paths == 1 {
             return self.receives_per_link(paths) + self.receive_reserve();
         }
-        let between = self.progress_budget.max(usize::from(self.path_chunks(paths, false)));
+        let between =
+            self.progress_budget.max(usize::from(self.path_chunks(paths, Receiving::PerPath)));
         between + self.slack + CONTROL_OUTSTANDING_MAX + PARTIAL_PER_PATH
     }
 

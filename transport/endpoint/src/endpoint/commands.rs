@@ -190,20 +190,23 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// Tells a link of chunks that are home, if any are: those of another endpoint's messages find
     /// their own way.
-    fn let_go_of(&mut self, origin: (LinkId, ChannelId), held: usize, count: u32) {
+    fn let_go_of(&mut self, (link, channel): (LinkId, ChannelId), held: usize, count: u32) {
         if count > 0 {
-            self.let_go(origin, held, count, true);
+            self.let_go((link, Some(channel)), held, count);
         }
     }
 
-    /// Takes the chunks of a message home: how many of them lay where they landed, and how many
-    /// there were.
+    /// Takes the pieces of a message home: of how many slots they were the last, and how many there
+    /// were.
     #[inline]
     fn take_chunks(&mut self, mut message: Message) -> (usize, u32) {
         let (mut held, mut count) = (0, 0);
         for chunk in message.chunks.drain(..).rev() {
-            if let Some(slot) = self.recv.take_back(chunk) {
-                held += usize::from(self.repost_here(slot));
+            if let Some((slot, _)) = self.recv.take_back(chunk) {
+                if self.recv.let_go(slot) {
+                    self.repost_here(slot);
+                    held += 1;
+                }
                 count += 1;
             }
         }
@@ -212,8 +215,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// Gives a received chunk's buffer back: faster than dropping it.
     pub fn release_chunk(&mut self, chunk: Chunk) {
-        if let Some(slot) = self.recv.take_back(chunk) {
-            self.chunk_home(slot, true);
+        if let Some((slot, channel)) = self.recv.take_back(chunk) {
+            self.piece_home(slot, Some(channel));
         }
     }
 
@@ -283,7 +286,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// [`Event::StreamChunk`](crate::Event::StreamChunk). `None` when the link is gone.
     #[must_use]
     pub fn whole_bytes_max(&self, link: LinkId) -> Option<u32> {
-        self.links.find(link)?.link.as_ref().map(|_| self.config.whole_bytes())
+        self.links.find(link)?.link.as_ref().map(towpath_proto::Link::whole_bytes_max)
     }
 
     /// Whether nothing is queued, outstanding or waiting to be acknowledged or taken on a link.

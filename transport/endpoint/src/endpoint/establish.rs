@@ -144,7 +144,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             carriers: ours.paths.iter().map(|path| path.carrier).collect(),
             control_generations: (ours.control.generation, peer.control.generation),
         };
-        let fill = self.filler.of_link(mtu, params.chunk_bytes_max);
         let own_carrier = |path: &&HelloPath| path.carrier == ours.control.carrier;
         let paths = ours.paths.iter().filter(own_carrier).count();
         let config = self.config.link_config(side, self.device.caps(), paths);
@@ -160,9 +159,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 path.source_port = port;
             }
             conn.link = Some(link);
-            conn.tx_slots.packs.limit(mtu.bytes() as usize);
             conn.mtu = Some(mtu);
-            conn.fill = fill;
             conn.phase = Phase::Up;
             self.order.joined(ours.class);
             let (instance, device_addr, class) = (peer.instance, peer.addr, peer.class);

@@ -73,13 +73,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 }
                 LinkEvent::StreamChunk { channel, incoming, chunk, message_len, end } => {
                     let Some(chunk) = recv.lend_out(&chunk, channel) else { continue };
-                    if message_len <= self.config.whole_bytes() {
-                        let (at, news) = ((link, channel), (message_len, end));
-                        let whole = self.assemble(at, incoming, chunk, news);
-                        let Some(message) = whole else { continue };
-                        on_event(self, Event::Message(message));
-                        return true;
-                    }
                     let stream = StreamId(incoming);
                     let event =
                         Event::StreamChunk { link, channel, stream, chunk, message_len, end };
@@ -100,9 +93,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     fn translate_rare(&mut self, link: LinkId, event: &LinkEvent) -> Option<Event> {
         Some(match *event {
             LinkEvent::StreamAborted { channel, incoming } => {
-                if self.drop_assembly(link, incoming) {
-                    return None;
-                }
                 Event::StreamAborted { link, channel, stream: StreamId(incoming) }
             }
             LinkEvent::Opened { channel, ordered, by_peer } => {
@@ -126,7 +116,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 Event::LinkDown { link, reason }
             }
             LinkEvent::Recycled { buf } => {
-                self.chunk_home(buf.0, false);
+                self.piece_home(buf.0, None);
                 return None;
             }
             LinkEvent::Message { .. } | LinkEvent::Sent { .. } | LinkEvent::StreamChunk { .. } => {

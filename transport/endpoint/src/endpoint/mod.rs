@@ -6,7 +6,6 @@
 //! | `flush` | sends what the links want sent |
 //! | `posting` | makes work requests of chunks |
 //! | `streams` | the same for links that ride on their set-up connection |
-//! | `assemble` | puts whole messages together that links hand on in pieces |
 //! | `events` | turns what links tell into what the application is told |
 //! | `commands` | channels, sends, buffers |
 //! | `offer` | makes our half of a link |
@@ -16,7 +15,6 @@
 //! | `teardown` | ends links, and gives everything back |
 //! | `usage` | tells what of its limits is in use |
 
-mod assemble;
 mod commands;
 mod establish;
 mod events;
@@ -32,7 +30,6 @@ mod teardown;
 mod transmit;
 mod usage;
 
-pub(crate) use assemble::Assembly;
 pub use commands::{BufferCensus, PathReport};
 #[cfg(any(test, feature = "mem"))]
 pub(crate) use establish::join;
@@ -76,8 +73,6 @@ pub struct EndpointStats {
     pub recv_errors: u64,
     /// Received messages shorter than a chunk header.
     pub runts: u64,
-    /// Packs of which only some chunks were taken in, for want of buffers; the others come again.
-    pub packs_cut: u64,
     /// Chunks that were dropped because receive buffers were short and their links held their
     /// shares ([`EndpointConfig::receive_buffers_max`]); they come again.
     pub over_share: u64,
@@ -165,8 +160,6 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     /// What links that are down have counted.
     ended: LinkStats,
     wcs: Vec<Wc>,
-    /// What came behind the first chunk of a pack.
-    rest: Vec<u8>,
     /// Receive slots whose chunks nobody kept, while a run of receives is taken in.
     unkept: Vec<u32>,
     /// So much is held of all links that each takes in no more than its share.
@@ -235,7 +228,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             stats: EndpointStats::default(),
             ended: LinkStats::default(),
             wcs: vec![Wc::default(); BATCH],
-            rest: Vec::new(),
             unkept: Vec::new(),
             is_short: false,
             has_put_off: false,

@@ -4,13 +4,12 @@ use super::Endpoint;
 use super::establish::check_app;
 use crate::carrier::{CarrierChoice, Fallback, has, qp_type};
 use crate::class::ClassReport;
-use crate::config::Receiving;
+use crate::company::Company;
 use crate::control::{Control, NO_QP};
 use crate::error::LinkError;
 use crate::event::LinkId;
-use crate::limits::{CONTROL_RECVS, CONTROL_SENDS, PACKS};
+use crate::limits::{COMPANY, CONTROL_RECVS, CONTROL_SENDS};
 use crate::links::{Conn, Path, Phase};
-use crate::pack::Packs;
 use crate::recv::Home;
 use crate::tx::{TxQueue, TxSlots};
 use smallvec::SmallVec;
@@ -20,7 +19,7 @@ use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
 use towpath_proto::limits::PATHS_MAX;
 use towpath_proto::wire::{Hello, HelloPath};
-use towpath_proto::{Carrier, ChannelId, Class};
+use towpath_proto::{Carrier, Class};
 use towpath_verbs::{Access, Device, Mtu, QpInit, QpNum, QpType, VerbError};
 
 /// Our half of a link that waits for the peer's HELLO. Hand it to
@@ -185,7 +184,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             chunk_bytes_max: self.config.chunk_bytes_max,
             charge_bytes: self.device.caps().rx_charge_bytes,
             window_bytes: self.window_bytes(self.links.up_count() + 1),
-            path_chunks: self.config.path_chunks(qp_paths.max(1), self.shared.is_some()),
+            path_chunks: self.config.path_chunks(qp_paths.max(1), self.plan.receiving),
             control: self.describe(control_qp, carrier),
             paths,
             app: self.config.app,
@@ -231,9 +230,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         let (mut slots, pool) = TxSlots::new(paths * self.config.send_queue_depth as usize)?;
         slots.set_lkey(self.register_for(id, pool.region())?);
-        let (mut packs, pool) = Packs::new(PACKS, self.plan.mtu.bytes() as usize)?;
-        packs.set_lkey(self.register_for(id, pool.region())?);
-        slots.packs = packs;
+        let (mut company, pool) = Company::new(COMPANY)?;
+        company.set_lkey(self.register_for(id, pool.region())?);
+        slots.company = company;
         self.links.find_mut(id).ok_or(LinkError::NotPending)?.tx_slots = slots;
         Ok(())
     }
@@ -253,7 +252,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             posted: 0,
             repost: Vec::new(),
             batch: None,
-            unfilled_bytes: 0,
             has_failed: false,
             psn: Psn::new(0),
         };
@@ -279,15 +277,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Gets the receives that a new link adds, and queues them for posting.
     fn make_receives(&mut self, id: LinkId, class: Class) -> Result<(), LinkError> {
         if let Some(shared) = &self.shared {
-            // Where held buffers are replaced they are no part of what is there.
-            let counts = |conn: &Conn| if self.replaces_held() { 0 } else { conn.held };
-            let held: usize = self.links.of_class(class).map(counts).sum();
             let target = self.shared_target(class);
-            let have = shared.of(class).map_or(0, |s| s.posted + s.repost.len()) + held;
+            let have = shared.of(class).map_or(0, |s| s.posted + s.repost.len());
             let missing = target.saturating_sub(have);
             // What is held now is replaced when it comes home: no reason to refuse a newcomer.
-            let missing =
-                if self.replaces_held() { missing.min(self.recv.available()) } else { missing };
+            let missing = missing.min(self.recv.available());
             self.recv.reserve(&mut self.device, missing)?;
             if let Some(queue) = self.shared.as_mut().and_then(|shared| shared.of_mut(class)) {
                 queue.target = target;
@@ -308,7 +302,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let theirs: usize = others.map(|conn| spare(conn).saturating_sub(conn.held)).sum();
         self.recv.reserve(&mut self.device, self.config.receives_of_link(paths) + theirs)?;
         for path in 0..count as u8 {
-            let home = Home { link: id, path, channel: ChannelId(0) };
+            let home = Home { link: id, path };
             for _ in 0..per_path {
                 let Some(slot) = self.recv.take_free(class, Some(home)) else { break };
                 self.repost(slot);
@@ -321,11 +315,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     pub(super) fn shared_target(&self, class: Class) -> usize {
         let links = self.links.of_class(class).filter(|conn| conn.phase != Phase::Draining);
         self.config.receives_of_links(self.plan.receiving, links.map(Conn::qp_paths))
-    }
-
-    /// Whether other buffers take the places of those that links and the application hold.
-    pub(super) fn replaces_held(&self) -> bool {
-        self.config.is_overbooked() || self.plan.receiving == Receiving::Replenished
     }
 
     pub(super) fn describe(&mut self, qp_num: QpNum, carrier: Carrier) -> HelloPath {

@@ -1,101 +1,171 @@
-//! Making work requests of chunks, alone or in packs, and posting them.
+//! Making work requests of chunks, and posting them.
 
 use crate::batch::Batches;
 use crate::links::Path;
 use crate::sends::Sends;
 use crate::tcp::Tcp;
 use crate::tx::{TxQueue, TxSlots};
+use smallvec::SmallVec;
 use std::hint::cold_path;
-use towpath_base::crc::crc32c;
+use towpath_base::crc::{Crc32c, crc32c};
 use towpath_memory::Region;
-use towpath_proto::limits::{HEADER_BYTES, PACKED_BYTES_MAX};
-use towpath_proto::wire::ChunkFlags;
-use towpath_proto::{Link, PathId, Transmit};
-use towpath_verbs::{Device, QpState, Sge};
+use towpath_proto::limits::{
+    COPIED_PAYLOAD_MAX, FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES, HEADER_BYTES,
+};
+use towpath_proto::wire::{ChunkFlags, emit_table};
+use towpath_proto::{Link, PathId, PayloadRef, Transmit};
+use towpath_verbs::{Device, QpState, SGE_MAX, Sge};
 
-/// The bytes of a chunk and their gather entry, and their checksum into its header. `None` when
-/// they are not there, which would be a mistake in the link: then it counts as sent and lost.
+/// The gather entries of a body.
+type Entries = SmallVec<[Sge; SGE_MAX]>;
+
+/// The bytes that a frame names and their gather entry. `None` when they are not there, which would
+/// be a mistake in the link: then the chunk counts as sent and lost.
 #[inline]
-fn payload_of<'a>(sends: &'a Sends, transmit: &mut Transmit) -> Option<(&'a [u8], Sge)> {
-    let Some(piece) = transmit.payload else { return Some((&[], Sge::default())) };
+fn payload_of<'a>(sends: &'a Sends, piece: &PayloadRef) -> Option<(&'a [u8], Sge)> {
     let found = sends.piece(piece.send, piece.segment, piece.offset, piece.length);
     debug_assert!(found.is_some(), "the link asks for bytes that no segment has");
-    let (bytes, sge) = found?;
-    if transmit.header.flags.has(ChunkFlags::PAYLOAD_CRC) {
-        transmit.header.payload_crc = crc32c(bytes);
-    }
-    Some((bytes, sge))
+    found
 }
 
 /// Copies a chunk to the stream of its link. One for which there is no room is lost, as on UC.
 #[inline(never)]
 pub(super) fn push_frame(tcp: &mut Tcp, sends: &Sends, transmit: &mut Transmit) {
-    let Some((payload, _)) = payload_of(sends, transmit) else { return };
+    let mut body = Vec::new();
+    let mut is_whole = true;
+    transmit.emit_body(&mut body, |piece, body| match payload_of(sends, piece) {
+        Some((bytes, _)) => body.extend_from_slice(bytes),
+        None => is_whole = false,
+    });
+    if !is_whole {
+        return;
+    }
+    if transmit.header.flags.has(ChunkFlags::BODY_CRC) {
+        transmit.header.body_crc = crc32c(&body);
+    }
     let mut header = [0; HEADER_BYTES];
     transmit.header.emit(&mut header);
-    tcp.frames.push(&header, payload);
+    tcp.frames.push(&header, &body);
 }
 
 /// Makes the work request of a chunk. False when its bytes are not there.
+#[inline]
 pub(super) fn push(
     (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Batches),
     sends: &Sends,
     index: u16,
     transmit: &mut Transmit,
 ) -> bool {
-    let Some((bytes, payload)) = payload_of(sends, transmit) else { return false };
-    let header = &transmit.header;
-    if (1..=PACKED_BYTES_MAX).contains(&bytes.len())
-        && pack((path, tx_slots, batches), (index, transmit), bytes)
-    {
-        return true;
+    if transmit.header.flags.units() > 0 {
+        return push_company((path, tx_slots, batches), sends, index, transmit);
     }
-    close_pack(path, tx_slots);
-    let what = (header.number, payload.length);
+    let (mut length, mut payload) = (0, None);
+    if let [frame] = &transmit.frames[..] {
+        let Some((bytes, entry)) = payload_of(sends, &frame.source) else { return false };
+        if transmit.header.flags.has(ChunkFlags::BODY_CRC) {
+            transmit.header.body_crc = crc32c(bytes);
+        }
+        (length, payload) = (entry.length, Some(entry));
+    }
+    let header = &transmit.header;
+    let what = (header.number, length, None);
     let (position, sge) = path.tx.push(tx_slots, what, |bytes| header.emit(bytes));
     let wr_id = TxQueue::wr_id(index, transmit.path.0, position);
     let batch = path.batch.get_or_insert_with(|| batches.take());
     let sg_list = batch.push(wr_id, sge, transmit.cut_at);
-    if payload.length > 0 {
-        let has_room = sg_list.push(payload);
+    if let Some(entry) = payload {
+        let has_room = sg_list.push(entry);
         debug_assert!(has_room, "there is only the header so far");
     }
     true
 }
 
-/// Puts a short chunk into the pack that goes next, or one of its own. False when it fits in
-/// none.
-#[inline]
-fn pack(
+/// Makes the work request of a chunk that has a table of frames.
+#[inline(never)]
+fn push_company(
     (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Batches),
-    (index, transmit): (u16, &Transmit),
-    payload: &[u8],
+    sends: &Sends,
+    index: u16,
+    transmit: &mut Transmit,
 ) -> bool {
+    let Some(company) = tx_slots.company.take() else { return false };
+    let Some(body) = Body::of(tx_slots, company, sends, transmit) else {
+        cold_path();
+        tx_slots.company.take_home(company);
+        return false;
+    };
+    tx_slots.company.lend(company);
+    transmit.header.body_crc = body.crc.unwrap_or(0);
     let header = &transmit.header;
-    let number = header.number;
-    if path.tx.join(tx_slots, number, payload, |bytes| header.emit(bytes)) {
-        if let Some(batch) = &mut path.batch {
-            batch.packed();
-        }
-        return true;
-    }
-    close_pack(path, tx_slots);
-    let position = path.tx.push_pack(tx_slots, number, payload, |bytes| header.emit(bytes));
-    let Some(position) = position else { return false };
+    let what = (header.number, body.length, Some(company));
+    let (position, sge) = path.tx.push(tx_slots, what, |bytes| header.emit(bytes));
     let wr_id = TxQueue::wr_id(index, transmit.path.0, position);
     let batch = path.batch.get_or_insert_with(|| batches.take());
-    batch.push(wr_id, Sge::default(), transmit.cut_at);
-    batch.packed();
-    true
+    let sg_list = batch.push(wr_id, sge, transmit.cut_at);
+    body.entries.iter().all(|entry| {
+        let has_room = sg_list.push(*entry);
+        debug_assert!(has_room, "the link keeps to what the device gathers");
+        has_room
+    })
 }
 
-/// Nothing more joins the pack that goes next on a path, if there is one.
-#[inline]
-fn close_pack(path: &mut Path, tx_slots: &mut TxSlots) {
-    if let Some(entry) = path.tx.close(tx_slots)
-        && let Some(batch) = &mut path.batch
-    {
-        batch.settle_last(entry);
+/// The body of a chunk of several frames.
+struct Body {
+    entries: Entries,
+    length: u32,
+    crc: Option<u32>,
+}
+
+impl Body {
+    /// Puts it together: long payloads where they are, all else in a buffer of the company.
+    fn of(
+        tx_slots: &mut TxSlots,
+        company: u16,
+        sends: &Sends,
+        transmit: &Transmit,
+    ) -> Option<Self> {
+        let mut crc = transmit.header.flags.has(ChunkFlags::BODY_CRC).then(Crc32c::new);
+        let mut entries = Entries::new();
+        // What was copied, of that what is in no entry yet, and the end of the body.
+        let (mut copied, mut begun, mut end) = (0, 0, 0);
+        for (frame, start) in transmit.places() {
+            let (bytes, entry) = payload_of(sends, &frame.source)?;
+            let to = tx_slots.company.bytes_mut(company);
+            let padding = start - end;
+            to.get_mut(copied..copied + padding)?.fill(0);
+            copied += padding;
+            if bytes.len() <= COPIED_PAYLOAD_MAX {
+                to.get_mut(copied..copied + bytes.len())?.copy_from_slice(bytes);
+                copied += bytes.len();
+            } else {
+                if copied > begun {
+                    add_crc(&mut crc, &to[begun..copied]);
+                    entries.push(tx_slots.company.entry(company, begun, copied));
+                    begun = copied;
+                }
+                add_crc(&mut crc, bytes);
+                entries.push(entry);
+            }
+            end = start + bytes.len();
+        }
+        let padding = end.next_multiple_of(FRAME_ALIGN_BYTES) - end;
+        let table = transmit.header.flags.units() * FRAME_UNIT_BYTES;
+        let to = tx_slots.company.bytes_mut(company);
+        to.get_mut(copied..copied + padding)?.fill(0);
+        copied += padding;
+        let frames = transmit.frames.iter().map(|frame| &frame.frame);
+        emit_table(frames, to.get_mut(copied..copied + table)?);
+        copied += table;
+        add_crc(&mut crc, &to[begun..copied]);
+        entries.push(tx_slots.company.entry(company, begun, copied));
+        let length = (end + padding + table) as u32;
+        Some(Self { entries, length, crc: crc.map(|crc| crc.value()) })
+    }
+}
+
+fn add_crc(crc: &mut Option<Crc32c>, bytes: &[u8]) {
+    if let Some(crc) = crc {
+        crc.update(bytes);
     }
 }
 
@@ -106,14 +176,13 @@ pub(super) fn post<D: Device<Memory = Region>>(
     link: &mut Link,
     id: PathId,
 ) -> u64 {
-    close_pack(path, tx_slots);
     let Some(mut batch) = path.batch.take() else { return 0 };
     let wrs = batch.sealed();
     let mut refused = 0;
     if let Err(bad) = device.post_send(path.qp_num, wrs) {
         cold_path();
         for _ in bad.index..wrs.len() {
-            for number in path.tx.unpush(tx_slots).into_iter().flatten() {
+            if let Some(number) = path.tx.unpush(tx_slots) {
                 link.handle_sent(id, number, None);
             }
             refused += 1;

@@ -10,18 +10,17 @@ use std::hint::cold_path;
 use std::slice;
 use towpath_base::Time;
 use towpath_memory::Region;
-use towpath_proto::wire::{Kind, packed};
-use towpath_proto::{Arrivals, BufToken, ChannelId, Class, PathId, Verdict};
+use towpath_proto::wire::Kind;
+use towpath_proto::{Arrival, BufToken, ChannelId, Class, PathId, PieceBuffers, Verdict};
 use towpath_verbs::{Device, Wc, WcStatus};
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Takes in the receives in front that came over one queue pair; returns how many, at least
     /// one.
     pub(super) fn on_recvs(&mut self, now: Time, wcs: &[Wc]) -> usize {
-        let pack_bytes_max = self.plan.mtu.bytes();
         let way = self.way_of(&wcs[0]);
         let share = self.share();
-        let Self { recv, shared, links, stats, rest, unkept, .. } = self;
+        let Self { recv, shared, links, stats, unkept, device, .. } = self;
         let conn = way.and_then(|(index, path)| Some((links.at(index)?, path)));
         let Some((conn, path)) = conn.filter(|(conn, _)| conn.phase == Phase::Up) else {
             return self.pass_over(&wcs[0]);
@@ -29,11 +28,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let Conn { id, link: Some(link), class, held, paths, .. } = conn else {
             return self.pass_over(&wcs[0]);
         };
-        let home = Home { link: *id, path, channel: ChannelId(0) };
+        let home = Home { link: *id, path };
         // What a path's own queue gave away is replaced before the next is looked at.
         let most = if shared.is_some() { wcs.len() } else { 1 };
         let (mut taken, mut kept) = (0, None);
-        let mut arrivals = link.arrivals(now, PathId(path));
         for wc in wcs[..most].iter().take_while(|wc| wc.qp_num == wcs[0].qp_num) {
             let Some(WrId::DataRecv { slot: number }) = WrId::unpack(wc.wr_id) else { break };
             taken += 1;
@@ -55,7 +53,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 unkept.push(number);
                 continue;
             }
-            let Some((header, payload)) = slot.received(wc.byte_len, (rest, pack_bytes_max)) else {
+            let Some((header, loan)) = slot.received(wc.byte_len) else {
                 cold_path();
                 stats.runts += 1;
                 unkept.push(number);
@@ -65,22 +63,25 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             if *held >= share && header[1] == Kind::Data as u8 {
                 cold_path();
                 stats.over_share += 1;
-                rest.clear();
                 unkept.push(number);
                 continue;
             }
             let received_at = wc.timestamp.unwrap_or(now);
-            match arrivals.take(header, payload, BufToken(number), received_at) {
-                Verdict::Kept => {
+            let (body, buf) = (loan.bytes(), BufToken(number));
+            let arrival = Arrival { header: &header, body, buf, received_at };
+            let of = (slot.class, home);
+            let mut pieces = Pieces { device: &mut *device, recv: &mut *recv, of, unkept, held };
+            let verdict = link.handle_chunk(now, PathId(path), &arrival, &mut pieces);
+            drop(loan);
+            match verdict {
+                Verdict::Kept(pieces) => {
                     *held += 1;
-                    slot.home = Some(home);
+                    if let Some(slot) = recv.at(number) {
+                        slot.keep(pieces, home);
+                    }
                     kept = Some(number);
                 }
                 Verdict::Recycle => unkept.push(number),
-            }
-            if !rest.is_empty() {
-                stats.packs_cut +=
-                    u64::from(!take_rest(&mut arrivals, recv, home, rest, received_at));
             }
         }
         self.links.touch(home.link.index);
@@ -137,28 +138,18 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         1
     }
 
-    /// Fills a path's own queue up that has given the buffer of this slot away, where it does not
-    /// count on getting that back. A shared queue is filled up before it is posted to. What was
-    /// kept for this may be with a link that rides on its set-up connection, or with a queue pair
-    /// that was made anew.
+    /// Fills a path's own queue up that has given the buffer of this slot away. A shared queue is
+    /// filled up before it is posted to.
     #[inline(never)]
     fn replace(&mut self, given: u32) {
         let Some(&mut Slot { class, home, .. }) = self.recv.at(given) else { return };
-        let conn = home.and_then(|home| self.links.find(home.link));
-        let spare = conn.map_or(0, |conn| self.config.spare_receives(conn.qp_paths()));
-        if (self.replaces_held() || spare > 0)
-            && let Some(slot) = self.spare_slot(class, home)
-        {
+        if let Some(slot) = self.spare_slot(class, home) {
             self.repost(slot);
         }
     }
 
-    /// Has others take the places of buffers that did not come back in the application's turn,
-    /// where the shared queue does not count on them.
+    /// Has others take the places of buffers that did not come back in the application's turn.
     pub(super) fn replace_held(&mut self) {
-        if !self.replaces_held() {
-            return;
-        }
         let Some(shared) = &self.shared else { return };
         let posted: usize = shared.iter().map(|queue| queue.posted + queue.repost.len()).sum();
         self.is_short = self.recv.used().saturating_sub(posted) >= self.config.held_shares().0;
@@ -186,24 +177,18 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.recv.take_free(class, home)
     }
 
-    /// Puts a slot that is at home back to where it can be filled, or with the free ones. False for
-    /// a small one, which is never posted.
+    /// Puts a slot that is at home back to where it can be filled, or with the free ones.
     #[inline(never)]
-    pub(super) fn repost(&mut self, slot: u32) -> bool {
-        self.repost_here(slot)
+    pub(super) fn repost(&mut self, slot: u32) {
+        self.repost_here(slot);
     }
 
     /// As [`repost`](Self::repost), compiled into its caller: for where all slots come home.
     #[inline(always)]
-    pub(super) fn repost_here(&mut self, slot: u32) -> bool {
-        let Some(entry) = self.recv.at(slot) else { return false };
-        if entry.is_small {
-            self.recv.put_free(slot);
-            return false;
-        }
+    pub(super) fn repost_here(&mut self, slot: u32) {
+        let Some(entry) = self.recv.at(slot) else { return };
         let Some(shared) = &mut self.shared else {
-            self.repost_to_path(slot);
-            return true;
+            return self.repost_to_path(slot);
         };
         let queue = shared.of_mut(entry.class).filter(|queue| queue.has_room());
         if let Some(queue) = queue
@@ -214,7 +199,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         } else {
             self.recv.put_free(slot);
         }
-        true
     }
 
     #[inline(never)]
@@ -239,81 +223,81 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
-    /// A chunk that a link or the application held is done with: `credit` says whether the link
-    /// has to be told.
-    pub(super) fn chunk_home(&mut self, slot: u32, credit: bool) {
+    /// A piece that a link or the application held is done with: its slot goes home with the last
+    /// of them. `channel` is that whose credit the link has to be told of.
+    pub(super) fn piece_home(&mut self, slot: u32, channel: Option<ChannelId>) {
         let home = self.recv.at(slot).and_then(|slot| slot.home);
-        let held = usize::from(self.repost(slot));
+        let is_last = self.recv.let_go(slot);
+        if is_last {
+            self.repost(slot);
+        }
         if let Some(home) = home {
-            self.let_go((home.link, home.channel), held, 1, credit);
+            self.let_go((home.link, channel), usize::from(is_last), 1);
         }
     }
 
-    /// So many chunks of a channel are not held any more, of which `held` lay where they landed;
-    /// see [`chunk_home`](Self::chunk_home).
+    /// So many pieces of a channel are not held any more, nor are `held` buffers; see
+    /// [`piece_home`](Self::piece_home).
     pub(super) fn let_go(
         &mut self,
-        (link, channel): (LinkId, ChannelId),
+        (link, channel): (LinkId, Option<ChannelId>),
         held: usize,
-        chunks: u32,
-        credit: bool,
+        pieces: u32,
     ) {
         let Some(conn) = self.links.find_mut(link) else { return };
         conn.held = conn.held.saturating_sub(held);
-        if let Some(found) = conn.link.as_mut().filter(|_| credit) {
-            found.release(channel, chunks);
+        if let (Some(found), Some(channel)) = (conn.link.as_mut(), channel) {
+            found.release(channel, pieces);
         }
         self.links.touch(link.index);
     }
 
     pub(super) fn take_returns(&mut self) -> usize {
         let mut count = 0;
-        while let Some(slot) = self.recv.pop_returned() {
-            self.chunk_home(slot, true);
+        while let Some((slot, channel)) = self.recv.pop_returned() {
+            self.piece_home(slot, Some(channel));
             count += 1;
         }
         count
     }
 }
 
-/// Takes in what came behind the first chunk of a pack. Each is copied to a buffer of its own, so
-/// that each goes home by itself. False when there are too few of these.
-#[inline(never)]
-fn take_rest(
-    arrivals: &mut Arrivals<'_>,
-    recv: &mut RecvTable,
-    home: Home,
-    rest: &mut Vec<u8>,
-    received_at: Time,
-) -> bool {
-    let mut is_whole = true;
-    for (header, payload) in packed(rest) {
-        let Some(slot) = recv.take_small() else {
-            is_whole = false;
-            break;
-        };
-        let verdict = arrivals.take(header, payload, BufToken(slot), received_at);
-        keep_copy(recv, slot, payload, home, verdict);
-    }
-    rest.clear();
-    is_whole
+/// Where a link puts pieces together that come in parts: spare receive slots.
+pub(super) struct Pieces<'a, D> {
+    pub(super) device: &'a mut D,
+    pub(super) recv: &'a mut RecvTable,
+    /// The class and the link that they are for.
+    pub(super) of: (Class, Home),
+    /// What is to be posted again.
+    pub(super) unkept: &'a mut Vec<u32>,
+    /// Buffers that the link holds.
+    pub(super) held: &'a mut usize,
 }
 
-/// Copies a chunk to `slot` that its link has kept; else the slot is free again. Says whether the
-/// slot is one that counts as held: no small one.
-#[inline]
-pub(super) fn keep_copy(
-    recv: &mut RecvTable,
-    slot: u32,
-    payload: &[u8],
-    home: Home,
-    verdict: Verdict,
-) -> bool {
-    if verdict == Verdict::Recycle {
-        recv.put_free(slot);
-        return false;
+impl<D: Device<Memory = Region>> PieceBuffers for Pieces<'_, D> {
+    #[cold]
+    fn take(&mut self, length: u32) -> Option<BufToken> {
+        let (class, home) = self.of;
+        let slot = self.recv.begin_piece(class, home, length).or_else(|| {
+            // At the limit, or out of memory: what is held comes home some time.
+            let count = SLOTS_AT_A_TIME.min(self.recv.vacant());
+            let _ = self.recv.reserve(self.device, count);
+            self.recv.begin_piece(class, home, length)
+        })?;
+        *self.held += 1;
+        Some(BufToken(slot))
     }
-    !recv.fill(slot, payload, home)
+
+    fn write(&mut self, buf: BufToken, at: u32, bytes: &[u8]) {
+        self.recv.write(buf.0, at, bytes);
+    }
+
+    fn give_back(&mut self, buf: BufToken) {
+        if self.recv.let_go(buf.0) {
+            *self.held = self.held.saturating_sub(1);
+            self.unkept.push(buf.0);
+        }
+    }
 }
 
 /// A receive of a path's own queue is not posted any more.

@@ -9,7 +9,7 @@ use crate::links::{Conn, Phase};
 use crate::recv::Home;
 use towpath_base::Time;
 use towpath_memory::Region;
-use towpath_proto::{ChannelId, Class, PathId, QpHalf, Renew};
+use towpath_proto::{Class, PathId, QpHalf, Renew};
 use towpath_verbs::{Connect, Device};
 
 /// A path whose queue pair is destroyed, while completions of it may still come.
@@ -119,7 +119,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let per_path = self.config.receives_per_path(paths);
         // At the limit those that there are have to do; what is held comes home some time.
         let _ = self.recv.reserve(&mut self.device, per_path);
-        let home = Home { link, path, channel: ChannelId(0) };
+        let home = Home { link, path };
         for _ in 0..per_path {
             let Some(slot) = self.recv.take_free(class, Some(home)) else { break };
             self.repost(slot);

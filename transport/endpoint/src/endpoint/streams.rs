@@ -1,7 +1,7 @@
 //! Reading and writing the streams of links, as part of an endpoint's turn.
 
 use super::Endpoint;
-use super::receive::keep_copy;
+use super::receive::Pieces;
 use crate::event::LinkId;
 use crate::limits::TCP_FRAMES_PER_LOOK;
 use crate::links::{Conn, Phase};
@@ -11,7 +11,7 @@ use towpath_base::Time;
 use towpath_memory::Region;
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::Kind;
-use towpath_proto::{BufToken, ChannelId, PathId};
+use towpath_proto::{Arrival, BufToken, PathId, Verdict};
 use towpath_verbs::Device;
 
 /// No slot: what has no payload to keep needs none.
@@ -146,7 +146,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     ) -> bool {
         let mut slot = None;
         let is_data = header[1] == Kind::Data as u8;
-        // A payload that fits no buffer is refused for its length.
+        // A body that fits no buffer is refused for its length.
         let fits = is_data && payload.len() <= self.config.chunk_bytes_max as usize;
         if fits {
             let share = self.share();
@@ -157,20 +157,34 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 return false;
             }
         }
-        let payload = if is_data && !fits { &[] } else { payload };
-        let Self { links, recv, .. } = self;
+        let body = if is_data && !fits { &[] } else { payload };
+        let Self { links, recv, device, unkept, .. } = self;
         let conn = links.at(index).filter(|conn| conn.phase == Phase::Up);
-        let Some(Conn { id, link: Some(link), held, .. }) = conn else {
+        let Some(Conn { id, link: Some(link), held, class, .. }) = conn else {
             if let Some(slot) = slot {
                 recv.put_free(slot);
             }
             return true;
         };
-        let token = slot.map_or(NO_SLOT, BufToken);
-        let verdict = link.handle_chunk(now, path, header, payload, token, now);
-        if let Some(slot) = slot {
-            let home = Home { link: *id, path: path.0, channel: ChannelId(0) };
-            *held += usize::from(keep_copy(recv, slot, payload, home, verdict));
+        let home = Home { link: *id, path: path.0 };
+        let of = (class.class, home);
+        let buf = slot.map_or(NO_SLOT, BufToken);
+        let arrival = Arrival { header, body, buf, received_at: now };
+        let mut pieces = Pieces { device, recv: &mut *recv, of, unkept, held };
+        let verdict = link.handle_chunk(now, path, &arrival, &mut pieces);
+        if let Some(number) = slot {
+            match (verdict, recv.at(number)) {
+                (Verdict::Kept(pieces), Some(slot)) => {
+                    let filled = slot.fill(body);
+                    debug_assert!(filled, "the slot is free, and the body fits");
+                    slot.keep(pieces, home);
+                    *held += 1;
+                }
+                _ => recv.put_free(number),
+            }
+        }
+        while let Some(number) = self.unkept.pop() {
+            self.repost(number);
         }
         true
     }

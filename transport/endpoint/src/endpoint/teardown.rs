@@ -28,7 +28,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         conn.tcp = None;
         conn.seat = None;
         // Their buffers find their own way home.
-        conn.assemblies.clear();
         let (id, class) = (conn.id, conn.class.class);
         let made = |num: &towpath_verbs::QpNum| *num != NO_QP;
         let control_qp = Some(conn.control.qp_num).filter(made);
@@ -173,10 +172,10 @@ pub(super) fn take_back_sends(conn: &mut Conn, path: u8) -> bool {
     let Conn { paths, tx_slots, link, .. } = conn;
     let Some(sending) = paths.get_mut(usize::from(path)) else { return false };
     let mut any = false;
-    while let Some(numbers) = sending.tx.pop_any(tx_slots) {
+    while let Some(number) = sending.tx.pop_any(tx_slots) {
         any = true;
         if let Some(link) = link.as_mut() {
-            numbers.for_each(|number| link.handle_sent(PathId(path), number, None));
+            link.handle_sent(PathId(path), number, None);
         }
     }
     any

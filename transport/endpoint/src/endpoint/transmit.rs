@@ -2,7 +2,7 @@
 
 use super::posting::{post, push, push_frame};
 use crate::batch::{Batch, Batches};
-use crate::filler::{Fill, Filler};
+use crate::filler::Filler;
 use crate::limits::RC_WINDOW_BYTES;
 use crate::links::{Conn, Path};
 use crate::sends::Sends;
@@ -29,8 +29,8 @@ enum After {
     Returned(PathId, u64),
     /// It will not be posted.
     Refused(PathId, u64),
-    /// The batch of a path goes to the device, and on to the wire where it holds packs enough.
-    Post(PathId, bool),
+    /// The batch of a path goes to the device.
+    Post(PathId),
 }
 
 /// What a link handed to the device.
@@ -50,7 +50,7 @@ pub(super) fn send_chunks<D: Device<Memory = Region>>(
     room: Room,
     now: Time,
 ) -> Sent {
-    let Conn { id, link: Some(link), paths, tx_slots, tcp, sends, control, fill, .. } = conn else {
+    let Conn { id, link: Some(link), paths, tx_slots, tcp, sends, control, .. } = conn else {
         return Sent::default();
     };
     let index = id.index;
@@ -85,11 +85,7 @@ pub(super) fn send_chunks<D: Device<Memory = Region>>(
                 waiting |= 1 << id;
                 let has_place = !rides_on_tcp || !path.tx.is_full();
                 let at = (path, &mut *tx_slots, &mut *batches);
-                if has_place {
-                    put(at, (sends, fill.as_ref(), filler), index, transmit)
-                } else {
-                    refuse(transmit)
-                }
+                if has_place { put(at, (sends, filler), index, transmit) } else { refuse(transmit) }
             } else {
                 // The path behind those of queue pairs is the stream.
                 cold_path();
@@ -137,14 +133,9 @@ fn follow_up<D: Device<Memory = Region>>(
             link.handle_sent(path, number, None);
             1
         }
-        After::Post(id, packs_done) => {
+        After::Post(id) => {
             let path = &mut paths[usize::from(id.0)];
-            let refused = post((device, batches), (path, tx_slots), link, id);
-            // Where posting is not sending the device would keep them for the end of the turn.
-            if packs_done {
-                device.progress(0);
-            }
-            refused
+            post((device, batches), (path, tx_slots), link, id)
         }
     }
 }
@@ -153,36 +144,27 @@ fn follow_up<D: Device<Memory = Region>>(
 #[inline(always)]
 fn put(
     (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Batches),
-    (sends, fill, filler): (&Sends, Option<&Fill>, &Filler),
+    (sends, filler): (&Sends, &Filler),
     index: u16,
     transmit: &mut Transmit,
 ) -> After {
-    // A pack that is still open has no entry yet, and never gets filler.
-    if let (Some(fill), Some(batch)) = (fill, &mut path.batch) {
-        batch.fill_up(fill, &mut path.unfilled_bytes);
-    }
     if !push((path, tx_slots, batches), sends, index, transmit) {
         return refuse(transmit);
     }
-    let payload_bytes = match transmit.payload {
-        Some(piece) => piece.length as usize,
-        None => {
-            fill_probe(path, filler, transmit.filler_bytes);
-            0
-        }
-    };
-    let packs_done = path.batch.as_ref().is_some_and(Batch::is_worth_posting)
-        && path.tx.is_pack_full(tx_slots, payload_bytes);
-    if packs_done || path.tx.is_full() || path.batch.as_ref().is_some_and(Batch::is_full) {
-        return After::Post(transmit.path, packs_done);
+    fill_probe(path, filler, transmit.filler_bytes);
+    if path.tx.is_full() || path.batch.as_ref().is_some_and(Batch::is_full) {
+        return After::Post(transmit.path);
     }
     After::Nothing
 }
 
 /// Makes a probe as long as it is to be.
-#[cold]
+#[inline]
 fn fill_probe(path: &mut Path, filler: &Filler, bytes: u32) {
-    if let Some(batch) = path.batch.as_mut().filter(|_| bytes > 0) {
+    if bytes > 0
+        && let Some(batch) = path.batch.as_mut()
+    {
+        cold_path();
         batch.lengthen(filler.zeroes(bytes));
     }
 }

@@ -1,7 +1,9 @@
 //! A message being received.
 
-use crate::event::ChunkRef;
+use super::parts::Parts;
+use crate::event::{BufToken, ChunkRef};
 use crate::limits::CHUNK_WINDOW;
+use crate::wire::Frame;
 use alloc::vec::Vec;
 use core::hint::cold_path;
 use towpath_base::WindowBitmap;
@@ -12,24 +14,36 @@ pub(crate) struct Incoming {
     pub(crate) channel: u32,
     pub(crate) id: u64,
     pub(crate) message_len: u32,
-    /// Handed to the reader chunk by chunk.
+    /// Handed to the reader piece by piece.
     pub(crate) streamed: bool,
     /// Handed to the application whole; waits to be taken.
     pub(crate) delivered: bool,
-    /// Chunks that are held, in order of arrival.
+    /// Pieces that are held, in order of arrival.
     pub(crate) chunks: Vec<ChunkRef>,
+    /// Pieces of which parts are held.
+    partials: Vec<Partial>,
     /// Each so far has followed the one before.
     came_in_order: bool,
     /// Which came, once one did not follow.
     received: Option<WindowBitmap>,
-    chunks_received: u32,
+    pieces_received: u32,
     bytes_received: u32,
     /// What a streaming reader was given.
     next_index: u32,
     next_offset: u32,
 }
 
-/// A chunk does not fit those before it.
+/// A piece that comes in parts, which are put together in a buffer of its own.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    index: u32,
+    /// Where the piece begins in the message.
+    offset: u32,
+    pub(crate) parts: Parts,
+    pub(crate) buf: BufToken,
+}
+
+/// A piece or a part does not fit those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Misfit;
 
@@ -40,15 +54,16 @@ impl Incoming {
         (self.channel, self.id, self.message_len) = (channel, id, message_len);
         (self.streamed, self.delivered) = (streamed, false);
         self.chunks.clear();
+        self.partials.clear();
         self.came_in_order = true;
-        (self.chunks_received, self.bytes_received) = (0, 0);
+        (self.pieces_received, self.bytes_received) = (0, 0);
         (self.next_index, self.next_offset) = (0, 0);
     }
 
-    /// Whether the chunk came before. One that is too far ahead is a misfit.
+    /// Whether all of the piece came before. One that is too far ahead is a misfit.
     #[inline(always)]
     pub(crate) fn has(&self, index: u32) -> Result<bool, Misfit> {
-        let (index, count) = (u64::from(index), u64::from(self.chunks_received));
+        let (index, count) = (u64::from(index), u64::from(self.pieces_received));
         if self.came_in_order {
             return if index < count + CHUNK_WINDOW { Ok(index < count) } else { Err(Misfit) };
         }
@@ -56,7 +71,7 @@ impl Incoming {
         if received.reaches(index) { Ok(received.contains(index)) } else { Err(Misfit) }
     }
 
-    /// Takes in a chunk that [`has`](Self::has) said is new.
+    /// Takes in a piece that [`has`](Self::has) said is new.
     #[inline(always)]
     pub(crate) fn accept(&mut self, chunk: ChunkRef) -> Result<(), Misfit> {
         let bytes = self.bytes_received.checked_add(chunk.length).ok_or(Misfit)?;
@@ -64,35 +79,80 @@ impl Incoming {
             cold_path();
             return Err(Misfit);
         }
-        let follows = chunk.index == self.chunks_received && chunk.offset == self.bytes_received;
+        let follows = chunk.index == self.pieces_received && chunk.offset == self.bytes_received;
         if !(self.came_in_order && follows) {
             self.note_out_of_order(chunk.index);
         }
         self.bytes_received = bytes;
-        self.chunks_received += 1;
+        self.pieces_received += 1;
         self.chunks.push(chunk);
         Ok(())
     }
 
-    /// Takes in the chunk behind the one that came last, which the caller has compared with that;
-    /// false when others came out of order, so that it may not be new.
-    #[inline(always)]
-    pub(crate) fn accept_next(&mut self, chunk: ChunkRef) -> bool {
-        if !self.came_in_order {
-            return false;
+    /// The piece of which a frame carries a part, as far as it is held; `None` when nothing of it
+    /// is. A frame that says something else of the piece is a misfit.
+    #[inline]
+    pub(crate) fn partial(&mut self, frame: &Frame) -> Result<Option<&mut Partial>, Misfit> {
+        if self.partials.is_empty() {
+            return Ok(None);
         }
-        let place = (self.chunks_received, self.bytes_received);
-        debug_assert_eq!(place, (chunk.index, chunk.offset), "it is behind the one before");
-        self.bytes_received += chunk.length;
-        self.chunks_received += 1;
-        self.chunks.push(chunk);
-        true
+        self.partial_among(frame)
     }
 
-    /// A bitmap takes over where the count alone does not tell which chunks came.
+    #[inline(never)]
+    fn partial_among(&mut self, frame: &Frame) -> Result<Option<&mut Partial>, Misfit> {
+        let mut partials = self.partials.iter_mut();
+        let Some(partial) = partials.find(|partial| partial.index == frame.index) else {
+            return Ok(None);
+        };
+        let says = (frame.piece_offset(), frame.piece_len);
+        let is_same = says == (partial.offset, partial.parts.piece_len());
+        if is_same { Ok(Some(partial)) } else { Err(Misfit) }
+    }
+
+    /// Whether parts of a piece are held, and not all of it.
+    #[inline]
+    pub(crate) fn is_partial(&self, index: u32) -> bool {
+        !self.partials.is_empty() && self.partials.iter().any(|partial| partial.index == index)
+    }
+
+    /// Whether a frame carries a part of a piece that is held.
+    #[inline]
+    pub(crate) fn has_part(&mut self, frame: &Frame) -> Result<bool, Misfit> {
+        let partial = self.partial(frame)?;
+        Ok(partial.is_some_and(|partial| partial.parts.has(frame.part_start, frame.length)))
+    }
+
+    /// Begins to put a piece together in `buf`, of which a frame carries the first part to come.
+    pub(crate) fn begin_partial(&mut self, frame: &Frame, buf: BufToken) -> &mut Partial {
+        self.partials.push(Partial {
+            index: frame.index,
+            offset: frame.piece_offset(),
+            parts: Parts::new(frame.piece_len),
+            buf,
+        });
+        self.partials.last_mut().expect("it was just pushed")
+    }
+
+    /// Ends putting a piece together: its buffer, if parts of it were held.
+    #[inline]
+    pub(crate) fn end_partial(&mut self, index: u32) -> Option<BufToken> {
+        if self.partials.is_empty() {
+            return None;
+        }
+        let at = self.partials.iter().position(|partial| partial.index == index)?;
+        Some(self.partials.swap_remove(at).buf)
+    }
+
+    /// Ends putting pieces together: their buffers.
+    pub(crate) fn drain_partials(&mut self) -> impl Iterator<Item = BufToken> {
+        self.partials.drain(..).map(|partial| partial.buf)
+    }
+
+    /// A bitmap takes over where the count alone does not tell which pieces came.
     #[inline(never)]
     fn note_out_of_order(&mut self, index: u32) {
-        let count = u64::from(self.chunks_received);
+        let count = u64::from(self.pieces_received);
         let empty = || WindowBitmap::new(count, CHUNK_WINDOW as usize);
         let received = self.received.get_or_insert_with(empty);
         if core::mem::take(&mut self.came_in_order) {
@@ -101,16 +161,16 @@ impl Incoming {
         received.insert(u64::from(index));
     }
 
-    /// How many chunks of it were accepted, each of which used a credit.
-    pub(crate) fn chunks_received(&self) -> u32 {
-        self.chunks_received
+    /// How many pieces of it came, whole or in part, each of which used a credit.
+    pub(crate) fn pieces_begun(&self) -> u32 {
+        self.pieces_received + self.partials.len() as u32
     }
 
     pub(crate) fn is_complete(&self) -> bool {
         self.bytes_received == self.message_len
     }
 
-    /// Puts the held chunks of a complete message in order; they must follow each other.
+    /// Puts the pieces of a complete message in order; they must follow each other.
     #[inline]
     pub(crate) fn arrange(&mut self) -> Result<(), Misfit> {
         if self.came_in_order { Ok(()) } else { self.sort() }
@@ -129,11 +189,11 @@ impl Incoming {
         Ok(())
     }
 
-    /// The next chunk for a streaming reader, if it is there; true beside it when it is the last.
+    /// The next piece for a streaming reader, if it is there; true beside it when it is the last.
     pub(crate) fn next_in_stream(&mut self) -> Result<Option<(ChunkRef, bool)>, Misfit> {
         let mut chunks = self.chunks.iter();
         let Some(at) = chunks.position(|chunk| chunk.index == self.next_index) else {
-            // With every byte here, the next chunk can only be missing because none has its index.
+            // With every byte here, the next piece can only be missing because none has its index.
             let whole = self.is_complete() && self.next_offset < self.message_len;
             return if whole { Err(Misfit) } else { Ok(None) };
         };
@@ -156,10 +216,9 @@ impl Incoming {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::BufToken;
 
     fn chunk(index: u32, offset: u32, length: u32) -> ChunkRef {
-        ChunkRef { buf: BufToken(index), index, offset, length }
+        ChunkRef { buf: BufToken(index), start: 0, index, offset, length }
     }
 
     fn message(len: u32, streamed: bool) -> Incoming {

@@ -2,11 +2,12 @@
 
 mod incoming;
 mod outgoing;
+mod parts;
 mod queue;
 mod rx;
 mod tx;
 
-pub(crate) use incoming::Incoming;
+pub(crate) use incoming::{Incoming, Misfit};
 pub(crate) use outgoing::{Outgoing, SendState};
 pub(crate) use rx::{ChannelRx, Closed, Place};
 pub(crate) use tx::ChannelTx;

@@ -1,16 +1,21 @@
 //! Acks: taking them in, and giving them out after the application's turn.
 
-use super::{Link, LinkState};
+use super::{Link, LinkState, Pending};
 use crate::channel::{Outgoing, SendState};
 use crate::chunk_size::ChunkSize;
-use crate::event::{AckTransmit, DownReason, Event, Outcome, PathId, SendKey};
-use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, HEADER_BYTES, PATH_CHANGE_INTERVAL};
-use crate::path::{AckDigest, DataChunk, Path, What, bit};
+use crate::event::{AckTransmit, DownReason, Event, Outcome, PathId, SendFrame};
+use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, HEADER_BYTES};
+use crate::path::{AckDigest, Path, What, bit};
+use crate::slots::Slots;
 use crate::stats::LinkStats;
 use crate::wire::{Ack, AckFrame};
+use alloc::collections::VecDeque;
 use core::hint::cold_path;
 use towpath_base::serial::expand_u32;
 use towpath_base::{Nanos, Time};
+
+/// More than any chunk is charged, and little enough to add to.
+const CHUNK_CHARGE_MAX: u32 = 1 << 30;
 
 impl Link {
     /// Takes in an ack frame that the device received on the control queue pair at `received_at`.
@@ -47,9 +52,15 @@ impl Link {
         if !self.on_ack_of(times, index, ack.largest, ack.base, frame.words()) {
             return;
         }
+        let is_in_use = self.paths.is_in_use(index);
         let path = &mut self.paths[index];
         if ack.ack_number > path.ack_number_seen {
             path.ack_number_seen = ack.ack_number;
+            let before = core::mem::replace(&mut path.disordered_seen, ack.disordered);
+            if ack.disordered != before && is_in_use {
+                cold_path();
+                self.flow.chunk_size.on_disordered(ack.disordered.wrapping_sub(before));
+            }
             self.flow.peer_window_bytes = u64::from(ack.window_kib) << 10;
         }
         for (id, credit) in frame.credits() {
@@ -82,24 +93,22 @@ impl Link {
         let is_in_use = paths.is_in_use(index);
         let path = &mut paths[index];
         // Of a send that shows that long packets get through; a probe may show more.
-        let least_payload = path.mtu.least_bytes().saturating_sub(HEADER_BYTES as u32);
+        let least_body = path.mtu.least_bytes().saturating_sub(HEADER_BYTES as u32);
+        let least_charge = flow.charge(least_body.min(CHUNK_CHARGE_MAX));
         let (mut long_passed, mut long_answered) = (false, None);
-        let digest = path.tx.on_ack(largest, base, words, |what| {
-            let What::Data(chunk) = what else {
-                match what {
-                    What::Control(key) => control_scratch.push(*key),
-                    What::LongProbe(size) => long_answered = long_answered.max(Some(*size)),
-                    _ => {}
-                }
-                return;
-            };
-            long_passed |= chunk.length >= least_payload;
-            let message = sends.get_mut(chunk.send.0);
-            let live =
-                message.filter(|m| matches!(m.state, SendState::Sending | SendState::Abandoning));
+        let on_number = |what: &What, charge: u32| match what {
+            What::Control(key) => control_scratch.push(*key),
+            What::LongProbe(size) => long_answered = long_answered.max(Some(*size)),
+            What::Data => long_passed |= charge >= least_charge,
+            What::Nothing | What::Probe => {}
+        };
+        let digest = path.tx.on_ack(now, (largest, base), words, on_number, |frame| {
+            // What is given up ends with the answer to ABANDON.
+            let message = sends.get_mut(frame.source.send.0);
+            let live = message.filter(|message| message.state == SendState::Sending);
             let Some(message) = live else { return };
-            if message.on_acked(chunk.index) {
-                ended_scratch.push(chunk.send);
+            if message.on_acked(&frame.frame) {
+                ended_scratch.push(frame.source.send);
             } else if !message.is_fully_cut() && wake_scratch.last() != Some(&message.channel) {
                 wake_scratch.push(message.channel);
             }
@@ -147,42 +156,37 @@ impl Link {
         self.leave_when_done();
     }
 
-    /// Declares lost what a gap shows. Where that may be refused it is no loss of the network: on a
-    /// reliable carrier, and of a message that was given up, whose ABANDON may have come sooner on
-    /// another path.
-    fn find_losses(&mut self, now: Time, index: usize) {
-        let Self { paths, flow, sends, lost, control_lost, gap_at, gave_up_at, stats, .. } = self;
-        // Of a message that is over nothing else is known.
-        let gave_up = gave_up_at.is_some_and(|at| now < at + PATH_CHANGE_INTERVAL);
-        let (is_in_use, has_choice) = (paths.is_in_use(index), paths.has_choice());
+    /// Declares lost what a gap shows. On a reliable carrier it was refused, which is no loss of
+    /// the network.
+    pub(super) fn find_losses(&mut self, now: Time, index: usize) {
+        let Self { paths, flow, lost, control_lost, gap_at, stats, .. } = self;
+        let is_in_use = paths.is_in_use(index);
         let path = &mut paths[index];
         let (from, mut chunks, mut bytes, mut refused) = (index as u8, 0, 0, 0);
-        let is_lossy = !path.carrier.is_reliable();
+        let is_lost = !path.carrier.is_reliable();
+        let header_charge = flow.charge(0);
         let size = &mut flow.chunk_size;
         let mut gone_bytes = 0;
         let Path { tx, mtu, .. } = path;
-        tx.detect_losses(|what, charge| {
+        tx.detect_losses(now, |what, charge, gone| {
             gone_bytes += u64::from(charge);
-            let may_be_refused = |chunk: &DataChunk| {
-                has_choice && sends.get(chunk.send.0).map_or(gave_up, Outgoing::is_given_up)
-            };
-            let is_lost = is_lossy && !matches!(what, What::Data(chunk) if may_be_refused(chunk));
             if is_lost {
                 chunks += 1;
                 bytes += u64::from(charge);
                 if is_in_use {
-                    size.on_lost(if let What::Data(chunk) = what { chunk.length } else { 0 });
+                    size.on_lost();
                 }
             } else {
                 refused += 1;
             }
             match *what {
                 What::Nothing | What::Probe | What::LongProbe(_) => {}
-                What::Data(chunk) => {
+                What::Data => {
                     if is_lost && is_in_use {
-                        mtu.on_lost(chunk.length + HEADER_BYTES as u32);
+                        mtu.on_lost(charge - header_charge + HEADER_BYTES as u32);
                     }
-                    lost.push_back((chunk, from));
+                    let again = |frame: &_| Pending { frame: *frame, lost_on: Some(from) };
+                    lost.extend(gone.frames().map(again));
                 }
                 What::Control(key) => control_lost.push_back((key, from)),
             }
@@ -204,10 +208,10 @@ impl Link {
 
     /// The device has returned the work request that carried `number` on `path`.
     pub fn handle_sent(&mut self, path: PathId, number: u64, timestamp: Option<Time>) {
-        let Some(path) = self.paths.get_mut(usize::from(path.0)) else { return };
-        if let Some(What::Data(chunk)) = path.tx.returned(number, timestamp) {
-            self.on_returned(chunk.send);
-        }
+        let Self { paths, sends, events, .. } = self;
+        let Some(path) = paths.get_mut(usize::from(path.0)) else { return };
+        path.tx.returned(number, timestamp, |frame| on_returned(sends, events, frame));
+        self.leave_when_done();
     }
 
     /// The device has returned the work requests of all numbers up to `number` on `path`, in the
@@ -215,26 +219,8 @@ impl Link {
     pub fn handle_sent_upto(&mut self, path: PathId, number: u64, timestamp: Option<Time>) {
         let Self { paths, sends, events, .. } = self;
         let Some(path) = paths.get_mut(usize::from(path.0)) else { return };
-        path.tx.returned_upto(number, timestamp, |what| {
-            let What::Data(chunk) = what else { return };
-            let Some(message) = sends.get_mut(chunk.send.0) else { return };
-            message.posted = message.posted.saturating_sub(1);
-            if let (SendState::Ended(outcome), 0) = (message.state, message.posted) {
-                let (send, token) = (chunk.send, message.token);
-                events.push_back(Event::Sent { send, token, outcome });
-            }
-        });
+        path.tx.returned_upto(number, timestamp, |frame| on_returned(sends, events, frame));
         self.leave_when_done();
-    }
-
-    fn on_returned(&mut self, send: SendKey) {
-        if let Some(message) = self.sends.get_mut(send.0) {
-            message.posted = message.posted.saturating_sub(1);
-            if message.posted == 0 {
-                self.report_when_returned(send);
-                self.leave_when_done();
-            }
-        }
     }
 
     /// The next ack to send, and where: on the control queue pair as long as the first path is
@@ -332,8 +318,20 @@ impl Link {
             receive_time: received_at.0,
             hold,
             window_kib,
+            disordered: path.rx.disordered(),
         };
         ack.emit(out, |number| path.rx.word_at(number), credits[..count].iter().copied())
+    }
+}
+
+/// The device holds the bytes of a frame no more.
+#[inline]
+fn on_returned(sends: &mut Slots<Outgoing>, events: &mut VecDeque<Event>, frame: &SendFrame) {
+    let send = frame.source.send;
+    let Some(message) = sends.get_mut(send.0) else { return };
+    message.posted = message.posted.saturating_sub(1);
+    if let (SendState::Ended(outcome), 0) = (message.state, message.posted) {
+        events.push_back(Event::Sent { send, token: message.token, outcome });
     }
 }
 
@@ -343,7 +341,10 @@ fn note_spurious(path: &mut Path, size: &mut ChunkSize, stats: &mut LinkStats, d
     let spurious = u64::from(digest.spurious + digest.unknown);
     stats.losses_spurious += spurious;
     path.lost_chunks = path.lost_chunks.saturating_sub(spurious);
-    // Timeouts say nothing of it.
+    // Of what timed out only that counts which is known to be lost.
+    if digest.gone > 0 {
+        size.on_gone(digest.gone);
+    }
     for _ in digest.timed_out..digest.spurious {
         size.on_spurious();
     }

@@ -107,10 +107,10 @@ impl Link {
         if !self.answer(answer) {
             return false;
         }
-        // Chunks that were cut and never came used credit all the same.
+        // Pieces that were cut and never came used credit all the same.
         let received = match place {
             Place::Closed(_) => header.index,
-            Place::Open(key) => self.incoming.get(key.0).map_or(0, |m| m.chunks_received()),
+            Place::Open(key) => self.incoming.get(key.0).map_or(0, |m| m.pieces_begun()),
             Place::New => 0,
         };
         let channel = self.channel_mut(header.channel).expect("found above");

@@ -54,14 +54,6 @@ impl Link {
         }
     }
 
-    /// Reports a message that has its outcome once its work requests are back.
-    pub(super) fn report_when_returned(&mut self, send: SendKey) {
-        let Some(message) = self.sends.get(send.0) else { return };
-        if let (SendState::Ended(outcome), 0) = (message.state, message.posted) {
-            self.events.push_back(Event::Sent { send, token: message.token, outcome });
-        }
-    }
-
     /// Sends CLOSE for a channel that wants to close and has nothing left to send.
     pub(super) fn close_when_done(&mut self, id: u32) {
         let Some(channel) = self.channel_mut(id) else { return };
@@ -131,14 +123,18 @@ impl Link {
 
     /// Drops one message: gives its buffers back, and calls the cleanup of a streaming reader.
     pub(super) fn drop_incoming(&mut self, key: Key, verdict: Closed) {
-        let Some(message) = self.incoming.get_mut(key) else { return };
+        let Self { incoming, events, .. } = self;
+        let Some(message) = incoming.get_mut(key) else { return };
         let (channel_id, id, begun) = (message.channel, message.id, message.stream_begun());
-        let mut chunks = core::mem::take(&mut message.chunks);
-        let held = chunks.len() as u64;
-        for chunk in chunks.drain(..) {
-            self.events.push_back(Event::Recycled { buf: chunk.buf });
+        let mut held = 0;
+        for buf in message.drain_partials() {
+            events.push_back(Event::Recycled { buf });
+            held += 1;
         }
-        message.chunks = chunks;
+        for chunk in message.chunks.drain(..) {
+            events.push_back(Event::Recycled { buf: chunk.buf });
+            held += 1;
+        }
         self.incoming.free(key);
         if begun {
             let incoming = crate::event::IncomingKey(key);

@@ -2,19 +2,20 @@
 
 mod acks;
 mod alarm;
-mod arrivals;
+mod build;
 mod carriers;
 mod census;
 mod channels;
 mod control;
 mod deliver;
 mod end;
+mod fresh;
+mod hold;
 mod mtu;
 mod paths;
 mod presence;
 mod receive;
 mod renew;
-mod run;
 mod send;
 mod timers;
 mod transmit;
@@ -23,7 +24,6 @@ mod usage;
 #[cfg(test)]
 mod tests;
 
-pub use arrivals::Arrivals;
 pub use census::LinkCensus;
 pub use channels::OpenError;
 pub use send::{CancelError, SendError, SendRequest};
@@ -32,10 +32,12 @@ pub use usage::LinkUsage;
 use self::alarm::AckAlarm;
 use crate::channel::{Channel, Incoming, Outgoing};
 use crate::config::{LinkConfig, PeerParams};
-use crate::event::{ChannelId, Cut, DownReason, Event, PathId, SendKey};
+use crate::event::{ChannelId, DownReason, Event, PathId, SendFrame, SendKey};
 use crate::flow::Flow;
-use crate::limits::{CONTROL_OUTSTANDING_MAX, CONTROL_WINDOW, HEADER_BYTES};
-use crate::path::{DataChunk, PathTable};
+use crate::limits::{
+    CONTROL_OUTSTANDING_MAX, CONTROL_WINDOW, FRAME_ALIGN_BYTES, PAGE_BYTES, PIECE_BYTES_MIN,
+};
+use crate::path::PathTable;
 use crate::schedule::Scheduler;
 use crate::slots::{Key, Slots};
 use crate::stats::LinkStats;
@@ -85,8 +87,9 @@ pub struct Link {
     down_told: bool,
     paths: PathTable,
     flow: Flow,
-    /// Chunks found lost, to be sent before anything new, and the paths that lost them.
-    lost: VecDeque<(DataChunk, u8)>,
+    /// Frames that were lost, and the rests of pieces that go in parts: to be sent before anything
+    /// new.
+    lost: VecDeque<Pending>,
     /// Signs in a row that acks do not get back to the peer, and when the first of them was a chunk
     /// that came twice.
     duplicates: u32,
@@ -95,8 +98,6 @@ pub struct Link {
     heard_in_vain: Option<usize>,
     /// The last loss by a gap, on any path: while there are some a path may be silent by chance.
     gap_at: Option<Time>,
-    /// The last time that an ABANDON left.
-    gave_up_at: Option<Time>,
     /// The last doubt of a path among such losses.
     doubted_at: Option<Time>,
     acks_rerouted_at: Time,
@@ -151,6 +152,8 @@ pub struct Link {
     looked_at: Time,
     /// Silence before this is our own: nobody looked.
     excused_until: Time,
+    /// The longest piece that both ends take.
+    piece_max: u32,
     whole_bytes_max: u32,
     receive_window_bytes: u64,
     /// The window that the peer was last told in an ack.
@@ -160,6 +163,16 @@ pub struct Link {
     ended_scratch: Vec<SendKey>,
     control_scratch: Vec<Key>,
     wake_scratch: Vec<u32>,
+    frames_scratch: Vec<SendFrame>,
+    newest_scratch: Vec<SendFrame>,
+}
+
+/// A frame that waits to be sent before anything new.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    frame: SendFrame,
+    /// The path that lost it; none where it is the rest of a piece, sent for the first time.
+    lost_on: Option<u8>,
 }
 
 impl Link {
@@ -172,6 +185,10 @@ impl Link {
         peer.check();
         // Silence counts from the last sign of life, so idle links must ask for one in time.
         config.ping_interval = config.ping_interval.min(Nanos(config.peer_timeout.0 / 2));
+        let whole_bytes_max = whole_bytes_max(&config, &peer);
+        if !config.streams {
+            config.message_bytes_max = config.message_bytes_max.min(whole_bytes_max);
+        }
         Self {
             presence: Presence::new(&config, &peer),
             control_queue: presence::greeting(&config),
@@ -182,7 +199,6 @@ impl Link {
             duplicate_at: Time::ZERO,
             heard_in_vain: None,
             gap_at: None,
-            gave_up_at: None,
             doubted_at: None,
             acks_rerouted_at: Time::ZERO,
             ack_alarm: AckAlarm::default(),
@@ -194,7 +210,8 @@ impl Link {
             sends: Slots::new(config.sends_max),
             incoming: Slots::new(config.incoming_max()),
             control_sent: Slots::new(CONTROL_OUTSTANDING_MAX),
-            whole_bytes_max: whole_bytes_max(&config, &peer),
+            piece_max: config.chunk_bytes_max.min(peer.chunk_bytes_max),
+            whole_bytes_max,
             schedule: config.scheduling.scheduler(),
             config,
             peer,
@@ -226,6 +243,8 @@ impl Link {
             ended_scratch: Vec::new(),
             control_scratch: Vec::new(),
             wake_scratch: Vec::new(),
+            frames_scratch: Vec::new(),
+            newest_scratch: Vec::new(),
         }
     }
 
@@ -320,14 +339,14 @@ impl Link {
         self.flow.window_bytes()
     }
 
-    /// Payload bytes of the next chunk of full packets, at most.
+    /// Bytes behind the header of the next chunk, at most.
     #[must_use]
     pub fn chunk_bytes(&self) -> u32 {
-        self.flow.chunk_bytes(Cut::FullPackets)
+        self.flow.body_max()
     }
 
     /// Messages longer than this are streamed to the reader (docs/protocol.md section 6): half the
-    /// quota of a channel in the smallest chunks that a sender may cut, or what
+    /// quota of a channel in the shortest pieces that a sender may cut, or what
     /// [`LinkConfig::whole_bytes_max`] says if that is less.
     #[must_use]
     pub fn whole_bytes_max(&self) -> u32 {
@@ -345,8 +364,10 @@ impl Link {
 
 /// See [`Link::whole_bytes_max`].
 fn whole_bytes_max(config: &LinkConfig, peer: &PeerParams) -> u32 {
-    let smallest = (peer.mtu.bytes() - HEADER_BYTES as u32).min(config.chunk_bytes_max);
-    let in_credit = (config.quota_chunks / 2).max(1).saturating_mul(smallest);
+    let longest = config.chunk_bytes_max.min(peer.chunk_bytes_max) as usize;
+    let align = if longest >= PAGE_BYTES { PAGE_BYTES } else { FRAME_ALIGN_BYTES };
+    let shortest = longest.min(PIECE_BYTES_MIN) & !(align - 1);
+    let in_credit = (config.quota_chunks / 2).max(1).saturating_mul(shortest as u32);
     in_credit.min(config.whole_bytes_max)
 }
 

@@ -8,6 +8,7 @@ use crate::event::{Event, PathId, Transmit};
 use crate::limits::{HEADER_BYTES, PATH_CHANGE_INTERVAL};
 use crate::path::{MtuStep, PathState, What, bit};
 use crate::wire::Kind;
+use alloc::vec::Vec;
 use towpath_base::{Nanos, Time};
 use towpath_verbs::Mtu;
 
@@ -160,6 +161,6 @@ impl Link {
         let header = self.header(Kind::Probe, 0, index, number, floor);
         let filler_bytes = size.bytes() - HEADER_BYTES as u32;
         let path = PathId(index as u8);
-        Transmit { path, header, payload: None, filler_bytes, cut_at: None }
+        Transmit { path, header, frames: Vec::new(), filler_bytes, cut_at: None }
     }
 }

@@ -1,6 +1,6 @@
 //! Paths: doubt, probes, quarantine and return (docs/protocol.md section 9).
 
-use super::Link;
+use super::{Link, Pending};
 use crate::carrier::Carrier;
 use crate::event::{Event, PathId, PathSnapshot, Reroute, Transmit};
 use crate::limits::{
@@ -8,6 +8,7 @@ use crate::limits::{
 };
 use crate::path::{Path, PathSignal, PathState, ProbeVerdict, TailProbe, What, bit};
 use crate::wire::Kind;
+use alloc::vec::Vec;
 use towpath_base::{Nanos, Time};
 
 /// Probes of a path come no faster than this: the peer may be off its CPU for that long.
@@ -116,19 +117,21 @@ impl Link {
     pub(super) fn send_all_again(&mut self, index: usize) {
         let Self { paths, flow, lost, control_lost, stats, .. } = self;
         let is_lossy = paths.is_in_use(index) && !paths[index].carrier.is_reliable();
+        let header_charge = flow.charge(0);
         let path = &mut paths[index];
         let (from, mut chunks, mut bytes) = (index as u8, 0, 0);
         let Path { tx, mtu, .. } = path;
-        tx.time_out(|what, charge| {
+        tx.time_out(|what, charge, gone| {
             chunks += 1;
             bytes += u64::from(charge);
             match *what {
                 What::Nothing | What::Probe | What::LongProbe(_) => {}
-                What::Data(chunk) => {
+                What::Data => {
                     if is_lossy {
-                        mtu.on_lost(chunk.length + HEADER_BYTES as u32);
+                        mtu.on_lost(charge - header_charge + HEADER_BYTES as u32);
                     }
-                    lost.push_back((chunk, from));
+                    let again = |frame: &_| Pending { frame: *frame, lost_on: Some(from) };
+                    lost.extend(gone.frames().map(again));
                 }
                 What::Control(key) => control_lost.push_back((key, from)),
             }
@@ -309,7 +312,7 @@ impl Link {
         header.index = if self.paths.is_silent { PROBE_SILENCE } else { 0 };
         self.ride_along(now, index, Kind::Probe).on(&mut header);
         let path = PathId(index as u8);
-        Transmit { path, header, payload: None, filler_bytes: 0, cut_at: None }
+        Transmit { path, header, frames: Vec::new(), filler_bytes: 0, cut_at: None }
     }
 
     /// Within this an answer comes, if any does.
@@ -324,8 +327,11 @@ impl Link {
     /// A chunk came in on a path that had been taken before. That says nothing by itself: we may
     /// have been away, and find what was sent again meanwhile. When another one follows, and
     /// nothing new, although the peer ought to have our answer, or the same one comes once more
-    /// then, acks do not get back.
+    /// then, acks do not get back. Where paths disorder chunks it says nothing at all.
     pub(super) fn on_known_chunk(&mut self, now: Time, heard_on: usize, chunk: (u32, u64, u32)) {
+        if self.paths.iter().any(|path| path.rx.is_disordered(now)) {
+            return;
+        }
         let span = self.probe_interval(&self.paths[heard_on]);
         let comes_again = self.ack_alarm.comes_again(now, chunk, span);
         if !self.ack_alarm.is_heeded(now) {

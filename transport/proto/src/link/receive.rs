@@ -1,29 +1,32 @@
 //! Receiving a chunk: header, generation, control or data.
 
 use super::deliver::hand_over;
+use super::hold::{NotHeld, hold, hold_part, look_up};
 use super::paths::PROBE_SILENCE;
 use super::{Link, LinkState, find_mut};
-use crate::channel::{Channel, ChannelState, Closed, Incoming, Place};
+use crate::channel::{ChannelState, Closed, Place};
 use crate::config::LinkConfig;
-use crate::event::{BufToken, ChunkRef, IncomingKey, PathId, Verdict};
-use crate::limits::{ACK_BYTES_MAX, CHUNK_WINDOW, HEADER_BYTES};
+use crate::event::{Arrival, ChunkRef, IncomingKey, PathId, PieceBuffers, Verdict};
+use crate::limits::{ACK_BYTES_MAX, HEADER_BYTES};
 use crate::path::bit;
-use crate::slots::Slots;
 use crate::stats::LinkStats;
-use crate::wire::{ChunkFlags, ChunkHeader, KIND_ACK, Kind};
+use crate::wire::{ChunkFlags, ChunkHeader, Frame, FrameTable, KIND_ACK, Kind};
 use core::hint::cold_path;
+use core::ops::Range;
 use towpath_base::crc::crc32c;
 use towpath_base::serial::{expand_u16, expand_u32};
 use towpath_base::{Nanos, Time};
 
-/// What became of a chunk.
+/// What became of a chunk or a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
-    /// Held; its number is acknowledged.
-    Held,
+    /// Held, in so many pieces of its buffer; its number is acknowledged.
+    Held(u16),
     /// Not needed (any more), and acknowledged so that the sender stops.
     Known,
-    /// Not taken: it must come again, or never should have come.
-    Refused,
+    /// Not taken: it must come again, or never should have come. So many pieces are held all the
+    /// same.
+    Refused(u16),
 }
 
 /// An ack that rode on a chunk: all up to `largest` on `path`.
@@ -35,46 +38,35 @@ pub(super) struct Piggyback {
     times: (Time, Time, Nanos),
 }
 
-/// Why a chunk is not held.
-enum NotHeld {
-    /// It breaks a rule.
-    Violation,
-    /// As many messages are being received as may be.
-    Full,
-}
-
 impl Link {
-    /// Takes in a chunk that the device received on `path` at `received_at`, its payload in the
-    /// buffer `buf`.
+    /// Takes in a chunk that the device received on `path`. Parts of pieces are copied to
+    /// `buffers`.
     pub fn handle_chunk(
         &mut self,
         now: Time,
         path: PathId,
-        header: &[u8; HEADER_BYTES],
-        payload: &[u8],
-        buf: BufToken,
-        received_at: Time,
+        arrival: &Arrival<'_>,
+        buffers: &mut dyn PieceBuffers,
     ) -> Verdict {
+        let Arrival { header, body, received_at, .. } = *arrival;
         if header[1] == KIND_ACK {
             cold_path();
-            self.take_in_ack_on(now, path, header, payload, received_at);
+            self.take_in_ack_on(now, path, header, body, received_at);
             return Verdict::Recycle;
         }
         // Looked at where it is: it is long to copy.
         let parsed = ChunkHeader::parse(header);
-        let header = match &parsed {
-            Ok(header) if header.length as usize == payload.len() => header,
-            Ok(_) => {
-                cold_path();
-                self.stats.payloads_bad += 1;
-                return Verdict::Recycle;
-            }
-            Err(_) => {
-                cold_path();
-                self.stats.headers_bad += 1;
-                return Verdict::Recycle;
-            }
+        let Ok(header) = &parsed else {
+            cold_path();
+            self.stats.headers_bad += 1;
+            return Verdict::Recycle;
         };
+        // What follows a PROBE is filler, and nothing follows other control chunks.
+        if !matches!(header.kind, Kind::Data | Kind::Probe) && !body.is_empty() {
+            cold_path();
+            self.stats.payloads_bad += 1;
+            return Verdict::Recycle;
+        }
         if !self.is_of_this_life(path, header) {
             cold_path();
             self.stats.chunks_stale += 1;
@@ -107,7 +99,7 @@ impl Link {
             return Verdict::Recycle;
         }
         let taken = match header.kind {
-            Kind::Data => self.on_data((now, index), header, payload, buf),
+            Kind::Data => self.on_data((now, index), header, arrival, buffers),
             Kind::Probe => {
                 if header.index == PROBE_SILENCE {
                     self.on_silence_of_peer(now, index);
@@ -115,17 +107,17 @@ impl Link {
                 Taken::Known
             }
             _ if self.on_control(now, *header) => Taken::Known,
-            _ => Taken::Refused,
+            _ => Taken::Refused(0),
         };
-        if matches!(taken, Taken::Held) {
+        if matches!(taken, Taken::Held(_)) {
             self.take_in_credit(index, header);
         }
-        if !matches!(taken, Taken::Refused) {
+        if !matches!(taken, Taken::Refused(_)) {
             self.paths[index].rx.accept(header.number, received_at);
             self.paths.acks_due |= bit(index);
         }
         match taken {
-            Taken::Held => Verdict::Kept,
+            Taken::Held(pieces) | Taken::Refused(pieces) if pieces > 0 => Verdict::Kept(pieces),
             _ => Verdict::Recycle,
         }
     }
@@ -261,84 +253,133 @@ impl Link {
         self.make_ready(id);
     }
 
-    /// DATA (docs/protocol.md sections 2 and 6).
+    /// DATA (docs/protocol.md sections 2 and 6): the frames of a chunk. Its number is acknowledged
+    /// when all of them are held, or were before; what is held of one that is not stays.
     #[inline(always)]
     fn on_data(
         &mut self,
         (now, path): (Time, usize),
         header: &ChunkHeader,
-        payload: &[u8],
-        buf: BufToken,
+        arrival: &Arrival<'_>,
+        buffers: &mut dyn PieceBuffers,
+    ) -> Taken {
+        let Arrival { body, .. } = *arrival;
+        let Ok(table) = FrameTable::parse(header, body) else {
+            cold_path();
+            return self.refuse_bad(header, body);
+        };
+        if !body_is_intact(&self.config, header.checksum(), body) {
+            cold_path();
+            self.stats.payloads_bad += 1;
+            return Taken::Refused(0);
+        }
+        let mut tally = Tally::default();
+        let place = 0..table.first.length as usize;
+        let id = Some(table.first.message);
+        let taken = self.on_frame(&table.first, id, place, (arrival, buffers));
+        tally.add(taken);
+        if !table.is_single() {
+            for (frame, place) in table.others() {
+                let taken = self.on_frame(&frame, None, place, (arrival, buffers));
+                tally.add(taken);
+            }
+        }
+        if tally.is_new {
+            self.stats.chunks_received += 1;
+            (self.duplicates, self.heard_in_vain) = (0, None);
+        } else if tally.known > 0 {
+            cold_path();
+            self.stats.chunks_duplicate += 1;
+            if !tally.is_refused {
+                let first = &table.first;
+                self.on_known_chunk(now, path, (first.channel, first.message, first.offset));
+            }
+        }
+        if tally.is_refused {
+            Taken::Refused(tally.pieces)
+        } else if tally.is_new {
+            Taken::Held(tally.pieces)
+        } else {
+            Taken::Known
+        }
+    }
+
+    /// What no sound sender sends: its frames break a rule, or something damaged it.
+    #[cold]
+    fn refuse_bad(&mut self, header: &ChunkHeader, body: &[u8]) -> Taken {
+        if body_is_intact(&self.config, header.checksum(), body) {
+            self.stats.violations += 1;
+        } else {
+            self.stats.payloads_bad += 1;
+        }
+        Taken::Refused(0)
+    }
+
+    /// A frame whose payload lies at `place` of the body of a chunk. Of the message id the frame
+    /// has only the low bits where `id` is none.
+    #[inline]
+    fn on_frame(
+        &mut self,
+        frame: &Frame,
+        id: Option<u64>,
+        place: Range<usize>,
+        (arrival, buffers): (&Arrival<'_>, &mut dyn PieceBuffers),
     ) -> Taken {
         let Self { channels, incoming, config, stats, whole_bytes_max, .. } = self;
         // Data of a channel whose OPENED is still on its way comes again.
-        let channel = find_mut(channels, header.channel).filter(|channel| channel.takes_data());
+        let channel = find_mut(channels, frame.channel).filter(|channel| channel.takes_data());
         let Some(channel) = channel else {
             cold_path();
-            return Taken::Refused;
+            return Taken::Refused(0);
         };
-        let Ok((place, is_known)) = look_up(channel, incoming, header) else {
+        let narrow = || expand_u32(frame.message as u32, channel.rx.ended_ids());
+        let id = id.unwrap_or_else(narrow);
+        let Ok((found, is_known)) = look_up(channel, incoming, frame, id) else {
             cold_path();
             return violation(stats);
         };
-        // Section 4: only what is held or was delivered is acknowledged. Were a late chunk of a
-        // message that is given up, its sender could take the message for delivered.
-        if place == Place::Closed(Closed::Abandoned) {
+        // What was given up is acknowledged, too: its sender waits for the answer to ABANDON.
+        if is_known && (found == Place::Closed(Closed::Abandoned) || !takes_duplicates(config)) {
             cold_path();
-            stats.chunks_duplicate += 1;
-            return Taken::Refused;
-        }
-        if is_known && !takes_duplicates(config) {
-            cold_path();
-            stats.chunks_duplicate += 1;
-            self.on_known_chunk(now, path, (header.channel, header.message, header.index));
             return Taken::Known;
         }
-        if !payload_is_intact(config, header.checksum(), payload) {
-            cold_path();
-            stats.payloads_bad += 1;
-            return Taken::Refused;
-        }
-        if header.message_len > config.message_bytes_max {
+        if frame.message_len > config.message_bytes_max {
             cold_path();
             return violation(stats);
         }
-        let streamed = header.message_len > *whole_bytes_max;
-        let (key, message) = match hold(channel, incoming, header, place, buf, streamed) {
+        let streamed = frame.message_len > *whole_bytes_max;
+        let at = (id, found, streamed);
+        let held = if frame.is_part() {
+            cold_path();
+            hold_part(channel, incoming, frame, at, (&arrival.body[place], buffers))
+        } else {
+            let (buf, start) = (arrival.buf, place.start as u32);
+            let Frame { index, offset, length, .. } = *frame;
+            let chunk = ChunkRef { buf, start, index, offset, length };
+            hold(channel, incoming, frame, at, (chunk, buffers))
+        };
+        let (key, message, pieces) = match held {
             Ok(held) => held,
             Err(NotHeld::Violation) => return violation(stats),
             Err(NotHeld::Full) => {
                 cold_path();
-                return Taken::Refused;
+                return Taken::Refused(0);
             }
         };
-        stats.chunks_received += 1;
-        stats.bytes_received += u64::from(header.length);
+        stats.frames_received += 1;
+        stats.bytes_received += u64::from(frame.length);
         // Its sender may have no credit left now, and not know of what was released before.
         let has_credit_to_tell = channel.rx.should_tell_credit();
         let (is_complete, is_streamed) = (message.is_complete(), message.streamed);
-        (self.duplicates, self.heard_in_vain) = (0, None);
-        self.settle_held(header.channel, key, (is_complete, is_streamed), has_credit_to_tell);
-        Taken::Held
-    }
-
-    /// A chunk is held: its message may be complete now, or its reader may go on.
-    #[inline(always)]
-    pub(super) fn settle_held(
-        &mut self,
-        channel: u32,
-        key: IncomingKey,
-        (is_complete, is_streamed): (bool, bool),
-        has_credit_to_tell: bool,
-    ) {
         if is_complete {
-            self.complete(channel, key);
+            self.complete(frame.channel, key);
         } else if is_streamed {
-            self.advance_stream(channel, key);
+            self.advance_stream(frame.channel, key);
         }
         if has_credit_to_tell {
-            self.tell_credit_when_due(channel);
+            self.tell_credit_when_due(frame.channel);
         }
+        Taken::Held(pieces)
     }
 
     /// Everything of a message is here: its id is closed from now on.
@@ -386,82 +427,35 @@ fn skips_payload_crc(config: &LinkConfig) -> bool {
     config.sabotage.skip_payload_crc
 }
 
-/// Whether a payload has the checksum that its header tells, if it does.
+/// Whether a body has the checksum that its header tells, if it does.
 #[inline]
-pub(super) fn payload_is_intact(config: &LinkConfig, crc: Option<u32>, payload: &[u8]) -> bool {
-    crc.is_none_or(|crc| crc32c(payload) == crc || skips_payload_crc(config))
+fn body_is_intact(config: &LinkConfig, crc: Option<u32>, body: &[u8]) -> bool {
+    crc.is_none_or(|crc| crc32c(body) == crc || skips_payload_crc(config))
 }
 
 #[cold]
 fn violation(stats: &mut LinkStats) -> Taken {
     stats.violations += 1;
-    Taken::Refused
+    Taken::Refused(0)
 }
 
-/// What is known of the message that a chunk names, and whether the chunk itself came before.
-#[inline(always)]
-fn look_up(
-    channel: &Channel,
-    incoming: &Slots<Incoming>,
-    header: &ChunkHeader,
-) -> Result<(Place, bool), NotHeld> {
-    let place = channel.rx.place(header.message).map_err(|_| NotHeld::Violation)?;
-    let is_known = match place {
-        Place::Closed(_) => true,
-        Place::New => false,
-        Place::Open(key) => {
-            let message = incoming.get(key.0).expect("open messages are live");
-            if message.message_len != header.message_len {
-                cold_path();
-                return Err(NotHeld::Violation);
-            }
-            message.has(header.index).map_err(|_| NotHeld::Violation)?
-        }
-    };
-    Ok((place, is_known))
+/// What became of the frames of a chunk.
+#[derive(Default)]
+struct Tally {
+    /// Pieces of its buffer that are held.
+    pieces: u16,
+    known: u16,
+    is_new: bool,
+    is_refused: bool,
 }
 
-/// Puts a new chunk to its message, which it may be the first of.
-#[inline(always)]
-fn hold<'m>(
-    channel: &mut Channel,
-    incoming: &'m mut Slots<Incoming>,
-    header: &ChunkHeader,
-    place: Place,
-    buf: BufToken,
-    streamed: bool,
-) -> Result<(IncomingKey, &'m mut Incoming), NotHeld> {
-    let (id, number) = (header.channel, header.message);
-    let (key, message) = match place {
-        Place::Open(key) => {
-            channel.rx.use_credit().map_err(|_| NotHeld::Violation)?;
-            (key.0, incoming.get_mut(key.0).expect("open messages are live"))
+impl Tally {
+    #[inline(always)]
+    fn add(&mut self, taken: Taken) {
+        match taken {
+            Taken::Held(pieces) => (self.pieces, self.is_new) = (self.pieces + pieces, true),
+            Taken::Known => self.known += 1,
+            Taken::Refused(_) => self.is_refused = true,
         }
-        Place::New | Place::Closed(_) => {
-            // Beyond the window it would leave an open message behind when it is refused.
-            if u64::from(header.index) >= CHUNK_WINDOW {
-                cold_path();
-                return Err(NotHeld::Violation);
-            }
-            channel.rx.use_credit().map_err(|_| NotHeld::Violation)?;
-            let Some((key, message)) = incoming.take() else {
-                channel.rx.unuse_credit();
-                cold_path();
-                return Err(NotHeld::Full);
-            };
-            message.start(id, number, header.message_len, streamed);
-            // Nobody will ask for a message that ends here and now.
-            if channel.ordered || header.length < header.message_len {
-                channel.rx.open(number, IncomingKey(key));
-            }
-            (key, message)
-        }
-    };
-    let chunk = ChunkRef { buf, index: header.index, offset: header.offset, length: header.length };
-    if message.accept(chunk).is_err() {
-        cold_path();
-        channel.rx.unuse_credit();
-        return Err(NotHeld::Violation);
     }
-    Ok((IncomingKey(key), message))
 }

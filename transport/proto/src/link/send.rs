@@ -1,7 +1,7 @@
 //! SEND: taking messages from the application, and giving them up again.
 
 use super::control::Control;
-use super::run::is_queued;
+use super::fresh::is_queued;
 use super::{Link, LinkState, find_mut};
 use crate::channel::{Channel, ChannelState, SendState};
 use crate::event::{ChannelId, Cut, Outcome, SendKey};
@@ -117,7 +117,7 @@ impl Link {
                 let abandon = Control {
                     message: message.id,
                     message_len: message.message_len,
-                    index: message.chunks_cut(),
+                    index: message.pieces_cut(),
                     ..Control::of(Kind::Abandon, message.channel)
                 };
                 let (id, cut) = (message.channel, message.is_fully_cut());

@@ -120,6 +120,12 @@ impl Link {
     }
 
     fn on_path_timer(&mut self, now: Time, index: usize) {
+        if self.paths[index].is_overtaken(now) {
+            self.find_losses(now, index);
+            if self.paths[index].timer(&self.flow) > now {
+                return;
+            }
+        }
         let path = &mut self.paths[index];
         match path.tail_probe {
             TailProbe::Idle if path.has_number_for_probe() => {

@@ -1,26 +1,18 @@
 //! Transmitting: which chunk goes next, on which path, with what riding on it.
 
-use super::Link;
+use super::build::{Bounds, Builder};
 use super::control::Control;
-use super::run::Run;
+use super::{Link, Pending};
 use crate::channel::SendState;
-use crate::event::{PathId, PayloadRef, Transmit};
+use crate::event::{PathId, SendFrame, Transmit};
 use crate::limits::{CONTROL_OUTSTANDING_MAX, HEADER_BYTES};
-use crate::path::{DataChunk, TailProbe, What, bit};
+use crate::path::{TailProbe, What, bit};
 use crate::slots::Key;
 use crate::wire::{ChunkFlags, ChunkHeader, Kind};
+use alloc::vec::Vec;
 use core::hint::cold_path;
 use core::ops::ControlFlow;
 use towpath_base::Time;
-
-/// Why a chunk was or was not found.
-enum Next {
-    /// A chunk, for a path.
-    Chunk(usize, DataChunk),
-    /// The window or the pacer holds it back, or no path has a number.
-    Blocked,
-    Nothing,
-}
 
 impl Link {
     /// The next chunk to send, or `None` when there is nothing that may go now. The driver calls it
@@ -28,20 +20,18 @@ impl Link {
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
         let mut next = None;
         self.poll_transmits(now, |transmit| {
-            next = Some(*transmit);
+            next = Some(transmit.clone());
             false
         });
         next
     }
 
-    /// Hands the next chunks to send to `each`, one or more, until that says that no other may
-    /// follow at once: the send queue of a path is full, say. Chunks of new data that take the same
-    /// path come in one go, which is cheaper than one by one. False when there is nothing that may
-    /// go now; else there may be more to be asked for.
+    /// Hands the next chunks to send to `each`, until that says that no other may follow at once:
+    /// the send queue of a path is full, say. False when there is nothing that may go now; else
+    /// there may be more to be asked for.
     ///
     /// The driver calls it only while the send queues of all paths have room, and calls nothing
-    /// else of the link before it returns. A chunk is written over where the one before it was: of
-    /// what `each` changes there, `payload_crc` stays until it is set again.
+    /// else of the link before it returns. A chunk is written over where the one before it was.
     #[inline]
     pub fn poll_transmits(
         &mut self,
@@ -52,23 +42,28 @@ impl Link {
             cold_path();
             return false;
         }
+        let mut any = false;
+        while let Some(mut transmit) = self.next_chunk(now) {
+            any = true;
+            let goes_on = each(&mut transmit);
+            self.frames_scratch = transmit.frames;
+            if !goes_on {
+                break;
+            }
+        }
+        any
+    }
+
+    #[inline]
+    fn next_chunk(&mut self, now: Time) -> Option<Transmit> {
         self.flow.paced_until = Time::NEVER;
-        let urgent = if self.has_urgent() {
+        if self.has_urgent() {
             cold_path();
-            self.next_urgent(now)
-        } else {
-            ControlFlow::Continue(())
-        };
-        let run = match urgent {
-            ControlFlow::Continue(()) => self.next_run(now),
-            ControlFlow::Break(transmit) => transmit.map(Run::urgent),
-        };
-        let Some(mut run) = run else { return false };
-        // Here alone, so that it is compiled into the loop.
-        while let Some(transmit) = run.next(self, now)
-            && each(transmit)
-        {}
-        run.settle(self, now)
+            if let ControlFlow::Break(transmit) = self.next_urgent(now) {
+                return transmit;
+            }
+        }
+        self.next_of_new(now)
     }
 
     /// Whether there may be something to send beside new data.
@@ -97,13 +92,7 @@ impl Link {
         {
             return ControlFlow::Break(Some(transmit));
         }
-        match self.next_lost(now) {
-            Next::Chunk(index, chunk) => {
-                ControlFlow::Break(self.transmit_again(now, index, &chunk))
-            }
-            Next::Blocked => ControlFlow::Break(None),
-            Next::Nothing => ControlFlow::Continue(()),
-        }
+        self.next_lost(now)
     }
 
     fn next_control(&mut self, now: Time) -> Option<Transmit> {
@@ -153,99 +142,220 @@ impl Link {
         if !path.has_number_for_probe() {
             return None;
         }
-        let newest = path.tx.newest_outstanding()?;
+        let (what, frames) = path.tx.newest_outstanding()?;
+        let mut newest = core::mem::take(&mut self.newest_scratch);
+        newest.clear();
+        newest.extend(frames);
         self.stats.tail_probes += 1;
+        let transmit = self.tail_probe_of(now, index, what, &newest);
+        self.newest_scratch = newest;
+        transmit
+    }
+
+    fn tail_probe_of(
+        &mut self,
+        now: Time,
+        index: usize,
+        what: What,
+        newest: &[SendFrame],
+    ) -> Option<Transmit> {
         let is_worse =
             self.paths.good() & !bit(index) != 0 && self.paths.watched() & bit(index) != 0;
         if is_worse || self.paths[index].carrier.is_reliable() {
             return Some(self.transmit_probe(now, index));
         }
-        match newest {
-            What::Data(chunk) if self.is_wanted(&chunk) => self.transmit_again(now, index, &chunk),
-            What::Control(key) if self.control_sent.get(key).is_some() => {
-                let control = *self.control_sent.get(key)?;
-                Some(self.transmit_control(now, index, key, control))
-            }
-            // What it carried has ended; any number will do to draw an ack.
-            _ => Some(self.transmit_probe(now, index)),
+        if let What::Control(key) = what
+            && let Some(&control) = self.control_sent.get(key)
+        {
+            return Some(self.transmit_control(now, index, key, control));
         }
+        // A packet full of the frames: any of them draws the ack.
+        let mut builder = self.builder_of_packet();
+        for frame in newest {
+            if !self.is_wanted(frame) {
+                continue;
+            }
+            if builder.takes(frame) {
+                builder.add(*frame);
+            } else if builder.is_empty()
+                && let Some(length) = builder.part_of(frame.frame.length)
+            {
+                builder.add(split(frame, length).0);
+            }
+        }
+        if builder.is_empty() {
+            self.frames_scratch = builder.into_frames();
+            // What it carried has ended; any number will do to draw an ack.
+            return Some(self.transmit_probe(now, index));
+        }
+        Some(self.transmit_again(now, index, builder))
     }
 
-    /// Whether a chunk still has to reach the peer.
-    fn is_wanted(&self, chunk: &DataChunk) -> bool {
-        self.sends.get(chunk.send.0).is_some_and(|message| {
-            message.state == SendState::Sending && !message.is_acked(chunk.index)
+    /// Whether what a frame carries still has to reach the peer.
+    fn is_wanted(&self, frame: &SendFrame) -> bool {
+        self.sends.get(frame.source.send.0).is_some_and(|message| {
+            message.state == SendState::Sending && !message.is_acked(&frame.frame)
         })
     }
 
-    /// The next chunk that was lost, for another path than the one that lost it.
-    fn next_lost(&mut self, now: Time) -> Next {
-        while let Some(&(chunk, lost_on)) = self.lost.front() {
-            if self.is_wanted(&chunk) {
-                if !self.flow.may_send(now, chunk.length) {
-                    return Next::Blocked;
-                }
-                let Some(index) = self.paths.choose(now, bit(usize::from(lost_on))) else {
-                    return Next::Blocked;
-                };
-                self.lost.pop_front();
-                return Next::Chunk(index, chunk);
-            }
+    /// An empty chunk, as long as loss and window suggest.
+    #[inline]
+    pub(super) fn builder(&mut self) -> Builder {
+        let body_max = self.flow.body_max();
+        self.builder_of(body_max)
+    }
+
+    /// An empty chunk of one packet, which neither disorder nor the loss of another one spoils.
+    fn builder_of_packet(&mut self) -> Builder {
+        let body_max = self.flow.one_packet();
+        self.builder_of(body_max)
+    }
+
+    #[inline]
+    fn builder_of(&mut self, body_max: u32) -> Builder {
+        let bounds = Bounds {
+            body_max: body_max as usize,
+            piece_max: self.piece_max as usize,
+            gather_max: self.config.gather_max,
+        };
+        Builder::new(bounds, core::mem::take(&mut self.frames_scratch))
+    }
+
+    /// The next chunk of what was lost, for another path than the one that lost it, or of the rest
+    /// of a piece that goes in parts. It breaks with nothing where that has to wait.
+    fn next_lost(&mut self, now: Time) -> ControlFlow<Option<Transmit>> {
+        self.drop_unwanted();
+        let Some(&Pending { frame, lost_on }) = self.lost.front() else {
+            return ControlFlow::Continue(());
+        };
+        // Where nothing at all was acknowledged, longer chunks may never get through.
+        let is_silent = lost_on.is_some_and(|path| self.paths[usize::from(path)].rto_count > 0);
+        let builder = if is_silent { self.builder_of_packet() } else { self.builder() };
+        let length = match builder.takes(&frame) {
+            true => Some(frame.frame.length),
+            false => builder.part_of(frame.frame.length),
+        };
+        let may_send = length.is_some_and(|length| self.flow.may_send(now, length));
+        let index = match lost_on {
+            _ if !may_send => None,
+            Some(path) => self.paths.choose(now, bit(usize::from(path))),
+            None => self.choose_for(now, frame.source.send),
+        };
+        let index = index.filter(|&index| self.paths[index].has_room_for_chunk());
+        let Some(index) = index else {
+            self.frames_scratch = builder.into_frames();
+            return ControlFlow::Break(None);
+        };
+        let (mut builder, is_again) = self.fill_with_lost(builder);
+        ControlFlow::Break(Some(if is_again {
+            self.transmit_again(now, index, builder)
+        } else {
+            self.fill_with_new(&mut builder, index);
+            self.transmit_data(now, index, builder)
+        }))
+    }
+
+    /// Forgets what is in line to be sent and need not be any more.
+    fn drop_unwanted(&mut self) {
+        while let Some(Pending { frame, .. }) = self.lost.front()
+            && !self.is_wanted(frame)
+        {
             self.lost.pop_front();
         }
-        Next::Nothing
     }
 
-    /// Sends a chunk again, under a new number.
+    /// Takes from the line what finds room in a chunk; whether any of it was sent before.
+    fn fill_with_lost(&mut self, mut builder: Builder) -> (Builder, bool) {
+        let mut is_again = false;
+        let room = self.flow.room();
+        loop {
+            self.drop_unwanted();
+            let Some(pending) = self.lost.front_mut() else { break };
+            let lost_on = pending.lost_on;
+            let frame = if builder.takes(&pending.frame) {
+                pending.frame
+            } else if let Some(length) = builder.part_of(pending.frame.frame.length) {
+                let (part, rest) = split(&pending.frame, length);
+                pending.frame = rest;
+                part
+            } else {
+                break;
+            };
+            let is_rest = pending.frame != frame;
+            let charge = self.flow.charge(builder.body() + frame.frame.length);
+            if !builder.is_empty() && u64::from(charge) > room {
+                if is_rest {
+                    pending.frame = join(&frame, &pending.frame);
+                }
+                break;
+            }
+            builder.add(frame);
+            is_again |= lost_on.is_some();
+            if !is_rest {
+                self.lost.pop_front();
+            }
+        }
+        (builder, is_again)
+    }
+
+    /// Sends frames again, under a new number.
     #[inline(never)]
-    fn transmit_again(&mut self, now: Time, index: usize, chunk: &DataChunk) -> Option<Transmit> {
-        let message = self.sends.get_mut(chunk.send.0)?;
-        message.posted += 1;
-        let (id, message_len, channel) = (message.id, message.message_len, message.channel);
+    fn transmit_again(&mut self, now: Time, index: usize, builder: Builder) -> Transmit {
         self.stats.chunks_retransmitted += 1;
-        self.stats.bytes_retransmitted += u64::from(chunk.length);
-        let charge = self.flow.charge(chunk.length);
-        let (number, floor) = self.paths[index].tx.send(What::Data(*chunk), charge, now);
-        let mut total = Total::default();
-        self.flow.chunk_size.on_sent(chunk.length);
-        total.add(chunk.length, charge, self.flow.chunk_size.packets_of(chunk.length));
-        self.settle_sent(now, index, &total);
-        let mut header = self.data_header(channel, index);
-        (header.message, header.message_len) = (id, message_len);
+        self.stats.bytes_retransmitted += builder.payload_bytes();
+        self.transmit_data(now, index, builder)
+    }
+
+    /// Sends a chunk of frames.
+    #[inline]
+    pub(super) fn transmit_data(&mut self, now: Time, index: usize, builder: Builder) -> Transmit {
+        let (body, units) = (builder.body(), builder.table_units());
+        let payload_bytes = builder.payload_bytes();
+        let frames = builder.into_frames();
+        for frame in &frames {
+            if let Some(message) = self.sends.get_mut(frame.source.send.0) {
+                message.posted += 1;
+            }
+        }
+        let charge = self.flow.charge(body);
+        let (number, floor) = self.paths[index].tx.send_frames(&frames, charge, now);
+        self.flow.on_sent(now, body);
+        self.paths.on_sent(now, index, u64::from(charge));
+        if !self.paths.ladder.is_only() {
+            self.paths.ladder.loss.on_sent(self.flow.chunk_size.packets_of(body));
+        }
+        let sent_bytes = u64::from(body) + HEADER_BYTES as u64;
+        if self.paths[index].mtu.wants_more(now, sent_bytes) {
+            self.search_mtu(now, index);
+        }
+        self.stats.chunks_sent += 1;
+        self.stats.frames_sent += frames.len() as u64;
+        self.stats.bytes_sent += payload_bytes;
+        let first = frames[0].frame;
+        let mut header = self.data_header(first.channel, index, (number, floor));
+        header.flags = header.flags.with_units(units).with(ChunkFlags::PART, first.is_part());
+        (header.message, header.message_len) = (first.message, first.message_len);
+        (header.index, header.offset, header.length) = (first.index, first.offset, first.length);
         self.ride_along(now, index, Kind::Data).on(&mut header);
         let cut_at = self.paths[index].mtu.cut_at();
-        let path = PathId(index as u8);
-        let mut transmit = Transmit { path, header, payload: None, filler_bytes: 0, cut_at };
-        fill_in(&mut transmit, chunk, (number, floor));
-        Some(transmit)
+        Transmit { path: PathId(index as u8), header, frames, filler_bytes: 0, cut_at }
     }
 
-    /// What chunks of a channel have in common that leave on a path now; without an ack.
-    pub(super) fn data_header(&mut self, channel: u32, index: usize) -> ChunkHeader {
-        let mut header = self.header(Kind::Data, channel, index, 0, 0);
+    /// The header of a chunk whose first frame is of a channel; without an ack.
+    fn data_header(
+        &mut self,
+        channel: u32,
+        index: usize,
+        (number, floor): (u64, u64),
+    ) -> ChunkHeader {
+        let mut header = self.header(Kind::Data, channel, index, number, floor);
         let granted = self.channel_mut(channel).map(|found| found.rx.tell_credit() as u16);
         header.credit = granted.unwrap_or(0);
         header.flags = header
             .flags
             .with(ChunkFlags::CREDIT, granted.is_some())
-            .with(ChunkFlags::PAYLOAD_CRC, self.config.payload_crc);
+            .with(ChunkFlags::BODY_CRC, self.config.payload_crc);
         header
-    }
-
-    /// Keeps account of chunks that were handed out for a path.
-    #[inline]
-    pub(super) fn settle_sent(&mut self, now: Time, index: usize, total: &Total) {
-        self.flow.on_charged(now, total.charge);
-        self.paths.on_sent(now, index, total.charge);
-        if !self.paths.ladder.is_only() {
-            self.paths.ladder.loss.on_sent(total.packets);
-        }
-        let sent_bytes = total.payload_bytes + total.chunks * HEADER_BYTES as u64;
-        if self.paths[index].mtu.wants_more(now, sent_bytes) {
-            self.search_mtu(now, index);
-        }
-        self.stats.chunks_sent += total.chunks;
-        self.stats.bytes_sent += total.payload_bytes;
     }
 
     fn transmit_control(
@@ -260,9 +370,6 @@ impl Link {
         self.flow.on_sent(now, 0);
         self.paths.on_sent(now, index, u64::from(charge));
         self.stats.control_sent += 1;
-        if control.kind == Kind::Abandon {
-            self.gave_up_at = Some(now);
-        }
         let mut header = self.header(control.kind, control.channel, index, number, floor);
         header.message = control.message;
         header.index = control.index;
@@ -275,7 +382,7 @@ impl Link {
         }
         self.ride_along(now, index, control.kind).on(&mut header);
         let path = PathId(index as u8);
-        Transmit { path, header, payload: None, filler_bytes: 0, cut_at: None }
+        Transmit { path, header, frames: Vec::new(), filler_bytes: 0, cut_at: None }
     }
 
     pub(super) fn header(
@@ -301,7 +408,7 @@ impl Link {
             credit: 0,
             ack_largest: 0,
             ack_hold: 0,
-            payload_crc: 0,
+            body_crc: 0,
         }
     }
 
@@ -354,47 +461,29 @@ impl Ride {
         self.of.map_or(flags, |of| flags.with_ack_of(of))
     }
 
-    /// Whether it is of another path than the one that it leaves on.
-    pub(super) fn is_of_another(&self, index: usize) -> bool {
-        self.of.is_some_and(|of| of != index)
-    }
-
     pub(super) fn on(&self, header: &mut ChunkHeader) {
         header.flags = self.flags(header.flags);
         (header.ack_largest, header.ack_hold) = (self.largest, self.hold);
     }
 }
 
-/// What was handed out for a path.
-#[derive(Default)]
-pub(super) struct Total {
-    pub(super) chunks: u64,
-    payload_bytes: u64,
-    charge: u64,
-    packets: u32,
+/// A frame in two: the first part of so many bytes, and the rest.
+pub(super) fn split(frame: &SendFrame, length: u32) -> (SendFrame, SendFrame) {
+    let (mut part, mut rest) = (*frame, *frame);
+    part.source.length = length;
+    part.frame.length = length;
+    rest.source.offset += length;
+    rest.source.length -= length;
+    rest.frame.offset += length;
+    rest.frame.part_start += length;
+    rest.frame.length -= length;
+    (part, rest)
 }
 
-impl Total {
-    #[inline(always)]
-    pub(super) fn add(&mut self, length: u32, charge: u32, packets: u32) {
-        self.packets += packets;
-        self.payload_bytes += u64::from(length);
-        self.charge += u64::from(charge);
-        self.chunks += 1;
-    }
-}
-
-/// What is a chunk's own, but for its message.
-#[inline(always)]
-pub(super) fn fill_in(transmit: &mut Transmit, chunk: &DataChunk, (number, floor): (u64, u64)) {
-    let header = &mut transmit.header;
-    (header.number, header.floor_delta) = (number, (number - floor) as u16);
-    (header.index, header.offset, header.length) = (chunk.index, chunk.offset, chunk.length);
-    header.flags = header.flags.with(ChunkFlags::LAST, chunk.last);
-    transmit.payload = Some(PayloadRef {
-        send: chunk.send,
-        segment: chunk.segment,
-        offset: chunk.segment_offset,
-        length: chunk.length,
-    });
+/// The frame that was [split](split) in two.
+fn join(part: &SendFrame, rest: &SendFrame) -> SendFrame {
+    let mut whole = *part;
+    whole.source.length += rest.source.length;
+    whole.frame.length += rest.frame.length;
+    whole
 }

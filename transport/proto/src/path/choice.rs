@@ -65,18 +65,6 @@ impl PathTable {
         may_stay && self[self.current].has_number()
     }
 
-    /// What is left of a path for a run of chunks, the first of which was just given to it, that
-    /// one included; the last may exceed it.
-    #[inline]
-    pub(crate) fn room_of_run(&self, now: Time, index: usize) -> u64 {
-        if !self.has_choice() {
-            return u64::MAX;
-        }
-        let is_kept = index == self.current && now <= self.kept_until;
-        let may_stay = is_kept && self.good() & bit(index) != 0;
-        if may_stay { self.left_bytes } else { 0 }
-    }
-
     #[inline(never)]
     fn choose_anew(&mut self, now: Time, avoid: u16) -> Option<usize> {
         let index = self.pick(avoid)?;

@@ -1,9 +1,11 @@
 //! What one path has sent and received: numbers, acks, loss, timers; and which path is next.
 
 mod choice;
+mod frames;
 mod ladder;
 mod loss;
 mod mtu;
+mod order;
 mod ports;
 mod renewal;
 mod rx;
@@ -21,7 +23,7 @@ pub(crate) use rx::ReceiveWindow;
 pub(crate) use standing::{Standing, Verdict as ProbeVerdict};
 pub use state::{MOVES, Move, PathSignal, PathState};
 pub(crate) use table::{PathTable, bit};
-pub(crate) use tx::{AckDigest, DataChunk, SendWindow, What};
+pub(crate) use tx::{AckDigest, SendWindow, What};
 
 use crate::carrier::Carrier;
 use crate::config::{LinkConfig, PeerParams};
@@ -53,6 +55,8 @@ pub(crate) struct Path {
     pub(crate) rx: ReceiveWindow,
     pub(crate) rtt: RttEstimator,
     pub(crate) ack_number_seen: u64,
+    /// Chunks that the peer says came behind later ones, low bits.
+    pub(crate) disordered_seen: u16,
     /// The last time something was sent or newly acknowledged.
     pub(crate) last_progress: Time,
     /// Where the SLA timer counts from, if the oldest outstanding number is older.
@@ -108,6 +112,7 @@ impl Path {
             rx: ReceiveWindow::new(),
             rtt: estimator(config),
             ack_number_seen: 0,
+            disordered_seen: 0,
             last_progress: now,
             tick_from: now,
             tail_probe: TailProbe::Idle,
@@ -132,6 +137,11 @@ impl Path {
     /// peer has refused all that is outstanding, nothing else shows it.
     pub(crate) fn has_number(&self) -> bool {
         self.tx.span() < self.chunks_max && self.tx.has_number()
+    }
+
+    /// Whether a chunk of frames may be sent here; see [`has_number`](Self::has_number).
+    pub(crate) fn has_room_for_chunk(&mut self) -> bool {
+        self.has_number() && self.tx.has_room_for_frames()
     }
 
     /// Whether a probe may use another number here.
@@ -194,7 +204,8 @@ impl Path {
         }
     }
 
-    /// When the last acknowledgement is overdue; `NEVER` while nothing is outstanding.
+    /// When the last acknowledgement is overdue, or what was overtaken is lost; `NEVER` while
+    /// nothing is outstanding.
     pub(crate) fn timer(&self, flow: &Flow) -> Time {
         if !self.tx.any_outstanding() {
             return Time::NEVER;
@@ -204,7 +215,12 @@ impl Path {
             TailProbe::Due => Nanos::ZERO,
             TailProbe::Sent => self.rto(flow),
         };
-        self.last_progress + span
+        (self.last_progress + span).min(self.tx.overtaken_due())
+    }
+
+    /// Whether something was overtaken for so long that it is lost, although no ack says so.
+    pub(crate) fn is_overtaken(&self, now: Time) -> bool {
+        self.tx.overtaken_due() <= now
     }
 
     /// The round trips to go by: those of all paths where this one has had none.

@@ -205,11 +205,12 @@ impl MtuSearch {
         if is_lone { self.size.bytes() } else { u32::MAX }
     }
 
-    /// Whether so many bytes that went out at once are a reason to ask for longer packets now.
+    /// Whether so many bytes that went out at once are a reason to ask for longer packets now: they
+    /// filled one at least.
     #[inline]
     pub(crate) fn wants_more(&self, now: Time, bytes: u64) -> bool {
         self.size < self.most
-            && bytes > u64::from(self.packet_bytes())
+            && bytes >= u64::from(self.packet_bytes())
             && now >= self.raise_at
             && self.question.is_none()
     }

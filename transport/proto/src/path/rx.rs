@@ -1,7 +1,8 @@
 //! The receiving side of a path: which numbers came in, and what ack is due.
 
-use crate::limits::NUMBER_WINDOW;
+use crate::limits::{DISORDER_MEMORY, NUMBER_WINDOW};
 use crate::wire::HOLD_UNKNOWN;
+use core::hint::cold_path;
 use towpath_base::{Time, WindowBitmap};
 
 /// Received transmission numbers of one path and direction.
@@ -13,12 +14,22 @@ pub(crate) struct ReceiveWindow {
     /// When it was first told; `NEVER` before.
     told_at: Time,
     pub(crate) acks_sent: u64,
+    /// Numbers that came behind larger ones, and when the last did.
+    disordered: u16,
+    disordered_at: Option<Time>,
 }
 
 impl ReceiveWindow {
     pub(crate) fn new() -> Self {
         let received = WindowBitmap::new(0, NUMBER_WINDOW as usize);
-        Self { received, largest: None, told_at: Time::NEVER, acks_sent: 0 }
+        Self {
+            received,
+            largest: None,
+            told_at: Time::NEVER,
+            acks_sent: 0,
+            disordered: 0,
+            disordered_at: None,
+        }
     }
 
     /// Takes in the sender's floor: nothing below it will be sent or asked for again.
@@ -29,10 +40,24 @@ impl ReceiveWindow {
     /// Takes in an accepted number.
     #[inline(always)]
     pub(crate) fn accept(&mut self, number: u64, at: Time) {
-        self.received.insert(number);
+        let is_new = self.received.insert(number);
         if self.largest.is_none_or(|(largest, _)| number > largest) {
             (self.largest, self.told_at) = (Some((number, at)), Time::NEVER);
+        } else if is_new {
+            cold_path();
+            self.disordered = self.disordered.wrapping_add(1);
+            self.disordered_at = Some(at);
         }
+    }
+
+    /// How many numbers came behind larger ones, low bits.
+    pub(crate) fn disordered(&self) -> u16 {
+        self.disordered
+    }
+
+    /// Whether any did of late.
+    pub(crate) fn is_disordered(&self, now: Time) -> bool {
+        self.disordered_at.is_some_and(|at| now < at + DISORDER_MEMORY)
     }
 
     /// An ack that leaves now tells the largest number, which came in at `at`: how long that was

@@ -1,7 +1,14 @@
 //! The sending side of a path: outstanding numbers, acknowledgement, loss by gaps.
 
-use crate::event::SendKey;
-use crate::limits::{NUMBER_WINDOW, REORDER_WINDOW_MAX};
+mod digest;
+mod lost;
+
+pub(crate) use digest::AckDigest;
+
+use super::frames::{FrameRing, Span};
+use super::order::Order;
+use crate::event::SendFrame;
+use crate::limits::NUMBER_WINDOW;
 use crate::slots::Key;
 use alloc::boxed::Box;
 use alloc::vec;
@@ -12,28 +19,12 @@ use towpath_verbs::Mtu;
 /// Numbers that a fresh path remembers: what a window of some MiB holds.
 const RING_FIRST: usize = 64;
 
-/// Acks without a late one after which the reorder window shrinks by one.
-const REORDER_DECAY_ACKS: u32 = 256;
-
-/// One chunk of a message, as it was cut.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DataChunk {
-    pub(crate) send: SendKey,
-    pub(crate) segment: u8,
-    pub(crate) last: bool,
-    /// Where in the segment.
-    pub(crate) segment_offset: u32,
-    /// Where in the message.
-    pub(crate) offset: u32,
-    pub(crate) length: u32,
-    pub(crate) index: u32,
-}
-
 /// What travels under a number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
     Nothing,
-    Data(DataChunk),
+    /// Frames of messages.
+    Data,
     /// A control chunk, by its key in the link's table.
     Control(Key),
     /// It only asks whether the path works.
@@ -53,76 +44,14 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     what: What,
+    frames: Span,
+    /// Where the frames begin of what is sent next, or behind.
+    frames_at: u64,
     sent_at: Time,
     charge: u32,
     state: State,
     /// The device has not returned the work request yet.
     posted: bool,
-}
-
-/// What an ack newly told.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AckDigest {
-    pub(crate) acked_chunks: u32,
-    pub(crate) acked_bytes: u64,
-    /// What is not in flight any more.
-    pub(crate) landed_bytes: u64,
-    /// The smallest and the largest number newly acknowledged, when any was.
-    pub(crate) lowest: u64,
-    pub(crate) highest: u64,
-    /// When the largest acknowledged number was sent, if this ack is the first to tell of it.
-    pub(crate) largest_sent_at: Option<Time>,
-    /// How many were acknowledged after they had been declared lost.
-    pub(crate) spurious: u32,
-    /// Those of them that a timeout had declared lost, not a gap.
-    pub(crate) timed_out: u32,
-    /// Of how many that a timeout had declared lost it will never be known whether they came.
-    pub(crate) unknown: u32,
-    /// What the last timeouts declared lost is known: whether all of it had come.
-    pub(crate) timeouts_were_false: Option<bool>,
-    /// The numbers that they declared lost.
-    timed_out_numbers: (u64, u64),
-}
-
-impl AckDigest {
-    pub(crate) const NOTHING: Self = Self {
-        acked_chunks: 0,
-        acked_bytes: 0,
-        landed_bytes: 0,
-        lowest: u64::MAX,
-        highest: 0,
-        largest_sent_at: None,
-        spurious: 0,
-        timed_out: 0,
-        unknown: 0,
-        timeouts_were_false: None,
-        timed_out_numbers: NONE_TIMED_OUT,
-    };
-
-    /// Takes in that `number` is acknowledged; true when it was not before. What it carried is
-    /// looked at in its place: a copy would cost more than the rest.
-    #[inline(always)]
-    fn take_in(&mut self, number: u64, largest: u64, sent: &mut Sent) -> bool {
-        let charge = u64::from(sent.charge);
-        match sent.state {
-            State::Done => return false,
-            State::Outstanding => self.landed_bytes += charge,
-            State::Lost => {
-                let (first, end) = self.timed_out_numbers;
-                self.spurious += 1;
-                self.timed_out += u32::from((first..end).contains(&number));
-            }
-        }
-        sent.state = State::Done;
-        if number == largest {
-            self.largest_sent_at = Some(sent.sent_at);
-        }
-        self.acked_chunks += 1;
-        self.acked_bytes += charge;
-        self.lowest = self.lowest.min(number);
-        self.highest = self.highest.max(number);
-        true
-    }
 }
 
 /// No timeout whose outcome is open.
@@ -156,14 +85,18 @@ pub(crate) struct SendWindow {
     /// The device has returned everything below.
     returned: u64,
     largest_acked: Option<u64>,
+    frames: FrameRing,
+    /// Of numbers below the frames are not needed any more.
+    frames_from: u64,
     in_flight_bytes: u64,
-    reorder_window: u64,
-    acks_in_order: u32,
+    order: Order,
 }
 
 impl Sent {
     const UNUSED: Self = Self {
         what: What::Nothing,
+        frames: Span::EMPTY,
+        frames_at: 0,
         sent_at: Time::ZERO,
         charge: 0,
         state: State::Done,
@@ -190,9 +123,10 @@ impl SendWindow {
             decided: 0,
             returned: 0,
             largest_acked: None,
+            frames: FrameRing::new(),
+            frames_from: 0,
             in_flight_bytes: 0,
-            reorder_window: 0,
-            acks_in_order: 0,
+            order: Order::new(),
         }
     }
 
@@ -202,6 +136,7 @@ impl SendWindow {
         let mut window = Self::new();
         (window.next, window.floor, window.floor_told) = (number, number, number);
         (window.cumulative, window.decided, window.returned) = (number, number, number);
+        window.frames_from = number;
         window
     }
 
@@ -249,6 +184,31 @@ impl SendWindow {
         self.next - self.floor < NUMBER_WINDOW && has_place
     }
 
+    /// Whether another chunk of frames may be sent, beside that it has a number: there is room for
+    /// what is to be known of the frames.
+    pub(crate) fn has_room_for_frames(&mut self) -> bool {
+        self.frames.has_room() || {
+            cold_path();
+            self.release_frames();
+            self.frames.has_room()
+        }
+    }
+
+    /// Lets go of the frames of what is acknowledged, or was lost and sent again, and is not posted
+    /// any more.
+    fn release_frames(&mut self) {
+        self.frames_from = self.frames_from.max(self.next.saturating_sub(self.ring.len() as u64));
+        while self.frames_from < self.next {
+            let sent = self.at(self.frames_from);
+            if sent.state == State::Outstanding || sent.posted {
+                self.frames.release(self.at(self.frames_from).frames_at);
+                return;
+            }
+            self.frames_from += 1;
+        }
+        self.frames.release(self.frames.head());
+    }
+
     /// The number that the next transmission gets.
     pub(crate) fn next(&self) -> u64 {
         self.next
@@ -272,16 +232,44 @@ impl SendWindow {
         if self.any_outstanding() { self.at(self.floor).sent_at } else { Time::NEVER }
     }
 
-    /// Uses the next number; returns it and the floor to tell.
-    #[inline(always)]
+    /// Uses the next number for frames; returns it and the floor to tell.
+    #[inline]
+    pub(crate) fn send_frames(
+        &mut self,
+        frames: &[SendFrame],
+        charge: u32,
+        now: Time,
+    ) -> (u64, u64) {
+        if !self.frames.has_room_now(frames.len()) {
+            cold_path();
+            self.release_frames();
+        }
+        let frames_at = self.frames.head();
+        let frames = self.frames.push(frames);
+        self.use_number((What::Data, frames, frames_at), charge, now)
+    }
+
+    /// Uses the next number for something else; returns it and the floor to tell.
     pub(crate) fn send(&mut self, what: What, charge: u32, now: Time) -> (u64, u64) {
+        let frames_at = self.frames.head();
+        self.use_number((what, Span::EMPTY, frames_at), charge, now)
+    }
+
+    #[inline(always)]
+    fn use_number(
+        &mut self,
+        (what, frames, frames_at): (What, Span, u64),
+        charge: u32,
+        now: Time,
+    ) -> (u64, u64) {
         debug_assert!(self.has_number(), "asked before");
         let number = self.next;
         let mut place = self.at_mut(number);
         if !place.is_over() {
             place = self.grown_at(number);
         }
-        *place = Sent { what, sent_at: now, charge, state: State::Outstanding, posted: true };
+        let state = State::Outstanding;
+        *place = Sent { what, frames, frames_at, sent_at: now, charge, state, posted: true };
         self.next += 1;
         self.in_flight_bytes += u64::from(charge);
         self.floor_told = self.floor_to_tell(number);
@@ -308,30 +296,38 @@ impl SendWindow {
         self.floor_held = u64::MAX;
     }
 
-    /// The device has returned the work request of `number`. Gives what it carried, once.
-    pub(crate) fn returned(&mut self, number: u64, timestamp: Option<Time>) -> Option<What> {
+    /// The device has returned the work request of `number`. Hands on the frames that it carried,
+    /// once; false when it was returned before.
+    pub(crate) fn returned(
+        &mut self,
+        number: u64,
+        timestamp: Option<Time>,
+        each: impl FnMut(&SendFrame),
+    ) -> bool {
         if !self.remembers(number) {
-            return None;
+            return false;
         }
         let sent = self.at_mut(number);
         if !core::mem::take(&mut sent.posted) {
-            return None;
+            return false;
         }
         if let Some(at) = timestamp.filter(|_| sent.state == State::Outstanding) {
             sent.sent_at = sent.sent_at.max(at);
         }
-        Some(sent.what)
+        let frames = sent.frames;
+        self.frames.get(frames).for_each(each);
+        true
     }
 
     /// The device has returned the work requests of all numbers up to `number`, the last of them at
-    /// `timestamp`. Hands on what they carried that were not returned before.
+    /// `timestamp`. Hands on the frames that they carried that were not returned before.
     pub(crate) fn returned_upto(
         &mut self,
         number: u64,
         timestamp: Option<Time>,
-        mut each: impl FnMut(&What),
+        mut each: impl FnMut(&SendFrame),
     ) {
-        let Self { ring, next, returned, .. } = self;
+        let Self { ring, next, returned, frames, .. } = self;
         let (len, end) = (ring.len() as u64, (number + 1).min(*next));
         for number in (*returned).max(next.saturating_sub(len))..end {
             let sent = &mut ring[(number & (len - 1)) as usize];
@@ -342,7 +338,7 @@ impl SendWindow {
             if let Some(at) = at {
                 sent.sent_at = sent.sent_at.max(at);
             }
-            each(&sent.what);
+            frames.get(sent.frames).for_each(&mut each);
         }
         *returned = end.max(*returned);
     }
@@ -362,29 +358,37 @@ impl SendWindow {
         self.largest_acked.is_none_or(|seen| largest > seen) || base > self.cumulative
     }
 
-    /// Takes in an ack; calls `acked` for everything that it newly acknowledges.
+    /// Takes in an ack; calls `acked` for each number that it newly acknowledges: with what that
+    /// carried, and its charge; and `frame_acked` for each of its frames.
     pub(crate) fn on_ack(
         &mut self,
-        largest: u64,
-        base: u64,
+        now: Time,
+        (largest, base): (u64, u64),
         words: impl Iterator<Item = (u64, u64)>,
-        mut acked: impl FnMut(&What),
+        mut acked: impl FnMut(&What, u32),
+        mut frame_acked: impl FnMut(&SendFrame),
     ) -> AckDigest {
-        let mut digest = AckDigest { timed_out_numbers: self.timed_out, ..AckDigest::NOTHING };
+        let mut digest = AckDigest {
+            timed_out_numbers: self.timed_out,
+            largest_before: self.largest_acked,
+            ..AckDigest::NOTHING
+        };
         let news = self.largest_acked.is_none_or(|seen| largest > seen);
         if news {
             self.largest_acked = Some(largest);
         }
         let start = self.cumulative.max(self.next.saturating_sub(self.ring.len() as u64));
         let end = base.min(self.next);
-        let floor_told = self.floor_told;
+        let Self { ring, frames, floor_told, .. } = self;
+        let mask = ring.len() - 1;
         for number in start..end {
-            let sent = self.at_mut(number);
+            let sent = &mut ring[number as usize & mask];
             // A number that was declared lost may lie below a floor that we told: then the peer's
             // cumulative word says nothing about it.
-            let is_told = sent.state != State::Lost || number >= floor_told;
+            let is_told = sent.state != State::Lost || number >= *floor_told;
             if is_told && digest.take_in(number, largest, sent) {
-                acked(&sent.what);
+                acked(&sent.what, sent.charge);
+                frames.get(sent.frames).for_each(&mut frame_acked);
             }
         }
         self.cumulative = self.cumulative.max(end);
@@ -396,7 +400,9 @@ impl SendWindow {
                 if self.remembers(number) {
                     let sent = self.at_mut(number);
                     if digest.take_in(number, largest, sent) {
-                        acked(&sent.what);
+                        acked(&sent.what, sent.charge);
+                        let span = sent.frames;
+                        self.frames.get(span).for_each(&mut frame_acked);
                     }
                 }
             }
@@ -409,7 +415,7 @@ impl SendWindow {
             cold_path();
             self.settle_timed_out(&mut digest);
         }
-        self.adapt_reorder_window(&digest);
+        self.note_order(now, &digest);
         self.advance_floor();
         digest
     }
@@ -425,22 +431,21 @@ impl SendWindow {
             // Nothing says that they did not come.
             digest.unknown = core::mem::take(&mut self.timed_out_lost);
         }
+        digest.gone = self.timed_out_lost;
         digest.timeouts_were_false = Some(self.timed_out_lost == 0);
         (self.timed_out, self.floor_held) = (NONE_TIMED_OUT, u64::MAX);
     }
 
-    fn adapt_reorder_window(&mut self, digest: &AckDigest) {
-        // What a timeout declared lost was late, and out of no order.
-        if digest.spurious > digest.timed_out {
-            self.reorder_window = (self.reorder_window * 2 + 1).min(REORDER_WINDOW_MAX);
-            self.acks_in_order = 0;
-            return;
+    /// What an ack says of the order of the path.
+    fn note_order(&mut self, now: Time, digest: &AckDigest) {
+        if let Some(late) = digest.oldest_late {
+            cold_path();
+            self.order.on_late(self.order.newest_sent_at().since(late));
         }
-        self.acks_in_order += 1;
-        if self.acks_in_order >= REORDER_DECAY_ACKS {
-            self.acks_in_order = 0;
-            self.reorder_window = self.reorder_window.saturating_sub(1);
+        if let Some(sent_at) = digest.largest_sent_at {
+            self.order.on_newest(now, sent_at);
         }
+        self.order.on_ack(digest.is_disordered);
     }
 
     fn advance_floor(&mut self) {
@@ -452,54 +457,6 @@ impl SendWindow {
     /// Transmissions after the newest that was acknowledged.
     pub(crate) fn sent_since_acked(&self) -> u64 {
         self.largest_acked.map_or(self.next, |largest| self.next - 1 - largest)
-    }
-
-    /// Declares lost what lies more than the reorder window below the largest acknowledged number
-    /// (docs/protocol.md section 5).
-    pub(crate) fn detect_losses(&mut self, lost: impl FnMut(&What, u32)) {
-        let Some(largest) = self.largest_acked else { return };
-        self.declare_lost_below(largest.saturating_sub(self.reorder_window), lost);
-    }
-
-    /// Declares everything outstanding lost.
-    pub(crate) fn time_out(&mut self, mut lost: impl FnMut(&What, u32)) {
-        let (first, end) = (self.floor, self.next);
-        if first == end {
-            return;
-        }
-        if self.timed_out == NONE_TIMED_OUT {
-            (self.timed_out.0, self.timed_out_lost) = (first, 0);
-            self.floor_held = first;
-        }
-        self.timed_out.1 = end;
-        let mut count = 0;
-        self.declare_lost_below(end, |what, charge| {
-            count += 1;
-            lost(what, charge);
-        });
-        self.timed_out_lost += count;
-    }
-
-    fn declare_lost_below(&mut self, end: u64, mut lost: impl FnMut(&What, u32)) {
-        let start = self.decided.max(self.floor);
-        for number in start..end {
-            let sent = self.at_mut(number);
-            if sent.state == State::Outstanding {
-                sent.state = State::Lost;
-                let (what, charge) = (sent.what, sent.charge);
-                self.in_flight_bytes -= u64::from(charge);
-                lost(&what, charge);
-            }
-        }
-        self.decided = self.decided.max(end);
-        self.advance_floor();
-    }
-
-    /// The newest outstanding chunk: what a tail-loss probe sends again.
-    pub(crate) fn newest_outstanding(&self) -> Option<What> {
-        let mut numbers = (self.floor..self.next).rev();
-        let newest = numbers.find(|&number| self.at(number).state == State::Outstanding)?;
-        Some(self.at(newest).what)
     }
 }
 

@@ -19,10 +19,6 @@ impl Scheduler for RoundRobin {
         self.line.front().copied()
     }
 
-    fn has_others(&self) -> bool {
-        self.line.len() > 1
-    }
-
     fn served(&mut self, _bytes: u32, more: Option<u16>) {
         if more.is_none() {
             self.line.pop_front();

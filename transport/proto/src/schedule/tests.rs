@@ -30,22 +30,6 @@ fn serve(
 }
 
 #[test]
-fn who_is_alone_in_line_has_no_others() {
-    for scheduling in [Scheduling::RoundRobin, Scheduling::WeightedFair] {
-        let mut line = scheduling.scheduler();
-        assert!(!line.has_others());
-        line.enter(channel(0), 16);
-        assert!(!line.has_others());
-        line.enter(channel(1), 16);
-        assert!(line.has_others());
-        line.served(100, Some(16));
-        assert!(line.has_others(), "it has more");
-        line.served(100, None);
-        assert!(!line.has_others());
-    }
-}
-
-#[test]
 fn round_robin_gives_each_channel_a_chunk_in_turn() {
     let mut line = Scheduling::RoundRobin.scheduler();
     let got = serve(&mut *line, &[1, 1, 1], &[16; 3], 300);

@@ -60,10 +60,6 @@ impl<M: Member> Scheduler<M> for WeightedFair<M> {
         self.line.peek().map(|Reverse((_, _, channel, _))| *channel)
     }
 
-    fn has_others(&self) -> bool {
-        self.line.len() > 1
-    }
-
     fn served(&mut self, bytes: u32, more: Option<u16>) {
         let Some(Reverse((start, _, channel, weight))) = self.line.pop() else { return };
         let weight = more.unwrap_or(weight);

@@ -33,6 +33,8 @@ pub struct Ack {
     pub hold: u32,
     /// What the receiver of this ack may have in flight, KiB.
     pub window_kib: u32,
+    /// Numbers of the path that came behind larger ones, low bits.
+    pub disordered: u16,
 }
 
 /// A received ack: the fixed part, and the variable parts in place.
@@ -89,8 +91,7 @@ impl<'a> AckFrame<'a> {
         if head[1] != KIND_ACK {
             return Err(AckError::Kind(head[1]));
         }
-        let words = usize::from(field!(head, 12, u16));
-        let credits = usize::from(field!(head, 14, u16));
+        let (words, credits) = (usize::from(head[12]), usize::from(head[13]));
         if words > WORDS_MAX || credits > ACK_CREDITS_MAX {
             return Err(AckError::Range);
         }
@@ -110,6 +111,7 @@ impl<'a> AckFrame<'a> {
             receive_time: field!(head, 40, u64),
             hold: field!(head, 48, u32),
             window_kib: field!(head, 52, u32),
+            disordered: field!(head, 14, u16),
         };
         let span = words as u64 * 64;
         if ack.largest > NUMBER_MAX {
@@ -151,7 +153,7 @@ impl Ack {
             put!(out, at, word_at(self.base + i * 64));
             at += 8;
         }
-        let mut entries = 0u16;
+        let mut entries = 0u8;
         for (channel, credit) in credits.take(ACK_CREDITS_MAX) {
             put!(out, at, channel);
             put!(out, at + 4, credit);
@@ -161,9 +163,11 @@ impl Ack {
         let body_crc = crc32c(&out[HEADER_BYTES..at]);
         let head = out.first_chunk_mut().expect("an ack begins with a header");
         let kind = u32::from(VERSION) | u32::from(KIND_ACK) << 8;
+        // At most 64 words.
+        let parts = words as u32 | u32::from(entries) << 8 | u32::from(self.disordered) << 16;
         let words = [
             pair(kind | u32::from(self.path) << 16, self.generation),
-            pair(self.acked_generation, words as u32 | u32::from(entries) << 16),
+            pair(self.acked_generation, parts),
             self.ack_number,
             self.largest,
             self.base,
@@ -201,6 +205,7 @@ mod tests {
             receive_time: 5,
             hold: 6,
             window_kib: 512,
+            disordered: 0x1234,
         }
     }
 

@@ -1,14 +1,14 @@
 //! The chunk header (docs/protocol.md section 3).
 
 use super::{VERSION, field, is_sealed, pair, seal};
-use crate::limits::{HEADER_BYTES, MESSAGE_BYTES_MAX, NUMBER_MAX, NUMBER_WINDOW};
+use crate::limits::{FRAME_UNITS_MAX, HEADER_BYTES, NUMBER_MAX, NUMBER_WINDOW};
 use core::fmt;
 
 /// What a chunk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// A piece of a message.
+    /// Frames of messages.
     Data = 1,
     /// Opens a channel.
     Open = 2,
@@ -57,15 +57,17 @@ impl Kind {
 pub struct ChunkFlags(pub(super) u16);
 
 impl ChunkFlags {
-    /// The last chunk of its message.
-    pub const LAST: Self = Self(1);
+    /// The first frame carries less than its piece: the table begins with what part it is.
+    pub const PART: Self = Self(1);
     /// `ack_largest` and `ack_hold` are valid.
     pub const ACK: Self = Self(1 << 1);
     /// `credit` is valid.
     pub const CREDIT: Self = Self(1 << 2);
-    /// `payload_crc` is valid.
-    pub const PAYLOAD_CRC: Self = Self(1 << 3);
-    const KNOWN: u16 = 0b1111;
+    /// `body_crc` is valid.
+    pub const BODY_CRC: Self = Self(1 << 3);
+    const KNOWN: u16 = 0b1111 | 0xff << Self::UNITS_SHIFT;
+    /// Where the units of the table lie.
+    const UNITS_SHIFT: u32 = 4;
     /// Where the path lies that `ack_largest` is of.
     const ACK_PATH_SHIFT: u32 = 12;
 
@@ -88,10 +90,25 @@ impl ChunkFlags {
         Self(self.0 & !(0b1111 << Self::ACK_PATH_SHIFT) | path | Self::ACK.0)
     }
 
-    /// Whether it sets no reserved bit, and tells a path only with an ack.
+    /// How many units the table of frames has.
+    #[must_use]
+    pub const fn units(self) -> usize {
+        (self.0 >> Self::UNITS_SHIFT & 0xff) as usize
+    }
+
+    /// With a table of so many units, 0 to [`FRAME_UNITS_MAX`].
+    #[must_use]
+    pub const fn with_units(self, units: usize) -> Self {
+        debug_assert!(units <= FRAME_UNITS_MAX);
+        Self(self.0 & !(0xff << Self::UNITS_SHIFT) | (units as u16) << Self::UNITS_SHIFT)
+    }
+
+    /// Whether it sets no reserved bit, tells a path only with an ack, and a part only with a
+    /// table.
     const fn is_valid(self) -> bool {
         let path = if self.has(Self::ACK) { 0b1111 << Self::ACK_PATH_SHIFT } else { 0 };
-        self.0 & !(Self::KNOWN | path) == 0
+        let has_table = self.units() > 0 || !self.has(Self::PART);
+        self.0 & !(Self::KNOWN | path) == 0 && has_table
     }
 
     /// With the bits of `other` set when `on`.
@@ -101,7 +118,8 @@ impl ChunkFlags {
     }
 }
 
-/// A valid chunk header. Field meanings: docs/protocol.md section 3.
+/// A valid chunk header. Field meanings: docs/protocol.md section 3. What it says of the first
+/// frame is checked by [`FrameTable`](super::FrameTable).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
     /// What the chunk is.
@@ -112,17 +130,17 @@ pub struct ChunkHeader {
     pub generation: u32,
     /// Transmission number.
     pub number: u64,
-    /// Message id.
+    /// Message id, of the first frame as all up to `length`.
     pub message: u64,
     /// Channel id.
     pub channel: u32,
-    /// Chunk index within the message.
+    /// Index of the piece within the message.
     pub index: u32,
-    /// Byte offset of the payload within the message.
+    /// Byte offset of the frame within the message.
     pub offset: u32,
     /// Bytes of the whole message.
     pub message_len: u32,
-    /// Bytes of payload.
+    /// Bytes of the frame.
     pub length: u32,
     /// `number` minus the oldest outstanding number.
     pub floor_delta: u16,
@@ -132,8 +150,8 @@ pub struct ChunkHeader {
     pub ack_largest: u32,
     /// Nanoseconds that the acknowledgement was held.
     pub ack_hold: u32,
-    /// CRC32C of the payload.
-    pub payload_crc: u32,
+    /// CRC32C of all that follows the header.
+    pub body_crc: u32,
 }
 
 /// Why 64 bytes are no chunk header.
@@ -147,7 +165,7 @@ pub enum HeaderError {
     Kind(u8),
     /// A reserved flag is set.
     Flags(u16),
-    /// `length`, `offset` and `message_len` do not fit together, or LAST is wrong.
+    /// A length where there is no frame.
     Length,
     /// `number` is beyond what a path can reach.
     Number,
@@ -162,7 +180,7 @@ impl fmt::Display for HeaderError {
             Self::Crc => write!(f, "header_crc does not match"),
             Self::Kind(kind) => write!(f, "unknown kind {kind}"),
             Self::Flags(flags) => write!(f, "reserved flags set: {flags:#06x}"),
-            Self::Length => write!(f, "length, offset and message_len do not fit together"),
+            Self::Length => write!(f, "a length where there is no frame"),
             Self::Number => write!(f, "number out of range"),
             Self::Floor => write!(f, "floor_delta out of range"),
         }
@@ -170,15 +188,6 @@ impl fmt::Display for HeaderError {
 }
 
 impl core::error::Error for HeaderError {}
-
-/// How many of the `bytes` behind a header are payload; what is over fills a packet up. The header
-/// is believed before it is checked: one that lies is found out when it is.
-#[must_use]
-#[inline]
-pub fn payload_bytes(header: &[u8; HEADER_BYTES], bytes: usize) -> usize {
-    let has_filler = header[1] == Kind::Data as u8 || header[1] == Kind::Probe as u8;
-    if has_filler { bytes.min(field!(header, 40, u32) as usize) } else { bytes }
-}
 
 impl ChunkHeader {
     /// Reads and checks a header.
@@ -208,7 +217,7 @@ impl ChunkHeader {
             credit: field!(bytes, 46, u16),
             ack_largest: field!(bytes, 48, u32),
             ack_hold: field!(bytes, 52, u32),
-            payload_crc: field!(bytes, 56, u32),
+            body_crc: field!(bytes, 56, u32),
         };
         if !ChunkFlags(flags).is_valid() {
             return Err(HeaderError::Flags(flags));
@@ -224,17 +233,12 @@ impl ChunkHeader {
         if floor > self.number || floor >= NUMBER_WINDOW {
             return Err(HeaderError::Floor);
         }
-        if self.kind != Kind::Data {
-            return if self.length == 0 { Ok(()) } else { Err(HeaderError::Length) };
+        // What frames say is checked with the body: `FrameTable`.
+        let has_frames = self.length > 0 || self.flags.units() > 0;
+        if has_frames && self.kind != Kind::Data {
+            return Err(HeaderError::Length);
         }
-        let end = u64::from(self.offset) + u64::from(self.length);
-        let fits = self.length > 0
-            && self.message_len <= MESSAGE_BYTES_MAX
-            && end <= u64::from(self.message_len)
-            && self.index <= self.offset
-            && (self.index == 0) == (self.offset == 0)
-            && self.flags.has(ChunkFlags::LAST) == (end == u64::from(self.message_len));
-        if fits { Ok(()) } else { Err(HeaderError::Length) }
+        Ok(())
     }
 
     /// Writes the header with its checksum.
@@ -249,12 +253,12 @@ impl ChunkHeader {
             pair(self.length, u32::from(self.floor_delta) | u32::from(self.credit) << 16),
             pair(self.ack_largest, self.ack_hold),
         ];
-        seal(bytes, words, self.payload_crc);
+        seal(bytes, words, self.body_crc);
     }
 
-    /// The checksum of the payload, where headers tell it.
+    /// The checksum of the body, where headers tell it.
     pub(crate) fn checksum(&self) -> Option<u32> {
-        self.flags.has(ChunkFlags::PAYLOAD_CRC).then_some(self.payload_crc)
+        self.flags.has(ChunkFlags::BODY_CRC).then_some(self.body_crc)
     }
 
     /// The sender's floor: the oldest transmission number that is still outstanding.
@@ -273,7 +277,7 @@ mod tests {
     fn golden() -> (ChunkHeader, [u8; HEADER_BYTES]) {
         let header = ChunkHeader {
             kind: Kind::Data,
-            flags: ChunkFlags::LAST.with(ChunkFlags::ACK, true).with(ChunkFlags::PAYLOAD_CRC, true),
+            flags: ChunkFlags::ACK.with(ChunkFlags::BODY_CRC, true).with_units(3),
             generation: 0x0403_0201,
             number: 0x1122_3344_5566_7788,
             message: 0x0102_0304_0506_0708,
@@ -286,10 +290,10 @@ mod tests {
             credit: 0xbeef,
             ack_largest: 0xdead_beef,
             ack_hold: 1_000,
-            payload_crc: 0x1234_5678,
+            body_crc: 0x1234_5678,
         };
         let mut bytes = [
-            2, 1, 0x0b, 0, 1, 2, 3, 4, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 8, 7, 6, 5,
+            3, 1, 0x3a, 0, 1, 2, 3, 4, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 8, 7, 6, 5,
             4, 3, 2, 1, 0x0d, 0x0c, 0x0b, 0x0a, 2, 0, 0, 0, 0, 0x80, 0, 0, 0, 0x81, 0, 0, 0, 1, 0,
             0, 0xff, 0x0f, 0xef, 0xbe, 0xef, 0xbe, 0xad, 0xde, 0xe8, 3, 0, 0, 0x78, 0x56, 0x34,
             0x12, 0, 0, 0, 0,
@@ -306,17 +310,6 @@ mod tests {
         let mut emitted = [0xa5; HEADER_BYTES];
         header.emit(&mut emitted);
         assert_eq!(emitted, bytes);
-    }
-
-    #[test]
-    fn what_follows_the_payload_of_data_or_a_probe_is_filler() {
-        let (_, mut bytes) = golden();
-        let of = [0, 1, 0xff, 0x100, 0x101, 0x2000].map(|behind| payload_bytes(&bytes, behind));
-        assert_eq!(of, [0, 1, 0xff, 0x100, 0x100, 0x100]);
-        bytes[1] = Kind::Ping as u8;
-        assert_eq!(payload_bytes(&bytes, 0x2000), 0x2000, "and nothing else has any");
-        bytes[1] = Kind::Probe as u8;
-        assert_eq!(payload_bytes(&bytes, 0x2000), 0x100);
     }
 
     #[test]
@@ -339,19 +332,27 @@ mod tests {
             header.emit(&mut bytes);
             assert_eq!(ChunkHeader::parse(&bytes), Err(want));
         };
-        refused(&|h| h.length = 0, HeaderError::Length);
-        refused(&|h| h.length += 1, HeaderError::Length);
-        refused(&|h| h.message_len += 1, HeaderError::Length);
-        refused(&|h| (h.offset, h.length) = (u32::MAX, u32::MAX), HeaderError::Length);
-        refused(&|h| h.message_len = MESSAGE_BYTES_MAX + 1, HeaderError::Length);
-        refused(&|h| h.index = 0, HeaderError::Length);
         refused(&|h| h.floor_delta = 4096, HeaderError::Floor);
         refused(&|h| h.number = 0xffe, HeaderError::Floor);
         refused(&|h| h.number = NUMBER_MAX + 1, HeaderError::Number);
         refused(&|h| h.kind = Kind::Ping, HeaderError::Length);
-        refused(&|h| h.flags.0 |= 0x10, HeaderError::Flags(0x1b));
-        refused(&|h| h.flags.0 |= 0x800, HeaderError::Flags(0x80b));
-        refused(&|h| h.flags.0 = 0x3009, HeaderError::Flags(0x3009));
+        refused(&|h| (h.kind, h.length) = (Kind::Ping, 0), HeaderError::Length);
+        refused(&|h| h.flags.0 = 0x0001, HeaderError::Flags(0x0001));
+        refused(&|h| h.flags.0 = 0x3008, HeaderError::Flags(0x3008));
+        let (mut header, mut bytes) = (good, [0; HEADER_BYTES]);
+        (header.kind, header.length) = (Kind::Ping, 0);
+        header.flags = header.flags.with_units(0);
+        header.emit(&mut bytes);
+        assert_eq!(ChunkHeader::parse(&bytes), Ok(header));
+    }
+
+    #[test]
+    fn the_flags_tell_how_many_units_the_table_has() {
+        for units in 0..=FRAME_UNITS_MAX {
+            let flags = ChunkFlags::ACK.with_units(7).with_ack_of(9).with_units(units);
+            assert_eq!((flags.units(), flags.ack_path()), (units, 9));
+            assert!(flags.has(ChunkFlags::ACK) && flags.is_valid());
+        }
     }
 
     #[test]

@@ -3,25 +3,23 @@
 mod ack;
 mod app;
 mod chunk;
-mod follow;
+mod frames;
 mod hello;
-mod pack;
 mod refusal;
 
 pub use ack::{Ack, AckError, AckFrame};
 pub(crate) use ack::{HOLD_UNKNOWN, KIND_ACK};
 pub use app::{AppProtocol, AppProtocolError};
-pub use chunk::{ChunkFlags, ChunkHeader, HeaderError, Kind, payload_bytes};
-pub(crate) use follow::{Follower, Piece};
+pub use chunk::{ChunkFlags, ChunkHeader, HeaderError, Kind};
+pub use frames::{BodyError, Frame, FrameTable, body_bytes, emit_table, place};
 pub use hello::{Hello, HelloError, HelloPath, PREFIX_BYTES, SETUP_VERSION, Welcome};
-pub use pack::{begins_chunk, next_in_pack, packed};
 pub use refusal::Refusal;
 
 use crate::limits::HEADER_BYTES;
 use towpath_base::crc::crc32c_of_60;
 
 /// The version of headers and acks of this build (docs/protocol.md).
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// Reads little-endian fields at fixed offsets of a slice whose length was checked.
 macro_rules! field {

@@ -26,7 +26,8 @@ fn credit_that_comes_seconds_late_grants_nothing_that_was_not_granted() {
     let mut late_frames = 0;
     for seed in 0..300 {
         println!("seed {seed}");
-        let tune = |config: LinkConfig| config.spreading(EACH).seed(seed);
+        // A message makes a chunk.
+        let tune = |config: LinkConfig| config.spreading(EACH).seed(seed).chunk_bytes_max(104);
         let mut wire = Wire::with_paths(seed, Faults::default(), 2, tune);
         let channel = wire.open_channel(0, false);
         let mut prng = Prng::new(seed);
@@ -114,6 +115,7 @@ fn a_peer_grants_its_quota_beyond_what_was_used_and_not_a_chunk_more() {
             receive_time: 0,
             hold: 0,
             window_kib: 1 << 10,
+            disordered: 0,
         };
         let mut out = [0; ACK_BYTES_MAX];
         let len = ack.emit(&mut out, |_| 0, [(1, (limit + beyond) as u32)].into_iter());
@@ -123,9 +125,7 @@ fn a_peer_grants_its_quota_beyond_what_was_used_and_not_a_chunk_more() {
         // In a header, where it may be an old truth.
         let mut link = begin();
         let data = ChunkHeader {
-            flags: ChunkFlags::default()
-                .with(ChunkFlags::CREDIT, true)
-                .with(ChunkFlags::LAST, true),
+            flags: ChunkFlags::default().with(ChunkFlags::CREDIT, true),
             channel: 1,
             credit: (limit + beyond) as u16,
             message_len: 4,
@@ -133,7 +133,7 @@ fn a_peer_grants_its_quota_beyond_what_was_used_and_not_a_chunk_more() {
             offset: 0,
             ..header(Kind::Data, 2, 0)
         };
-        assert_eq!(give(&mut link, &data, b"some"), Verdict::Kept);
+        assert_eq!(give(&mut link, &data, b"some"), Verdict::Kept(1));
         assert_eq!(granted(&link), believed, "{beyond} beyond, in a header");
         let stats = link.stats();
         assert_eq!((stats.violations, stats.acks_bad), (0, u64::from(beyond > 0)), "{beyond}");

@@ -1,9 +1,10 @@
 //! One end of the simulated wire: a link, its driver's buffers, and what its application saw.
 
+use super::bufs::Bufs;
 use super::wire::Frame;
 use super::*;
 use crate::Carrier;
-use crate::event::{BufToken, ChannelId, Event, Outcome, Verdict};
+use crate::event::{Arrival, ChannelId, Cut, Event, Outcome, Verdict};
 use crate::path::{MtuReason, PathState};
 use alloc::collections::BTreeMap;
 use towpath_verbs::Mtu;
@@ -13,8 +14,7 @@ extern crate std;
 /// One end: a link, its received buffers, and what its application saw.
 pub(super) struct End {
     pub(super) link: Link,
-    pub(super) bufs: BTreeMap<u32, Vec<u8>>,
-    pub(super) next_buf: u32,
+    pub(super) bufs: Bufs,
     /// Messages that are out, by token.
     pub(super) sending: BTreeMap<u64, (SendKey, Vec<u8>)>,
     pub(super) outcomes: BTreeMap<u64, Outcome>,
@@ -39,8 +39,7 @@ impl End {
     pub(super) fn new(link: Link) -> Self {
         Self {
             link,
-            bufs: BTreeMap::new(),
-            next_buf: 0,
+            bufs: Bufs::default(),
             sending: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             received: Vec::new(),
@@ -85,7 +84,7 @@ impl End {
                 self.link.take_message(incoming, |taken| chunks.extend_from_slice(taken));
                 let mut whole = Vec::new();
                 for chunk in &chunks {
-                    whole.extend(self.bufs.remove(&chunk.buf.0).expect("a buffer comes out once"));
+                    whole.extend(self.bufs.take_out(chunk));
                 }
                 assert_eq!(whole.len(), length as usize);
                 self.received.push(whole);
@@ -95,7 +94,7 @@ impl End {
                 let id = (channel.0, incoming.0.index);
                 let stream = self.streams.entry(id).or_default();
                 assert_eq!(stream.len(), chunk.offset as usize, "in order");
-                stream.extend(self.bufs.remove(&chunk.buf.0).unwrap());
+                stream.extend(self.bufs.take_out(&chunk));
                 assert_eq!(end, stream.len() == message_len as usize);
                 if end {
                     self.received.push(self.streams.remove(&id).unwrap());
@@ -106,7 +105,7 @@ impl End {
                 self.aborted += 1;
                 assert!(self.streams.remove(&(channel.0, incoming.0.index)).is_some());
             }
-            Event::Recycled { buf } => assert!(self.bufs.remove(&buf.0).is_some()),
+            Event::Recycled { buf } => self.bufs.let_go(buf),
             Event::Sent { token, outcome, send } => {
                 let (key, _) = self.sending.remove(&token).expect("reported once");
                 assert_eq!(key, send);
@@ -133,32 +132,23 @@ impl End {
         }
     }
 
-    /// Takes in what came one behind the other, chunks of one path together.
+    /// Takes in what came.
     pub(super) fn take_row(&mut self, now: Time, frames: impl IntoIterator<Item = Frame>) {
-        let Self { link, bufs, next_buf, .. } = self;
-        let mut frames = frames.into_iter().peekable();
-        while let Some(first) = frames.next() {
-            let mut chunk = match first {
-                Frame::Ack(bytes) => {
-                    link.handle_ack(now, &bytes, now);
-                    continue;
-                }
-                Frame::Chunk { path, header, payload } => Some((path, header, payload)),
-            };
-            let of = chunk.as_ref().map_or(PathId(0), |&(path, ..)| path);
-            let mut arrivals = link.arrivals(now, of);
-            while let Some((_, header, payload)) = chunk.take() {
-                let buf = BufToken(*next_buf);
-                *next_buf += 1;
-                if arrivals.take(&header, &payload, buf, now) == Verdict::Kept {
-                    bufs.insert(buf.0, payload);
-                }
-                let is_next =
-                    |next: &Frame| matches!(next, Frame::Chunk { path, .. } if *path == of);
-                if let Some(Frame::Chunk { path, header, payload }) = frames.next_if(is_next) {
-                    chunk = Some((path, header, payload));
-                }
-            }
+        for frame in frames {
+            self.take_one(now, frame);
+        }
+    }
+
+    fn take_one(&mut self, now: Time, frame: Frame) {
+        let Self { link, bufs, .. } = self;
+        let (path, header, body) = match frame {
+            Frame::Ack(bytes) => return link.handle_ack(now, &bytes, now),
+            Frame::Chunk { path, header, payload } => (path, header, payload),
+        };
+        let buf = bufs.next();
+        let arrival = Arrival { header: &header, body: &body, buf, received_at: now };
+        if let Verdict::Kept(pieces) = link.handle_chunk(now, path, &arrival, bufs) {
+            bufs.keep(buf, body, pieces);
         }
     }
 }

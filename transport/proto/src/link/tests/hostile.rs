@@ -1,10 +1,11 @@
 //! What a peer may say that no correct peer says, or says at an odd moment.
 
+use super::bufs::Bufs;
 use super::wire::{Faults, Wire};
 use super::*;
 use crate::Carrier;
-use crate::event::{BufToken, ChannelId, CloseReason, Event, Verdict};
-use crate::limits::{ACK_BYTES_MAX, NUMBER_MAX, NUMBER_WINDOW};
+use crate::event::{Arrival, BufToken, ChannelId, CloseReason, Cut, Event, Verdict};
+use crate::limits::{ACK_BYTES_MAX, HEADER_BYTES, NUMBER_MAX, NUMBER_WINDOW};
 use crate::wire::{ChunkFlags, ChunkHeader, Kind};
 
 /// A sound header from the peer of `ends[0]`.
@@ -24,14 +25,26 @@ pub(super) fn header(kind: Kind, number: u64, sequence: u32) -> ChunkHeader {
         credit: 8,
         ack_largest: 0,
         ack_hold: 0,
-        payload_crc: 0,
+        body_crc: 0,
     }
 }
 
 pub(super) fn give(link: &mut Link, header: &ChunkHeader, payload: &[u8]) -> Verdict {
     let mut bytes = [0; HEADER_BYTES];
     header.emit(&mut bytes);
-    link.handle_chunk(Time::ZERO, PathId(0), &bytes, payload, BufToken(0), Time::ZERO)
+    give_at(link, Time::ZERO, 0, &bytes, payload)
+}
+
+/// Hands in a chunk on a path; what is kept of it is forgotten.
+pub(super) fn give_at(
+    link: &mut Link,
+    now: Time,
+    path: u8,
+    header: &[u8; HEADER_BYTES],
+    body: &[u8],
+) -> Verdict {
+    let arrival = Arrival { header, body, buf: BufToken(0), received_at: now };
+    link.handle_chunk(now, PathId(path), &arrival, &mut Bufs::default())
 }
 
 pub(super) fn alone() -> Link {
@@ -61,7 +74,7 @@ fn news_wait_where_nothing_that_came_on_a_worse_carrier_was_accepted() {
     let give = |link: &mut Link, header: &ChunkHeader, payload: &[u8]| {
         let mut bytes = [0; HEADER_BYTES];
         header.emit(&mut bytes);
-        link.handle_chunk(Time::ZERO, PathId(1), &bytes, payload, BufToken(0), Time::ZERO)
+        give_at(link, Time::ZERO, 1, &bytes, payload)
     };
     assert_eq!(give(&mut link, &data, &[0; 4]), Verdict::Recycle);
     assert_eq!(link.stats(), LinkStats::default(), "neither bad nor stale");
@@ -108,7 +121,7 @@ fn data_that_brings_the_ack_of_our_goodbye_is_not_kept_by_the_link_that_went_dow
 }
 
 #[test]
-fn a_chunk_that_comes_after_its_message_was_given_up_is_not_acknowledged() {
+fn a_chunk_that_comes_after_its_message_was_given_up_is_acknowledged_and_does_not_deliver_it() {
     let (mut wire, channel) = Wire::open(1, Faults::default(), true);
     let [sender, receiver] = &mut wire.ends;
     let segments = [4];
@@ -125,13 +138,27 @@ fn a_chunk_that_comes_after_its_message_was_given_up_is_not_acknowledged() {
     sender.link.cancel(key).unwrap();
     let abandon = sender.link.poll_transmit(now).unwrap().header;
     assert_eq!((data.kind, abandon.kind), (Kind::Data, Kind::Abandon));
-    let payload_crc = towpath_base::crc::crc32c(b"late");
+    let body_crc = towpath_base::crc::crc32c(b"late");
     let _ = give(&mut receiver.link, &abandon, &[]);
-    let late = give(&mut receiver.link, &ChunkHeader { payload_crc, ..data }, b"late");
+    let late = give(&mut receiver.link, &ChunkHeader { body_crc, ..data }, b"late");
     assert_eq!(late, Verdict::Recycle);
     assert_eq!(receiver.link.poll_event(), None);
     let path = &receiver.link.paths[0].rx;
-    assert_eq!((path.base(), path.is_complete()), (data.number, false));
+    assert_eq!((path.base(), path.is_complete()), (abandon.number + 1, true));
+    // The sender goes by the answer to ABANDON.
+    let [sender, receiver] = &mut wire.ends;
+    let mut out = [0; ACK_BYTES_MAX];
+    let ack = receiver.link.poll_ack(now, &mut out).expect("all of it came");
+    sender.link.handle_ack(now, &out[..ack.len], now);
+    assert_eq!(sender.link.poll_event(), None);
+    let answer = receiver.link.poll_transmit(now).expect("the answer to ABANDON");
+    assert_eq!(answer.header.kind, Kind::Abandoned);
+    sender.link.handle_sent(PathId(0), data.number, None);
+    let mut bytes = [0; HEADER_BYTES];
+    answer.header.emit(&mut bytes);
+    let _ = give_at(&mut sender.link, now, 0, &bytes, &[]);
+    let outcome = Outcome::Abandoned;
+    assert_eq!(sender.link.poll_event(), Some(Event::Sent { send: key, token: 0, outcome }));
 }
 
 pub(super) fn ack_of(largest: u32, header: ChunkHeader) -> ChunkHeader {

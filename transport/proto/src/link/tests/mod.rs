@@ -1,13 +1,15 @@
 //! Two links over a faulty wire: delivery, loss, credit, giving up, channels.
 
-mod arrivals;
+mod bufs;
 mod carriers;
 mod credit;
 mod end;
+mod frames;
 mod given_up;
 mod hostile;
 mod mtu;
 mod numbers;
+mod order;
 mod paths;
 mod piggyback;
 mod ports;
@@ -19,7 +21,7 @@ mod stalls;
 mod wire;
 
 use super::*;
-use crate::event::Outcome;
+use crate::event::{Cut, Outcome};
 use alloc::vec;
 use std::println;
 use towpath_base::Prng;

@@ -1,11 +1,12 @@
 //! An ack that rides on data waits until a reply has left, and no longer.
 
-use super::hostile::{ack_of, alone, give, header};
+use super::hostile::{ack_of, alone, give, give_at, header};
 use super::wire::{Faults, Wire};
 use super::*;
 use crate::Carrier;
-use crate::event::{BufToken, ChannelId, Cut, Event, Verdict};
-use crate::wire::{ChunkFlags, ChunkHeader, Kind};
+use crate::event::{ChannelId, Cut, Event, Verdict};
+use crate::limits::HEADER_BYTES;
+use crate::wire::{ChunkHeader, Kind};
 
 const CHANNEL: ChannelId = ChannelId(1);
 
@@ -37,9 +38,8 @@ fn send(link: &mut Link, token: u64) -> u64 {
 /// A whole message of the peer, with an ack of ours.
 fn message(number: u64, acked: u64) -> ChunkHeader {
     let (length, message) = (4, number - 2);
-    let flags = ChunkFlags::default().with(ChunkFlags::LAST, true);
     let data = header(Kind::Data, number, 0);
-    let data = ChunkHeader { channel: CHANNEL.0, message, length, message_len: 4, flags, ..data };
+    let data = ChunkHeader { channel: CHANNEL.0, message, length, message_len: 4, ..data };
     ack_of(acked as u32, data)
 }
 
@@ -57,7 +57,7 @@ fn tokens_delivered(link: &mut Link) -> Vec<u64> {
 fn a_reply_leaves_before_the_ack_that_came_with_its_question_is_taken_in() {
     let mut link = with_channel();
     let number = send(&mut link, 7);
-    assert_eq!(give(&mut link, &message(2, number), b"some"), Verdict::Kept);
+    assert_eq!(give(&mut link, &message(2, number), b"some"), Verdict::Kept(1));
     assert!(matches!(link.poll_event(), Some(Event::Message { .. })));
     assert_eq!(link.poll_event(), None, "the outcome can wait");
     send(&mut link, 8);
@@ -72,7 +72,7 @@ fn of_many_acks_the_one_that_says_most_is_taken_in() {
     let numbers: Vec<u64> = (0..3).map(|token| send(&mut link, token)).collect();
     let before = link.stats().acks_received;
     for (at, acked) in [(2, numbers[0]), (3, numbers[2]), (4, numbers[1])] {
-        assert_eq!(give(&mut link, &message(at, acked), b"some"), Verdict::Kept);
+        assert_eq!(give(&mut link, &message(at, acked), b"some"), Verdict::Kept(1));
     }
     link.settle_piggyback();
     assert_eq!(tokens_delivered(&mut link), [0, 1, 2]);
@@ -90,7 +90,7 @@ fn what_was_acknowledged_is_delivered_even_if_the_channel_or_the_link_ends_at_on
     for (what, end) in ends {
         let mut link = with_channel();
         let number = send(&mut link, 7);
-        assert_eq!(give(&mut link, &message(2, number), b"some"), Verdict::Kept);
+        assert_eq!(give(&mut link, &message(2, number), b"some"), Verdict::Kept(1));
         end(&mut link);
         assert_eq!(tokens_delivered(&mut link), [7], "{what}");
     }
@@ -108,16 +108,16 @@ fn an_ack_that_waits_counts_when_the_peer_is_heard_on_a_worse_carrier() {
         let number = send(&mut link, 7);
         // Half the time after which a silent carrier is left, and a little.
         let now = Time::ZERO + Nanos::from_millis(130);
-        let mut give_at = |header: &ChunkHeader, path: u8, payload: &[u8]| {
+        let mut give_there = |header: &ChunkHeader, path: u8, payload: &[u8]| {
             let mut bytes = [0; HEADER_BYTES];
             header.emit(&mut bytes);
-            let _ = link.handle_chunk(now, PathId(path), &bytes, payload, BufToken(0), now);
+            let _ = give_at(&mut link, now, path, &bytes, payload);
         };
         if is_acked {
-            give_at(&message(2, number), 0, b"some");
+            give_there(&message(2, number), 0, b"some");
         }
         // The second path's generation.
-        give_at(&ChunkHeader { generation: 101, ..header(Kind::Ping, 1, 1) }, 1, &[]);
+        give_there(&ChunkHeader { generation: 101, ..header(Kind::Ping, 1, 1) }, 1, &[]);
         let stays = link.carrier() == Carrier::Uc;
         assert_eq!(stays, is_acked, "it follows a peer that it has no answer from");
     }
@@ -135,7 +135,7 @@ fn what_the_ack_that_waits_tells_of_is_not_sent_again() {
         }
         assert_eq!(link.stats().rtos, 1);
         if is_acked {
-            assert_eq!(give(&mut link, &message(2, number), b"some"), Verdict::Kept);
+            assert_eq!(give(&mut link, &message(2, number), b"some"), Verdict::Kept(1));
         }
         let again = link.poll_transmit(link.poll_timeout());
         assert_eq!(again.is_some(), !is_acked, "{again:?}");

@@ -3,7 +3,7 @@
 use super::end::End;
 use super::*;
 use crate::event::{ChannelId, Transmit};
-use crate::limits::{ACK_BYTES_MAX, PATHS_MAX};
+use crate::limits::{ACK_BYTES_MAX, HEADER_BYTES, PATHS_MAX};
 use crate::{Carrier, QpHalf, Renew, Side, wire::ChunkHeader};
 use alloc::collections::BTreeMap;
 use towpath_base::Prng;
@@ -49,6 +49,11 @@ pub(super) struct Wire {
     pub(super) ports: [[u16; PATHS_MAX + 1]; 2],
     /// Bytes of the longest packet that gets to an end.
     pub(super) longest: [usize; 2],
+    /// Bytes of the longest SEND that gets through: longer ones come out of order, say.
+    pub(super) bears: usize,
+    /// What is sent is later by up to so many ns, each by itself. A SEND of several packets comes
+    /// out of order then, and UC drops it, four times in five.
+    pub(super) jitter: u64,
     /// Queue pairs that have failed are made anew where a driver is asked to.
     pub(super) renews: bool,
     /// Until then an end has no processor: nobody takes in what has come.
@@ -122,6 +127,8 @@ impl Wire {
             holes: [0; 2],
             longest: [usize::MAX; 2],
             ports: [first_ports(); 2],
+            bears: usize::MAX,
+            jitter: 0,
             renews: false,
             away_until: [Time::ZERO; 2],
             moves: Vec::new(),
@@ -180,6 +187,7 @@ impl Wire {
         }
         let late = self.prng.chance(self.faults.late);
         let delay = if late { DELAY + self.prng.below(20_000_000) } else { DELAY };
+        let delay = if self.jitter > 0 { delay + self.prng.below(self.jitter) } else { delay };
         let frame =
             if self.prng.chance(self.faults.corrupt) { self.corrupted(frame) } else { frame };
         self.put(to, frame, delay);
@@ -245,7 +253,7 @@ impl Wire {
             let mut run = Vec::new();
             let room = self.room_prng.between(1, self.room_max) as usize;
             may_be_more = self.ends[at].link.poll_transmits(self.now, |transmit| {
-                run.push(*transmit);
+                run.push(transmit.clone());
                 run.len() < room
             });
             for transmit in run {
@@ -266,25 +274,26 @@ impl Wire {
     }
 
     fn transmit_one(&mut self, at: usize, transmit: &Transmit) {
-        let payload = match transmit.payload {
-            None => Vec::new(),
-            Some(part) => {
-                let mut sending = self.ends[at].sending.values();
-                let (_, bytes) = sending.find(|(key, _)| *key == part.send).unwrap();
-                bytes[part.offset as usize..][..part.length as usize].to_vec()
-            }
-        };
+        let mut payload = Vec::new();
+        let sending = &self.ends[at].sending;
+        transmit.emit_body(&mut payload, |part, body| {
+            let (_, bytes) = sending.values().find(|(key, _)| *key == part.send).unwrap();
+            body.extend_from_slice(&bytes[part.offset as usize..][..part.length as usize]);
+        });
+        assert!(payload.len() <= 56 << 10, "no longer than the peer's buffers");
         let mut header = [0; HEADER_BYTES];
         let crc = towpath_base::crc::crc32c(&payload);
-        ChunkHeader { payload_crc: crc, ..transmit.header }.emit(&mut header);
+        ChunkHeader { body_crc: crc, ..transmit.header }.emit(&mut header);
         if let Some(trace) = &mut self.trace {
             trace.push((self.now, at, transmit.path, header));
         }
         let carrier = self.ends[at].link.paths().nth(usize::from(transmit.path.0));
         let is_cut = carrier.is_some_and(|path| path.carrier != Carrier::Tcp);
         let bytes = HEADER_BYTES + payload.len() + transmit.filler_bytes as usize;
+        let is_disordered = self.jitter > 0 && bytes > 4_096 && self.prng.chance(0.8);
+        let is_borne = bytes <= self.bears && !is_disordered;
         let cut_at = transmit.cut_at.unwrap_or(Mtu::Mtu4096).bytes() as usize;
-        if !is_cut || bytes.min(cut_at) <= self.longest[1 - at] {
+        if !is_cut || is_borne && bytes.min(cut_at) <= self.longest[1 - at] {
             self.post(1 - at, Frame::Chunk { path: transmit.path, header, payload });
         }
     }

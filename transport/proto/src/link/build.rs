@@ -1,0 +1,271 @@
+//! Building a chunk: frames of messages that are ready together (docs/protocol.md section 3).
+//!
+//! Payloads of a page and more go first, each from a page on, and shorter ones behind them, so that
+//! padding stays rare. A message that is alone makes a chunk of one frame, which has no table.
+
+use crate::channel::Outgoing;
+use crate::event::SendFrame;
+use crate::limits::{
+    COPIED_BYTES_MAX, COPIED_PAYLOAD_MAX, FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES, FRAME_UNITS_MAX,
+    PADDING_SHARE, PAGE_BYTES, PART_BYTES_MIN, PIECE_BYTES_MIN,
+};
+use crate::wire::{body_bytes, place};
+use alloc::vec::Vec;
+
+/// Units that a frame takes at most.
+const UNITS_OF_FRAME: usize = 2;
+
+/// Bytes of them.
+const TABLE_ENTRY_BYTES: u32 = (UNITS_OF_FRAME * FRAME_UNIT_BYTES) as u32;
+
+/// What a chunk may hold.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Bytes behind the header, of a chunk that its path bears.
+    pub(super) body_max: usize,
+    /// Bytes behind the header, of the longest chunk that the peer takes: no piece is longer.
+    pub(super) piece_max: usize,
+    /// Pieces of memory that the device gathers a body from, at most.
+    pub(super) gather_max: usize,
+}
+
+/// What of a message goes into a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Take {
+    /// A piece of this length.
+    Piece(u32),
+    /// A piece of the first length, of which the chunk carries a part of the second.
+    Part(u32, u32),
+}
+
+impl Take {
+    /// Bytes that go into the chunk.
+    #[inline(always)]
+    pub(super) fn length(self) -> u32 {
+        match self {
+            Self::Piece(length) | Self::Part(_, length) => length,
+        }
+    }
+}
+
+/// A chunk that is being built.
+#[derive(Debug)]
+pub(super) struct Builder {
+    bounds: Bounds,
+    /// Those of a page and more in front.
+    frames: Vec<SendFrame>,
+    /// How many of them have a page and more, and where the last of these ends.
+    long: usize,
+    long_end: usize,
+    /// Bytes of the others, each rounded up.
+    short_bytes: usize,
+    /// Units of the table, were none of them the first.
+    units: usize,
+    padding: usize,
+    /// Pieces of memory to be gathered, but for the table.
+    gathered: usize,
+    /// Bytes that are copied: short payloads, and what is between payloads.
+    copied: usize,
+    /// The last of the short ones is copied.
+    ends_copied: bool,
+}
+
+impl Builder {
+    /// An empty chunk; the memory of `frames` is used.
+    #[inline]
+    pub(super) fn new(bounds: Bounds, mut frames: Vec<SendFrame>) -> Self {
+        frames.clear();
+        Self {
+            bounds,
+            frames,
+            long: 0,
+            long_end: 0,
+            short_bytes: 0,
+            units: 0,
+            padding: 0,
+            gathered: 0,
+            copied: 0,
+            ends_copied: false,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// The frames, in the order in which they lie in the chunk.
+    pub(super) fn into_frames(self) -> Vec<SendFrame> {
+        self.frames
+    }
+
+    /// Units of the table.
+    #[inline]
+    pub(super) fn table_units(&self) -> usize {
+        let Some(first) = self.frames.first() else { return 0 };
+        self.units - first.frame.units() + first.frame.units_as_first()
+    }
+
+    /// Bytes behind the header, which is as long as one frame at least.
+    #[inline]
+    pub(super) fn body(&self) -> u32 {
+        body_bytes(self.payload_end(), self.table_units()) as u32
+    }
+
+    fn payload_end(&self) -> usize {
+        if let [only] = &self.frames[..] {
+            return only.frame.length as usize;
+        }
+        self.long_end.next_multiple_of(FRAME_ALIGN_BYTES) + self.short_bytes
+    }
+
+    /// Bytes behind the header with another frame of so many bytes, but for padding.
+    #[inline]
+    pub(super) fn body_with(&self, length: u32) -> u32 {
+        if self.is_empty() { length } else { self.body() + length + TABLE_ENTRY_BYTES }
+    }
+
+    /// Bytes of payload.
+    pub(super) fn payload_bytes(&self) -> u64 {
+        self.frames.iter().map(|frame| u64::from(frame.frame.length)).sum()
+    }
+
+    /// Room for one more payload of a page and more, or of less, beside a table with its entry.
+    #[inline]
+    fn room(&self, is_long: bool, units: usize) -> usize {
+        let table = (self.units + units) * FRAME_UNIT_BYTES;
+        let behind = self.short_bytes + table;
+        let before = if is_long {
+            place(self.long_end, PAGE_BYTES)
+        } else {
+            self.long_end.next_multiple_of(FRAME_ALIGN_BYTES)
+        };
+        (self.bounds.body_max & !(FRAME_ALIGN_BYTES - 1)).saturating_sub(before + behind)
+    }
+
+    /// How many pieces of memory a payload adds, and bytes to be copied, at most.
+    #[inline]
+    fn cost_of(&self, length: usize) -> (usize, usize) {
+        if length <= COPIED_PAYLOAD_MAX {
+            let is_apart = !self.ends_copied;
+            return (usize::from(is_apart), length.next_multiple_of(FRAME_ALIGN_BYTES));
+        }
+        let align = if length >= PAGE_BYTES { PAGE_BYTES } else { FRAME_ALIGN_BYTES };
+        let padding = length.next_multiple_of(align) - length;
+        (1 + usize::from(padding > 0), padding)
+    }
+
+    /// Whether the padding before another payload of a page and more is in proportion.
+    fn may_pad(&self, length: usize) -> bool {
+        let start = place(self.long_end, PAGE_BYTES);
+        let padding = self.padding + start - self.long_end;
+        padding <= (start + length) / PADDING_SHARE
+    }
+
+    /// Whether a frame of this length and so many units finds room.
+    fn fits(&self, length: usize, units: usize) -> bool {
+        // And one piece for the table.
+        let (pieces, copied) = self.cost_of(length);
+        let table = (self.units + units) * FRAME_UNIT_BYTES;
+        if self.units + units > FRAME_UNITS_MAX
+            || self.gathered + pieces >= self.bounds.gather_max
+            || self.copied + copied + table > COPIED_BYTES_MAX
+        {
+            return false;
+        }
+        let is_long = length >= PAGE_BYTES;
+        length.next_multiple_of(FRAME_ALIGN_BYTES) <= self.room(is_long, units)
+            && (!is_long || self.may_pad(length))
+    }
+
+    /// Whether a frame that was sent before finds room as it is.
+    pub(super) fn takes(&self, frame: &SendFrame) -> bool {
+        let (length, frame) = (frame.frame.length as usize, &frame.frame);
+        if self.is_empty() {
+            let units = frame.units_as_first();
+            return body_bytes(length, units) <= self.bounds.body_max;
+        }
+        self.fits(length, frame.units())
+    }
+
+    /// The length of a part for which there is room, of a frame with more.
+    pub(super) fn part_of(&self, length: u32) -> Option<u32> {
+        let units = if self.is_empty() { 1 } else { UNITS_OF_FRAME };
+        let most = (self.bounds.body_max & !(FRAME_ALIGN_BYTES - 1)) - units * FRAME_UNIT_BYTES;
+        let room = if self.is_empty() { most } else { self.room(false, units) };
+        // From a page on it would be placed otherwise.
+        let room = if self.is_empty() { room } else { room.min(PAGE_BYTES - FRAME_ALIGN_BYTES) };
+        let part = room.min(length as usize);
+        let fits = self.is_empty() || part >= PART_BYTES_MIN && self.fits(part, units);
+        (fits && part < length as usize).then_some(part as u32)
+    }
+
+    /// What of a message goes into the chunk, if anything does.
+    #[inline]
+    pub(super) fn take_of(&self, message: &Outgoing) -> Option<Take> {
+        let rest = message.rest_of_segment() as usize;
+        let Bounds { body_max, piece_max, .. } = self.bounds;
+        if self.is_empty() && rest <= body_max {
+            return Some(Take::Piece(rest as u32));
+        }
+        // Of whole pages, so that others can follow: the end of a message, or what there is.
+        let pages = |bytes: usize| bytes & !(PAGE_BYTES - 1);
+        if body_max >= PIECE_BYTES_MIN.min(piece_max) {
+            return self.whole_piece_of(message, rest);
+        }
+        // A path that bears little: the piece is as long as the peer takes, and goes in parts.
+        let most = if piece_max >= PAGE_BYTES { pages(piece_max) } else { piece_max & !7 };
+        let piece = rest.min(most);
+        if !self.is_empty() && self.fits(piece, self.units_of(message, piece)) {
+            return Some(Take::Piece(piece as u32));
+        }
+        let part = self.part_of(piece as u32)?;
+        Some(Take::Part(piece as u32, part))
+    }
+
+    /// A piece that goes whole into a chunk that is long enough.
+    #[inline]
+    fn whole_piece_of(&self, message: &Outgoing, rest: usize) -> Option<Take> {
+        if self.is_empty() {
+            return Some(Take::Piece(message.first_length(rest, self.bounds.body_max)));
+        }
+        if self.fits(rest, self.units_of(message, rest)) {
+            return Some(Take::Piece(rest as u32));
+        }
+        let room = self.room(true, UNITS_OF_FRAME) & !(PAGE_BYTES - 1);
+        let is_worth_it = room >= PIECE_BYTES_MIN && room < rest;
+        let fits = is_worth_it && self.fits(room, UNITS_OF_FRAME);
+        fits.then_some(Take::Piece(room as u32))
+    }
+
+    #[inline(always)]
+    fn units_of(&self, message: &Outgoing, length: usize) -> usize {
+        if length == message.message_len as usize { 1 } else { UNITS_OF_FRAME }
+    }
+
+    /// Adds a frame for which there is room.
+    #[inline]
+    pub(super) fn add(&mut self, frame: SendFrame) {
+        let length = frame.frame.length as usize;
+        let (pieces, copied) = self.cost_of(length);
+        self.units += frame.frame.units();
+        self.gathered += pieces;
+        self.copied += copied;
+        self.frames.push(frame);
+        if length >= PAGE_BYTES {
+            let start = place(self.long_end, length);
+            self.padding += start - self.long_end;
+            self.long_end = start + length;
+            // In front of those that are shorter, whose order means nothing.
+            let last = self.frames.len() - 1;
+            self.frames.swap(self.long, last);
+            self.long += 1;
+        } else {
+            self.short_bytes += length.next_multiple_of(FRAME_ALIGN_BYTES);
+            self.ends_copied = length <= COPIED_PAYLOAD_MAX;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

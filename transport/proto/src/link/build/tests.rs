@@ -1,0 +1,182 @@
+//! Chunks that hold what they may, and lie as the receiver takes them to lie.
+
+use super::*;
+use crate::event::{Cut, PathId, PayloadRef, SendKey, Transmit};
+use crate::link::SendRequest;
+use crate::slots::Slots;
+use crate::wire::{ChunkFlags, ChunkHeader, Frame, FrameTable, Kind};
+use alloc::vec;
+use towpath_base::{Prng, Time};
+
+const BODY_MAX: usize = 15 * 4096 - 64;
+
+fn bounds(body_max: usize) -> Bounds {
+    Bounds { body_max, piece_max: BODY_MAX, gather_max: 31 }
+}
+
+fn key() -> SendKey {
+    SendKey(Slots::<u8>::new(1).take().unwrap().0)
+}
+
+fn message(len: u32, cut: Cut) -> Outgoing {
+    let mut message = Outgoing::default();
+    let segments = &[len];
+    let channel = crate::event::ChannelId(1);
+    let request = SendRequest { channel, token: 0, segments, deadline: Time::NEVER, cut };
+    message.start(&request);
+    message
+}
+
+/// Fills a chunk with messages of these lengths, as far as they fit: what was taken of each, and
+/// the chunk.
+fn fill(body_max: usize, lens: &[u32]) -> (Vec<Take>, Builder) {
+    let mut builder = Builder::new(bounds(body_max), Vec::new());
+    let mut taken = Vec::new();
+    for &len in lens {
+        let mut message = message(len, Cut::Slices);
+        let Some(take) = builder.take_of(&message) else { break };
+        taken.push(take);
+        let length = match take {
+            Take::Piece(length) | Take::Part(length, _) => length,
+        };
+        let frame = message.cut(key(), length);
+        builder.add(match take {
+            Take::Piece(_) => frame,
+            Take::Part(_, length) => super::super::transmit::split(&frame, length).0,
+        });
+    }
+    (taken, builder)
+}
+
+/// Emits a chunk and reads it: the frames and where they begin.
+fn read(builder: Builder) -> Vec<(Frame, usize)> {
+    let (body_bytes, units) = (builder.body() as usize, builder.table_units());
+    let frames = builder.into_frames();
+    let first = frames[0].frame;
+    let header = ChunkHeader {
+        kind: Kind::Data,
+        flags: ChunkFlags::default().with_units(units).with(ChunkFlags::PART, first.is_part()),
+        generation: 1,
+        number: 1,
+        message: first.message,
+        channel: first.channel,
+        index: first.index,
+        offset: first.offset,
+        message_len: first.message_len,
+        length: first.length,
+        floor_delta: 0,
+        credit: 0,
+        ack_largest: 0,
+        ack_hold: 0,
+        body_crc: 0,
+    };
+    let transmit = Transmit { path: PathId(0), header, frames, filler_bytes: 0, cut_at: None };
+    let mut body = Vec::new();
+    transmit.emit_body(&mut body, |source: &PayloadRef, body: &mut Vec<u8>| {
+        body.resize(body.len() + source.length as usize, 7);
+    });
+    assert_eq!(body.len(), body_bytes, "as long as was said");
+    let table = FrameTable::parse(&header, &body).expect("what is built keeps the rules");
+    let others = table.others().map(|(frame, place)| (frame, place.start));
+    let found: Vec<_> = [(table.first, 0)].into_iter().chain(others).collect();
+    assert!(found.iter().map(|(frame, _)| frame).eq(transmit.frames.iter().map(|f| &f.frame)));
+    found
+}
+
+#[test]
+fn fourteen_pages_make_a_chunk_of_fifteen_packets() {
+    let (taken, builder) = fill(BODY_MAX, &[4_096; 20]);
+    assert_eq!(taken, vec![Take::Piece(4_096); 14]);
+    assert_eq!(builder.body() as usize, 14 * 4_096 + 13 * 16);
+    let starts: Vec<usize> = read(builder).into_iter().map(|(_, start)| start).collect();
+    assert!(starts.into_iter().eq((0..14).map(|page| page * 4_096)));
+}
+
+#[test]
+fn headers_of_messages_go_behind_their_pages_wherever_they_came() {
+    let lens = [88, 4_096, 88, 4_096, 88, 8_192];
+    let (taken, builder) = fill(BODY_MAX, &lens);
+    assert_eq!(taken.len(), lens.len());
+    let found = read(builder);
+    let lengths: Vec<u32> = found.iter().map(|(frame, _)| frame.length).collect();
+    assert_eq!(lengths[..3], [4_096, 4_096, 8_192]);
+    assert!(found[..3].iter().all(|(_, start)| start.is_multiple_of(4_096)));
+    assert_eq!(found[3].1, 16_384);
+}
+
+#[test]
+fn the_rest_of_a_long_message_is_joined_by_the_next_which_is_cut_at_a_page() {
+    let (taken, builder) = fill(BODY_MAX, &[8_192, 65_536]);
+    assert_eq!(taken, [Take::Piece(8_192), Take::Piece(12 * 4_096)]);
+    read(builder);
+    let (taken, _) = fill(BODY_MAX, &[11 * 4_096, 65_536]);
+    assert_eq!(taken.len(), 1, "a piece is never as short as what is left");
+    let (taken, _) = fill(BODY_MAX, &[65_536]);
+    assert_eq!(taken, [Take::Piece(14 * 4_096)]);
+}
+
+#[test]
+fn a_path_that_bears_a_packet_gets_long_pieces_in_parts_that_fill_it() {
+    let (taken, builder) = fill(4_032, &[65_536]);
+    assert_eq!(taken, [Take::Part(14 * 4_096, 4_016)]);
+    assert_eq!(builder.body(), 4_032);
+    read(builder);
+    let (taken, builder) = fill(4_032, &[2_000, 4_096]);
+    let Take::Part(4_096, part) = taken[1] else { panic!("{taken:?}") };
+    assert_eq!(builder.body() as usize, 2_000 + part as usize + 32);
+    assert!(builder.body() >= 4_032 - 24, "but for what the first would take behind another");
+    read(builder);
+}
+
+#[test]
+fn messages_that_would_need_much_padding_go_by_themselves() {
+    let (taken, _) = fill(BODY_MAX, &[5_000, 5_000]);
+    assert_eq!(taken.len(), 1);
+    let (taken, builder) = fill(BODY_MAX, &[8_000, 8_000, 100]);
+    assert_eq!(taken.len(), 3);
+    read(builder);
+}
+
+#[test]
+fn a_chunk_holds_no_more_frames_than_its_table_and_the_device_can_do() {
+    let (taken, builder) = fill(BODY_MAX, &[8; 400]);
+    assert_eq!(taken.len(), FRAME_UNITS_MAX, "the first counts as well, so that it may move");
+    read(builder);
+    let (taken, _) = fill(BODY_MAX, &[600; 400]);
+    assert_eq!(taken.len(), 30, "and one piece for the table");
+    let (taken, _) = fill(BODY_MAX, &[601; 400]);
+    assert_eq!(taken.len(), 15, "what follows each is gathered as well");
+    let (taken, builder) = fill(BODY_MAX, &[512; 400]);
+    let (copied, table) = (512 * taken.len(), 16 * (taken.len() - 1));
+    assert!(copied + table <= COPIED_BYTES_MAX && builder.copied == copied);
+}
+
+#[test]
+fn any_messages_fill_chunks_that_keep_all_bounds() {
+    for seed in 0..3_000 {
+        let mut prng = Prng::new(seed);
+        let body_max = 192 + prng.below((BODY_MAX - 191) as u64) as usize;
+        let lens: Vec<u32> = (0..prng.between(1, 60))
+            .map(|_| match prng.below(4) {
+                0 => prng.between(1, 600),
+                1 => 4_096 * prng.between(1, 4),
+                _ => prng.between(1, 70_000),
+            } as u32)
+            .collect();
+        let (taken, builder) = fill(body_max, &lens);
+        assert!(!taken.is_empty() && builder.body() as usize <= body_max, "seed {seed}");
+        let padding: usize = builder.padding;
+        let found = read(builder);
+        let end = found.iter().map(|(frame, start)| start + frame.length as usize).max();
+        assert!(padding * PADDING_SHARE <= end.unwrap(), "seed {seed}");
+        for (take, len) in taken.iter().zip(&lens) {
+            let (piece, part) = match *take {
+                Take::Piece(piece) => (piece, piece),
+                Take::Part(piece, part) => (piece, part),
+            };
+            assert!(part > 0 && part <= piece && piece <= *len, "seed {seed}: {take:?}");
+            let is_end = piece == *len;
+            assert!(is_end || piece as usize >= PIECE_BYTES_MIN, "seed {seed}: {take:?}");
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Frames: the ranges of messages that one chunk carries (docs/protocol.md section 3).
+//!
+//! The header of a chunk describes its first frame. Further frames, and what of the first finds no
+//! room in the header, stand in a table at the end of the chunk, in units of 16 bytes. Where the
+//! payload of each frame lies follows from the lengths.
+
+use super::{ChunkFlags, ChunkHeader, Kind, field, put};
+use crate::limits::{FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES, MESSAGE_BYTES_MAX, PAGE_BYTES};
+use core::fmt;
+use core::ops::Range;
+
+/// In the length of a table entry: it has a second unit.
+const TWO_UNITS: u32 = 1 << 31;
+
+/// A range of bytes of a message.
+///
+/// Messages are cut into pieces as they are first sent. A piece has an index, uses a credit and is
+/// cut only once. A frame carries a piece, or what of it a path bears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Channel id.
+    pub channel: u32,
+    /// Message id; of those that [`FrameTable`] yields the low 32 bits.
+    pub message: u64,
+    /// Bytes of the whole message.
+    pub message_len: u32,
+    /// Index of the piece within the message.
+    pub index: u32,
+    /// Byte offset of the frame within the message.
+    pub offset: u32,
+    /// Bytes of the frame.
+    pub length: u32,
+    /// Byte offset of the frame within the piece, a multiple of [`FRAME_ALIGN_BYTES`].
+    pub part_start: u32,
+    /// Bytes of the whole piece.
+    pub piece_len: u32,
+}
+
+impl Frame {
+    /// Whether it carries less than its piece.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_part(&self) -> bool {
+        self.length != self.piece_len
+    }
+
+    /// Whether it carries a message that is one piece, from its first byte to its last.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_whole(&self) -> bool {
+        self.length == self.message_len
+    }
+
+    /// Where the piece begins in the message.
+    #[must_use]
+    #[inline(always)]
+    pub fn piece_offset(&self) -> u32 {
+        self.offset.wrapping_sub(self.part_start)
+    }
+
+    /// Units of the table that it takes behind the first frame.
+    #[must_use]
+    #[inline(always)]
+    pub fn units(&self) -> usize {
+        if self.is_whole() { 1 } else { 2 }
+    }
+
+    /// Units of the table that it takes as the first frame of a chunk.
+    #[must_use]
+    #[inline(always)]
+    pub fn units_as_first(&self) -> usize {
+        usize::from(self.is_part())
+    }
+
+    /// Whether its fields fit together.
+    #[inline]
+    pub(super) fn is_sound(&self) -> bool {
+        let end = u64::from(self.offset) + u64::from(self.length);
+        let part_end = u64::from(self.part_start) + u64::from(self.length);
+        let (at, start) = (self.piece_offset(), self.part_start);
+        let piece_end = u64::from(at) + u64::from(self.piece_len);
+        let align = FRAME_ALIGN_BYTES as u32;
+        self.length > 0
+            && self.message_len <= MESSAGE_BYTES_MAX
+            && end <= u64::from(self.message_len)
+            && start <= self.offset
+            && piece_end <= u64::from(self.message_len)
+            && part_end <= u64::from(self.piece_len)
+            && start.is_multiple_of(align)
+            && (self.length.is_multiple_of(align) || part_end == u64::from(self.piece_len))
+            && self.index <= at
+            && (self.index == 0) == (at == 0)
+    }
+}
+
+/// Where the payload of a frame of `length` bytes begins, behind the payload that ends at `end`: at
+/// a page where it is a page or more, so that it lands page-aligned.
+#[must_use]
+#[inline(always)]
+pub const fn place(end: usize, length: usize) -> usize {
+    let align = if length >= PAGE_BYTES { PAGE_BYTES } else { FRAME_ALIGN_BYTES };
+    end.next_multiple_of(align)
+}
+
+/// Bytes behind the header of a chunk whose payload ends at `end` and whose table has `units`.
+#[must_use]
+#[inline(always)]
+pub const fn body_bytes(end: usize, units: usize) -> usize {
+    if units == 0 {
+        end
+    } else {
+        end.next_multiple_of(FRAME_ALIGN_BYTES) + units * FRAME_UNIT_BYTES
+    }
+}
+
+/// Writes the table of a chunk with these frames; `out` has as many bytes as the units take.
+///
+/// # Panics
+/// When `out` is of another length.
+pub fn emit_table<'f>(mut frames: impl Iterator<Item = &'f Frame>, out: &mut [u8]) {
+    let mut at = 0;
+    if let Some(first) = frames.next().filter(|first| first.is_part()) {
+        put!(out, 0, first.part_start);
+        put!(out, 4, first.piece_len);
+        put!(out, 8, 0u64);
+        at = FRAME_UNIT_BYTES;
+    }
+    for frame in frames {
+        put!(out, at, frame.channel);
+        put!(out, at + 4, frame.message as u32);
+        if frame.is_whole() {
+            put!(out, at + 8, frame.length);
+            put!(out, at + 12, 0u32);
+        } else {
+            put!(out, at + 8, frame.length | TWO_UNITS);
+            put!(out, at + 12, frame.index);
+            put!(out, at + 16, frame.offset);
+            put!(out, at + 20, frame.message_len);
+            put!(out, at + 24, frame.part_start);
+            put!(out, at + 28, frame.piece_len);
+        }
+        at += frame.units() * FRAME_UNIT_BYTES;
+    }
+    assert_eq!(at, out.len(), "the caller knows how many units the frames take");
+}
+
+/// Why what follows a header is no body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BodyError {
+    /// It has not the length that header and table say.
+    Length,
+    /// A frame whose fields do not fit together.
+    Frame,
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Length => "the length is not what the header and the frames say",
+            Self::Frame => "the fields of a frame do not fit together",
+        })
+    }
+}
+
+impl core::error::Error for BodyError {}
+
+/// The frames of a chunk: the first, and the table of the others.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameTable<'a> {
+    /// The first frame, its message id whole.
+    pub first: Frame,
+    /// Entries of the others.
+    entries: &'a [u8],
+    payload_end: usize,
+}
+
+impl<'a> FrameTable<'a> {
+    /// The frames of a chunk of data whose header was checked: all fields of all frames, and that
+    /// they fill the body.
+    ///
+    /// # Errors
+    /// See [`BodyError`].
+    #[inline]
+    pub fn parse(header: &ChunkHeader, body: &'a [u8]) -> Result<Self, BodyError> {
+        debug_assert_eq!(header.kind, Kind::Data, "the caller asks for frames of data");
+        let table_bytes = header.flags.units() * FRAME_UNIT_BYTES;
+        let payload_end = body.len().checked_sub(table_bytes).ok_or(BodyError::Length)?;
+        let (mut entries, length) = (&body[payload_end..], header.length);
+        let mut first = Frame {
+            channel: header.channel,
+            message: header.message,
+            message_len: header.message_len,
+            index: header.index,
+            offset: header.offset,
+            length,
+            part_start: 0,
+            piece_len: length,
+        };
+        if header.flags.has(ChunkFlags::PART) {
+            let (part, rest) =
+                entries.split_at_checked(FRAME_UNIT_BYTES).ok_or(BodyError::Length)?;
+            (first.part_start, first.piece_len) = (field!(part, 0, u32), field!(part, 4, u32));
+            if field!(part, 8, u64) != 0 || !first.is_part() {
+                return Err(BodyError::Frame);
+            }
+            entries = rest;
+        }
+        if !first.is_sound() {
+            return Err(BodyError::Frame);
+        }
+        let table = Self { first, entries, payload_end };
+        if entries.is_empty() {
+            let is_full = body_bytes(length as usize, header.flags.units()) == body.len();
+            return if is_full { Ok(table) } else { Err(BodyError::Length) };
+        }
+        // Before any frame is believed, so that a chunk that breaks a rule changes nothing.
+        table.checked_others().try_for_each(|entry| entry.map(drop))?;
+        Ok(table)
+    }
+
+    fn checked_others(&self) -> Others<'a> {
+        Others {
+            entries: self.entries,
+            end: self.first.length as usize,
+            payload_end: self.payload_end,
+        }
+    }
+
+    /// Whether there is no other frame than the first.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_single(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The frames behind the first, and where the payload of each lies.
+    pub fn others(&self) -> impl Iterator<Item = (Frame, Range<usize>)> + use<'a> {
+        // All were checked when the table was parsed.
+        self.checked_others().map_while(Result::ok)
+    }
+}
+
+/// The frames behind the first, each checked.
+#[derive(Clone, Debug)]
+struct Others<'a> {
+    entries: &'a [u8],
+    end: usize,
+    payload_end: usize,
+}
+
+impl Iterator for Others<'_> {
+    type Item = Result<(Frame, Range<usize>), BodyError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let next = self.take_entry();
+        if next.is_err() {
+            self.entries = &[];
+        }
+        Some(next)
+    }
+}
+
+impl Others<'_> {
+    #[inline]
+    fn take_entry(&mut self) -> Result<(Frame, Range<usize>), BodyError> {
+        let Some((entry, rest)) = self.entries.split_first_chunk::<FRAME_UNIT_BYTES>() else {
+            return Err(BodyError::Length);
+        };
+        let (word, last) = (field!(entry, 8, u32), field!(entry, 12, u32));
+        let length = word & !TWO_UNITS;
+        let mut frame = Frame {
+            channel: field!(entry, 0, u32),
+            message: u64::from(field!(entry, 4, u32)),
+            message_len: length,
+            index: 0,
+            offset: 0,
+            length,
+            part_start: 0,
+            piece_len: length,
+        };
+        self.entries = rest;
+        let is_sound = if word & TWO_UNITS == 0 {
+            last == 0 && length > 0 && length <= MESSAGE_BYTES_MAX
+        } else {
+            let Some((more, rest)) = rest.split_first_chunk::<FRAME_UNIT_BYTES>() else {
+                return Err(BodyError::Length);
+            };
+            self.entries = rest;
+            (frame.index, frame.offset) = (last, field!(more, 0, u32));
+            frame.message_len = field!(more, 4, u32);
+            (frame.part_start, frame.piece_len) = (field!(more, 8, u32), field!(more, 12, u32));
+            frame.is_sound() && !frame.is_whole()
+        };
+        if !is_sound {
+            return Err(BodyError::Frame);
+        }
+        let start = place(self.end, length as usize);
+        let end = start + length as usize;
+        self.end = end;
+        let is_last = self.entries.is_empty();
+        let fits = if is_last {
+            end.next_multiple_of(FRAME_ALIGN_BYTES) == self.payload_end
+        } else {
+            end <= self.payload_end
+        };
+        if fits { Ok((frame, start..end)) } else { Err(BodyError::Length) }
+    }
+}
+
+#[cfg(test)]
+mod tests;
