@@ -81,3 +81,14 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn no_two_flags_contradict_each_other() {
+        Cli::command().debug_assert();
+    }
+}

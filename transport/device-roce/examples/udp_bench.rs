@@ -16,13 +16,14 @@ use towpath_verbs::{PacketLink, TxPacket};
 type Row<'a> = (&'a str, &'a str, &'a dyn Fn() -> Outcome<f64>);
 
 const USAGE: &str = "udp_bench [--seconds S] [--repeat N] [--size BYTES] [--mtu BYTES] [--stock] \
-                     [--plain]
+                     [--plain] [--json]
   --seconds S   seconds of each measurement (default 1)
   --repeat N    times each is taken; the best counts (default 3)
   --size BYTES  bytes of a bulk run (default 61680)
   --mtu BYTES   bytes of a bulk packet (default 4112)
   --stock       receive buffers of a fresh machine without privileges
-  --plain       no segmentation offload";
+  --plain       no segmentation offload
+  --json        only bulk, one piece each, as a JSON object: {\"bulk_gbps\": G}";
 
 #[derive(Clone, Copy)]
 struct Options {
@@ -32,6 +33,7 @@ struct Options {
     mtu: usize,
     stock: bool,
     plain: bool,
+    json: bool,
 }
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -39,6 +41,11 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 fn main() -> Outcome<()> {
     let options = options()?;
     let bulk_packets = options.size.div_ceil(options.mtu).max(1);
+    if options.json {
+        let packets = stream(options, bulk_packets, &[options.mtu])?;
+        println!("{{\"bulk_gbps\": {}}}", packets * 8.0 * options.mtu as f64 / 1e9);
+        return Ok(());
+    }
     let gathered = [16, options.mtu.saturating_sub(20), 4];
     let rows: [Row<'_>; 9] = [
         ("bulk, one piece each", "Gb/s", &|| {
@@ -71,8 +78,15 @@ fn main() -> Outcome<()> {
 }
 
 fn options() -> Outcome<Options> {
-    let mut options =
-        Options { seconds: 1.0, repeat: 3, size: 61_680, mtu: 4_112, stock: false, plain: false };
+    let mut options = Options {
+        seconds: 1.0,
+        repeat: 3,
+        size: 61_680,
+        mtu: 4_112,
+        stock: false,
+        plain: false,
+        json: false,
+    };
     let mut args = std::env::args().skip(1);
     while let Some(flag) = args.next() {
         let mut value = || args.next().ok_or(USAGE);
@@ -83,6 +97,7 @@ fn options() -> Outcome<Options> {
             "--mtu" => options.mtu = value()?.parse()?,
             "--stock" => options.stock = true,
             "--plain" => options.plain = true,
+            "--json" => options.json = true,
             _ => return Err(USAGE.into()),
         }
     }

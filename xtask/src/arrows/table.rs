@@ -127,8 +127,15 @@ pub(super) const TABLE: &[Row] = &[
             "device-mem",
             "sim",
             "transport",
+            "plot",
         ]),
         what: "links, devices and the core put together under one seed",
+    },
+    Row {
+        name: "plot",
+        folder: "tools/plot",
+        may_use: MayUse::Only(&[]),
+        what: "plots as data, and drawn as SVG",
     },
     Row {
         name: "rpc",

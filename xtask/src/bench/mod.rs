@@ -6,8 +6,10 @@
 
 mod alone;
 mod figure;
+mod four_k;
 mod pairs;
 mod programs;
+mod sizes;
 mod stolen;
 mod wire;
 
@@ -25,8 +27,12 @@ use stolen::Ticks;
   latency    64 B one way over Towpath and over kernel TCP at once, 20 ms at a time
   store      writes to a chunk server, of what network and store do alone, in turn
   software   what the software adds to raw verbs on the device in memory, with 1 and 16 paths
+  sizes      tow_write_bw at thirteen sizes, over Towpath and over kernel TCP, beside bare UDP
+             sockets; only if asked for
+  four-k     4 KiB messages and writes, and 64 B one way, with --against beside another build; only
+             if asked for
   wire       64 MiB files and streams over networks that lose, delay, reorder and queue, with kernel
-             TCP over the same; only if asked for. Needs root; some 25 minutes for a round
+             TCP over the same; only if asked for. Needs root; some 20 minutes for a round
 
 With the defaults some 10 minutes, after the programs are built. Leave the machine alone meanwhile:
 two ends that poll take both of two cores. Only loopback is used. In a virtual machine, see what its
@@ -34,9 +40,11 @@ host took of the processors meanwhile: where that is a tenth, the figures are th
 
   cargo xtask bench --only latency --rounds 21
   cargo xtask bench --only network --programs target/pgo/build/x86_64-unknown-linux-gnu/release
+  cargo xtask bench --only sizes --rounds 9 --svg sizes.svg --against DIR
   cargo xtask bench --only wire --case jitter-20us --case tbf-100-30k-1500")]
 pub(crate) struct Args {
-    /// Rounds that count; one more goes before them, except over wires [default: 11; wire: 1].
+    /// Rounds that count; one more goes before them, except over wires [default: 11; sizes: 5;
+    /// wire: 1].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// Seconds of each run; latency takes eight times as long, for both together, a stream over a
@@ -49,12 +57,14 @@ pub(crate) struct Args {
     /// Take the tools and, for wire, the chunk server from this folder, and do not build them.
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
-    /// Wire: measure the programs of this folder as well, in turn, as `before`.
+    /// Sizes, four-k, wire: measure the programs of this folder as well, in turn, as `before`.
     #[arg(long, value_name = "DIR")]
     against: Option<PathBuf>,
     /// Print one JSON object in place of the table.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    sizes: sizes::Options,
     #[command(flatten)]
     wire: wire::Options,
 }
@@ -66,14 +76,29 @@ enum Part {
     Latency,
     Store,
     Software,
+    Sizes,
+    FourK,
     Wire,
 }
 
 impl Part {
-    const ALL: [Self; 5] = [Self::Network, Self::Latency, Self::Store, Self::Software, Self::Wire];
+    const ALL: [Self; 7] = [
+        Self::Network,
+        Self::Latency,
+        Self::Store,
+        Self::Software,
+        Self::Sizes,
+        Self::FourK,
+        Self::Wire,
+    ];
 
     /// What runs when nothing is asked for.
     const USUAL: [Self; 4] = [Self::Network, Self::Latency, Self::Store, Self::Software];
+
+    /// Whether it needs `tow_write_bw` and `tow_write_lat`.
+    fn runs_tools(self) -> bool {
+        !matches!(self, Self::Store | Self::Software)
+    }
 
     /// The name of the figure of what the host took while this was measured.
     fn stolen(self) -> &'static str {
@@ -82,6 +107,8 @@ impl Part {
             Self::Latency => "latency_stolen_percent",
             Self::Store => "store_stolen_percent",
             Self::Software => "software_stolen_percent",
+            Self::Sizes => "sizes_stolen_percent",
+            Self::FourK => "four_k_stolen_percent",
             Self::Wire => "wire_stolen_percent",
         }
     }
@@ -122,6 +149,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let parts = if args.only.is_empty() { &Part::USUAL[..] } else { &args.only };
     let programs = Programs::build(parts, args.programs.as_deref())?;
     let amount = Amount { rounds: args.rounds.unwrap_or(11), seconds: args.seconds };
+    let against = args.against.as_deref();
     let mut figures = Vec::new();
     for part in Part::ALL.into_iter().filter(|part| parts.contains(part)) {
         let before = Ticks::now();
@@ -130,9 +158,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             Part::Latency => pairs::latency(&programs, amount)?,
             Part::Store => alone::store(&programs, amount)?,
             Part::Software => alone::software(&programs)?,
+            Part::Sizes => {
+                let amount = Amount { rounds: args.rounds.unwrap_or(5), ..amount };
+                let mut options = args.sizes.clone();
+                options.on_stdout = !args.json;
+                let mut figures = sizes::run(&programs, against, &options, amount)?;
+                // Its own table has the others.
+                figures.retain(|figure| args.json || figure.wanted != Wanted::Nothing);
+                figures
+            }
+            Part::FourK => four_k::run(&programs, against, amount)?,
             Part::Wire => {
                 let amount = (args.rounds.unwrap_or(1), args.seconds);
-                wire::run(&programs, args.against.as_deref(), &args.wire, amount)?
+                wire::run(&programs, against, &args.wire, amount)?
             }
         });
         if let (Some(before), Some(now)) = (before, Ticks::now()) {

@@ -7,25 +7,26 @@ use crate::failure::Failure;
 use crate::turns::Turns;
 use crate::{metric, process};
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-const GBPS: &str = "results.0.gbps";
-const MESSAGES: &str = "results.0.MsgRate";
-const ONE_WAY: &str = "results.0.t_typical";
+pub(super) const GBPS: &str = "results.0.gbps";
+pub(super) const MESSAGES: &str = "results.0.MsgRate";
+pub(super) const ONE_WAY: &str = "results.0.t_typical";
 
 /// How long one latency pair goes on while the other stands still: longer than a slice of the
 /// kernel's scheduler, shorter than the machine keeps its speed.
-const SLICE: Duration = Duration::from_millis(20);
+pub(super) const SLICE: Duration = Duration::from_millis(20);
 
 /// Both latency pairs take so many times as long as another run: half of it is each one's own,
 /// and a median wants samples of several states of the machine.
-const LATENCY_FACTOR: u32 = 8;
+pub(super) const LATENCY_FACTOR: u32 = 8;
 
 /// Bulk, beside kernel TCP and with loss, and short messages.
 pub(super) fn network(programs: &Programs, amount: Amount) -> Result<Vec<Figure>, Failure> {
     let run = |flags: &str, metric| {
-        let (mut command, line) = pair(programs, "tow_write_bw", flags, amount.seconds)?;
+        let (mut command, line) = pair(programs.folder(), "tow_write_bw", flags, amount.seconds)?;
         metric::of(&line, &process::output(&mut command)?, metric)
     };
     let [tcp, bulk, lossy, short] = amount.rounds("network", || {
@@ -56,8 +57,8 @@ pub(super) fn latency(programs: &Programs, amount: Amount) -> Result<Vec<Figure>
     let seconds = LATENCY_FACTOR * amount.seconds;
     let turns = Turns::of(SLICE);
     let [tcp, towpath] = amount.rounds("latency", || {
-        let (tcp, tcp_line) = pair(programs, "tow_write_lat", "-s 64 -c TCP", seconds)?;
-        let (towpath, line) = pair(programs, "tow_write_lat", "-s 64", seconds)?;
+        let (tcp, tcp_line) = pair(programs.folder(), "tow_write_lat", "-s 64 -c TCP", seconds)?;
+        let (towpath, line) = pair(programs.folder(), "tow_write_lat", "-s 64", seconds)?;
         let [of_tcp, ours] = turns.outputs(tcp, towpath)?;
         Ok([metric::of(&tcp_line, &of_tcp, ONE_WAY)?, metric::of(&line, &ours, ONE_WAY)?])
     })?;
@@ -70,14 +71,14 @@ pub(super) fn latency(programs: &Programs, amount: Amount) -> Result<Vec<Figure>
 }
 
 /// Both ends of a run as one command, whose output is the client's, and how to name it.
-fn pair(
-    programs: &Programs,
+pub(super) fn pair(
+    programs: &Path,
     program: &str,
     flags: &str,
     seconds: u32,
 ) -> Result<(Command, String), Failure> {
     let port = process::free_port()?;
-    let path = process::quote(&programs.tool(program).to_string_lossy());
+    let path = process::quote(&programs.join(program).to_string_lossy());
     let end = format!("{path} {flags} -D {seconds} -p {port}");
     // The server has to listen before its client comes.
     let line = format!("{end} >/dev/null & sleep 0.2; {end} --json {}; wait", Ipv4Addr::LOCALHOST);

@@ -19,20 +19,22 @@ impl Programs {
         let root = workspace::root();
         let built = workspace::target_directory(&root)?.join("release");
         let has = |part| parts.contains(&part);
-        if tools.is_none() && (has(Part::Network) || has(Part::Latency) || has(Part::Wire)) {
+        if tools.is_none() && parts.iter().any(|part| part.runs_tools()) {
             let bins = ["--bin", "tow_write_bw", "--bin", "tow_write_lat"];
             cargo_build("towpath-tools", &bins, &root)?;
         }
         let lossy = tools.unwrap_or(&built).join("towpath-lossy");
         let lossy = if lossy.is_file() { lossy } else { built.join("towpath-lossy") };
-        if has(Part::Wire) {
-            if tools.is_none() {
-                cargo_build("towpath-tools", &["--bin", "towpath"], &root)?;
-                cargo_build("towpath-chunkserver", &["--bin", "towpath-chunkserver"], &root)?;
-            }
-            if !lossy.starts_with(tools.unwrap_or(Path::new("/nowhere"))) {
-                cargo_build("towpath-tools", &["--bin", "towpath-lossy"], &root)?;
-            }
+        if tools.is_none() && (has(Part::Wire) || has(Part::FourK)) {
+            cargo_build("towpath-tools", &["--bin", "towpath"], &root)?;
+            cargo_build("towpath-chunkserver", &["--bin", "towpath-chunkserver"], &root)?;
+        }
+        if has(Part::Sizes) {
+            cargo_build("towpath-device-roce", &["--example", "udp_bench"], &root)?;
+        }
+        let is_given = tools.is_some_and(|folder| lossy.starts_with(folder));
+        if has(Part::Wire) && !is_given {
+            cargo_build("towpath-tools", &["--bin", "towpath-lossy"], &root)?;
         }
         if has(Part::Store) {
             cargo_build("towpath-chunkserver", &["--example", "write_bench"], &root)?;
@@ -53,11 +55,6 @@ impl Programs {
     /// The wire, which need not be of the same build as what it carries.
     pub(super) fn lossy(&self) -> &Path {
         &self.lossy
-    }
-
-    /// A tool.
-    pub(super) fn tool(&self, name: &str) -> PathBuf {
-        self.tools.join(name)
     }
 
     /// A benchmark that compares by itself.

@@ -11,7 +11,6 @@
 //! | [`runner`] | independent runs on several threads, in an order that does not depend on them |
 //! | [`runs`] | the runs of a study, until the first trouble, and their traces |
 //! | [`report`] | tables, claims, trace hashes |
-//! | [`plot`] | what there is to draw |
 //! | [`error`] | why a study has no report |
 //! | [`stream`] | messages one way between two hosts as fast as they go |
 //! | [`loss`] | goodput against loss |
@@ -45,7 +44,6 @@ pub mod loss;
 pub mod mixed_nics;
 pub mod outage;
 pub mod param;
-pub mod plot;
 pub mod report;
 pub mod runner;
 pub mod runs;
@@ -56,10 +54,10 @@ mod wire;
 pub use controller::{CONTROLLER, controller_of};
 pub use error::StudyError;
 pub use param::{Kind, Level, Param, ParamError, Params, Value};
-pub use plot::{Axis, Plot, Scale, Series, Style};
 pub use report::{Cell, Claim, Column, Demand, Format, Report, RunTrace, Table};
 pub use runner::{Progress, Runner};
 pub use runs::RunEnd;
+pub use towpath_plot::{Axis, Plot, Scale, Series, Style};
 
 /// A question, how it is asked, and where it was asked before.
 #[derive(Debug)]

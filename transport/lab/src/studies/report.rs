@@ -1,7 +1,7 @@
 //! What a study found: tables, claims, trace hashes.
 
 use super::param::Params;
-use super::plot::Plot;
+use towpath_plot::Plot;
 
 /// How the numbers of a column are shown to people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,16 +1,16 @@
 //! One plot.
 
-use towpath_lab::studies::{Axis, Plot, Style};
+use crate::data::{Axis, Plot, Style};
 
-use super::Legend;
-use super::axis::Ruler;
-use super::pen::Pen;
+use crate::Legend;
+use crate::axis::Ruler;
+use crate::pen::Pen;
 
 /// Of a panel among others, labels and gaps counted in.
-pub(super) const SIZE: (f64, f64) = (460.0, 320.0);
+pub(crate) const SIZE: (f64, f64) = (460.0, 320.0);
 
 /// Of the only one.
-pub(super) const SIZE_ALONE: (f64, f64) = (820.0, 440.0);
+pub(crate) const SIZE_ALONE: (f64, f64) = (820.0, 440.0);
 
 /// From the edges of a panel to its frame: left, right, top, bottom.
 const INSET: (f64, f64, f64, f64) = (62.0, 22.0, 28.0, 52.0);
@@ -22,7 +22,7 @@ const GRID: &str = "#e3e3e3";
 const FRAME: &str = "#888888";
 
 /// Draws a plot of a size with its upper left corner at a place.
-pub(super) fn draw(
+pub(crate) fn draw(
     pen: &mut Pen,
     plot: &Plot,
     legend: &Legend<'_>,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use towpath_lab::studies::Style;
+use crate::data::Style;
 
 /// Looks; sizes are in pixels. The fonts are whatever the viewer has.
 const STYLE: &str = "text{font-family:Helvetica,Arial,sans-serif;fill:#222}\
@@ -11,12 +11,12 @@ const STYLE: &str = "text{font-family:Helvetica,Arial,sans-serif;fill:#222}\
 .caption{font-size:10.5px;fill:#666;font-family:monospace}";
 
 /// Writes elements one after the other.
-pub(super) struct Pen {
+pub(crate) struct Pen {
     text: String,
 }
 
 impl Pen {
-    pub(super) fn new(width: f64, height: f64) -> Self {
+    pub(crate) fn new(width: f64, height: f64) -> Self {
         let mut text = String::new();
         // Writing to a string does not fail; so below.
         let _ = write!(
@@ -28,12 +28,12 @@ impl Pen {
         Self { text }
     }
 
-    pub(super) fn finish(mut self) -> String {
+    pub(crate) fn finish(mut self) -> String {
         self.text.push_str("</svg>\n");
         self.text
     }
 
-    pub(super) fn text(&mut self, x: f64, y: f64, anchor: &str, class: &str, words: &str) {
+    pub(crate) fn text(&mut self, x: f64, y: f64, anchor: &str, class: &str, words: &str) {
         let words = escape(words);
         let _ = writeln!(
             self.text,
@@ -43,7 +43,7 @@ impl Pen {
     }
 
     /// Text that reads upwards.
-    pub(super) fn text_up(&mut self, x: f64, y: f64, class: &str, words: &str) {
+    pub(crate) fn text_up(&mut self, x: f64, y: f64, class: &str, words: &str) {
         let words = escape(words);
         let _ = writeln!(
             self.text,
@@ -52,7 +52,7 @@ impl Pen {
         );
     }
 
-    pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64), colour: &str, width: f64) {
+    pub(crate) fn line(&mut self, from: (f64, f64), to: (f64, f64), colour: &str, width: f64) {
         let _ = writeln!(
             self.text,
             "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{colour}\" \
@@ -61,7 +61,7 @@ impl Pen {
         );
     }
 
-    pub(super) fn path(&mut self, points: &[(f64, f64)], colour: &str, dashed: bool) {
+    pub(crate) fn path(&mut self, points: &[(f64, f64)], colour: &str, dashed: bool) {
         let dash = if dashed { " stroke-dasharray=\"6 4\"" } else { "" };
         let width = if dashed { 1.5 } else { 2.0 };
         let list: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
@@ -73,7 +73,7 @@ impl Pen {
         );
     }
 
-    pub(super) fn dot(&mut self, (x, y): (f64, f64), colour: &str) {
+    pub(crate) fn dot(&mut self, (x, y): (f64, f64), colour: &str) {
         let _ = writeln!(
             self.text,
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{colour}\" stroke=\"#ffffff\"/>"
@@ -81,7 +81,7 @@ impl Pen {
     }
 
     /// A bar from a low to a high value.
-    pub(super) fn span(&mut self, low: (f64, f64), high: (f64, f64), colour: &str) {
+    pub(crate) fn span(&mut self, low: (f64, f64), high: (f64, f64), colour: &str) {
         // What is one value only still shows.
         let (top, height) = (high.1.min(low.1), (low.1 - high.1).abs().max(3.0));
         let _ = writeln!(
@@ -93,7 +93,7 @@ impl Pen {
     }
 
     /// What a series looks like, for a legend; 28 pixels wide.
-    pub(super) fn sample(&mut self, x: f64, y: f64, style: Style, colour: &str) {
+    pub(crate) fn sample(&mut self, x: f64, y: f64, style: Style, colour: &str) {
         match style {
             Style::Line => {
                 self.path(&[(x, y), (x + 28.0, y)], colour, false);

@@ -1,22 +1,22 @@
 //! Where values lie on an axis, and which of them are marked.
 
-use towpath_lab::studies::{Axis, Scale};
+use crate::data::{Axis, Scale};
 
 /// Marks on an evenly divided axis, about.
 const MARKS: f64 = 5.0;
 
 /// An axis of known range.
-pub(super) struct Ruler {
+pub(crate) struct Ruler {
     scale: Scale,
     low: f64,
     high: f64,
     /// Values that are marked, and their text.
-    pub(super) marks: Vec<(f64, String)>,
+    pub(crate) marks: Vec<(f64, String)>,
 }
 
 impl Ruler {
     /// For an axis on which `values` lie.
-    pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>) -> Self {
+    pub(crate) fn new(axis: &Axis, values: impl Iterator<Item = f64>) -> Self {
         let is_log = axis.scale == Scale::Log;
         let fits = |value: &f64| value.is_finite() && (!is_log || *value > 0.0);
         let (mut low, mut high) = axis.range.unwrap_or_else(|| {
@@ -48,7 +48,7 @@ impl Ruler {
     }
 
     /// Where a value lies: 0.0 at the low end, 1.0 at the high end; `None` where it has no place.
-    pub(super) fn place(&self, value: f64) -> Option<f64> {
+    pub(crate) fn place(&self, value: f64) -> Option<f64> {
         let place = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
             Scale::Log => (value / self.low).ln() / (self.high / self.low).ln(),

@@ -1,0 +1,131 @@
+//! Plots as data, and drawn together as one SVG, without fonts or scripts of its own.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `data` | axes, series, plots |
+//! | `axis` | where values lie, and which are marked |
+//! | `panel` | one plot |
+//! | `pen` | elements and text, escaped |
+
+#![forbid(unsafe_code)]
+
+mod axis;
+mod data;
+mod panel;
+mod pen;
+
+pub use data::{Axis, Plot, Scale, Series, Style};
+use pen::Pen;
+
+/// Around everything.
+const MARGIN: f64 = 20.0;
+
+/// A line of the legend or the caption.
+const LINE: f64 = 18.0;
+
+/// Characters of a caption line for each pixel, about.
+const CAPTION_CHARS_PER_PX: f64 = 0.155;
+
+/// Tells colours apart for nearly everybody (six of Okabe and Ito, black and a dark brown).
+const COLOURS: [&str; 8] =
+    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f4f24"];
+
+/// Of bounds and targets.
+const GREY: &str = "#666666";
+
+/// What each label of a drawing looks like, in the order in which they come.
+struct Legend<'a> {
+    entries: Vec<(&'a str, Style, &'static str)>,
+}
+
+impl<'a> Legend<'a> {
+    fn of(plots: &'a [Plot]) -> Self {
+        let mut entries: Vec<(&str, Style, &'static str)> = Vec::new();
+        let mut colours = COLOURS.iter().cycle();
+        for series in plots.iter().flat_map(|plot| &plot.series) {
+            if entries.iter().all(|&(label, ..)| label != series.label) {
+                let coloured = series.style != Style::Bound;
+                let colour = if coloured { colours.next().unwrap_or(&GREY) } else { &GREY };
+                entries.push((series.label.as_str(), series.style, *colour));
+            }
+        }
+        Self { entries }
+    }
+
+    fn colour(&self, series: &Series) -> &'static str {
+        let of = |&&(label, ..): &&(&str, Style, &'static str)| label == series.label;
+        self.entries.iter().find(of).map_or(GREY, |&(.., colour)| colour)
+    }
+}
+
+/// Draws all plots with a title, one legend, and below them the paragraphs of `caption`, whose
+/// lines are broken where they are too long.
+#[must_use]
+pub fn draw(title: &str, plots: &[Plot], caption: &[String]) -> String {
+    let across = match plots.len() {
+        0 | 1 => 1,
+        2..=4 => 2,
+        _ => 3,
+    };
+    let rows = plots.len().div_ceil(across);
+    let size = if across == 1 { panel::SIZE_ALONE } else { panel::SIZE };
+    let (panel_width, panel_height) = size;
+    let width = 2.0 * MARGIN + across as f64 * panel_width;
+    let legend = Legend::of(plots);
+    let places = legend_places(&legend, width);
+    let legend_lines = places.last().map_or(0.0, |&(_, line)| line + 1.0);
+    let top = MARGIN + 30.0 + legend_lines * LINE + 10.0;
+    let chars = ((width - 2.0 * MARGIN) * CAPTION_CHARS_PER_PX) as usize;
+    let caption: Vec<String> = caption.iter().flat_map(|text| wrap(text, chars)).collect();
+    let height = top + rows as f64 * panel_height + caption.len() as f64 * LINE + MARGIN;
+    let mut pen = Pen::new(width, height);
+    pen.text(MARGIN, MARGIN + 14.0, "start", "title", title);
+    for (&(label, style, colour), (x, line)) in legend.entries.iter().zip(places) {
+        let y = MARGIN + 30.0 + line * LINE + 8.0;
+        pen.sample(x, y, style, colour);
+        pen.text(x + 34.0, y + 4.0, "start", "label", label);
+    }
+    for (number, plot) in plots.iter().enumerate() {
+        let x = MARGIN + (number % across) as f64 * panel_width;
+        let y = top + (number / across) as f64 * panel_height;
+        panel::draw(&mut pen, plot, &legend, (x, y), size);
+    }
+    for (line, text) in caption.iter().enumerate() {
+        let y = top + rows as f64 * panel_height + (line as f64 + 0.7) * LINE;
+        pen.text(MARGIN, y, "start", "caption", text);
+    }
+    pen.finish()
+}
+
+/// Where the entries of the legend begin, and in which line.
+fn legend_places(legend: &Legend<'_>, width: f64) -> Vec<(f64, f64)> {
+    let (mut x, mut line) = (MARGIN, 0.0);
+    let place = |&(label, ..): &(&str, Style, &'static str)| {
+        // Letters are about 6.6 pixels wide at this size.
+        let taken = 34.0 + label.len() as f64 * 6.6 + 24.0;
+        if x > MARGIN && x + taken > width - MARGIN {
+            (x, line) = (MARGIN, line + 1.0);
+        }
+        let at = (x, line);
+        x += taken;
+        at
+    };
+    legend.entries.iter().map(place).collect()
+}
+
+/// Lines of at most so many characters, broken at blanks.
+fn wrap(text: &str, chars: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.last_mut().expect("there is a first line");
+        if last.is_empty() {
+            last.push_str(word);
+        } else if last.len() + 1 + word.len() > chars {
+            lines.push(word.to_owned());
+        } else {
+            last.push(' ');
+            last.push_str(word);
+        }
+    }
+    lines
+}
