@@ -43,6 +43,11 @@ impl<C: Controller> Controller for Cached<C> {
         self.ask();
     }
 
+    fn on_false_rto(&mut self) {
+        self.controller.on_false_rto();
+        self.ask();
+    }
+
     fn set_away(&mut self, away: Nanos) {
         self.controller.set_away(away);
         self.ask();

@@ -10,8 +10,10 @@ use crate::{FixedWindow, Rate, Swift, Timely, Vegas};
 pub struct PathFacts {
     /// What a full packet counts against the window, in bytes (default 4,096).
     pub packet_bytes: u32,
-    /// How far delays may be off although nothing is queued: zero (the default) with timestamps
-    /// of a NIC, a scheduler's work where hosts share cores and the kernel does the sending.
+    /// How far delays may be off at most although nothing is queued: zero (the default) with
+    /// timestamps of a NIC, a scheduler's work where hosts share cores and the kernel does the
+    /// sending. More than zero also says that the path may be an ordinary network, where TCP fills
+    /// the queues. How noisy delays are within this bound is for the controller to measure.
     pub delay_noise: Nanos,
 }
 
@@ -74,6 +76,9 @@ pub trait Controller {
     /// The retransmission timer fired at `now`: nothing was heard for a whole timeout.
     fn on_rto(&mut self, now: Time);
 
+    /// What [`on_rto`](Self::on_rto) took for lost had come: the acks were late, and nothing else.
+    fn on_false_rto(&mut self) {}
+
     /// The sender's host is away for up to `away` at a time of late: nothing is sent then, and acks
     /// wait until it looks. Whoever measures that says so when it changes; zero until then.
     fn set_away(&mut self, _away: Nanos) {}
@@ -133,6 +138,12 @@ impl Controller for AnyController {
             Self::Swift(swift) => swift.on_rto(now),
             Self::Timely(timely) => timely.on_rto(now),
             Self::Vegas(vegas) => vegas.on_rto(now),
+        }
+    }
+
+    fn on_false_rto(&mut self) {
+        if let Self::Swift(swift) = self {
+            swift.on_false_rto();
         }
     }
 

@@ -138,13 +138,8 @@ fn bytes_between_crowded(word: &str, seed: u64, tells: bool) -> u64 {
 fn a_host_that_tells_how_long_it_is_away_gets_most_of_what_an_endless_window_gets() {
     for seed in 1..=10 {
         let most = bytes_between_crowded("fixed:64MiB", seed, false);
-        let (told, untold) = (
-            bytes_between_crowded("swift", seed, true),
-            bytes_between_crowded("swift", seed, false),
-        );
-        let of = std::format!("seed {seed}: {told} and {untold} of {most}");
-        assert!(told * 100 >= most * 85, "{of}");
-        assert!(untold * 100 < most * 60, "else there is nothing to gain: {of}");
+        let told = bytes_between_crowded("swift", seed, true);
+        assert!(told * 100 >= most * 90, "seed {seed}: {told} of {most}");
     }
 }
 

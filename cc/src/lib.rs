@@ -46,6 +46,7 @@
 //! | `math` | the square root |
 //! | `limits` | every constant, with its reason |
 //! | `crowded` (tests) | windows between hosts whose processors are busy with other programs |
+//! | `shared_wire` (tests) | slow wires with short queues, TCP beside, random loss, noisy hosts |
 //! | `bottleneck` (tests) | how flows share the bandwidth of one port |
 //! | `model` (tests) | the rules that every controller must keep, under random operations |
 //!
@@ -91,6 +92,8 @@ mod bottleneck;
 mod crowded;
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod shared_wire;
 
 pub use cached::Cached;
 pub use config::{ConfigError, ControllerConfig};

@@ -118,11 +118,87 @@ pub const SWIFT_SMALL_GROWTH: f64 = 2.4;
 /// a thousand of them would be seconds; and a port of 100 Gb/s carries 30,000 such senders.
 pub const SWIFT_GAP_MAX: Nanos = Nanos::from_millis(10);
 
-/// The window that delays alone never take from a sender whose path declares noise. Our default: a
-/// quarter of it, the largest chunk that is cut from it, fills an offloaded send. On a crowded host
-/// the noise has no bound, and a window of a packet in round trips of ten milliseconds stands
-/// still. Timeouts in a row leave one packet, and acks then bring it back whatever the delay.
+/// The endpoint window that delays alone never take from a sender whose path declares noise. Our
+/// default: a quarter of it, the largest chunk that is cut from it, fills an offloaded send. On a
+/// crowded host the noise has no bound, and the receive window protects a host.
 pub const SWIFT_NOISY_PACKETS_MIN: f64 = 64.0;
+
+/// What a sender on a shared wire may have in flight before it knows anything: ten packets of
+/// Ethernet, as TCP, and half of a queue of 30 KB.
+pub const SHARED_START_BYTES: u64 = 14_600;
+
+/// The window on a shared wire that delays alone never take: with fewer packets the time that a
+/// slow wire takes to send one of them looks like a queue. Losses and timeouts take more.
+pub const SHARED_PACKETS_MIN: f64 = 4.0;
+
+/// What the target on a shared wire leaves for the queue, as a part of the least round trip: an
+/// eighth, as HyStart++ (RFC 9406) does.
+pub const SHARED_QUEUE_PART: u64 = 8;
+
+/// And at least: 6 KB at 1 Gb/s. Our default, so that a wire stays busy between two turns of a
+/// host.
+pub const SHARED_QUEUE_MIN: Nanos = Nanos::from_micros(50);
+
+/// The window on a shared wire that losses never take, as TCP; timeouts take more.
+pub const SHARED_LOST_PACKETS_MIN: f64 = 2.0;
+
+/// What a loss that is congestion takes of the window on a shared wire: as CUBIC, RFC 9438.
+pub const SHARED_DECREASE: f64 = 0.3;
+
+/// A path this long adds a packet in each round trip, and a longer one as many more. Our default.
+pub const SHARED_STEP_SPAN: Nanos = Nanos::from_millis(10);
+
+/// The least round trip from which on a window leaves paced. Our default: above it a window has
+/// many turns of a host in each round trip; below it acks come closely enough to send by.
+pub const SHARED_PACED_RTT: Nanos = Nanos::from_millis(1);
+
+/// Windows that leave in a round trip while the window doubles, as in TCP of Linux.
+pub const SHARED_PACE_DOUBLING: f64 = 2.0;
+
+/// And otherwise: a quarter more than the window, so that the window is what holds.
+pub const SHARED_PACE: f64 = 1.25;
+
+/// Rounds in a row without a sign of a queue after which growth doubles with each. Our default.
+pub const SHARED_STEADY_ROUNDS: u32 = 2;
+
+/// Rounds in a row above the target, though the window shrinks, after which the queue may be
+/// somebody else's. Our default: they have taken a window to a hundredth.
+pub const SHARED_LATE_ROUNDS: u32 = 8;
+
+/// What a trial leaves of the window.
+pub const SHARED_TRIAL_LEAVES: f64 = 0.125;
+
+/// A queue that shrinks below this part of what it was when this sender lets go was its own: alone
+/// it would be an eighth, beside one other that has as much some half.
+pub const SHARED_OURS_PART: f64 = 0.33;
+
+/// A queue that keeps more than this part of what it was, though this sender has halved its window,
+/// is somebody else's: alone it would have halved too, or more.
+pub const SHARED_THEIRS_PART: f64 = 0.6;
+
+/// Rounds between two trials: a trial of two costs 3 % of the window, and half as much each time
+/// that it finds nothing new.
+pub const SHARED_TRIAL_ROUNDS: u32 = 64;
+
+/// The most rounds between two trials.
+pub const SHARED_TRIAL_ROUNDS_MAX: u32 = 1024;
+
+/// Packets over which losses are counted.
+pub const SHARED_LOSS_PACKETS: f64 = 128.0;
+
+/// The share of losses that is no congestion on any path, as in the second version of BBR.
+pub const SHARED_LOSS_SHARE_MAX: f64 = 0.02;
+
+/// Losses in a span beside that share that are chance.
+pub const SHARED_LOSS_SLACK: f64 = 2.0;
+
+/// Random loss keeps more than this part of its share when the window has shrunk by
+/// [`SHARED_DECREASE`].
+pub const SHARED_RANDOM_LEFT: f64 = 0.5;
+
+/// And the part of packets that come through does not grow by more than this: where a queue
+/// overflows it grows by 1.43, as what is sent shrinks.
+pub const SHARED_RANDOM_GOODPUT: f64 = 1.2;
 
 /// Additive increase in percent of a packet per round trip. Our default: one packet.
 pub const SWIFT_INCREASE_PERCENT_DEFAULT: u32 = 100;

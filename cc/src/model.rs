@@ -127,8 +127,11 @@ fn no_algorithm_breaks_the_rules_under_random_samples() {
     for word in words.chain(["fixed:1B", "fixed:1GiB@400Gbps", "fixed:100KiB@8bps", HASTY]) {
         let config: ControllerConfig = word.parse().unwrap();
         for seed in 0..SEEDS {
-            let outcome = run(&mut config.build(Time::ZERO, &PathFacts::default()), seed);
-            assert_eq!(outcome, Ok(()), "{word}, seed {seed}");
+            for delay_noise in [Nanos::ZERO, Nanos::from_millis(5)] {
+                let path = PathFacts { delay_noise, ..PathFacts::default() };
+                let outcome = run(&mut config.build(Time::ZERO, &path), seed);
+                assert_eq!(outcome, Ok(()), "{word}, seed {seed}, noise {delay_noise}");
+            }
         }
     }
 }

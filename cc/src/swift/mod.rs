@@ -1,7 +1,9 @@
 //! Swift: delay targets for the fabric and for the hosts, and windows below one packet.
 
 mod config;
+mod losses;
 mod probe;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -12,13 +14,14 @@ use towpath_base::{Nanos, Time};
 
 use crate::delay::{DelayFloor, RecentDelays};
 use crate::limits::{
-    RTT_SAMPLE_MAX, SWIFT_BASE_DEFAULT, SWIFT_GAP_MAX, SWIFT_NOISY_PACKETS_MIN,
-    SWIFT_QUEUE_DEFAULT, SWIFT_SCALING_PACKETS, SWIFT_TIMEOUTS_TO_RESET, SWIFT_WINDOW_PACKETS_MIN,
-    WINDOW_BYTES_MAX, WINDOW_BYTES_MIN,
+    RTT_SAMPLE_MAX, SHARED_QUEUE_MIN, SHARED_QUEUE_PART, SWIFT_BASE_DEFAULT, SWIFT_GAP_MAX,
+    SWIFT_NOISY_PACKETS_MIN, SWIFT_QUEUE_DEFAULT, SWIFT_SCALING_PACKETS, SWIFT_TIMEOUTS_TO_RESET,
+    SWIFT_WINDOW_PACKETS_MIN, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN,
 };
 use crate::math::sqrt;
 use crate::{AckSample, Controller, LossSample, PathFacts, Rate};
 use probe::FloorProbe;
+use shared::{Now, SharedWindow};
 use window::{Acked, DelayWindow, Steps};
 
 /// Congestion control by delay, after Kumar et al., "Swift: Delay is Simple and Effective for
@@ -39,7 +42,10 @@ use window::{Acked, DelayWindow, Steps};
 /// - The delay is the median of the last round trip's, against the noise of hosts.
 /// - A window below one packet grows by a part of itself, not by packets, and makes nobody wait
 ///   longer than [`SWIFT_GAP_MAX`] between two packets.
-/// - Where the path declares that its delays are noisy, they take no more than all but
+/// - Where the path declares that its delays are noisy, it may be a wire that others share who fill
+///   its queue. There another window takes the place of the fabric's. It measures the noise, finds
+///   out whose queue it is that the delay shows, and tells congestion from random loss:
+///   `docs/new-congestion-control.md`, section 5. The hosts' window keeps at least
 ///   [`SWIFT_NOISY_PACKETS_MIN`] packets.
 /// - A host that is away for a while at a time adds that to both targets: a window that is done
 ///   before it is back stands still for the rest. Its round trips are longer by as much, and the
@@ -54,6 +60,8 @@ pub struct Swift {
     path: PathFacts,
     scaling: Scaling,
     fabric: DelayWindow,
+    /// In its place where delays are noisy.
+    shared: Option<SharedWindow>,
     endpoint: DelayWindow,
     recent: RecentDelays,
     floor: DelayFloor,
@@ -86,11 +94,17 @@ impl Swift {
             },
             packets_max: WINDOW_BYTES_MAX as f64 / f64::from(path.packet_bytes),
         };
+        let shared = (path.delay_noise > Nanos::ZERO).then(|| {
+            let shape = (steps.increase, steps.decrease, steps.decrease_max);
+            let packet_bytes = f64::from(path.packet_bytes);
+            SharedWindow::new(now, packet_bytes, steps.packets_max, path.delay_noise, shape)
+        });
         let mut swift = Self {
             config,
             path,
             scaling: Scaling::new(config.scaling),
             fabric: DelayWindow::new(steps),
+            shared,
             endpoint: DelayWindow::new(steps),
             recent: RecentDelays::new(),
             floor: DelayFloor::new(now),
@@ -109,8 +123,12 @@ impl Swift {
     /// The window in packets; below one it is a packet in several round trips.
     #[must_use]
     pub fn window_packets(&self) -> f64 {
-        let packets = self.fabric.packets().min(self.endpoint.packets());
+        let packets = self.fabric_packets().min(self.endpoint.packets());
         if self.probe.is_on() { self.probe.leave(packets) } else { packets }
+    }
+
+    fn fabric_packets(&self) -> f64 {
+        self.shared.as_ref().map_or(self.fabric.packets(), SharedWindow::packets)
     }
 
     /// What the fabric's delay is held to at present, its round trip included.
@@ -123,24 +141,26 @@ impl Swift {
     /// trip seen is `floor`.
     #[must_use]
     pub fn target_at(&self, floor: Nanos, packets: f64) -> Nanos {
-        let (scaling, noise) = (self.scaling.at(packets), self.noise());
+        let scaling = self.scaling.at(packets);
         let wanted = match self.config.base {
             Some(base) => base + scaling,
             // Both are room for a queue, and one queue is enough.
-            None => (SWIFT_BASE_DEFAULT + scaling).max(floor + SWIFT_QUEUE_DEFAULT) + noise,
+            None => (SWIFT_BASE_DEFAULT + scaling).max(floor + self.queue_on(floor)) + self.away,
         };
         wanted + self.config.hop.saturating_mul(u64::from(self.config.hops))
     }
 
-    /// How far delays may be off although nothing is queued.
-    fn noise(&self) -> Nanos {
-        self.path.delay_noise.max(self.away)
+    /// What a path whose least round trip is `floor` may have in its queue.
+    fn queue_on(&self, floor: Nanos) -> Nanos {
+        match self.shared {
+            Some(_) => SHARED_QUEUE_MIN.max(Nanos(floor.0 / SHARED_QUEUE_PART)),
+            None => SWIFT_QUEUE_DEFAULT,
+        }
     }
 
     /// How many round trips one is that our absences make longer.
     fn round_trips_in_one(&self) -> f64 {
-        let longer = self.noise().0 - self.path.delay_noise.0;
-        match self.fabric_target.0.saturating_sub(longer) {
+        match self.fabric_target.0.saturating_sub(self.away.0) {
             without if self.config.base.is_none() && without > 0 => {
                 self.fabric_target.0 as f64 / without as f64
             }
@@ -150,7 +170,8 @@ impl Swift {
 
     /// The target: base, hops, and what the size of the window adds.
     fn target(&self, floor: Nanos) -> Nanos {
-        self.target_at(floor, self.fabric.packets())
+        let noise = self.shared.as_ref().map_or(Nanos::ZERO, SharedWindow::noise);
+        self.target_at(floor, self.fabric_packets()) + noise
     }
 
     fn take_delays(&mut self, sample: &AckSample, rtt: Nanos) {
@@ -163,9 +184,11 @@ impl Swift {
         self.srtt = smoothed(self.srtt, rtt + endpoint).max(Nanos(1));
         self.endpoint_delay = smoothed(self.endpoint_delay, endpoint);
         self.fabric_delay = self.recent.median_with(sample.now, rtt, self.srtt);
+        let floor = self.shared.as_ref().and_then(SharedWindow::base).unwrap_or(floor);
         self.fabric_target = self.target(floor);
-        let may_be_queue =
-            self.config.base.is_none() && floor + SWIFT_QUEUE_DEFAULT > SWIFT_BASE_DEFAULT;
+        let may_be_queue = self.shared.is_none()
+            && self.config.base.is_none()
+            && floor + SWIFT_QUEUE_DEFAULT > SWIFT_BASE_DEFAULT;
         // Who has nothing to send keeps no queue, and needs no window back.
         if sample.window_limited {
             self.probe.turn(sample.now, self.srtt, floor, may_be_queue);
@@ -197,18 +220,29 @@ impl Controller for Swift {
             round_trips: self.round_trips_in_one(),
         };
         let (now, rtt) = (sample.now, self.srtt);
-        let (fabric, endpoint) = (self.fabric.packets(), self.endpoint.packets());
+        let (fabric, endpoint) = (self.fabric_packets(), self.endpoint.packets());
         let delays = (self.fabric_delay, self.fabric_target);
         let may_grow = sample.window_limited && fabric <= endpoint;
-        self.fabric.on_ack(now, rtt, delays, acked, may_grow);
-        let delays = (self.endpoint_delay, self.config.endpoint + self.noise());
+        match &mut self.shared {
+            Some(shared) => {
+                let target = self.fabric_target - shared.noise();
+                let at = Now { now, srtt: rtt, target };
+                shared.on_ack(at, sample.rtt, acked, may_grow);
+            }
+            None => self.fabric.on_ack(now, rtt, delays, acked, may_grow),
+        }
+        let noise = self.path.delay_noise.max(self.away);
+        let delays = (self.endpoint_delay, self.config.endpoint + noise);
         let may_grow = sample.window_limited && endpoint <= fabric;
         self.endpoint.on_ack(now, rtt, delays, acked, may_grow);
     }
 
     fn on_loss(&mut self, sample: &LossSample) {
         let rtt = self.round_trip();
-        self.fabric.on_loss(sample.now, rtt);
+        match &mut self.shared {
+            Some(shared) => shared.on_loss(sample.now, rtt, sample.lost_chunks),
+            None => self.fabric.on_loss(sample.now, rtt),
+        }
         self.endpoint.on_loss(sample.now, rtt);
     }
 
@@ -216,8 +250,17 @@ impl Controller for Swift {
         self.timeouts = self.timeouts.saturating_add(1);
         let reset = self.timeouts >= SWIFT_TIMEOUTS_TO_RESET;
         let rtt = self.round_trip();
-        self.fabric.on_rto(now, rtt, reset);
+        match &mut self.shared {
+            Some(shared) => shared.on_rto(now, rtt, self.timeouts),
+            None => self.fabric.on_rto(now, rtt, reset),
+        }
         self.endpoint.on_rto(now, rtt, reset);
+    }
+
+    fn on_false_rto(&mut self) {
+        if let Some(shared) = &mut self.shared {
+            shared.on_false_rto();
+        }
     }
 
     fn set_away(&mut self, away: Nanos) {
@@ -230,10 +273,13 @@ impl Controller for Swift {
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
-        (self.window_packets() < 1.0).then(|| {
+        if self.window_packets() < 1.0 {
             let least = Rate::from_bytes_per(u64::from(self.path.packet_bytes), SWIFT_GAP_MAX);
-            Rate::from_bytes_per(self.window_bytes(), self.round_trip()).max(least)
-        })
+            return Some(Rate::from_bytes_per(self.window_bytes(), self.round_trip()).max(least));
+        }
+        let windows = self.shared.as_ref()?.windows_in_round_trip()?;
+        let bytes = self.window_bytes() as f64 * windows;
+        Some(Rate::from_bytes_per(bytes as u64, self.round_trip()).max(Rate(1)))
     }
 
     fn name(&self) -> &'static str {

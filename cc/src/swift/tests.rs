@@ -3,7 +3,7 @@
 use std::vec::Vec;
 
 use super::*;
-use crate::limits::SWIFT_SMALL_GROWTH;
+use crate::limits::{SHARED_PACKETS_MIN, SHARED_START_BYTES, SWIFT_SMALL_GROWTH};
 
 const PACKET: u32 = 4096;
 const RTT: Nanos = Nanos::from_micros(10);
@@ -230,19 +230,41 @@ fn trap_stall_the_least_window_never_waits_for_a_thousand_long_round_trips() {
     assert!(gap <= SWIFT_GAP_MAX + Nanos(1000), "{gap}");
 }
 
-#[test]
-fn trap_noise_late_hosts_take_no_more_than_all_but_a_send() {
-    let noisy = PathFacts { delay_noise: Nanos::from_millis(1), ..PathFacts::default() };
-    let mut swift = Swift::new(SwiftConfig::default(), Time::ZERO, &noisy);
-    assert_eq!(swift.window_packets(), SWIFT_NOISY_PACKETS_MIN);
-    let late = |round: u64| ack(Time(round * 100_000_000), Nanos::from_millis(40), 1);
+/// A controller of a wire that others may share, past its first round trip.
+fn noisy() -> Swift {
+    let facts = PathFacts { delay_noise: Nanos::from_millis(5), ..PathFacts::default() };
+    let mut swift = Swift::new(SwiftConfig::default(), Time::ZERO, &facts);
     swift.on_ack(&AckSample { window_limited: false, ..ack(Time(1), RTT, 1) });
-    (1..50).for_each(|round| swift.on_ack(&late(round)));
-    assert_eq!(swift.window_packets(), SWIFT_NOISY_PACKETS_MIN);
+    swift.on_ack(&AckSample { window_limited: false, ..ack(Time(100_000), RTT, 1) });
+    swift
+}
+
+#[test]
+fn trap_noise_a_sender_on_a_shared_wire_starts_small_and_delays_leave_it_a_few_packets() {
+    let mut swift = noisy();
+    let start = SHARED_START_BYTES as f64 / f64::from(PACKET);
+    assert_eq!(swift.window_packets(), start);
+    let late = |round: u64| ack(Time(round * 100_000_000), Nanos::from_millis(40), 1);
+    (1..8).for_each(|round| swift.on_ack(&late(round)));
+    assert!((1.0..=SHARED_PACKETS_MIN).contains(&swift.window_packets()));
     (50..60).for_each(|round| swift.on_rto(Time(round * 100_000_000)));
     assert_eq!(swift.window_packets(), 1.0, "nothing came through at all");
-    (60..66).for_each(|round| swift.on_ack(&AckSample { acked_bytes: 1 << 20, ..late(round) }));
-    assert_eq!(swift.window_packets(), SWIFT_NOISY_PACKETS_MIN, "late acks bring it back");
+}
+
+#[test]
+fn a_timeout_that_was_false_takes_nothing() {
+    let mut swift = noisy();
+    let before = swift.window_packets();
+    swift.on_rto(Time(1_000_000));
+    swift.on_rto(Time(4_000_000));
+    assert!(swift.window_packets() < before / 2.0);
+    swift.on_false_rto();
+    assert_eq!(swift.window_packets(), before);
+    swift.on_rto(Time(9_000_000));
+    swift.on_loss(&loss(Time(20_000_000)));
+    let after = swift.window_packets();
+    swift.on_false_rto();
+    assert_eq!(swift.window_packets(), after, "a loss was seen meanwhile");
 }
 
 #[test]
@@ -259,13 +281,17 @@ fn small_windows_wait_longer_and_the_range_bounds_it() {
 }
 
 #[test]
-fn the_automatic_base_lies_above_the_least_round_trip_and_the_noise() {
+fn the_automatic_base_leaves_a_queue_above_the_least_round_trip() {
     let us = Nanos::from_micros;
-    let noisy = PathFacts { delay_noise: us(200), ..PathFacts::default() };
-    let mut swift = Swift::new(SwiftConfig::default(), Time::ZERO, &noisy);
+    let mut swift = swift("base=auto");
     swift.fabric.set_packets(100.0);
-    assert_eq!(swift.target(us(5)), us(225));
-    assert_eq!(swift.target(us(60)), us(275));
+    assert_eq!(swift.target(us(5)), us(25));
+    assert_eq!(swift.target(us(60)), us(75));
+    let shared = noisy();
+    let measured = shared.shared.as_ref().unwrap().noise();
+    assert_eq!(shared.target_at(us(60), 100.0), us(110), "and what is measured as noise above it");
+    assert_eq!(shared.target_at(us(4_000), 100.0), us(4_500));
+    assert_eq!(measured, Nanos::ZERO);
 }
 
 #[test]
