@@ -110,7 +110,8 @@ impl LinkConfig {
         self
     }
 
-    /// How far delays may be off although nothing is queued: what controllers add to their targets.
+    /// How far delays may be off at most although nothing is queued: what bounds the noise that
+    /// controllers measure.
     /// Default zero; endpoints set what their device says.
     #[must_use]
     pub fn delay_noise(mut self, span: Nanos) -> Self {

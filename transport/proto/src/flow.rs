@@ -25,6 +25,10 @@ const RTO_INITIAL: Nanos = Nanos::from_millis(20);
 /// come often enough to send smoothly by.
 const CHUNKS_PER_WINDOW: u64 = 4;
 
+/// A delay of acks within the hosts is half forgotten in some two thirds of this: busy hosts are
+/// away for some milliseconds several times in it.
+const HOLD_FORGOTTEN_AFTER: Nanos = Nanos::from_millis(100);
+
 /// What governs how much of a link is under way.
 #[derive(Debug)]
 pub(crate) struct Flow {
@@ -41,6 +45,7 @@ pub(crate) struct Flow {
     pub(crate) in_flight_bytes: u64,
     /// The longest recent delay of acks within the hosts, decaying.
     hold_max: Nanos,
+    held_at: Time,
     /// The longest that our host was away of late, as far as that is measured.
     away: Nanos,
     /// A chunk found the window full, and it has not opened by a burst since.
@@ -80,6 +85,7 @@ impl Flow {
             peer_window_bytes: peer.window_bytes,
             in_flight_bytes: 0,
             hold_max: Nanos::ZERO,
+            held_at: now,
             away: Nanos::ZERO,
             window_full: false,
             burst_bytes: config.burst_bytes,
@@ -243,6 +249,11 @@ impl Flow {
         self.cc.on_rto(now);
     }
 
+    /// What the last timeouts took for lost had come.
+    pub(crate) fn on_false_rto(&mut self) {
+        self.cc.on_false_rto();
+    }
+
     /// Feeds the estimator and the controller with what an ack brought: one that was under way
     /// and held in the hosts for `endpoint`, and that took `rtt` beside.
     pub(crate) fn on_ack(
@@ -254,7 +265,7 @@ impl Flow {
     ) {
         if let Some(rtt) = rtt {
             self.rtt.update(rtt);
-            self.hold_max = Nanos((self.hold_max.0 - self.hold_max.0 / 8).max(endpoint.0));
+            self.note_hold(now, endpoint);
         }
         let in_flight_bytes = self.in_flight_bytes;
         self.in_flight_bytes -= digest.landed_bytes;
@@ -271,6 +282,14 @@ impl Flow {
             window_limited: self.window_limited,
             chunk_bytes: self.body_max(),
         });
+    }
+
+    /// An ack waited in the hosts for so long. A host that was away will be away again, and a delay
+    /// that is longer than others is forgotten with time, not with the acks that come right after.
+    fn note_hold(&mut self, now: Time, endpoint: Nanos) {
+        let since = now.since(core::mem::replace(&mut self.held_at, now)).min(HOLD_FORGOTTEN_AFTER);
+        let kept = 1.0 - since.0 as f64 / HOLD_FORGOTTEN_AFTER.0 as f64;
+        self.hold_max = Nanos((self.hold_max.0 as f64 * kept) as u64).max(endpoint);
     }
 
     /// Numbers were declared lost that were in flight.

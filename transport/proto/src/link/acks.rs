@@ -119,6 +119,9 @@ impl Link {
         if digest.spurious > 0 || digest.timeouts_were_false.is_some() {
             cold_path();
             note_spurious(path, &mut flow.chunk_size, stats, &digest);
+            if is_in_use && digest.timeouts_were_false == Some(true) {
+                flow.on_false_rto();
+            }
         }
         path.on_ack_digest(now, received_at, hold, &digest, is_in_use.then_some(flow));
         if is_in_use {
