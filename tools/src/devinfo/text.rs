@@ -153,7 +153,7 @@ fn of_doing(lines: &mut Lines, doing: &Doing) {
     lines.line(4, "chunks", format_args!("{min} to {max} bytes, as loss has it"));
     lines.line(4, "clock", format_args!("{}: {}", doing.clock, doing.clock_why));
     let noise_us = doing.delay_noise_ns / 1_000;
-    lines.line(4, "delay noise", format_args!("up to {noise_us} us is no queue"));
+    lines.line(4, "delay noise", format_args!("up to {noise_us} us may be no queue"));
     let payload_crc = match doing.payload_crc {
         true => "CRC32C of each chunk's bytes",
         false => "none: the device delivers what was sent",

@@ -105,7 +105,8 @@ pub struct DeviceCaps {
     pub short_packet_cost_percent: u16,
     /// How far delays taken from its timestamps may be off although nothing is queued in the
     /// network: zero where hardware (or a simulation) keeps the time, else what schedulers and
-    /// system calls of both hosts add. Whoever judges a network by its delay allows for it.
+    /// system calls of both hosts add at most. Whoever judges a network by its delay measures the
+    /// noise within this bound.
     pub delay_noise: Nanos,
     /// What arrives is what was sent, and whole: no wire is on the way, and nothing cuts messages
     /// into packets that could be put together wrongly. A checksum of the bytes would find nothing.

@@ -1,6 +1,6 @@
 //! The kernel's receive clock, brought over to that of the link.
 
-use super::limits::CLOCK_REFRESH_NS;
+use super::limits::{CLOCK_READINGS_APART_NS, CLOCK_READINGS_MAX, CLOCK_REFRESH_NS};
 use std::time::{SystemTime, UNIX_EPOCH};
 use towpath_base::Time;
 use towpath_clock::Clock;
@@ -17,13 +17,29 @@ impl WallOffset {
     /// wall clock can do to it.
     pub(super) fn bring_over(&mut self, wall_ns: u64, now: Time, clock: &Clock) -> Time {
         if now.0 >= self.refresh_at_ns {
-            let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let wall = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
-            self.wall_minus_link_ns = wall.saturating_sub(clock.now().0);
+            self.wall_minus_link_ns = wall_minus_link_ns(clock);
             self.refresh_at_ns = now.0.saturating_add(CLOCK_REFRESH_NS);
         }
         Time(wall_ns.saturating_sub(self.wall_minus_link_ns).min(now.0))
     }
+}
+
+/// The difference of the two clocks, read without an interruption in between.
+fn wall_minus_link_ns(clock: &Clock) -> u64 {
+    let (mut least_apart, mut difference) = (u64::MAX, 0);
+    for _ in 0..CLOCK_READINGS_MAX {
+        let before = clock.now();
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let wall = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
+        let apart = clock.now().since(before).0;
+        if apart < least_apart {
+            (least_apart, difference) = (apart, wall.saturating_sub(before.0 + apart / 2));
+        }
+        if apart <= CLOCK_READINGS_APART_NS {
+            break;
+        }
+    }
+    difference
 }
 
 #[cfg(test)]

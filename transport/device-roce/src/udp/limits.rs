@@ -19,9 +19,10 @@ pub(super) const RUN_BYTES_MAX: usize = PACKET_BYTES_MAX;
 /// packets. The low end, since chunks are also cut for latency.
 pub(super) const SHORT_PACKET_COST_PERCENT: u16 = 500;
 
-/// What schedulers and system calls add to a round trip through sockets. Two busy hosts show 100 to
-/// 300 us with nothing else on the wire, and a slice of some milliseconds where threads outnumber
-/// cores; a congestion controller that took that for a queue would give up most of the rate.
+/// What schedulers and system calls add to a round trip through sockets, at most. Two busy hosts
+/// show 100 to 300 us with nothing else on the wire, and a slice of some milliseconds where threads
+/// outnumber cores. It bounds what the congestion controller measures as noise, and is what acks
+/// may wait within the hosts; the receive buffer is protected by the receive window.
 pub(super) const DELAY_NOISE: Nanos = Nanos::from_millis(5);
 
 /// What newer kernels take as segments of one send (`UDP_MAX_SEGMENTS`).
@@ -109,5 +110,13 @@ pub(super) const LONE_PACKETS: u32 = 256;
 /// How long an offset between the kernel's receive clock and the link's is trusted: a clock that
 /// is slewed by 500 ppm is off by 50 us after it.
 pub(super) const CLOCK_REFRESH_NS: u64 = 100_000_000;
+
+/// Who looks at its socket this often knows by its own clock when packets come.
+pub(super) const LOOKS_APART_NS: u64 = 20_000;
+
+/// Two readings of clocks this far apart are of one moment; a thread that was away in between tries
+/// again, so often at most.
+pub(super) const CLOCK_READINGS_APART_NS: u64 = 5_000;
+pub(super) const CLOCK_READINGS_MAX: u32 = 4;
 
 const _: () = assert!(RECV_CACHED_BYTES >= 2 * RECV_BUFFER_BYTES);

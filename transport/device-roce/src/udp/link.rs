@@ -472,7 +472,7 @@ fn configure_receiver(
         ignore(sys::set_option(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1));
     }
     ignore(sys::ask_for_tclass(fd, addr, true));
-    if config.timestamps == TimestampSource::Kernel {
+    if config.timestamps != TimestampSource::Call {
         ignore(sys::set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1));
     }
     let coalescing =

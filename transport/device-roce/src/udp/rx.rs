@@ -3,7 +3,8 @@
 use super::clock::WallOffset;
 use super::coalescing::Coalescing;
 use super::limits::{
-    LONE_BYTES_MAX, RECV_CACHED_BYTES, RECV_MESSAGES_MAX, TCLASS_ASKED_FIRST, TCLASS_UNASKED,
+    LONE_BYTES_MAX, LOOKS_APART_NS, RECV_CACHED_BYTES, RECV_MESSAGES_MAX, TCLASS_ASKED_FIRST,
+    TCLASS_UNASKED,
 };
 use super::link::ignore;
 use super::mmsg::RecvBatch;
@@ -29,6 +30,8 @@ pub(super) struct Receiver {
     offset: usize,
     /// When the batch came in.
     batch_time: Time,
+    /// When this end last looked.
+    looked_at: Time,
     /// How many datagrams to ask for: more while as many come, back to one when fewer do.
     burst: usize,
     wall: WallOffset,
@@ -54,6 +57,7 @@ impl Receiver {
             slot: 0,
             offset: 0,
             batch_time: Time::ZERO,
+            looked_at: Time::ZERO,
             burst: 1,
             wall: WallOffset::default(),
             classes: Classes::Asked(TCLASS_ASKED_FIRST),
@@ -98,11 +102,13 @@ impl Receiver {
             handed = self.hand_on(place, budget, counts, sink);
         }
         let mut errors = 0;
+        let is_late = self.look_again(place.0.now());
         while handed < budget {
             let limit = (budget - handed).min(self.burst);
             counts.udp.receive_calls += 1;
             (self.slot, self.offset) = (0, 0);
             let is_plain = self.coalescing.is_off() && matches!(self.classes, Classes::Unasked(_));
+            let is_plain = is_plain && !is_late;
             let outcome = match limit {
                 1 if is_plain => self.batch.recv_plain(socket.as_fd()),
                 _ => self.batch.recv(socket.as_fd(), limit),
@@ -150,6 +156,13 @@ impl Receiver {
             }
         }
         handed
+    }
+
+    /// This end looks now; whether what comes may have come long before.
+    #[inline]
+    fn look_again(&mut self, now: Time) -> bool {
+        let before = core::mem::replace(&mut self.looked_at, now);
+        now.since(before).0 >= LOOKS_APART_NS
     }
 
     /// How many datagrams to ask for after as many came as were asked for: twice as many, and of
