@@ -1,9 +1,11 @@
 //! UC when nothing goes wrong, and what is lost when nobody expects it.
 
-use crate::rig::Rig;
+use crate::rig::{MEMORY_BYTES, Rig};
+use towpath_base::Prng;
 use towpath_memory::Region;
 use towpath_verbs::{
-    Access, Device, QpInit, QpType, RecvWr, RemoteAddr, SendOp, SendWr, Wc, WcOpcode, WcStatus,
+    Access, Device, QpInit, QpType, RecvWr, RemoteAddr, SEND_SGE_MAX, SGE_DEFAULT, SendOp, SendWr,
+    SgList, Wc, WcOpcode, WcStatus,
 };
 
 pub(crate) fn messages_land_whole<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
@@ -36,6 +38,47 @@ pub(crate) fn messages_land_whole<D: Device<Memory = Region>>(rig: &mut Rig<D>) 
     for end in [&mut rig.a, &mut rig.b] {
         let ids: Vec<u64> = end.completions().iter().map(|wc| wc.wr_id).collect();
         assert_eq!(ids, (0..50).collect::<Vec<u64>>());
+    }
+}
+
+pub(crate) fn gathered<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
+    let caps = rig.a.device.caps();
+    let (sge_max, has_rc) = (caps.send_sge_max, caps.verbs.rc && rig.b.device.caps().verbs.rc);
+    assert!((SGE_DEFAULT..=SEND_SGE_MAX).contains(&(sge_max as usize)), "{sge_max}");
+    let seed = 1;
+    println!("seed {seed}");
+    let mut prng = Prng::new(seed);
+    let whole = rig.a.fill(0, MEMORY_BYTES, seed);
+    for qp_type in [QpType::Uc, QpType::Rc] {
+        if qp_type == QpType::Rc && !has_rc {
+            continue;
+        }
+        let of_a = QpInit::new(qp_type, rig.a.cq).max_send_sge(sge_max);
+        let (a_qp, b_qp) = rig.pair_of(&of_a, &QpInit::new(qp_type, rig.b.cq));
+        for wr_id in 0..60 {
+            // At first all of the longest list in one packet.
+            let is_first = wr_id == 0;
+            let count = if is_first { sge_max.into() } else { 1 + prng.below(sge_max.into()) };
+            let kind = if is_first { 0 } else { prng.below(3) };
+            let (mut list, mut bytes) = (SgList::<SEND_SGE_MAX>::default(), Vec::new());
+            for _ in 0..count {
+                let len = match kind {
+                    0 => 8,
+                    1 => prng.below(16),
+                    _ => prng.below(2) * prng.between(513, 5_000) + prng.below(9),
+                } as usize;
+                let at = prng.below((MEMORY_BYTES - len) as u64) as usize;
+                assert!(list.push(rig.a.sge(at, len)));
+                bytes.extend_from_slice(&whole[at..at + len]);
+            }
+            rig.b.recv(b_qp, wr_id, 0, bytes.len());
+            rig.a.device.post_send(a_qp, &[SendWr::new(wr_id, SendOp::Send, list)]).unwrap();
+            rig.run();
+            assert_eq!(rig.a.completions()[0].status, WcStatus::Success, "{qp_type:?} {wr_id}");
+            let landed: Vec<_> = rig.b.completions().iter().map(|wc| wc.byte_len).collect();
+            assert_eq!(landed, [bytes.len() as u32], "{qp_type:?} {wr_id}");
+            assert!(rig.b.bytes(0, bytes.len()) == bytes, "{qp_type:?} {wr_id}");
+        }
     }
 }
 
@@ -86,7 +129,7 @@ pub(crate) fn closed_memory<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
     rig.a.fill(0, 100, 1);
     let local = Region::new(4096).unwrap().into_window().unwrap();
     let keys = rig.b.device.reg_mr(local.region(), Access::LOCAL).unwrap();
-    let end = rig.b.remote(crate::rig::MEMORY_BYTES - 99);
+    let end = rig.b.remote(MEMORY_BYTES - 99);
     let before = RemoteAddr { addr: rig.b.remote(0).addr - 1, ..rig.b.remote(0) };
     let unknown = RemoteAddr { rkey: rig.b.keys.rkey ^ 1, ..rig.b.remote(0) };
     let not_for_peers = RemoteAddr { addr: local.region().addr(), rkey: keys.rkey };
@@ -95,7 +138,7 @@ pub(crate) fn closed_memory<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
         rig.run();
         assert_eq!(rig.a.completions()[0].status, WcStatus::Success, "UC tells nobody");
     }
-    assert!(rig.b.bytes(0, crate::rig::MEMORY_BYTES).iter().all(|&byte| byte == 0));
+    assert!(rig.b.bytes(0, MEMORY_BYTES).iter().all(|&byte| byte == 0));
     let mut there = [9; 4096];
     local.read(0, &mut there).unwrap();
     assert_eq!(there, [0; 4096]);

@@ -3,8 +3,8 @@
 use crate::rig::{MEMORY_BYTES, Rig};
 use towpath_memory::Region;
 use towpath_verbs::{
-    Access, AsyncEvent, BadWr, Device, QpInit, QpNum, QpState, QpType, RecvWr, SendOp, SendWr,
-    SgList, Sge, Verb, VerbError, WcStatus,
+    Access, AsyncEvent, BadWr, Device, QpInit, QpNum, QpState, QpType, RecvWr, SGE_DEFAULT, SendOp,
+    SendWr, SgList, Sge, Verb, VerbError, WcStatus,
 };
 
 pub(crate) fn too_long<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
@@ -105,6 +105,14 @@ pub(crate) fn refusals<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
     let read = SendWr { op: SendOp::Read { remote: rig.b.remote(0) }, ..good };
     let unsupported = VerbError::Unsupported(Verb::PostSend);
     assert_eq!(rig.a.device.post_send(a_qp, &[good, read]), second(unsupported));
+    let mut long = SgList::<{ SGE_DEFAULT + 1 }>::default();
+    while long.push(rig.a.sge(0, 1)) {}
+    let long = SendWr::new(1, SendOp::Send, long);
+    let refused = rig.a.device.post_send(a_qp, &[long]).unwrap_err();
+    assert_eq!(refused.error, VerbError::BadArgument(Verb::PostSend), "more than it was made for");
+    let too_long = rig.a.device.caps().send_sge_max + 1;
+    let refused = rig.a.device.create_qp(&QpInit::new(QpType::Uc, rig.a.cq).max_send_sge(too_long));
+    assert_eq!(refused, Err(VerbError::BadArgument(Verb::CreateQp)));
 
     let fresh = rig.a.create(&QpInit::new(QpType::Uc, rig.a.cq).depth(1, 2));
     let early = rig.a.device.post_send(fresh, &[good]).unwrap_err();

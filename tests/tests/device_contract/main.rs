@@ -59,6 +59,7 @@ macro_rules! for_every_device {
 
 for_every_device! {
     crate::connected::messages_land_whole as messages_of_all_sizes_land_whole_and_in_order,
+    crate::connected::gathered as a_send_is_gathered_from_as_many_places_as_the_device_says,
     crate::connected::no_receive as a_message_without_a_receive_is_lost_silently,
     crate::connected::write as a_write_lands_untold_and_one_with_immediate_takes_a_receive,
     crate::connected::closed_memory as a_write_reaches_only_memory_that_is_open_for_it,

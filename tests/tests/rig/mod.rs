@@ -12,7 +12,7 @@ use towpath_memory::{Region, Window};
 use towpath_sim::{LinkConfig, World};
 use towpath_verbs::{
     Access, Connect, CqNum, Device, MrKeys, Mtu, QpInit, QpNum, QpType, RcAttr, RecvWr, RemoteAddr,
-    SGE_MAX, SendOp, SendWr, SgList, Sge, Wc, WcStatus,
+    SGE_DEFAULT, SendOp, SendWr, SgList, Sge, Wc, WcStatus,
 };
 
 pub(crate) const MEMORY_BYTES: usize = 1 << 19;
@@ -116,7 +116,7 @@ impl<D: Device<Memory = Region>> End<D> {
     pub(crate) fn in_pieces(&self, at: usize, len: usize) -> SgList {
         let (first, second) = (len / 5, len / 3);
         let rest = len - first - second;
-        let pieces: [Sge; SGE_MAX] = [
+        let pieces: [Sge; SGE_DEFAULT] = [
             self.sge(at, first),
             self.sge(at, 0),
             self.sge(at + first, second),

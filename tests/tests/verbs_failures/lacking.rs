@@ -76,8 +76,9 @@ fn work_that_a_queue_pair_cannot_do_is_refused_by_name() {
     let cq = device.create_cq(64).expect("room");
     let list = |length| SgList::one(Sge { addr: memory.addr(), length, lkey: keys.lkey });
     let remote = RemoteAddr { addr: memory.addr(), rkey: keys.rkey };
-    let to_itself = |device: &dyn Device<Memory = Region>, qp| Connect {
-        dest: device.local_addr(),
+    let here = device.local_addr();
+    let to_itself = |qp| Connect {
+        dest: here,
         dest_qp_num: qp,
         rq_psn: Psn::new(0),
         sq_psn: Psn::new(0),
@@ -88,7 +89,7 @@ fn work_that_a_queue_pair_cannot_do_is_refused_by_name() {
     };
     let mut queue_pair = |qp_type| {
         let qp = device.create_qp(&QpInit::new(qp_type, cq)).expect("room");
-        let connect = to_itself(&device, qp);
+        let connect = to_itself(qp);
         device.connect_qp(qp, &connect).expect("it was in INIT");
         qp
     };

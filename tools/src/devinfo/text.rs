@@ -136,6 +136,7 @@ fn of_capabilities(lines: &mut Lines, caps: &Capabilities, verbose: bool) {
         return;
     }
     lines.line(3, "message_bytes_max", caps.message_bytes_max);
+    lines.line(3, "send_sge_max", caps.send_sge_max);
     lines.line(3, "qp_max", caps.qp_max);
     lines.line(3, "wr_max", caps.wr_max);
     lines.line(3, "cqe_max", caps.cqe_max);

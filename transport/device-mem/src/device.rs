@@ -18,8 +18,8 @@ use towpath_clock::Clock;
 use towpath_memory::{MrTable, Region};
 use towpath_verbs::{
     Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, Mtu, QpInit, QpNum,
-    QpState, QpType, QueueLimits, RecvWr, SendOp, SendWr, SrqNum, Verb, VerbError, VerbSet, Wc,
-    WcOpcode, WcStatus,
+    QpState, QpType, QueueLimits, RecvWr, SEND_SGE_MAX, SendOp, SendWr, SrqNum, Verb, VerbError,
+    VerbSet, Wc, WcOpcode, WcStatus,
 };
 
 /// Addresses that no host has (RFC 5737), so that the two ends can name each other.
@@ -38,6 +38,7 @@ const CAPS: DeviceCaps = DeviceCaps {
     },
     mtu_max: Mtu::Mtu4096,
     message_bytes_max: MESSAGE_BYTES_MAX,
+    send_sge_max: SEND_SGE_MAX as u32,
     qp_max: QP_MAX,
     timestamps: false,
     source_ports: 1,
@@ -113,7 +114,8 @@ impl MemDevice {
         if !(self.cqs.exists(init.send_cq) && self.cqs.exists(init.recv_cq) && srq_exists) {
             return Err(VerbError::NoSuchObject(verb));
         }
-        if init.max_send_wr > WR_MAX || init.max_recv_wr > WR_MAX {
+        let depth = init.max_send_wr.max(init.max_recv_wr);
+        if depth > WR_MAX || init.max_send_sge > CAPS.send_sge_max {
             return Err(VerbError::BadArgument(verb));
         }
         Ok(())
@@ -184,9 +186,13 @@ fn post(
 
 /// The bytes of a send work request that this queue pair may post.
 #[inline]
-fn check_send(wr: &SendWr, qp_type: QpType, peer: SocketAddr) -> Result<u32, VerbError> {
+fn check_send<const N: usize>(
+    wr: &SendWr<N>,
+    init: &QpInit,
+    peer: SocketAddr,
+) -> Result<u32, VerbError> {
     let verb = Verb::PostSend;
-    let bytes_max = match (&wr.op, qp_type) {
+    let bytes_max = match (&wr.op, init.qp_type) {
         (SendOp::Send | SendOp::SendWithImm { .. }, QpType::Ud) => CAPS.mtu_max.bytes(),
         (
             SendOp::Send
@@ -197,12 +203,13 @@ fn check_send(wr: &SendWr, qp_type: QpType, peer: SocketAddr) -> Result<u32, Ver
         ) => MESSAGE_BYTES_MAX,
         _ => return Err(VerbError::Unsupported(verb)),
     };
-    let addressed = match qp_type {
+    let addressed = match init.qp_type {
         QpType::Ud => wr.ud.as_ref().is_some_and(|ud| ud.dest == peer),
         _ => wr.ud.is_none(),
     };
     let byte_len = wr.sg_list.byte_len();
-    if !addressed || byte_len > u64::from(bytes_max) {
+    let too_many = wr.sg_list.len() > init.max_send_sge as usize;
+    if !addressed || too_many || byte_len > u64::from(bytes_max) {
         return Err(VerbError::BadArgument(verb));
     }
     Ok(byte_len as u32)
@@ -340,7 +347,7 @@ impl Device for MemDevice {
         Ok(())
     }
 
-    fn post_send(&mut self, qp_num: QpNum, wrs: &[SendWr]) -> Result<(), BadWr> {
+    fn post_send<const N: usize>(&mut self, qp_num: QpNum, wrs: &[SendWr<N>]) -> Result<(), BadWr> {
         let verb = Verb::PostSend;
         let refuse = |index, error| Err(BadWr { index, error });
         let Some(qp) = self.qps.find(qp_num) else {
@@ -349,14 +356,14 @@ impl Device for MemDevice {
         if qp.state != QpState::Rts {
             return refuse(0, VerbError::WrongState(verb));
         }
-        let send_cq = qp.init.send_cq;
+        let (init, send_cq) = (qp.init, qp.init.send_cq);
         let from = Origin { qp_type: qp.init.qp_type, num: qp_num, dest_qp: qp.dest_qp };
         let mut outcome = Ok(());
         let mut bytes = Gather::new();
         let mut inbound = self.peer.lock();
         inbound.srqs.iter_mut().for_each(Recvs::refill);
         for (index, wr) in wrs.iter().enumerate() {
-            let checked = check_send(wr, from.qp_type, self.peer_addr).and_then(|byte_len| {
+            let checked = check_send(wr, &init, self.peer_addr).and_then(|byte_len| {
                 let covered = bytes.take(&self.mrs, &wr.sg_list, byte_len);
                 if covered { Ok(()) } else { Err(VerbError::BadMemory(verb)) }
             });

@@ -11,7 +11,7 @@ use crate::port::{Arrival, Inbound, Port, Responder};
 use crate::recvs::Recvs;
 use towpath_memory::{MrTable, Source, Target};
 use towpath_verbs::{
-    CqNum, QpNum, QpType, RemoteAddr, SGE_MAX, SendOp, SendWr, SgList, Sge, WcOpcode, WcStatus,
+    CqNum, QpNum, QpType, RemoteAddr, SEND_SGE_MAX, SendOp, SendWr, Sge, WcOpcode, WcStatus,
 };
 
 /// The bytes of a message, piece by piece.
@@ -19,7 +19,7 @@ use towpath_verbs::{
 /// One serves all messages of a post: a fresh one for each would be copied while its pieces are
 /// still being stored.
 pub(crate) struct Gather<'t> {
-    pieces: [Source<'t>; SGE_MAX],
+    pieces: [Source<'t>; SEND_SGE_MAX],
     count: usize,
     next: usize,
     byte_len: u32,
@@ -28,12 +28,12 @@ pub(crate) struct Gather<'t> {
 impl<'t> Gather<'t> {
     /// Of no bytes.
     pub(crate) fn new() -> Self {
-        Self { pieces: [Source::EMPTY; SGE_MAX], count: 0, next: 0, byte_len: 0 }
+        Self { pieces: [Source::EMPTY; SEND_SGE_MAX], count: 0, next: 0, byte_len: 0 }
     }
 
     /// Takes the bytes that a send names; false when its memory does not cover them.
     #[inline]
-    pub(crate) fn take(&mut self, mrs: &'t MrTable, list: &SgList, byte_len: u32) -> bool {
+    pub(crate) fn take(&mut self, mrs: &'t MrTable, list: &[Sge], byte_len: u32) -> bool {
         (self.count, self.next, self.byte_len) = (list.len(), 0, byte_len);
         for (piece, sge) in self.pieces.iter_mut().zip(list.iter()) {
             *piece = match mrs.source(sge) {
@@ -83,7 +83,13 @@ fn remote_and_imm(op: &SendOp) -> (Option<RemoteAddr>, Option<u32>) {
 impl Inbound {
     /// Lands the message of a send, or drops it and counts why.
     #[inline]
-    pub(crate) fn land(&mut self, port: &Port, from: Origin, wr: &SendWr, bytes: &mut Gather<'_>) {
+    pub(crate) fn land<const N: usize>(
+        &mut self,
+        port: &Port,
+        from: Origin,
+        wr: &SendWr<N>,
+        bytes: &mut Gather<'_>,
+    ) {
         let Self { mrs, responders, srqs, counters, .. } = self;
         let dest_qp = wr.ud.as_ref().map_or(from.dest_qp, |ud| ud.remote_qpn);
         let found = responders.get_mut(crate::qp::index_of(dest_qp)).and_then(Option::as_mut);
@@ -194,12 +200,12 @@ fn write_target<'t>(
 #[inline]
 fn scatter(
     mrs: &MrTable,
-    list: &SgList,
+    list: &[Sge],
     grh_bytes: usize,
     bytes: &mut Gather<'_>,
 ) -> (WcStatus, u32) {
     let byte_len = u64::from(bytes.byte_len) + grh_bytes as u64;
-    if byte_len > list.byte_len() {
+    if byte_len > list.iter().map(|sge| u64::from(sge.length)).sum() {
         return (WcStatus::LocLenErr, 0);
     }
     let (mut left, mut grh_left) = (byte_len, grh_bytes);

@@ -14,8 +14,8 @@ use towpath_base::{Nanos, Time};
 use towpath_memory::{MrTable, Region};
 use towpath_verbs::{
     Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, Mtu, PacketLink,
-    PathMtu, QpInit, QpNum, QpState, QpType, QueueLimits, RecvWr, SendOp, SendWr, SrqNum, Verb,
-    VerbError, VerbSet, Wc,
+    PathMtu, QpInit, QpNum, QpState, QpType, QueueLimits, RecvWr, SEND_SGE_MAX, SendOp, SendWr,
+    SrqNum, Verb, VerbError, VerbSet, Wc,
 };
 
 /// What an atomic reads and writes.
@@ -60,6 +60,7 @@ impl<L: PacketLink> RoceDevice<L> {
             },
             mtu_max,
             message_bytes_max: MESSAGE_BYTES_MAX,
+            send_sge_max: SEND_SGE_MAX as u32,
             qp_max: config.qp_max,
             timestamps: true,
             source_ports: of_link.source_ports,
@@ -118,7 +119,8 @@ impl<L: PacketLink> RoceDevice<L> {
         if !(cqs.exists(init.send_cq) && cqs.exists(init.recv_cq) && srq_exists) {
             return Err(VerbError::NoSuchObject(verb));
         }
-        if init.max_send_wr > WR_MAX || init.max_recv_wr > WR_MAX {
+        let depth = init.max_send_wr.max(init.max_recv_wr);
+        if depth > WR_MAX || init.max_send_sge > self.caps.send_sge_max {
             return Err(VerbError::BadArgument(verb));
         }
         Ok(())
@@ -134,7 +136,10 @@ impl<L> RoceDevice<L> {
 }
 
 /// The bytes of a send work request that this queue pair may post.
-fn check_send(wr: &SendWr, qp: &Qp, mrs: &MrTable) -> Result<u32, VerbError> {
+fn check_send<const N: usize>(wr: &SendWr<N>, qp: &Qp, mrs: &MrTable) -> Result<u32, VerbError> {
+    if wr.sg_list.len() > qp.init.max_send_sge as usize {
+        return Err(VerbError::BadArgument(Verb::PostSend));
+    }
     let byte_len = wr.sg_list.byte_len();
     let is_plain =
         qp.init.qp_type == QpType::Uc && matches!(wr.op, SendOp::Send) && wr.ud.is_none();
@@ -152,7 +157,7 @@ fn check_send(wr: &SendWr, qp: &Qp, mrs: &MrTable) -> Result<u32, VerbError> {
 /// Whether this queue pair may do what a send work request says, memory aside; true when that
 /// writes to its memory.
 #[inline(never)]
-fn check_terms(wr: &SendWr, qp: &Qp, byte_len: u64) -> Result<bool, VerbError> {
+fn check_terms<const N: usize>(wr: &SendWr<N>, qp: &Qp, byte_len: u64) -> Result<bool, VerbError> {
     let (verb, qp_type) = (Verb::PostSend, qp.init.qp_type);
     let path = qp.path.as_ref().ok_or(VerbError::WrongState(verb))?;
     let rd_atomic_max = qp.rc.as_ref().map_or(0, |rc| rc.requester.rd_atomic_max());
@@ -323,7 +328,7 @@ impl<L: PacketLink> Device for RoceDevice<L> {
         Ok(())
     }
 
-    fn post_send(&mut self, qp_num: QpNum, wrs: &[SendWr]) -> Result<(), BadWr> {
+    fn post_send<const N: usize>(&mut self, qp_num: QpNum, wrs: &[SendWr<N>]) -> Result<(), BadWr> {
         let verb = Verb::PostSend;
         let refuse = |index, error| Err(BadWr { index, error });
         let Some(qp) = self.engine.qps.find_mut(qp_num) else {

@@ -10,7 +10,7 @@ use crate::limits::{
 use crate::qp::{Qp, QpTable, send_opcode};
 use crate::rc;
 use crate::recv_queue::RecvQueue;
-use crate::requester::{Batch, Planned, SCRATCH_BYTES_MAX, Sender, Turn, What};
+use crate::requester::{Batch, Planned, Sender, Turn, What};
 use crate::responder::Surroundings;
 use crate::timers::Timers;
 use crate::wire::icrc::IdSpace;
@@ -39,6 +39,7 @@ pub(crate) struct Engine {
     /// Where responses to READs are written; made for the first READ that comes in, because most
     /// devices never see one.
     replies: Box<[u8]>,
+    /// Of scratch a packet needs no more than this either.
     packet_bytes_max: usize,
     /// Packets of the next batch at most: few after the link took only some, because what it does
     /// not take was prepared in vain.
@@ -64,7 +65,7 @@ impl Engine {
             counters: RoceCounters::default(),
             ready: VecDeque::new(),
             last_heard: 0,
-            scratch: vec![0; TX_BATCH_PACKETS * SCRATCH_BYTES_MAX].into(),
+            scratch: vec![0; TX_BATCH_PACKETS * packet_bytes_max].into(),
             replies: Box::default(),
             packet_bytes_max,
             batch_max: TX_BATCH_PACKETS,
@@ -153,7 +154,7 @@ impl Engine {
             mrs: &self.mrs,
         };
         self.planned.clear();
-        while batch.packets.len() < self.batch_max && batch.scratch.len() >= SCRATCH_BYTES_MAX {
+        while batch.packets.len() < self.batch_max && batch.scratch.len() >= self.packet_bytes_max {
             let Some(index) = self.ready.pop_front() else { break };
             let Some(qp) = self.qps.at(index) else { continue };
             qp.requester.listed = false;
@@ -165,7 +166,7 @@ impl Engine {
             let sender = Sender { num, index, qp_type, path, source };
             // A packet whose memory is gone takes scratch, too.
             let room = self.batch_max - batch.packets.len();
-            let room = TX_TURN_PACKETS.min(room).min(batch.scratch.len() / SCRATCH_BYTES_MAX);
+            let room = TX_TURN_PACKETS.min(room).min(batch.scratch.len() / self.packet_bytes_max);
             if let Some(rc) = &mut qp.rc {
                 let before = self.planned.len();
                 let turn = rc.plan(&sender, room, &mut batch, &mut self.planned);

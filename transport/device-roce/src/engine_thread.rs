@@ -288,7 +288,7 @@ impl<D: Device> Device for SharedDevice<D> {
         destroyed
     }
 
-    fn post_send(&mut self, qp_num: QpNum, wrs: &[SendWr]) -> Result<(), BadWr> {
+    fn post_send<const N: usize>(&mut self, qp_num: QpNum, wrs: &[SendWr<N>]) -> Result<(), BadWr> {
         let posted = self.shared.lock().post_send(qp_num, wrs);
         self.wake();
         posted

@@ -19,7 +19,8 @@
 //! | `responder` | receiving: assembles messages from packets; the rules of UC and UD |
 //! | `middle` | faster code for most packets between the first and the last of a message |
 //! | `rc` | reliable connections: requester, responder, completer |
-//! | `qp`, `cq`, `recv_queue`, `timers` | queue pairs, completion queues, receive queues, timers |
+//! | `qp`, `cq`, `timers` | queue pairs, completion queues, timers |
+//! | `send_queue`, `recv_queue` | posted work requests |
 //! | [`EngineThread`] | an optional thread that drives a device, and the lock around it |
 //! | [`udp`] | a packet link over UDP sockets |
 //!
@@ -64,6 +65,7 @@ mod rc;
 mod recv_queue;
 mod requester;
 mod responder;
+mod send_queue;
 #[cfg(test)]
 mod tests;
 mod timers;

@@ -13,7 +13,7 @@ use crate::wire::{
 };
 use towpath_base::crc::Crc32;
 use towpath_memory::MrTable;
-use towpath_verbs::{RxPacket, SendWr, Sge, TxPacket, VerbError};
+use towpath_verbs::{RxPacket, Sge, TxPacket, VerbError};
 
 /// The packets of a message from some offset on that are neither its first nor its last, and whose
 /// payload lies in one piece of memory.
@@ -24,11 +24,11 @@ pub(crate) struct Middle {
 }
 
 impl Middle {
-    /// Of the message of `wr`, `byte_len` long, from `offset` on: `packets_max` at most. None where
-    /// the next packet is no such, or is so short that it is copied.
+    /// Of the message of `list`, `byte_len` long, from `offset` on: `packets_max` at most. None
+    /// where the next packet is no such, or is so short that it is copied.
     #[inline]
     pub(crate) fn of(
-        wr: &SendWr,
+        list: &[Sge],
         byte_len: u32,
         offset: u32,
         mtu: u32,
@@ -40,7 +40,7 @@ impl Middle {
             return None;
         }
         let bytes = mtu * full.min(packets_max as u32);
-        let piece = pieces(&wr.sg_list, offset, bytes).next()?;
+        let piece = pieces(list, offset, bytes).next()?;
         let length = piece.length - piece.length % mtu;
         let payload = Sge { length, ..piece };
         (length > 0).then_some(Self { payload, mtu: mtu as usize })

@@ -5,6 +5,7 @@ use crate::rc::Rc;
 use crate::recv_queue::RecvQueue;
 use crate::requester::Requester;
 use crate::responder::Responder;
+use crate::send_queue::Posted;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use towpath_base::Prng;
@@ -50,9 +51,9 @@ impl Qp {
             state: QpState::Init,
             init: *init,
             path: None,
-            requester: Requester::new(unreliable_depth),
+            requester: Requester::new(unreliable_depth, init.max_send_sge),
             responder: Responder::default(),
-            rc: is_rc.then(|| Box::new(Rc::new(init.max_send_wr))),
+            rc: is_rc.then(|| Box::new(Rc::new(init.max_send_wr, init.max_send_sge))),
             recv_queue: RecvQueue::new(recv_depth),
         }
     }
@@ -96,7 +97,7 @@ impl Qp {
         self.fail(cqs, true);
     }
 
-    fn pop_send(&mut self) -> Option<SendWr> {
+    fn pop_send(&mut self) -> Option<Posted> {
         match &mut self.rc {
             Some(rc) => rc.requester.pop(),
             None => self.requester.pop_unsent(),
@@ -125,7 +126,7 @@ impl Qp {
     }
 
     /// Adds a send work request that was checked.
-    pub(crate) fn push_send(&mut self, wr: &SendWr, byte_len: u32) {
+    pub(crate) fn push_send<const N: usize>(&mut self, wr: &SendWr<N>, byte_len: u32) {
         match &mut self.rc {
             Some(rc) => rc.requester.push(wr, byte_len),
             None => self.requester.push(wr, byte_len),

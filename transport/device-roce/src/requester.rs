@@ -7,6 +7,7 @@
 use crate::limits::TX_COPY_BYTES_MAX;
 use crate::middle::Middle;
 use crate::qp::Path;
+use crate::send_queue::{Lists, Posted};
 use crate::wire::opcode::{DETH_BYTES, IMM_BYTES, RETH_BYTES};
 use crate::wire::{
     BTH_BYTES, BthRepr, Deth, ICRC_BYTES, IcrcBase, ImmDt, Opcode, PKEY_DEFAULT, Position, Reth,
@@ -19,12 +20,11 @@ use towpath_base::crc::Crc32;
 use towpath_base::serial::Psn;
 use towpath_memory::MrTable;
 use towpath_verbs::{
-    QpNum, QpType, RemoteAddr, SendOp, SendWr, SgList, Sge, TxPacket, VerbError, link::PARTS_MAX,
+    QpNum, QpType, RemoteAddr, SendOp, SendWr, Sge, TxPacket, VerbError, link::PARTS_MAX,
 };
 
-/// Bytes of scratch that one packet may need: headers, copied payload, pad and ICRC.
-pub(crate) const SCRATCH_BYTES_MAX: usize =
-    BTH_BYTES + EXT_BYTES_MAX + TX_COPY_BYTES_MAX + 3 + ICRC_BYTES;
+/// Pieces of payload of a packet that is not copied: headers, pad and ICRC are two parts more.
+const PAYLOAD_PARTS_MAX: usize = PARTS_MAX - 2;
 
 /// Bytes that may stand between a BTH and its payload.
 const EXT_BYTES_MAX: usize = RETH_BYTES + DETH_BYTES + IMM_BYTES;
@@ -89,7 +89,8 @@ pub(crate) struct Sender<'q> {
 }
 
 pub(crate) struct Requester {
-    queue: VecDeque<(SendWr, u32)>,
+    queue: VecDeque<Posted>,
+    lists: Lists,
     depth: usize,
     taken: Cursor,
     planned: Cursor,
@@ -100,11 +101,12 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub(crate) fn new(depth: u32) -> Self {
+    pub(crate) fn new(depth: u32, max_send_sge: u32) -> Self {
+        let lists = Lists::new(depth, max_send_sge);
         let depth = depth as usize;
         let start = Cursor { index: 0, offset: 0, psn: Psn::new(0) };
         let queue = VecDeque::with_capacity(depth);
-        Self { queue, depth, taken: start, planned: start, base: None, listed: false }
+        Self { queue, lists, depth, taken: start, planned: start, base: None, listed: false }
     }
 
     pub(crate) fn start(&mut self, psn: Psn) {
@@ -122,13 +124,14 @@ impl Requester {
         self.queue.len() == self.depth
     }
 
-    pub(crate) fn push(&mut self, wr: &SendWr, byte_len: u32) {
-        self.queue.push_back((*wr, byte_len));
+    pub(crate) fn push<const N: usize>(&mut self, wr: &SendWr<N>, byte_len: u32) {
+        let posted = self.lists.post(wr, byte_len, self.queue.is_empty());
+        self.queue.push_back(posted);
     }
 
     /// Takes the oldest work request back, with whatever was planned.
-    pub(crate) fn pop_unsent(&mut self) -> Option<SendWr> {
-        let (wr, _) = self.queue.pop_front()?;
+    pub(crate) fn pop_unsent(&mut self) -> Option<Posted> {
+        let wr = self.queue.pop_front()?;
         self.taken.offset = 0;
         self.planned = self.taken;
         Some(wr)
@@ -146,7 +149,7 @@ impl Requester {
 
     /// The link took this packet. The work request whose last packet it was.
     #[inline]
-    pub(crate) fn on_taken(&mut self, payload_bytes: u32, last: bool) -> Option<SendWr> {
+    pub(crate) fn on_taken(&mut self, payload_bytes: u32, last: bool) -> Option<Posted> {
         self.taken.psn = self.taken.psn.plus(1);
         if !last {
             self.taken.offset += payload_bytes;
@@ -154,7 +157,7 @@ impl Requester {
         }
         self.taken.offset = 0;
         self.planned.index = self.planned.index.saturating_sub(1);
-        self.queue.pop_front().map(|(wr, _)| wr)
+        self.queue.pop_front()
     }
 
     /// Adds up to `packets_max` packets to the batch.
@@ -168,9 +171,8 @@ impl Requester {
         let packets_end = batch.packets.len() + packets_max;
         while batch.packets.len() < packets_end {
             let cursor = self.planned;
-            let Some(&(ref wr, byte_len)) = self.queue.get(cursor.index) else {
-                return Turn::Empty;
-            };
+            let Some(wr) = self.queue.get(cursor.index) else { return Turn::Empty };
+            let (list, byte_len) = (self.lists.of(wr), wr.byte_len);
             let (dest, dest_qp) = destination(wr, sender);
             let base = match &self.base {
                 // Of a connected queue pair it is that of its path.
@@ -185,7 +187,7 @@ impl Requester {
             let last = cursor.offset + payload_bytes == byte_len;
             let draft = Draft {
                 wr,
-                byte_len,
+                list,
                 offset: cursor.offset,
                 payload_bytes,
                 psn: cursor.psn,
@@ -193,7 +195,7 @@ impl Requester {
                 ack_req: false,
             };
             let packets_max = packets_end - batch.packets.len();
-            if let Some(middle) = Middle::of(wr, byte_len, cursor.offset, mtu, packets_max) {
+            if let Some(middle) = Middle::of(list, byte_len, cursor.offset, mtu, packets_max) {
                 let (first, _) = draft.bth(sender, dest_qp, 0);
                 if middle.emit(&first, &base, sender, batch, planned).is_err() {
                     return Turn::BadMemory;
@@ -219,7 +221,7 @@ impl Requester {
 
 /// Where the packets of a work request go.
 #[inline]
-fn destination(wr: &SendWr, sender: &Sender<'_>) -> (SocketAddr, QpNum) {
+fn destination(wr: &Posted, sender: &Sender<'_>) -> (SocketAddr, QpNum) {
     match &wr.ud {
         Some(ud) => (ud.dest, ud.remote_qpn),
         None => (sender.path.dest, sender.path.dest_qp),
@@ -228,7 +230,7 @@ fn destination(wr: &SendWr, sender: &Sender<'_>) -> (SocketAddr, QpNum) {
 
 /// Payload bytes of the packets that a work request is cut into, but for its last.
 #[inline]
-fn packet_bytes(wr: &SendWr, sender: &Sender<'_>) -> u32 {
+fn packet_bytes(wr: &Posted, sender: &Sender<'_>) -> u32 {
     let mtu = sender.path.mtu;
     match wr.flags.cut_at {
         Some(size) if sender.qp_type == QpType::Uc => size.bytes().min(mtu),
@@ -248,8 +250,8 @@ pub(crate) fn position(starts: bool, ends: bool) -> Position {
 
 /// One packet, about to be written.
 pub(crate) struct Draft<'q> {
-    pub(crate) wr: &'q SendWr,
-    pub(crate) byte_len: u32,
+    pub(crate) wr: &'q Posted,
+    pub(crate) list: &'q [Sge],
     pub(crate) offset: u32,
     pub(crate) payload_bytes: u32,
     pub(crate) psn: Psn,
@@ -282,9 +284,11 @@ impl Draft<'_> {
         let packet_bytes = head_bytes + payload_bytes + pad + ICRC_BYTES;
         let crc = Crc32::resume(base.to_bth(&bth, packet_bytes));
         let path = sender.path;
-        let pieces = pieces(&self.wr.sg_list, self.offset, self.payload_bytes);
+        let pieces = pieces(self.list, self.offset, self.payload_bytes);
 
-        let copied = payload_bytes <= TX_COPY_BYTES_MAX;
+        let copied = payload_bytes <= TX_COPY_BYTES_MAX
+            || self.list.len() > PAYLOAD_PARTS_MAX
+                && pieces.clone().nth(PAYLOAD_PARTS_MAX).is_some();
         let own_bytes = if copied { packet_bytes } else { packet_bytes - payload_bytes };
         let (own, rest) = std::mem::take(&mut batch.scratch).split_at_mut(own_bytes);
         batch.scratch = rest;
@@ -360,7 +364,7 @@ impl Draft<'_> {
                 if self.position.starts() =>
             {
                 let RemoteAddr { addr: va, rkey } = remote;
-                put(&Reth { va, rkey, dma_len: self.byte_len }.emit());
+                put(&Reth { va, rkey, dma_len: self.wr.byte_len }.emit());
             }
             _ => {}
         }
@@ -425,7 +429,7 @@ fn add_in_place<'a>(
 }
 
 /// The parts of `list` that hold `len` bytes from `skip` on.
-pub(crate) fn pieces(list: &SgList, skip: u32, len: u32) -> impl Iterator<Item = Sge> {
+pub(crate) fn pieces(list: &[Sge], skip: u32, len: u32) -> impl Iterator<Item = Sge> + Clone {
     let (mut skip, mut left) = (skip, len);
     list.iter().filter_map(move |sge| {
         if skip >= sge.length {
@@ -438,5 +442,3 @@ pub(crate) fn pieces(list: &SgList, skip: u32, len: u32) -> impl Iterator<Item =
         (length > 0).then_some(Sge { addr, length, lkey: sge.lkey })
     })
 }
-
-const _: () = assert!(PARTS_MAX == towpath_verbs::SGE_MAX + 2, "head, payload pieces, tail");

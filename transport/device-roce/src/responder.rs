@@ -34,7 +34,7 @@ use std::hint::cold_path;
 use std::net::{IpAddr, SocketAddr};
 use towpath_base::serial::Psn;
 use towpath_memory::MrTable;
-use towpath_verbs::{Mtu, QpNum, RecvWr, RemoteAddr, RxPacket, SgList, Wc, WcOpcode, WcStatus};
+use towpath_verbs::{Mtu, QpNum, RecvWr, RemoteAddr, RxPacket, Sge, Wc, WcOpcode, WcStatus};
 
 /// The message under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -387,7 +387,7 @@ pub(crate) fn land(wr: &RecvWr, offset: u32, bytes: &[u8], mrs: &MrTable) -> Res
 }
 
 /// Copies `bytes` into the entries of `list` from `offset` on; false when they forbid it.
-pub(crate) fn scatter(mrs: &MrTable, list: &SgList, offset: u32, mut bytes: &[u8]) -> bool {
+pub(crate) fn scatter(mrs: &MrTable, list: &[Sge], offset: u32, mut bytes: &[u8]) -> bool {
     for piece in pieces(list, offset, bytes.len() as u32) {
         let (part, rest) = bytes.split_at(piece.length as usize);
         if mrs.scatter(&piece, 0, part).is_err() {

@@ -81,7 +81,7 @@ impl Device for VerbsDevice {
         match *self {}
     }
 
-    fn post_send(&mut self, _: QpNum, _: &[SendWr]) -> Result<(), BadWr> {
+    fn post_send<const N: usize>(&mut self, _: QpNum, _: &[SendWr<N>]) -> Result<(), BadWr> {
         match *self {}
     }
 

@@ -8,7 +8,7 @@ use crate::{gid, qps};
 use std::net::IpAddr;
 use std::sync::Arc;
 use towpath_base::Nanos;
-use towpath_verbs::{DeviceCaps, Mtu, QpType, VerbError, VerbSet};
+use towpath_verbs::{DeviceCaps, Mtu, QpType, SEND_SGE_MAX, VerbError, VerbSet};
 
 /// The port that is used, and where it stands in the tables of the device.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ pub(crate) fn find(
     let has = |qp_type| {
         let (send_cq, recv_cq) = (Arc::clone(cq), Arc::clone(cq));
         let parts = sys::QpParts { pd: Arc::clone(pd), send_cq, recv_cq, srq: None };
-        is_there(sys::Qp::new(parts, qps::raw_type(qp_type), (1, 1), 1, 0).map(drop))
+        is_there(sys::Qp::new(parts, qps::raw_type(qp_type), (1, 1), (1, 1), 0).map(drop))
     };
     let rc = has(QpType::Rc)?;
     let verbs = VerbSet {
@@ -76,6 +76,7 @@ pub(crate) fn find(
         verbs,
         mtu_max: mtu(port.active_mtu),
         message_bytes_max: port.max_msg_sz,
+        send_sge_max: info.limits.max_sge.min(SEND_SGE_MAX as u32),
         qp_max: info.limits.max_qp,
         timestamps,
         source_ports: SOURCE_PORTS,

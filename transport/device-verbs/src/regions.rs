@@ -5,7 +5,7 @@ use crate::sys;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use towpath_memory::{MrTable, Region};
-use towpath_verbs::{Access, MrKeys, SgList, Sge, Verb, VerbError};
+use towpath_verbs::{Access, MrKeys, Sge, Verb, VerbError};
 
 struct Entry {
     /// Goes before the region does, so that the device has let go of the bytes.
@@ -59,14 +59,14 @@ impl Regions {
     }
 
     /// Whether work requests may name all of `list`; `write` where the device will write it.
-    pub(crate) fn allow(&mut self, list: &SgList, write: bool) -> bool {
+    pub(crate) fn allow(&mut self, list: &[Sge], write: bool) -> bool {
         list.iter().all(|sge| {
             sge.length == 0 || self.inner(sge).is_some_and(|inner| self.table.allows(&inner, write))
         })
     }
 
     /// The header that the device put in front of a datagram.
-    pub(crate) fn routing_header(&mut self, list: &SgList) -> Option<[u8; GRH_BYTES]> {
+    pub(crate) fn routing_header(&mut self, list: &[Sge]) -> Option<[u8; GRH_BYTES]> {
         let mut header = [0; GRH_BYTES];
         let mut filled = 0;
         for sge in list.iter().filter(|sge| sge.length > 0) {

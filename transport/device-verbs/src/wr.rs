@@ -4,13 +4,18 @@ use crate::sys::{
     self, ibv_send_flags as flags, ibv_send_wr, ibv_wr_opcode as opcode,
     imm_data_invalidated_rkey_union_t as Imm,
 };
-use towpath_verbs::{DeviceCaps, QpType, SendOp, SendWr, Verb, VerbError};
+use towpath_verbs::{DeviceCaps, QpInit, QpType, SendOp, SendWr, Verb, VerbError};
 
 /// What an atomic fetches.
 const ATOMIC_BYTES: u64 = 8;
 
-/// Whether a queue pair of that type may post it.
-pub(crate) fn check(wr: &SendWr, qp_type: QpType, caps: &DeviceCaps) -> Result<(), VerbError> {
+/// Whether such a queue pair may post it.
+pub(crate) fn check<const N: usize>(
+    wr: &SendWr<N>,
+    init: &QpInit,
+    caps: &DeviceCaps,
+) -> Result<(), VerbError> {
+    let qp_type = init.qp_type;
     let verb = Verb::PostSend;
     let supported = match wr.op {
         SendOp::Send | SendOp::SendWithImm { .. } => true,
@@ -30,7 +35,8 @@ pub(crate) fn check(wr: &SendWr, qp_type: QpType, caps: &DeviceCaps) -> Result<(
         _ => bytes <= u64::from(caps.message_bytes_max),
     };
     let addressed = wr.ud.is_some() == (qp_type == QpType::Ud);
-    if fits && addressed { Ok(()) } else { Err(VerbError::BadArgument(verb)) }
+    let few_enough = wr.sg_list.len() <= init.max_send_sge as usize;
+    if fits && few_enough && addressed { Ok(()) } else { Err(VerbError::BadArgument(verb)) }
 }
 
 /// Whether the device writes to the `sg_list` rather than reads it.
@@ -39,8 +45,8 @@ pub(crate) fn lands_here(op: &SendOp) -> bool {
 }
 
 /// The work request without its list, under our ticket; what is short goes inline.
-pub(crate) fn raw(
-    wr: &SendWr,
+pub(crate) fn raw<const N: usize>(
+    wr: &SendWr<N>,
     ticket: u64,
     ah: Option<&sys::Ah>,
     inline_bytes_max: u32,

@@ -40,7 +40,7 @@ impl Batch {
 
     #[cold]
     fn grow(&mut self) {
-        self.wrs.push(SendWr::new(0, SendOp::Send, SgList::default()));
+        self.wrs.push(SendWr::new(0, SendOp::Send, <SgList>::default()));
     }
 
     /// The newest send is longer by this.

@@ -200,6 +200,7 @@ mod tests {
             verbs: VerbSet { rc: true, uc: true, ud: true, srq: true, ..VerbSet::default() },
             mtu_max: Mtu::Mtu1024,
             message_bytes_max: 1 << 30,
+            send_sge_max: 30,
             qp_max: 1 << 16,
             timestamps: false,
             source_ports: 1 << 14,

@@ -152,7 +152,7 @@ impl Device for LabDevice {
         self.roce.destroy_qp(qp_num)
     }
 
-    fn post_send(&mut self, qp_num: QpNum, wrs: &[SendWr]) -> Result<(), BadWr> {
+    fn post_send<const N: usize>(&mut self, qp_num: QpNum, wrs: &[SendWr<N>]) -> Result<(), BadWr> {
         self.roce.post_send(qp_num, wrs)
     }
 

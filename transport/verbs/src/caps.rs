@@ -84,6 +84,9 @@ pub struct DeviceCaps {
     pub mtu_max: Mtu,
     /// The longest message, in bytes.
     pub message_bytes_max: u32,
+    /// The most gather entries of a send, [`SEND_SGE_MAX`](crate::SEND_SGE_MAX) at most: what
+    /// [`QpInit::max_send_sge`](crate::QpInit::max_send_sge) may be.
+    pub send_sge_max: u32,
     /// The most queue pairs.
     pub qp_max: u32,
     /// Completions carry the time of the wire rather than none.

@@ -111,7 +111,8 @@ pub trait Device {
     /// Makes a queue pair, in INIT: receives can be posted at once.
     ///
     /// # Errors
-    /// [`VerbError::Unsupported`] for a type that the device lacks.
+    /// [`VerbError::Unsupported`] for a type that the device lacks, [`VerbError::BadArgument`] for
+    /// more work requests or gather entries than the device has.
     fn create_qp(&mut self, init: &QpInit) -> Result<QpNum, VerbError>;
 
     /// Brings a queue pair from INIT to RTS.
@@ -151,8 +152,9 @@ pub trait Device {
     /// Posts send work requests in order.
     ///
     /// # Errors
-    /// The first entry that was refused; everything before it is posted.
-    fn post_send(&mut self, qp_num: QpNum, wrs: &[SendWr]) -> Result<(), BadWr>;
+    /// The first entry that was refused; everything before it is posted. A list of more entries
+    /// than [`QpInit::max_send_sge`] is [`VerbError::BadArgument`].
+    fn post_send<const N: usize>(&mut self, qp_num: QpNum, wrs: &[SendWr<N>]) -> Result<(), BadWr>;
 
     /// Posts receive work requests in order.
     ///

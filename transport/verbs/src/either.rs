@@ -96,7 +96,7 @@ impl<A: Device, B: Device<Memory = A::Memory>> Device for Either<A, B> {
         ask!(self, device => device.destroy_qp(qp_num))
     }
 
-    fn post_send(&mut self, qp_num: QpNum, wrs: &[SendWr]) -> Result<(), BadWr> {
+    fn post_send<const N: usize>(&mut self, qp_num: QpNum, wrs: &[SendWr<N>]) -> Result<(), BadWr> {
         ask!(self, device => device.post_send(qp_num, wrs))
     }
 

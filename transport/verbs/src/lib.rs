@@ -36,4 +36,6 @@ pub use path_mtu::{InterfaceName, IpMtu, PathMtu};
 pub use qp::{Connect, CqNum, QpInit, QpNum, QpState, QpType, RcAttr, SrqNum, UdAddress};
 pub use share::{QpShare, SHARES_MAX};
 pub use wc::{Wc, WcOpcode, WcStatus};
-pub use wr::{Access, RecvWr, RemoteAddr, SGE_MAX, SendFlags, SendOp, SendWr, SgList, Sge};
+pub use wr::{
+    Access, RecvWr, RemoteAddr, SEND_SGE_MAX, SGE_DEFAULT, SendFlags, SendOp, SendWr, SgList, Sge,
+};

@@ -10,9 +10,10 @@ use core::net::SocketAddr;
 use core::task::Waker;
 use towpath_base::{Nanos, Time};
 
-/// Pieces that one packet may be gathered from: headers, up to [`SGE_MAX`](crate::SGE_MAX)
-/// pieces of payload, and pad with ICRC.
-pub const PARTS_MAX: usize = crate::SGE_MAX + 2;
+/// Pieces that one packet may be gathered from: headers, four pieces of payload, and pad with ICRC.
+/// What lies in more is copied together first, which costs a host no more than to hand so many
+/// pieces to the wire.
+pub const PARTS_MAX: usize = 6;
 
 /// A packet to send, gathered from pieces that live until the call returns.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +38,7 @@ impl<'a> TxPacket<'a> {
     /// Appends a piece; empty ones are left out.
     ///
     /// # Panics
-    /// With more than [`PARTS_MAX`] pieces, which the caller's types rule out.
+    /// With more than [`PARTS_MAX`] pieces, which callers rule out.
     pub fn push(&mut self, part: &'a [u8]) {
         if !part.is_empty() {
             self.parts[usize::from(self.len)] = part;

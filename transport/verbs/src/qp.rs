@@ -1,7 +1,7 @@
 //! Queue pairs: their types, states, numbers and how two of them are joined.
 
 use crate::caps::Mtu;
-use crate::wr::Access;
+use crate::wr::{Access, SGE_DEFAULT};
 use core::fmt;
 use core::net::SocketAddr;
 use towpath_base::serial::Psn;
@@ -77,6 +77,10 @@ pub struct QpInit {
     pub max_send_wr: u32,
     /// The most receive work requests posted (without an SRQ).
     pub max_recv_wr: u32,
+    /// The most entries of the `sg_list` of a send, at most
+    /// [`DeviceCaps::send_sge_max`](crate::DeviceCaps::send_sge_max). Queues take memory for as
+    /// many, and NICs allow fewer sends where these may be long.
+    pub max_send_sge: u32,
     /// UD: datagrams with another key are dropped.
     pub qkey: u32,
     /// What peers may do through this queue pair at most (`qp_access_flags`); the memory region
@@ -85,8 +89,9 @@ pub struct QpInit {
 }
 
 impl QpInit {
-    /// A queue pair that completes on `cq` both ways, with a receive queue of its own; what peers
-    /// may do is left to the memory regions.
+    /// A queue pair that completes on `cq` both ways, with a receive queue of its own and room for
+    /// 128 work requests each way; sends have up to [`SGE_DEFAULT`] gather entries. What peers may
+    /// do is left to the memory regions.
     #[must_use]
     pub fn new(qp_type: QpType, cq: CqNum) -> Self {
         Self {
@@ -96,6 +101,7 @@ impl QpInit {
             srq: None,
             max_send_wr: 128,
             max_recv_wr: 128,
+            max_send_sge: SGE_DEFAULT as u32,
             qkey: 0,
             qp_access_flags: Access::REMOTE_ALL,
         }
@@ -105,6 +111,13 @@ impl QpInit {
     #[must_use]
     pub fn depth(mut self, max_send_wr: u32, max_recv_wr: u32) -> Self {
         (self.max_send_wr, self.max_recv_wr) = (max_send_wr, max_recv_wr);
+        self
+    }
+
+    /// With sends of up to so many gather entries.
+    #[must_use]
+    pub fn max_send_sge(mut self, max_send_sge: u32) -> Self {
+        self.max_send_sge = max_send_sge;
         self
     }
 

@@ -5,9 +5,13 @@ use crate::qp::UdAddress;
 use core::fmt;
 use core::ops::Deref;
 
-/// The most entries of a `sg_list`. Two serve a chunk (header, payload); four leave room for a
-/// message that gathers from several places. Real NICs offer 16 and more.
-pub const SGE_MAX: usize = 4;
+/// The most gather entries of a send on any device: see
+/// [`DeviceCaps::send_sge_max`](crate::DeviceCaps::send_sge_max) for those of one device.
+pub const SEND_SGE_MAX: usize = 32;
+
+/// The entries that an [`SgList`] has room for where nothing else is said: header and payload, and
+/// two more. A receive has no more than these.
+pub const SGE_DEFAULT: usize = 4;
 
 /// One piece of registered memory (`ibv_sge`).
 #[doc(alias = "ibv_sge")]
@@ -21,22 +25,20 @@ pub struct Sge {
     pub lkey: u32,
 }
 
-/// A scatter / gather list of at most [`SGE_MAX`] entries, stored in place.
-#[derive(Clone, Copy, Default)]
-pub struct SgList {
+/// A scatter / gather list with room for `N` entries, stored in place. To copy one copies all of
+/// its room: a list that need not be long should not have room to be.
+#[derive(Clone, Copy)]
+pub struct SgList<const N: usize = SGE_DEFAULT> {
     /// Behind the last one anything.
-    entries: [Sge; SGE_MAX],
-    len: u8,
+    entries: [Sge; N],
+    len: u32,
 }
 
 impl SgList {
-    /// The list of `entries`, or `None` when there are more than [`SGE_MAX`].
+    /// The list of `entries`, or `None` when there are more than [`SGE_DEFAULT`].
     #[must_use]
     pub fn new(entries: &[Sge]) -> Option<Self> {
-        let mut list = Self::default();
-        list.entries.get_mut(..entries.len())?.copy_from_slice(entries);
-        list.len = entries.len() as u8;
-        Some(list)
+        Self::with_room(entries)
     }
 
     /// A list of one entry.
@@ -47,13 +49,6 @@ impl SgList {
         list
     }
 
-    /// Makes it a list of one entry, in place: less is written than for a new one.
-    #[inline]
-    pub fn set_one(&mut self, entry: Sge) {
-        self.entries[0] = entry;
-        self.len = 1;
-    }
-
     /// A list of two entries: header apart, payload apart.
     #[must_use]
     pub fn two(first: Sge, second: Sge) -> Self {
@@ -62,11 +57,31 @@ impl SgList {
         list.entries[1] = second;
         list
     }
+}
 
-    /// Adds an entry; false when there are [`SGE_MAX`] already.
+impl<const N: usize> SgList<N> {
+    /// The list of `entries` with room for `N`, or `None` when there are more.
     #[must_use]
+    pub fn with_room(entries: &[Sge]) -> Option<Self> {
+        let mut list = Self::default();
+        list.entries.get_mut(..entries.len())?.copy_from_slice(entries);
+        list.len = entries.len() as u32;
+        Some(list)
+    }
+
+    /// Makes it a list of one entry, in place: less is written than for a new one.
+    #[inline]
+    pub fn set_one(&mut self, entry: Sge) {
+        const { assert!(N > 0, "room for an entry") };
+        self.entries[0] = entry;
+        self.len = 1;
+    }
+
+    /// Adds an entry; false when there are `N` already.
+    #[must_use]
+    #[inline]
     pub fn push(&mut self, entry: Sge) -> bool {
-        let Some(place) = self.entries.get_mut(usize::from(self.len)) else { return false };
+        let Some(place) = self.entries.get_mut(self.len as usize) else { return false };
         *place = entry;
         self.len += 1;
         true
@@ -80,25 +95,31 @@ impl SgList {
     }
 }
 
-impl fmt::Debug for SgList {
+impl<const N: usize> Default for SgList<N> {
+    fn default() -> Self {
+        Self { entries: [Sge { addr: 0, length: 0, lkey: 0 }; N], len: 0 }
+    }
+}
+
+impl<const N: usize> fmt::Debug for SgList<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
 }
 
-impl PartialEq for SgList {
+impl<const N: usize> PartialEq for SgList<N> {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl Eq for SgList {}
+impl<const N: usize> Eq for SgList<N> {}
 
-impl Deref for SgList {
+impl<const N: usize> Deref for SgList<N> {
     type Target = [Sge];
 
     fn deref(&self) -> &[Sge] {
-        &self.entries[..usize::from(self.len)]
+        &self.entries[..self.len as usize]
     }
 }
 
@@ -174,14 +195,15 @@ pub struct SendFlags {
     pub cut_at: Option<Mtu>,
 }
 
-/// A send work request (`ibv_send_wr`).
+/// A send work request (`ibv_send_wr`), whose list has room for `N` entries: as many as the queue
+/// pair allows ([`QpInit::max_send_sge`](crate::QpInit::max_send_sge)) may be in it.
 #[doc(alias = "ibv_send_wr")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SendWr {
+pub struct SendWr<const N: usize = SGE_DEFAULT> {
     /// The caller's own word, returned in the completion.
     pub wr_id: u64,
     /// The memory that is gathered from (for READ and atomics: scattered to).
-    pub sg_list: SgList,
+    pub sg_list: SgList<N>,
     /// What it does.
     pub op: SendOp,
     /// Modifiers.
@@ -190,10 +212,10 @@ pub struct SendWr {
     pub ud: Option<UdAddress>,
 }
 
-impl SendWr {
+impl<const N: usize> SendWr<N> {
     /// A signaled work request on a connected queue pair.
     #[must_use]
-    pub fn new(wr_id: u64, op: SendOp, sg_list: SgList) -> Self {
+    pub fn new(wr_id: u64, op: SendOp, sg_list: SgList<N>) -> Self {
         let flags = SendFlags { signaled: true, ..SendFlags::default() };
         Self { wr_id, sg_list, op, flags, ud: None }
     }

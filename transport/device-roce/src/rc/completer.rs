@@ -164,11 +164,12 @@ impl Requester {
             return self.retry(now, s);
         }
         let Some(wqe) = self.queue.front() else { return Ok(()) };
+        let list = self.lists.of(&wqe.wr);
         let landed = match packet.atomic_ack() {
-            Some(ack) => scatter(s.mrs, &wqe.wr.sg_list, 0, &ack.original.to_ne_bytes()),
+            Some(ack) => scatter(s.mrs, list, 0, &ack.original.to_ne_bytes()),
             None => {
                 let offset = (seq - wqe.first) as u32 * self.terms.mtu;
-                scatter(s.mrs, &wqe.wr.sg_list, offset, packet.payload)
+                scatter(s.mrs, list, offset, packet.payload)
             }
         };
         if !landed {
@@ -186,7 +187,7 @@ impl Requester {
     /// MIDDLE are not told apart: a READ that was asked for again starts anywhere (rxe).
     fn fits(&self, wqe: &Wqe, seq: u64, packet: &Packet<'_>) -> bool {
         let offset = (seq - wqe.first) as u32 * self.terms.mtu;
-        let bytes = (wqe.byte_len - offset).min(self.terms.mtu);
+        let bytes = (wqe.wr.byte_len - offset).min(self.terms.mtu);
         let ends = self.read_end(wqe, seq) == seq + 1;
         packet.payload.len() == bytes as usize && packet.opcode.position.ends() == ends
     }
@@ -219,7 +220,7 @@ impl Requester {
     }
 
     fn complete_front(&mut self, owner: Owner, s: &mut Surroundings<'_>) {
-        let Some(Wqe { wr, byte_len, .. }) = self.queue.pop_front() else { return };
+        let Some(Wqe { wr, .. }) = self.queue.pop_front() else { return };
         self.next_index = self.next_index.saturating_sub(1);
         s.counters.messages_sent += 1;
         if wr.flags.signaled {
@@ -233,7 +234,7 @@ impl Requester {
             let wc = Wc {
                 wr_id: wr.wr_id,
                 opcode: send_opcode(&wr.op),
-                byte_len: if fetched { byte_len } else { 0 },
+                byte_len: if fetched { wr.byte_len } else { 0 },
                 qp_num: owner.num,
                 timestamp: Some(owner.at),
                 ..Wc::default()

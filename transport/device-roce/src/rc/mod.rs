@@ -97,8 +97,9 @@ pub(crate) struct Rc {
 }
 
 impl Rc {
-    pub(crate) fn new(depth: u32) -> Self {
-        let (requester, responder) = (Requester::new(depth), Responder::default());
+    pub(crate) fn new(depth: u32, max_send_sge: u32) -> Self {
+        let requester = Requester::new(depth, max_send_sge);
+        let responder = Responder::default();
         Self { requester, responder, icrc: IcrcFor::default() }
     }
 

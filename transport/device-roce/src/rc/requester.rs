@@ -14,6 +14,7 @@
 use super::plain::Plain;
 use super::{Numbering, Terms, Turn};
 use crate::requester::{Batch, Draft, Planned, Sender, What, position};
+use crate::send_queue::{Lists, Posted};
 use crate::wire::{AtomicEth, IcrcBase, Reth, opcode::number};
 use std::collections::VecDeque;
 use towpath_base::Time;
@@ -22,8 +23,7 @@ use towpath_verbs::{RcAttr, RemoteAddr, SendOp, SendWr};
 
 /// A posted work request.
 pub(super) struct Wqe {
-    pub(super) wr: SendWr,
-    pub(super) byte_len: u32,
+    pub(super) wr: Posted,
     /// Its first packet's number.
     pub(super) first: u64,
     /// One behind its last packet.
@@ -44,6 +44,7 @@ impl Wqe {
 /// The sending half of an RC queue pair.
 pub(crate) struct Requester {
     pub(super) queue: VecDeque<Wqe>,
+    pub(super) lists: Lists,
     depth: usize,
     pub(super) numbering: Numbering,
     pub(super) terms: Terms,
@@ -72,10 +73,12 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub(super) fn new(depth: u32) -> Self {
+    pub(super) fn new(depth: u32, max_send_sge: u32) -> Self {
+        let lists = Lists::new(depth, max_send_sge);
         let depth = depth as usize;
         Self {
             queue: VecDeque::with_capacity(depth),
+            lists,
             depth,
             numbering: Numbering::default(),
             terms: Terms { attr: RcAttr::default(), mtu: 1, window: 1 },
@@ -96,17 +99,19 @@ impl Requester {
 
     /// A new life, in which nothing is posted.
     pub(super) fn start(&mut self, psn: Psn, terms: Terms) {
-        let mut queue = std::mem::take(&mut self.queue);
+        let none = Self::new(0, 0);
+        let Self { mut queue, lists, depth, .. } = std::mem::replace(self, none);
         queue.clear();
         *self = Self {
             queue,
-            depth: self.depth,
+            lists,
+            depth,
             numbering: Numbering { zero: psn },
             terms,
             rd_atomics: VecDeque::with_capacity(usize::from(terms.attr.max_rd_atomic)),
             retries_left: terms.attr.retry_cnt,
             rnr_retries_left: terms.attr.rnr_retry,
-            ..Self::new(0)
+            ..Self::new(0, 0)
         };
     }
 
@@ -120,15 +125,16 @@ impl Requester {
     }
 
     #[inline(never)]
-    pub(crate) fn push(&mut self, wr: &SendWr, byte_len: u32) {
+    pub(crate) fn push<const N: usize>(&mut self, wr: &SendWr<N>, byte_len: u32) {
         let packets = byte_len.div_ceil(self.terms.mtu).max(1);
         let (first, end) = (self.posted, self.posted + u64::from(packets));
         self.posted = end;
-        self.queue.push_back(Wqe { wr: *wr, byte_len, first, end });
+        let wr = self.lists.post(wr, byte_len, self.queue.is_empty());
+        self.queue.push_back(Wqe { wr, first, end });
     }
 
     /// Takes the oldest work request out, whatever became of it; nothing is under way after.
-    pub(crate) fn pop(&mut self) -> Option<SendWr> {
+    pub(crate) fn pop(&mut self) -> Option<Posted> {
         let wqe = self.queue.pop_front()?;
         (self.una, self.sent) = (wqe.end, wqe.end);
         self.rnr_until = Time::NEVER;
@@ -241,7 +247,8 @@ impl Requester {
         let offset = (seq - wqe.first) as u32 * mtu;
         let (opcode, ext): (u8, &[u8]) = match wqe.wr.op {
             SendOp::Read { remote } => {
-                let byte_len = ((end - seq) as u32).saturating_mul(mtu).min(wqe.byte_len - offset);
+                let byte_len =
+                    ((end - seq) as u32).saturating_mul(mtu).min(wqe.wr.byte_len - offset);
                 let va = remote.addr.wrapping_add(u64::from(offset));
                 let reth = Reth { va, rkey: remote.rkey, dma_len: byte_len };
                 (number::RC_READ_REQUEST, &reth.emit())
@@ -255,10 +262,10 @@ impl Requester {
                 (number::RC_CMP_SWAP, &eth.emit())
             }
             _ => {
-                let payload_bytes = (wqe.byte_len - offset).min(mtu);
+                let payload_bytes = (wqe.wr.byte_len - offset).min(mtu);
                 let position = position(seq == wqe.first, end == wqe.end);
-                let (wr, byte_len) = (&wqe.wr, wqe.byte_len);
-                let draft = Draft { wr, byte_len, offset, payload_bytes, psn, position, ack_req };
+                let (wr, list) = (&wqe.wr, self.lists.of(&wqe.wr));
+                let draft = Draft { wr, list, offset, payload_bytes, psn, position, ack_req };
                 return draft.emit(sender, base, batch);
             }
         };

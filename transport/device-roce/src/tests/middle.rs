@@ -163,7 +163,7 @@ fn a_long_message_is_whole_wherever_its_pieces_and_its_batches_end() {
         let mut pair = Pair::uc(mtu);
         let whole = pattern(120_000);
         pair.a.memory.write(0, &whole).unwrap();
-        let (mut list, mut expected) = (SgList::default(), Vec::new());
+        let (mut list, mut expected) = (<SgList>::default(), Vec::new());
         for _ in 0..=prng.below(4) {
             let (at, len) = (prng.below(80_000) as usize, prng.below(30_000) as usize);
             // Every other piece ends where a packet does.

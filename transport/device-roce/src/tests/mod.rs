@@ -1,6 +1,7 @@
 //! Tests of the device over a wire in memory.
 
 mod forged;
+mod gather;
 mod golden;
 mod golden_rc;
 mod hostile;
@@ -214,7 +215,8 @@ impl Pair {
     }
 
     fn between(mut a: End, mut b: End, mtu: Mtu, b_srq: Option<SrqNum>) -> Self {
-        let a_qp = a.device.create_qp(&QpInit::new(QpType::Uc, a.cq)).unwrap();
+        let long = QpInit::new(QpType::Uc, a.cq).max_send_sge(SEND_SGE_MAX as u32);
+        let a_qp = a.device.create_qp(&long).unwrap();
         let mut init = QpInit::new(QpType::Uc, b.cq);
         init.srq = b_srq;
         let b_qp = b.device.create_qp(&init).unwrap();

@@ -33,7 +33,7 @@ use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
 use towpath_verbs::{
     Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, QpInit, QpNum, QpState,
-    QueueLimits, RecvWr, SGE_MAX, SendWr, SrqNum, Verb, VerbError, Wc,
+    QueueLimits, RecvWr, SGE_DEFAULT, SendWr, SrqNum, Verb, VerbError, Wc,
 };
 
 /// A shared receive queue, and what is posted to it.
@@ -57,7 +57,7 @@ pub struct VerbsDevice {
     caps: DeviceCaps,
     limits: QueueLimits,
     srq_wr_max: u32,
-    sge_max: u32,
+    recv_sge_max: u32,
     sends: sys::Chain<ibv_send_wr>,
     recvs: sys::Chain<ibv_recv_wr>,
     /// A batch of completions on its way from the driver; empty in between.
@@ -98,7 +98,7 @@ impl VerbsDevice {
             caps,
             limits: QueueLimits { wr_max: info.limits.max_qp_wr, cqe_max: info.limits.max_cqe },
             srq_wr_max: info.limits.max_srq_wr,
-            sge_max: info.limits.max_sge.min(SGE_MAX as u32),
+            recv_sge_max: info.limits.max_sge.min(SGE_DEFAULT as u32),
             sends: sys::Chain::new(),
             recvs: sys::Chain::new(),
             taken: Vec::with_capacity(POLL_BATCH),
@@ -180,7 +180,7 @@ impl Device for VerbsDevice {
         if depth == 0 || depth > self.srq_wr_max {
             return Err(VerbError::BadArgument(Verb::CreateSrq));
         }
-        let raw = Arc::new(sys::Srq::new(&self.pd, depth, self.sge_max)?);
+        let raw = Arc::new(sys::Srq::new(&self.pd, depth, self.recv_sge_max)?);
         self.srqs.push(Shared { raw, posted: Pool::new(depth) });
         Ok(SrqNum(self.srqs.len() as u32 - 1))
     }
@@ -188,14 +188,16 @@ impl Device for VerbsDevice {
     fn create_qp(&mut self, init: &QpInit) -> Result<QpNum, VerbError> {
         let verb = Verb::CreateQp;
         let parts = self.parts(init).ok_or(VerbError::NoSuchObject(verb))?;
-        if init.max_send_wr.max(init.max_recv_wr) > self.limits.wr_max {
+        let too_deep = init.max_send_wr.max(init.max_recv_wr) > self.limits.wr_max;
+        if too_deep || init.max_send_sge > self.caps.send_sge_max {
             return Err(VerbError::BadArgument(verb));
         }
         let max_recv_wr = if init.srq.is_some() { 0 } else { init.max_recv_wr };
         // Some drivers refuse queues of no entries.
         let depth = (init.max_send_wr.max(1), max_recv_wr.max(u32::from(init.srq.is_none())));
         let qp_type = qps::raw_type(init.qp_type);
-        let raw = sys::Qp::new(parts, qp_type, depth, self.sge_max, INLINE_BYTES_MAX)?;
+        let sge_max = (init.max_send_sge, self.recv_sge_max);
+        let raw = sys::Qp::new(parts, qp_type, depth, sge_max, INLINE_BYTES_MAX)?;
         let num = QpNum(raw.num());
         let mut qp = Qp {
             raw,
@@ -228,7 +230,7 @@ impl Device for VerbsDevice {
         self.destroy(qp_num)
     }
 
-    fn post_send(&mut self, qp_num: QpNum, wrs: &[SendWr]) -> Result<(), BadWr> {
+    fn post_send<const N: usize>(&mut self, qp_num: QpNum, wrs: &[SendWr<N>]) -> Result<(), BadWr> {
         self.post_sends(qp_num, wrs)
     }
 

@@ -43,13 +43,13 @@ impl Handles {
 }
 
 /// Whether the queue pair may post this send now.
-fn check_send(
-    wr: &SendWr,
+fn check_send<const N: usize>(
+    wr: &SendWr<N>,
     qp: &Qp,
     caps: &DeviceCaps,
     regions: &mut Regions,
 ) -> Result<(), VerbError> {
-    wr::check(wr, qp.init.qp_type, caps)?;
+    wr::check(wr, &qp.init, caps)?;
     if !regions.allow(&wr.sg_list, wr::lands_here(&wr.op)) {
         return Err(VerbError::BadMemory(Verb::PostSend));
     }
@@ -82,7 +82,11 @@ fn in_batches<W>(wrs: &[W], mut post: impl FnMut(&[W]) -> Batch) -> Result<(), B
 }
 
 impl VerbsDevice {
-    pub(super) fn post_sends(&mut self, num: QpNum, wrs: &[SendWr]) -> Result<(), BadWr> {
+    pub(super) fn post_sends<const N: usize>(
+        &mut self,
+        num: QpNum,
+        wrs: &[SendWr<N>],
+    ) -> Result<(), BadWr> {
         let verb = Verb::PostSend;
         let refuse = |error| Err(BadWr { index: 0, error });
         let slot = self.qps.slot_of(num);

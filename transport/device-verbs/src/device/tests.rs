@@ -77,7 +77,7 @@ fn the_driver_refuses_in_the_middle_of_a_list_and_says_where() {
 fn what_no_driver_inlines_is_not_inlined() {
     let rig = Rig::new();
     let qp_type = qps::raw_type(QpType::Uc);
-    let make = |inline_bytes| sys::Qp::new(rig.parts(), qp_type, (4, 4), 1, inline_bytes);
+    let make = |inline_bytes| sys::Qp::new(rig.parts(), qp_type, (4, 4), (1, 1), inline_bytes);
     assert_eq!(make(INLINE_BYTES_MAX).expect("room").inline_bytes_max(), INLINE_BYTES_MAX);
     assert_eq!(make(1 << 24).expect("it goes without").inline_bytes_max(), 0);
 }

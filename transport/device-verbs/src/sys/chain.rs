@@ -2,7 +2,7 @@
 
 use crate::limits::POST_BATCH;
 use rdma_sys::{ibv_recv_wr, ibv_send_wr, ibv_sge};
-use towpath_verbs::{SGE_MAX, SgList};
+use towpath_verbs::{SGE_DEFAULT, Sge};
 
 /// What send and receive work requests have in common.
 pub(crate) trait Entry {
@@ -30,10 +30,13 @@ impl Entry for ibv_recv_wr {
     }
 }
 
-/// Work requests and their `sg_list`s, in arrays that are made once and filled for each posting.
+/// Work requests and their `sg_list`s, in arrays that are filled anew for each posting. They grow
+/// where lists are long, and keep the room.
 pub(crate) struct Chain<W> {
     wrs: Vec<W>,
-    sges: Vec<[ibv_sge; SGE_MAX]>,
+    /// Of all lists, one behind the other.
+    sges: Vec<ibv_sge>,
+    /// How many each list has.
     counts: Vec<i32>,
 }
 
@@ -45,7 +48,7 @@ impl<W: Entry> Chain<W> {
     pub(crate) fn new() -> Self {
         Self {
             wrs: Vec::with_capacity(POST_BATCH),
-            sges: Vec::with_capacity(POST_BATCH),
+            sges: Vec::with_capacity(POST_BATCH * SGE_DEFAULT),
             counts: Vec::with_capacity(POST_BATCH),
         }
     }
@@ -66,30 +69,33 @@ impl<W: Entry> Chain<W> {
 
     /// Adds a work request with `list`, from which empty entries are left out: to some devices a
     /// length of 0 means 2 GiB.
-    pub(crate) fn push(&mut self, wr: W, list: &SgList) {
-        let mut sges = [ibv_sge { addr: 0, length: 0, lkey: 0 }; SGE_MAX];
-        let mut count = 0;
-        for sge in list.iter().filter(|sge| sge.length > 0) {
-            sges[count] = ibv_sge { addr: sge.addr, length: sge.length, lkey: sge.lkey };
-            count += 1;
-        }
+    pub(crate) fn push(&mut self, wr: W, list: &[Sge]) {
+        let before = self.sges.len();
+        let full = list.iter().filter(|sge| sge.length > 0);
+        self.sges.extend(full.map(|sge| ibv_sge {
+            addr: sge.addr,
+            length: sge.length,
+            lkey: sge.lkey,
+        }));
         self.wrs.push(wr);
-        self.sges.push(sges);
-        self.counts.push(count as i32);
+        self.counts.push((self.sges.len() - before) as i32);
     }
 
     /// Joins what is there to a list, and returns its head; valid until the next change.
     pub(super) fn link(&mut self) -> *mut W {
         let (first, len) = (self.wrs.as_mut_ptr(), self.wrs.len());
-        for (index, (sges, &count)) in self.sges.iter_mut().zip(&self.counts).enumerate() {
+        let mut list = self.sges.as_mut_ptr();
+        for (index, &count) in self.counts.iter().enumerate() {
             let is_last = index + 1 == len;
-            // SAFETY: `index` is below the length of `wrs`, as the three grow together, and the
-            // next one is too unless this is the last.
+            // SAFETY: `index` is below the length of `wrs`, as it grows together with `counts`, and
+            // the next one is too unless this is the last. The counts add up to the length of
+            // `sges`, so that `list` stays within it or right behind it.
             unsafe {
                 let next = if is_last { std::ptr::null_mut() } else { first.add(index + 1) };
                 let wr = &mut *first.add(index);
-                wr.set_list(sges.as_mut_ptr(), count);
+                wr.set_list(list, count);
                 wr.set_next(next);
+                list = list.add(count as usize);
             }
         }
         first

@@ -56,13 +56,14 @@ pub(crate) struct Qp {
 unsafe impl Send for Qp {}
 
 impl Qp {
-    /// A queue pair in RESET, of type `qp_type` in the driver's numbers. It inlines sends of up to
+    /// A queue pair in RESET, of type `qp_type` in the driver's numbers; depths and gather entries
+    /// are those of sends, then of receives. It inlines sends of up to
     /// `inline_bytes`, or none where the driver refuses that many.
     pub(crate) fn new(
         parts: QpParts,
         qp_type: u32,
         depth: (u32, u32),
-        sge_max: u32,
+        sge_max: (u32, u32),
         inline_bytes: u32,
     ) -> Result<Self, VerbError> {
         // SAFETY: numbers and pointers that may be null.
@@ -71,7 +72,7 @@ impl Qp {
         init.recv_cq = parts.recv_cq.raw();
         init.srq = parts.srq.as_ref().map_or(null_mut(), |srq| srq.raw());
         (init.cap.max_send_wr, init.cap.max_recv_wr) = depth;
-        (init.cap.max_send_sge, init.cap.max_recv_sge) = (sge_max, sge_max);
+        (init.cap.max_send_sge, init.cap.max_recv_sge) = sge_max;
         init.qp_type = qp_type;
         for inline_bytes in [inline_bytes, 0] {
             init.cap.max_inline_data = inline_bytes;

@@ -14,10 +14,10 @@ use towpath_proto::limits::{
 };
 use towpath_proto::wire::{ChunkFlags, emit_table};
 use towpath_proto::{Link, PathId, PayloadRef, Transmit};
-use towpath_verbs::{Device, QpState, SGE_MAX, Sge};
+use towpath_verbs::{Device, QpState, SGE_DEFAULT, Sge};
 
 /// The gather entries of a body.
-type Entries = SmallVec<[Sge; SGE_MAX]>;
+type Entries = SmallVec<[Sge; SGE_DEFAULT]>;
 
 /// The bytes that a frame names and their gather entry. `None` when they are not there, which would
 /// be a mistake in the link: then the chunk counts as sent and lost.

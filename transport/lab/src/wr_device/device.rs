@@ -2,13 +2,14 @@
 
 use super::BurstLink;
 use super::engine::{Engine, WrCounters};
-use super::queues::{CQ_MAX, CQE_MAX, Peer, QP_MAX, RecvQueue, WR_MAX};
+use super::queues::{CQ_MAX, CQE_MAX, Peer, PostedSend, QP_MAX, RecvQueue, WR_MAX};
 use std::net::SocketAddr;
 use towpath_base::Time;
 use towpath_memory::Region;
 use towpath_verbs::{
     Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, Mtu, QpInit, QpNum,
-    QpState, QpType, QueueLimits, RecvWr, SendOp, SendWr, SrqNum, Verb, VerbError, VerbSet, Wc,
+    QpState, QpType, QueueLimits, RecvWr, SEND_SGE_MAX, SendOp, SendWr, SrqNum, Verb, VerbError,
+    VerbSet, Wc,
 };
 
 /// The longest message: what InfiniBand allows.
@@ -35,6 +36,7 @@ impl<L: BurstLink> WrDevice<L> {
             },
             mtu_max: Mtu::at_most(of_link.packet_bytes_max).unwrap_or(Mtu::Mtu256),
             message_bytes_max: MESSAGE_BYTES_MAX,
+            send_sge_max: SEND_SGE_MAX as u32,
             qp_max: QP_MAX,
             timestamps: true,
             source_ports: of_link.source_ports.max(1),
@@ -117,7 +119,8 @@ impl<L: BurstLink> Device for WrDevice<L> {
         if !(cqs.exists(init.send_cq) && cqs.exists(init.recv_cq) && srq_exists) {
             return Err(VerbError::NoSuchObject(verb));
         }
-        if init.max_send_wr > WR_MAX || init.max_recv_wr > WR_MAX {
+        let depth = init.max_send_wr.max(init.max_recv_wr);
+        if depth > WR_MAX || init.max_send_sge > self.caps.send_sge_max {
             return Err(VerbError::BadArgument(verb));
         }
         self.engine.qps.create(init)
@@ -178,7 +181,7 @@ impl<L: BurstLink> Device for WrDevice<L> {
         Ok(())
     }
 
-    fn post_send(&mut self, qp_num: QpNum, wrs: &[SendWr]) -> Result<(), BadWr> {
+    fn post_send<const N: usize>(&mut self, qp_num: QpNum, wrs: &[SendWr<N>]) -> Result<(), BadWr> {
         let verb = Verb::PostSend;
         let engine = &mut self.engine;
         let Some(qp) = engine.qps.find_mut(qp_num) else {
@@ -196,12 +199,22 @@ impl<L: BurstLink> Device for WrDevice<L> {
                 VerbError::QueueFull(verb)
             } else if !matches!(wr.op, SendOp::Send | SendOp::SendWithImm { .. }) {
                 VerbError::Unsupported(verb)
-            } else if wr.ud.is_some() || byte_len > u64::from(MESSAGE_BYTES_MAX) {
+            } else if wr.ud.is_some()
+                || wr.sg_list.len() > qp.init.max_send_sge as usize
+                || byte_len > u64::from(MESSAGE_BYTES_MAX)
+            {
                 VerbError::BadArgument(verb)
             } else if !wr.sg_list.iter().all(covered) {
                 VerbError::BadMemory(verb)
             } else {
-                qp.sends.push_back((*wr, byte_len as u32));
+                qp.sends.push_back(PostedSend {
+                    wr_id: wr.wr_id,
+                    op: wr.op,
+                    flags: wr.flags,
+                    byte_len: byte_len as u32,
+                    sges: wr.sg_list.len(),
+                });
+                qp.send_sges.extend(wr.sg_list.iter());
                 continue;
             };
             outcome = Err(BadWr { index, error });

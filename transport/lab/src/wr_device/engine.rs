@@ -5,7 +5,7 @@ use super::queues::{Cqs, Qp, QpTable, RecvQueue};
 use super::{ArrivedBurst, Burst, BurstLink};
 use std::collections::VecDeque;
 use towpath_memory::MrTable;
-use towpath_verbs::{QpNum, QpState, SgList, Wc, WcOpcode, WcStatus};
+use towpath_verbs::{QpNum, QpState, Sge, Wc, WcOpcode, WcStatus};
 
 /// Messages sent in one `progress`, so that what came in gets its turn.
 const SENDS_PER_PROGRESS: usize = 128;
@@ -70,11 +70,11 @@ impl Engine {
             if qp.state != QpState::Rts {
                 continue;
             }
-            let (Some((wr, byte_len)), Some(peer)) = (qp.sends.pop_front(), qp.peer) else {
-                continue;
-            };
+            let (Some(&wr), Some(peer)) = (qp.sends.front(), qp.peer) else { continue };
+            let list = qp.send_sges.range(..wr.sges);
             let frame = Frame::of(&wr.op, peer.dest_qp);
-            if !gather(&self.mrs, frame, &wr.sg_list, &mut self.scratch) {
+            if !gather(&self.mrs, frame, list, &mut self.scratch) {
+                qp.sends.pop_front();
                 let (wr_id, status) = (wr.wr_id, WcStatus::LocProtErr);
                 let wc = Wc { wr_id, status, qp_num: num, ..Wc::default() };
                 self.cqs.push(qp.init.send_cq, wc);
@@ -82,16 +82,17 @@ impl Engine {
                 continue;
             }
             let mtu = wr.flags.cut_at.map_or(peer.mtu, |size| size.bytes().min(peer.mtu));
-            let (packets, packet_bytes) = frame.on_wire(byte_len, mtu);
+            let (packets, packet_bytes) = frame.on_wire(wr.byte_len, mtu);
             let (dest, source_port, tclass) = (peer.dest, peer.source_port, peer.tclass);
             let bytes = &self.scratch[..];
             if !link.send_burst(&Burst { dest, source_port, tclass, packets, packet_bytes, bytes })
             {
-                qp.sends.push_front((wr, byte_len));
                 qp.is_listed = true;
                 self.ready.push_front(num);
                 break;
             }
+            qp.sends.pop_front();
+            qp.send_sges.drain(..wr.sges);
             self.counters.messages_sent += 1;
             sent += 1;
             if wr.flags.signaled {
@@ -164,10 +165,15 @@ impl Engine {
     }
 }
 
-fn gather(mrs: &MrTable, frame: Frame, list: &SgList, bytes: &mut Vec<u8>) -> bool {
+fn gather<'l>(
+    mrs: &MrTable,
+    frame: Frame,
+    list: impl Iterator<Item = &'l Sge>,
+    bytes: &mut Vec<u8>,
+) -> bool {
     bytes.clear();
     bytes.extend_from_slice(&frame.emit());
-    list.iter().filter(|sge| sge.length > 0).all(|sge| match mrs.gather(sge) {
+    list.filter(|sge| sge.length > 0).all(|sge| match mrs.gather(sge) {
         Ok(piece) => {
             bytes.extend_from_slice(piece);
             true
@@ -176,8 +182,8 @@ fn gather(mrs: &MrTable, frame: Frame, list: &SgList, bytes: &mut Vec<u8>) -> bo
     })
 }
 
-fn scatter(mrs: &MrTable, list: &SgList, mut bytes: &[u8]) -> bool {
-    for sge in list.iter() {
+fn scatter(mrs: &MrTable, list: &[Sge], mut bytes: &[u8]) -> bool {
+    for sge in list {
         let (part, rest) = bytes.split_at(bytes.len().min(sge.length as usize));
         if !part.is_empty() && mrs.scatter(sge, 0, part).is_err() {
             return false;

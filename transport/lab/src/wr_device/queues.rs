@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use towpath_memory::MrTable;
 use towpath_verbs::{
-    AsyncEvent, BadWr, CqNum, QpInit, QpNum, QpState, RecvWr, SendWr, Verb, VerbError, Wc,
-    WcOpcode, WcStatus,
+    AsyncEvent, BadWr, CqNum, QpInit, QpNum, QpState, RecvWr, SendFlags, SendOp, Sge, Verb,
+    VerbError, Wc, WcOpcode, WcStatus,
 };
 
 /// The most work requests of one queue: a shared receive queue for 6,000 links.
@@ -129,13 +129,26 @@ pub(super) struct Peer {
     pub(super) mtu: u32,
 }
 
+/// A posted send without its list.
+#[derive(Clone, Copy)]
+pub(super) struct PostedSend {
+    pub(super) wr_id: u64,
+    pub(super) op: SendOp,
+    pub(super) flags: SendFlags,
+    pub(super) byte_len: u32,
+    /// Entries of its list.
+    pub(super) sges: usize,
+}
+
 /// A queue pair.
 pub(super) struct Qp {
     pub(super) num: QpNum,
     pub(super) state: QpState,
     pub(super) init: QpInit,
     pub(super) peer: Option<Peer>,
-    pub(super) sends: VecDeque<(SendWr, u32)>,
+    pub(super) sends: VecDeque<PostedSend>,
+    /// The entries of the lists of all `sends`, one list behind the other.
+    pub(super) send_sges: VecDeque<Sge>,
     pub(super) recvs: RecvQueue,
     /// It stands in the list of those with something to send.
     pub(super) is_listed: bool,
@@ -149,7 +162,8 @@ impl Qp {
         }
         self.state = QpState::Err;
         let (status, qp_num) = (WcStatus::WrFlushErr, self.num);
-        for (wr, _) in self.sends.drain(..) {
+        self.send_sges.clear();
+        for wr in self.sends.drain(..) {
             let wc = Wc { wr_id: wr.wr_id, status, qp_num, ..Wc::default() };
             cqs.push(self.init.send_cq, wc);
         }
@@ -164,6 +178,7 @@ impl Qp {
     pub(super) fn reset(&mut self) {
         self.state = QpState::Reset;
         self.sends.clear();
+        self.send_sges.clear();
         while self.recvs.pop().is_some() {}
         self.peer = None;
     }
@@ -199,6 +214,7 @@ impl QpTable {
             init: *init,
             peer: None,
             sends: VecDeque::new(),
+            send_sges: VecDeque::new(),
             recvs: RecvQueue::new(depth),
             is_listed: false,
         });

@@ -87,7 +87,7 @@ mod tests {
 
     fn push(queue: &mut Queue, count: u32, every: u32) -> Vec<bool> {
         for at in 1..=count {
-            queue.push(SendWr::new(0, SendOp::Send, SgList::default()), at == count, every);
+            queue.push(SendWr::new(0, SendOp::Send, <SgList>::default()), at == count, every);
         }
         queue.batch.drain(..).map(|wr| wr.flags.signaled).collect()
     }
@@ -115,7 +115,7 @@ mod tests {
             let queue = &mut queues[at.expect("room for all of them")];
             queue.posted += 1;
             let last = queue.may_be_last(left, among, 8);
-            queue.push(SendWr::new(0, SendOp::Send, SgList::default()), last, every);
+            queue.push(SendWr::new(0, SendOp::Send, <SgList>::default()), last, every);
         }
         let signaled = |wr: &SendWr| wr.flags.signaled;
         let of = |queue: &Queue| {

@@ -12,31 +12,31 @@ use towpath_base::Prng;
 
 /// What a wire does to packets in flight.
 #[derive(Clone, Copy, Default)]
-struct Faults {
-    loss: f64,
-    duplication: f64,
+pub(super) struct Faults {
+    pub(super) loss: f64,
+    pub(super) duplication: f64,
     /// The chance that a packet is overtaken by the next one.
-    reorder: f64,
+    pub(super) reorder: f64,
 }
 
 /// An RC queue pair on each of two devices, joined.
-struct RcPair {
-    ends: [End; 2],
+pub(super) struct RcPair {
+    pub(super) ends: [End; 2],
     qps: [QpNum; 2],
-    faults: Faults,
+    pub(super) faults: Faults,
     rng: Prng,
     /// Packets that were offered to the wire, oldest first.
     log: Vec<PacketRepr>,
 }
 
 #[derive(Clone, Copy)]
-struct Setup {
-    attr: RcAttr,
-    mtu: Mtu,
-    window: u32,
-    seed: u64,
-    srq: bool,
-    access: Access,
+pub(super) struct Setup {
+    pub(super) attr: RcAttr,
+    pub(super) mtu: Mtu,
+    pub(super) window: u32,
+    pub(super) seed: u64,
+    pub(super) srq: bool,
+    pub(super) access: Access,
 }
 
 impl Default for Setup {
@@ -47,15 +47,15 @@ impl Default for Setup {
     }
 }
 
-const A: usize = 0;
-const B: usize = 1;
+pub(super) const A: usize = 0;
+pub(super) const B: usize = 1;
 
 impl RcPair {
     fn new() -> Self {
         Self::with(Setup::default())
     }
 
-    fn with(setup: Setup) -> Self {
+    pub(super) fn with(setup: Setup) -> Self {
         println!("seed {}", setup.seed);
         let ends = ["10.0.0.1:4791", "10.0.0.2:4791"].map(|addr| {
             let mut link = TestLink::new(addr);
@@ -63,7 +63,10 @@ impl RcPair {
             End::on(link, RoceConfig::default().seed(7).rc_window_packets(setup.window))
         });
         let [mut a, mut b] = ends;
-        let init = |cq| QpInit::new(QpType::Rc, cq).access(setup.access).depth(512, 512);
+        let init = |cq| {
+            let init = QpInit::new(QpType::Rc, cq).access(setup.access).depth(512, 512);
+            init.max_send_sge(SEND_SGE_MAX as u32)
+        };
         let mut b_init = init(b.cq);
         if setup.srq {
             b_init.srq = Some(b.device.create_srq(512).unwrap());
@@ -88,11 +91,11 @@ impl RcPair {
         Self { ends: [a, b], qps: [a_qp, b_qp], faults, rng, log: Vec::new() }
     }
 
-    fn qp(&self, side: usize) -> QpNum {
+    pub(super) fn qp(&self, side: usize) -> QpNum {
         self.qps[side]
     }
 
-    fn recv(&mut self, side: usize, wr_id: u64, at: usize, len: usize) {
+    pub(super) fn recv(&mut self, side: usize, wr_id: u64, at: usize, len: usize) {
         let qp = self.qps[side];
         self.ends[side].recv(qp, wr_id, at, len);
     }
@@ -170,7 +173,7 @@ impl RcPair {
     }
 
     /// Until nothing moves and no timer runs.
-    fn run(&mut self) {
+    pub(super) fn run(&mut self) {
         for _ in 0..1_000_000 {
             if self.cross() {
                 continue;
@@ -188,7 +191,7 @@ impl RcPair {
         while self.cross() {}
     }
 
-    fn completions(&mut self, side: usize) -> Vec<Wc> {
+    pub(super) fn completions(&mut self, side: usize) -> Vec<Wc> {
         self.ends[side].completions()
     }
 
@@ -205,7 +208,7 @@ impl RcPair {
         self.ends[side].counters()
     }
 
-    fn bytes(&self, side: usize, at: usize, len: usize) -> Vec<u8> {
+    pub(super) fn bytes(&self, side: usize, at: usize, len: usize) -> Vec<u8> {
         self.ends[side].bytes(at, len)
     }
 }

@@ -85,7 +85,7 @@ fn post(line: &str) -> Event {
         "CMP_SWAP" => SendOp::CmpSwap { remote, compare, swap: add },
         _ => panic!("{line}"),
     };
-    let mut wr = SendWr::new(number(" posts "), op, SgList::default());
+    let mut wr = SendWr::new(number(" posts "), op, <SgList>::default());
     wr.flags.signaled = !line.contains("unsignaled");
     wr.flags.solicited = line.contains(" solicited");
     wr.flags.fence = line.contains(" fenced");

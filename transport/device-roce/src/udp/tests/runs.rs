@@ -5,11 +5,11 @@ use super::super::{TimestampSource, UdpConfig, UdpLink};
 use super::{V4, V6, bind, bytes_of, collect, link, packets, payloads, stock};
 use core::net::IpAddr;
 use towpath_base::Prng;
-use towpath_verbs::{PacketLink, SGE_MAX, TxPacket};
+use towpath_verbs::{PacketLink, TxPacket, link::PARTS_MAX};
 
 /// Splits `payload` into pieces at random places.
 fn push_in_parts<'a>(packet: &mut TxPacket<'a>, mut payload: &'a [u8], rng: &mut Prng) {
-    for _ in 0..=SGE_MAX {
+    for _ in 1..PARTS_MAX {
         let cut = rng.between(0, payload.len() as u64) as usize;
         let (part, rest) = payload.split_at(cut);
         packet.push(part);

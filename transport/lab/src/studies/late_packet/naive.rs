@@ -278,7 +278,7 @@ impl<'a> Naive<'a> {
         self.log.update(&now.0.to_le_bytes());
         self.log.update(&imm.to_le_bytes());
         // A chunk that is not wanted is acknowledged all the same: the ack may have been lost.
-        let ack = SendWr::new(0, SendOp::SendWithImm { imm_data: imm }, SgList::default());
+        let ack = SendWr::new(0, SendOp::SendWithImm { imm_data: imm }, <SgList>::default());
         // Where the queue is full, the sender asks again.
         let _ = self.far.device.post_send(self.far.qp, &[ack]);
         let Some((slot, chunk)) = self.place(imm) else {
