@@ -14,7 +14,7 @@ use towpath_plot::{Axis, Plot, Series, Style};
 
 /// How the sweep is run.
 #[derive(Clone, Debug, clap::Args)]
-#[group(id = "sizes")]
+#[group(id = "sizes_options")]
 #[command(next_help_heading = "Only for --only sizes")]
 pub(super) struct Options {
     /// Message sizes in bytes.

@@ -22,7 +22,7 @@ use work::{Rig, Values};
 
 /// How the laboratory is run.
 #[derive(Clone, Debug, clap::Args)]
-#[group(id = "wire")]
+#[group(id = "wire_options")]
 #[command(next_help_heading = "Only for --only wire")]
 pub(super) struct Options {
     /// Run only cases whose name begins so; may be given again. An unknown one lists all.
