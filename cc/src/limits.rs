@@ -196,6 +196,13 @@ pub const SHARED_LOSS_SLACK: f64 = 2.0;
 /// [`SHARED_DECREASE`].
 pub const SHARED_RANDOM_LEFT: f64 = 0.5;
 
+/// No more random loss than this is believed in: a path that loses more is broken or full.
+pub const SHARED_RANDOM_MAX: f64 = 0.3;
+
+/// Spans of counted packets in which most of a share of random loss is forgotten, so that it has to
+/// show again: else what was taken for it once would excuse a queue that overflows for ever.
+pub const SHARED_RANDOM_SPANS: f64 = 16.0;
+
 /// And the part of packets that come through does not grow by more than this: where a queue
 /// overflows it grows by 1.43, as what is sent shrinks.
 pub const SHARED_RANDOM_GOODPUT: f64 = 1.2;

@@ -4,7 +4,7 @@ use towpath_base::{Nanos, Time};
 
 use crate::limits::{
     SHARED_LOSS_PACKETS, SHARED_LOSS_SHARE_MAX, SHARED_LOSS_SLACK, SHARED_RANDOM_GOODPUT,
-    SHARED_RANDOM_LEFT,
+    SHARED_RANDOM_LEFT, SHARED_RANDOM_MAX, SHARED_RANDOM_SPANS,
 };
 
 /// The share of packets that are lost, in spans of [`SHARED_LOSS_PACKETS`], and how much of it is
@@ -47,12 +47,15 @@ impl Losses {
             && share > before * SHARED_RANDOM_LEFT
             && 1.0 - share < (1.0 - before) * SHARED_RANDOM_GOODPUT
         {
-            self.random = self.random.max(share);
+            self.random = self.random.max(share).min(SHARED_RANDOM_MAX);
             self.restart(now);
             return false;
         }
-        if is_whole && share < self.random {
-            self.random += (share - self.random) / 4.0;
+        if is_whole {
+            // What is not seen again is forgotten, and so has to show again.
+            let lower = share.min(self.random);
+            self.random += (lower - self.random) / 4.0;
+            self.random -= self.random / SHARED_RANDOM_SPANS;
         }
         if !is_much {
             self.restart(now);
