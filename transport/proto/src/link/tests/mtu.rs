@@ -245,3 +245,29 @@ fn a_hint_that_is_true_is_found_so_within_a_few_probes() {
     transfer(&mut wire, channel, 1);
     assert!(wire.now.since(start) < Nanos::from_millis(10), "{}", wire.now.since(start));
 }
+
+#[test]
+fn where_a_device_cannot_cut_sends_a_path_that_shrinks_goes_on_in_lone_packets() {
+    for (seed, paths) in [(17, 1), (18, 4)] {
+        for carried in [Mtu::Mtu256, Mtu::Mtu1024, Mtu::Mtu2048] {
+            std::println!("seed {seed}, {paths} paths, {carried} bytes");
+            let lone = |config: LinkConfig| config.packet_sizes(PacketSizes::Lone);
+            let mut wire = Wire::with_paths(seed, Faults::default(), paths, lone);
+            let channel = wire.open_channel(0, true);
+            transfer(&mut wire, channel, 10);
+            wire.longest[1] = carrying(carried);
+            let start = wire.now;
+            transfer(&mut wire, channel, 10);
+            let span = wire.now.since(start);
+            assert!(span < FOUND_WITHIN.saturating_mul(4), "{span}");
+            transfer(&mut wire, channel, 50);
+            check_paths_kept(&wire);
+            wire.longest[1] = usize::MAX;
+            wire.run_for(Nanos::from_secs(2));
+            transfer(&mut wire, channel, 50);
+            wire.run_for(Nanos::from_secs(8));
+            transfer(&mut wire, channel, 50);
+            assert!(sizes(&wire).contains(&Mtu::Mtu4096), "{:?}", sizes(&wire));
+        }
+    }
+}
