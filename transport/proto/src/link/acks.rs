@@ -95,12 +95,12 @@ impl Link {
         // Of a send that shows that long packets get through; a probe may show more.
         let least_body = path.mtu.least_bytes().saturating_sub(HEADER_BYTES as u32);
         let least_charge = flow.charge(least_body.min(CHUNK_CHARGE_MAX));
-        let (mut long_passed, mut long_answered) = (false, None);
+        let (mut passed_charge, mut long_answered) = (0, None);
         let on_number = |what: &What, charge: u32| match what {
             What::Control(key) => control_scratch.push(*key),
             What::LongProbe(size) => long_answered = long_answered.max(Some(*size)),
-            What::Data => long_passed |= charge >= least_charge,
-            What::Nothing | What::Probe => {}
+            What::Data if charge >= least_charge => passed_charge = charge.max(passed_charge),
+            What::Data | What::Nothing | What::Probe => {}
         };
         let digest = path.tx.on_ack(now, (largest, base), words, on_number, |frame| {
             // What is given up ends with the answer to ABANDON.
@@ -113,8 +113,8 @@ impl Link {
                 wake_scratch.push(message.channel);
             }
         });
-        if long_passed {
-            path.mtu.on_passed();
+        if passed_charge > 0 {
+            path.mtu.on_passed(passed_charge - flow.charge(0) + HEADER_BYTES as u32);
         }
         if digest.spurious > 0 || digest.timeouts_were_false.is_some() {
             cold_path();
@@ -252,7 +252,8 @@ impl Link {
         let len = self.emit_ack(now, index, generation, out);
         self.stats.acks_sent += 1;
         let way = path.map_or(0, |path| usize::from(path.0));
-        Some(AckTransmit { len, path, cut_at: self.paths[way].mtu.cut_at() })
+        let cut_at = self.paths[way].mtu.cut_ack_at(len, self.stats.acks_sent);
+        Some(AckTransmit { len, path, cut_at })
     }
 
     /// The peer says that nothing is acknowledged: the path on which it asked may be a way back, as
@@ -264,7 +265,7 @@ impl Link {
         let len = self.emit_ack(now, index, self.paths[index].generation_out, out);
         self.paths.acks_due |= bit(index);
         self.stats.acks_sent += 1;
-        let cut_at = self.paths[index].mtu.cut_at();
+        let cut_at = self.paths[index].mtu.cut_ack_at(len, self.stats.acks_sent);
         AckTransmit { len, path: Some(PathId(index as u8)), cut_at }
     }
 

@@ -142,9 +142,9 @@ pub(crate) struct MtuSearch {
     raise_at: Time,
     raise_after: Nanos,
     changed_at: Time,
-    /// Sends whose packets are too long for the next smaller size that were lost since one of them
-    /// got through, and the bytes of the shortest.
-    lost: u32,
+    /// Sends that were lost since one as long got through, by the smallest size that holds their
+    /// packets, and the bytes of a send that says something of the shortest.
+    lost: [u32; Mtu::ALL.len()],
     least_lost: u32,
     /// When the size in use was last asked for.
     doubted_at: Time,
@@ -167,7 +167,7 @@ impl MtuSearch {
             raise_at: now,
             raise_after: MTU_RAISE_FIRST,
             changed_at: now,
-            lost: 0,
+            lost: [0; Mtu::ALL.len()],
             least_lost: u32::MAX,
             doubted_at: Time::ZERO,
         }
@@ -190,6 +190,13 @@ impl MtuSearch {
     #[inline]
     pub(crate) fn cut_at(&self) -> Option<Mtu> {
         (self.size < self.most && self.sizes == PacketSizes::Cut).then_some(self.size)
+    }
+
+    /// The same for the ack of this number. Acks are not acknowledged, so a path that swallows long
+    /// ones never shows it: every other one of those leaves in packets that any path carries.
+    pub(crate) fn cut_ack_at(&self, bytes: usize, number: u64) -> Option<Mtu> {
+        let is_long = bytes > Mtu::Mtu256.bytes() as usize && self.sizes == PacketSizes::Cut;
+        if is_long && number.is_multiple_of(2) { Some(Mtu::Mtu256) } else { self.cut_at() }
     }
 
     /// Bytes of the packets that sends are cut into, headers of chunks included.
@@ -232,58 +239,66 @@ impl MtuSearch {
         self.question.as_ref().map_or(Time::NEVER, |question| question.due())
     }
 
-    /// Bytes of a send whose acknowledgement says that packets of the size in use get through;
-    /// more than any has while nothing was lost.
+    /// Bytes of a send whose acknowledgement says that packets get through as long as some that were
+    /// lost; more than any has while nothing was.
     #[inline]
     pub(crate) fn least_bytes(&self) -> u32 {
         self.least_lost
     }
 
-    /// The largest size below that in use.
-    fn smaller(&self) -> Option<Mtu> {
-        Mtu::at_most(self.size.bytes() - 1)
+    /// The smallest size that holds the packets of a send.
+    fn holding(&self, bytes: u32) -> Mtu {
+        let fits = |mtu: &Mtu| mtu.bytes() >= bytes;
+        Mtu::ALL.into_iter().find(fits).map_or(self.size, |mtu| mtu.min(self.size))
     }
 
     /// A send of so many bytes was lost.
     pub(crate) fn on_lost(&mut self, bytes: u32) {
-        let Some(smaller) = self.smaller().filter(|_| self.sizes != PacketSizes::Fixed) else {
-            return;
-        };
-        let bytes = bytes.min(self.packet_bytes());
-        if bytes > smaller.bytes() {
-            self.lost = self.lost.saturating_add(1);
-            self.least_lost = self.least_lost.min(bytes);
+        let size = self.holding(bytes);
+        // What the smallest packets hold is lost for other reasons.
+        let Some(smaller) = Mtu::at_most(size.bytes() - 1) else { return };
+        if self.sizes != PacketSizes::Fixed {
+            let lost = &mut self.lost[size as usize];
+            *lost = lost.saturating_add(1);
+            self.least_lost = self.least_lost.min(smaller.bytes() + 1);
         }
     }
 
-    /// Packets of the size in use get through.
+    /// A send of so many bytes was acknowledged: packets as long as its own get through.
     #[cold]
-    pub(crate) fn on_passed(&mut self) {
-        (self.lost, self.least_lost) = (0, u32::MAX);
-        if self.question.as_ref().is_some_and(|question| question.size <= self.size) {
+    pub(crate) fn on_passed(&mut self, bytes: u32) {
+        let size = self.holding(bytes);
+        self.lost[..=size as usize].fill(0);
+        let next = self.lost.iter().position(|&lost| lost > 0);
+        self.least_lost = next.map_or(u32::MAX, |next| Mtu::ALL[next - 1].bytes() + 1);
+        if self.question.as_ref().is_some_and(|question| question.size <= size) {
             self.question = None;
         }
     }
 
-    /// Begins to ask for the size in use when many sends in a row were lost that have packets of
-    /// it, or when some were and nothing at all was answered for a timeout. True if so.
+    /// Begins to ask for the size of sends that were lost, many in a row, or some while nothing at
+    /// all was answered for a timeout. True if so.
     pub(crate) fn suspect(&mut self, now: Time, has_timed_out: bool) -> bool {
-        if self.lost < if has_timed_out { 1 } else { MTU_LOST_MIN } {
+        if self.least_lost == u32::MAX {
             return false;
         }
-        self.doubt(now, MTU_PAIRS_MIN)
+        let enough = if has_timed_out { 1 } else { MTU_LOST_MIN };
+        let longest = self.lost.iter().rposition(|&lost| lost >= enough);
+        longest.is_some_and(|longest| self.doubt(now, Mtu::ALL[longest], MTU_PAIRS_MIN))
     }
 
     /// The host was told, or found on another path, that packets longer than `size` are not
     /// carried. Whoever told it may lie: it is a reason to ask, and to believe few probes.
     #[cold]
     pub(crate) fn on_hint(&mut self, now: Time, size: Mtu) -> bool {
-        self.sizes != PacketSizes::Fixed && size < self.size && self.doubt(now, MTU_PAIRS_HINTED)
+        let is_shorter = self.sizes != PacketSizes::Fixed && size < self.size;
+        is_shorter && self.doubt(now, self.size, MTU_PAIRS_HINTED)
     }
 
-    /// Asks for the size in use, whatever else is asked.
-    fn doubt(&mut self, now: Time, needed: u32) -> bool {
-        if self.smaller().is_none() {
+    /// Asks for a size that is in use, whatever else is asked.
+    fn doubt(&mut self, now: Time, size: Mtu, needed: u32) -> bool {
+        let size = size.min(self.size);
+        if size == Mtu::Mtu256 {
             return false;
         }
         if let Some(question) = self.question.as_mut().filter(|q| q.size <= self.size) {
@@ -293,7 +308,7 @@ impl MtuSearch {
         // Where much is lost of any length, each answer is followed by another doubt.
         let at = now.max(self.doubted_at + MTU_DOUBT_INTERVAL);
         self.doubted_at = at;
-        self.question = Some(Box::new(Question::new(self.size, needed, at)));
+        self.question = Some(Box::new(Question::new(size, needed, at)));
         true
     }
 
@@ -347,8 +362,8 @@ impl MtuSearch {
     /// A probe of `size` was answered.
     pub(crate) fn on_long_answered(&mut self, now: Time, size: Mtu) {
         let size = size.min(self.most);
+        self.on_passed(size.bytes());
         if size >= self.size {
-            self.on_passed();
             self.why = MtuReason::Probed;
         }
         if size <= self.size {
@@ -371,7 +386,7 @@ impl MtuSearch {
             }
             self.size = if size > BASE { BASE } else { Mtu::Mtu256 };
             self.changed_at = now;
-            (self.lost, self.least_lost) = (0, u32::MAX);
+            (self.lost, self.least_lost) = ([0; Mtu::ALL.len()], u32::MAX);
             (self.why, self.has_news) = (MtuReason::Swallowed, true);
         }
         self.go_on(now);

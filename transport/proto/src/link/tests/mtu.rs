@@ -271,3 +271,25 @@ fn where_a_device_cannot_cut_sends_a_path_that_shrinks_goes_on_in_lone_packets()
         }
     }
 }
+
+#[test]
+fn messages_shorter_than_a_packet_show_what_swallows_them_too() {
+    for (seed, bytes, carried) in [(19, 700, Mtu::Mtu512), (20, 1_600, Mtu::Mtu1024)] {
+        let (mut wire, channel) = open(seed, Faults::default(), 1);
+        transfer(&mut wire, channel, 3);
+        wire.longest[1] = carrying(carried);
+        let start = wire.now;
+        wire.ends[0].send(channel, 900, vec![9; bytes], Time::NEVER);
+        wire.run_until(|wire| wire.ends[0].sending.is_empty());
+        assert!(wire.now.since(start) < FOUND_WITHIN.saturating_mul(3));
+        check_paths_kept(&wire);
+    }
+}
+
+#[test]
+fn long_acks_get_through_paths_that_swallow_them() {
+    let search = crate::path::MtuSearch::new(Mtu::Mtu4096, PacketSizes::Cut, Time::ZERO);
+    let cuts = |bytes| [0, 1, 2].map(|number| search.cut_ack_at(bytes, number));
+    assert_eq!(cuts(256), [Some(Mtu::Mtu1024); 3]);
+    assert_eq!(cuts(257), [Some(Mtu::Mtu256), Some(Mtu::Mtu1024), Some(Mtu::Mtu256)]);
+}

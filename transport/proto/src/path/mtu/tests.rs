@@ -55,7 +55,7 @@ impl Carrying {
         if !comes {
             self.search.on_lost(bytes);
         } else if bytes >= self.search.least_bytes() {
-            self.search.on_passed();
+            self.search.on_passed(bytes);
         }
         self.search.suspect(self.now, false);
     }
@@ -286,4 +286,21 @@ fn a_path_that_is_doubted_again_and_again_is_asked_a_bounded_number_of_times() {
     }
     assert!((200..=251).contains(&path.asked.len()), "{}", path.asked.len());
     assert_eq!((path.told(), path.search.size()), (Vec::new(), Mtu::Mtu4096));
+}
+
+#[test]
+fn sends_that_fill_no_packet_show_what_swallows_them_too() {
+    for (bytes, carried) in [(700, Mtu::Mtu512), (1_500, Mtu::Mtu1024), (300, Mtu::Mtu256)] {
+        let mut path = Carrying::new(Mtu::Mtu4096, PacketSizes::Cut);
+        path.send(60_000);
+        path.settle();
+        path.carried = carried;
+        while path.search.size() > carried {
+            // Shorter ones get through all the while.
+            path.send(200);
+            path.send(bytes);
+            path.step();
+            assert!(path.now < Time::ZERO + Nanos::from_secs(1), "{bytes} bytes");
+        }
+    }
 }
