@@ -2,6 +2,10 @@
 
 use towpath_base::{Nanos, Prng};
 use towpath_sim::{Burst, FaultPlan};
+use towpath_verbs::Mtu;
+
+/// BTH to ICRC, without the payload.
+const PACKET_OVERHEAD_BYTES: usize = 39;
 
 /// The sum of the probabilities below: a packet that suffers any of these does not help its chunk.
 const HURT_EACH_MAX: f64 = 0.1 + 0.15 + 0.05 + 0.1 + 0.07;
@@ -37,6 +41,11 @@ pub(super) fn draw(prng: &mut Prng, harshness: f64, chunk_packets: u32) -> Fault
     if prng.chance(0.15) {
         let jitter = if chunk_packets <= 2 { us(prng.between(1, 50)) } else { Nanos::ZERO };
         plan = plan.delay(us(prng.between(1, 50)), jitter);
+    }
+    if prng.chance(0.1) {
+        // The path is narrow until the faults change.
+        let carried = Mtu::ALL[prng.below(Mtu::ALL.len() as u64) as usize];
+        plan = plan.drop_longer_than(Some(carried.bytes() as usize + PACKET_OVERHEAD_BYTES));
     }
     plan
 }

@@ -239,8 +239,8 @@ impl MtuSearch {
         self.question.as_ref().map_or(Time::NEVER, |question| question.due())
     }
 
-    /// Bytes of a send whose acknowledgement says that packets get through as long as some that were
-    /// lost; more than any has while nothing was.
+    /// Bytes of a send whose acknowledgement says that packets get through as long as some that
+    /// were lost; more than any has while nothing was.
     #[inline]
     pub(crate) fn least_bytes(&self) -> u32 {
         self.least_lost
