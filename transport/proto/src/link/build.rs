@@ -66,7 +66,7 @@ pub(super) struct Builder {
     gathered: usize,
     /// Bytes that are copied: short payloads, and what is between payloads.
     copied: usize,
-    /// The last of the short ones is copied.
+    /// The last of all is copied.
     ends_copied: bool,
 }
 
@@ -150,9 +150,12 @@ impl Builder {
             let is_apart = !self.ends_copied;
             return (usize::from(is_apart), length.next_multiple_of(FRAME_ALIGN_BYTES));
         }
-        let align = if length >= PAGE_BYTES { PAGE_BYTES } else { FRAME_ALIGN_BYTES };
+        let is_long = length >= PAGE_BYTES;
+        let align = if is_long { PAGE_BYTES } else { FRAME_ALIGN_BYTES };
         let padding = length.next_multiple_of(align) - length;
-        (1 + usize::from(padding > 0), padding)
+        // The short one that makes room for it may have been copied with the next.
+        let parts = is_long && self.frames.get(self.long).is_some_and(is_copied);
+        (1 + usize::from(padding > 0) + usize::from(parts), padding)
     }
 
     /// Whether the padding before another payload of a page and more is in proportion.
@@ -262,9 +265,13 @@ impl Builder {
             self.long += 1;
         } else {
             self.short_bytes += length.next_multiple_of(FRAME_ALIGN_BYTES);
-            self.ends_copied = length <= COPIED_PAYLOAD_MAX;
         }
+        self.ends_copied = self.frames.last().is_some_and(is_copied);
     }
+}
+
+fn is_copied(frame: &SendFrame) -> bool {
+    frame.frame.length as usize <= COPIED_PAYLOAD_MAX
 }
 
 #[cfg(test)]

@@ -83,6 +83,41 @@ fn read(builder: Builder) -> Vec<(Frame, usize)> {
     found
 }
 
+/// From how many pieces of memory a driver gathers these frames and the table, and how many bytes
+/// of that it copies: short payloads, what is between payloads, and the table.
+fn gathered(found: &[(Frame, usize)], units: usize) -> (usize, usize) {
+    let (mut pieces, mut copied, mut end, mut is_copying) = (0, 0, 0, false);
+    for &(frame, start) in found {
+        let length = frame.length as usize;
+        let is_short = length <= COPIED_PAYLOAD_MAX;
+        let copies = start - end + if is_short { length } else { 0 };
+        pieces += usize::from(copies > 0 && !is_copying) + usize::from(!is_short);
+        is_copying = is_short;
+        copied += copies;
+        end = start + length;
+    }
+    copied += end.next_multiple_of(FRAME_ALIGN_BYTES) - end + units * FRAME_UNIT_BYTES;
+    (pieces + usize::from(!is_copying && units > 0), copied)
+}
+
+#[test]
+fn what_is_gathered_and_copied_keeps_the_bounds_in_whatever_order_messages_come() {
+    for seed in 0..3_000 {
+        let mut prng = Prng::new(seed);
+        let lens: Vec<u32> = (0..200)
+            .map(|_| match prng.below(8) {
+                0 => 4_096,
+                1..4 => 8 * prng.between(65, 80),
+                _ => prng.between(1, 64),
+            } as u32)
+            .collect();
+        let (_, builder) = fill(BODY_MAX, &lens);
+        let units = builder.table_units();
+        let (pieces, copied) = gathered(&read(builder), units);
+        assert!(pieces <= 31 && copied <= COPIED_BYTES_MAX, "seed {seed}: {pieces}, {copied}");
+    }
+}
+
 #[test]
 fn fourteen_pages_make_a_chunk_of_fifteen_packets() {
     let (taken, builder) = fill(BODY_MAX, &[4_096; 20]);
