@@ -31,7 +31,6 @@ impl PacketLink for Wire {
             source_ports: 1,
             rx_buffer_bytes: None,
             rx_charge_bytes: 0,
-            short_packet_cost_percent: 0,
             delay_noise: Nanos::ZERO,
             foreign_peers: false,
             qp_share: QpShare::ALL,

@@ -45,7 +45,6 @@ const CAPS: DeviceCaps = DeviceCaps {
     source_port_live: false,
     rx_buffer_bytes: None,
     rx_charge_bytes: 0,
-    short_packet_cost_percent: 0,
     delay_noise: DELAY_NOISE,
     delivers_intact: true,
     sends_at_once: true,

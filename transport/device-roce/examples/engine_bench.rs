@@ -45,7 +45,6 @@ impl PacketLink for BenchLink {
             source_ports,
             rx_buffer_bytes: None,
             rx_charge_bytes: 0,
-            short_packet_cost_percent: 0,
             delay_noise: Nanos::ZERO,
             foreign_peers: false,
             qp_share: QpShare::ALL,

@@ -67,7 +67,6 @@ impl<L: PacketLink> RoceDevice<L> {
             source_port_live: true,
             rx_buffer_bytes: of_link.rx_buffer_bytes,
             rx_charge_bytes: of_link.rx_charge_bytes,
-            short_packet_cost_percent: of_link.short_packet_cost_percent,
             delay_noise: of_link.delay_noise,
             delivers_intact: false,
             sends_at_once: false,

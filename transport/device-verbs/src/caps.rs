@@ -83,7 +83,6 @@ pub(crate) fn find(
         source_port_live: false,
         rx_buffer_bytes: None,
         rx_charge_bytes: 0,
-        short_packet_cost_percent: 0,
         delay_noise: if timestamps { Nanos::ZERO } else { DELAY_NOISE },
         delivers_intact: false,
         sends_at_once: false,

@@ -207,7 +207,6 @@ mod tests {
             source_port_live: false,
             rx_buffer_bytes: None,
             rx_charge_bytes: 0,
-            short_packet_cost_percent: 0,
             delay_noise: Nanos::from_micros(200),
             delivers_intact: false,
             sends_at_once: false,

@@ -381,7 +381,6 @@ fn lay(world: &World, config: &PairConfig) -> (VirtualLink, VirtualLink) {
         packet_bytes_max: wire.packet_bytes_max,
         rx_buffer_bytes: wire.rx_buffer_bytes,
         rx_charge_bytes: wire.rx_charge_bytes,
-        short_packet_cost_percent: wire.short_packet_cost_percent,
         ..HostConfig::default()
     };
     let leaves = [(); 2].map(|()| world.add_switch(&switch));

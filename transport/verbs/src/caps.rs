@@ -102,10 +102,6 @@ pub struct DeviceCaps {
     /// What each separately sent message is charged on top of its bytes against
     /// `rx_buffer_bytes`.
     pub rx_charge_bytes: u32,
-    /// What a packet that is shorter than the path MTU costs both hosts beside itself, in percent
-    /// of what a full packet costs them: it ends a run that could be handed on in one piece.
-    /// Whoever cuts messages weighs it against loss.
-    pub short_packet_cost_percent: u16,
     /// How far delays taken from its timestamps may be off although nothing is queued in the
     /// network: zero where hardware (or a simulation) keeps the time, else what schedulers and
     /// system calls of both hosts add at most. Whoever judges a network by its delay measures the

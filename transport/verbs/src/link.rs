@@ -87,8 +87,6 @@ pub struct LinkCaps {
     pub rx_buffer_bytes: Option<u64>,
     /// See [`DeviceCaps::rx_charge_bytes`](crate::DeviceCaps::rx_charge_bytes).
     pub rx_charge_bytes: u32,
-    /// See [`DeviceCaps::short_packet_cost_percent`](crate::DeviceCaps::short_packet_cost_percent).
-    pub short_packet_cost_percent: u16,
     /// See [`DeviceCaps::delay_noise`](crate::DeviceCaps::delay_noise).
     pub delay_noise: Nanos,
     /// Its peers may be other NICs: it sends what they can verify, and what comes from them on

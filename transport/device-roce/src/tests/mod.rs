@@ -73,7 +73,6 @@ impl PacketLink for TestLink {
             source_ports,
             rx_buffer_bytes: self.rx_buffer_bytes,
             rx_charge_bytes: 9,
-            short_packet_cost_percent: 11,
             delay_noise: Nanos(13),
             foreign_peers: self.foreign_peers,
             qp_share: self.qp_share,

@@ -13,12 +13,6 @@ pub(super) const PACKET_BYTES_MAX: usize = 65_535 - 40 - 8;
 /// The most bytes of one offloaded send; the kernel builds one datagram of it first.
 pub(super) const RUN_BYTES_MAX: usize = PACKET_BYTES_MAX;
 
-/// What a short packet costs beside itself: it ends an offloaded run. A send of one packet takes
-/// about 2.6 us in the kernel and one of 15 packets 4.5 us, and the receiving end is much the same;
-/// with what our own code does for a packet of 4 KiB (0.2 to 0.3 us at each end) that is 5 to 10
-/// packets. The low end, since chunks are also cut for latency.
-pub(super) const SHORT_PACKET_COST_PERCENT: u16 = 500;
-
 /// What schedulers and system calls add to a round trip through sockets, at most. Two busy hosts
 /// show 100 to 300 us with nothing else on the wire, and a slice of some milliseconds where threads
 /// outnumber cores. It bounds what the congestion controller measures as noise, and is what acks

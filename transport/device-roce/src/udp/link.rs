@@ -5,7 +5,7 @@ use super::config::{PortChoice, TimestampSource, UdpConfig};
 use super::counters::UdpCounters;
 use super::error::{UdpError, UdpStep};
 use super::group::Member;
-use super::limits::{DELAY_NOISE, HANDED_BYTES_MAX, HANDED_PACKETS_MAX, SHORT_PACKET_COST_PERCENT};
+use super::limits::{DELAY_NOISE, HANDED_BYTES_MAX, HANDED_PACKETS_MAX};
 use super::mmsg::SendBatch;
 use super::probe::{self, Probe};
 use super::rx::Receiver;
@@ -293,10 +293,6 @@ impl PacketLink for UdpLink {
             source_ports: self.sender.source_ports() as u16,
             rx_buffer_bytes: Some(rx_buffer_bytes),
             rx_charge_bytes,
-            short_packet_cost_percent: match self.sender.segmentation() {
-                true => SHORT_PACKET_COST_PERCENT,
-                false => 0,
-            },
             delay_noise: DELAY_NOISE,
             foreign_peers: self.foreign_peers,
             qp_share: self.member.as_ref().map_or(QpShare::ALL, Member::share),

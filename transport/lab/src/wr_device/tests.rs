@@ -39,7 +39,6 @@ impl BurstLink for WireEnd {
             source_ports: 4,
             rx_buffer_bytes: None,
             rx_charge_bytes: 0,
-            short_packet_cost_percent: 0,
             delay_noise: Nanos::ZERO,
             foreign_peers: false,
             qp_share: QpShare::ALL,

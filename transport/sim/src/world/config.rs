@@ -54,8 +54,6 @@ pub struct HostConfig {
     pub rx_buffer_bytes: u64,
     /// What each packet takes of `rx_buffer_bytes` on top of its own bytes. Default 0.
     pub rx_charge_bytes: u32,
-    /// See [`LinkConfig::short_packet_cost_percent`]. Default 0.
-    pub short_packet_cost_percent: u16,
     /// From the call that sends a packet to the queue of the network card.
     pub tx_delay: HostDelay,
     /// From the wire to where software can see the packet: the receive buffer.
@@ -78,7 +76,6 @@ impl Default for HostConfig {
             packet_bytes_max: 4_200,
             rx_buffer_bytes: 8 << 20,
             rx_charge_bytes: 0,
-            short_packet_cost_percent: 0,
             tx_delay: HostDelay::default(),
             rx_delay: HostDelay::default(),
             timestamps: Timestamps::Wire,
@@ -162,9 +159,6 @@ pub struct LinkConfig {
     /// What each packet takes of `rx_buffer_bytes` on top of its own bytes. Default 768, about
     /// what Linux keeps of bookkeeping for one.
     pub rx_charge_bytes: u32,
-    /// What a short packet costs the hosts beside itself, in percent of a full one. Default 0:
-    /// hosts cost no time on this wire.
-    pub short_packet_cost_percent: u16,
 }
 
 impl Default for LinkConfig {
@@ -180,7 +174,6 @@ impl Default for LinkConfig {
             packet_bytes_max: 4_200,
             rx_buffer_bytes: 212_992,
             rx_charge_bytes: 768,
-            short_packet_cost_percent: 0,
         }
     }
 }

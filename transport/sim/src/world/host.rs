@@ -52,7 +52,6 @@ pub(super) struct Host {
     pub(super) addr: SocketAddr,
     tx: Option<Box<Passage>>,
     rx: Option<Box<Passage>>,
-    short_packet_cost_percent: u16,
     /// When its timer is due; [`Time::NEVER`] while it is not set.
     pub(super) timer: Time,
     /// When the events come that look at its timer: the earliest last.
@@ -93,7 +92,6 @@ impl Host {
             addr: parts.addr,
             tx,
             rx,
-            short_packet_cost_percent: parts.caps.short_packet_cost_percent,
             timer: Time::NEVER,
             timer_events: Vec::new(),
         }
@@ -110,7 +108,6 @@ impl Host {
             source_ports: self.source_ports,
             rx_buffer_bytes: Some(self.rx_buffer_bytes),
             rx_charge_bytes: self.rx_charge_bytes,
-            short_packet_cost_percent: self.short_packet_cost_percent,
             delay_noise: Nanos::ZERO,
             foreign_peers: false,
             qp_share: QpShare::ALL,
