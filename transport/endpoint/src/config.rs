@@ -29,13 +29,14 @@ type Tune = Arc<dyn Fn(LinkConfig) -> LinkConfig + Send + Sync>;
 /// in one datacentre and for loopback, with messages from 64 bytes to some MiB.
 ///
 /// Memory: the receive buffers of one link take about (`receives_ready` + `progress_budget`) x
-/// `chunk_bytes_max` (43 MiB by default, mapped when first used), and those of each further link
-/// `receives_ready` x `chunk_bytes_max` (28 MiB). Links and applications hold further buffers: at
-/// most `credit_total` x `chunk_bytes_max` for each link, and `quota_chunks` x `chunk_bytes_max` (7
-/// MiB) for each channel whose reader stalls. Memory that is no longer needed returns to the system
-/// after [`memory_quiet`](Self::memory_quiet). The send pools take 57 MiB together. Messages that
-/// share a chunk share its receive buffer, which is free when all of them were given back; each
-/// link has 1 MiB in which to copy short ones together before they are sent.
+/// `chunk_bytes_max` (34 MiB by default and a few buffers more, mapped when first used), and those
+/// of each further link `receives_ready` x `chunk_bytes_max` (30 MiB). Links and applications hold
+/// further buffers: at most `credit_total` x `chunk_bytes_max` for each link, and `quota_chunks` x
+/// `chunk_bytes_max` (7.5 MiB) for each channel whose reader stalls. Memory that is no longer
+/// needed returns to the system after [`memory_quiet`](Self::memory_quiet). The send pools take 57
+/// MiB together. Messages that share a chunk share its receive buffer, which is free when all of
+/// them were given back; each link has 1 MiB in which to copy short ones together before they are
+/// sent.
 #[derive(Clone)]
 pub struct EndpointConfig {
     pub(crate) chunk_bytes_max: u32,
@@ -130,7 +131,7 @@ impl EndpointConfig {
     }
 
     /// Pieces of messages that a peer may send on one channel before some are given back: a message
-    /// takes one for each 56 KiB or so. Default 128, at least 8.
+    /// takes one for each 60 KiB or so. Default 128, at least 8.
     #[must_use]
     pub fn quota_chunks(mut self, chunks: u32) -> Self {
         self.quota_chunks = chunks.clamp(QUOTA_CHUNKS_MIN, CREDIT_OUTSTANDING_MAX - 1);

@@ -66,8 +66,8 @@ pub(crate) const SPARE_ONE_IN: usize = 4;
 /// Probes of paths use no credit: one and a repetition may be under way on each.
 pub(crate) const PROBES_PER_PATH: usize = 2;
 
-/// The fewest numbers that a path of several may have outstanding: at 56 KiB a chunk it is what
-/// 100 Gb/s have under way in 140 us.
+/// The fewest numbers that a path of several may have outstanding: at 60 KiB a chunk it is what
+/// 100 Gb/s have under way in 155 us.
 pub(crate) const PATH_CHUNKS_MIN: usize = 32;
 
 /// Receives posted for all links of a class where nothing arrives but in a poll, which takes in far
@@ -75,8 +75,8 @@ pub(crate) const PATH_CHUNKS_MIN: usize = 32;
 /// is not touched, and costs 200 bytes each.
 pub(crate) const RECEIVES_REPLENISHED: usize = 1 << 14;
 
-/// Receive buffers that links and applications may hold at a time by default, of all links: 7 GiB
-/// at 56 KiB each.
+/// Receive buffers that links and applications may hold at a time by default, of all links:
+/// 7.5 GiB at 60 KiB each.
 pub(crate) const RECEIVE_BUFFERS_MAX: usize = 1 << 17;
 
 /// Receive buffers made at a time while a link runs: each lot costs two registrations.

@@ -50,7 +50,7 @@ pub const FRAMES_OUTSTANDING_MAX: usize = 1 << 16;
 pub const CHUNK_BYTES_MAX: u32 = 15 * 4096 - HEADER_BYTES as u32;
 
 /// How far `next` may be ahead of the oldest outstanding transmission number (both ends): what the
-/// selective bitmap of an ack covers. At 56 KiB a chunk it is 224 MiB in flight.
+/// selective bitmap of an ack covers. At 60 KiB a chunk it is 240 MiB in flight.
 pub const NUMBER_WINDOW: u64 = 4096;
 
 /// Transmission numbers end here (both ends): a path that sends a billion chunks a second would get

@@ -161,7 +161,7 @@ impl EndpointConfig {
     }
 
     /// The most receive buffers that all links and applications together hold, beside those that
-    /// are posted. Default 131,072, which is 7 GiB at 56 KiB each; at least two for each of
+    /// are posted. Default 131,072, which is 7.5 GiB at 60 KiB each; at least two for each of
     /// [`links_max`](Self::links_max).
     ///
     /// Where links could hold more (`links_max` x `credit_total`) on a device whose receives are
