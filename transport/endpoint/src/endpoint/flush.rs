@@ -337,7 +337,7 @@ fn post_acks<D: Device<Memory = Region>>(
                 && let Some(ack) = control.take_back(slot, len)
             {
                 // Acks tell all there is: what finds no room is made good by the next.
-                tcp.frames.push(ack, &[]);
+                tcp.frames.push(ack);
             }
             continue;
         }

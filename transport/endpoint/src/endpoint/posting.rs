@@ -9,9 +9,7 @@ use smallvec::SmallVec;
 use std::hint::cold_path;
 use towpath_base::crc::{Crc32c, crc32c};
 use towpath_memory::Region;
-use towpath_proto::limits::{
-    COPIED_PAYLOAD_MAX, FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES, HEADER_BYTES,
-};
+use towpath_proto::limits::{COPIED_PAYLOAD_MAX, FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES};
 use towpath_proto::wire::{ChunkFlags, emit_table};
 use towpath_proto::{Link, PathId, PayloadRef, Transmit};
 use towpath_verbs::{Device, QpState, SGE_DEFAULT, Sge};
@@ -31,21 +29,17 @@ fn payload_of<'a>(sends: &'a Sends, piece: &PayloadRef) -> Option<(&'a [u8], Sge
 /// Copies a chunk to the stream of its link. One for which there is no room is lost, as on UC.
 #[inline(never)]
 pub(super) fn push_frame(tcp: &mut Tcp, sends: &Sends, transmit: &mut Transmit) {
-    let mut body = Vec::new();
-    let mut is_whole = true;
-    transmit.emit_body(&mut body, |piece, body| match payload_of(sends, piece) {
-        Some((bytes, _)) => body.extend_from_slice(bytes),
-        None => is_whole = false,
+    tcp.frames.push_chunk(|body| {
+        let (from, mut is_whole) = (body.len(), true);
+        transmit.emit_body(body, |piece, body| match payload_of(sends, piece) {
+            Some((bytes, _)) => body.extend_from_slice(bytes),
+            None => is_whole = false,
+        });
+        if is_whole && transmit.header.flags.has(ChunkFlags::BODY_CRC) {
+            transmit.header.body_crc = crc32c(&body[from..]);
+        }
+        is_whole.then_some(&transmit.header)
     });
-    if !is_whole {
-        return;
-    }
-    if transmit.header.flags.has(ChunkFlags::BODY_CRC) {
-        transmit.header.body_crc = crc32c(&body);
-    }
-    let mut header = [0; HEADER_BYTES];
-    transmit.header.emit(&mut header);
-    tcp.frames.push(&header, &body);
 }
 
 /// Makes the work request of a chunk. False when its bytes are not there.

@@ -2,13 +2,14 @@
 
 use std::io::{self, Read, Write};
 use towpath_proto::limits::{ACK_BYTES_MAX, HEADER_BYTES};
+use towpath_proto::wire::ChunkHeader;
 
 use crate::limits::{TCP_OUT_BYTES, TCP_READ_BYTES};
 
 /// Bytes of the length in front of a frame; it counts what follows it.
 const LENGTH_BYTES: usize = 4;
 
-/// A header, and the payload or the rest of an ack behind it.
+/// A header, and the body of a chunk or the rest of an ack behind it.
 pub(crate) type Frame<'a> = (&'a [u8; HEADER_BYTES], &'a [u8]);
 
 /// Why a stream carries frames no longer.
@@ -44,7 +45,7 @@ pub(crate) struct Frames<S> {
 }
 
 impl<S: Read + Write> Frames<S> {
-    /// Frames over a stream on which `first` is still to be written. The payload of a chunk has
+    /// Frames over a stream on which `first` is still to be written. The body of a chunk has
     /// `chunk_bytes_max` bytes at most.
     pub(crate) fn new(stream: S, first: Vec<u8>, chunk_bytes_max: usize) -> Self {
         let frame_bytes_max = (HEADER_BYTES + chunk_bytes_max).max(ACK_BYTES_MAX);
@@ -70,21 +71,47 @@ impl<S: Read + Write> Frames<S> {
     }
 
     /// Queues a frame; false where nothing more is held, which is beyond what chunks may take: acks
-    /// find room while chunks wait. Its payload is copied: the buffers of
-    /// a message are free as soon as this returns.
-    pub(crate) fn push(&mut self, header: &[u8], payload: &[u8]) -> bool {
-        let len = header.len() + payload.len();
-        if self.out.len() - self.written >= 2 * TCP_OUT_BYTES || u32::try_from(len).is_err() {
+    /// find room while chunks wait.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
+        let has_room = self.make_room();
+        if has_room {
+            self.out.extend((bytes.len() as u32).to_le_bytes());
+            self.out.extend_from_slice(bytes);
+        }
+        has_room
+    }
+
+    /// Queues a chunk in the same way: `write` appends its body and says what header goes in front;
+    /// without one nothing is queued. All is copied: the buffers of a message are free as soon as
+    /// this returns.
+    pub(crate) fn push_chunk<'h>(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>) -> Option<&'h ChunkHeader>,
+    ) -> bool {
+        if !self.make_room() {
             return false;
         }
+        let from = self.out.len();
+        self.out.resize(from + LENGTH_BYTES + HEADER_BYTES, 0);
+        let Some(header) = write(&mut self.out) else {
+            self.out.truncate(from);
+            return false;
+        };
+        let (length, chunk) = self.out[from..].split_at_mut(LENGTH_BYTES);
+        length.copy_from_slice(&(chunk.len() as u32).to_le_bytes());
+        if let Some(bytes) = chunk.first_chunk_mut() {
+            header.emit(bytes);
+        }
+        true
+    }
+
+    /// Whether another frame may be queued.
+    fn make_room(&mut self) -> bool {
         if self.is_drained() {
             self.out.clear();
             self.written = 0;
         }
-        self.out.extend((len as u32).to_le_bytes());
-        self.out.extend_from_slice(header);
-        self.out.extend_from_slice(payload);
-        true
+        self.out.len() - self.written < 2 * TCP_OUT_BYTES
     }
 
     /// Writes what the system takes now; whether it took anything.
@@ -143,9 +170,9 @@ impl<S: Read + Write> Frames<S> {
         Ok(rest.get(..bytes).and_then(|frame| frame.split_first_chunk::<HEADER_BYTES>()))
     }
 
-    /// Is done with a frame whose payload had `payload_bytes`.
-    pub(crate) fn take(&mut self, payload_bytes: usize) {
-        self.taken = (self.taken + LENGTH_BYTES + HEADER_BYTES + payload_bytes).min(self.filled);
+    /// Is done with a frame that had `body_bytes` behind its header.
+    pub(crate) fn take(&mut self, body_bytes: usize) {
+        self.taken = (self.taken + LENGTH_BYTES + HEADER_BYTES + body_bytes).min(self.filled);
     }
 }
 
@@ -214,7 +241,7 @@ mod tests {
             let mut bytes = vec![0; HEADER_BYTES + prng.below(5_001) as usize];
             prng.fill(&mut bytes);
             if frames.has_room() {
-                assert!(frames.push(&bytes[..HEADER_BYTES], &bytes[HEADER_BYTES..]));
+                assert!(frames.push(&bytes));
                 expected.push_back(bytes);
             }
             frames.write().expect("it is open");
@@ -235,17 +262,17 @@ mod tests {
         let mut frames = Frames::new(Dribble::new(5), Vec::new(), 60_000);
         let mut chunks = 0;
         while frames.has_room() {
-            assert!(frames.push(&[7; HEADER_BYTES], &[9; 60_000]));
+            assert!(frames.push(&[9; 60_064]));
             chunks += 1;
         }
         assert!(chunks >= 2 && chunks * 60_000 <= TCP_OUT_BYTES + 60_000, "{chunks}");
-        assert!(frames.push(&[7; HEADER_BYTES], &[]), "an ack finds room");
-        let more = (0..100).take_while(|_| frames.push(&[7; HEADER_BYTES], &[9; 60_000])).count();
+        assert!(frames.push(&[7; HEADER_BYTES]), "an ack finds room");
+        let more = (0..100).take_while(|_| frames.push(&[9; 60_064])).count();
         assert!((1..10).contains(&more), "{more}");
         while !frames.is_drained() {
             frames.write().expect("it is open");
         }
-        assert!(frames.has_room() && frames.push(&[7; HEADER_BYTES], &[]));
+        assert!(frames.has_room() && frames.push(&[7; HEADER_BYTES]));
     }
 
     #[test]
