@@ -12,6 +12,10 @@ pub const FRAME_UNIT_BYTES: usize = 16;
 /// messages of 64 bytes a chunk is then 20 KiB.
 pub const FRAME_UNITS_MAX: usize = 255;
 
+/// A chunk with so many frames is full: the peer takes these in while the next ones are put
+/// together. Would all that is ready go in one, the two would take turns.
+pub const FRAMES_FULL: usize = 64;
+
 /// The most frames of a chunk.
 pub const FRAMES_MAX: usize = FRAME_UNITS_MAX + 1;
 

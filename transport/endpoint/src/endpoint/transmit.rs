@@ -10,6 +10,7 @@ use crate::tx::TxSlots;
 use std::hint::cold_path;
 use towpath_base::Time;
 use towpath_memory::Region;
+use towpath_proto::limits::FRAMES_FULL;
 use towpath_proto::{Carrier, Link, PathId, Reroute, Transmit};
 use towpath_verbs::{Device, QpNum};
 
@@ -29,8 +30,8 @@ enum After {
     Returned(PathId, u64),
     /// It will not be posted.
     Refused(PathId, u64),
-    /// The batch of a path goes to the device.
-    Post(PathId),
+    /// The batch of a path goes to the device, and on to the wire if its last chunk is full.
+    Post(PathId, bool),
 }
 
 /// What a link handed to the device.
@@ -133,9 +134,14 @@ fn follow_up<D: Device<Memory = Region>>(
             link.handle_sent(path, number, None);
             1
         }
-        After::Post(id) => {
+        After::Post(id, is_full) => {
             let path = &mut paths[usize::from(id.0)];
-            post((device, batches), (path, tx_slots), link, id)
+            let refused = post((device, batches), (path, tx_slots), link, id);
+            // Where posting is not sending the device would keep it for the end of the turn.
+            if is_full {
+                device.progress(0);
+            }
+            refused
         }
     }
 }
@@ -152,8 +158,9 @@ fn put(
         return refuse(transmit);
     }
     fill_probe(path, filler, transmit.filler_bytes);
-    if path.tx.is_full() || path.batch.as_ref().is_some_and(Batch::is_full) {
-        return After::Post(transmit.path);
+    let is_full = transmit.frames.len() >= FRAMES_FULL;
+    if is_full || path.tx.is_full() || path.batch.as_ref().is_some_and(Batch::is_full) {
+        return After::Post(transmit.path, is_full);
     }
     After::Nothing
 }

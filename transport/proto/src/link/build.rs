@@ -7,7 +7,7 @@ use crate::channel::Outgoing;
 use crate::event::SendFrame;
 use crate::limits::{
     COPIED_BYTES_MAX, COPIED_PAYLOAD_MAX, FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES, FRAME_UNITS_MAX,
-    PADDING_SHARE, PAGE_BYTES, PART_BYTES_MIN, PIECE_BYTES_MIN,
+    FRAMES_FULL, PADDING_SHARE, PAGE_BYTES, PART_BYTES_MIN, PIECE_BYTES_MIN,
 };
 use crate::wire::{body_bytes, place};
 use alloc::vec::Vec;
@@ -170,6 +170,9 @@ impl Builder {
         // And one piece for the table.
         let (pieces, copied) = self.cost_of(length);
         let table = (self.units + units) * FRAME_UNIT_BYTES;
+        if self.frames.len() >= FRAMES_FULL {
+            return false;
+        }
         if self.units + units > FRAME_UNITS_MAX
             || self.gathered + pieces >= self.bounds.gather_max
             || self.copied + copied + table > COPIED_BYTES_MAX

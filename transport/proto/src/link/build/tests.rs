@@ -175,7 +175,7 @@ fn messages_that_would_need_much_padding_go_by_themselves() {
 #[test]
 fn a_chunk_holds_no_more_frames_than_its_table_and_the_device_can_do() {
     let (taken, builder) = fill(BODY_MAX, &[8; 400]);
-    assert_eq!(taken.len(), FRAME_UNITS_MAX, "the first counts as well, so that it may move");
+    assert_eq!(taken.len(), FRAMES_FULL);
     read(builder);
     let (taken, _) = fill(BODY_MAX, &[600; 400]);
     assert_eq!(taken.len(), 30, "and one piece for the table");
