@@ -1,13 +1,16 @@
 //! Sends that wait to be posted in one call.
 
 use crate::limits::{BATCH, SIGNAL_EVERY};
-use towpath_verbs::{Mtu, SendOp, SendWr, SgList, Sge};
+use towpath_verbs::{Mtu, SEND_SGE_MAX, SendOp, SendWr, SgList, Sge};
+
+/// A send with room for as many gather entries as there may be.
+type LongSendWr = SendWr<SEND_SGE_MAX>;
 
 /// The sends of one path that wait. Work requests are written over where they are: they are long,
 /// and few of their fields change.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    wrs: Vec<SendWr>,
+    wrs: Vec<LongSendWr>,
     len: usize,
 }
 
@@ -24,7 +27,12 @@ impl Batch {
     /// Adds a send of one entry, to which others may be added, and that is cut as its path needs
     /// it; there must be room.
     #[inline(always)]
-    pub(crate) fn push(&mut self, wr_id: u64, entry: Sge, cut_at: Option<Mtu>) -> &mut SgList {
+    pub(crate) fn push(
+        &mut self,
+        wr_id: u64,
+        entry: Sge,
+        cut_at: Option<Mtu>,
+    ) -> &mut SgList<SEND_SGE_MAX> {
         debug_assert!(!self.is_full(), "a full batch is posted at once");
         if self.len == self.wrs.len() {
             self.grow();
@@ -40,7 +48,7 @@ impl Batch {
 
     #[cold]
     fn grow(&mut self) {
-        self.wrs.push(SendWr::new(0, SendOp::Send, <SgList>::default()));
+        self.wrs.push(SendWr::new(0, SendOp::Send, SgList::default()));
     }
 
     /// The newest send is longer by this.
@@ -52,7 +60,7 @@ impl Batch {
     }
 
     /// All that wait, the last one signaled.
-    pub(crate) fn sealed(&mut self) -> &[SendWr] {
+    pub(crate) fn sealed(&mut self) -> &[LongSendWr] {
         let wrs = &mut self.wrs[..self.len];
         if let Some(last) = wrs.last_mut() {
             last.flags.signaled = true;
@@ -102,9 +110,10 @@ mod tests {
             }
             let last = SIGNAL_EVERY as u64 + 1;
             for (wr, wr_id) in batch.sealed().iter().zip(0..) {
-                let mut list = SgList::one(entry(round));
+                let mut list = SgList::default();
+                assert!(list.push(entry(round)));
                 assert!((wr_id + u64::from(round)).is_multiple_of(2) || list.push(entry(9)));
-                let mut fresh = SendWr::new(wr_id, SendOp::Send, list);
+                let mut fresh = LongSendWr::new(wr_id, SendOp::Send, list);
                 fresh.flags.cut_at = wr_id.is_multiple_of(3).then_some(Mtu::Mtu1024);
                 fresh.flags.signaled = wr_id == SIGNAL_EVERY as u64 - 1 || wr_id == last;
                 assert_eq!(*wr, fresh, "round {round}");

@@ -19,7 +19,7 @@ use towpath_proto::limits::{
 };
 use towpath_proto::wire::AppProtocol;
 use towpath_proto::{Class, ClassOrder, LinkConfig, Scheduling, Side};
-use towpath_verbs::{DeviceCaps, Mtu, RcAttr, SGE_DEFAULT};
+use towpath_verbs::{DeviceCaps, Mtu, RcAttr};
 
 type Tune = Arc<dyn Fn(LinkConfig) -> LinkConfig + Send + Sync>;
 
@@ -467,7 +467,7 @@ impl EndpointConfig {
         let config = LinkConfig::new(side)
             .spare_paths(if is_pinned { paths / SPARE_ONE_IN } else { 0 })
             // The header is an entry of its own.
-            .gather_max(SGE_DEFAULT - 1)
+            .gather_max(caps.send_sge_max as usize - 1)
             .delay_noise(caps.delay_noise)
             .source_ports(caps.source_ports)
             .keeps_ports(!caps.source_port_live)

@@ -6,7 +6,7 @@ use common::*;
 use std::thread;
 use towpath_base::Prng;
 use towpath_transport::{BufferCensus, CarrierChoice, ChannelId, EndpointConfig, Message, Outcome};
-use towpath_verbs::SGE_MAX;
+use towpath_verbs::SEND_SGE_MAX;
 
 /// Bytes of which no two messages have the same.
 fn content(size: usize, token: u64) -> Vec<u8> {
@@ -156,7 +156,7 @@ fn fourteen_messages_of_a_page_are_one_send_where_the_device_gathers_them() {
     let mut pair = Pair::new(EndpointConfig::new());
     let channel = pair.open(true);
     // The header and the table are gathered as well.
-    let together = (SGE_MAX - 2).min(14);
+    let together = (SEND_SGE_MAX - 2).min(14);
     let before = chunks_sent(&pair);
     for token in 0..together as u64 {
         pair.send(channel, &content(4_096, token), token);

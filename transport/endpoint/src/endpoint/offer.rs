@@ -267,6 +267,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         paths: usize,
     ) -> Result<QpNum, VerbError> {
         let mut init = QpInit::new(qp_type, self.cq)
+            .max_send_sge(self.device.caps().send_sge_max)
             .depth(self.config.path_sends() as u32, self.config.receives_per_path(paths) as u32);
         if let Some(shared) = &mut self.shared {
             init.srq = Some(shared.make(&mut self.device, class)?);

@@ -12,10 +12,10 @@ use towpath_memory::Region;
 use towpath_proto::limits::{COPIED_PAYLOAD_MAX, FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES};
 use towpath_proto::wire::{ChunkFlags, emit_table};
 use towpath_proto::{Link, PathId, PayloadRef, Transmit};
-use towpath_verbs::{Device, QpState, SGE_DEFAULT, Sge};
+use towpath_verbs::{Device, QpState, SEND_SGE_MAX, Sge};
 
 /// The gather entries of a body.
-type Entries = SmallVec<[Sge; SGE_DEFAULT]>;
+type Entries = SmallVec<[Sge; SEND_SGE_MAX]>;
 
 /// The bytes that a frame names and their gather entry. `None` when they are not there, which would
 /// be a mistake in the link: then the chunk counts as sent and lost.
