@@ -10,7 +10,7 @@ use std::hint::cold_path;
 use std::slice;
 use towpath_base::Time;
 use towpath_memory::Region;
-use towpath_proto::wire::Kind;
+use towpath_proto::wire::{Kind, is_lone_part};
 use towpath_proto::{Arrival, BufToken, ChannelId, Class, PathId, PieceBuffers, Verdict};
 use towpath_verbs::{Device, Wc, WcStatus};
 
@@ -47,20 +47,19 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 cold_path();
                 uncount(paths, path);
             }
-            if wc.status != WcStatus::Success {
+            let is_whole = wc.status == WcStatus::Success;
+            let received = if is_whole { slot.received(wc.byte_len) } else { None };
+            let Some((header, loan)) = received else {
                 cold_path();
+                stats.runts += u64::from(is_whole);
                 stats.note_recv(wc);
-                unkept.push(number);
-                continue;
-            }
-            let Some((header, loan)) = slot.received(wc.byte_len) else {
-                cold_path();
-                stats.runts += 1;
                 unkept.push(number);
                 continue;
             };
             class.note(wc.tclass);
-            if *held >= share && header[1] == Kind::Data as u8 {
+            // A part of a piece that has its buffer is taken all the same: it brings that home.
+            let has_share = *held < share;
+            if !has_share && header[1] == Kind::Data as u8 && !is_lone_part(&header) {
                 cold_path();
                 stats.over_share += 1;
                 unkept.push(number);
@@ -70,7 +69,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             let (body, buf) = (loan.bytes(), BufToken(number));
             let arrival = Arrival { header: &header, body, buf, received_at };
             let of = (slot.class, home);
-            let mut pieces = Pieces { device: &mut *device, recv: &mut *recv, of, unkept, held };
+            let mut pieces =
+                Pieces { device: &mut *device, recv: &mut *recv, of, unkept, held, has_share };
             let verdict = link.handle_chunk(now, PathId(path), &arrival, &mut pieces);
             drop(loan);
             match verdict {
@@ -272,11 +272,16 @@ pub(super) struct Pieces<'a, D> {
     pub(super) unkept: &'a mut Vec<u32>,
     /// Buffers that the link holds.
     pub(super) held: &'a mut usize,
+    /// It may hold another one.
+    pub(super) has_share: bool,
 }
 
 impl<D: Device<Memory = Region>> PieceBuffers for Pieces<'_, D> {
     #[cold]
     fn take(&mut self, length: u32) -> Option<BufToken> {
+        if !self.has_share {
+            return None;
+        }
         let (class, home) = self.of;
         let slot = self.recv.begin_piece(class, home, length).or_else(|| {
             // At the limit, or out of memory: what is held comes home some time.

@@ -170,7 +170,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let of = (class.class, home);
         let buf = slot.map_or(NO_SLOT, BufToken);
         let arrival = Arrival { header, body, buf, received_at: now };
-        let mut pieces = Pieces { device, recv: &mut *recv, of, unkept, held };
+        let mut pieces = Pieces { device, recv: &mut *recv, of, unkept, held, has_share: true };
         let verdict = link.handle_chunk(now, path, &arrival, &mut pieces);
         if let Some(number) = slot {
             match (verdict, recv.at(number)) {
