@@ -272,6 +272,9 @@ impl Flow {
         if digest.acked_chunks == 0 {
             return;
         }
+        // Chunks are as long as windows are wide: a message that goes alone and leaves half of the
+        // window unused goes in many.
+        let is_half_used = in_flight_bytes >= self.cc.window_bytes() / 2;
         self.cc.on_ack(&AckSample {
             now,
             rtt,
@@ -279,7 +282,7 @@ impl Flow {
             acked_bytes: digest.acked_bytes,
             acked_chunks: digest.acked_chunks,
             in_flight_bytes,
-            window_limited: self.window_limited,
+            window_limited: self.window_limited || is_half_used,
             chunk_bytes: self.body_max(),
         });
     }
