@@ -64,7 +64,7 @@ pub struct LossSample {
 /// An algorithm: samples in, window and rate out.
 ///
 /// The window counts the bytes in flight. A sender with nothing in flight may always send one
-/// chunk, however small the window: a chunk cannot be cut, and without it no ack would come.
+/// chunk, however small the window, which may be below a packet: without it no ack would come.
 /// A window below one chunk therefore only has effect through [`pacing_rate`](Self::pacing_rate).
 pub trait Controller {
     /// Takes in one ack. The window may grow only if [`AckSample::window_limited`] is set.

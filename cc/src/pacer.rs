@@ -12,7 +12,7 @@ const UNITS_PER_BYTE: i128 = 1_000_000_000;
 /// A token bucket that may go into debt.
 ///
 /// A send may leave as soon as the bucket is not in debt, whatever its size, and is paid for
-/// afterwards: a chunk cannot be cut, so one larger than the bucket must go, too. What the
+/// afterwards: a chunk leaves whole, so one larger than the bucket must go, too. What the
 /// bucket saves up while the sender is late or idle is bounded twice: by the burst, and by what
 /// the rate gives in [`PACER_LATE_MAX`]. So in any span the bytes sent are at most those of the
 /// rate, plus the burst, plus one send; and a sender far below one chunk per round trip never has

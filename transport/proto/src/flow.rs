@@ -149,7 +149,7 @@ impl Flow {
     }
 
     /// Whether the windows have room for a chunk. One chunk always goes when nothing is in flight:
-    /// it cannot be cut to fit.
+    /// windows may be smaller than a packet, and chunks are not cut shorter than one.
     ///
     /// A window that was full opens again only when there is room for a burst (or a quarter of the
     /// window): chunks that are let go one by one, as acks come, leave in sends as small as they,
@@ -230,8 +230,8 @@ impl Flow {
         self.pacer.on_sent(now, charge, self.cc.pacing_rate());
     }
 
-    /// A chunk cannot be cut again: one that is larger than the window goes alone, and takes as
-    /// long as the window says that its bytes take.
+    /// A window may be smaller than a packet, and chunks are not cut shorter than one: one that is
+    /// larger than the window goes alone, and takes as long as the window says that its bytes take.
     #[inline(never)]
     fn hold_after_oversize(&mut self, now: Time, charge: u64) {
         let window = self.cc.window_bytes();

@@ -19,9 +19,10 @@ const HURT_MAX: f64 = 2.3;
 /// a late packet of a small run arrives after all its buffers have been used again, or in a later
 /// life of the link.
 ///
-/// A chunk is not cut again, so one of `chunk_packets` packets must have a fair chance to arrive
-/// whole: the faults of one packet are held to what leaves it one in ten. Jitter, which disorders
-/// nearly every run of packets, is only for the shortest chunks.
+/// What a chunk loses goes again in shorter ones only once losses have shown. So that a run ends
+/// soon, one of `chunk_packets` packets has a fair chance to arrive whole: the faults of one packet
+/// are held to what leaves it one in ten. Jitter, which disorders nearly every run of packets, is
+/// only for the shortest chunks.
 pub(super) fn draw(prng: &mut Prng, harshness: f64, chunk_packets: u32) -> FaultPlan {
     let us = Nanos::from_micros;
     let bearable = HURT_MAX / (HURT_EACH_MAX * f64::from(chunk_packets));
