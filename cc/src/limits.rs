@@ -17,8 +17,8 @@ pub const FIXED_WINDOW_BYTES_DEFAULT: u64 = 512 * 1024;
 /// The chunk that is assumed until the first ack has told the real size: one packet.
 pub const CHUNK_BYTES_INITIAL: u64 = 4096;
 
-/// What a full offloaded send holds: 14 packets of 4096 bytes, which with the packet of the chunk
-/// header make the 15 segments that fit into one datagram run of 64 KiB.
+/// What counts as a full offloaded send: 14 packets of 4096 bytes, one fewer than fit into one
+/// datagram run of 64 KiB.
 pub const OFFLOADED_SEND_BYTES: u64 = 14 * 4096;
 
 /// The least burst of a pacer: one packet of the smallest path MTU. It is also more than what a

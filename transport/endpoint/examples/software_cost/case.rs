@@ -39,7 +39,7 @@ const PACKET_CHUNK: Case = Case {
     chunks_of_round: 20_000,
     ..MESSAGE
 };
-/// Fourteen packets with their header, the default.
+/// Fourteen packets with their header.
 const LARGE_CHUNK: Case = Case {
     name: "chunk_56k",
     chunk_bytes: 14 * 4096 - 64,

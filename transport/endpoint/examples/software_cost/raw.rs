@@ -1,4 +1,4 @@
-//! The same bytes in the same work requests, by verbs alone.
+//! The same bytes by verbs alone, in a work request for each chunk of the case.
 
 use crate::case::{Case, Cost};
 use std::error::Error;

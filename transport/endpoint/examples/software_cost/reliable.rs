@@ -25,7 +25,7 @@ pub(crate) struct Pair {
 impl Pair {
     pub(crate) fn new(case: &Case) -> Result<Self, Box<dyn Error>> {
         let mtu = Mtu::from_bytes(case.mtu_bytes).ok_or("no such MTU")?;
-        // Buffers of 56 KiB, but cut so that the chunks have the length of the case.
+        // So that chunks have the length of the case. Messages of less than a packet share chunks.
         let chunk_bytes = case.chunk_bytes.max(case.mtu_bytes - 64);
         let config = EndpointConfig::new()
             .links_max(1)
