@@ -67,9 +67,9 @@ pub struct DaemonConfig {
     pub links_max: u32,
     /// Most paths of one client's link; it has as many of them as the client asks for.
     pub paths_max: u32,
-    /// Chunks of a message that a client may have under way on one channel.
+    /// Pieces of messages that a client may have under way on one channel.
     pub quota_chunks: u32,
-    /// Chunks that all channels of one client together may have under way.
+    /// Pieces that all channels of one client together may have under way.
     pub credit_chunks_max: u32,
     /// Buffers of 1 MiB of each worker for the data of reads.
     pub read_buffers_large: u32,

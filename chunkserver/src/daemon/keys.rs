@@ -294,13 +294,13 @@ pub const KEYS: &[Key] = &[
         quota_chunks,
         2,
         32_767,
-        "pieces of 60 KiB that a client may have under way on one channel"
+        "pieces of up to 60 KiB that a client may have under way on one channel"
     ),
     number!(
         credit_chunks_max,
         2,
         1 << 20,
-        "pieces of 60 KiB that one client may have under way: this much memory for each"
+        "pieces of up to 60 KiB that one client may have under way: this much memory at most"
     ),
     number!(read_buffers_large, 1, 65_536, "buffers of 1 MiB of each worker for reads"),
     number!(read_buffers_small, 1, 65_536, "buffers of 64 KiB of each worker for reads"),

@@ -76,9 +76,9 @@ pub(crate) enum Command {
     Paths(StatusArgs),
     /// Show what each worker and link of a running process on this machine uses, and the limits
     ///
-    /// Processor time is in seconds and credit in chunks: `credit given` is what the peer may have
-    /// sent or held here, `left` is what may still be sent to the peer. `messages` are those that
-    /// are not finished, `queued` those that still wait to be sent.
+    /// Processor time is in seconds and credit in pieces of messages: `credit given` is what the
+    /// peer may have sent or held here, `left` is what may still be sent to the peer. `messages`
+    /// are those that are not finished, `queued` those that still wait to be sent.
     Links(StatusArgs),
     #[command(hide = true)]
     DemoServer(DemoServerArgs),

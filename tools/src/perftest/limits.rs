@@ -83,7 +83,8 @@ pub(crate) const SILENT_SPAN: Duration = Duration::from_secs(2);
 /// Latency samples kept: 80 MB. Longer runs keep the first so many.
 pub(crate) const SAMPLES_MAX: usize = 10_000_000;
 
-/// Chunks of credit unless `-r` says otherwise: two windows of a datacentre or of loopback.
+/// Pieces of credit unless `-r` says otherwise: of long messages two windows of a datacentre or of
+/// loopback.
 pub(crate) const RX_DEPTH: u32 = 128;
 
 /// Receives of a raw queue pair unless `-r` says otherwise, as in perftest.

@@ -17,8 +17,8 @@ pub(crate) const SOON_BYTES: u64 = 4096;
 /// chunk, so that who is more urgent waits no longer.
 pub(crate) const TURN_BYTES: u64 = 64 << 10;
 
-/// The longest message that comes whole: what half the default quota of a channel holds in packets
-/// of 4,096 bytes, so that none of it is copied there.
+/// The longest message that comes whole. Half the default quota of a channel holds four times as
+/// much in pieces of 16 KiB, the shortest that a long message is cut into.
 pub(crate) const WHOLE_BYTES_MAX: u32 = 252 << 10;
 
 /// What a link may have posted and not sent: 21 us at 100 Gb/s.

@@ -126,25 +126,25 @@ impl LinkConfig {
         self
     }
 
-    /// Chunks that the peer may send on one channel before buffers come back. Default 128, at
-    /// least 8. Each holds a receive buffer of `chunk_bytes_max`.
+    /// Pieces of messages that the peer may send on one channel before some come back. Default 128,
+    /// at least 8. Each holds a receive buffer of `chunk_bytes_max` at most.
     #[must_use]
     pub fn quota_chunks(mut self, chunks: u32) -> Self {
         self.quota_chunks = chunks.clamp(QUOTA_CHUNKS_MIN, CREDIT_OUTSTANDING_MAX - 1);
         self
     }
 
-    /// Chunks that all channels together may be granted: the driver keeps as many buffers
-    /// posted. Default 256. A channel that would exceed it is refused.
+    /// Pieces that all channels together may be granted: what readers that stall may hold, in as
+    /// many buffers at most. Default 256. A channel that would exceed it is refused.
     #[must_use]
     pub fn credit_total(mut self, chunks: u32) -> Self {
         self.credit_total = chunks;
         self
     }
 
-    /// Messages that may have come in part. Each holds a chunk or has one under way, all within
-    /// credit, but for one of each channel whose next chunk is not cut yet: were there fewer,
-    /// chunks refused could be sent again for ever in the place of those that complete messages.
+    /// Messages that may have come in part. Each holds a piece or has one under way, all within
+    /// credit, but for one of each channel whose next piece is not cut yet: were there fewer,
+    /// pieces refused could be sent again for ever in the place of those that complete messages.
     pub(crate) fn incoming_max(&self) -> usize {
         self.credit_total as usize + 2 * self.channels_max as usize
     }

@@ -43,7 +43,7 @@ pub const PART_BYTES_MIN: usize = 512;
 pub const COPIED_PAYLOAD_MAX: usize = 512;
 
 /// What a driver copies for one chunk, at most: short payloads, what is between payloads, and the
-/// table of frames. Messages of 64 bytes fill it with 204.
+/// table of frames. Messages of 512 bytes fill it with 31.
 pub const COPIED_BYTES_MAX: usize = 16 << 10;
 
 /// Frames of one path that are under way, at most: 4 MiB of what is known of them.
@@ -71,7 +71,7 @@ pub const ACK_CREDITS_MAX: usize = 32;
 /// storage clients use.
 pub const MESSAGE_WINDOW: u64 = 1024;
 
-/// How far a message's newest chunk may be ahead of its oldest unacknowledged one (both ends).
+/// How far a message's newest piece may be ahead of its oldest unacknowledged one (both ends).
 pub const CHUNK_WINDOW: u64 = 1024;
 
 /// The longest message: what InfiniBand allows, and offsets stay 32-bit.
@@ -220,7 +220,7 @@ pub const STREAM_WINDOW_BYTES: u64 = 1 << 20;
 pub const CREDIT_OUTSTANDING_MAX: u32 = 1 << 15;
 
 /// The smallest quota of a channel. A message that is held whole has half of the quota in full
-/// chunks, and its segments may add a short chunk each: all of them together must fit.
+/// pieces, and its segments may add a short piece each: all of them together must fit.
 pub const QUOTA_CHUNKS_MIN: u32 = 2 * SEGMENTS_MAX as u32;
 
 /// A chunk that was overtaken is waited for no longer than this. A path that reorders by more is

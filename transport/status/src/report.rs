@@ -89,11 +89,11 @@ pub struct LinkStatus {
     pub channels: u64,
     /// The most of them.
     pub channels_max: u64,
-    /// Chunks that the peer is allowed to have sent or held here, over all channels.
+    /// Pieces of messages that the peer is allowed to have sent or held here, over all channels.
     pub credit_given: u64,
     /// The most of them.
     pub credit_given_max: u64,
-    /// Chunks that may still be sent to the peer, over all channels.
+    /// Pieces of messages that may still be sent to the peer, over all channels.
     pub credit_left: u64,
     /// Messages being sent: queued, under way, or with an outcome that was not taken.
     pub sends: u64,
@@ -120,7 +120,7 @@ pub struct PathStatus {
     pub index: u8,
     /// What carries it.
     pub carrier: String,
-    /// `good`, `suspect`, `dead` (in quarantine) or `probing`.
+    /// `good`, `suspect`, `dead` (in quarantine), `probing` or `spare` (held back).
     pub state: String,
     /// For how long it has been that, in nanoseconds.
     pub for_ns: u64,

@@ -58,9 +58,9 @@ pub(crate) struct Common {
     /// and the way between them carry]
     #[arg(short, long, value_name = "BYTES", value_parser = values::mtu)]
     pub(crate) mtu: Option<Mtu>,
-    /// Chunks that the peer may send on a channel before they are read (its credit); each has a
-    /// receive buffer; with --raw the receives of a queue pair [default: 128; 512 with --raw]
-    #[arg(short, long, value_name = "CHUNKS",
+    /// Pieces of messages that the peer may send on a channel before they are read (its credit);
+    /// with --raw the receives of a queue pair [default: 128; 512 with --raw]
+    #[arg(short, long, value_name = "PIECES",
           value_parser = clap::value_parser!(u32).range(2..=8192))]
     pub(crate) rx_depth: Option<u32>,
     /// READs and atomics outstanding on a queue pair

@@ -169,7 +169,7 @@ impl EndpointConfig {
     /// takes in chunks of data only while it holds fewer than its share: the other half, divided
     /// by `links_max`. What else comes is dropped, counted in
     /// [`over_share`](crate::EndpointStats::over_share), and sent again. So that a link can always
-    /// take in a message, its share should be as many chunks as its longest message has.
+    /// take in a message, its share should be as many as its longest message has pieces.
     #[must_use]
     pub fn receive_buffers_max(mut self, buffers: usize) -> Self {
         self.receive_buffers_max = buffers;

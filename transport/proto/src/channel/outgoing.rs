@@ -14,7 +14,7 @@ pub(crate) enum SendState {
     /// Nothing of it was sent, and it has no id yet.
     #[default]
     Queued,
-    /// Its chunks are being sent.
+    /// It is being sent.
     Sending,
     /// ABANDON is on its way.
     Abandoning,

@@ -1,9 +1,9 @@
-//! The messages of a channel that have chunks still to cut, in order.
+//! The messages of a channel that have pieces still to cut, in order.
 
 use crate::event::SendKey;
 use alloc::collections::VecDeque;
 
-/// Messages with chunks still to cut; the first one is being cut.
+/// Messages with pieces still to cut; the first one is being cut.
 ///
 /// One that is given up leaves when it gets to the front, or together with as many others as there
 /// are left: so giving up all of a long queue costs no more than its length.

@@ -20,12 +20,12 @@ pub(crate) enum Closed {
     Abandoned,
 }
 
-/// A chunk or message that no correct peer sends.
+/// A piece or message that no correct peer sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RxViolation {
     /// Beyond the window of open message ids.
     MessageWindow,
-    /// More chunks than were granted.
+    /// More pieces than were granted.
     Credit,
 }
 
@@ -158,7 +158,7 @@ impl ChannelRx {
         self.closed.base()
     }
 
-    /// Chunks that came or never will, cumulative.
+    /// Pieces that came or never will, cumulative.
     pub(crate) fn accepted(&self) -> u64 {
         self.accepted
     }
@@ -167,7 +167,7 @@ impl ChannelRx {
         self.closed.contains(id)
     }
 
-    /// Counts a new chunk against the grant.
+    /// Counts a new piece against the grant.
     pub(crate) fn use_credit(&mut self) -> Result<(), RxViolation> {
         if !self.has_credit() {
             return Err(RxViolation::Credit);
@@ -176,13 +176,13 @@ impl ChannelRx {
         Ok(())
     }
 
-    /// Whether the peer may send a new chunk.
+    /// Whether the peer may send a new piece.
     #[inline(always)]
     pub(crate) fn has_credit(&self) -> bool {
         self.accepted < self.granted()
     }
 
-    /// Counts a new chunk for which there [is](Self::has_credit) credit.
+    /// Counts a new piece for which there [is](Self::has_credit) credit.
     #[inline(always)]
     pub(crate) fn count(&mut self) {
         self.accepted += 1;
@@ -196,13 +196,13 @@ impl ChannelRx {
         self.advertised += chunks;
     }
 
-    /// Takes the count of a chunk back that was refused after all: it comes again under the same
+    /// Takes the count of a piece back that was refused after all: it comes again under the same
     /// credit.
     pub(crate) fn unuse_credit(&mut self) {
         self.accepted -= 1;
     }
 
-    /// Counts chunks that used credit but will never come: their message was given up. More than
+    /// Counts pieces that used credit but will never come: their message was given up. More than
     /// were granted are a mistake of the peer and do not count.
     pub(crate) fn forgo(&mut self, chunks: u32) {
         let chunks = u64::from(chunks).min(self.granted() - self.accepted);
@@ -210,7 +210,7 @@ impl ChannelRx {
         self.released += chunks;
     }
 
-    /// Chunks whose buffers are neither free nor given back.
+    /// Pieces whose buffers are neither free nor given back.
     pub(crate) fn held(&self) -> u64 {
         self.accepted - self.released
     }

@@ -26,14 +26,14 @@ pub(crate) struct ChannelTx {
     pub(crate) is_ready: bool,
     /// Its share of the link beside others'; see [`Scheduling`](crate::Scheduling).
     pub(crate) weight: u16,
-    /// Has chunks to send and no credit for them.
+    /// Has something to send and no credit for it.
     pub(crate) is_starved: bool,
     /// In the link's list of starved channels; it may have been fed since.
     pub(crate) is_listed_starved: bool,
 }
 
 impl ChannelTx {
-    /// A channel whose peer grants `peer_quota` chunks at first; 0 while that is not known.
+    /// A channel whose peer grants `peer_quota` pieces at first; 0 while that is not known.
     pub(crate) fn new(peer_quota: u64) -> Self {
         Self {
             queue: SendQueue::default(),

@@ -20,17 +20,17 @@ pub struct LinkCensus {
     pub sent_ids_open: u64,
     /// Control chunks that wait, or have no acknowledgement.
     pub control: usize,
-    /// Chunks that were found lost and wait to be sent again.
+    /// Frames that were found lost, and rests of pieces, that wait to be sent.
     pub lost: usize,
     /// Bytes that count as in flight.
     pub in_flight_bytes: u64,
     /// Events that were not taken.
     pub events: usize,
-    /// Chunks received whose buffers were not given back: credit that the peer lacks.
+    /// Pieces received whose buffers were not given back: credit that the peer lacks.
     pub credit_held: u64,
-    /// Chunks sent, over all channels, each of which took a credit.
+    /// Pieces sent, over all channels, each of which took a credit.
     pub credit_used_total: u64,
-    /// Chunks of the peer that came, or never will: the peer's `credit_used_total`.
+    /// Pieces of the peer that came, or never will: the peer's `credit_used_total`.
     pub credit_taken_total: u64,
     /// Message ids assigned, over all channels.
     pub sent_ids_total: u64,

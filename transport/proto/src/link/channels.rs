@@ -93,7 +93,7 @@ impl Link {
     }
 
     /// Sets a channel's weight at this end beside the others', where the link is shared by weight
-    /// ([`Scheduling::WeightedFair`](crate::Scheduling)); it holds from the next chunk but
+    /// ([`Scheduling::WeightedFair`](crate::Scheduling)); it holds from the next piece but
     /// one on. Default [`WEIGHT_DEFAULT`](crate::WEIGHT_DEFAULT); zero counts as 1.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl Link {
         Ok(())
     }
 
-    /// The application is done with this many received chunks of a channel: their credit goes
+    /// The application is done with this many received pieces of a channel: their credit goes
     /// back to the peer.
     pub fn release(&mut self, channel: ChannelId, chunks: u32) {
         let Some(found) = self.channel_mut(channel.0) else { return };

@@ -123,9 +123,9 @@ pub struct Link {
     quota_sum: u32,
     sends: Slots<Outgoing>,
     incoming: Slots<Incoming>,
-    /// Channels that may have a chunk to send now.
+    /// Channels that may have something to send now.
     schedule: Box<dyn Scheduler>,
-    /// Channels that have chunks to send and no credit.
+    /// Channels that have something to send and no credit.
     starved: VecDeque<u32>,
     /// Channels whose credit is to be told.
     credit_due: VecDeque<u32>,

@@ -18,7 +18,7 @@ pub struct SendRequest<'a> {
     pub channel: ChannelId,
     /// The caller's own word, returned in [`Event::Sent`](crate::Event::Sent).
     pub token: u64,
-    /// The lengths of its segments, 1 to 4, none empty. A chunk never spans two.
+    /// The lengths of its segments, 1 to 4, none empty. A piece never spans two.
     pub segments: &'a [u32],
     /// When to give it up; [`Time::NEVER`] for never.
     pub deadline: Time,

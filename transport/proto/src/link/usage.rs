@@ -10,11 +10,11 @@ pub struct LinkUsage {
     pub channels: u32,
     /// The most of them.
     pub channels_max: u32,
-    /// Chunks that the peer is allowed to have sent or held here, over all channels.
+    /// Pieces that the peer is allowed to have sent or held here, over all channels.
     pub credit_given: u32,
     /// The most of them.
     pub credit_given_max: u32,
-    /// Chunks that we may still send, over all channels: what the peer allows and is not used.
+    /// Pieces that we may still send, over all channels: what the peer allows and is not used.
     pub credit_left: u64,
     /// Messages being sent: queued, under way, or with an outcome that was not taken.
     pub sends: usize,
