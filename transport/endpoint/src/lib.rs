@@ -14,8 +14,9 @@
 //! alive, holds the whole intact message. It does not mean that the peer's application has read the
 //! message; let the application send a reply if you need to know that.
 //!
-//! **Memory.** Sending takes whole buffers and copies nothing. The buffers come back with the
-//! outcome: in [`Event::Sent`], or from [`Ticket::wait`]. Received data stays in the buffers that
+//! **Memory.** Sending takes whole buffers and copies nothing but segments of up to 512 bytes that
+//! share a chunk with others. The buffers come back with the outcome: in [`Event::Sent`], or from
+//! [`Ticket::wait`]. Received data stays in the buffers that
 //! the device wrote: a [`Message`] or [`Chunk`] refers to them and holds credit of its channel
 //! until it is released or dropped, on any thread. A reader that keeps messages stalls its own
 //! channel and no other.
@@ -130,8 +131,11 @@
 //! | `tcp` | the set-up connection as a carrier |
 //! | `links`, `sends` | the state of each link, and of each message being sent |
 //! | `recv`, `tx`, `control`, `pools` | buffers: receives, headers of sends, acks, send pools |
+//! | `company` | what is copied for chunks of several messages |
+//! | `filler` | bytes that make a probe as long as a packet |
 //! | `batch` | sends that wait to be posted in one call |
 //! | `bell` | wakes the thread that drives an endpoint |
+//! | `away` | how long the host is away between two polls |
 //! | `shared` | receive queues that the links of a class share |
 //! | `spare` | unused receive buffers, and when their memory returns to the system |
 //! | `held`, `message`, `payload` | owners of buffers: received messages, messages to send |

@@ -11,9 +11,10 @@ use towpath_proto::{ChannelId, Cut, SendError};
 /// A message to send: 1 to 4 segments, each a whole buffer of at least one byte.
 ///
 /// Make one from a [`Buf`] with `into()`, or with [`new`](Self::new). The receiver gets the bytes
-/// of the segments one after the other. A received chunk never spans two segments, so each segment
-/// starts at the start of a page at the receiver. A [frozen](Buf::freeze) buffer may be in several
-/// messages at the same time, for example in one to each of three replicas.
+/// of the segments one after the other. A received [piece](crate::Chunk) never spans two segments.
+/// A segment of 4 KiB or more starts at the start of a page at the receiver, a shorter one at a
+/// multiple of eight bytes. A [frozen](Buf::freeze) buffer may be in several messages at the same
+/// time, for example in one to each of three replicas.
 #[derive(Debug)]
 pub struct Payload {
     /// Two in place: a header and its data. More take an allocation.
@@ -76,7 +77,7 @@ impl From<Frozen> for Payload {
     }
 }
 
-/// How to send a message: token, deadline or timeout, and where it is split into chunks.
+/// How to send a message: token, deadline or timeout, and where it is cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendOptions {
     pub(crate) token: u64,
@@ -137,7 +138,7 @@ impl SendOptions {
         self
     }
 
-    /// Where a message that is longer than a chunk is split. Default: full packets, the cheapest.
+    /// Where a segment that is longer than a chunk is cut. Default: full packets, the cheapest.
     #[must_use]
     pub fn cut(mut self, cut: Cut) -> Self {
         self.cut = cut;

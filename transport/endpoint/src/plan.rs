@@ -44,10 +44,10 @@ pub struct Plan {
     pub(crate) receiving: Receiving,
     /// Payload bytes of a packet, at most; a peer, or the way to it, may take less.
     pub mtu: Mtu,
-    /// Payload bytes of the smallest chunk that a message is cut into: one full packet. What
-    /// remains at its end may be less.
+    /// Bytes behind the header of a chunk that fills one packet: where much is lost no chunk is
+    /// longer.
     pub chunk_bytes_min: u32,
-    /// Payload bytes of the largest; loss decides in between.
+    /// Bytes behind the header of the longest chunk; loss decides in between.
     pub chunk_bytes_max: u32,
     /// Where times come from.
     pub clock: Clock,

@@ -170,7 +170,7 @@ pub trait PieceBuffers {
     fn give_back(&mut self, buf: BufToken);
 }
 
-/// Where a message that does not fit one chunk is cut.
+/// Where a segment that does not fit one chunk is cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Cut {
     /// So that chunks fill their packets: the cheapest, since runs of equal packets are handed on
@@ -178,8 +178,8 @@ pub enum Cut {
     #[default]
     FullPackets,
     /// At multiples of 4,096 bytes of each segment, so that the receiver's buffers hold whole
-    /// slices from page boundaries on: for storage. (At heavy loss a chunk is one packet all the
-    /// same.)
+    /// slices from page boundaries on: for storage. (Where much is lost chunks are shorter, and the
+    /// receiver copies what they carry together into such buffers.)
     Slices,
 }
 

@@ -14,7 +14,7 @@
 //! | `class_order` | which class posts work to the device next, where a worker serves several |
 //! | `flow` | state that all paths share: congestion window, pacing, chunk size |
 //! | `path` | sent and received chunks of a path, its state; the choice of path and carrier |
-//! | `channel` | messages of one channel: splitting into chunks, reassembly, credit, giving up |
+//! | `channel` | messages of one channel: cutting into pieces, reassembly, credit, giving up |
 //! | `schedule` | which channel sends next |
 //! | `link` | the state machine over them, one file per protocol verb |
 

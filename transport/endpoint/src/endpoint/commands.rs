@@ -29,8 +29,8 @@ pub struct BufferCensus {
     pub recv_posted: usize,
     /// Receive buffers that nobody needs now.
     pub recv_free: usize,
-    /// All receive buffers, and those that chunks of shared packets were copied to and are in; what
-    /// is neither posted nor free is held by links or the application, or waits to go home.
+    /// All receive buffers; what is neither posted nor free is held by links or the application, or
+    /// waits to go home.
     pub recv_all: usize,
 }
 
@@ -112,9 +112,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
-    /// Sends a message without copying it (but for one of up to 512 bytes, to share a packet with
-    /// others): its buffers come back in [`Event::Sent`](crate::Event::Sent). Nothing leaves before
-    /// the [`flush`](Self::flush).
+    /// Sends a message without copying it (but for segments of up to 512 bytes, which may be copied
+    /// to share a chunk with others): its buffers come back in [`Event::Sent`](crate::Event::Sent).
+    /// Nothing leaves before the [`flush`](Self::flush).
     ///
     /// # Errors
     /// [`Rejected`] with the message; nothing was sent.

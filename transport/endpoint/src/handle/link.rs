@@ -264,8 +264,9 @@ impl ChannelHandle {
         self.shared.pools.copy(bytes)
     }
 
-    /// Sends a message without copying it. The ticket gives the outcome; the message is sent even
-    /// if you do not wait for the outcome.
+    /// Sends a message without copying it (but for segments of up to 512 bytes, which may be copied
+    /// to share a chunk with others). The ticket gives the outcome; the message is sent even if you
+    /// do not wait for the outcome.
     ///
     /// This call blocks while the channel's queue is full (256 messages). If the peer never reads,
     /// that is for ever, unless the message has a [timeout](SendOptions::timeout), which counts

@@ -1,6 +1,6 @@
-//! Which channel of a link sends the next chunk: disciplines behind one trait, one file each.
+//! Which channel of a link sends the next piece: disciplines behind one trait, one file each.
 //!
-//! A message is cut into chunks as it is sent, so a channel has the link for one chunk at a time.
+//! A message is cut into pieces as it is sent, so a channel has the link for one piece at a time.
 //! To add a discipline, implement [`Scheduler`] in a file of its own and name it in
 //! [`Scheduling`].
 
@@ -24,8 +24,8 @@ pub const WEIGHT_DEFAULT: u16 = 16;
 /// How the channels of a link share it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Scheduling {
-    /// Each channel in turn sends a chunk, short or long: the cheapest, and short messages wait
-    /// for one chunk of each other channel at most. Weights mean nothing.
+    /// Each channel in turn sends a piece, short or long: the cheapest, and short messages wait
+    /// for one piece of each other channel at most. Weights mean nothing.
     #[default]
     RoundRobin,
     /// Bytes are shared in the proportion of weights, whatever the lengths of messages
@@ -60,13 +60,13 @@ impl Member for Class {
     }
 }
 
-/// The line of channels that may have a chunk to send. A channel stands in it at most once.
+/// The line of channels that may have something to send. A channel stands in it at most once.
 pub(crate) trait Scheduler<M: Member = ChannelId>: Debug + Send {
     /// A channel that is not in line has something to send.
     fn enter(&mut self, channel: M, weight: u16);
     /// Whose turn it is. It stays so until one of the calls below, or until another enters.
     fn turn(&self) -> Option<M>;
-    /// The channel whose turn it is has sent a chunk that counts as `bytes`; if it has more it
+    /// The channel whose turn it is has sent a piece that counts as `bytes`; if it has more it
     /// stays in line, at that weight.
     fn served(&mut self, bytes: u32, more: Option<u16>);
     /// The channel whose turn it is cannot send: it leaves without having been served.

@@ -1,4 +1,4 @@
-//! Round robin: a chunk of each channel in turn.
+//! Round robin: a piece of each channel in turn.
 
 use super::Scheduler;
 use crate::event::ChannelId;

@@ -1,6 +1,6 @@
 //! Weighted fair queueing: bytes in the proportion of weights.
 //!
-//! Start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996): a chunk's start tag is the later
+//! Start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996): a piece's start tag is the later
 //! of the virtual time and its channel's last finish tag, its finish tag lies `bytes / weight`
 //! behind; the smallest start tag is served, and the virtual time is that tag. No link rate has to
 //! be known, and a channel that was idle is owed nothing for it.
