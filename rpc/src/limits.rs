@@ -7,12 +7,12 @@ pub const HEADER_BYTES: usize = 32;
 
 /// Bytes of a page: data of this length or more travels in a segment of its own.
 ///
-/// A second segment is a second chunk: a header packet, a receive buffer and a credit more, which
-/// together cost more than copying less than a page.
+/// A second segment is a second piece, which takes a credit more; with less than a page it would
+/// not land page-aligned either.
 pub const PAGE_BYTES: usize = 4096;
 
 /// The longest body: a listing of 1,024 chunks is 50 KiB, and bodies are copied when they come in
-/// several chunks, so they stay small.
+/// several pieces, so they stay small.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// Requests that a client has under way on one channel unless configured.

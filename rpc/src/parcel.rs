@@ -73,8 +73,8 @@ impl Parcel {
 
     /// The data, piece by piece, without copying: offset in the data, and bytes.
     ///
-    /// An honest sender's pieces begin at multiples of a page while its chunks are at least that
-    /// long; a sender of smaller chunks, or a hostile one, may cut anywhere.
+    /// An honest sender's pieces begin at multiples of a page if both ends take chunks of a page or
+    /// more; otherwise, or from a hostile sender, they may begin anywhere.
     pub fn data_pieces(&self) -> impl Iterator<Item = (usize, &[u8])> {
         let start = self.data_start();
         let mut at = 0;
