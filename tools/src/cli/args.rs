@@ -187,8 +187,9 @@ pub(crate) struct LinkArgs {
     /// server]
     #[arg(long, value_name = "IP")]
     pub(super) device_ip: Option<std::net::IpAddr>,
-    /// RDMA path MTU in bytes: 256, 512, 1024, 2048 or 4096; above 1024 the network must carry
-    /// jumbo frames [default: the largest that the interface and the way to the server carry]
+    /// Largest RDMA path MTU to try in bytes: 256, 512, 1024, 2048 or 4096; paths that drop such
+    /// packets use smaller ones [default: the largest that the interface and the way to the server
+    /// carry]
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu)]
     pub(super) mtu: Option<Mtu>,
     /// Traffic class: gold (monitoring and administration), silver (online) or copper (offline).
