@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: every figure that was wanted of this machine, as one table.
+//! `cargo xtask bench`: the figures that were wanted of this machine, as one table.
 //!
 //! What is compared runs in turn, round by round, and a ratio is one of each round: a machine that
 //! is shared changes its speed between rounds. What comes out is reported and never fails: a
