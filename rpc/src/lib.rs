@@ -6,7 +6,7 @@
 //! A request or response is one message: a first segment with the 32-byte [`Header`] and the body,
 //! and, for a page of data or more, a second segment with the data, which therefore lands
 //! page-aligned in the receiver's buffers (docs/storage-protocol.md section 2). Neither end copies
-//! data.
+//! it, unless the network loses so much that it comes in parts.
 //!
 //! **One unordered channel.** Each client uses one channel of a link, and opens it unordered.
 //! Requests that are under way at the same time have no order (the server may answer the second

@@ -16,10 +16,10 @@
 //!
 //! **Memory.** Sending takes whole buffers and copies nothing but segments of up to 512 bytes that
 //! share a chunk with others. The buffers come back with the outcome: in [`Event::Sent`], or from
-//! [`Ticket::wait`]. Received data stays in the buffers that
-//! the device wrote: a [`Message`] or [`Chunk`] refers to them and holds credit of its channel
-//! until it is released or dropped, on any thread. A reader that keeps messages stalls its own
-//! channel and no other.
+//! [`Ticket::wait`]. Received data stays in the buffers that the device wrote, but for pieces that
+//! came in parts, as where much is lost: a [`Message`] or [`Chunk`] refers to these buffers and
+//! holds credit of its channel until it is released or dropped, on any thread. A reader that keeps
+//! messages stalls its own channel and no other.
 //!
 //! # Your own loop
 //!
