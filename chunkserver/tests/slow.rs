@@ -49,7 +49,7 @@ fn no_write_is_answered_before_it_is_durable_and_a_slow_store_drops_none() {
     let mut client = Client::connect(server.addr);
     client.create(CHUNK, None).expect("a fresh name");
     server.gate.set(Position::Closed);
-    // More than the credit of a channel: 128 chunks are 42 writes of three.
+    // More than the credit of a channel: 128 pieces are 42 writes of three.
     start_writes(&mut client, 60);
     let link = client.endpoint.links().next().expect("it is up");
     while client.endpoint.stats(link).expect("it is up").messages_delivered < 30 {

@@ -7,7 +7,7 @@ use towpath_proto::{ChannelId, CloseReason, Outcome};
 use towpath_transport::{Event, Message, SendOptions};
 use towpath_verbs::Device;
 
-/// The quota of a channel, in chunks.
+/// The quota of a channel, in pieces.
 const QUOTA: usize = 16;
 
 /// More messages than the quota on a channel whose reader keeps what comes.

@@ -119,7 +119,7 @@ pub(crate) struct Channel {
     pub(crate) ordered: bool,
     /// How many times it was open.
     pub(crate) life: u32,
-    /// Received chunks that were not released.
+    /// Received pieces that were not released.
     held: u32,
 }
 
