@@ -74,11 +74,8 @@ impl Incoming {
     /// Takes in a piece that [`has`](Self::has) said is new.
     #[inline(always)]
     pub(crate) fn accept(&mut self, chunk: ChunkRef) -> Result<(), Misfit> {
-        let bytes = self.bytes_received.checked_add(chunk.length).ok_or(Misfit)?;
-        if bytes > self.message_len {
-            cold_path();
-            return Err(Misfit);
-        }
+        self.check_room(chunk.index, chunk.length)?;
+        let bytes = self.bytes_received + chunk.length;
         let follows = chunk.index == self.pieces_received && chunk.offset == self.bytes_received;
         if !(self.came_in_order && follows) {
             self.note_out_of_order(chunk.index);
@@ -87,6 +84,26 @@ impl Incoming {
         self.pieces_received += 1;
         self.chunks.push(chunk);
         Ok(())
+    }
+
+    /// Whether a piece has room beside all others of which anything came: so nothing is held in
+    /// parts of a message that is complete.
+    #[inline(always)]
+    fn check_room(&self, index: u32, length: u32) -> Result<(), Misfit> {
+        let others = if self.partials.is_empty() { 0 } else { self.partial_bytes_beside(index) };
+        let bytes = u64::from(self.bytes_received) + others + u64::from(length);
+        if bytes > u64::from(self.message_len) {
+            cold_path();
+            return Err(Misfit);
+        }
+        Ok(())
+    }
+
+    /// Bytes of the pieces that are held in parts, but for the one with this index.
+    #[inline(never)]
+    fn partial_bytes_beside(&self, index: u32) -> u64 {
+        let others = self.partials.iter().filter(|partial| partial.index != index);
+        others.map(|partial| u64::from(partial.parts.piece_len())).sum()
     }
 
     /// The piece of which a frame carries a part, as far as it is held; `None` when nothing of it
@@ -124,14 +141,15 @@ impl Incoming {
     }
 
     /// Begins to put a piece together in `buf`, of which a frame carries the first part to come.
-    pub(crate) fn begin_partial(&mut self, frame: &Frame, buf: BufToken) -> &mut Partial {
+    pub(crate) fn begin_partial(&mut self, frame: &Frame, buf: BufToken) -> Result<(), Misfit> {
+        self.check_room(frame.index, frame.piece_len)?;
         self.partials.push(Partial {
             index: frame.index,
             offset: frame.piece_offset(),
             parts: Parts::new(frame.piece_len),
             buf,
         });
-        self.partials.last_mut().expect("it was just pushed")
+        Ok(())
     }
 
     /// Ends putting a piece together: its buffer, if parts of it were held.

@@ -128,11 +128,11 @@ pub(super) fn hold_part<'m>(
             return Err(NotHeld::Full);
         };
         let found = find_message(channel, incoming, frame, at);
-        let (_, message) = found.inspect_err(|_| {
+        let begun = found.and_then(|(_, message)| Ok(message.begin_partial(frame, buf)?));
+        begun.inspect_err(|_| {
             channel.rx.unuse_credit();
             buffers.give_back(buf);
         })?;
-        message.begin_partial(frame, buf);
     }
     let place = channel.rx.place(at.0).map_err(|_| NotHeld::Violation)?;
     let Place::Open(key) = place else { return Err(NotHeld::Violation) };

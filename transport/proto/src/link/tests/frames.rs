@@ -240,35 +240,45 @@ fn part(part_start: u32, length: u32) -> Frame {
 
 const REST: Frame = Frame { index: 1, offset: 128, length: 72, piece_len: 72, ..PIECE };
 
+/// Hands a chunk of frames in, and takes out what is whole with it.
+fn hand_in(link: &mut Link, bufs: &mut Bufs, number: u64, frames: &[Frame]) -> Vec<Vec<u8>> {
+    let (header, body) = chunk(number, frames);
+    let mut bytes = [0; HEADER_BYTES];
+    header.emit(&mut bytes);
+    let buf = bufs.next();
+    let arrival = Arrival { header: &bytes, body: &body, buf, received_at: Time::ZERO };
+    if let Verdict::Kept(pieces) = link.handle_chunk(Time::ZERO, PathId(0), &arrival, bufs) {
+        bufs.keep(buf, body, pieces);
+    }
+    take_out(link, bufs)
+}
+
+/// Takes out what is whole, and lets go of what is not wanted.
+fn take_out(link: &mut Link, bufs: &mut Bufs) -> Vec<Vec<u8>> {
+    let mut whole = Vec::new();
+    while let Some(event) = link.poll_event() {
+        match event {
+            Event::Message { incoming, .. } => {
+                let mut bytes = Vec::new();
+                link.take_message(incoming, |chunks| {
+                    chunks.iter().for_each(|chunk| bytes.extend(bufs.take_out(chunk)));
+                });
+                whole.push(bytes);
+            }
+            Event::Recycled { buf } => bufs.let_go(buf),
+            _ => {}
+        }
+    }
+    whole
+}
+
 /// Hands frames in, each chunk by itself, and takes out what came whole.
 fn take_in(chunks: &[&[Frame]]) -> (Vec<Vec<u8>>, LinkStats, bool) {
-    let (mut link, mut number) = open();
+    let (mut link, first) = open();
     let mut bufs = Bufs::default();
     let mut whole = Vec::new();
-    for frames in chunks {
-        let (header, body) = chunk(number, frames);
-        number += 1;
-        let mut bytes = [0; HEADER_BYTES];
-        header.emit(&mut bytes);
-        let buf = bufs.next();
-        let arrival = Arrival { header: &bytes, body: &body, buf, received_at: Time::ZERO };
-        if let Verdict::Kept(pieces) = link.handle_chunk(Time::ZERO, PathId(0), &arrival, &mut bufs)
-        {
-            bufs.keep(buf, body, pieces);
-        }
-        while let Some(event) = link.poll_event() {
-            match event {
-                Event::Message { incoming, .. } => {
-                    let mut bytes = Vec::new();
-                    link.take_message(incoming, |chunks| {
-                        chunks.iter().for_each(|chunk| bytes.extend(bufs.take_out(chunk)));
-                    });
-                    whole.push(bytes);
-                }
-                Event::Recycled { buf } => bufs.let_go(buf),
-                _ => {}
-            }
-        }
+    for (frames, number) in chunks.iter().zip(first..) {
+        whole.extend(hand_in(&mut link, &mut bufs, number, frames));
     }
     (whole, link.stats(), bufs.is_empty())
 }
@@ -303,14 +313,34 @@ fn parts_that_contradict_what_came_are_violations_and_change_nothing() {
         assert_eq!(whole, vec![message.clone()], "{at}");
         assert_eq!(stats.violations, 1, "{at}: and behind its end it is a known one");
     }
-    // A piece that overlaps another one is put away when it is whole, and the true one is taken.
+    // Of a piece for which the message has no room beside what came no part is taken.
     let (whole, stats, _) = take_in(&[
         &[PIECE],
         &[elsewhere],
         &[Frame { part_start: 64, offset: 128, ..elsewhere }],
         &[REST],
     ]);
-    assert_eq!((whole, stats.violations), (vec![message], 1));
+    assert_eq!((whole, stats.violations), (vec![message], 2));
+}
+
+#[test]
+fn pieces_of_more_bytes_than_their_message_has_leave_no_buffer_and_no_credit_behind() {
+    let whole = Frame { length: 200, piece_len: 200, ..PIECE };
+    let inside = Frame { index: 1, offset: 64, length: 64, piece_len: 136, ..PIECE };
+    let behind = Frame { index: 2, offset: 136, length: 8, piece_len: 64, ..PIECE };
+    for (frames, pieces) in [([inside, whole, whole], 1), ([PIECE, behind, REST], 2)] {
+        let (mut link, first) = open();
+        let mut bufs = Bufs::default();
+        for (frame, number) in frames.iter().zip(first..) {
+            let came = hand_in(&mut link, &mut bufs, number, &[*frame]);
+            link.release(ChannelId(1), pieces * came.len() as u32);
+        }
+        let close = ChunkHeader { channel: 1, ..header(Kind::Close, first + 3, 1) };
+        let _ = give(&mut link, &close, &[]);
+        take_out(&mut link, &mut bufs);
+        assert!(bufs.is_empty(), "{pieces}: a buffer that nobody gives back");
+        assert_eq!((link.channels_open, link.quota_sum), (0, 0), "{pieces}: credit that is held");
+    }
 }
 
 #[test]
