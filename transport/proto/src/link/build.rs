@@ -222,7 +222,12 @@ impl Builder {
         // A path that bears little: the piece is as long as the peer takes, and goes in parts.
         let most = if piece_max >= PAGE_BYTES { pages(piece_max) } else { piece_max & !7 };
         let piece = rest.min(most);
-        if !self.is_empty() && self.fits(piece, self.units_of(message, piece)) {
+        let is_short = if self.is_empty() {
+            piece <= body_max
+        } else {
+            self.fits(piece, self.units_of(message, piece))
+        };
+        if is_short {
             return Some(Take::Piece(piece as u32));
         }
         let part = self.part_of(piece as u32)?;

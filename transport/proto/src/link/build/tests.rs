@@ -5,7 +5,7 @@ use crate::event::{Cut, PathId, PayloadRef, SendKey, Transmit};
 use crate::link::SendRequest;
 use crate::slots::Slots;
 use crate::wire::{ChunkFlags, ChunkHeader, Frame, FrameTable, Kind};
-use alloc::vec;
+use alloc::{format, vec};
 use towpath_base::{Prng, Time};
 
 const BODY_MAX: usize = 15 * 4096 - 64;
@@ -213,5 +213,30 @@ fn any_messages_fill_chunks_that_keep_all_bounds() {
             let is_end = piece == *len;
             assert!(is_end || piece as usize >= PIECE_BYTES_MIN, "seed {seed}: {take:?}");
         }
+    }
+}
+
+#[test]
+fn an_empty_chunk_takes_some_of_any_message_whatever_path_and_peer_bear() {
+    for seed in 0..20_000 {
+        let mut prng = Prng::new(seed);
+        let piece_max = prng.between(64, 20_000) as usize;
+        let body_max = prng.between(64, piece_max as u64) as usize;
+        let len = prng.between(1, 60_000) as u32;
+        let cut = if seed % 2 == 0 { Cut::Slices } else { Cut::FullPackets };
+        let mut message = message(len, cut);
+        let mut builder = Builder::new(Bounds { body_max, piece_max, gather_max: 31 }, Vec::new());
+        let say = format!("{len} bytes in chunks of {body_max}, pieces of {piece_max}");
+        let take = builder.take_of(&message).expect(&say);
+        let (piece, part) = match take {
+            Take::Piece(piece) => (piece, piece),
+            Take::Part(piece, part) => (piece, part),
+        };
+        let align = if piece_max >= PAGE_BYTES { PAGE_BYTES } else { FRAME_ALIGN_BYTES };
+        let shortest = piece_max.min(PIECE_BYTES_MIN) & !(align - 1);
+        assert!(piece == len || piece as usize >= shortest, "{say}: a piece of {piece}");
+        let frame = message.cut(key(), piece);
+        builder.add(super::super::transmit::split(&frame, part).0);
+        assert!(part > 0 && builder.body() as usize <= body_max, "{say}: {part}");
     }
 }
