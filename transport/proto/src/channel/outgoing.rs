@@ -71,6 +71,7 @@ impl Outgoing {
         (self.pieces_cut, self.pieces_acked, self.posted) = (0, 0, 0);
         self.acked_in_order = true;
         self.parts.clear();
+        self.path = None;
     }
 
     /// The length of a piece that begins a chunk of up to `body_max` bytes and is not the rest of

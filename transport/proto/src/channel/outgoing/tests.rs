@@ -23,6 +23,16 @@ fn cut_all(lens: &[u32], bytes_max: u32) -> (Outgoing, Vec<SendFrame>) {
 }
 
 #[test]
+fn a_message_keeps_to_no_path_of_the_one_before_it_in_its_slot() {
+    let (mut message, _) = cut_all(&[100], 4096);
+    message.path = Some(3);
+    let segments = &[100];
+    let (channel, deadline, cut) = (ChannelId(0), Time::NEVER, Cut::Slices);
+    message.start(&SendRequest { channel, token: 1, segments, deadline, cut });
+    assert_eq!(message.path, None);
+}
+
+#[test]
 fn pieces_cover_the_message_once_and_never_span_segments() {
     let lens = [100, 4096, 130_000, 7];
     let (message, frames) = cut_all(&lens, 57_344);
