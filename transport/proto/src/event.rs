@@ -156,6 +156,9 @@ pub struct Arrival<'a> {
     pub body: &'a [u8],
     /// The buffer in which the body lies, from its first byte on.
     pub buf: BufToken,
+    /// Whether the link may keep that. If not, pieces that came whole are refused, and come again;
+    /// parts of pieces are taken all the same.
+    pub may_keep: bool,
     /// When it was received.
     pub received_at: Time,
 }

@@ -285,7 +285,7 @@ impl Host {
     pub(crate) fn give_chunk(&mut self, path: PathId, header: &[u8; HEADER_BYTES], body: &[u8]) {
         let was_down = self.link.is_down();
         let buf = self.bufs.next();
-        let arrival = Arrival { header, body, buf, received_at: self.now };
+        let arrival = Arrival { header, body, buf, may_keep: true, received_at: self.now };
         let verdict = self.link.handle_chunk(self.now, path, &arrival, &mut self.bufs);
         if let Verdict::Kept(pieces) = verdict {
             assert!(!was_down, "a link that is down keeps nothing");

@@ -167,9 +167,10 @@ impl EndpointConfig {
     /// Where links could hold more (`links_max` x `credit_total`) on a device whose receives are
     /// shared and replaced, the first half is for whoever comes first. Once that is held, a link
     /// takes in chunks of data only while it holds fewer than its share: the other half, divided
-    /// by `links_max`. What else comes is dropped, counted in
-    /// [`over_share`](crate::EndpointStats::over_share), and sent again. So that a link can always
-    /// take in a message, its share should be as many as its longest message has pieces.
+    /// by `links_max`. Of what else comes, parts of pieces that have their buffers are taken; the
+    /// rest is dropped, counted in [`over_share`](crate::EndpointStats::over_share), and sent
+    /// again. So that a link can always take in a message, its share should be as many as its
+    /// longest message has pieces.
     #[must_use]
     pub fn receive_buffers_max(mut self, buffers: usize) -> Self {
         self.receive_buffers_max = buffers;

@@ -10,7 +10,7 @@ use std::hint::cold_path;
 use std::slice;
 use towpath_base::Time;
 use towpath_memory::Region;
-use towpath_proto::wire::{Kind, is_lone_part};
+use towpath_proto::wire::Kind;
 use towpath_proto::{Arrival, BufToken, ChannelId, Class, PathId, PieceBuffers, Verdict};
 use towpath_verbs::{Device, Wc, WcStatus};
 
@@ -57,20 +57,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 continue;
             };
             class.note(wc.tclass);
-            // A part of a piece that has its buffer is taken all the same: it brings that home.
-            let has_share = *held < share;
-            if !has_share && header[1] == Kind::Data as u8 && !is_lone_part(&header) {
-                cold_path();
-                stats.over_share += 1;
-                unkept.push(number);
-                continue;
-            }
+            // Parts of pieces that have their buffers are taken all the same: they bring them home.
+            let may_keep = *held < share;
             let received_at = wc.timestamp.unwrap_or(now);
             let (body, buf) = (loan.bytes(), BufToken(number));
-            let arrival = Arrival { header: &header, body, buf, received_at };
+            let arrival = Arrival { header: &header, body, buf, may_keep, received_at };
             let of = (slot.class, home);
-            let mut pieces =
-                Pieces { device: &mut *device, recv: &mut *recv, of, unkept, held, has_share };
+            let (device, recv_table) = (&mut *device, &mut *recv);
+            let mut pieces = Pieces { device, recv: recv_table, of, unkept, held, share };
             let verdict = link.handle_chunk(now, PathId(path), &arrival, &mut pieces);
             drop(loan);
             match verdict {
@@ -81,7 +75,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                     }
                     kept = Some(number);
                 }
-                Verdict::Recycle => unkept.push(number),
+                Verdict::Recycle => {
+                    let is_data = header[1] == Kind::Data as u8;
+                    stats.over_share += u64::from(is_data && !may_keep);
+                    unkept.push(number);
+                }
             }
         }
         self.links.touch(home.link.index);
@@ -272,14 +270,14 @@ pub(super) struct Pieces<'a, D> {
     pub(super) unkept: &'a mut Vec<u32>,
     /// Buffers that the link holds.
     pub(super) held: &'a mut usize,
-    /// It may hold another one.
-    pub(super) has_share: bool,
+    /// How many it may hold.
+    pub(super) share: usize,
 }
 
 impl<D: Device<Memory = Region>> PieceBuffers for Pieces<'_, D> {
     #[cold]
     fn take(&mut self, length: u32) -> Option<BufToken> {
-        if !self.has_share {
+        if *self.held >= self.share {
             return None;
         }
         let (class, home) = self.of;
@@ -310,5 +308,34 @@ impl<D: Device<Memory = Region>> PieceBuffers for Pieces<'_, D> {
 fn uncount(paths: &mut [Path], path: u8) {
     if let Some(path) = paths.get_mut(usize::from(path)) {
         path.posted = path.posted.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::EndpointConfig;
+    use crate::endpoint::join;
+    use towpath_device_roce::{RoceConfig, RoceDevice};
+    use towpath_sim::{LinkConfig, World};
+
+    #[test]
+    fn however_many_pieces_a_chunk_begins_a_link_holds_no_more_than_its_share() {
+        let (near, far) = World::new(1).link(&LinkConfig::default());
+        let end = |link, seed| {
+            let device = RoceDevice::new(link, RoceConfig::default().seed(seed));
+            let config = EndpointConfig::new().links_max(1).seed(seed);
+            Endpoint::new(device, config).expect("an endpoint")
+        };
+        let (mut near, mut far) = (end(near, 1), end(far, 2));
+        let (link, _) = join(&mut near, &mut far).expect("they fit");
+        let Endpoint { device, recv, unkept, .. } = &mut near;
+        let (of, mut held) = ((Class::default(), Home { link, path: 0 }), 1);
+        let mut pieces = Pieces { device, recv, of, unkept, held: &mut held, share: 3 };
+        let begun = [(); 4].map(|()| pieces.take(5_000));
+        assert_eq!(begun.map(|buf| buf.is_some()), [true, true, false, false]);
+        pieces.give_back(begun[0].expect("it was taken"));
+        assert!(pieces.take(5_000).is_some());
+        assert_eq!(held, 3);
     }
 }

@@ -10,7 +10,7 @@ use crate::tcp::{ByteStream, Frames, FramesError, Tcp};
 use towpath_base::Time;
 use towpath_memory::Region;
 use towpath_proto::limits::HEADER_BYTES;
-use towpath_proto::wire::Kind;
+use towpath_proto::wire::{ChunkHeader, FrameTable, Kind};
 use towpath_proto::{Arrival, BufToken, PathId, Verdict};
 use towpath_verbs::Device;
 
@@ -148,12 +148,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let is_data = header[1] == Kind::Data as u8;
         // A body that fits no buffer is refused for its length.
         let fits = is_data && payload.len() <= self.config.chunk_bytes_max as usize;
+        let share = self.share();
         if fits {
-            let share = self.share();
             let conn = self.links.at(index).map(|conn| (conn.class.class, conn.held));
             let (class, held) = conn.unwrap_or_default();
             slot = if held < share { self.spare_slot(class, None) } else { None };
-            if slot.is_none() {
+            // What completes a piece that has its buffer brings that home.
+            if slot.is_none() && !brings_part(header, payload) {
                 return false;
             }
         }
@@ -169,8 +170,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let home = Home { link: *id, path: path.0 };
         let of = (class.class, home);
         let buf = slot.map_or(NO_SLOT, BufToken);
-        let arrival = Arrival { header, body, buf, received_at: now };
-        let mut pieces = Pieces { device, recv: &mut *recv, of, unkept, held, has_share: true };
+        let arrival = Arrival { header, body, buf, may_keep: slot.is_some(), received_at: now };
+        let mut pieces = Pieces { device, recv: &mut *recv, of, unkept, held, share };
         let verdict = link.handle_chunk(now, path, &arrival, &mut pieces);
         if let Some(number) = slot {
             match (verdict, recv.at(number)) {
@@ -188,4 +189,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         true
     }
+}
+
+/// Whether a chunk of data brings a part of a piece. What breaks a rule is the link's to refuse.
+#[cold]
+fn brings_part(header: &[u8; HEADER_BYTES], body: &[u8]) -> bool {
+    let Ok(header) = ChunkHeader::parse(header) else { return true };
+    let Ok(table) = FrameTable::parse(&header, body) else { return true };
+    table.first.is_part() || table.others().any(|(frame, _)| frame.is_part())
 }

@@ -352,6 +352,9 @@ impl Link {
         let held = if frame.is_part() {
             cold_path();
             hold_part(channel, incoming, frame, at, (&arrival.body[place], buffers))
+        } else if !arrival.may_keep {
+            cold_path();
+            return Taken::Refused(0);
         } else {
             let (buf, start) = (arrival.buf, place.start as u32);
             let Frame { index, offset, length, .. } = *frame;

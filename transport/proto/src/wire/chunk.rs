@@ -189,14 +189,6 @@ impl fmt::Display for HeaderError {
 
 impl core::error::Error for HeaderError {}
 
-/// Whether a chunk carries a part of a piece and nothing else, so that nothing of it stays where it
-/// landed. The header is believed before it is checked: one that lies is found out when it is.
-#[must_use]
-pub fn is_lone_part(header: &[u8; HEADER_BYTES]) -> bool {
-    let flags = ChunkFlags(field!(header, 2, u16));
-    header[1] == Kind::Data as u8 && flags.has(ChunkFlags::PART) && flags.units() == 1
-}
-
 impl ChunkHeader {
     /// Reads and checks a header.
     ///

@@ -10,7 +10,7 @@ mod refusal;
 pub use ack::{Ack, AckError, AckFrame};
 pub(crate) use ack::{HOLD_UNKNOWN, KIND_ACK};
 pub use app::{AppProtocol, AppProtocolError};
-pub use chunk::{ChunkFlags, ChunkHeader, HeaderError, Kind, is_lone_part};
+pub use chunk::{ChunkFlags, ChunkHeader, HeaderError, Kind};
 pub use frames::{BodyError, Frame, FrameTable, body_bytes, emit_table, place};
 pub use hello::{Hello, HelloError, HelloPath, PREFIX_BYTES, SETUP_VERSION, Welcome};
 pub use refusal::Refusal;

@@ -146,7 +146,8 @@ impl End {
             Frame::Chunk { path, header, payload } => (path, header, payload),
         };
         let buf = bufs.next();
-        let arrival = Arrival { header: &header, body: &body, buf, received_at: now };
+        let (header, bytes) = (&header, &body[..]);
+        let arrival = Arrival { header, body: bytes, buf, may_keep: true, received_at: now };
         if let Verdict::Kept(pieces) = link.handle_chunk(now, path, &arrival, bufs) {
             bufs.keep(buf, body, pieces);
         }

@@ -5,7 +5,7 @@ use super::hostile::{alone, give, header};
 use super::paths::send;
 use super::wire::{Faults, Frame as Flying, Wire};
 use super::*;
-use crate::event::{Arrival, BufToken, ChannelId, Event, Verdict};
+use crate::event::{Arrival, ChannelId, Event, Verdict};
 use crate::limits::{FRAMES_MAX, HEADER_BYTES};
 use crate::wire::{ChunkFlags, ChunkHeader, Frame, FrameTable, Kind, emit_table};
 use towpath_cc::{ControllerConfig, FixedWindowConfig};
@@ -245,9 +245,9 @@ fn hand_in(link: &mut Link, bufs: &mut Bufs, number: u64, frames: &[Frame]) -> V
     let (header, body) = chunk(number, frames);
     let mut bytes = [0; HEADER_BYTES];
     header.emit(&mut bytes);
-    let buf = bufs.next();
-    let arrival = Arrival { header: &bytes, body: &body, buf, received_at: Time::ZERO };
-    if let Verdict::Kept(pieces) = link.handle_chunk(Time::ZERO, PathId(0), &arrival, bufs) {
+    let (buf, may_keep, now) = (bufs.next(), !bufs.is_short, Time::ZERO);
+    let arrival = Arrival { header: &bytes, body: &body, buf, may_keep, received_at: now };
+    if let Verdict::Kept(pieces) = link.handle_chunk(now, PathId(0), &arrival, bufs) {
         bufs.keep(buf, body, pieces);
     }
     take_out(link, bufs)
@@ -324,6 +324,25 @@ fn parts_that_contradict_what_came_are_violations_and_change_nothing() {
 }
 
 #[test]
+fn a_link_that_may_keep_no_buffer_takes_the_rest_of_pieces_that_have_one() {
+    let other = Frame { message: 1, message_len: 72, index: 0, offset: 0, ..REST };
+    let begun = Frame { message: 2, ..part(0, 64) };
+    let message: Vec<u8> = (0..200).collect();
+    let (mut link, first) = open();
+    let mut bufs = Bufs::default();
+    assert!(hand_in(&mut link, &mut bufs, first, &[part(0, 64), REST]).is_empty());
+    bufs.is_short = true;
+    let came = hand_in(&mut link, &mut bufs, first + 1, &[part(64, 64), begun, other]);
+    assert_eq!(came, [message]);
+    assert_eq!(link.paths[0].rx.base(), first + 1, "two of its frames come again");
+    assert!(bufs.is_empty());
+    bufs.is_short = false;
+    let came = hand_in(&mut link, &mut bufs, first + 2, &[begun, other]);
+    assert_eq!(came, [(0..72).collect::<Vec<u8>>()]);
+    assert_eq!(link.stats().violations, 0);
+}
+
+#[test]
 fn pieces_of_more_bytes_than_their_message_has_leave_no_buffer_and_no_credit_behind() {
     let whole = Frame { length: 200, piece_len: 200, ..PIECE };
     let inside = Frame { index: 1, offset: 64, length: 64, piece_len: 136, ..PIECE };
@@ -351,13 +370,7 @@ fn a_chunk_with_one_frame_that_is_refused_is_not_acknowledged_and_what_it_brough
     let single = Frame { channel: 1, ..single };
     let (mut link, number) = open();
     let (data, body) = chunk(number, &[single, other]);
-    let mut bytes = [0; HEADER_BYTES];
-    data.emit(&mut bytes);
-    let arrival =
-        Arrival { header: &bytes, body: &body, buf: BufToken(1), received_at: Time::ZERO };
-    let mut bufs = Bufs::default();
-    let verdict = link.handle_chunk(Time::ZERO, PathId(0), &arrival, &mut bufs);
-    assert_eq!(verdict, Verdict::Kept(1));
+    assert_eq!(give(&mut link, &data, &body), Verdict::Kept(1));
     assert!(matches!(link.poll_event(), Some(Event::Message { length: 72, .. })));
     assert_eq!(link.paths[0].rx.base(), number, "it comes again");
     let stats = link.stats();

@@ -43,7 +43,7 @@ pub(super) fn give_at(
     header: &[u8; HEADER_BYTES],
     body: &[u8],
 ) -> Verdict {
-    let arrival = Arrival { header, body, buf: BufToken(0), received_at: now };
+    let arrival = Arrival { header, body, buf: BufToken(0), may_keep: true, received_at: now };
     link.handle_chunk(now, PathId(path), &arrival, &mut Bufs::default())
 }
 
