@@ -189,8 +189,11 @@ impl Link {
                         mtu.on_lost(charge - header_charge + HEADER_BYTES as u32);
                     }
                     let again = |frame: &_| Pending { frame: *frame, lost_on: Some(from) };
-                    lost.extend(gone.frames().map(again));
+                    if !gone.is_copy {
+                        lost.extend(gone.frames().map(again));
+                    }
                 }
+                What::Control(_) if gone.is_copy => {}
                 What::Control(key) => control_lost.push_back((key, from)),
             }
         });

@@ -167,7 +167,9 @@ impl Link {
         if let What::Control(key) = what
             && let Some(&control) = self.control_sent.get(key)
         {
-            return Some(self.transmit_control(now, index, key, control));
+            let transmit = self.transmit_control(now, index, key, control);
+            self.paths[index].tx.note_copy();
+            return Some(transmit);
         }
         // A packet full of the frames: any of them draws the ack.
         let mut builder = self.builder_of_packet();
@@ -188,7 +190,9 @@ impl Link {
             // What it carried has ended; any number will do to draw an ack.
             return Some(self.transmit_probe(now, index));
         }
-        Some(self.transmit_again(now, index, builder))
+        let transmit = self.transmit_again(now, index, builder);
+        self.paths[index].tx.note_copy();
+        Some(transmit)
     }
 
     /// Whether what a frame carries still has to reach the peer.

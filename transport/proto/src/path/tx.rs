@@ -52,6 +52,8 @@ struct Sent {
     state: State,
     /// The device has not returned the work request yet.
     posted: bool,
+    /// What it carries is under another number, too.
+    is_copy: bool,
 }
 
 /// No timeout whose outcome is open.
@@ -101,6 +103,7 @@ impl Sent {
         charge: 0,
         state: State::Done,
         posted: false,
+        is_copy: false,
     };
 
     /// Nothing will ask for it any more.
@@ -269,11 +272,20 @@ impl SendWindow {
             place = self.grown_at(number);
         }
         let state = State::Outstanding;
-        *place = Sent { what, frames, frames_at, sent_at: now, charge, state, posted: true };
+        let (posted, is_copy) = (true, false);
+        *place = Sent { what, frames, frames_at, sent_at: now, charge, state, posted, is_copy };
         self.next += 1;
         self.in_flight_bytes += u64::from(charge);
         self.floor_told = self.floor_to_tell(number);
         (number, self.floor_told)
+    }
+
+    /// What the number carries that was used last is under another one, too, which is outstanding
+    /// or was lost: so when this one is lost nothing more is to be sent again.
+    pub(crate) fn note_copy(&mut self) {
+        if let Some(number) = self.next.checked_sub(1) {
+            self.at_mut(number).is_copy = true;
+        }
     }
 
     /// The floor that goes with a number: the oldest outstanding one, or the oldest that may have

@@ -90,6 +90,27 @@ fn what_a_lost_chunk_carried_goes_again_in_other_company() {
 }
 
 #[test]
+fn what_does_not_arrive_waits_once_however_often_probes_send_it_while_a_peer_acks_all_else() {
+    let (mut wire, channel) = Wire::open_tuned(1, Faults::default(), true, wide);
+    // Headers get through, and no data.
+    wire.bears = HEADER_BYTES;
+    send(&mut wire, channel, 0..40, 50);
+    for _ in 0..100 {
+        let other = wire.ends[1].link.open_channel(true).unwrap();
+        wire.run_for(Nanos::from_millis(1));
+        wire.ends[1].link.close_channel(other).unwrap();
+        wire.run_for(Nanos::from_millis(1));
+    }
+    let stats = wire.ends[0].link.stats();
+    assert!(stats.tail_probes > 50, "{stats:?}");
+    assert!(wire.ends[0].link.lost.len() <= 40, "{}", wire.ends[0].link.lost.len());
+    wire.bears = usize::MAX;
+    wire.run_until(Wire::settled);
+    assert_eq!(wire.ends[1].received.len(), 40);
+    wire.check_clean();
+}
+
+#[test]
 fn under_any_faults_messages_in_company_arrive_once_or_are_abandoned() {
     for seed in 0..60 {
         println!("seed {seed}");

@@ -57,8 +57,9 @@ impl SendWindow {
                 let sent = self.at_mut(number);
                 sent.state = State::Lost;
                 let (what, charge, frames) = (sent.what, sent.charge, sent.frames);
+                let is_copy = sent.is_copy;
                 self.in_flight_bytes -= u64::from(charge);
-                lost(&what, charge, Lost { ring: &self.frames, frames });
+                lost(&what, charge, Lost { ring: &self.frames, frames, is_copy });
             }
             number += 1;
         }
@@ -79,6 +80,8 @@ impl SendWindow {
 pub(crate) struct Lost<'a> {
     ring: &'a FrameRing,
     frames: Span,
+    /// What the chunk carried is under another number, too.
+    pub(crate) is_copy: bool,
 }
 
 impl<'a> Lost<'a> {
