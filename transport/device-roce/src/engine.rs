@@ -248,7 +248,32 @@ impl Engine {
                 Some(rc) => rc.undo(packet.what),
                 None => qp.requester.unplan(),
             }
-            line_up(qp, &mut self.ready, packet.qp_index);
+            qp.requester.listed = false;
+        }
+        self.line_up_again(taken);
+    }
+
+    /// Puts the queue pairs in line again whose packets the link did not take: of whom it took
+    /// nothing keeps its turn. Were it to lose that, a link that has room now and then might find
+    /// the same one in front each time.
+    #[cold]
+    fn line_up_again(&mut self, taken: usize) {
+        let Self { planned, qps, ready, .. } = self;
+        let (done, rest) = planned.split_at(taken);
+        ready.retain(|&index| qps.at(index).is_some_and(|qp| qp.requester.listed));
+        let last = done.last().map(|packet| packet.qp_index);
+        for index in rest.iter().rev().map(|packet| packet.qp_index) {
+            let Some(qp) = qps.at(index) else { continue };
+            if Some(index) != last && !qp.requester.listed {
+                qp.requester.listed = true;
+                ready.push_front(index);
+            }
+        }
+        if let Some(index) = last
+            && rest.iter().any(|packet| packet.qp_index == index)
+            && let Some(qp) = qps.at(index)
+        {
+            line_up(qp, ready, index);
         }
     }
 

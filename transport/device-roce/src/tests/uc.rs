@@ -226,3 +226,24 @@ fn only_the_peers_address_may_send_and_from_any_port() {
     pair.deliver(packets);
     assert_eq!((pair.b.received(), pair.b.counters().wrong_source), (vec![], 1));
 }
+
+#[test]
+fn queue_pairs_take_turns_on_a_link_that_takes_a_packet_at_every_second_offer() {
+    let mut pair = Pair::uc(Mtu::Mtu256);
+    let other = pair.a.device.create_qp(&QpInit::new(QpType::Uc, pair.a.cq)).unwrap();
+    let dest = pair.b.device.local_addr();
+    pair.a.device.connect_qp(other, &connect_to(dest, QpNum(77))).unwrap();
+    let list = pair.a.list(0, 60 * 256);
+    for qp in [pair.a_qp, other] {
+        let wr = SendWr::new(0, SendOp::Send, list.clone());
+        pair.a.device.post_send(qp, &[wr]).unwrap();
+    }
+    for turn in 0..80 {
+        pair.a.device.link_mut().room = turn % 2;
+        pair.a.device.progress(0);
+    }
+    let sent = std::mem::take(&mut pair.a.device.link_mut().sent);
+    let of_other = |packet: &&OnWire| packet.bytes[5..8] == [0, 0, 77];
+    assert_eq!(sent.len(), 40);
+    assert_eq!(sent.iter().filter(of_other).count(), 20);
+}
