@@ -11,7 +11,7 @@ use given_up::GivenUp;
 use slab::Slab;
 use std::collections::VecDeque;
 use towpath_transport::{
-    ChannelId, Cut, Device, Endpoint, Event, LinkId, Message, Nanos, Outcome, Region, SendId,
+    ChannelId, Device, Endpoint, Event, LinkId, Message, Nanos, Outcome, Region, SendId,
     SendOptions, SubmitError, Time,
 };
 
@@ -220,7 +220,7 @@ impl RpcClient {
             request: id.0,
             timeout_us: timeout_us as u32,
         };
-        let options = SendOptions::new().token(id.0).deadline(call.deadline).cut(Cut::Slices);
+        let options = SendOptions::new().token(id.0).deadline(call.deadline);
         let sent = endpoint.send(self.link, self.channel, outgoing.finish(fields), options);
         let send = match sent {
             Ok(send) => send,

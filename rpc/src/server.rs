@@ -11,7 +11,7 @@ use crate::stats::ServerStats;
 use crate::wire::{Header, HeaderError, Kind, Status};
 use slab::Slab;
 use towpath_transport::{
-    ChannelId, Cut, Device, Endpoint, Event, LinkId, Message, Nanos, Outcome, Region, SendId,
+    ChannelId, Device, Endpoint, Event, LinkId, Message, Nanos, Outcome, Region, SendId,
     SendOptions, Time,
 };
 
@@ -281,7 +281,7 @@ impl RpcServer {
         let &mut Slot { link, channel, request, deadline, cancelled, .. } = slot;
         if !cancelled && endpoint.now() < deadline {
             let fields = Fields { kind: Kind::Response, method, status, request, timeout_us: 0 };
-            let options = SendOptions::new().token(key as u64).deadline(deadline).cut(Cut::Slices);
+            let options = SendOptions::new().token(key as u64).deadline(deadline);
             if let Ok(send) = endpoint.send(link, channel, response.finish(fields), options) {
                 slot.send = Some(send);
                 self.stats.responses += 1;

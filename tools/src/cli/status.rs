@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(lines.remove(3).join(" "), said);
         let good = ["0", "UC", "good", "2.5", "17", "49152", "12.3", "2,000", "1.50"];
         assert_eq!(lines[4][..9], good);
-        assert_eq!(lines[4][10..12], ["1,024", "swallowed"]);
+        assert_eq!(lines[4][11..13], ["1,024", "swallowed"]);
         assert_eq!(lines[4].last().map(String::as_str), Some("here"));
         assert_eq!(lines[5][..7], ["1", "RC", "dead", "0.0", "0", "0", "-"]);
         assert_eq!(lines[5][lines[5].len() - 4..], ["3", "2", "1", "4"]);

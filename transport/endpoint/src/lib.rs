@@ -211,9 +211,9 @@ pub use towpath_device_roce::udp::{PortChoice, UdpConfig};
 pub use towpath_device_verbs::{OpenError as DeviceOpenError, Target as VerbsTarget, VerbsDevice};
 pub use towpath_memory::{Buf, Frozen, Pool, Region, Segment};
 pub use towpath_proto::{
-    CancelError, ChannelId, Class, ClassNameError, ClassOrder, CloseReason, Cut, DownReason,
-    LinkCensus, LinkConfig, LinkStats, LinkUsage, MtuPhase, MtuReason, OpenError, Outcome, PathId,
-    PathSignal, PathSnapshot, PathState, Scheduling, Side, Spreading, WEIGHT_DEFAULT,
+    CancelError, ChannelId, Class, ClassNameError, ClassOrder, CloseReason, DownReason, LinkCensus,
+    LinkConfig, LinkStats, LinkUsage, MtuPhase, MtuReason, OpenError, Outcome, PathId, PathSignal,
+    PathSnapshot, PathState, Scheduling, Side, Spreading, WEIGHT_DEFAULT,
     limits::PATHS_MAX,
     wire::{AppProtocol, AppProtocolError, Hello, Refusal},
 };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use towpath_base::{Nanos, Time};
 use towpath_memory::{Buf, Frozen, Segment};
 use towpath_proto::limits::SEGMENTS_MAX;
-use towpath_proto::{ChannelId, Cut, SendError};
+use towpath_proto::{ChannelId, SendError};
 
 /// A message to send: 1 to 4 segments, each a whole buffer of at least one byte.
 ///
@@ -77,18 +77,17 @@ impl From<Frozen> for Payload {
     }
 }
 
-/// How to send a message: token, deadline or timeout, and where it is cut into pieces.
+/// How to send a message: token, and deadline or timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendOptions {
     pub(crate) token: u64,
     pub(crate) deadline: Time,
     pub(crate) timeout: Option<Nanos>,
-    pub(crate) cut: Cut,
 }
 
 impl Default for SendOptions {
     fn default() -> Self {
-        Self { token: 0, deadline: Time::NEVER, timeout: None, cut: Cut::default() }
+        Self { token: 0, deadline: Time::NEVER, timeout: None }
     }
 }
 
@@ -135,13 +134,6 @@ impl SendOptions {
         if let Some(span) = self.timeout.take() {
             self.deadline = self.deadline.min(now() + span);
         }
-        self
-    }
-
-    /// Where a segment that is longer than a chunk is cut. Default: full packets, the cheapest.
-    #[must_use]
-    pub fn cut(mut self, cut: Cut) -> Self {
-        self.cut = cut;
         self
     }
 }

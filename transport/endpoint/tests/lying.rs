@@ -229,7 +229,7 @@ fn chunks_that_lie_change_no_message_and_cost_no_buffer() {
         .send_pools(&[(4 << 10, 40)]);
     let mtus = [Mtu::Mtu256, Mtu::Mtu512, Mtu::Mtu1024, Mtu::Mtu4096];
     let mut sums = [0; 2];
-    for seed in 0..80 {
+    for seed in 0..240 {
         let config = config.clone().shared_receiving(seed % 8 < 4);
         let counts = exchange(seed, mtus[seed as usize % 4], &config, 300);
         sums = [0, 1].map(|at| sums[at] + counts[at]);

@@ -43,9 +43,10 @@ fn messages_up_to_one_length_come_whole_with_packets_of_any_size() {
             let message = deliver(&mut pair, sent);
             assert_eq!(message.len(), len);
             assert!(message.to_vec() == bytes, "{len} bytes at {mtu:?}");
-            // Nine buffers at most: five that are full, and one for each segment.
+            // Five buffers that are full, one for each segment, and some more since a window that
+            // starts small starts with short chunks.
             let parts = message.parts().len();
-            assert!(mtu == Mtu::Mtu4096 || len < 100_000 || parts <= 9, "{parts} at {mtu:?}");
+            assert!(mtu == Mtu::Mtu4096 || len < 100_000 || parts <= 12, "{parts} at {mtu:?}");
             pair.server.endpoint.release(message);
         }
     }

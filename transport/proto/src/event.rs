@@ -173,19 +173,6 @@ pub trait PieceBuffers {
     fn give_back(&mut self, buf: BufToken);
 }
 
-/// Where a segment that does not fit one chunk is cut.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Cut {
-    /// So that chunks fill their packets: the cheapest, since runs of equal packets are handed on
-    /// in one piece.
-    #[default]
-    FullPackets,
-    /// At multiples of 4,096 bytes of each segment, so that the receiver's buffers hold whole
-    /// slices from page boundaries on: for storage. (Where much is lost chunks are shorter, and the
-    /// receiver copies what they carry together into such buffers.)
-    Slices,
-}
-
 /// Which bytes of a message a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PayloadRef {

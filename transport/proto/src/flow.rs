@@ -135,10 +135,13 @@ impl Flow {
         if self.is_stream { STREAM_WINDOW_BYTES } else { self.cc.window_bytes() }
     }
 
-    /// Whether windows and pacer let a chunk go.
+    /// Whether windows and pacer let a chunk go. Of what is ready behind its first frame there are
+    /// `ready_bytes`: it waits for room for as much of that as it can carry, for else each ack
+    /// would let a short one go.
     #[inline]
-    pub(crate) fn may_send(&mut self, now: Time, body_bytes: u32) -> bool {
-        if !self.has_room(body_bytes) {
+    pub(crate) fn may_send(&mut self, now: Time, body_bytes: u32, ready_bytes: u64) -> bool {
+        let behind = ready_bytes.min(u64::from(self.body_max().saturating_sub(body_bytes)));
+        if !self.has_room(body_bytes + behind as u32) {
             return false;
         }
         let at = self.ready_at(now, body_bytes);

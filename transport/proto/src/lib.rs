@@ -46,7 +46,7 @@ pub use class_order::{AtDevice, ClassOrder, ClassScheduler};
 pub use config::Sabotage;
 pub use config::{LinkConfig, PeerParams, Side};
 pub use event::{
-    AckTransmit, Arrival, BufToken, ChannelId, ChunkRef, CloseReason, Cut, DownReason, Event,
+    AckTransmit, Arrival, BufToken, ChannelId, ChunkRef, CloseReason, DownReason, Event,
     IncomingKey, Outcome, PathId, PathSnapshot, PayloadRef, PieceBuffers, Renew, Reroute,
     SendFrame, SendKey, Transmit, Verdict,
 };

@@ -9,7 +9,7 @@ use towpath_base::{Nanos, Time};
 use towpath_proto::limits::{ACK_BYTES_MAX, HEADER_BYTES, NUMBER_WINDOW};
 use towpath_proto::wire::{AckFrame, ChunkHeader, FrameTable, Kind};
 use towpath_proto::{
-    Arrival, BufToken, ChannelId, Cut, DownReason, IncomingKey, Link, LinkConfig, Outcome, PathId,
+    Arrival, BufToken, ChannelId, DownReason, IncomingKey, Link, LinkConfig, Outcome, PathId,
     PeerParams, PieceBuffers, QpHalf, Renew, SendKey, SendRequest, Side, Transmit, Verdict,
 };
 use towpath_verbs::{Mtu, QpNum};
@@ -250,8 +250,7 @@ impl Host {
             return;
         }
         let token = self.sends.len() as u64;
-        let cut = if token.is_multiple_of(2) { Cut::Slices } else { Cut::FullPackets };
-        let request = SendRequest { channel, token, segments, deadline, cut };
+        let request = SendRequest { channel, token, segments, deadline };
         let Ok(key) = self.link.send(&request) else {
             return;
         };

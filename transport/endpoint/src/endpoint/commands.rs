@@ -347,7 +347,6 @@ fn try_send<'a>(
         // A payload has no more segments than there are places.
         segments: &lens[..segments.len().min(SEGMENTS_MAX)],
         deadline: options.deadline,
-        cut: options.cut,
     };
     let refused = |error| SubmitError::of(error, channel, payload.byte_len());
     let link = conn.link.as_mut().ok_or(SubmitError::NoSuchLink)?;

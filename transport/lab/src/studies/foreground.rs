@@ -226,6 +226,6 @@ mod tests {
     #[test]
     fn congestion_control_keeps_what_is_posted_short_by_itself() {
         let own = mean_us(Lane::Own, 4 << 20, "swift");
-        assert!((20.0..40.0).contains(&own), "{own} us");
+        assert!((20.0..45.0).contains(&own), "{own} us");
     }
 }

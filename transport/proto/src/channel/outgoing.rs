@@ -1,7 +1,7 @@
 //! A message being sent: how it is cut, what of it is acknowledged, and how it ended.
 
 use super::parts::Parts;
-use crate::event::{Cut, Outcome, PayloadRef, SendFrame, SendKey};
+use crate::event::{Outcome, PayloadRef, SendFrame, SendKey};
 use crate::limits::{CHUNK_WINDOW, FRAME_ALIGN_BYTES, PAGE_BYTES, SEGMENTS_MAX};
 use crate::link::SendRequest;
 use crate::wire::Frame;
@@ -31,7 +31,6 @@ pub(crate) struct Outgoing {
     pub(crate) deadline: Time,
     pub(crate) id: u64,
     pub(crate) message_len: u32,
-    cut: Cut,
     segments: [u32; SEGMENTS_MAX],
     /// The next byte to cut.
     segment: u8,
@@ -62,7 +61,6 @@ impl Outgoing {
         self.deadline = request.deadline;
         self.id = 0;
         self.message_len = lens.iter().sum();
-        self.cut = request.cut;
         // One by one: a copy of so few is slower for its call.
         for (place, len) in self.segments.iter_mut().zip(lens) {
             *place = *len;
@@ -77,11 +75,8 @@ impl Outgoing {
     /// The length of a piece that begins a chunk of up to `body_max` bytes and is not the rest of
     /// its segment.
     pub(crate) fn first_length(&self, rest: usize, body_max: usize) -> u32 {
-        let length = match self.cut {
-            Cut::Slices if body_max >= PAGE_BYTES => body_max & !(PAGE_BYTES - 1),
-            _ => body_max & !(FRAME_ALIGN_BYTES - 1),
-        };
-        length.min(rest) as u32
+        let unit = if body_max >= PAGE_BYTES { PAGE_BYTES } else { FRAME_ALIGN_BYTES };
+        (body_max & !(unit - 1)).min(rest) as u32
     }
 
     /// How many pieces of it were cut, each of which used a credit.

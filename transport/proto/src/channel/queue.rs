@@ -22,6 +22,10 @@ impl SendQueue {
         self.keys.push_back(send);
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len() - self.gone
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.len() == self.gone
     }

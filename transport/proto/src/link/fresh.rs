@@ -47,18 +47,30 @@ impl Link {
     /// The path of the next chunk, if what has the turn may go now.
     #[inline]
     fn begin_chunk(&mut self, now: Time, builder: &Builder) -> Option<usize> {
-        let Some(Turn { send, take, .. }) = self.turn(builder) else {
+        let Some(Turn { channel, send, take }) = self.turn(builder) else {
             self.flow.on_nothing_to_send();
             self.arm_credit_probe(now);
             return None;
         };
-        let may_send = self.flow.may_send(now, take.length());
+        let ready_bytes = self.ready_behind(channel, send, take.length());
+        let may_send = self.flow.may_send(now, take.length(), ready_bytes);
         let index = if may_send { self.choose_for(now, send) } else { None };
         if index.is_none() {
             cold_path();
             self.arm_credit_probe(now);
         }
         index
+    }
+
+    /// Bytes that are ready behind the first `length` of a message, about: what there is of it, and
+    /// as much of each that waits behind it or on another channel.
+    #[inline]
+    fn ready_behind(&mut self, channel: u32, send: SendKey, length: u32) -> u64 {
+        let Self { channels, sends, schedule, .. } = self;
+        let queued = find_mut(channels, channel).map_or(0, |channel| channel.tx.queue.len());
+        let others = queued.saturating_sub(1) + schedule.waiting().saturating_sub(1);
+        let rest = sends.get_mut(send.0).map_or(0, |message| message.uncut_bytes() - length);
+        u64::from(rest) + others as u64 * u64::from(length)
     }
 
     /// The path for the next chunk, which begins with a frame of a message.

@@ -4,7 +4,7 @@ use super::control::Control;
 use super::fresh::is_queued;
 use super::{Link, LinkState, find_mut};
 use crate::channel::{Channel, ChannelState, SendState};
-use crate::event::{ChannelId, Cut, Outcome, SendKey};
+use crate::event::{ChannelId, Outcome, SendKey};
 use crate::limits::{MESSAGE_BYTES_MAX, SEGMENTS_MAX};
 use crate::schedule::Scheduler;
 use crate::wire::Kind;
@@ -22,8 +22,6 @@ pub struct SendRequest<'a> {
     pub segments: &'a [u32],
     /// When to give it up; [`Time::NEVER`] for never.
     pub deadline: Time,
-    /// Where it is cut.
-    pub cut: Cut,
 }
 
 /// Why a message was not taken.

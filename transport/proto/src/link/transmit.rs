@@ -239,7 +239,7 @@ impl Link {
             true => Some(frame.frame.length),
             false => builder.part_of(frame.frame.length),
         };
-        let may_send = length.is_some_and(|length| self.flow.may_send(now, length));
+        let may_send = length.is_some_and(|length| self.flow.may_send(now, length, 0));
         let index = match lost_on {
             _ if !may_send => None,
             Some(path) => self.paths.choose(now, bit(usize::from(path))),

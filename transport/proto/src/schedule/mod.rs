@@ -66,6 +66,8 @@ pub(crate) trait Scheduler<M: Member = ChannelId>: Debug + Send {
     fn enter(&mut self, channel: M, weight: u16);
     /// Whose turn it is. It stays so until one of the calls below, or until another enters.
     fn turn(&self) -> Option<M>;
+    /// How many are in line.
+    fn waiting(&self) -> usize;
     /// The channel whose turn it is has sent a piece that counts as `bytes`; if it has more it
     /// stays in line, at that weight.
     fn served(&mut self, bytes: u32, more: Option<u16>);

@@ -19,6 +19,10 @@ impl Scheduler for RoundRobin {
         self.line.front().copied()
     }
 
+    fn waiting(&self) -> usize {
+        self.line.len()
+    }
+
     fn served(&mut self, _bytes: u32, more: Option<u16>) {
         if more.is_none() {
             self.line.pop_front();

@@ -60,6 +60,10 @@ impl<M: Member> Scheduler<M> for WeightedFair<M> {
         self.line.peek().map(|Reverse((_, _, channel, _))| *channel)
     }
 
+    fn waiting(&self) -> usize {
+        self.line.len()
+    }
+
     fn served(&mut self, bytes: u32, more: Option<u16>) {
         let Some(Reverse((start, _, channel, weight))) = self.line.pop() else { return };
         let weight = more.unwrap_or(weight);

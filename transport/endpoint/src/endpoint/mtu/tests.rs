@@ -31,7 +31,10 @@ impl Pair {
     fn new(seed: u64, plan: FaultPlan) -> Self {
         println!("seed {seed}");
         let world = World::new(seed);
-        let (near, far) = world.link(&LinkConfig::default());
+        // Room for all that is sent: nothing but the length of a packet loses it.
+        let (queue_bytes, rx_buffer_bytes) = (16 << 20, 16 << 20);
+        let wire = LinkConfig { queue_bytes, rx_buffer_bytes, ..LinkConfig::default() };
+        let (near, far) = world.link(&wire);
         let way = FaultControl::new(plan);
         let host = |link, at: u64, control: &FaultControl| {
             let link = FaultLink::new(link, seed ^ at, control.clone());

@@ -12,7 +12,6 @@ fn cut_all(lens: &[u32], bytes_max: u32) -> (Outgoing, Vec<SendFrame>) {
         token: 0,
         segments: lens,
         deadline: Time::NEVER,
-        cut: Cut::Slices,
     });
     let mut frames = Vec::new();
     while message.may_cut() {
@@ -27,8 +26,8 @@ fn a_message_keeps_to_no_path_of_the_one_before_it_in_its_slot() {
     let (mut message, _) = cut_all(&[100], 4096);
     message.path = Some(3);
     let segments = &[100];
-    let (channel, deadline, cut) = (ChannelId(0), Time::NEVER, Cut::Slices);
-    message.start(&SendRequest { channel, token: 1, segments, deadline, cut });
+    let (channel, deadline) = (ChannelId(0), Time::NEVER);
+    message.start(&SendRequest { channel, token: 1, segments, deadline });
     assert_eq!(message.path, None);
 }
 

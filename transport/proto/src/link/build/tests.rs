@@ -1,7 +1,7 @@
 //! Chunks that hold what they may, and lie as the receiver takes them to lie.
 
 use super::*;
-use crate::event::{Cut, PathId, PayloadRef, SendKey, Transmit};
+use crate::event::{PathId, PayloadRef, SendKey, Transmit};
 use crate::link::SendRequest;
 use crate::slots::Slots;
 use crate::wire::{ChunkFlags, ChunkHeader, Frame, FrameTable, Kind};
@@ -18,11 +18,11 @@ fn key() -> SendKey {
     SendKey(Slots::<u8>::new(1).take().unwrap().0)
 }
 
-fn message(len: u32, cut: Cut) -> Outgoing {
+fn message(len: u32) -> Outgoing {
     let mut message = Outgoing::default();
     let segments = &[len];
     let channel = crate::event::ChannelId(1);
-    let request = SendRequest { channel, token: 0, segments, deadline: Time::NEVER, cut };
+    let request = SendRequest { channel, token: 0, segments, deadline: Time::NEVER };
     message.start(&request);
     message
 }
@@ -33,7 +33,7 @@ fn fill(body_max: usize, lens: &[u32]) -> (Vec<Take>, Builder) {
     let mut builder = Builder::new(bounds(body_max), Vec::new());
     let mut taken = Vec::new();
     for &len in lens {
-        let mut message = message(len, Cut::Slices);
+        let mut message = message(len);
         let Some(take) = builder.take_of(&message) else { break };
         taken.push(take);
         let length = match take {
@@ -223,8 +223,7 @@ fn an_empty_chunk_takes_some_of_any_message_whatever_path_and_peer_bear() {
         let piece_max = prng.between(64, 20_000) as usize;
         let body_max = prng.between(64, piece_max as u64) as usize;
         let len = prng.between(1, 60_000) as u32;
-        let cut = if seed % 2 == 0 { Cut::Slices } else { Cut::FullPackets };
-        let mut message = message(len, cut);
+        let mut message = message(len);
         let mut builder = Builder::new(Bounds { body_max, piece_max, gather_max: 31 }, Vec::new());
         let say = format!("{len} bytes in chunks of {body_max}, pieces of {piece_max}");
         let take = builder.take_of(&message).expect(&say);

@@ -4,7 +4,7 @@ use super::bufs::Bufs;
 use super::wire::Frame;
 use super::*;
 use crate::Carrier;
-use crate::event::{Arrival, ChannelId, Cut, Event, Outcome, Verdict};
+use crate::event::{Arrival, ChannelId, Event, Outcome, Verdict};
 use crate::path::{MtuReason, PathState};
 use alloc::collections::BTreeMap;
 use towpath_verbs::Mtu;
@@ -63,8 +63,7 @@ impl End {
         deadline: Time,
     ) {
         let segments = [payload.len() as u32];
-        let cut = if token.is_multiple_of(2) { Cut::Slices } else { Cut::FullPackets };
-        let request = SendRequest { channel, token, segments: &segments, deadline, cut };
+        let request = SendRequest { channel, token, segments: &segments, deadline };
         let key = self.link.send(&request).unwrap();
         self.sending.insert(token, (key, payload));
     }

@@ -4,7 +4,7 @@ use super::bufs::Bufs;
 use super::wire::{Faults, Wire};
 use super::*;
 use crate::Carrier;
-use crate::event::{Arrival, BufToken, ChannelId, CloseReason, Cut, Event, Verdict};
+use crate::event::{Arrival, BufToken, ChannelId, CloseReason, Event, Verdict};
 use crate::limits::{ACK_BYTES_MAX, HEADER_BYTES, NUMBER_MAX, NUMBER_WINDOW};
 use crate::wire::{ChunkFlags, ChunkHeader, Kind};
 
@@ -125,13 +125,7 @@ fn a_chunk_that_comes_after_its_message_was_given_up_is_acknowledged_and_does_no
     let (mut wire, channel) = Wire::open(1, Faults::default(), true);
     let [sender, receiver] = &mut wire.ends;
     let segments = [4];
-    let request = SendRequest {
-        channel,
-        token: 0,
-        segments: &segments,
-        deadline: Time::NEVER,
-        cut: Cut::default(),
-    };
+    let request = SendRequest { channel, token: 0, segments: &segments, deadline: Time::NEVER };
     let key = sender.link.send(&request).unwrap();
     let now = Time(1 << 30);
     let data = sender.link.poll_transmit(now).unwrap().header;

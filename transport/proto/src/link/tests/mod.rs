@@ -21,7 +21,7 @@ mod stalls;
 mod wire;
 
 use super::*;
-use crate::event::{Cut, Outcome};
+use crate::event::Outcome;
 use alloc::vec;
 use std::println;
 use towpath_base::Prng;
@@ -195,13 +195,7 @@ fn a_whole_message_of_many_short_segments_fits_the_smallest_quota() {
     let (mut wire, channel) = Wire::open_tuned(7, Faults::default(), true, tune);
     for token in 0..10 {
         let segments = [1, 2, 3, 4];
-        let request = SendRequest {
-            channel,
-            token,
-            segments: &segments,
-            deadline: Time::NEVER,
-            cut: Cut::default(),
-        };
+        let request = SendRequest { channel, token, segments: &segments, deadline: Time::NEVER };
         let key = wire.ends[0].link.send(&request).unwrap();
         wire.ends[0].sending.insert(token, (key, vec![9; 10]));
     }

@@ -4,7 +4,7 @@ use super::hostile::{ack_of, alone, give, give_at, header};
 use super::wire::{Faults, Wire};
 use super::*;
 use crate::Carrier;
-use crate::event::{ChannelId, Cut, Event, Verdict};
+use crate::event::{ChannelId, Event, Verdict};
 use crate::limits::HEADER_BYTES;
 use crate::wire::{ChunkHeader, Kind};
 
@@ -25,9 +25,8 @@ fn with_channel() -> Link {
 
 /// Sends a message of four bytes; the number that it went out under.
 fn send(link: &mut Link, token: u64) -> u64 {
-    let cut = Cut::default();
     let segments = &[4];
-    let request = SendRequest { channel: CHANNEL, token, segments, deadline: Time::NEVER, cut };
+    let request = SendRequest { channel: CHANNEL, token, segments, deadline: Time::NEVER };
     link.send(&request).expect("there is room");
     let sent = link.poll_transmit(Time::ZERO).expect("the window is open").header;
     assert_eq!(sent.kind, Kind::Data);
