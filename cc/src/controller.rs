@@ -42,7 +42,7 @@ pub struct AckSample {
     /// Bytes in flight before this ack was taken into account.
     pub in_flight_bytes: u64,
     /// The window or the pacing rate, not the application, held the sender back when it last
-    /// looked for something to send; or half of the window and more was in flight.
+    /// looked for something to send; or as much was in flight as a chunk may have of the window.
     pub window_limited: bool,
     /// The size of a full chunk at present, in bytes.
     pub chunk_bytes: u32,

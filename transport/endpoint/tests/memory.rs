@@ -15,6 +15,8 @@ const MESSAGE_BYTES: usize = CHUNK_BYTES - 64;
 fn config() -> EndpointConfig {
     EndpointConfig::new()
         .links_max(1)
+        // A window that starts small cuts messages into more pieces than the quota has.
+        .controller("fixed:1MiB".parse().expect("a controller"))
         .chunk_bytes_max(CHUNK_BYTES as u32)
         .quota_chunks(QUOTA as u32)
         .credit_total((CHANNELS * QUOTA) as u32)

@@ -62,7 +62,9 @@ fn what_one_link_kept_for_its_reader_may_be_gone_with_another() {
     const HELD: u64 = 56;
     let few = || {
         let like = EndpointConfig::new().connect_timeout(LONG).shared_receiving(false);
-        like.quota_chunks(64).credit_total(64)
+        // A window that starts small cuts the first messages into more pieces than the quota has.
+        let window = "fixed:1MiB".parse().expect("a controller");
+        like.quota_chunks(64).credit_total(64).controller(window)
     };
     let mut server = Node::new(few().paths(4).links_max(2));
     let addr = server.endpoint.listen(any_port()).expect("a free port");

@@ -407,7 +407,7 @@ fn add_latency(sum: &mut (f64, u64), flows: &[FlowCount]) {
 }
 
 #[test]
-fn turns_and_messages_that_keep_to_a_path_need_fewer_acks_and_only_messages_are_slowed_more() {
+fn turns_and_messages_that_keep_to_a_path_need_fewer_acks_and_are_not_slowed_more() {
     let policies = [Spreading::Bytes(1), Spreading::default(), Spreading::Message];
     let [sprayed, turns, kept] = policies.map(|policy| {
         let spread = spread(policy);
@@ -420,9 +420,10 @@ fn turns_and_messages_that_keep_to_a_path_need_fewer_acks_and_only_messages_are_
         assert!(one.goodput_gbit_s > 0.9 * sprayed.goodput_gbit_s);
     }
     assert!(kept.again < sprayed.again && kept.mean_us_at_death < sprayed.mean_us_at_death);
-    assert!(sprayed.mean_us_with_slow < kept.mean_us_with_slow);
     assert!(turns.mean_us_at_death < sprayed.mean_us_at_death);
-    assert!(turns.mean_us_with_slow < 1.25 * sprayed.mean_us_with_slow);
+    for one in [&turns, &kept] {
+        assert!(one.mean_us_with_slow < 1.25 * sprayed.mean_us_with_slow);
+    }
 }
 
 /// A path's round trip becomes twenty times as long. What goes there brings the window down, so

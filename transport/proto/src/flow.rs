@@ -275,9 +275,9 @@ impl Flow {
         if digest.acked_chunks == 0 {
             return;
         }
-        // Chunks are as long as windows are wide: a message that goes alone and leaves half of the
-        // window unused goes in many.
-        let is_half_used = in_flight_bytes >= self.cc.window_bytes() / 2;
+        // A chunk is a part of the window at most: a message that goes alone and fits one is held
+        // back by nothing else, and would go in several for ever.
+        let is_chunk = in_flight_bytes >= self.cc.window_bytes() / CHUNKS_PER_WINDOW;
         self.cc.on_ack(&AckSample {
             now,
             rtt,
@@ -285,7 +285,7 @@ impl Flow {
             acked_bytes: digest.acked_bytes,
             acked_chunks: digest.acked_chunks,
             in_flight_bytes,
-            window_limited: self.window_limited || is_half_used,
+            window_limited: self.window_limited || is_chunk,
             chunk_bytes: self.body_max(),
         });
     }

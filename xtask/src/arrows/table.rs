@@ -115,6 +115,12 @@ pub(super) const TABLE: &[Row] = &[
         what: "what a running process tells of its links, over a local socket",
     },
     Row {
+        name: "plot",
+        folder: "tools/plot",
+        may_use: MayUse::Only(&[]),
+        what: "plots as data, and drawn as SVG",
+    },
+    Row {
         name: "lab",
         folder: "transport/lab",
         may_use: MayUse::Only(&[
@@ -130,12 +136,6 @@ pub(super) const TABLE: &[Row] = &[
             "plot",
         ]),
         what: "links, devices and the core put together under one seed",
-    },
-    Row {
-        name: "plot",
-        folder: "tools/plot",
-        may_use: MayUse::Only(&[]),
-        what: "plots as data, and drawn as SVG",
     },
     Row {
         name: "rpc",
