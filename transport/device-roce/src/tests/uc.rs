@@ -235,7 +235,7 @@ fn queue_pairs_take_turns_on_a_link_that_takes_a_packet_at_every_second_offer() 
     pair.a.device.connect_qp(other, &connect_to(dest, QpNum(77))).unwrap();
     let list = pair.a.list(0, 60 * 256);
     for qp in [pair.a_qp, other] {
-        let wr = SendWr::new(0, SendOp::Send, list.clone());
+        let wr = SendWr::new(0, SendOp::Send, list);
         pair.a.device.post_send(qp, &[wr]).unwrap();
     }
     for turn in 0..80 {
