@@ -197,7 +197,7 @@ pub struct SendFrame {
 
 /// A chunk to send. The driver fills in `body_crc` (it has the bytes), emits the header and
 /// posts one SEND (docs/protocol.md section 3): the header, the payloads of the frames, each at its
-/// [`place`](crate::wire::place), and the table of frames.
+/// [`place`], and the table of frames.
 #[derive(Clone, Debug)]
 pub struct Transmit {
     /// The path whose queue pair sends it.

@@ -484,7 +484,7 @@ pub(super) fn split(frame: &SendFrame, length: u32) -> (SendFrame, SendFrame) {
     (part, rest)
 }
 
-/// The frame that was [split](split) in two.
+/// The frame that was [split] in two.
 fn join(part: &SendFrame, rest: &SendFrame) -> SendFrame {
     let mut whole = *part;
     whole.source.length += rest.source.length;
