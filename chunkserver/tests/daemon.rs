@@ -64,12 +64,16 @@ fn sigterm_ends_it_cleanly_and_a_restart_has_all_that_was_acknowledged() {
 fn a_terminal_that_closes_ends_it_cleanly_unless_it_runs_under_nohup() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let config = config(&dir.path().join("store"));
-    let mut server = Process::start(&config);
+    let plain = command(&config);
+    // Whoever runs this test may do so under nohup.
+    let mut listening = Command::new("env");
+    listening.arg("--default-signal=HUP").arg(plain.get_program());
+    listening.args(plain.get_args()).stdout(Stdio::piped());
+    let mut server = Process::of(&mut listening);
     server.signal("HUP");
     assert_eq!(server.child.wait().expect("it ends").code(), Some(0));
 
     // What nohup does, without its redirections.
-    let plain = command(&config);
     let mut ignoring = Command::new("sh");
     ignoring.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(plain.get_program());
     ignoring.args(plain.get_args()).stdout(Stdio::piped());
