@@ -95,6 +95,10 @@ pub const SWIFT_PROBE_LEAVES: f64 = 0.125;
 /// credit and receive windows bound it more strictly.
 pub const SWIFT_ENDPOINT_DEFAULT: Nanos = Nanos::from_micros(100);
 
+/// A path this long adds a packet to the window that guards the receiving host in each round trip,
+/// and a longer one as many more. Our default: what the host may be late.
+pub const SWIFT_ENDPOINT_STEP_SPAN: Nanos = SWIFT_ENDPOINT_DEFAULT;
+
 /// The most that flow scaling adds to the target. Our default: twenty times the base target, so
 /// that 6,000 senders of one port still find equal shares by the queue that they see.
 pub const SWIFT_SCALING_DEFAULT: Nanos = Nanos::from_micros(500);

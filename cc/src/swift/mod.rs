@@ -14,9 +14,9 @@ use towpath_base::{Nanos, Time};
 
 use crate::delay::{DelayFloor, RecentDelays};
 use crate::limits::{
-    RTT_SAMPLE_MAX, SHARED_QUEUE_MIN, SHARED_QUEUE_PART, SWIFT_BASE_DEFAULT, SWIFT_GAP_MAX,
-    SWIFT_NOISY_PACKETS_MIN, SWIFT_QUEUE_DEFAULT, SWIFT_SCALING_PACKETS, SWIFT_TIMEOUTS_TO_RESET,
-    SWIFT_WINDOW_PACKETS_MIN, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN,
+    RTT_SAMPLE_MAX, SHARED_QUEUE_MIN, SHARED_QUEUE_PART, SWIFT_BASE_DEFAULT,
+    SWIFT_ENDPOINT_STEP_SPAN, SWIFT_GAP_MAX, SWIFT_NOISY_PACKETS_MIN, SWIFT_QUEUE_DEFAULT,
+    SWIFT_SCALING_PACKETS, SWIFT_WINDOW_PACKETS_MIN, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN,
 };
 use crate::math::sqrt;
 use crate::{AckSample, Controller, LossSample, PathFacts, Rate};
@@ -51,6 +51,9 @@ use window::{Acked, DelayWindow, Steps};
 ///   before it is back stands still for the rest. Its round trips are longer by as much, and the
 ///   window grows as if they were not.
 /// - A window grows only while it is the smaller one and what holds the sender back.
+/// - The hosts' window grows by time where the round trip is long
+///   ([`SWIFT_ENDPOINT_STEP_SPAN`]), and a timeout that proves to be false is taken back, from both
+///   windows.
 /// - The base target follows the least round trip seen where that is longer than a pod's, and
 ///   a sender that sees such a one lets go of its window now and then, to see whether it is only
 ///   the queue of those who were there before it.
@@ -234,6 +237,9 @@ impl Controller for Swift {
         let noise = self.path.delay_noise.max(self.away);
         let delays = (self.endpoint_delay, self.config.endpoint + noise);
         let may_grow = sample.window_limited && endpoint <= fabric;
+        // A host is as fast behind a long path as behind a short one: it grows by time.
+        let steps = (rtt.0 as f64 / SWIFT_ENDPOINT_STEP_SPAN.0 as f64).max(1.0);
+        let acked = Acked { round_trips: acked.round_trips * steps, ..acked };
         self.endpoint.on_ack(now, rtt, delays, acked, may_grow);
     }
 
@@ -248,19 +254,20 @@ impl Controller for Swift {
 
     fn on_rto(&mut self, now: Time) {
         self.timeouts = self.timeouts.saturating_add(1);
-        let reset = self.timeouts >= SWIFT_TIMEOUTS_TO_RESET;
         let rtt = self.round_trip();
         match &mut self.shared {
             Some(shared) => shared.on_rto(now, rtt, self.timeouts),
-            None => self.fabric.on_rto(now, rtt, reset),
+            None => self.fabric.on_rto(now, rtt, self.timeouts),
         }
-        self.endpoint.on_rto(now, rtt, reset);
+        self.endpoint.on_rto(now, rtt, self.timeouts);
     }
 
     fn on_false_rto(&mut self) {
-        if let Some(shared) = &mut self.shared {
-            shared.on_false_rto();
+        match &mut self.shared {
+            Some(shared) => shared.on_false_rto(),
+            None => self.fabric.on_false_rto(),
         }
+        self.endpoint.on_false_rto();
     }
 
     fn set_away(&mut self, away: Nanos) {

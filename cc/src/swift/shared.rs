@@ -111,8 +111,9 @@ pub(super) struct SharedWindow {
     returns_to: f64,
     losses: Losses,
     decreased_at: Option<Time>,
-    /// What the window was before the timeouts of which it is not known whether they were false.
-    before_timeouts: f64,
+    /// What the window was, and whether it doubled, before the timeouts of which it is not known
+    /// whether they were false.
+    before_timeouts: (f64, bool),
 }
 
 /// What does not change while an ack is taken in.
@@ -156,7 +157,7 @@ impl SharedWindow {
             returns_to: 0.0,
             losses: Losses::new(now),
             decreased_at: None,
-            before_timeouts: 0.0,
+            before_timeouts: (0.0, false),
         }
     }
 
@@ -332,7 +333,8 @@ impl SharedWindow {
 
     /// A timeout, the last of `in_a_row`.
     pub(super) fn on_rto(&mut self, now: Time, srtt: Nanos, in_a_row: u32) {
-        let before = if in_a_row == 1 { self.packets } else { self.before_timeouts };
+        let current = (self.packets, self.starting);
+        let before = if in_a_row == 1 { current } else { self.before_timeouts };
         if in_a_row >= SWIFT_TIMEOUTS_TO_RESET {
             self.packets = self.packets.min(1.0);
         }
@@ -342,7 +344,9 @@ impl SharedWindow {
 
     /// The timeouts were false: they take nothing.
     pub(super) fn on_false_rto(&mut self) {
-        self.packets = self.packets.max(core::mem::take(&mut self.before_timeouts));
+        let (packets, starting) = core::mem::take(&mut self.before_timeouts);
+        self.packets = self.packets.max(packets);
+        self.starting |= starting;
     }
 
     /// Gives up a share of the window. What the next round trip shows is still of the old one.
@@ -351,7 +355,7 @@ impl SharedWindow {
         self.packets = (self.packets * kept).max(least);
         (self.starting, self.steady_rounds, self.returns_to) = (false, 0, 0.0);
         self.decreased_at = Some(now);
-        (self.trial, self.before_timeouts) = (None, 0.0);
+        (self.trial, self.before_timeouts) = (None, (0.0, false));
         self.round = Round::new(now + srtt, srtt);
     }
 }

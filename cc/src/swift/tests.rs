@@ -3,7 +3,9 @@
 use std::vec::Vec;
 
 use super::*;
-use crate::limits::{SHARED_PACKETS_MIN, SHARED_START_BYTES, SWIFT_SMALL_GROWTH};
+use crate::limits::{
+    SHARED_PACKETS_MIN, SHARED_START_BYTES, SWIFT_SMALL_GROWTH, SWIFT_TIMEOUTS_TO_RESET,
+};
 
 const PACKET: u32 = 4096;
 const RTT: Nanos = Nanos::from_micros(10);
@@ -265,6 +267,23 @@ fn a_timeout_that_was_false_takes_nothing() {
     let after = swift.window_packets();
     swift.on_false_rto();
     assert_eq!(swift.window_packets(), after, "a loss was seen meanwhile");
+}
+
+#[test]
+fn trap_start_on_a_path_longer_than_the_first_timeout_the_window_doubles_all_the_same() {
+    let facts = PathFacts { delay_noise: Nanos::from_millis(5), ..PathFacts::default() };
+    for facts in [facts, PathFacts::default()] {
+        let mut swift = Swift::new(SwiftConfig::default(), Time::ZERO, &facts);
+        let rtt = Nanos::from_millis(40);
+        swift.on_rto(Time(20_000_000));
+        swift.on_ack(&ack(Time(40_000_000), rtt, 1));
+        swift.on_false_rto();
+        let before = swift.window_packets();
+        let packets = before.ceil() as u64;
+        (1..=packets).for_each(|i| swift.on_ack(&ack(Time(40_000_000 + i * 1_000_000), rtt, 1)));
+        let grown = swift.window_packets() / before;
+        assert!(grown > 1.9, "{grown} times {before}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use towpath_base::{Nanos, Time};
 
-use crate::limits::{SWIFT_SCALING_PACKETS, SWIFT_SMALL_GROWTH};
+use crate::limits::{SWIFT_SCALING_PACKETS, SWIFT_SMALL_GROWTH, SWIFT_TIMEOUTS_TO_RESET};
 
 /// How a window moves.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,9 @@ pub(super) struct DelayWindow {
     /// No delay has reached the target yet: the window doubles each round trip.
     starting: bool,
     decreased_at: Option<Time>,
+    /// What the window was, and whether it doubled, before the timeouts of which it is not known
+    /// whether they were false.
+    before_timeouts: (f64, bool),
     /// The delay was at or above the target when it was last looked at.
     late: bool,
 }
@@ -47,6 +50,7 @@ impl DelayWindow {
             packets: steps.packets_min.max(1.0),
             starting: true,
             decreased_at: None,
+            before_timeouts: (0.0, false),
             late: false,
         }
     }
@@ -89,14 +93,24 @@ impl DelayWindow {
     }
 
     /// A timeout, the last of `in_a_row`.
-    pub(super) fn on_rto(&mut self, now: Time, rtt: Nanos, reset: bool) {
+    pub(super) fn on_rto(&mut self, now: Time, rtt: Nanos, in_a_row: u32) {
+        let current = (self.packets, self.starting);
+        let before = if in_a_row == 1 { current } else { self.before_timeouts };
         self.starting = false;
-        if reset {
+        if in_a_row >= SWIFT_TIMEOUTS_TO_RESET {
             self.packets = self.steps.packets_min.min(1.0);
             self.decreased_at = Some(now);
         } else {
             self.decrease(now, rtt, self.steps.decrease_max);
         }
+        self.before_timeouts = before;
+    }
+
+    /// The timeouts were false: they take nothing.
+    pub(super) fn on_false_rto(&mut self) {
+        let (packets, starting) = core::mem::take(&mut self.before_timeouts);
+        self.packets = self.packets.max(packets);
+        self.starting |= starting;
     }
 
     fn grow(&mut self, acked: Acked) {
@@ -122,6 +136,7 @@ impl DelayWindow {
             return;
         }
         self.decreased_at = Some(now);
+        self.before_timeouts = (0.0, false);
         let kept = 1.0 - share.clamp(0.0, self.steps.decrease_max);
         // A timeout may have left less than that.
         let least = self.steps.packets_min.min(self.packets);
