@@ -52,8 +52,7 @@ use window::{Acked, DelayWindow, Steps};
 ///   window grows as if they were not.
 /// - A window grows only while it is the smaller one and what holds the sender back.
 /// - The hosts' window grows by time where the round trip is long
-///   ([`SWIFT_ENDPOINT_STEP_SPAN`]), and a timeout that proves to be false is taken back, from both
-///   windows.
+///   ([`SWIFT_ENDPOINT_STEP_SPAN`]), and a timeout that proves to be false ends no doubling.
 /// - The base target follows the least round trip seen where that is longer than a pod's, and
 ///   a sender that sees such a one lets go of its window now and then, to see whether it is only
 ///   the queue of those who were there before it.

@@ -36,9 +36,8 @@ pub(super) struct DelayWindow {
     /// No delay has reached the target yet: the window doubles each round trip.
     starting: bool,
     decreased_at: Option<Time>,
-    /// What the window was, and whether it doubled, before the timeouts of which it is not known
-    /// whether they were false.
-    before_timeouts: (f64, bool),
+    /// Whether it doubled before the timeouts of which it is not known whether they were false.
+    starting_before: bool,
     /// The delay was at or above the target when it was last looked at.
     late: bool,
 }
@@ -50,7 +49,7 @@ impl DelayWindow {
             packets: steps.packets_min.max(1.0),
             starting: true,
             decreased_at: None,
-            before_timeouts: (0.0, false),
+            starting_before: false,
             late: false,
         }
     }
@@ -94,8 +93,7 @@ impl DelayWindow {
 
     /// A timeout, the last of `in_a_row`.
     pub(super) fn on_rto(&mut self, now: Time, rtt: Nanos, in_a_row: u32) {
-        let current = (self.packets, self.starting);
-        let before = if in_a_row == 1 { current } else { self.before_timeouts };
+        let before = if in_a_row == 1 { self.starting } else { self.starting_before };
         self.starting = false;
         if in_a_row >= SWIFT_TIMEOUTS_TO_RESET {
             self.packets = self.steps.packets_min.min(1.0);
@@ -103,14 +101,14 @@ impl DelayWindow {
         } else {
             self.decrease(now, rtt, self.steps.decrease_max);
         }
-        self.before_timeouts = before;
+        self.starting_before = before;
     }
 
-    /// The timeouts were false: they take nothing.
+    /// The timeouts were false, as on a path that is longer than the first of them: a window that
+    /// doubled goes on to. What they took is not given back: beside a path that may be dark it
+    /// would all be sent at once.
     pub(super) fn on_false_rto(&mut self) {
-        let (packets, starting) = core::mem::take(&mut self.before_timeouts);
-        self.packets = self.packets.max(packets);
-        self.starting |= starting;
+        self.starting |= core::mem::take(&mut self.starting_before);
     }
 
     fn grow(&mut self, acked: Acked) {
@@ -136,7 +134,7 @@ impl DelayWindow {
             return;
         }
         self.decreased_at = Some(now);
-        self.before_timeouts = (0.0, false);
+        self.starting_before = false;
         let kept = 1.0 - share.clamp(0.0, self.steps.decrease_max);
         // A timeout may have left less than that.
         let least = self.steps.packets_min.min(self.packets);

@@ -101,9 +101,9 @@ fn trap_idle_growth_who_had_nothing_to_send_is_not_held_back() {
     path.on_rto(Time(1));
     let shrunk = path.cc.window_bytes();
     for index in 0..10 {
-        path.has_room(1000);
+        path.has_room(500);
         path.on_nothing_to_send();
-        round(&mut path, Time(1000 + index), 1000, Nanos(500), Nanos::ZERO);
+        round(&mut path, Time(1000 + index), 500, Nanos(500), Nanos::ZERO);
     }
     assert_eq!(path.cc.window_bytes(), shrunk, "a trickle opens nothing");
     assert!(path.has_room(40_000) && path.window_limited, "more than the window holds");
