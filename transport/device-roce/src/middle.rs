@@ -64,6 +64,7 @@ impl Middle {
         sender: &Sender<'_>,
         batch: &mut Batch<'_>,
         planned: &mut Vec<Planned>,
+        alone: bool,
     ) -> Result<(), VerbError> {
         let payload = batch.mrs.gather(&self.payload)?;
         let path = sender.path;
@@ -80,6 +81,7 @@ impl Middle {
             tail.copy_from_slice(&crc.value().to_le_bytes());
             let packet = TxPacket::new(path.dest, path.source_port, path.tclass);
             let packet = batch.packets.push_mut(packet);
+            packet.alone = alone;
             packet.push(head);
             packet.push(payload);
             packet.push(tail);

@@ -197,7 +197,7 @@ impl Requester {
             let packets_max = packets_end - batch.packets.len();
             if let Some(middle) = Middle::of(list, byte_len, cursor.offset, mtu, packets_max) {
                 let (first, _) = draft.bth(sender, dest_qp, 0);
-                if middle.emit(&first, &base, sender, batch, planned).is_err() {
+                if middle.emit(&first, &base, sender, batch, planned, wr.flags.alone).is_err() {
                     return Turn::BadMemory;
                 }
                 self.planned.offset += middle.byte_len();
@@ -302,6 +302,7 @@ impl Draft<'_> {
         }
         // Written where it stays: it is too long to be copied without a call.
         let packet = batch.packets.push_mut(TxPacket::new(dest, path.source_port, path.tclass));
+        packet.alone = self.wr.flags.alone;
         let added = if copied {
             add_copied(packet, own, (head_bytes, icrc_at), pieces, crc, batch.mrs)
         } else {

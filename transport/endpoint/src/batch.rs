@@ -41,7 +41,7 @@ impl Batch {
         wr.wr_id = wr_id;
         wr.sg_list.set_one(entry);
         wr.flags.signaled = self.len % SIGNAL_EVERY == SIGNAL_EVERY - 1;
-        wr.flags.cut_at = cut_at;
+        (wr.flags.cut_at, wr.flags.alone) = (cut_at, false);
         self.len += 1;
         &mut wr.sg_list
     }
@@ -51,11 +51,13 @@ impl Batch {
         self.wrs.push(SendWr::new(0, SendOp::Send, SgList::default()));
     }
 
-    /// The newest send is longer by this.
+    /// The newest send is longer by this, and stands for packets of its length: it leaves in no run
+    /// with others.
     pub(crate) fn lengthen(&mut self, by: Sge) {
         if let Some(wr) = self.wrs[..self.len].last_mut() {
             let has_room = wr.sg_list.push(by);
             debug_assert!(has_room, "there is only the header so far");
+            wr.flags.alone = true;
         }
     }
 
@@ -119,6 +121,8 @@ mod tests {
                 assert_eq!(*wr, fresh, "round {round}");
             }
             assert_eq!(batch.sealed().len() as u64, last + 1);
+            batch.lengthen(entry(7));
+            assert!(batch.sealed().last().is_some_and(|wr| wr.flags.alone));
             batch.clear();
             assert!(batch.sealed().is_empty());
         }

@@ -24,6 +24,8 @@ pub struct TxPacket<'a> {
     pub source_port: u16,
     /// IPv4 ToS or IPv6 traffic class.
     pub tclass: u8,
+    /// It leaves in no run with others: [`SendFlags::alone`](crate::SendFlags::alone).
+    pub alone: bool,
     parts: [&'a [u8]; PARTS_MAX],
     len: u8,
 }
@@ -32,7 +34,7 @@ impl<'a> TxPacket<'a> {
     /// An empty packet; add pieces with [`push`](Self::push).
     #[must_use]
     pub fn new(dest: SocketAddr, source_port: u16, tclass: u8) -> Self {
-        Self { dest, source_port, tclass, parts: [&[]; PARTS_MAX], len: 0 }
+        Self { dest, source_port, tclass, alone: false, parts: [&[]; PARTS_MAX], len: 0 }
     }
 
     /// Appends a piece; empty ones are left out.

@@ -193,6 +193,10 @@ pub struct SendFlags {
     /// [`DeviceCaps::cuts_each_send`](crate::DeviceCaps::cuts_each_send) says that both ends'
     /// devices know that. Elsewhere it has no effect. Default: at the MTU of the queue pair.
     pub cut_at: Option<Mtu>,
+    /// What becomes of its packets is to be what becomes of any packet of their length: software
+    /// does not hand them to the system in a run with others, which some wires take whole that
+    /// drop its packets. Costs speed; no effect where hardware cuts runs.
+    pub alone: bool,
 }
 
 /// A send work request (`ibv_send_wr`), whose list has room for `N` entries: as many as the queue

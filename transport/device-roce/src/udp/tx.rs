@@ -312,6 +312,8 @@ fn add_run<'a>(fill: &mut Fill<'_, 'a>, packets: &[TxPacket<'a>], segments_max: 
         let bytes = packet.byte_len();
         let fits = run.packets == 0
             || (run.packets < segments_max
+                && !head.alone
+                && !packet.alone
                 && bytes <= segment
                 && bytes > 0
                 && run.bytes + bytes <= RUN_BYTES_MAX

@@ -101,6 +101,20 @@ fn a_run_is_of_one_size_but_for_a_shorter_last() {
 }
 
 #[test]
+fn a_packet_that_is_to_leave_alone_is_in_no_run() {
+    let (mut tx, mut rx) = (link(V4), link(V4));
+    if !tx.segmentation() {
+        return;
+    }
+    let sent = payloads(&[1_000; 5]);
+    let mut list = packets(rx.local_addr(), &sent);
+    list[2].alone = true;
+    assert_eq!(tx.transmit(&list), 5);
+    assert_eq!(bytes_of(&collect(&mut rx, 5)), sent);
+    assert_eq!(tx.udp_counters().messages_sent, 3, "two, one, two");
+}
+
+#[test]
 fn a_run_ends_at_as_many_segments_as_the_kernel_takes() {
     let probe = link(V4);
     if !probe.segmentation() {
