@@ -11,7 +11,9 @@ mod rig;
 
 use rig::Rig;
 use towpath_device_verbs::VerbsDevice;
-use towpath_verbs::{Device, QpInit, QpNum, QpState, QpType, RecvWr, SendOp, SrqNum, WcStatus};
+use towpath_verbs::{
+    Access, Device, QpInit, QpNum, QpState, QpType, RecvWr, SendOp, SrqNum, WcStatus,
+};
 
 /// Messages of several packets that are sent at most until one gets lost for good.
 const MESSAGES_MAX: u32 = 300;
@@ -48,8 +50,10 @@ impl Way {
         let mut rig = rig::verbs();
         let shared = kind == Kind::SendToShared;
         let srq = shared.then(|| rig.b.device.create_srq(RECEIVES).expect("rxe has them"));
-        let (of_a, mut of_b) =
-            (QpInit::new(QpType::Uc, rig.a.cq), QpInit::new(QpType::Uc, rig.b.cq));
+        let (of_a, mut of_b) = (
+            QpInit::new(QpType::Uc, rig.a.cq).access(Access::REMOTE_ALL),
+            QpInit::new(QpType::Uc, rig.b.cq).access(Access::REMOTE_ALL),
+        );
         of_b.srq = srq;
         let (a_qp, b_qp) = rig.pair_of(&of_a, &of_b);
         Self { rig, kind, a_qp, b_qp, srq, posted: 0, number: 0, arrived: 0 }

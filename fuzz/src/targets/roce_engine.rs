@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 use towpath_base::serial::Psn;
 use towpath_device_roce::wire::{BTH_BYTES, ICRC_BYTES, Operation, Packet, Service};
 use towpath_device_roce::{RoceConfig, RoceCounters, RoceDevice};
-use towpath_memory::{Region, Window};
+use towpath_memory::SharedMemory;
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, Mtu, QpInit, QpNum, QpState, QpType, RcAttr, RecvWr, SgList,
-    Sge, SrqNum, Wc, WcStatus,
+    Access, Connect, CqNum, Device, Mtu, PdNum, QpInit, QpNum, QpState, QpType, RcAttr, RecvWr,
+    SgList, Sge, SrqNum, Wc, WcStatus,
 };
 
 /// Most packets of one input.
@@ -76,9 +76,9 @@ struct Bench {
     qps: [QpNum; 3],
     /// The PSN that each expects, as an honest sender would count.
     psns: [Psn; 3],
-    memory: Window,
+    memory: SharedMemory,
     lkey: u32,
-    open: Window,
+    open: SharedMemory,
     rkey: u32,
     posted: usize,
     completed: usize,
@@ -89,15 +89,24 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let mut device = RoceDevice::new(Wire::default(), RoceConfig::default());
-        let window = || Region::new(SLOTS * SLOT_BYTES).unwrap().into_window().unwrap();
-        let (mut memory, open) = (window(), window());
+        let window = || SharedMemory::new(SLOTS * SLOT_BYTES).unwrap();
+        let (memory, open) = (window(), window());
         memory.write(0, &[GUARD; SLOTS * SLOT_BYTES]).unwrap();
-        let lkey = device.reg_mr(memory.region(), Access::LOCAL).unwrap().lkey;
-        let rkey = device.reg_mr(open.region(), Access::REMOTE_WRITE).unwrap().rkey;
+        let lkey = device
+            .reg_shared_mr(PdNum::DEFAULT, &memory, memory.whole(), Access::LOCAL)
+            .unwrap()
+            .lkey;
+        let rkey = device
+            .reg_shared_mr(PdNum::DEFAULT, &open, open.whole(), Access::REMOTE_WRITE)
+            .unwrap()
+            .rkey;
         let cq = device.create_cq(64).unwrap();
         let srq = device.create_srq(SLOTS as u32).unwrap();
-        let uc = QpInit::new(QpType::Uc, cq).depth(1, SLOTS as u32);
-        let ud = QpInit::new(QpType::Ud, cq).depth(1, SLOTS as u32).qkey(QKEY);
+        let uc = QpInit::new(QpType::Uc, cq).access(Access::REMOTE_ALL).depth(1, SLOTS as u32);
+        let ud = QpInit::new(QpType::Ud, cq)
+            .access(Access::REMOTE_ALL)
+            .depth(1, SLOTS as u32)
+            .qkey(QKEY);
         let qps = [uc, uc.srq(srq), ud].map(|init| device.create_qp(&init).unwrap());
         for qp in qps {
             let connect = Connect {
@@ -138,7 +147,7 @@ impl Bench {
         }
         let at = self.posted % SLOTS * SLOT_BYTES;
         let piece = |offset: usize, length| {
-            let addr = self.memory.region().addr() + (at + offset) as u64;
+            let addr = self.memory.addr() + (at + offset) as u64;
             Sge { addr, length, lkey: self.lkey }
         };
         let sg_list = SgList::two(piece(0, 64), piece(128, 300 + (self.posted % 3) as u32));
@@ -188,7 +197,7 @@ impl Bench {
         if selector & 0x10 != 0 && writes {
             // The low bits of the address stay: beside the region is as near as within.
             let low = u64::from(bytes[BTH_BYTES + 6] & 0x7f) << 8 | u64::from(bytes[BTH_BYTES + 7]);
-            let va = self.open.region().addr().wrapping_add(low);
+            let va = self.open.addr().wrapping_add(low);
             bytes[BTH_BYTES..BTH_BYTES + 8].copy_from_slice(&va.to_be_bytes());
             bytes[BTH_BYTES + 8..BTH_BYTES + 12].copy_from_slice(&self.rkey.to_be_bytes());
         } else if selector & 0x10 != 0 && datagram {

@@ -9,9 +9,9 @@ use towpath_base::Nanos;
 use towpath_base::serial::Psn;
 use towpath_device_roce::wire::{BTH_BYTES, ICRC_BYTES, Operation, Packet};
 use towpath_device_roce::{RoceConfig, RoceDevice};
-use towpath_memory::{Region, Window};
+use towpath_memory::SharedMemory;
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, Mtu, QpInit, QpNum, QpState, QpType, RcAttr, RecvWr,
+    Access, Connect, CqNum, Device, Mtu, PdNum, QpInit, QpNum, QpState, QpType, RcAttr, RecvWr,
     RemoteAddr, SendOp, SendWr, SgList, Sge, SrqNum, Wc, WcStatus,
 };
 
@@ -77,10 +77,10 @@ struct Bench {
     /// The PSN of the peer's next request, and of our last one.
     psns: [(Psn, Psn); 2],
     /// Only receives and READs land here, and no peer has its key.
-    memory: Window,
+    memory: SharedMemory,
     lkey: u32,
     /// What peers may reach.
-    open: Window,
+    open: SharedMemory,
     rkey: u32,
     /// Work requests that have not completed.
     outstanding: BTreeSet<u64>,
@@ -94,14 +94,20 @@ impl Bench {
     fn new(setting: u8) -> Self {
         let config = RoceConfig::default().rc_window_packets(WINDOW_PACKETS);
         let mut device = RoceDevice::new(Wire::default(), config);
-        let window = |bytes| Region::new(bytes).unwrap().into_window().unwrap();
-        let (mut memory, open) = (window(MEMORY_BYTES), window(MEMORY_BYTES));
+        let window = |bytes| SharedMemory::new(bytes).unwrap();
+        let (memory, open) = (window(MEMORY_BYTES), window(MEMORY_BYTES));
         memory.write(0, &[GUARD; MEMORY_BYTES]).unwrap();
-        let lkey = device.reg_mr(memory.region(), Access::LOCAL).unwrap().lkey;
-        let rkey = device.reg_mr(open.region(), Access::REMOTE_ALL).unwrap().rkey;
+        let lkey = device
+            .reg_shared_mr(PdNum::DEFAULT, &memory, memory.whole(), Access::LOCAL)
+            .unwrap()
+            .lkey;
+        let rkey = device
+            .reg_shared_mr(PdNum::DEFAULT, &open, open.whole(), Access::REMOTE_ALL)
+            .unwrap()
+            .rkey;
         let cq = device.create_cq(256).unwrap();
         let srq = device.create_srq(SLOTS as u32).unwrap();
-        let init = QpInit::new(QpType::Rc, cq).depth(8, SLOTS as u32);
+        let init = QpInit::new(QpType::Rc, cq).access(Access::REMOTE_ALL).depth(8, SLOTS as u32);
         let qps = [init, init.srq(srq)].map(|init| device.create_qp(&init).unwrap());
         let attr = RcAttr {
             timeout: 1 + (setting & 3),
@@ -178,7 +184,7 @@ impl Bench {
     /// A gather or scatter list of two entries with a gap between them.
     fn list(&self, slot: usize, len: u32) -> SgList {
         let piece = |offset: usize, length| {
-            let addr = self.memory.region().addr() + (slot * SLOT_BYTES + offset) as u64;
+            let addr = self.memory.addr() + (slot * SLOT_BYTES + offset) as u64;
             Sge { addr, length, lkey: self.lkey }
         };
         let first = len.min(64);
@@ -216,7 +222,7 @@ impl Bench {
         let sg_list = if lands {
             self.list(slot, u32::from(len))
         } else {
-            let (addr, length) = (self.open.region().addr(), u32::from(len));
+            let (addr, length) = (self.open.addr(), u32::from(len));
             SgList::one(Sge { addr, length, lkey: self.rkey })
         };
         let wr_id = self.wr_id();
@@ -285,7 +291,7 @@ impl Bench {
         if selector & 4 == 0 && keyed {
             // The low bits of the address stay: beside the region is as near as within.
             let low = u64::from(bytes[BTH_BYTES + 6] & 0x7f) << 8 | u64::from(bytes[BTH_BYTES + 7]);
-            let va = self.open.region().addr().wrapping_add(low);
+            let va = self.open.addr().wrapping_add(low);
             bytes[BTH_BYTES..BTH_BYTES + 8].copy_from_slice(&va.to_be_bytes());
             bytes[BTH_BYTES + 8..BTH_BYTES + 12].copy_from_slice(&self.rkey.to_be_bytes());
         }

@@ -3,9 +3,10 @@
 use crate::rig::{MEMORY_BYTES, Rig};
 use towpath_base::Prng;
 use towpath_memory::Region;
+use towpath_memory::SharedMemory;
 use towpath_verbs::{
-    Access, Device, QpInit, QpType, RecvWr, RemoteAddr, SEND_SGE_MAX, SGE_DEFAULT, SendOp, SendWr,
-    SgList, Wc, WcOpcode, WcStatus,
+    Access, Device, PdNum, QpInit, QpType, RecvWr, RemoteAddr, SEND_SGE_MAX, SGE_DEFAULT, SendOp,
+    SendWr, SgList, Wc, WcOpcode, WcStatus,
 };
 
 pub(crate) fn messages_land_whole<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
@@ -53,8 +54,9 @@ pub(crate) fn gathered<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
         if qp_type == QpType::Rc && !has_rc {
             continue;
         }
-        let of_a = QpInit::new(qp_type, rig.a.cq).max_send_sge(sge_max);
-        let (a_qp, b_qp) = rig.pair_of(&of_a, &QpInit::new(qp_type, rig.b.cq));
+        let of_a = QpInit::new(qp_type, rig.a.cq).access(Access::REMOTE_ALL).max_send_sge(sge_max);
+        let (a_qp, b_qp) =
+            rig.pair_of(&of_a, &QpInit::new(qp_type, rig.b.cq).access(Access::REMOTE_ALL));
         for wr_id in 0..60 {
             // At first all of the longest list in one packet.
             let is_first = wr_id == 0;
@@ -127,12 +129,13 @@ pub(crate) fn write<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
 pub(crate) fn closed_memory<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
     let (a_qp, _) = rig.uc();
     rig.a.fill(0, 100, 1);
-    let local = Region::new(4096).unwrap().into_window().unwrap();
-    let keys = rig.b.device.reg_mr(local.region(), Access::LOCAL).unwrap();
+    let local = SharedMemory::new(4096).unwrap();
+    let keys =
+        rig.b.device.reg_shared_mr(PdNum::DEFAULT, &local, local.whole(), Access::LOCAL).unwrap();
     let end = rig.b.remote(MEMORY_BYTES - 99);
     let before = RemoteAddr { addr: rig.b.remote(0).addr - 1, ..rig.b.remote(0) };
     let unknown = RemoteAddr { rkey: rig.b.keys.rkey ^ 1, ..rig.b.remote(0) };
-    let not_for_peers = RemoteAddr { addr: local.region().addr(), rkey: keys.rkey };
+    let not_for_peers = RemoteAddr { addr: local.addr(), rkey: keys.rkey };
     for remote in [end, before, unknown, not_for_peers] {
         rig.a.send(a_qp, 1, SendOp::Write { remote }, 100);
         rig.run();
@@ -161,8 +164,8 @@ pub(crate) fn unsignaled<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
 pub(crate) fn shared_receives<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
     assert!(rig.b.device.caps().verbs.srq, "both of ours have them");
     let srq = rig.b.device.create_srq(4).unwrap();
-    let of_a = QpInit::new(QpType::Uc, rig.a.cq);
-    let of_b = QpInit::new(QpType::Uc, rig.b.cq).srq(srq);
+    let of_a = QpInit::new(QpType::Uc, rig.a.cq).access(Access::REMOTE_ALL);
+    let of_b = QpInit::new(QpType::Uc, rig.b.cq).access(Access::REMOTE_ALL).srq(srq);
     let (first, first_b) = rig.pair_of(&of_a, &of_b);
     let (second, second_b) = rig.pair_of(&of_a, &of_b);
     let list = rig.b.list(0, 10);

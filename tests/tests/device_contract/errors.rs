@@ -3,8 +3,8 @@
 use crate::rig::{MEMORY_BYTES, Rig};
 use towpath_memory::Region;
 use towpath_verbs::{
-    Access, AsyncEvent, BadWr, Device, QpInit, QpNum, QpState, QpType, RecvWr, SGE_DEFAULT, SendOp,
-    SendWr, SgList, Sge, Verb, VerbError, WcStatus,
+    Access, AsyncEvent, BadWr, Device, PdNum, QpInit, QpNum, QpState, QpType, RecvWr, SGE_DEFAULT,
+    SendOp, SendWr, SgList, Sge, Verb, VerbError, WcStatus,
 };
 
 pub(crate) fn too_long<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
@@ -31,7 +31,7 @@ pub(crate) fn too_long<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
 pub(crate) fn memory_gone<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
     let (a_qp, b_qp) = rig.uc();
     let gone = Region::new(4096).unwrap();
-    let keys = rig.b.device.reg_mr(&gone, Access::LOCAL).unwrap();
+    let keys = rig.b.device.reg_mr(PdNum::DEFAULT, &gone, Access::LOCAL).unwrap();
     let sg_list = SgList::one(Sge { addr: gone.addr(), length: 64, lkey: keys.lkey });
     rig.b.device.post_recv(b_qp, &[RecvWr { wr_id: 1, sg_list }]).unwrap();
     rig.b.recv(b_qp, 2, 0, 64);
@@ -66,7 +66,7 @@ pub(crate) fn destroyed<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
     let flushed = |wr_id| (wr_id, WcStatus::WrFlushErr);
     assert_eq!(received, [(0, WcStatus::Success), flushed(1), flushed(2), flushed(3)]);
     assert_eq!(rig.b.bytes(0, 64), [0; 64]);
-    let next = rig.b.create(&QpInit::new(QpType::Uc, rig.b.cq));
+    let next = rig.b.create(&QpInit::new(QpType::Uc, rig.b.cq).access(Access::REMOTE_ALL));
     assert_ne!(next, b_qp, "what is late for the old one does not find the new one");
 }
 
@@ -111,10 +111,13 @@ pub(crate) fn refusals<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
     let refused = rig.a.device.post_send(a_qp, &[long]).unwrap_err();
     assert_eq!(refused.error, VerbError::BadArgument(Verb::PostSend), "more than it was made for");
     let too_long = rig.a.device.caps().send_sge_max + 1;
-    let refused = rig.a.device.create_qp(&QpInit::new(QpType::Uc, rig.a.cq).max_send_sge(too_long));
+    let refused = rig.a.device.create_qp(
+        &QpInit::new(QpType::Uc, rig.a.cq).access(Access::REMOTE_ALL).max_send_sge(too_long),
+    );
     assert_eq!(refused, Err(VerbError::BadArgument(Verb::CreateQp)));
 
-    let fresh = rig.a.create(&QpInit::new(QpType::Uc, rig.a.cq).depth(1, 2));
+    let fresh =
+        rig.a.create(&QpInit::new(QpType::Uc, rig.a.cq).access(Access::REMOTE_ALL).depth(1, 2));
     let early = rig.a.device.post_send(fresh, &[good]).unwrap_err();
     assert_eq!(early.error, VerbError::WrongState(Verb::PostSend));
     let recv = RecvWr { wr_id: 1, sg_list: list };
@@ -128,14 +131,18 @@ pub(crate) fn refusals<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
     assert_eq!(rig.b.device.modify_qp(b_qp, QpState::Err), Ok(()));
     assert_eq!(rig.b.device.qp_state(b_qp), Ok(QpState::Err));
     if !verbs.rc {
-        let rc = rig.a.device.create_qp(&QpInit::new(QpType::Rc, rig.a.cq));
+        let rc =
+            rig.a.device.create_qp(&QpInit::new(QpType::Rc, rig.a.cq).access(Access::REMOTE_ALL));
         assert_eq!(rc, Err(VerbError::Unsupported(Verb::CreateQp)));
     }
 }
 
 pub(crate) fn overrun<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
     let small = rig.b.device.create_cq(2).unwrap();
-    let (of_a, of_b) = (QpInit::new(QpType::Uc, rig.a.cq), QpInit::new(QpType::Uc, small));
+    let (of_a, of_b) = (
+        QpInit::new(QpType::Uc, rig.a.cq).access(Access::REMOTE_ALL),
+        QpInit::new(QpType::Uc, small).access(Access::REMOTE_ALL),
+    );
     let (a_qp, b_qp) = rig.pair_of(&of_a, &of_b);
     for wr_id in 0..5 {
         rig.b.recv(b_qp, wr_id, 0, 64);

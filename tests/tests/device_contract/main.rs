@@ -2,6 +2,7 @@
 
 mod connected;
 mod datagrams;
+mod domains;
 mod errors;
 #[cfg(feature = "verbs")]
 mod events;
@@ -75,5 +76,7 @@ for_every_device! {
     crate::reliable::there_and_back as on_rc_what_is_written_is_read_back_and_a_fence_holds,
     crate::reliable::atomics as on_rc_atomics_fetch_what_was_and_change_it,
     crate::reliable::refused as on_rc_a_refusal_by_the_peer_ends_the_queue_pair,
+    crate::domains::apart as a_queue_pair_reaches_the_memory_of_its_own_domain_alone,
+    crate::domains::closed as no_peer_reaches_memory_by_key_that_is_not_shared,
     crate::errors::overrun as a_completion_queue_that_overflows_fails_with_its_queue_pairs,
 }

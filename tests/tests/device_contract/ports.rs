@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use towpath_device_verbs::VerbsDevice;
-use towpath_verbs::{QpInit, QpType, SendOp};
+use towpath_verbs::{Access, QpInit, QpType, SendOp};
 
 /// Where the kernel's choice of source ports begins; the flow label chooses from there on.
 const FIRST_PORT: u16 = 0xc000;
@@ -50,7 +50,7 @@ fn captured(device: &str, send: impl FnOnce()) -> Vec<u8> {
 fn chosen(rig: &mut Rig<VerbsDevice>) {
     let wanted = [0, 1, 77, 0x3fff];
     let qps = wanted.map(|source_port| {
-        let of = |cq| QpInit::new(QpType::Uc, cq);
+        let of = |cq| QpInit::new(QpType::Uc, cq).access(Access::REMOTE_ALL);
         let (a, b) = (rig.a.create(&of(rig.a.cq)), rig.b.create(&of(rig.b.cq)));
         rig.connect_from(a, b, source_port);
         a

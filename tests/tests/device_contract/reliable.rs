@@ -1,15 +1,18 @@
 //! RC, where a device has it: one-sided operations, and what a refusal by the peer does.
 
 use crate::rig::Rig;
-use towpath_memory::{Region, Window};
+use towpath_memory::{Region, SharedMemory};
 use towpath_verbs::{
-    Access, Device, QpInit, QpNum, QpState, QpType, RemoteAddr, SendOp, SendWr, Verb, VerbError,
-    WcOpcode, WcStatus,
+    Access, Device, PdNum, QpInit, QpNum, QpState, QpType, RemoteAddr, SendOp, SendWr, Verb,
+    VerbError, WcOpcode, WcStatus,
 };
 
 /// A connected pair; none on devices without RC, which say so.
 fn pair<D: Device<Memory = Region>>(rig: &mut Rig<D>) -> Option<(QpNum, QpNum)> {
-    let (a, b) = (QpInit::new(QpType::Rc, rig.a.cq), QpInit::new(QpType::Rc, rig.b.cq));
+    let (a, b) = (
+        QpInit::new(QpType::Rc, rig.a.cq).access(Access::REMOTE_ALL),
+        QpInit::new(QpType::Rc, rig.b.cq).access(Access::REMOTE_ALL),
+    );
     if !rig.a.device.caps().verbs.rc {
         let refused = rig.a.device.create_qp(&a);
         assert_eq!(refused, Err(VerbError::Unsupported(Verb::CreateQp)));
@@ -19,10 +22,14 @@ fn pair<D: Device<Memory = Region>>(rig: &mut Rig<D>) -> Option<(QpNum, QpNum)> 
 }
 
 /// Memory of b that is open for everything.
-fn open_window<D: Device<Memory = Region>>(rig: &mut Rig<D>) -> (Window, RemoteAddr) {
-    let window = Region::new(16_384).unwrap().into_window().unwrap();
-    let keys = rig.b.device.reg_mr(window.region(), Access::REMOTE_ALL).unwrap();
-    let remote = RemoteAddr { addr: window.region().addr(), rkey: keys.rkey };
+fn open_window<D: Device<Memory = Region>>(rig: &mut Rig<D>) -> (SharedMemory, RemoteAddr) {
+    let window = SharedMemory::new(16_384).unwrap();
+    let keys = rig
+        .b
+        .device
+        .reg_shared_mr(PdNum::DEFAULT, &window, window.whole(), Access::REMOTE_ALL)
+        .unwrap();
+    let remote = RemoteAddr { addr: window.addr(), rkey: keys.rkey };
     (window, remote)
 }
 
@@ -52,7 +59,7 @@ pub(crate) fn there_and_back<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
 
 pub(crate) fn atomics<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
     let Some((a_qp, _)) = pair(rig) else { return };
-    let (mut window, remote) = open_window(rig);
+    let (window, remote) = open_window(rig);
     window.write(0, &40u64.to_ne_bytes()).unwrap();
     let ops = [
         SendOp::FetchAdd { remote, add: 2 },
@@ -75,7 +82,7 @@ pub(crate) fn atomics<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
 pub(crate) fn refused<D: Device<Memory = Region>>(rig: &mut Rig<D>) {
     let Some((a_qp, _)) = pair(rig) else { return };
     let (window, remote) = open_window(rig);
-    let beyond = RemoteAddr { addr: remote.addr + window.region().byte_len() as u64 - 7, ..remote };
+    let beyond = RemoteAddr { addr: remote.addr + window.byte_len() as u64 - 7, ..remote };
     rig.a.send(a_qp, 1, SendOp::Read { remote: beyond }, 8);
     rig.a.send(a_qp, 2, SendOp::Send, 8);
     rig.run();

@@ -2,7 +2,9 @@
 
 use crate::record::Recorded;
 use crate::rig::Rig;
-use towpath_verbs::{Device, Mtu, QpInit, QpNum, QpType, RemoteAddr, SendOp, SendWr, UdAddress};
+use towpath_verbs::{
+    Access, Device, Mtu, QpInit, QpNum, QpType, RemoteAddr, SendOp, SendWr, UdAddress,
+};
 
 /// Acknowledgement without a limit of credits, as the syndrome of an AETH.
 const ACK: u32 = 0x1f;
@@ -101,7 +103,10 @@ fn post(rig: &mut Rig<Recorded>, qp: QpNum, op: SendOp, len: usize) {
 
 /// Every verb of a connected queue pair, in messages of all lengths.
 pub(crate) fn connected(rig: &mut Rig<Recorded>, qp_type: QpType) -> Vec<Expected> {
-    let (a, b) = (QpInit::new(qp_type, rig.a.cq), QpInit::new(qp_type, rig.b.cq));
+    let (a, b) = (
+        QpInit::new(qp_type, rig.a.cq).access(Access::REMOTE_ALL),
+        QpInit::new(qp_type, rig.b.cq).access(Access::REMOTE_ALL),
+    );
     let (a_qp, b_qp) = rig.pair_of(&a, &b);
     let reliable = qp_type == QpType::Rc;
     let service = if reliable { "RC" } else { "UC" };
@@ -159,7 +164,10 @@ pub(crate) fn refusals(rig: &mut Rig<Recorded>) -> Vec<Expected> {
     for (op, room, syndrome) in
         [(SendOp::Send, len - 1, NAK_INVALID_REQUEST), (write, len, NAK_REMOTE_ACCESS)]
     {
-        let (a, b) = (QpInit::new(QpType::Rc, rig.a.cq), QpInit::new(QpType::Rc, rig.b.cq));
+        let (a, b) = (
+            QpInit::new(QpType::Rc, rig.a.cq).access(Access::REMOTE_ALL),
+            QpInit::new(QpType::Rc, rig.b.cq).access(Access::REMOTE_ALL),
+        );
         let (a_qp, b_qp) = rig.pair_of(&a, &b);
         rig.b.recv(b_qp, 1, 0, room);
         post(rig, a_qp, op, len);

@@ -2,7 +2,7 @@
 
 use crate::rig::{EitherNic, Rig};
 use towpath_verbs::{
-    Device, QpInit, QpNum, QpType, SendOp, SendWr, UdAddress, Wc, WcOpcode, WcStatus,
+    Access, Device, QpInit, QpNum, QpType, SendOp, SendWr, UdAddress, Wc, WcOpcode, WcStatus,
 };
 
 /// Around the packet sizes, and one of many packets.
@@ -34,7 +34,10 @@ const GRH_BYTES: usize = 40;
 type Pair = (QpNum, QpNum);
 
 fn pair(rig: &mut Rig<EitherNic>, qp_type: QpType) -> Pair {
-    let (a, b) = (QpInit::new(qp_type, rig.a.cq), QpInit::new(qp_type, rig.b.cq));
+    let (a, b) = (
+        QpInit::new(qp_type, rig.a.cq).access(Access::REMOTE_ALL),
+        QpInit::new(qp_type, rig.b.cq).access(Access::REMOTE_ALL),
+    );
     rig.pair_of(&a, &b)
 }
 

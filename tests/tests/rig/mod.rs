@@ -8,11 +8,11 @@ mod kernel;
 use towpath_base::serial::Psn;
 use towpath_device_mem::MemDevice;
 use towpath_device_roce::{RoceConfig, RoceDevice};
-use towpath_memory::{Region, Window};
+use towpath_memory::{Region, SharedMemory};
 use towpath_sim::{LinkConfig, World};
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, MrKeys, Mtu, QpInit, QpNum, QpType, RcAttr, RecvWr, RemoteAddr,
-    SGE_DEFAULT, SendOp, SendWr, SgList, Sge, Wc, WcStatus,
+    Access, Connect, CqNum, Device, MrKeys, Mtu, PdNum, QpInit, QpNum, QpType, RcAttr, RecvWr,
+    RemoteAddr, SGE_DEFAULT, SendOp, SendWr, SgList, Sge, Wc, WcStatus,
 };
 
 pub(crate) const MEMORY_BYTES: usize = 1 << 19;
@@ -21,7 +21,7 @@ pub(crate) const MEMORY_BYTES: usize = 1 << 19;
 pub(crate) struct End<D> {
     pub(crate) device: D,
     pub(crate) cq: CqNum,
-    pub(crate) memory: Window,
+    pub(crate) memory: SharedMemory,
     pub(crate) keys: MrKeys,
 }
 
@@ -97,14 +97,16 @@ pub(crate) use kernel::*;
 impl<D: Device<Memory = Region>> End<D> {
     fn new(mut device: D) -> Self {
         let memory = Region::new(MEMORY_BYTES).expect("memory for a test");
-        let memory = memory.into_window().expect("the only handle");
-        let keys = device.reg_mr(memory.region(), Access::REMOTE_ALL).expect("room");
+        let memory = SharedMemory::from_region(memory).expect("the only handle");
+        let keys = device
+            .reg_shared_mr(PdNum::DEFAULT, &memory, memory.whole(), Access::REMOTE_ALL)
+            .expect("room");
         let cq = device.create_cq(256).expect("room");
         Self { device, cq, memory, keys }
     }
 
     pub(crate) fn sge(&self, at: usize, len: usize) -> Sge {
-        let addr = self.memory.region().addr() + at as u64;
+        let addr = self.memory.addr() + at as u64;
         Sge { addr, length: len as u32, lkey: self.keys.lkey }
     }
 
@@ -126,7 +128,7 @@ impl<D: Device<Memory = Region>> End<D> {
     }
 
     pub(crate) fn remote(&self, at: usize) -> RemoteAddr {
-        RemoteAddr { addr: self.memory.region().addr() + at as u64, rkey: self.keys.rkey }
+        RemoteAddr { addr: self.memory.addr() + at as u64, rkey: self.keys.rkey }
     }
 
     pub(crate) fn fill(&mut self, at: usize, len: usize, seed: u64) -> Vec<u8> {
@@ -180,8 +182,13 @@ impl<D: Device<Memory = Region>> Rig<D> {
     pub(crate) fn with_memory(mut self, bytes: usize) -> Self {
         for end in [&mut self.a, &mut self.b] {
             let memory = Region::new(bytes).expect("memory for a test");
-            end.memory = memory.into_window().expect("the only handle");
-            let keys = end.device.reg_mr(end.memory.region(), Access::REMOTE_ALL);
+            end.memory = SharedMemory::from_region(memory).expect("the only handle");
+            let keys = end.device.reg_shared_mr(
+                PdNum::DEFAULT,
+                &end.memory,
+                end.memory.whole(),
+                Access::REMOTE_ALL,
+            );
             end.keys = keys.expect("room");
         }
         self
@@ -189,7 +196,10 @@ impl<D: Device<Memory = Region>> Rig<D> {
 
     /// A connected pair of UC queue pairs.
     pub(crate) fn uc(&mut self) -> (QpNum, QpNum) {
-        let (a, b) = (QpInit::new(QpType::Uc, self.a.cq), QpInit::new(QpType::Uc, self.b.cq));
+        let (a, b) = (
+            QpInit::new(QpType::Uc, self.a.cq).access(Access::REMOTE_ALL),
+            QpInit::new(QpType::Uc, self.b.cq).access(Access::REMOTE_ALL),
+        );
         self.pair_of(&a, &b)
     }
 
@@ -197,7 +207,8 @@ impl<D: Device<Memory = Region>> Rig<D> {
     pub(crate) fn datagrams(&mut self, qkey: u32) -> (QpNum, QpNum) {
         let path_mtu = self.mtu;
         let ready = |end: &mut End<D>| {
-            let qp = end.create(&QpInit::new(QpType::Ud, end.cq).qkey(qkey));
+            let qp =
+                end.create(&QpInit::new(QpType::Ud, end.cq).access(Access::REMOTE_ALL).qkey(qkey));
             let connect = Connect {
                 dest: end.device.local_addr(),
                 dest_qp_num: QpNum(0),

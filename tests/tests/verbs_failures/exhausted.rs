@@ -11,7 +11,7 @@ use std::process::Command;
 use towpath_device_verbs::{OpenError, Target, VerbsDevice};
 use towpath_memory::Region;
 use towpath_transport::{Endpoint, EndpointError};
-use towpath_verbs::{Access, CqNum, Device, QpInit, QpType, Verb, VerbError};
+use towpath_verbs::{Access, CqNum, Device, PdNum, QpInit, QpType, Verb, VerbError};
 
 /// More than any limit here allows.
 const TRIES_MAX: usize = 100;
@@ -80,26 +80,27 @@ fn a_device_without_more_of_anything_says_of_what_and_goes_on() {
     let share = Share::of(&name, "hca_handle=1 hca_object=20");
     let mut device = open(&name);
     let cq = device.create_cq(8).expect("the first");
-    let init = QpInit::new(QpType::Uc, cq).depth(4, 4);
+    let init = QpInit::new(QpType::Uc, cq).access(Access::REMOTE_ALL).depth(4, 4);
 
     let (qps, error) = until_refused(|| device.create_qp(&init));
     assert_eq!(error, VerbError::OutOfResources(Verb::CreateQp));
     assert!(qps.len() > 4, "{} queue pairs", qps.len());
     // All are gone: nothing else is to be had either.
-    let error = device.reg_mr(&region(), Access::LOCAL).unwrap_err();
+    let error = device.reg_mr(PdNum::DEFAULT, &region(), Access::LOCAL).unwrap_err();
     assert_eq!(error, VerbError::OutOfResources(Verb::RegMr));
     assert_eq!(device.create_cq(8), Err(VerbError::OutOfResources(Verb::CreateCq)));
     assert_eq!(device.create_srq(8), Err(VerbError::OutOfResources(Verb::CreateSrq)));
     // And what was given back is.
     device.destroy_qp(qps[0]).expect("it is there");
-    let keys = device.reg_mr(&region(), Access::LOCAL).expect("room for one");
+    let keys = device.reg_mr(PdNum::DEFAULT, &region(), Access::LOCAL).expect("room for one");
     device.create_qp(&init).expect_err("there was room for one");
     device.dereg_mr(keys.lkey).expect("it is there");
     for qp in &qps[1..] {
         device.destroy_qp(*qp).expect("it is there");
     }
 
-    let (regions, error) = until_refused(|| device.reg_mr(&region(), Access::LOCAL));
+    let (regions, error) =
+        until_refused(|| device.reg_mr(PdNum::DEFAULT, &region(), Access::LOCAL));
     assert_eq!(error, VerbError::OutOfResources(Verb::RegMr));
     assert_eq!(regions.len(), qps.len(), "each takes the place of one");
     for keys in regions {

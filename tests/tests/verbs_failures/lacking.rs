@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use towpath_base::serial::Psn;
 use towpath_memory::Region;
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, Mtu, QpInit, QpNum, QpType, RcAttr, RemoteAddr, SendOp, SendWr,
-    SgList, Sge, UdAddress, Verb, VerbError,
+    Access, Connect, CqNum, Device, Mtu, PdNum, QpInit, QpNum, QpType, RcAttr, RemoteAddr, SendOp,
+    SendWr, SgList, Sge, UdAddress, Verb, VerbError,
 };
 
 #[test]
@@ -24,13 +24,13 @@ fn queues_deeper_than_the_device_has_them_are_refused() {
     assert_eq!(device.create_cq(0), Err(too_many(Verb::CreateCq)));
     let more = limits.wr_max + 1;
     for (sends, recvs) in [(more, 1), (1, more), (u32::MAX, u32::MAX)] {
-        let init = QpInit::new(QpType::Uc, cq).depth(sends, recvs);
+        let init = QpInit::new(QpType::Uc, cq).access(Access::REMOTE_ALL).depth(sends, recvs);
         assert_eq!(device.create_qp(&init), Err(too_many(Verb::CreateQp)));
     }
     for depth in [0, u32::MAX] {
         assert_eq!(device.create_srq(depth), Err(too_many(Verb::CreateSrq)));
     }
-    let nowhere = QpInit::new(QpType::Uc, CqNum(77));
+    let nowhere = QpInit::new(QpType::Uc, CqNum(77)).access(Access::REMOTE_ALL);
     assert_eq!(device.create_qp(&nowhere), Err(VerbError::NoSuchObject(Verb::CreateQp)));
     drop(device);
     before.comes_back();
@@ -61,7 +61,8 @@ fn a_device_without_timestamps_or_movable_ports_says_so() {
     assert!(caps.delay_noise.0 > 0, "so delays are as good as the scheduler");
     assert!(!caps.verbs.uc_srq_survives_loss, "nor is this claimed");
     let cq = device.create_cq(4).expect("room");
-    let qp = device.create_qp(&QpInit::new(QpType::Uc, cq)).expect("room");
+    let qp =
+        device.create_qp(&QpInit::new(QpType::Uc, cq).access(Access::REMOTE_ALL)).expect("room");
     let refused = device.set_source_port(qp, 7);
     assert_eq!(refused, Err(VerbError::Unsupported(Verb::ModifyQp)));
 }
@@ -72,7 +73,7 @@ fn work_that_a_queue_pair_cannot_do_is_refused_by_name() {
     let [name, _] = pair();
     let mut device = open(&name);
     let memory = Region::new(1 << 16).expect("memory");
-    let keys = device.reg_mr(&memory, Access::REMOTE_WRITE).expect("room");
+    let keys = device.reg_mr(PdNum::DEFAULT, &memory, Access::REMOTE_WRITE).expect("room");
     let cq = device.create_cq(64).expect("room");
     let list = |length| SgList::one(Sge { addr: memory.addr(), length, lkey: keys.lkey });
     let remote = RemoteAddr { addr: memory.addr(), rkey: keys.rkey };
@@ -88,7 +89,8 @@ fn work_that_a_queue_pair_cannot_do_is_refused_by_name() {
         rc: RcAttr::default(),
     };
     let mut queue_pair = |qp_type| {
-        let qp = device.create_qp(&QpInit::new(qp_type, cq)).expect("room");
+        let qp =
+            device.create_qp(&QpInit::new(qp_type, cq).access(Access::REMOTE_ALL)).expect("room");
         let connect = to_itself(qp);
         device.connect_qp(qp, &connect).expect("it was in INIT");
         qp
@@ -126,7 +128,8 @@ fn work_that_a_queue_pair_cannot_do_is_refused_by_name() {
     }
     let mut elsewhere = to_itself(&device, uc);
     elsewhere.dest = SocketAddr::from(([0xfd, 0, 0, 0, 0, 0, 0, 1], 4791));
-    let fresh = device.create_qp(&QpInit::new(QpType::Uc, cq)).expect("room");
+    let fresh =
+        device.create_qp(&QpInit::new(QpType::Uc, cq).access(Access::REMOTE_ALL)).expect("room");
     let other_family = device.connect_qp(fresh, &elsewhere);
     assert_eq!(other_family, Err(VerbError::BadArgument(Verb::ModifyQp)));
 }

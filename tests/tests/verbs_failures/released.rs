@@ -4,7 +4,9 @@ use crate::census::Census;
 use crate::talker::Talker;
 use crate::{open, pair};
 use towpath_memory::Region;
-use towpath_verbs::{Access, Device, QpInit, QpState, QpType, RecvWr, SgList, Sge, Wc, WcStatus};
+use towpath_verbs::{
+    Access, Device, PdNum, QpInit, QpState, QpType, RecvWr, SgList, Sge, Wc, WcStatus,
+};
 
 /// How often a device is made and dropped: a leak of anything shows.
 const LIVES: usize = 20;
@@ -16,12 +18,14 @@ fn queue_pairs_in_error_go_one_by_one_and_give_back_what_was_posted() {
     let before = Census::take();
     let mut device = open(&name);
     let memory = Region::new(1 << 16).expect("memory");
-    let keys = device.reg_mr(&memory, Access::LOCAL).expect("room");
+    let keys = device.reg_mr(PdNum::DEFAULT, &memory, Access::LOCAL).expect("room");
     let cq = device.create_cq(256).expect("room");
     let alone = Census::take();
     let mut qps = Vec::new();
     for qp_type in [QpType::Uc, QpType::Ud, QpType::Rc] {
-        let qp = device.create_qp(&QpInit::new(qp_type, cq).depth(4, 8)).expect("room");
+        let qp = device
+            .create_qp(&QpInit::new(qp_type, cq).access(Access::REMOTE_ALL).depth(4, 8))
+            .expect("room");
         let sg_list = SgList::one(Sge { addr: memory.addr(), length: 4096, lkey: keys.lkey });
         let recvs: Vec<_> = (0..8).map(|wr_id| RecvWr { wr_id, sg_list }).collect();
         device.post_recv(qp, &recvs).expect("room");
@@ -49,9 +53,11 @@ fn each_receive_of_a_queue_pair_in_error_comes_back_once() {
     let [name, _] = pair();
     let mut device = open(&name);
     let memory = Region::new(1 << 12).expect("memory");
-    let keys = device.reg_mr(&memory, Access::LOCAL).expect("room");
+    let keys = device.reg_mr(PdNum::DEFAULT, &memory, Access::LOCAL).expect("room");
     let cq = device.create_cq(64).expect("room");
-    let qp = device.create_qp(&QpInit::new(QpType::Uc, cq).depth(4, 8)).expect("room");
+    let qp = device
+        .create_qp(&QpInit::new(QpType::Uc, cq).access(Access::REMOTE_ALL).depth(4, 8))
+        .expect("room");
     let sg_list = SgList::one(Sge { addr: memory.addr(), length: 64, lkey: keys.lkey });
     let recvs: Vec<_> = (0..8).map(|wr_id| RecvWr { wr_id, sg_list }).collect();
     device.post_recv(qp, &recvs).expect("room");
@@ -71,15 +77,18 @@ fn a_device_that_is_dropped_as_it_is_leaves_nothing() {
     for life in 0..LIVES {
         let mut device = open(&name);
         let memory = Region::new(1 << 16).expect("memory");
-        let keys = device.reg_mr(&memory, Access::REMOTE_WRITE).expect("room");
+        let keys = device.reg_mr(PdNum::DEFAULT, &memory, Access::REMOTE_WRITE).expect("room");
         let cq = device.create_cq(64).expect("room");
         let srq = device.create_srq(16).expect("room");
         let sg_list = SgList::one(Sge { addr: memory.addr(), length: 64, lkey: keys.lkey });
         device.post_srq_recv(srq, &[RecvWr { wr_id: 1, sg_list }; 8]).expect("room");
         for qp_type in [QpType::Uc, QpType::Rc] {
-            let own = device.create_qp(&QpInit::new(qp_type, cq)).expect("room");
+            let own = device
+                .create_qp(&QpInit::new(qp_type, cq).access(Access::REMOTE_ALL))
+                .expect("room");
             device.post_recv(own, &[RecvWr { wr_id: 1, sg_list }; 8]).expect("room");
-            let init = QpInit { srq: Some(srq), ..QpInit::new(qp_type, cq) };
+            let init =
+                QpInit { srq: Some(srq), ..QpInit::new(qp_type, cq).access(Access::REMOTE_ALL) };
             let sharing = device.create_qp(&init).expect("room");
             if life % 2 == 1 {
                 device.modify_qp(own, QpState::Err).expect("any state may go there");

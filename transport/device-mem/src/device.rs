@@ -8,18 +8,20 @@ use crate::port::{Port, Responder};
 use crate::qp::{Qp, QpTable, index_of};
 use crate::recvs::Recvs;
 use rtrb::Producer;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 use towpath_base::{Nanos, Time};
 use towpath_clock::Clock;
-use towpath_memory::{MrTable, Region};
+use towpath_memory::{MrTable, Region, SharedMemory};
 use towpath_verbs::{
-    Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, Mtu, QpInit, QpNum,
-    QpState, QpType, QueueLimits, RecvWr, SEND_SGE_MAX, SendOp, SendWr, SrqNum, Verb, VerbError,
-    VerbSet, Wc, WcOpcode, WcStatus,
+    Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, Mtu, PdNum, QpInit,
+    QpNum, QpState, QpType, QueueLimits, RecvWr, SEND_SGE_MAX, SendOp, SendWr, SrqNum, Verb,
+    VerbError, VerbSet, Wc, WcOpcode, WcStatus,
 };
 
 /// Addresses that no host has (RFC 5737), so that the two ends can name each other.
@@ -77,17 +79,22 @@ impl MemDevice {
         let clock = Clock::start();
         let (a, b) = (Arc::new(Port::default()), Arc::new(Port::default()));
         let [a_addr, b_addr] = ADDRS.map(|ip| SocketAddr::from((ip, PORT)));
-        let end = |port: &Arc<Port>, addr, peer: &Arc<Port>, peer_addr| Self {
-            clock: clock.clone(),
-            addr,
-            port: Arc::clone(port),
-            peer: Arc::clone(peer),
-            peer_addr,
-            mrs: MrTable::new(),
-            qps: QpTable::default(),
-            cqs: Cqs::new(peer_addr),
-            srqs: Vec::new(),
-            messages_sent: 0,
+        let end = |port: &Arc<Port>, addr, peer: &Arc<Port>, peer_addr| {
+            // So that keys cannot be guessed.
+            let seed = RandomState::new().build_hasher().finish();
+            port.lock().mrs = MrTable::new(seed);
+            Self {
+                clock: clock.clone(),
+                addr,
+                port: Arc::clone(port),
+                peer: Arc::clone(peer),
+                peer_addr,
+                mrs: MrTable::new(seed),
+                qps: QpTable::default(),
+                cqs: Cqs::new(peer_addr),
+                srqs: Vec::new(),
+                messages_sent: 0,
+            }
         };
         (end(&a, a_addr, &b, b_addr), end(&b, b_addr, &a, a_addr))
     }
@@ -108,6 +115,9 @@ impl MemDevice {
         let verb = Verb::CreateQp;
         if !matches!(init.qp_type, QpType::Uc | QpType::Ud) {
             return Err(VerbError::Unsupported(verb));
+        }
+        if !self.mrs.has_pd(init.pd) {
+            return Err(VerbError::NoSuchObject(verb));
         }
         let srq_exists = init.srq.is_none_or(|srq| (srq.0 as usize) < self.srqs.len());
         if !(self.cqs.exists(init.send_cq) && self.cqs.exists(init.recv_cq) && srq_exists) {
@@ -168,12 +178,12 @@ impl Drop for MemDevice {
 
 fn post(
     verb: Verb,
-    mrs: &MrTable,
+    (pd, mrs): (PdNum, &MrTable),
     queue: &mut Producer<RecvWr>,
     wrs: &[RecvWr],
 ) -> Result<(), BadWr> {
     let is_bad =
-        |wr: &RecvWr| !wr.sg_list.iter().all(|sge| sge.length == 0 || mrs.allows(sge, true));
+        |wr: &RecvWr| !wr.sg_list.iter().all(|sge| sge.length == 0 || mrs.allows(pd, sge, true));
     let good = wrs.iter().position(is_bad).unwrap_or(wrs.len());
     let (taken, rest) = queue.push_partial_slice(&wrs[..good]);
     let index = taken.len();
@@ -233,9 +243,37 @@ impl Device for MemDevice {
         self.clock.now()
     }
 
-    fn reg_mr(&mut self, memory: &Region, access: Access) -> Result<MrKeys, VerbError> {
-        let keys = self.mrs.register(memory, access)?;
-        let same = self.port.lock().mrs.register(memory, access);
+    fn alloc_pd(&mut self) -> Result<PdNum, VerbError> {
+        let pd = self.mrs.alloc_pd()?;
+        let same = self.port.lock().mrs.alloc_pd();
+        debug_assert_eq!(same, Ok(pd), "both tables take the same steps");
+        Ok(pd)
+    }
+
+    fn dealloc_pd(&mut self, pd: PdNum) -> Result<(), VerbError> {
+        if self.qps.iter().any(|qp| qp.init.pd == pd) {
+            return Err(VerbError::BadArgument(Verb::DeallocPd));
+        }
+        self.mrs.dealloc_pd(pd)?;
+        self.port.lock().mrs.dealloc_pd(pd)
+    }
+
+    fn reg_mr(&mut self, pd: PdNum, memory: &Region, access: Access) -> Result<MrKeys, VerbError> {
+        let keys = self.mrs.register(pd, memory, access)?;
+        let same = self.port.lock().mrs.register(pd, memory, access);
+        debug_assert_eq!(same, Ok(keys), "both tables take the same steps");
+        Ok(keys)
+    }
+
+    fn reg_shared_mr(
+        &mut self,
+        pd: PdNum,
+        memory: &SharedMemory,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<MrKeys, VerbError> {
+        let keys = self.mrs.register_shared(pd, memory, range.clone(), access)?;
+        let same = self.port.lock().mrs.register_shared(pd, memory, range, access);
         debug_assert_eq!(same, Ok(keys), "both tables take the same steps");
         Ok(keys)
     }
@@ -273,6 +311,7 @@ impl Device for MemDevice {
             num,
             qp_type: init.qp_type,
             qkey: init.qkey,
+            pd: init.pd,
             access: init.qp_access_flags,
             recv_cq: init.recv_cq,
             srq: init.srq,
@@ -363,7 +402,7 @@ impl Device for MemDevice {
         inbound.srqs.iter_mut().for_each(Recvs::refill);
         for (index, wr) in wrs.iter().enumerate() {
             let checked = check_send(wr, &init, self.peer_addr).and_then(|byte_len| {
-                let covered = bytes.take(&self.mrs, &wr.sg_list, byte_len);
+                let covered = bytes.take((&self.mrs, init.pd), &wr.sg_list, byte_len);
                 if covered { Ok(()) } else { Err(VerbError::BadMemory(verb)) }
             });
             match checked {
@@ -403,13 +442,13 @@ impl Device for MemDevice {
         if !open || qp.init.srq.is_some() {
             return Err(BadWr { index: 0, error: VerbError::WrongState(verb) });
         }
-        post(verb, &self.mrs, &mut qp.recvs, wrs)
+        post(verb, (qp.init.pd, &self.mrs), &mut qp.recvs, wrs)
     }
 
     fn post_srq_recv(&mut self, srq: SrqNum, wrs: &[RecvWr]) -> Result<(), BadWr> {
         let verb = Verb::PostSrqRecv;
         match self.srqs.get_mut(srq.0 as usize) {
-            Some(queue) => post(verb, &self.mrs, queue, wrs),
+            Some(queue) => post(verb, (PdNum::DEFAULT, &self.mrs), queue, wrs),
             None => Err(BadWr { index: 0, error: VerbError::NoSuchObject(verb) }),
         }
     }

@@ -11,7 +11,7 @@ use crate::port::{Arrival, Inbound, Port, Responder};
 use crate::recvs::Recvs;
 use towpath_memory::{MrTable, Source, Target};
 use towpath_verbs::{
-    CqNum, QpNum, QpType, RemoteAddr, SEND_SGE_MAX, SendOp, SendWr, Sge, WcOpcode, WcStatus,
+    CqNum, PdNum, QpNum, QpType, RemoteAddr, SEND_SGE_MAX, SendOp, SendWr, Sge, WcOpcode, WcStatus,
 };
 
 /// The bytes of a message, piece by piece.
@@ -33,10 +33,15 @@ impl<'t> Gather<'t> {
 
     /// Takes the bytes that a send names; false when its memory does not cover them.
     #[inline]
-    pub(crate) fn take(&mut self, mrs: &'t MrTable, list: &[Sge], byte_len: u32) -> bool {
+    pub(crate) fn take(
+        &mut self,
+        (mrs, pd): (&'t MrTable, PdNum),
+        list: &[Sge],
+        byte_len: u32,
+    ) -> bool {
         (self.count, self.next, self.byte_len) = (list.len(), 0, byte_len);
         for (piece, sge) in self.pieces.iter_mut().zip(list.iter()) {
-            *piece = match mrs.source(sge) {
+            *piece = match mrs.source(pd, sge) {
                 Some(source) => source,
                 // No bytes reach no memory, and their key is not looked at.
                 None if sge.length == 0 => Source::EMPTY,
@@ -192,7 +197,7 @@ fn write_target<'t>(
     if byte_len == 0 {
         return Some(Target::empty());
     }
-    mrs.remote_target(remote, byte_len as usize).filter(|_| qp.access.remote_write)
+    mrs.remote_target(qp.pd, remote, byte_len as usize).filter(|_| qp.access.remote_write)
 }
 
 /// Copies a SEND into its receive, behind `grh_bytes` of routing header; how that ended, and how

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Wake;
 use std::thread::Thread;
 use towpath_memory::MrTable;
-use towpath_verbs::{Access, CqNum, QpNum, QpType, SrqNum, WcOpcode, WcStatus};
+use towpath_verbs::{Access, CqNum, PdNum, QpNum, QpType, SrqNum, WcOpcode, WcStatus};
 
 /// A completion of a receive on its way to the owner of the queue: a `Wc` without what the owner
 /// can fill in.
@@ -30,6 +30,7 @@ pub(crate) struct Responder {
     pub(crate) num: QpNum,
     pub(crate) qp_type: QpType,
     pub(crate) qkey: u32,
+    pub(crate) pd: PdNum,
     pub(crate) access: Access,
     pub(crate) recv_cq: CqNum,
     pub(crate) srq: Option<SrqNum>,

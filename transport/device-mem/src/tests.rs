@@ -5,9 +5,9 @@ use crate::MemDevice;
 use std::thread;
 use towpath_base::Nanos;
 use towpath_base::serial::Psn;
-use towpath_memory::{Region, Window};
+use towpath_memory::{Region, SharedMemory};
 use towpath_verbs::{
-    Access, AsyncEvent, Connect, CqNum, Device, Mtu, QpInit, QpNum, QpState, QpType, RcAttr,
+    Access, AsyncEvent, Connect, CqNum, Device, Mtu, PdNum, QpInit, QpNum, QpState, QpType, RcAttr,
     RecvWr, SendOp, SendWr, SgList, Sge, Wc, WcOpcode,
 };
 
@@ -20,17 +20,22 @@ struct End {
     device: MemDevice,
     cq: CqNum,
     qp: QpNum,
-    memory: Window,
+    memory: SharedMemory,
     lkey: u32,
 }
 
 impl End {
     fn new(mut device: MemDevice) -> Self {
         let memory = Region::new(1 << 16).expect("memory for a test");
-        let memory = memory.into_window().expect("the only handle");
-        let lkey = device.reg_mr(memory.region(), Access::LOCAL).expect("room").lkey;
+        let memory = SharedMemory::from_region(memory).expect("the only handle");
+        let lkey = device
+            .reg_shared_mr(PdNum::DEFAULT, &memory, memory.whole(), Access::LOCAL)
+            .expect("room")
+            .lkey;
         let cq = device.create_cq(1024).expect("room");
-        let qp = device.create_qp(&QpInit::new(QpType::Uc, cq)).expect("room");
+        let qp = device
+            .create_qp(&QpInit::new(QpType::Uc, cq).access(Access::REMOTE_ALL))
+            .expect("room");
         Self { device, cq, qp, memory, lkey }
     }
 
@@ -49,7 +54,7 @@ impl End {
     }
 
     fn slot(&self, slot: u64) -> SgList {
-        let addr = self.memory.region().addr() + slot * MESSAGE_BYTES;
+        let addr = self.memory.addr() + slot * MESSAGE_BYTES;
         SgList::one(Sge { addr, length: MESSAGE_BYTES as u32, lkey: self.lkey })
     }
 
@@ -143,9 +148,15 @@ fn a_shared_receive_queue_hands_out_the_newest_and_one_of_a_queue_pair_the_oldes
     (0..4).for_each(|wr_id| b.recv(wr_id));
     assert_eq!(taken(&mut a, &mut b), [0, 1, 2, 3]);
     let srq = b.device.create_srq(4).expect("room");
-    b.qp = b.device.create_qp(&QpInit::new(QpType::Uc, b.cq).srq(srq)).expect("room");
+    b.qp = b
+        .device
+        .create_qp(&QpInit::new(QpType::Uc, b.cq).access(Access::REMOTE_ALL).srq(srq))
+        .expect("room");
     b.connect(&a);
-    a.qp = a.device.create_qp(&QpInit::new(QpType::Uc, a.cq)).expect("room");
+    a.qp = a
+        .device
+        .create_qp(&QpInit::new(QpType::Uc, a.cq).access(Access::REMOTE_ALL))
+        .expect("room");
     a.connect(&b);
     for wr_id in 0..6 {
         let wr = RecvWr { wr_id, sg_list: b.slot(wr_id) };

@@ -11,9 +11,9 @@ use std::time::Instant;
 use towpath_base::serial::Psn;
 use towpath_base::{Nanos, Time};
 use towpath_device_roce::{RoceConfig, RoceDevice};
-use towpath_memory::{Region, Window};
+use towpath_memory::{Region, SharedMemory};
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, LinkCaps, LinkCounters, Mtu, PacketLink, QpInit, QpNum,
+    Access, Connect, CqNum, Device, LinkCaps, LinkCounters, Mtu, PacketLink, PdNum, QpInit, QpNum,
     QpShare, QpType, RcAttr, RecvWr, RxPacket, SendOp, SendWr, SgList, Sge, TxPacket, Wc,
 };
 
@@ -93,19 +93,21 @@ struct End {
     cq: CqNum,
     qp: QpNum,
     sg_list: SgList,
-    _memory: Window,
+    _memory: SharedMemory,
 }
 
 fn end(addr: &str, peer: &str, payload_bytes: usize) -> End {
     let (addr, peer) = (addr.parse().expect("literal"), peer.parse().expect("literal"));
     let mut device = RoceDevice::new(BenchLink::new(addr, peer), RoceConfig::default());
     let region = Region::new(4096 + payload_bytes).expect("memory for a benchmark");
-    let memory = region.into_window().expect("a fresh region");
-    let keys = device.reg_mr(memory.region(), Access::LOCAL).expect("the first region");
+    let memory = SharedMemory::from_region(region).expect("a fresh region");
+    let keys = device
+        .reg_shared_mr(PdNum::DEFAULT, &memory, memory.whole(), Access::LOCAL)
+        .expect("the first region");
     let cq = device.create_cq(4096).expect("the first queue");
     let qp = device.create_qp(&QpInit::new(QpType::Uc, cq)).expect("the first queue pair");
     let at = |skip: usize, length: usize| {
-        let addr = memory.region().addr() + skip as u64;
+        let addr = memory.addr() + skip as u64;
         Sge { addr, length: length as u32, lkey: keys.lkey }
     };
     let sg_list = SgList::two(at(0, HEADER_BYTES), at(4096, payload_bytes));

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use towpath_base::serial::Psn;
 use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{RoceConfig, RoceDevice};
-use towpath_memory::{Region, Window};
+use towpath_memory::{Region, SharedMemory};
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, Mtu, QpInit, QpNum, QpType, RcAttr, RecvWr, SendOp, SendWr,
-    SgList, Sge, Wc,
+    Access, Connect, CqNum, Device, Mtu, PdNum, QpInit, QpNum, QpType, RcAttr, RecvWr, SendOp,
+    SendWr, SgList, Sge, Wc,
 };
 
 const HEADER_BYTES: usize = 64;
@@ -25,7 +25,7 @@ struct End {
     device: RoceDevice<UdpLink>,
     cq: CqNum,
     qp: QpNum,
-    memory: Window,
+    memory: SharedMemory,
     lkey: u32,
 }
 
@@ -35,8 +35,11 @@ impl End {
         let link = UdpLink::bind(UdpConfig::new(ip)).expect("sockets on the loopback");
         let mut device = RoceDevice::new(link, RoceConfig::default());
         let region = Region::new(4096 + slots * (4096 + payload_bytes)).expect("memory");
-        let memory = region.into_window().expect("a fresh region");
-        let lkey = device.reg_mr(memory.region(), Access::LOCAL).expect("the first region").lkey;
+        let memory = SharedMemory::from_region(region).expect("a fresh region");
+        let lkey = device
+            .reg_shared_mr(PdNum::DEFAULT, &memory, memory.whole(), Access::LOCAL)
+            .expect("the first region")
+            .lkey;
         let cq = device.create_cq(8192).expect("the first queue");
         let init = QpInit::new(QpType::Uc, cq).depth(1024, 2048);
         let qp = device.create_qp(&init).expect("the first queue pair");
@@ -59,7 +62,7 @@ impl End {
 
     /// Header and payload of a slot; the payload page-aligned.
     fn list(&self, slot: usize, payload_bytes: usize) -> SgList {
-        let base = self.memory.region().addr() as usize;
+        let base = self.memory.addr() as usize;
         let at = 4096 + slot * (4096 + payload_bytes.next_multiple_of(4096));
         let sge = |at: usize, len: usize| Sge {
             addr: (base + at) as u64,

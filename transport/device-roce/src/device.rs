@@ -9,13 +9,14 @@ use crate::qp::{Path, Qp, QpTable};
 use crate::recv_queue::RecvQueue;
 use std::ffi::c_int;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::task::Waker;
 use towpath_base::{Nanos, Time};
-use towpath_memory::{MrTable, Region};
+use towpath_memory::{MrTable, Region, SharedMemory};
 use towpath_verbs::{
     Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, Mtu, PacketLink,
-    PathMtu, QpInit, QpNum, QpState, QpType, QueueLimits, RecvWr, SEND_SGE_MAX, SendOp, SendWr,
-    SrqNum, Verb, VerbError, VerbSet, Wc,
+    PathMtu, PdNum, QpInit, QpNum, QpState, QpType, QueueLimits, RecvWr, SEND_SGE_MAX, SendOp,
+    SendWr, SrqNum, Verb, VerbError, VerbSet, Wc,
 };
 
 /// What an atomic reads and writes.
@@ -113,6 +114,9 @@ impl<L: PacketLink> RoceDevice<L> {
         if !QpTable::supports(init.qp_type) {
             return Err(VerbError::Unsupported(verb));
         }
+        if !self.engine.mrs.has_pd(init.pd) {
+            return Err(VerbError::NoSuchObject(verb));
+        }
         let srq_exists = init.srq.is_none_or(|srq| (srq.0 as usize) < self.engine.srqs.len());
         let cqs = &self.engine.cqs;
         if !(cqs.exists(init.send_cq) && cqs.exists(init.recv_cq) && srq_exists) {
@@ -147,7 +151,7 @@ fn check_send<const N: usize>(wr: &SendWr<N>, qp: &Qp, mrs: &MrTable) -> Result<
     } else {
         check_terms(wr, qp, byte_len)?
     };
-    if !wr.sg_list.iter().all(|sge| sge.length == 0 || mrs.allows(sge, fetched)) {
+    if !wr.sg_list.iter().all(|sge| sge.length == 0 || mrs.allows(qp.init.pd, sge, fetched)) {
         return Err(VerbError::BadMemory(Verb::PostSend));
     }
     Ok(byte_len as u32)
@@ -221,8 +225,29 @@ impl<L: PacketLink> Device for RoceDevice<L> {
         self.link.now()
     }
 
-    fn reg_mr(&mut self, memory: &Region, access: Access) -> Result<MrKeys, VerbError> {
-        self.engine.mrs.register(memory, access)
+    fn alloc_pd(&mut self) -> Result<PdNum, VerbError> {
+        self.engine.mrs.alloc_pd()
+    }
+
+    fn dealloc_pd(&mut self, pd: PdNum) -> Result<(), VerbError> {
+        if self.engine.qps.iter_mut().any(|qp| qp.init.pd == pd) {
+            return Err(VerbError::BadArgument(Verb::DeallocPd));
+        }
+        self.engine.mrs.dealloc_pd(pd)
+    }
+
+    fn reg_mr(&mut self, pd: PdNum, memory: &Region, access: Access) -> Result<MrKeys, VerbError> {
+        self.engine.mrs.register(pd, memory, access)
+    }
+
+    fn reg_shared_mr(
+        &mut self,
+        pd: PdNum,
+        memory: &SharedMemory,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<MrKeys, VerbError> {
+        self.engine.mrs.register_shared(pd, memory, range, access)
     }
 
     fn dereg_mr(&mut self, lkey: u32) -> Result<(), VerbError> {
@@ -364,13 +389,13 @@ impl<L: PacketLink> Device for RoceDevice<L> {
         if !open || qp.init.srq.is_some() {
             return Err(BadWr { index: 0, error: VerbError::WrongState(verb) });
         }
-        qp.recv_queue.post(verb, wrs, &self.engine.mrs)
+        qp.recv_queue.post(verb, qp.init.pd, wrs, &self.engine.mrs)
     }
 
     fn post_srq_recv(&mut self, srq: SrqNum, wrs: &[RecvWr]) -> Result<(), BadWr> {
         let verb = Verb::PostSrqRecv;
         match self.engine.srqs.get_mut(srq.0 as usize) {
-            Some(queue) => queue.post(verb, wrs, &self.engine.mrs),
+            Some(queue) => queue.post(verb, PdNum::DEFAULT, wrs, &self.engine.mrs),
             None => Err(BadWr { index: 0, error: VerbError::NoSuchObject(verb) }),
         }
     }

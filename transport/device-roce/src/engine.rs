@@ -58,7 +58,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(config: &RoceConfig, packet_bytes_max: usize, of_link: &LinkCaps) -> Self {
         Self {
-            mrs: MrTable::new(),
+            mrs: MrTable::new(config.seed),
             qps: QpTable::new(config.qp_max, config.seed, of_link.qp_share),
             cqs: Cqs::new(),
             srqs: Vec::new(),
@@ -158,12 +158,12 @@ impl Engine {
             let Some(index) = self.ready.pop_front() else { break };
             let Some(qp) = self.qps.at(index) else { continue };
             qp.requester.listed = false;
-            let (num, qp_type) = (qp.num, qp.init.qp_type);
+            let (num, qp_type, pd) = (qp.num, qp.init.qp_type, qp.init.pd);
             // An RC queue pair in error still tells why.
             let may_send = qp.state == QpState::Rts || qp.rc.is_some();
             let Some(path) = qp.path.as_ref().filter(|_| may_send) else { continue };
             let source = link.source_addr(path.source_port);
-            let sender = Sender { num, index, qp_type, path, source };
+            let sender = Sender { num, index, qp_type, pd, path, source };
             // A packet whose memory is gone takes scratch, too.
             let room = self.batch_max - batch.packets.len();
             let room = TX_TURN_PACKETS.min(room).min(batch.scratch.len() / self.packet_bytes_max);

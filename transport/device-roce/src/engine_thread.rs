@@ -10,14 +10,15 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 use towpath_base::{Nanos, Time};
 use towpath_verbs::{
-    Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, PathMtu, QpInit, QpNum,
-    QpState, QueueLimits, RecvWr, SendWr, SrqNum, VerbError, Wc,
+    Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, Memory, MrKeys, PathMtu, PdNum,
+    QpInit, QpNum, QpState, QueueLimits, RecvWr, SendWr, SrqNum, VerbError, Wc,
 };
 
 /// Packets taken in before the lock is offered to the application.
@@ -242,8 +243,31 @@ impl<D: Device> Device for SharedDevice<D> {
         self.shared.lock().now()
     }
 
-    fn reg_mr(&mut self, memory: &Self::Memory, access: Access) -> Result<MrKeys, VerbError> {
-        self.shared.lock().reg_mr(memory, access)
+    fn alloc_pd(&mut self) -> Result<PdNum, VerbError> {
+        self.shared.lock().alloc_pd()
+    }
+
+    fn dealloc_pd(&mut self, pd: PdNum) -> Result<(), VerbError> {
+        self.shared.lock().dealloc_pd(pd)
+    }
+
+    fn reg_mr(
+        &mut self,
+        pd: PdNum,
+        memory: &Self::Memory,
+        access: Access,
+    ) -> Result<MrKeys, VerbError> {
+        self.shared.lock().reg_mr(pd, memory, access)
+    }
+
+    fn reg_shared_mr(
+        &mut self,
+        pd: PdNum,
+        memory: &<Self::Memory as Memory>::Shared,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<MrKeys, VerbError> {
+        self.shared.lock().reg_shared_mr(pd, memory, range, access)
     }
 
     fn dereg_mr(&mut self, lkey: u32) -> Result<(), VerbError> {

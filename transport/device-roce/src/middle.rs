@@ -46,6 +46,13 @@ impl Middle {
         (length > 0).then_some(Self { payload, mtu: mtu as usize })
     }
 
+    /// Whether their payload has to be copied, since others may change it: see
+    /// [`MrTable::gather`].
+    #[inline]
+    pub(crate) fn is_shared(&self, mrs: &MrTable) -> bool {
+        mrs.is_shared(&self.payload)
+    }
+
     /// How many there are.
     pub(crate) fn packets(&self) -> u32 {
         self.payload.length / self.mtu as u32

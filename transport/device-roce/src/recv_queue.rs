@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use towpath_memory::MrTable;
-use towpath_verbs::{BadWr, RecvWr, Verb, VerbError};
+use towpath_verbs::{BadWr, PdNum, RecvWr, Verb, VerbError};
 
 /// Posted receive work requests.
 pub(crate) struct RecvQueue {
@@ -25,13 +25,20 @@ impl RecvQueue {
         Self { newest_first: true, ..Self::new(depth) }
     }
 
-    pub(crate) fn post(&mut self, verb: Verb, wrs: &[RecvWr], mrs: &MrTable) -> Result<(), BadWr> {
+    /// Posts to the queue, or to the queue of a queue pair, of `pd`.
+    pub(crate) fn post(
+        &mut self,
+        verb: Verb,
+        pd: PdNum,
+        wrs: &[RecvWr],
+        mrs: &MrTable,
+    ) -> Result<(), BadWr> {
         for (index, wr) in wrs.iter().enumerate() {
             let refuse = |error| Err(BadWr { index, error });
             if self.queue.len() == self.depth {
                 return refuse(VerbError::QueueFull(verb));
             }
-            if !wr.sg_list.iter().all(|sge| sge.length == 0 || mrs.allows(sge, true)) {
+            if !wr.sg_list.iter().all(|sge| sge.length == 0 || mrs.allows(pd, sge, true)) {
                 return refuse(VerbError::BadMemory(verb));
             }
             self.queue.push_back(*wr);

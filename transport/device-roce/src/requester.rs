@@ -20,7 +20,7 @@ use towpath_base::crc::Crc32;
 use towpath_base::serial::Psn;
 use towpath_memory::MrTable;
 use towpath_verbs::{
-    QpNum, QpType, RemoteAddr, SendOp, SendWr, Sge, TxPacket, VerbError, link::PARTS_MAX,
+    PdNum, QpNum, QpType, RemoteAddr, SendOp, SendWr, Sge, TxPacket, VerbError, link::PARTS_MAX,
 };
 
 /// Pieces of payload of a packet that is not copied: headers, pad and ICRC are two parts more.
@@ -83,6 +83,7 @@ pub(crate) struct Sender<'q> {
     pub(crate) num: QpNum,
     pub(crate) index: u32,
     pub(crate) qp_type: QpType,
+    pub(crate) pd: PdNum,
     pub(crate) path: &'q Path,
     /// The address that its packets leave from.
     pub(crate) source: SocketAddr,
@@ -195,7 +196,9 @@ impl Requester {
                 ack_req: false,
             };
             let packets_max = packets_end - batch.packets.len();
-            if let Some(middle) = Middle::of(list, byte_len, cursor.offset, mtu, packets_max) {
+            if let Some(middle) = Middle::of(list, byte_len, cursor.offset, mtu, packets_max)
+                .filter(|middle| !middle.is_shared(batch.mrs))
+            {
                 let (first, _) = draft.bth(sender, dest_qp, 0);
                 if middle.emit(&first, &base, sender, batch, planned, wr.flags.alone).is_err() {
                     return Turn::BadMemory;
@@ -287,6 +290,7 @@ impl Draft<'_> {
         let pieces = pieces(self.list, self.offset, self.payload_bytes);
 
         let copied = payload_bytes <= TX_COPY_BYTES_MAX
+            || pieces.clone().any(|piece| batch.mrs.is_shared(&piece))
             || self.list.len() > PAYLOAD_PARTS_MAX
                 && pieces.clone().nth(PAYLOAD_PARTS_MAX).is_some();
         let own_bytes = if copied { packet_bytes } else { packet_bytes - payload_bytes };
@@ -391,9 +395,9 @@ fn add_copied<'a>(
 ) -> Result<(), VerbError> {
     let mut at = head_bytes;
     for piece in pieces {
-        let bytes = mrs.gather(&piece)?;
-        own[at..at + bytes.len()].copy_from_slice(bytes);
-        at += bytes.len();
+        let end = at + piece.length as usize;
+        mrs.gather_into(&piece, &mut own[at..end])?;
+        at = end;
     }
     crc.update(&own[BTH_BYTES..icrc_at]);
     own[icrc_at..].copy_from_slice(&crc.value().to_le_bytes());

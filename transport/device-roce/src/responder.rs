@@ -220,7 +220,7 @@ impl Qp {
         let (remote, total) = (RemoteAddr { addr: reth.va, rkey: reth.rkey }, reth.dma_len);
         // A WRITE of no bytes reaches no memory, and its key is not looked at.
         let open = self.init.qp_access_flags.remote_write
-            && s.mrs.allows_remote_write(remote, total as usize);
+            && s.mrs.allows_remote_write(self.init.pd, remote, total as usize);
         if total > 0 && !open {
             s.counters.bad_rkey += 1;
             return;
@@ -253,7 +253,9 @@ impl Qp {
         };
         let addr = remote.addr.wrapping_add(u64::from(offset));
         let here = RemoteAddr { addr, rkey: remote.rkey };
-        if !packet.payload.is_empty() && s.mrs.remote_write(here, packet.payload).is_err() {
+        if !packet.payload.is_empty()
+            && s.mrs.remote_write(self.init.pd, here, packet.payload).is_err()
+        {
             s.counters.bad_rkey += 1;
             return;
         }

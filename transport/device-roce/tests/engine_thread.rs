@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use towpath_base::serial::Psn;
 use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{EngineThread, RoceConfig, RoceDevice, SharedDevice};
-use towpath_memory::{Region, Window};
+use towpath_memory::{Region, SharedMemory};
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, MrKeys, Mtu, QpInit, QpNum, QpState, QpType, RcAttr, RecvWr,
-    RemoteAddr, SendOp, SendWr, SgList, Sge, Wc, WcStatus,
+    Access, Connect, CqNum, Device, MrKeys, Mtu, PdNum, QpInit, QpNum, QpState, QpType, RcAttr,
+    RecvWr, RemoteAddr, SendOp, SendWr, SgList, Sge, Wc, WcStatus,
 };
 
 const MEMORY_BYTES: usize = 1 << 20;
@@ -21,16 +21,18 @@ struct End<D> {
     device: D,
     cq: CqNum,
     qp: QpNum,
-    memory: Window,
+    memory: SharedMemory,
     keys: MrKeys,
 }
 
 impl<D: Device<Memory = Region>> End<D> {
     fn new(mut device: D) -> Self {
-        let memory = Region::new(MEMORY_BYTES).unwrap().into_window().unwrap();
-        let keys = device.reg_mr(memory.region(), Access::REMOTE_ALL).unwrap();
+        let memory = SharedMemory::new(MEMORY_BYTES).unwrap();
+        let keys = device
+            .reg_shared_mr(PdNum::DEFAULT, &memory, memory.whole(), Access::REMOTE_ALL)
+            .unwrap();
         let cq = device.create_cq(1024).unwrap();
-        let qp = device.create_qp(&QpInit::new(QpType::Rc, cq)).unwrap();
+        let qp = device.create_qp(&QpInit::new(QpType::Rc, cq).access(Access::REMOTE_ALL)).unwrap();
         Self { device, cq, qp, memory, keys }
     }
 
@@ -59,11 +61,11 @@ impl<D: Device<Memory = Region>> End<D> {
     }
 
     fn remote(&self, at: u64) -> RemoteAddr {
-        RemoteAddr { addr: self.memory.region().addr() + at, rkey: self.keys.rkey }
+        RemoteAddr { addr: self.memory.addr() + at, rkey: self.keys.rkey }
     }
 
     fn post(&mut self, wr_id: u64, op: SendOp, at: u64, length: u32) {
-        let addr = self.memory.region().addr() + at;
+        let addr = self.memory.addr() + at;
         let list = SgList::one(Sge { addr, length, lkey: self.keys.lkey });
         self.device.post_send(self.qp, &[SendWr::new(wr_id, op, list)]).unwrap();
     }
@@ -226,7 +228,7 @@ fn several_threads_share_one_served_device() {
     let (mut a, mut b) = (a, b);
     a.connect(b.device.local_addr(), b.qp);
     b.connect(a.device.local_addr(), a.qp);
-    let (remote, addr, lkey) = (b.remote(0), a.memory.region().addr(), a.keys.lkey);
+    let (remote, addr, lkey) = (b.remote(0), a.memory.addr(), a.keys.lkey);
     std::thread::scope(|scope| {
         for worker in 0..4u64 {
             let (mut device, qp) = (a.device.clone(), a.qp);

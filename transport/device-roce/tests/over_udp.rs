@@ -6,10 +6,10 @@ use towpath_base::Nanos;
 use towpath_base::serial::Psn;
 use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{RoceConfig, RoceDevice};
-use towpath_memory::{Region, Window};
+use towpath_memory::SharedMemory;
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, Mtu, PacketLink, QpInit, QpNum, QpType, RcAttr, RecvWr, SendOp,
-    SendWr, SgList, Sge, Wc, WcStatus,
+    Access, Connect, CqNum, Device, Mtu, PacketLink, PdNum, QpInit, QpNum, QpType, RcAttr, RecvWr,
+    SendOp, SendWr, SgList, Sge, Wc, WcStatus,
 };
 
 const HEADER_BYTES: usize = 64;
@@ -23,7 +23,7 @@ struct End {
     device: RoceDevice<UdpLink>,
     cq: CqNum,
     qp: QpNum,
-    memory: Window,
+    memory: SharedMemory,
     lkey: u32,
 }
 
@@ -31,10 +31,13 @@ impl End {
     fn new(ip: IpAddr) -> Self {
         let link = UdpLink::bind(UdpConfig::new(ip)).expect("sockets on the loopback");
         let mut device = RoceDevice::new(link, RoceConfig::default());
-        let memory = Region::new(1 << 20).unwrap().into_window().unwrap();
-        let lkey = device.reg_mr(memory.region(), Access::LOCAL).unwrap().lkey;
+        let memory = SharedMemory::new(1 << 20).unwrap();
+        let lkey = device
+            .reg_shared_mr(PdNum::DEFAULT, &memory, memory.whole(), Access::LOCAL)
+            .unwrap()
+            .lkey;
         let cq = device.create_cq(1024).unwrap();
-        let qp = device.create_qp(&QpInit::new(QpType::Uc, cq)).unwrap();
+        let qp = device.create_qp(&QpInit::new(QpType::Uc, cq).access(Access::REMOTE_ALL)).unwrap();
         Self { device, cq, qp, memory, lkey }
     }
 
@@ -54,7 +57,7 @@ impl End {
 
     fn list(&self, payload: usize, len: usize) -> SgList {
         let sge = |at: usize, len: usize| Sge {
-            addr: self.memory.region().addr() + at as u64,
+            addr: self.memory.addr() + at as u64,
             length: len as u32,
             lkey: self.lkey,
         };

@@ -3,11 +3,12 @@
 
 use crate::{OpenError, Target};
 use std::net::SocketAddr;
+use std::ops::Range;
 use towpath_base::Time;
-use towpath_memory::Region;
+use towpath_memory::{Region, SharedMemory};
 use towpath_verbs::{
-    Access, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, QpInit, QpNum, QpState, QueueLimits,
-    RecvWr, SendWr, VerbError, Wc,
+    Access, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, PdNum, QpInit, QpNum, QpState,
+    QueueLimits, RecvWr, SendWr, VerbError, Wc,
 };
 
 /// An RDMA device, which this build cannot open: it lacks the feature `verbs`.
@@ -49,7 +50,25 @@ impl Device for VerbsDevice {
         match *self {}
     }
 
-    fn reg_mr(&mut self, _: &Region, _: Access) -> Result<MrKeys, VerbError> {
+    fn alloc_pd(&mut self) -> Result<PdNum, VerbError> {
+        match *self {}
+    }
+
+    fn dealloc_pd(&mut self, _: PdNum) -> Result<(), VerbError> {
+        match *self {}
+    }
+
+    fn reg_mr(&mut self, _: PdNum, _: &Region, _: Access) -> Result<MrKeys, VerbError> {
+        match *self {}
+    }
+
+    fn reg_shared_mr(
+        &mut self,
+        _: PdNum,
+        _: &SharedMemory,
+        _: Range<usize>,
+        _: Access,
+    ) -> Result<MrKeys, VerbError> {
         match *self {}
     }
 

@@ -4,7 +4,7 @@
 use crate::error::EndpointError;
 use crate::held::Held;
 use towpath_memory::{Pool, Region};
-use towpath_verbs::{Access, Device, Mtu, Sge};
+use towpath_verbs::{Access, Device, Mtu, PdNum, Sge};
 
 /// Zeroes for the device to read, of a whole packet.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Filler {
         D: Device<Memory = Region>,
     {
         let pool = Pool::with_count(mtu.bytes() as usize, 1)?;
-        let lkey = device.reg_mr(pool.region(), Access::LOCAL)?.lkey;
+        let lkey = device.reg_mr(PdNum::DEFAULT, pool.region(), Access::LOCAL)?.lkey;
         let mut zeroes = Held::new(pool.take().expect("a fresh pool has its buffer"));
         // For good: every work request that names it only reads.
         zeroes.lend();

@@ -11,7 +11,7 @@ use towpath_base::{Nanos, Time};
 use towpath_memory::{Buf, Pool, Region};
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::{ChannelId, ChunkRef, Class};
-use towpath_verbs::{Access, Device, RecvWr, SgList};
+use towpath_verbs::{Access, Device, PdNum, RecvWr, SgList};
 
 /// Where a slot is posted, or whose pieces it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,8 +134,8 @@ impl RecvTable {
         let headers = Pool::with_count(HEADER_BYTES, missing)?;
         let page_aligned = self.chunk_bytes.next_multiple_of(towpath_memory::PAGE_BYTES);
         let payloads = Pool::with_count(page_aligned, missing)?;
-        let header_lkey = device.reg_mr(headers.region(), Access::LOCAL)?.lkey;
-        let payload_lkey = match device.reg_mr(payloads.region(), Access::LOCAL) {
+        let header_lkey = device.reg_mr(PdNum::DEFAULT, headers.region(), Access::LOCAL)?.lkey;
+        let payload_lkey = match device.reg_mr(PdNum::DEFAULT, payloads.region(), Access::LOCAL) {
             Ok(keys) => keys.lkey,
             Err(error) => {
                 // Nothing is posted there yet; a failure to give it back leaves a spare key.

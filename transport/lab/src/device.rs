@@ -2,16 +2,17 @@
 
 use std::cell::{Ref, RefCell};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::rc::Rc;
 use towpath_base::serial::Psn;
 use towpath_base::{Nanos, Time};
 use towpath_device_roce::{RoceConfig, RoceCounters, RoceDevice};
-use towpath_memory::Region;
+use towpath_memory::{Region, SharedMemory};
 use towpath_sim::{FaultLink, VirtualLink};
 use towpath_verbs::{
     Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, LinkCaps, LinkCounters, MrKeys,
-    PacketLink, QpInit, QpNum, QpState, QueueLimits, RecvWr, RxPacket, SendWr, SrqNum, TxPacket,
-    VerbError, Wc,
+    PacketLink, PdNum, QpInit, QpNum, QpState, QueueLimits, RecvWr, RxPacket, SendWr, SrqNum,
+    TxPacket, VerbError, Wc,
 };
 
 /// One end of a wire with faults. Clones are the same end: when a host dies, its next life finds
@@ -116,8 +117,26 @@ impl Device for LabDevice {
         self.roce.now()
     }
 
-    fn reg_mr(&mut self, memory: &Region, access: Access) -> Result<MrKeys, VerbError> {
-        self.roce.reg_mr(memory, access)
+    fn alloc_pd(&mut self) -> Result<PdNum, VerbError> {
+        self.roce.alloc_pd()
+    }
+
+    fn dealloc_pd(&mut self, pd: PdNum) -> Result<(), VerbError> {
+        self.roce.dealloc_pd(pd)
+    }
+
+    fn reg_mr(&mut self, pd: PdNum, memory: &Region, access: Access) -> Result<MrKeys, VerbError> {
+        self.roce.reg_mr(pd, memory, access)
+    }
+
+    fn reg_shared_mr(
+        &mut self,
+        pd: PdNum,
+        memory: &SharedMemory,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<MrKeys, VerbError> {
+        self.roce.reg_shared_mr(pd, memory, range, access)
     }
 
     fn dereg_mr(&mut self, lkey: u32) -> Result<(), VerbError> {

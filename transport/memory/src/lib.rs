@@ -1,7 +1,8 @@
 //! Registered memory and buffer pools: ownership, alignment, huge pages.
 //!
 //! Applications use [`Buf`], a buffer taken from a [`Pool`], which hands out parts of a [`Region`]
-//! that is registered with a device. Devices and the endpoint use the other types.
+//! that is registered with a device. What peers may reach by key is another type,
+//! [`SharedMemory`]. Devices and the endpoint use the other types.
 //!
 //! Only this crate has raw pointers into memory that a device writes. Three rules make it safe. The
 //! types enforce the first. The crate that drives a device must keep the second, and devices must
@@ -15,9 +16,8 @@
 //!    changed at all, so several posted messages may use it.
 //! 2. [`Lent::reclaim`] is called only after the completion of every work request that names the
 //!    buffer was polled. The endpoint does so in one place; applications never hold a `Lent`.
-//! 3. With a key a peer reaches only regions that were registered for remote access. Such regions
-//!    are read and written only by copies and atomic words ([`MrTable::remote_write`], [`Target`],
-//!    [`Window`]), never as slices.
+//! 3. With a key a peer reaches [`SharedMemory`] alone: a [`Region`] cannot be registered for it.
+//!    Shared memory is read and written by atomic words, never as slices.
 //!
 //! ```
 //! use towpath_memory::{Pool, Region};
@@ -42,20 +42,24 @@ mod berth;
 mod buf;
 mod extent;
 mod free;
+mod mapping;
 mod mr;
 mod region;
 mod segment;
 mod shared;
+mod shared_memory;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use berth::Berth;
 pub use buf::{Buf, Lent, Pool};
 pub use extent::{Source, Target};
 pub use mr::MrTable;
-pub use region::{PAGE_BYTES, Region, RegionId, Window};
+pub use region::{PAGE_BYTES, Region, RegionId};
 pub use segment::{Frozen, Segment};
 pub use shared::Shared;
+pub use shared_memory::SharedMemory;
 
 /// Why memory could not be allocated or used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -74,6 +78,12 @@ pub enum MemoryError {
         bytes: usize,
         /// The system's reason.
         errno: i32,
+    },
+    /// Memory of the caller's whose start or length does not fit, or a word at such a place.
+    #[error("the start and the length must be multiples of {align} bytes")]
+    Misaligned {
+        /// What they have to be multiples of.
+        align: usize,
     },
     /// More bytes than the buffer holds.
     #[error("{wanted} bytes do not fit a buffer of {capacity}")]

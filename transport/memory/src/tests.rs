@@ -1,7 +1,11 @@
 //! Tests of regions, buffers and keys.
 
-use crate::{Buf, MemoryError, MrTable, PAGE_BYTES, Pool, Region};
-use towpath_verbs::{Access, RemoteAddr, Verb, VerbError};
+use crate::{Buf, MemoryError, MrTable, PAGE_BYTES, Pool, Region, SharedMemory};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use towpath_verbs::{Access, PdNum, RemoteAddr, Sge, Verb, VerbError};
+
+const PD: PdNum = PdNum::DEFAULT;
 
 fn pool(bytes: usize, buf_bytes: usize) -> Pool {
     Pool::new(Region::new(bytes).expect("memory for a test"), buf_bytes)
@@ -66,58 +70,58 @@ fn a_buffer_whose_pages_went_back_reads_as_zeroes_and_its_neighbours_keep_theirs
 #[test]
 fn keys_reach_their_region_to_the_last_byte_and_not_beyond() {
     let pool = pool(PAGE_BYTES, PAGE_BYTES);
-    let mut table = MrTable::new();
-    let keys = table.register(pool.region(), Access::LOCAL).unwrap();
+    let mut table = MrTable::new(7);
+    let keys = table.register(PD, pool.region(), Access::LOCAL).unwrap();
     let lent = pool.take().unwrap().lend();
     let sge = lent.sge(keys.lkey, 0, PAGE_BYTES);
     assert_eq!(table.scatter(&sge, PAGE_BYTES - 2, b"xy"), Ok(()));
     let bad = VerbError::BadMemory(Verb::PostRecv);
     assert_eq!(table.scatter(&sge, PAGE_BYTES - 1, b"xy"), Err(bad));
     assert_eq!(&table.gather(&sge).unwrap()[PAGE_BYTES - 2..], b"xy");
-    let past = towpath_verbs::Sge { length: PAGE_BYTES as u32 + 1, ..sge };
-    assert!(table.allows(&sge, true) && !table.allows(&past, false));
-    let wrapping = towpath_verbs::Sge { addr: u64::MAX, length: 2, lkey: keys.lkey };
-    assert!(!table.allows(&wrapping, false));
+    let past = Sge { length: PAGE_BYTES as u32 + 1, ..sge };
+    assert!(table.allows(PD, &sge, true) && !table.allows(PD, &past, false));
+    let wrapping = Sge { addr: u64::MAX, length: 2, lkey: keys.lkey };
+    assert!(!table.allows(PD, &wrapping, false));
     let _ = lent.reclaim();
 }
 
 #[test]
 fn a_key_that_outlived_its_region_does_not_reach_the_next_one() {
     let (first, second) = (pool(PAGE_BYTES, PAGE_BYTES), pool(PAGE_BYTES, PAGE_BYTES));
-    let mut table = MrTable::new();
-    let old = table.register(first.region(), Access::LOCAL).unwrap();
+    let mut table = MrTable::new(7);
+    let old = table.register(PD, first.region(), Access::LOCAL).unwrap();
     table.deregister(old.lkey).unwrap();
-    let new = table.register(second.region(), Access::LOCAL).unwrap();
-    assert_eq!(old.lkey >> 8, new.lkey >> 8, "the place is used again");
+    let new = table.register(PD, second.region(), Access::LOCAL).unwrap();
+    assert_eq!(old.lkey & 0xffff, new.lkey & 0xffff, "the place is used again");
     assert_eq!(table.deregister(old.lkey), Err(VerbError::NoSuchObject(Verb::DeregMr)));
 }
 
 #[test]
 fn a_peer_writes_only_where_remote_write_was_granted() {
-    let open = Region::new(PAGE_BYTES).unwrap().into_window().unwrap();
+    let open = SharedMemory::new(PAGE_BYTES).unwrap();
     let closed = Region::new(PAGE_BYTES).unwrap();
-    let mut table = MrTable::new();
-    let open_keys = table.register(open.region(), Access::REMOTE_WRITE).unwrap();
-    let closed_keys = table.register(&closed, Access::LOCAL).unwrap();
-    let at = |region: &Region, rkey, skip| RemoteAddr { addr: region.addr() + skip, rkey };
-    assert_eq!(table.remote_write(at(open.region(), open_keys.rkey, 4090), b"peer"), Ok(()));
+    let mut table = MrTable::new(7);
+    let open_keys = table.register_shared(PD, &open, open.whole(), Access::REMOTE_WRITE).unwrap();
+    let closed_keys = table.register(PD, &closed, Access::LOCAL).unwrap();
+    let at = |addr, rkey, skip| RemoteAddr { addr: addr + skip, rkey };
+    assert_eq!(table.remote_write(PD, at(open.addr(), open_keys.rkey, 4090), b"peer"), Ok(()));
     let mut read = [0; 4];
     open.read(4090, &mut read).unwrap();
     assert_eq!(&read, b"peer");
-    assert!(table.remote_write(at(open.region(), open_keys.rkey, 4093), b"peer").is_err());
-    assert!(table.remote_write(at(&closed, closed_keys.rkey, 0), b"peer").is_err());
+    assert!(table.remote_write(PD, at(open.addr(), open_keys.rkey, 4093), b"peer").is_err());
+    assert!(table.remote_write(PD, at(closed.addr(), closed_keys.rkey, 0), b"peer").is_err());
 }
 
 #[test]
 fn bytes_go_from_one_region_to_another_piece_by_piece_and_never_past_an_end() {
-    let (mut from, mut to) = (MrTable::new(), MrTable::new());
+    let (mut from, mut to) = (MrTable::new(7), MrTable::new(7));
     let (source, target) = (pool(PAGE_BYTES, PAGE_BYTES), pool(PAGE_BYTES, PAGE_BYTES));
-    let from_key = from.register(source.region(), Access::LOCAL).unwrap().lkey;
-    let to_key = to.register(target.region(), Access::LOCAL).unwrap().lkey;
+    let from_key = from.register(PD, source.region(), Access::LOCAL).unwrap().lkey;
+    let to_key = to.register(PD, target.region(), Access::LOCAL).unwrap().lkey;
     let mut buf = source.take().unwrap();
     buf.extend(b"abcdef").unwrap();
     let (source, target) = (buf.lend(), target.take().unwrap().lend());
-    let mut bytes = from.source(&source.sge(from_key, 0, 6)).unwrap();
+    let mut bytes = from.source(PD, &source.sge(from_key, 0, 6)).unwrap();
     let mut first = to.target(&target.sge(to_key, 0, 4)).unwrap();
     assert_eq!((first.fill(&mut bytes), bytes.byte_len(), first.byte_len()), (4, 2, 0));
     assert_eq!(first.fill(&mut bytes), 0, "no room");
@@ -127,47 +131,156 @@ fn bytes_go_from_one_region_to_another_piece_by_piece_and_never_past_an_end() {
     landed.set_len(14).unwrap();
     assert_eq!(&landed[..], b"abcd\0\0\0\0\0\0ef\0\0");
     let foreign = source.sge(from_key ^ 1, 0, 6);
-    assert!(from.source(&foreign).is_none() && from.target(&foreign).is_none());
+    assert!(from.source(PD, &foreign).is_none() && from.target(&foreign).is_none());
     let remote = RemoteAddr { addr: landed.region().addr(), rkey: to_key };
-    assert!(to.remote_target(remote, 1).is_none(), "not open to peers");
+    assert!(to.remote_target(PD, remote, 1).is_none(), "not open to peers");
 }
 
 #[test]
 fn a_peer_reads_only_where_remote_read_was_granted() {
-    let mut open = Region::new(PAGE_BYTES).unwrap().into_window().unwrap();
+    let open = SharedMemory::new(PAGE_BYTES).unwrap();
     open.write(4090, b"served").unwrap();
-    let closed = Region::new(PAGE_BYTES).unwrap();
-    let mut table = MrTable::new();
+    let closed = SharedMemory::new(PAGE_BYTES).unwrap();
+    let mut table = MrTable::new(7);
     let readable = Access { remote_read: true, ..Access::default() };
-    let open_keys = table.register(open.region(), readable).unwrap();
-    let closed_keys = table.register(&closed, Access::REMOTE_WRITE).unwrap();
-    let at = |region: &Region, rkey, skip| RemoteAddr { addr: region.addr() + skip, rkey };
+    let open_keys = table.register_shared(PD, &open, open.whole(), readable).unwrap();
+    let closed_keys =
+        table.register_shared(PD, &closed, closed.whole(), Access::REMOTE_WRITE).unwrap();
+    let at = |addr, rkey, skip| RemoteAddr { addr: addr + skip, rkey };
     let mut out = [0; 6];
-    let whole = at(open.region(), open_keys.rkey, 4090);
-    assert!(table.allows_remote_read(whole, 6) && !table.allows_remote_read(whole, 7));
-    assert_eq!(table.remote_read(whole, &mut out), Ok(()));
+    let whole = at(open.addr(), open_keys.rkey, 4090);
+    assert!(table.allows_remote_read(PD, whole, 6) && !table.allows_remote_read(PD, whole, 7));
+    assert_eq!(table.remote_read(PD, whole, &mut out), Ok(()));
     assert_eq!(&out, b"served");
-    assert!(table.remote_read(at(open.region(), open_keys.rkey, 4091), &mut out).is_err());
-    let other = at(&closed, closed_keys.rkey, 0);
-    assert!(!table.allows_remote_read(other, 1) && table.remote_read(other, &mut out).is_err());
+    assert!(table.remote_read(PD, at(open.addr(), open_keys.rkey, 4091), &mut out).is_err());
+    let other = at(closed.addr(), closed_keys.rkey, 0);
+    assert!(
+        !table.allows_remote_read(PD, other, 1) && table.remote_read(PD, other, &mut out).is_err()
+    );
 }
 
 #[test]
 fn an_atomic_needs_its_grant_its_alignment_and_eight_bytes() {
-    let open = Region::new(PAGE_BYTES).unwrap().into_window().unwrap();
-    let mut table = MrTable::new();
+    let open = SharedMemory::new(PAGE_BYTES).unwrap();
+    let mut table = MrTable::new(7);
     let granted = Access { remote_atomic: true, ..Access::default() };
-    let rkey = table.register(open.region(), granted).unwrap().rkey;
-    let plain = table.register(open.region(), Access::REMOTE_WRITE).unwrap().rkey;
-    let at = |rkey, skip| RemoteAddr { addr: open.region().addr() + skip, rkey };
-    assert_eq!(table.remote_atomic(at(rkey, 4088), |was| was.wrapping_add(7)), Ok(0));
-    assert_eq!(table.remote_atomic(at(rkey, 4088), |was| was.wrapping_sub(8)), Ok(7));
+    let rkey = table.register_shared(PD, &open, open.whole(), granted).unwrap().rkey;
+    let plain = table.register_shared(PD, &open, open.whole(), Access::REMOTE_WRITE).unwrap().rkey;
+    let at = |rkey, skip| RemoteAddr { addr: open.addr() + skip, rkey };
+    assert_eq!(table.remote_atomic(PD, at(rkey, 4088), |was| was.wrapping_add(7)), Ok(0));
+    assert_eq!(table.remote_atomic(PD, at(rkey, 4088), |was| was.wrapping_sub(8)), Ok(7));
     let mut read = [0; 8];
     open.read(4088, &mut read).unwrap();
     assert_eq!(u64::from_ne_bytes(read), u64::MAX);
     let misaligned = Err(VerbError::BadArgument(Verb::PostSend));
-    assert_eq!(table.remote_atomic(at(rkey, 4084), |was| was), misaligned);
+    assert_eq!(table.remote_atomic(PD, at(rkey, 4084), |was| was), misaligned);
     let bad = Err(VerbError::BadMemory(Verb::PostSend));
-    assert_eq!(table.remote_atomic(at(rkey, 4092), |was| was), bad);
-    assert_eq!(table.remote_atomic(at(plain, 4088), |was| was), bad);
+    assert_eq!(table.remote_atomic(PD, at(rkey, 4092), |was| was), bad);
+    assert_eq!(table.remote_atomic(PD, at(plain, 4088), |was| was), bad);
+}
+
+#[test]
+fn a_region_is_never_open_to_peers() {
+    let pool = pool(PAGE_BYTES, PAGE_BYTES);
+    let mut table = MrTable::new(7);
+    for access in [Access::REMOTE_WRITE, Access::REMOTE_ALL] {
+        let refused = Err(VerbError::BadArgument(Verb::RegMr));
+        assert_eq!(table.register(PD, pool.region(), access), refused);
+    }
+}
+
+#[test]
+fn no_queue_pair_reaches_memory_of_another_domain() {
+    let memory = SharedMemory::new(PAGE_BYTES).unwrap();
+    let mut table = MrTable::new(7);
+    let [ours, theirs] = [(); 2].map(|()| table.alloc_pd().unwrap());
+    let keys = table.register_shared(ours, &memory, 8..16, Access::REMOTE_ALL).unwrap();
+    let remote = RemoteAddr { addr: memory.addr() + 8, rkey: keys.rkey };
+    let local = Sge { addr: memory.addr() + 8, length: 8, lkey: keys.lkey };
+    for pd in [PdNum::DEFAULT, theirs, ours] {
+        let may = pd == ours;
+        assert_eq!(table.remote_read(pd, remote, &mut [0; 8]).is_ok(), may);
+        assert_eq!(table.remote_write(pd, remote, &[0; 8]).is_ok(), may);
+        assert_eq!(table.remote_atomic(pd, remote, |was| was).is_ok(), may);
+        assert_eq!(table.remote_target(pd, remote, 8).is_some(), may);
+        assert_eq!(table.allows(pd, &local, true), may);
+    }
+    for (skip, len) in [(-1_i64, 1), (-1, 8), (0, 9), (1, 8), (8, 1)] {
+        let remote = RemoteAddr { addr: remote.addr.wrapping_add_signed(skip), ..remote };
+        assert!(!table.allows_remote_read(ours, remote, len), "{skip} {len}");
+    }
+    let in_use = Err(VerbError::BadArgument(Verb::DeallocPd));
+    assert_eq!(table.dealloc_pd(ours), in_use);
+    table.deregister(keys.rkey).unwrap();
+    assert!(table.remote_read(ours, remote, &mut [0; 8]).is_err());
+    assert_eq!(table.dealloc_pd(ours), Ok(()));
+    let gone = Err(VerbError::NoSuchObject(Verb::DeallocPd));
+    assert_eq!((table.dealloc_pd(ours), table.dealloc_pd(PdNum::DEFAULT)), (gone, gone));
+    assert_eq!(table.alloc_pd(), Ok(ours), "its number is free again");
+}
+
+#[test]
+fn a_registered_range_is_not_empty_and_within_its_memory() {
+    let memory = SharedMemory::new(PAGE_BYTES).unwrap();
+    let mut table = MrTable::new(7);
+    let bad = Err(VerbError::BadArgument(Verb::RegMr));
+    #[expect(clippy::reversed_empty_ranges, reason = "a caller may name one")]
+    for range in [0..0, 8..4, 0..PAGE_BYTES + 1, PAGE_BYTES..PAGE_BYTES + 1, 9..usize::MAX] {
+        let got = table.register_shared(PD, &memory, range.clone(), Access::LOCAL);
+        assert_eq!(got, bad, "{range:?}");
+    }
+    let nowhere = table.register_shared(PdNum(9), &memory, 0..1, Access::LOCAL);
+    assert_eq!(nowhere, Err(VerbError::NoSuchObject(Verb::RegMr)));
+}
+
+/// Says when it is dropped.
+struct Owner(Arc<AtomicBool>, #[expect(dead_code, reason = "the bytes")] Vec<u64>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn memory_of_the_callers_is_used_as_it_is_and_given_back_when_the_last_user_is_gone() {
+    let is_gone = Arc::new(AtomicBool::new(false));
+    let mut bytes = vec![0_u64; 16];
+    let start = std::ptr::NonNull::new(bytes.as_mut_ptr().cast::<u8>()).unwrap();
+    let owner = || Box::new(Owner(Arc::default(), Vec::new()));
+    for (skip, len) in [(1, 8), (0, 9), (4, 8)] {
+        // SAFETY: refused, so that nothing is reached.
+        let refused = unsafe { SharedMemory::from_raw_parts(start.add(skip), len, owner()) };
+        assert!(matches!(refused, Err(MemoryError::Misaligned { align: 8 })), "{skip} {len}");
+    }
+    // SAFETY: the owner has the bytes, and nobody else reaches them.
+    let memory = unsafe {
+        SharedMemory::from_raw_parts(start, 128, Box::new(Owner(Arc::clone(&is_gone), bytes)))
+    };
+    let memory = memory.unwrap();
+    let mut table = MrTable::new(7);
+    let key = table.register_shared(PD, &memory, memory.whole(), Access::LOCAL).unwrap().lkey;
+    memory.write(3, b"abc").unwrap();
+    let at = Sge { addr: memory.addr() + 3, length: 3, lkey: key };
+    let mut out = [0; 3];
+    table.gather_into(&at, &mut out).unwrap();
+    assert_eq!(&out, b"abc");
+    assert!(table.gather(&at).is_err(), "there is no slice of it");
+    drop(memory);
+    assert!(!is_gone.load(Ordering::Relaxed), "it is registered");
+    table.deregister(key).unwrap();
+    assert!(is_gone.load(Ordering::Relaxed));
+}
+
+#[test]
+fn a_word_is_aligned_and_inside() {
+    let memory = SharedMemory::new(PAGE_BYTES).unwrap();
+    memory.word(8).unwrap().store(5, Ordering::Relaxed);
+    let mut bytes = [0; 8];
+    memory.read(8, &mut bytes).unwrap();
+    assert_eq!(u64::from_ne_bytes(bytes), 5);
+    assert_eq!(memory.word(4).unwrap_err(), MemoryError::Misaligned { align: 8 });
+    for offset in [PAGE_BYTES, PAGE_BYTES - 4, usize::MAX - 7] {
+        assert!(matches!(memory.word(offset), Err(MemoryError::TooLong { .. })), "{offset}");
+    }
 }

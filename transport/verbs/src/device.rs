@@ -3,11 +3,12 @@
 use crate::caps::DeviceCaps;
 use crate::error::{BadWr, Verb, VerbError};
 use crate::path_mtu::PathMtu;
-use crate::qp::{Connect, CqNum, QpInit, QpNum, QpState, SrqNum};
+use crate::qp::{Connect, CqNum, PdNum, QpInit, QpNum, QpState, SrqNum};
 use crate::wc::Wc;
 use crate::wr::{Access, RecvWr, SendWr};
 use core::ffi::c_int;
 use core::net::SocketAddr;
+use core::ops::Range;
 use core::task::Waker;
 use towpath_base::{Nanos, Time};
 
@@ -35,6 +36,13 @@ pub struct MrKeys {
     pub rkey: u32,
 }
 
+/// A kind of memory that devices register for their own sends and receives.
+pub trait Memory {
+    /// Its counterpart that peers may reach: another type, since whoever holds it has to reckon
+    /// with changes at any time.
+    type Shared: ?Sized;
+}
+
 /// How deep the queues of a device may be, for whoever sizes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
@@ -51,7 +59,7 @@ pub struct QueueLimits {
 /// (or in an engine thread of its own).
 pub trait Device {
     /// What this device registers: the type of `towpath-memory`.
-    type Memory: ?Sized;
+    type Memory: Memory;
 
     /// What it can do.
     fn caps(&self) -> &DeviceCaps;
@@ -81,11 +89,46 @@ pub trait Device {
     /// The device's clock now. Timestamps of completions are on the same clock.
     fn now(&self) -> Time;
 
-    /// Registers memory; the device keeps it alive until `dereg_mr`.
+    /// Makes a protection domain, beside [`PdNum::DEFAULT`].
     ///
     /// # Errors
-    /// [`VerbError::OutOfResources`] when no more regions can be registered.
-    fn reg_mr(&mut self, memory: &Self::Memory, access: Access) -> Result<MrKeys, VerbError>;
+    /// [`VerbError::OutOfResources`] when there can be no more.
+    fn alloc_pd(&mut self) -> Result<PdNum, VerbError>;
+
+    /// Gives a protection domain up.
+    ///
+    /// # Errors
+    /// [`VerbError::NoSuchObject`] for an unknown one and for [`PdNum::DEFAULT`],
+    /// [`VerbError::BadArgument`] while memory is registered or queue pairs are in it.
+    fn dealloc_pd(&mut self, pd: PdNum) -> Result<(), VerbError>;
+
+    /// Registers memory for sends and receives of this device; it keeps the memory alive until
+    /// [`dereg_mr`](Self::dereg_mr). No peer reaches it.
+    ///
+    /// # Errors
+    /// [`VerbError::OutOfResources`] when no more regions can be registered,
+    /// [`VerbError::NoSuchObject`] without that domain, [`VerbError::BadArgument`] when `access`
+    /// names rights of peers.
+    fn reg_mr(
+        &mut self,
+        pd: PdNum,
+        memory: &Self::Memory,
+        access: Access,
+    ) -> Result<MrKeys, VerbError>;
+
+    /// Registers a range of shared memory, for peers too; the device keeps the memory alive until
+    /// [`dereg_mr`](Self::dereg_mr). When that has returned no peer reaches the range any more.
+    ///
+    /// # Errors
+    /// As for [`reg_mr`](Self::reg_mr); [`VerbError::BadArgument`] when the range is empty or
+    /// leaves the memory.
+    fn reg_shared_mr(
+        &mut self,
+        pd: PdNum,
+        memory: &<Self::Memory as Memory>::Shared,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<MrKeys, VerbError>;
 
     /// Takes a registration back. Work requests that still name it complete in error.
     ///

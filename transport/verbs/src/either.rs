@@ -2,12 +2,13 @@
 
 use core::ffi::c_int;
 use core::net::SocketAddr;
+use core::ops::Range;
 use core::task::Waker;
 use towpath_base::{Nanos, Time};
 
 use crate::{
-    Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, PathMtu, QpInit, QpNum,
-    QpState, QueueLimits, RecvWr, SendWr, SrqNum, VerbError, Wc,
+    Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, Memory, MrKeys, PathMtu, PdNum,
+    QpInit, QpNum, QpState, QueueLimits, RecvWr, SendWr, SrqNum, VerbError, Wc,
 };
 
 /// One of two kinds of device. Each call costs one predictable branch.
@@ -56,8 +57,31 @@ impl<A: Device, B: Device<Memory = A::Memory>> Device for Either<A, B> {
         ask!(self, device => device.now())
     }
 
-    fn reg_mr(&mut self, memory: &A::Memory, access: Access) -> Result<MrKeys, VerbError> {
-        ask!(self, device => device.reg_mr(memory, access))
+    fn alloc_pd(&mut self) -> Result<PdNum, VerbError> {
+        ask!(self, device => device.alloc_pd())
+    }
+
+    fn dealloc_pd(&mut self, pd: PdNum) -> Result<(), VerbError> {
+        ask!(self, device => device.dealloc_pd(pd))
+    }
+
+    fn reg_mr(
+        &mut self,
+        pd: PdNum,
+        memory: &A::Memory,
+        access: Access,
+    ) -> Result<MrKeys, VerbError> {
+        ask!(self, device => device.reg_mr(pd, memory, access))
+    }
+
+    fn reg_shared_mr(
+        &mut self,
+        pd: PdNum,
+        memory: &<A::Memory as Memory>::Shared,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<MrKeys, VerbError> {
+        ask!(self, device => device.reg_shared_mr(pd, memory, range, access))
     }
 
     fn dereg_mr(&mut self, lkey: u32) -> Result<(), VerbError> {

@@ -7,6 +7,10 @@ use core::fmt;
 pub enum Verb {
     /// `ibv_open_device`.
     OpenDevice,
+    /// `ibv_alloc_pd`.
+    AllocPd,
+    /// `ibv_dealloc_pd`.
+    DeallocPd,
     /// `ibv_reg_mr`.
     RegMr,
     /// `ibv_dereg_mr`.

@@ -27,13 +27,13 @@ pub mod wc;
 pub mod wr;
 
 pub use caps::{DeviceCaps, Mtu, VerbSet};
-pub use device::{AsyncEvent, Device, MrKeys, QueueLimits};
+pub use device::{AsyncEvent, Device, Memory, MrKeys, QueueLimits};
 pub use dscp::{dscp_of, tclass_of};
 pub use either::Either;
 pub use error::{BadWr, Verb, VerbError};
 pub use link::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
 pub use path_mtu::{InterfaceName, IpMtu, PathMtu};
-pub use qp::{Connect, CqNum, QpInit, QpNum, QpState, QpType, RcAttr, SrqNum, UdAddress};
+pub use qp::{Connect, CqNum, PdNum, QpInit, QpNum, QpState, QpType, RcAttr, SrqNum, UdAddress};
 pub use share::{QpShare, SHARES_MAX};
 pub use wc::{Wc, WcOpcode, WcStatus};
 pub use wr::{

@@ -29,6 +29,17 @@ pub struct CqNum(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SrqNum(pub u32);
 
+/// A protection domain of one device: a queue pair reaches memory of its own domain alone, whether
+/// as `lkey` or for a peer as `rkey`.
+#[doc(alias = "ibv_pd")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PdNum(pub u32);
+
+impl PdNum {
+    /// The domain that every device has.
+    pub const DEFAULT: Self = Self(0);
+}
+
 /// Transport service of a queue pair (`ibv_qp_type`).
 #[doc(alias = "ibv_qp_type")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,6 +78,8 @@ pub enum QpState {
 pub struct QpInit {
     /// Transport service.
     pub qp_type: QpType,
+    /// Whose memory it reaches.
+    pub pd: PdNum,
     /// Where send completions go.
     pub send_cq: CqNum,
     /// Where receive completions go.
@@ -90,12 +103,13 @@ pub struct QpInit {
 
 impl QpInit {
     /// A queue pair that completes on `cq` both ways, with a receive queue of its own and room for
-    /// 128 work requests each way; sends have up to [`SGE_DEFAULT`] gather entries. What peers may
-    /// do is left to the memory regions.
+    /// 128 work requests each way; sends have up to [`SGE_DEFAULT`] gather entries. Peers
+    /// reach no memory by key, and its memory is that of [`PdNum::DEFAULT`].
     #[must_use]
     pub fn new(qp_type: QpType, cq: CqNum) -> Self {
         Self {
             qp_type,
+            pd: PdNum::DEFAULT,
             send_cq: cq,
             recv_cq: cq,
             srq: None,
@@ -103,7 +117,7 @@ impl QpInit {
             max_recv_wr: 128,
             max_send_sge: SGE_DEFAULT as u32,
             qkey: 0,
-            qp_access_flags: Access::REMOTE_ALL,
+            qp_access_flags: Access::LOCAL,
         }
     }
 
@@ -135,7 +149,14 @@ impl QpInit {
         self
     }
 
-    /// With no more than this open to peers.
+    /// In this protection domain.
+    #[must_use]
+    pub fn pd(mut self, pd: PdNum) -> Self {
+        self.pd = pd;
+        self
+    }
+
+    /// With so much open to peers, where the memory is too.
     #[must_use]
     pub fn access(mut self, qp_access_flags: Access) -> Self {
         self.qp_access_flags = qp_access_flags;

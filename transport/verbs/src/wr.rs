@@ -283,6 +283,12 @@ impl Access {
         Self { local_write: true, remote_write: false, remote_read: false, remote_atomic: false };
     /// For one-sided writing by peers too.
     pub const REMOTE_WRITE: Self = Self { remote_write: true, ..Self::LOCAL };
+    /// Whether peers may do anything.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        self.remote_write || self.remote_read || self.remote_atomic
+    }
+
     /// For all that peers can do.
     pub const REMOTE_ALL: Self =
         Self { local_write: true, remote_write: true, remote_read: true, remote_atomic: true };

@@ -34,9 +34,9 @@ impl Qp {
         rx: &RxPacket<'_>,
         s: &mut Surroundings<'_>,
     ) {
-        let readable = self.init.qp_access_flags.remote_read;
+        let reader = self.init.qp_access_flags.remote_read.then_some(self.init.pd);
         let Some(rc) = self.rc.as_mut() else { return };
-        if !rc.responder.is_next(packet, readable, s) {
+        if !rc.responder.is_next(packet, reader, s) {
             return;
         }
         let expected = rc.responder.expected;
@@ -166,7 +166,7 @@ impl Qp {
             return INVALID;
         }
         // A WRITE of no bytes reaches no memory, and its key is not looked at.
-        let open = total == 0 || s.mrs.allows_remote_write(remote, total as usize);
+        let open = total == 0 || s.mrs.allows_remote_write(self.init.pd, remote, total as usize);
         if offset == 0 && !open {
             s.counters.bad_rkey += 1;
             return FORBIDDEN;
@@ -185,7 +185,7 @@ impl Qp {
         };
         let addr = remote.addr.wrapping_add(u64::from(offset));
         let here = RemoteAddr { addr, rkey: remote.rkey };
-        if len > 0 && s.mrs.remote_write(here, packet.payload).is_err() {
+        if len > 0 && s.mrs.remote_write(self.init.pd, here, packet.payload).is_err() {
             s.counters.bad_rkey += 1;
             return FORBIDDEN;
         }
@@ -213,7 +213,7 @@ impl Qp {
             s.counters.bad_sequences += 1;
             return INVALID;
         }
-        if byte_len > 0 && !s.mrs.allows_remote_read(remote, byte_len as usize) {
+        if byte_len > 0 && !s.mrs.allows_remote_read(self.init.pd, remote, byte_len as usize) {
             s.counters.bad_rkey += 1;
             return FORBIDDEN;
         }
@@ -231,12 +231,12 @@ impl Qp {
             return INVALID;
         }
         let remote = RemoteAddr { addr: eth.va, rkey: eth.rkey };
-        if !s.mrs.allows_remote_atomic(remote) {
+        if !s.mrs.allows_remote_atomic(self.init.pd, remote) {
             s.counters.bad_rkey += 1;
             return FORBIDDEN;
         }
         let adds = packet.opcode.operation == Operation::FetchAdd;
-        let done = s.mrs.remote_atomic(remote, |was| match adds {
+        let done = s.mrs.remote_atomic(self.init.pd, remote, |was| match adds {
             true => was.wrapping_add(eth.swap_add),
             false if was == eth.compare => eth.swap_add,
             false => was,

@@ -26,7 +26,7 @@ use crate::wire::{
     Syndrome,
 };
 use towpath_base::serial::Psn;
-use towpath_verbs::{RemoteAddr, VerbError};
+use towpath_verbs::{PdNum, RemoteAddr, VerbError};
 
 /// What is to be said besides the replies.
 #[derive(Clone, Copy)]
@@ -148,19 +148,19 @@ impl Responder {
         self.answer_planned = false;
     }
 
-    /// Whether the request is the one that is expected; any other is dealt with here. `readable`
-    /// says whether the queue pair is open to READs.
+    /// Whether the request is the one that is expected; any other is dealt with here. `reader`
+    /// is the domain that READs reach, where the queue pair is open to them.
     pub(super) fn is_next(
         &mut self,
         packet: &Packet<'_>,
-        readable: bool,
+        reader: Option<PdNum>,
         s: &mut Surroundings<'_>,
     ) -> bool {
         let psn = packet.bth.psn();
         let ahead = psn.distance(self.numbering.psn(self.expected));
         if ahead < 0 {
             let seq = self.numbering.seq(psn, self.expected);
-            self.on_duplicate(packet, seq, readable, s);
+            self.on_duplicate(packet, seq, reader, s);
         } else if ahead > 0 {
             s.counters.psn_mismatch += 1;
             if !std::mem::replace(&mut self.nak_sent, true) {
@@ -196,7 +196,7 @@ impl Responder {
         &mut self,
         packet: &Packet<'_>,
         seq: Option<u64>,
-        readable: bool,
+        reader: Option<PdNum>,
         s: &mut Surroundings<'_>,
     ) {
         s.counters.duplicates += 1;
@@ -209,7 +209,7 @@ impl Responder {
             (Operation::ReadRequest, Some(seq)) => {
                 // Checked anew: whoever sends it need not have sent the first one.
                 let open = |&(remote, byte_len): &(RemoteAddr, u32)| {
-                    readable && s.mrs.allows_remote_read(remote, byte_len as usize)
+                    reader.is_some_and(|pd| s.mrs.allows_remote_read(pd, remote, byte_len as usize))
                 };
                 read_of(packet)
                     .filter(|read| read.1 == 0 || open(read))
@@ -294,7 +294,7 @@ fn emit_reply(
             let from = RemoteAddr { addr, rkey: remote.rkey };
             plain.emit(sender, base, &mut batch.replies, |payload| match payload {
                 [] => Ok(()),
-                payload => mrs.remote_read(from, payload),
+                payload => mrs.remote_read(sender.pd, from, payload),
             })?
         }
     };

@@ -11,7 +11,8 @@ fn sent_again(frames: &[Frame], mtu: Mtu) -> Vec<OnWire> {
     let mut link = TestLink::new(&frames[0].source.to_string());
     link.source_ports = 1;
     let mut end = End::on(link, RoceConfig::default());
-    let qp = end.device.create_qp(&QpInit::new(QpType::Uc, end.cq)).unwrap();
+    let qp =
+        end.device.create_qp(&QpInit::new(QpType::Uc, end.cq).access(Access::REMOTE_ALL)).unwrap();
     let connect = Connect {
         sq_psn: first.bth.psn(),
         path_mtu: mtu,

@@ -48,10 +48,18 @@ fn a_hundred_thousand_mutated_packets_neither_panic_nor_write_outside() {
     pair.b.memory.write(0, &vec![0x5a; MEMORY_BYTES]).unwrap();
     // Only the other region is open to WRITE.
     pair.b.device.dereg_mr(pair.b.keys.lkey).unwrap();
-    pair.b.keys = pair.b.device.reg_mr(pair.b.memory.region(), Access::LOCAL).unwrap();
-    let open = Region::new(4096).unwrap().into_window().unwrap();
-    let open_keys = pair.b.device.reg_mr(open.region(), Access::REMOTE_WRITE).unwrap();
-    let remote = RemoteAddr { addr: open.region().addr() + 64, rkey: open_keys.rkey };
+    pair.b.keys = pair
+        .b
+        .device
+        .reg_shared_mr(PdNum::DEFAULT, &pair.b.memory, pair.b.memory.whole(), Access::LOCAL)
+        .unwrap();
+    let open = SharedMemory::new(4096).unwrap();
+    let open_keys = pair
+        .b
+        .device
+        .reg_shared_mr(PdNum::DEFAULT, &open, open.whole(), Access::REMOTE_WRITE)
+        .unwrap();
+    let remote = RemoteAddr { addr: open.addr() + 64, rkey: open_keys.rkey };
     let mut seeds = pair.packets(SendOp::SendWithImm { imm_data: 1 }, 700);
     seeds.extend(pair.packets(SendOp::WriteWithImm { remote, imm_data: 1 }, 700));
     seeds.extend(pair.packets(SendOp::Send, 33));

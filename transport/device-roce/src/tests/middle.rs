@@ -129,7 +129,7 @@ fn the_shorter_way_in_ends_with_the_state_of_the_queue_pair() {
 fn memory_that_goes_away_under_the_middle_of_a_message_fails_what_names_it() {
     let mut pair = Pair::uc(Mtu::Mtu4096);
     let other = Region::new(20_000).unwrap();
-    let keys = pair.a.device.reg_mr(&other, Access::LOCAL).unwrap();
+    let keys = pair.a.device.reg_mr(PdNum::DEFAULT, &other, Access::LOCAL).unwrap();
     let gone = Sge { addr: other.addr(), length: 20_000, lkey: keys.lkey };
     let bad = SendWr::new(2, SendOp::Send, SgList::two(pair.a.sge(0, 9_000), gone));
     let good = |wr_id| SendWr { wr_id, sg_list: pair.a.list(0, 20_000), ..bad };
@@ -143,7 +143,7 @@ fn memory_that_goes_away_under_the_middle_of_a_message_fails_what_names_it() {
     assert_eq!(sent.len(), 5 + 2, "the first, and of the second what lies in memory that is there");
 
     let mut pair = Pair::uc(Mtu::Mtu256);
-    let keys = pair.b.device.reg_mr(&other, Access::LOCAL).unwrap();
+    let keys = pair.b.device.reg_mr(PdNum::DEFAULT, &other, Access::LOCAL).unwrap();
     let gone = SgList::one(Sge { addr: other.addr(), length: 2_000, lkey: keys.lkey });
     pair.b.device.post_recv(pair.b_qp, &[RecvWr { wr_id: 9, sg_list: gone }]).unwrap();
     let mut packets = pair.packets(SendOp::Send, 1_500);

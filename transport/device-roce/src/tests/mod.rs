@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use towpath_base::serial::Psn;
 use towpath_base::{Nanos, Time};
-use towpath_memory::{Region, Window};
+use towpath_memory::{Region, SharedMemory};
 use towpath_verbs::*;
 
 /// A packet on the wire of a test.
@@ -123,7 +123,7 @@ const MEMORY_BYTES: usize = 1 << 18;
 struct End {
     device: RoceDevice<TestLink>,
     cq: CqNum,
-    memory: Window,
+    memory: SharedMemory,
     keys: MrKeys,
 }
 
@@ -134,14 +134,16 @@ impl End {
 
     fn on(link: TestLink, config: RoceConfig) -> Self {
         let mut device = RoceDevice::new(link, config);
-        let memory = Region::new(MEMORY_BYTES).unwrap().into_window().unwrap();
-        let keys = device.reg_mr(memory.region(), Access::REMOTE_ALL).unwrap();
+        let memory = SharedMemory::new(MEMORY_BYTES).unwrap();
+        let keys = device
+            .reg_shared_mr(PdNum::DEFAULT, &memory, memory.whole(), Access::REMOTE_ALL)
+            .unwrap();
         let cq = device.create_cq(1024).unwrap();
         Self { device, cq, memory, keys }
     }
 
     fn sge(&self, at: usize, length: usize) -> Sge {
-        let addr = self.memory.region().addr() + at as u64;
+        let addr = self.memory.addr() + at as u64;
         Sge { addr, length: length as u32, lkey: self.keys.lkey }
     }
 
@@ -150,7 +152,7 @@ impl End {
     }
 
     fn remote(&self, at: usize) -> RemoteAddr {
-        RemoteAddr { addr: self.memory.region().addr() + at as u64, rkey: self.keys.rkey }
+        RemoteAddr { addr: self.memory.addr() + at as u64, rkey: self.keys.rkey }
     }
 
     fn bytes(&self, at: usize, len: usize) -> Vec<u8> {
@@ -214,9 +216,11 @@ impl Pair {
     }
 
     fn between(mut a: End, mut b: End, mtu: Mtu, b_srq: Option<SrqNum>) -> Self {
-        let long = QpInit::new(QpType::Uc, a.cq).max_send_sge(SEND_SGE_MAX as u32);
+        let long = QpInit::new(QpType::Uc, a.cq)
+            .access(Access::REMOTE_ALL)
+            .max_send_sge(SEND_SGE_MAX as u32);
         let a_qp = a.device.create_qp(&long).unwrap();
-        let mut init = QpInit::new(QpType::Uc, b.cq);
+        let mut init = QpInit::new(QpType::Uc, b.cq).access(Access::REMOTE_ALL);
         init.srq = b_srq;
         let b_qp = b.device.create_qp(&init).unwrap();
         let mut connect = Connect {

@@ -113,7 +113,11 @@ fn a_message_resumes_in_its_middle_when_the_link_takes_less() {
 #[test]
 fn queue_pairs_take_turns_and_each_keeps_its_order() {
     let mut pair = Pair::uc(Mtu::Mtu256);
-    let second = pair.a.device.create_qp(&QpInit::new(QpType::Uc, pair.a.cq)).unwrap();
+    let second = pair
+        .a
+        .device
+        .create_qp(&QpInit::new(QpType::Uc, pair.a.cq).access(Access::REMOTE_ALL))
+        .unwrap();
     let connect = Connect { source_port: 6, ..connect_to(pair.b.device.local_addr(), QpNum(0x77)) };
     pair.a.device.connect_qp(second, &connect).unwrap();
     pair.post(1, SendOp::Send, 256 * 100);

@@ -180,7 +180,7 @@ fn a_message_longer_than_its_receive_completes_in_error_and_the_queue_pair_stays
 fn a_write_outside_what_was_opened_is_dropped_silently() {
     let mut pair = Pair::uc(Mtu::Mtu256);
     let closed = Region::new(4096).unwrap();
-    let closed_keys = pair.b.device.reg_mr(&closed, Access::LOCAL).unwrap();
+    let closed_keys = pair.b.device.reg_mr(PdNum::DEFAULT, &closed, Access::LOCAL).unwrap();
     let end = pair.b.remote(MEMORY_BYTES - 600);
     let with = |addr, rkey| RemoteAddr { addr, rkey };
     let cases = [
@@ -217,7 +217,10 @@ fn only_the_peers_address_may_send_and_from_any_port() {
 
     pair.b.recv(pair.b_qp, 2, 0, 100);
     let mut stranger = End::new("10.0.0.3:4791");
-    let qp = stranger.device.create_qp(&QpInit::new(QpType::Uc, stranger.cq)).unwrap();
+    let qp = stranger
+        .device
+        .create_qp(&QpInit::new(QpType::Uc, stranger.cq).access(Access::REMOTE_ALL))
+        .unwrap();
     let connect = connect_to(pair.b.device.local_addr(), pair.b_qp);
     stranger.device.connect_qp(qp, &connect).unwrap();
     stranger.device.post_send(qp, &[SendWr::new(1, SendOp::Send, stranger.list(0, 9))]).unwrap();
@@ -230,7 +233,11 @@ fn only_the_peers_address_may_send_and_from_any_port() {
 #[test]
 fn queue_pairs_take_turns_on_a_link_that_takes_a_packet_at_every_second_offer() {
     let mut pair = Pair::uc(Mtu::Mtu256);
-    let other = pair.a.device.create_qp(&QpInit::new(QpType::Uc, pair.a.cq)).unwrap();
+    let other = pair
+        .a
+        .device
+        .create_qp(&QpInit::new(QpType::Uc, pair.a.cq).access(Access::REMOTE_ALL))
+        .unwrap();
     let dest = pair.b.device.local_addr();
     pair.a.device.connect_qp(other, &connect_to(dest, QpNum(77))).unwrap();
     let list = pair.a.list(0, 60 * 256);

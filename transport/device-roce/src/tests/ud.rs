@@ -14,7 +14,7 @@ fn datagram_pair(a: &str, b: &str) -> Pair {
         ..connect_to(a.device.local_addr(), QpNum(0))
     };
     let create = |end: &mut End| {
-        let init = QpInit::new(QpType::Ud, end.cq).qkey(QKEY);
+        let init = QpInit::new(QpType::Ud, end.cq).access(Access::REMOTE_ALL).qkey(QKEY);
         let qp = end.device.create_qp(&init).unwrap();
         end.device.connect_qp(qp, &connect).unwrap();
         qp
@@ -90,7 +90,7 @@ fn a_datagram_is_one_packet_and_has_an_address() {
 #[test]
 fn one_queue_pair_reaches_many_destinations_in_one_batch() {
     let mut pair = datagram_pair("10.0.0.1:4791", "10.0.0.2:4791");
-    let init = QpInit::new(QpType::Ud, pair.b.cq).qkey(QKEY);
+    let init = QpInit::new(QpType::Ud, pair.b.cq).access(Access::REMOTE_ALL).qkey(QKEY);
     let other = pair.b.device.create_qp(&init).unwrap();
     let connect = connect_to(pair.b.device.local_addr(), QpNum(0));
     pair.b.device.connect_qp(other, &connect).unwrap();

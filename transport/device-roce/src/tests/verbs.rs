@@ -41,7 +41,11 @@ fn posting_needs_a_connected_queue_pair_room_and_memory() {
     pair.a.device.progress(0);
     assert_eq!(post(&mut pair, good), Ok(()));
 
-    let fresh = pair.a.device.create_qp(&QpInit::new(QpType::Uc, pair.a.cq)).unwrap();
+    let fresh = pair
+        .a
+        .device
+        .create_qp(&QpInit::new(QpType::Uc, pair.a.cq).access(Access::REMOTE_ALL))
+        .unwrap();
     let wrong = pair.a.device.post_send(fresh, &[good]).unwrap_err();
     assert_eq!(wrong.error, VerbError::WrongState(Verb::PostSend));
     pair.a.recv(fresh, 1, 0, 10);
@@ -140,7 +144,7 @@ fn a_queue_pair_lives_again_after_reset_under_its_number() {
 fn an_overflowing_completion_queue_takes_its_queue_pairs_down_and_says_so() {
     let mut pair = Pair::uc(Mtu::Mtu256);
     let small = pair.a.device.create_cq(2).unwrap();
-    let mut init = QpInit::new(QpType::Uc, pair.a.cq);
+    let mut init = QpInit::new(QpType::Uc, pair.a.cq).access(Access::REMOTE_ALL);
     init.send_cq = small;
     let qp = pair.a.device.create_qp(&init).unwrap();
     let connect = connect_to(pair.b.device.local_addr(), pair.b_qp);
@@ -164,7 +168,7 @@ fn an_overflowing_completion_queue_takes_its_queue_pairs_down_and_says_so() {
 fn memory_that_is_gone_fails_the_work_request_that_names_it() {
     let mut pair = Pair::uc(Mtu::Mtu256);
     let other = Region::new(4096).unwrap();
-    let keys = pair.a.device.reg_mr(&other, Access::LOCAL).unwrap();
+    let keys = pair.a.device.reg_mr(PdNum::DEFAULT, &other, Access::LOCAL).unwrap();
     let gone = SgList::one(Sge { addr: other.addr(), length: 600, lkey: keys.lkey });
     let good = SendWr::new(1, SendOp::Send, pair.a.list(0, 600));
     let bad = SendWr::new(2, SendOp::Send, gone);
@@ -177,7 +181,7 @@ fn memory_that_is_gone_fails_the_work_request_that_names_it() {
     assert_eq!(ends, expected);
     assert_eq!(pair.a.device.poll_async_event(), Some(AsyncEvent::QpFatal(pair.a_qp)));
 
-    let keys = pair.b.device.reg_mr(&other, Access::LOCAL).unwrap();
+    let keys = pair.b.device.reg_mr(PdNum::DEFAULT, &other, Access::LOCAL).unwrap();
     let sg_list = SgList::one(Sge { addr: other.addr(), length: 600, lkey: keys.lkey });
     pair.b.device.post_recv(pair.b_qp, &[RecvWr { wr_id: 9, sg_list }]).unwrap();
     pair.b.device.dereg_mr(keys.lkey).unwrap();
@@ -190,7 +194,7 @@ fn memory_that_is_gone_fails_the_work_request_that_names_it() {
 fn queue_pair_numbers_come_back_late_and_never_name_a_special_one() {
     let config = RoceConfig::default().qp_max(4).seed(3);
     let mut end = End::on(TestLink::new("10.0.0.1:1"), config);
-    let init = QpInit::new(QpType::Uc, end.cq).depth(1, 1);
+    let init = QpInit::new(QpType::Uc, end.cq).access(Access::REMOTE_ALL).depth(1, 1);
     let mut seen = HashSet::new();
     for round in 0..10_000 {
         let qp = end.device.create_qp(&init).unwrap();
@@ -219,7 +223,9 @@ fn numbers_are_of_the_share_of_the_link_and_used_again_late() {
             link.qp_share = share;
             let config = RoceConfig::default().seed(u64::from(index)).qp_max(qp_max);
             let mut device = RoceDevice::new(link, config);
-            let init = QpInit::new(QpType::Uc, device.create_cq(8).unwrap()).depth(1, 1);
+            let init = QpInit::new(QpType::Uc, device.create_cq(8).unwrap())
+                .access(Access::REMOTE_ALL)
+                .depth(1, 1);
             let (mut seen, mut live) = (HashSet::new(), Vec::new());
             for _ in 0..3 {
                 for _ in 0..qp_max.min(50) {

@@ -27,13 +27,14 @@ use posting::Handles;
 use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::Waker;
 use towpath_base::{Nanos, Time};
-use towpath_memory::Region;
+use towpath_memory::{Region, SharedMemory};
 use towpath_verbs::{
-    Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, QpInit, QpNum, QpState,
-    QueueLimits, RecvWr, SGE_DEFAULT, SendWr, SrqNum, Verb, VerbError, Wc,
+    Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, PdNum, QpInit, QpNum,
+    QpState, QueueLimits, RecvWr, SGE_DEFAULT, SendWr, SrqNum, Verb, VerbError, Wc,
 };
 
 /// A shared receive queue, and what is posted to it.
@@ -92,7 +93,7 @@ impl VerbsDevice {
             srqs: Vec::new(),
             handles: Handles::default(),
             cqs: Cqs::new(channel, clock.is_some()).map_err(setup)?,
-            regions: Regions::new(),
+            regions: Regions::new(&pd),
             pd,
             port,
             caps,
@@ -123,7 +124,8 @@ impl VerbsDevice {
             None => None,
         };
         let (send_cq, recv_cq) = (cq(init.send_cq)?, cq(init.recv_cq)?);
-        Some(sys::QpParts { pd: Arc::clone(&self.pd), send_cq, recv_cq, srq })
+        let pd = Arc::clone(self.regions.domain(init.pd)?);
+        Some(sys::QpParts { pd, send_cq, recv_cq, srq })
     }
 }
 
@@ -158,8 +160,29 @@ impl Device for VerbsDevice {
         self.host_clock.now()
     }
 
-    fn reg_mr(&mut self, memory: &Region, access: Access) -> Result<MrKeys, VerbError> {
-        self.regions.register(&self.pd, memory, access)
+    fn alloc_pd(&mut self) -> Result<PdNum, VerbError> {
+        self.regions.alloc_pd(self.pd.context())
+    }
+
+    fn dealloc_pd(&mut self, pd: PdNum) -> Result<(), VerbError> {
+        if self.qps.iter().any(|qp| qp.init.pd == pd) {
+            return Err(VerbError::BadArgument(Verb::DeallocPd));
+        }
+        self.regions.dealloc_pd(pd)
+    }
+
+    fn reg_mr(&mut self, pd: PdNum, memory: &Region, access: Access) -> Result<MrKeys, VerbError> {
+        self.regions.register(pd, memory, access)
+    }
+
+    fn reg_shared_mr(
+        &mut self,
+        pd: PdNum,
+        memory: &SharedMemory,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<MrKeys, VerbError> {
+        self.regions.register_shared(pd, memory, range, access)
     }
 
     fn dereg_mr(&mut self, lkey: u32) -> Result<(), VerbError> {

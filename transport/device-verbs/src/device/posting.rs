@@ -12,7 +12,9 @@ use crate::{completions, wr};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use towpath_verbs::{BadWr, DeviceCaps, QpNum, QpState, RecvWr, SendWr, SrqNum, Verb, VerbError};
+use towpath_verbs::{
+    BadWr, DeviceCaps, PdNum, QpNum, QpState, RecvWr, SendWr, SrqNum, Verb, VerbError,
+};
 
 /// The ways that datagrams took so far.
 #[derive(Default)]
@@ -50,7 +52,7 @@ fn check_send<const N: usize>(
     regions: &mut Regions,
 ) -> Result<(), VerbError> {
     wr::check(wr, &qp.init, caps)?;
-    if !regions.allow(&wr.sg_list, wr::lands_here(&wr.op)) {
+    if !regions.allow(qp.init.pd, &wr.sg_list, wr::lands_here(&wr.op)) {
         return Err(VerbError::BadMemory(Verb::PostSend));
     }
     if qp.sends.room() == 0 {
@@ -155,7 +157,7 @@ impl VerbsDevice {
                 if chain.is_full() {
                     break;
                 }
-                if !regions.allow(&wr.sg_list, true) {
+                if !regions.allow(qp.init.pd, &wr.sg_list, true) {
                     bad = Some(VerbError::BadMemory(verb));
                 } else if qp.recvs.room() == 0 {
                     bad = Some(VerbError::QueueFull(verb));
@@ -189,7 +191,7 @@ impl VerbsDevice {
         // One by one: which places a refused rest of a batch took would have to be remembered.
         in_batches(wrs, |wrs| {
             let wr = &wrs[0];
-            if !regions.allow(&wr.sg_list, true) {
+            if !regions.allow(PdNum::DEFAULT, &wr.sg_list, true) {
                 return (0, Some(VerbError::BadMemory(verb)));
             }
             let entry = PostedRecv { wr_id: wr.wr_id, sg_list: wr.sg_list };

@@ -4,7 +4,7 @@ use super::*;
 use crate::sys::{Refused, ibv_send_flags as flags};
 use crate::wr;
 use towpath_base::serial::Psn;
-use towpath_verbs::{Mtu, QpType, RcAttr, SendOp, SgList, Sge};
+use towpath_verbs::{Access, Mtu, PdNum, QpType, RcAttr, SendOp, SgList, Sge};
 
 /// A queue pair that is its own peer, and memory to send from.
 struct Rig {
@@ -20,9 +20,9 @@ impl Rig {
         let (name, _) = pair.split_once(',').expect("two names with a comma between them");
         let mut device = VerbsDevice::open(&Target::new().device(name)).expect("it opens");
         let memory = Region::new(1 << 16).expect("memory");
-        let keys = device.reg_mr(&memory, Access::LOCAL).expect("room");
+        let keys = device.reg_mr(PdNum::DEFAULT, &memory, Access::LOCAL).expect("room");
         let cq = device.create_cq(64).expect("room");
-        let init = QpInit::new(QpType::Uc, cq).depth(8, 8);
+        let init = QpInit::new(QpType::Uc, cq).access(Access::REMOTE_ALL).depth(8, 8);
         let qp = Device::create_qp(&mut device, &init).expect("room");
         let connect = Connect {
             dest: device.local_addr(),
@@ -56,7 +56,7 @@ impl Rig {
     }
 
     fn parts(&self) -> sys::QpParts {
-        let init = QpInit::new(QpType::Uc, CqNum(0));
+        let init = QpInit::new(QpType::Uc, CqNum(0)).access(Access::REMOTE_ALL);
         self.device.parts(&init).expect("the queue is there")
     }
 }

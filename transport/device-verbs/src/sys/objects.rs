@@ -7,9 +7,11 @@ use rdma_sys::{
     ibv_dealloc_pd, ibv_dereg_mr, ibv_destroy_ah, ibv_destroy_srq, ibv_mr, ibv_pd,
     ibv_post_srq_recv, ibv_recv_wr, ibv_reg_mr, ibv_srq, ibv_srq_init_attr,
 };
+use std::any::Any;
+use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
-use towpath_memory::Region;
+use towpath_memory::{Region, SharedMemory};
 use towpath_verbs::{Access, MrKeys, Verb, VerbError};
 
 /// A protection domain: what can reach what.
@@ -27,7 +29,7 @@ impl Pd {
     pub(crate) fn new(context: &Arc<Context>) -> Result<Self, VerbError> {
         // SAFETY: an open context.
         let raw = NonNull::new(unsafe { ibv_alloc_pd(context.raw()) });
-        let raw = raw.ok_or_else(|| refusal(Verb::OpenDevice, errno()))?;
+        let raw = raw.ok_or_else(|| refusal(Verb::AllocPd, errno()))?;
         Ok(Self { raw, context: Arc::clone(context) })
     }
 
@@ -61,7 +63,8 @@ pub(crate) fn access_flags(access: Access) -> u32 {
 /// A registration, with the memory that it pins.
 pub(crate) struct Mr {
     raw: NonNull<ibv_mr>,
-    _region: Region,
+    /// Keeps the bytes mapped.
+    memory: Arc<dyn Any + Send + Sync>,
     _pd: Arc<Pd>,
 }
 
@@ -74,11 +77,32 @@ impl Mr {
         region: &Region,
         access: Access,
     ) -> Result<Self, VerbError> {
-        let (addr, flags) = (region.addr() as *mut libc::c_void, access_flags(access) as i32);
-        // SAFETY: the bytes are a mapping that `_region` keeps until after the deregistration.
-        let raw = unsafe { ibv_reg_mr(pd.raw(), addr, region.byte_len(), flags) };
+        Self::of(pd, region.addr(), region.byte_len(), access, Arc::new(region.clone()))
+    }
+
+    /// Of a range that lies within the memory.
+    pub(crate) fn register_shared(
+        pd: &Arc<Pd>,
+        memory: &SharedMemory,
+        range: &Range<usize>,
+        access: Access,
+    ) -> Result<Self, VerbError> {
+        let addr = memory.addr() + range.start as u64;
+        Self::of(pd, addr, range.len(), access, Arc::new(memory.clone()))
+    }
+
+    fn of(
+        pd: &Arc<Pd>,
+        addr: u64,
+        bytes: usize,
+        access: Access,
+        memory: Arc<dyn Any + Send + Sync>,
+    ) -> Result<Self, VerbError> {
+        let (addr, flags) = (addr as *mut libc::c_void, access_flags(access) as i32);
+        // SAFETY: the bytes are a mapping that `memory` keeps until after the deregistration.
+        let raw = unsafe { ibv_reg_mr(pd.raw(), addr, bytes, flags) };
         let raw = NonNull::new(raw).ok_or_else(|| refusal(Verb::RegMr, errno()))?;
-        Ok(Self { raw, _region: region.clone(), _pd: Arc::clone(pd) })
+        Ok(Self { raw, memory, _pd: Arc::clone(pd) })
     }
 
     pub(crate) fn keys(&self) -> MrKeys {
@@ -93,7 +117,7 @@ impl Drop for Mr {
         // SAFETY: registered by us, given back once.
         if unsafe { ibv_dereg_mr(self.raw.as_ptr()) } != 0 {
             // The device still holds the memory: losing it is better than giving it to others.
-            std::mem::forget(self._region.clone());
+            std::mem::forget(Arc::clone(&self.memory));
         }
     }
 }

@@ -7,8 +7,8 @@ use towpath_base::serial::Psn;
 use towpath_device_mem::MemDevice;
 use towpath_memory::{Lent, Pool};
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, Mtu, QpInit, QpNum, QpType, RcAttr, RecvWr, SendOp, SendWr,
-    SgList, Sge, SrqNum, Wc, WcStatus,
+    Access, Connect, CqNum, Device, Mtu, PdNum, QpInit, QpNum, QpType, RcAttr, RecvWr, SendOp,
+    SendWr, SgList, Sge, SrqNum, Wc, WcStatus,
 };
 
 const HEADER_BYTES: usize = 64;
@@ -46,7 +46,7 @@ struct Buffers {
 impl Buffers {
     fn new(device: &mut MemDevice, bytes: usize, count: usize) -> Result<Self, Box<dyn Error>> {
         let pool = Pool::with_count(bytes, count)?;
-        let lkey = device.reg_mr(pool.region(), Access::LOCAL)?.lkey;
+        let lkey = device.reg_mr(PdNum::DEFAULT, pool.region(), Access::LOCAL)?.lkey;
         Ok(Self { pool, lkey })
     }
 

@@ -63,7 +63,7 @@ use streams::Streams;
 use towpath_base::{Prng, Time};
 use towpath_memory::{Region, RegionId};
 use towpath_proto::{Carrier, LinkStats};
-use towpath_verbs::{Access, CqNum, Device, Wc, WcStatus};
+use towpath_verbs::{Access, CqNum, Device, PdNum, Wc, WcStatus};
 
 /// What an endpoint did beside what its links count; each number only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -251,7 +251,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if self.regions.len() == REGIONS_MAX {
             return Err(EndpointError::TooManyRegions { max: REGIONS_MAX });
         }
-        let keys = self.device.reg_mr(region, Access::LOCAL)?;
+        let keys = self.device.reg_mr(PdNum::DEFAULT, region, Access::LOCAL)?;
         self.regions.push((region.id(), keys.lkey));
         Ok(())
     }

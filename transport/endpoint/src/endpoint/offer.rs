@@ -20,7 +20,7 @@ use towpath_memory::{Pool, Region};
 use towpath_proto::limits::PATHS_MAX;
 use towpath_proto::wire::{Hello, HelloPath};
 use towpath_proto::{Carrier, Class};
-use towpath_verbs::{Access, Device, Mtu, QpInit, QpNum, QpType, VerbError};
+use towpath_verbs::{Access, Device, Mtu, PdNum, QpInit, QpNum, QpType, VerbError};
 
 /// Our half of a link that waits for the peer's HELLO. Hand it to
 /// [`Endpoint::establish`] or [`Endpoint::withdraw`]; dropping it keeps its place taken.
@@ -216,7 +216,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     fn register_for(&mut self, id: LinkId, region: &Region) -> Result<u32, LinkError> {
-        let lkey = self.device.reg_mr(region, Access::LOCAL)?.lkey;
+        let lkey = self.device.reg_mr(PdNum::DEFAULT, region, Access::LOCAL)?.lkey;
         if let Some(conn) = self.links.find_mut(id) {
             conn.lkeys.push(lkey);
         }

@@ -15,8 +15,8 @@ use towpath_memory::Region;
 use towpath_proto::LinkStats;
 use towpath_sim::World;
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, MrKeys, Mtu, QpInit, QpNum, QpType, RcAttr, RecvWr, SendOp,
-    SendWr, SgList, Sge, VerbError, Wc, WcStatus,
+    Access, Connect, CqNum, Device, MrKeys, Mtu, PdNum, QpInit, QpNum, QpType, RcAttr, RecvWr,
+    SendOp, SendWr, SgList, Sge, VerbError, Wc, WcStatus,
 };
 
 /// Completions taken at a time.
@@ -60,7 +60,7 @@ impl<D: Device<Memory = Region>> RcHost<D> {
     fn new(mut device: D, message_bytes_max: u32) -> Result<Self, VerbError> {
         let memory = Region::new(message_bytes_max as usize)
             .map_err(|_| VerbError::OutOfResources(towpath_verbs::Verb::RegMr))?;
-        let keys = device.reg_mr(&memory, Access::LOCAL)?;
+        let keys = device.reg_mr(PdNum::DEFAULT, &memory, Access::LOCAL)?;
         let cq = device.create_cq(1 << 14)?;
         Ok(Self { device, cq, memory, keys, sends: Vec::new(), wcs: vec![Wc::default(); BATCH] })
     }

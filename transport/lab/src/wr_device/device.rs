@@ -4,12 +4,13 @@ use super::BurstLink;
 use super::engine::{Engine, WrCounters};
 use super::queues::{CQ_MAX, CQE_MAX, Peer, PostedSend, QP_MAX, RecvQueue, WR_MAX};
 use std::net::SocketAddr;
+use std::ops::Range;
 use towpath_base::Time;
-use towpath_memory::Region;
+use towpath_memory::{Region, SharedMemory};
 use towpath_verbs::{
-    Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, Mtu, QpInit, QpNum,
-    QpState, QpType, QueueLimits, RecvWr, SEND_SGE_MAX, SendOp, SendWr, SrqNum, Verb, VerbError,
-    VerbSet, Wc,
+    Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, Mtu, PdNum, QpInit,
+    QpNum, QpState, QpType, QueueLimits, RecvWr, SEND_SGE_MAX, SendOp, SendWr, SrqNum, Verb,
+    VerbError, VerbSet, Wc,
 };
 
 /// The longest message: what InfiniBand allows.
@@ -85,8 +86,29 @@ impl<L: BurstLink> Device for WrDevice<L> {
         self.link.now()
     }
 
-    fn reg_mr(&mut self, memory: &Region, access: Access) -> Result<MrKeys, VerbError> {
-        self.engine.mrs.register(memory, access)
+    fn alloc_pd(&mut self) -> Result<PdNum, VerbError> {
+        self.engine.mrs.alloc_pd()
+    }
+
+    fn dealloc_pd(&mut self, pd: PdNum) -> Result<(), VerbError> {
+        if self.engine.qps.iter_mut().any(|qp| qp.init.pd == pd) {
+            return Err(VerbError::BadArgument(Verb::DeallocPd));
+        }
+        self.engine.mrs.dealloc_pd(pd)
+    }
+
+    fn reg_mr(&mut self, pd: PdNum, memory: &Region, access: Access) -> Result<MrKeys, VerbError> {
+        self.engine.mrs.register(pd, memory, access)
+    }
+
+    fn reg_shared_mr(
+        &mut self,
+        pd: PdNum,
+        memory: &SharedMemory,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<MrKeys, VerbError> {
+        self.engine.mrs.register_shared(pd, memory, range, access)
     }
 
     fn dereg_mr(&mut self, lkey: u32) -> Result<(), VerbError> {
@@ -192,8 +214,9 @@ impl<L: BurstLink> Device for WrDevice<L> {
         let mut outcome = Ok(());
         for (index, wr) in wrs.iter().enumerate() {
             let byte_len = wr.sg_list.byte_len();
-            let covered =
-                |sge: &towpath_verbs::Sge| sge.length == 0 || engine.mrs.allows(sge, false);
+            let covered = |sge: &towpath_verbs::Sge| {
+                sge.length == 0 || engine.mrs.allows(qp.init.pd, sge, false)
+            };
             let error = if qp.sends.len() >= qp.init.max_send_wr as usize {
                 VerbError::QueueFull(verb)
             } else if !matches!(wr.op, SendOp::Send | SendOp::SendWithImm { .. }) {
@@ -232,13 +255,13 @@ impl<L: BurstLink> Device for WrDevice<L> {
         if !is_open || qp.init.srq.is_some() {
             return Err(BadWr { index: 0, error: VerbError::WrongState(verb) });
         }
-        qp.recvs.post(verb, wrs, &self.engine.mrs)
+        qp.recvs.post(verb, qp.init.pd, wrs, &self.engine.mrs)
     }
 
     fn post_srq_recv(&mut self, srq: SrqNum, wrs: &[RecvWr]) -> Result<(), BadWr> {
         let verb = Verb::PostSrqRecv;
         match self.engine.srqs.get_mut(srq.0 as usize) {
-            Some(queue) => queue.post(verb, wrs, &self.engine.mrs),
+            Some(queue) => queue.post(verb, PdNum::DEFAULT, wrs, &self.engine.mrs),
             None => Err(BadWr { index: 0, error: VerbError::NoSuchObject(verb) }),
         }
     }

@@ -41,7 +41,7 @@ pub(super) struct Engine {
 impl Engine {
     pub(super) fn new(seed: u64) -> Self {
         Self {
-            mrs: MrTable::new(),
+            mrs: MrTable::new(seed),
             qps: QpTable::new(seed),
             cqs: Cqs::default(),
             srqs: Vec::new(),
@@ -173,12 +173,10 @@ fn gather<'l>(
 ) -> bool {
     bytes.clear();
     bytes.extend_from_slice(&frame.emit());
-    list.filter(|sge| sge.length > 0).all(|sge| match mrs.gather(sge) {
-        Ok(piece) => {
-            bytes.extend_from_slice(piece);
-            true
-        }
-        Err(_) => false,
+    list.filter(|sge| sge.length > 0).all(|sge| {
+        let start = bytes.len();
+        bytes.resize(start + sge.length as usize, 0);
+        mrs.gather_into(sge, &mut bytes[start..]).is_ok()
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use towpath_memory::MrTable;
 use towpath_verbs::{
-    AsyncEvent, BadWr, CqNum, QpInit, QpNum, QpState, RecvWr, SendFlags, SendOp, Sge, Verb,
+    AsyncEvent, BadWr, CqNum, PdNum, QpInit, QpNum, QpState, RecvWr, SendFlags, SendOp, Sge, Verb,
     VerbError, Wc, WcOpcode, WcStatus,
 };
 
@@ -101,12 +101,18 @@ impl RecvQueue {
         Self { queue: VecDeque::new(), depth: depth as usize }
     }
 
-    pub(super) fn post(&mut self, verb: Verb, wrs: &[RecvWr], mrs: &MrTable) -> Result<(), BadWr> {
+    pub(super) fn post(
+        &mut self,
+        verb: Verb,
+        pd: PdNum,
+        wrs: &[RecvWr],
+        mrs: &MrTable,
+    ) -> Result<(), BadWr> {
         for (index, wr) in wrs.iter().enumerate() {
             if self.queue.len() == self.depth {
                 return Err(BadWr { index, error: VerbError::QueueFull(verb) });
             }
-            if !wr.sg_list.iter().all(|sge| sge.length == 0 || mrs.allows(sge, true)) {
+            if !wr.sg_list.iter().all(|sge| sge.length == 0 || mrs.allows(pd, sge, true)) {
                 return Err(BadWr { index, error: VerbError::BadMemory(verb) });
             }
             self.queue.push_back(*wr);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use towpath_base::Nanos;
 use towpath_base::serial::Psn;
 use towpath_device_roce::{RoceConfig, RoceDevice};
-use towpath_memory::{Region, Window};
+use towpath_memory::{Region, SharedMemory};
 use towpath_sim::{FaultControl, FaultLink, FaultPlan, LinkConfig, World};
 use towpath_verbs::*;
 
@@ -79,15 +79,18 @@ impl BurstLink for WireEnd {
 struct End<D> {
     device: D,
     cq: CqNum,
-    memory: Window,
+    memory: SharedMemory,
     lkey: u32,
     qp: QpNum,
 }
 
 impl<D: Device<Memory = Region>> End<D> {
     fn new(mut device: D, srq: bool) -> (Self, Option<SrqNum>) {
-        let memory = Region::new(MEMORY_BYTES).unwrap().into_window().unwrap();
-        let lkey = device.reg_mr(memory.region(), Access::LOCAL).unwrap().lkey;
+        let memory = SharedMemory::new(MEMORY_BYTES).unwrap();
+        let lkey = device
+            .reg_shared_mr(PdNum::DEFAULT, &memory, memory.whole(), Access::LOCAL)
+            .unwrap()
+            .lkey;
         let cq = device.create_cq(64).unwrap();
         let srq = srq.then(|| device.create_srq(64).unwrap());
         let mut init = QpInit::new(QpType::Uc, cq).depth(16, 16);
@@ -97,7 +100,7 @@ impl<D: Device<Memory = Region>> End<D> {
     }
 
     fn list(&self, at: usize, len: usize) -> SgList {
-        let addr = self.memory.region().addr() + at as u64;
+        let addr = self.memory.addr() + at as u64;
         SgList::one(Sge { addr, length: len as u32, lkey: self.lkey })
     }
 

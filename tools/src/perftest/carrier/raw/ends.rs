@@ -19,7 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 use towpath_base::serial::Psn;
 use towpath_memory::Region;
 use towpath_verbs::{
-    Connect, CqNum, Device, Mtu, QpInit, QpNum, QpType, RcAttr, RemoteAddr, UdAddress,
+    Access, Connect, CqNum, Device, Mtu, QpInit, QpNum, QpType, RcAttr, RemoteAddr, UdAddress,
 };
 
 /// The queue key of raw datagrams: perftest's.
@@ -74,7 +74,11 @@ pub(crate) fn connect<D: Device<Memory = Region>>(
     let recv_cq = device.create_cq(recvs * plan.qps)?;
     let mut qps = Vec::new();
     for _ in 0..plan.qps {
-        let init = QpInit { send_cq, recv_cq, ..QpInit::new(qp_type(plan.connection), CqNum(0)) };
+        let init = QpInit {
+            send_cq,
+            recv_cq,
+            ..QpInit::new(qp_type(plan.connection), CqNum(0)).access(Access::REMOTE_ALL)
+        };
         let qp = device.create_qp(&init.depth(sends, recvs).qkey(QKEY))?;
         qps.push((qp.0, Psn::new(random() as u32).value()));
     }

@@ -6,8 +6,8 @@ use crate::perftest::limits::{GRH_BYTES, UNDER_WAY_BYTES_MAX};
 use crate::perftest::session::row_depth;
 use crate::perftest::settings::Settings;
 use crate::perftest::tool::Op;
-use towpath_memory::{Region, Window};
-use towpath_verbs::{Access, Device, MrKeys, Sge};
+use towpath_memory::{Region, SharedMemory};
+use towpath_verbs::{Access, Device, MrKeys, PdNum, Sge};
 
 /// Slots begin at multiples of this: a line of cache each.
 const ALIGN: usize = 64;
@@ -54,7 +54,7 @@ pub(super) fn stride(size: u32) -> usize {
 
 /// Registered memory.
 pub(super) struct Memory {
-    pub(super) window: Window,
+    pub(super) window: SharedMemory,
     pub(super) keys: MrKeys,
     pub(super) layout: Layout,
 }
@@ -65,19 +65,18 @@ impl Memory {
         D: Device<Memory = Region>,
     {
         let layout = Layout::new(settings);
-        let window = Region::new(layout.bytes)?.into_window();
-        let window = window.expect("a region just made has one handle");
+        let window = SharedMemory::new(layout.bytes)?;
         let access = match settings.plan.tool.op() {
             Op::Send => Access::LOCAL,
             Op::Write => Access::REMOTE_WRITE,
             Op::Read | Op::Atomic => Access::REMOTE_ALL,
         };
-        let keys = device.reg_mr(window.region(), access)?;
+        let keys = device.reg_shared_mr(PdNum::DEFAULT, &window, window.whole(), access)?;
         Ok(Self { window, keys, layout })
     }
 
     pub(super) fn addr(&self, at: usize) -> u64 {
-        self.window.region().addr() + at as u64
+        self.window.addr() + at as u64
     }
 
     pub(super) fn sge(&self, at: usize, length: u32) -> Sge {

@@ -63,10 +63,13 @@ fn what_a_region_does_not_grant_is_an_access_error_what_a_queue_pair_does_not_in
             let granted = if by_queue_pair { access } else { all };
             let mut pair = RcPair::with(Setup { access: granted, ..Setup::default() });
             if !by_queue_pair {
-                let region = pair.ends[B].memory.region().clone();
+                let memory = pair.ends[B].memory.clone();
                 let old = pair.ends[B].keys.lkey;
                 pair.ends[B].device.dereg_mr(old).unwrap();
-                pair.ends[B].keys = pair.ends[B].device.reg_mr(&region, access).unwrap();
+                pair.ends[B].keys = pair.ends[B]
+                    .device
+                    .reg_shared_mr(PdNum::DEFAULT, &memory, memory.whole(), access)
+                    .unwrap();
             }
             let remote = pair.remote(64);
             let op = [
@@ -110,7 +113,7 @@ fn a_message_longer_than_its_receive_fails_at_both_ends() {
 fn a_receive_whose_memory_is_gone_is_a_remote_operational_error() {
     let mut pair = RcPair::new();
     let other = Region::new(4096).unwrap();
-    let keys = pair.ends[B].device.reg_mr(&other, Access::LOCAL).unwrap();
+    let keys = pair.ends[B].device.reg_mr(PdNum::DEFAULT, &other, Access::LOCAL).unwrap();
     let sg_list = SgList::one(Sge { addr: other.addr(), length: 600, lkey: keys.lkey });
     pair.ends[B].device.post_recv(pair.qp(B), &[RecvWr { wr_id: 9, sg_list }]).unwrap();
     pair.ends[B].device.dereg_mr(keys.lkey).unwrap();
@@ -138,7 +141,7 @@ fn memory_that_is_gone_while_it_is_read_is_a_remote_access_error() {
 fn memory_of_our_own_that_is_gone_fails_its_work_request_in_its_turn() {
     let mut pair = RcPair::new();
     let other = Region::new(4096).unwrap();
-    let keys = pair.ends[A].device.reg_mr(&other, Access::LOCAL).unwrap();
+    let keys = pair.ends[A].device.reg_mr(PdNum::DEFAULT, &other, Access::LOCAL).unwrap();
     let gone = SgList::one(Sge { addr: other.addr(), length: 600, lkey: keys.lkey });
     let (good, write) = (pair.ends[A].list(0, 600), SendOp::Write { remote: pair.remote(0) });
     let wrs = [(1, good), (2, gone), (3, good)].map(|(id, list)| SendWr::new(id, write, list));
@@ -149,7 +152,7 @@ fn memory_of_our_own_that_is_gone_fails_its_work_request_in_its_turn() {
     assert_eq!(pair.ends_of(A), expected);
     // Where a READ was to land.
     let mut pair = RcPair::new();
-    let keys = pair.ends[A].device.reg_mr(&other, Access::LOCAL).unwrap();
+    let keys = pair.ends[A].device.reg_mr(PdNum::DEFAULT, &other, Access::LOCAL).unwrap();
     let gone = SgList::one(Sge { addr: other.addr(), length: 600, lkey: keys.lkey });
     let wr = SendWr::new(1, SendOp::Read { remote: pair.remote(0) }, gone);
     pair.ends[A].device.post_send(pair.qp(A), &[wr]).unwrap();

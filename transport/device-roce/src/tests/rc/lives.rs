@@ -5,7 +5,7 @@ use super::*;
 /// Gives A memory of its own for one work request: its keys, and the list of it.
 fn lend(pair: &mut RcPair, len: u32) -> (MrKeys, SgList, Region) {
     let memory = Region::new(4096).unwrap();
-    let keys = pair.ends[A].device.reg_mr(&memory, Access::LOCAL).unwrap();
+    let keys = pair.ends[A].device.reg_mr(PdNum::DEFAULT, &memory, Access::LOCAL).unwrap();
     let list = SgList::one(Sge { addr: memory.addr(), length: len, lkey: keys.lkey });
     (keys, list, memory)
 }
@@ -32,14 +32,14 @@ fn any_number_of_queue_pairs_may_lose_their_memory_at_once() {
     for qp_type in [QpType::Rc, QpType::Uc] {
         let mut end = End::new("10.0.0.1:4791");
         let memory = Region::new(4096).unwrap();
-        let keys = end.device.reg_mr(&memory, Access::LOCAL).unwrap();
+        let keys = end.device.reg_mr(PdNum::DEFAULT, &memory, Access::LOCAL).unwrap();
         let list = SgList::one(Sge { addr: memory.addr(), length: 500, lkey: keys.lkey });
         let connect = Connect {
             path_mtu: Mtu::Mtu1024,
             ..connect_to("10.0.0.2:4791".parse().unwrap(), QpNum(17))
         };
         for _ in 0..500 {
-            let init = QpInit::new(qp_type, end.cq).depth(1, 1);
+            let init = QpInit::new(qp_type, end.cq).access(Access::REMOTE_ALL).depth(1, 1);
             let qp = end.device.create_qp(&init).unwrap();
             end.device.connect_qp(qp, &connect).unwrap();
             end.device.post_send(qp, &[SendWr::new(1, SendOp::Send, list)]).unwrap();

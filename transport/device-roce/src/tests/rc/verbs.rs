@@ -147,7 +147,7 @@ fn what_cannot_be_posted_is_refused_at_once() {
         assert_eq!(error, VerbError::BadArgument(Verb::PostSend), "an atomic into {len} bytes");
     }
     let dark = Region::new(4096).unwrap();
-    let keys = pair.ends[A].device.reg_mr(&dark, Access::default()).unwrap();
+    let keys = pair.ends[A].device.reg_mr(PdNum::DEFAULT, &dark, Access::default()).unwrap();
     let list = SgList::one(Sge { addr: dark.addr(), length: 8, lkey: keys.lkey });
     for op in [SendOp::Read { remote }, SendOp::FetchAdd { remote, add: 1 }] {
         assert_eq!(bad(&mut pair, op, list), VerbError::BadMemory(Verb::PostSend));
@@ -173,7 +173,10 @@ fn attributes_out_of_range_do_not_connect() {
     ];
     for rc in cases {
         let mut end = End::new("10.0.0.1:4791");
-        let qp = end.device.create_qp(&QpInit::new(QpType::Rc, end.cq)).unwrap();
+        let qp = end
+            .device
+            .create_qp(&QpInit::new(QpType::Rc, end.cq).access(Access::REMOTE_ALL))
+            .unwrap();
         let connect = Connect { rc, ..connect_to(end.device.local_addr(), qp) };
         let refused = Err(VerbError::BadArgument(Verb::ModifyQp));
         assert_eq!(end.device.connect_qp(qp, &connect), refused, "{rc:?}");

@@ -12,7 +12,7 @@ use crate::{RoceConfig, RoceDevice};
 use std::fmt::Debug;
 use std::str::FromStr;
 use towpath_base::serial::Psn;
-use towpath_memory::{Region, Window};
+use towpath_memory::SharedMemory;
 use towpath_verbs::*;
 
 /// Memory of each side, and where the responder's lay.
@@ -174,7 +174,7 @@ struct Side {
     device: RoceDevice<TestLink>,
     cq: CqNum,
     qp: QpNum,
-    memory: Window,
+    memory: SharedMemory,
     keys: MrKeys,
     /// What it sent and nobody looked at yet.
     sent: Vec<OnWire>,
@@ -188,12 +188,14 @@ impl Side {
         let mut link = TestLink::new(&ours.source.to_string());
         (link.source_ports, link.rx_buffer_bytes) = (1, None);
         let mut device = RoceDevice::new(link, RoceConfig::default().seed(5));
-        let mut memory = Region::new(BUF_BYTES).unwrap().into_window().unwrap();
+        let memory = SharedMemory::new(BUF_BYTES).unwrap();
         memory.write(0, &memory_bytes(requester)).unwrap();
         if !requester {
             memory.write(ATOMIC_AT, &1000_u64.to_ne_bytes()).unwrap();
         }
-        let keys = device.reg_mr(memory.region(), Access::REMOTE_ALL).unwrap();
+        let keys = device
+            .reg_shared_mr(PdNum::DEFAULT, &memory, memory.whole(), Access::REMOTE_ALL)
+            .unwrap();
         let cq = device.create_cq(64).unwrap();
         let init = QpInit::new(QpType::Rc, cq).access(capture.access);
         let qp = device.create_qp(&init).unwrap();
@@ -210,7 +212,7 @@ impl Side {
     }
 
     fn list(&self, at: usize, length: usize) -> SgList {
-        let (addr, lkey) = (self.memory.region().addr() + at as u64, self.keys.lkey);
+        let (addr, lkey) = (self.memory.addr() + at as u64, self.keys.lkey);
         if length == 0 {
             return SgList::default();
         }

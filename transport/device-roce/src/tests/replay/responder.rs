@@ -79,16 +79,17 @@ const NOT_REPLAYED: &[(&str, &str)] = &[
 
 /// What the responder answers to the captured requests; what the capture has instead.
 fn replay(capture: &Capture, side: &mut Side) -> (Outcome, Outcome) {
-    let read_only = Region::new(BUF_BYTES).unwrap().into_window().unwrap();
+    let read_only = SharedMemory::new(BUF_BYTES).unwrap();
     let access = Access { remote_read: true, ..Access::LOCAL };
-    let read_keys = side.device.reg_mr(read_only.region(), access).unwrap();
-    let (base, rkey) = (side.memory.region().addr(), side.keys.rkey);
+    let read_keys =
+        side.device.reg_shared_mr(PdNum::DEFAULT, &read_only, read_only.whole(), access).unwrap();
+    let (base, rkey) = (side.memory.addr(), side.keys.rkey);
     let remote = |va: &mut u64, key: &mut u32| {
         let offset = va.wrapping_sub(B_BASE);
         (*va, *key) = match *key {
             key if key == capture.rkey => (base.wrapping_add(offset), rkey),
             key if key == capture.read_rkey => {
-                (read_only.region().addr().wrapping_add(offset), read_keys.rkey)
+                (read_only.addr().wrapping_add(offset), read_keys.rkey)
             }
             _ => (*va, *key),
         };

@@ -12,11 +12,11 @@ use crate::studies::StudyError;
 use towpath_base::serial::Psn;
 use towpath_base::{Nanos, Prng, Time};
 use towpath_device_roce::{RoceConfig, RoceDevice};
-use towpath_memory::{Region, Window};
+use towpath_memory::{Region, SharedMemory};
 use towpath_sim::{FaultControl, FaultLink, FaultPlan, VirtualLink, World};
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, MrKeys, Mtu, QpInit, QpNum, QpType, RcAttr, RecvWr, RemoteAddr,
-    SendOp, SendWr, SgList, Sge, Verb, VerbError, Wc,
+    Access, Connect, CqNum, Device, MrKeys, Mtu, PdNum, QpInit, QpNum, QpType, RcAttr, RecvWr,
+    RemoteAddr, SendOp, SendWr, SgList, Sge, Verb, VerbError, Wc,
 };
 
 /// Buffers at each end, each used again as soon as it is free.
@@ -56,7 +56,7 @@ struct End {
     device: RoceDevice<FaultLink<VirtualLink>>,
     cq: CqNum,
     qp: QpNum,
-    memory: Window,
+    memory: SharedMemory,
     keys: MrKeys,
 }
 
@@ -65,10 +65,11 @@ impl End {
         let mut device = RoceDevice::new(link, RoceConfig::default().seed(seed));
         let full = || VerbError::OutOfResources(Verb::RegMr);
         let region = Region::new(bytes).map_err(|_| full())?;
-        let memory = region.into_window().map_err(|_| full())?;
-        let keys = device.reg_mr(memory.region(), Access::REMOTE_WRITE)?;
+        let memory = SharedMemory::from_region(region).map_err(|_| full())?;
+        let keys =
+            device.reg_shared_mr(PdNum::DEFAULT, &memory, memory.whole(), Access::REMOTE_WRITE)?;
         let cq = device.create_cq(1 << 14)?;
-        let init = QpInit::new(QpType::Uc, cq).depth(RECEIVES, RECEIVES);
+        let init = QpInit::new(QpType::Uc, cq).access(Access::REMOTE_ALL).depth(RECEIVES, RECEIVES);
         let qp = device.create_qp(&init)?;
         Ok(Self { device, cq, qp, memory, keys })
     }
@@ -365,9 +366,9 @@ impl<'a> Naive<'a> {
                 let offset = number * self.slot_bytes + (chunk * CHUNK_BYTES) as usize;
                 let length = CHUNK_BYTES.min(message.len - chunk * CHUNK_BYTES);
                 let (near, far) = (&self.near, &self.far);
-                let addr = near.memory.region().addr() + offset as u64;
+                let addr = near.memory.addr() + offset as u64;
                 let sge = Sge { addr, length, lkey: near.keys.lkey };
-                let addr = far.memory.region().addr() + offset as u64;
+                let addr = far.memory.addr() + offset as u64;
                 let remote = RemoteAddr { addr, rkey: far.keys.rkey };
                 let imm_data = Self::tag(message.number) << CHUNK_BITS | chunk;
                 let op = SendOp::WriteWithImm { remote, imm_data };
