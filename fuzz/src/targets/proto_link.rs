@@ -212,7 +212,7 @@ impl Peer {
         self.host.bufs.is_short = more & 0x80 != 0;
         cut_part(&mut frames[0], more >> 4 & 7, reader);
         for _ in 0..more & 3 {
-            let message = header.message + u64::from(reader.u8() % 4);
+            let message = header.message.wrapping_add(u64::from(reader.u8() % 4));
             let other = ChunkHeader { message, ..header };
             let (size, index) = (reader.u8(), u32::from(reader.u8() % 4));
             let mut frame = honest(&other, size & 3, (index, u32::from(size >> 2 & 3)));
