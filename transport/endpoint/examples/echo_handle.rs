@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 use towpath_transport::{
-    AllocError, Buf, ChannelHandle, EndpointConfig, EndpointHandle, Incoming, SendOptions,
+    AllocError, Buf, ChannelHandle, EndpointConfig, EndpointHandle, Incoming, Payload, SendOptions,
     StreamId, UdpConfig, WaitError,
 };
 
@@ -72,11 +72,15 @@ fn echo(channel: &ChannelHandle) -> Result<(), Box<dyn Error>> {
     // So long a wait that a timeout is as good as an end here.
     loop {
         match channel.recv(Duration::from_secs(3600))? {
-            Incoming::Message(message) => reply(channel, &message.to_vec())?,
+            Incoming::Message(message) => match message.into_payload() {
+                Ok(payload) => reply(channel, payload)?,
+                // More pieces than a message may have segments.
+                Err(message) => reply(channel, buffer(channel, &message.to_vec())?)?,
+            },
             Incoming::StreamChunk { stream, chunk, end, .. } => {
                 let bytes = streams.entry(stream).or_default();
                 *bytes += chunk.len();
-                reply(channel, &chunk)?;
+                reply(channel, chunk.into_payload())?;
                 if end {
                     println!("a message of {} bytes came in pieces", streams[&stream]);
                     streams.remove(&stream);
@@ -90,10 +94,9 @@ fn echo(channel: &ChannelHandle) -> Result<(), Box<dyn Error>> {
     }
 }
 
-fn reply(channel: &ChannelHandle, bytes: &[u8]) -> Result<(), Box<dyn Error>> {
-    let buf = buffer(channel, bytes)?;
+fn reply(channel: &ChannelHandle, payload: impl Into<Payload>) -> Result<(), Box<dyn Error>> {
     // A client that never reads does not hold this thread for longer than that.
-    channel.send_timeout(buf, SendOptions::new().timeout(SOON), SOON)?;
+    channel.send_timeout(payload, SendOptions::new().timeout(SOON), SOON)?;
     Ok(())
 }
 

@@ -23,12 +23,15 @@ fn serve(mut server: Endpoint<RoceUdp>, addr: SocketAddr) -> Result<(), Box<dyn 
         let busy = server.turn(|server, event| match event {
             Event::Message(message) => {
                 let (link, channel) = (message.link(), message.channel());
-                if let Ok(reply) = server.copy(&message.to_vec())
-                    && let Err(rejected) = server.send(link, channel, reply, SendOptions::new())
-                {
-                    eprintln!("cannot reply: {rejected}");
+                match message.into_payload() {
+                    Ok(reply) => {
+                        if let Err(rejected) = server.send(link, channel, reply, SendOptions::new())
+                        {
+                            eprintln!("cannot reply: {rejected}");
+                        }
+                    }
+                    Err(message) => eprintln!("no reply: {} bytes in pieces", message.len()),
                 }
-                server.release(message);
             }
             Event::Accepted { peer, .. } => println!("{} is here", peer.device_addr),
             Event::AcceptFailed { from, error } => eprintln!("{from} was turned away: {error}"),

@@ -19,7 +19,8 @@
 //! [`Ticket::wait`]. Received data stays in the buffers that the device wrote, but for pieces that
 //! came in parts, as where much is lost: a [`Message`] or [`Chunk`] refers to these buffers and
 //! holds credit of its channel until it is released or dropped, on any thread. A reader that keeps
-//! messages stalls its own channel and no other.
+//! messages stalls its own channel and no other. [`Message::into_payload`] sends a received message
+//! on without a copy.
 //!
 //! # Your own loop
 //!
@@ -40,9 +41,8 @@
 //! while answer.is_none() {
 //!     let mut busy = server.turn(|server, event| {
 //!         if let Event::Message(message) = event {
-//!             let reply = server.copy(&message.to_vec()).expect("a free buffer");
 //!             let (link, channel) = (message.link(), message.channel());
-//!             server.release(message);
+//!             let reply = message.into_payload().expect("a short message is one piece");
 //!             server.send(link, channel, reply, SendOptions::new()).expect("an open channel");
 //!         }
 //!     });
@@ -88,7 +88,7 @@
 //!     let link = server.accept(soon).expect("a client");
 //!     let channel = link.accept_channel(soon).expect("a channel");
 //!     if let Ok(Incoming::Message(message)) = channel.recv(soon) {
-//!         let reply = channel.copy(&message.to_vec()).expect("a free buffer");
+//!         let reply = message.into_payload().expect("a short message is one piece");
 //!         channel.send(reply, SendOptions::new()).wait(soon).expect("it was taken");
 //!     }
 //!     server.shutdown();

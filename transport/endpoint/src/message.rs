@@ -3,11 +3,14 @@
 use crate::bell::Bell;
 use crate::event::LinkId;
 use crate::held::Held;
+use crate::payload::Payload;
 use crossbeam_queue::SegQueue;
 use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use towpath_memory::{Buf, Frozen, Lender, Segment};
+use towpath_proto::limits::SEGMENTS_MAX;
 use towpath_proto::{ChannelId, ChunkRef};
 
 /// A piece that came back: of which receive slot and channel.
@@ -54,6 +57,16 @@ impl Loan {
     }
 }
 
+impl Lender for Loan {
+    fn buf(&self) -> Option<&Buf> {
+        self.buf.buf()
+    }
+
+    fn take_back(self: Arc<Self>, tag: u32) {
+        send_home(self, ChannelId(tag));
+    }
+}
+
 /// A piece of a received message, in the buffer that the device wrote. Pieces of 4 KiB and more
 /// begin at a page, others at a multiple of eight bytes. The buffer may hold pieces of other
 /// messages too: it is free when all of them were given back.
@@ -81,6 +94,26 @@ impl Chunk {
     #[must_use]
     pub fn offset(&self) -> u32 {
         self.offset
+    }
+
+    /// The piece as a buffer that nobody changes, to be sent on without a copy, by as many messages
+    /// as you like. It holds its credit, and its receive buffer, until the last clone is gone:
+    /// those with messages under way come back with the outcomes. Costs one small allocation.
+    ///
+    /// The endpoint that received it sends it as it is. Another endpoint must know its region
+    /// first: pass [`Frozen::region`] to [`Endpoint::register`](crate::Endpoint::register) there,
+    /// or copy the bytes.
+    #[must_use]
+    pub fn freeze(mut self) -> Frozen {
+        let loan = self.loan.take().expect("a chunk has its buffer until it is given back");
+        Frozen::part_of(loan, self.start, self.length, self.channel.0)
+    }
+
+    /// The piece as a message of its own, to be sent on without a copy; see
+    /// [`freeze`](Self::freeze).
+    #[must_use]
+    pub fn into_payload(self) -> Payload {
+        Payload::new(self.freeze())
     }
 
     /// Takes it by the fast way home if that is `returns`: of which slot and channel it was.
@@ -206,6 +239,24 @@ impl Message {
         let mut out = Vec::with_capacity(self.len());
         self.parts().for_each(|part| out.extend_from_slice(part));
         out
+    }
+
+    /// The message as one to be sent on, to one peer or several, without a copy: its segments are
+    /// [frozen](Chunk::freeze) pieces. They hold their credit and their receive buffers until the
+    /// payload, which comes back with the outcome of the send, is dropped, and no clone of a
+    /// segment is left. So the peer that sends the message waits for the peer that it is sent on
+    /// to.
+    ///
+    /// # Errors
+    /// The message itself, when it has more than four pieces, as many as a message can have
+    /// segments: copy it, or send its [chunks](Self::into_chunks) on one by one. By default a
+    /// message of one segment of up to 64 KiB never has more pieces than that; a longer one may.
+    pub fn into_payload(self) -> Result<Payload, Self> {
+        if self.chunks.len() > SEGMENTS_MAX {
+            return Err(self);
+        }
+        let pieces = self.chunks.into_iter().map(|chunk| Segment::from(chunk.freeze()));
+        Ok(Payload { segments: pieces.collect() })
     }
 
     /// The chunks themselves, to be given back one by one.

@@ -14,7 +14,8 @@ use towpath_proto::{ChannelId, SendError};
 /// of the segments one after the other. A received [piece](crate::Chunk) never spans two segments.
 /// A segment of 4 KiB or more starts at the start of a page at the receiver, a shorter one at a
 /// multiple of eight bytes. A [frozen](Buf::freeze) buffer may be in several messages at the same
-/// time, for example in one to each of three replicas.
+/// time, for example in one to each of three replicas. What was received can be sent on without a
+/// copy: [`Message::into_payload`](crate::Message::into_payload).
 #[derive(Debug)]
 pub struct Payload {
     /// Two in place: a header and its data. More take an allocation.
@@ -193,8 +194,12 @@ pub enum SubmitError {
     /// A segment has no byte.
     #[error("a segment is empty; each needs at least one byte")]
     EmptySegment,
-    /// A segment lies in memory that the device does not know.
-    #[error("segment {segment} lies in an unregistered region; call Endpoint::register first")]
+    /// A segment lies in memory that the device does not know: it was never registered here, or was
+    /// received by another endpoint.
+    #[error(
+        "segment {segment} lies in a region that this endpoint does not know: register it first \
+         (Endpoint::register, Segment::region), or copy the bytes (Endpoint::copy)"
+    )]
     NotRegistered {
         /// Which, from 0.
         segment: usize,

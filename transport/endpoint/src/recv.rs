@@ -8,7 +8,7 @@ use crate::spare::Spare;
 use crate::wr_id::WrId;
 use std::sync::Arc;
 use towpath_base::{Nanos, Time};
-use towpath_memory::{Buf, Pool, Region};
+use towpath_memory::{Buf, Pool, Region, RegionId};
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::{ChannelId, ChunkRef, Class};
 use towpath_verbs::{Access, Device, PdNum, RecvWr, SgList};
@@ -98,6 +98,8 @@ pub(crate) struct RecvTable {
     slots_max: usize,
     chunk_bytes: usize,
     returns: Arc<Returns>,
+    /// The regions of the payload buffers with their keys, in order: for what is sent on.
+    regions: Vec<(RegionId, u32)>,
 }
 
 impl RecvTable {
@@ -114,7 +116,14 @@ impl RecvTable {
             slots_max,
             chunk_bytes: chunk_bytes_max as usize,
             returns: Returns::new(bell),
+            regions: Vec::new(),
         }
+    }
+
+    /// The key of a region that receive buffers lie in.
+    pub(crate) fn lkey_of(&self, region: RegionId) -> Option<u32> {
+        let place = self.regions.binary_search_by_key(&region, |&(id, _)| id).ok()?;
+        Some(self.regions[place].1)
     }
 
     /// Makes at least `count` slots free, with new memory where the old does not do.
@@ -143,6 +152,8 @@ impl RecvTable {
                 return Err(error.into());
             }
         };
+        // Regions made later have greater numbers, so this one comes last.
+        self.regions.push((payloads.region().id(), payload_lkey));
         for _ in 0..missing {
             let (Some(mut header), Some(payload)) = (headers.take(), payloads.take()) else {
                 break;

@@ -235,3 +235,45 @@ fn a_channel_can_be_opened_as_soon_as_what_another_held_is_released() {
     held.drain(..).for_each(|message| far.endpoint.release(message));
     far.endpoint.open_channel(far.link, false).expect("its credit is there again");
 }
+
+#[test]
+fn messages_are_sent_on_from_where_they_arrived() {
+    let short = |number| bytes_of(number).into_iter().take(50_000).collect::<Vec<_>>();
+    let (mut client, mut server) = mem_pair(config(), config()).expect("two small endpoints");
+    client.endpoint.open_channel(client.link, true).expect("a fresh link has room");
+    let (mut sent, mut back, mut forwarded) = (0, 0, 0);
+    while back < 500 || forwarded < 500 {
+        client.endpoint.turn(|at, event| {
+            let channel = match event {
+                Event::ChannelOpened { channel, .. } => channel,
+                Event::Message(message) => {
+                    assert!(message.to_vec() == short(back), "message {back}");
+                    back += 1;
+                    message.channel()
+                }
+                _ => return,
+            };
+            while sent < 500 && sent - back < 8 {
+                let buf = at.copy(&short(sent)).expect("a free buffer");
+                at.send(client.link, channel, buf, SendOptions::new()).expect("an open channel");
+                sent += 1;
+            }
+        });
+        server.endpoint.turn(|at, event| match event {
+            Event::Message(message) => {
+                let (link, channel) = (message.link(), message.channel());
+                let payload = message.into_payload().expect("few pieces");
+                at.send(link, channel, payload, SendOptions::new()).expect("an open channel");
+            }
+            Event::Sent { outcome, .. } => {
+                assert_eq!(outcome, Outcome::Delivered);
+                forwarded += 1;
+            }
+            _ => {}
+        });
+    }
+    server.endpoint.turn(|_, _| {});
+    let census = server.endpoint.buffers();
+    assert_eq!(census.recv_posted + census.recv_free, census.recv_all);
+    assert_eq!(census.send_free, census.send_all, "no buffer for sending was used");
+}

@@ -192,7 +192,8 @@ impl Buf {
     /// Gives the whole pages of the buffer back to the system: its bytes are zeroes from here on,
     /// and take memory again, page by page, when they are next written. Its length is zero
     /// afterwards. Not for memory that a device has
-    /// [pinned](towpath_verbs::DeviceCaps::pins_memory): that would go on with the old pages.
+    /// [pinned](towpath_verbs::DeviceCaps::pins_memory): that would go on with the old pages. Where
+    /// the region [keeps its pages](Region::keep_pages) they stay.
     pub fn give_back_pages(&mut self) {
         self.len = 0;
         let (offset, bytes) = (self.offset(), self.capacity() / PAGE_BYTES * PAGE_BYTES);

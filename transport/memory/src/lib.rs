@@ -13,7 +13,8 @@
 //! 1. Bytes can be reached either through one [`Buf`] (exclusively) or by devices, never both. A
 //!    posted buffer is a [`Lent`] (in place: a lent [`Berth`]), which gives no access to its bytes,
 //!    or, for sending only, a [`Shared`], which cannot be changed. A [`Frozen`] buffer cannot be
-//!    changed at all, so several posted messages may use it.
+//!    changed at all, so several posted messages may use it; parts of a receive buffer are frozen
+//!    while they are out ([`Lender`]).
 //! 2. [`Lent::reclaim`] is called only after the completion of every work request that names the
 //!    buffer was polled. The endpoint does so in one place; applications never hold a `Lent`.
 //! 3. With a key a peer reaches [`SharedMemory`] alone: a [`Region`] cannot be registered for it.
@@ -57,7 +58,7 @@ pub use buf::{Buf, Lent, Pool};
 pub use extent::{Source, Target};
 pub use mr::MrTable;
 pub use region::{PAGE_BYTES, Region, RegionId};
-pub use segment::{Frozen, Segment};
+pub use segment::{Frozen, Lender, Segment};
 pub use shared::Shared;
 pub use shared_memory::SharedMemory;
 

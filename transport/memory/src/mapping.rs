@@ -4,6 +4,7 @@ use crate::MemoryError;
 use crate::region::{PAGE_BYTES, RegionId};
 use std::any::Any;
 use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
 
 /// From here on huge pages are asked for: one such page.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -21,6 +22,8 @@ pub(crate) struct Mapping {
     bytes: usize,
     id: RegionId,
     owner: Owner,
+    /// A device has pinned the pages, so that they must stay.
+    keeps_pages: Mutex<bool>,
 }
 
 // SAFETY: the mapping is plain memory with no thread affinity. Who may touch which bytes is decided
@@ -69,7 +72,8 @@ impl Mapping {
         let Some(base) = NonNull::new(base.cast()) else {
             return Err(MemoryError::OutOfMemory { bytes: rounded, errno: 0 });
         };
-        Ok(Self { base, bytes: rounded, id: RegionId::next(), owner: Owner::Us })
+        let (bytes, id) = (rounded, RegionId::next());
+        Ok(Self { base, bytes, id, owner: Owner::Us, keeps_pages: Mutex::default() })
     }
 
     /// Bytes of the caller's, of which start and length must be multiples of `align`.
@@ -85,7 +89,8 @@ impl Mapping {
         if !base.addr().get().is_multiple_of(align) || !bytes.is_multiple_of(align) {
             return Err(MemoryError::Misaligned { align });
         }
-        Ok(Self { base, bytes, id: RegionId::next(), owner: Owner::Caller(owner) })
+        let (id, owner) = (RegionId::next(), Owner::Caller(owner));
+        Ok(Self { base, bytes, id, owner, keeps_pages: Mutex::default() })
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -100,10 +105,17 @@ impl Mapping {
         self.id
     }
 
+    /// The pages stay from here on; one that is being given back is back when this returns.
+    pub(crate) fn keep_pages(&self) {
+        *self.keeps_pages.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    }
+
     /// Gives the pages of a range back to the system; they read as zeroes then. The caller alone
-    /// reaches those bytes. Memory of somebody else's stays as it is; then false.
+    /// reaches those bytes. Memory of somebody else's, and memory whose pages are
+    /// [kept](Self::keep_pages), stays as it is; then false.
     pub(crate) fn discard(&self, offset: usize, len: usize) -> bool {
-        if !matches!(self.owner, Owner::Us) {
+        let keeps_pages = self.keeps_pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if *keeps_pages || !matches!(self.owner, Owner::Us) {
             return false;
         }
         let start = self.at(offset, len);

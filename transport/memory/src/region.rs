@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Regions and pool slots are aligned to this many bytes.
 pub const PAGE_BYTES: usize = 4096;
 
-/// Tells regions, and shared memory, apart within a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Tells regions, and shared memory, apart within a process; what was made later has the greater
+/// one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegionId(u64);
 
 impl RegionId {
@@ -76,6 +77,13 @@ impl Region {
     #[must_use]
     pub fn id(&self) -> RegionId {
         self.mapping.id()
+    }
+
+    /// From here on the pages stay: [`Buf::give_back_pages`](crate::Buf::give_back_pages) leaves
+    /// them alone. For a device that [pins](towpath_verbs::DeviceCaps::pins_memory) memory, before
+    /// the region is registered with it.
+    pub fn keep_pages(&self) {
+        self.mapping.keep_pages();
     }
 
     /// Whether this is the only handle, with everything done through earlier ones behind it.

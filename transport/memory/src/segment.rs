@@ -5,35 +5,116 @@ use crate::region::{Region, RegionId};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A buffer that nobody changes any more, so that any number of messages may carry it at once: to
-/// several receivers, or again and again. Clones are the same bytes; with the last of them the
-/// buffer returns to its pool.
+/// Who lends parts of a buffer, and gets each of them back: an endpoint, its receive buffers.
 ///
-/// Made by [`Buf::freeze`], at the cost of one small allocation; clones take none.
-#[derive(Clone, Debug)]
+/// While any part is out, `buf` gives the same buffer, nobody changes the buffer, and no device
+/// writes to it. As with [`Lent::reclaim`](crate::Lent::reclaim), the author of a driver must keep
+/// this rule; applications never lend.
+pub trait Lender: Send + Sync {
+    /// The buffer.
+    fn buf(&self) -> Option<&Buf>;
+
+    /// The part that was lent with this tag is not out any more. Called once for each part.
+    fn take_back(self: Arc<Self>, tag: u32);
+}
+
+/// What a [`Frozen`] keeps.
+enum Kept {
+    Whole(Buf),
+    Part(Part),
+}
+
+/// A part of a lent buffer; it goes back when it is dropped.
+struct Part {
+    lender: Option<Arc<dyn Lender>>,
+    region: Region,
+    start: u32,
+    len: u32,
+    tag: u32,
+}
+
+impl Part {
+    fn bytes(&self) -> &[u8] {
+        let bytes: &[u8] = self.lender.as_ref().and_then(|lender| lender.buf()).map_or(&[], |b| b);
+        let start = self.start as usize;
+        bytes.get(start..start + self.len as usize).unwrap_or(&[])
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if let Some(lender) = self.lender.take() {
+            lender.take_back(self.tag);
+        }
+    }
+}
+
+/// A buffer that nobody changes any more, so that any number of messages may carry it at once: to
+/// several receivers, or again and again. Clones are the same bytes. With the last of them the
+/// buffer returns to its pool, or, if it is a part of a receive buffer, to its endpoint.
+///
+/// Made by [`Buf::freeze`], or of what was received, at the cost of one small allocation; clones
+/// take none.
+#[derive(Clone)]
 pub struct Frozen {
-    buf: Arc<Buf>,
+    kept: Arc<Kept>,
 }
 
 impl Frozen {
+    /// The bytes `start..start + len` of a buffer of which parts are lent. The lender is told with
+    /// `tag` when the last clone is gone.
+    ///
+    /// # Panics
+    /// When the lender has no buffer.
+    #[must_use]
+    pub fn part_of(lender: Arc<dyn Lender>, start: u32, len: u32, tag: u32) -> Self {
+        let region = lender.buf().expect("a lender has its buffer").region();
+        let part = Part { lender: Some(lender), region, start, len, tag };
+        Self { kept: Arc::new(Kept::Part(part)) }
+    }
+
     /// Which region it lies in.
     #[must_use]
     pub fn region_id(&self) -> RegionId {
-        self.buf.region_id()
+        match &*self.kept {
+            Kept::Whole(buf) => buf.region_id(),
+            Kept::Part(part) => part.region.id(),
+        }
     }
 
     /// The region it lies in, to register it.
     #[must_use]
     pub fn region(&self) -> Region {
-        self.buf.region()
+        match &*self.kept {
+            Kept::Whole(buf) => buf.region(),
+            Kept::Part(part) => part.region.clone(),
+        }
     }
 
     /// The buffer, to be changed again.
     ///
     /// # Errors
-    /// The handle itself, while there are others: one is with each message that is under way.
+    /// The handle itself, while there are others: one is with each message that is under way. Also
+    /// when it is a part of a receive buffer, which nobody may change.
     pub fn thaw(self) -> Result<Buf, Self> {
-        Arc::try_unwrap(self.buf).map_err(|buf| Self { buf })
+        match Arc::try_unwrap(self.kept) {
+            Ok(Kept::Whole(buf)) => Ok(buf),
+            Ok(part @ Kept::Part(_)) => Err(Self { kept: Arc::new(part) }),
+            Err(kept) => Err(Self { kept }),
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match &*self.kept {
+            Kept::Whole(buf) => buf,
+            Kept::Part(part) => part.bytes(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Frozen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Frozen({} bytes)", self.len())
     }
 }
 
@@ -41,7 +122,7 @@ impl Deref for Frozen {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.buf
+        self.bytes()
     }
 }
 
@@ -55,7 +136,7 @@ impl Buf {
     /// Gives up changing it, so that several messages may carry it at once.
     #[must_use]
     pub fn freeze(self) -> Frozen {
-        Frozen { buf: Arc::new(self) }
+        Frozen { kept: Arc::new(Kept::Whole(self)) }
     }
 }
 
@@ -72,7 +153,7 @@ impl Segment {
     /// The buffer, to be changed again.
     ///
     /// # Errors
-    /// A frozen one, while others hold it.
+    /// A frozen one, while others hold it, or when it is a part of a receive buffer.
     pub fn into_buf(self) -> Result<Buf, Frozen> {
         match self {
             Self::Own(buf) => Ok(buf),
@@ -80,33 +161,40 @@ impl Segment {
         }
     }
 
-    #[inline]
-    fn buf(&self) -> &Buf {
-        match self {
-            Self::Own(buf) => buf,
-            Self::Frozen(frozen) => &frozen.buf,
-        }
-    }
-
     /// Bytes in it.
     #[must_use]
     #[inline]
     pub fn len(&self) -> usize {
-        self.buf().len()
+        match self {
+            Self::Own(buf) => buf.len(),
+            Self::Frozen(frozen) => frozen.len(),
+        }
     }
 
     /// Whether it holds none.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.buf().is_empty()
+        self.len() == 0
     }
 
     /// Which region it lies in.
     #[must_use]
     #[inline]
     pub fn region_id(&self) -> RegionId {
-        self.buf().region_id()
+        match self {
+            Self::Own(buf) => buf.region_id(),
+            Self::Frozen(frozen) => frozen.region_id(),
+        }
+    }
+
+    /// The region it lies in, to register it.
+    #[must_use]
+    pub fn region(&self) -> Region {
+        match self {
+            Self::Own(buf) => buf.region(),
+            Self::Frozen(frozen) => frozen.region(),
+        }
     }
 }
 
@@ -115,7 +203,10 @@ impl Deref for Segment {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        self.buf()
+        match self {
+            Self::Own(buf) => buf,
+            Self::Frozen(frozen) => frozen.bytes(),
+        }
     }
 }
 
@@ -175,6 +266,38 @@ mod tests {
         drop(Shared::new([Segment::from(ours.clone())]));
         drop(ours.thaw().expect_err("a device may still read it"));
         assert_eq!(pool.free(), 0);
+    }
+
+    /// Lends one buffer, and notes what came back.
+    struct OneBuffer(Buf, std::sync::Mutex<Vec<u32>>);
+
+    impl Lender for OneBuffer {
+        fn buf(&self) -> Option<&Buf> {
+            Some(&self.0)
+        }
+
+        fn take_back(self: Arc<Self>, tag: u32) {
+            self.1.lock().expect("one thread").push(tag);
+        }
+    }
+
+    #[test]
+    fn each_part_of_a_lent_buffer_goes_back_once_with_its_last_holder() {
+        let pool = Pool::with_count(4096, 1).expect("memory for a test");
+        let lender = Arc::new(OneBuffer(filled(&pool), std::sync::Mutex::default()));
+        let back = || lender.1.lock().expect("one thread").clone();
+        let part = |start, tag| Frozen::part_of(Arc::clone(&lender) as _, start, 1, tag);
+        let (first, last) = (part(0, 7), part(2, 8));
+        assert_eq!((&first[..], &last[..]), (&b"a"[..], &b"c"[..]));
+        assert_eq!(first.region_id(), pool.region().id());
+        let sent = Shared::new([Segment::from(first.clone())]);
+        let first = first.thaw().expect_err("nobody may change a receive buffer");
+        drop((first, last));
+        assert_eq!(back(), [8], "a device may still read the other");
+        let [segment] = sent.reclaim();
+        drop(segment.into_buf().expect_err("nor may who is its last holder"));
+        assert_eq!(back(), [8, 7]);
+        assert!(part(3, 9).is_empty(), "outside of the buffer are no bytes");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::links::{Conn, Phase};
 use crate::message::{Chunk, Message};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
 use crate::pools::AllocError;
+use crate::recv::RecvTable;
 use crate::sends::Sends;
 use std::hint::cold_path;
 use towpath_base::Nanos;
@@ -129,7 +130,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let options = options.counted_from(|| self.device.now());
         let conn = self.links.find_mut(link).filter(|conn| conn.phase == Phase::Up);
         let sent = match conn {
-            Some(conn) => try_send(conn, &self.regions, channel, &payload, options),
+            Some(conn) => {
+                let regions = (&self.regions[..], &self.recv);
+                try_send(conn, regions, channel, &payload, options)
+            }
             None => Err(SubmitError::NoSuchLink),
         };
         match sent {
@@ -326,7 +330,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 #[inline]
 fn try_send<'a>(
     conn: &'a mut Conn,
-    regions: &[(RegionId, u32)],
+    regions: (&[(RegionId, u32)], &RecvTable),
     channel: ChannelId,
     payload: &Payload,
     options: SendOptions,
@@ -354,7 +358,10 @@ fn try_send<'a>(
     Ok((key, lkeys, &mut conn.sends))
 }
 
-/// The key of a region: a scan, but of few, with the small messages' pool first.
-fn lkey_of(regions: &[(RegionId, u32)], region: RegionId) -> Option<u32> {
-    regions.iter().find(|&&(id, _)| id == region).map(|&(_, lkey)| lkey)
+/// The key of a region: a scan, but of few, with the small messages' pool first; behind them those
+/// of what was received.
+#[inline]
+fn lkey_of((regions, recv): (&[(RegionId, u32)], &RecvTable), region: RegionId) -> Option<u32> {
+    let found = regions.iter().find(|&&(id, _)| id == region);
+    found.map(|&(_, lkey)| lkey).or_else(|| recv.lkey_of(region))
 }

@@ -251,6 +251,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if self.regions.len() == REGIONS_MAX {
             return Err(EndpointError::TooManyRegions { max: REGIONS_MAX });
         }
+        if self.device.caps().pins_memory {
+            // Receive buffers of another endpoint, say, which gives pages back.
+            region.keep_pages();
+        }
         let keys = self.device.reg_mr(PdNum::DEFAULT, region, Access::LOCAL)?;
         self.regions.push((region.id(), keys.lkey));
         Ok(())
