@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 use towpath_transport::{
-    AllocError, Buf, ChannelHandle, EndpointConfig, EndpointHandle, Incoming, Payload, SendOptions,
-    StreamId, UdpConfig, WaitError,
+    ChannelHandle, EndpointConfig, EndpointHandle, Incoming, Payload, SendOptions, StreamId,
+    UdpConfig, WaitError,
 };
 
 const SOON: Duration = Duration::from_secs(10);
@@ -75,7 +75,7 @@ fn echo(channel: &ChannelHandle) -> Result<(), Box<dyn Error>> {
             Incoming::Message(message) => match message.into_payload() {
                 Ok(payload) => reply(channel, payload)?,
                 // More pieces than a message may have segments.
-                Err(message) => reply(channel, buffer(channel, &message.to_vec())?)?,
+                Err(message) => reply(channel, channel.copy_timeout(&message.to_vec(), SOON)?)?,
             },
             Incoming::StreamChunk { stream, chunk, end, .. } => {
                 let bytes = streams.entry(stream).or_default();
@@ -98,14 +98,4 @@ fn reply(channel: &ChannelHandle, payload: impl Into<Payload>) -> Result<(), Box
     // A client that never reads does not hold this thread for longer than that.
     channel.send_timeout(payload, SendOptions::new().timeout(SOON), SOON)?;
     Ok(())
-}
-
-/// A copy of the bytes, waiting for a buffer while all are out.
-fn buffer(channel: &ChannelHandle, bytes: &[u8]) -> Result<Buf, AllocError> {
-    loop {
-        match channel.copy(bytes) {
-            Err(AllocError::AllOut { .. }) => thread::sleep(Duration::from_millis(1)),
-            done => return done,
-        }
-    }
 }

@@ -207,6 +207,21 @@ pub enum Event {
         /// The event.
         event: AsyncEvent,
     },
+    /// A link has room for messages again: [`Endpoint::send`](crate::Endpoint::send) was refused
+    /// with [`SubmitError::Full`](crate::SubmitError::Full) since this was last told. Comes once,
+    /// behind the outcomes that made the room.
+    Writable {
+        /// Its link.
+        link: LinkId,
+    },
+    /// There is a send buffer again: [`Endpoint::alloc`](crate::Endpoint::alloc) or
+    /// [`copy`](crate::Endpoint::copy) was refused with
+    /// [`AllocError::AllOut`](crate::AllocError::AllOut) since this was last told. Comes once;
+    /// other threads may be faster to take the buffer.
+    BufferFree {
+        /// The least that was asked for in vain, in bytes: so long a buffer is free.
+        bytes: usize,
+    },
     /// A link is down. Each of its messages had its outcome before this event, and no event of the
     /// link follows.
     LinkDown {

@@ -113,7 +113,8 @@
 //! 252 KiB come whole ([`EndpointConfig::whole_bytes_max`]); a handle's peer cannot send longer
 //! ones unless [`EndpointConfig::streams`] is on. A message that cannot be accepted now is refused,
 //! and its buffers come back ([`Rejected`]); [`ChannelHandle::send_timeout`] waits for a limited
-//! time instead. [`AllocError`] says why there is no send buffer. [`SendOptions::timeout`] and
+//! time instead. [`AllocError`] says why there is no send buffer. A polled endpoint tells when
+//! there is room again: [`Event::Writable`], [`Event::BufferFree`]. [`SendOptions::timeout`] and
 //! [`Ticket::cancel`] give up messages. With a [`WaitSet`] one thread waits for several things at
 //! once. The program `examples/back_pressure.rs` shows each of these.
 //!
@@ -138,6 +139,7 @@
 //! | `away` | how long the host is away between two polls |
 //! | `shared` | receive queues that the links of a class share |
 //! | `spare` | unused receive buffers, and when their memory returns to the system |
+//! | `hunger` | send buffers that were asked for in vain |
 //! | `held`, `message`, `payload` | owners of buffers: received messages, messages to send |
 //! | `choice` | the choice of a device by the names that the tools accept |
 //! | `plan` | [`Plan`]: how a device is used, from its capabilities |
@@ -162,6 +164,7 @@ mod event;
 mod filler;
 mod handle;
 mod held;
+mod hunger;
 mod limits;
 mod links;
 #[cfg(feature = "mem")]

@@ -65,6 +65,8 @@ pub(crate) struct Conn {
     /// Where we connected to.
     pub(crate) dialled: Option<SocketAddr>,
     pub(crate) sends: Sends,
+    /// A message was refused for want of room, and the application was not told of room since.
+    pub(crate) is_refused: bool,
     /// Receive buffers that the link or the application holds.
     pub(crate) held: usize,
     pub(crate) timer: Time,
@@ -101,6 +103,7 @@ impl Conn {
             peer: None,
             dialled: None,
             sends: Sends::default(),
+            is_refused: false,
             held: 0,
             timer: Time::NEVER,
             filed: Time::NEVER,

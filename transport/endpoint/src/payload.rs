@@ -160,8 +160,9 @@ pub enum SubmitError {
     /// The channel does not exist, is not open yet, or is closed.
     #[error("channel {} is not open; wait for ChannelOpened before sending", .0.0)]
     NotOpen(ChannelId),
-    /// The link has its maximum number of messages under way.
-    #[error("too many messages are under way on the link; wait for the next Event::Sent")]
+    /// The link has its maximum number of messages under way; see
+    /// [`Event::Writable`](crate::Event::Writable).
+    #[error("too many messages are under way on the link; wait for Event::Writable")]
     Full,
     /// The channel's queue is full (256 messages): the peer's reader or the network is slower than
     /// the sender. Try again later.

@@ -1,5 +1,9 @@
 //! Buffers to send from: pools of a few sizes.
 
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 use towpath_memory::{Buf, MemoryError, Pool, Region};
 
 /// Why there is no send buffer.
@@ -18,7 +22,9 @@ pub enum AllocError {
         max: usize,
     },
     /// All buffers that are long enough are out now: they come back with the outcomes of messages,
-    /// or when they are dropped.
+    /// or when they are dropped. A polled endpoint tells of that once, by
+    /// [`Event::BufferFree`](crate::Event::BufferFree); handles can wait for it
+    /// ([`EndpointHandle::alloc_timeout`](crate::EndpointHandle::alloc_timeout)).
     #[error(
         "all send buffers of {bytes} bytes or more are out: take outcomes and try again, or set \
          more with EndpointConfig::send_pools"
@@ -27,6 +33,15 @@ pub enum AllocError {
         /// What was asked for.
         bytes: usize,
     },
+}
+
+/// A thread that waits for a buffer.
+struct Sleeper(Thread);
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
 }
 
 /// Pools of send buffers, smallest first. Cheap to clone; taking and returning locks nothing.
@@ -55,10 +70,44 @@ impl SendPools {
 
     /// A buffer with a copy of `bytes`.
     pub(crate) fn copy(&self, bytes: &[u8]) -> Result<Buf, AllocError> {
-        let mut buf = self.take(bytes.len())?;
-        let copied = buf.extend(bytes);
-        debug_assert!(copied.is_ok(), "a fresh buffer has room for what was asked for");
-        Ok(buf)
+        Ok(filled(self.take(bytes.len())?, bytes))
+    }
+
+    /// As [`copy`](Self::copy), but waits for a buffer for at most `patience`.
+    pub(crate) fn copy_timeout(&self, bytes: &[u8], patience: Duration) -> Result<Buf, AllocError> {
+        Ok(filled(self.take_timeout(bytes.len(), patience)?, bytes))
+    }
+
+    /// As [`take`](Self::take), but waits for a buffer for at most `patience`.
+    pub(crate) fn take_timeout(&self, len: usize, patience: Duration) -> Result<Buf, AllocError> {
+        let end = Instant::now().checked_add(patience);
+        let mut waker = None;
+        loop {
+            let found = self.take(len);
+            let left =
+                end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
+            if !matches!(found, Err(AllocError::AllOut { .. })) || left.is_zero() {
+                if let Some(waker) = &waker {
+                    self.unwant(waker);
+                }
+                return found;
+            }
+            let sleeper = || Waker::from(Arc::new(Sleeper(thread::current())));
+            if !self.want(len, waker.get_or_insert_with(sleeper)) {
+                thread::park_timeout(left);
+            }
+        }
+    }
+
+    /// Has `waker` woken once when a buffer for so many bytes comes back; true when one is free.
+    pub(crate) fn want(&self, len: usize, waker: &Waker) -> bool {
+        let fitting = self.pools.iter().filter(|pool| pool.buf_bytes() >= len);
+        fitting.fold(false, |is_free, pool| pool.want(waker) | is_free)
+    }
+
+    /// Wants no buffer any more.
+    pub(crate) fn unwant(&self, waker: &Waker) {
+        self.pools.iter().for_each(|pool| pool.unwant(waker));
     }
 
     pub(crate) fn regions(&self) -> impl Iterator<Item = &Region> {
@@ -69,4 +118,10 @@ impl SendPools {
     pub(crate) fn free_and_all(&self) -> (usize, usize) {
         self.pools.iter().fold((0, 0), |(free, all), p| (free + p.free(), all + p.count()))
     }
+}
+
+fn filled(mut buf: Buf, bytes: &[u8]) -> Buf {
+    let copied = buf.extend(bytes);
+    debug_assert!(copied.is_ok(), "a fresh buffer has room for what was asked for");
+    buf
 }

@@ -3,9 +3,11 @@
 use crate::MemoryError;
 use crate::free::FreeSlots;
 use crate::region::{PAGE_BYTES, Region, RegionId};
+use crate::wanted::Wanted;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::task::Waker;
 use towpath_verbs::Sge;
 
 /// A region cut into equal slots. A buffer is a slot, so that it is small and cheap to move.
@@ -13,12 +15,14 @@ struct Slab {
     region: Region,
     slot_bytes: usize,
     free: FreeSlots,
+    wanted: Wanted,
 }
 
 impl Slab {
     fn new(region: Region, slot_bytes: usize) -> Arc<Self> {
         let count = region.byte_len() / slot_bytes;
-        Arc::new(Self { region, slot_bytes, free: FreeSlots::full(count as u32) })
+        let free = FreeSlots::full(count as u32);
+        Arc::new(Self { region, slot_bytes, free, wanted: Wanted::default() })
     }
 
     fn take(self: &Arc<Self>) -> Option<Buf> {
@@ -71,6 +75,18 @@ impl Pool {
     #[must_use]
     pub fn take(&self) -> Option<Buf> {
         self.slab.take()
+    }
+
+    /// Has `waker` woken once when a buffer comes back. True when one is free already: then take
+    /// it, or wait all the same. Wakers that wake the same are kept once.
+    pub fn want(&self, waker: &Waker) -> bool {
+        self.slab.wanted.add(waker);
+        !self.slab.free.is_empty()
+    }
+
+    /// Takes back a [`want`](Self::want) that did not come to pass.
+    pub fn unwant(&self, waker: &Waker) {
+        self.slab.wanted.remove(waker);
     }
 
     /// Bytes of each buffer.
@@ -264,6 +280,7 @@ impl AsMut<[u8]> for Buf {
 impl Drop for Buf {
     fn drop(&mut self) {
         self.slab.free.push(self.slot);
+        self.slab.wanted.tell();
     }
 }
 

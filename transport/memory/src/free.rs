@@ -62,11 +62,17 @@ impl FreeSlots {
     }
 
     /// Puts `slot` on top if the head is still `head`; else says what it is now. The release half
-    /// publishes the slot's bytes and what lies below it to whoever takes it.
+    /// publishes the slot's bytes and what lies below it to whoever takes it. All are in one order
+    /// with [`is_empty`](Self::is_empty), so that whoever waits for a slot misses none.
     fn swap_head(&self, head: u64, slot: u32) -> Result<(), u64> {
         let tag = (head >> 32).wrapping_add(1) << 32;
         let new = tag | u64::from(slot);
-        self.head.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire).map(|_| ())
+        self.head.compare_exchange_weak(head, new, Ordering::SeqCst, Ordering::Acquire).map(|_| ())
+    }
+
+    /// Whether no slot is free.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.load(Ordering::SeqCst) as u32 == END
     }
 
     /// How many are free; a moment's view while other threads take and free.

@@ -51,6 +51,7 @@ mod shared;
 mod shared_memory;
 #[cfg(test)]
 mod tests;
+mod wanted;
 mod words;
 
 pub use berth::Berth;

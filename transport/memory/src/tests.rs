@@ -2,7 +2,7 @@
 
 use crate::{Buf, MemoryError, MrTable, PAGE_BYTES, Pool, Region, SharedMemory};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use towpath_verbs::{Access, PdNum, RemoteAddr, Sge, Verb, VerbError};
 
 const PD: PdNum = PdNum::DEFAULT;
@@ -283,4 +283,65 @@ fn a_word_is_aligned_and_inside() {
     for offset in [PAGE_BYTES, PAGE_BYTES - 4, usize::MAX - 7] {
         assert!(matches!(memory.word(offset), Err(MemoryError::TooLong { .. })), "{offset}");
     }
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Woken(AtomicU32);
+
+impl std::task::Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn who_wants_a_buffer_is_woken_once_when_one_comes_back() {
+    let pool = Pool::with_count(4096, 2).expect("memory for a test");
+    let woken = Arc::new(Woken::default());
+    let waker = std::task::Waker::from(Arc::clone(&woken));
+    let count = || woken.0.load(Ordering::SeqCst);
+    let (first, second) = (pool.take(), pool.take());
+    assert!(!pool.want(&waker) && !pool.want(&waker), "all are out");
+    drop(first);
+    assert_eq!(count(), 1);
+    drop(second);
+    assert_eq!(count(), 1, "it was told");
+    assert!(pool.want(&waker), "two are there");
+    pool.unwant(&waker);
+    drop(pool.take());
+    assert_eq!(count(), 1, "it does not want one any more");
+}
+
+#[test]
+fn no_buffer_that_comes_back_is_missed_by_who_waits_for_it() {
+    let pool = Pool::with_count(4096, 1).expect("memory for a test");
+    struct Sleeper(std::thread::Thread);
+    impl std::task::Wake for Sleeper {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let take_many = || {
+        let waker = std::task::Waker::from(Arc::new(Sleeper(std::thread::current())));
+        for _ in 0..2_000 {
+            loop {
+                if let Some(buf) = pool.take() {
+                    drop(buf);
+                    break;
+                }
+                // Were one missed, this would sleep for ever.
+                if !pool.want(&waker) {
+                    std::thread::park();
+                }
+            }
+        }
+        pool.unwant(&waker);
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(take_many);
+        }
+    });
+    assert_eq!(pool.free(), 1);
 }

@@ -50,9 +50,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// An empty buffer for at least `len` bytes, from the smallest send pool that has one.
     ///
     /// # Errors
-    /// [`AllocError`]: no buffer is so long, or all that are long enough are out now.
+    /// [`AllocError`]: no buffer is so long, or all that are long enough are out now; then
+    /// [`Event::BufferFree`](crate::Event::BufferFree) follows.
     pub fn alloc(&self, len: usize) -> Result<Buf, AllocError> {
-        self.pools.take(len)
+        self.pools.take(len).inspect_err(|error| self.note_hunger(error))
     }
 
     /// A buffer with a copy of `bytes`.
@@ -60,7 +61,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// # Errors
     /// As [`alloc`](Self::alloc).
     pub fn copy(&self, bytes: &[u8]) -> Result<Buf, AllocError> {
-        self.pools.copy(bytes)
+        self.pools.copy(bytes).inspect_err(|error| self.note_hunger(error))
+    }
+
+    #[cold]
+    fn note_hunger(&self, error: &AllocError) {
+        if let AllocError::AllOut { bytes } = *error {
+            self.hunger.note(&self.pools, bytes);
+        }
     }
 
     /// Opens a channel; [`Event::ChannelOpened`](crate::Event::ChannelOpened) or
@@ -118,7 +126,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Nothing leaves before the [`flush`](Self::flush).
     ///
     /// # Errors
-    /// [`Rejected`] with the message; nothing was sent.
+    /// [`Rejected`] with the message; nothing was sent. After [`SubmitError::Full`]
+    /// [`Event::Writable`](crate::Event::Writable) says when to try again.
     pub fn send(
         &mut self,
         link: LinkId,
@@ -144,6 +153,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
             Err(error) => {
                 cold_path();
+                if let (SubmitError::Full, Some(conn)) = (error, self.links.find_mut(link)) {
+                    conn.is_refused = true;
+                }
                 Err(Rejected { payload, error })
             }
         }

@@ -51,6 +51,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 Some((conn.id, from.poll_event()?, from, &mut conn.sends))
             });
             let Some((link, event, from, sends)) = told else {
+                if let Some(link) = self.take_writable(index) {
+                    on_event(self, Event::Writable { link });
+                    return true;
+                }
                 self.links.pop_eventful();
                 continue;
             };
@@ -86,6 +90,16 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             return true;
         }
         false
+    }
+
+    /// The link, when it has room after a message was refused for want of it: once.
+    #[inline]
+    fn take_writable(&mut self, index: u16) -> Option<LinkId> {
+        let conn = self.links.at(index).filter(|conn| conn.is_refused)?;
+        cold_path();
+        conn.link.as_ref().filter(|link| link.has_room())?;
+        conn.is_refused = false;
+        Some(conn.id)
     }
 
     /// What comes once in a link's or a channel's life, or when something went wrong.

@@ -271,7 +271,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let due = due.min(self.blacklist_due);
         let now = self.device.now();
         let due = due.min(self.device.next_timeout()).min(self.shrink_due(now));
-        let has_work = self.links.any_ready() || !self.released.is_empty();
+        let has_work = self.links.any_ready() || !self.released.is_empty() || self.hunger.is_fed();
         if has_work { due.min(now) } else { due }
     }
 
@@ -282,9 +282,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.device.waker()
     }
 
-    /// Blocks until packets or peers may have come, another thread has dropped a received message,
-    /// something is due, or `timeout` is over; true in the first two cases. Call it only after a
-    /// poll that returned zero, and a flush. A device that cannot block returns at once.
+    /// Blocks until packets or peers may have come, another thread has dropped a received message
+    /// or a send buffer that was asked for in vain, something is due, or `timeout` is over; true in
+    /// the first two cases. Call it only after a poll that returned zero, and a flush. A device
+    /// that cannot block returns at once.
     pub fn wait(&mut self, timeout: Nanos) -> bool {
         let due = self.next_timeout().since(self.device.now());
         let span = timeout.min(due);
@@ -292,7 +293,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             away.rest();
         }
         self.bell.sleeps();
-        let woken = self.recv.has_returned() || span > Nanos::ZERO && self.device.wait(span);
+        let is_told = self.recv.has_returned() || self.hunger.is_fed();
+        let woken = is_told || span > Nanos::ZERO && self.device.wait(span);
         self.bell.wakes();
         if woken {
             self.setup.wake();

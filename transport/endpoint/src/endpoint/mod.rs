@@ -44,6 +44,7 @@ use crate::config::EndpointConfig;
 use crate::error::EndpointError;
 use crate::event::Event;
 use crate::filler::Filler;
+use crate::hunger::Hunger;
 use crate::limits::{BATCH, REGIONS_MAX};
 use crate::links::{Conn, Links};
 use crate::message::Message;
@@ -126,6 +127,7 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     links: Links,
     recv: RecvTable,
     pools: SendPools,
+    hunger: Hunger,
     /// Rung by threads that give buffers back, and by handles.
     bell: Arc<Bell>,
     config: EndpointConfig,
@@ -203,6 +205,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 (Arc::clone(&bell), config.memory_quiet),
             ),
             pools: SendPools::new(&config.send_pools)?,
+            hunger: Hunger::new(Arc::clone(&bell)),
             bell,
             regions: Vec::new(),
             cq,

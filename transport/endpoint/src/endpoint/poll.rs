@@ -1,6 +1,7 @@
 //! Taking in what the device received and completed.
 
 use super::{Endpoint, is_error};
+use crate::event::Event;
 use crate::limits::BATCH;
 use crate::links::Phase;
 use crate::wr_id::WrId;
@@ -50,8 +51,19 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.poll_setup(now, idle && frames == 0);
         self.look_at_blacklist(now);
         self.look_for_mtu_hints(now);
+        self.look_for_buffers();
         self.shrink(now);
         frames
+    }
+
+    /// Tells of a send buffer that came back after one was asked for in vain.
+    #[inline]
+    fn look_for_buffers(&mut self) {
+        if self.hunger.is_fed()
+            && let Some(bytes) = self.hunger.take(&self.pools)
+        {
+            self.tell(Event::BufferFree { bytes });
+        }
     }
 
     /// Gives memory back to the system that has not been needed for a while.

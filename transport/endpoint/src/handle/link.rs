@@ -264,6 +264,22 @@ impl ChannelHandle {
         self.shared.pools.copy(bytes)
     }
 
+    /// As [`alloc`](Self::alloc), but waits for at most `patience` while all buffers are out.
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    pub fn alloc_timeout(&self, len: usize, patience: Duration) -> Result<Buf, AllocError> {
+        self.shared.pools.take_timeout(len, patience)
+    }
+
+    /// As [`copy`](Self::copy), but waits for at most `patience` while all buffers are out.
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    pub fn copy_timeout(&self, bytes: &[u8], patience: Duration) -> Result<Buf, AllocError> {
+        self.shared.pools.copy_timeout(bytes, patience)
+    }
+
     /// Sends a message without copying it (but for segments of up to 512 bytes, which may be copied
     /// to share a chunk with others). The ticket gives the outcome; the message is sent even if you
     /// do not wait for the outcome.

@@ -237,6 +237,22 @@ impl EndpointHandle {
         self.shared.pools.copy(bytes)
     }
 
+    /// As [`alloc`](Self::alloc), but waits for at most `patience` while all buffers are out.
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    pub fn alloc_timeout(&self, len: usize, patience: Duration) -> Result<Buf, AllocError> {
+        self.shared.pools.take_timeout(len, patience)
+    }
+
+    /// As [`copy`](Self::copy), but waits for at most `patience` while all buffers are out.
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    pub fn copy_timeout(&self, bytes: &[u8], patience: Duration) -> Result<Buf, AllocError> {
+        self.shared.pools.copy_timeout(bytes, patience)
+    }
+
     /// Registers a region, so that buffers in it can be sent.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use super::doorbell::Doorbell;
 use super::egress::{Egress, Outgoing, Reply};
 use super::link::SentMessage;
 use crate::endpoint::Endpoint;
-use crate::event::SendId;
+use crate::event::{LinkId, SendId};
 use crate::limits::{BATCH, CANCELS_AT_A_TIME, EGRESS_EXPIRY_NS, EGRESS_QUANTUM};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
 use crate::sends::Segments;
@@ -26,22 +26,15 @@ struct Waiting {
     egress: Arc<Egress>,
 }
 
-/// Channels whose next message one link had no room for; they are not served meanwhile.
-#[derive(Default)]
-struct Stalled {
-    channels: VecDeque<Arc<Egress>>,
-    /// A message of the link has ended since it had no room.
-    has_room: bool,
-}
-
 /// What was posted, on its way.
 pub(super) struct Outbound {
     bell: Arc<Doorbell>,
     /// By the token that the endpoint knows.
     sends: Vec<Option<Waiting>>,
     free: Vec<usize>,
-    /// By [`LinkId::index`](crate::LinkId::index).
-    stalled: Vec<Stalled>,
+    /// Channels whose next message their link had no room for, by [`LinkId::index`]; they are not
+    /// served meanwhile.
+    stalled: Vec<VecDeque<Arc<Egress>>>,
     /// Those of them that have room.
     roomy: Vec<usize>,
     /// Channels that are blocked and have messages with deadlines.
@@ -223,24 +216,23 @@ impl Outbound {
     ) {
         let index = egress.link.index();
         if self.stalled.len() <= index {
-            self.stalled.resize_with(index + 1, Stalled::default);
+            self.stalled.resize_with(index + 1, VecDeque::new);
         }
         egress.put_back(message);
         egress.set_stalled(true);
-        self.stalled[index].channels.push_back(Arc::clone(&egress));
+        self.stalled[index].push_back(Arc::clone(&egress));
         self.watch(endpoint, egress);
     }
 
     /// Tries again what a link had no room for, in order and for as long as there is room.
     fn retry<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, index: usize) {
-        self.stalled[index].has_room = false;
-        while let Some(egress) = self.stalled[index].channels.pop_front() {
+        while let Some(egress) = self.stalled[index].pop_front() {
             // It may have been given up meanwhile.
             if let Some(message) = egress.take()
                 && let Some(message) = self.send(endpoint, &egress, message)
             {
                 egress.put_back(message);
-                return self.stalled[index].channels.push_front(egress);
+                return self.stalled[index].push_front(egress);
             }
             egress.set_stalled(false);
             self.bell.again(egress);
@@ -249,7 +241,7 @@ impl Outbound {
 
     /// Gives back what waits for room, refused: the worker ends.
     pub(super) fn refuse_all(&mut self) {
-        for egress in self.stalled.iter_mut().flat_map(|stalled| stalled.channels.drain(..)) {
+        for egress in self.stalled.iter_mut().flat_map(|channels| channels.drain(..)) {
             egress.refuse_all();
         }
     }
@@ -263,11 +255,10 @@ impl Outbound {
         }
     }
 
-    fn make_room(&mut self, index: usize) {
-        if let Some(line) = self.stalled.get_mut(index)
-            && !line.channels.is_empty()
-            && !std::mem::replace(&mut line.has_room, true)
-        {
+    /// A link has room again, or is down: what waits for room is tried again.
+    pub(super) fn make_room(&mut self, link: LinkId) {
+        let index = link.index();
+        if self.stalled.get(index).is_some_and(|channels| !channels.is_empty()) {
             self.roomy.push(index);
         }
     }
@@ -277,7 +268,6 @@ impl Outbound {
         let sent = usize::try_from(place).ok().and_then(|place| self.sends.get_mut(place));
         let Some(waiting) = sent.and_then(Option::take) else { return };
         self.free.push(place as usize);
-        self.make_room(waiting.egress.link.index());
         if waiting.egress.on_sent() {
             self.bell.again(waiting.egress);
         }

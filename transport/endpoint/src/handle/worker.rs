@@ -381,9 +381,16 @@ impl Desk {
             Event::CarrierChanged { link, from, to } => {
                 tracing::warn!(?link, %from, %to, "a link rides on another carrier");
             }
-            Event::LinkDown { link, reason } => self.on_down(link, reason),
+            Event::Writable { link } => self.outbound.make_room(link),
+            Event::LinkDown { link, reason } => {
+                // What waits for room is refused.
+                self.outbound.make_room(link);
+                self.on_down(link, reason);
+            }
             // They stand in the log; what they end is told as links that are down.
             Event::Device { .. } | Event::PathMtuChanged { .. } => {}
+            // Handles take their buffers themselves.
+            Event::BufferFree { .. } => {}
         }
     }
 

@@ -315,6 +315,13 @@ impl Link {
             && self.paths.acks_due == 0
     }
 
+    /// Whether the link takes another message: it is up and has fewer than
+    /// [`LinkConfig::sends_max`].
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.state == LinkState::Up && self.sends.len() < self.config.sends_max
+    }
+
     /// Messages being sent whose [`Event::Sent`] was not taken.
     #[must_use]
     pub fn sends_live(&self) -> usize {
