@@ -48,11 +48,12 @@ fn serve(endpoint: &EndpointHandle, addr: SocketAddr) -> Result<(), Box<dyn Erro
         let link = match endpoint.accept(SOON) {
             Ok(link) => link,
             Err(WaitError::Timeout) => continue,
-            Err(WaitError::Ended) => return Ok(()),
+            Err(WaitError::ShutDown) => return Ok(()),
+            Err(error) => return Err(error.into()),
         };
         println!("{} is here", link.peer().device_addr);
         thread::spawn(move || {
-            // A timeout says that no channel came yet, Ended that the link is down.
+            // A timeout says that no channel came yet.
             while link.down().is_none() {
                 if let Ok(channel) = link.accept_channel(SOON) {
                     thread::spawn(move || {

@@ -9,7 +9,7 @@ use towpath_device_roce::udp::UdpConfig;
 use towpath_proto::{DownReason, Outcome};
 use towpath_transport::{
     ChannelError, ChannelHandle, CloseReason, CompletionQueue, EndpointConfig, EndpointHandle,
-    Incoming, LinkHandle, OpenError, RecvError, SendOptions, SubmitError,
+    Incoming, LinkHandle, OpenError, RecvError, SendOptions, SubmitError, WaitError,
 };
 
 /// Long enough for a loaded machine; nothing here waits for it to pass.
@@ -85,8 +85,9 @@ fn closing_is_seen_at_the_other_end_after_everything_that_was_sent() {
     mine.send(mine.copy(b"last words").expect("a free buffer"), SendOptions::new());
     near.close();
     assert_eq!(take(&theirs), b"last words");
-    assert_eq!(theirs.recv(LONG).err(), Some(RecvError::Closed));
-    assert!(far.accept_channel(LONG).is_err());
+    assert_eq!(theirs.recv(LONG).err(), Some(RecvError::Down(DownReason::Goodbye)));
+    let gone = far.accept_channel(LONG).err();
+    assert_eq!(gone, Some(WaitError::Down(DownReason::Goodbye)));
     assert_eq!(far.down(), Some(DownReason::Goodbye));
     client.shutdown();
     let late = mine.send(theirs.copy(b"late").expect("a free buffer"), SendOptions::new());
@@ -100,7 +101,7 @@ fn a_worker_ends_when_its_last_handle_is_dropped_and_its_peer_hears_of_it() {
     let (client, server, near, far) = pair();
     let (mine, theirs) = channel(&near, &far, true);
     drop((client, near, mine));
-    assert_eq!(theirs.recv(LONG).err(), Some(RecvError::Closed));
+    assert_eq!(theirs.recv(LONG).err(), Some(RecvError::Closed(CloseReason::Peer)));
     // The channel is closed before the link.
     assert!(far.accept_channel(LONG).is_err());
     assert_eq!(far.down(), Some(DownReason::Goodbye));
@@ -206,7 +207,7 @@ fn a_thread_that_dies_with_a_handle_leaves_the_others_alone_and_its_channel_is_c
     mine.send(mine.copy(b"alive").expect("a free buffer"), SendOptions::new());
     assert_eq!(take(&theirs), b"alive");
     (0..10).for_each(|_| assert_eq!(take(&unread), b"then it died"));
-    assert_eq!(unread.recv(LONG).err(), Some(RecvError::Closed));
+    assert_eq!(unread.recv(LONG).err(), Some(RecvError::Closed(CloseReason::Peer)));
 }
 
 #[test]
@@ -233,7 +234,7 @@ fn channels_whose_handles_were_dropped_leave_room_for_others() {
         drop(other);
         let unread = far.accept_channel(LONG).expect("a channel");
         assert_eq!(take(&unread), round.to_le_bytes());
-        assert_eq!(unread.recv(LONG).err(), Some(RecvError::Closed));
+        assert_eq!(unread.recv(LONG).err(), Some(RecvError::Closed(CloseReason::Peer)));
     }
     drop(mine);
     clone.send(clone.copy(b"a clone").expect("a free buffer"), SendOptions::new());
@@ -245,7 +246,7 @@ fn a_channel_that_nobody_accepts_is_closed() {
     let (_client, _server, near, far) = pair();
     let mine = near.open_channel(true).expect("room for a channel");
     drop(far);
-    assert_eq!(mine.recv(LONG).err(), Some(RecvError::Closed));
+    assert_eq!(mine.recv(LONG).err(), Some(RecvError::Closed(CloseReason::Peer)));
 }
 
 #[test]

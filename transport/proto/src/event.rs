@@ -5,6 +5,7 @@ use crate::limits::{FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES, HEADER_BYTES};
 use crate::path::{MtuPhase, MtuReason, PathSignal, PathState, QpHalf};
 use crate::wire::{ChunkHeader, Frame, body_bytes, emit_table, place};
 use alloc::vec::Vec;
+use core::fmt;
 use towpath_base::{Nanos, Time};
 use towpath_verbs::Mtu;
 
@@ -306,6 +307,18 @@ pub enum DownReason {
     PeerGone,
     /// The carrier of every path has failed: queue pairs went to error.
     PathsFailed,
+}
+
+impl fmt::Display for DownReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local => write!(f, "this side left"),
+            Self::Goodbye => write!(f, "the peer left"),
+            Self::Silent(span) => write!(f, "no sign of life for {} ms", span.0 / 1_000_000),
+            Self::PeerGone => write!(f, "the peer is gone"),
+            Self::PathsFailed => write!(f, "each of its paths has failed"),
+        }
+    }
 }
 
 /// What the driver has to tell the application.

@@ -17,6 +17,8 @@ pub(super) struct Doorbell {
     bell: Arc<Bell>,
     /// The worker takes nothing more.
     ended: AtomicBool,
+    /// The worker panicked.
+    panicked: AtomicBool,
     /// The worker has looked at the queues for the last time, or is about to.
     gone: AtomicBool,
 }
@@ -29,6 +31,7 @@ impl Doorbell {
             cancelled: SegQueue::new(),
             bell,
             ended: AtomicBool::new(false),
+            panicked: AtomicBool::new(false),
             gone: AtomicBool::new(false),
         }
     }
@@ -56,6 +59,16 @@ impl Doorbell {
     /// The worker takes nothing any more.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
+    }
+
+    /// The worker is unwinding.
+    pub(super) fn panic(&self) {
+        self.panicked.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the worker ended in a panic.
+    pub(super) fn has_panicked(&self) -> bool {
+        self.panicked.load(Ordering::SeqCst)
     }
 
     /// Refuses whatever is left; the last thing the worker does here.

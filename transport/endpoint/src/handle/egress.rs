@@ -10,7 +10,7 @@
 
 use super::completions::Place;
 use super::doorbell::Doorbell;
-use super::link::SentMessage;
+use super::link::{End, SentMessage};
 use crate::event::LinkId;
 use crate::limits::{EGRESS_MAX, EGRESS_ROOM_POLL, EGRESS_UNDER_WAY_MAX};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
@@ -19,7 +19,7 @@ use crossbeam_queue::ArrayQueue;
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use towpath_base::Time;
 use towpath_proto::{ChannelId, Outcome};
@@ -96,6 +96,8 @@ pub(super) struct Egress {
     is_listed: AtomicBool,
     /// Nothing is taken any more: the channel or its link is closed.
     is_sealed: AtomicBool,
+    /// Why nothing more arrives; set by the worker before it lets go of where arrivals go.
+    end: OnceLock<End>,
     /// Its owner is done with the channel: it is closed once the queue is empty.
     is_leaving: AtomicBool,
     /// What the channel is to get of its link from now on, plus one; zero when that is known.
@@ -130,6 +132,7 @@ impl Egress {
             next_ticket: AtomicU64::new(0),
             is_listed: AtomicBool::new(false),
             is_sealed: AtomicBool::new(false),
+            end: OnceLock::new(),
             is_leaving: AtomicBool::new(false),
             weight: AtomicU32::new(0),
             under_way: AtomicUsize::new(0),
@@ -380,6 +383,18 @@ impl Egress {
     pub(super) fn seal(&self) {
         self.is_sealed.store(true, Ordering::SeqCst);
         self.tell_room();
+    }
+
+    /// Nothing more arrives, and nothing is taken any more.
+    pub(super) fn finish(&self, end: End) {
+        // The first word counts.
+        let _ = self.end.set(end);
+        self.seal();
+    }
+
+    /// Why nothing more arrives, where it is not that the worker has ended.
+    pub(super) fn end(&self) -> Option<End> {
+        self.end.get().copied()
     }
 
     /// Takes nothing more, and has the worker close the channel behind what was taken. Needs no

@@ -89,8 +89,9 @@ impl EndpointGroup {
     /// The next link that a peer connected to any worker.
     ///
     /// # Errors
-    /// [`WaitError::Timeout`] when none came within `timeout`; [`WaitError::Ended`] when all
-    /// workers have ended, so that none will come.
+    /// [`WaitError::Timeout`] when none came within `timeout`; [`WaitError::ShutDown`] when all
+    /// workers have ended, so that none will come, and [`WaitError::Panicked`] when any of them
+    /// ended so.
     pub fn accept(&self, timeout: Duration) -> Result<LinkHandle, WaitError> {
         let mut running = self.handles.len();
         let until = Instant::now() + timeout;
@@ -100,7 +101,9 @@ impl EndpointGroup {
         }
         loop {
             if running == 0 {
-                return Err(WaitError::Ended);
+                let has_panicked = |handle: &EndpointHandle| handle.shared.bell.has_panicked();
+                let is_panic = self.handles.iter().any(has_panicked);
+                return Err(if is_panic { WaitError::Panicked } else { WaitError::ShutDown });
             }
             let place = select.ready_deadline(until).map_err(|_| WaitError::Timeout)?;
             let handle = &self.handles[place];

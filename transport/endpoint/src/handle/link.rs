@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use towpath_memory::Buf;
-use towpath_proto::{ChannelId, DownReason, LinkStats, Outcome};
+use towpath_proto::{ChannelId, CloseReason, DownReason, LinkStats, Outcome};
 
 /// A link to a peer. Handles can be cloned and shared.
 ///
@@ -77,10 +77,16 @@ impl LinkHandle {
     /// Waits for the next channel that the peer opened.
     ///
     /// # Errors
-    /// [`WaitError::Timeout`] when none came within `timeout`; [`WaitError::Ended`] when the link
-    /// is [down](Self::down), so that none will come.
+    /// [`WaitError::Timeout`] when none came within `timeout`; [`WaitError::Down`] when the link is
+    /// [down](Self::down), [`WaitError::ShutDown`] or [`WaitError::Panicked`] when the endpoint has
+    /// ended, so that none will come.
     pub fn accept_channel(&self, timeout: Duration) -> Result<ChannelHandle, WaitError> {
-        let new = self.channels.recv_timeout(timeout)?;
+        let new =
+            self.channels.recv_timeout(timeout).map_err(|error| match (error, self.down()) {
+                (RecvTimeoutError::Timeout, _) => WaitError::Timeout,
+                (RecvTimeoutError::Disconnected, Some(reason)) => WaitError::Down(reason),
+                (RecvTimeoutError::Disconnected, None) => WaitError::of_end(&self.shared),
+            })?;
         Ok(ChannelHandle::new(&self.shared, new))
     }
 
@@ -164,33 +170,63 @@ pub enum Incoming {
 
 /// Why nothing was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RecvError {
     /// Nothing came in time.
     #[error("nothing arrived in time; the peer may be busy")]
     Timeout,
-    /// The channel or its link is closed, and everything that had arrived was taken.
-    #[error("the channel is closed; open another one, or connect again")]
-    Closed,
+    /// The channel was closed in order, and everything that had arrived was taken.
+    #[error("the channel is closed ({}); open another one", closed_by(*.0))]
+    Closed(CloseReason),
+    /// Its link is down, and everything that had arrived was taken.
+    #[error("the link is down: {}; connect again", .0)]
+    Down(DownReason),
+    /// The endpoint has shut down, and everything that had arrived was taken.
+    #[error("the endpoint has shut down; spawn another one")]
+    ShutDown,
+    /// The worker of the endpoint panicked: see standard error, or the log, for the reason.
+    #[error("the endpoint's worker thread panicked; spawn another endpoint")]
+    Panicked,
 }
 
 /// Why nothing was accepted, or nothing has come of what was waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum WaitError {
     /// Nothing came in time; it may yet come.
     #[error("nothing came in time; wait again, or longer")]
     Timeout,
-    /// Nothing will come any more.
-    #[error("the link is down or the endpoint has shut down; connect again, or spawn another")]
-    Ended,
+    /// The link is down: nothing will come over it any more.
+    #[error("the link is down: {}; connect again", .0)]
+    Down(DownReason),
+    /// The endpoint has shut down: nothing will come any more.
+    #[error("the endpoint has shut down; spawn another one")]
+    ShutDown,
+    /// The worker of the endpoint panicked: see standard error, or the log, for the reason.
+    #[error("the endpoint's worker thread panicked; spawn another endpoint")]
+    Panicked,
 }
 
-impl From<RecvTimeoutError> for WaitError {
-    fn from(error: RecvTimeoutError) -> Self {
-        match error {
-            RecvTimeoutError::Timeout => Self::Timeout,
-            RecvTimeoutError::Disconnected => Self::Ended,
-        }
+impl WaitError {
+    /// What ended a wait, where it was not the time.
+    pub(super) fn of_end(shared: &Shared) -> Self {
+        if shared.bell.has_panicked() { Self::Panicked } else { Self::ShutDown }
     }
+}
+
+fn closed_by(reason: CloseReason) -> &'static str {
+    match reason {
+        CloseReason::Local => "by this side",
+        CloseReason::Peer => "by the peer",
+        CloseReason::Refused(_) => "the peer refused it",
+    }
+}
+
+/// Why nothing more arrives on a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Closed(CloseReason),
+    Down(DownReason),
 }
 
 /// One end of a channel, until its last handle is gone, wherever that may happen.
@@ -412,6 +448,17 @@ impl ChannelHandle {
         self.end.egress.take_room(&self.shared.bell)
     }
 
+    /// Why nothing more arrives.
+    #[cold]
+    fn recv_end(&self) -> RecvError {
+        match self.end.egress.end() {
+            Some(End::Closed(reason)) => RecvError::Closed(reason),
+            Some(End::Down(reason)) => RecvError::Down(reason),
+            None if self.shared.bell.has_panicked() => RecvError::Panicked,
+            None => RecvError::ShutDown,
+        }
+    }
+
     /// Waits for the next message, for at most `timeout`.
     ///
     /// # Errors
@@ -419,7 +466,7 @@ impl ChannelHandle {
     pub fn recv(&self, timeout: Duration) -> Result<Incoming, RecvError> {
         self.incoming.recv_timeout(timeout).map_err(|error| match error {
             RecvTimeoutError::Timeout => RecvError::Timeout,
-            RecvTimeoutError::Disconnected => RecvError::Closed,
+            RecvTimeoutError::Disconnected => self.recv_end(),
         })
     }
 

@@ -38,7 +38,7 @@ use crate::limits::COMMANDS_MAX;
 use crate::pools::{AllocError, SendPools};
 use clock::Clock;
 use commands::{Command, NewLink};
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use doorbell::Doorbell;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -206,10 +206,13 @@ impl EndpointHandle {
     /// Waits for the next link that a peer made.
     ///
     /// # Errors
-    /// [`WaitError::Timeout`] when none came within `timeout`; [`WaitError::Ended`] when the
-    /// endpoint has shut down, so that none will come.
+    /// [`WaitError::Timeout`] when none came within `timeout`; [`WaitError::ShutDown`] or
+    /// [`WaitError::Panicked`] when the endpoint has ended, so that none will come.
     pub fn accept(&self, timeout: Duration) -> Result<LinkHandle, WaitError> {
-        let new = self.accepted.recv_timeout(timeout)?;
+        let new = self.accepted.recv_timeout(timeout).map_err(|error| match error {
+            RecvTimeoutError::Timeout => WaitError::Timeout,
+            RecvTimeoutError::Disconnected => WaitError::of_end(&self.shared),
+        })?;
         Ok(LinkHandle::new(&self.shared, new))
     }
 

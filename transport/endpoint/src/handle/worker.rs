@@ -4,7 +4,7 @@ use super::clock::Clock;
 use super::commands::{Command, NewChannel, NewLink};
 use super::doorbell::Doorbell;
 use super::egress::Egress;
-use super::link::{ChannelEnd, Incoming};
+use super::link::{ChannelEnd, End, Incoming};
 use super::outbound::Outbound;
 use super::{EndpointHandle, LinkHandle};
 use crate::endpoint::{Endpoint, PendingLink};
@@ -263,6 +263,9 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
 
 impl<D: Device<Memory = Region>> Drop for EndpointWorker<D> {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.bell.panic();
+        }
         self.bell.end();
         self.bell.leave();
         let channels = self.desk.links.iter().flatten().flat_map(|entry| &entry.channels);
@@ -356,7 +359,7 @@ impl Desk {
                 let entry = self.link(link);
                 let place = entry.and_then(|entry| entry.channels.get_mut(channel.place()));
                 if let Some((_, egress)) = place.and_then(Option::take) {
-                    egress.seal();
+                    egress.finish(End::Closed(reason));
                 }
             }
             Event::Message(message) => {
@@ -444,7 +447,8 @@ impl Desk {
         if let Some(entry) = self.links.get_mut(link.index()).filter(|_| known)
             && let Some(entry) = entry.take()
         {
-            entry.channels.iter().flatten().for_each(|(_, egress)| egress.seal());
+            let channels = entry.channels.iter().flatten();
+            channels.for_each(|(_, egress)| egress.finish(End::Down(reason)));
             // It is set once, here.
             let _ = entry.down.set(reason);
         }

@@ -6,7 +6,7 @@ mod rig;
 
 use rig::{NOW, lab};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use towpath_proto::Outcome;
+use towpath_proto::{CloseReason, Outcome};
 use towpath_transport::{
     ChannelError, CompletionQueue, Incoming, Opening, RecvError, SendOptions, SubmitError,
 };
@@ -52,7 +52,7 @@ fn what_somebody_posted_who_dies_arrives_and_then_the_channel_is_closed() {
         assert!(matches!(theirs.recv(NOW), Ok(Incoming::Message(_))));
         assert!(matches!(done.poll(), Some(Ok(sent)) if sent.outcome == Outcome::Delivered));
     }
-    assert_eq!(theirs.recv(NOW).err(), Some(RecvError::Closed));
+    assert_eq!(theirs.recv(NOW).err(), Some(RecvError::Closed(CloseReason::Peer)));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Back-pressure: what each signal says, and waiting for several things at once.
 
 use crate::rig::{NOW, lab, take};
-use towpath_proto::Outcome;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use towpath_proto::{CloseReason, DownReason, Outcome};
 use towpath_transport::{
     AllocError, CompletionQueue, RecvError, SendOptions, SubmitError, WaitError, WaitSet,
 };
@@ -100,8 +101,31 @@ fn nothing_yet_is_told_from_nothing_any_more() {
     assert_eq!(mine.recv(NOW).err(), Some(RecvError::Timeout));
     lab.near.link.close();
     lab.run();
-    assert_eq!(lab.far.link.accept_channel(NOW).err(), Some(WaitError::Ended));
-    assert_eq!(mine.recv(NOW).err(), Some(RecvError::Closed));
+    let goodbye = Some(WaitError::Down(DownReason::Goodbye));
+    assert_eq!(lab.far.link.accept_channel(NOW).err(), goodbye);
+    assert_eq!(mine.recv(NOW).err(), Some(RecvError::Down(DownReason::Local)));
     drop(lab.far.worker);
-    assert_eq!(lab.far.handle.accept(NOW).err(), Some(WaitError::Ended));
+    assert_eq!(lab.far.handle.accept(NOW).err(), Some(WaitError::ShutDown));
+}
+
+#[test]
+fn a_channel_that_was_closed_is_told_from_a_link_that_is_down_and_from_a_panic() {
+    let mut lab = lab();
+    let (mine, theirs) = lab.channel();
+    let (left, lost) = lab.channel();
+    mine.close();
+    lab.run();
+    assert_eq!(theirs.recv(NOW).err(), Some(RecvError::Closed(CloseReason::Peer)));
+    assert_eq!(mine.recv(NOW).err(), Some(RecvError::Closed(CloseReason::Local)));
+    // Unwinding drops the worker as it stands.
+    let (near, handle) = (lab.near.worker, lab.near.handle);
+    let dying = AssertUnwindSafe(|| {
+        let _near = near;
+        resume_unwind(Box::new("on purpose"));
+    });
+    catch_unwind(dying).expect_err("it dies");
+    assert_eq!(left.recv(NOW).err(), Some(RecvError::Panicked));
+    assert_eq!(handle.accept(NOW).err(), Some(WaitError::Panicked));
+    drop(lab.far.worker);
+    assert_eq!(lost.recv(NOW).err(), Some(RecvError::Down(DownReason::Local)));
 }
