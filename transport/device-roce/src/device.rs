@@ -442,6 +442,10 @@ impl<L: PacketLink> Device for RoceDevice<L> {
         self.link.watch_file(file)
     }
 
+    fn add_to_epoll(&mut self, epoll: c_int) -> bool {
+        self.link.add_to_epoll(epoll)
+    }
+
     fn poll_async_event(&mut self) -> Option<AsyncEvent> {
         self.engine.cqs.poll_event()
     }

@@ -46,6 +46,11 @@ impl Cqs {
         self.watched = file;
     }
 
+    /// Adds what ends a [`wait`](Self::wait) to an epoll instance.
+    pub(crate) fn add_to_epoll(&self, epoll: c_int) -> bool {
+        self.channel.add_to_epoll(self.bell.as_fd(), epoll)
+    }
+
     pub(crate) fn create(&mut self, depth: u32) -> Result<CqNum, VerbError> {
         if depth == 0 {
             return Err(VerbError::BadArgument(Verb::CreateCq));

@@ -69,6 +69,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! A loop that waits for other files as well takes the endpoint's descriptor:
+//! [`Endpoint::poll_fd`].
+//!
 //! # Handles
 //!
 //! For all other programs: an [`EndpointHandle`] runs the endpoint on a worker thread. Handles of
@@ -190,7 +193,9 @@ pub use carrier::{Carrier, CarrierChoice, Fallback};
 pub use choice::{DeviceChoice, DeviceName, DeviceNameError};
 pub use class::ClassReport;
 pub use config::EndpointConfig;
-pub use endpoint::{BufferCensus, Endpoint, EndpointStats, EndpointUsage, PathReport, PendingLink};
+pub use endpoint::{
+    BufferCensus, Endpoint, EndpointStats, EndpointUsage, PathReport, PendingLink, PollFdError,
+};
 pub use error::{AcceptError, ChannelError, ConnectError, EndpointError, LinkError, ListenError};
 pub use event::{ConnectId, Event, LinkId, Peer, SendId, StreamId};
 pub use handle::{

@@ -4,8 +4,8 @@ use std::thread;
 use towpath_base::{Nanos, Prng};
 use towpath_proto::{ChannelId, Outcome};
 use towpath_transport::{
-    Carrier, CarrierChoice, EndpointConfig, EndpointError, Event, MemEnd, Message, SendOptions,
-    mem_pair,
+    Carrier, CarrierChoice, EndpointConfig, EndpointError, Event, MemEnd, Message, PollFdError,
+    SendOptions, mem_pair,
 };
 
 const MESSAGES: u64 = 2_000;
@@ -276,4 +276,11 @@ fn messages_are_sent_on_from_where_they_arrived() {
     let census = server.endpoint.buffers();
     assert_eq!(census.recv_posted + census.recv_free, census.recv_all);
     assert_eq!(census.send_free, census.send_all, "no buffer for sending was used");
+}
+
+#[test]
+fn a_device_without_files_says_that_nobody_can_wait_for_it_by_a_descriptor() {
+    let (mut client, _server) = mem_pair(config(), config()).expect("two small endpoints");
+    let refused = client.endpoint.poll_fd().expect_err("it has no file");
+    assert!(matches!(refused, PollFdError::Unsupported), "{refused}");
 }

@@ -253,6 +253,15 @@ pub trait Device {
         false
     }
 
+    /// Adds the files that are readable when a [`wait`](Self::wait) would end, but for the
+    /// [watched](Self::watch_file) one, to the epoll instance with this descriptor, for as long as
+    /// the device lives. They tell of all that comes after a `wait` with no timeout that returned
+    /// false. False where the device has no such files.
+    fn add_to_epoll(&mut self, epoll: c_int) -> bool {
+        let _ = epoll;
+        false
+    }
+
     /// Takes one event of the device itself.
     fn poll_async_event(&mut self) -> Option<AsyncEvent> {
         None

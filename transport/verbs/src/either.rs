@@ -156,6 +156,10 @@ impl<A: Device, B: Device<Memory = A::Memory>> Device for Either<A, B> {
         ask!(self, device => device.watch_file(file))
     }
 
+    fn add_to_epoll(&mut self, epoll: c_int) -> bool {
+        ask!(self, device => device.add_to_epoll(epoll))
+    }
+
     fn poll_async_event(&mut self) -> Option<AsyncEvent> {
         ask!(self, device => device.poll_async_event())
     }

@@ -172,6 +172,13 @@ pub trait PacketLink {
         false
     }
 
+    /// Adds the files that are readable when a [`wait`](Self::wait) would end to an epoll instance;
+    /// see [`Device::add_to_epoll`](crate::Device::add_to_epoll).
+    fn add_to_epoll(&mut self, epoll: c_int) -> bool {
+        let _ = epoll;
+        false
+    }
+
     /// From now on tells [the traffic class](RxPacket::tclass) of each packet, if it can. Before,
     /// it may look at some only.
     fn look_at_each_tclass(&mut self) {}

@@ -1,12 +1,15 @@
 //! Wake-ups for threads that wait on file descriptors.
 //!
 //! [`Bell`] is a file descriptor that any thread can make readable, to wake a thread that waits for
-//! it. [`Watch`] is a file descriptor that becomes readable when any of many others does.
+//! it. [`Watch`] is a file descriptor that becomes readable when any of many others does, once for
+//! each thing that is new. [`AnyOf`] is one that is readable while any of many others is.
 
 #![forbid(unsafe_code)]
 
+mod any_of;
 mod bell;
 mod watch;
 
+pub use any_of::AnyOf;
 pub use bell::Bell;
 pub use watch::Watch;

@@ -358,6 +358,11 @@ impl PacketLink for UdpLink {
         true
     }
 
+    fn add_to_epoll(&mut self, epoll: c_int) -> bool {
+        let files = [self.socket.as_fd(), self.bell.as_fd()];
+        files.into_iter().all(|file| sys::add_to_epoll(epoll, file).is_ok())
+    }
+
     fn counters(&self) -> LinkCounters {
         let mut counters = self.counts.link;
         // Asked for, not told with each packet that comes after a drop: such a packet could not be

@@ -241,6 +241,15 @@ pub(super) fn receive_memory(fd: BorrowedFd<'_>) -> io::Result<ReceiveMemory> {
     Ok(ReceiveMemory { charged_bytes: words[0], drops: words[WORDS - 1] })
 }
 
+/// Has an epoll instance tell while a file is readable.
+pub(super) fn add_to_epoll(epoll: RawFd, file: BorrowedFd<'_>) -> io::Result<()> {
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+    let (add, file) = (libc::EPOLL_CTL_ADD, file.as_raw_fd());
+    // SAFETY: the call reads `event`, which lives through it; it refuses what is no epoll instance.
+    let rc = unsafe { libc::epoll_ctl(epoll, add, file, &raw mut event) };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Waits until one of `files` is readable or `timeout` has passed; says of each whether it is. One
 /// below zero is none.
 pub(super) fn wait_readable<const N: usize>(files: [RawFd; N], timeout: Duration) -> [bool; N] {

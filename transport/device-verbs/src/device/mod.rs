@@ -282,6 +282,10 @@ impl Device for VerbsDevice {
         true
     }
 
+    fn add_to_epoll(&mut self, epoll: c_int) -> bool {
+        self.cqs.add_to_epoll(epoll)
+    }
+
     fn poll_async_event(&mut self) -> Option<AsyncEvent> {
         self.event()
     }

@@ -241,6 +241,8 @@ impl VerbsDevice {
             return true;
         }
         let rung = self.cqs.wait(timeout.0);
+        // Armed also when this returns, for whoever waits for the files elsewhere.
+        self.cqs.arm();
         self.take_in_all();
         rung || self.cqs.any_pending()
     }

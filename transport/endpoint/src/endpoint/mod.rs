@@ -13,12 +13,14 @@
 //! | `mtu` | finds out how long its packets may be |
 //! | `renew` | makes queue pairs anew that have failed |
 //! | `teardown` | ends links, and gives everything back |
+//! | `loops` | an endpoint in somebody else's poll or epoll loop |
 //! | `usage` | tells what of its limits is in use |
 
 mod commands;
 mod establish;
 mod events;
 mod flush;
+mod loops;
 mod mtu;
 mod offer;
 mod poll;
@@ -33,6 +35,7 @@ mod usage;
 pub use commands::{BufferCensus, PathReport};
 #[cfg(any(test, feature = "mem"))]
 pub(crate) use establish::join;
+pub use loops::PollFdError;
 pub use offer::PendingLink;
 pub use usage::EndpointUsage;
 
@@ -65,6 +68,7 @@ use towpath_base::{Prng, Time};
 use towpath_memory::{Region, RegionId};
 use towpath_proto::{Carrier, LinkStats};
 use towpath_verbs::{Access, CqNum, Device, PdNum, Wc, WcStatus};
+use towpath_wake::AnyOf;
 
 /// What an endpoint did beside what its links count; each number only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -147,6 +151,10 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     blacklist: Blacklist,
     blacklist_due: Time,
     mtu_hints: MtuHints,
+    /// What ends a wait, where somebody waits for that elsewhere.
+    files: Option<AnyOf>,
+    /// Somebody does so now.
+    is_waited_for: bool,
     /// Where absences of our host are noise.
     away: Option<Away>,
     told: VecDeque<Event>,
@@ -220,6 +228,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             blacklist: Blacklist::new(config.blacklist_span),
             blacklist_due: Time::NEVER,
             mtu_hints: MtuHints::default(),
+            files: None,
+            is_waited_for: false,
             away: Away::on(&plan, device.now()),
             told: VecDeque::new(),
             released: Vec::new(),

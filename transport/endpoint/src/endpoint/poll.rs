@@ -16,6 +16,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// means that nothing happened. Afterwards take all [events](Self::next_event), act, and
     /// [`flush`](Self::flush).
     pub fn poll(&mut self) -> usize {
+        if self.is_waited_for {
+            self.end_wait();
+        }
         // Of between two turns: what came before that came home in the flush.
         self.take_released();
         self.post_receives();

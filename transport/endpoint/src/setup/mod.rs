@@ -27,11 +27,13 @@ use crate::workers::Member;
 use incoming::Incoming;
 use news::News;
 use outgoing::Outgoing;
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
 use towpath_proto::Class;
 use towpath_verbs::Device;
+use towpath_wake::AnyOf;
 use waiting::Waiting;
 use watch::{Lingering, Watched};
 
@@ -71,6 +73,11 @@ impl Setup {
     /// So it does not have to ask the system whether a wait ended because of it.
     pub(crate) fn packets_came(&mut self) {
         self.news.packets_came();
+    }
+
+    /// Adds what tells of news to files that somebody waits for.
+    pub(crate) fn add_news_to(&self, files: &AnyOf) -> io::Result<()> {
+        self.news.add_to(files)
     }
 
     fn is_talking(&self) -> bool {

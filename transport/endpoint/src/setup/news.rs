@@ -3,11 +3,12 @@
 
 use crate::endpoint::Endpoint;
 use crate::limits::{NEWS_POLL_NS, NO_NEWS_POLL_NS};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
 use towpath_verbs::Device;
-use towpath_wake::Watch;
+use towpath_wake::{AnyOf, Watch};
 
 /// What tells of news.
 #[derive(Default)]
@@ -31,6 +32,14 @@ enum Source {
 }
 
 impl News {
+    /// Has news end the wait of whoever waits for these files; without a watch the clock does.
+    pub(super) fn add_to(&self, files: &AnyOf) -> io::Result<()> {
+        match &self.source {
+            Source::Watch(watch) => files.add(watch),
+            Source::Unknown | Source::Clock => Ok(()),
+        }
+    }
+
     /// A wait of the device has ended.
     pub(super) fn wake(&mut self) {
         self.is_awake = true;
@@ -73,6 +82,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     pub(super) fn add_to(&mut self, news: &mut News, socket: &impl AsFd) {
         if let Source::Unknown = news.source {
             let watch = Watch::new().ok();
+            let watch = watch.filter(|w| self.files().is_none_or(|files| files.add(w).is_ok()));
             let watch = watch.filter(|w| self.device_mut().watch_file(w.as_fd().as_raw_fd()));
             news.source = watch.map_or(Source::Clock, Source::Watch);
         }

@@ -66,6 +66,18 @@ impl Channel {
         ready > 0 && fds[3].revents & libc::POLLIN != 0
     }
 
+    /// Adds the files that end a [`wait`](Self::wait) to an epoll instance; false when it refuses.
+    pub(crate) fn add_to_epoll(&self, bell: BorrowedFd<'_>, epoll: i32) -> bool {
+        let files = [self.fd(), self.context.event_fd(), bell.as_raw_fd()];
+        files.into_iter().all(|file| {
+            let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+            let add = libc::EPOLL_CTL_ADD;
+            // SAFETY: the call reads `event`, which lives through it; it refuses what is no epoll
+            // instance.
+            unsafe { libc::epoll_ctl(epoll, add, file, &raw mut event) == 0 }
+        })
+    }
+
     /// Takes one notification; says which queue it is of, by the context that it was made with.
     pub(crate) fn notified(&self) -> Option<usize> {
         let (mut cq, mut context) = (null_mut(), null_mut());
