@@ -7,11 +7,12 @@ use crate::targets::proto_host::{
 };
 use towpath_base::crc::crc32c;
 use towpath_base::{Nanos, Time};
+
 use towpath_proto::limits::{ACK_BYTES_MAX, FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES, HEADER_BYTES};
 use towpath_proto::wire::{
     Ack, ChunkFlags, ChunkHeader, Frame, Kind, body_bytes, emit_table, place,
 };
-use towpath_proto::{PathId, Side};
+use towpath_proto::{OpEnd, PathId, Side};
 
 /// Most operations of one input: enough to fill every table several times over.
 const OPERATIONS_MAX: usize = 400;
@@ -20,7 +21,7 @@ const OPERATIONS_MAX: usize = 400;
 const TIME_SHIFT_MAX: u8 = 38;
 
 /// Kinds but DATA.
-const CONTROLS: [Kind; 9] = [
+const CONTROLS: [Kind; 12] = [
     Kind::Open,
     Kind::Opened,
     Kind::Close,
@@ -30,6 +31,9 @@ const CONTROLS: [Kind; 9] = [
     Kind::Ping,
     Kind::Goodbye,
     Kind::Renew,
+    Kind::Lane,
+    Kind::Grant,
+    Kind::Revoke,
 ];
 
 /// The first byte chooses side and paths; then operations: a kind and what it reads.
@@ -99,7 +103,7 @@ impl Peer {
 
     fn rare(&mut self, reader: &mut Reader<'_>) {
         let host = &mut self.host;
-        match reader.u8() % 8 {
+        match reader.u8() % 12 {
             0 => host.link.goodbye(),
             1 => host.link.set_receive_window(u64::from(reader.u32())),
             2 => host.link.peer_gone(),
@@ -115,6 +119,17 @@ impl Peer {
                 let drawn = reader.u8();
                 host.fail_path(drawn & 1, drawn & 2 == 0);
             }
+            7 => {
+                let (kind, nth) = (reader.u8(), reader.u8());
+                host.operate(kind, nth, (reader.u16().into(), reader.u16().into()));
+            }
+            8 => {
+                let drawn = reader.u8();
+                let end = [OpEnd::Done, OpEnd::Refused, OpEnd::Lost][usize::from(drawn % 3)];
+                host.end_ops(usize::from(drawn >> 2), end);
+            }
+            9 => host.link.lane_failed(host.now),
+            10 => host.grant(reader.u8() & 3 != 0),
             _ => host.link.handle_timeout(host.now),
         }
     }
@@ -192,7 +207,9 @@ impl Peer {
         let selector = reader.u8();
         header.message = match selector & 3 {
             0 | 1 => reader.u8().into(),
-            2 => reader.u16().into(),
+            // Beyond the window: of what is taken no two messages have the same low byte, which is
+            // what their bytes tell them apart by.
+            2 => u64::from(reader.u16()) | 0xf000,
             _ => reader.u64(),
         };
         let (index, count) = (u32::from(reader.u8()), u32::from(reader.u8()));
@@ -213,6 +230,7 @@ impl Peer {
         cut_part(&mut frames[0], more >> 4 & 7, reader);
         for _ in 0..more & 3 {
             let message = header.message.wrapping_add(u64::from(reader.u8() % 4));
+            let message = if header.message < 256 { message % 256 } else { message };
             let other = ChunkHeader { message, ..header };
             let (size, index) = (reader.u8(), u32::from(reader.u8() % 4));
             let mut frame = honest(&other, size & 3, (index, u32::from(size >> 2 & 3)));

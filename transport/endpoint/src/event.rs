@@ -1,12 +1,14 @@
 //! What an endpoint tells its application.
 
 use crate::error::{AcceptError, ConnectError};
+use crate::lane::OpId;
 use crate::message::{Chunk, Message};
 use crate::payload::Payload;
 use std::net::SocketAddr;
+use towpath_memory::Buf;
 use towpath_proto::{
-    Carrier, ChannelId, Class, CloseReason, DownReason, IncomingKey, MtuReason, Outcome, PathId,
-    PathSignal, PathState, SendKey,
+    Carrier, ChannelId, Class, CloseReason, DownReason, Grant, GrantId, IncomingKey, MtuReason,
+    OpOutcome, Outcome, PathId, PathSignal, PathState, SendKey,
 };
 use towpath_verbs::{AsyncEvent, Mtu};
 
@@ -199,6 +201,35 @@ pub enum Event {
         to: Mtu,
         /// Why.
         why: MtuReason,
+    },
+    /// The peer lets this end reach memory of its own: name it in a
+    /// [`Place`](crate::Place).
+    Granted {
+        /// The link.
+        link: LinkId,
+        /// Which memory, how long, and what may be done with it.
+        grant: Grant,
+    },
+    /// It does so no longer. Operations that wait for it are denied.
+    Revoked {
+        /// The link.
+        link: LinkId,
+        /// Which memory.
+        grant: GrantId,
+    },
+    /// A one-sided operation has ended.
+    OpDone {
+        /// The number of the operation.
+        op: OpId,
+        /// The caller's token ([`OpOptions::token`](crate::OpOptions::token)).
+        token: u64,
+        /// How it ended.
+        outcome: OpOutcome,
+        /// What a word was, of an atomic; what was written, of
+        /// [`write_word`](crate::Endpoint::write_word). Only if it was executed.
+        word: Option<u64>,
+        /// The buffer, of operations that have one.
+        buf: Option<Buf>,
     },
     /// An event of the device. [`LinkDown`](Self::LinkDown) follows for each link that cannot
     /// continue: at once when its queues or the device are lost, and after the time-out for silent

@@ -143,6 +143,7 @@
 //! | `shared` | receive queues that the links of a class share |
 //! | `spare` | unused receive buffers, and when their memory returns to the system |
 //! | `hunger` | send buffers that were asked for in vain |
+//! | `lane` | one-sided operations: what they have at the device, and what callers name |
 //! | `held`, `message`, `payload` | owners of buffers: received messages, messages to send |
 //! | `choice` | the choice of a device by the names that the tools accept |
 //! | `plan` | [`Plan`]: how a device is used, from its capabilities |
@@ -168,6 +169,7 @@ mod filler;
 mod handle;
 mod held;
 mod hunger;
+mod lane;
 mod limits;
 mod links;
 #[cfg(feature = "mem")]
@@ -202,6 +204,7 @@ pub use handle::{
     ChannelHandle, CompletionQueue, EndpointGroup, EndpointHandle, EndpointWorker, Incoming,
     LinkHandle, Opening, RecvError, SentMessage, Ticket, WaitError, WaitSet,
 };
+pub use lane::{LaneError, LaneReport, OpId, OpOptions, Place, RejectedOp};
 #[cfg(feature = "mem")]
 pub use mem::{MemEnd, MemPairError, mem_pair};
 pub use message::{Chunk, Message};
@@ -217,11 +220,12 @@ pub use towpath_base::{Nanos, Time};
 pub use towpath_cc::{ConfigError as ControllerConfigError, ControllerConfig};
 pub use towpath_device_roce::udp::{PortChoice, UdpConfig};
 pub use towpath_device_verbs::{OpenError as DeviceOpenError, Target as VerbsTarget, VerbsDevice};
-pub use towpath_memory::{Buf, Frozen, Pool, Region, Segment};
+pub use towpath_memory::{Buf, Frozen, Pool, Region, Segment, SharedMemory};
 pub use towpath_proto::{
-    CancelError, ChannelId, Class, ClassNameError, ClassOrder, CloseReason, DownReason, LinkCensus,
-    LinkConfig, LinkStats, LinkUsage, MtuPhase, MtuReason, OpenError, Outcome, PathId, PathSignal,
-    PathSnapshot, PathState, Scheduling, Side, Spreading, WEIGHT_DEFAULT,
+    CancelError, ChannelId, Class, ClassNameError, ClassOrder, CloseReason, Denied, DownReason,
+    Grant, GrantId, LinkCensus, LinkConfig, LinkStats, LinkUsage, MtuPhase, MtuReason, OpError,
+    OpOutcome, OpenError, Outcome, PathId, PathSignal, PathSnapshot, PathState, Rights, Scheduling,
+    Side, Spreading, WEIGHT_DEFAULT,
     limits::PATHS_MAX,
     wire::{AppProtocol, AppProtocolError, Hello, Refusal},
 };

@@ -3,6 +3,7 @@
 use std::time::Duration;
 use towpath_base::Nanos;
 use towpath_proto::limits::ACK_BYTES_MAX;
+use towpath_verbs::RcAttr;
 
 /// Work requests handed to the device in one call, and completions taken in one: more gains
 /// nothing measurable and delays what waits behind.
@@ -97,6 +98,25 @@ pub(crate) const WINDOW_UNBOUNDED_BYTES: u64 = 1 << 30;
 
 /// Regions an endpoint knows: looking one up is a scan, and pools need few.
 pub(crate) const REGIONS_MAX: usize = 256;
+
+/// Links that may have one-sided operations: each takes a protection domain, an RC queue pair and
+/// places for its operations in a completion queue.
+pub(crate) const LANES_MAX: usize = 1024;
+
+/// One-sided operations of a link that are posted at a time. What waits beyond them is not at the
+/// device.
+pub(crate) const LANE_OPS_POSTED: usize = 128;
+
+/// How the RC queue pair of a lane insists: it gives up after some 130 ms in which nothing is
+/// acknowledged, and is made anew. 16 READs and atomics under way are what NICs of all makes have.
+pub(crate) const LANE_RC: RcAttr = RcAttr {
+    timeout: 12,
+    retry_cnt: 7,
+    rnr_retry: 7,
+    min_rnr_timer: 12,
+    max_rd_atomic: 16,
+    max_dest_rd_atomic: 16,
+};
 
 /// Addresses that an endpoint listens on.
 pub(crate) const LISTENERS_MAX: usize = 8;

@@ -4,6 +4,7 @@ use crate::batch::Batch;
 use crate::class::ClassReport;
 use crate::control::Control;
 use crate::event::{LinkId, Peer};
+use crate::lane::LaneQp;
 use crate::sends::Sends;
 use crate::tcp::Tcp;
 use crate::tx::{TxQueue, TxSlots};
@@ -84,6 +85,8 @@ pub(crate) struct Conn {
     pub(crate) counted_bytes: u64,
     /// Keys of memory that is this link's alone.
     pub(crate) lkeys: Vec<u32>,
+    /// What its one-sided operations have, once there are some.
+    pub(crate) lane: Option<Box<LaneQp>>,
 }
 
 impl Conn {
@@ -114,6 +117,7 @@ impl Conn {
             is_in_line: false,
             counted_bytes: 0,
             lkeys: Vec::new(),
+            lane: None,
         }
     }
 
@@ -124,6 +128,11 @@ impl Conn {
         let mut is_ours = self.control.qp_num == qp_num;
         if is_ours {
             link.acks_failed();
+        }
+        if let Some(lane) = self.lane.as_mut().filter(|lane| lane.qp_num == qp_num) {
+            lane.has_failed = true;
+            link.lane_failed(now);
+            is_ours = true;
         }
         for (path, id) in self.paths.iter_mut().zip(0u8..) {
             if path.qp_num == qp_num {
@@ -158,7 +167,8 @@ impl Conn {
     /// Whether the device holds nothing of it any more.
     pub(crate) fn is_drained(&self) -> bool {
         let quiet = |path: &Path| path.posted == 0 && path.tx.outstanding() == 0;
-        self.control.is_drained() && self.paths.iter().all(quiet)
+        let lane_is_quiet = self.lane.as_ref().is_none_or(|lane| lane.posted == 0);
+        self.control.is_drained() && lane_is_quiet && self.paths.iter().all(quiet)
     }
 }
 

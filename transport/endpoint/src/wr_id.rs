@@ -11,6 +11,8 @@ pub(crate) enum WrId {
     ControlRecv { link: u16, slot: u32 },
     /// A send of a control queue pair: the slot of the link's table.
     ControlSend { link: u16, slot: u32 },
+    /// A one-sided operation of a link: its index among those.
+    LaneOp { link: u16, op: u32 },
 }
 
 impl WrId {
@@ -20,6 +22,7 @@ impl WrId {
             Self::DataSend { link, path, position } => (2, link, path, position),
             Self::ControlRecv { link, slot } => (3, link, 0, slot),
             Self::ControlSend { link, slot } => (4, link, 0, slot),
+            Self::LaneOp { link, op } => (5, link, 0, op),
         };
         (kind as u64) << 56 | (link as u64) << 40 | (path as u64) << 32 | index as u64
     }
@@ -32,6 +35,7 @@ impl WrId {
             2 => Self::DataSend { link, path, position: index },
             3 => Self::ControlRecv { link, slot: index },
             4 => Self::ControlSend { link, slot: index },
+            5 => Self::LaneOp { link, op: index },
             _ => return None,
         })
     }
@@ -48,10 +52,11 @@ mod tests {
             WrId::DataSend { link: 0xabcd, path: 15, position: 0xfedc_ba98 },
             WrId::ControlRecv { link: u16::MAX, slot: 3 },
             WrId::ControlSend { link: 1, slot: u32::MAX },
+            WrId::LaneOp { link: 2, op: 7 },
         ] {
             assert_eq!(WrId::unpack(id.pack()), Some(id));
         }
         assert_eq!(WrId::unpack(0), None);
-        assert_eq!(WrId::unpack(5 << 56), None);
+        assert_eq!(WrId::unpack(6 << 56), None);
     }
 }

@@ -1,6 +1,7 @@
 //! What goes in and out of a [`Link`](crate::Link) beside bytes.
 
 use crate::carrier::Carrier;
+use crate::lane::{Grant, GrantId, OpKey, OpOutcome};
 use crate::limits::{FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES, HEADER_BYTES};
 use crate::path::{MtuPhase, MtuReason, PathSignal, PathState, QpHalf};
 use crate::wire::{ChunkHeader, Frame, body_bytes, emit_table, place};
@@ -415,6 +416,25 @@ pub enum Event {
         to: PathState,
         /// What happened.
         signal: PathSignal,
+    },
+    /// The peer lets us reach memory of its own.
+    Granted {
+        /// Which, and how far.
+        grant: Grant,
+    },
+    /// It does so no longer. Operations that wait for it are denied.
+    Revoked {
+        /// Which.
+        grant: GrantId,
+    },
+    /// A one-sided operation has ended, and the device holds nothing of it.
+    OpDone {
+        /// Which.
+        op: OpKey,
+        /// The caller's word.
+        token: u64,
+        /// How.
+        outcome: OpOutcome,
     },
     /// The link is down. Every message has had its outcome before this; for that the driver must
     /// have returned all work requests, so it flushes the queue pairs as soon as

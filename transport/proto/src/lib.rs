@@ -31,6 +31,7 @@ mod class_order;
 mod config;
 mod event;
 mod flow;
+mod lane;
 pub mod limits;
 mod link;
 mod path;
@@ -49,6 +50,10 @@ pub use event::{
     AckTransmit, Arrival, BufToken, ChannelId, ChunkRef, CloseReason, DownReason, Event,
     IncomingKey, Outcome, PathId, PathSnapshot, PayloadRef, PieceBuffers, Renew, Reroute,
     SendFrame, SendKey, Transmit, Verdict,
+};
+pub use lane::{
+    Denied, Grant, GrantId, LaneHalf, LaneStep, OpEnd, OpError, OpKey, OpKind, OpOutcome, OpPost,
+    OpRequest, Rights,
 };
 pub use link::{CancelError, Link, LinkCensus, LinkUsage, OpenError, SendError, SendRequest};
 pub use path::{

@@ -15,6 +15,7 @@ impl Host {
         let pieces = self.bufs.pieces() + held;
         assert!(pieces <= CREDIT_TOTAL, "{pieces} pieces for a credit of {CREDIT_TOTAL}");
         assert_eq!(self.link.sends_live(), self.live.len(), "each send is reported once");
+        assert_eq!(self.link.ops_live(), self.lane.live.len(), "each operation is reported once");
     }
 
     fn on_event(&mut self, event: Event) {
@@ -64,16 +65,24 @@ impl Host {
                 self.note(11);
             }
             Event::PathMtuChanged { .. } => self.note(12),
+            Event::Granted { grant } => self.lane.granted.push(grant),
+            Event::Revoked { grant } => {
+                let before = self.lane.granted.len();
+                self.lane.granted.retain(|known| known.id != grant);
+                assert_eq!(before, self.lane.granted.len() + 1, "it was granted");
+            }
+            Event::OpDone { op, outcome, .. } => self.on_op_done(op, outcome),
             Event::CarrierChanged { .. } => panic!("all paths ride on the same carrier"),
             Event::Down { reason } => {
                 self.note(10);
                 assert!(self.live.is_empty(), "every message has had its outcome");
+                assert!(self.lane.live.is_empty(), "and every operation");
                 self.down = Some(reason);
             }
         }
     }
 
-    fn note(&mut self, bit: u64) {
+    pub(super) fn note(&mut self, bit: u64) {
         self.seen |= 1 << bit;
     }
 

@@ -1,7 +1,9 @@
 //! An end of a link with a driver and an application that keep the contract, and books of both.
 
 mod books;
+mod lane;
 
+use lane::Lane;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use towpath_base::crc::crc32c;
 use towpath_base::serial::Psn;
@@ -164,6 +166,7 @@ pub(crate) struct Host {
     /// The next number that would go out on each path.
     pub(crate) next_number: [u64; 2],
     pub(crate) down: Option<DownReason>,
+    pub(crate) lane: Lane,
     side: Side,
     /// Queue pairs can be made anew.
     renews: bool,
@@ -225,6 +228,7 @@ impl Host {
             delivered: BTreeSet::new(),
             next_number: [0; 2],
             down: None,
+            lane: Lane::default(),
             side,
             renews: true,
             seen: 0,
@@ -333,6 +337,7 @@ impl Host {
             self.link.handle_timeout(self.now);
         }
         self.renew();
+        self.drive_lane();
         self.link.settle_piggyback();
         let (mut count, mut may_be_more) = (0, most > 0);
         while may_be_more && count < most {
@@ -438,7 +443,9 @@ impl Host {
     pub(crate) fn finish(&mut self) {
         self.take_events();
         self.return_sent(usize::MAX, false);
+        self.end_ops(usize::MAX, towpath_proto::OpEnd::Lost);
         self.take_events();
+        assert!(self.lane.live.is_empty(), "each operation has had its outcome");
         assert!(self.down.is_some(), "Down comes when everything is back");
         assert!(self.sends.iter().all(|send| send.outcome.is_some()));
         let mut frames = Vec::new();

@@ -119,6 +119,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 self.note_mtu_change(link, (path, from, to, why));
                 Event::PathMtuChanged { link, path, from, to, why }
             }
+            LinkEvent::Granted { grant } => Event::Granted { link, grant },
+            LinkEvent::Revoked { grant } => Event::Revoked { link, grant },
+            LinkEvent::OpDone { op, token, outcome } => self.op_done(link, op, token, outcome),
             LinkEvent::CarrierChanged { from, to } => Event::CarrierChanged { link, from, to },
             LinkEvent::Closed { channel, reason } => Event::ChannelClosed { link, channel, reason },
             LinkEvent::Down { reason } => {

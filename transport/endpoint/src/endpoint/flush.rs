@@ -48,8 +48,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 }
                 continue;
             }
+            let has_lane = conn.link.as_ref().is_some_and(Link::has_lane);
             if !in_order && conn.link.as_ref().is_some_and(Link::has_renewals) {
                 self.renew_paths(index, now);
+            }
+            if has_lane {
+                self.run_lane(index, now);
             }
             let is_last = !self.links.any_ready();
             let Some(conn) = self.links.at(index) else { continue };

@@ -10,6 +10,7 @@
 //! | `commands` | channels, sends, buffers |
 //! | `offer` | makes our half of a link |
 //! | `establish` | joins it with the peer's |
+//! | `lane`, `lane_qp` | one-sided operations: the calls, and the queue pair that carries them |
 //! | `mtu` | finds out how long its packets may be |
 //! | `renew` | makes queue pairs anew that have failed |
 //! | `teardown` | ends links, and gives everything back |
@@ -20,6 +21,8 @@ mod commands;
 mod establish;
 mod events;
 mod flush;
+mod lane;
+mod lane_qp;
 mod loops;
 mod mtu;
 mod offer;
@@ -45,7 +48,7 @@ use crate::bell::Bell;
 use crate::blacklist::{Blacklist, ListedFor};
 use crate::config::EndpointConfig;
 use crate::error::EndpointError;
-use crate::event::Event;
+use crate::event::{Event, LinkId};
 use crate::filler::Filler;
 use crate::hunger::Hunger;
 use crate::limits::{BATCH, REGIONS_MAX};
@@ -166,6 +169,9 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     next_timer: Time,
     draining: Vec<u16>,
     renewing: Vec<Renewing>,
+    /// Made with the first lane.
+    lane_cq: Option<CqNum>,
+    lanes_making: Vec<LinkId>,
     stats: EndpointStats,
     /// What links that are down have counted.
     ended: LinkStats,
@@ -238,6 +244,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             next_timer: Time::NEVER,
             draining: Vec::new(),
             renewing: Vec::new(),
+            lane_cq: None,
+            lanes_making: Vec::new(),
             stats: EndpointStats::default(),
             ended: LinkStats::default(),
             wcs: vec![Wc::default(); BATCH],
@@ -283,6 +291,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             self.device.dereg_mr(self.regions[place].1)?;
             self.regions.swap_remove(place);
         }
+        self.forget_region(region);
         Ok(())
     }
 

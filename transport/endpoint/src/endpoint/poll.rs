@@ -26,7 +26,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let now = self.device.now();
         self.look_for_absence(now);
         let acks = self.poll_control(now);
-        let completions = self.poll_data(now);
+        let mut completions = self.poll_data(now);
+        if let Some(cq) = self.lane_cq {
+            completions += self.poll_lanes(now, cq);
+        }
         let count = moved + acks + completions + self.take_returns();
         // What came is answered first where nothing is due: the set-up and what the device has to
         // tell of itself can wait, for one turn.
@@ -40,7 +43,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     #[inline]
     fn is_anything_due(&self, now: Time) -> bool {
-        let is_quiet = self.draining.is_empty() && self.renewing.is_empty();
+        let is_quiet =
+            self.draining.is_empty() && self.renewing.is_empty() && self.lanes_making.is_empty();
         !is_quiet || now >= self.next_timer.min(self.streams.due())
     }
 
@@ -51,6 +55,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.expire_timers(now);
         self.finish_draining();
         self.finish_renewals();
+        if !self.lanes_making.is_empty() {
+            self.make_lanes();
+        }
         self.poll_setup(now, idle && frames == 0);
         self.look_at_blacklist(now);
         self.look_for_mtu_hints(now);
@@ -115,7 +122,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     #[cold]
-    fn stray(&mut self) {
+    pub(super) fn stray(&mut self) {
         self.stats.strays += 1;
     }
 
@@ -131,7 +138,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// Hands the completions of a queue to `on_wcs`, as many as there are, which says how many of
     /// them it took, at least one; returns how many there were.
-    fn drain(&mut self, cq: CqNum, mut on_wcs: impl FnMut(&mut Self, &[Wc]) -> usize) -> usize {
+    pub(super) fn drain(
+        &mut self,
+        cq: CqNum,
+        mut on_wcs: impl FnMut(&mut Self, &[Wc]) -> usize,
+    ) -> usize {
         let mut wcs = std::mem::take(&mut self.wcs);
         let mut total = 0;
         loop {

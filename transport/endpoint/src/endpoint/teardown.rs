@@ -32,7 +32,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let made = |num: &towpath_verbs::QpNum| *num != NO_QP;
         let control_qp = Some(conn.control.qp_num).filter(made);
         let path_qps = conn.paths.iter().map(|path| path.qp_num);
-        for qp_num in control_qp.into_iter().chain(path_qps) {
+        let lane_qp = conn.lane.as_ref().map(|lane| lane.qp_num).filter(made);
+        for qp_num in control_qp.into_iter().chain(path_qps).chain(lane_qp) {
             // It is there until here; and if it is not, nothing is posted to it either.
             let _ = self.device.destroy_qp(qp_num);
         }
@@ -106,9 +107,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     #[inline(never)]
     fn remove_drained(&mut self) {
-        let mut place = 0;
+        let (mut place, now) = (0, self.device.now());
         while let Some(&index) = self.draining.get(place) {
-            if self.links.at(index).is_some_and(take_back_untold) {
+            if self.links.at(index).is_some_and(|conn| take_back_untold(conn, now)) {
                 // Its link has outcomes to tell.
                 self.links.touch(index);
             }
@@ -122,6 +123,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             for &lkey in &conn.lkeys {
                 // The key was given by this device; a refusal leaves a spare entry in its table.
                 let _ = self.device.dereg_mr(lkey);
+            }
+            if let Some(lane) = &conn.lane {
+                for lkey in lane.keys() {
+                    let _ = self.device.dereg_mr(lkey);
+                }
+                let _ = self.device.dealloc_pd(lane.pd);
             }
         }
     }
@@ -155,12 +162,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 /// Takes back the sends of destroyed queue pairs that no completion will tell of: they left
 /// unsignaled, and the signaled one behind them was refused. A whole poll has taken in what the
 /// queue pairs flushed by then. False when there were none.
-fn take_back_untold(conn: &mut Conn) -> bool {
+fn take_back_untold(conn: &mut Conn, now: Time) -> bool {
     conn.drain_polls = conn.drain_polls.saturating_add(1);
     if conn.drain_polls < DRAIN_POLLS {
         return false;
     }
-    let mut any = false;
+    let mut any = super::lane_qp::take_back_ops(conn, now);
     for id in 0..conn.paths.len() as u8 {
         any |= take_back_sends(conn, id);
     }

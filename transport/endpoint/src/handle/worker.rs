@@ -394,6 +394,8 @@ impl Desk {
             Event::Device { .. } | Event::PathMtuChanged { .. } => {}
             // Handles take their buffers themselves.
             Event::BufferFree { .. } => {}
+            // Handles ask for no one-sided operations.
+            Event::Granted { .. } | Event::Revoked { .. } | Event::OpDone { .. } => {}
         }
     }
 

@@ -71,6 +71,9 @@ impl Link {
                 self.tell_credit_when_due(header.channel);
             }
             Kind::Renew => self.on_renew(now, header),
+            Kind::Lane => self.on_lane(now, header),
+            Kind::Grant => self.on_grant(now, header),
+            Kind::Revoke => self.on_revoke(now, header),
             Kind::Goodbye => {
                 self.state = match self.state {
                     down @ LinkState::Down(_) => down,

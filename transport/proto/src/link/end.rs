@@ -162,7 +162,8 @@ impl Link {
         if self.state != LinkState::Leaving {
             return;
         }
-        let done = self.sends.len() == 0 && self.control_queue.is_empty();
+        let no_work = self.sends.len() == 0 && self.ops_live() == 0;
+        let done = no_work && self.control_queue.is_empty();
         if done && self.control_sent.len() == 0 {
             self.state = LinkState::GoodbyeSent;
             self.control_queue.push_back(Control::of(Kind::Goodbye, 0));
@@ -248,6 +249,9 @@ impl Link {
         }
         self.state = LinkState::Down(reason);
         self.end_sends_of(None);
+        if let Some(lane) = &mut self.lane {
+            lane.end_all();
+        }
         for place in 0..self.channels.len() {
             if let Some(id) = self.channels[place].as_deref().map(|channel| channel.id) {
                 self.drop_incoming_of(id);

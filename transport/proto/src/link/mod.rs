@@ -11,6 +11,7 @@ mod deliver;
 mod end;
 mod fresh;
 mod hold;
+mod lane;
 mod mtu;
 mod paths;
 mod presence;
@@ -34,6 +35,7 @@ use crate::channel::{Channel, Incoming, Outgoing};
 use crate::config::{LinkConfig, PeerParams};
 use crate::event::{ChannelId, DownReason, Event, PathId, SendFrame, SendKey};
 use crate::flow::Flow;
+use crate::lane::Lane;
 use crate::limits::{
     CONTROL_OUTSTANDING_MAX, CONTROL_WINDOW, FRAME_ALIGN_BYTES, PAGE_BYTES, PIECE_BYTES_MIN,
 };
@@ -158,6 +160,8 @@ pub struct Link {
     receive_window_bytes: u64,
     /// The window that the peer was last told in an ack.
     window_told_bytes: u64,
+    /// One-sided operations, once they are asked for.
+    lane: Option<Box<Lane>>,
     stats: LinkStats,
     /// Kept between calls for its memory.
     ended_scratch: Vec<SendKey>,
@@ -239,6 +243,7 @@ impl Link {
             excused_until: now,
             receive_window_bytes: u64::MAX,
             window_told_bytes: u64::MAX,
+            lane: None,
             stats: LinkStats::default(),
             ended_scratch: Vec::new(),
             control_scratch: Vec::new(),
@@ -251,7 +256,7 @@ impl Link {
     /// Takes the next event. The key of a message lives until its [`Event::Sent`] is taken here.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
-        let Some(event) = self.events.pop_front() else { return self.poll_down() };
+        let Some(event) = self.events.pop_front() else { return self.poll_rare() };
         if let Event::Sent { send, .. } = event {
             self.sends.free(send.0);
             self.leave_when_done();
@@ -259,9 +264,15 @@ impl Link {
         Some(event)
     }
 
-    fn poll_down(&mut self) -> Option<Event> {
+    fn poll_rare(&mut self) -> Option<Event> {
+        if self.lane.is_some()
+            && let Some(event) = self.poll_lane_event()
+        {
+            return Some(event);
+        }
+        let is_done = self.sends.len() == 0 && self.ops_live() == 0;
         match self.state {
-            LinkState::Down(reason) if !self.down_told && self.sends.len() == 0 => {
+            LinkState::Down(reason) if !self.down_told && is_done => {
                 self.down_told = true;
                 Some(Event::Down { reason })
             }
@@ -306,6 +317,7 @@ impl Link {
         // Probes are no work: a dead path is asked for as long as the link lives.
         let quiet = self.flow.in_flight_bytes == 0 && self.lost.is_empty();
         self.sends.len() == 0
+            && self.ops_live() == 0
             && self.incoming.len() == 0
             && self.control_queue.is_empty()
             && self.control_sent.len() == 0

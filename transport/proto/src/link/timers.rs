@@ -37,6 +37,9 @@ impl Link {
         }
         let mut at = self.next_deadline.min(self.flow.paced_until).min(self.probe_at);
         at = at.min(self.mtu_due());
+        if let Some(lane) = &self.lane {
+            at = at.min(lane.due());
+        }
         at = at.min(self.paths.ladder.due()).min(self.renewal_due());
         let mut busy = self.paths.busy();
         while busy != 0 {
@@ -114,6 +117,9 @@ impl Link {
             self.watch_mtus(now);
         }
         self.expire_sends(now);
+        if let Some(lane) = &mut self.lane {
+            lane.on_timeout(now);
+        }
         self.probe_for_credit(now);
         self.watch_peer(now);
         self.leave_when_done();

@@ -30,10 +30,16 @@ pub enum Kind {
     Probe = 10,
     /// The queue pair of a path was made anew at this end.
     Renew = 11,
+    /// The queue pair of the lane was made at this end.
+    Lane = 12,
+    /// The peer may reach memory of this end.
+    Grant = 13,
+    /// It may no longer.
+    Revoke = 14,
 }
 
 impl Kind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 14] = [
         Self::Data,
         Self::Open,
         Self::Opened,
@@ -45,6 +51,9 @@ impl Kind {
         Self::Goodbye,
         Self::Probe,
         Self::Renew,
+        Self::Lane,
+        Self::Grant,
+        Self::Revoke,
     ];
 
     fn from_wire(byte: u8) -> Option<Self> {

@@ -14,7 +14,7 @@ use towpath_base::serial::Psn;
 use towpath_verbs::{Mtu, QpNum};
 
 /// The version of the set-up messages of this build.
-pub const SETUP_VERSION: u16 = 4;
+pub const SETUP_VERSION: u16 = 5;
 
 const MAGIC: [u8; 8] = *b"TOWPATH\0";
 const FIXED_BYTES: usize = 80;
@@ -367,7 +367,7 @@ mod tests {
         let bytes = hello.emit();
         #[rustfmt::skip]
         let golden: [u8; 98] = [
-            b'T', b'O', b'W', b'P', b'A', b'T', b'H', 0, 4, 0, 64, 0, 102, 0, 0, 0,
+            b'T', b'O', b'W', b'P', b'A', b'T', b'H', 0, 5, 0, 64, 0, 102, 0, 0, 0,
             8, 7, 6, 5, 4, 3, 2, 1, 4, 2, 0xb7, 0x12, 10, 1, 2, 3,
             0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 1, 0,
             0, 0xe0, 0, 0, 0, 5, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0,
@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn another_version_is_named_before_anything_else_is_believed() {
         let mut bytes = sample("127.0.0.1:1").emit();
-        for peer in [2u16, 3, 5] {
+        for peer in [2u16, 3, 4, 6] {
             put!(bytes, 8, peer);
             assert_eq!(Welcome::parse(&bytes), Err(HelloError::Version { peer }));
         }

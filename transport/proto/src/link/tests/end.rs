@@ -115,6 +115,9 @@ impl End {
                 assert_eq!(from.after(signal), Some(to), "a legal move");
                 self.moves.push((path.0, from, to));
             }
+            Event::Granted { .. } | Event::Revoked { .. } | Event::OpDone { .. } => {
+                panic!("no lane is wanted here");
+            }
             Event::PathMtuChanged { from, to, why, .. } => self.mtus.push((from, to, why)),
             Event::CarrierChanged { from, to } => {
                 assert_eq!(from, self.rides.last().copied().unwrap_or_default());

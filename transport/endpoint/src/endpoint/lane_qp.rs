@@ -1,0 +1,314 @@
+//! The queue pair of a link's one-sided operations: how it is made, joined, and made anew; what is
+//! posted to it (docs/protocol.md section 11).
+
+use super::lane::WORD_BYTES;
+use super::teardown::DRAIN_POLLS;
+use super::{Endpoint, is_error};
+use crate::control::NO_QP;
+use crate::event::LinkId;
+use crate::lane::{LaneError, LaneQp};
+use crate::limits::{LANE_OPS_POSTED, LANE_RC, LANES_MAX, REGIONS_MAX};
+use crate::links::{Conn, Phase};
+use crate::wr_id::WrId;
+use towpath_base::Time;
+use towpath_base::serial::Psn;
+use towpath_memory::{Pool, Region};
+use towpath_proto::{LaneHalf, LaneStep, Link, OpEnd, OpError, OpKey, OpKind, OpPost};
+use towpath_verbs::{
+    Access, Connect, CqNum, Device, QpInit, QpNum, QpState, QpType, RcAttr, SendWr, SgList, Wc,
+    WcStatus,
+};
+
+impl<D: Device<Memory = Region>> Endpoint<D> {
+    /// Makes what a lane needs before there is a queue pair: a domain, and words.
+    pub(super) fn lane_of(&mut self, link: LinkId) -> Result<(), LaneError> {
+        let conn = self.links.find(link).filter(|conn| conn.phase == Phase::Up);
+        let conn = conn.ok_or(LaneError::NoSuchLink)?;
+        if conn.lane.is_some() {
+            return Ok(());
+        }
+        let verbs = self.device.caps().verbs;
+        if !(verbs.rc && verbs.read && verbs.atomics) || conn.mtu.is_none() {
+            return Err(LaneError::Unsupported);
+        }
+        let ops_max = conn.link.as_ref().map_or(0, Link::ops_max);
+        let lanes = self.links.iter().filter(|conn| conn.lane.is_some()).count();
+        if lanes >= LANES_MAX.min(self.config.links_max) {
+            return Err(LaneError::TooManyLanes { max: LANES_MAX.min(self.config.links_max) });
+        }
+        let words = Pool::with_count(WORD_BYTES as usize, ops_max.max(1))?;
+        let pd = self.device.alloc_pd()?;
+        let lkey = match self.device.reg_mr(pd, words.region(), Access::LOCAL) {
+            Ok(keys) => keys.lkey,
+            Err(error) => {
+                let _ = self.device.dealloc_pd(pd);
+                return Err(error.into());
+            }
+        };
+        if let Some(conn) = self.links.find_mut(link) {
+            conn.lane = Some(Box::new(LaneQp::new(pd, words, lkey)));
+        }
+        Ok(())
+    }
+
+    /// The key of a region in the domain of a lane.
+    pub(super) fn lane_key(&mut self, link: LinkId, region: &Region) -> Result<u32, LaneError> {
+        self.lane_of(link)?;
+        let Self { links, device, .. } = self;
+        let lane = links.find_mut(link).and_then(|conn| conn.lane.as_mut());
+        let lane = lane.ok_or(LaneError::NoSuchLink)?;
+        if let Some(&(_, lkey)) = lane.regions.iter().find(|&&(id, _)| id == region.id()) {
+            return Ok(lkey);
+        }
+        if lane.regions.len() == REGIONS_MAX {
+            return Err(LaneError::Op(OpError::Full { max: REGIONS_MAX }));
+        }
+        let lkey = device.reg_mr(lane.pd, region, Access::LOCAL)?.lkey;
+        lane.regions.push((region.id(), lkey));
+        Ok(lkey)
+    }
+
+    /// Takes a region out of the domains of all lanes.
+    pub(super) fn forget_region(&mut self, region: &Region) {
+        let Self { links, device, .. } = self;
+        for lane in links.iter_mut().filter_map(|conn| conn.lane.as_mut()) {
+            if let Some(place) = lane.regions.iter().position(|&(id, _)| id == region.id()) {
+                let (_, lkey) = lane.regions.swap_remove(place);
+                let _ = device.dereg_mr(lkey);
+            }
+        }
+    }
+
+    /// Does what a lane asks for, and posts what it has.
+    #[cold]
+    pub(super) fn run_lane(&mut self, index: u16, now: Time) {
+        while let Some(step) = self.links.at(index).and_then(|c| c.link.as_mut()?.poll_lane(now)) {
+            let Some(link) = self.links.at(index).map(|conn| conn.id) else { return };
+            match step {
+                LaneStep::Make => {
+                    if self.lane_of(link).is_err() {
+                        // The peer is told of nothing: what it asks of this end waits in vain.
+                        if let Some(state) = self.links.up(link) {
+                            state.lane_make_failed(now);
+                        }
+                        return;
+                    }
+                    self.retire_lane(link);
+                }
+                LaneStep::Join { theirs, rd_atomic } => {
+                    self.join_lane(now, link, &theirs, rd_atomic);
+                }
+            }
+        }
+        self.post_ops(index, now);
+    }
+
+    /// Destroys what a lane has; the next queue pair is made when nothing of it is posted.
+    fn retire_lane(&mut self, link: LinkId) {
+        let Some(lane) = self.links.find_mut(link).and_then(|conn| conn.lane.as_mut()) else {
+            return;
+        };
+        let qp_num = std::mem::replace(&mut lane.qp_num, NO_QP);
+        (lane.has_failed, lane.making) = (true, Some(0));
+        if qp_num != NO_QP {
+            // It is there until here.
+            let _ = self.device.destroy_qp(qp_num);
+        }
+        self.lanes_making.push(link);
+        self.links.touch(link.index);
+        self.make_lanes();
+    }
+
+    /// Makes the queue pairs of lanes for which nothing is in the way any more.
+    #[cold]
+    pub(super) fn make_lanes(&mut self) {
+        let mut place = 0;
+        while let Some(&link) = self.lanes_making.get(place) {
+            let conn = self.links.find_mut(link).filter(|conn| conn.phase == Phase::Up);
+            let Some(lane) = conn.and_then(|conn| conn.lane.as_mut()) else {
+                self.lanes_making.swap_remove(place);
+                continue;
+            };
+            let polls = lane.making.get_or_insert(0);
+            *polls = polls.saturating_add(1);
+            if lane.posted > 0 && *polls < DRAIN_POLLS {
+                place += 1;
+                continue;
+            }
+            self.lanes_making.swap_remove(place);
+            self.take_back_ops(link);
+            self.make_lane(link);
+        }
+    }
+
+    fn make_lane(&mut self, link: LinkId) {
+        let made = self.create_lane_qp(link);
+        let (now, psn) = (self.device.now(), Psn::new(self.prng.next_u32()));
+        let Some(conn) = self.links.find_mut(link) else { return };
+        let (Some(state), Some(lane)) = (conn.link.as_mut(), conn.lane.as_mut()) else { return };
+        lane.making = None;
+        match made {
+            Ok(qp_num) => {
+                (lane.qp_num, lane.psn, lane.has_failed) = (qp_num, psn, false);
+                let rd_atomic = LANE_RC.max_dest_rd_atomic;
+                state.lane_made(LaneHalf { qp_num, psn, rd_atomic });
+            }
+            Err(error) => {
+                tracing::warn!(link = link.index, %error, "no queue pair for one-sided operations");
+                state.lane_make_failed(now);
+            }
+        }
+        self.links.touch(link.index);
+    }
+
+    fn create_lane_qp(&mut self, link: LinkId) -> Result<QpNum, LaneError> {
+        let cq = match self.lane_cq {
+            Some(cq) => cq,
+            None => {
+                let lanes = LANES_MAX.min(self.config.links_max);
+                let depth = (lanes * LANE_OPS_POSTED) as u32;
+                let cq = self.device.create_cq(depth.min(self.device.queue_limits().cqe_max))?;
+                *self.lane_cq.insert(cq)
+            }
+        };
+        let pd = self.links.find(link).and_then(|conn| conn.lane.as_ref()).map(|lane| lane.pd);
+        let init = QpInit::new(QpType::Rc, cq)
+            .pd(pd.ok_or(LaneError::NoSuchLink)?)
+            .access(Access::REMOTE_ALL)
+            .depth(LANE_OPS_POSTED as u32, 1);
+        Ok(self.device.create_qp(&init)?)
+    }
+
+    fn join_lane(&mut self, now: Time, link: LinkId, theirs: &LaneHalf, rd_atomic: u8) {
+        let Some(conn) = self.links.find_mut(link) else { return };
+        let tclass = self.config.class.tclass(conn.class.class);
+        let source_port = conn.paths.first().map_or(0, |path| path.source_port);
+        let (Some(peer), Some(path_mtu)) = (conn.peer, conn.mtu) else { return };
+        let (Some(state), Some(lane)) = (conn.link.as_mut(), conn.lane.as_mut()) else { return };
+        let connect = Connect {
+            dest: peer.device_addr,
+            dest_qp_num: theirs.qp_num,
+            rq_psn: theirs.psn,
+            sq_psn: lane.psn,
+            path_mtu,
+            source_port,
+            tclass,
+            rc: RcAttr { max_rd_atomic: rd_atomic, ..LANE_RC },
+        };
+        if let Err(error) = self.device.connect_qp(lane.qp_num, &connect) {
+            tracing::warn!(link = link.index, %error, "one-sided operations are not joined");
+            lane.has_failed = true;
+            state.lane_failed(now);
+        }
+    }
+
+    fn post_ops(&mut self, index: u16, now: Time) {
+        let Self { links, device, stats, .. } = self;
+        let Some(conn) = links.at(index) else { return };
+        let (Some(state), Some(lane)) = (conn.link.as_mut(), conn.lane.as_mut()) else { return };
+        while !lane.has_failed
+            && lane.posted < LANE_OPS_POSTED
+            && let Some(post) = state.poll_op(now)
+        {
+            let qp_num = lane.qp_num;
+            let Some(wr) = lane.prepare(index, &post) else {
+                state.handle_op_done(now, post.key, OpEnd::Lost);
+                continue;
+            };
+            if let Err(bad) = device.post_send(qp_num, &[wr]) {
+                stats.posts_refused += 1;
+                tracing::warn!(link = index, error = %bad.error, "an operation is not posted");
+                lane.give_back(post.key.index());
+                lane.has_failed = true;
+                state.handle_op_done(now, post.key, OpEnd::Lost);
+                state.lane_failed(now);
+            }
+        }
+    }
+
+    /// Takes in what the device has done for lanes.
+    pub(super) fn poll_lanes(&mut self, now: Time, cq: CqNum) -> usize {
+        self.drain(cq, |endpoint, wcs| {
+            match WrId::unpack(wcs[0].wr_id) {
+                Some(WrId::LaneOp { link, op }) => endpoint.on_op_done(now, link, op, &wcs[0]),
+                _ => endpoint.stray(),
+            }
+            1
+        })
+    }
+
+    fn on_op_done(&mut self, now: Time, index: u16, op: u32, wc: &Wc) {
+        let Self { links, device, stats, .. } = self;
+        let Some(conn) = links.at(index) else { return };
+        let Some(lane) = conn.lane.as_mut() else { return };
+        stats.send_errors += u64::from(is_error(wc));
+        let end = match wc.status {
+            WcStatus::Success => OpEnd::Done,
+            WcStatus::RemAccessErr | WcStatus::RemInvReqErr | WcStatus::RemOpErr => OpEnd::Refused,
+            _ => OpEnd::Lost,
+        };
+        let has_failed = end != OpEnd::Done && device.qp_state(lane.qp_num) == Ok(QpState::Err);
+        lane.has_failed |= has_failed;
+        if let Some(key) = lane.give_back(op as usize)
+            && let Some(state) = conn.link.as_mut()
+        {
+            state.handle_op_done(now, key, end);
+            if has_failed {
+                state.lane_failed(now);
+            }
+        }
+        links.touch(index);
+    }
+
+    /// Gives back as lost what no completion will tell of.
+    fn take_back_ops(&mut self, link: LinkId) {
+        let now = self.device.now();
+        let Some(conn) = self.links.find_mut(link) else { return };
+        take_back_ops(conn, now);
+    }
+}
+
+/// Gives back as lost all operations that the device had.
+pub(super) fn take_back_ops(conn: &mut Conn, now: Time) -> bool {
+    let Some(lane) = conn.lane.as_mut() else { return false };
+    let mut any = false;
+    for op in 0..lane.landings.len() {
+        if let Some(key) = lane.give_back(op) {
+            any = true;
+            if let Some(state) = conn.link.as_mut() {
+                state.handle_op_done(now, key, OpEnd::Lost);
+            }
+        }
+    }
+    any
+}
+
+impl LaneQp {
+    /// The work request of an operation, whose buffer is the device's from here on.
+    fn prepare(&mut self, link: u16, post: &OpPost) -> Option<SendWr> {
+        let index = post.key.index();
+        let landing = self.at(index).filter(|landing| landing.key == post.key)?;
+        if let Some(buf) = landing.berth.buf_mut().filter(|_| post.kind == OpKind::Read) {
+            buf.set_len(post.length as usize).ok()?;
+        }
+        if !landing.berth.lend() {
+            return None;
+        }
+        landing.is_posted = true;
+        let sge = landing.berth.sge(landing.lkey, post.length as usize);
+        self.posted += 1;
+        let wr_id = WrId::LaneOp { link, op: index as u32 }.pack();
+        let wr = SendWr::new(wr_id, post.op, SgList::one(sge));
+        Some(if post.fence { wr.fenced() } else { wr })
+    }
+
+    /// The device is done with an operation; none if it did not have it.
+    fn give_back(&mut self, index: usize) -> Option<OpKey> {
+        let landing = self.at(index).filter(|landing| landing.is_posted)?;
+        landing.is_posted = false;
+        landing.berth.reclaim();
+        let key = landing.key;
+        self.posted -= 1;
+        Some(key)
+    }
+}

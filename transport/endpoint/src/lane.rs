@@ -1,0 +1,246 @@
+//! One-sided operations of a link: what its lane has at the device, and what callers name.
+
+use crate::control::NO_QP;
+use crate::event::LinkId;
+use std::time::Duration;
+use towpath_base::serial::Psn;
+use towpath_base::{Nanos, Time};
+use towpath_memory::{Berth, Buf, MemoryError, Pool, RegionId};
+use towpath_proto::{GrantId, OpError, OpKey};
+use towpath_verbs::{PdNum, QpNum, VerbError};
+
+/// A one-sided operation under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OpId {
+    pub(crate) link: LinkId,
+    pub(crate) key: OpKey,
+}
+
+impl OpId {
+    /// Its link.
+    #[must_use]
+    pub fn link(self) -> LinkId {
+        self.link
+    }
+}
+
+/// Which bytes of a peer's memory a one-sided operation is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Whose memory: the link.
+    pub link: LinkId,
+    /// Which memory, as [`Event::Granted`](crate::Event::Granted) told.
+    pub grant: GrantId,
+    /// Where in it, in bytes.
+    pub offset: u32,
+}
+
+/// How to carry a one-sided operation out: token, deadline or timeout, fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpOptions {
+    pub(crate) token: u64,
+    pub(crate) deadline: Time,
+    pub(crate) timeout: Option<Nanos>,
+    pub(crate) fence: bool,
+}
+
+impl Default for OpOptions {
+    fn default() -> Self {
+        Self { token: 0, deadline: Time::NEVER, timeout: None, fence: false }
+    }
+}
+
+impl OpOptions {
+    /// The defaults: token 0, no deadline, no timeout, no fence.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A number of the caller's choice, which comes back with the outcome. Default 0.
+    #[must_use]
+    pub fn token(mut self, token: u64) -> Self {
+        self.token = token;
+        self
+    }
+
+    /// When to give the operation up, on the device's clock ([`Endpoint::now`]). What the device
+    /// has by then comes to its own end, and is not repeated. Default: never.
+    ///
+    /// [`Endpoint::now`]: crate::Endpoint::now
+    #[must_use]
+    pub fn deadline(mut self, deadline: Time) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// The same, counted from the call. If there is a [`deadline`](Self::deadline) as well, the
+    /// earlier one counts. Default: never.
+    #[must_use]
+    pub fn timeout(mut self, span: Duration) -> Self {
+        self.timeout = Some(span.into());
+        self
+    }
+
+    /// Carries the operation out only when the READs and atomics before it on the link are done:
+    /// what it writes then does not overtake what they fetch. Default: no.
+    #[must_use]
+    pub fn fenced(mut self) -> Self {
+        self.fence = true;
+        self
+    }
+
+    pub(crate) fn due(&self, now: Time) -> Time {
+        self.timeout.map_or(self.deadline, |span| self.deadline.min(now + span))
+    }
+}
+
+/// What a link has for one-sided operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneReport {
+    /// Its queue pair, unless it is just being made.
+    pub qp_num: Option<QpNum>,
+    /// Operations that were asked for and whose [`Event::OpDone`](crate::Event::OpDone) was not
+    /// taken.
+    pub operations: usize,
+    /// Those of them that the device has.
+    pub posted: usize,
+    /// What the peer may reach: how many grants.
+    pub grants: usize,
+}
+
+/// Why an operation, or a grant, was refused. Nothing of it happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaneError {
+    /// The link does not exist, or no longer exists.
+    #[error("the link is gone; connect again")]
+    NoSuchLink,
+    /// The device, or what the link rides on, has no one-sided operations.
+    #[error("one-sided operations need RC with READ and atomics, which this device lacks")]
+    Unsupported,
+    /// As many links have lanes as may.
+    #[error("{max} links have one-sided operations already; close one")]
+    TooManyLanes {
+        /// How many may have.
+        max: usize,
+    },
+    /// The range is not inside the memory, is empty, or has 4 GiB or more.
+    #[error("the range is empty, leaves the {bytes} bytes of the memory, or has 4 GiB or more")]
+    Range {
+        /// Bytes of the memory.
+        bytes: usize,
+    },
+    /// The buffer is shorter than what is asked for.
+    #[error("a buffer of {capacity} bytes is too short for {wanted}")]
+    BufferTooShort {
+        /// What it holds.
+        capacity: usize,
+        /// What is asked for.
+        wanted: usize,
+    },
+    /// The grant does not allow it, or there is no room.
+    #[error("{0}")]
+    Op(#[from] OpError),
+    /// A call to the device failed.
+    #[error("{0}")]
+    Verb(#[from] VerbError),
+    /// There is no memory.
+    #[error("{0}")]
+    Memory(#[from] MemoryError),
+}
+
+/// An operation that was not taken on, with its buffer.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct RejectedOp {
+    /// The buffer, unchanged.
+    pub buf: Buf,
+    /// Why.
+    #[source]
+    pub error: LaneError,
+}
+
+/// What one operation has at this end.
+#[derive(Debug)]
+pub(crate) struct Landing {
+    pub(crate) key: OpKey,
+    pub(crate) berth: Berth,
+    /// The buffer is of the lane: it holds a word.
+    pub(crate) is_word: bool,
+    pub(crate) lkey: u32,
+    pub(crate) is_posted: bool,
+}
+
+/// What the lane of a link has at the device.
+pub(crate) struct LaneQp {
+    pub(crate) pd: PdNum,
+    pub(crate) qp_num: QpNum,
+    pub(crate) psn: Psn,
+    /// Its queue pair is in error.
+    pub(crate) has_failed: bool,
+    /// The one before is destroyed; the next one is made when nothing of it is posted any more,
+    /// which takes so many polls at least.
+    pub(crate) making: Option<u8>,
+    pub(crate) posted: usize,
+    /// By the index of the operation.
+    pub(crate) landings: Vec<Option<Landing>>,
+    /// Eight bytes for each operation that has a word.
+    pub(crate) words: Pool,
+    pub(crate) words_lkey: u32,
+    /// Keys of buffers' regions in the domain.
+    pub(crate) regions: Vec<(RegionId, u32)>,
+    /// Keys of what the peer may reach.
+    pub(crate) grants: Vec<(GrantId, u32)>,
+}
+
+impl LaneQp {
+    pub(crate) fn new(pd: PdNum, words: Pool, words_lkey: u32) -> Self {
+        Self {
+            pd,
+            qp_num: NO_QP,
+            psn: Psn::new(0),
+            has_failed: false,
+            making: None,
+            posted: 0,
+            landings: Vec::new(),
+            words,
+            words_lkey,
+            regions: Vec::new(),
+            grants: Vec::new(),
+        }
+    }
+
+    pub(crate) fn put(&mut self, landing: Landing) {
+        let index = landing.key.index();
+        if self.landings.len() <= index {
+            self.landings.resize_with(index + 1, || None);
+        }
+        self.landings[index] = Some(landing);
+    }
+
+    pub(crate) fn at(&mut self, index: usize) -> Option<&mut Landing> {
+        self.landings.get_mut(index)?.as_mut()
+    }
+
+    /// What an operation had, which has ended: its buffer, or its word.
+    pub(crate) fn leave(&mut self, key: OpKey) -> (Option<u64>, Option<Buf>) {
+        let landing = self.landings.get_mut(key.index()).and_then(Option::take);
+        let Some(mut landing) = landing.filter(|landing| landing.key == key) else {
+            return (None, None);
+        };
+        let Some(buf) = landing.berth.take() else { return (None, None) };
+        if !landing.is_word {
+            return (None, Some(buf));
+        }
+        let word = buf.first_chunk().map(|word| u64::from_ne_bytes(*word));
+        (word, None)
+    }
+
+    /// Keys of all that is registered in the domain.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = u32> {
+        let regions = self.regions.iter().map(|&(_, key)| key);
+        let grants = self.grants.iter().map(|&(_, key)| key);
+        regions.chain(grants).chain([self.words_lkey])
+    }
+}

@@ -1,0 +1,347 @@
+//! One-sided operations in virtual time: what they do, what is refused, and what becomes of them
+//! when the queue pair, the grant or the link is lost.
+
+use towpath_base::{Nanos, Prng, Time};
+use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_proto::{Denied, Grant, OpError, OpOutcome, Rights, Side};
+use towpath_sim::{FaultControl, FaultLink, FaultPlan, LinkConfig, VirtualLink, World};
+use towpath_transport::{
+    Endpoint, EndpointConfig, Event, LaneError, LinkId, OpOptions, Place, SharedMemory,
+};
+use towpath_verbs::{Device as _, QpState};
+
+type Device = RoceDevice<FaultLink<VirtualLink>>;
+
+/// Virtual time after which a run that is not done has failed.
+const END: Time = Time(120_000_000_000);
+const MEMORY_BYTES: usize = 1 << 20;
+
+struct Lab {
+    world: World,
+    near: Endpoint<Device>,
+    far: Endpoint<Device>,
+    near_link: LinkId,
+    far_link: LinkId,
+}
+
+fn lab(seed: u64, plan: &FaultPlan) -> Lab {
+    let world = World::new(seed);
+    let (a, b) = world.link(&LinkConfig::default());
+    let end = |link, salt| {
+        let link = FaultLink::new(link, world.next_seed(), FaultControl::new(plan.clone()));
+        let device = RoceDevice::new(link, RoceConfig::default().seed(seed ^ salt));
+        let config = EndpointConfig::new().links_max(1).send_pools(&[(64 << 10, 300)]);
+        Endpoint::new(device, config.seed(seed ^ salt << 8)).expect("a small endpoint")
+    };
+    let (mut near, mut far) = (end(a, 1), end(b, 2));
+    let (near_hello, near_half) = near.offer().expect("room");
+    let (far_hello, far_half) = far.offer().expect("room");
+    let near_link = near.establish(near_half, &far_hello, Side::Client).expect("they fit");
+    let far_link = far.establish(far_half, &near_hello, Side::Server).expect("they fit");
+    Lab { world, near, far, near_link, far_link }
+}
+
+impl Lab {
+    /// Turns both ends as time goes on, until `on_event` says that it is done. The first argument
+    /// says whether the event is of the near end.
+    fn run(&mut self, mut on_event: impl FnMut(bool, &mut Endpoint<Device>, Event) -> bool) {
+        let mut done = false;
+        while !done {
+            let mut busy = self.near.turn(|at, event| done |= on_event(true, at, event));
+            busy |= self.far.turn(|at, event| done |= on_event(false, at, event));
+            if !busy {
+                self.pass();
+            }
+        }
+    }
+
+    /// Lets time go on to what comes next.
+    fn pass(&mut self) {
+        let held = |end: &Endpoint<Device>| end.device().link().next_release();
+        let times = [held(&self.near), held(&self.far), self.world.next_event_time()];
+        let timers = self.near.next_timeout().min(self.far.next_timeout());
+        let next = times.into_iter().flatten().fold(timers, Time::min);
+        let lanes = (self.near.lane(self.near_link), self.far.lane(self.far_link));
+        assert!(next < END, "nothing more happens, or not in time: {lanes:?}");
+        self.world.advance_to(next.max(self.world.now() + Nanos(1)));
+    }
+
+    /// Lets the far end grant memory, and the near end learn of it.
+    fn share(&mut self, rights: Rights) -> (SharedMemory, Grant) {
+        let memory = SharedMemory::new(MEMORY_BYTES).expect("memory for a test");
+        let range = memory.whole();
+        self.far.grant(self.far_link, &memory, range, rights).expect("room");
+        let mut told = None;
+        self.run(|near, _, event| {
+            if let Event::Granted { grant, .. } = event {
+                assert!(near && told.is_none());
+                told = Some(grant);
+            }
+            told.is_some()
+        });
+        (memory, told.expect("it was told"))
+    }
+
+    fn place(&self, grant: &Grant, offset: u32) -> Place {
+        Place { link: self.near_link, grant: grant.id, offset }
+    }
+
+    /// What the next operation came to.
+    fn done(&mut self) -> (u64, OpOutcome, Option<u64>, Option<Vec<u8>>) {
+        let mut found = None;
+        self.run(|_, _, event| {
+            if let Event::OpDone { token, outcome, word, buf, .. } = event {
+                assert!(found.is_none(), "one at a time");
+                found = Some((token, outcome, word, buf.map(|buf| buf.to_vec())));
+            }
+            found.is_some()
+        });
+        found.expect("it has ended")
+    }
+}
+
+#[test]
+fn what_is_written_is_read_and_words_change_as_they_should() {
+    let mut lab = lab(1, &FaultPlan::none());
+    let (memory, grant) = lab.share(Rights::ALL);
+    assert_eq!((grant.byte_len as usize, grant.rights), (MEMORY_BYTES, Rights::ALL));
+    let bytes: Vec<u8> = (0..50_000u32).map(|i| (i * 7) as u8).collect();
+    let buf = lab.near.copy(&bytes).expect("a free buffer");
+    let options = OpOptions::new();
+    lab.near.write(lab.place(&grant, 4096), buf, options.token(1)).expect("allowed");
+    let (token, outcome, _, buf) = lab.done();
+    assert_eq!((token, outcome), (1, OpOutcome::Executed));
+    assert_eq!(buf.as_deref(), Some(&bytes[..]), "the buffer comes back as it was");
+    let mut there = vec![0; bytes.len()];
+    memory.read(4096, &mut there).expect("it fits");
+    assert_eq!(there, bytes);
+
+    let buf = lab.near.alloc(bytes.len()).expect("a free buffer");
+    let length = bytes.len() as u32 - 3;
+    lab.near.read(lab.place(&grant, 4099), length, buf, options.token(2)).expect("allowed");
+    let (token, outcome, _, buf) = lab.done();
+    assert_eq!((token, outcome), (2, OpOutcome::Executed));
+    assert_eq!(buf.as_deref(), Some(&bytes[3..]));
+
+    lab.near.write_word(lab.place(&grant, 8), 40, options).expect("allowed");
+    assert_eq!(lab.done().1, OpOutcome::Executed);
+    lab.near.fetch_add(lab.place(&grant, 8), 2, options).expect("allowed");
+    assert_eq!(lab.done().2, Some(40));
+    lab.near.cmp_swap(lab.place(&grant, 8), (42, 7), options).expect("allowed");
+    assert_eq!(lab.done().2, Some(42));
+    lab.near.cmp_swap(lab.place(&grant, 8), (42, 9), options).expect("allowed");
+    assert_eq!(lab.done().2, Some(7), "the comparison failed");
+    let word = memory.word(8).expect("aligned").load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(word, 7);
+}
+
+#[test]
+fn what_a_grant_does_not_allow_is_refused_before_it_is_sent() {
+    let mut lab = lab(2, &FaultPlan::none());
+    let (_memory, grant) = lab.share(Rights::READ);
+    let options = OpOptions::new();
+    let rights = Err(LaneError::Op(OpError::Rights { rights: Rights::READ }));
+    assert_eq!(lab.near.fetch_add(lab.place(&grant, 0), 1, options), rights);
+    assert_eq!(lab.near.write_word(lab.place(&grant, 0), 1, options), rights);
+    let byte_len = grant.byte_len;
+    for (offset, length) in [(byte_len, 1), (byte_len - 1, 2), (0, byte_len + 1), (u32::MAX, 9)] {
+        let buf = lab.near.alloc(64).expect("a free buffer");
+        let refused = lab.near.read(lab.place(&grant, offset), length, buf, options);
+        let error = refused.expect_err("it leaves the grant").error;
+        let too_short = matches!(error, LaneError::BufferTooShort { .. });
+        let range = LaneError::Op(OpError::Range { byte_len });
+        assert!(error == range || too_short && length > 64, "{offset} {length}: {error}");
+    }
+    let unknown = Place { grant: towpath_proto::GrantId(77), ..lab.place(&grant, 0) };
+    let refused = lab.near.write_word(unknown, 1, options);
+    assert_eq!(refused, Err(LaneError::Op(OpError::NoSuchGrant)));
+}
+
+#[test]
+fn what_is_revoked_is_reached_no_more_and_what_waits_for_it_is_denied() {
+    let mut lab = lab(3, &FaultPlan::none());
+    let (memory, grant) = lab.share(Rights::ALL);
+    let options = OpOptions::new();
+    lab.near.write_word(lab.place(&grant, 0), 1, options).expect("allowed");
+    assert_eq!(lab.done().1, OpOutcome::Executed);
+    assert!(lab.far.revoke(lab.far_link, grant.id));
+    assert!(!lab.far.revoke(lab.far_link, grant.id), "once");
+    // The near end does not know yet.
+    lab.near.write_word(lab.place(&grant, 0), 2, options.token(2)).expect("as far as is known");
+    let (mut revoked, mut ended) = (false, None);
+    lab.run(|near, _, event| {
+        match event {
+            Event::Revoked { grant: id, .. } => {
+                assert!(near && id == grant.id);
+                revoked = true;
+            }
+            Event::OpDone { outcome, .. } => ended = Some(outcome),
+            _ => {}
+        }
+        revoked && ended.is_some()
+    });
+    let denied = [Denied::Device, Denied::Revoked].map(|why| Some(OpOutcome::Denied(why)));
+    assert!(denied.contains(&ended), "{ended:?}");
+    let word = memory.word(0).expect("aligned").load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(word, 1, "nothing has reached it");
+    let refused = lab.near.write_word(lab.place(&grant, 0), 3, options);
+    assert_eq!(refused, Err(LaneError::Op(OpError::NoSuchGrant)));
+
+    // Another grant of the same memory works, on a queue pair that was made anew if need be.
+    let range = 0..64;
+    let id = lab.far.grant(lab.far_link, &memory, range, Rights::ALL).expect("room");
+    lab.run(|_, _, event| matches!(event, Event::Granted { .. }));
+    let place = Place { link: lab.near_link, grant: id, offset: 0 };
+    lab.near.fetch_add(place, 1, options).expect("allowed");
+    let (_, outcome, word, _) = lab.done();
+    assert_eq!((outcome, word), (OpOutcome::Executed, Some(1)));
+}
+
+/// Faults under which RC has to repeat.
+fn faults() -> FaultPlan {
+    FaultPlan::none().drop(0.01).duplicate(0.01, Nanos::from_micros(100)).reorder(
+        0.01,
+        4,
+        Nanos::from_micros(50),
+    )
+}
+
+/// Operations of all kinds under faults, while queue pairs die at both ends.
+fn survive(seed: u64, count: u64, deaths: u64) {
+    let mut lab = lab(seed, &faults());
+    let (memory, grant) = lab.share(Rights::ALL);
+    memory.write(1024, &[9; 8192]).expect("it fits");
+    let mut prng = Prng::new(seed);
+    let (mut next, mut ended, mut live) = (0, 0, 0);
+    let (mut executed, mut unknown, mut reads, mut lost) = (0, 0, 0, 0);
+    let mut seen = vec![0u32; count as usize];
+    let mut fetched = Vec::new();
+    let every = count / (deaths + 1);
+    let mut deaths_left = deaths;
+    while ended < count {
+        while next < count && live < 32 {
+            let options = OpOptions::new().token(next);
+            if next % 4 == 3 {
+                let buf = lab.near.alloc(4096).expect("a free buffer");
+                lab.near.read(lab.place(&grant, 1024), 4096, buf, options).expect("allowed");
+            } else {
+                lab.near.fetch_add(lab.place(&grant, 0), 1, options).expect("allowed");
+            }
+            (next, live) = (next + 1, live + 1);
+        }
+        let mut busy = false;
+        for is_near in [true, false] {
+            let end = if is_near { &mut lab.near } else { &mut lab.far };
+            busy |= end.turn(|_, event| {
+                let Event::OpDone { token, outcome, word, buf, .. } = event else { return };
+                seen[token as usize] += 1;
+                (ended, live) = (ended + 1, live - 1);
+                match (outcome, token % 4 == 3) {
+                    (OpOutcome::Executed, true) => {
+                        reads += 1;
+                        let buf = buf.expect("a READ has a buffer");
+                        assert!(buf.len() == 4096 && buf.iter().all(|&byte| byte == 9));
+                    }
+                    (OpOutcome::Executed, false) => {
+                        executed += 1;
+                        fetched.push(word.expect("what it was"));
+                    }
+                    (OpOutcome::Unknown, false) => unknown += 1,
+                    (outcome, is_read) => panic!("seed {seed}: {outcome:?}, read: {is_read}"),
+                }
+            });
+        }
+        if deaths_left > 0 && ended >= every * (deaths - deaths_left + 1) {
+            deaths_left -= 1;
+            let (end, link) = match prng.chance(0.5) {
+                true => (&mut lab.near, lab.near_link),
+                false => (&mut lab.far, lab.far_link),
+            };
+            if let Some(qp_num) = end.lane(link).and_then(|lane| lane.qp_num) {
+                lost += 1;
+                end.device_mut().modify_qp(qp_num, QpState::Err).expect("it is there");
+            }
+        }
+        if !busy {
+            lab.pass();
+        }
+    }
+    assert!(seen.iter().all(|&times| times == 1), "seed {seed}: one outcome each");
+    let word = memory.word(0).expect("aligned").load(std::sync::atomic::Ordering::Relaxed);
+    println!("seed {seed}: word {word}, {executed} executed, {unknown} unknown, {reads} READs");
+    assert!((executed..=executed + unknown).contains(&word), "seed {seed}");
+    assert_eq!(reads, count / 4, "seed {seed}: READs are repeated");
+    assert!(unknown <= lost * 32, "seed {seed}");
+    fetched.sort_unstable();
+    let before = fetched.len();
+    fetched.dedup();
+    assert_eq!(fetched.len(), before, "seed {seed}: each addition saw another value");
+    let census = lab.near.buffers();
+    assert_eq!(census.send_free, census.send_all, "seed {seed}: buffers are home");
+}
+
+#[test]
+fn additions_are_carried_out_once_or_not_at_all_while_queue_pairs_die() {
+    for seed in 1..=10 {
+        survive(seed, 2_000, 8);
+    }
+}
+
+#[test]
+fn every_operation_has_its_outcome_before_the_link_is_down() {
+    let mut lab = lab(5, &FaultPlan::none());
+    let (_memory, grant) = lab.share(Rights::ALL);
+    for token in 0..100 {
+        let options = OpOptions::new().token(token);
+        if token % 2 == 0 {
+            let buf = lab.near.alloc(4096).expect("a free buffer");
+            lab.near.read(lab.place(&grant, 0), 4096, buf, options).expect("allowed");
+        } else {
+            lab.near.fetch_add(lab.place(&grant, 0), 1, options).expect("allowed");
+        }
+    }
+    lab.near.flush();
+    let link = lab.far_link;
+    lab.far.close(link);
+    let (mut outcomes, mut down) = (0, 0);
+    lab.run(|near, _, event| {
+        match event {
+            Event::OpDone { .. } => {
+                assert!(near && down & 1 == 0, "before the link is down");
+                outcomes += 1;
+            }
+            Event::LinkDown { .. } => down |= if near { 1 } else { 2 },
+            _ => {}
+        }
+        down == 3
+    });
+    assert_eq!(outcomes, 100);
+    let census = lab.near.buffers();
+    assert_eq!(census.send_free, census.send_all, "buffers are home");
+}
+
+#[test]
+fn what_is_late_is_given_up_and_has_not_happened() {
+    let mut lab = lab(6, &FaultPlan::none());
+    let (memory, grant) = lab.share(Rights::ALL);
+    // More than the window: some wait, and their time is over before it comes.
+    let soon = lab.near.now() + Nanos::from_micros(30);
+    for token in 0..200 {
+        let options = OpOptions::new().token(token).deadline(soon);
+        lab.near.fetch_add(lab.place(&grant, 0), 1, options).expect("allowed");
+    }
+    let (mut executed, mut late) = (0, 0);
+    lab.run(|_, _, event| {
+        if let Event::OpDone { outcome, .. } = event {
+            match outcome {
+                OpOutcome::Executed => executed += 1,
+                OpOutcome::NotExecuted => late += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        executed + late == 200
+    });
+    assert!(executed > 0 && late > 0, "{executed} {late}");
+    let word = memory.word(0).expect("aligned").load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(word, executed);
+}

@@ -1,0 +1,182 @@
+//! What each end lets the other reach.
+
+use super::ops::{OpError, OpKey, OpKind, OpPost, OpRequest};
+use crate::limits::LANE_GRANTS_MAX;
+use alloc::collections::{BTreeMap, BTreeSet};
+use towpath_verbs::{RemoteAddr, SendOp};
+
+/// What a peer may do with granted memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Rights {
+    /// READ.
+    pub read: bool,
+    /// WRITE, of ranges and of words.
+    pub write: bool,
+    /// FETCH_ADD and CMP_SWAP.
+    pub atomic: bool,
+}
+
+impl Rights {
+    /// Reading alone.
+    pub const READ: Self = Self { read: true, write: false, atomic: false };
+    /// All of it.
+    pub const ALL: Self = Self { read: true, write: true, atomic: true };
+
+    const BITS: u32 = 3;
+
+    fn bits(self) -> u32 {
+        u32::from(self.read) | u32::from(self.write) << 1 | u32::from(self.atomic) << 2
+    }
+
+    fn from_bits(bits: u32) -> Self {
+        Self { read: bits & 1 != 0, write: bits & 2 != 0, atomic: bits & 4 != 0 }
+    }
+}
+
+/// A grant, as its owner numbers it: unique among the grants of one end in the life of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GrantId(pub u32);
+
+impl GrantId {
+    const MAX: u32 = (1 << (u32::BITS - Rights::BITS)) - 1;
+}
+
+/// Memory of the peer that this end may reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// How operations name it.
+    pub id: GrantId,
+    /// Bytes of it, from offset 0 on.
+    pub byte_len: u32,
+    /// What may be done with it.
+    pub rights: Rights,
+}
+
+/// What the peer has granted, with what only the device needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Theirs {
+    grant: Grant,
+    addr: u64,
+    rkey: u32,
+}
+
+impl Theirs {
+    /// Whether the grant allows an operation.
+    pub(super) fn check(&self, request: &OpRequest) -> Result<(), OpError> {
+        let Grant { byte_len, rights, .. } = self.grant;
+        let allowed = match request.kind {
+            OpKind::Read => rights.read,
+            OpKind::Write | OpKind::WriteWord { .. } => rights.write,
+            OpKind::FetchAdd { .. } | OpKind::CmpSwap { .. } => rights.atomic,
+        };
+        if !allowed {
+            return Err(OpError::Rights { rights });
+        }
+        let end = request.offset.checked_add(request.length);
+        if request.length == 0 || end.is_none_or(|end| end > byte_len) {
+            return Err(OpError::Range { byte_len });
+        }
+        let is_word = !matches!(request.kind, OpKind::Read | OpKind::Write);
+        let at = self.addr.wrapping_add(request.offset.into());
+        if is_word && !at.is_multiple_of(8) {
+            return Err(OpError::Misaligned);
+        }
+        Ok(())
+    }
+
+    /// An operation as the device takes it.
+    pub(super) fn post(&self, key: OpKey, request: &OpRequest) -> OpPost {
+        let addr = self.addr.wrapping_add(request.offset.into());
+        let remote = RemoteAddr { addr, rkey: self.rkey };
+        let op = match request.kind {
+            OpKind::Read => SendOp::Read { remote },
+            OpKind::Write | OpKind::WriteWord { .. } => SendOp::Write { remote },
+            OpKind::FetchAdd { add } => SendOp::FetchAdd { remote, add },
+            OpKind::CmpSwap { compare, swap } => SendOp::CmpSwap { remote, compare, swap },
+        };
+        let OpRequest { kind, length, fence, .. } = *request;
+        OpPost { key, kind, op, length, fence }
+    }
+}
+
+/// What a GRANT says, by the fields of its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GrantMessage {
+    /// The number of the grant, and its rights in the highest bits.
+    pub(crate) channel: u32,
+    /// Where the memory begins.
+    pub(crate) message: u64,
+    /// Its key.
+    pub(crate) index: u32,
+    /// How long it is.
+    pub(crate) message_len: u32,
+}
+
+/// The grants of both ends.
+#[derive(Debug, Default)]
+pub(crate) struct Grants {
+    ours: BTreeSet<u32>,
+    last: u32,
+    theirs: BTreeMap<u32, Theirs>,
+    /// Revoked by messages that overtook those that granted them.
+    revoked: BTreeSet<u32>,
+}
+
+impl Grants {
+    /// Grants memory of ours; the GRANT to send.
+    pub(crate) fn grant(
+        &mut self,
+        (addr, byte_len): (u64, u32),
+        rkey: u32,
+        rights: Rights,
+    ) -> Result<(GrantId, GrantMessage), OpError> {
+        let is_full = self.ours.len() == LANE_GRANTS_MAX || self.last == GrantId::MAX;
+        if is_full {
+            return Err(OpError::Full { max: LANE_GRANTS_MAX });
+        }
+        self.last += 1;
+        self.ours.insert(self.last);
+        let channel = self.last | rights.bits() << (u32::BITS - Rights::BITS);
+        let told = GrantMessage { channel, message: addr, index: rkey, message_len: byte_len };
+        Ok((GrantId(self.last), told))
+    }
+
+    /// Takes a grant of ours back; false when there is none.
+    pub(crate) fn revoke(&mut self, id: GrantId) -> bool {
+        self.ours.remove(&id.0)
+    }
+
+    /// What the peer has granted.
+    pub(super) fn theirs(&self, id: GrantId) -> Option<&Theirs> {
+        self.theirs.get(&id.0)
+    }
+
+    /// GRANT: what is to be told of it, if anything.
+    pub(super) fn on_grant(&mut self, told: &GrantMessage) -> Result<Option<Grant>, ()> {
+        let GrantMessage { channel, message: addr, index: rkey, message_len: byte_len } = *told;
+        let (id, rights) = (channel & GrantId::MAX, channel >> (u32::BITS - Rights::BITS));
+        if self.revoked.remove(&id) {
+            return Ok(None);
+        }
+        let is_sound = byte_len > 0 && addr.checked_add(byte_len.into()).is_some();
+        let is_full = self.theirs.len() == LANE_GRANTS_MAX || self.theirs.contains_key(&id);
+        if !is_sound || is_full {
+            return Err(());
+        }
+        let grant = Grant { id: GrantId(id), byte_len, rights: Rights::from_bits(rights) };
+        self.theirs.insert(id, Theirs { grant, addr, rkey });
+        Ok(Some(grant))
+    }
+
+    /// REVOKE: whether it was known.
+    pub(super) fn on_revoke(&mut self, id: u32) -> Result<bool, ()> {
+        if self.theirs.remove(&id).is_some() {
+            return Ok(true);
+        }
+        if self.revoked.len() == LANE_GRANTS_MAX {
+            return Err(());
+        }
+        self.revoked.insert(id);
+        Ok(false)
+    }
+}

@@ -1,0 +1,174 @@
+//! One-sided operations: a lane beside the messages of a link, never inside their numbering
+//! (docs/protocol.md section 11).
+//!
+//! A lane is one RC queue pair at each end, in a protection domain of the link. RC orders and
+//! repeats; what is here is the rest: which memory the peer has granted, which operations wait or
+//! are posted, how much of them the network bears, and the lives of the queue pair.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `grants` | what each end lets the other reach |
+//! | `ops` | the table of operations, their order and their outcomes |
+//! | `pace` | how much is under way: READ responses count as if this end sent them |
+//! | `life` | how the queue pair comes to be, and is made anew |
+
+mod grants;
+mod life;
+mod ops;
+mod pace;
+#[cfg(test)]
+mod tests;
+
+pub use grants::{Grant, GrantId, Rights};
+pub use life::{LaneHalf, LaneStep};
+pub use ops::{Denied, OpEnd, OpError, OpKey, OpKind, OpOutcome, OpPost, OpRequest};
+
+use crate::config::{LinkConfig, PeerParams};
+use alloc::collections::VecDeque;
+pub(crate) use grants::GrantMessage;
+use grants::Grants;
+use life::Life;
+use ops::Ops;
+use pace::Pace;
+use towpath_base::Time;
+
+/// What a lane has to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LaneEvent {
+    Granted(Grant),
+    Revoked(GrantId),
+    OpDone { op: OpKey, token: u64, outcome: OpOutcome },
+}
+
+/// The lane of one link.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) grants: Grants,
+    pub(crate) life: Life,
+    ops: Ops,
+    pace: Pace,
+    /// Bounded by the grants and operations that there are.
+    events: VecDeque<LaneEvent>,
+    /// When the pacer lets the next operation go.
+    paced_until: Time,
+}
+
+impl Lane {
+    pub(crate) fn new(config: &LinkConfig, peer: &PeerParams, now: Time) -> Self {
+        Self {
+            grants: Grants::default(),
+            life: Life::default(),
+            ops: Ops::new(config.lane_ops_max),
+            pace: Pace::new(config, peer, now),
+            events: VecDeque::new(),
+            paced_until: Time::NEVER,
+        }
+    }
+
+    /// Takes the next event. The key of an operation lives until its own is taken here.
+    pub(crate) fn poll_event(&mut self) -> Option<LaneEvent> {
+        let event = self.events.pop_front()?;
+        if let LaneEvent::OpDone { op, .. } = event {
+            self.ops.free(op);
+        }
+        Some(event)
+    }
+
+    /// Operations whose outcome was not taken.
+    pub(crate) fn live(&self) -> usize {
+        self.ops.live()
+    }
+
+    /// GRANT of the peer; false when it is none that a peer may make.
+    pub(crate) fn on_grant(&mut self, told: &GrantMessage) -> bool {
+        match self.grants.on_grant(told) {
+            Ok(Some(grant)) => self.events.push_back(LaneEvent::Granted(grant)),
+            Ok(None) => {}
+            Err(()) => return false,
+        }
+        true
+    }
+
+    /// REVOKE of the peer; false as for [`on_grant`](Self::on_grant).
+    pub(crate) fn on_revoke(&mut self, id: u32) -> bool {
+        match self.grants.on_revoke(id) {
+            Ok(true) => self.events.push_back(LaneEvent::Revoked(GrantId(id))),
+            Ok(false) => {}
+            Err(()) => return false,
+        }
+        true
+    }
+
+    /// Takes an operation on.
+    pub(crate) fn submit(&mut self, request: &OpRequest) -> Result<OpKey, OpError> {
+        let theirs = self.grants.theirs(request.grant).ok_or(OpError::NoSuchGrant)?;
+        theirs.check(request)?;
+        self.ops.push(request)
+    }
+
+    /// The next operation to post.
+    pub(crate) fn poll_op(&mut self, now: Time) -> Option<OpPost> {
+        self.paced_until = Time::NEVER;
+        let Self { ops, grants, life, pace, events, paced_until } = self;
+        let rd_atomic = life.joined_rd_atomic()?;
+        loop {
+            let (key, op) = ops.next()?;
+            let Some(theirs) = grants.theirs(op.request.grant) else {
+                ops.drop_next();
+                let outcome = OpOutcome::Denied(Denied::Revoked);
+                ops.end(key, outcome, events);
+                continue;
+            };
+            if op.request.kind.is_answered() && ops.answered_posted() >= usize::from(rd_atomic) {
+                return None;
+            }
+            let charge = op.charge();
+            if let Err(at) = pace.may_post(now, charge) {
+                *paced_until = at;
+                return None;
+            }
+            let post = theirs.post(key, &op.request);
+            pace.on_posted(now, charge);
+            ops.on_posted(now, key);
+            return Some(post);
+        }
+    }
+
+    /// The device is done with an operation.
+    pub(crate) fn on_op_done(&mut self, now: Time, key: OpKey, end: OpEnd) {
+        let Some((charge, posted_at)) = self.ops.on_returned(key) else { return };
+        match end {
+            OpEnd::Done => {
+                self.life.on_success();
+                self.pace.on_done(now, charge, now.since(posted_at));
+            }
+            OpEnd::Refused | OpEnd::Lost => self.pace.on_lost(charge),
+        }
+        self.ops.settle(key, end, &mut self.events);
+    }
+
+    /// The queue pair failed: what was posted comes back as lost.
+    pub(crate) fn on_failed(&mut self, now: Time) {
+        if self.life.on_failed(now) {
+            self.pace.on_failed(now);
+        }
+    }
+
+    /// When something is due.
+    pub(crate) fn due(&self) -> Time {
+        self.paced_until.min(self.ops.next_deadline()).min(self.life.due())
+    }
+
+    /// Gives up what is late.
+    pub(crate) fn on_timeout(&mut self, now: Time) {
+        if self.ops.next_deadline() <= now {
+            self.ops.expire(now, &mut self.events);
+        }
+    }
+
+    /// The link is down: everything ends, as soon as the device has let go of it.
+    pub(crate) fn end_all(&mut self) {
+        self.life.end();
+        self.ops.end_all(&mut self.events);
+    }
+}

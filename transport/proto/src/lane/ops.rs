@@ -1,0 +1,390 @@
+//! The table of operations, their order and their outcomes.
+
+use super::LaneEvent;
+use super::grants::{GrantId, Rights};
+use crate::limits::LANE_CHARGE_BYTES;
+use crate::slots::{Key, Slots};
+use alloc::collections::VecDeque;
+use core::fmt;
+use towpath_base::Time;
+use towpath_verbs::SendOp;
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OpKind {
+    /// Fetches a range.
+    #[default]
+    Read,
+    /// Writes a range.
+    Write,
+    /// Writes a word of eight bytes, at once: the latest value wins.
+    WriteWord {
+        /// In the byte order of this host.
+        value: u64,
+    },
+    /// Adds to a word and fetches what it was.
+    FetchAdd {
+        /// What is added, wrapping.
+        add: u64,
+    },
+    /// Swaps a word if it equals `compare`, and fetches what it was.
+    CmpSwap {
+        /// What must be there.
+        compare: u64,
+        /// What is put there then.
+        swap: u64,
+    },
+}
+
+impl OpKind {
+    /// Whether the peer's device answers with bytes, of which it remembers so many at a time.
+    pub(super) fn is_answered(self) -> bool {
+        !matches!(self, Self::Write | Self::WriteWord { .. })
+    }
+
+    /// Whether a second time would be one too many.
+    fn is_atomic(self) -> bool {
+        matches!(self, Self::FetchAdd { .. } | Self::CmpSwap { .. })
+    }
+}
+
+/// An operation that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpRequest {
+    /// What it does.
+    pub kind: OpKind,
+    /// On which memory of the peer.
+    pub grant: GrantId,
+    /// Where in it, in bytes.
+    pub offset: u32,
+    /// How many bytes; 8 for words.
+    pub length: u32,
+    /// When it is given up.
+    pub deadline: Time,
+    /// Only after the READs and atomics before it are done.
+    pub fence: bool,
+    /// The caller's word.
+    pub token: u64,
+}
+
+impl Default for OpRequest {
+    fn default() -> Self {
+        Self {
+            kind: OpKind::Read,
+            grant: GrantId(0),
+            offset: 0,
+            length: 0,
+            deadline: Time::NEVER,
+            fence: false,
+            token: 0,
+        }
+    }
+}
+
+/// An operation under way. Never reused for another one while anyone could still name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OpKey(pub(crate) Key);
+
+impl OpKey {
+    /// A small dense index, for the driver's own tables; unique among the live ones of a link.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0.index as usize
+    }
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OpOutcome {
+    /// It was carried out, once.
+    Executed,
+    /// The peer does not allow it, and it was not carried out.
+    Denied(Denied),
+    /// It was not carried out, and will not be.
+    NotExecuted,
+    /// It may have been carried out, once, or not at all: the queue pair was lost meanwhile, or the
+    /// link.
+    Unknown,
+}
+
+/// Why an operation was denied after it had been taken on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Denied {
+    /// The peer has revoked the grant.
+    Revoked,
+    /// The peer's device refused it: what was granted is not reachable any more.
+    Device,
+}
+
+/// Why an operation is not taken on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OpError {
+    /// The link is down, or leaves.
+    LinkDown,
+    /// No such grant of the peer is known: it was revoked, or its event has not come yet.
+    NoSuchGrant,
+    /// The grant does not allow such an operation.
+    Rights {
+        /// What it allows.
+        rights: Rights,
+    },
+    /// The range is empty, or leaves what was granted.
+    Range {
+        /// How many bytes were.
+        byte_len: u32,
+    },
+    /// A word is not at a multiple of eight bytes.
+    Misaligned,
+    /// There are as many operations, or grants, as there may be: wait for outcomes.
+    Full {
+        /// How many may be.
+        max: usize,
+    },
+}
+
+impl fmt::Display for OpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LinkDown => write!(f, "the link is down"),
+            Self::NoSuchGrant => {
+                write!(f, "no such grant is known: wait until the peer's grant is told")
+            }
+            Self::Rights { rights } => write!(f, "the grant allows {rights:?} only"),
+            Self::Range { byte_len } => {
+                write!(f, "the range is empty, or leaves the {byte_len} bytes that were granted")
+            }
+            Self::Misaligned => write!(f, "a word must be at a multiple of 8 bytes"),
+            Self::Full { max } => write!(f, "{max} are under way already: wait for outcomes"),
+        }
+    }
+}
+
+impl core::error::Error for OpError {}
+
+/// An operation to post. Every one is signaled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpPost {
+    /// Which.
+    pub key: OpKey,
+    /// What it does.
+    pub kind: OpKind,
+    /// The same in the words of the device.
+    pub op: SendOp,
+    /// Bytes at this end.
+    pub length: u32,
+    /// Only after the READs and atomics before it are done.
+    pub fence: bool,
+}
+
+/// How the device was done with an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpEnd {
+    /// It was carried out.
+    Done,
+    /// The peer's device refused it.
+    Refused,
+    /// The queue pair failed, and whether it was carried out is not known.
+    Lost,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// It waits to be posted.
+    #[default]
+    Queued,
+    /// The device has it.
+    Posted,
+    /// The device has it, and it is not posted again whatever becomes of it.
+    Expired,
+    /// It has its outcome, and the device has it still.
+    Ending(OpOutcome),
+    /// Its outcome waits to be taken.
+    Ended,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Op {
+    pub(super) request: OpRequest,
+    state: State,
+    posted_at: Time,
+    /// The device had it once, and lost it.
+    was_lost: bool,
+}
+
+impl Op {
+    /// What it counts against the window, in bytes.
+    pub(super) fn charge(&self) -> u64 {
+        u64::from(self.request.length) + LANE_CHARGE_BYTES
+    }
+
+    /// The outcome of what is not posted and is not going to be.
+    fn given_up(&self) -> OpOutcome {
+        match self.request.kind {
+            // A READ changes nothing, however often.
+            OpKind::Read => OpOutcome::NotExecuted,
+            _ if self.was_lost => OpOutcome::Unknown,
+            _ => OpOutcome::NotExecuted,
+        }
+    }
+}
+
+/// All operations of a lane.
+#[derive(Debug)]
+pub(super) struct Ops {
+    slots: Slots<Op>,
+    max: usize,
+    /// What the device has lost and is to be posted again, oldest first; before `queue`.
+    again: VecDeque<Key>,
+    queue: VecDeque<Key>,
+    /// Posted READs and atomics.
+    answered: usize,
+    next_deadline: Time,
+}
+
+impl Ops {
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            slots: Slots::new(max),
+            max,
+            again: VecDeque::new(),
+            queue: VecDeque::new(),
+            answered: 0,
+            next_deadline: Time::NEVER,
+        }
+    }
+
+    pub(super) fn live(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn push(&mut self, request: &OpRequest) -> Result<OpKey, OpError> {
+        let (key, op) = self.slots.take().ok_or(OpError::Full { max: self.max })?;
+        *op = Op { request: *request, ..Op::default() };
+        self.queue.push_back(key);
+        self.next_deadline = self.next_deadline.min(request.deadline);
+        Ok(OpKey(key))
+    }
+
+    pub(super) fn free(&mut self, key: OpKey) {
+        self.slots.free(key.0);
+    }
+
+    pub(super) fn answered_posted(&self) -> usize {
+        self.answered
+    }
+
+    /// The next one to post.
+    pub(super) fn next(&mut self) -> Option<(OpKey, Op)> {
+        loop {
+            let key = *self.again.front().or_else(|| self.queue.front())?;
+            match self.slots.get(key).filter(|op| op.state == State::Queued) {
+                Some(op) => return Some((OpKey(key), *op)),
+                None => self.drop_next(),
+            }
+        }
+    }
+
+    /// It does not wait any more.
+    pub(super) fn drop_next(&mut self) {
+        if self.again.pop_front().is_none() {
+            self.queue.pop_front();
+        }
+    }
+
+    /// The one that [`next`](Self::next) told was posted.
+    pub(super) fn on_posted(&mut self, now: Time, key: OpKey) {
+        self.drop_next();
+        let Some(op) = self.slots.get_mut(key.0) else { return };
+        (op.state, op.posted_at) = (State::Posted, now);
+        self.answered += usize::from(op.request.kind.is_answered());
+    }
+
+    /// The device gave one back: its charge, and when it was posted.
+    pub(super) fn on_returned(&mut self, key: OpKey) -> Option<(u64, Time)> {
+        let op = self.slots.get(key.0)?;
+        if matches!(op.state, State::Queued | State::Ended) {
+            return None;
+        }
+        self.answered -= usize::from(op.request.kind.is_answered());
+        Some((op.charge(), op.posted_at))
+    }
+
+    /// What becomes of one that the device gave back.
+    pub(super) fn settle(&mut self, key: OpKey, end: OpEnd, events: &mut VecDeque<LaneEvent>) {
+        let Some(op) = self.slots.get_mut(key.0) else { return };
+        let may_repeat = op.state == State::Posted && !op.request.kind.is_atomic();
+        let outcome = match (end, op.state) {
+            (OpEnd::Done, _) => OpOutcome::Executed,
+            (OpEnd::Refused, _) => OpOutcome::Denied(Denied::Device),
+            (OpEnd::Lost, State::Ending(outcome)) => outcome,
+            (OpEnd::Lost, _) => {
+                op.was_lost = true;
+                if may_repeat {
+                    op.state = State::Queued;
+                    self.again.push_back(key.0);
+                    return;
+                }
+                op.given_up()
+            }
+        };
+        self.end(key, outcome, events);
+    }
+
+    /// Gives one that the device does not have its outcome.
+    pub(super) fn end(&mut self, key: OpKey, outcome: OpOutcome, events: &mut VecDeque<LaneEvent>) {
+        let Some(op) = self.slots.get_mut(key.0).filter(|op| op.state != State::Ended) else {
+            return;
+        };
+        op.state = State::Ended;
+        events.push_back(LaneEvent::OpDone { op: key, token: op.request.token, outcome });
+    }
+
+    pub(super) fn next_deadline(&self) -> Time {
+        self.next_deadline
+    }
+
+    /// Gives up what is late and waits. What the device has comes to its own end, and is not
+    /// repeated.
+    pub(super) fn expire(&mut self, now: Time, events: &mut VecDeque<LaneEvent>) {
+        let keys: VecDeque<Key> = self.slots.keys().collect();
+        self.next_deadline = Time::NEVER;
+        for key in keys {
+            let Some(op) = self.slots.get_mut(key) else { continue };
+            let is_late = op.request.deadline <= now;
+            match op.state {
+                State::Queued if is_late => {
+                    let outcome = op.given_up();
+                    self.end(OpKey(key), outcome, events);
+                }
+                State::Posted if is_late => op.state = State::Expired,
+                State::Queued | State::Posted => {
+                    self.next_deadline = self.next_deadline.min(op.request.deadline);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Everything ends: what waits now, what is posted when the device has let go of it.
+    pub(super) fn end_all(&mut self, events: &mut VecDeque<LaneEvent>) {
+        let keys: VecDeque<Key> = self.slots.keys().collect();
+        for key in keys {
+            let Some(op) = self.slots.get_mut(key) else { continue };
+            match op.state {
+                State::Queued => {
+                    let outcome = op.given_up();
+                    self.end(OpKey(key), outcome, events);
+                }
+                State::Posted | State::Expired => {
+                    op.was_lost = true;
+                    op.state = State::Ending(op.given_up());
+                }
+                State::Ending(_) | State::Ended => {}
+            }
+        }
+        self.again.clear();
+        self.queue.clear();
+        self.next_deadline = Time::NEVER;
+    }
+}

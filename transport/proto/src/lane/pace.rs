@@ -1,0 +1,90 @@
+//! How much of a lane is under way.
+//!
+//! The network carries a READ's bytes towards the reader, and RC at the other end sends them with a
+//! fixed window and no pace. So the reader counts them as if it sent them itself: a hundred readers
+//! of one server then fill its port and no more.
+
+use crate::config::{LinkConfig, PeerParams};
+use towpath_base::{Nanos, Time};
+use towpath_cc::{AckSample, AnyController, Cached, Controller, Pacer, PathFacts, Rate};
+
+/// What holds operations back.
+#[derive(Debug)]
+pub(super) struct Pace {
+    cc: Cached<AnyController>,
+    pacer: Pacer,
+    in_flight_bytes: u64,
+    /// Window or pacer held the last operation back that was asked for.
+    is_limited: bool,
+    /// One larger than the window went: nothing more before this.
+    oversize_until: Time,
+    round_trip: Option<Nanos>,
+}
+
+impl Pace {
+    pub(super) fn new(config: &LinkConfig, peer: &PeerParams, now: Time) -> Self {
+        let packet_bytes = peer.mtu.bytes() + peer.charge_bytes;
+        let facts = PathFacts { packet_bytes, delay_noise: config.delay_noise };
+        Self {
+            cc: Cached::new(config.controller.build(now, &facts)),
+            pacer: Pacer::new(now, config.burst_bytes),
+            in_flight_bytes: 0,
+            is_limited: false,
+            oversize_until: now,
+            round_trip: None,
+        }
+    }
+
+    /// Whether an operation may be posted now, and if not, when to ask again: [`Time::NEVER`] when
+    /// another has to be done first. One always may when none is posted.
+    pub(super) fn may_post(&mut self, now: Time, charge: u64) -> Result<(), Time> {
+        let window = self.cc.window_bytes();
+        if self.in_flight_bytes > 0 && self.in_flight_bytes + charge > window {
+            self.is_limited = true;
+            return Err(Time::NEVER);
+        }
+        let at = self.pacer.ready_at(now, charge, self.cc.pacing_rate()).max(self.oversize_until);
+        self.is_limited = at > now || charge > window;
+        if at > now { Err(at) } else { Ok(()) }
+    }
+
+    pub(super) fn on_posted(&mut self, now: Time, charge: u64) {
+        self.in_flight_bytes += charge;
+        let window = self.cc.window_bytes();
+        if charge > window
+            && let Some(round_trip) = self.round_trip
+            && self.cc.pacing_rate().is_none()
+        {
+            self.oversize_until = now + Rate::from_bytes_per(window, round_trip).time_for(charge);
+        }
+        self.pacer.on_sent(now, charge, self.cc.pacing_rate());
+    }
+
+    pub(super) fn on_done(&mut self, now: Time, charge: u64, rtt: Nanos) {
+        let in_flight_bytes = self.in_flight_bytes;
+        self.in_flight_bytes -= charge;
+        self.round_trip = Some(match self.round_trip {
+            Some(before) => Nanos(before.0 - before.0 / 8 + rtt.0 / 8),
+            None => rtt,
+        });
+        self.cc.on_ack(&AckSample {
+            now,
+            rtt: Some(rtt),
+            endpoint: Nanos::ZERO,
+            acked_bytes: charge,
+            acked_chunks: 1,
+            in_flight_bytes,
+            window_limited: self.is_limited,
+            chunk_bytes: charge.min(u64::from(u32::MAX)) as u32,
+        });
+    }
+
+    pub(super) fn on_lost(&mut self, charge: u64) {
+        self.in_flight_bytes -= charge;
+    }
+
+    /// The queue pair gave up: as a timeout.
+    pub(super) fn on_failed(&mut self, now: Time) {
+        self.cc.on_rto(now);
+    }
+}

@@ -1,0 +1,219 @@
+//! The lane by itself: grants, lives, and what becomes of operations.
+
+use super::life::Life;
+use super::*;
+use crate::config::Side;
+use crate::limits::{LANE_GRANTS_MAX, LANE_RETRY_FIRST, LANE_RETRY_LONGEST};
+use alloc::vec;
+use alloc::vec::Vec;
+use towpath_base::Nanos;
+use towpath_base::serial::Psn;
+use towpath_verbs::{Mtu, QpNum, SendOp};
+
+/// A GRANT of memory under the key 9.
+fn told(channel: u32, message: u64, message_len: u32) -> GrantMessage {
+    GrantMessage { channel, message, index: 9, message_len }
+}
+
+fn half(qp_num: u32) -> LaneHalf {
+    LaneHalf { qp_num: QpNum(qp_num), psn: Psn::new(1), rd_atomic: 4 }
+}
+
+/// A lane whose peer has granted 4,096 bytes as number 1, with a queue pair that is joined.
+fn joined() -> Lane {
+    let config = LinkConfig::new(Side::Client).controller("fixed:1MiB".parse().unwrap());
+    let peer = PeerParams {
+        mtu: Mtu::Mtu4096,
+        chunk_bytes_max: 4096,
+        charge_bytes: 0,
+        window_bytes: 1 << 20,
+        path_chunks: 64,
+        generations: vec![(1, 2)],
+        carriers: vec![crate::Carrier::Uc],
+        control_generations: (3, 4),
+    };
+    let mut lane = Lane::new(&config, &peer, Time::ZERO);
+    assert!(lane.on_grant(&told(1 | 7 << 29, 0x1000, 4096)));
+    let grant = Grant { id: GrantId(1), byte_len: 4096, rights: Rights::ALL };
+    assert_eq!(lane.poll_event(), Some(LaneEvent::Granted(grant)));
+    join(&mut lane, 1);
+    lane
+}
+
+fn join(lane: &mut Lane, life: u32) {
+    lane.life.on_told(Time::ZERO, life, half(20 + life));
+    assert_eq!(lane.life.poll_step(Time(u64::MAX - 1)), Some(LaneStep::Make));
+    assert_eq!(lane.life.on_made(half(10)), Some(life));
+    let step = LaneStep::Join { theirs: half(20 + life), rd_atomic: 4 };
+    assert_eq!(lane.life.poll_step(Time::ZERO), Some(step));
+}
+
+fn request(kind: OpKind, token: u64) -> OpRequest {
+    let length = if matches!(kind, OpKind::Read | OpKind::Write) { 64 } else { 8 };
+    OpRequest { kind, grant: GrantId(1), offset: 8, length, token, ..OpRequest::default() }
+}
+
+fn posted(lane: &mut Lane) -> Vec<OpPost> {
+    core::iter::from_fn(|| lane.poll_op(Time(1))).collect()
+}
+
+fn ended(lane: &mut Lane) -> Vec<(u64, OpOutcome)> {
+    core::iter::from_fn(|| lane.poll_event())
+        .map(|event| match event {
+            LaneEvent::OpDone { token, outcome, .. } => (token, outcome),
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+#[test]
+fn an_operation_is_posted_at_the_address_of_its_grant() {
+    let mut lane = joined();
+    let key = lane.submit(&request(OpKind::FetchAdd { add: 5 }, 1)).unwrap();
+    let [post] = posted(&mut lane)[..] else { panic!("one") };
+    let remote = towpath_verbs::RemoteAddr { addr: 0x1008, rkey: 9 };
+    assert_eq!((post.key, post.op), (key, SendOp::FetchAdd { remote, add: 5 }));
+    lane.on_op_done(Time(2), key, OpEnd::Done);
+    assert_eq!(ended(&mut lane), [(1, OpOutcome::Executed)]);
+    assert_eq!(lane.live(), 0);
+}
+
+#[test]
+fn no_more_are_posted_that_are_answered_than_both_ends_keep() {
+    let mut lane = joined();
+    for token in 0..10 {
+        lane.submit(&request(OpKind::Read, token)).unwrap();
+    }
+    let first = posted(&mut lane);
+    assert_eq!(first.len(), 4);
+    lane.on_op_done(Time(2), first[0].key, OpEnd::Done);
+    assert_eq!(posted(&mut lane).len(), 1);
+}
+
+#[test]
+fn what_is_lost_goes_again_in_its_order_but_for_atomics() {
+    let mut lane = joined();
+    let kinds = [
+        OpKind::Write,
+        OpKind::FetchAdd { add: 1 },
+        OpKind::WriteWord { value: 3 },
+        OpKind::Read,
+        OpKind::CmpSwap { compare: 1, swap: 2 },
+    ];
+    for (kind, token) in kinds.into_iter().zip(0..) {
+        lane.submit(&request(kind, token)).unwrap();
+    }
+    let keys: Vec<_> = posted(&mut lane).iter().map(|post| post.key).collect();
+    assert_eq!(keys.len(), 5);
+    lane.submit(&request(OpKind::Read, 9)).unwrap();
+    lane.on_failed(Time(5));
+    keys.iter().for_each(|&key| lane.on_op_done(Time(5), key, OpEnd::Lost));
+    assert_eq!(ended(&mut lane), [(1, OpOutcome::Unknown), (4, OpOutcome::Unknown)]);
+    assert_eq!(posted(&mut lane), [], "not before the peer has shown that its half is gone");
+    join(&mut lane, 2);
+    let again: Vec<_> = posted(&mut lane).iter().map(|post| post.kind).collect();
+    assert_eq!(again, [kinds[0], kinds[2], OpKind::Read, OpKind::Read]);
+}
+
+#[test]
+fn a_refusal_denies_one_and_loses_those_behind_it() {
+    let mut lane = joined();
+    let [refused, behind] =
+        [1, 2].map(|token| lane.submit(&request(OpKind::FetchAdd { add: 1 }, token)).unwrap());
+    assert_eq!(posted(&mut lane).len(), 2);
+    lane.on_op_done(Time(2), refused, OpEnd::Refused);
+    lane.on_op_done(Time(2), behind, OpEnd::Lost);
+    let denied = OpOutcome::Denied(Denied::Device);
+    assert_eq!(ended(&mut lane), [(1, denied), (2, OpOutcome::Unknown)]);
+}
+
+#[test]
+fn what_is_late_ends_as_what_it_was() {
+    let mut lane = joined();
+    let late = |kind, token| OpRequest { deadline: Time(100), ..request(kind, token) };
+    let posted_one = lane.submit(&late(OpKind::Write, 1)).unwrap();
+    assert_eq!(posted(&mut lane).len(), 1);
+    lane.on_failed(Time(50));
+    lane.on_op_done(Time(50), posted_one, OpEnd::Lost);
+    lane.submit(&late(OpKind::Write, 2)).unwrap();
+    lane.submit(&late(OpKind::Read, 3)).unwrap();
+    assert_eq!(lane.due(), Time(50), "the queue pair is made anew at once");
+    lane.on_timeout(Time(100));
+    let unknown = (1, OpOutcome::Unknown);
+    assert_eq!(
+        ended(&mut lane),
+        [unknown, (2, OpOutcome::NotExecuted), (3, OpOutcome::NotExecuted)]
+    );
+}
+
+#[test]
+fn what_is_posted_ends_with_the_link_when_the_device_has_let_go() {
+    let mut lane = joined();
+    let key = lane.submit(&request(OpKind::FetchAdd { add: 1 }, 1)).unwrap();
+    assert_eq!(posted(&mut lane).len(), 1);
+    lane.submit(&request(OpKind::Write, 2)).unwrap();
+    lane.end_all();
+    assert_eq!(ended(&mut lane), [(2, OpOutcome::NotExecuted)]);
+    lane.on_op_done(Time(9), key, OpEnd::Lost);
+    assert_eq!(ended(&mut lane), [(1, OpOutcome::Unknown)]);
+}
+
+#[test]
+fn a_revocation_that_comes_first_is_remembered_and_floods_are_refused() {
+    let mut lane = joined();
+    assert!(lane.on_revoke(7));
+    assert!(lane.on_grant(&told(7, 0, 64)), "what was revoked is not told");
+    assert_eq!(lane.poll_event(), None);
+    assert!(!lane.on_grant(&told(1, 0, 64)), "a number is used once");
+    assert!(!lane.on_grant(&told(8, u64::MAX, 64)), "beyond all memory");
+    assert!(!lane.on_grant(&told(9, 0, 0)), "of no bytes");
+    for id in 0..LANE_GRANTS_MAX as u32 {
+        assert!(lane.on_revoke(100 + id));
+    }
+    assert!(!lane.on_revoke(99));
+    lane.submit(&request(OpKind::Read, 1)).unwrap();
+    assert!(lane.on_revoke(1));
+    assert_eq!(lane.poll_event(), Some(LaneEvent::Revoked(GrantId(1))));
+    assert_eq!(posted(&mut lane), []);
+    assert_eq!(ended(&mut lane), [(1, OpOutcome::Denied(Denied::Revoked))]);
+    assert_eq!(lane.submit(&request(OpKind::Read, 1)), Err(OpError::NoSuchGrant));
+}
+
+#[test]
+fn both_ends_come_to_the_same_life_whoever_fails() {
+    let (mut a, mut b) = (Life::default(), Life::default());
+    let now = Time::ZERO;
+    let make = |life: &mut Life, at| {
+        assert_eq!(life.poll_step(at), Some(LaneStep::Make));
+        life.on_made(half(1)).expect("it was asked for")
+    };
+    a.want(now);
+    let first = make(&mut a, now);
+    assert_eq!(first, 1);
+    b.on_told(now, first, half(1));
+    assert_eq!(make(&mut b, now), 1);
+    assert!(matches!(b.poll_step(now), Some(LaneStep::Join { .. })));
+    a.on_told(now, 1, half(1));
+    assert!(matches!(a.poll_step(now), Some(LaneStep::Join { .. })));
+    // Both fail at once, and tell each other.
+    assert!(a.on_failed(now) && b.on_failed(now) && !a.on_failed(now));
+    let (of_a, of_b) = (make(&mut a, now), make(&mut b, now));
+    assert_eq!((of_a, of_b), (2, 2));
+    a.on_told(now, of_b, half(1));
+    a.on_told(now, 1, half(9));
+    b.on_told(now, of_a, half(1));
+    assert!(matches!(a.poll_step(now), Some(LaneStep::Join { .. })));
+    assert!(matches!(b.poll_step(now), Some(LaneStep::Join { .. })));
+    // Those who fail again and again wait.
+    let mut at = now;
+    let mut waits = Vec::new();
+    for _ in 0..12 {
+        assert!(a.on_failed(at));
+        waits.push(a.due().since(at));
+        at = a.due();
+        make(&mut a, at);
+    }
+    assert_eq!(waits[0], LANE_RETRY_FIRST, "the first failure was not waited for");
+    assert!(waits.is_sorted() && waits[11] == LANE_RETRY_LONGEST, "{waits:?}");
+    assert!(waits[1] > Nanos::ZERO);
+}

@@ -1,0 +1,183 @@
+//! The lane of a link: commands of its application, and what the driver has to do for it.
+
+use super::control::Control;
+use super::{Link, LinkState};
+use crate::event::Event;
+use crate::lane::{
+    GrantId, GrantMessage, Lane, LaneEvent, LaneHalf, LaneStep, OpEnd, OpError, OpKey, OpPost,
+    OpRequest, Rights,
+};
+use crate::limits::CONTROL_QUEUE_MAX;
+use crate::wire::{ChunkHeader, Kind};
+use alloc::boxed::Box;
+use towpath_base::Time;
+use towpath_base::serial::Psn;
+use towpath_verbs::{QpNum, RcAttr};
+
+impl Link {
+    /// Lets the peer reach memory: `byte_len` bytes at `addr`, that the driver has registered
+    /// under `rkey` in the domain of this link. The peer learns of it by
+    /// [`Event::Granted`](crate::Event::Granted).
+    ///
+    /// # Errors
+    /// [`OpError::LinkDown`], [`OpError::Full`].
+    pub fn grant(
+        &mut self,
+        now: Time,
+        (addr, byte_len): (u64, u32),
+        rkey: u32,
+        rights: Rights,
+    ) -> Result<GrantId, OpError> {
+        if self.control_queue.len() >= CONTROL_QUEUE_MAX {
+            return Err(OpError::Full { max: CONTROL_QUEUE_MAX });
+        }
+        let lane = self.lane(now)?;
+        let granted = lane.grants.grant((addr, byte_len), rkey, rights);
+        let (id, GrantMessage { channel, message, index, message_len }) = granted?;
+        lane.life.want(now);
+        let told = Control::of(Kind::Grant, channel);
+        self.control_queue.push_back(Control { message, index, message_len, ..told });
+        Ok(id)
+    }
+
+    /// Takes a grant back. The driver deregisters the memory first: when it has, the peer does not
+    /// reach it any more. False when there is no such grant.
+    pub fn revoke(&mut self, id: GrantId) -> bool {
+        let known = self.lane.as_mut().is_some_and(|lane| lane.grants.revoke(id));
+        if known && self.state == LinkState::Up {
+            self.control_queue.push_back(Control::of(Kind::Revoke, id.0));
+        }
+        known
+    }
+
+    /// Takes on an operation on memory that the peer has granted; [`Event::OpDone`] tells how it
+    /// ended.
+    ///
+    /// # Errors
+    /// [`OpError`]; then nothing happens.
+    pub fn operate(&mut self, now: Time, request: &OpRequest) -> Result<OpKey, OpError> {
+        self.lane(now)?.submit(request)
+    }
+
+    fn lane(&mut self, now: Time) -> Result<&mut Lane, OpError> {
+        if self.state != LinkState::Up {
+            return Err(OpError::LinkDown);
+        }
+        let Self { lane, config, peer, .. } = self;
+        Ok(lane.get_or_insert_with(|| Box::new(Lane::new(config, peer, now))))
+    }
+
+    /// Whether there is a lane, which may have something for the driver to do:
+    /// [`poll_lane`](Self::poll_lane), [`poll_op`](Self::poll_op).
+    #[must_use]
+    #[inline]
+    pub fn has_lane(&self) -> bool {
+        self.lane.is_some()
+    }
+
+    /// Operations that may be under way.
+    #[must_use]
+    pub fn ops_max(&self) -> usize {
+        self.config.lane_ops_max
+    }
+
+    /// The next thing that the driver has to do for the queue pair of the lane. Ask as for
+    /// [`poll_renew`](Self::poll_renew).
+    pub fn poll_lane(&mut self, now: Time) -> Option<LaneStep> {
+        if self.is_down() {
+            return None;
+        }
+        self.lane.as_mut()?.life.poll_step(now)
+    }
+
+    /// The driver has made our half, and nothing of the one before is posted any more.
+    pub fn lane_made(&mut self, ours: LaneHalf) {
+        let made = self.lane.as_mut().and_then(|lane| lane.life.on_made(ours));
+        let Some(number) = made else { return };
+        let message = u64::from(ours.qp_num.0) | u64::from(ours.psn.value()) << 32;
+        let (index, told) = (u32::from(ours.rd_atomic), Control::of(Kind::Lane, number));
+        self.control_queue.push_back(Control { message, index, ..told });
+    }
+
+    /// The driver could not make our half: it is asked again, later.
+    pub fn lane_make_failed(&mut self, now: Time) {
+        if let Some(lane) = &mut self.lane {
+            lane.life.on_make_failed(now);
+        }
+    }
+
+    /// The queue pair of the lane is in error.
+    pub fn lane_failed(&mut self, now: Time) {
+        if let Some(lane) = &mut self.lane {
+            lane.on_failed(now);
+        }
+    }
+
+    /// The next operation to post to the queue pair of the lane.
+    #[inline]
+    pub fn poll_op(&mut self, now: Time) -> Option<OpPost> {
+        if self.is_down() {
+            return None;
+        }
+        self.lane.as_mut()?.poll_op(now)
+    }
+
+    /// The device is done with an operation that was posted.
+    pub fn handle_op_done(&mut self, now: Time, op: OpKey, end: OpEnd) {
+        if let Some(lane) = &mut self.lane {
+            lane.on_op_done(now, op, end);
+        }
+    }
+
+    /// Operations whose [`Event::OpDone`] was not taken.
+    #[must_use]
+    pub fn ops_live(&self) -> usize {
+        self.lane.as_ref().map_or(0, |lane| lane.live())
+    }
+
+    /// What the lane has to tell.
+    pub(super) fn poll_lane_event(&mut self) -> Option<Event> {
+        Some(match self.lane.as_mut()?.poll_event()? {
+            LaneEvent::Granted(grant) => Event::Granted { grant },
+            LaneEvent::Revoked(grant) => Event::Revoked { grant },
+            LaneEvent::OpDone { op, token, outcome } => {
+                self.leave_when_done();
+                Event::OpDone { op, token, outcome }
+            }
+        })
+    }
+
+    /// GRANT: the peer lets us reach memory.
+    pub(super) fn on_grant(&mut self, now: Time, header: &ChunkHeader) {
+        let ChunkHeader { channel, message, index, message_len, .. } = *header;
+        let told = GrantMessage { channel, message, index, message_len };
+        let taken = self.lane(now).is_ok_and(|lane| lane.on_grant(&told));
+        self.stats.violations += u64::from(!taken && self.state == LinkState::Up);
+    }
+
+    /// REVOKE: the peer lets us reach it no longer.
+    pub(super) fn on_revoke(&mut self, now: Time, header: &ChunkHeader) {
+        let taken = self.lane(now).is_ok_and(|lane| lane.on_revoke(header.channel));
+        self.stats.violations += u64::from(!taken && self.state == LinkState::Up);
+    }
+
+    /// LANE: the peer has made its half of a life.
+    pub(super) fn on_lane(&mut self, now: Time, header: &ChunkHeader) {
+        let (qp_num, psn) = (header.message & 0xffff_ffff, header.message >> 32);
+        let half = u32::try_from(qp_num)
+            .ok()
+            .zip(u32::try_from(psn).ok())
+            .zip(u8::try_from(header.index).ok().filter(|&n| n <= RcAttr::RD_ATOMIC_MAX));
+        let sound = half.filter(|&((qp_num, psn), _)| {
+            qp_num <= QpNum::MAX.0 && psn <= QpNum::MAX.0 && header.channel > 0
+        });
+        let Some(((qp_num, psn), rd_atomic)) = sound else {
+            self.stats.violations += 1;
+            return;
+        };
+        let theirs = LaneHalf { qp_num: QpNum(qp_num), psn: Psn::new(psn), rd_atomic };
+        if let Ok(lane) = self.lane(now) {
+            lane.life.on_told(now, header.channel, theirs);
+        }
+    }
+}
