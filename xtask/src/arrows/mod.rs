@@ -115,7 +115,9 @@ fn markdown() -> String {
     text.push_str("|---|---|---|---|\n");
     for row in TABLE {
         let (name, folder, what) = (row.name, row.folder, row.what);
-        writeln!(text, "| {PREFIX}{name} | `{folder}` | {} | {what} |", allowed(row))
+        // The umbrella has the name of all.
+        let prefix = if PREFIX.strip_suffix('-') == Some(name) { "" } else { PREFIX };
+        writeln!(text, "| {prefix}{name} | `{folder}` | {} | {what} |", allowed(row))
             .expect("writing to a string does not fail");
     }
     text

@@ -14,7 +14,7 @@ pub(super) enum MayUse {
 /// One crate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
-    /// The name of the package without `towpath-`.
+    /// The name of the package without `towpath-`; that of the umbrella is `towpath`.
     pub(super) name: &'static str,
     /// Where it lies, from the root.
     pub(super) folder: &'static str,
@@ -142,6 +142,12 @@ pub(super) const TABLE: &[Row] = &[
         folder: "rpc",
         may_use: MayUse::Only(&["base", "transport"]),
         what: "requests, deadlines and handlers over channels",
+    },
+    Row {
+        name: "towpath",
+        folder: "transport/towpath",
+        may_use: MayUse::Only(&["device-roce", "sim", "transport", "rpc"]),
+        what: "the one crate that a program names: the face, requests, bad networks for tests",
     },
     Row {
         name: "fastpath",
