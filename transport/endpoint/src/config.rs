@@ -1,5 +1,6 @@
 //! What can be chosen for an endpoint.
 
+mod profiles;
 mod sizes;
 
 pub(crate) use sizes::Receiving;
@@ -25,8 +26,10 @@ type Tune = Arc<dyn Fn(LinkConfig) -> LinkConfig + Send + Sync>;
 
 /// Settings of an [`Endpoint`](crate::Endpoint) or an [`EndpointHandle`](crate::EndpointHandle).
 ///
-/// Start with [`new`](Self::new) and change what you need. The defaults are tuned for a few peers
-/// in one datacentre and for loopback, with messages from 64 bytes to some MiB.
+/// Start with [`new`](Self::new), or with [`throughput`](Self::throughput),
+/// [`latency`](Self::latency), [`many_links`](Self::many_links) or
+/// [`small_memory`](Self::small_memory), and change what you need. The defaults are tuned for a
+/// few peers in one datacentre and for loopback, with messages from 64 bytes to some MiB.
 ///
 /// Memory: the receive buffers of one link take about (`receives_ready` + `progress_budget`) x
 /// `chunk_bytes_max` (34 MiB by default and a few buffers more, mapped when first used), and those
