@@ -52,7 +52,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             if !in_order && conn.link.as_ref().is_some_and(Link::has_renewals) {
                 self.renew_paths(index, now);
             }
-            if has_lane {
+            if has_lane && !in_order {
                 self.run_lane(index, now);
             }
             let is_last = !self.links.any_ready();
@@ -111,8 +111,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             self.order.recount(conn);
             self.order.line_up(conn);
             // What it has to say of that, and the port that a path goes to, belong to this flush.
+            let has_lane = conn.link.as_ref().is_some_and(Link::has_lane);
             if conn.link.as_ref().is_some_and(Link::has_renewals) {
                 self.renew_paths(index, now);
+            }
+            if has_lane {
+                self.run_lane(index, now);
             }
         }
         let room = Room { ahead_bytes: self.plan.ahead_bytes, turn_bytes: TURN_BYTES };

@@ -56,6 +56,8 @@ pub(crate) struct Life {
     stage: Stage,
     theirs: Option<LaneHalf>,
     joined: Option<u8>,
+    /// The peer has taken our LANE, and so has connected its half.
+    is_known: bool,
     /// When they were connected last.
     joined_at: Time,
     failures: u32,
@@ -70,9 +72,15 @@ impl Life {
         }
     }
 
-    /// How many READs and atomics may be under way, when both halves are connected.
+    /// How many READs and atomics may be under way, when both halves are connected. What is posted
+    /// sooner finds no queue pair that takes it, and RC tries again after its timeout only.
     pub(super) fn joined_rd_atomic(&self) -> Option<u8> {
-        self.joined
+        self.joined.filter(|_| self.is_known)
+    }
+
+    /// The peer has acknowledged our LANE of this life.
+    pub(crate) fn on_told_acked(&mut self, number: u32) {
+        self.is_known |= number == self.number;
     }
 
     /// Our queue pair failed; false when it was known, or there is none.
@@ -107,7 +115,7 @@ impl Life {
         let at = now + self.wait();
         self.failures = self.failures.saturating_add(u32::from(self.number > 0));
         (self.number, self.stage) = (number, Stage::Wanted(at));
-        (self.theirs, self.joined) = (None, None);
+        (self.theirs, self.joined, self.is_known) = (None, None, false);
     }
 
     /// LANE: the peer has made its half of a life.

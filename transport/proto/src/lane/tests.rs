@@ -44,6 +44,7 @@ fn join(lane: &mut Lane, life: u32) {
     lane.life.on_told(Time::ZERO, life, half(20 + life));
     assert_eq!(lane.life.poll_step(Time(u64::MAX - 1)), Some(LaneStep::Make));
     assert_eq!(lane.life.on_made(half(10)), Some(life));
+    lane.life.on_told_acked(life);
     let step = LaneStep::Join { theirs: half(20 + life), rd_atomic: 4 };
     assert_eq!(lane.life.poll_step(Time::ZERO), Some(step));
 }

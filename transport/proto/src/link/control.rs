@@ -153,6 +153,11 @@ impl Link {
                 }
             }
             Kind::Goodbye => self.go_down(DownReason::Local),
+            Kind::Lane => {
+                if let Some(lane) = &mut self.lane {
+                    lane.life.on_told_acked(control.channel);
+                }
+            }
             _ => {}
         }
     }

@@ -17,7 +17,7 @@ use towpath_verbs::{QpNum, RcAttr};
 impl Link {
     /// Lets the peer reach memory: `byte_len` bytes at `addr`, that the driver has registered
     /// under `rkey` in the domain of this link. The peer learns of it by
-    /// [`Event::Granted`](crate::Event::Granted).
+    /// [`Event::Granted`].
     ///
     /// # Errors
     /// [`OpError::LinkDown`], [`OpError::Full`].
