@@ -119,7 +119,8 @@
 //! time instead. [`AllocError`] says why there is no send buffer. A polled endpoint tells when
 //! there is room again: [`Event::Writable`], [`Event::BufferFree`]. [`SendOptions::timeout`] and
 //! [`Ticket::cancel`] give up messages. With a [`WaitSet`] one thread waits for several things at
-//! once. The program `examples/back_pressure.rs` shows each of these.
+//! once. [`Reconnect`] makes a channel anew when its link breaks, and says what became of each
+//! message. The program `examples/back_pressure.rs` shows each of these.
 //!
 //! # Source files
 //!
@@ -201,8 +202,9 @@ pub use endpoint::{
 pub use error::{AcceptError, ChannelError, ConnectError, EndpointError, LinkError, ListenError};
 pub use event::{ConnectId, Event, LinkId, Peer, SendId, StreamId};
 pub use handle::{
-    ChannelHandle, CompletionQueue, EndpointGroup, EndpointHandle, EndpointWorker, Incoming,
-    LinkHandle, Opening, RecvError, SentMessage, Ticket, WaitError, WaitSet,
+    ChannelHandle, CompletionQueue, EndpointGroup, EndpointHandle, EndpointWorker, Fate, Incoming,
+    LinkHandle, Opening, Reconnect, ReconnectError, RecvError, SentMessage, Settled, Ticket,
+    WaitError, WaitSet,
 };
 pub use lane::{LaneError, LaneReport, OpId, OpOptions, Place, RejectedOp};
 #[cfg(feature = "mem")]

@@ -51,7 +51,8 @@
 //! there is no room: for a buffer ([`ChannelHandle::copy_timeout`]), and for a place in the queue
 //! of the channel ([`ChannelHandle::send`]). A reader that is slow holds up its own channel only.
 //! When the link breaks, [`RecvError`] says so: the client connects again, and asks again for what
-//! has no answer. Requests must therefore be such that doing one twice does no harm.
+//! has no answer. Requests must therefore be such that doing one twice does no harm. [`Reconnect`]
+//! connects again by itself, with pauses, and tells what became of each message.
 //!
 //! ```ignore
 #![doc = include_str!("../examples/ask.rs")]

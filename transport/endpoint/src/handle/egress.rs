@@ -392,6 +392,11 @@ impl Egress {
         self.seal();
     }
 
+    /// Whether nothing is taken any more.
+    pub(super) fn is_sealed(&self) -> bool {
+        self.is_sealed.load(Ordering::SeqCst)
+    }
+
     /// Why nothing more arrives, where it is not that the worker has ended.
     pub(super) fn end(&self) -> Option<End> {
         self.end.get().copied()

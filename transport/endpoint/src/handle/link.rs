@@ -448,6 +448,14 @@ impl ChannelHandle {
         self.end.egress.take_room(&self.shared.bell)
     }
 
+    /// Why the channel has ended; `None` while it is open. What had arrived before can still be
+    /// [received](Self::recv).
+    #[must_use]
+    pub fn end(&self) -> Option<RecvError> {
+        let has_ended = self.end.egress.is_sealed() || self.shared.bell.has_ended();
+        has_ended.then(|| self.recv_end())
+    }
+
     /// Why nothing more arrives.
     #[cold]
     fn recv_end(&self) -> RecvError {
@@ -455,7 +463,9 @@ impl ChannelHandle {
             Some(End::Closed(reason)) => RecvError::Closed(reason),
             Some(End::Down(reason)) => RecvError::Down(reason),
             None if self.shared.bell.has_panicked() => RecvError::Panicked,
-            None => RecvError::ShutDown,
+            None if self.shared.bell.has_ended() => RecvError::ShutDown,
+            // It is being closed.
+            None => RecvError::Closed(CloseReason::Local),
         }
     }
 

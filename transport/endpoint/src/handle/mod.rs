@@ -8,6 +8,7 @@
 //! | `doorbell`, `egress`, `outbound` | messages to the worker without a lock, and its side |
 //! | `completions` | outcomes of many messages in one queue |
 //! | `group` | several workers behind one listener |
+//! | `reconnect` | a channel that is made anew when it breaks |
 //! | `wait` | for whichever comes first of several things |
 //! | `link` | handles of links and channels, and tickets of sends |
 
@@ -19,6 +20,7 @@ mod egress;
 mod group;
 mod link;
 mod outbound;
+mod reconnect;
 mod wait;
 mod worker;
 
@@ -27,6 +29,7 @@ pub use group::EndpointGroup;
 pub use link::{
     ChannelHandle, Incoming, LinkHandle, Opening, RecvError, SentMessage, Ticket, WaitError,
 };
+pub use reconnect::{Fate, Reconnect, ReconnectError, Settled};
 pub use wait::WaitSet;
 pub use worker::EndpointWorker;
 
