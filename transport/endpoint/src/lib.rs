@@ -72,6 +72,53 @@
 //! A loop that waits for other files as well takes the endpoint's descriptor:
 //! [`Endpoint::poll_fd`].
 //!
+//! # One-sided operations
+//!
+//! A peer can read and change memory of this process without a turn of its loop: memory of a type of
+//! its own, [`SharedMemory`], of which no slice exists, and only the range and the link that
+//! [`Endpoint::grant`] names. Each operation has one outcome ([`OpOutcome`]), and atomics are
+//! carried out once or not at all. Here a client counts in the memory of a server:
+//!
+//! ```
+//! use std::net::{Ipv4Addr, SocketAddr};
+//! use std::sync::atomic::Ordering;
+//! use towpath_transport::{
+//!     Endpoint, EndpointConfig, Event, Nanos, OpOptions, OpOutcome, Place, Rights, SharedMemory,
+//!     UdpConfig,
+//! };
+//!
+//! let udp = || UdpConfig::new(Ipv4Addr::LOCALHOST.into());
+//! let mut server = Endpoint::udp(udp(), EndpointConfig::new())?;
+//! let mut client = Endpoint::udp(udp(), EndpointConfig::new())?;
+//! let addr = server.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+//! client.connect(addr)?;
+//!
+//! let counters = SharedMemory::new(4096)?;
+//! let mut was = None;
+//! while was.is_none() {
+//!     let mut busy = server.turn(|server, event| {
+//!         if let Event::Accepted { link, .. } = event {
+//!             server.grant(link, &counters, 0..64, Rights::ALL).expect("room for a grant");
+//!         }
+//!     });
+//!     busy |= client.turn(|client, event| match event {
+//!         Event::Granted { link, grant } => {
+//!             let place = Place { link, grant: grant.id, offset: 8 };
+//!             client.fetch_add(place, 5, OpOptions::new()).expect("granted");
+//!         }
+//!         Event::OpDone { outcome: OpOutcome::Executed, word, .. } => was = word,
+//!         Event::ConnectFailed { error, .. } => panic!("{error}"),
+//!         _ => {}
+//!     });
+//!     if !busy {
+//!         client.wait(Nanos::from_micros(50)); // nothing to do: let the other one run
+//!     }
+//! }
+//! assert_eq!(was, Some(0));
+//! assert_eq!(counters.word(8)?.load(Ordering::SeqCst), 5);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Handles
 //!
 //! For all other programs: an [`EndpointHandle`] runs the endpoint on a worker thread. Handles of

@@ -345,3 +345,46 @@ fn no_buffer_that_comes_back_is_missed_by_who_waits_for_it() {
     });
     assert_eq!(pool.free(), 1);
 }
+
+/// Two links of one server, each with grants of its own; the peer of one knows every key and
+/// address that there are, and tries a million that it was not granted.
+#[test]
+fn who_names_what_was_granted_to_others_reaches_nothing_in_a_million_attempts() {
+    let attempts = if cfg!(miri) { 1_000 } else { 1_000_000 };
+    let mut prng = towpath_base::Prng::new(11);
+    let mut table = MrTable::new(11);
+    let memory = SharedMemory::new(16 * PAGE_BYTES).unwrap();
+    let [ours, theirs] = [(); 2].map(|()| table.alloc_pd().unwrap());
+    let range = |page: usize| page * PAGE_BYTES + 64..page * PAGE_BYTES + 128;
+    let mut grant = |pd, page| {
+        let keys = table.register_shared(pd, &memory, range(page), Access::REMOTE_ALL).unwrap();
+        RemoteAddr { addr: memory.addr() + range(page).start as u64, rkey: keys.rkey }
+    };
+    let of_others: Vec<_> = (0..8).map(|page| grant(ours, page)).collect();
+    let own: Vec<_> = (8..12).map(|page| grant(theirs, page)).collect();
+    let revoked: Vec<_> = (12..16).map(|page| grant(theirs, page)).collect();
+    revoked.iter().for_each(|old| table.deregister(old.rkey).unwrap());
+    let pick = |prng: &mut towpath_base::Prng, list: &[RemoteAddr]| {
+        list[prng.below(list.len() as u64) as usize]
+    };
+    for attempt in 0..attempts {
+        let (own, old) = (pick(&mut prng, &own), pick(&mut prng, &revoked));
+        let (other, key) = (pick(&mut prng, &of_others), prng.next_u32());
+        let (at, len) = match attempt % 5 {
+            0 => (other, 1 + prng.below(64) as usize),
+            1 => (RemoteAddr { rkey: key, ..other }, 8),
+            2 => (old, 8),
+            // Own keys, off by one to some more at either end.
+            3 => (RemoteAddr { addr: own.addr + 57 + prng.below(8), ..own }, 8),
+            _ => (RemoteAddr { addr: own.addr - 1 - prng.below(64), ..own }, 8),
+        };
+        let reached = table.remote_read(theirs, at, &mut [0; 64][..len]).is_ok()
+            || table.remote_write(theirs, at, &[1; 64][..len]).is_ok()
+            || table.remote_atomic(theirs, at, |was| was + 1).is_ok();
+        assert!(!reached, "attempt {attempt}: {at:?}, {len} bytes");
+    }
+    let mut all = vec![9; 16 * PAGE_BYTES];
+    memory.read(0, &mut all).unwrap();
+    assert!(all.iter().all(|&byte| byte == 0), "nothing was changed");
+    assert!(table.remote_read(theirs, own[0], &mut [0; 64]).is_ok(), "what is granted is reached");
+}
