@@ -13,6 +13,7 @@ use towpath_transport::{
     AcceptError, ConnectError, Device, Endpoint, EndpointConfig, Event, LinkId, Region, RoceUdp,
     roce_udp,
 };
+use towpath_verbs::QpState;
 
 fn patient() -> EndpointConfig {
     EndpointConfig::new().connect_timeout(LONG).tune_links(|link| link.peer_timeout(LONG))
@@ -297,4 +298,20 @@ fn links_that_hold_all_receive_buffers_do_not_starve_others() {
     let joined = join(&mut late, &mut server, addr);
     joined.send(&mut late, &[5; 600]);
     drive(&mut late, &mut server, |_, server| server.take_message());
+}
+
+#[test]
+fn an_endpoint_that_is_dropped_leaves_no_queue_pair_behind_on_a_device_that_others_have() {
+    let mut server = Node::new(small());
+    let addr = server.endpoint.listen(any_port()).expect("a free port");
+    let [mut one, two] = two_behind_one_nic(&small());
+    let joined = join(&mut one, &mut server, addr);
+    let paths: Vec<_> = one.endpoint.paths(joined.link).collect();
+    let states = || paths.iter().map(|path| two.endpoint.device().qp_state(path.qp_num));
+    assert!(states().all(|state| state == Ok(QpState::Rts)));
+    // What it sends is under way: its buffers go back to nobody's pool while the device has them.
+    joined.send(&mut one, &[1; 40_000]);
+    one.endpoint.flush();
+    drop(one);
+    assert!(states().all(|state| state.is_err()));
 }

@@ -127,8 +127,8 @@ fn is_error(wc: &Wc) -> bool {
 /// [`poll`](Self::poll), [`next_event`](Self::next_event) and [`flush`](Self::flush), and
 /// [`wait`](Self::wait) when there is nothing to do. Only `wait` blocks. For an endpoint with a
 /// thread of its own see [`EndpointHandle`](crate::EndpointHandle).
-// The fields that hold buffers come behind `device`: when an endpoint is dropped its device is
-// dropped first, so that no device writes to the buffers when they are taken back.
+// When an endpoint is dropped its queue pairs are destroyed first (`teardown`), then its device is
+// dropped: the fields that hold buffers come behind `device`.
 pub struct Endpoint<D: Device<Memory = Region>> {
     device: D,
     links: Links,

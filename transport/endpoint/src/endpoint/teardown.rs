@@ -159,6 +159,24 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 }
 
+/// A device that others hold too goes on without the endpoint, and a thread of its own may be in the
+/// middle of sending: its queue pairs go first, so that it reads and writes no buffer any more when
+/// the buffers are given back.
+impl<D: Device<Memory = Region>> Drop for Endpoint<D> {
+    fn drop(&mut self) {
+        let Self { links, device, .. } = self;
+        for conn in links.iter().filter(|conn| conn.phase != Phase::Draining) {
+            let lane_qp = conn.lane.as_ref().map(|lane| lane.qp_num);
+            let path_qps = conn.paths.iter().map(|path| path.qp_num);
+            let all = path_qps.chain([conn.control.qp_num]).chain(lane_qp);
+            for qp_num in all.filter(|&qp_num| qp_num != NO_QP) {
+                // It is there until here, unless the device is lost.
+                let _ = device.destroy_qp(qp_num);
+            }
+        }
+    }
+}
+
 /// Takes back the sends of destroyed queue pairs that no completion will tell of: they left
 /// unsignaled, and the signaled one behind them was refused. A whole poll has taken in what the
 /// queue pairs flushed by then. False when there were none.
