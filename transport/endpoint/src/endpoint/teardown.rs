@@ -159,9 +159,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 }
 
-/// A device that others hold too goes on without the endpoint, and a thread of its own may be in the
-/// middle of sending: its queue pairs go first, so that it reads and writes no buffer any more when
-/// the buffers are given back.
+/// A device that others hold too goes on without the endpoint, and a thread of its own may be in
+/// the middle of sending: the queue pairs go first, so that it reads and writes no buffer any more
+/// when the buffers are given back.
 impl<D: Device<Memory = Region>> Drop for Endpoint<D> {
     fn drop(&mut self) {
         let Self { links, device, .. } = self;
