@@ -2,10 +2,14 @@
 
 mod common;
 
-use common::{Node, Pair, any_port, drive, join, pattern};
-use towpath_base::{Nanos, Prng};
+use common::{Node, Pair, any_port, drive, join, pattern, payload};
+use towpath_base::{Nanos, Prng, Time};
+use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_proto::Side;
+use towpath_sim::{FaultControl, FaultLink, FaultPlan, LinkConfig, VirtualLink, World};
 use towpath_transport::{
-    BufferCensus, ChannelId, EndpointConfig, Event, Message, Outcome, SendOptions, SubmitError,
+    BufferCensus, ChannelId, Device, Endpoint, EndpointConfig, Event, Message, Outcome, Payload,
+    Region, SendOptions, SubmitError,
 };
 
 fn small() -> EndpointConfig {
@@ -72,7 +76,7 @@ fn messages_go_back_from_where_they_arrived_and_all_credit_comes_home() {
     }
     all_home(&mut pair);
     let usage = pair.client.endpoint.link_usage(pair.client_link).expect("it is up");
-    assert_eq!(usage.credit_left, usage.credit_given.into(), "each credit came home once");
+    assert_eq!(usage.credit_left, u64::from(usage.credit_given), "each credit came home once");
 }
 
 #[test]
@@ -202,4 +206,76 @@ fn what_another_endpoint_received_is_refused_until_its_region_is_known() {
     let (outcome, payload) = drive(&mut near, &mut far, |near, _| near.take_sent(5));
     assert_eq!(outcome, Outcome::Delivered);
     drop(payload);
+}
+
+/// An endpoint in virtual time whose network loses, repeats and reorders.
+fn lossy(link: VirtualLink, seed: u64) -> Endpoint<RoceDevice<FaultLink<VirtualLink>>> {
+    let us = Nanos::from_micros;
+    let plan = FaultPlan::none().drop(0.03).duplicate(0.01, us(500)).reorder(0.02, 8, us(200));
+    let link = FaultLink::new(link, seed, FaultControl::new(plan));
+    let device = RoceDevice::new(link, RoceConfig::default().seed(seed));
+    Endpoint::new(device, small().links_max(1).seed(seed)).expect("a small endpoint")
+}
+
+#[test]
+fn what_goes_back_over_a_bad_network_is_intact_and_all_credit_comes_home() {
+    const MESSAGES: u64 = 300;
+    let seed = 31;
+    println!("seed {seed}");
+    let world = World::new(seed);
+    let (near, far) = world.link(&LinkConfig::default());
+    let (mut near, mut far) = (lossy(near, seed), lossy(far, seed + 1));
+    let (near_hello, near_half) = near.offer().expect("room");
+    let (far_hello, far_half) = far.offer().expect("room");
+    let link = near.establish(near_half, &far_hello, Side::Client).expect("they fit");
+    let far_link = far.establish(far_half, &near_hello, Side::Server).expect("they fit");
+    near.open_channel(link, true).expect("room");
+    let bytes_of = |number| pattern(1 + (number as usize * 7_919) % 40_000, number);
+    let (mut sent, mut back, mut settled) = (0, 0, 0);
+    while back < MESSAGES || settled < MESSAGES {
+        let mut busy = near.turn(|at, event| {
+            let channel = match event {
+                Event::ChannelOpened { channel, .. } => channel,
+                Event::Message(message) => {
+                    assert!(message.to_vec() == bytes_of(back), "message {back}");
+                    back += 1;
+                    message.channel()
+                }
+                _ => return,
+            };
+            while sent < MESSAGES && sent - back < 8 {
+                let payload = payload(at, &bytes_of(sent));
+                at.send(link, channel, payload, SendOptions::new()).expect("room");
+                sent += 1;
+            }
+        });
+        busy |= far.turn(|at, event| match event {
+            Event::Message(message) => {
+                // Where much is lost, pieces are short: then there are too many of them.
+                let channel = message.channel();
+                let payload = message.into_payload();
+                let payload = payload.unwrap_or_else(|whole| payload_of(at, &whole));
+                at.send(far_link, channel, payload, SendOptions::new()).expect("room");
+            }
+            Event::Sent { outcome, .. } => {
+                assert_eq!(outcome, Outcome::Delivered);
+                settled += 1;
+            }
+            _ => {}
+        });
+        if !busy {
+            let timers = near.next_timeout().min(far.next_timeout());
+            let held = [near.device().link(), far.device().link()].map(FaultLink::next_release);
+            let next = held.into_iter().flatten().chain(world.next_event_time());
+            let next = next.fold(timers, Time::min);
+            assert!(next < Time(60_000_000_000), "{back} came back");
+            world.advance_to(next.max(world.now() + Nanos(1)));
+        }
+    }
+    far.turn(|_, _| {});
+    assert!(is_home(far.buffers()), "{:?}", far.buffers());
+}
+
+fn payload_of<D: Device<Memory = Region>>(at: &Endpoint<D>, message: &Message) -> Payload {
+    payload(at, &message.to_vec())
 }
