@@ -94,7 +94,8 @@ impl EndpointGroup {
     /// ended so.
     pub fn accept(&self, timeout: Duration) -> Result<LinkHandle, WaitError> {
         let mut running = self.handles.len();
-        let until = Instant::now() + timeout;
+        // Later than there are times is never.
+        let until = Instant::now().checked_add(timeout);
         let mut select = Select::new();
         for handle in &self.handles {
             select.recv(&handle.accepted);
@@ -105,7 +106,10 @@ impl EndpointGroup {
                 let is_panic = self.handles.iter().any(has_panicked);
                 return Err(if is_panic { WaitError::Panicked } else { WaitError::ShutDown });
             }
-            let place = select.ready_deadline(until).map_err(|_| WaitError::Timeout)?;
+            let place = match until {
+                Some(until) => select.ready_deadline(until).map_err(|_| WaitError::Timeout)?,
+                None => select.ready(),
+            };
             let handle = &self.handles[place];
             match handle.accepted.try_recv() {
                 Ok(new) => return Ok(LinkHandle::new(&handle.shared, new)),
