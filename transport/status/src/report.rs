@@ -107,6 +107,12 @@ pub struct LinkStatus {
     pub in_flight_bytes: u64,
     /// What may be in flight as far as congestion control goes, in bytes.
     pub window_bytes: u64,
+    /// One-sided operations: waiting, under way, or with an outcome that was not taken.
+    pub operations: u64,
+    /// Those of them that the device has.
+    pub operations_posted: u64,
+    /// Ranges of memory that the peer may reach.
+    pub grants: u64,
     /// Its paths, by number.
     pub paths: Vec<PathStatus>,
 }
@@ -246,7 +252,7 @@ impl LinkStatus {
     fn of<D: Device<Memory = Region>>(endpoint: &Endpoint<D>, link: LinkId) -> Self {
         let stats = endpoint.stats(link).unwrap_or_default();
         let usage = endpoint.link_usage(link).unwrap_or_default();
-        let class = endpoint.class_of(link);
+        let (class, lane) = (endpoint.class_of(link), endpoint.lane(link));
         Self {
             index: link.index() as u64,
             worker: 0,
@@ -278,6 +284,9 @@ impl LinkStatus {
             queued_bytes: usage.queued_bytes,
             in_flight_bytes: usage.in_flight_bytes,
             window_bytes: usage.window_bytes,
+            operations: lane.map_or(0, |lane| lane.operations as u64),
+            operations_posted: lane.map_or(0, |lane| lane.posted as u64),
+            grants: lane.map_or(0, |lane| lane.grants as u64),
             paths: PathStatus::all_of(endpoint, link),
         }
     }
