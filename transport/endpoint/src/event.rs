@@ -248,7 +248,8 @@ pub enum Event {
     /// There is a send buffer again: [`Endpoint::alloc`](crate::Endpoint::alloc) or
     /// [`copy`](crate::Endpoint::copy) was refused with
     /// [`AllocError::AllOut`](crate::AllocError::AllOut) since this was last told. Comes once;
-    /// other threads may be faster to take the buffer.
+    /// other threads may be faster to take the buffer. Whoever takes some of the buffers that a
+    /// message needs, is refused another, and gives those back, hears of them: wait for more then.
     BufferFree {
         /// The least that was asked for in vain, in bytes: so long a buffer is free.
         bytes: usize,
