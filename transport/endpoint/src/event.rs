@@ -245,13 +245,10 @@ pub enum Event {
         /// Its link.
         link: LinkId,
     },
-    /// There is a send buffer again: [`Endpoint::alloc`](crate::Endpoint::alloc) or
-    /// [`copy`](crate::Endpoint::copy) was refused with
-    /// [`AllocError::AllOut`](crate::AllocError::AllOut) since this was last told. Comes once;
-    /// other threads may be faster to take the buffer. Whoever takes some of the buffers that a
-    /// message needs, is refused another, and gives those back, hears of them: wait for more then.
+    /// There is a send buffer for which [`Endpoint::want_buffer`](crate::Endpoint::want_buffer) has
+    /// asked. Comes once; other threads may be faster to take the buffer.
     BufferFree {
-        /// The least that was asked for in vain, in bytes: so long a buffer is free.
+        /// The least that was asked for, in bytes: so long a buffer is free.
         bytes: usize,
     },
     /// A link is down. Each of its messages had its outcome before this event, and no event of the

@@ -190,7 +190,7 @@
 //! | `away` | how long the host is away between two polls |
 //! | `shared` | receive queues that the links of a class share |
 //! | `spare` | unused receive buffers, and when their memory returns to the system |
-//! | `hunger` | send buffers that were asked for in vain |
+//! | `wanted` | send buffers that were asked for in vain |
 //! | `lane` | one-sided operations: what they have at the device, and what callers name |
 //! | `held`, `message`, `payload` | owners of buffers: received messages, messages to send |
 //! | `choice` | the choice of a device by the names that the tools accept |
@@ -216,7 +216,6 @@ mod event;
 mod filler;
 mod handle;
 mod held;
-mod hunger;
 mod lane;
 mod limits;
 mod links;
@@ -235,6 +234,7 @@ mod spare;
 mod tcp;
 mod tx;
 mod udp;
+mod wanted;
 mod workers;
 mod wr_id;
 

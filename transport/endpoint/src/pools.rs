@@ -22,8 +22,8 @@ pub enum AllocError {
         max: usize,
     },
     /// All buffers that are long enough are out now: they come back with the outcomes of messages,
-    /// or when they are dropped. A polled endpoint tells of that once, by
-    /// [`Event::BufferFree`](crate::Event::BufferFree); handles can wait for it
+    /// or when they are dropped. A polled endpoint tells of that if it is asked to
+    /// ([`Endpoint::want_buffer`](crate::Endpoint::want_buffer)); handles can wait for it
     /// ([`EndpointHandle::alloc_timeout`](crate::EndpointHandle::alloc_timeout)).
     #[error(
         "all send buffers of {bytes} bytes or more are out: take outcomes and try again, or set \

@@ -11,7 +11,7 @@ use towpath_device_roce::{RoceConfig, RoceCounters};
 use towpath_proto::{LinkStats, Side};
 use towpath_sim::world::{CableConfig, HostConfig, SwitchConfig};
 use towpath_sim::{FaultControl, FaultLink, FaultPlan, HostId, LinkConfig, VirtualLink, World};
-use towpath_transport::{Endpoint, EndpointConfig, Event, LinkId};
+use towpath_transport::{Endpoint, EndpointConfig, LinkId};
 
 /// What two hosts are like.
 #[derive(Clone, Debug)]
@@ -283,9 +283,7 @@ impl Pair {
             loop {
                 let mut busy = endpoint.poll() > 0;
                 while let Some(event) = endpoint.next_event() {
-                    // Who takes one buffer of the two that a message needs, and puts it back, hears
-                    // of that one: no reason to try again at the same instant.
-                    busy |= !matches!(event, Event::BufferFree { .. });
+                    busy = true;
                     app.on_event(endpoint, event, &mut self.oracle);
                 }
                 app.act(endpoint, &mut self.oracle);

@@ -50,10 +50,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// An empty buffer for at least `len` bytes, from the smallest send pool that has one.
     ///
     /// # Errors
-    /// [`AllocError`]: no buffer is so long, or all that are long enough are out now; then
-    /// [`Event::BufferFree`](crate::Event::BufferFree) follows.
+    /// [`AllocError`]: no buffer is so long, or all that are long enough are out now: see
+    /// [`want_buffer`](Self::want_buffer).
     pub fn alloc(&self, len: usize) -> Result<Buf, AllocError> {
-        self.pools.take(len).inspect_err(|error| self.note_hunger(error))
+        self.pools.take(len)
     }
 
     /// A buffer with a copy of `bytes`.
@@ -61,14 +61,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// # Errors
     /// As [`alloc`](Self::alloc).
     pub fn copy(&self, bytes: &[u8]) -> Result<Buf, AllocError> {
-        self.pools.copy(bytes).inspect_err(|error| self.note_hunger(error))
+        self.pools.copy(bytes)
     }
 
-    #[cold]
-    fn note_hunger(&self, error: &AllocError) {
-        if let AllocError::AllOut { bytes } = *error {
-            self.hunger.note(&self.pools, bytes);
-        }
+    /// Has [`Event::BufferFree`](crate::Event::BufferFree) tell, once, when a buffer for so many
+    /// bytes is free: at once if one is. For those who were refused one with
+    /// [`AllocError::AllOut`]. First give back what else the message had taken: it counts, too.
+    pub fn want_buffer(&self, bytes: usize) {
+        self.wanted.note(&self.pools, bytes);
     }
 
     /// Opens a channel; [`Event::ChannelOpened`](crate::Event::ChannelOpened) or

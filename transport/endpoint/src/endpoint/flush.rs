@@ -279,7 +279,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let due = due.min(self.blacklist_due);
         let now = self.device.now();
         let due = due.min(self.device.next_timeout()).min(self.shrink_due(now));
-        let has_work = self.links.any_ready() || !self.released.is_empty() || self.hunger.is_fed();
+        let has_work = self.links.any_ready() || !self.released.is_empty() || self.wanted.is_back();
         if has_work { due.min(now) } else { due }
     }
 
@@ -301,7 +301,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             away.rest();
         }
         self.bell.sleeps();
-        let is_told = self.recv.has_returned() || self.hunger.is_fed();
+        let is_told = self.recv.has_returned() || self.wanted.is_back();
         let woken = is_told || span > Nanos::ZERO && self.device.wait(span);
         self.bell.wakes();
         if woken {

@@ -92,7 +92,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.bell.sleeps();
         self.is_waited_for = true;
         // What is there already is told now, and what comes later by the files.
-        let is_told = self.recv.has_returned() || self.hunger.is_fed();
+        let is_told = self.recv.has_returned() || self.wanted.is_back();
         if is_told || due == Nanos::ZERO {
             self.end_wait();
             return Duration::ZERO;

@@ -50,7 +50,6 @@ use crate::config::EndpointConfig;
 use crate::error::EndpointError;
 use crate::event::{Event, LinkId};
 use crate::filler::Filler;
-use crate::hunger::Hunger;
 use crate::limits::{BATCH, REGIONS_MAX};
 use crate::links::{Conn, Links};
 use crate::message::Message;
@@ -60,6 +59,7 @@ use crate::pools::SendPools;
 use crate::recv::RecvTable;
 use crate::setup::Setup;
 use crate::shared::SharedQueues;
+use crate::wanted::Wanted;
 use crate::workers::{Member, Worker};
 use mtu::MtuHints;
 use renew::Renewing;
@@ -134,7 +134,7 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     links: Links,
     recv: RecvTable,
     pools: SendPools,
-    hunger: Hunger,
+    wanted: Wanted,
     /// Rung by threads that give buffers back, and by handles.
     bell: Arc<Bell>,
     config: EndpointConfig,
@@ -219,7 +219,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 (Arc::clone(&bell), config.memory_quiet),
             ),
             pools: SendPools::new(&config.send_pools)?,
-            hunger: Hunger::new(Arc::clone(&bell)),
+            wanted: Wanted::new(Arc::clone(&bell)),
             bell,
             regions: Vec::new(),
             cq,

@@ -69,8 +69,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Tells of a send buffer that came back after one was asked for in vain.
     #[inline]
     fn look_for_buffers(&mut self) {
-        if self.hunger.is_fed()
-            && let Some(bytes) = self.hunger.take(&self.pools)
+        if self.wanted.is_back()
+            && let Some(bytes) = self.wanted.take(&self.pools)
         {
             self.tell(Event::BufferFree { bytes });
         }

@@ -10,30 +10,30 @@ use std::task::{Wake, Waker};
 const NONE: usize = usize::MAX;
 
 /// Set by whoever gives a buffer back that was wanted.
-struct Fed {
-    is_fed: AtomicBool,
+struct Back {
+    is_back: AtomicBool,
     bell: Arc<Bell>,
 }
 
-impl Wake for Fed {
+impl Wake for Back {
     fn wake(self: Arc<Self>) {
-        self.is_fed.store(true, Ordering::SeqCst);
+        self.is_back.store(true, Ordering::SeqCst);
         self.bell.ring();
     }
 }
 
 /// What was asked for in vain, until there is a buffer for it again.
-pub(crate) struct Hunger {
-    fed: Arc<Fed>,
+pub(crate) struct Wanted {
+    back: Arc<Back>,
     waker: Waker,
     /// The least that was asked for in vain, in bytes.
     least: AtomicUsize,
 }
 
-impl Hunger {
+impl Wanted {
     pub(crate) fn new(bell: Arc<Bell>) -> Self {
-        let fed = Arc::new(Fed { is_fed: AtomicBool::new(false), bell });
-        Self { waker: Waker::from(Arc::clone(&fed)), fed, least: AtomicUsize::new(NONE) }
+        let back = Arc::new(Back { is_back: AtomicBool::new(false), bell });
+        Self { waker: Waker::from(Arc::clone(&back)), back, least: AtomicUsize::new(NONE) }
     }
 
     /// All buffers of so many bytes were out.
@@ -41,19 +41,19 @@ impl Hunger {
     pub(crate) fn note(&self, pools: &SendPools, bytes: usize) {
         self.least.fetch_min(bytes, Ordering::Relaxed);
         if pools.want(bytes, &self.waker) {
-            self.fed.is_fed.store(true, Ordering::SeqCst);
+            self.back.is_back.store(true, Ordering::SeqCst);
         }
     }
 
     /// Whether a buffer came back since one was wanted.
-    pub(crate) fn is_fed(&self) -> bool {
-        self.fed.is_fed.load(Ordering::Relaxed)
+    pub(crate) fn is_back(&self) -> bool {
+        self.back.is_back.load(Ordering::Relaxed)
     }
 
     /// For how many bytes there is a buffer again, once.
     #[cold]
     pub(crate) fn take(&self, pools: &SendPools) -> Option<usize> {
-        self.fed.is_fed.store(false, Ordering::SeqCst);
+        self.back.is_back.store(false, Ordering::SeqCst);
         let bytes = self.least.load(Ordering::Relaxed);
         // It may be out again.
         if bytes == NONE || !pools.want(bytes, &self.waker) {
