@@ -20,6 +20,11 @@ use towpath_verbs::{
 };
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
+    /// Links that may have a lane.
+    fn lanes_max(&self) -> usize {
+        LANES_MAX.min(self.config.links_max)
+    }
+
     /// Makes what a lane needs before there is a queue pair: a domain, and words.
     pub(super) fn lane_of(&mut self, link: LinkId) -> Result<(), LaneError> {
         let conn = self.links.find(link).filter(|conn| conn.phase == Phase::Up);
@@ -33,8 +38,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         let ops_max = conn.link.as_ref().map_or(0, Link::ops_max);
         let lanes = self.links.iter().filter(|conn| conn.lane.is_some()).count();
-        if lanes >= LANES_MAX.min(self.config.links_max) {
-            return Err(LaneError::TooManyLanes { max: LANES_MAX.min(self.config.links_max) });
+        let max = self.lanes_max();
+        if lanes >= max {
+            return Err(LaneError::TooManyLanes { max });
         }
         let words = Pool::with_count(WORD_BYTES as usize, ops_max.max(1))?;
         let pd = self.device.alloc_pd()?;
@@ -122,7 +128,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Makes the queue pairs of lanes for which nothing is in the way any more.
     #[cold]
     pub(super) fn make_lanes(&mut self) {
-        let mut place = 0;
+        let (mut place, now) = (0, self.device.now());
         while let Some(&link) = self.lanes_making.get(place) {
             let conn = self.links.find_mut(link).filter(|conn| conn.phase == Phase::Up);
             let Some(lane) = conn.and_then(|conn| conn.lane.as_mut()) else {
@@ -136,7 +142,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 continue;
             }
             self.lanes_making.swap_remove(place);
-            self.take_back_ops(link);
+            if let Some(conn) = self.links.find_mut(link) {
+                // No completion will tell of them.
+                take_back_ops(conn, now);
+            }
             self.make_lane(link);
         }
     }
@@ -165,8 +174,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let cq = match self.lane_cq {
             Some(cq) => cq,
             None => {
-                let lanes = LANES_MAX.min(self.config.links_max);
-                let depth = (lanes * LANE_OPS_POSTED) as u32;
+                let depth = (self.lanes_max() * LANE_OPS_POSTED) as u32;
                 let cq = self.device.create_cq(depth.min(self.device.queue_limits().cqe_max))?;
                 *self.lane_cq.insert(cq)
             }
@@ -258,13 +266,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
         }
         links.touch(index);
-    }
-
-    /// Gives back as lost what no completion will tell of.
-    fn take_back_ops(&mut self, link: LinkId) {
-        let now = self.device.now();
-        let Some(conn) = self.links.find_mut(link) else { return };
-        take_back_ops(conn, now);
     }
 }
 
