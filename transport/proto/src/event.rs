@@ -331,6 +331,8 @@ pub enum Event {
         channel: ChannelId,
         /// Its order: messages arrive in the order they were sent.
         ordered: bool,
+        /// It carries one-sided operations, and is no channel of the application.
+        for_lane: bool,
         /// The peer opened it.
         by_peer: bool,
     },

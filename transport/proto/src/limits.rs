@@ -110,6 +110,10 @@ pub const LANE_RETRY_FIRST: Nanos = Nanos::from_millis(10);
 /// And at most: an operation with a deadline of some seconds is tried again.
 pub const LANE_RETRY_LONGEST: Nanos = Nanos::from_secs(1);
 
+/// What one message of a lane says, at most (both ends): the shortest piece, so that each takes one
+/// credit. Longer READs and WRITEs go in several.
+pub const LANE_MESSAGE_BYTES_MAX: u32 = PIECE_BYTES_MIN as u32;
+
 /// Channels that each side may open on a link. Their places, twice as many, fit 16 bits; 16,384 is
 /// above the 10,000 that one host pair is asked to carry.
 pub const CHANNELS_MAX: u32 = 1 << 14;

@@ -20,7 +20,7 @@ impl Host {
 
     fn on_event(&mut self, event: Event) {
         match event {
-            Event::Opened { channel: id, ordered, by_peer } => {
+            Event::Opened { channel: id, ordered, by_peer, .. } => {
                 self.note(0);
                 let channel = self.channels.entry(id).or_default();
                 assert!(!channel.open && channel.opening != by_peer, "{id:?} opens once");

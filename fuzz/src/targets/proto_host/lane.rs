@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use towpath_base::Nanos;
 use towpath_base::serial::Psn;
 use towpath_proto::{
-    Grant, GrantId, LaneHalf, LaneStep, OpEnd, OpKey, OpKind, OpOutcome, OpRequest, Rights,
+    Grant, GrantId, LaneHalf, LaneStep, LaneWay, OpEnd, OpKey, OpKind, OpOutcome, OpRequest, Rights,
 };
 use towpath_verbs::QpNum;
 
@@ -70,7 +70,8 @@ impl Host {
                 LaneStep::Make => {
                     self.end_ops(usize::MAX, OpEnd::Lost);
                     let (qp_num, psn) = (QpNum(11), Psn::new(3));
-                    self.link.lane_made(LaneHalf { qp_num, psn, rd_atomic: 4 });
+                    let half = LaneHalf { qp_num, psn, rd_atomic: 4 };
+                    self.link.lane_made(LaneWay::QueuePair(half));
                 }
                 LaneStep::Join { rd_atomic, .. } => assert!(rd_atomic <= 4),
             }

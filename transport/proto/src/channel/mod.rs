@@ -34,6 +34,8 @@ pub(crate) struct Channel {
     pub(crate) id: u32,
     pub(crate) state: ChannelState,
     pub(crate) ordered: bool,
+    /// It carries one-sided operations, and is no channel of the application.
+    pub(crate) for_lane: bool,
     /// The longest message that the peer takes.
     pub(crate) peer_message_max: u32,
     pub(crate) tx: ChannelTx,

@@ -94,8 +94,8 @@ impl Theirs {
             OpKind::FetchAdd { add } => SendOp::FetchAdd { remote, add },
             OpKind::CmpSwap { compare, swap } => SendOp::CmpSwap { remote, compare, swap },
         };
-        let OpRequest { kind, length, fence, .. } = *request;
-        OpPost { key, kind, op, length, fence }
+        let OpRequest { kind, grant, offset, length, fence, .. } = *request;
+        OpPost { key, kind, op, grant, offset, length, fence }
     }
 }
 

@@ -4,6 +4,9 @@
 //! its half of the next life and tells of it. A half is made only when that of the life before is
 //! destroyed, and nothing of it is posted any more. So what the peer tells is the fence as well:
 //! no packet of an earlier life changes memory there from then on, and a write may be repeated.
+//!
+//! A half may be none: an end whose device has no such queue pairs, or whose link rides on TCP,
+//! says that operations go by messages in that life.
 
 use crate::limits::{LANE_RETRY_FIRST, LANE_RETRY_LONGEST};
 use towpath_base::serial::Psn;
@@ -21,11 +24,31 @@ pub struct LaneHalf {
     pub rd_atomic: u8,
 }
 
+/// How operations travel in a life, as one end has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneWay {
+    /// Over a queue pair, if the peer has one too.
+    QueuePair(LaneHalf),
+    /// As messages, which the driver of the peer carries out.
+    Messages,
+}
+
+/// How they travel once both ends have told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Joined {
+    QueuePairs {
+        /// READs and atomics that may be under way.
+        rd_atomic: u8,
+    },
+    Messages,
+}
+
 /// What the driver has to do for a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneStep {
     /// Destroy the queue pair that there is, give back what was posted to it as
-    /// [`OpEnd::Lost`](super::OpEnd), then make another.
+    /// [`OpEnd::Lost`](super::OpEnd), or wait for the answers to what went by messages, then make
+    /// another, or none: [`Link::lane_made`](crate::Link::lane_made).
     Make,
     /// Connect ours to the peer's.
     Join {
@@ -45,7 +68,7 @@ enum Stage {
     Wanted(Time),
     /// The driver makes it.
     Making,
-    Made(LaneHalf),
+    Made(LaneWay),
 }
 
 /// Where a lane stands.
@@ -54,8 +77,8 @@ pub(crate) struct Life {
     /// Of the half that we have, or are about to have.
     number: u32,
     stage: Stage,
-    theirs: Option<LaneHalf>,
-    joined: Option<u8>,
+    theirs: Option<LaneWay>,
+    joined: Option<Joined>,
     /// The peer has taken our LANE, and so has connected its half.
     is_known: bool,
     /// When they were connected last.
@@ -72,10 +95,19 @@ impl Life {
         }
     }
 
-    /// How many READs and atomics may be under way, when both halves are connected. What is posted
-    /// sooner finds no queue pair that takes it, and RC tries again after its timeout only.
-    pub(super) fn joined_rd_atomic(&self) -> Option<u8> {
+    /// How operations travel, when both halves are connected. What is posted sooner finds no queue
+    /// pair that takes it, and RC tries again after its timeout only.
+    pub(super) fn joined(&self) -> Option<Joined> {
         self.joined.filter(|_| self.is_known)
+    }
+
+    /// Operations went by messages, and a queue pair can be made again: the next life. No failure.
+    pub(crate) fn renew(&mut self, now: Time) {
+        if self.joined() == Some(Joined::Messages) {
+            let failures = self.failures;
+            self.begin_after(now, self.number.saturating_add(1));
+            (self.failures, self.stage) = (failures, Stage::Wanted(now));
+        }
     }
 
     /// The peer has acknowledged our LANE of this life.
@@ -119,7 +151,7 @@ impl Life {
     }
 
     /// LANE: the peer has made its half of a life.
-    pub(crate) fn on_told(&mut self, now: Time, number: u32, theirs: LaneHalf) {
+    pub(crate) fn on_told(&mut self, now: Time, number: u32, theirs: LaneWay) {
         if self.is_over || number < self.number {
             return;
         }
@@ -137,8 +169,13 @@ impl Life {
                 Some(LaneStep::Make)
             }
             (Stage::Made(ours), Some(theirs), None) => {
+                self.joined_at = now;
+                let (LaneWay::QueuePair(ours), LaneWay::QueuePair(theirs)) = (ours, theirs) else {
+                    self.joined = Some(Joined::Messages);
+                    return None;
+                };
                 let rd_atomic = ours.rd_atomic.min(theirs.rd_atomic);
-                (self.joined, self.joined_at) = (Some(rd_atomic), now);
+                self.joined = Some(Joined::QueuePairs { rd_atomic });
                 Some(LaneStep::Join { theirs, rd_atomic })
             }
             _ => None,
@@ -146,7 +183,7 @@ impl Life {
     }
 
     /// The driver has made our half; the number of the life that the peer is told.
-    pub(crate) fn on_made(&mut self, ours: LaneHalf) -> Option<u32> {
+    pub(crate) fn on_made(&mut self, ours: LaneWay) -> Option<u32> {
         if self.stage != Stage::Making {
             return None;
         }

@@ -3,7 +3,9 @@
 //!
 //! A lane is one RC queue pair at each end, in a protection domain of the link. RC orders and
 //! repeats; what is here is the rest: which memory the peer has granted, which operations wait or
-//! are posted, how much of them the network bears, and the lives of the queue pair.
+//! are posted, how much of them the network bears, and the lives of the queue pair. Where an end
+//! has no such queue pair, operations go as messages of the link (`wire::lane`): then the link
+//! itself holds back what the network does not bear.
 //!
 //! | file | what it does |
 //! |---|---|
@@ -20,7 +22,8 @@ mod pace;
 mod tests;
 
 pub use grants::{Grant, GrantId, Rights};
-pub use life::{LaneHalf, LaneStep};
+use life::Joined;
+pub use life::{LaneHalf, LaneStep, LaneWay};
 pub use ops::{Denied, OpEnd, OpError, OpKey, OpKind, OpOutcome, OpPost, OpRequest};
 
 use crate::config::{LinkConfig, PeerParams};
@@ -110,7 +113,7 @@ impl Lane {
     pub(crate) fn poll_op(&mut self, now: Time) -> Option<OpPost> {
         self.paced_until = Time::NEVER;
         let Self { ops, grants, life, pace, events, paced_until } = self;
-        let rd_atomic = life.joined_rd_atomic()?;
+        let joined = life.joined()?;
         loop {
             let (key, op) = ops.next()?;
             let Some(theirs) = grants.theirs(op.request.grant) else {
@@ -118,6 +121,11 @@ impl Lane {
                 let outcome = OpOutcome::Denied(Denied::Revoked);
                 ops.end(key, outcome, events);
                 continue;
+            };
+            let post = theirs.post(key, &op.request);
+            let Joined::QueuePairs { rd_atomic } = joined else {
+                ops.on_posted(now, key, false);
+                return Some(post);
             };
             if op.request.kind.is_answered() && ops.answered_posted() >= usize::from(rd_atomic) {
                 return None;
@@ -127,9 +135,8 @@ impl Lane {
                 *paced_until = at;
                 return None;
             }
-            let post = theirs.post(key, &op.request);
             pace.on_posted(now, charge);
-            ops.on_posted(now, key);
+            ops.on_posted(now, key, true);
             return Some(post);
         }
     }
@@ -137,12 +144,13 @@ impl Lane {
     /// The device is done with an operation.
     pub(crate) fn on_op_done(&mut self, now: Time, key: OpKey, end: OpEnd) {
         let Some((charge, posted_at)) = self.ops.on_returned(key) else { return };
-        match end {
-            OpEnd::Done => {
-                self.life.on_success();
-                self.pace.on_done(now, charge, now.since(posted_at));
-            }
-            OpEnd::Refused | OpEnd::Lost => self.pace.on_lost(charge),
+        if end == OpEnd::Done {
+            self.life.on_success();
+        }
+        match (end, charge) {
+            (OpEnd::Done, Some(charge)) => self.pace.on_done(now, charge, now.since(posted_at)),
+            (_, Some(charge)) => self.pace.on_lost(charge),
+            (_, None) => {}
         }
         self.ops.settle(key, end, &mut self.events);
     }
@@ -152,6 +160,11 @@ impl Lane {
         if self.life.on_failed(now) {
             self.pace.on_failed(now);
         }
+    }
+
+    /// Whether operations go by messages now.
+    pub(crate) fn is_by_messages(&self) -> bool {
+        self.life.joined() == Some(Joined::Messages)
     }
 
     /// When something is due.

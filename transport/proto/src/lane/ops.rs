@@ -171,6 +171,10 @@ pub struct OpPost {
     pub kind: OpKind,
     /// The same in the words of the device.
     pub op: SendOp,
+    /// The same in the words of the peer: on which of its grants,
+    pub grant: GrantId,
+    /// and where in it, in bytes.
+    pub offset: u32,
     /// Bytes at this end.
     pub length: u32,
     /// Only after the READs and atomics before it are done.
@@ -208,6 +212,8 @@ pub(super) struct Op {
     pub(super) request: OpRequest,
     state: State,
     posted_at: Time,
+    /// While it is posted it counts against the window of the lane.
+    is_charged: bool,
     /// The device had it once, and lost it.
     was_lost: bool,
 }
@@ -293,21 +299,21 @@ impl Ops {
     }
 
     /// The one that [`next`](Self::next) told was posted.
-    pub(super) fn on_posted(&mut self, now: Time, key: OpKey) {
+    pub(super) fn on_posted(&mut self, now: Time, key: OpKey, is_charged: bool) {
         self.drop_next();
         let Some(op) = self.slots.get_mut(key.0) else { return };
-        (op.state, op.posted_at) = (State::Posted, now);
+        (op.state, op.posted_at, op.is_charged) = (State::Posted, now, is_charged);
         self.answered += usize::from(op.request.kind.is_answered());
     }
 
-    /// The device gave one back: its charge, and when it was posted.
-    pub(super) fn on_returned(&mut self, key: OpKey) -> Option<(u64, Time)> {
+    /// The device gave one back: its charge, if it had one, and when it was posted.
+    pub(super) fn on_returned(&mut self, key: OpKey) -> Option<(Option<u64>, Time)> {
         let op = self.slots.get(key.0)?;
         if matches!(op.state, State::Queued | State::Ended) {
             return None;
         }
         self.answered -= usize::from(op.request.kind.is_answered());
-        Some((op.charge(), op.posted_at))
+        Some((op.is_charged.then(|| op.charge()), op.posted_at))
     }
 
     /// What becomes of one that the device gave back.

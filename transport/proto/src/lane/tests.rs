@@ -19,6 +19,10 @@ fn half(qp_num: u32) -> LaneHalf {
     LaneHalf { qp_num: QpNum(qp_num), psn: Psn::new(1), rd_atomic: 4 }
 }
 
+fn way(qp_num: u32) -> LaneWay {
+    LaneWay::QueuePair(half(qp_num))
+}
+
 /// A lane whose peer has granted 4,096 bytes as number 1, with a queue pair that is joined.
 fn joined() -> Lane {
     let config = LinkConfig::new(Side::Client).controller("fixed:1MiB".parse().unwrap());
@@ -41,9 +45,9 @@ fn joined() -> Lane {
 }
 
 fn join(lane: &mut Lane, life: u32) {
-    lane.life.on_told(Time::ZERO, life, half(20 + life));
+    lane.life.on_told(Time::ZERO, life, way(20 + life));
     assert_eq!(lane.life.poll_step(Time(u64::MAX - 1)), Some(LaneStep::Make));
-    assert_eq!(lane.life.on_made(half(10)), Some(life));
+    assert_eq!(lane.life.on_made(way(10)), Some(life));
     lane.life.on_told_acked(life);
     let step = LaneStep::Join { theirs: half(20 + life), rd_atomic: 4 };
     assert_eq!(lane.life.poll_step(Time::ZERO), Some(step));
@@ -186,23 +190,23 @@ fn both_ends_come_to_the_same_life_whoever_fails() {
     let now = Time::ZERO;
     let make = |life: &mut Life, at| {
         assert_eq!(life.poll_step(at), Some(LaneStep::Make));
-        life.on_made(half(1)).expect("it was asked for")
+        life.on_made(way(1)).expect("it was asked for")
     };
     a.want(now);
     let first = make(&mut a, now);
     assert_eq!(first, 1);
-    b.on_told(now, first, half(1));
+    b.on_told(now, first, way(1));
     assert_eq!(make(&mut b, now), 1);
     assert!(matches!(b.poll_step(now), Some(LaneStep::Join { .. })));
-    a.on_told(now, 1, half(1));
+    a.on_told(now, 1, way(1));
     assert!(matches!(a.poll_step(now), Some(LaneStep::Join { .. })));
     // Both fail at once, and tell each other.
     assert!(a.on_failed(now) && b.on_failed(now) && !a.on_failed(now));
     let (of_a, of_b) = (make(&mut a, now), make(&mut b, now));
     assert_eq!((of_a, of_b), (2, 2));
-    a.on_told(now, of_b, half(1));
-    a.on_told(now, 1, half(9));
-    b.on_told(now, of_a, half(1));
+    a.on_told(now, of_b, way(1));
+    a.on_told(now, 1, way(9));
+    b.on_told(now, of_a, way(1));
     assert!(matches!(a.poll_step(now), Some(LaneStep::Join { .. })));
     assert!(matches!(b.poll_step(now), Some(LaneStep::Join { .. })));
     // Those who fail again and again wait.
@@ -217,4 +221,49 @@ fn both_ends_come_to_the_same_life_whoever_fails() {
     assert_eq!(waits[0], LANE_RETRY_FIRST, "the first failure was not waited for");
     assert!(waits.is_sorted() && waits[11] == LANE_RETRY_LONGEST, "{waits:?}");
     assert!(waits[1] > Nanos::ZERO);
+}
+
+#[test]
+fn without_a_queue_pair_at_either_end_operations_go_by_messages_and_nothing_holds_them_back() {
+    for (ours, theirs) in [
+        (LaneWay::Messages, way(20)),
+        (way(10), LaneWay::Messages),
+        (LaneWay::Messages, LaneWay::Messages),
+    ] {
+        let mut lane = joined();
+        lane.on_failed(Time(1));
+        lane.life.on_told(Time(1), 2, theirs);
+        assert_eq!(lane.life.poll_step(Time(u64::MAX - 1)), Some(LaneStep::Make));
+        assert_eq!(lane.life.on_made(ours), Some(2));
+        assert_eq!(lane.life.poll_step(Time(2)), None, "there is nothing to connect");
+        assert!(!lane.is_by_messages(), "the peer does not know yet");
+        lane.life.on_told_acked(2);
+        assert!(lane.is_by_messages());
+        for token in 0..10 {
+            lane.submit(&request(OpKind::Read, token)).unwrap();
+        }
+        let all = posted(&mut lane);
+        assert_eq!(all.len(), 10);
+        assert_eq!((all[0].grant, all[0].offset), (GrantId(1), 8));
+        all.iter().for_each(|post| lane.on_op_done(Time(3), post.key, OpEnd::Done));
+        assert_eq!(ended(&mut lane).len(), 10);
+    }
+}
+
+#[test]
+fn a_lane_that_went_by_messages_gets_a_queue_pair_again_when_its_driver_says_so() {
+    let mut lane = joined();
+    lane.life.renew(Time(1));
+    assert_eq!(lane.life.poll_step(Time(1)), None, "it has one");
+    lane.on_failed(Time(1));
+    lane.life.on_told(Time(1), 2, way(20));
+    assert_eq!(lane.life.poll_step(Time(u64::MAX - 1)), Some(LaneStep::Make));
+    assert_eq!(lane.life.on_made(LaneWay::Messages), Some(2));
+    assert_eq!(lane.life.poll_step(Time(2)), None);
+    lane.life.on_told_acked(2);
+    lane.life.renew(Time(3));
+    assert!(!lane.is_by_messages());
+    join(&mut lane, 3);
+    lane.submit(&request(OpKind::Read, 1)).unwrap();
+    assert_eq!(posted(&mut lane).len(), 1);
 }

@@ -5,7 +5,7 @@ use super::{Link, LinkState};
 use crate::channel::{Channel, ChannelRx, ChannelState, ChannelTx};
 use crate::config::Side;
 use crate::event::{ChannelId, CloseReason, Event};
-use crate::limits::{CREDIT_OUTSTANDING_MAX, MESSAGE_BYTES_MAX};
+use crate::limits::{CREDIT_OUTSTANDING_MAX, LANE_MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX};
 use crate::wire::{ChunkHeader, Kind};
 use alloc::boxed::Box;
 use core::fmt;
@@ -19,6 +19,31 @@ const REFUSED_ID: u32 = 2;
 
 /// `index` bit of OPEN: the channel keeps order.
 const ORDERED: u32 = 1;
+/// `index` bit of OPEN: the channel is the lane's (docs/protocol.md section 11).
+const LANE: u32 = 1 << 1;
+
+/// What a channel is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Purpose {
+    ordered: bool,
+    for_lane: bool,
+}
+
+impl Purpose {
+    fn bits(self) -> u32 {
+        u32::from(self.ordered) * ORDERED | u32::from(self.for_lane) * LANE
+    }
+
+    fn from_bits(bits: u32) -> Self {
+        let for_lane = bits & LANE != 0;
+        Self { ordered: bits & ORDERED != 0 || for_lane, for_lane }
+    }
+
+    /// The longest message that an end takes.
+    fn message_bytes_max(self, told: u32) -> u32 {
+        if self.for_lane { LANE_MESSAGE_BYTES_MAX } else { told.clamp(1, MESSAGE_BYTES_MAX) }
+    }
+}
 
 /// Why a channel cannot be opened or closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,6 +85,21 @@ impl Link {
     /// # Errors
     /// See [`OpenError`].
     pub fn open_channel(&mut self, ordered: bool) -> Result<ChannelId, OpenError> {
+        self.open_for(Purpose { ordered, for_lane: false })
+    }
+
+    /// Opens the channel on which our one-sided operations go by messages, and the answers to them:
+    /// those of [`wire::LaneRequest`](crate::wire::LaneRequest) and
+    /// [`wire::LaneAnswer`](crate::wire::LaneAnswer), in order. [`Event::Opened`] or
+    /// [`Event::Closed`] follows. It is no channel of the application.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open_lane_channel(&mut self) -> Result<ChannelId, OpenError> {
+        self.open_for(Purpose { ordered: true, for_lane: true })
+    }
+
+    fn open_for(&mut self, purpose: Purpose) -> Result<ChannelId, OpenError> {
         if self.state != LinkState::Up {
             return Err(OpenError::Down);
         }
@@ -72,9 +112,9 @@ impl Link {
         let place = places.find(is_free).ok_or(OpenError::TooMany)?;
         self.channel_cursor = place / 2 + 1;
         let id = self.next_life(place);
-        self.place_channel(id, ordered, ChannelState::Opening, 0, 0);
+        self.place_channel(id, purpose, ChannelState::Opening, 0, 0);
         self.control_queue.push_back(Control {
-            index: if ordered { ORDERED } else { 0 },
+            index: purpose.bits(),
             message_len: self.config.message_bytes_max,
             ..Control::of(Kind::Open, id)
         });
@@ -152,7 +192,7 @@ impl Link {
     fn place_channel(
         &mut self,
         id: u32,
-        ordered: bool,
+        Purpose { ordered, for_lane }: Purpose,
         state: ChannelState,
         peer_quota: u64,
         peer_message_max: u32,
@@ -163,7 +203,7 @@ impl Link {
             self.channels.resize_with(place + 1, || None);
         }
         let (tx, rx) = (ChannelTx::new(peer_quota), ChannelRx::new(quota));
-        let channel = Channel { id, state, ordered, peer_message_max, tx, rx };
+        let channel = Channel { id, state, ordered, for_lane, peer_message_max, tx, rx };
         self.channels[place] = Some(Box::new(channel));
         self.quota_sum += quota;
         self.channels_open += 1;
@@ -182,9 +222,12 @@ impl Link {
         {
             self.end_channel(before, CloseReason::Peer);
         }
+        let purpose = Purpose::from_bits(header.index);
+        let is_taken = self.at_place(place).is_some()
+            || purpose.for_lane && self.has_lane_channel_of(place % 2);
         let refusal = if !is_theirs {
             REFUSED_ID
-        } else if self.at_place(place).is_some() || self.check_room().is_err() {
+        } else if is_taken || self.check_room().is_err() {
             REFUSED_FULL
         } else {
             ACCEPTED
@@ -198,13 +241,18 @@ impl Link {
             return false;
         }
         if refusal == ACCEPTED {
-            let ordered = header.index & ORDERED != 0;
-            let message_max = header.message_len.clamp(1, MESSAGE_BYTES_MAX);
-            self.place_channel(id, ordered, ChannelState::Open, peer_quota(header), message_max);
-            let channel = ChannelId(id);
-            self.events.push_back(Event::Opened { channel, ordered, by_peer: true });
+            let message_max = purpose.message_bytes_max(header.message_len);
+            self.place_channel(id, purpose, ChannelState::Open, peer_quota(header), message_max);
+            let (channel, Purpose { ordered, for_lane }) = (ChannelId(id), purpose);
+            self.events.push_back(Event::Opened { channel, ordered, for_lane, by_peer: true });
         }
         true
+    }
+
+    /// Whether the end with these places has a channel for its lane: one is enough.
+    fn has_lane_channel_of(&self, side: u32) -> bool {
+        let mut all = self.channels.iter().filter_map(|channel| channel.as_deref());
+        all.any(|channel| channel.for_lane && ChannelId(channel.id).place() as u32 % 2 == side)
     }
 
     pub(super) fn on_opened(&mut self, header: &ChunkHeader) {
@@ -217,11 +265,12 @@ impl Link {
             self.end_channel(id, CloseReason::Refused(header.index));
             return;
         }
+        let purpose = Purpose { ordered: channel.ordered, for_lane: channel.for_lane };
         channel.state = ChannelState::Open;
-        channel.peer_message_max = header.message_len.clamp(1, MESSAGE_BYTES_MAX);
+        channel.peer_message_max = purpose.message_bytes_max(header.message_len);
         channel.tx.open(peer_quota(header));
-        let ordered = channel.ordered;
-        self.events.push_back(Event::Opened { channel: ChannelId(id), ordered, by_peer: false });
+        let (channel, Purpose { ordered, for_lane }) = (ChannelId(id), purpose);
+        self.events.push_back(Event::Opened { channel, ordered, for_lane, by_peer: false });
     }
 }
 

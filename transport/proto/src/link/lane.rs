@@ -4,8 +4,8 @@ use super::control::Control;
 use super::{Link, LinkState};
 use crate::event::Event;
 use crate::lane::{
-    GrantId, GrantMessage, Lane, LaneEvent, LaneHalf, LaneStep, OpEnd, OpError, OpKey, OpPost,
-    OpRequest, Rights,
+    GrantId, GrantMessage, Lane, LaneEvent, LaneHalf, LaneStep, LaneWay, OpEnd, OpError, OpKey,
+    OpPost, OpRequest, Rights,
 };
 use crate::limits::CONTROL_QUEUE_MAX;
 use crate::wire::{ChunkHeader, Kind};
@@ -90,13 +90,33 @@ impl Link {
         self.lane.as_mut()?.life.poll_step(now)
     }
 
-    /// The driver has made our half, and nothing of the one before is posted any more.
-    pub fn lane_made(&mut self, ours: LaneHalf) {
+    /// The driver has made our half, or says that it makes none, and nothing of the one before is
+    /// posted any more.
+    pub fn lane_made(&mut self, ours: LaneWay) {
         let made = self.lane.as_mut().and_then(|lane| lane.life.on_made(ours));
         let Some(number) = made else { return };
-        let message = u64::from(ours.qp_num.0) | u64::from(ours.psn.value()) << 32;
-        let (index, told) = (u32::from(ours.rd_atomic), Control::of(Kind::Lane, number));
+        let (message, index) = match ours {
+            LaneWay::QueuePair(LaneHalf { qp_num, psn, rd_atomic }) => {
+                (u64::from(qp_num.0) | u64::from(psn.value()) << 32, u32::from(rd_atomic))
+            }
+            LaneWay::Messages => (0, 0),
+        };
+        let told = Control::of(Kind::Lane, number);
         self.control_queue.push_back(Control { message, index, ..told });
+    }
+
+    /// Whether operations go by messages now: carry out what [`poll_op`](Self::poll_op) tells on
+    /// [the channel of the lane](Self::open_lane_channel).
+    #[must_use]
+    pub fn lane_is_by_messages(&self) -> bool {
+        self.lane.as_ref().is_some_and(|lane| lane.is_by_messages())
+    }
+
+    /// Operations went by messages, none is posted, and our end can have a queue pair again.
+    pub fn renew_lane(&mut self, now: Time) {
+        if let Some(lane) = &mut self.lane {
+            lane.life.renew(now);
+        }
     }
 
     /// The driver could not make our half: it is asked again, later.
@@ -175,7 +195,14 @@ impl Link {
             self.stats.violations += 1;
             return;
         };
-        let theirs = LaneHalf { qp_num: QpNum(qp_num), psn: Psn::new(psn), rd_atomic };
+        let theirs = match (header.message, header.index) {
+            (0, 0) => LaneWay::Messages,
+            _ => LaneWay::QueuePair(LaneHalf {
+                qp_num: QpNum(qp_num),
+                psn: Psn::new(psn),
+                rd_atomic,
+            }),
+        };
         if let Ok(lane) = self.lane(now) {
             lane.life.on_told(now, header.channel, theirs);
         }

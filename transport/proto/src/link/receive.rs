@@ -7,7 +7,7 @@ use super::{Link, LinkState, find_mut};
 use crate::channel::{ChannelState, Closed, Place};
 use crate::config::LinkConfig;
 use crate::event::{Arrival, ChunkRef, IncomingKey, PathId, PieceBuffers, Verdict};
-use crate::limits::{ACK_BYTES_MAX, HEADER_BYTES};
+use crate::limits::{ACK_BYTES_MAX, HEADER_BYTES, LANE_MESSAGE_BYTES_MAX};
 use crate::path::bit;
 use crate::stats::LinkStats;
 use crate::wire::{ChunkFlags, ChunkHeader, Frame, FrameTable, KIND_ACK, Kind};
@@ -343,11 +343,13 @@ impl Link {
             cold_path();
             return Taken::Known;
         }
-        if frame.message_len > config.message_bytes_max {
+        let max = if channel.for_lane { LANE_MESSAGE_BYTES_MAX } else { config.message_bytes_max };
+        if frame.message_len > max {
             cold_path();
             return violation(stats);
         }
-        let streamed = frame.message_len > *whole_bytes_max;
+        // What a lane says is short, and never streamed.
+        let streamed = frame.message_len > *whole_bytes_max && !channel.for_lane;
         let at = (id, found, streamed);
         let held = if frame.is_part() {
             cold_path();

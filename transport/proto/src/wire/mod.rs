@@ -5,6 +5,7 @@ mod app;
 mod chunk;
 mod frames;
 mod hello;
+mod lane;
 mod refusal;
 
 pub use ack::{Ack, AckError, AckFrame};
@@ -13,6 +14,10 @@ pub use app::{AppProtocol, AppProtocolError};
 pub use chunk::{ChunkFlags, ChunkHeader, HeaderError, Kind};
 pub use frames::{BodyError, Frame, FrameTable, body_bytes, emit_table, place};
 pub use hello::{Hello, HelloError, HelloPath, PREFIX_BYTES, SETUP_VERSION, Welcome};
+pub use lane::{
+    LANE_ANSWER_BYTES, LANE_PIECE_BYTES, LANE_REQUEST_BYTES, LaneAnswer, LaneMessageError,
+    LaneRequest,
+};
 pub use refusal::Refusal;
 
 use crate::limits::HEADER_BYTES;
