@@ -26,6 +26,7 @@ pub fn targets() -> &'static [Target] {
         Target { name: "chunk_header", run: proto_wire::chunk_header },
         Target { name: "frame_table", run: proto_wire::frame_table },
         Target { name: "hello", run: proto_wire::hello },
+        Target { name: "lane_message", run: proto_wire::lane_message },
         Target { name: "link", run: proto_link::run },
         Target { name: "link_pair", run: proto_link_pair::run },
         Target { name: "roce_engine", run: roce_engine::run },

@@ -6,7 +6,8 @@ use std::mem::discriminant;
 use towpath_base::crc::crc32c;
 use towpath_proto::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, FRAME_UNIT_BYTES, HEADER_BYTES};
 use towpath_proto::wire::{
-    AckFrame, ChunkHeader, FrameTable, Hello, Kind, PREFIX_BYTES, Welcome, body_bytes, emit_table,
+    AckFrame, ChunkHeader, FrameTable, Hello, Kind, LANE_ANSWER_BYTES, LANE_PIECE_BYTES,
+    LANE_REQUEST_BYTES, LaneAnswer, LaneRequest, PREFIX_BYTES, Welcome, body_bytes, emit_table,
     place,
 };
 
@@ -116,6 +117,36 @@ fn seal_ack(bytes: &mut Vec<u8>, resize: bool) {
     seal_header(bytes);
 }
 
+/// What is said on the channel of a lane: one byte that says which and how much follows it, then a
+/// request or an answer.
+pub(crate) fn lane_message(input: &[u8]) -> u64 {
+    let Some((&selector, rest)) = input.split_first() else { return 0 };
+    let more = |length: u32| usize::from(selector & 2 == 0) * length as usize;
+    if selector & 1 == 0 {
+        let Some(bytes) = rest.first_chunk::<LANE_REQUEST_BYTES>() else { return 1 };
+        let told = u32::from_le_bytes([bytes[20], bytes[21], bytes[22], bytes[23]]);
+        let message_len = LANE_REQUEST_BYTES + if bytes[0] == 2 { more(told) } else { 0 };
+        let request = match LaneRequest::parse(bytes, message_len) {
+            Ok(request) => request,
+            Err(error) => return class(&[2, class_of(&error)]),
+        };
+        assert!((1..=LANE_PIECE_BYTES).contains(&request.length));
+        assert_eq!(message_len, LANE_REQUEST_BYTES + request.written() as usize);
+        assert_eq!(LaneRequest::parse(&request.emit(), message_len), Ok(request));
+        return class(&[3, class_of(&request.kind), coarse(u64::from(request.length))]);
+    }
+    let Some(bytes) = rest.first_chunk::<LANE_ANSWER_BYTES>() else { return 4 };
+    let told = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+    let message_len = LANE_ANSWER_BYTES + more(told);
+    let answer = match LaneAnswer::parse(bytes, message_len) {
+        Ok(answer) => answer,
+        Err(error) => return class(&[5, class_of(&error)]),
+    };
+    assert_eq!(message_len, LANE_ANSWER_BYTES + answer.length as usize);
+    assert_eq!(LaneAnswer::parse(&answer.emit(), message_len), Ok(answer));
+    class(&[6, u64::from(answer.is_done), coarse(u64::from(answer.length))])
+}
+
 /// One byte that says what is made right (bit 0: nothing; bit 1: the length too), then a message.
 pub(crate) fn hello(input: &[u8]) -> u64 {
     let Some((&selector, rest)) = input.split_first() else { return 0 };
@@ -170,7 +201,7 @@ mod tests {
     use crate::seeds;
     use towpath_base::serial::Psn;
     use towpath_proto::wire::{Ack, AppProtocol, ChunkFlags, Frame, HelloPath, Refusal};
-    use towpath_proto::{Carrier, Class};
+    use towpath_proto::{Carrier, Class, GrantId, OpKind};
     use towpath_verbs::{Mtu, QpNum};
 
     fn selected(selector: u8, bytes: &[u8]) -> Vec<u8> {
@@ -286,6 +317,26 @@ mod tests {
             (name, selected(selector, &out[..len]))
         });
         seeds::check("ack_frame", &made);
+    }
+
+    #[test]
+    fn the_seeds_of_lane_messages_are_as_made() {
+        let request = |kind, length| {
+            let (number, grant, offset) = (7, GrantId(3), 4096);
+            LaneRequest { number, kind, grant, offset, length }.emit()
+        };
+        let answer = |is_done, word, length| LaneAnswer { number: 7, is_done, word, length }.emit();
+        let made = [
+            ("read", selected(0, &request(OpKind::Read, LANE_PIECE_BYTES))),
+            ("write", selected(0, &request(OpKind::Write, 100))),
+            ("word", selected(0, &request(OpKind::WriteWord { value: 5 }, 8))),
+            ("add", selected(0, &request(OpKind::FetchAdd { add: 5 }, 8))),
+            ("swap", selected(0, &request(OpKind::CmpSwap { compare: 1, swap: 2 }, 8))),
+            ("was_read", selected(1, &answer(true, 0, 4096))),
+            ("was_added", selected(1, &answer(true, 40, 0))),
+            ("refused", selected(1, &answer(false, 0, 0))),
+        ];
+        seeds::check("lane_message", &made);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What can be chosen for an endpoint.
 
+mod lanes;
 mod profiles;
 mod sizes;
 
@@ -64,6 +65,7 @@ pub struct EndpointConfig {
     pub(crate) class_order: ClassOrder,
     pub(crate) mtu_max: Option<Mtu>,
     pub(crate) carrier: CarrierChoice,
+    pub(crate) lanes_by_messages: bool,
     pub(crate) fallback: Fallback,
     pub(crate) blacklist_span: Nanos,
     rc: Option<RcAttr>,
@@ -101,6 +103,7 @@ impl Default for EndpointConfig {
             class_order: ClassOrder::default(),
             mtu_max: None,
             carrier: CarrierChoice::default(),
+            lanes_by_messages: false,
             fallback: Fallback::default(),
             blacklist_span: Nanos::from_secs(1),
             rc: None,

@@ -2,6 +2,7 @@
 
 use crate::control::NO_QP;
 use crate::event::LinkId;
+use crate::lane_talk::{LaneTalk, OwnGrant};
 use std::time::Duration;
 use towpath_base::serial::Psn;
 use towpath_base::{Nanos, Time};
@@ -98,12 +99,14 @@ impl OpOptions {
 /// What a link has for one-sided operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneReport {
-    /// Its queue pair, unless it is just being made.
+    /// Its queue pair, unless it is just being made, or operations go by messages.
     pub qp_num: Option<QpNum>,
+    /// Operations go by messages now, because an end has no queue pair for them.
+    pub is_by_messages: bool,
     /// Operations that were asked for and whose [`Event::OpDone`](crate::Event::OpDone) was not
     /// taken.
     pub operations: usize,
-    /// Those of them that the device has.
+    /// Those of them that the device has, or the peer by messages.
     pub posted: usize,
     /// What the peer may reach: how many grants.
     pub grants: usize,
@@ -116,9 +119,6 @@ pub enum LaneError {
     /// The link does not exist, or no longer exists.
     #[error("the link is gone; connect again")]
     NoSuchLink,
-    /// The device, or what the link rides on, has no one-sided operations.
-    #[error("one-sided operations need RC with READ and atomics, which this device lacks")]
-    Unsupported,
     /// As many links have lanes as may.
     #[error("{max} links have one-sided operations already; close one")]
     TooManyLanes {
@@ -174,7 +174,8 @@ pub(crate) struct Landing {
 
 /// What the lane of a link has at the device.
 pub(crate) struct LaneQp {
-    pub(crate) pd: PdNum,
+    /// None where the device has no queue pairs for lanes.
+    pub(crate) pd: Option<PdNum>,
     pub(crate) qp_num: QpNum,
     pub(crate) psn: Psn,
     /// Its queue pair is in error.
@@ -187,15 +188,19 @@ pub(crate) struct LaneQp {
     pub(crate) landings: Vec<Option<Landing>>,
     /// Eight bytes for each operation that has a word.
     pub(crate) words: Pool,
-    pub(crate) words_lkey: u32,
+    pub(crate) words_lkey: Option<u32>,
     /// Keys of buffers' regions in the domain.
     pub(crate) regions: Vec<(RegionId, u32)>,
-    /// Keys of what the peer may reach.
-    pub(crate) grants: Vec<(GrantId, u32)>,
+    /// What the peer may reach.
+    pub(crate) grants: Vec<OwnGrant>,
+    /// What goes by messages.
+    pub(crate) talk: LaneTalk,
 }
 
 impl LaneQp {
-    pub(crate) fn new(pd: PdNum, words: Pool, words_lkey: u32) -> Self {
+    /// With its domain, and the key of the words there.
+    pub(crate) fn new(domain: Option<(PdNum, u32)>, words: Pool) -> Self {
+        let (pd, words_lkey) = domain.unzip();
         Self {
             pd,
             qp_num: NO_QP,
@@ -208,6 +213,7 @@ impl LaneQp {
             words_lkey,
             regions: Vec::new(),
             grants: Vec::new(),
+            talk: LaneTalk::default(),
         }
     }
 
@@ -240,7 +246,7 @@ impl LaneQp {
     /// Keys of all that is registered in the domain.
     pub(crate) fn keys(&self) -> impl Iterator<Item = u32> {
         let regions = self.regions.iter().map(|&(_, key)| key);
-        let grants = self.grants.iter().map(|&(_, key)| key);
-        regions.chain(grants).chain([self.words_lkey])
+        let grants = self.grants.iter().filter_map(|grant| grant.lkey);
+        regions.chain(grants).chain(self.words_lkey)
     }
 }

@@ -217,6 +217,7 @@ mod filler;
 mod handle;
 mod held;
 mod lane;
+mod lane_talk;
 mod limits;
 mod links;
 #[cfg(feature = "mem")]

@@ -107,6 +107,14 @@ pub(crate) const LANES_MAX: usize = 1024;
 /// device.
 pub(crate) const LANE_OPS_POSTED: usize = 128;
 
+/// Requests of a lane by messages that have no answer yet: with those of the peer they leave most
+/// of the messages that a link may have under way to the application.
+pub(crate) const LANE_REQUESTS_MAX: usize = 32;
+
+/// Buffers for what the lanes of an endpoint say by messages: 4 MiB, of which the host gives what
+/// is used.
+pub(crate) const LANE_BUFS: usize = 256;
+
 /// How the RC queue pair of a lane insists: it gives up after some 130 ms in which nothing is
 /// acknowledged, and is made anew. 16 READs and atomics under way are what NICs of all makes have.
 pub(crate) const LANE_RC: RcAttr = RcAttr {

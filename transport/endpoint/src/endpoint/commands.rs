@@ -161,6 +161,24 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
+    /// Sends a message of the endpoint's own, whose outcome the application does not see; none when
+    /// there is no room, or no such channel.
+    pub(super) fn send_unseen(
+        &mut self,
+        link: LinkId,
+        channel: ChannelId,
+        buf: Buf,
+    ) -> Option<SendKey> {
+        let payload = Payload::new(buf);
+        let conn = self.links.find_mut(link).filter(|conn| conn.phase == Phase::Up)?;
+        let regions = (&self.regions[..], &self.recv);
+        let sent = try_send(conn, regions, channel, &payload, SendOptions::new());
+        let (key, lkeys, sends) = sent.ok()?;
+        sends.put(key, payload.segments, lkeys);
+        self.links.touch(link.index);
+        Some(key)
+    }
+
     /// Gives a message up. Its outcome comes with [`Event::Sent`](crate::Event::Sent) all the same.
     ///
     /// # Errors

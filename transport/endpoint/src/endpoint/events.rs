@@ -48,9 +48,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             let Self { links, recv, .. } = self;
             let told = links.at(index).and_then(|conn| {
                 let from = conn.link.as_mut()?;
-                Some((conn.id, from.poll_event()?, from, &mut conn.sends))
+                let (sends, lane) = (&mut conn.sends, &mut conn.lane);
+                Some((conn.id, from.poll_event()?, from, sends, lane))
             });
-            let Some((link, event, from, sends)) = told else {
+            let Some((link, event, from, sends, lane)) = told else {
                 if let Some(link) = self.take_writable(index) {
                     on_event(self, Event::Writable { link });
                     return true;
@@ -66,12 +67,23 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                     if let Event::Message(message) = &mut event {
                         gather(from, recv, incoming, message);
                     }
+                    if lane.as_ref().is_some_and(|lane| lane.talk.has(channel))
+                        && let Event::Message(message) = event
+                    {
+                        self.on_lane_message(link, message);
+                        continue;
+                    }
                     on_event(self, event);
                 }
                 LinkEvent::Sent { send, token, outcome } => {
                     // The one place where what was sent is taken back: the link says Sent only
                     // after every work request of the message has come back.
                     let Some(segments) = sends.leave(send) else { continue };
+                    if lane.as_mut().is_some_and(|lane| lane.talk.leave(send)) {
+                        drop(segments);
+                        self.on_lane_sent(link);
+                        continue;
+                    }
                     let (send, payload) = (SendId { link, key: send }, Payload { segments });
                     on_event(self, Event::Sent { send, token, outcome, payload });
                 }
@@ -109,7 +121,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             LinkEvent::StreamAborted { channel, incoming } => {
                 Event::StreamAborted { link, channel, stream: StreamId(incoming) }
             }
-            LinkEvent::Opened { channel, ordered, by_peer } => {
+            LinkEvent::Opened { channel, for_lane: true, by_peer, .. } => {
+                self.on_lane_opened(link, channel, by_peer);
+                return None;
+            }
+            LinkEvent::Opened { channel, ordered, by_peer, .. } => {
                 Event::ChannelOpened { link, channel, ordered, by_peer }
             }
             LinkEvent::PathChanged { path, from, to, signal } => {
@@ -122,7 +138,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             LinkEvent::Granted { grant } => Event::Granted { link, grant },
             LinkEvent::Revoked { grant } => Event::Revoked { link, grant },
             LinkEvent::OpDone { op, token, outcome } => self.op_done(link, op, token, outcome),
-            LinkEvent::CarrierChanged { from, to } => Event::CarrierChanged { link, from, to },
+            LinkEvent::CarrierChanged { from, to } => {
+                self.reconsider_lane(link);
+                Event::CarrierChanged { link, from, to }
+            }
+            LinkEvent::Closed { channel, .. } if self.on_lane_closed(link, channel) => return None,
             LinkEvent::Closed { channel, reason } => Event::ChannelClosed { link, channel, reason },
             LinkEvent::Down { reason } => {
                 let dialled = self.links.find(link).and_then(|conn| conn.dialled);

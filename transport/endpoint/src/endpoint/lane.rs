@@ -1,14 +1,15 @@
-//! One-sided operations: grants and calls (docs/protocol.md section 11). The queue pair is in
-//! `lane_qp`.
+//! One-sided operations: grants and calls (docs/protocol.md section 11). What carries them is in
+//! `lane_qp` and `lane_messages`.
 
 use super::Endpoint;
 use crate::control::NO_QP;
 use crate::event::{Event, LinkId};
 use crate::lane::{Landing, LaneError, LaneQp, LaneReport, OpId, OpOptions, Place, RejectedOp};
+use crate::lane_talk::OwnGrant;
 use crate::links::Phase;
 use std::ops::Range;
 use towpath_memory::{Berth, Buf, Region, SharedMemory};
-use towpath_proto::{GrantId, OpKey, OpKind, OpOutcome, OpRequest, Rights};
+use towpath_proto::{GrantId, Link, OpKey, OpKind, OpOutcome, OpRequest, Rights};
 use towpath_verbs::{Access, Device};
 
 /// Bytes of a word.
@@ -43,15 +44,20 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             remote_atomic: rights.atomic,
         };
         let addr = memory.addr() + range.start as u64;
-        let keys = device.reg_shared_mr(lane.pd, memory, range, access)?;
-        match state.grant(device.now(), (addr, byte_len), keys.rkey, rights) {
+        let register = |pd| device.reg_shared_mr(pd, memory, range.clone(), access);
+        let keys = lane.pd.map(register).transpose()?;
+        let (lkey, rkey) = keys.map(|keys| (keys.lkey, keys.rkey)).unzip();
+        match state.grant(device.now(), (addr, byte_len), rkey.unwrap_or(0), rights) {
             Ok(id) => {
-                lane.grants.push((id, keys.lkey));
+                let memory = memory.clone();
+                lane.grants.push(OwnGrant { id, lkey, memory, range, rights });
                 links.touch(link.index);
                 Ok(id)
             }
             Err(error) => {
-                let _ = device.dereg_mr(keys.lkey);
+                if let Some(lkey) = lkey {
+                    let _ = device.dereg_mr(lkey);
+                }
                 Err(error.into())
             }
         }
@@ -63,10 +69,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let Self { links, device, .. } = self;
         let Some(conn) = links.find_mut(link) else { return false };
         let Some(lane) = conn.lane.as_mut() else { return false };
-        let Some(place) = lane.grants.iter().position(|&(id, _)| id == grant) else { return false };
-        let (_, lkey) = lane.grants.swap_remove(place);
-        // The key was given by this device.
-        let _ = device.dereg_mr(lkey);
+        let Some(place) = lane.grants.iter().position(|own| own.id == grant) else { return false };
+        if let Some(lkey) = lane.grants.swap_remove(place).lkey {
+            // The key was given by this device.
+            let _ = device.dereg_mr(lkey);
+        }
         if let Some(state) = &mut conn.link {
             state.revoke(grant);
         }
@@ -81,7 +88,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let lane = conn.lane.as_ref()?;
         Some(LaneReport {
             qp_num: Some(lane.qp_num).filter(|&num| num != NO_QP),
-            operations: conn.link.as_ref().map_or(0, towpath_proto::Link::ops_live),
+            is_by_messages: conn.link.as_ref().is_some_and(Link::lane_is_by_messages),
+            operations: conn.link.as_ref().map_or(0, Link::ops_live),
             posted: lane.posted,
             grants: lane.grants.len(),
         })
@@ -201,7 +209,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let value = if let OpKind::WriteWord { value } = kind { value } else { 0 };
         buf.set_len(0)?;
         buf.extend(&value.to_ne_bytes())?;
-        let (berth, lkey) = (Berth::new(buf), lane.words_lkey);
+        let (berth, lkey) = (Berth::new(buf), lane.words_lkey.unwrap_or(0));
         lane.put(Landing { key, berth, is_word: true, lkey, is_posted: false });
         Ok(OpId { link: place.link, key })
     }

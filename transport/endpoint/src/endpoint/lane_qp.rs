@@ -13,10 +13,10 @@ use crate::wr_id::WrId;
 use towpath_base::Time;
 use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
-use towpath_proto::{LaneHalf, LaneStep, Link, OpEnd, OpError, OpKey, OpKind, OpPost};
+use towpath_proto::{LaneHalf, LaneStep, LaneWay, Link, OpEnd, OpError, OpKey, OpKind, OpPost};
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, QpInit, QpNum, QpState, QpType, RcAttr, SendWr, SgList, Wc,
-    WcStatus,
+    Access, Connect, CqNum, Device, PdNum, QpInit, QpNum, QpState, QpType, RcAttr, SendWr, SgList,
+    VerbError, Wc, WcStatus,
 };
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
@@ -32,10 +32,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if conn.lane.is_some() {
             return Ok(());
         }
-        let verbs = self.device.caps().verbs;
-        if !(verbs.rc && verbs.read && verbs.atomics) || conn.mtu.is_none() {
-            return Err(LaneError::Unsupported);
-        }
         let ops_max = conn.link.as_ref().map_or(0, Link::ops_max);
         let lanes = self.links.iter().filter(|conn| conn.lane.is_some()).count();
         let max = self.lanes_max();
@@ -43,21 +39,27 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             return Err(LaneError::TooManyLanes { max });
         }
         let words = Pool::with_count(WORD_BYTES as usize, ops_max.max(1))?;
-        let pd = self.device.alloc_pd()?;
-        let lkey = match self.device.reg_mr(pd, words.region(), Access::LOCAL) {
-            Ok(keys) => keys.lkey,
-            Err(error) => {
-                let _ = self.device.dealloc_pd(pd);
-                return Err(error.into());
-            }
-        };
+        let domain =
+            self.device_has_lanes().then(|| self.lane_domain(words.region())).transpose()?;
         if let Some(conn) = self.links.find_mut(link) {
-            conn.lane = Some(Box::new(LaneQp::new(pd, words, lkey)));
+            conn.lane = Some(Box::new(LaneQp::new(domain, words)));
         }
         Ok(())
     }
 
-    /// The key of a region in the domain of a lane.
+    /// A domain, and the key of a region there.
+    fn lane_domain(&mut self, words: &Region) -> Result<(PdNum, u32), VerbError> {
+        let pd = self.device.alloc_pd()?;
+        match self.device.reg_mr(pd, words, Access::LOCAL) {
+            Ok(keys) => Ok((pd, keys.lkey)),
+            Err(error) => {
+                let _ = self.device.dealloc_pd(pd);
+                Err(error)
+            }
+        }
+    }
+
+    /// The key of a region in the domain of a lane; 0 where there is none.
     pub(super) fn lane_key(&mut self, link: LinkId, region: &Region) -> Result<u32, LaneError> {
         self.lane_of(link)?;
         let Self { links, device, .. } = self;
@@ -66,10 +68,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if let Some(&(_, lkey)) = lane.regions.iter().find(|&&(id, _)| id == region.id()) {
             return Ok(lkey);
         }
+        let Some(pd) = lane.pd else { return Ok(0) };
         if lane.regions.len() == REGIONS_MAX {
             return Err(LaneError::Op(OpError::Full { max: REGIONS_MAX }));
         }
-        let lkey = device.reg_mr(lane.pd, region, Access::LOCAL)?.lkey;
+        let lkey = device.reg_mr(pd, region, Access::LOCAL)?.lkey;
         lane.regions.push((region.id(), lkey));
         Ok(lkey)
     }
@@ -107,6 +110,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
         }
         self.post_ops(index, now);
+        self.run_talk(index, now);
     }
 
     /// Destroys what a lane has; the next queue pair is made when nothing of it is posted.
@@ -137,7 +141,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             };
             let polls = lane.making.get_or_insert(0);
             *polls = polls.saturating_add(1);
-            if lane.posted > 0 && *polls < DRAIN_POLLS {
+            // What the peer was asked for by messages it answers, or the link ends.
+            let is_answered = lane.talk.is_busy();
+            if lane.posted > 0 && (is_answered || *polls < DRAIN_POLLS) {
                 place += 1;
                 continue;
             }
@@ -151,17 +157,19 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     fn make_lane(&mut self, link: LinkId) {
-        let made = self.create_lane_qp(link);
+        let has_way = self.lane_has_way(link);
+        let made = has_way.then(|| self.create_lane_qp(link)).transpose();
         let (now, psn) = (self.device.now(), Psn::new(self.prng.next_u32()));
         let Some(conn) = self.links.find_mut(link) else { return };
         let (Some(state), Some(lane)) = (conn.link.as_mut(), conn.lane.as_mut()) else { return };
         lane.making = None;
         match made {
-            Ok(qp_num) => {
+            Ok(Some(qp_num)) => {
                 (lane.qp_num, lane.psn, lane.has_failed) = (qp_num, psn, false);
                 let rd_atomic = LANE_RC.max_dest_rd_atomic;
-                state.lane_made(LaneHalf { qp_num, psn, rd_atomic });
+                state.lane_made(LaneWay::QueuePair(LaneHalf { qp_num, psn, rd_atomic }));
             }
+            Ok(None) => state.lane_made(LaneWay::Messages),
             Err(error) => {
                 tracing::warn!(link = link.index, %error, "no queue pair for one-sided operations");
                 state.lane_make_failed(now);
@@ -179,7 +187,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 *self.lane_cq.insert(cq)
             }
         };
-        let pd = self.links.find(link).and_then(|conn| conn.lane.as_ref()).map(|lane| lane.pd);
+        let pd = self.links.find(link).and_then(|conn| conn.lane.as_ref()?.pd);
         let init = QpInit::new(QpType::Rc, cq)
             .pd(pd.ok_or(LaneError::NoSuchLink)?)
             .access(Access::REMOTE_ALL)
@@ -214,6 +222,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let Self { links, device, stats, .. } = self;
         let Some(conn) = links.at(index) else { return };
         let (Some(state), Some(lane)) = (conn.link.as_mut(), conn.lane.as_mut()) else { return };
+        if lane.qp_num == NO_QP || state.lane_is_by_messages() {
+            return;
+        }
         while !lane.has_failed
             && lane.posted < LANE_OPS_POSTED
             && let Some(post) = state.poll_op(now)
@@ -273,6 +284,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 pub(super) fn take_back_ops(conn: &mut Conn, now: Time) -> bool {
     let Some(lane) = conn.lane.as_mut() else { return false };
     let mut any = false;
+    lane.talk.forget();
     for op in 0..lane.landings.len() {
         if let Some(key) = lane.give_back(op) {
             any = true;
@@ -304,7 +316,7 @@ impl LaneQp {
     }
 
     /// The device is done with an operation; none if it did not have it.
-    fn give_back(&mut self, index: usize) -> Option<OpKey> {
+    pub(super) fn give_back(&mut self, index: usize) -> Option<OpKey> {
         let landing = self.at(index).filter(|landing| landing.is_posted)?;
         landing.is_posted = false;
         landing.berth.reclaim();

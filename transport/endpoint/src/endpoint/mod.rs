@@ -11,6 +11,7 @@
 //! | `offer` | makes our half of a link |
 //! | `establish` | joins it with the peer's |
 //! | `lane`, `lane_qp` | one-sided operations: the calls, and the queue pair that carries them |
+//! | `lane_messages` | the same as messages, where there is no queue pair |
 //! | `mtu` | finds out how long its packets may be |
 //! | `renew` | makes queue pairs anew that have failed |
 //! | `teardown` | ends links, and gives everything back |
@@ -22,6 +23,7 @@ mod establish;
 mod events;
 mod flush;
 mod lane;
+mod lane_messages;
 mod lane_qp;
 mod loops;
 mod mtu;
@@ -68,7 +70,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use streams::Streams;
 use towpath_base::{Prng, Time};
-use towpath_memory::{Region, RegionId};
+use towpath_memory::{Pool, Region, RegionId};
 use towpath_proto::{Carrier, LinkStats};
 use towpath_verbs::{Access, CqNum, Device, PdNum, Wc, WcStatus};
 use towpath_wake::AnyOf;
@@ -96,6 +98,9 @@ pub struct EndpointStats {
     pub links_gave_way: u64,
     /// Set-up connections that brought what no frame is: their links are down.
     pub tcp_breaches: u64,
+    /// Links that were ended because of what came on the channel of their lane, which was nothing
+    /// that a lane says.
+    pub lane_breaches: u64,
 }
 
 impl EndpointStats {
@@ -172,6 +177,10 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     /// Made with the first lane.
     lane_cq: Option<CqNum>,
     lanes_making: Vec<LinkId>,
+    /// What lanes say by messages is in these; made with the first such message.
+    lane_bufs: Option<Pool>,
+    /// Links whose lanes wait for one.
+    lanes_short: Vec<LinkId>,
     stats: EndpointStats,
     /// What links that are down have counted.
     ended: LinkStats,
@@ -246,6 +255,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             renewing: Vec::new(),
             lane_cq: None,
             lanes_making: Vec::new(),
+            lane_bufs: None,
+            lanes_short: Vec::new(),
             stats: EndpointStats::default(),
             ended: LinkStats::default(),
             wcs: vec![Wc::default(); BATCH],

@@ -128,7 +128,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 for lkey in lane.keys() {
                     let _ = self.device.dereg_mr(lkey);
                 }
-                let _ = self.device.dealloc_pd(lane.pd);
+                if let Some(pd) = lane.pd {
+                    let _ = self.device.dealloc_pd(pd);
+                }
             }
         }
     }
