@@ -31,7 +31,8 @@ struct Purpose {
 
 impl Purpose {
     fn bits(self) -> u32 {
-        u32::from(self.ordered) * ORDERED | u32::from(self.for_lane) * LANE
+        let bit = |is_set, bit| if is_set { bit } else { 0 };
+        bit(self.ordered, ORDERED) | bit(self.for_lane, LANE)
     }
 
     fn from_bits(bits: u32) -> Self {
