@@ -8,7 +8,7 @@ use towpath_base::serial::Psn;
 use towpath_base::{Nanos, Time};
 use towpath_memory::{Berth, Buf, MemoryError, Pool, RegionId};
 use towpath_proto::{GrantId, OpError, OpKey};
-use towpath_verbs::{PdNum, QpNum, VerbError};
+use towpath_verbs::{CqNum, PdNum, QpNum, VerbError};
 
 /// A one-sided operation under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -170,6 +170,19 @@ pub(crate) struct Landing {
     pub(crate) is_word: bool,
     pub(crate) lkey: u32,
     pub(crate) is_posted: bool,
+}
+
+/// What all lanes of an endpoint share.
+#[derive(Default)]
+pub(crate) struct Lanes {
+    /// Made with the first queue pair.
+    pub(crate) cq: Option<CqNum>,
+    /// Links whose lanes are made anew when nothing is in the way any more.
+    pub(crate) making: Vec<LinkId>,
+    /// What lanes say by messages is in these; made with the first such message.
+    pub(crate) bufs: Option<Pool>,
+    /// Links whose lanes wait for one.
+    pub(crate) short: Vec<LinkId>,
 }
 
 /// What the lane of a link has at the device.

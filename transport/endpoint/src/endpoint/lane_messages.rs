@@ -97,7 +97,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// A buffer for a message of a lane. Where there is none the link is looked at again when one
     /// comes back.
     fn lane_buf(&mut self, link: LinkId) -> Option<Buf> {
-        if self.lane_bufs.is_none() {
+        if self.lanes.bufs.is_none() {
             let made = Pool::with_count(LANE_MESSAGE_BYTES_MAX as usize, LANE_BUFS);
             let pool = made.inspect_err(|error| tracing::warn!(%error, "no buffers for lanes"));
             let pool = pool.ok()?;
@@ -105,11 +105,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             registered
                 .inspect_err(|error| tracing::warn!(%error, "the buffers of lanes stay unknown"))
                 .ok()?;
-            self.lane_bufs = Some(pool);
+            self.lanes.bufs = Some(pool);
         }
-        let buf = self.lane_bufs.as_ref().and_then(Pool::take);
-        if buf.is_none() && !self.lanes_short.contains(&link) {
-            self.lanes_short.push(link);
+        let buf = self.lanes.bufs.as_ref().and_then(Pool::take);
+        if buf.is_none() && !self.lanes.short.contains(&link) {
+            self.lanes.short.push(link);
         }
         buf
     }
@@ -118,7 +118,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     #[cold]
     pub(super) fn on_lane_sent(&mut self, link: LinkId) {
         self.links.touch(link.index);
-        while let Some(waiting) = self.lanes_short.pop() {
+        while let Some(waiting) = self.lanes.short.pop() {
             self.links.touch(waiting.index);
         }
     }

@@ -124,7 +124,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             // It is there until here.
             let _ = self.device.destroy_qp(qp_num);
         }
-        self.lanes_making.push(link);
+        self.lanes.making.push(link);
         self.links.touch(link.index);
         self.make_lanes();
     }
@@ -133,10 +133,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     #[cold]
     pub(super) fn make_lanes(&mut self) {
         let (mut place, now) = (0, self.device.now());
-        while let Some(&link) = self.lanes_making.get(place) {
+        while let Some(&link) = self.lanes.making.get(place) {
             let conn = self.links.find_mut(link).filter(|conn| conn.phase == Phase::Up);
             let Some(lane) = conn.and_then(|conn| conn.lane.as_mut()) else {
-                self.lanes_making.swap_remove(place);
+                self.lanes.making.swap_remove(place);
                 continue;
             };
             let polls = lane.making.get_or_insert(0);
@@ -147,7 +147,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 place += 1;
                 continue;
             }
-            self.lanes_making.swap_remove(place);
+            self.lanes.making.swap_remove(place);
             if let Some(conn) = self.links.find_mut(link) {
                 // No completion will tell of them.
                 take_back_ops(conn, now);
@@ -179,12 +179,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     fn create_lane_qp(&mut self, link: LinkId) -> Result<QpNum, LaneError> {
-        let cq = match self.lane_cq {
+        let cq = match self.lanes.cq {
             Some(cq) => cq,
             None => {
                 let depth = (self.lanes_max() * LANE_OPS_POSTED) as u32;
                 let cq = self.device.create_cq(depth.min(self.device.queue_limits().cqe_max))?;
-                *self.lane_cq.insert(cq)
+                *self.lanes.cq.insert(cq)
             }
         };
         let pd = self.links.find(link).and_then(|conn| conn.lane.as_ref()?.pd);

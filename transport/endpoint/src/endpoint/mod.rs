@@ -50,8 +50,9 @@ use crate::bell::Bell;
 use crate::blacklist::{Blacklist, ListedFor};
 use crate::config::EndpointConfig;
 use crate::error::EndpointError;
-use crate::event::{Event, LinkId};
+use crate::event::Event;
 use crate::filler::Filler;
+use crate::lane::Lanes;
 use crate::limits::{BATCH, REGIONS_MAX};
 use crate::links::{Conn, Links};
 use crate::message::Message;
@@ -70,7 +71,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use streams::Streams;
 use towpath_base::{Prng, Time};
-use towpath_memory::{Pool, Region, RegionId};
+use towpath_memory::{Region, RegionId};
 use towpath_proto::{Carrier, LinkStats};
 use towpath_verbs::{Access, CqNum, Device, PdNum, Wc, WcStatus};
 use towpath_wake::AnyOf;
@@ -174,13 +175,7 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     next_timer: Time,
     draining: Vec<u16>,
     renewing: Vec<Renewing>,
-    /// Made with the first lane.
-    lane_cq: Option<CqNum>,
-    lanes_making: Vec<LinkId>,
-    /// What lanes say by messages is in these; made with the first such message.
-    lane_bufs: Option<Pool>,
-    /// Links whose lanes wait for one.
-    lanes_short: Vec<LinkId>,
+    lanes: Lanes,
     stats: EndpointStats,
     /// What links that are down have counted.
     ended: LinkStats,
@@ -253,10 +248,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             next_timer: Time::NEVER,
             draining: Vec::new(),
             renewing: Vec::new(),
-            lane_cq: None,
-            lanes_making: Vec::new(),
-            lane_bufs: None,
-            lanes_short: Vec::new(),
+            lanes: Lanes::default(),
             stats: EndpointStats::default(),
             ended: LinkStats::default(),
             wcs: vec![Wc::default(); BATCH],

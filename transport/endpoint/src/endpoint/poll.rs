@@ -27,7 +27,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.look_for_absence(now);
         let acks = self.poll_control(now);
         let mut completions = self.poll_data(now);
-        if let Some(cq) = self.lane_cq {
+        if let Some(cq) = self.lanes.cq {
             completions += self.poll_lanes(now, cq);
         }
         let count = moved + acks + completions + self.take_returns();
@@ -44,7 +44,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     #[inline]
     fn is_anything_due(&self, now: Time) -> bool {
         let is_quiet =
-            self.draining.is_empty() && self.renewing.is_empty() && self.lanes_making.is_empty();
+            self.draining.is_empty() && self.renewing.is_empty() && self.lanes.making.is_empty();
         !is_quiet || now >= self.next_timer.min(self.streams.due())
     }
 
@@ -55,7 +55,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.expire_timers(now);
         self.finish_draining();
         self.finish_renewals();
-        if !self.lanes_making.is_empty() {
+        if !self.lanes.making.is_empty() {
             self.make_lanes();
         }
         self.poll_setup(now, idle && frames == 0);
