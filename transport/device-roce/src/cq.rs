@@ -18,6 +18,8 @@ pub(crate) struct Cqs {
     events: VecDeque<AsyncEvent>,
     /// A queue failed whose queue pairs are not yet in error.
     pub(crate) newly_failed: bool,
+    /// Completions and events, polled or not.
+    pub(crate) made: u64,
     pub(crate) overruns: u64,
     pub(crate) events_lost: u64,
 }
@@ -25,7 +27,14 @@ pub(crate) struct Cqs {
 impl Cqs {
     pub(crate) fn new() -> Self {
         let events = VecDeque::with_capacity(EVENTS_MAX);
-        Self { queues: Vec::new(), events, newly_failed: false, overruns: 0, events_lost: 0 }
+        Self {
+            queues: Vec::new(),
+            events,
+            newly_failed: false,
+            made: 0,
+            overruns: 0,
+            events_lost: 0,
+        }
     }
 
     pub(crate) fn create(&mut self, depth: u32) -> Result<CqNum, VerbError> {
@@ -55,6 +64,7 @@ impl Cqs {
         let Some(queue) = self.queues.get_mut(cq.0 as usize) else { return };
         if queue.ring.len() < queue.depth && !queue.failed {
             queue.ring.push_back(wc);
+            self.made += 1;
             return;
         }
         cold_path();
@@ -81,6 +91,7 @@ impl Cqs {
     }
 
     pub(crate) fn event(&mut self, event: AsyncEvent) {
+        self.made += 1;
         if self.events.len() < EVENTS_MAX {
             self.events.push_back(event);
         } else {

@@ -446,6 +446,10 @@ impl<L: PacketLink> Device for RoceDevice<L> {
         self.link.add_to_epoll(epoll)
     }
 
+    fn completions_made(&self) -> Option<u64> {
+        Some(self.engine.cqs.made)
+    }
+
     fn poll_async_event(&mut self) -> Option<AsyncEvent> {
         self.engine.cqs.poll_event()
     }

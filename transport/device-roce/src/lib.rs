@@ -75,4 +75,4 @@ pub mod wire;
 pub use config::RoceConfig;
 pub use counters::RoceCounters;
 pub use device::RoceDevice;
-pub use engine_thread::{EngineThread, SharedDevice};
+pub use engine_thread::{EngineOptions, EngineThread, SharedDevice};

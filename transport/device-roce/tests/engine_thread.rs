@@ -1,17 +1,21 @@
 //! Peers are served while the application that owns the memory does nothing.
 
+use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixStream;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use towpath_base::serial::Psn;
-use towpath_device_roce::udp::{UdpConfig, UdpLink};
-use towpath_device_roce::{EngineThread, RoceConfig, RoceDevice, SharedDevice};
+use towpath_device_roce::udp::{PortChoice, UdpConfig, UdpLink};
+use towpath_device_roce::{EngineOptions, EngineThread, RoceConfig, RoceDevice, SharedDevice};
 use towpath_memory::{Region, SharedMemory};
 use towpath_verbs::{
     Access, Connect, CqNum, Device, MrKeys, Mtu, PdNum, QpInit, QpNum, QpState, QpType, RcAttr,
     RecvWr, RemoteAddr, SendOp, SendWr, SgList, Sge, Wc, WcStatus,
 };
+use towpath_wake::AnyOf;
 
 const MEMORY_BYTES: usize = 1 << 20;
 /// Long enough for a loaded machine.
@@ -254,4 +258,88 @@ fn several_threads_share_one_served_device() {
     let mut word = [0; 8];
     b.memory.read(0, &mut word).unwrap();
     assert_eq!(u64::from_ne_bytes(word), 80);
+}
+
+#[test]
+fn a_wait_outlasts_what_peers_read_and_ends_when_it_is_woken() {
+    let (_thread, mut b) = served();
+    let mut a = End::new(device());
+    a.connect(b.device.local_addr(), b.qp);
+    b.connect(a.device.local_addr(), a.qp);
+    let (target, counter) = (b.remote(4096), b.remote(8));
+    let (done, waits) = (AtomicBool::new(false), AtomicU32::new(0));
+    let waker = b.device.waker().expect("it can be woken");
+    std::thread::scope(|scope| {
+        let (done, waits) = (&done, &waits);
+        let owner = scope.spawn(move || {
+            while !done.load(Ordering::SeqCst) {
+                assert_eq!(b.device.poll_cq(b.cq, &mut [Wc::default()]), 0);
+                waits.fetch_add(1, Ordering::SeqCst);
+                assert!(b.device.wait(WAIT.into()), "nobody woke it");
+            }
+        });
+        for round in 0..200 {
+            a.post(2 * round, SendOp::Read { remote: target }, 8192, 5000);
+            a.completes(2 * round, true);
+            a.post(2 * round + 1, SendOp::FetchAdd { remote: counter, add: 1 }, 0, 8);
+            a.completes(2 * round + 1, true);
+        }
+        done.store(true, Ordering::SeqCst);
+        waker.wake();
+        owner.join().unwrap();
+    });
+    assert!(waits.load(Ordering::SeqCst) <= 1, "{waits:?} waits for 400 requests");
+}
+
+#[test]
+fn its_files_tell_of_completions_and_not_of_what_peers_read() {
+    let (_thread, mut b) = served();
+    let mut a = End::new(device());
+    a.connect(b.device.local_addr(), b.qp);
+    b.connect(a.device.local_addr(), a.qp);
+    let files = AnyOf::new().unwrap();
+    assert!(b.device.add_to_epoll(files.as_fd().as_raw_fd()));
+    b.post_recv(1);
+    let mut wc = [Wc::default()];
+    for _ in 0..3 {
+        assert_eq!(b.device.poll_cq(b.cq, &mut wc), 0);
+        assert!(!b.device.wait(towpath_base::Nanos::ZERO), "nothing has happened");
+        a.post(1, SendOp::Read { remote: b.remote(0) }, 0, 100);
+        a.completes(1, true);
+        assert!(!files.is_ready(), "a READ completes nothing here");
+    }
+    a.post(2, SendOp::Send, 0, 0);
+    a.completes(2, true);
+    // The peer is answered before the completion is told.
+    let start = Instant::now();
+    while !files.is_ready() {
+        assert!(start.elapsed() < WAIT, "nobody tells of the completion");
+        std::thread::yield_now();
+    }
+    assert!(b.device.wait(towpath_base::Nanos::ZERO));
+    assert_eq!(b.device.poll_cq(b.cq, &mut wc), 1);
+    assert!(!files.is_ready(), "it is taken");
+}
+
+#[test]
+fn a_watched_file_ends_each_wait_until_it_is_read() {
+    let (_thread, mut a) = served();
+    let (near, far) = UnixStream::pair().unwrap();
+    assert!(a.device.watch_file(near.as_raw_fd()));
+    assert!(!a.device.wait(towpath_base::Nanos::ZERO));
+    (&far).write_all(b"new").unwrap();
+    assert!(a.device.wait(WAIT.into()) && a.device.wait(WAIT.into()));
+    (&near).read_exact(&mut [0; 3]).unwrap();
+    assert!(!a.device.wait(towpath_base::Nanos::ZERO));
+}
+
+#[test]
+fn the_thread_ends_with_the_last_handle_of_its_device() {
+    let device = SharedDevice::spawn(device(), EngineOptions::new()).unwrap();
+    let (addr, clone) = (device.local_addr(), device.clone());
+    let config = || UdpConfig::new(addr.ip()).port(PortChoice::Exact(addr.port()));
+    drop(device);
+    assert!(UdpLink::bind(config()).is_err(), "its socket is open");
+    drop(clone);
+    assert!(UdpLink::bind(config()).is_ok(), "its socket is closed");
 }

@@ -262,6 +262,13 @@ pub trait Device {
         false
     }
 
+    /// How many completions and [events](Self::poll_async_event) there were so far, polled or not:
+    /// who drives the device for others tells them when it grows. `None` where the device does not
+    /// count: then each packet may have made some.
+    fn completions_made(&self) -> Option<u64> {
+        None
+    }
+
     /// Takes one event of the device itself.
     fn poll_async_event(&mut self) -> Option<AsyncEvent> {
         None

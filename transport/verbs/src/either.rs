@@ -160,6 +160,10 @@ impl<A: Device, B: Device<Memory = A::Memory>> Device for Either<A, B> {
         ask!(self, device => device.add_to_epoll(epoll))
     }
 
+    fn completions_made(&self) -> Option<u64> {
+        ask!(self, device => device.completions_made())
+    }
+
     fn poll_async_event(&mut self) -> Option<AsyncEvent> {
         ask!(self, device => device.poll_async_event())
     }

@@ -23,7 +23,7 @@ mod mmsg;
 mod probe;
 mod rx;
 mod steering;
-mod sys;
+pub(crate) mod sys;
 mod tx;
 mod way;
 

@@ -242,7 +242,7 @@ pub(super) fn receive_memory(fd: BorrowedFd<'_>) -> io::Result<ReceiveMemory> {
 }
 
 /// Has an epoll instance tell while a file is readable.
-pub(super) fn add_to_epoll(epoll: RawFd, file: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn add_to_epoll(epoll: RawFd, file: BorrowedFd<'_>) -> io::Result<()> {
     let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
     let (add, file) = (libc::EPOLL_CTL_ADD, file.as_raw_fd());
     // SAFETY: the call reads `event`, which lives through it; it refuses what is no epoll instance.
@@ -252,7 +252,7 @@ pub(super) fn add_to_epoll(epoll: RawFd, file: BorrowedFd<'_>) -> io::Result<()>
 
 /// Waits until one of `files` is readable or `timeout` has passed; says of each whether it is. One
 /// below zero is none.
-pub(super) fn wait_readable<const N: usize>(files: [RawFd; N], timeout: Duration) -> [bool; N] {
+pub(crate) fn wait_readable<const N: usize>(files: [RawFd; N], timeout: Duration) -> [bool; N] {
     let mut polls = files.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
     // SAFETY: `timespec` is plain integers, for which all zeros is a value.
     let mut limit: libc::timespec = unsafe { zeroed() };
