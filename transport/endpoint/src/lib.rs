@@ -262,13 +262,14 @@ pub use payload::{Payload, Rejected, SendOptions, SubmitError};
 pub use plan::{Clock, Plan, SourcePorts};
 pub use pools::AllocError;
 pub use tcp::ByteStream;
-pub use udp::{RoceUdp, roce_udp, roce_udp_group};
+pub use udp::{EngineUdp, RoceUdp, roce_udp, roce_udp_group};
 pub use workers::{Placing, Workers};
 
 // What the types here are made of, so that users need not name the crates below.
 pub use towpath_base::{Nanos, Time};
 pub use towpath_cc::{ConfigError as ControllerConfigError, ControllerConfig};
 pub use towpath_device_roce::udp::{PortChoice, UdpConfig};
+pub use towpath_device_roce::{EngineOptions, EngineThread, SharedDevice};
 pub use towpath_device_verbs::{OpenError as DeviceOpenError, Target as VerbsTarget, VerbsDevice};
 pub use towpath_memory::{Buf, Frozen, Pool, Region, Segment, SharedMemory};
 pub use towpath_proto::{

@@ -13,8 +13,7 @@ use towpath_wake::AnyOf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PollFdError {
-    /// The device has no files: the device in memory, one that an engine thread drives, or a link
-    /// with faults.
+    /// The device has no files: the device in memory, or a link with faults.
     #[error(
         "this device has no file to wait for: poll the endpoint, or use Endpoint::wait with a \
          thread of its own, or an EndpointHandle"
