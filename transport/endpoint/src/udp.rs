@@ -88,10 +88,10 @@ impl Endpoint<EngineUdp> {
     /// work on what was [granted](Self::grant) to them while nobody calls [`poll`](Self::poll).
     /// The thread ends with the endpoint. All else is as on any device, and takes a lock.
     ///
-    /// From time to time the peer asks whether the application is there, and takes it for dead after
-    /// [`LinkConfig::peer_timeout`](crate::LinkConfig::peer_timeout). [`wait`](Self::wait) and
-    /// [`poll_fd`](Self::poll_fd) end for that, as for messages, but not for one-sided operations
-    /// of peers.
+    /// From time to time the peer asks whether the application is there, and takes it for dead
+    /// after [`LinkConfig::peer_timeout`](crate::LinkConfig::peer_timeout). [`wait`](Self::wait)
+    /// and [`poll_fd`](Self::poll_fd) end for that, as for messages, but not for one-sided
+    /// operations of peers.
     ///
     /// ```
     /// use std::net::{Ipv4Addr, SocketAddr};
