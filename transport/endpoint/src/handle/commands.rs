@@ -1,6 +1,6 @@
 //! What handles ask the worker for, and what it answers with.
 
-use super::link::{ChannelEnd, Incoming};
+use super::channel::{ChannelEnd, Incoming};
 use crate::error::{ChannelError, ConnectError, EndpointError, ListenError};
 use crate::event::{LinkId, Peer};
 use crossbeam_channel::{Receiver, Sender};

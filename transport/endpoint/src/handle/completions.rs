@@ -1,6 +1,6 @@
 //! Outcomes of many messages, of one channel or many, in one queue.
 
-use super::link::SentMessage;
+use super::ticket::SentMessage;
 use crate::payload::Rejected;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::sync::Arc;

@@ -8,9 +8,10 @@
 //! get at it the worker moves what is queued, in order, to a line of its own, which counts as part
 //! of the queue.
 
+use super::channel::End;
 use super::completions::Place;
 use super::doorbell::Doorbell;
-use super::link::{End, SentMessage};
+use super::ticket::SentMessage;
 use crate::event::LinkId;
 use crate::limits::{EGRESS_MAX, EGRESS_ROOM_POLL, EGRESS_UNDER_WAY_MAX};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};

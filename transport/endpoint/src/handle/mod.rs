@@ -10,8 +10,9 @@
 //! | `group` | several workers behind one listener |
 //! | `reconnect` | a channel that is made anew when it breaks |
 //! | `wait` | for whichever comes first of several things |
-//! | `link` | handles of links and channels, and tickets of sends |
+//! | `link`, `channel`, `ticket` | handles of links and channels, and tickets of sends |
 
+mod channel;
 mod clock;
 mod commands;
 mod completions;
@@ -21,15 +22,16 @@ mod group;
 mod link;
 mod outbound;
 mod reconnect;
+mod ticket;
 mod wait;
 mod worker;
 
+pub use channel::{ChannelHandle, Incoming, RecvError};
 pub use completions::CompletionQueue;
 pub use group::EndpointGroup;
-pub use link::{
-    ChannelHandle, Incoming, LinkHandle, Opening, RecvError, SentMessage, Ticket, WaitError,
-};
+pub use link::{LinkHandle, Opening, WaitError};
 pub use reconnect::{Fate, Reconnect, ReconnectError, Settled};
+pub use ticket::{SentMessage, Ticket};
 pub use wait::WaitSet;
 pub use worker::EndpointWorker;
 

@@ -3,7 +3,7 @@
 
 use super::doorbell::Doorbell;
 use super::egress::{Egress, Outgoing, Reply};
-use super::link::SentMessage;
+use super::ticket::SentMessage;
 use crate::endpoint::Endpoint;
 use crate::event::{LinkId, SendId};
 use crate::limits::{BATCH, CANCELS_AT_A_TIME, EGRESS_EXPIRY_NS, EGRESS_QUANTUM};

@@ -1,7 +1,9 @@
 //! Waiting for whichever comes first of several things, on one thread.
 
+use super::channel::ChannelHandle;
 use super::completions::CompletionQueue;
-use super::link::{ChannelHandle, LinkHandle, Ticket};
+use super::link::LinkHandle;
+use super::ticket::Ticket;
 use super::{EndpointHandle, WaitError};
 use crossbeam_channel::Select;
 use std::fmt;

@@ -1,10 +1,10 @@
 //! The worker that owns an endpoint: commands in, turns, events to whom they concern.
 
+use super::channel::{ChannelEnd, End, Incoming};
 use super::clock::Clock;
 use super::commands::{Command, NewChannel, NewLink};
 use super::doorbell::Doorbell;
 use super::egress::Egress;
-use super::link::{ChannelEnd, End, Incoming};
 use super::outbound::Outbound;
 use super::{EndpointHandle, LinkHandle};
 use crate::endpoint::{Endpoint, PendingLink};
