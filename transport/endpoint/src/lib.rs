@@ -157,6 +157,57 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Futures
+//!
+//! Each call of a handle that blocks has a twin that ends in `_async`, and a [`Ticket`] is a future
+//! itself. They are made of wakers alone: any executor runs them, and none is needed here. A future
+//! that is dropped waits no longer, and what it would have taken stays for the next one. They have
+//! no timer: use the executor's.
+//!
+//! ```
+//! use std::future::Future;
+//! use std::net::{Ipv4Addr, SocketAddr};
+//! use std::pin::pin;
+//! use std::task::{Context, Poll, Wake, Waker};
+//! use towpath_transport::{EndpointConfig, EndpointHandle, Incoming, SendOptions, UdpConfig};
+//!
+//! /// An executor of ten lines; yours is better.
+//! fn run<F: Future>(future: F) -> F::Output {
+//!     struct Thread(std::thread::Thread);
+//!     impl Wake for Thread {
+//!         fn wake(self: std::sync::Arc<Self>) {
+//!             self.0.unpark();
+//!         }
+//!     }
+//!     let waker = Waker::from(std::sync::Arc::new(Thread(std::thread::current())));
+//!     let mut future = pin!(future);
+//!     loop {
+//!         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+//!             Poll::Ready(output) => return output,
+//!             Poll::Pending => std::thread::park(),
+//!         }
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let udp = || UdpConfig::new(Ipv4Addr::LOCALHOST.into());
+//! let server = EndpointHandle::spawn_udp(udp(), EndpointConfig::new())?;
+//! let client = EndpointHandle::spawn_udp(udp(), EndpointConfig::new())?;
+//! let incoming = run(async {
+//!     let addr = server.listen_async(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+//!     let channel = client.connect_async(addr).await?.open_channel_async(true).await?;
+//!     let ticket = channel.send_async(channel.copy(b"hello")?, SendOptions::new()).await?;
+//!     let theirs = server.accept_async().await?.accept_channel_async().await?;
+//!     let incoming = theirs.recv_async().await?;
+//!     ticket.await?; // the outcome
+//!     Ok::<_, Box<dyn std::error::Error>>(incoming)
+//! })?;
+//! let Incoming::Message(message) = incoming else { panic!("a short message") };
+//! assert_eq!(message.as_slice(), Some(&b"hello"[..]));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Limits and back-pressure
 //!
 //! `docs/limits.md` has all limits, with their defaults and settings. In short: messages of up to
@@ -166,8 +217,9 @@
 //! time instead. [`AllocError`] says why there is no send buffer. A polled endpoint tells when
 //! there is room again: [`Event::Writable`], [`Event::BufferFree`]. [`SendOptions::timeout`] and
 //! [`Ticket::cancel`] give up messages. With a [`WaitSet`] one thread waits for several things at
-//! once. [`Reconnect`] makes a channel anew when its link breaks, and says what became of each
-//! message. The program `examples/back_pressure.rs` shows each of these.
+//! once, and [futures](#futures) wait without a thread. [`Reconnect`] makes a channel anew when its
+//! link breaks, and says what became of each message. The program `examples/back_pressure.rs` shows
+//! each of these.
 //!
 //! # Source files
 //!
@@ -186,7 +238,7 @@
 //! | `company` | what is copied for chunks of several messages |
 //! | `filler` | bytes that make a probe as long as a packet |
 //! | `batch` | sends that wait to be posted in one call |
-//! | `bell` | wakes the thread that drives an endpoint |
+//! | `bell`, `park` | what wakes the thread that drives an endpoint; how others block |
 //! | `away` | how long the host is away between two polls |
 //! | `shared` | receive queues that the links of a class share |
 //! | `spare` | unused receive buffers, and when their memory returns to the system |
@@ -224,6 +276,7 @@ mod links;
 mod mem;
 mod message;
 mod order;
+mod park;
 mod payload;
 mod plan;
 mod pools;

@@ -1,6 +1,5 @@
 //! Limits of an endpoint, each with its reason.
 
-use std::time::Duration;
 use towpath_base::Nanos;
 use towpath_proto::limits::ACK_BYTES_MAX;
 use towpath_verbs::RcAttr;
@@ -231,9 +230,6 @@ pub(crate) const EGRESS_EXPIRY_NS: u64 = 1_000_000;
 
 /// Messages that are cancelled in one turn: a look at all that are under way serves them all.
 pub(crate) const CANCELS_AT_A_TIME: usize = 4096;
-
-/// How often who waits for room in a full queue looks whether the worker is still there.
-pub(crate) const EGRESS_ROOM_POLL: Duration = Duration::from_millis(1);
 
 /// The longest that the worker of a handle blocks on a device that cannot be woken.
 pub(crate) const WORKER_BLOCK_NS: u64 = 1_000_000;

@@ -1,9 +1,10 @@
 //! Buffers to send from: pools of a few sizes.
 
-use std::sync::Arc;
-use std::task::{Wake, Waker};
-use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use crate::park;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 use towpath_memory::{Buf, MemoryError, Pool, Region};
 
 /// Why there is no send buffer.
@@ -33,15 +34,6 @@ pub enum AllocError {
         /// What was asked for.
         bytes: usize,
     },
-}
-
-/// A thread that waits for a buffer.
-struct Sleeper(Thread);
-
-impl Wake for Sleeper {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
 }
 
 /// Pools of send buffers, smallest first. Cheap to clone; taking and returning locks nothing.
@@ -80,23 +72,21 @@ impl SendPools {
 
     /// As [`take`](Self::take), but waits for a buffer for at most `patience`.
     pub(crate) fn take_timeout(&self, len: usize, patience: Duration) -> Result<Buf, AllocError> {
-        let end = Instant::now().checked_add(patience);
-        let mut waker = None;
-        loop {
-            let found = self.take(len);
-            let left =
-                end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
-            if !matches!(found, Err(AllocError::AllOut { .. })) || left.is_zero() {
-                if let Some(waker) = &waker {
-                    self.unwant(waker);
-                }
-                return found;
-            }
-            let sleeper = || Waker::from(Arc::new(Sleeper(thread::current())));
-            if !self.want(len, waker.get_or_insert_with(sleeper)) {
-                thread::park_timeout(left);
-            }
+        let found = self.take(len);
+        if !matches!(found, Err(AllocError::AllOut { .. })) || patience.is_zero() {
+            return found;
         }
+        park::within(patience, self.taking(len)).unwrap_or(found)
+    }
+
+    /// As [`take`](Self::take), but waits for a buffer.
+    pub(crate) fn taking(&self, len: usize) -> Taking<'_> {
+        Taking { pools: self, len, wish: None }
+    }
+
+    /// As [`copy`](Self::copy), but waits for a buffer.
+    pub(crate) async fn copying(&self, bytes: &[u8]) -> Result<Buf, AllocError> {
+        Ok(filled(self.taking(bytes.len()).await?, bytes))
     }
 
     /// Has `waker` woken once when a buffer for so many bytes comes back; true when one is free.
@@ -117,6 +107,60 @@ impl SendPools {
     /// Buffers that are not out, and all.
     pub(crate) fn free_and_all(&self) -> (usize, usize) {
         self.pools.iter().fold((0, 0), |(free, all), p| (free + p.free(), all + p.count()))
+    }
+}
+
+/// The waker of one future, unlike all others: a task may have several that wait for buffers, of
+/// which one is dropped.
+struct Wish(Mutex<Waker>);
+
+impl Wake for Wish {
+    fn wake(self: Arc<Self>) {
+        // Not under the lock: it may be anybody's code.
+        let waker = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        waker.wake();
+    }
+}
+
+/// One that waits for a buffer. All that wait are woken when one comes back, for they may want
+/// different sizes.
+pub(crate) struct Taking<'a> {
+    pools: &'a SendPools,
+    len: usize,
+    wish: Option<(Arc<Wish>, Waker)>,
+}
+
+impl Future for Taking<'_> {
+    type Output = Result<Buf, AllocError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let found = self.pools.take(self.len);
+        if !matches!(found, Err(AllocError::AllOut { .. })) {
+            return Poll::Ready(found);
+        }
+        let (pools, len) = (self.pools, self.len);
+        let (wish, waker) = self.wish.get_or_insert_with(|| {
+            let wish = Arc::new(Wish(Mutex::new(cx.waker().clone())));
+            (Arc::clone(&wish), Waker::from(wish))
+        });
+        let now = cx.waker().clone();
+        let _before = {
+            let mut waker = wish.0.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *waker, now)
+        };
+        if pools.want(len, waker) {
+            // One came back meanwhile.
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Taking<'_> {
+    fn drop(&mut self) {
+        if let Some((_, waker)) = &self.wish {
+            self.pools.unwant(waker);
+        }
     }
 }
 

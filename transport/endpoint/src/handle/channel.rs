@@ -5,12 +5,13 @@ use super::commands::NewChannel;
 use super::completions::CompletionQueue;
 use super::doorbell::Doorbell;
 use super::egress::{Egress, Outgoing, Refusal, Reply};
-use super::ticket::Ticket;
+use super::queue::{Receiver, RecvTimeoutError, bounded};
+use super::room::Room;
+use super::ticket::{SentMessage, Ticket};
 use crate::event::StreamId;
 use crate::message::{Chunk, Message};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
 use crate::pools::AllocError;
-use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use std::sync::Arc;
 use std::time::Duration;
 use towpath_memory::Buf;
@@ -225,11 +226,21 @@ impl ChannelHandle {
         patience: Option<Duration>,
     ) -> (Ticket, Option<(Outgoing, Refusal)>) {
         let (tell, answer) = bounded(1);
-        let egress = &self.end.egress;
-        let number = egress.number_ticket();
+        let (ticket, number) = self.ticket(answer, options.token);
         let message = Outgoing { payload, options, reply: Reply::Ticket(tell, number) };
-        let posted = egress.post(&self.shared.bell, message, patience);
-        (Ticket::new(answer, &self.shared, egress, number), posted.err())
+        let posted = self.egress().post(&self.shared.bell, message, patience);
+        (ticket, posted.err())
+    }
+
+    /// A ticket, and the number of its message.
+    pub(super) fn ticket(
+        &self,
+        answer: Receiver<Result<SentMessage, Rejected>>,
+        token: u64,
+    ) -> (Ticket, u64) {
+        let egress = self.egress();
+        let number = egress.number_ticket();
+        (Ticket::new(answer, &self.shared, egress, (number, token)), number)
     }
 
     /// Sends a message without copying it, without waiting and without a lock. Its outcome goes to
@@ -265,7 +276,7 @@ impl ChannelHandle {
         self.end.egress.set_weight(&self.shared.bell, weight);
     }
 
-    fn error(&self, refusal: Refusal) -> SubmitError {
+    pub(super) fn error(&self, refusal: Refusal) -> SubmitError {
         match refusal {
             Refusal::Full => SubmitError::QueueFull,
             Refusal::Sealed => SubmitError::NotOpen(self.id),
@@ -277,20 +288,16 @@ impl ChannelHandle {
         &self.incoming
     }
 
-    pub(super) fn room(&self) -> &Receiver<()> {
-        self.end.egress.room()
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
-    pub(super) fn watch_room(&self) {
-        self.end.egress.watch_room(&self.shared.bell);
+    pub(super) fn egress(&self) -> &Arc<Egress> {
+        &self.end.egress
     }
 
-    pub(super) fn unwatch_room(&self) {
-        self.end.egress.unwatch_room();
-    }
-
-    pub(super) fn take_room(&self) -> bool {
-        self.end.egress.take_room(&self.shared.bell)
+    pub(super) fn room(&self) -> Room<'_> {
+        Room { egress: &self.end.egress, bell: &self.shared.bell }
     }
 
     /// Why the channel has ended; `None` while it is open. What had arrived before can still be
@@ -303,7 +310,7 @@ impl ChannelHandle {
 
     /// Why nothing more arrives.
     #[cold]
-    fn recv_end(&self) -> RecvError {
+    pub(super) fn recv_end(&self) -> RecvError {
         match self.end.egress.end() {
             Some(End::Closed(reason)) => RecvError::Closed(reason),
             Some(End::Down(reason)) => RecvError::Down(reason),

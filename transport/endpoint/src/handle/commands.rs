@@ -1,9 +1,10 @@
 //! What handles ask the worker for, and what it answers with.
 
 use super::channel::{ChannelEnd, Incoming};
+use super::doorbell::Doorbell;
+use super::queue::{Receiver, Sender};
 use crate::error::{ChannelError, ConnectError, EndpointError, ListenError};
 use crate::event::{LinkId, Peer};
-use crossbeam_channel::{Receiver, Sender};
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -34,6 +35,33 @@ pub(crate) struct NewLink {
     pub(crate) is_closing: Arc<AtomicBool>,
     /// Set when it goes down.
     pub(crate) down: Arc<OnceLock<DownReason>>,
+    pub(super) claim: Claim,
+}
+
+/// That somebody has a handle of a link, or is to get one. A link that is never handed out is
+/// closed: nobody waited for it any more.
+pub(super) struct Claim {
+    bell: Arc<Doorbell>,
+    link: Option<LinkId>,
+}
+
+impl Claim {
+    pub(super) fn new(bell: &Arc<Doorbell>, link: LinkId) -> Self {
+        Self { bell: Arc::clone(bell), link: Some(link) }
+    }
+
+    /// Somebody has it.
+    pub(super) fn settle(mut self) {
+        self.link = None;
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Some(link) = self.link {
+            self.bell.leave_link(link);
+        }
+    }
 }
 
 /// A channel that is open. What arrives is not bounded by its queue but by its credit: each

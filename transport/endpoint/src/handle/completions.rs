@@ -1,8 +1,9 @@
 //! Outcomes of many messages, of one channel or many, in one queue.
 
+use super::queue::{Receiver, Sender, unbounded};
 use super::ticket::SentMessage;
 use crate::payload::Rejected;
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,10 +16,10 @@ use std::time::Duration;
 /// a post that finds no place is refused with
 /// [`SubmitError::CompletionsFull`](crate::SubmitError::CompletionsFull) before anything is sent.
 /// Make it as deep as there may be messages under way and outcomes not yet taken.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct CompletionQueue {
     outcomes: Receiver<Result<SentMessage, Rejected>>,
-    tell: Sender<Result<SentMessage, Rejected>>,
+    tell: Arc<Sender<Result<SentMessage, Rejected>>>,
     taken: Arc<AtomicUsize>,
     depth: usize,
 }
@@ -28,14 +29,14 @@ impl CompletionQueue {
     #[must_use]
     pub fn new(depth: usize) -> Self {
         let (tell, outcomes) = unbounded();
-        Self { outcomes, tell, taken: Arc::default(), depth }
+        Self { outcomes, tell: Arc::new(tell), taken: Arc::default(), depth }
     }
 
     /// The oldest outcome, if there is one.
     #[must_use]
     pub fn poll(&self) -> Option<Result<SentMessage, Rejected>> {
         let outcome = self.outcomes.try_recv().ok()?;
-        self.taken.fetch_sub(1, Ordering::Relaxed);
+        self.free_place();
         Some(outcome)
     }
 
@@ -43,8 +44,13 @@ impl CompletionQueue {
     #[must_use]
     pub fn wait(&self, timeout: Duration) -> Option<Result<SentMessage, Rejected>> {
         let outcome = self.outcomes.recv_timeout(timeout).ok()?;
-        self.taken.fetch_sub(1, Ordering::Relaxed);
+        self.free_place();
         Some(outcome)
+    }
+
+    /// An outcome was taken.
+    pub(super) fn free_place(&self) {
+        self.taken.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Messages whose outcomes were not taken yet.
@@ -66,13 +72,19 @@ impl CompletionQueue {
     pub(super) fn reserve(&self) -> Option<Place> {
         let reserve = |taken| (taken < self.depth).then_some(taken + 1);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).ok()?;
-        Some(Place { tell: Some(self.tell.clone()), taken: Arc::clone(&self.taken) })
+        Some(Place { tell: Some(Arc::clone(&self.tell)), taken: Arc::clone(&self.taken) })
+    }
+}
+
+impl fmt::Debug for CompletionQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionQueue").field("depth", &self.depth).finish_non_exhaustive()
     }
 }
 
 /// The place of one message in a queue: given back when the message was not taken after all.
 pub(super) struct Place {
-    tell: Option<Sender<Result<SentMessage, Rejected>>>,
+    tell: Option<Arc<Sender<Result<SentMessage, Rejected>>>>,
     taken: Arc<AtomicUsize>,
 }
 

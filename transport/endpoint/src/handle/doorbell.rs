@@ -2,6 +2,7 @@
 
 use super::egress::Egress;
 use crate::bell::Bell;
+use crate::event::LinkId;
 use crossbeam_queue::SegQueue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +15,8 @@ pub(super) struct Doorbell {
     timed: SegQueue<Arc<Egress>>,
     /// Messages that were cancelled, each once, by channel and number.
     cancelled: SegQueue<(Arc<Egress>, u64)>,
+    /// Links that nobody has a handle of.
+    left: SegQueue<LinkId>,
     bell: Arc<Bell>,
     /// The worker takes nothing more.
     ended: AtomicBool,
@@ -29,6 +32,7 @@ impl Doorbell {
             listed: SegQueue::new(),
             timed: SegQueue::new(),
             cancelled: SegQueue::new(),
+            left: SegQueue::new(),
             bell,
             ended: AtomicBool::new(false),
             panicked: AtomicBool::new(false),
@@ -80,7 +84,10 @@ impl Doorbell {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.listed.is_empty() && self.timed.is_empty() && self.cancelled.is_empty()
+        self.listed.is_empty()
+            && self.timed.is_empty()
+            && self.cancelled.is_empty()
+            && self.left.is_empty()
     }
 
     /// Takes a channel where a message that has a deadline was queued since it was last taken.
@@ -106,6 +113,17 @@ impl Doorbell {
     /// Takes a message that was cancelled.
     pub(super) fn next_cancelled(&self) -> Option<(Arc<Egress>, u64)> {
         self.cancelled.pop()
+    }
+
+    /// Has the worker close a link that nobody has a handle of.
+    pub(super) fn leave_link(&self, link: LinkId) {
+        self.left.push(link);
+        self.ring();
+    }
+
+    /// Takes a link that nobody has a handle of.
+    pub(super) fn next_left(&self) -> Option<LinkId> {
+        self.left.pop()
     }
 
     pub(super) fn len(&self) -> usize {

@@ -2,7 +2,7 @@
 //!
 //! A thread puts its message into the queue of the channel and, unless the channel is listed as
 //! having some, lists it: the worker looks at listed channels only, however many there are. Only
-//! a thread that finds the queue full takes a lock, to sleep; so does the worker, to wake it.
+//! who finds the queue full takes a lock, to wait; so does the worker, to tell it.
 //!
 //! A message that has a deadline, or is cancelled, may have to leave the queue before its turn. To
 //! get at it the worker moves what is queued, in order, to a line of its own, which counts as part
@@ -11,16 +11,20 @@
 use super::channel::End;
 use super::completions::Place;
 use super::doorbell::Doorbell;
+use super::queue::Sender;
+use super::room::Posting;
 use super::ticket::SentMessage;
+use super::waiters::Waiters;
 use crate::event::LinkId;
-use crate::limits::{EGRESS_MAX, EGRESS_ROOM_POLL, EGRESS_UNDER_WAY_MAX};
+use crate::limits::{EGRESS_MAX, EGRESS_UNDER_WAY_MAX};
+use crate::park;
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
-use crossbeam_channel::{Receiver, Sender, bounded};
 use crossbeam_queue::ArrayQueue;
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use towpath_base::Time;
 use towpath_proto::{ChannelId, Outcome};
@@ -113,12 +117,8 @@ pub(super) struct Egress {
     may_expire: AtomicBool,
     /// It is in the worker's list of such channels.
     is_watched: AtomicBool,
-    /// Threads that sleep until there is room.
-    sleepers: AtomicUsize,
-    bed: Mutex<()>,
-    room: Condvar,
-    /// The same for those who wait for other things besides: a word when there may be room.
-    roomy: (Sender<()>, Receiver<()>),
+    /// Who waits for room.
+    pub(super) room: Waiters,
 }
 
 impl Egress {
@@ -141,10 +141,7 @@ impl Egress {
             is_stalled: AtomicBool::new(false),
             may_expire: AtomicBool::new(false),
             is_watched: AtomicBool::new(false),
-            sleepers: AtomicUsize::new(0),
-            bed: Mutex::new(()),
-            room: Condvar::new(),
-            roomy: bounded(1),
+            room: Waiters::default(),
         }
     }
 
@@ -220,70 +217,18 @@ impl Egress {
     pub(super) fn post(
         self: &Arc<Self>,
         bell: &Doorbell,
-        mut post: Outgoing,
+        post: Outgoing,
         patience: Option<Duration>,
     ) -> Result<(), (Outgoing, Refusal)> {
-        let (mut began, timeout) = (None, post.options.timeout);
-        loop {
-            match self.try_post(bell, post) {
-                Err((back, Refusal::Full)) => post = back,
-                done => return done,
-            }
-            let began = *began.get_or_insert_with(Instant::now);
-            let waited = began.elapsed();
-            let left = patience.map(|patience| patience.saturating_sub(waited));
-            if left.is_some_and(|left| left.is_zero()) {
-                return Err((post, Refusal::Full));
-            }
-            post.options.timeout = timeout.map(|timeout| timeout - waited.into());
-            let bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
-            self.sleepers.fetch_add(1, Ordering::SeqCst);
-            if !self.is_writable(bell) {
-                // For a while only: the worker may end without a word.
-                let span = left.map_or(EGRESS_ROOM_POLL, |left| left.min(EGRESS_ROOM_POLL));
-                drop(self.room.wait_timeout(bed, span));
-            }
-            self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        let mut posting = Posting::new(self, bell, post);
+        let mut posted = posting.attempt();
+        if posted.is_none() && patience != Some(Duration::ZERO) {
+            let end = patience.and_then(|patience| Instant::now().checked_add(patience));
+            posted = park::until(end, Pin::new(&mut posting));
         }
-    }
-
-    /// Where a word comes when there may be room, while somebody [watches](Self::watch_room).
-    pub(super) fn room(&self) -> &Receiver<()> {
-        &self.roomy.1
-    }
-
-    /// Someone waits for room, and gets a word at once if there is some.
-    pub(super) fn watch_room(&self, bell: &Doorbell) {
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
-        if self.is_writable(bell) {
-            let _ = self.roomy.0.try_send(());
-        }
-    }
-
-    /// Takes the word; whether there is room indeed. While there is, the word goes on to others who
-    /// wait: nothing may come out of the queue any more that would tell them.
-    pub(super) fn take_room(&self, bell: &Doorbell) -> bool {
-        let _ = self.roomy.1.try_recv();
-        let is_writable = self.is_writable(bell);
-        if is_writable {
-            let _ = self.roomy.0.try_send(());
-        }
-        is_writable
-    }
-
-    /// The end of [`watch_room`](Self::watch_room).
-    pub(super) fn unwatch_room(&self) {
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    /// Tells whoever waits for room to look.
-    pub(super) fn tell_room(&self) {
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
-            // Under the lock nobody is between looking and sleeping.
-            drop(self.bed.lock().unwrap_or_else(PoisonError::into_inner));
-            self.room.notify_all();
-            // One word is as good as several.
-            let _ = self.roomy.0.try_send(());
+        match (posted, posting.take_back()) {
+            (None, Some(post)) => Err((post, Refusal::Full)),
+            (posted, _) => posted.unwrap_or(Ok(())),
         }
     }
 
@@ -291,7 +236,9 @@ impl Egress {
     pub(super) fn take(&self) -> Option<Outgoing> {
         let lined_up = self.lined_up.load(Ordering::SeqCst) > 0;
         let post = if lined_up { self.line().pop_front() } else { self.posts.pop() };
-        self.tell_room();
+        if post.is_some() {
+            self.room.tell_one();
+        }
         post
     }
 
@@ -339,7 +286,7 @@ impl Egress {
             }
         }
         drop(line);
-        self.tell_room();
+        self.room.tell_all();
         due
     }
 
@@ -378,12 +325,13 @@ impl Egress {
         while let Some(post) = self.take() {
             post.refuse();
         }
+        self.room.tell_all();
     }
 
     /// Takes nothing more.
     pub(super) fn seal(&self) {
         self.is_sealed.store(true, Ordering::SeqCst);
-        self.tell_room();
+        self.room.tell_all();
     }
 
     /// Nothing more arrives, and nothing is taken any more.

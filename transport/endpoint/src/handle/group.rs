@@ -1,14 +1,20 @@
 //! Several workers behind one listener, and the handles of all of them.
 
-use super::commands::Command;
+use super::commands::{Command, NewLink};
+use super::queue::Receiver;
+use super::waiters::Taking;
 use super::{EndpointHandle, LinkHandle, WaitError};
 use crate::config::EndpointConfig;
 use crate::error::{ConnectError, EndpointError, ListenError};
+use crate::park;
 use crate::udp::roce_udp_group;
 use crate::workers::{Placing, Workers};
-use crossbeam_channel::{Select, TryRecvError};
+use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
 use towpath_device_roce::udp::UdpConfig;
 use towpath_memory::Region;
 use towpath_verbs::Device;
@@ -20,6 +26,8 @@ use towpath_verbs::Device;
 pub struct EndpointGroup {
     workers: Workers,
     handles: Vec<EndpointHandle>,
+    /// Which of them is asked first for a link that was accepted.
+    turn: AtomicUsize,
 }
 
 impl EndpointGroup {
@@ -40,7 +48,7 @@ impl EndpointGroup {
             EndpointHandle::spawn(move || Ok(device), config.clone().of_worker(&workers, index))
         };
         let handles = devices.into_iter().enumerate().map(spawn).collect::<Result<_, _>>()?;
-        Ok(Self { workers, handles })
+        Ok(Self { workers, handles, turn: AtomicUsize::new(0) })
     }
 
     /// `count` workers on the default device.
@@ -93,33 +101,48 @@ impl EndpointGroup {
     /// workers have ended, so that none will come, and [`WaitError::Panicked`] when any of them
     /// ended so.
     pub fn accept(&self, timeout: Duration) -> Result<LinkHandle, WaitError> {
-        let mut running = self.handles.len();
-        // Later than there are times is never.
-        let until = Instant::now().checked_add(timeout);
-        let mut select = Select::new();
-        for handle in &self.handles {
-            select.recv(&handle.accepted);
-        }
-        loop {
-            if running == 0 {
+        park::within(timeout, self.accept_async()).unwrap_or(Err(WaitError::Timeout))
+    }
+
+    /// As [`accept`](Self::accept), for as long as it takes, as a future. One that is dropped has
+    /// taken no link.
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept), but for the time.
+    pub async fn accept_async(&self) -> Result<LinkHandle, WaitError> {
+        let mut waits: Vec<_> =
+            self.handles.iter().map(|handle| (handle, handle.accepted.recv_async())).collect();
+        // Each is the first to be asked in its turn.
+        let count = waits.len().max(1);
+        waits.rotate_left(self.turn.fetch_add(1, Ordering::Relaxed) % count);
+        poll_fn(|cx| self.poll_accept(&mut waits, cx)).await
+    }
+
+    fn poll_accept(
+        &self,
+        waits: &mut Vec<(&EndpointHandle, Taking<&Receiver<NewLink>>)>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<LinkHandle, WaitError>> {
+        let mut accepted = None;
+        waits.retain_mut(|(handle, wait)| {
+            if accepted.is_some() {
+                return true;
+            }
+            match Pin::new(wait).poll(cx) {
+                Poll::Ready(Ok(new)) => accepted = Some(LinkHandle::new(&handle.shared, new)),
+                Poll::Ready(Err(_)) => return false,
+                Poll::Pending => {}
+            }
+            true
+        });
+        match accepted {
+            Some(link) => Poll::Ready(Ok(link)),
+            None if waits.is_empty() => {
                 let has_panicked = |handle: &EndpointHandle| handle.shared.bell.has_panicked();
                 let is_panic = self.handles.iter().any(has_panicked);
-                return Err(if is_panic { WaitError::Panicked } else { WaitError::ShutDown });
+                Poll::Ready(Err(if is_panic { WaitError::Panicked } else { WaitError::ShutDown }))
             }
-            let place = match until {
-                Some(until) => select.ready_deadline(until).map_err(|_| WaitError::Timeout)?,
-                None => select.ready(),
-            };
-            let handle = &self.handles[place];
-            match handle.accepted.try_recv() {
-                Ok(new) => return Ok(LinkHandle::new(&handle.shared, new)),
-                // Another thread took it.
-                Err(TryRecvError::Empty) => {}
-                Err(TryRecvError::Disconnected) => {
-                    select.remove(place);
-                    running -= 1;
-                }
-            }
+            None => Poll::Pending,
         }
     }
 

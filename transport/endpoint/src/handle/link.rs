@@ -3,9 +3,10 @@
 use super::Shared;
 use super::channel::ChannelHandle;
 use super::commands::{Command, NewChannel, NewLink};
+use super::queue::{Receiver, RecvTimeoutError, TryRecvError, bounded};
 use crate::error::ChannelError;
 use crate::event::{LinkId, Peer};
-use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded};
+use crate::park;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -27,7 +28,8 @@ pub struct LinkHandle {
 
 impl LinkHandle {
     pub(super) fn new(shared: &Arc<Shared>, new: NewLink) -> Self {
-        let NewLink { id, peer, channels, is_closing, down } = new;
+        let NewLink { id, peer, channels, is_closing, down, claim } = new;
+        claim.settle();
         Self { shared: Arc::clone(shared), id, peer, channels, is_closing, down }
     }
 
@@ -48,10 +50,7 @@ impl LinkHandle {
     /// # Errors
     /// [`ChannelError`].
     pub fn open_channel(&self, ordered: bool) -> Result<ChannelHandle, ChannelError> {
-        let (reply, answer) = bounded(1);
-        self.shared.command(Command::OpenChannel { link: self.id, ordered, reply });
-        let new = answer.recv().unwrap_or(Err(ChannelError::ShutDown))?;
-        Ok(ChannelHandle::new(&self.shared, new))
+        park::on(self.open_channel_async(ordered))
     }
 
     /// Non-blocking version of [`open_channel`](Self::open_channel): it does not wait for the
@@ -60,10 +59,11 @@ impl LinkHandle {
     #[must_use]
     pub fn begin_open(&self, ordered: bool) -> Opening {
         let (reply, answer) = bounded(1);
-        let refusal = reply.clone();
-        if !self.shared.try_command(Command::OpenChannel { link: self.id, ordered, reply }) {
+        if self.shared.takes_commands() {
+            self.shared.command(Command::OpenChannel { link: self.id, ordered, reply });
+        } else {
             // Its place is free: nothing was answered yet.
-            drop(refusal.try_send(Err(ChannelError::Busy)));
+            drop(reply.send(Err(ChannelError::Busy)));
         }
         Opening { shared: Arc::clone(&self.shared), answer }
     }
@@ -75,13 +75,24 @@ impl LinkHandle {
     /// [down](Self::down), [`WaitError::ShutDown`] or [`WaitError::Panicked`] when the endpoint has
     /// ended, so that none will come.
     pub fn accept_channel(&self, timeout: Duration) -> Result<ChannelHandle, WaitError> {
-        let new =
-            self.channels.recv_timeout(timeout).map_err(|error| match (error, self.down()) {
-                (RecvTimeoutError::Timeout, _) => WaitError::Timeout,
-                (RecvTimeoutError::Disconnected, Some(reason)) => WaitError::Down(reason),
-                (RecvTimeoutError::Disconnected, None) => WaitError::of_end(&self.shared),
-            })?;
+        let new = self.channels.recv_timeout(timeout).map_err(|error| self.wait_error(error))?;
         Ok(ChannelHandle::new(&self.shared, new))
+    }
+
+    pub(super) fn wait_error(&self, error: RecvTimeoutError) -> WaitError {
+        match (error, self.down()) {
+            (RecvTimeoutError::Timeout, _) => WaitError::Timeout,
+            (RecvTimeoutError::Disconnected, Some(reason)) => WaitError::Down(reason),
+            (RecvTimeoutError::Disconnected, None) => WaitError::of_end(&self.shared),
+        }
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(super) fn id(&self) -> LinkId {
+        self.id
     }
 
     pub(super) fn opened(&self) -> &Receiver<NewChannel> {
@@ -91,9 +102,7 @@ impl LinkHandle {
     /// The counters of the link; `None` when the link is gone.
     #[must_use]
     pub fn stats(&self) -> Option<LinkStats> {
-        let (reply, answer) = bounded(1);
-        self.shared.command(Command::Stats { link: self.id, reply });
-        answer.recv().ok().flatten()
+        park::on(self.stats_async())
     }
 
     /// Closes the link: messages that are under way are still sent, then the peer is told.

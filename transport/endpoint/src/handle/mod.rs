@@ -6,9 +6,13 @@
 //! | `clock` | the device's clock, for threads that have no device |
 //! | `commands` | what handles ask the worker for |
 //! | `doorbell`, `egress`, `outbound` | messages to the worker without a lock, and its side |
+//! | `room` | waiting for room in the queue of a channel |
+//! | `places` | numbers for what the worker waits for |
+//! | `futures` | what handles wait for, as futures |
 //! | `completions` | outcomes of many messages in one queue |
 //! | `group` | several workers behind one listener |
 //! | `reconnect` | a channel that is made anew when it breaks |
+//! | `waiters`, `queue` | how threads and tasks wait, and what most of them wait for |
 //! | `wait` | for whichever comes first of several things |
 //! | `link`, `channel`, `ticket` | handles of links and channels, and tickets of sends |
 
@@ -18,12 +22,17 @@ mod commands;
 mod completions;
 mod doorbell;
 mod egress;
+mod futures;
 mod group;
 mod link;
 mod outbound;
+mod places;
+mod queue;
 mod reconnect;
+mod room;
 mod ticket;
 mod wait;
+mod waiters;
 mod worker;
 
 pub use channel::{ChannelHandle, Incoming, RecvError};
@@ -40,11 +49,12 @@ use crate::config::EndpointConfig;
 use crate::endpoint::Endpoint;
 use crate::error::{ConnectError, EndpointError, ListenError};
 use crate::limits::COMMANDS_MAX;
+use crate::park;
 use crate::pools::{AllocError, SendPools};
 use clock::Clock;
 use commands::{Command, NewLink};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use doorbell::Doorbell;
+use queue::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -56,7 +66,7 @@ use towpath_verbs::Device;
 
 /// What all handles of one endpoint share.
 pub(crate) struct Shared {
-    commands: Sender<Command>,
+    commands: crossbeam_channel::Sender<Command>,
     bell: Arc<Doorbell>,
     pools: SendPools,
     blacklist: Blacklist,
@@ -67,20 +77,27 @@ impl Shared {
     /// Sends a command without waiting, for the worker may be driven by whoever asks. One that
     /// nobody takes is dropped, and its answer with it. Bounded by who asks: a thread that waits
     /// for the answer asks for nothing else meanwhile, links are closed once, and for what nobody
-    /// waits for see [`try_command`](Self::try_command).
+    /// waits for see [`takes_commands`](Self::takes_commands).
     fn command(&self, command: Command) {
         drop(self.commands.send(command));
         self.bell.ring();
     }
 
-    /// The same for what a thread may ask for again before it is answered; false when too many
+    /// Asks the worker, and is its answer; none where nobody gives one.
+    async fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Option<T> {
+        let (reply, answer) = bounded(1);
+        self.command(command(reply));
+        answer.recv_async().await.ok()
+    }
+
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// Whether one may ask for what may be asked for again before it is answered: not when too many
     /// commands wait.
-    fn try_command(&self, command: Command) -> bool {
-        let has_room = self.commands.len() < COMMANDS_MAX;
-        if has_room {
-            self.command(command);
-        }
-        has_room
+    fn takes_commands(&self) -> bool {
+        self.commands.len() < COMMANDS_MAX
     }
 }
 
@@ -150,7 +167,7 @@ impl EndpointHandle {
     where
         D: Device<Memory = Region>,
     {
-        let (commands, inbox) = unbounded();
+        let (commands, inbox) = crossbeam_channel::unbounded();
         let (accept, accepted) = bounded(crate::limits::BACKLOG_MAX);
         let spin = config.spin;
         let endpoint = Endpoint::new(device, config.without_streams_unless_asked())?;
@@ -175,9 +192,7 @@ impl EndpointHandle {
     /// # Errors
     /// [`ListenError`].
     pub fn listen(&self, addr: SocketAddr) -> Result<SocketAddr, ListenError> {
-        let (reply, answer) = bounded(1);
-        self.shared.command(Command::Listen { addr, reply });
-        answer.recv().unwrap_or(Err(ListenError::ShutDown))
+        park::on(self.listen_async(addr))
     }
 
     /// Connects to a peer that listens on a TCP address. Blocks until the link is up, at most
@@ -186,7 +201,7 @@ impl EndpointHandle {
     /// # Errors
     /// [`ConnectError`].
     pub fn connect(&self, addr: SocketAddr) -> Result<LinkHandle, ConnectError> {
-        self.connect_to(addr, None)
+        park::on(self.connect_async(addr))
     }
 
     /// As [`connect`](Self::connect), with another class than [`EndpointConfig::class`].
@@ -194,18 +209,7 @@ impl EndpointHandle {
     /// # Errors
     /// [`ConnectError`].
     pub fn connect_as(&self, addr: SocketAddr, class: Class) -> Result<LinkHandle, ConnectError> {
-        self.connect_to(addr, Some(class))
-    }
-
-    fn connect_to(
-        &self,
-        addr: SocketAddr,
-        class: Option<Class>,
-    ) -> Result<LinkHandle, ConnectError> {
-        let (reply, answer) = bounded(1);
-        self.shared.command(Command::Connect { addr, class, reply });
-        let new = answer.recv().unwrap_or(Err(ConnectError::ShutDown))?;
-        Ok(LinkHandle::new(&self.shared, new))
+        park::on(self.connect_as_async(addr, class))
     }
 
     /// Waits for the next link that a peer made.
@@ -226,7 +230,7 @@ impl EndpointHandle {
     /// last turn.
     #[must_use]
     pub fn now(&self) -> Time {
-        self.shared.clock.now()
+        self.shared.now()
     }
 
     /// An empty buffer for at least `len` bytes, from the smallest send pool that has one.
@@ -266,10 +270,7 @@ impl EndpointHandle {
     /// # Errors
     /// [`EndpointError`].
     pub fn register(&self, region: &Region) -> Result<(), EndpointError> {
-        let (reply, answer) = bounded(1);
-        self.shared.command(Command::Register { region: region.clone(), reply });
-        let gone = || EndpointError::Thread(std::io::ErrorKind::BrokenPipe.into());
-        answer.recv().unwrap_or_else(|_| Err(gone()))
+        park::on(self.register_async(region))
     }
 
     /// Closes all links in order, ends the worker and waits for its thread, where it has one.

@@ -3,6 +3,7 @@
 
 use super::doorbell::Doorbell;
 use super::egress::{Egress, Outgoing, Reply};
+use super::places::Places;
 use super::ticket::SentMessage;
 use crate::endpoint::Endpoint;
 use crate::event::{LinkId, SendId};
@@ -30,8 +31,7 @@ struct Waiting {
 pub(super) struct Outbound {
     bell: Arc<Doorbell>,
     /// By the token that the endpoint knows.
-    sends: Vec<Option<Waiting>>,
-    free: Vec<usize>,
+    sends: Places<Waiting>,
     /// Channels whose next message their link had no room for, by [`LinkId::index`]; they are not
     /// served meanwhile.
     stalled: Vec<VecDeque<Arc<Egress>>>,
@@ -45,8 +45,8 @@ pub(super) struct Outbound {
 
 impl Outbound {
     pub(super) fn new(bell: Arc<Doorbell>) -> Self {
-        let (sends, free, stalled, roomy, watched) = Default::default();
-        Self { bell, sends, free, stalled, roomy, watched, due: Time::NEVER }
+        let (sends, stalled, roomy, watched) = Default::default();
+        Self { bell, sends, stalled, roomy, watched, due: Time::NEVER }
     }
 
     pub(super) fn bell(&self) -> &Arc<Doorbell> {
@@ -138,7 +138,7 @@ impl Outbound {
             egress.line_up(endpoint.now());
             egress.sift(stays, Outgoing::abandon);
         }
-        for waiting in self.sends.iter().flatten() {
+        for waiting in self.sends.iter() {
             if is_wanted(&waiting.egress, &waiting.reply) {
                 // One that has just ended has its outcome.
                 let _ = endpoint.cancel(waiting.send);
@@ -184,24 +184,18 @@ impl Outbound {
     ) -> Option<Outgoing> {
         let Outgoing { payload, mut options, reply } = message;
         options = options.counted_from(|| endpoint.now());
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.sends.push(None);
-            self.sends.len() - 1
-        });
-        let here = SendOptions { token: place as u64, ..options };
+        let here = SendOptions { token: self.sends.next(), ..options };
         match endpoint.send(egress.link, egress.channel, payload, here) {
             Ok(send) => {
                 egress.on_taken();
                 let egress = Arc::clone(egress);
-                self.sends[place] = Some(Waiting { send, reply, token: options.token, egress });
+                self.sends.put(Waiting { send, reply, token: options.token, egress });
                 None
             }
             Err(Rejected { payload, error: SubmitError::Full }) => {
-                self.free.push(place);
                 Some(Outgoing { payload, options, reply })
             }
             Err(rejected) => {
-                self.free.push(place);
                 reply.tell(Err(rejected));
                 None
             }
@@ -249,7 +243,7 @@ impl Outbound {
     /// Tells whoever still waits that nobody knows what became of their messages, and where the
     /// buffers are that the device was not seen to let go of.
     pub(super) fn give_up_all(&mut self) {
-        for Waiting { reply, token, .. } in self.sends.drain(..).flatten() {
+        for Waiting { reply, token, .. } in self.sends.drain() {
             let payload = Payload { segments: Segments::new() };
             reply.tell(Ok(SentMessage { token, outcome: Outcome::Unknown, payload }));
         }
@@ -265,9 +259,7 @@ impl Outbound {
 
     /// A message has had its outcome.
     pub(super) fn on_sent(&mut self, place: u64, outcome: Outcome, payload: Payload) {
-        let sent = usize::try_from(place).ok().and_then(|place| self.sends.get_mut(place));
-        let Some(waiting) = sent.and_then(Option::take) else { return };
-        self.free.push(place as usize);
+        let Some(waiting) = self.sends.take(place) else { return };
         if waiting.egress.on_sent() {
             self.bell.again(waiting.egress);
         }

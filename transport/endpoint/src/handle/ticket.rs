@@ -2,10 +2,14 @@
 
 use super::Shared;
 use super::egress::Egress;
+use super::queue::{Closed, Receiver, RecvTimeoutError};
+use super::waiters::{Awaited, Taking};
 use crate::payload::{Payload, Rejected};
-use crossbeam_channel::Receiver;
+use crate::sends::Segments;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use towpath_proto::Outcome;
 
@@ -20,11 +24,58 @@ pub struct SentMessage {
     pub payload: Payload,
 }
 
+/// An answer that is given out once.
+pub(super) struct Answer<T> {
+    answer: Taking<Receiver<T>>,
+    is_given: AtomicBool,
+}
+
+impl<T> Answer<T> {
+    pub(super) fn new(answer: Receiver<T>) -> Self {
+        Self { answer: answer.into_recv(), is_given: AtomicBool::new(false) }
+    }
+
+    /// Waits for it for at most `timeout`. `lost` is what it is if the worker dropped the question.
+    pub(super) fn wait(&self, timeout: Duration, lost: impl FnOnce() -> T) -> Option<T> {
+        match self.answer.source.recv_timeout(timeout) {
+            Ok(answer) => self.give(answer),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => self.give(lost()),
+        }
+    }
+
+    /// The same as a future.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, lost: impl FnOnce() -> T) -> Poll<T> {
+        let answer = match Pin::new(&mut self.answer).poll(cx) {
+            Poll::Ready(answer) => answer.unwrap_or_else(|Closed| lost()),
+            Poll::Pending => return Poll::Pending,
+        };
+        self.give(answer).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn give(&self, answer: T) -> Option<T> {
+        let was_given = self.is_given.swap(true, Ordering::Relaxed);
+        (!was_given).then_some(answer)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.answer.source.is_empty()
+    }
+
+    pub(super) fn awaited(&self) -> &impl Awaited {
+        &self.answer.source
+    }
+}
+
 /// A handle for one sent message: waits for its outcome, or gives the message up.
 ///
 /// Dropping a ticket does neither: the message is still sent.
+///
+/// As a future it is the outcome, once there is one; never, if [`wait`](Self::wait) returned it.
+/// Await `&mut ticket` to keep the ticket meanwhile, for [`cancel`](Self::cancel).
 pub struct Ticket {
-    answer: Receiver<Result<SentMessage, Rejected>>,
+    answer: Answer<Result<SentMessage, Rejected>>,
+    token: u64,
     shared: Arc<Shared>,
     egress: Arc<Egress>,
     /// Of the message, on its channel.
@@ -37,10 +88,11 @@ impl Ticket {
         answer: Receiver<Result<SentMessage, Rejected>>,
         shared: &Arc<Shared>,
         egress: &Arc<Egress>,
-        number: u64,
+        (number, token): (u64, u64),
     ) -> Self {
         let (shared, egress) = (Arc::clone(shared), Arc::clone(egress));
-        Self { answer, shared, egress, number, is_cancelled: AtomicBool::new(false) }
+        let is_cancelled = AtomicBool::new(false);
+        Self { answer: Answer::new(answer), token, shared, egress, number, is_cancelled }
     }
 
     /// Waits for the outcome, for at most `timeout`. `Ok(None)` means that there is none yet. The
@@ -49,7 +101,7 @@ impl Ticket {
     /// # Errors
     /// [`Rejected`] with the message: it was not taken.
     pub fn wait(&self, timeout: Duration) -> Result<Option<SentMessage>, Rejected> {
-        self.answer.recv_timeout(timeout).ok().transpose()
+        self.answer.wait(timeout, || Ok(lost(self.token))).transpose()
     }
 
     /// Gives the message up and does not block; [`wait`](Self::wait) then returns the outcome.
@@ -62,9 +114,23 @@ impl Ticket {
         }
     }
 
-    pub(super) fn answer(&self) -> &Receiver<Result<SentMessage, Rejected>> {
-        &self.answer
+    pub(super) fn awaited(&self) -> &impl Awaited {
+        self.answer.awaited()
     }
+}
+
+impl Future for Ticket {
+    type Output = Result<SentMessage, Rejected>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let token = self.token;
+        self.answer.poll(cx, || Ok(lost(token)))
+    }
+}
+
+/// The worker panicked while it had the message.
+fn lost(token: u64) -> SentMessage {
+    SentMessage { token, outcome: Outcome::Unknown, payload: Payload { segments: Segments::new() } }
 }
 
 impl std::fmt::Debug for Ticket {

@@ -4,10 +4,13 @@ use super::channel::ChannelHandle;
 use super::completions::CompletionQueue;
 use super::link::LinkHandle;
 use super::ticket::Ticket;
+use super::waiters::{Awaited, Taking};
 use super::{EndpointHandle, WaitError};
-use crossbeam_channel::Select;
+use crate::park;
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// What one thread waits for: messages, outcomes, room to send, channels, links. Each thing that is
 /// added has a number, from 0 on; [`wait`](Self::wait) returns the number of one that has come.
@@ -18,9 +21,9 @@ use std::time::{Duration, Instant};
 /// says so. Where several things have come any of them is named.
 #[derive(Default)]
 pub struct WaitSet<'a> {
-    select: Select<'a>,
-    /// Channels that are waited for until they are writable, by number.
-    writable: Vec<(usize, &'a ChannelHandle)>,
+    things: Vec<Taking<Box<dyn Awaited + 'a>>>,
+    /// The one that is looked at first, so that each has its turn.
+    first: usize,
 }
 
 impl<'a> WaitSet<'a> {
@@ -30,38 +33,41 @@ impl<'a> WaitSet<'a> {
         Self::default()
     }
 
+    fn add(&mut self, thing: impl Awaited + 'a) -> usize {
+        self.things.push(Taking::new(Box::new(thing)));
+        self.things.len() - 1
+    }
+
     /// Waits for an arrival on a channel: then [`recv`](ChannelHandle::recv) has something.
     pub fn message(&mut self, channel: &'a ChannelHandle) -> usize {
-        self.select.recv(channel.incoming())
+        self.add(channel.incoming())
     }
 
     /// Waits for an outcome: then [`poll`](CompletionQueue::poll) has one.
     pub fn outcome(&mut self, completions: &'a CompletionQueue) -> usize {
-        self.select.recv(completions.outcomes())
+        self.add(completions.outcomes())
     }
 
     /// Waits for the outcome of one message: then [`wait`](Ticket::wait) has it.
     pub fn ticket(&mut self, ticket: &'a Ticket) -> usize {
-        self.select.recv(ticket.answer())
+        self.add(ticket.awaited())
     }
 
     /// Waits for room in the queue of a channel: then [`post`](ChannelHandle::post) and
     /// [`try_send`](ChannelHandle::try_send) are not refused for want of it.
     pub fn writable(&mut self, channel: &'a ChannelHandle) -> usize {
-        let number = self.select.recv(channel.room());
-        self.writable.push((number, channel));
-        number
+        self.add(channel.room())
     }
 
     /// Waits for a channel that the peer opens: then
     /// [`accept_channel`](LinkHandle::accept_channel) has it.
     pub fn channel(&mut self, link: &'a LinkHandle) -> usize {
-        self.select.recv(link.opened())
+        self.add(link.opened())
     }
 
     /// Waits for a link that a peer connects: then [`accept`](EndpointHandle::accept) has it.
     pub fn link(&mut self, endpoint: &'a EndpointHandle) -> usize {
-        self.select.recv(&endpoint.accepted)
+        self.add(&endpoint.accepted)
     }
 
     /// The number of one thing that has come, waiting for at most `timeout`.
@@ -69,29 +75,35 @@ impl<'a> WaitSet<'a> {
     /// # Errors
     /// [`WaitError::Timeout`]: none has come.
     pub fn wait(&mut self, timeout: Duration) -> Result<usize, WaitError> {
-        for (_, channel) in &self.writable {
-            channel.watch_room();
-        }
-        let found = self.wait_until(Instant::now().checked_add(timeout));
-        for (_, channel) in &self.writable {
-            channel.unwatch_room();
-        }
-        found
+        let found = if timeout.is_zero() {
+            self.find()
+        } else {
+            park::look(|| self.find()).or_else(|| {
+                let found = park::within(timeout, poll_fn(|cx| self.poll(cx)));
+                self.things.iter_mut().for_each(Taking::leave);
+                found
+            })
+        };
+        found.ok_or(WaitError::Timeout)
     }
 
-    /// Channels are watched meanwhile, so that each word about room comes after somebody made some.
-    fn wait_until(&mut self, end: Option<Instant>) -> Result<usize, WaitError> {
-        loop {
-            let number = match end {
-                Some(end) => self.select.ready_deadline(end).map_err(|_| WaitError::Timeout)?,
-                None => self.select.ready(),
-            };
-            let channel = self.writable.iter().find(|(of, _)| *of == number);
-            // The word may be an old one.
-            if channel.is_none_or(|(_, channel)| channel.take_room()) {
-                return Ok(number);
-            }
-        }
+    fn find(&mut self) -> Option<usize> {
+        self.pick(|thing| thing.source.is_there())
+    }
+
+    fn poll(&mut self, cx: &Context<'_>) -> Poll<usize> {
+        self.pick(|thing| thing.watch(cx.waker())).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn pick(
+        &mut self,
+        mut is_there: impl FnMut(&mut Taking<Box<dyn Awaited + 'a>>) -> bool,
+    ) -> Option<usize> {
+        let count = self.things.len();
+        let mut order = (self.first..count).chain(0..self.first.min(count));
+        let found = order.find(|&number| is_there(&mut self.things[number]))?;
+        self.first = found + 1;
+        Some(found)
     }
 }
 

@@ -2,16 +2,16 @@
 
 use super::channel::{ChannelEnd, End, Incoming};
 use super::clock::Clock;
-use super::commands::{Command, NewChannel, NewLink};
+use super::commands::{Claim, Command, NewChannel, NewLink};
 use super::doorbell::Doorbell;
 use super::egress::Egress;
 use super::outbound::Outbound;
+use super::queue::{Sender, TryRecvError, unbounded};
 use super::{EndpointHandle, LinkHandle};
 use crate::endpoint::{Endpoint, PendingLink};
 use crate::error::{ChannelError, ConnectError, LinkError};
 use crate::event::{ConnectId, Event, LinkId, Peer};
 use crate::limits::{BACKLOG_MAX, BATCH, WORKER_BLOCK_NS, WORKER_SLEEP_NS};
-use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use towpath_base::{Nanos, Time};
@@ -59,7 +59,7 @@ struct Desk {
 /// where the peer may have it.
 pub struct EndpointWorker<D: Device<Memory = Region>> {
     endpoint: Endpoint<D>,
-    commands: Receiver<Command>,
+    commands: crossbeam_channel::Receiver<Command>,
     bell: Arc<Doorbell>,
     clock: Arc<Clock>,
     desk: Desk,
@@ -70,7 +70,7 @@ pub struct EndpointWorker<D: Device<Memory = Region>> {
 impl<D: Device<Memory = Region>> EndpointWorker<D> {
     pub(super) fn new(
         endpoint: Endpoint<D>,
-        commands: Receiver<Command>,
+        commands: crossbeam_channel::Receiver<Command>,
         (bell, clock): (Arc<Doorbell>, Arc<Clock>),
         accept: Sender<NewLink>,
         spin: Nanos,
@@ -115,7 +115,7 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
 
     fn serve(&mut self) -> bool {
         let Self { endpoint, desk, .. } = self;
-        desk.serve(endpoint) | endpoint.turn(|endpoint, event| desk.on_event(endpoint, event))
+        desk.serve(endpoint) | endpoint.turn(|_, event| desk.on_event(event))
     }
 
     /// When [`turn`](Self::turn) has something to do at the latest, unless something arrives or is
@@ -256,7 +256,7 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
             if desk.links.iter().all(Option::is_none) {
                 break;
             }
-            endpoint.turn(|endpoint, event| desk.on_event(endpoint, event));
+            endpoint.turn(|_, event| desk.on_event(event));
         }
     }
 }
@@ -289,6 +289,9 @@ impl Desk {
     /// Hands on what was posted, and closes links that have all of theirs.
     fn serve<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) -> bool {
         let served = self.outbound.serve(endpoint);
+        while let Some(link) = self.outbound.bell().next_left() {
+            self.begin_close(link);
+        }
         for place in (0..self.closing.len()).rev() {
             let link = self.closing[place];
             let entry = self.links.get(link.index()).and_then(Option::as_ref);
@@ -321,19 +324,20 @@ impl Desk {
         if self.links.len() <= id.index() {
             self.links.resize_with(id.index() + 1, || None);
         }
-        let entry = LinkEntry { id, new_channels, channels: Vec::new(), down: Arc::clone(&down) };
-        self.links[id.index()] = Some(entry);
-        NewLink { id, peer, channels, is_closing: Arc::default(), down }
+        self.links[id.index()] =
+            Some(LinkEntry { id, new_channels, channels: Vec::new(), down: Arc::clone(&down) });
+        let claim = Claim::new(self.outbound.bell(), id);
+        NewLink { id, peer, channels, is_closing: Arc::default(), down, claim }
     }
 
-    fn on_event<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, event: Event) {
+    fn on_event(&mut self, event: Event) {
         match event {
             Event::Connected { connect, link, peer } => {
                 let new = self.add_link(link, peer);
                 let place = self.connects.iter().position(|&(id, _)| id == connect);
-                let told = place.map(|place| self.connects.swap_remove(place).1.send(Ok(new)));
-                if !matches!(told, Some(Ok(()))) {
-                    endpoint.close(link);
+                if let Some(place) = place {
+                    // What nobody waits for any more is dropped, which closes it.
+                    drop(self.connects.swap_remove(place).1.send(Ok(new)));
                 }
             }
             Event::ConnectFailed { connect, error } => {
@@ -344,9 +348,7 @@ impl Desk {
             Event::Accepted { link, peer } => {
                 let new = self.add_link(link, peer);
                 // Nobody accepts, or not fast enough: the peer is better off elsewhere.
-                if self.accept.try_send(new).is_err() {
-                    endpoint.close(link);
-                }
+                drop(self.accept.send(new));
             }
             Event::AcceptFailed { from, error } => {
                 tracing::debug!(%from, %error, "a peer was turned away");

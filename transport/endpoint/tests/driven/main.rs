@@ -1,5 +1,6 @@
 //! A worker without a thread: one thread drives it, the peer and the applications, in virtual time.
 
+mod futures;
 mod giving_up;
 mod pressure;
 mod rig;

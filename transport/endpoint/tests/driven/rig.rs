@@ -1,5 +1,9 @@
 //! Two workers, a link between them, and one thread that drives both.
 
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use towpath_base::{Nanos, Time};
 use towpath_device_roce::{RoceConfig, RoceDevice};
@@ -76,5 +80,35 @@ pub(crate) fn take(channel: &ChannelHandle) -> Vec<u8> {
     match channel.recv(NOW) {
         Ok(Incoming::Message(message)) => message.to_vec(),
         other => panic!("a message was due, not {other:?}"),
+    }
+}
+
+/// Whether a future was woken.
+#[derive(Default)]
+pub(crate) struct Woken(AtomicBool);
+
+impl Woken {
+    /// Whether it was woken since this was last asked.
+    pub(crate) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::SeqCst)
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// An executor: turns both workers until the future is ready, which must be woken before it is.
+pub(crate) fn finish<F: Future>(lab: &mut Lab, future: F) -> F::Output {
+    let (mut future, woken) = (pin!(future), Arc::new(Woken::default()));
+    let waker = Waker::from(Arc::clone(&woken));
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        lab.run();
+        assert!(woken.take(), "nothing is under way any more, and it was not woken");
     }
 }

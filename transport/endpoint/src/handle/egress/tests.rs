@@ -1,8 +1,13 @@
 //! Who waits for room.
 
+use super::super::queue::bounded;
+use super::super::room::Room;
+use super::super::waiters::Taking;
 use super::*;
 use crate::bell::Bell;
 use crate::links::Links;
+use std::pin::Pin;
+use std::task::{Context, Wake, Waker};
 
 #[test]
 fn room_is_told_to_each_of_two_who_wait_for_it() {
@@ -16,13 +21,28 @@ fn room_is_told_to_each_of_two_who_wait_for_it() {
         let post = Outgoing { payload, options: SendOptions::new(), reply: Reply::Ticket(tell, 0) };
         assert!(egress.try_post(&doorbell, post).is_ok());
     }
-    egress.watch_room(&doorbell);
-    egress.watch_room(&doorbell);
-    assert!(egress.room().is_empty());
-    // The worker takes all there is before either of them runs.
-    while egress.take().is_some() {}
-    assert!(!egress.room().is_empty() && egress.take_room(&doorbell));
-    egress.unwatch_room();
-    assert!(!egress.room().is_empty(), "the second one sleeps while the queue is empty");
-    assert!(egress.take_room(&doorbell));
+    let room = Room { egress: &egress, bell: &doorbell };
+    let (mut first, mut second) = (Taking::new(room), Taking::new(room));
+    let (told, mut cx) = (Arc::new(Told::default()), Vec::new());
+    for waiting in [&mut first, &mut second] {
+        let waker = Waker::from(Arc::clone(&told));
+        assert!(Pin::new(waiting).poll(&mut Context::from_waker(&waker)).is_pending());
+        cx.push(waker);
+    }
+    let _one = egress.take();
+    assert_eq!((told.0.load(Ordering::SeqCst), egress.room.len()), (1, 1));
+    // The first one goes without a look.
+    drop(first);
+    assert_eq!((told.0.load(Ordering::SeqCst), egress.room.len()), (2, 0));
+    assert!(Pin::new(&mut second).poll(&mut Context::from_waker(&cx[1])).is_ready());
+}
+
+/// Counts how often it was woken.
+#[derive(Default)]
+struct Told(AtomicUsize);
+
+impl Wake for Told {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
 }

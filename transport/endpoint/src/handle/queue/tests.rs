@@ -1,0 +1,108 @@
+//! Threads and futures that wait at one queue.
+
+use super::*;
+use std::pin::Pin;
+use std::sync::atomic::AtomicUsize;
+use std::task::{Context, Poll, Wake, Waker};
+use towpath_base::Prng;
+
+/// Long enough for a loaded machine; nothing here waits for it to pass.
+const LONG: Duration = Duration::from_secs(60);
+const SEED: u64 = 0x9ec0_0027;
+
+#[derive(Default)]
+struct Told(AtomicUsize);
+
+impl Wake for Told {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn poll<T>(waiting: &mut Taking<&Receiver<T>>, told: &Arc<Told>) -> Option<Result<T, Closed>> {
+    let waker = Waker::from(Arc::clone(told));
+    match Pin::new(waiting).poll(&mut Context::from_waker(&waker)) {
+        Poll::Ready(taken) => Some(taken),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn a_future_has_one_place_in_the_line_until_it_is_ready_or_dropped() {
+    let (sender, receiver) = unbounded();
+    let told: Vec<Arc<Told>> = (0..100).map(|_| Arc::default()).collect();
+    let mut waiting: Vec<_> = (0..100).map(|_| receiver.recv_async()).collect();
+    for _ in 0..3 {
+        for (waiting, told) in waiting.iter_mut().zip(&told) {
+            assert_eq!(poll(waiting, told), None);
+        }
+        assert_eq!(receiver.waiters().len(), 100);
+    }
+    // The waker of the last poll counts.
+    let other = Arc::new(Told::default());
+    assert_eq!(poll(&mut waiting[0], &other), None);
+    sender.send(7).expect("somebody receives");
+    assert_eq!((told[0].0.load(Ordering::SeqCst), other.0.load(Ordering::SeqCst)), (0, 1));
+    assert_eq!(poll(&mut waiting[50], &told[50]), Some(Ok(7)), "whoever looks first");
+    assert_eq!(receiver.waiters().len(), 98);
+    drop(sender);
+    assert_eq!(receiver.waiters().len(), 0, "the end is told to all");
+    assert!(told.iter().skip(1).filter(|told| told.0.load(Ordering::SeqCst) == 1).count() == 98);
+    assert!(waiting.iter_mut().zip(&told).all(|(w, told)| poll(w, told) == Some(Err(Closed))));
+}
+
+#[test]
+fn no_wake_up_is_lost_among_threads_and_futures_that_come_and_go() {
+    println!("seed {SEED:#x}");
+    const ITEMS: usize = 60_000;
+    let (sender, receiver) = unbounded();
+    let taken = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let taken = &taken;
+        for thread in 0..4 {
+            let receiver = receiver.clone();
+            scope.spawn(move || {
+                let mut prng = Prng::new(SEED ^ thread);
+                loop {
+                    // A future that is dropped right away, on top of one that stays.
+                    let staying = receiver.recv_async();
+                    if prng.below(2) == 0 {
+                        let told = Arc::default();
+                        match poll(&mut receiver.recv_async(), &told) {
+                            Some(Ok(())) => _ = taken.fetch_add(1, Ordering::SeqCst),
+                            Some(Err(Closed)) => return,
+                            None => {}
+                        }
+                    }
+                    let got = match prng.below(3) {
+                        0 => receiver.recv_timeout(Duration::from_micros(prng.below(50))),
+                        1 => {
+                            let got = receiver.recv_timeout(LONG);
+                            assert_ne!(got, Err(RecvTimeoutError::Timeout), "nobody woke it");
+                            got
+                        }
+                        _ => park::on(staying).map_err(|Closed| RecvTimeoutError::Disconnected),
+                    };
+                    match got {
+                        Ok(()) => _ = taken.fetch_add(1, Ordering::SeqCst),
+                        Err(RecvTimeoutError::Timeout) => {}
+                        Err(RecvTimeoutError::Disconnected) => return,
+                    }
+                }
+            });
+        }
+        drop(receiver);
+        let mut prng = Prng::new(SEED);
+        for item in 0..ITEMS {
+            sender.send(()).expect("somebody receives");
+            // Now and then all of them have to sleep, and somebody to be woken by one item.
+            if prng.below(64) == 0 {
+                while taken.load(Ordering::SeqCst) <= item {
+                    std::thread::yield_now();
+                }
+            }
+        }
+        drop(sender);
+    });
+    assert_eq!(taken.load(Ordering::SeqCst), ITEMS);
+}
