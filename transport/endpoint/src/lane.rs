@@ -91,6 +91,11 @@ impl OpOptions {
         self
     }
 
+    /// With the timeout, if there is one, counted from `now` on.
+    pub(crate) fn counted_from(self, now: Time) -> Self {
+        Self { deadline: self.due(now), timeout: None, ..self }
+    }
+
     pub(crate) fn due(&self, now: Time) -> Time {
         self.timeout.map_or(self.deadline, |span| self.deadline.min(now + span))
     }
@@ -148,6 +153,9 @@ pub enum LaneError {
     /// There is no memory.
     #[error("{0}")]
     Memory(#[from] MemoryError),
+    /// The endpoint's worker has ended.
+    #[error("the endpoint has shut down; start another one")]
+    ShutDown,
 }
 
 /// An operation that was not taken on, with its buffer.

@@ -303,9 +303,9 @@ pub use endpoint::{
 pub use error::{AcceptError, ChannelError, ConnectError, EndpointError, LinkError, ListenError};
 pub use event::{ConnectId, Event, LinkId, Peer, SendId, StreamId};
 pub use handle::{
-    ChannelHandle, CompletionQueue, EndpointGroup, EndpointHandle, EndpointWorker, Fate, Incoming,
-    LinkHandle, Opening, Reconnect, ReconnectError, RecvError, SentMessage, Settled, Ticket,
-    WaitError, WaitSet,
+    ChannelHandle, CompletionQueue, EndpointGroup, EndpointHandle, EndpointWorker, Fate,
+    GrantChange, Incoming, LinkHandle, OpDone, OpTicket, Opening, Reconnect, ReconnectError,
+    RecvError, SentMessage, Settled, Ticket, WaitError, WaitSet,
 };
 pub use lane::{LaneError, LaneReport, OpId, OpOptions, Place, RejectedOp};
 #[cfg(feature = "mem")]

@@ -2,27 +2,72 @@
 
 use super::channel::{ChannelEnd, Incoming};
 use super::doorbell::Doorbell;
+use super::lane::Changes;
+use super::ops::Asked;
 use super::queue::{Receiver, Sender};
 use crate::error::{ChannelError, ConnectError, EndpointError, ListenError};
 use crate::event::{LinkId, Peer};
+use crate::lane::LaneError;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
-use towpath_memory::Region;
-use towpath_proto::{ChannelId, Class, DownReason, LinkStats};
+use towpath_memory::{Region, SharedMemory};
+use towpath_proto::{ChannelId, Class, DownReason, GrantId, LinkStats, Rights};
 
 /// A link that was asked for, or why there is none.
 pub(crate) type Linked = Result<NewLink, ConnectError>;
 
 /// A command; each answer goes to a place of its own.
 pub(crate) enum Command {
-    Listen { addr: SocketAddr, reply: Sender<Result<SocketAddr, ListenError>> },
-    Connect { addr: SocketAddr, class: Option<Class>, reply: Sender<Linked> },
-    Register { region: Region, reply: Sender<Result<(), EndpointError>> },
-    OpenChannel { link: LinkId, ordered: bool, reply: Sender<Result<NewChannel, ChannelError>> },
-    CloseLink { link: LinkId },
-    Stats { link: LinkId, reply: Sender<Option<LinkStats>> },
+    Listen {
+        addr: SocketAddr,
+        reply: Sender<Result<SocketAddr, ListenError>>,
+    },
+    Connect {
+        addr: SocketAddr,
+        class: Option<Class>,
+        reply: Sender<Linked>,
+    },
+    Register {
+        region: Region,
+        reply: Sender<Result<(), EndpointError>>,
+    },
+    OpenChannel {
+        link: LinkId,
+        ordered: bool,
+        reply: Sender<Result<NewChannel, ChannelError>>,
+    },
+    CloseLink {
+        link: LinkId,
+    },
+    Grant {
+        link: LinkId,
+        memory: SharedMemory,
+        range: Range<usize>,
+        rights: Rights,
+        reply: Sender<Result<GrantId, LaneError>>,
+    },
+    Revoke {
+        link: LinkId,
+        grant: GrantId,
+        reply: Sender<bool>,
+    },
+    Operate(Asked),
+    Stats {
+        link: LinkId,
+        reply: Sender<Option<LinkStats>>,
+    },
     Shutdown,
+}
+
+impl Command {
+    /// Nobody will look at it: what it holds of the caller's goes back.
+    pub(super) fn refuse(self) {
+        if let Self::Operate(asked) = self {
+            asked.refuse_for_good();
+        }
+    }
 }
 
 /// A link that is up.
@@ -35,6 +80,8 @@ pub(crate) struct NewLink {
     pub(crate) is_closing: Arc<AtomicBool>,
     /// Set when it goes down.
     pub(crate) down: Arc<OnceLock<DownReason>>,
+    /// What the peer grants.
+    pub(super) changes: Arc<Changes>,
     pub(super) claim: Claim,
 }
 

@@ -3,6 +3,7 @@
 use super::Shared;
 use super::channel::ChannelHandle;
 use super::commands::{Command, NewChannel, NewLink};
+use super::lane::Changes;
 use super::queue::{Receiver, RecvTimeoutError, TryRecvError, bounded};
 use crate::error::ChannelError;
 use crate::event::{LinkId, Peer};
@@ -24,13 +25,14 @@ pub struct LinkHandle {
     channels: Receiver<NewChannel>,
     is_closing: Arc<AtomicBool>,
     down: Arc<OnceLock<DownReason>>,
+    changes: Arc<Changes>,
 }
 
 impl LinkHandle {
     pub(super) fn new(shared: &Arc<Shared>, new: NewLink) -> Self {
-        let NewLink { id, peer, channels, is_closing, down, claim } = new;
+        let NewLink { id, peer, channels, is_closing, down, changes, claim } = new;
         claim.settle();
-        Self { shared: Arc::clone(shared), id, peer, channels, is_closing, down }
+        Self { shared: Arc::clone(shared), id, peer, channels, is_closing, down, changes }
     }
 
     /// Who is at the other end.
@@ -93,6 +95,10 @@ impl LinkHandle {
 
     pub(super) fn id(&self) -> LinkId {
         self.id
+    }
+
+    pub(super) fn changes(&self) -> &Changes {
+        &self.changes
     }
 
     pub(super) fn opened(&self) -> &Receiver<NewChannel> {

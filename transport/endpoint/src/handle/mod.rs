@@ -7,6 +7,7 @@
 //! | `commands` | what handles ask the worker for |
 //! | `doorbell`, `egress`, `outbound` | messages to the worker without a lock, and its side |
 //! | `room` | waiting for room in the queue of a channel |
+//! | `lane`, `ops` | one-sided operations, and the worker's side of them |
 //! | `places` | numbers for what the worker waits for |
 //! | `futures` | what handles wait for, as futures |
 //! | `completions` | outcomes of many messages in one queue |
@@ -24,7 +25,9 @@ mod doorbell;
 mod egress;
 mod futures;
 mod group;
+mod lane;
 mod link;
+mod ops;
 mod outbound;
 mod places;
 mod queue;
@@ -38,6 +41,7 @@ mod worker;
 pub use channel::{ChannelHandle, Incoming, RecvError};
 pub use completions::CompletionQueue;
 pub use group::EndpointGroup;
+pub use lane::{GrantChange, OpDone, OpTicket};
 pub use link::{LinkHandle, Opening, WaitError};
 pub use reconnect::{Fate, Reconnect, ReconnectError, Settled};
 pub use ticket::{SentMessage, Ticket};
@@ -79,8 +83,10 @@ impl Shared {
     /// for the answer asks for nothing else meanwhile, links are closed once, and for what nobody
     /// waits for see [`takes_commands`](Self::takes_commands).
     fn command(&self, command: Command) {
-        drop(self.commands.send(command));
-        self.bell.ring();
+        match self.commands.send(command) {
+            Ok(()) => self.bell.ring(),
+            Err(refused) => refused.into_inner().refuse(),
+        }
     }
 
     /// Asks the worker, and is its answer; none where nobody gives one.

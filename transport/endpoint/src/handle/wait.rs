@@ -2,6 +2,7 @@
 
 use super::channel::ChannelHandle;
 use super::completions::CompletionQueue;
+use super::lane::OpTicket;
 use super::link::LinkHandle;
 use super::ticket::Ticket;
 use super::waiters::{Awaited, Taking};
@@ -51,6 +52,17 @@ impl<'a> WaitSet<'a> {
     /// Waits for the outcome of one message: then [`wait`](Ticket::wait) has it.
     pub fn ticket(&mut self, ticket: &'a Ticket) -> usize {
         self.add(ticket.awaited())
+    }
+
+    /// Waits for the outcome of a one-sided operation: then [`wait`](OpTicket::wait) has it.
+    pub fn operation(&mut self, ticket: &'a OpTicket) -> usize {
+        self.add(ticket.awaited())
+    }
+
+    /// Waits for a change of what the peer grants: then [`recv_grant`](LinkHandle::recv_grant) has
+    /// it.
+    pub fn grant(&mut self, link: &'a LinkHandle) -> usize {
+        self.add(link.changes())
     }
 
     /// Waits for room in the queue of a channel: then [`post`](ChannelHandle::post) and

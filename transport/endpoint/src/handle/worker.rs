@@ -5,6 +5,8 @@ use super::clock::Clock;
 use super::commands::{Claim, Command, NewChannel, NewLink};
 use super::doorbell::Doorbell;
 use super::egress::Egress;
+use super::lane::Changes;
+use super::ops::Ops;
 use super::outbound::Outbound;
 use super::queue::{Sender, TryRecvError, unbounded};
 use super::{EndpointHandle, LinkHandle};
@@ -34,6 +36,14 @@ struct LinkEntry {
     /// Where arrivals go and messages come from, by the channel's place.
     channels: Vec<Option<(Sender<Incoming>, Arc<Egress>)>>,
     down: Arc<OnceLock<DownReason>>,
+    /// What the peer grants.
+    changes: Arc<Changes>,
+}
+
+impl Drop for LinkEntry {
+    fn drop(&mut self) {
+        self.changes.close();
+    }
 }
 
 type OpenReply = Sender<Result<NewChannel, ChannelError>>;
@@ -46,6 +56,7 @@ struct Desk {
     /// By [`LinkId::index`].
     links: Vec<Option<LinkEntry>>,
     outbound: Outbound,
+    ops: Ops,
     /// Links to close once everything posted to their channels was handed to them.
     closing: Vec<LinkId>,
 }
@@ -81,6 +92,7 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
             opens: Vec::new(),
             links: Vec::new(),
             outbound: Outbound::new(Arc::clone(&bell)),
+            ops: Ops::default(),
             closing: Vec::new(),
         };
         Self { endpoint, commands, bell, clock, desk, spin, ending: false }
@@ -223,6 +235,17 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
                     Err(error) => drop(reply.send(Err(error))),
                 }
             }
+            Command::Grant { link, memory, range, rights, reply } => {
+                let granted = endpoint.grant(link, &memory, range, rights);
+                if let Err(Ok(id)) = reply.send(granted) {
+                    // Nobody knows of it who could revoke it.
+                    endpoint.revoke(link, id);
+                }
+            }
+            Command::Revoke { link, grant, reply } => {
+                let _ = reply.send(endpoint.revoke(link, grant));
+            }
+            Command::Operate(asked) => desk.ops.ask(endpoint, asked),
             Command::CloseLink { link } => desk.begin_close(link),
             Command::Stats { link, reply } => drop(reply.send(endpoint.stats(link))),
             Command::Shutdown => self.ending = true,
@@ -271,11 +294,13 @@ impl<D: Device<Memory = Region>> Drop for EndpointWorker<D> {
         let channels = self.desk.links.iter().flatten().flat_map(|entry| &entry.channels);
         channels.flatten().for_each(|(_, egress)| egress.refuse_all());
         self.desk.outbound.refuse_all();
+        self.commands.try_iter().for_each(Command::refuse);
         // One that panicked may do so again.
         if !std::thread::panicking() {
             self.cut_links();
         }
         self.desk.outbound.give_up_all();
+        self.desk.ops.give_up_all();
     }
 }
 
@@ -324,10 +349,16 @@ impl Desk {
         if self.links.len() <= id.index() {
             self.links.resize_with(id.index() + 1, || None);
         }
-        self.links[id.index()] =
-            Some(LinkEntry { id, new_channels, channels: Vec::new(), down: Arc::clone(&down) });
+        let changes = Arc::<Changes>::default();
+        self.links[id.index()] = Some(LinkEntry {
+            id,
+            new_channels,
+            channels: Vec::new(),
+            down: Arc::clone(&down),
+            changes: Arc::clone(&changes),
+        });
         let claim = Claim::new(self.outbound.bell(), id);
-        NewLink { id, peer, channels, is_closing: Arc::default(), down, claim }
+        NewLink { id, peer, channels, is_closing: Arc::default(), down, changes, claim }
     }
 
     fn on_event(&mut self, event: Event) {
@@ -396,8 +427,28 @@ impl Desk {
             Event::Device { .. } | Event::PathMtuChanged { .. } => {}
             // Handles take their buffers themselves.
             Event::BufferFree { .. } => {}
-            // Handles ask for no one-sided operations.
-            Event::Granted { .. } | Event::Revoked { .. } | Event::OpDone { .. } => {}
+            Event::Granted { .. } | Event::Revoked { .. } | Event::OpDone { .. } => {
+                self.on_lane_event(event);
+            }
+        }
+    }
+
+    fn on_lane_event(&mut self, event: Event) {
+        match event {
+            Event::Granted { link, grant } => {
+                if let Some(entry) = self.link(link) {
+                    entry.changes.granted(grant);
+                }
+            }
+            Event::Revoked { link, grant } => {
+                if let Some(entry) = self.link(link) {
+                    entry.changes.revoked(grant);
+                }
+            }
+            Event::OpDone { token, outcome, word, buf, .. } => {
+                self.ops.on_done(token, outcome, word, buf);
+            }
+            _ => {}
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod futures;
 mod giving_up;
+mod lane;
 mod pressure;
 mod rig;
 
