@@ -2,7 +2,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `worker` | commands in, turns, events to whom they concern; a thread's loop around that |
+//! | `worker`, `desk` | commands in, turns, events to whom they concern; a thread's loop |
 //! | `clock` | the device's clock, for threads that have no device |
 //! | `commands` | what handles ask the worker for |
 //! | `doorbell`, `egress`, `outbound` | messages to the worker without a lock, and its side |
@@ -21,6 +21,7 @@ mod channel;
 mod clock;
 mod commands;
 mod completions;
+mod desk;
 mod doorbell;
 mod egress;
 mod futures;

@@ -1,25 +1,20 @@
 //! The worker that owns an endpoint: commands in, turns, events to whom they concern.
 
-use super::channel::{ChannelEnd, End, Incoming};
 use super::clock::Clock;
-use super::commands::{Claim, Command, NewChannel, NewLink};
+use super::commands::{Command, NewLink};
+use super::desk::Desk;
 use super::doorbell::Doorbell;
-use super::egress::Egress;
-use super::lane::Changes;
-use super::ops::Ops;
-use super::outbound::Outbound;
-use super::queue::{Sender, TryRecvError, unbounded};
+use super::queue::{Sender, TryRecvError};
 use super::{EndpointHandle, LinkHandle};
 use crate::endpoint::{Endpoint, PendingLink};
-use crate::error::{ChannelError, ConnectError, LinkError};
-use crate::event::{ConnectId, Event, LinkId, Peer};
-use crate::limits::{BACKLOG_MAX, BATCH, WORKER_BLOCK_NS, WORKER_SLEEP_NS};
-use std::sync::{Arc, OnceLock};
+use crate::error::LinkError;
+use crate::limits::{BATCH, WORKER_BLOCK_NS, WORKER_SLEEP_NS};
+use std::sync::Arc;
 use std::time::Duration;
 use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
+use towpath_proto::Side;
 use towpath_proto::wire::Hello;
-use towpath_proto::{ChannelId, DownReason, Side};
 use towpath_verbs::Device;
 
 /// How long links may take to close in order when the worker ends.
@@ -28,38 +23,6 @@ const GRACE: Nanos = Nanos::from_secs(1);
 /// Turns in which the device lets go of what links had that are cut: one for them to end, three for
 /// completions, and as many to spare.
 const LAST_TURNS: u32 = 8;
-
-/// What the worker keeps of a link.
-struct LinkEntry {
-    id: LinkId,
-    new_channels: Sender<NewChannel>,
-    /// Where arrivals go and messages come from, by the channel's place.
-    channels: Vec<Option<(Sender<Incoming>, Arc<Egress>)>>,
-    down: Arc<OnceLock<DownReason>>,
-    /// What the peer grants.
-    changes: Arc<Changes>,
-}
-
-impl Drop for LinkEntry {
-    fn drop(&mut self) {
-        self.changes.close();
-    }
-}
-
-type OpenReply = Sender<Result<NewChannel, ChannelError>>;
-
-/// Everything that events are matched with.
-struct Desk {
-    accept: Sender<NewLink>,
-    connects: Vec<(ConnectId, Sender<Result<NewLink, ConnectError>>)>,
-    opens: Vec<(LinkId, ChannelId, OpenReply)>,
-    /// By [`LinkId::index`].
-    links: Vec<Option<LinkEntry>>,
-    outbound: Outbound,
-    ops: Ops,
-    /// Links to close once everything posted to their channels was handed to them.
-    closing: Vec<LinkId>,
-}
 
 /// What an [`EndpointHandle`] talks to: it owns the endpoint. Most have a thread that drives them;
 /// one that was made by [`EndpointHandle::driven`](super::EndpointHandle::driven) is driven by
@@ -86,15 +49,7 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
         accept: Sender<NewLink>,
         spin: Nanos,
     ) -> Self {
-        let desk = Desk {
-            accept,
-            connects: Vec::new(),
-            opens: Vec::new(),
-            links: Vec::new(),
-            outbound: Outbound::new(Arc::clone(&bell)),
-            ops: Ops::default(),
-            closing: Vec::new(),
-        };
+        let desk = Desk::new(accept, &bell);
         Self { endpoint, commands, bell, clock, desk, spin, ending: false }
     }
 
@@ -307,205 +262,5 @@ impl<D: Device<Memory = Region>> Drop for EndpointWorker<D> {
 impl<D: Device<Memory = Region>> std::fmt::Debug for EndpointWorker<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("EndpointWorker").field("ending", &self.ending).finish_non_exhaustive()
-    }
-}
-
-impl Desk {
-    /// Hands on what was posted, and closes links that have all of theirs.
-    fn serve<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) -> bool {
-        let served = self.outbound.serve(endpoint);
-        while let Some(link) = self.outbound.bell().next_left() {
-            self.begin_close(link);
-        }
-        for place in (0..self.closing.len()).rev() {
-            let link = self.closing[place];
-            let entry = self.links.get(link.index()).and_then(Option::as_ref);
-            let channels = entry.filter(|entry| entry.id == link).map_or(&[][..], |e| &e.channels);
-            if channels.iter().flatten().all(|(_, egress)| egress.is_idle()) {
-                self.closing.swap_remove(place);
-                endpoint.close(link);
-            }
-        }
-        served
-    }
-
-    /// Closes a link when what was posted before has been handed to it; takes no more.
-    fn begin_close(&mut self, link: LinkId) {
-        let Some(entry) = self.link(link) else { return };
-        entry.channels.iter().flatten().for_each(|(_, egress)| egress.seal());
-        if !self.closing.contains(&link) {
-            self.closing.push(link);
-        }
-    }
-
-    fn link(&mut self, id: LinkId) -> Option<&mut LinkEntry> {
-        self.links.get_mut(id.index())?.as_mut().filter(|entry| entry.id == id)
-    }
-
-    fn add_link(&mut self, id: LinkId, peer: Peer) -> NewLink {
-        // Bounded by who sends: only such a queue drops what is in it with its last receiver.
-        let (new_channels, channels) = unbounded();
-        let down = Arc::new(OnceLock::new());
-        if self.links.len() <= id.index() {
-            self.links.resize_with(id.index() + 1, || None);
-        }
-        let changes = Arc::<Changes>::default();
-        self.links[id.index()] = Some(LinkEntry {
-            id,
-            new_channels,
-            channels: Vec::new(),
-            down: Arc::clone(&down),
-            changes: Arc::clone(&changes),
-        });
-        let claim = Claim::new(self.outbound.bell(), id);
-        NewLink { id, peer, channels, is_closing: Arc::default(), down, changes, claim }
-    }
-
-    fn on_event(&mut self, event: Event) {
-        match event {
-            Event::Connected { connect, link, peer } => {
-                let new = self.add_link(link, peer);
-                let place = self.connects.iter().position(|&(id, _)| id == connect);
-                if let Some(place) = place {
-                    // What nobody waits for any more is dropped, which closes it.
-                    drop(self.connects.swap_remove(place).1.send(Ok(new)));
-                }
-            }
-            Event::ConnectFailed { connect, error } => {
-                if let Some(place) = self.connects.iter().position(|&(id, _)| id == connect) {
-                    drop(self.connects.swap_remove(place).1.send(Err(error)));
-                }
-            }
-            Event::Accepted { link, peer } => {
-                let new = self.add_link(link, peer);
-                // Nobody accepts, or not fast enough: the peer is better off elsewhere.
-                drop(self.accept.send(new));
-            }
-            Event::AcceptFailed { from, error } => {
-                tracing::debug!(%from, %error, "a peer was turned away");
-            }
-            Event::ChannelOpened { link, channel, ordered, by_peer } => {
-                self.on_opened(link, channel, ordered, by_peer);
-            }
-            Event::ChannelClosed { link, channel, reason } => {
-                self.end_open(link, channel, ChannelError::Closed(reason));
-                let entry = self.link(link);
-                let place = entry.and_then(|entry| entry.channels.get_mut(channel.place()));
-                if let Some((_, egress)) = place.and_then(Option::take) {
-                    egress.finish(End::Closed(reason));
-                }
-            }
-            Event::Message(message) => {
-                self.arrive(message.link, message.channel, Incoming::Message(message));
-            }
-            Event::StreamChunk { link, channel, stream, chunk, message_len, end } => {
-                self.arrive(
-                    link,
-                    channel,
-                    Incoming::StreamChunk { stream, chunk, message_len, end },
-                );
-            }
-            Event::StreamAborted { link, channel, stream } => {
-                self.arrive(link, channel, Incoming::StreamAborted { stream });
-            }
-            Event::Sent { token, outcome, payload, .. } => {
-                self.outbound.on_sent(token, outcome, payload);
-            }
-            Event::PathChanged { link, path, from, to, signal } => {
-                tracing::info!(?link, path = path.0, %from, %to, %signal, "a path changed");
-            }
-            Event::CarrierChanged { link, from, to } => {
-                tracing::warn!(?link, %from, %to, "a link rides on another carrier");
-            }
-            Event::Writable { link } => self.outbound.make_room(link),
-            Event::LinkDown { link, reason } => {
-                // What waits for room is refused.
-                self.outbound.make_room(link);
-                self.on_down(link, reason);
-            }
-            // They stand in the log; what they end is told as links that are down.
-            Event::Device { .. } | Event::PathMtuChanged { .. } => {}
-            // Handles take their buffers themselves.
-            Event::BufferFree { .. } => {}
-            Event::Granted { .. } | Event::Revoked { .. } | Event::OpDone { .. } => {
-                self.on_lane_event(event);
-            }
-        }
-    }
-
-    fn on_lane_event(&mut self, event: Event) {
-        match event {
-            Event::Granted { link, grant } => {
-                if let Some(entry) = self.link(link) {
-                    entry.changes.granted(grant);
-                }
-            }
-            Event::Revoked { link, grant } => {
-                if let Some(entry) = self.link(link) {
-                    entry.changes.revoked(grant);
-                }
-            }
-            Event::OpDone { token, outcome, word, buf, .. } => {
-                self.ops.on_done(token, outcome, word, buf);
-            }
-            _ => {}
-        }
-    }
-
-    fn on_opened(&mut self, link: LinkId, channel: ChannelId, ordered: bool, by_peer: bool) {
-        let bell = Arc::clone(self.outbound.bell());
-        let (arrive, incoming) = unbounded();
-        let Some(entry) = self.link(link) else { return };
-        let place = channel.place();
-        if entry.channels.len() <= place {
-            entry.channels.resize_with(place + 1, || None);
-        }
-        let egress = Arc::new(Egress::new(link, channel));
-        entry.channels[place] = Some((arrive, Arc::clone(&egress)));
-        let new = NewChannel { id: channel, ordered, incoming, end: ChannelEnd::new(egress, bell) };
-        // One that nobody takes is dropped, which closes it.
-        if by_peer {
-            if entry.new_channels.len() < BACKLOG_MAX {
-                drop(entry.new_channels.send(new));
-            }
-            return;
-        }
-        let waits = |&(l, c, _): &(LinkId, ChannelId, OpenReply)| (l, c) == (link, channel);
-        if let Some(place) = self.opens.iter().position(waits) {
-            drop(self.opens.swap_remove(place).2.send(Ok(new)));
-        }
-    }
-
-    fn end_open(&mut self, link: LinkId, channel: ChannelId, error: ChannelError) {
-        let waits = |&(l, c, _): &(LinkId, ChannelId, OpenReply)| (l, c) == (link, channel);
-        if let Some(place) = self.opens.iter().position(waits) {
-            drop(self.opens.swap_remove(place).2.send(Err(error)));
-        }
-    }
-
-    /// Hands an arrival over; when nobody takes it, dropping it gives its credit back.
-    fn arrive(&mut self, link: LinkId, channel: ChannelId, incoming: Incoming) {
-        let entry = self.link(link);
-        if let Some(Some((arrive, _))) = entry.and_then(|e| e.channels.get(channel.place())) {
-            drop(arrive.send(incoming));
-        }
-    }
-
-    fn on_down(&mut self, link: LinkId, reason: DownReason) {
-        self.opens.retain(|(of, _, reply)| {
-            if *of == link {
-                drop(reply.send(Err(ChannelError::Down(reason))));
-            }
-            *of != link
-        });
-        let known = self.link(link).is_some();
-        if let Some(entry) = self.links.get_mut(link.index()).filter(|_| known)
-            && let Some(entry) = entry.take()
-        {
-            let channels = entry.channels.iter().flatten();
-            channels.for_each(|(_, egress)| egress.finish(End::Down(reason)));
-            // It is set once, here.
-            let _ = entry.down.set(reason);
-        }
     }
 }
