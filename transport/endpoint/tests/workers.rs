@@ -15,7 +15,7 @@ use towpath_device_roce::udp::Steering;
 use towpath_proto::Outcome;
 use towpath_transport::{
     ChannelId, Class, Endpoint, EndpointConfig, EndpointGroup, Event, Incoming, LinkHandle, LinkId,
-    Placing, SendOptions, UdpConfig, Workers, roce_udp_group,
+    Placing, SendOptions, UdpConfig, WaitError, Workers, roce_udp_group,
 };
 
 const V4: IpAddr = IpAddr::V4(LOOPBACK);
@@ -372,6 +372,27 @@ fn groups_of_threads_serve_each_other() {
         client.shutdown();
         server.shutdown();
     }
+}
+
+#[test]
+fn a_group_accepts_in_time_or_without_an_end_of_the_wait() {
+    let spawn = |count, seed| {
+        EndpointGroup::spawn_udp(UdpConfig::new(V4), &config(seed), count, Placing::LeastLinks)
+            .expect("loopback UDP")
+    };
+    let (server, client) = (spawn(3, 51), spawn(1, 52));
+    let addr = server.listen(any_port()).expect("a free port");
+    assert_eq!(server.accept(Duration::ZERO).err(), Some(WaitError::Timeout));
+    std::thread::scope(|scope| {
+        // No time is so late.
+        let accepting = scope.spawn(|| server.accept(Duration::MAX));
+        let _link = client.connect(addr).expect("it listens");
+        accepting.join().expect("no panic").expect("a link");
+        let accepting = scope.spawn(|| server.accept(Duration::MAX).err());
+        server.workers().iter().for_each(|worker| worker.clone().shutdown());
+        assert_eq!(accepting.join().expect("no panic"), Some(WaitError::ShutDown));
+    });
+    assert_eq!(server.accept(LONG).err(), Some(WaitError::ShutDown));
 }
 
 /// Set in the process that serves in [`two_processes_of_several_workers_each`].
