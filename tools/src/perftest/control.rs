@@ -10,7 +10,7 @@ use super::settings::Flag;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// What the ends tell each other.
@@ -58,6 +58,8 @@ pub(crate) struct Counted {
     pub(crate) reroutes: u64,
     /// Raw messages that never came to it; none where it cannot tell.
     pub(crate) messages_lost: Option<u64>,
+    /// Processor time of the thread of an end that was only acted upon, in nanoseconds.
+    pub(crate) serving_cpu_ns: Option<u64>,
 }
 
 impl Note {
@@ -106,6 +108,12 @@ impl Control {
     /// What is readable when a note is there, or the peer has gone.
     pub(crate) fn file(&self) -> RawFd {
         self.stream.as_raw_fd()
+    }
+
+    /// The same file, for who waits for it and others.
+    pub(crate) fn file_to_keep(&self) -> Result<OwnedFd, RunError> {
+        let file = self.stream.as_fd().try_clone_to_owned();
+        file.map_err(|source| RunError::socket(READ, source))
     }
 
     pub(crate) fn send(&mut self, note: &Note) -> Result<(), RunError> {

@@ -1,4 +1,13 @@
-//! The CPU use of the whole machine, from the kernel's own account.
+//! The CPU use of the whole machine and of this thread, from the kernel's own account.
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Processor time of this thread so far, in user and system mode, in nanoseconds.
+pub(crate) fn ns_of_thread() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    // Neither is negative on this clock.
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
 
 /// Time that all CPUs together have spent, in the kernel's ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

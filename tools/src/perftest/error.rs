@@ -10,8 +10,8 @@ use std::time::Duration;
 use towpath_memory::MemoryError;
 use towpath_status::SocketError;
 use towpath_transport::{
-    ChannelError, ConnectError, DeviceName, DownReason, EndpointError, ListenError, Outcome,
-    SubmitError,
+    ChannelError, ConnectError, DeviceName, DownReason, EndpointError, LaneError, ListenError,
+    OpOutcome, Outcome, PollFdError, SubmitError,
 };
 use towpath_verbs::{BadWr, Mtu, PathMtu, QpNum, VerbError, WcStatus};
 
@@ -38,10 +38,21 @@ pub(crate) enum UsageError {
     DeviceFaults(DeviceName),
     /// READ and atomics are RC's.
     #[error(
-        "READ and atomics need RC queue pairs, whose device makes them reliable: use -c RC instead \
-         of {0}"
+        "raw READ and atomics need RC queue pairs, whose device makes them reliable: use -c RC \
+         instead of {0}, or leave --raw out"
     )]
     RcOnly(Connection),
+    /// A lane is of a link.
+    #[error(
+        "READ and atomics do not go over kernel TCP: use -c UC or RC, the link that they belong to"
+    )]
+    LaneTcp,
+    /// And each link has one.
+    #[error("-q {qps} applies to --raw: a link has one lane for READs and atomics; leave -q out")]
+    LaneQps { qps: u32 },
+    /// Nor does it take more.
+    #[error("-t {tx_depth} is more than the {max} READs and atomics that a link takes; lower it")]
+    LaneDepth { tx_depth: u32, max: u32 },
     /// Towpath rides on connections.
     #[error("reliable messages go over UC, RC or TCP; add --raw for plain datagrams")]
     RawOnly,
@@ -181,6 +192,18 @@ pub(crate) enum RunError {
     /// A message was not taken.
     #[error("a message was not accepted: {0}")]
     Submit(#[from] SubmitError),
+    /// A one-sided operation was not taken.
+    #[error("a one-sided operation was not accepted: {0}")]
+    Lane(#[from] LaneError),
+    /// It was not carried out, though the link is up.
+    #[error(
+        "a one-sided operation ended as {0:?} instead of Executed: its queue pair was lost, or the \
+         peer has taken its grant back; see what the peer printed"
+    )]
+    Operation(OpOutcome),
+    /// An end that serves cannot sleep.
+    #[error("{0}")]
+    PollFd(#[from] PollFdError),
     /// Buffers for the messages could not be had.
     #[error("no send buffer of {bytes} bytes; lower -t or -s")]
     NoBuffer { bytes: u32 },

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The version of the conversation on the set-up connection; both ends must have the same.
-pub(crate) const CONTROL_VERSION: u32 = 4;
+pub(crate) const CONTROL_VERSION: u32 = 5;
 
 /// The longest note on the set-up connection. Ours are below 2 KiB; a stranger's line ends here.
 pub(crate) const NOTE_BYTES_MAX: usize = 64 << 10;
@@ -44,6 +44,9 @@ pub(crate) const WHY_WAIT: Duration = Duration::from_secs(1);
 
 /// Notes that are read of a peer that has left, for its last words: more than it says in a row.
 pub(crate) const LAST_NOTES_MAX: usize = 16;
+
+/// One-sided operations under way: what a link takes.
+pub(crate) const LANE_DEPTH_MAX: u32 = 256;
 
 /// How long the client asks for a server that is not there yet: scripts start both at once.
 pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_secs(2);

@@ -4,14 +4,14 @@ use super::args::values::Connection;
 use super::carrier::towpath::PacketsLost;
 use super::carrier::{Carrier, Counters, RowPlan, raw};
 use super::control::{Control, Counted, Note, agree, dial};
-use super::cpu::CpuTime;
+use super::cpu::{CpuTime, ns_of_thread};
 use super::error::RunError;
 use super::flow::{Flow, Takes};
 use super::limits::{
     LATENCY_BUFFERS, LATENCY_TURNS_PER_LOOK, TURNS_PER_LOOK, UNDER_WAY_BYTES_MAX, WARM_UP_ROUNDS,
 };
 use super::measure::{Bandwidth, Round, Rounds, Sending, bandwidth, ping, pong, stand_by};
-use super::report::{BwRow, LatRow, Report, Row};
+use super::report::{BwRow, LatRow, Report, Row, RowCpu};
 use super::settings::{Goal, Plan, Settings};
 use super::setup::{self, Connected};
 use super::summary::Summary;
@@ -21,7 +21,7 @@ use towpath_device_roce::RoceDevice;
 use towpath_device_roce::udp::UdpLink;
 use towpath_memory::Region;
 use towpath_sim::FaultLink;
-use towpath_transport::{DownReason, EndpointError, VerbsDevice};
+use towpath_transport::{DownReason, EndpointError, EngineOptions, SharedDevice, VerbsDevice};
 use towpath_verbs::{Device, PacketLink};
 
 /// Buffers for the messages of a row, over all channels.
@@ -114,16 +114,34 @@ fn over_roce(
     let link = setup::udp_link(settings, ip)?;
     if settings.faulty() {
         let (link, faults) = setup::with_faults(settings, link);
-        let device = setup::roce(link);
-        let lost = move |device: &RoceDevice<FaultLink<UdpLink>>| {
-            Some(device.link().counters().packets_dropped + faults.counters().lost())
+        let lost = move |link: &FaultLink<UdpLink>| {
+            link.counters().packets_dropped + faults.counters().lost()
         };
-        over(device, Box::new(lost), control, settings, report)
+        over_link(link, lost, control, settings, report)
     } else {
-        let lost =
-            move |device: &RoceDevice<UdpLink>| Some(device.link().counters().packets_dropped);
-        over(setup::roce(link), Box::new(lost), control, settings, report)
+        let lost = |link: &UdpLink| link.counters().packets_dropped;
+        over_link(link, lost, control, settings, report)
     }
+}
+
+/// An end that is only acted upon leaves its lane to a thread of the device, and sleeps.
+fn over_link<L: PacketLink + Send + 'static>(
+    link: L,
+    lost: impl Fn(&L) -> u64 + 'static,
+    control: &mut Control,
+    settings: &Settings,
+    report: &mut Report<'_>,
+) -> Result<(), RunError> {
+    let (plan, device) = (&settings.plan, setup::roce(link));
+    if !(plan.on_lane() && plan.is_passive(settings.is_client())) {
+        let lost = move |device: &_| Some(lost(RoceDevice::link(device)));
+        return over(device, Box::new(lost), control, settings, report);
+    }
+    let device =
+        SharedDevice::spawn(device, EngineOptions::new()).map_err(EndpointError::Thread)?;
+    let lost =
+        move |device: &SharedDevice<RoceDevice<L>>| Some(device.with(|device| lost(device.link())));
+    rows(setup::lane(settings, device, Box::new(lost), control)?, control, settings, report)
 }
 
 fn over<D: Device<Memory = Region>>(
@@ -142,6 +160,10 @@ fn over<D: Device<Memory = Region>>(
             }
             other => other,
         };
+    }
+    if settings.plan.on_lane() {
+        let connected = setup::lane(settings, device, lost, control)?;
+        return rows(connected, control, settings, report);
     }
     let connected = setup::towpath(settings, device, lost, control)?;
     rows(connected, control, settings, report)
@@ -265,7 +287,7 @@ impl<C: Carrier> Session<'_, C> {
 
     fn row(&mut self, size: u32, report: &mut Report<'_>) -> Result<(), RunError> {
         self.start(size)?;
-        let (counters, cpu) = (self.carrier.counters(), CpuTime::now());
+        let (counters, cpu, serving) = (self.carrier.counters(), CpuTime::now(), ns_of_thread());
         let goal = self.settings.plan.goal;
         let (measured, lost, rounds) = if self.settings.plan.tool.is_latency() {
             (None, None, self.latency(goal)?)
@@ -273,15 +295,17 @@ impl<C: Carrier> Session<'_, C> {
             let (measured, lost) = self.bandwidth(size, goal)?;
             (Some(measured), lost, Rounds::default())
         };
-        let cpu_util = cpu.and_then(|before| CpuTime::now()?.percent_since(before));
+        let util = cpu.and_then(|before| CpuTime::now()?.percent_since(before));
+        let serving_ns = self.is_passive().then(|| ns_of_thread() - serving);
         let counters = counters.and_then(|before| Some(self.carrier.counters()?.since(before)));
-        let theirs = self.compare(counters, measured.as_ref(), lost)?;
+        let theirs = self.compare((counters, serving_ns), measured.as_ref(), lost)?;
+        let cpu = RowCpu { util, serving_ns: serving_ns.or(theirs.serving_cpu_ns) };
         let counters = counters.map(|ours| of_both(ours, &theirs));
         let row = match measured {
             // Who is written to or read from has nothing to tell.
             Some(_) if self.is_passive() => return Ok(()),
             Some(measured) => {
-                let mut row = self.bw_row(size, &measured, &theirs, counters, cpu_util);
+                let mut row = self.bw_row(size, &measured, &theirs, (counters, cpu));
                 let both = lost.into_iter().chain(theirs.messages_lost).reduce(|a, b| a + b);
                 row.messages_lost = both.filter(|_| self.settings.plan.raw);
                 Row::Bw(row)
@@ -296,7 +320,7 @@ impl<C: Carrier> Session<'_, C> {
                     summary: Summary::of_sorted(&sorted),
                     per_second: rounds.rounds as f64 / rounds.seconds.max(f64::MIN_POSITIVE),
                     counters,
-                    cpu_util,
+                    cpu,
                 })
             }
         };
@@ -306,7 +330,7 @@ impl<C: Carrier> Session<'_, C> {
     /// Tells what this end counted, and hears the same.
     fn compare(
         &mut self,
-        counters: Option<Counters>,
+        (counters, serving_cpu_ns): (Option<Counters>, Option<u64>),
         measured: Option<&Bandwidth>,
         messages_lost: Option<u64>,
     ) -> Result<Counted, RunError> {
@@ -323,6 +347,7 @@ impl<C: Carrier> Session<'_, C> {
             chunks_duplicate: counters.chunks_duplicate,
             reroutes: counters.reroutes,
             messages_lost,
+            serving_cpu_ns,
         }))?;
         self.control.expect("Counted", |note| match note {
             Note::Counted(counted) => Some(*counted),
@@ -335,8 +360,7 @@ impl<C: Carrier> Session<'_, C> {
         size: u32,
         measured: &Bandwidth,
         theirs: &Counted,
-        counters: Option<Counters>,
-        cpu_util: Option<f64>,
+        (counters, cpu): (Option<Counters>, RowCpu),
     ) -> BwRow {
         let plan = &self.settings.plan;
         let meter =
@@ -353,13 +377,12 @@ impl<C: Carrier> Session<'_, C> {
             per_second,
             counters,
             messages_lost: None,
-            cpu_util,
+            cpu,
         }
     }
 
     /// Whether this end is only acted upon.
     fn is_passive(&self) -> bool {
-        let plan = &self.settings.plan;
-        plan.one_sided() && !plan.sends(self.settings.is_client())
+        self.settings.plan.is_passive(self.settings.is_client())
     }
 }

@@ -5,8 +5,8 @@ use super::args::{Common, Ours, Parsed};
 use super::error::UsageError;
 use super::limits::{
     ALL_SIZES_LOG2, ATOMIC_BYTES, CQ_MOD, CQ_MOD_BYTES_MAX, DRIVER_IDLE_POLLS_MAX,
-    FOREVER_ROW_SECONDS, IDLE_POLLS_MAX, QPS_MAX, RAW_RX_DEPTH, RX_DEPTH, UNDER_WAY_BYTES_MAX,
-    UNDER_WAY_MAX,
+    FOREVER_ROW_SECONDS, IDLE_POLLS_MAX, LANE_DEPTH_MAX, QPS_MAX, RAW_RX_DEPTH, RX_DEPTH,
+    UNDER_WAY_BYTES_MAX, UNDER_WAY_MAX,
 };
 use super::tool::{Op, Tool};
 use serde::{Deserialize, Serialize};
@@ -79,9 +79,19 @@ impl Plan {
         }
     }
 
+    /// Whether READs and atomics ride on the lane of a link.
+    pub(crate) fn on_lane(&self) -> bool {
+        !self.raw && self.tool.fetches()
+    }
+
     /// Whether the end that is acted upon sees nothing of it.
     pub(crate) fn one_sided(&self) -> bool {
-        self.raw && self.tool.op() != Op::Send
+        self.on_lane() || self.raw && self.tool.op() != Op::Send
+    }
+
+    /// Whether an end does nothing but let the other act upon it.
+    pub(crate) fn is_passive(&self, client: bool) -> bool {
+        self.one_sided() && !self.sends(client)
     }
 
     /// Whether messages may be lost for good.
@@ -232,8 +242,7 @@ impl Settings {
             json_file: common.out_json.then_some(common.out_json_file),
             ..Show::default()
         };
-        // READ and atomics are what the device makes of them: there is nothing above it.
-        let raw = common.ours.raw || tool.fetches();
+        let raw = common.ours.raw;
         let usual = if raw { Connection::Rc } else { Connection::Uc };
         let plan = Plan {
             tool,
@@ -300,13 +309,21 @@ impl Settings {
     fn check_connection(&self) -> Result<(), UsageError> {
         let plan = &self.plan;
         match (plan.tool.op(), plan.raw, plan.connection) {
-            (Op::Read | Op::Atomic, _, Connection::Rc) => {}
-            (Op::Read | Op::Atomic, _, other) => return Err(UsageError::RcOnly(other)),
+            (Op::Read | Op::Atomic, true, Connection::Rc) => {}
+            (Op::Read | Op::Atomic, true, other) => return Err(UsageError::RcOnly(other)),
+            (Op::Read | Op::Atomic, false, Connection::Tcp) => return Err(UsageError::LaneTcp),
             (_, false, Connection::Ud) => return Err(UsageError::RawOnly),
             (_, false, _) => {}
             (_, true, Connection::Tcp) => return Err(UsageError::RawTcp),
             (Op::Write, true, Connection::Ud) => return Err(UsageError::WriteOnUd),
             (_, true, _) => {}
+        }
+        if plan.on_lane() && plan.qps > 1 {
+            return Err(UsageError::LaneQps { qps: plan.qps });
+        }
+        if plan.on_lane() && plan.tx_depth > LANE_DEPTH_MAX {
+            let (tx_depth, max) = (plan.tx_depth, LANE_DEPTH_MAX);
+            return Err(UsageError::LaneDepth { tx_depth, max });
         }
         if plan.raw && plan.tool.op() == Op::Write && plan.validate {
             return Err(UsageError::BlindWrite);

@@ -1,6 +1,7 @@
 //! Connecting what carries the messages, once both ends have agreed.
 
 use super::args::values::Connection;
+use super::carrier::lane::{Lane, Role};
 use super::carrier::tcp::Tcp;
 use super::carrier::towpath::{PacketsLost, Towpath};
 use super::control::{Control, Note, is_pause, uninterrupted};
@@ -20,7 +21,7 @@ use towpath_sim::{FaultControl, FaultLink, FaultPlan};
 use towpath_status::StatusSocket;
 use towpath_transport::{
     AppProtocol, CarrierChoice, ChannelError, ChannelId, Class, Endpoint, EndpointConfig,
-    EndpointError, Event, LinkId, Nanos,
+    EndpointError, Event, LinkId, Nanos, Rights, SharedMemory,
 };
 use towpath_verbs::{Device, Mtu, PacketLink, dscp_of};
 
@@ -32,6 +33,9 @@ const CLASS_BYTES_MIN: usize = 256;
 
 /// What an unprivileged process gets from a kernel that nobody has tuned (`net.core.rmem_default`).
 const STOCK_BUFFER_BYTES: u32 = 212_992;
+
+/// How long an end that sets up waits at a time before it looks at the set-up connection, too.
+const SETUP_WAIT: Nanos = Nanos::from_micros(100);
 
 /// Packets that a reordered one may be overtaken by, and how long it waits for them at most.
 const REORDER_PACKETS: u32 = 8;
@@ -92,21 +96,10 @@ pub(crate) fn towpath<D: Device<Memory = Region>>(
     lost: PacketsLost<D>,
     control: &mut Control,
 ) -> Result<Connected<Towpath<D>>, RunError> {
-    let status = settings.ours.status.as_deref().map(StatusSocket::bind).transpose()?;
-    let mut endpoint = Endpoint::new(device, endpoint_config(settings))?;
-    let (ip, _) = control.addrs()?;
-    let mut dialled = false;
-    if settings.is_client() {
-        endpoint.connect(listening(control)?)?;
-        dialled = true;
-    } else {
-        let addr = endpoint.listen(SocketAddr::from((ip, 0)))?;
-        control.send(&Note::Listening { addr })?;
-    }
-    let (link, channels) = open_channels(&mut endpoint, settings, dialled)?;
-    let at = endpoint.device().local_addr();
-    let (own_ip, port, instance) = (at.ip(), at.port(), endpoint.instance());
-    let local = format!("IP {own_ip} UDP port {port} instance {instance:#018x}");
+    let status = status_socket(settings)?;
+    let mut endpoint = meet(settings, device, control)?;
+    let (link, channels) = open_channels(&mut endpoint, settings)?;
+    let local = address_of(&endpoint);
     let remote = exchange_addresses(control, &local)?;
     let mtu = endpoint.mtu_of(link);
     let mut carrier = Towpath::new(endpoint, link, channels, lost, settings.idle_polls_max());
@@ -114,6 +107,100 @@ pub(crate) fn towpath<D: Device<Memory = Region>>(
         carrier.answer_at(socket, settings.plan.tool.name());
     }
     Ok(Connected { carrier, local, remote, mtu })
+}
+
+/// One-sided operations over `device`.
+pub(crate) fn lane<D: Device<Memory = Region>>(
+    settings: &Settings,
+    device: D,
+    lost: PacketsLost<D>,
+    control: &mut Control,
+) -> Result<Connected<Lane<D>>, RunError> {
+    let status = status_socket(settings)?;
+    let (plan, is_client) = (&settings.plan, settings.is_client());
+    let mut endpoint = meet(settings, device, control)?;
+    let (ours, acts) = (target(settings)?, plan.sends(is_client));
+    let (mut link, mut theirs) = (None, None);
+    drive(&mut endpoint, |endpoint, event| {
+        match *event {
+            Event::Connected { link: up, .. } | Event::Accepted { link: up, .. } => {
+                link = Some(up);
+                if let Some(memory) = &ours {
+                    endpoint.grant(up, memory, memory.whole(), Rights::ALL)?;
+                }
+            }
+            Event::Granted { grant, .. } => theirs = Some(grant),
+            _ => {}
+        }
+        Ok(link.filter(|_| theirs.is_some() || !acts).map(|_| ()))
+    })?;
+    let Some(link) = link else { return Err(RunError::PeerSilent(PEER_TIMEOUT)) };
+    let local = address_of(&endpoint);
+    control.send(&Note::Address { text: local.clone() })?;
+    // What the peer waits for may have to be sent again.
+    let start = Instant::now();
+    let remote = loop {
+        if !endpoint.turn(|_, _| {}) {
+            endpoint.wait(SETUP_WAIT);
+        }
+        match control.try_recv()? {
+            Some(Note::Address { text }) => break text,
+            Some(note) => {
+                return Err(RunError::OutOfTurn { wanted: "Address", got: note.name() });
+            }
+            None if start.elapsed() > PEER_TIMEOUT => {
+                return Err(RunError::PeerSilent(PEER_TIMEOUT));
+            }
+            None => {}
+        }
+    };
+    let (op, apart, mtu) = (plan.tool.op(), settings.apart(), endpoint.mtu_of(link));
+    let role = Role { op, atomic: plan.atomic, apart, theirs };
+    let mut carrier = Lane::new(endpoint, link, (role, ours), lost, settings.idle_polls_max());
+    if !acts {
+        carrier.sleep_on(control.file_to_keep()?)?;
+    }
+    if let Some(socket) = status {
+        carrier.answer_at(socket, plan.tool.name());
+    }
+    Ok(Connected { carrier, local, remote, mtu })
+}
+
+/// What the peer reads or works on, if it does.
+fn target(settings: &Settings) -> Result<Option<SharedMemory>, RunError> {
+    let plan = &settings.plan;
+    if !plan.sends(!settings.is_client()) {
+        return Ok(None);
+    }
+    let bytes = |size| Role::target_bytes(settings.apart(), row_depth(plan, size), size);
+    let most = plan.sizes().into_iter().map(bytes).max().unwrap_or(0);
+    Ok(Some(SharedMemory::new(most)?))
+}
+
+fn status_socket(settings: &Settings) -> Result<Option<StatusSocket>, RunError> {
+    Ok(settings.ours.status.as_deref().map(StatusSocket::bind).transpose()?)
+}
+
+/// An endpoint that the peer's connects to, or is about to.
+fn meet<D: Device<Memory = Region>>(
+    settings: &Settings,
+    device: D,
+    control: &mut Control,
+) -> Result<Endpoint<D>, RunError> {
+    let mut endpoint = Endpoint::new(device, endpoint_config(settings))?;
+    let (ip, _) = control.addrs()?;
+    if settings.is_client() {
+        endpoint.connect(listening(control)?)?;
+    } else {
+        let addr = endpoint.listen(SocketAddr::from((ip, 0)))?;
+        control.send(&Note::Listening { addr })?;
+    }
+    Ok(endpoint)
+}
+
+fn address_of<D: Device<Memory = Region>>(endpoint: &Endpoint<D>) -> String {
+    let (at, instance) = (endpoint.device().local_addr(), endpoint.instance());
+    format!("IP {} UDP port {} instance {instance:#018x}", at.ip(), at.port())
 }
 
 fn endpoint_config(settings: &Settings) -> EndpointConfig {
@@ -157,45 +244,55 @@ fn endpoint_config(settings: &Settings) -> EndpointConfig {
 fn open_channels<D: Device<Memory = Region>>(
     endpoint: &mut Endpoint<D>,
     settings: &Settings,
-    opens: bool,
 ) -> Result<(LinkId, Vec<ChannelId>), RunError> {
-    let wanted = settings.plan.qps as usize;
-    let start = Instant::now();
+    let (wanted, opens) = (settings.plan.qps as usize, settings.is_client());
     let mut channels = Vec::new();
+    let link = drive(endpoint, |endpoint, event| match *event {
+        Event::Connected { link, .. } if opens => {
+            for _ in 0..wanted {
+                endpoint.open_channel(link, settings.ours.ordered)?;
+            }
+            Ok(None)
+        }
+        Event::ChannelOpened { link, channel, .. } => {
+            channels.push(channel);
+            Ok(Some(link).filter(|_| channels.len() == wanted))
+        }
+        Event::ChannelClosed { reason, .. } => Err(ChannelError::Closed(reason).into()),
+        _ => Ok(None),
+    })?;
+    Ok((link, channels))
+}
+
+/// Drives the endpoint until `on_event` has found what it looks for.
+fn drive<D: Device<Memory = Region>, T>(
+    endpoint: &mut Endpoint<D>,
+    mut on_event: impl FnMut(&mut Endpoint<D>, &Event) -> Result<Option<T>, RunError>,
+) -> Result<T, RunError> {
+    let start = Instant::now();
     loop {
         let mut outcome = Ok(None);
-        let busy = endpoint.turn(|endpoint, event| match event {
-            Event::Connected { link, .. } if opens => {
-                for _ in 0..wanted {
-                    if let Err(error) = endpoint.open_channel(link, settings.ours.ordered) {
-                        outcome = Err(error.into());
-                    }
+        let busy = endpoint.turn(|endpoint, event| {
+            let found = match event {
+                Event::ConnectFailed { error, .. } => Err(error.into()),
+                Event::LinkDown { reason, .. } => {
+                    let status = endpoint.endpoint_stats().last_error;
+                    Err(RunError::LinkDown { reason, status })
                 }
+                event => on_event(endpoint, &event),
+            };
+            if !matches!(found, Ok(None)) && matches!(outcome, Ok(None)) {
+                outcome = found;
             }
-            Event::ConnectFailed { error, .. } => outcome = Err(error.into()),
-            Event::ChannelOpened { link, channel, .. } => {
-                channels.push(channel);
-                if channels.len() == wanted {
-                    outcome = Ok(Some(link));
-                }
-            }
-            Event::ChannelClosed { reason, .. } => {
-                outcome = Err(ChannelError::Closed(reason).into());
-            }
-            Event::LinkDown { reason, .. } => {
-                let status = endpoint.endpoint_stats().last_error;
-                outcome = Err(RunError::LinkDown { reason, status });
-            }
-            _ => {}
         });
-        if let Some(link) = outcome? {
-            return Ok((link, channels));
+        if let Some(found) = outcome? {
+            return Ok(found);
         }
         if start.elapsed() > PEER_TIMEOUT {
             return Err(RunError::PeerSilent(PEER_TIMEOUT));
         }
         if !busy {
-            endpoint.wait(Nanos::from_micros(100));
+            endpoint.wait(SETUP_WAIT);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Whole runs of both tools over loopback, server and client on threads; and their command lines.
 
+mod lane;
+
 use super::args::{self, values::Connection};
 use super::error::{RunError, UsageError};
 use super::report::Report;
@@ -322,12 +324,12 @@ fn raw_verbs_take_every_message_on_the_queue_pairs_that_have_them() {
         (Tool::SendBw, &["--raw", "-s", "3", "-b", "-q", "3", "-Q", "7", "-l", "1"]),
         (Tool::SendBw, &["--raw", "-c", "UC", "-s", "64", "-t", "4"]),
         (Tool::SendBw, &["--raw", "-c", "UD", "-s", "4096", "-t", "4"]),
-        (Tool::ReadBw, &["-s", "20000", "-q", "2", "-o", "2"]),
-        (Tool::ReadBw, &["-s", "1", "-b"]),
-        (Tool::AtomicBw, &["-q", "2", "--perform_warm_up"]),
-        (Tool::AtomicBw, &["-A", "CMP_AND_SWAP"]),
-        (Tool::ReadLat, &["-s", "5000"]),
-        (Tool::AtomicLat, &["-A", "cmp_and_swap"]),
+        (Tool::ReadBw, &["--raw", "-s", "20000", "-q", "2", "-o", "2"]),
+        (Tool::ReadBw, &["--raw", "-s", "1", "-b"]),
+        (Tool::AtomicBw, &["--raw", "-q", "2", "--perform_warm_up"]),
+        (Tool::AtomicBw, &["--raw", "-A", "CMP_AND_SWAP"]),
+        (Tool::ReadLat, &["--raw", "-s", "5000"]),
+        (Tool::AtomicLat, &["--raw", "-A", "cmp_and_swap"]),
         (Tool::SendLat, &["--raw", "-s", "9000"]),
         (Tool::SendLat, &["--raw", "-c", "UC", "-s", "1"]),
         (Tool::SendLat, &["--raw", "-c", "UD", "-s", "8"]),
@@ -402,7 +404,9 @@ fn defaults_are_those_of_perftest() {
     }
     assert_eq!(cq_mod(&["--raw", "-Q", "7"]), Some(7));
     let atomic = settings(Tool::AtomicBw, &[]);
-    assert_eq!((atomic.plan.size, atomic.plan.raw), (8, true));
+    assert_eq!((atomic.plan.size, atomic.plan.raw), (8, false));
+    assert_eq!(atomic.plan.connection, Connection::Uc);
+    assert_eq!(settings(Tool::ReadBw, &["--raw"]).plan.connection, Connection::Rc);
     let lat = settings(Tool::WriteLat, &[]);
     assert_eq!((lat.plan.size, lat.plan.tx_depth), (2, 1));
     assert_eq!(lat.plan.goal, Goal::Messages(1000));
@@ -443,7 +447,10 @@ fn what_cannot_be_meant_is_refused_with_what_could() {
         assert!(text.contains(say), "{words:?}: {text}");
     }
     assert!(refused(Tool::WriteLat, &["-b"]).contains("unexpected argument"));
-    assert!(refused(Tool::ReadBw, &["-c", "UC"]).contains("need RC queue pairs"));
+    assert!(refused(Tool::ReadBw, &["--raw", "-c", "UC"]).contains("need RC queue pairs"));
+    assert!(refused(Tool::ReadBw, &["-c", "TCP"]).contains("use -c UC or RC"));
+    assert!(refused(Tool::AtomicBw, &["-q", "2"]).contains("leave -q out"));
+    assert!(refused(Tool::ReadBw, &["-t", "257"]).contains("256 READs and atomics"));
     assert!(refused(Tool::AtomicLat, &["-s", "16"]).contains("8 bytes"));
     let too_long = ["--raw", "-c", "UD", "-m", "1024", "-s", "1025"];
     assert!(refused(Tool::SendBw, &too_long).contains("raise -m"));

@@ -51,7 +51,8 @@ pub(crate) struct Common {
           value_parser = values::seconds)]
     pub(crate) margin: Option<f64>,
     /// What carries the messages: Towpath over UC (reliable in software) or over RC, or kernel TCP;
-    /// with --raw the queue pairs, RC, UC or UD [default: UC; RC with --raw, READ and atomics]
+    /// with --raw the queue pairs, RC, UC or UD [default: UC; RC with --raw]. READ and atomics ride
+    /// on the lane of such a link, an RC queue pair of its own, and not over TCP
     #[arg(short, long, value_name = "TYPE")]
     pub(crate) connection: Option<Connection>,
     /// Path MTU in bytes, 256 to 4096 (not with TCP) [default: the largest that both interfaces
@@ -63,12 +64,12 @@ pub(crate) struct Common {
     #[arg(short, long, value_name = "PIECES",
           value_parser = clap::value_parser!(u32).range(2..=8192))]
     pub(crate) rx_depth: Option<u32>,
-    /// READs and atomics outstanding on a queue pair
+    /// With --raw, READs and atomics outstanding on a queue pair; without, the lane decides (16)
     #[arg(short, long, value_name = "COUNT", default_value_t = 16,
           value_parser = clap::value_parser!(u8).range(1..=128))]
     pub(crate) outs: u8,
     /// RC: an acknowledgement may take 4.096 us times 2 to this power, eight times in a row; 0 for
-    /// ever [default: 18; 14 with --raw, READ and atomics]
+    /// ever [default: 18; 14 with --raw]. The lane has its own: 12
     #[arg(short = 'u', long = "qp-timeout", value_name = "POWER",
           value_parser = clap::value_parser!(u8).range(0..=31))]
     pub(crate) qp_timeout: Option<u8>,
@@ -122,7 +123,7 @@ pub(crate) struct Common {
 #[command(next_help_heading = "Towpath")]
 pub(crate) struct Ours {
     /// Plain verbs on the queue pairs that -c names, as perftest runs them: what is lost on UC and
-    /// UD stays lost. READ and atomics are always plain, on RC
+    /// UD stays lost
     #[arg(long)]
     pub(crate) raw: bool,
     /// Local address: the server listens here, and data goes from here [default: any; and what
@@ -203,12 +204,13 @@ pub(crate) struct BwOnly {
     /// Measure both directions at once and add them up
     #[arg(short, long)]
     pub(crate) bidirectional: bool,
-    /// Messages under way on each channel (lowered so that at most 64 MiB are)
+    /// Messages under way on each channel (lowered so that at most 64 MiB are); READs and atomics
+    /// asked for and not done, at most 256 without --raw
     #[arg(short, long, value_name = "MESSAGES", default_value_t = 128,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) tx_depth: u32,
     /// Channels of the link, TCP connections or queue pairs, among which messages go round, 1 to
-    /// 256; -q times -t is at most 4096
+    /// 256; -q times -t is at most 4096. READ and atomics have one lane: -q 1 without --raw
     #[arg(short, long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(QPS_MAX)))]
     pub(crate) qp: u32,
@@ -254,7 +256,9 @@ pub(crate) struct LatOnly {
 
 /// Measures bandwidth. Start it without a host on the server, then with the same flags and the
 /// server's address on the client, which prints the results. Without --raw, tow_write_* and
-/// tow_send_* do the same: Towpath carries both as reliable messages.
+/// tow_send_* do the same: Towpath carries both as reliable messages. tow_read_* and tow_atomic_*
+/// reach memory that the server has granted, while its program sleeps: "serving" is the processor
+/// time that it took.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "tow_write_bw", version)]
 pub(crate) struct BwArgs {
@@ -267,7 +271,9 @@ pub(crate) struct BwArgs {
 /// Measures latency: half of the round trip, with both ends polling; for READ and atomics the whole
 /// round trip. Start it without a host on the server, then with the same flags and the server's
 /// address on the client, which prints the results. Without --raw, tow_write_* and tow_send_* do
-/// the same: Towpath carries both as reliable messages.
+/// the same: Towpath carries both as reliable messages. tow_read_* and tow_atomic_* reach memory
+/// that the server has granted, while its program sleeps: "serving" is the processor time that
+/// it took.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "tow_write_lat", version)]
 pub(crate) struct LatArgs {

@@ -1,5 +1,7 @@
-//! What carries messages: one trait; Towpath, plain verbs and kernel TCP behind it.
+//! What carries messages: one trait; Towpath (messages, and one-sided operations on a lane), plain
+//! verbs and kernel TCP behind it.
 
+pub(crate) mod lane;
 pub(crate) mod raw;
 pub(crate) mod tcp;
 pub(crate) mod towpath;

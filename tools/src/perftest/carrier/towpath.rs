@@ -17,7 +17,7 @@ use towpath_transport::{
 use towpath_verbs::Device;
 
 /// How long an idle end blocks at most before it looks again.
-const IDLE_WAIT: Nanos = Nanos::from_micros(200);
+pub(super) const IDLE_WAIT: Nanos = Nanos::from_micros(200);
 
 /// Tells how many packets a device knows to be lost; none where it does not tell.
 pub(crate) type PacketsLost<D> = Box<dyn Fn(&D) -> Option<u64>>;
@@ -178,8 +178,32 @@ fn on_rare_event<D: Device<Memory = Region>>(
 }
 
 #[cold]
-fn link_down<D: Device<Memory = Region>>(endpoint: &Endpoint<D>, reason: DownReason) -> RunError {
+pub(super) fn link_down<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    reason: DownReason,
+) -> RunError {
     RunError::LinkDown { reason, status: endpoint.endpoint_stats().last_error }
+}
+
+/// What a link has counted, and its device.
+pub(super) fn counters_of<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    link: LinkId,
+    lost: &PacketsLost<D>,
+) -> Option<Counters> {
+    let stats = endpoint.stats(link)?;
+    Some(Counters {
+        packets_lost: lost(endpoint.device()),
+        chunks_sent: stats.chunks_sent,
+        chunks_retransmitted: stats.chunks_retransmitted,
+        acks_sent: stats.acks_sent,
+        tail_probes: stats.tail_probes,
+        rtos: stats.rtos,
+        chunks_duplicate: stats.chunks_duplicate,
+        reroutes: stats.reroutes(),
+        rtt: endpoint.rtt(link),
+        window_bytes: endpoint.congestion_window_bytes(link)?,
+    })
 }
 
 impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
@@ -270,19 +294,7 @@ impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
     }
 
     fn counters(&self) -> Option<Counters> {
-        let stats = self.endpoint.stats(self.link)?;
-        Some(Counters {
-            packets_lost: (self.lost)(self.endpoint.device()),
-            chunks_sent: stats.chunks_sent,
-            chunks_retransmitted: stats.chunks_retransmitted,
-            acks_sent: stats.acks_sent,
-            tail_probes: stats.tail_probes,
-            rtos: stats.rtos,
-            chunks_duplicate: stats.chunks_duplicate,
-            reroutes: stats.reroutes(),
-            rtt: self.endpoint.rtt(self.link),
-            window_bytes: self.endpoint.congestion_window_bytes(self.link)?,
-        })
+        counters_of(&self.endpoint, self.link, &self.lost)
     }
 
     fn paths(&self) -> Vec<PathStatus> {

@@ -1,7 +1,7 @@
 //! The JSON object: what the table shows, under perftest's names where it has them.
 
 use super::table::{Detail, details, device, title};
-use super::{BwRow, LatRow, Row, bandwidth};
+use super::{BwRow, LatRow, Row, RowCpu, bandwidth};
 use crate::perftest::carrier::Counters;
 use crate::perftest::settings::{Goal, Settings};
 use serde_json::{Map, Value, json};
@@ -76,7 +76,7 @@ fn bw(settings: &Settings, row: &BwRow) -> Value {
         "gbps": gbps,
     });
     value["messages_lost"] = row.messages_lost.into();
-    ours(&mut value, row.counters, row.cpu_util);
+    ours(&mut value, row.counters, row.cpu);
     value
 }
 
@@ -94,12 +94,12 @@ fn lat(row: &LatRow) -> Value {
         "t_99_9_percentile": of.p99_9,
         "tps_average": row.per_second,
     });
-    ours(&mut value, row.counters, row.cpu_util);
+    ours(&mut value, row.counters, row.cpu);
     value
 }
 
 /// Counters are null where the carrier cannot know them, the CPU where it was not asked for.
-fn ours(value: &mut Value, counters: Option<Counters>, cpu_util: Option<f64>) {
+fn ours(value: &mut Value, counters: Option<Counters>, cpu: RowCpu) {
     value["packets_lost"] = counters.and_then(|c| c.packets_lost).into();
     value["chunks_sent"] = counters.map(|c| c.chunks_sent).into();
     value["chunks_retransmitted"] = counters.map(|c| c.chunks_retransmitted).into();
@@ -110,5 +110,6 @@ fn ours(value: &mut Value, counters: Option<Counters>, cpu_util: Option<f64>) {
     value["rtos"] = counters.map(|c| c.rtos).into();
     value["chunks_duplicate"] = counters.map(|c| c.chunks_duplicate).into();
     value["reroutes"] = counters.map(|c| c.reroutes).into();
-    value["CPU_util"] = cpu_util.into();
+    value["CPU_util"] = cpu.util.into();
+    value["serving_cpu_ms"] = cpu.serving_ns.map(|ns| ns as f64 / 1e6).into();
 }

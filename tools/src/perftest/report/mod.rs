@@ -29,8 +29,7 @@ pub(crate) struct BwRow {
     pub(crate) counters: Option<Counters>,
     /// Raw messages that never came; none where nobody can tell.
     pub(crate) messages_lost: Option<u64>,
-    /// Percent of the whole machine.
-    pub(crate) cpu_util: Option<f64>,
+    pub(crate) cpu: RowCpu,
 }
 
 /// One row of a latency tool.
@@ -43,7 +42,16 @@ pub(crate) struct LatRow {
     /// Round trips per second.
     pub(crate) per_second: f64,
     pub(crate) counters: Option<Counters>,
-    pub(crate) cpu_util: Option<f64>,
+    pub(crate) cpu: RowCpu,
+}
+
+/// What processors did while a row lasted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct RowCpu {
+    /// Percent of the whole machine.
+    pub(crate) util: Option<f64>,
+    /// Processor time of the thread of the end that was only acted upon, in nanoseconds.
+    pub(crate) serving_ns: Option<u64>,
 }
 
 /// A row of either kind.

@@ -29,10 +29,12 @@ pub(crate) fn title(settings: &Settings) -> String {
         (Op::Write, false, Connection::Tcp) => "TCP_Write".to_owned(),
         (Op::Send, false, _) => "Towpath_Send".to_owned(),
         (Op::Write, false, _) => "Towpath_Write".to_owned(),
+        (Op::Read, false, _) => "Towpath_Read".to_owned(),
+        (Op::Atomic, false, _) => format!("Towpath_Atomic {}", plan.atomic.name()),
         (Op::Send, true, _) => "Send".to_owned(),
         (Op::Write, true, _) => "RDMA_Write".to_owned(),
-        (Op::Read, ..) => "RDMA_Read".to_owned(),
-        (Op::Atomic, ..) => format!("Atomic {}", plan.atomic.name()),
+        (Op::Read, true, _) => "RDMA_Read".to_owned(),
+        (Op::Atomic, true, _) => format!("Atomic {}", plan.atomic.name()),
     };
     let kind = match (plan.tool.is_latency(), plan.bidirectional) {
         (true, _) => "Latency",
@@ -122,10 +124,13 @@ pub(crate) fn details(settings: &Settings, mtu: Option<Mtu>) -> Vec<(&'static st
         if let Some(mtu) = mtu {
             lines.push(("Mtu", Detail::Bytes(mtu.bytes().into())));
         }
-        if plan.tool.fetches() {
+        if plan.raw && plan.tool.fetches() {
             lines.push(("Outstand reads", Detail::Count(plan.outs.into())));
         }
-        if !plan.raw {
+        if plan.on_lane() {
+            let crc = text(&ours.window.unwrap_or(ours.cc).to_string());
+            lines.push(("Congestion ctrl", crc));
+        } else if !plan.raw {
             lines.push(("Chunk", Detail::Bytes(ours.chunk_bytes.into())));
             let crc = if ours.no_payload_crc { "OFF" } else { "ON" };
             lines.push(("Payload CRC32C", text(crc)));
@@ -139,7 +144,8 @@ pub(crate) fn details(settings: &Settings, mtu: Option<Mtu>) -> Vec<(&'static st
             lines.push(("Socket buffers", text(buffers)));
         }
     }
-    let buffers = if settings.apart() { "one for each message" } else { "one for all messages" };
+    let is_apart = settings.apart() || plan.on_lane() && plan.tool.op() == Op::Read;
+    let buffers = if is_apart { "one for each message" } else { "one for all messages" };
     lines.push(("Local buffers", text(buffers)));
     lines.push(("Max inline data", Detail::Bytes(0)));
     lines.push(("Data ex. method", text("Ethernet")));
@@ -210,6 +216,9 @@ fn columns(settings: &Settings) -> Columns {
     if settings.show.cpu_util {
         names.push("CPU_Util[%]");
     }
+    if settings.plan.on_lane() {
+        names.push("serving[CPU msec]");
+    }
     // Plain verbs lose whole messages, and who sends again is the device.
     let lost = if settings.plan.raw { "lost[messages]" } else { "lost[packets]" };
     names.extend([lost, "retransmitted[chunks]", "RTO", "duplicate[chunks]", "reroutes"]);
@@ -222,12 +231,16 @@ fn is_timed(settings: &Settings) -> bool {
 
 /// One row.
 pub(crate) fn row(settings: &Settings, row: &Row) -> String {
-    let (mut values, counters, cpu_util, messages_lost) = match row {
-        Row::Bw(row) => (bw_values(settings, row), row.counters, row.cpu_util, row.messages_lost),
-        Row::Lat(row) => (lat_values(settings, row), row.counters, row.cpu_util, None),
+    let (mut values, counters, cpu, messages_lost) = match row {
+        Row::Bw(row) => (bw_values(settings, row), row.counters, row.cpu, row.messages_lost),
+        Row::Lat(row) => (lat_values(settings, row), row.counters, row.cpu, None),
     };
+    let shown = |number: Option<f64>| number.map_or_else(|| "-".to_owned(), |n| format!("{n:.2}"));
     if settings.show.cpu_util {
-        values.push(cpu_util.map_or_else(|| "-".to_owned(), |percent| format!("{percent:.2}")));
+        values.push(shown(cpu.util));
+    }
+    if settings.plan.on_lane() {
+        values.push(shown(cpu.serving_ns.map(|ns| ns as f64 / 1e6)));
     }
     values.extend(ours(counters, messages_lost));
     columns(settings).row(values)

@@ -1,6 +1,6 @@
 //! Golden reports from fixed inputs.
 
-use super::{BwRow, LatRow, Report, Row};
+use super::{BwRow, LatRow, Report, Row, RowCpu};
 use crate::perftest::args;
 use crate::perftest::args::values::Connection;
 use crate::perftest::carrier::Counters;
@@ -59,7 +59,7 @@ fn bw_row() -> Row {
             window_bytes: 1 << 20,
         }),
         messages_lost: None,
-        cpu_util: Some(12.5),
+        cpu: RowCpu { util: Some(12.5), serving_ns: None },
     })
 }
 
@@ -71,7 +71,7 @@ fn lat_row() -> Row {
         summary: Summary::of_sorted(&samples),
         per_second: 98_039.2,
         counters: None,
-        cpu_util: None,
+        cpu: RowCpu::default(),
     })
 }
 
@@ -197,8 +197,10 @@ lost[messages]   retransmitted[chunks]   RTO        duplicate[chunks]   reroutes
     assert_eq!(body(&text), wanted);
     for (tool, flags, title) in [
         (Tool::WriteBw, &["--raw", "-b"][..], "RDMA_Write Bidirectional BW Test"),
-        (Tool::ReadBw, &[], "RDMA_Read BW Test"),
-        (Tool::AtomicBw, &[], "Atomic FETCH_AND_ADD BW Test"),
+        (Tool::ReadBw, &["--raw"], "RDMA_Read BW Test"),
+        (Tool::ReadBw, &[], "Towpath_Read BW Test"),
+        (Tool::AtomicBw, &["--raw"], "Atomic FETCH_AND_ADD BW Test"),
+        (Tool::AtomicLat, &[], "Towpath_Atomic FETCH_AND_ADD Latency Test"),
         (Tool::SendBw, &[], "Towpath_Send BW Test"),
     ] {
         let text = shown(tool, flags, bw_row(), &[]);
@@ -286,6 +288,7 @@ fn the_bandwidth_json_has_the_names_of_perftest_and_ours() {
       "reroutes": 8,
       "rtos": 5,
       "rtt_us": 20.0,
+      "serving_cpu_ms": null,
       "tail_probes": 7,
       "window_bytes": 1048576
     }

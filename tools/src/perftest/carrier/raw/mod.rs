@@ -88,7 +88,7 @@ impl<D: Device<Memory = Region>> Raw<D> {
             latency: plan.tool.is_latency(),
             lossy: plan.lossy(),
             validate: plan.validate,
-            passive: plan.one_sided() && !plan.sends(settings.is_client()),
+            passive: plan.is_passive(settings.is_client()),
             passive_wait: PASSIVE_WAIT,
             cq_mod: settings.cq_mod.unwrap_or(LATENCY_SIGNAL_EVERY),
             grh_bytes: if plan.connection == Connection::Ud { GRH_BYTES } else { 0 },
