@@ -150,6 +150,12 @@ pub(super) const TABLE: &[Row] = &[
         what: "the one crate that a program names: the face, requests, bad networks for tests",
     },
     Row {
+        name: "capi",
+        folder: "transport/capi",
+        may_use: MayUse::Only(&["transport"]),
+        what: "the same for programs in C and C++: a library, its header, a man page",
+    },
+    Row {
         name: "fastpath",
         folder: "storage-fastpath",
         may_use: MayUse::Only(&["base", "transport", "rpc"]),
