@@ -324,7 +324,7 @@ pub use towpath_cc::{ConfigError as ControllerConfigError, ControllerConfig};
 pub use towpath_device_roce::udp::{PortChoice, UdpConfig};
 pub use towpath_device_roce::{EngineOptions, EngineThread, SharedDevice};
 pub use towpath_device_verbs::{OpenError as DeviceOpenError, Target as VerbsTarget, VerbsDevice};
-pub use towpath_memory::{Buf, Frozen, Pool, Region, Segment, SharedMemory};
+pub use towpath_memory::{Buf, Frozen, MemoryError, Pool, Region, Segment, SharedMemory};
 pub use towpath_proto::{
     CancelError, ChannelId, Class, ClassNameError, ClassOrder, CloseReason, Denied, DownReason,
     Grant, GrantId, LinkCensus, LinkConfig, LinkStats, LinkUsage, MtuPhase, MtuReason, OpError,
