@@ -30,6 +30,10 @@ const ROOMS: &[Room] = &[
         why: "libibverbs is a library of C: every call of it is foreign",
     },
     Room {
+        path: "transport/capi/src/ffi",
+        why: "what C calls gets pointers from it, and gives some: each function of the header",
+    },
+    Room {
         path: "tools/src/lossy/tap",
         why: "a TAP device is made by one control call on a file, which exists only in C's terms",
     },
