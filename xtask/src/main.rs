@@ -14,6 +14,7 @@ mod dissect;
 mod failure;
 mod finding;
 mod fuzz;
+mod install_c;
 mod metric;
 mod no_std;
 mod pgo;
@@ -50,6 +51,8 @@ enum Command {
     Bench(bench::Args),
     /// Build the programs as their training runs suggest: short messages take a tenth less.
     Pgo(pgo::Args),
+    /// Build the library for C and install it, with its headers and its man page.
+    InstallC(install_c::Args),
     /// Run the fuzz targets with the seeded driver.
     Fuzz(fuzz::Args),
     /// Do the sans-IO crates really link without std?
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::Ab(args) => ab::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Pgo(args) => pgo::run(&args),
+        Command::InstallC(args) => install_c::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::NoStd => no_std::run(),
         Command::Dissect => dissect::run(),
