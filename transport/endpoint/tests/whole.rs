@@ -5,6 +5,7 @@ mod common;
 use common::{LOOPBACK, Pair, any_port, pattern, payload};
 use std::time::Duration;
 use towpath_proto::Outcome;
+use towpath_proto::limits::{PIECE_BYTES_MIN, SEGMENTS_MAX};
 use towpath_transport::{
     ChannelHandle, EndpointConfig, EndpointHandle, Event, Incoming, Message, Mtu, Payload,
     SendOptions, SubmitError, UdpConfig,
@@ -43,10 +44,12 @@ fn messages_up_to_one_length_come_whole_with_packets_of_any_size() {
             let message = deliver(&mut pair, sent);
             assert_eq!(message.len(), len);
             assert!(message.to_vec() == bytes, "{len} bytes at {mtu:?}");
-            // Five buffers that are full, one for each segment, and some more since a window that
-            // starts small starts with short chunks.
+            // Five buffers that are full, were it not for a window that starts small, or a machine
+            // that is busy: then pieces are shorter, but never below 16 KiB, which the rest of a
+            // segment alone may be.
             let parts = message.parts().len();
-            assert!(mtu == Mtu::Mtu4096 || len < 100_000 || parts <= 12, "{parts} at {mtu:?}");
+            let most = len.div_ceil(PIECE_BYTES_MIN) + SEGMENTS_MAX - 1;
+            assert!(parts <= most, "{parts} at {mtu:?}");
             pair.server.endpoint.release(message);
         }
     }
