@@ -39,6 +39,12 @@ pub(super) const TABLE: &[Row] = &[
         what: "congestion control as pure functions of samples; `no_std`",
     },
     Row {
+        name: "qos",
+        folder: "storage-fastpath/qos",
+        may_use: MayUse::Only(&["base"]),
+        what: "reservations by tokens (Haechi): engine, monitor, words; `no_std`",
+    },
+    Row {
         name: "verbs",
         folder: "transport/verbs",
         may_use: MayUse::Only(&["base"]),

@@ -1,0 +1,156 @@
+//! Data access (figure 3): an I/O uses a token of the reservation (step T2), or else one of the
+//! pool (step T3), or waits (step T4).
+
+use super::{Action, Engine, Fetch};
+use crate::even;
+use crate::limits::AHEAD_TICKS;
+use crate::words::{Epoch, PoolWord, Taken};
+use towpath_base::Time;
+
+/// Leave for one I/O (step D).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the engine waits for its end"]
+pub struct Ticket {
+    epoch: Epoch,
+    cost: u32,
+}
+
+impl Ticket {
+    /// Tokens that it used.
+    #[must_use]
+    pub fn cost(self) -> u32 {
+        self.cost
+    }
+}
+
+/// Why an I/O waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// There are no tokens: some are being asked for, or the next period brings them.
+    NoTokens,
+    /// The client's limit of this period is used up.
+    Limit,
+    /// No period has begun.
+    NoPeriod,
+}
+
+impl Engine {
+    /// The client wants to do some I/Os, which cost so many tokens together.
+    pub fn arrived(&mut self, now: Time, ios: u32, cost: u32) {
+        self.demand.arrived(now, ios, cost);
+    }
+
+    /// I/Os that had [arrived](Self::arrived) will not be done.
+    pub fn withdrawn(&mut self, now: Time, ios: u32, cost: u32) {
+        self.demand.withdrawn(now, ios, cost);
+    }
+
+    /// Leave for an I/O that has [arrived](Self::arrived).
+    ///
+    /// # Errors
+    /// [`Refusal`]: it waits. Ask again after [`fetched`](Self::fetched), the start of a period, or
+    /// [`next_timeout`](Self::next_timeout).
+    pub fn admit(&mut self, now: Time, cost: u32) -> Result<Ticket, Refusal> {
+        self.manage(now);
+        let Some(period) = self.period else { return Err(Refusal::NoPeriod) };
+        if self.rules.checks_epoch && now >= period.end() {
+            // What it holds is of a time that is over.
+            return Err(Refusal::NoTokens);
+        }
+        if period.start.limit.is_some_and(|limit| self.used.saturating_add(cost) > limit) {
+            return Err(Refusal::Limit);
+        }
+        let usable = self.usable(now);
+        let reserved = cost.min(usable);
+        let pooled = cost - reserved;
+        if pooled > self.held {
+            self.wanted = pooled - self.held;
+            if self.is_careful && usable < self.residual {
+                // What an even use has when it has enough, or the pool before that.
+                let spent = period.start.reservation - self.residual;
+                let span = even::careful(period.start.period, self.tick);
+                let at = even::when(period.start.reservation, spent + cost, span);
+                let ahead = self.tick.saturating_mul(AHEAD_TICKS);
+                self.even_at = period.began + towpath_base::Nanos(at.0.saturating_sub(ahead.0));
+            }
+            return Err(Refusal::NoTokens);
+        }
+        self.residual -= reserved;
+        self.held -= pooled;
+        self.used = self.used.saturating_add(cost);
+        (self.wanted, self.even_at) = (0, Time::NEVER);
+        self.demand.went(now, cost);
+        Ok(Ticket { epoch: period.start.epoch, cost })
+    }
+
+    /// Reservation tokens that may be used now.
+    fn usable(&self, now: Time) -> u32 {
+        let Some(period) = self.period.filter(|_| self.is_careful) else { return self.residual };
+        let passed = period.passed(now) + self.tick.saturating_mul(AHEAD_TICKS);
+        let span = even::careful(period.start.period, self.tick);
+        let even = even::used(period.start.reservation, passed, span);
+        let spent = period.start.reservation - self.residual;
+        even.saturating_sub(spent).min(self.residual)
+    }
+
+    /// An I/O has come to its end.
+    pub fn done(&mut self, now: Time, ticket: Ticket) {
+        self.demand.done(now);
+        let current = self.epoch() == Some(ticket.epoch);
+        if current || !self.rules.checks_epoch {
+            self.done = self.done.saturating_add(ticket.cost);
+        }
+    }
+
+    /// The next thing to do.
+    pub fn poll(&mut self, now: Time) -> Option<Action> {
+        self.manage(now);
+        if self.even_at <= now {
+            // The caller asks again for what waits.
+            self.even_at = Time::NEVER;
+        }
+        if self.wanted > 0 && self.fetch.is_none() && now >= self.retry_at {
+            let count = self.batch().max(self.wanted);
+            self.fetch = Some(Fetch { count });
+            return Some(Action::Fetch { operand: PoolWord::operand(count) });
+        }
+        self.report(now)
+    }
+
+    /// What the pool's word was when it was added to.
+    pub fn fetched(&mut self, now: Time, was: u64) {
+        let Some(Fetch { count }) = self.fetch.take() else { return };
+        let word = PoolWord::unpack(was);
+        let current = self.epoch();
+        let epoch = if self.rules.checks_epoch { current } else { Some(word.epoch) };
+        let taken = match epoch.map(|epoch| PoolWord::taken(was, epoch, count)) {
+            Some(Taken::Tokens(taken)) => taken,
+            Some(Taken::OtherEpoch) | None => {
+                let there = PoolWord::taken(was, word.epoch, count);
+                if let Taken::Tokens(taken @ 1..) = there
+                    && current.is_some_and(|current| word.epoch == current.next())
+                {
+                    // The period has begun, and its message is on the way.
+                    self.early = Some((word.epoch, taken));
+                }
+                0
+            }
+        };
+        let taken = match taken {
+            1.. if !self.rules.takes_what_is_there => count,
+            taken => taken,
+        };
+        self.held = self.held.saturating_add(taken);
+        if taken == 0 && self.rules.backs_off {
+            self.retry_at = now + self.tick;
+        }
+        self.wanted = self.wanted.saturating_sub(taken);
+    }
+
+    /// Whether an addition to the pool's word was carried out is not known: its tokens, if it was,
+    /// are nobody's until the monitor counts what there is.
+    pub fn fetch_lost(&mut self, now: Time) {
+        self.fetch = None;
+        self.retry_at = now + self.tick;
+    }
+}

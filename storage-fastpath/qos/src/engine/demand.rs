@@ -1,0 +1,117 @@
+//! How much a client could have used: the D of Definition 1.
+//!
+//! A client in a closed loop asks for no more while the server is slow, or while it waits for
+//! tokens. So time in which it has as much as it may under way, waiting I/Os included, counts as
+//! demand for all that it was due. One that has more than that waiting has said what it wants.
+
+use towpath_base::{Nanos, Time};
+
+/// How a client spent nearly all of a tick.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Busy {
+    pub(super) is_backlogged: bool,
+    pub(super) is_at_server: bool,
+}
+
+/// The demand of one period.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Demand {
+    depth: u32,
+    /// I/Os that wait, and the tokens that they will need.
+    waiting_ios: u32,
+    waiting: u32,
+    /// I/Os under way.
+    under_way: u32,
+    /// Tokens of what arrived since the last count.
+    arrived: u32,
+    /// How long there was enough to do since then.
+    busy: Nanos,
+    /// How long more may have been wanted than was asked for.
+    hidden: Nanos,
+    /// How long half of what may be was under way.
+    at_server: Nanos,
+    looked_at: Time,
+    /// Tokens that could have been used so far.
+    sum: u64,
+}
+
+impl Demand {
+    pub(super) fn new(depth: u32) -> Self {
+        Self {
+            depth,
+            waiting_ios: 0,
+            waiting: 0,
+            under_way: 0,
+            arrived: 0,
+            busy: Nanos::ZERO,
+            hidden: Nanos::ZERO,
+            at_server: Nanos::ZERO,
+            looked_at: Time::ZERO,
+            sum: 0,
+        }
+    }
+
+    /// A period begins. What waits is demand of this one.
+    pub(super) fn begin(&mut self, now: Time) {
+        (self.busy, self.hidden, self.at_server) = (Nanos::ZERO, Nanos::ZERO, Nanos::ZERO);
+        self.looked_at = now;
+        (self.arrived, self.sum) = (0, u64::from(self.waiting));
+    }
+
+    fn look(&mut self, now: Time) {
+        let span = now.since(self.looked_at);
+        let is_at_server = self.under_way.saturating_mul(2) >= self.depth;
+        if is_at_server {
+            self.at_server = self.at_server + span;
+        }
+        if is_at_server || self.waiting > 0 {
+            self.busy = self.busy + span;
+        }
+        let ios = self.under_way.saturating_add(self.waiting_ios);
+        if (self.depth.div_ceil(2)..=self.depth).contains(&ios) {
+            self.hidden = self.hidden + span;
+        }
+        self.looked_at = now;
+    }
+
+    pub(super) fn arrived(&mut self, now: Time, ios: u32, cost: u32) {
+        self.look(now);
+        self.waiting_ios = self.waiting_ios.saturating_add(ios);
+        self.waiting = self.waiting.saturating_add(cost);
+        self.arrived = self.arrived.saturating_add(cost);
+    }
+
+    pub(super) fn withdrawn(&mut self, now: Time, ios: u32, cost: u32) {
+        self.look(now);
+        self.waiting_ios = self.waiting_ios.saturating_sub(ios);
+        self.waiting = self.waiting.saturating_sub(cost);
+    }
+
+    pub(super) fn went(&mut self, now: Time, cost: u32) {
+        self.look(now);
+        self.waiting = self.waiting.saturating_sub(cost);
+        self.waiting_ios = self.waiting_ios.saturating_sub(1);
+        self.under_way += 1;
+    }
+
+    pub(super) fn done(&mut self, now: Time) {
+        self.look(now);
+        self.under_way = self.under_way.saturating_sub(1);
+    }
+
+    /// Counts what was asked for since the last count, in a span in which `due` tokens were due:
+    /// the demand of the period so far, and how the span was spent.
+    pub(super) fn count(&mut self, now: Time, span: Nanos, due: u32) -> (u64, Busy) {
+        self.look(now);
+        let whole = u128::from(span.0.max(1));
+        let hidden = self.hidden.min(span);
+        let share = (u128::from(due) * u128::from(hidden.0)).div_ceil(whole) as u64;
+        self.sum += u64::from(self.arrived).max(share);
+        let is_most = |part: Nanos| u128::from(part.0) * 10 >= whole * 9;
+        let (busy, at_server) = (self.busy, self.at_server);
+        let busy = Busy { is_backlogged: is_most(busy), is_at_server: is_most(at_server) };
+        (self.busy, self.hidden, self.at_server) = (Nanos::ZERO, Nanos::ZERO, Nanos::ZERO);
+        self.arrived = 0;
+        (self.sum, busy)
+    }
+}

@@ -1,0 +1,120 @@
+//! What each client really did, as the server counts it: the truth beside what clients report.
+
+use crate::monitor::Slot;
+use crate::words::Epoch;
+use alloc::vec::Vec;
+
+/// What a client did in a period, by the server's own count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Tokens' worth of I/O in this period.
+    pub charged: u64,
+    /// And in all.
+    pub charged_ever: u64,
+    /// Tokens' worth beyond what the client may use, in all.
+    pub overrun_ever: u64,
+    /// Periods in which it did more than it may.
+    pub overrun_periods: u64,
+    /// Periods in which it reported less, or more, than it did.
+    pub misreports: u64,
+}
+
+/// Whether a client may do what it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It has tokens for it.
+    Within,
+    /// It has not: so many tokens' worth are beyond.
+    Overrun {
+        /// How many.
+        by: u64,
+    },
+}
+
+/// The ledger of one server.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    epoch: Epoch,
+    entries: Vec<Account>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    entry: Entry,
+    /// Tokens that the client may use in this period.
+    may_use: u64,
+    is_over: bool,
+}
+
+impl Ledger {
+    /// A period begins: `may_use` says what a client may use at most, which is its reservation and
+    /// what the pool had, or its limit.
+    pub fn begin(&mut self, epoch: Epoch, clients: usize, may_use: impl Fn(Slot) -> u64) {
+        self.epoch = epoch;
+        self.entries.resize(clients.max(self.entries.len()), Account::default());
+        for (place, account) in self.entries.iter_mut().enumerate() {
+            account.may_use = may_use(Slot(place as u16));
+            (account.entry.charged, account.is_over) = (0, false);
+        }
+    }
+
+    /// A client does I/O of so many tokens' worth.
+    pub fn charge(&mut self, slot: Slot, cost: u32) -> Verdict {
+        let Some(account) = self.entries.get_mut(slot.index()) else {
+            return Verdict::Overrun { by: cost.into() };
+        };
+        account.entry.charged += u64::from(cost);
+        account.entry.charged_ever += u64::from(cost);
+        let by = account.entry.charged.saturating_sub(account.may_use).min(cost.into());
+        if by == 0 {
+            return Verdict::Within;
+        }
+        account.entry.overrun_ever += by;
+        account.entry.overrun_periods += u64::from(!core::mem::replace(&mut account.is_over, true));
+        Verdict::Overrun { by }
+    }
+
+    /// A client says that it did so much in the period that ends: it counts as a misreport when
+    /// that differs by more than `slack`.
+    pub fn compare(&mut self, slot: Slot, reported: u64, slack: u64) -> bool {
+        let Some(account) = self.entries.get_mut(slot.index()) else { return false };
+        let is_wrong = account.entry.charged.abs_diff(reported) > slack;
+        account.entry.misreports += u64::from(is_wrong);
+        !is_wrong
+    }
+
+    /// What a client did.
+    #[must_use]
+    pub fn entry(&self, slot: Slot) -> Option<Entry> {
+        self.entries.get(slot.index()).map(|account| account.entry)
+    }
+
+    /// Which period it counts.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_beyond_is_counted_once_and_by_name() {
+        let mut ledger = Ledger::default();
+        ledger.begin(Epoch(1), 2, |slot| if slot.0 == 0 { 10 } else { 100 });
+        assert_eq!(ledger.charge(Slot(0), 8), Verdict::Within);
+        assert_eq!(ledger.charge(Slot(0), 4), Verdict::Overrun { by: 2 });
+        assert_eq!(ledger.charge(Slot(0), 4), Verdict::Overrun { by: 4 });
+        assert_eq!(ledger.charge(Slot(1), 100), Verdict::Within);
+        assert!(ledger.compare(Slot(1), 99, 1) && !ledger.compare(Slot(0), 10, 1));
+        let entry = ledger.entry(Slot(0)).expect("it is known");
+        assert_eq!((entry.charged, entry.overrun_ever, entry.overrun_periods), (16, 6, 1));
+        assert_eq!(entry.misreports, 1);
+        assert_eq!(ledger.charge(Slot(9), 3), Verdict::Overrun { by: 3 }, "nobody knows it");
+        ledger.begin(Epoch(2), 2, |_| 10);
+        assert_eq!(ledger.charge(Slot(0), 10), Verdict::Within);
+        assert_eq!(ledger.entry(Slot(0)).map(|entry| entry.charged_ever), Some(26));
+    }
+}

@@ -1,0 +1,51 @@
+//! Constants of the protocol, each with its reason.
+
+use towpath_base::Nanos;
+
+/// A QoS period (the paper's T).
+pub const PERIOD: Nanos = Nanos::from_secs(1);
+
+/// How often engines manage their tokens and report, and the monitor looks (the paper's delta and
+/// check interval).
+pub const TICK: Nanos = Nanos::from_millis(1);
+
+/// Tokens that an engine takes from the pool at a time, at most (the paper's B).
+pub const BATCH_MAX: u32 = 1_000;
+
+/// I/Os that a client has under way at most, unless it says otherwise: what the paper's have.
+pub const DEPTH_DEFAULT: u32 = 64;
+
+/// Ticks without a report after which a client's reservation is not kept for it any more: two may
+/// be late by chance.
+pub const REPORTS_MISSED_MAX: u32 = 3;
+
+/// While somebody is behind, others may be ahead of an even use of their reservation by so many
+/// ticks: reports and the monitor's look are a tick old each, and a server that is not to idle
+/// meanwhile needs as much queued (with 2 the model loses 0.4 % more of a server's time).
+pub const AHEAD_TICKS: u64 = 4;
+
+/// In careful periods reservations are used up so many ticks before the end: what a server has
+/// queued then is done within the period.
+pub const GUARD_TICKS: u64 = 8;
+
+/// A client is behind when its reservation lags an even use by so many ticks: reports are a tick
+/// old, and service comes in bursts.
+pub const BEHIND_TICKS: u64 = 3;
+
+/// Periods for which engines keep to an even use after one in which somebody was behind. Each that
+/// begins without costs a moment in which whoever falls behind is not served first.
+pub const CAREFUL_PERIODS: u32 = 10;
+
+/// Periods of which Algorithm 1 keeps what was completed (the paper's M).
+pub const HISTORY_MAX: usize = 8;
+
+/// A period that completed all but one in so many tokens of the estimate used it up: reports are a
+/// tick old, which is one in a thousand.
+pub const USED_UP_DIVISOR: u64 = 200;
+
+/// A period tells of the capacity when in so many of a hundred looks enough clients waited for the
+/// server to use it up.
+pub const SATURATED_PERCENT: usize = 90;
+
+/// Clients of one monitor: each has a word that is read once a tick.
+pub const CLIENTS_MAX: usize = 4_096;

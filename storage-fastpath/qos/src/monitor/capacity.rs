@@ -1,0 +1,79 @@
+//! What the server can do in a period: Algorithm 1, and what replaces it (step T3).
+
+use super::MonitorConfig;
+use crate::limits::{HISTORY_MAX, USED_UP_DIVISOR};
+use crate::rules::Estimation;
+use alloc::collections::VecDeque;
+
+/// The estimate, and what it is made of.
+#[derive(Clone, Debug)]
+pub struct Capacity {
+    estimate: u32,
+    /// What the last periods completed that told something (the paper's W).
+    history: VecDeque<u32>,
+}
+
+impl Capacity {
+    /// Begins with what was profiled.
+    #[must_use]
+    pub fn new(config: &MonitorConfig) -> Self {
+        Self { estimate: config.profiled.all, history: VecDeque::new() }
+    }
+
+    /// In tokens a period.
+    #[must_use]
+    pub fn estimate(&self) -> u32 {
+        self.estimate
+    }
+
+    /// A period is over that completed so much; `was_saturated` says that enough clients were
+    /// backlogged all the time to use the server up.
+    pub fn learn(&mut self, config: &MonitorConfig, completed: u64, was_saturated: bool) {
+        let completed = u32::try_from(completed).unwrap_or(u32::MAX);
+        match config.rules.estimation {
+            Estimation::Published => self.learn_as_published(config, completed),
+            Estimation::Sampled if was_saturated => self.learn_saturated(config, completed),
+            // The clients did not ask for more: nothing is known of what there was.
+            Estimation::Sampled => {}
+        }
+    }
+
+    /// Algorithm 1.
+    fn learn_as_published(&mut self, config: &MonitorConfig, completed: u32) {
+        let least = config.profiled.all.saturating_sub(config.deviation.saturating_mul(3));
+        if completed == self.estimate {
+            self.estimate = self.estimate.saturating_add(config.increment);
+        } else if (least..self.estimate).contains(&completed) {
+            self.keep(completed);
+            self.estimate = self.mean();
+        }
+    }
+
+    /// Up by the increment when all was used, else to the mean of what was done of late: no lower
+    /// bound, so that a loss is believed however large it is.
+    fn learn_saturated(&mut self, config: &MonitorConfig, completed: u32) {
+        let nearly_all = self.estimate - self.estimate / USED_UP_DIVISOR as u32;
+        if completed >= nearly_all {
+            self.history.clear();
+            self.estimate = self.estimate.max(completed).saturating_add(config.increment);
+            return;
+        }
+        // What was done before the loss says nothing of what is now.
+        let far = config.increment.max(1);
+        self.history.retain(|&before| before.abs_diff(completed) <= far.saturating_mul(4));
+        self.keep(completed);
+        self.estimate = self.mean();
+    }
+
+    fn keep(&mut self, completed: u32) {
+        self.history.push_back(completed);
+        if self.history.len() > HISTORY_MAX {
+            self.history.pop_front();
+        }
+    }
+
+    fn mean(&self) -> u32 {
+        let sum: u64 = self.history.iter().map(|&count| u64::from(count)).sum();
+        (sum / self.history.len().max(1) as u64) as u32
+    }
+}

@@ -1,0 +1,97 @@
+//! The check interval: the monitor looks at the pool (step S1), and asks for reports when it is
+//! used (steps S2, S3); what clients say tells who is behind.
+
+use super::{Look, Monitor, Slot, Words};
+use crate::even;
+use crate::limits::BEHIND_TICKS;
+use crate::messages::Notice;
+use crate::words::{PoolWord, Report};
+use towpath_base::{Nanos, Time};
+
+impl Monitor {
+    /// Looks at all words, once a tick, and converts what nobody will use.
+    pub fn tick(&mut self, now: Time, words: &mut impl Words) -> Look {
+        let mut look = Look::default();
+        let seen = self.see_pool(words, &mut look);
+        self.looks += 1;
+        // Step S2: somebody has used up its reservation.
+        let asks = !self.is_reporting && seen < self.pool_set;
+        self.is_reporting |= asks;
+        if self.is_reporting && !asks {
+            self.hear(words);
+        }
+        let passed = self.passed(now);
+        look.behind = self.behind(passed);
+        let turns = look.behind > 0 && !self.is_careful && self.config.rules.reserved_first;
+        self.is_careful |= turns;
+        self.was_behind |= look.behind > 0;
+        self.saturated_looks += usize::from(self.is_saturated_now());
+        if asks || turns {
+            let (epoch, is_careful) = (self.epoch, self.is_careful);
+            look.notice = Some(Notice { epoch, reports: self.is_reporting, is_careful });
+        }
+        if self.is_reporting && self.converts() {
+            self.convert(now, look.behind > 0, words);
+        }
+        look
+    }
+
+    /// The pool's tokens (step S1). A word that no engine makes is set right.
+    fn see_pool(&mut self, words: &mut impl Words, look: &mut Look) -> i64 {
+        let word = PoolWord::unpack(words.pool());
+        let is_sound = !self.config.rules.checks_epoch
+            || word.epoch == self.epoch && word.tokens <= self.pool_set;
+        if is_sound {
+            return word.tokens;
+        }
+        self.spoilt += 1;
+        look.was_spoilt = true;
+        words.overwrite_pool(PoolWord { epoch: self.epoch, tokens: 0 }.pack());
+        self.note_pool(0);
+        self.pool_set = 0;
+        0
+    }
+
+    /// Counts what was taken from the pool since it was set.
+    pub(super) fn note_pool(&mut self, tokens: i64) {
+        let taken = self.pool_set.max(0) - tokens.max(0);
+        self.pool_taken += u64::try_from(taken).unwrap_or(0);
+        self.pool_set = tokens;
+    }
+
+    fn hear(&mut self, words: &mut impl Words) {
+        let (epoch, shift) = (self.epoch, self.unit_shift());
+        let checks = self.config.rules.checks_epoch;
+        for (place, client) in self.clients.iter_mut().enumerate() {
+            let Some(client) = client else { continue };
+            let word = words.report(Slot(place as u16));
+            let report = Report::unpack(word, epoch, shift);
+            let report = match (report, checks) {
+                (None, false) => {
+                    // As published: whatever is there is believed.
+                    let any = (0..=u8::MAX).map(|low| crate::words::Epoch(low.into()));
+                    any.into_iter().find_map(|epoch| Report::unpack(word, epoch, shift))
+                }
+                (report, _) => report,
+            };
+            client.hear(word, report);
+        }
+    }
+
+    /// How many clients that have enough to do lag an even use of their reservation.
+    fn behind(&self, passed: Nanos) -> usize {
+        let period = even::careful(self.config.period, self.config.tick);
+        let span = self.config.tick.saturating_mul(BEHIND_TICKS) + self.report_every();
+        let is_behind = |client: &&super::clients::Client| {
+            let slack = even::used(client.reservation, span, period).max(1);
+            client.behind(passed, period) > slack
+        };
+        self.live().filter(is_behind).count()
+    }
+
+    /// Whether enough clients wait for the server to use it up.
+    fn is_saturated_now(&self) -> bool {
+        let waiting = self.live().filter(|client| client.is_at_server()).count() as u64;
+        waiting * u64::from(self.config.profiled.one) >= u64::from(self.capacity.estimate())
+    }
+}

@@ -1,0 +1,143 @@
+//! What the monitor knows of one client.
+
+use crate::admission::Share;
+use crate::even;
+use crate::limits::REPORTS_MISSED_MAX;
+use crate::words::Report;
+use towpath_base::Nanos;
+
+/// A client of a monitor, and the place of its word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(pub u16);
+
+impl Slot {
+    /// An index, unique among the clients that there are.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// What a monitor can say of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientReport {
+    /// What it has.
+    pub share: Share,
+    /// What it told last in this period.
+    pub last: Report,
+    /// What it did in the last period that is over.
+    pub done_before: u32,
+    /// Periods in which it had enough to do and did not get its reservation.
+    pub missed_periods: u64,
+    /// Periods in a row in which it did not use its reservation: it may have reserved too much.
+    pub unused_periods: u32,
+    /// It does not report, and nothing is kept for it in this period.
+    pub is_lost: bool,
+}
+
+/// One client.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Client {
+    pub(super) share: Share,
+    /// Tokens that this period began with.
+    pub(super) reservation: u32,
+    pub(super) last: Report,
+    /// Looks without a new report, while reports are wanted.
+    silent: u32,
+    /// So many are too many.
+    silent_max: u32,
+    has_reported: bool,
+    /// In all reports of the period it was backlogged.
+    was_backlogged: bool,
+    done_before: u32,
+    missed_periods: u64,
+    unused_periods: u32,
+    /// The last word that it wrote: the same one again is no news.
+    word: u64,
+}
+
+impl Client {
+    pub(super) fn new(share: Share) -> Self {
+        Self {
+            share,
+            reservation: 0,
+            last: Report::default(),
+            silent: 0,
+            silent_max: REPORTS_MISSED_MAX,
+            has_reported: false,
+            was_backlogged: false,
+            done_before: 0,
+            missed_periods: 0,
+            unused_periods: 0,
+            word: 0,
+        }
+    }
+
+    pub(super) fn report(&self) -> ClientReport {
+        ClientReport {
+            share: self.share,
+            last: self.last,
+            done_before: self.done_before,
+            missed_periods: self.missed_periods,
+            unused_periods: self.unused_periods,
+            is_lost: self.is_lost(),
+        }
+    }
+
+    /// A period begins, in which it reports once in so many looks.
+    pub(super) fn begin(&mut self, looks: u32) {
+        self.silent_max = looks.saturating_mul(REPORTS_MISSED_MAX);
+        self.reservation = self.share.reservation;
+        self.last = Report { residual: self.reservation, ..Report::default() };
+        (self.silent, self.has_reported, self.was_backlogged) = (0, false, true);
+    }
+
+    /// What its word says now; none when it is of another period.
+    pub(super) fn hear(&mut self, word: u64, report: Option<Report>) {
+        let is_new = word != self.word || !self.has_reported;
+        self.word = word;
+        match report.filter(|_| is_new) {
+            Some(report) => {
+                (self.silent, self.has_reported) = (0, true);
+                self.was_backlogged &= report.is_backlogged;
+                self.last = report;
+            }
+            None => self.silent = self.silent.saturating_add(1),
+        }
+    }
+
+    /// It does not say anything any more.
+    pub(super) fn is_lost(&self) -> bool {
+        self.silent > self.silent_max
+    }
+
+    /// What may still be used of its reservation.
+    pub(super) fn residual(&self, passed: Nanos, period: Nanos, leases: bool) -> u32 {
+        let even = self.reservation - even::used(self.reservation, passed, period);
+        match (leases, self.has_reported) {
+            (true, _) if self.is_lost() => 0,
+            (true, false) => even,
+            _ => self.last.residual.min(self.reservation),
+        }
+    }
+
+    /// How far its reservation lags an even use, when it has enough to do.
+    pub(super) fn behind(&self, passed: Nanos, period: Nanos) -> u32 {
+        let even = self.reservation - even::used(self.reservation, passed, period);
+        let is_backlogged = self.has_reported && self.last.is_backlogged && !self.is_lost();
+        if is_backlogged { self.last.residual.saturating_sub(even) } else { 0 }
+    }
+
+    pub(super) fn is_at_server(&self) -> bool {
+        self.has_reported && self.last.is_at_server && !self.is_lost()
+    }
+
+    /// A period is over.
+    pub(super) fn end(&mut self, slack: u32) {
+        self.done_before = self.last.done;
+        let is_short = self.last.done.saturating_add(slack) < self.reservation;
+        let was_backlogged = self.has_reported && self.was_backlogged;
+        self.missed_periods += u64::from(is_short && was_backlogged);
+        self.unused_periods = if is_short && !was_backlogged { self.unused_periods + 1 } else { 0 };
+    }
+}

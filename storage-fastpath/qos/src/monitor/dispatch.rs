@@ -1,0 +1,116 @@
+//! Periods begin: tokens are made, and those that are reserved are pushed (step T1).
+
+use super::{Monitor, Slot, Words};
+use crate::limits::{CAREFUL_PERIODS, SATURATED_PERCENT};
+use crate::messages::PeriodStart;
+use crate::rules::Conversion;
+use crate::words::{PoolWord, Report};
+use towpath_base::Time;
+
+/// What a period came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeriodEnd {
+    /// I/Os that clients say were completed, in tokens.
+    pub completed: u64,
+    /// What the server is thought to do in the next period.
+    pub estimate: u32,
+    /// In some look somebody was behind.
+    pub was_behind: bool,
+    /// Nearly all the time enough clients waited for the server to use it up.
+    pub was_saturated: bool,
+}
+
+impl Monitor {
+    /// Ends the period that there is, and begins the next: the pool's word gets what is not
+    /// reserved. Send each client its [`start_for`](Self::start_for) then.
+    pub fn begin(&mut self, now: Time, words: &mut impl Words) -> PeriodEnd {
+        let end = self.end_period();
+        self.epoch = self.epoch.next();
+        self.began = now;
+        let reserved = self.reserved();
+        let tokens = i64::from(self.capacity.estimate()) - i64::try_from(reserved).unwrap_or(0);
+        let tokens = tokens.max(0);
+        let is_watchful = self.config.rules.reserved_first;
+        self.is_careful = is_watchful && self.careful_periods > 0;
+        self.is_reporting = is_watchful;
+        (self.was_behind, self.saturated_looks) = (false, 0);
+        // In a careful period the pool begins with what one tick may use.
+        let tokens = if self.is_careful { self.released(now, tokens, 0) } else { tokens };
+        words.overwrite_pool(PoolWord { epoch: self.epoch, tokens }.pack());
+        (self.pool_set, self.pool_taken, self.looks) = (tokens, 0, 0);
+        self.taken_then.clear();
+        let looks = (self.report_every().0 / self.config.tick.0.max(1)) as u32;
+        for client in self.clients.iter_mut().flatten() {
+            client.begin(looks.max(1));
+        }
+        end
+    }
+
+    /// What a client is told at the start of a period, at `now`.
+    #[must_use]
+    pub fn start_for(&self, slot: Slot, now: Time) -> Option<PeriodStart> {
+        let client = self.client(slot)?;
+        let share = client.share;
+        Some(PeriodStart {
+            epoch: self.epoch,
+            period: self.config.period,
+            elapsed: self.passed(now),
+            reservation: client.reservation,
+            limit: share.limit,
+            batch: self.batch(share.weight),
+            report_every: self.report_every(),
+            unit_shift: self.unit_shift(),
+            reports: self.is_reporting,
+            is_careful: self.is_careful,
+        })
+    }
+
+    /// What an engine takes at a time: no more than its part, by weight, of what the server does in
+    /// a tick, so that many clients do not strand many tokens.
+    fn batch(&self, weight: u16) -> u32 {
+        let config = &self.config;
+        if !config.rules.adapts_batch {
+            return config.batch_max;
+        }
+        let weights: u64 = self.live().map(|client| u64::from(client.share.weight.max(1))).sum();
+        let of_tick = u128::from(self.capacity.estimate()) * u128::from(config.tick.0)
+            / u128::from(config.period.0.max(1));
+        let part = of_tick * u128::from(weight.max(1)) / u128::from(weights.max(1));
+        part.clamp(1, u128::from(config.batch_max.max(1))) as u32
+    }
+
+    pub(super) fn unit_shift(&self) -> u8 {
+        Report::unit_shift(self.config.profiled.one.max(self.capacity.estimate()))
+    }
+
+    fn end_period(&mut self) -> PeriodEnd {
+        // What a tick and a report may have missed.
+        let slack = self.config.profiled.one / 250;
+        let mut completed = 0;
+        for client in self.clients.iter_mut().flatten() {
+            client.end(slack);
+            completed += u64::from(client.report().done_before);
+        }
+        // The first reports of a period come some looks after it began.
+        let was_saturated =
+            self.looks > 0 && self.saturated_looks * 100 >= self.looks * SATURATED_PERCENT;
+        if self.looks > 0 {
+            self.capacity.learn(&self.config, completed, was_saturated);
+        }
+        self.careful_periods = match self.was_behind {
+            true => CAREFUL_PERIODS,
+            false => self.careful_periods.saturating_sub(1),
+        };
+        PeriodEnd {
+            completed,
+            estimate: self.capacity.estimate(),
+            was_behind: self.was_behind,
+            was_saturated,
+        }
+    }
+
+    /// Whether tokens are converted at all.
+    pub(super) fn converts(&self) -> bool {
+        self.config.rules.conversion != Conversion::None
+    }
+}

@@ -1,0 +1,188 @@
+//! The experiments of the paper, a tenth of their length: what ours promises, and what the
+//! published protocol does beside it.
+
+mod model;
+
+use model::{ClientPlan, Outcome, Pattern, Plan, run, uniform, zipf};
+use towpath_base::Nanos;
+use towpath_qos::{Capacities, Rules};
+
+/// In a period of a tenth of a second.
+const ALL: u32 = 157_000;
+const ONE: u32 = 40_000;
+const PERIODS: usize = 12;
+const SKIP: usize = 2;
+
+fn plan(rules: Option<Rules>, clients: Vec<ClientPlan>) -> Plan {
+    Plan {
+        rules,
+        clients,
+        profiled: Capacities { all: ALL, one: ONE },
+        truth: Vec::new(),
+        period: Nanos::from_millis(100),
+        tick: Nanos::from_micros(200),
+        periods: PERIODS,
+        seed: 1,
+        message_delay: Nanos::from_micros(20),
+    }
+}
+
+/// A plan of clients with reservations, each of which wants `more` than that.
+fn asking(rules: Option<Rules>, reservations: &[u32], more: u32, pattern: Pattern) -> Plan {
+    let client = |&reservation: &u32| ClientPlan::new(reservation, reservation + more, pattern);
+    plan(rules, reservations.iter().map(client).collect())
+}
+
+fn spike() -> Vec<u32> {
+    let mut all = vec![28_500; 3];
+    all.extend([8_000; 7]);
+    all
+}
+
+/// Periods, of all but the first, in which a client got less than its reservation, by client.
+fn missed(outcome: &Outcome, reservations: &[u32]) -> Vec<usize> {
+    let of = |(client, &reservation): (usize, &u32)| outcome.missed(client, reservation, 0, SKIP);
+    reservations.iter().enumerate().map(of).collect()
+}
+
+/// Throughput beside that of the bare system, in percent.
+fn share(outcome: &Outcome, bare: &Outcome) -> f64 {
+    outcome.mean_total(SKIP) / bare.mean_total(SKIP) * 100.0
+}
+
+/// Experiment 2A: enough demand, nine tenths reserved.
+#[test]
+fn all_reservations_are_met_in_every_period_at_the_throughput_of_the_bare_system() {
+    for reservations in [uniform(ALL / 10 * 9), zipf(ALL / 10 * 9)] {
+        let plan = |rules| asking(rules, &reservations, ALL / 10, Pattern::Burst);
+        let bare = run(&plan(None));
+        let ours = run(&plan(Some(Rules::OURS)));
+        assert_eq!(missed(&ours, &reservations), [0; 10]);
+        assert!(share(&ours, &bare) > 99.0, "{}", share(&ours, &bare));
+        // As many are never given out as a server of that capacity would not do.
+        let over = ours.over_issued.iter().max().expect("some periods");
+        assert!(*over < i64::from(ALL / 100), "{over}");
+    }
+}
+
+/// The same on the bare system, and as published, where a server that divides equally makes a
+/// client with a large reservation look like one that asks for little (point 7).
+#[test]
+fn without_tokens_and_as_published_large_reservations_are_missed() {
+    let reservations = zipf(ALL / 10 * 9);
+    for rules in [None, Some(Rules::PUBLISHED)] {
+        let outcome = run(&asking(rules, &reservations, ALL / 10, Pattern::Burst));
+        assert!(missed(&outcome, &reservations)[0] > 5, "{rules:?}");
+    }
+}
+
+/// Experiment 2B: two clients want half of what they have reserved.
+#[test]
+fn what_two_clients_leave_others_use_where_the_basic_protocol_loses_it() {
+    for reservations in [uniform(ALL / 10 * 9), zipf(ALL / 10 * 9)] {
+        let plan = |rules| {
+            let mut plan = asking(rules, &reservations, ALL / 5, Pattern::Burst);
+            for client in &mut plan.clients[..2] {
+                client.demand = client.share.reservation / 2;
+            }
+            plan
+        };
+        let [bare, basic, ours] =
+            [None, Some(Rules::BASIC), Some(Rules::OURS)].map(|rules| run(&plan(rules)));
+        let (basic, ours_share) = (share(&basic, &bare), share(&ours, &bare));
+        assert!(ours_share > 98.5 && basic < 92.0, "{ours_share} {basic}");
+        assert_eq!(missed(&ours, &reservations)[2..], [0; 8]);
+    }
+}
+
+/// Experiment 3: three clients reserve most of what one can do.
+#[test]
+fn ten_of_ten_meet_a_spike_of_reservations_with_bursts_and_with_constant_rates() {
+    for pattern in [Pattern::Burst, Pattern::Constant] {
+        let plan = |rules| asking(rules, &spike(), ALL / 10, pattern);
+        let [bare, ours] = [None, Some(Rules::OURS)].map(|rules| run(&plan(rules)));
+        assert_eq!(missed(&ours, &spike()), [0; 10]);
+        assert!(share(&ours, &bare) > 99.3, "{}", share(&ours, &bare));
+        assert!(missed(&bare, &spike())[0] > 5, "there is something to see");
+    }
+}
+
+/// Experiment 4: the server does less than was thought from the sixth period on, but enough for
+/// what is reserved.
+#[test]
+fn no_reservation_is_missed_when_the_server_does_less_than_was_thought() {
+    for reservations in [uniform(ALL / 10 * 8), zipf(ALL / 10 * 8)] {
+        let plan = |rules| {
+            let mut plan = asking(rules, &reservations, ALL / 5, Pattern::Burst);
+            plan.truth = vec![(5, 860)];
+            plan
+        };
+        let ours = run(&plan(Some(Rules::OURS)));
+        // The period of the change itself among them.
+        assert_eq!(missed(&ours, &reservations), [0; 10]);
+        let last = *ours.estimates.last().expect("some periods");
+        assert!((ALL / 100 * 84..ALL / 100 * 90).contains(&last), "it is learnt: {last}");
+    }
+}
+
+#[test]
+fn a_server_that_does_more_than_was_thought_is_used_up_soon() {
+    let reservations = zipf(ALL / 10 * 7);
+    let mut plan = asking(Some(Rules::OURS), &reservations, ALL / 5, Pattern::Burst);
+    plan.truth = vec![(0, 860), (5, 1_000)];
+    let ours = run(&plan);
+    let before = ours.total(4) as f64;
+    let after = ours.total(PERIODS - 1) as f64;
+    assert!(after > before * 1.05, "{before} {after}");
+    assert_eq!(missed(&ours, &reservations), [0; 10]);
+}
+
+/// The figures, side by side: `cargo test -p towpath-qos --test paper -- --ignored --nocapture`.
+#[test]
+#[ignore = "a table for people"]
+fn a_table_of_all_protocols() {
+    let protocols = [
+        ("bare", None),
+        ("basic", Some(Rules::BASIC)),
+        ("published", Some(Rules::PUBLISHED)),
+        ("ours", Some(Rules::OURS)),
+    ];
+    let cases = [
+        ("2A uniform", uniform(ALL / 10 * 9), Pattern::Burst),
+        ("2A Zipf", zipf(ALL / 10 * 9), Pattern::Burst),
+        ("3 spike, burst", spike(), Pattern::Burst),
+        ("3 spike, constant", spike(), Pattern::Constant),
+    ];
+    println!("experiment, protocol: throughput of capacity, periods missed of {}", PERIODS - SKIP);
+    for (case, reservations, pattern) in &cases {
+        for (name, rules) in protocols {
+            let outcome = run(&asking(rules, reservations, ALL / 10, *pattern));
+            println!(
+                "{case}, {name}: {:.2} %, {:?}; {} additions, {} reports",
+                outcome.mean_total(SKIP) / f64::from(ALL) * 100.0,
+                missed(&outcome, reservations),
+                outcome.atomics,
+                outcome.reports,
+            );
+        }
+    }
+}
+
+/// A thousand clients: few tokens are stranded, and reports do not grow with them.
+#[test]
+fn a_thousand_clients_strand_few_tokens_and_report_seldom() {
+    let mut plan = asking(Some(Rules::OURS), &[100; 1_000], 200, Pattern::Burst);
+    (plan.periods, plan.period) = (4, Nanos::from_millis(200));
+    plan.profiled = Capacities { all: 2 * ALL, one: 2 * ONE };
+    plan.clients.iter_mut().for_each(|client| client.demand = 1_000);
+    let ours = run(&plan);
+    let bare = run(&Plan { rules: None, ..plan.clone() });
+    let share = ours.total(2) as f64 / bare.total(2) as f64 * 100.0;
+    assert!(share > 99.0, "{share}");
+    for client in 0..1_000 {
+        assert_eq!(ours.missed(client, 100, 0, 1), 0, "client {client}");
+    }
+    // Sixty-four clients report once a tick of 200 us.
+    let ticks = plan.period.0 * plan.periods as u64 / plan.tick.0;
+    assert!(ours.reports < ticks * 64 + 4_000, "{}", ours.reports);
+}
