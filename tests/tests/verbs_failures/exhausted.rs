@@ -182,7 +182,10 @@ fn half_registers() {
     const BYTES: usize = 512 << 10;
     let [name, _] = pair();
     let mut device = open(&name);
-    let mut register = || device.reg_mr(&Region::new(BYTES).expect("memory"), Access::LOCAL);
+    let mut register = || {
+        let memory = Region::new(BYTES).expect("memory");
+        device.reg_mr(PdNum::DEFAULT, &memory, Access::LOCAL)
+    };
     let (made, error) = until_refused(&mut register);
     println!("{} of {} KiB: {error}", made.len(), BYTES >> 10);
     assert_eq!(error, VerbError::OutOfResources(Verb::RegMr));
@@ -192,7 +195,10 @@ fn half_registers() {
     for keys in &made {
         device.dereg_mr(keys.lkey).expect("it is there");
     }
-    let mut register = || device.reg_mr(&Region::new(BYTES).expect("memory"), Access::LOCAL);
+    let mut register = || {
+        let memory = Region::new(BYTES).expect("memory");
+        device.reg_mr(PdNum::DEFAULT, &memory, Access::LOCAL)
+    };
     assert_eq!(until_refused(&mut register).0.len(), made.len(), "as many as before");
 }
 

@@ -4,7 +4,7 @@ use crate::census::Census;
 use crate::{open, pair};
 use std::net::SocketAddr;
 use towpath_base::serial::Psn;
-use towpath_memory::Region;
+use towpath_memory::SharedMemory;
 use towpath_verbs::{
     Access, Connect, CqNum, Device, Mtu, PdNum, QpInit, QpNum, QpType, RcAttr, RemoteAddr, SendOp,
     SendWr, SgList, Sge, UdAddress, Verb, VerbError,
@@ -72,8 +72,9 @@ fn a_device_without_timestamps_or_movable_ports_says_so() {
 fn work_that_a_queue_pair_cannot_do_is_refused_by_name() {
     let [name, _] = pair();
     let mut device = open(&name);
-    let memory = Region::new(1 << 16).expect("memory");
-    let keys = device.reg_mr(PdNum::DEFAULT, &memory, Access::REMOTE_WRITE).expect("room");
+    let memory = SharedMemory::new(1 << 16).expect("memory");
+    let (pd, whole) = (PdNum::DEFAULT, memory.whole());
+    let keys = device.reg_shared_mr(pd, &memory, whole, Access::REMOTE_WRITE).expect("room");
     let cq = device.create_cq(64).expect("room");
     let list = |length| SgList::one(Sge { addr: memory.addr(), length, lkey: keys.lkey });
     let remote = RemoteAddr { addr: memory.addr(), rkey: keys.rkey };
@@ -126,7 +127,7 @@ fn work_that_a_queue_pair_cannot_do_is_refused_by_name() {
         let refused = device.post_send(qp, &[wr]).expect_err(what);
         assert_eq!((refused.index, refused.error), (0, error), "{what}");
     }
-    let mut elsewhere = to_itself(&device, uc);
+    let mut elsewhere = to_itself(uc);
     elsewhere.dest = SocketAddr::from(([0xfd, 0, 0, 0, 0, 0, 0, 1], 4791));
     let fresh =
         device.create_qp(&QpInit::new(QpType::Uc, cq).access(Access::REMOTE_ALL)).expect("room");

@@ -3,7 +3,7 @@
 use crate::census::Census;
 use crate::talker::Talker;
 use crate::{open, pair};
-use towpath_memory::Region;
+use towpath_memory::{Region, SharedMemory};
 use towpath_verbs::{
     Access, Device, PdNum, QpInit, QpState, QpType, RecvWr, SgList, Sge, Wc, WcStatus,
 };
@@ -77,7 +77,10 @@ fn a_device_that_is_dropped_as_it_is_leaves_nothing() {
     for life in 0..LIVES {
         let mut device = open(&name);
         let memory = Region::new(1 << 16).expect("memory");
-        let keys = device.reg_mr(PdNum::DEFAULT, &memory, Access::REMOTE_WRITE).expect("room");
+        let keys = device.reg_mr(PdNum::DEFAULT, &memory, Access::LOCAL).expect("room");
+        let shared = SharedMemory::new(1 << 16).expect("memory");
+        let pd = device.alloc_pd().expect("room");
+        device.reg_shared_mr(pd, &shared, 8..4096, Access::REMOTE_ALL).expect("room");
         let cq = device.create_cq(64).expect("room");
         let srq = device.create_srq(16).expect("room");
         let sg_list = SgList::one(Sge { addr: memory.addr(), length: 64, lkey: keys.lkey });
@@ -96,7 +99,7 @@ fn a_device_that_is_dropped_as_it_is_leaves_nothing() {
             }
         }
         // The memory goes first, as far as we are concerned: the device still has it.
-        drop(memory);
+        drop((memory, shared));
     }
     before.comes_back();
 }
