@@ -118,8 +118,7 @@ impl Lane {
             let (key, op) = ops.next()?;
             let Some(theirs) = grants.theirs(op.request.grant) else {
                 ops.drop_next();
-                let outcome = OpOutcome::Denied(Denied::Revoked);
-                ops.end(key, outcome, events);
+                ops.end(key, op.denied(Denied::Revoked), events);
                 continue;
             };
             let post = theirs.post(key, &op.request);

@@ -112,7 +112,8 @@ pub enum OpOutcome {
 pub enum Denied {
     /// The peer has revoked the grant.
     Revoked,
-    /// The peer's device refused it: what was granted is not reachable any more.
+    /// The peer's device refused it: what was granted is not reachable any more. Of a range that is
+    /// written, packets that came before that have changed memory.
     Device,
 }
 
@@ -211,6 +212,8 @@ enum State {
 pub(super) struct Op {
     pub(super) request: OpRequest,
     state: State,
+    /// Its place in the order of asking.
+    order: u64,
     posted_at: Time,
     /// While it is posted it counts against the window of the lane.
     is_charged: bool,
@@ -226,11 +229,21 @@ impl Op {
 
     /// The outcome of what is not posted and is not going to be.
     fn given_up(&self) -> OpOutcome {
+        self.unless_it_happened(OpOutcome::NotExecuted)
+    }
+
+    /// The outcome of what the peer does not allow any more.
+    pub(super) fn denied(&self, why: Denied) -> OpOutcome {
+        self.unless_it_happened(OpOutcome::Denied(why))
+    }
+
+    /// What the device has lost may have been carried out then, whatever became of it since.
+    fn unless_it_happened(&self, outcome: OpOutcome) -> OpOutcome {
         match self.request.kind {
             // A READ changes nothing, however often.
-            OpKind::Read => OpOutcome::NotExecuted,
+            OpKind::Read => outcome,
             _ if self.was_lost => OpOutcome::Unknown,
-            _ => OpOutcome::NotExecuted,
+            _ => outcome,
         }
     }
 }
@@ -240,9 +253,12 @@ impl Op {
 pub(super) struct Ops {
     slots: Slots<Op>,
     max: usize,
-    /// What the device has lost and is to be posted again, oldest first; before `queue`.
-    again: VecDeque<Key>,
+    /// What the device has lost and is to be posted again, with its place in the order of asking,
+    /// in which it is; before `queue`.
+    again: VecDeque<(u64, Key)>,
     queue: VecDeque<Key>,
+    /// Operations that were asked for.
+    asked: u64,
     /// Posted READs and atomics.
     answered: usize,
     next_deadline: Time,
@@ -255,6 +271,7 @@ impl Ops {
             max,
             again: VecDeque::new(),
             queue: VecDeque::new(),
+            asked: 0,
             answered: 0,
             next_deadline: Time::NEVER,
         }
@@ -266,7 +283,8 @@ impl Ops {
 
     pub(super) fn push(&mut self, request: &OpRequest) -> Result<OpKey, OpError> {
         let (key, op) = self.slots.take().ok_or(OpError::Full { max: self.max })?;
-        *op = Op { request: *request, ..Op::default() };
+        self.asked += 1;
+        *op = Op { request: *request, order: self.asked, ..Op::default() };
         self.queue.push_back(key);
         self.next_deadline = self.next_deadline.min(request.deadline);
         Ok(OpKey(key))
@@ -283,7 +301,8 @@ impl Ops {
     /// The next one to post.
     pub(super) fn next(&mut self) -> Option<(OpKey, Op)> {
         loop {
-            let key = *self.again.front().or_else(|| self.queue.front())?;
+            let again = self.again.front().map(|(_, key)| key);
+            let key = *again.or_else(|| self.queue.front())?;
             match self.slots.get(key).filter(|op| op.state == State::Queued) {
                 Some(op) => return Some((OpKey(key), *op)),
                 None => self.drop_next(),
@@ -322,13 +341,16 @@ impl Ops {
         let may_repeat = op.state == State::Posted && !op.request.kind.is_atomic();
         let outcome = match (end, op.state) {
             (OpEnd::Done, _) => OpOutcome::Executed,
-            (OpEnd::Refused, _) => OpOutcome::Denied(Denied::Device),
+            (OpEnd::Refused, _) => op.denied(Denied::Device),
             (OpEnd::Lost, State::Ending(outcome)) => outcome,
             (OpEnd::Lost, _) => {
                 op.was_lost = true;
                 if may_repeat {
                     op.state = State::Queued;
-                    self.again.push_back(key.0);
+                    // Whoever waits there was asked for later, or lost with the life before.
+                    let order = op.order;
+                    let place = self.again.partition_point(|&(before, _)| before < order);
+                    self.again.insert(place, (order, key.0));
                     return;
                 }
                 op.given_up()

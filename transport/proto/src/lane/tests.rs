@@ -121,6 +121,47 @@ fn what_is_lost_goes_again_in_its_order_but_for_atomics() {
 }
 
 #[test]
+fn what_is_lost_twice_goes_before_what_was_asked_for_later() {
+    let mut lane = joined();
+    for token in 0..6 {
+        lane.submit(&request(OpKind::Read, token)).unwrap();
+    }
+    let tokens =
+        |posts: &[OpPost]| -> Vec<usize> { posts.iter().map(|post| post.key.index()).collect() };
+    // Four at a time: two have never been posted when those are lost, in whatever order.
+    let first = posted(&mut lane);
+    assert_eq!(tokens(&first), [0, 1, 2, 3]);
+    lane.on_failed(Time(5));
+    first.iter().rev().for_each(|post| lane.on_op_done(Time(5), post.key, OpEnd::Lost));
+    join(&mut lane, 2);
+    let one = lane.poll_op(Time(6)).expect("it goes again");
+    assert_eq!(one.key, first[0].key);
+    lane.on_failed(Time(7));
+    lane.on_op_done(Time(7), one.key, OpEnd::Lost);
+    join(&mut lane, 3);
+    assert_eq!(tokens(&posted(&mut lane)), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_write_that_was_lost_and_is_then_denied_may_have_happened() {
+    let mut lane = joined();
+    let keys = [OpKind::Write, OpKind::WriteWord { value: 3 }, OpKind::Read]
+        .map(|kind| lane.submit(&request(kind, 1)).unwrap());
+    assert_eq!(posted(&mut lane).len(), 3);
+    lane.on_failed(Time(5));
+    keys.iter().for_each(|&key| lane.on_op_done(Time(5), key, OpEnd::Lost));
+    join(&mut lane, 2);
+    let again = lane.poll_op(Time(6)).expect("it goes again");
+    lane.on_op_done(Time(7), again.key, OpEnd::Refused);
+    assert_eq!(ended(&mut lane), [(1, OpOutcome::Unknown)], "a word, or a part of a range");
+    assert!(lane.on_revoke(1));
+    assert_eq!(lane.poll_event(), Some(LaneEvent::Revoked(GrantId(1))));
+    assert_eq!(posted(&mut lane), []);
+    let denied = OpOutcome::Denied(Denied::Revoked);
+    assert_eq!(ended(&mut lane), [(1, OpOutcome::Unknown), (1, denied)], "a READ changes nothing");
+}
+
+#[test]
 fn a_refusal_denies_one_and_loses_those_behind_it() {
     let mut lane = joined();
     let [refused, behind] =
