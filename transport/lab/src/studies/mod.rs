@@ -15,6 +15,7 @@
 //! | [`stream`] | messages one way between two hosts as fast as they go |
 //! | [`loss`] | goodput against loss |
 //! | [`late_packet`] | packets that come after their buffers were used again |
+//! | [`one_sided`] | one-sided operations while packets, queue pairs and clients are lost |
 //! | [`chunk_size`] | goodput against the size of chunks |
 //! | [`incast`] | many senders, one port |
 //! | [`fairness`] | flows that come and go, and unlike round trips |
@@ -42,6 +43,7 @@ pub mod isolation;
 pub mod late_packet;
 pub mod loss;
 pub mod mixed_nics;
+pub mod one_sided;
 pub mod outage;
 pub mod param;
 pub mod report;
@@ -101,6 +103,7 @@ pub const ALL: &[&Study] = &[
     &loss::STUDY,
     &chunk_size::STUDY,
     &late_packet::STUDY,
+    &one_sided::STUDY,
     &incast::STUDY,
     &fairness::STUDY,
     &mixed_nics::STUDY,

@@ -205,6 +205,17 @@ fn without_late_packets_and_copies_the_naive_design_is_fine_and_the_claims_say_s
     assert!(!report.is_all_met());
 }
 
+#[test]
+fn atomics_happen_once_or_not_at_all_and_the_claims_say_when_nothing_was_lost() {
+    let few = [("additions", "4000"), ("every", "100")];
+    let report = ask(&one_sided::STUDY, 1, 1, &few);
+    assert!(report.is_all_met() && report.claims.len() == 3, "{:?}", report.claims);
+    assert_eq!(report, ask(&one_sided::STUDY, 1, 2, &few));
+    assert_ne!(report.trace_hash(), ask(&one_sided::STUDY, 2, 1, &few).trace_hash());
+    let harmless = ask(&one_sided::STUDY, 1, 1, &[few[0], ("every", "0")]);
+    assert!(!harmless.is_all_met(), "{:?}", harmless.claims);
+}
+
 /// Found by the study of chunk sizes: an ack that carried a grant was lost while the sender had no
 /// credit and nothing outstanding, and the wire stood still for milliseconds.
 #[test]
