@@ -6,6 +6,7 @@ mod domains;
 mod errors;
 #[cfg(feature = "verbs")]
 mod events;
+mod held;
 #[cfg(feature = "verbs")]
 mod ports;
 mod reliable;
@@ -78,5 +79,9 @@ for_every_device! {
     crate::reliable::refused as on_rc_a_refusal_by_the_peer_ends_the_queue_pair,
     crate::domains::apart as a_queue_pair_reaches_the_memory_of_its_own_domain_alone,
     crate::domains::closed as no_peer_reaches_memory_by_key_that_is_not_shared,
+    crate::held::until_completion as a_device_has_a_buffer_from_posting_to_completion,
+    crate::held::until_the_queue_pair_is_gone
+        as what_was_posted_comes_back_when_its_queue_pair_is_gone,
+    crate::held::refused_unless_lent as a_buffer_that_is_not_lent_cannot_be_posted,
     crate::errors::overrun as a_completion_queue_that_overflows_fails_with_its_queue_pairs,
 }

@@ -4,9 +4,9 @@ use crate::counters::MemCounters;
 use crate::cq::Cqs;
 use crate::landing::{Gather, Origin};
 use crate::limits::{CQ_MAX, CQE_MAX, DELAY_NOISE, MESSAGE_BYTES_MAX, QP_MAX, WR_MAX};
-use crate::port::{Port, Responder};
+use crate::port::{Inbound, Port, Responder};
 use crate::qp::{Qp, QpTable, index_of};
-use crate::recvs::Recvs;
+use crate::recvs::{PostedRecv, Recvs, post};
 use rtrb::Producer;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use towpath_base::{Nanos, Time};
 use towpath_clock::Clock;
-use towpath_memory::{MrTable, Region, SharedMemory};
+use towpath_memory::{Holder, MrTable, Region, SharedMemory};
 use towpath_verbs::{
     Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, Mtu, PdNum, QpInit,
     QpNum, QpState, QpType, QueueLimits, RecvWr, SEND_SGE_MAX, SendOp, SendWr, SrqNum, Verb,
@@ -66,9 +66,11 @@ pub struct MemDevice {
     peer: Arc<Port>,
     peer_addr: SocketAddr,
     mrs: MrTable,
+    /// The port's table, which has the same registrations: it reaches what receives hold.
+    lands: Holder,
     qps: QpTable,
     cqs: Cqs,
-    srqs: Vec<Producer<RecvWr>>,
+    srqs: Vec<Producer<PostedRecv>>,
     messages_sent: u64,
 }
 
@@ -82,7 +84,9 @@ impl MemDevice {
         let end = |port: &Arc<Port>, addr, peer: &Arc<Port>, peer_addr| {
             // So that keys cannot be guessed.
             let seed = RandomState::new().build_hasher().finish();
-            port.lock().mrs = MrTable::new(seed);
+            let inbound = MrTable::new(seed);
+            let lands = inbound.holder();
+            port.lock().mrs = inbound;
             Self {
                 clock: clock.clone(),
                 addr,
@@ -90,6 +94,7 @@ impl MemDevice {
                 peer: Arc::clone(peer),
                 peer_addr,
                 mrs: MrTable::new(seed),
+                lands,
                 qps: QpTable::default(),
                 cqs: Cqs::new(peer_addr),
                 srqs: Vec::new(),
@@ -158,10 +163,13 @@ impl MemDevice {
         qp.state = QpState::Err;
         let recv_cq = qp.init.recv_cq;
         let mut inbound = self.port.lock();
-        let Some(responder) = inbound.responder(num) else { return };
+        let Inbound { responders, mrs, .. } = &mut *inbound;
+        let found = responders.get_mut(index_of(num)).and_then(Option::as_mut);
+        let Some(responder) = found.filter(|found| found.num == num) else { return };
         responder.receives = false;
         self.cqs.settle(recv_cq);
         while let Some(wr) = responder.recvs.pop() {
+            mrs.release_all(wr.list);
             let (status, opcode) = (WcStatus::WrFlushErr, WcOpcode::Recv);
             let flushed = Wc { wr_id: wr.wr_id, status, opcode, qp_num: num, ..Wc::default() };
             self.cqs.push(recv_cq, flushed);
@@ -170,27 +178,14 @@ impl MemDevice {
 }
 
 impl Drop for MemDevice {
-    /// The peer may go on sending: it finds nobody here.
+    /// The peer may go on sending: it finds nobody here. What is posted is held no longer.
     fn drop(&mut self) {
-        *self.port.lock() = Default::default();
+        let mut inbound = self.port.lock();
+        let Inbound { responders, srqs, mrs, .. } = &mut *inbound;
+        responders.iter_mut().flatten().for_each(|responder| responder.recvs.clear(mrs));
+        srqs.iter_mut().for_each(|recvs| recvs.clear(mrs));
+        *inbound = Inbound::default();
     }
-}
-
-fn post(
-    verb: Verb,
-    (pd, mrs): (PdNum, &MrTable),
-    queue: &mut Producer<RecvWr>,
-    wrs: &[RecvWr],
-) -> Result<(), BadWr> {
-    let is_bad =
-        |wr: &RecvWr| !wr.sg_list.iter().all(|sge| sge.length == 0 || mrs.allows(pd, sge, true));
-    let good = wrs.iter().position(is_bad).unwrap_or(wrs.len());
-    let (taken, rest) = queue.push_partial_slice(&wrs[..good]);
-    let index = taken.len();
-    if !rest.is_empty() {
-        return Err(BadWr { index, error: VerbError::QueueFull(verb) });
-    }
-    if good < wrs.len() { Err(BadWr { index, error: VerbError::BadMemory(verb) }) } else { Ok(()) }
 }
 
 /// The bytes of a send work request that this queue pair may post.
@@ -260,8 +255,7 @@ impl Device for MemDevice {
 
     fn reg_mr(&mut self, pd: PdNum, memory: &Region, access: Access) -> Result<MrKeys, VerbError> {
         let keys = self.mrs.register(pd, memory, access)?;
-        let same = self.port.lock().mrs.register(pd, memory, access);
-        debug_assert_eq!(same, Ok(keys), "both tables take the same steps");
+        self.port.lock().mrs.follow(&self.mrs, keys.lkey);
         Ok(keys)
     }
 
@@ -272,15 +266,15 @@ impl Device for MemDevice {
         range: Range<usize>,
         access: Access,
     ) -> Result<MrKeys, VerbError> {
-        let keys = self.mrs.register_shared(pd, memory, range.clone(), access)?;
-        let same = self.port.lock().mrs.register_shared(pd, memory, range, access);
-        debug_assert_eq!(same, Ok(keys), "both tables take the same steps");
+        let keys = self.mrs.register_shared(pd, memory, range, access)?;
+        self.port.lock().mrs.follow(&self.mrs, keys.lkey);
         Ok(keys)
     }
 
     fn dereg_mr(&mut self, lkey: u32) -> Result<(), VerbError> {
         self.mrs.deregister(lkey)?;
-        self.port.lock().mrs.deregister(lkey)
+        self.port.lock().mrs.follow(&self.mrs, lkey);
+        Ok(())
     }
 
     fn create_cq(&mut self, depth: u32) -> Result<CqNum, VerbError> {
@@ -357,9 +351,13 @@ impl Device for MemDevice {
         match (state, qp.state) {
             (QpState::Reset, _) => {
                 qp.state = QpState::Reset;
-                if let Some(responder) = self.port.lock().responder(qp_num) {
+                let mut inbound = self.port.lock();
+                let Inbound { responders, mrs, .. } = &mut *inbound;
+                if let Some(responder) =
+                    responders.get_mut(index_of(qp_num)).and_then(Option::as_mut)
+                {
                     responder.receives = false;
-                    while responder.recvs.pop().is_some() {}
+                    responder.recvs.clear(mrs);
                 }
             }
             (QpState::Init, QpState::Reset | QpState::Init) => qp.state = QpState::Init,
@@ -423,7 +421,7 @@ impl Device for MemDevice {
             }
         }
         let waiter = inbound.waiter.take();
-        drop(inbound);
+        drop((inbound, bytes));
         if let Some(waiter) = waiter {
             waiter.unpark();
         }
@@ -442,13 +440,13 @@ impl Device for MemDevice {
         if !open || qp.init.srq.is_some() {
             return Err(BadWr { index: 0, error: VerbError::WrongState(verb) });
         }
-        post(verb, (qp.init.pd, &self.mrs), &mut qp.recvs, wrs)
+        post(verb, (qp.init.pd, &self.mrs, self.lands), &mut qp.recvs, wrs)
     }
 
     fn post_srq_recv(&mut self, srq: SrqNum, wrs: &[RecvWr]) -> Result<(), BadWr> {
         let verb = Verb::PostSrqRecv;
         match self.srqs.get_mut(srq.0 as usize) {
-            Some(queue) => post(verb, (PdNum::DEFAULT, &self.mrs), queue, wrs),
+            Some(queue) => post(verb, (PdNum::DEFAULT, &self.mrs, self.lands), queue, wrs),
             None => Err(BadWr { index: 0, error: VerbError::NoSuchObject(verb) }),
         }
     }

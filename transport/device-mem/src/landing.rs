@@ -9,7 +9,8 @@
 use crate::limits::GRH_BYTES;
 use crate::port::{Arrival, Inbound, Port, Responder};
 use crate::recvs::Recvs;
-use towpath_memory::{MrTable, Source, Target};
+use smallvec::SmallVec;
+use towpath_memory::{Holds, MrTable, Source, Target};
 use towpath_verbs::{
     CqNum, PdNum, QpNum, QpType, RemoteAddr, SEND_SGE_MAX, SendOp, SendWr, Sge, WcOpcode, WcStatus,
 };
@@ -19,8 +20,7 @@ use towpath_verbs::{
 /// One serves all messages of a post: a fresh one for each would be copied while its pieces are
 /// still being stored.
 pub(crate) struct Gather<'t> {
-    pieces: [Source<'t>; SEND_SGE_MAX],
-    count: usize,
+    pieces: SmallVec<[Source<'t>; SEND_SGE_MAX]>,
     next: usize,
     byte_len: u32,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Gather<'t> {
 impl<'t> Gather<'t> {
     /// Of no bytes.
     pub(crate) fn new() -> Self {
-        Self { pieces: [Source::EMPTY; SEND_SGE_MAX], count: 0, next: 0, byte_len: 0 }
+        Self { pieces: SmallVec::new(), next: 0, byte_len: 0 }
     }
 
     /// Takes the bytes that a send names; false when its memory does not cover them.
@@ -39,14 +39,11 @@ impl<'t> Gather<'t> {
         list: &[Sge],
         byte_len: u32,
     ) -> bool {
-        (self.count, self.next, self.byte_len) = (list.len(), 0, byte_len);
-        for (piece, sge) in self.pieces.iter_mut().zip(list.iter()) {
-            *piece = match mrs.source(pd, sge) {
-                Some(source) => source,
-                // No bytes reach no memory, and their key is not looked at.
-                None if sge.length == 0 => Source::EMPTY,
-                None => return false,
-            };
+        (self.next, self.byte_len) = (0, byte_len);
+        self.pieces.clear();
+        for sge in list {
+            let Some(source) = mrs.source(pd, sge) else { return false };
+            self.pieces.push(source);
         }
         true
     }
@@ -55,7 +52,6 @@ impl<'t> Gather<'t> {
     #[inline]
     fn fill(&mut self, mut target: Target<'_>) {
         while target.byte_len() > 0
-            && self.next < self.count
             && let Some(piece) = self.pieces.get_mut(self.next)
         {
             target.fill(piece);
@@ -136,6 +132,7 @@ impl Inbound {
             };
             bytes.fill(target);
             (arrival.wr_id, arrival.opcode) = (recv.wr_id, WcOpcode::RecvRdmaWithImm);
+            mrs.release_all(recv.list);
         } else {
             let Some(recvs) = recvs_of(qp, srqs) else {
                 counters.no_recv_wqe += 1;
@@ -148,8 +145,10 @@ impl Inbound {
             };
             arrival.wr_id = recv.wr_id;
             let grh_bytes = if wr.ud.is_some() { GRH_BYTES } else { 0 };
-            (arrival.status, arrival.byte_len) = scatter(mrs, &recv.sg_list, grh_bytes, bytes);
-            let _ = recvs.take_peeked();
+            (arrival.status, arrival.byte_len) = scatter(mrs, &recv.list, grh_bytes, bytes);
+            if let Some(recv) = recvs.take_peeked() {
+                mrs.release_all(recv.list);
+            }
         }
         match arrival.status {
             WcStatus::Success => counters.messages_received += 1,
@@ -189,7 +188,7 @@ fn recvs_of<'q>(qp: &'q mut Responder, srqs: &'q mut [Recvs]) -> Option<&'q mut 
 
 /// Where a WRITE goes, if it may. One of no bytes reaches no memory, and its key is not looked at.
 fn write_target<'t>(
-    mrs: &'t MrTable,
+    mrs: &'t mut MrTable,
     qp: &Responder,
     remote: RemoteAddr,
     byte_len: u32,
@@ -197,37 +196,40 @@ fn write_target<'t>(
     if byte_len == 0 {
         return Some(Target::empty());
     }
-    mrs.remote_target(qp.pd, remote, byte_len as usize).filter(|_| qp.access.remote_write)
+    if !qp.access.remote_write {
+        return None;
+    }
+    mrs.remote_target(qp.pd, remote, byte_len as usize)
 }
 
 /// Copies a SEND into its receive, behind `grh_bytes` of routing header; how that ended, and how
 /// many bytes are there now.
 #[inline]
 fn scatter(
-    mrs: &MrTable,
-    list: &[Sge],
+    mrs: &mut MrTable,
+    list: &Holds,
     grh_bytes: usize,
     bytes: &mut Gather<'_>,
 ) -> (WcStatus, u32) {
     let byte_len = u64::from(bytes.byte_len) + grh_bytes as u64;
-    if byte_len > list.iter().map(|sge| u64::from(sge.length)).sum() {
+    if byte_len > list.byte_len() {
         return (WcStatus::LocLenErr, 0);
     }
     let (mut left, mut grh_left) = (byte_len, grh_bytes);
-    for sge in list.iter() {
+    for hold in list.iter() {
         if left == 0 {
             break;
         }
-        left = left.saturating_sub(u64::from(sge.length));
+        left = left.saturating_sub(u64::from(hold.byte_len()));
         // There is no network whose addresses a routing header could show: it is zero.
-        let here = grh_left.min(sge.length as usize);
-        if here > 0 && mrs.scatter(sge, 0, &[0; GRH_BYTES][..here]).is_err() {
+        let here = grh_left.min(hold.byte_len() as usize);
+        if here > 0 && mrs.scatter(&hold.whole(), &[0; GRH_BYTES][..here]).is_err() {
             return (WcStatus::LocProtErr, 0);
         }
         grh_left -= here;
-        let (addr, length) = (sge.addr + here as u64, sge.length - here as u32);
-        if length > 0 {
-            let Some(target) = mrs.target(&Sge { addr, length, lkey: sge.lkey }) else {
+        let rest = hold.whole().part(here as u32, hold.byte_len());
+        if rest.byte_len() > 0 {
+            let Some(target) = mrs.target(&rest) else {
                 return (WcStatus::LocProtErr, 0);
             };
             bytes.fill(target);

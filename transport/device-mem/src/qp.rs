@@ -1,8 +1,9 @@
 //! Queue pairs at their owner, and the table that finds them by number.
 
 use crate::limits::{QP_INDEX_BITS, QP_MAX};
+use crate::recvs::PostedRecv;
 use rtrb::Producer;
-use towpath_verbs::{QpInit, QpNum, QpState, RecvWr, Verb, VerbError};
+use towpath_verbs::{QpInit, QpNum, QpState, Verb, VerbError};
 
 /// A queue pair, as its owner sees it; its receiving half is with the port.
 pub(crate) struct Qp {
@@ -12,7 +13,7 @@ pub(crate) struct Qp {
     /// UC: where sends go.
     pub(crate) dest_qp: QpNum,
     /// Unused with a shared receive queue.
-    pub(crate) recvs: Producer<RecvWr>,
+    pub(crate) recvs: Producer<PostedRecv>,
 }
 
 #[derive(Default)]

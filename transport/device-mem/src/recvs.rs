@@ -1,19 +1,27 @@
 //! Receives on their way from the owner of a queue to who lands messages in them.
 
 use rtrb::{Consumer, Producer, RingBuffer};
-use towpath_verbs::RecvWr;
+use towpath_memory::{Holder, Holds, MrTable};
+use towpath_verbs::{BadWr, PdNum, RecvWr, Verb, VerbError};
+
+/// A posted receive work request, and what it holds for the port.
+#[derive(Debug)]
+pub(crate) struct PostedRecv {
+    pub(crate) wr_id: u64,
+    pub(crate) list: Holds,
+}
 
 /// The taking end of a receive queue.
 pub(crate) struct Recvs {
-    posted: Consumer<RecvWr>,
+    posted: Consumer<PostedRecv>,
     /// Of a shared queue, what came out of `posted`, oldest first; as many again as fit that.
-    stack: Option<Vec<RecvWr>>,
+    stack: Option<Vec<PostedRecv>>,
     depth: usize,
 }
 
 impl Recvs {
     /// Of one queue pair: taken in the order in which they were posted.
-    pub(crate) fn new(depth: u32) -> (Producer<RecvWr>, Self) {
+    pub(crate) fn new(depth: u32) -> (Producer<PostedRecv>, Self) {
         let depth = depth as usize;
         let (producer, posted) = RingBuffer::new(depth);
         (producer, Self { posted, stack: None, depth })
@@ -21,7 +29,7 @@ impl Recvs {
 
     /// Shared by queue pairs. The order in which these are taken is the device's own affair: the
     /// one posted last is, whose memory is the likeliest to be in the CPU's caches.
-    pub(crate) fn shared(depth: u32) -> (Producer<RecvWr>, Self) {
+    pub(crate) fn shared(depth: u32) -> (Producer<PostedRecv>, Self) {
         let (producer, recvs) = Self::new(depth);
         let stack = Some(Vec::with_capacity(recvs.depth));
         (producer, Self { stack, ..recvs })
@@ -34,16 +42,13 @@ impl Recvs {
         let Some(stack) = &mut self.stack else { return };
         let count = self.posted.slots().min(self.depth - stack.len());
         if let Ok(posted) = self.posted.read_chunk(count) {
-            let (first, second) = posted.as_slices();
-            stack.extend_from_slice(first);
-            stack.extend_from_slice(second);
-            posted.commit_all();
+            stack.extend(posted);
         }
     }
 
     /// The next, which stays where it is until it is [taken](Self::take_peeked).
     #[inline]
-    pub(crate) fn peek(&mut self) -> Option<&RecvWr> {
+    pub(crate) fn peek(&mut self) -> Option<&PostedRecv> {
         if self.stack.as_ref().is_some_and(Vec::is_empty) {
             self.refill();
         }
@@ -55,26 +60,53 @@ impl Recvs {
 
     /// Takes the one that [`peek`](Self::peek) has shown.
     #[inline]
-    pub(crate) fn take_peeked(&mut self) -> Option<RecvWr> {
+    pub(crate) fn take_peeked(&mut self) -> Option<PostedRecv> {
         match &mut self.stack {
             Some(stack) => stack.pop(),
             None => self.posted.pop().ok(),
         }
     }
 
+    /// Takes all back.
+    pub(crate) fn clear(&mut self, mrs: &mut MrTable) {
+        while let Some(wr) = self.pop() {
+            mrs.release_all(wr.list);
+        }
+    }
+
     /// Takes the next.
-    pub(crate) fn pop(&mut self) -> Option<RecvWr> {
+    pub(crate) fn pop(&mut self) -> Option<PostedRecv> {
         self.peek()?;
         self.take_peeked()
     }
+}
+
+/// Posts to a queue what queue pairs of a domain may name; the port's table takes the holds.
+pub(crate) fn post(
+    verb: Verb,
+    (pd, mrs, lands): (PdNum, &MrTable, Holder),
+    queue: &mut Producer<PostedRecv>,
+    wrs: &[RecvWr],
+) -> Result<(), BadWr> {
+    for (index, wr) in wrs.iter().enumerate() {
+        if queue.is_full() {
+            return Err(BadWr { index, error: VerbError::QueueFull(verb) });
+        }
+        let Some(list) = mrs.hold_list_as(lands, pd, &wr.sg_list) else {
+            return Err(BadWr { index, error: VerbError::BadMemory(verb) });
+        };
+        // There is room: nobody else posts.
+        let _ = queue.push(PostedRecv { wr_id: wr.wr_id, list });
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn wr(wr_id: u64) -> RecvWr {
-        RecvWr { wr_id, ..RecvWr::default() }
+    fn wr(wr_id: u64) -> PostedRecv {
+        PostedRecv { wr_id, list: Holds::default() }
     }
 
     #[test]

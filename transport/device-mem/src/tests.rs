@@ -5,7 +5,7 @@ use crate::MemDevice;
 use std::thread;
 use towpath_base::Nanos;
 use towpath_base::serial::Psn;
-use towpath_memory::{Region, SharedMemory};
+use towpath_memory::{Pool, Region, SharedMemory};
 use towpath_verbs::{
     Access, AsyncEvent, Connect, CqNum, Device, Mtu, PdNum, QpInit, QpNum, QpState, QpType, RcAttr,
     RecvWr, SendOp, SendWr, SgList, Sge, Wc, WcOpcode,
@@ -107,6 +107,25 @@ impl End {
             }
         }
     }
+}
+
+#[test]
+fn a_device_that_goes_away_gives_up_what_was_posted_to_it() {
+    let (mut device, _peer) = MemDevice::pair();
+    let pool = Pool::with_count(64, 2).expect("memory for a test");
+    let lkey = device.reg_mr(PdNum::DEFAULT, pool.region(), Access::LOCAL).expect("room").lkey;
+    let (cq, srq) = (device.create_cq(8).expect("room"), device.create_srq(8).expect("room"));
+    let qp = device.create_qp(&QpInit::new(QpType::Uc, cq)).expect("room");
+    let lent = [(); 2].map(|()| pool.take().expect("a pool of two").lend());
+    let [own, shared] = [0, 1].map(|index| {
+        let sg_list = SgList::one(lent[index].sge(lkey, 0, 64));
+        RecvWr { wr_id: 1, sg_list }
+    });
+    device.post_recv(qp, &[own]).expect("room for a receive");
+    device.post_srq_recv(srq, &[shared]).expect("room for a receive");
+    let lent = lent.map(|lent| lent.reclaim().expect_err("it is posted"));
+    drop(device);
+    assert!(lent.map(|lent| lent.reclaim().is_ok()).iter().all(|&is_back| is_back));
 }
 
 fn pair() -> (End, End) {

@@ -7,12 +7,13 @@ use crate::engine::Engine;
 use crate::limits::{CQ_MAX, CQE_MAX, MESSAGE_BYTES_MAX, PACKET_OVERHEAD_BYTES, WR_MAX};
 use crate::qp::{Path, Qp, QpTable};
 use crate::recv_queue::RecvQueue;
+use crate::send_queue::Terms;
 use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::task::Waker;
 use towpath_base::{Nanos, Time};
-use towpath_memory::{MrTable, Region, SharedMemory};
+use towpath_memory::{Region, SharedMemory};
 use towpath_verbs::{
     Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, Mtu, PacketLink,
     PathMtu, PdNum, QpInit, QpNum, QpState, QpType, QueueLimits, RecvWr, SEND_SGE_MAX, SendOp,
@@ -138,23 +139,20 @@ impl<L> RoceDevice<L> {
     }
 }
 
-/// The bytes of a send work request that this queue pair may post.
-fn check_send<const N: usize>(wr: &SendWr<N>, qp: &Qp, mrs: &MrTable) -> Result<u32, VerbError> {
+/// The terms of a send work request that this queue pair may post, as far as its memory allows.
+fn check_send<const N: usize>(wr: &SendWr<N>, qp: &Qp) -> Result<Terms, VerbError> {
     if wr.sg_list.len() > qp.init.max_send_sge as usize {
         return Err(VerbError::BadArgument(Verb::PostSend));
     }
     let byte_len = wr.sg_list.byte_len();
     let is_plain =
         qp.init.qp_type == QpType::Uc && matches!(wr.op, SendOp::Send) && wr.ud.is_none();
-    let fetched = if is_plain && byte_len <= u64::from(MESSAGE_BYTES_MAX) {
+    let is_fetched = if is_plain && byte_len <= u64::from(MESSAGE_BYTES_MAX) {
         false
     } else {
         check_terms(wr, qp, byte_len)?
     };
-    if !wr.sg_list.iter().all(|sge| sge.length == 0 || mrs.allows(qp.init.pd, sge, fetched)) {
-        return Err(VerbError::BadMemory(Verb::PostSend));
-    }
-    Ok(byte_len as u32)
+    Ok(Terms { byte_len: byte_len as u32, is_fetched })
 }
 
 /// Whether this queue pair may do what a send work request says, memory aside; true when that
@@ -317,10 +315,10 @@ impl<L: PacketLink> Device for RoceDevice<L> {
         let verb = Verb::ModifyQp;
         let qp = self.engine.qps.find_mut(qp_num).ok_or(VerbError::NoSuchObject(verb))?;
         match (state, qp.state) {
-            (QpState::Reset, _) => qp.reset(),
+            (QpState::Reset, _) => qp.reset(&mut self.engine.mrs),
             (QpState::Init, QpState::Reset | QpState::Init) => qp.state = QpState::Init,
             (QpState::Init, _) => return Err(VerbError::WrongState(verb)),
-            (QpState::Err, _) => qp.fail(&mut self.engine.cqs, false),
+            (QpState::Err, _) => qp.fail((&mut self.engine.cqs, &mut self.engine.mrs), false),
             _ => return Err(VerbError::BadArgument(verb)),
         }
         self.engine.settle();
@@ -347,7 +345,7 @@ impl<L: PacketLink> Device for RoceDevice<L> {
     fn destroy_qp(&mut self, qp_num: QpNum) -> Result<(), VerbError> {
         let mut qp =
             self.engine.qps.remove(qp_num).ok_or(VerbError::NoSuchObject(Verb::DestroyQp))?;
-        qp.fail(&mut self.engine.cqs, false);
+        qp.fail((&mut self.engine.cqs, &mut self.engine.mrs), false);
         self.engine.settle();
         Ok(())
     }
@@ -367,12 +365,13 @@ impl<L: PacketLink> Device for RoceDevice<L> {
                 outcome = refuse(index, VerbError::QueueFull(verb));
                 break;
             }
-            match check_send(wr, qp, &self.engine.mrs) {
-                Ok(byte_len) => qp.push_send(wr, byte_len),
-                Err(error) => {
-                    outcome = refuse(index, error);
-                    break;
-                }
+            let pushed = check_send(wr, qp).and_then(|terms| {
+                let held = qp.push_send(wr, terms, &mut self.engine.mrs);
+                if held { Ok(()) } else { Err(VerbError::BadMemory(verb)) }
+            });
+            if let Err(error) = pushed {
+                outcome = refuse(index, error);
+                break;
             }
         }
         let index = self.engine.qps.index(qp_num);

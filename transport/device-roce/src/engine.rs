@@ -46,6 +46,9 @@ pub(crate) struct Engine {
     batch_max: usize,
     packets: Vec<TxPacket<'static>>,
     planned: Vec<Planned>,
+    /// Queue pairs that were found in planning to have lost the memory of their oldest work
+    /// request, or what their peers were to read with the packet of that number.
+    gone: Vec<(u32, Option<u64>)>,
     id_space: Option<IdSpace>,
     /// Of RC queue pairs.
     pub(crate) timers: Timers,
@@ -71,6 +74,7 @@ impl Engine {
             batch_max: TX_BATCH_PACKETS,
             packets: Vec::with_capacity(TX_BATCH_PACKETS),
             planned: Vec::with_capacity(TX_BATCH_PACKETS),
+            gone: Vec::new(),
             id_space: of_link.foreign_peers.then(|| IdSpace::new(packet_bytes_max)),
             timers: Timers::default(),
             now: Time::ZERO,
@@ -84,7 +88,7 @@ impl Engine {
         while let Some(index) = self.timers.pop_due(now) {
             let Some(qp) = self.qps.at(index) else { continue };
             let mut surroundings = Surroundings {
-                mrs: &self.mrs,
+                mrs: &mut self.mrs,
                 cqs: &mut self.cqs,
                 srqs: &mut self.srqs,
                 counters: &mut self.counters,
@@ -170,14 +174,11 @@ impl Engine {
             if let Some(rc) = &mut qp.rc {
                 let before = self.planned.len();
                 let turn = rc.plan(&sender, room, &mut batch, &mut self.planned);
-                let mut surroundings = Surroundings {
-                    mrs: &self.mrs,
-                    cqs: &mut self.cqs,
-                    srqs: &mut self.srqs,
-                    counters: &mut self.counters,
-                };
-                if settle_rc_turn(qp, turn, &mut surroundings) {
-                    line_up(qp, &mut self.ready, index);
+                match turn {
+                    rc::Turn::Idle => {}
+                    rc::Turn::More => line_up(qp, &mut self.ready, index),
+                    rc::Turn::SendMemoryGone => self.gone.push((index, None)),
+                    rc::Turn::ReadMemoryGone(seq) => self.gone.push((index, Some(seq))),
                 }
                 if turn == rc::Turn::More && self.planned.len() == before {
                     // No room for responses in this batch: it is full for its turn's purposes.
@@ -187,8 +188,7 @@ impl Engine {
             }
             let turn = qp.requester.plan(&sender, room, &mut batch, &mut self.planned);
             if turn == Turn::BadMemory && qp.requester.nothing_planned() {
-                // Choice: ERR rather than SQE, so that one recovery serves every queue pair type.
-                qp.fail_send(WcStatus::LocProtErr, &mut self.cqs);
+                self.gone.push((index, None));
                 continue;
             }
             if turn == Turn::Empty {
@@ -207,7 +207,27 @@ impl Engine {
             false => (2 * self.batch_max).min(TX_BATCH_PACKETS),
         };
         self.book(taken, link);
+        if !self.gone.is_empty() {
+            self.fail_those_gone();
+        }
         (offered, taken)
+    }
+
+    /// Fails the queue pairs whose memory is gone, now that no batch has bytes that they hold.
+    #[cold]
+    fn fail_those_gone(&mut self) {
+        let Self { gone, qps, mrs, cqs, srqs, counters, ready, .. } = self;
+        for (index, read) in gone.drain(..) {
+            let Some(qp) = qps.at(index) else { continue };
+            match read {
+                // Choice: ERR rather than SQE, so that one recovery serves every queue pair type.
+                None => qp.fail_send(WcStatus::LocProtErr, (cqs, mrs)),
+                Some(seq) => {
+                    qp.refuse_read(seq, &mut Surroundings { mrs, cqs, srqs, counters });
+                    line_up(qp, ready, index);
+                }
+            }
+        }
     }
 
     /// Completes what was taken and takes back the plans for the rest.
@@ -225,7 +245,8 @@ impl Engine {
                 }
                 continue;
             };
-            let Some(wr) = qp.requester.on_taken(payload_bytes, last) else { continue };
+            let taken = qp.requester.on_taken(payload_bytes, last, &mut self.mrs);
+            let Some(wr) = taken else { continue };
             self.counters.messages_sent += 1;
             if wr.flags.signaled {
                 let wc = Wc {
@@ -283,7 +304,7 @@ impl Engine {
         // What foreign peers send on IPv4 has an ICRC that only the long way makes sense of.
         if self.id_space.is_none()
             && let Some(qp) = self.qps.at(self.last_heard)
-            && qp.on_middle(rx, &self.mrs)
+            && qp.on_middle(rx, &mut self.mrs)
         {
             return;
         }
@@ -322,7 +343,7 @@ impl Engine {
             return self.counters.not_rtr += 1;
         }
         let mut surroundings = Surroundings {
-            mrs: &self.mrs,
+            mrs: &mut self.mrs,
             cqs: &mut self.cqs,
             srqs: &mut self.srqs,
             counters: &mut self.counters,
@@ -378,10 +399,19 @@ impl Engine {
                 let hit =
                     self.cqs.has_failed(qp.init.send_cq) || self.cqs.has_failed(qp.init.recv_cq);
                 if hit && qp.state != QpState::Err {
-                    qp.fail(&mut self.cqs, true);
+                    qp.fail((&mut self.cqs, &mut self.mrs), true);
                 }
             }
         }
+    }
+}
+
+impl Drop for Engine {
+    /// What is posted is held no longer: its owners get it back.
+    fn drop(&mut self) {
+        let Self { qps, srqs, mrs, .. } = self;
+        qps.iter_mut().for_each(|qp| qp.reset(mrs));
+        srqs.iter_mut().for_each(|srq| srq.clear(mrs));
     }
 }
 
@@ -391,22 +421,6 @@ fn line_up(qp: &mut Qp, ready: &mut VecDeque<u32>, index: u32) {
     if !qp.requester.listed {
         qp.requester.listed = true;
         ready.push_back(index);
-    }
-}
-
-/// What came of an RC queue pair's turn; true when it has more to send.
-fn settle_rc_turn(qp: &mut Qp, turn: rc::Turn, s: &mut Surroundings<'_>) -> bool {
-    match turn {
-        rc::Turn::Idle => false,
-        rc::Turn::More => true,
-        rc::Turn::SendMemoryGone => {
-            qp.fail_send(WcStatus::LocProtErr, s.cqs);
-            false
-        }
-        rc::Turn::ReadMemoryGone(seq) => {
-            qp.refuse_read(seq, s);
-            true
-        }
     }
 }
 

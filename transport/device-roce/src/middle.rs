@@ -12,23 +12,23 @@ use crate::wire::{
     BTH_BYTES, BthRepr, ICRC_BYTES, IcrcBase, Opcode, PKEY_DEFAULT, Position, Service,
 };
 use towpath_base::crc::Crc32;
-use towpath_memory::MrTable;
-use towpath_verbs::{RxPacket, Sge, TxPacket, VerbError};
+use towpath_memory::{Hold, MrTable, Piece};
+use towpath_verbs::{RxPacket, TxPacket, VerbError};
 
 /// The packets of a message from some offset on that are neither its first nor its last, and whose
 /// payload lies in one piece of memory.
-pub(crate) struct Middle {
+pub(crate) struct Middle<'q> {
     /// That piece: whole packets, one at least.
-    payload: Sge,
+    payload: Piece<'q>,
     mtu: usize,
 }
 
-impl Middle {
+impl<'q> Middle<'q> {
     /// Of the message of `list`, `byte_len` long, from `offset` on: `packets_max` at most. None
     /// where the next packet is no such, or is so short that it is copied.
     #[inline]
     pub(crate) fn of(
-        list: &[Sge],
+        list: &'q [Hold],
         byte_len: u32,
         offset: u32,
         mtu: u32,
@@ -41,26 +41,25 @@ impl Middle {
         }
         let bytes = mtu * full.min(packets_max as u32);
         let piece = pieces(list, offset, bytes).next()?;
-        let length = piece.length - piece.length % mtu;
-        let payload = Sge { length, ..piece };
-        (length > 0).then_some(Self { payload, mtu: mtu as usize })
+        let payload = piece.part(0, piece.byte_len() - piece.byte_len() % mtu);
+        (payload.byte_len() > 0).then_some(Self { payload, mtu: mtu as usize })
     }
 
     /// Whether their payload has to be copied, since others may change it: see
-    /// [`MrTable::gather`].
+    /// [`MrTable::gather`](towpath_memory::MrTable::gather).
     #[inline]
-    pub(crate) fn is_shared(&self, mrs: &MrTable) -> bool {
-        mrs.is_shared(&self.payload)
+    pub(crate) fn is_shared(&self) -> bool {
+        self.payload.is_shared()
     }
 
     /// How many there are.
     pub(crate) fn packets(&self) -> u32 {
-        self.payload.length / self.mtu as u32
+        self.payload.byte_len() / self.mtu as u32
     }
 
     /// Bytes of payload of all of them.
     pub(crate) fn byte_len(&self) -> u32 {
-        self.payload.length
+        self.payload.byte_len()
     }
 
     /// Adds them to the batch; `first` is the header of the first one and `base` the ICRC up to it.
@@ -104,13 +103,13 @@ impl Qp {
     /// queue pair as it was, for the rules of [`responder`](crate::responder) to be gone through;
     /// where memory went away, these write again what part of the payload has landed.
     #[inline]
-    pub(crate) fn on_middle(&mut self, rx: &RxPacket<'_>, mrs: &MrTable) -> bool {
+    pub(crate) fn on_middle(&mut self, rx: &RxPacket<'_>, mrs: &mut MrTable) -> bool {
         let Message::Send { offset } = self.responder.message else { return false };
         self.on_middle_at(offset, rx, mrs).is_some()
     }
 
     #[inline(never)]
-    fn on_middle_at(&mut self, offset: u32, rx: &RxPacket<'_>, mrs: &MrTable) -> Option<()> {
+    fn on_middle_at(&mut self, offset: u32, rx: &RxPacket<'_>, mrs: &mut MrTable) -> Option<()> {
         let heard = self.responder.heard.as_ref()?;
         let next = BthRepr {
             opcode: Opcode::request(Service::Uc, false, Position::Middle, false),

@@ -5,10 +5,11 @@ use crate::rc::Rc;
 use crate::recv_queue::RecvQueue;
 use crate::requester::Requester;
 use crate::responder::Responder;
-use crate::send_queue::Posted;
+use crate::send_queue::{Posted, Terms};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use towpath_base::Prng;
+use towpath_memory::MrTable;
 use towpath_verbs::{
     AsyncEvent, Connect, QpInit, QpNum, QpShare, QpState, QpType, SendOp, SendWr, Verb, VerbError,
     Wc, WcOpcode, WcStatus,
@@ -65,7 +66,7 @@ impl Qp {
 
     /// To ERR: everything posted completes as flushed. A receive work request that was taken from a
     /// shared queue for a message that never ended comes back here too.
-    pub(crate) fn fail(&mut self, cqs: &mut Cqs, tell: bool) {
+    pub(crate) fn fail(&mut self, (cqs, mrs): (&mut Cqs, &mut MrTable), tell: bool) {
         if tell && self.state != QpState::Err {
             cqs.event(AsyncEvent::QpFatal(self.num));
         }
@@ -75,10 +76,11 @@ impl Qp {
             let status = WcStatus::WrFlushErr;
             Wc { wr_id, status, opcode, qp_num: num, ..Wc::default() }
         };
-        while let Some(wr) = self.pop_send() {
+        while let Some(wr) = self.pop_send(mrs) {
             cqs.push(init.send_cq, flushed(wr.wr_id, send_opcode(&wr.op)));
         }
         while let Some(wr) = self.responder.held.take().or_else(|| self.recv_queue.pop()) {
+            mrs.release_all(wr.list);
             cqs.push(init.recv_cq, flushed(wr.wr_id, WcOpcode::Recv));
         }
         self.responder = Responder::default();
@@ -89,18 +91,19 @@ impl Qp {
 
     /// The oldest send work request ends in error, and everything with it.
     #[cold]
-    pub(crate) fn fail_send(&mut self, status: WcStatus, cqs: &mut Cqs) {
-        if let Some(wr) = self.pop_send() {
+    pub(crate) fn fail_send(&mut self, status: WcStatus, (cqs, mrs): (&mut Cqs, &mut MrTable)) {
+        if let Some(wr) = self.pop_send(mrs) {
             let (wr_id, opcode, qp_num) = (wr.wr_id, send_opcode(&wr.op), self.num);
             cqs.push(self.init.send_cq, Wc { wr_id, status, opcode, qp_num, ..Wc::default() });
         }
-        self.fail(cqs, true);
+        self.fail((cqs, mrs), true);
     }
 
-    fn pop_send(&mut self) -> Option<Posted> {
+    /// Takes the oldest send work request out, which holds nothing any more.
+    fn pop_send(&mut self, mrs: &mut MrTable) -> Option<Posted> {
         match &mut self.rc {
-            Some(rc) => rc.requester.pop(),
-            None => self.requester.pop_unsent(),
+            Some(rc) => rc.requester.pop(mrs),
+            None => self.requester.pop_unsent(mrs),
         }
     }
 
@@ -125,22 +128,32 @@ impl Qp {
         }
     }
 
-    /// Adds a send work request that was checked.
-    pub(crate) fn push_send<const N: usize>(&mut self, wr: &SendWr<N>, byte_len: u32) {
+    /// Adds a send work request that was checked, memory aside; false when it may not name that.
+    #[must_use]
+    pub(crate) fn push_send<const N: usize>(
+        &mut self,
+        wr: &SendWr<N>,
+        terms: Terms,
+        mrs: &mut MrTable,
+    ) -> bool {
+        let memory = (mrs, self.init.pd);
         match &mut self.rc {
-            Some(rc) => rc.requester.push(wr, byte_len),
-            None => self.requester.push(wr, byte_len),
+            Some(rc) => rc.requester.push(wr, terms, memory),
+            None => self.requester.push(wr, terms, memory),
         }
     }
 
     /// To RESET: queues emptied without completions.
-    pub(crate) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self, mrs: &mut MrTable) {
         self.state = QpState::Reset;
-        while self.pop_send().is_some() {}
+        while self.pop_send(mrs).is_some() {}
         if let Some(rc) = &mut self.rc {
             rc.responder.clear();
         }
-        self.recv_queue.clear();
+        if let Some(wr) = self.responder.held.take() {
+            mrs.release_all(wr.list);
+        }
+        self.recv_queue.clear(mrs);
         self.responder = Responder::default();
         self.path = None;
     }

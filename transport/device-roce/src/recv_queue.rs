@@ -1,13 +1,19 @@
 //! Receive queues: of one queue pair, or shared.
 
 use std::collections::VecDeque;
-use towpath_memory::MrTable;
+use towpath_memory::{Holds, MrTable};
 use towpath_verbs::{BadWr, PdNum, RecvWr, Verb, VerbError};
+
+/// A posted receive work request, and what it holds.
+pub(crate) struct PostedRecv {
+    pub(crate) wr_id: u64,
+    pub(crate) list: Holds,
+}
 
 /// Posted receive work requests.
 pub(crate) struct RecvQueue {
     /// Oldest first.
-    queue: VecDeque<RecvWr>,
+    queue: VecDeque<PostedRecv>,
     depth: usize,
     newest_first: bool,
 }
@@ -38,20 +44,21 @@ impl RecvQueue {
             if self.queue.len() == self.depth {
                 return refuse(VerbError::QueueFull(verb));
             }
-            if !wr.sg_list.iter().all(|sge| sge.length == 0 || mrs.allows(pd, sge, true)) {
+            let Some(list) = mrs.hold_list(pd, &wr.sg_list) else {
                 return refuse(VerbError::BadMemory(verb));
-            }
-            self.queue.push_back(*wr);
+            };
+            self.queue.push_back(PostedRecv { wr_id: wr.wr_id, list });
         }
         Ok(())
     }
 
     #[inline(never)]
-    pub(crate) fn pop(&mut self) -> Option<RecvWr> {
+    pub(crate) fn pop(&mut self) -> Option<PostedRecv> {
         if self.newest_first { self.queue.pop_back() } else { self.queue.pop_front() }
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.queue.clear();
+    /// Gives up all that is posted.
+    pub(crate) fn clear(&mut self, mrs: &mut MrTable) {
+        self.queue.drain(..).for_each(|wr| mrs.release_all(wr.list));
     }
 }

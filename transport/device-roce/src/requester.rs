@@ -7,7 +7,7 @@
 use crate::limits::TX_COPY_BYTES_MAX;
 use crate::middle::Middle;
 use crate::qp::Path;
-use crate::send_queue::{Lists, Posted};
+use crate::send_queue::{Lists, Posted, Terms};
 use crate::wire::opcode::{DETH_BYTES, IMM_BYTES, RETH_BYTES};
 use crate::wire::{
     BTH_BYTES, BthRepr, Deth, ICRC_BYTES, IcrcBase, ImmDt, Opcode, PKEY_DEFAULT, Position, Reth,
@@ -18,9 +18,9 @@ use std::hint::cold_path;
 use std::net::SocketAddr;
 use towpath_base::crc::Crc32;
 use towpath_base::serial::Psn;
-use towpath_memory::MrTable;
+use towpath_memory::{Hold, MrTable, Piece};
 use towpath_verbs::{
-    PdNum, QpNum, QpType, RemoteAddr, SendOp, SendWr, Sge, TxPacket, VerbError, link::PARTS_MAX,
+    PdNum, QpNum, QpType, RemoteAddr, SendOp, SendWr, TxPacket, VerbError, link::PARTS_MAX,
 };
 
 /// Pieces of payload of a packet that is not copied: headers, pad and ICRC are two parts more.
@@ -125,14 +125,21 @@ impl Requester {
         self.queue.len() == self.depth
     }
 
-    pub(crate) fn push<const N: usize>(&mut self, wr: &SendWr<N>, byte_len: u32) {
-        let posted = self.lists.post(wr, byte_len, self.queue.is_empty());
-        self.queue.push_back(posted);
+    /// False when a queue pair of the domain may not name its memory.
+    pub(crate) fn push<const N: usize>(
+        &mut self,
+        wr: &SendWr<N>,
+        terms: Terms,
+        memory: (&mut MrTable, PdNum),
+    ) -> bool {
+        let posted = self.lists.post(wr, terms, self.queue.is_empty(), memory);
+        posted.map(|posted| self.queue.push_back(posted)).is_some()
     }
 
     /// Takes the oldest work request back, with whatever was planned.
-    pub(crate) fn pop_unsent(&mut self) -> Option<Posted> {
+    pub(crate) fn pop_unsent(&mut self, mrs: &mut MrTable) -> Option<Posted> {
         let wr = self.queue.pop_front()?;
+        self.lists.give_up(&wr, mrs);
         self.taken.offset = 0;
         self.planned = self.taken;
         Some(wr)
@@ -150,7 +157,12 @@ impl Requester {
 
     /// The link took this packet. The work request whose last packet it was.
     #[inline]
-    pub(crate) fn on_taken(&mut self, payload_bytes: u32, last: bool) -> Option<Posted> {
+    pub(crate) fn on_taken(
+        &mut self,
+        payload_bytes: u32,
+        last: bool,
+        mrs: &mut MrTable,
+    ) -> Option<Posted> {
         self.taken.psn = self.taken.psn.plus(1);
         if !last {
             self.taken.offset += payload_bytes;
@@ -158,7 +170,9 @@ impl Requester {
         }
         self.taken.offset = 0;
         self.planned.index = self.planned.index.saturating_sub(1);
-        self.queue.pop_front()
+        let wr = self.queue.pop_front()?;
+        self.lists.give_up(&wr, mrs);
+        Some(wr)
     }
 
     /// Adds up to `packets_max` packets to the batch.
@@ -197,7 +211,7 @@ impl Requester {
             };
             let packets_max = packets_end - batch.packets.len();
             if let Some(middle) = Middle::of(list, byte_len, cursor.offset, mtu, packets_max)
-                .filter(|middle| !middle.is_shared(batch.mrs))
+                .filter(|middle| !middle.is_shared())
             {
                 let (first, _) = draft.bth(sender, dest_qp, 0);
                 if middle.emit(&first, &base, sender, batch, planned, wr.flags.alone).is_err() {
@@ -254,7 +268,7 @@ pub(crate) fn position(starts: bool, ends: bool) -> Position {
 /// One packet, about to be written.
 pub(crate) struct Draft<'q> {
     pub(crate) wr: &'q Posted,
-    pub(crate) list: &'q [Sge],
+    pub(crate) list: &'q [Hold],
     pub(crate) offset: u32,
     pub(crate) payload_bytes: u32,
     pub(crate) psn: Psn,
@@ -290,7 +304,7 @@ impl Draft<'_> {
         let pieces = pieces(self.list, self.offset, self.payload_bytes);
 
         let copied = payload_bytes <= TX_COPY_BYTES_MAX
-            || pieces.clone().any(|piece| batch.mrs.is_shared(&piece))
+            || pieces.clone().any(|piece| piece.is_shared())
             || self.list.len() > PAYLOAD_PARTS_MAX
                 && pieces.clone().nth(PAYLOAD_PARTS_MAX).is_some();
         let own_bytes = if copied { packet_bytes } else { packet_bytes - payload_bytes };
@@ -385,17 +399,17 @@ impl Draft<'_> {
 
 /// Adds a packet in one piece, of which headers and pad are written.
 #[inline]
-fn add_copied<'a>(
+fn add_copied<'a, 'p>(
     packet: &mut TxPacket<'a>,
     own: &'a mut [u8],
     (head_bytes, icrc_at): (usize, usize),
-    pieces: impl Iterator<Item = Sge>,
+    pieces: impl Iterator<Item = Piece<'p>>,
     mut crc: Crc32,
     mrs: &'a MrTable,
 ) -> Result<(), VerbError> {
     let mut at = head_bytes;
     for piece in pieces {
-        let end = at + piece.length as usize;
+        let end = at + piece.byte_len() as usize;
         mrs.gather_into(&piece, &mut own[at..end])?;
         at = end;
     }
@@ -408,10 +422,10 @@ fn add_copied<'a>(
 /// Adds headers, the payload where it lies, and behind it pad and ICRC; `crc` is of all before the
 /// extended headers.
 #[inline(never)]
-fn add_in_place<'a>(
+fn add_in_place<'a, 'p>(
     packet: &mut TxPacket<'a>,
     (head, tail): (&'a mut [u8], &'a mut [u8]),
-    pieces: impl Iterator<Item = Sge>,
+    pieces: impl Iterator<Item = Piece<'p>>,
     mut crc: Crc32,
     mrs: &'a MrTable,
 ) -> Result<(), VerbError> {
@@ -434,16 +448,19 @@ fn add_in_place<'a>(
 }
 
 /// The parts of `list` that hold `len` bytes from `skip` on.
-pub(crate) fn pieces(list: &[Sge], skip: u32, len: u32) -> impl Iterator<Item = Sge> + Clone {
+pub(crate) fn pieces(
+    list: &[Hold],
+    skip: u32,
+    len: u32,
+) -> impl Iterator<Item = Piece<'_>> + Clone {
     let (mut skip, mut left) = (skip, len);
-    list.iter().filter_map(move |sge| {
-        if skip >= sge.length {
-            skip -= sge.length;
+    list.iter().filter_map(move |hold| {
+        if skip >= hold.byte_len() {
+            skip -= hold.byte_len();
             return None;
         }
-        let length = (sge.length - skip).min(left);
-        let addr = sge.addr.wrapping_add(u64::from(skip));
-        (skip, left) = (0, left - length);
-        (length > 0).then_some(Sge { addr, length, lkey: sge.lkey })
+        let piece = hold.whole().part(skip, left);
+        (skip, left) = (0, left - piece.byte_len());
+        (piece.byte_len() > 0).then_some(piece)
     })
 }

@@ -27,14 +27,14 @@ use crate::counters::RoceCounters;
 use crate::cq::Cqs;
 use crate::limits::GRH_BYTES;
 use crate::qp::Qp;
-use crate::recv_queue::RecvQueue;
+use crate::recv_queue::{PostedRecv, RecvQueue};
 use crate::requester::pieces;
 use crate::wire::{IcrcBase, Operation, Packet};
 use std::hint::cold_path;
 use std::net::{IpAddr, SocketAddr};
 use towpath_base::serial::Psn;
-use towpath_memory::MrTable;
-use towpath_verbs::{Mtu, QpNum, RecvWr, RemoteAddr, RxPacket, Sge, Wc, WcOpcode, WcStatus};
+use towpath_memory::{Hold, MrTable};
+use towpath_verbs::{Mtu, QpNum, RemoteAddr, RxPacket, Wc, WcOpcode, WcStatus};
 
 /// The message under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub(crate) struct Responder {
     /// Payload bytes of each of its packets but the last.
     pub(crate) packet_bytes: u32,
     /// A receive work request that was taken and not completed.
-    pub(crate) held: Option<RecvWr>,
+    pub(crate) held: Option<PostedRecv>,
     pub(crate) heard: Option<Heard>,
 }
 
@@ -82,7 +82,7 @@ impl Responder {
 
 /// What a responder works on besides its queue pair.
 pub(crate) struct Surroundings<'e> {
-    pub(crate) mrs: &'e MrTable,
+    pub(crate) mrs: &'e mut MrTable,
     pub(crate) cqs: &'e mut Cqs,
     pub(crate) srqs: &'e mut [RecvQueue],
     pub(crate) counters: &'e mut RoceCounters,
@@ -204,8 +204,7 @@ impl Qp {
         };
         match land(wr, offset, packet.payload, s.mrs) {
             Ok(end) if packet.opcode.position.ends() => {
-                let wr_id = wr.wr_id;
-                self.complete_recv(wr_id, WcOpcode::Recv, end, packet, rx, s);
+                self.complete_recv(WcOpcode::Recv, end, packet, rx, s);
             }
             Ok(end) => self.responder.message = Message::Send { offset: end },
             Err(status) => self.fail_recv(status, s),
@@ -242,15 +241,11 @@ impl Qp {
             s.counters.length_error += 1;
             return;
         }
-        let wr = if packet.opcode.has_imm() {
-            let Some(wr) = self.take_recv_wr(s) else {
-                s.counters.no_recv_wqe += 1;
-                return;
-            };
-            Some(wr)
-        } else {
-            None
-        };
+        let takes_one = packet.opcode.has_imm();
+        if takes_one && !self.hold_recv_wr(s) {
+            s.counters.no_recv_wqe += 1;
+            return;
+        }
         let addr = remote.addr.wrapping_add(u64::from(offset));
         let here = RemoteAddr { addr, rkey: remote.rkey };
         if !packet.payload.is_empty()
@@ -259,12 +254,10 @@ impl Qp {
             s.counters.bad_rkey += 1;
             return;
         }
-        match wr {
-            Some(wr) => {
-                self.complete_recv(wr.wr_id, WcOpcode::RecvRdmaWithImm, total, packet, rx, s);
-            }
-            None if ends => s.counters.messages_received += 1,
-            None => {
+        match takes_one {
+            true => self.complete_recv(WcOpcode::RecvRdmaWithImm, total, packet, rx, s),
+            false if ends => s.counters.messages_received += 1,
+            false => {
                 let offset = offset + packet.payload.len() as u32;
                 self.responder.message = Message::Write { remote, total, offset };
             }
@@ -286,62 +279,66 @@ impl Qp {
             s.counters.bad_qkey += 1;
             return;
         }
-        let Some(wr) = self.take_recv_wr(s) else {
+        self.hold_recv_wr(s);
+        let Some(wr) = &self.responder.held else {
             s.counters.no_recv_wqe += 1;
             return;
         };
         let grh = routing_header(rx);
-        let landed = land(&wr, 0, &grh, s.mrs);
-        let end = match landed.and_then(|at| land(&wr, at, packet.payload, s.mrs)) {
+        let landed = land(wr, 0, &grh, s.mrs);
+        let end = match landed.and_then(|at| land(wr, at, packet.payload, s.mrs)) {
             Ok(end) => end,
             Err(status) => return self.fail_recv(status, s),
         };
-        self.responder.held = None;
-        s.counters.messages_received += 1;
         let mut wc = self.recv_wc(wr.wr_id, WcOpcode::Recv, end, packet, rx);
+        self.give_up_held(s);
+        s.counters.messages_received += 1;
         (wc.src_qp, wc.src_addr) = (QpNum(deth.src_qp), Some(rx.source));
         s.cqs.push(self.init.recv_cq, wc);
     }
 
-    /// The receive work request of the message: the one held, or the next.
-    pub(crate) fn take_recv_wr(&mut self, s: &mut Surroundings<'_>) -> Option<RecvWr> {
-        self.hold_recv_wr(s);
-        self.responder.held
-    }
-
-    /// Takes the next one, if there is any, where none is held.
+    /// Takes the next receive work request, if there is any, where none is held; whether one is.
     #[inline]
-    fn hold_recv_wr(&mut self, s: &mut Surroundings<'_>) {
+    pub(crate) fn hold_recv_wr(&mut self, s: &mut Surroundings<'_>) -> bool {
         if self.responder.held.is_none() {
             self.responder.held = match self.init.srq {
                 Some(srq) => s.srqs.get_mut(srq.0 as usize).and_then(RecvQueue::pop),
                 None => self.recv_queue.pop(),
             };
         }
+        self.responder.held.is_some()
+    }
+
+    /// The receive work request that was held is done with its memory: its word.
+    #[inline]
+    pub(crate) fn give_up_held(&mut self, s: &mut Surroundings<'_>) -> Option<u64> {
+        let PostedRecv { wr_id, list } = self.responder.held.take()?;
+        s.mrs.release_all(list);
+        Some(wr_id)
     }
 
     /// The receive work request that is held ends in error.
     #[cold]
     fn fail_recv(&mut self, status: WcStatus, s: &mut Surroundings<'_>) {
         s.counters.recv_too_long += u64::from(status == WcStatus::LocLenErr);
-        let Some(RecvWr { wr_id, .. }) = self.responder.held.take() else { return };
+        let Some(wr_id) = self.give_up_held(s) else { return };
         let (opcode, qp_num) = (WcOpcode::Recv, self.num);
         s.cqs.push(self.init.recv_cq, Wc { wr_id, status, opcode, qp_num, ..Wc::default() });
         if status == WcStatus::LocProtErr {
-            self.fail(s.cqs, true);
+            self.fail((s.cqs, s.mrs), true);
         }
     }
 
+    /// The receive work request that is held ends well.
     pub(crate) fn complete_recv(
         &mut self,
-        wr_id: u64,
         opcode: WcOpcode,
         byte_len: u32,
         packet: &Packet<'_>,
         rx: &RxPacket<'_>,
         s: &mut Surroundings<'_>,
     ) {
-        self.responder.held = None;
+        let Some(wr_id) = self.give_up_held(s) else { return };
         s.counters.messages_received += 1;
         s.cqs.push(self.init.recv_cq, self.recv_wc(wr_id, opcode, byte_len, packet, rx));
     }
@@ -378,21 +375,26 @@ impl Qp {
 
 /// Scatters `bytes` from `offset` on: where the message ends now, or how the work request does.
 #[inline]
-pub(crate) fn land(wr: &RecvWr, offset: u32, bytes: &[u8], mrs: &MrTable) -> Result<u32, WcStatus> {
+pub(crate) fn land(
+    wr: &PostedRecv,
+    offset: u32,
+    bytes: &[u8],
+    mrs: &mut MrTable,
+) -> Result<u32, WcStatus> {
     let end = u32::try_from(u64::from(offset) + bytes.len() as u64);
     match end {
-        Ok(end) if u64::from(end) > wr.sg_list.byte_len() => Err(WcStatus::LocLenErr),
-        Ok(end) if scatter(mrs, &wr.sg_list, offset, bytes) => Ok(end),
+        Ok(end) if u64::from(end) > wr.list.byte_len() => Err(WcStatus::LocLenErr),
+        Ok(end) if scatter(mrs, &wr.list, offset, bytes) => Ok(end),
         Ok(_) => Err(WcStatus::LocProtErr),
         Err(_) => Err(WcStatus::LocLenErr),
     }
 }
 
 /// Copies `bytes` into the entries of `list` from `offset` on; false when they forbid it.
-pub(crate) fn scatter(mrs: &MrTable, list: &[Sge], offset: u32, mut bytes: &[u8]) -> bool {
+pub(crate) fn scatter(mrs: &mut MrTable, list: &[Hold], offset: u32, mut bytes: &[u8]) -> bool {
     for piece in pieces(list, offset, bytes.len() as u32) {
-        let (part, rest) = bytes.split_at(piece.length as usize);
-        if mrs.scatter(&piece, 0, part).is_err() {
+        let (part, rest) = bytes.split_at(piece.byte_len() as usize);
+        if mrs.scatter(&piece, part).is_err() {
             return false;
         }
         bytes = rest;

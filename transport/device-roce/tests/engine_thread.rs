@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use towpath_base::serial::Psn;
 use towpath_device_roce::udp::{PortChoice, UdpConfig, UdpLink};
 use towpath_device_roce::{EngineOptions, EngineThread, RoceConfig, RoceDevice, SharedDevice};
-use towpath_memory::{Region, SharedMemory};
+use towpath_memory::{Pool, Region, SharedMemory};
 use towpath_verbs::{
     Access, Connect, CqNum, Device, MrKeys, Mtu, PdNum, QpInit, QpNum, QpState, QpType, RcAttr,
     RecvWr, RemoteAddr, SendOp, SendWr, SgList, Sge, Wc, WcStatus,
@@ -223,6 +223,42 @@ fn the_thread_has_its_turn_whoever_polls() {
         done.store(true, Ordering::Relaxed);
         assert!(worked.is_ok());
     });
+}
+
+/// Who tries all the time gets the buffer back when the thread is done with it, and sees then what
+/// the thread has written, whether or not he has polled the completion.
+#[test]
+fn nobody_gets_a_buffer_back_while_the_thread_writes_it() {
+    const BYTES: usize = 100_000;
+    let (thread, mut b) = served();
+    let mut a = End::new(device());
+    a.connect(b.device.local_addr(), b.qp);
+    b.connect(a.device.local_addr(), a.qp);
+    let pool = Pool::with_count(BYTES, 1).unwrap();
+    let lkey = b.device.reg_mr(PdNum::DEFAULT, pool.region(), Access::LOCAL).unwrap().lkey;
+    for round in 1..=20 {
+        let mut buf = pool.take().expect("it came back");
+        buf.set_len(BYTES).unwrap();
+        buf.fill(0);
+        let mut lent = buf.lend();
+        let sg_list = SgList::one(lent.sge(lkey, 0, BYTES));
+        b.device.post_recv(b.qp, &[RecvWr { wr_id: 1, sg_list }]).unwrap();
+        a.memory.write(0, &[round; BYTES]).unwrap();
+        a.post(2, SendOp::Send, 0, BYTES as u32);
+        let start = Instant::now();
+        let buf = loop {
+            a.device.progress(64);
+            match lent.reclaim() {
+                Ok(buf) => break buf,
+                Err(still) => lent = still,
+            }
+            assert!(start.elapsed() < WAIT, "the message does not arrive");
+        };
+        assert!(buf.iter().all(|&byte| byte == round), "round {round}");
+        b.completes(1, false);
+        a.completes(2, true);
+    }
+    thread.stop();
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Queue pairs, by slot and by number.
 
 use crate::queue::{Fifo, PostedRecv};
+use crate::regions::Regions;
 use crate::sys::{self, ibv_qp_state, ibv_qp_type};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use towpath_memory::Hold;
 use towpath_verbs::{Connect, QpInit, QpNum, QpState, QpType, WcOpcode};
 
 /// A posted send: the caller's word, and what it completes as.
@@ -10,6 +12,8 @@ use towpath_verbs::{Connect, QpInit, QpNum, QpState, QpType, WcOpcode};
 pub(crate) struct PostedSend {
     pub(crate) wr_id: u64,
     pub(crate) opcode: WcOpcode,
+    /// So many of the holds are its own.
+    pub(crate) holds: u32,
 }
 
 /// What decides which way packets take, beside where they go.
@@ -35,7 +39,25 @@ pub(crate) struct Qp {
     /// UD: the way of its datagrams.
     pub(crate) route: Route,
     pub(crate) sends: Fifo<PostedSend>,
+    /// What the device has for the sends, in their order.
+    pub(crate) send_holds: VecDeque<Hold>,
     pub(crate) recvs: Fifo<PostedRecv>,
+}
+
+impl Qp {
+    /// Takes the oldest send out, with which the device is done.
+    pub(crate) fn pop_send(&mut self, regions: &mut Regions) -> Option<PostedSend> {
+        let sent = self.sends.pop()?;
+        let count = self.send_holds.len().min(sent.holds as usize);
+        regions.release(self.send_holds.drain(..count));
+        Some(sent)
+    }
+
+    /// Takes everything out; the driver has let go of it.
+    pub(crate) fn clear(&mut self, regions: &mut Regions) {
+        while self.pop_send(regions).is_some() {}
+        self.recvs.drain().for_each(|recv| regions.release_all(recv.list));
+    }
 }
 
 /// All of a device.
@@ -89,6 +111,10 @@ impl Qps {
 
     pub(crate) fn at_mut(&mut self, slot: usize) -> Option<&mut Qp> {
         self.slots.get_mut(slot)?.as_mut()
+    }
+
+    pub(crate) fn into_all(self) -> impl Iterator<Item = Qp> {
+        self.slots.into_iter().flatten()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Qp> {

@@ -1,7 +1,7 @@
 //! What is posted to a queue, in the order of posting.
 
 use std::collections::VecDeque;
-use towpath_verbs::SgList;
+use towpath_memory::Holds;
 
 /// Bits of a driver's `wr_id` that hold a place in a queue.
 const PLACE_BITS: u32 = 40;
@@ -80,8 +80,8 @@ impl<T> Fifo<T> {
     }
 
     /// Takes the last `count` back, which the driver refused.
-    pub(crate) fn unpush(&mut self, count: usize) {
-        self.entries.truncate(self.entries.len().saturating_sub(count));
+    pub(crate) fn unpush(&mut self, count: usize) -> impl Iterator<Item = T> {
+        self.entries.drain(self.entries.len().saturating_sub(count)..)
     }
 
     /// How many entries end with the completion of `place`, that one included; none for a place
@@ -97,16 +97,17 @@ impl<T> Fifo<T> {
         Some(entry)
     }
 
-    pub(crate) fn clear(&mut self) {
-        while self.pop().is_some() {}
+    /// Takes all of them.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
+        std::iter::from_fn(|| self.pop())
     }
 }
 
-/// A posted receive: the caller's word, and for UD where its header lands.
-#[derive(Clone, Copy, Debug)]
+/// A posted receive: the caller's word, and what the device has for it.
+#[derive(Debug, Default)]
 pub(crate) struct PostedRecv {
     pub(crate) wr_id: u64,
-    pub(crate) sg_list: SgList,
+    pub(crate) list: Holds,
 }
 
 /// A shared receive queue, whose entries complete in any order.
@@ -117,8 +118,13 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(max: u32) -> Self {
-        let empty = PostedRecv { wr_id: 0, sg_list: SgList::default() };
-        Self { entries: vec![empty; max as usize], free: (0..max).rev().collect() }
+        let entries = (0..max).map(|_| PostedRecv::default()).collect();
+        Self { entries, free: (0..max).rev().collect() }
+    }
+
+    /// Whether there is no room.
+    pub(crate) fn is_full(&self) -> bool {
+        self.free.is_empty()
     }
 
     /// A place for `entry`, if there is room.
@@ -128,9 +134,14 @@ impl Pool {
         Some(u64::from(place))
     }
 
+    /// All that is there, and places of nothing.
+    pub(crate) fn into_all(self) -> impl Iterator<Item = PostedRecv> {
+        self.entries.into_iter()
+    }
+
     /// Takes back what was put there.
     pub(crate) fn take(&mut self, place: u64) -> Option<PostedRecv> {
-        let entry = *self.entries.get(usize::try_from(place).ok()?)?;
+        let entry = std::mem::take(self.entries.get_mut(usize::try_from(place).ok()?)?);
         self.free.push(place as u32);
         Some(entry)
     }
@@ -156,7 +167,7 @@ mod tests {
         assert_eq!((queue.room(), queue.upto(2), queue.upto(4)), (0, 3, 0));
         assert_eq!((queue.pop(), queue.pop()), (Some(0), Some(1)));
         assert_eq!((queue.upto(1), queue.upto(2), queue.tail()), (0, 1, 4));
-        queue.clear();
+        assert_eq!(queue.drain().collect::<Vec<_>>(), [2, 3]);
         assert_eq!((queue.upto(3), queue.tail(), queue.room()), (0, 4, 4));
     }
 
@@ -173,7 +184,7 @@ mod tests {
     #[test]
     fn a_pool_has_as_many_places_as_it_was_made_with() {
         let mut pool = Pool::new(2);
-        let entry = |wr_id| PostedRecv { wr_id, sg_list: SgList::default() };
+        let entry = |wr_id| PostedRecv { wr_id, ..PostedRecv::default() };
         let places = [pool.put(entry(1)), pool.put(entry(2)), pool.put(entry(3))];
         assert_eq!(places, [Some(0), Some(1), None]);
         assert_eq!(pool.take(1).map(|entry| entry.wr_id), Some(2));

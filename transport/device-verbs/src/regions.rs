@@ -2,11 +2,11 @@
 
 use crate::limits::GRH_BYTES;
 use crate::sys;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
-use towpath_memory::{MrTable, Region, SharedMemory};
-use towpath_verbs::{Access, MrKeys, PdNum, Sge, Verb, VerbError};
+use towpath_memory::{Hold, Holds, MrTable, Region, SharedMemory};
+use towpath_verbs::{Access, MrKeys, PdNum, SgList, Sge, Verb, VerbError};
 
 struct Entry {
     /// Goes before the region does, so that the device has let go of the bytes.
@@ -117,23 +117,65 @@ impl Regions {
         Some(Sge { lkey: self.last.1, ..*sge })
     }
 
-    /// Whether work requests may name all of `list`; `write` where the device will write it.
-    pub(crate) fn allow(&mut self, pd: PdNum, list: &[Sge], write: bool) -> bool {
-        list.iter().all(|sge| {
-            sge.length == 0
-                || self.inner(sge).is_some_and(|inner| self.table.allows(pd, &inner, write))
-        })
+    /// Takes holds on all of the `list` of a send, behind those that are in `holds`, or on none of
+    /// it; `write` where the device will write it.
+    pub(crate) fn hold(
+        &mut self,
+        pd: PdNum,
+        list: &[Sge],
+        write: bool,
+        holds: &mut VecDeque<Hold>,
+    ) -> bool {
+        let before = holds.len();
+        for sge in list {
+            let Some(hold) = self.hold_one(pd, sge, write) else {
+                self.release(holds.drain(before..));
+                return false;
+            };
+            holds.push_back(hold);
+        }
+        true
+    }
+
+    fn hold_one(&mut self, pd: PdNum, sge: &Sge, write: bool) -> Option<Hold> {
+        if sge.length == 0 {
+            return Some(Hold::default());
+        }
+        let inner = self.inner(sge)?;
+        self.table.hold(pd, &inner, write)
+    }
+
+    /// Takes holds on all that a receive names, or on none of it.
+    pub(crate) fn hold_list(&mut self, pd: PdNum, list: &SgList) -> Option<Holds> {
+        let mut inner = SgList::default();
+        for sge in list.iter() {
+            // No bytes reach no memory, and their key is not looked at.
+            let sge = if sge.length == 0 { Sge::default() } else { self.inner(sge)? };
+            let has_room = inner.push(sge);
+            debug_assert!(has_room, "a list of the same length");
+        }
+        self.table.hold_list(pd, &inner)
+    }
+
+    /// The device is done with them.
+    pub(crate) fn release(&mut self, holds: impl Iterator<Item = Hold>) {
+        holds.for_each(|hold| self.table.release(hold));
+    }
+
+    /// The device is done with a receive.
+    pub(crate) fn release_all(&mut self, holds: Holds) {
+        self.table.release_all(holds);
     }
 
     /// The header that the device put in front of a datagram.
-    pub(crate) fn routing_header(&mut self, list: &[Sge]) -> Option<[u8; GRH_BYTES]> {
+    pub(crate) fn routing_header(&self, list: &[Hold]) -> Option<[u8; GRH_BYTES]> {
         let mut header = [0; GRH_BYTES];
         let mut filled = 0;
-        for sge in list.iter().filter(|sge| sge.length > 0) {
-            let wanted = (GRH_BYTES - filled).min(sge.length as usize);
-            let inner = self.inner(&Sge { length: wanted as u32, ..*sge })?;
-            self.table.gather_into(&inner, &mut header[filled..filled + wanted]).ok()?;
-            filled += wanted;
+        for hold in list {
+            let piece = hold.whole().part(0, (GRH_BYTES - filled) as u32);
+            let end = filled + piece.byte_len() as usize;
+            self.table.gather_into(&piece, &mut header[filled..end]).ok()?;
+            filled = end;
         }
         (filled == GRH_BYTES).then_some(header)
     }

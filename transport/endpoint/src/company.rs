@@ -68,6 +68,7 @@ impl Company {
     pub(crate) fn take_home(&mut self, index: u16) {
         if let Some((held, _)) = self.bufs.get_mut(usize::from(index)) {
             held.reclaim();
+            debug_assert!(!held.is_lent(), "the device is done with what it has returned");
             self.free.push(index);
         }
     }

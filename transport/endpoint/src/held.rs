@@ -5,8 +5,9 @@ use towpath_memory::{Berth, Buf};
 
 /// A buffer for receiving, or for a header that is written before each send.
 ///
-/// Dropping one reclaims it. That is sound at the two places where it happens: when a link's
-/// queues have drained, and when the endpoint ends, whose fields drop after its device.
+/// Dropping one reclaims it, if the device does not hold it: when a link's queues have drained, and
+/// when the endpoint ends, whose fields drop after its device. What a device that others have too
+/// still holds then is leaked.
 #[derive(Debug)]
 pub(crate) struct Held(Berth);
 

@@ -19,7 +19,7 @@ struct Sending {
 /// Segments of the messages of one link. A link gives the index of a key to another message only
 /// after the event that took this one's segments out.
 ///
-/// Dropping it reclaims them, as with [`Held`](crate::held::Held).
+/// Dropping it reclaims those that the device does not hold, as with [`Held`](crate::held::Held).
 #[derive(Default)]
 pub(crate) struct Sends {
     places: Vec<Option<Sending>>,
@@ -55,7 +55,9 @@ impl Sends {
     /// Takes back the segments of a message that has ended.
     pub(crate) fn leave(&mut self, send: SendKey) -> Option<Segments> {
         let sending = self.places.get_mut(send.index())?.take()?;
-        Some(sending.segments.reclaim())
+        let segments = sending.segments.reclaim();
+        debug_assert!(segments.is_ok(), "the device is done with a message that has ended");
+        segments.ok()
     }
 }
 

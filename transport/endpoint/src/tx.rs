@@ -173,7 +173,8 @@ impl TxQueue {
         for ahead in 0..count {
             let place = *self.place_mut(first.wrapping_add(ahead));
             let slot = &mut slots[place as usize];
-            slot.header.reclaim();
+            let is_back = slot.header.reclaim();
+            debug_assert!(is_back, "the device is done with what it has completed or refused");
             if let Some(index) = slot.company.take() {
                 company.take_home(index);
             }

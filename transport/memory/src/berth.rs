@@ -1,10 +1,13 @@
 //! A buffer that changes hands again and again, in place.
 
 use crate::buf::Buf;
+use crate::slots::Lending;
 use towpath_verbs::Sge;
 
-/// A place for one buffer, which is lent to a device and taken back without being moved: the same
-/// rules as [`Lent`](crate::Lent), for buffers that are posted millions of times.
+/// A place for one buffer, which is lent to a device and taken back without being moved, as a
+/// [`Lent`](crate::Lent) is, for buffers that are posted millions of times. It is lent for one
+/// round: when the device is done with all work requests that name it, no other may name it before
+/// it was taken back and lent again.
 ///
 /// While it is lent nobody reaches its bytes here; dropping it then leaks the slot.
 #[derive(Debug, Default)]
@@ -20,17 +23,22 @@ impl Berth {
         Self { buf: Some(buf), lent: false }
     }
 
-    /// Gives the bytes to a device. False when no buffer is here, or it is lent already.
+    /// Gives the bytes to a device. False when no buffer is here, it is lent already, or a device
+    /// still reads parts of it that were [frozen](crate::Frozen::part_of).
+    #[inline]
     pub fn lend(&mut self) -> bool {
-        let free = self.buf.is_some() && !self.lent;
-        self.lent |= free;
-        free
+        let Some(buf) = self.buf.as_ref().filter(|_| !self.lent) else { return false };
+        self.lent = buf.state().lend(Lending::Once);
+        self.lent
     }
 
-    /// Takes the bytes back; false when they were not lent. The rule of
-    /// [`Lent::reclaim`](crate::Lent::reclaim) holds: every completion has been polled.
+    /// Takes the bytes back; false when they were not lent, or a device still holds them: then they
+    /// stay lent.
+    #[inline]
     pub fn reclaim(&mut self) -> bool {
-        std::mem::take(&mut self.lent)
+        let is_back = self.lent && self.buf.as_ref().is_some_and(|buf| buf.state().take_back());
+        self.lent &= !is_back;
+        is_back
     }
 
     /// Whether a device has the bytes.

@@ -3,7 +3,9 @@
 use crate::MemoryError;
 use crate::free::FreeSlots;
 use crate::region::{PAGE_BYTES, Region, RegionId};
+use crate::slots::{Lending, Slot};
 use crate::wanted::Wanted;
+use std::hint::cold_path;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -19,10 +21,15 @@ struct Slab {
 }
 
 impl Slab {
-    fn new(region: Region, slot_bytes: usize) -> Arc<Self> {
+    /// The region itself when there is another handle of it: its bytes may already belong to other
+    /// buffers, or to devices.
+    fn new(mut region: Region, slot_bytes: usize) -> Result<Arc<Self>, Region> {
         let count = region.byte_len() / slot_bytes;
+        if !region.carve(slot_bytes, count) {
+            return Err(region);
+        }
         let free = FreeSlots::full(count as u32);
-        Arc::new(Self { region, slot_bytes, free, wanted: Wanted::default() })
+        Ok(Arc::new(Self { region, slot_bytes, free, wanted: Wanted::default() }))
     }
 
     fn take(self: &Arc<Self>) -> Option<Buf> {
@@ -46,13 +53,13 @@ impl Pool {
     /// When another handle of the region exists: its bytes may already belong to other buffers.
     /// Also when not even one buffer fits, or a buffer would have 4 GiB or more.
     #[must_use]
-    pub fn new(mut region: Region, buf_bytes: usize) -> Self {
+    pub fn new(region: Region, buf_bytes: usize) -> Self {
         let slot_bytes = slot_bytes(buf_bytes);
         let count = region.byte_len() / slot_bytes;
         assert!(count > 0, "the region holds no buffer of {slot_bytes} bytes");
         assert!(u32::try_from(slot_bytes).is_ok(), "{slot_bytes} bytes are too many for a buffer");
-        assert!(region.is_alone(), "the region is already carved or registered elsewhere");
-        Self { slab: Slab::new(region, slot_bytes) }
+        let slab = Slab::new(region, slot_bytes);
+        Self { slab: slab.expect("the region is not carved or registered elsewhere") }
     }
 
     /// `count` buffers of `buf_bytes` each, in a region of their own.
@@ -136,12 +143,10 @@ impl Buf {
     ///
     /// # Errors
     /// The region itself, when it is shared or of 4 GiB or more.
-    pub fn from_region(mut region: Region) -> Result<Self, Region> {
+    pub fn from_region(region: Region) -> Result<Self, Region> {
         let bytes = region.byte_len();
-        let Some(len) = u32::try_from(bytes).ok().filter(|_| region.is_alone()) else {
-            return Err(region);
-        };
-        let mut buf = Slab::new(region, bytes).take().expect("a fresh slab has its slot");
+        let Ok(len) = u32::try_from(bytes) else { return Err(region) };
+        let mut buf = Slab::new(region, bytes)?.take().expect("a fresh slab has its slot");
         buf.len = len;
         Ok(buf)
     }
@@ -230,6 +235,17 @@ impl Buf {
         Ok(())
     }
 
+    /// Which slot of its region it is.
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// Who has its bytes.
+    #[inline]
+    pub(crate) fn state(&self) -> Slot<'_> {
+        self.slab.region.mapping.slots.at(self.slot)
+    }
+
     /// For those who lend it only.
     pub(crate) fn sge(&self, lkey: u32, start: usize, len: usize) -> Sge {
         let capacity = self.capacity();
@@ -240,6 +256,8 @@ impl Buf {
 
     /// Gives the bytes to a device until [`Lent::reclaim`].
     pub fn lend(self) -> Lent {
+        let is_lent = self.state().lend(Lending::Many);
+        debug_assert!(is_lent, "nobody else has a buffer that somebody owns");
         Lent { buf: Some(self) }
     }
 }
@@ -251,7 +269,7 @@ impl Deref for Buf {
     fn deref(&self) -> &[u8] {
         let start = self.start();
         // SAFETY: within the mapping, initialised (mmap zeroes), and only this `Buf` reaches these
-        // bytes: slots are handed out once, and no work request names them (crate rules 1 and 2).
+        // bytes: slots are handed out once, and a device that has a hold on this one only reads.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), self.len()) }
     }
 }
@@ -260,7 +278,9 @@ impl DerefMut for Buf {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         let start = self.start();
-        // SAFETY: as in `deref`, and `&mut self` makes the access exclusive.
+        // SAFETY: as in `deref`, and `&mut self` makes the access exclusive: no device has a hold
+        // on the slot, since who lends or freezes a buffer hands out no `&mut` before it is taken
+        // back.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.len()) }
     }
 }
@@ -279,6 +299,12 @@ impl AsMut<[u8]> for Buf {
 
 impl Drop for Buf {
     fn drop(&mut self) {
+        if !self.state().take_back() {
+            cold_path();
+            // A device reads it still: the slot stays taken, and the mapping stays.
+            std::mem::forget(Arc::clone(&self.slab));
+            return;
+        }
         self.slab.free.push(self.slot);
         self.slab.wanted.tell();
     }
@@ -290,8 +316,9 @@ impl std::fmt::Debug for Buf {
     }
 }
 
-/// A buffer that a device may be using: its bytes are out of reach until it is reclaimed.
-/// Dropping a `Lent` leaks its slot rather than hand memory in use to someone else.
+/// A buffer that a device may be using, in any number of work requests: its bytes are out of reach
+/// until it is reclaimed. Dropping a `Lent` leaks its slot rather than hand memory in use to
+/// someone else.
 #[derive(Debug)]
 #[must_use = "dropping a lent buffer leaks it: reclaim it after its completion"]
 pub struct Lent {
@@ -327,14 +354,18 @@ impl Lent {
         self.buf().capacity()
     }
 
-    /// Takes the buffer back. Call it only when the completion of every work request that named
-    /// it has been polled: a device that still holds it would write under your hands.
-    #[must_use]
-    pub fn reclaim(mut self) -> Buf {
-        self.buf.take().expect("a lent buffer holds its buffer until it is reclaimed")
+    /// Takes the buffer back, when every work request that names it is done.
+    ///
+    /// # Errors
+    /// The lent buffer, while a device holds it.
+    pub fn reclaim(mut self) -> Result<Buf, Self> {
+        if !self.buf().state().take_back() {
+            return Err(self);
+        }
+        Ok(self.buf.take().expect("a lent buffer holds its buffer until it is reclaimed"))
     }
 
-    pub(crate) fn buf(&self) -> &Buf {
+    fn buf(&self) -> &Buf {
         self.buf.as_ref().expect("a lent buffer holds its buffer until it is reclaimed")
     }
 }

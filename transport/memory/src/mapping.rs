@@ -2,6 +2,7 @@
 
 use crate::MemoryError;
 use crate::region::{PAGE_BYTES, RegionId};
+use crate::slots::Slots;
 use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
@@ -22,6 +23,8 @@ pub(crate) struct Mapping {
     bytes: usize,
     id: RegionId,
     owner: Owner,
+    /// Who has which bytes, where buffers are made of it.
+    pub(crate) slots: Slots,
     /// A device has pinned the pages, so that they must stay.
     keeps_pages: Mutex<bool>,
 }
@@ -72,8 +75,8 @@ impl Mapping {
         let Some(base) = NonNull::new(base.cast()) else {
             return Err(MemoryError::OutOfMemory { bytes: rounded, errno: 0 });
         };
-        let (bytes, id) = (rounded, RegionId::next());
-        Ok(Self { base, bytes, id, owner: Owner::Us, keeps_pages: Mutex::default() })
+        let (bytes, id, slots) = (rounded, RegionId::next(), Slots::whole(rounded));
+        Ok(Self { base, bytes, id, owner: Owner::Us, slots, keeps_pages: Mutex::default() })
     }
 
     /// Bytes of the caller's, of which start and length must be multiples of `align`.
@@ -89,8 +92,8 @@ impl Mapping {
         if !base.addr().get().is_multiple_of(align) || !bytes.is_multiple_of(align) {
             return Err(MemoryError::Misaligned { align });
         }
-        let (id, owner) = (RegionId::next(), Owner::Caller(owner));
-        Ok(Self { base, bytes, id, owner, keeps_pages: Mutex::default() })
+        let (id, owner, slots) = (RegionId::next(), Owner::Caller(owner), Slots::whole(bytes));
+        Ok(Self { base, bytes, id, owner, slots, keeps_pages: Mutex::default() })
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -1,6 +1,7 @@
 //! The table of registered memory that a software device looks keys up in.
 
 use crate::extent::{Source, Target};
+use crate::hold::{Holder, Piece};
 use crate::mapping::Mapping;
 use crate::region::Region;
 use crate::shared_memory::SharedMemory;
@@ -8,7 +9,7 @@ use crate::words::{self, WORD_BYTES};
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use towpath_base::Prng;
 use towpath_verbs::{Access, MrKeys, PdNum, RemoteAddr, Sge, Verb, VerbError};
 
@@ -21,17 +22,21 @@ const DOMAINS_MAX: usize = 1 << 15;
 /// Bits of a key that are an index; the others are random.
 const INDEX_BITS: u32 = 16;
 
-struct Entry {
+#[derive(Clone)]
+pub(crate) struct Entry {
     /// Where the registered range begins.
     start: NonNull<u8>,
     bytes: usize,
     /// Peers may change it at any time: it is reached by words.
-    is_shared: bool,
-    access: Access,
-    pd: PdNum,
+    pub(crate) is_shared: bool,
+    pub(crate) access: Access,
+    pub(crate) pd: PdNum,
     key: u32,
+    /// It was taken back: nothing finds it any more. It is here for those who still hold its
+    /// memory.
+    is_deregistered: bool,
     /// Keeps the range alive.
-    _mapping: Arc<Mapping>,
+    pub(crate) mapping: Arc<Mapping>,
 }
 
 // SAFETY: the pointer leads into the mapping, which may be used from any thread; what the table
@@ -47,7 +52,14 @@ pub struct MrTable {
     entries: Vec<Option<Entry>>,
     domains: Vec<bool>,
     prng: Prng,
-    has_shared: bool,
+    holder: Holder,
+}
+
+impl Entry {
+    /// Whether any device has a hold on its memory: shared memory has none.
+    fn is_held(&self) -> bool {
+        !self.is_shared && self.mapping.slots.any_held()
+    }
 }
 
 impl Default for MrTable {
@@ -60,8 +72,19 @@ impl MrTable {
     /// An empty table, whose keys come from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
+        static NEXT_HOLDER: AtomicU32 = AtomicU32::new(1);
+        let next =
+            NEXT_HOLDER.try_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_add(1));
+        let holder = Holder(next.expect("fewer than 2^32 devices in the life of a process"));
         let prng = Prng::new(seed);
-        Self { entries: Vec::new(), domains: vec![true], prng, has_shared: false }
+        Self { entries: Vec::new(), domains: vec![true], prng, holder }
+    }
+
+    /// Whose holds this table takes.
+    #[must_use]
+    #[inline]
+    pub fn holder(&self) -> Holder {
+        self.holder
     }
 
     /// Makes a protection domain.
@@ -90,7 +113,7 @@ impl MrTable {
         if pd == PdNum::DEFAULT || !self.has_pd(pd) {
             return Err(VerbError::NoSuchObject(Verb::DeallocPd));
         }
-        if self.entries.iter().flatten().any(|entry| entry.pd == pd) {
+        if self.entries.iter().flatten().any(|entry| entry.pd == pd && !entry.is_deregistered) {
             return Err(VerbError::BadArgument(Verb::DeallocPd));
         }
         self.domains[pd.0 as usize] = false;
@@ -136,9 +159,7 @@ impl MrTable {
         range: Range<usize>,
         access: Access,
     ) -> Result<MrKeys, VerbError> {
-        let keys = self.add(pd, memory.mapping(), range, access, true)?;
-        self.has_shared = true;
-        Ok(keys)
+        self.add(pd, memory.mapping(), range, access, true)
     }
 
     fn add(
@@ -156,6 +177,7 @@ impl MrTable {
         let bytes = range.len();
         let start = mapping.try_at(range.start, bytes).filter(|_| bytes > 0);
         let start = start.ok_or(VerbError::BadArgument(verb))?;
+        self.forget_unheld();
         let index = match self.entries.iter().position(Option::is_none) {
             Some(index) => index,
             None if self.entries.len() < REGISTRATIONS_MAX => {
@@ -167,28 +189,58 @@ impl MrTable {
         // Never zero, which is what an unset key is.
         let random = self.prng.between(1, (1 << (u32::BITS - INDEX_BITS)) - 1) as u32;
         let key = random << INDEX_BITS | index as u32;
+        let (mapping, is_deregistered) = (Arc::clone(mapping), false);
         self.entries[index] =
-            Some(Entry { start, bytes, is_shared, access, pd, key, _mapping: Arc::clone(mapping) });
+            Some(Entry { start, bytes, is_shared, access, pd, key, is_deregistered, mapping });
         Ok(MrKeys { lkey: key, rkey: key })
     }
 
-    /// Takes a registration back.
+    /// Makes of a key here what it is in another table, which registers and takes back for both: a
+    /// device may have one for each of its threads.
+    pub fn follow(&mut self, leader: &Self, key: u32) {
+        self.forget_unheld();
+        let index = index_of(key);
+        if self.entries.len() <= index {
+            self.entries.resize_with(index + 1, || None);
+        }
+        self.entries[index] = leader.entries.get(index).cloned().flatten();
+    }
+
+    /// Takes a registration back. From here on nothing is reached under its key. Its memory stays
+    /// mapped, and no buffers are made of it, for as long as posted work requests hold any of it.
     ///
     /// # Errors
     /// [`VerbError::NoSuchObject`] for an unknown key.
     pub fn deregister(&mut self, key: u32) -> Result<(), VerbError> {
         self.entry(key).ok_or(VerbError::NoSuchObject(Verb::DeregMr))?;
-        self.entries[index_of(key)] = None;
+        if let Some(entry) = &mut self.entries[index_of(key)] {
+            entry.is_deregistered = true;
+        }
+        self.forget_unheld();
         Ok(())
     }
 
-    fn entry(&self, key: u32) -> Option<&Entry> {
+    /// Lets go of the memory that was taken back and is not held any more.
+    fn forget_unheld(&mut self) {
+        for place in &mut self.entries {
+            let is_free = |entry: &mut Entry| entry.is_deregistered && !entry.is_held();
+            place.take_if(is_free);
+        }
+    }
+
+    /// The entry of a key, which may have been taken back.
+    #[inline]
+    pub(crate) fn find_entry(&self, key: u32) -> Option<&Entry> {
         self.entries.get(index_of(key))?.as_ref().filter(|entry| entry.key == key)
+    }
+
+    fn entry(&self, key: u32) -> Option<&Entry> {
+        self.find_entry(key).filter(|entry| !entry.is_deregistered)
     }
 
     /// The entry and the start of `len` bytes at `addr`, when they lie within the registered range.
     #[inline]
-    fn locate(&self, key: u32, addr: u64, len: usize) -> Option<(&Entry, NonNull<u8>)> {
+    pub(crate) fn locate(&self, key: u32, addr: u64, len: usize) -> Option<(&Entry, NonNull<u8>)> {
         let entry = self.entry(key)?;
         let offset = usize::try_from(addr.checked_sub(entry.start.as_ptr() as u64)?).ok()?;
         if offset.checked_add(len)? > entry.bytes {
@@ -198,9 +250,12 @@ impl MrTable {
         Some((entry, unsafe { entry.start.add(offset) }))
     }
 
+    /// As [`locate`](Self::locate), for what this table holds.
     #[inline]
-    fn locate_sge(&self, sge: &Sge) -> Option<(&Entry, NonNull<u8>)> {
-        self.locate(sge.lkey, sge.addr, sge.length as usize)
+    fn locate_piece(&self, piece: &Piece<'_>) -> Option<(&Entry, NonNull<u8>)> {
+        let (entry, start) = self.locate(piece.lkey, piece.addr, piece.length as usize)?;
+        let is_ours = entry.is_shared == piece.is_shared && piece.holder == self.holder;
+        is_ours.then_some((entry, start))
     }
 
     /// What a peer reaches through a queue pair of `pd`, if `may` says that it may.
@@ -216,49 +271,42 @@ impl MrTable {
         (entry.is_shared && entry.pd == pd && may(&entry.access)).then_some(start)
     }
 
-    /// Whether work requests of a queue pair of `pd` may name `sge`: in bounds, and writable when
-    /// `write` is wanted.
-    #[must_use]
-    pub fn allows(&self, pd: PdNum, sge: &Sge, write: bool) -> bool {
-        self.locate_sge(sge)
-            .is_some_and(|(entry, _)| entry.pd == pd && (!write || entry.access.local_write))
-    }
-
-    /// Whether `sge` is in shared memory, whose bytes have to be copied out: see
-    /// [`gather`](Self::gather).
-    #[must_use]
-    #[inline]
-    pub fn is_shared(&self, sge: &Sge) -> bool {
-        self.has_shared && self.entry(sge.lkey).is_some_and(|entry| entry.is_shared)
-    }
-
-    /// The bytes of a gather entry of a posted send.
+    /// The bytes of a piece that is held for sending. They are borrowed of the table, which writes
+    /// nothing and gives no hold up meanwhile.
     ///
     /// # Errors
-    /// [`VerbError::BadMemory`] when the key is gone, the range leaves what is registered, or is in
-    /// shared memory.
-    pub fn gather(&self, sge: &Sge) -> Result<&[u8], VerbError> {
+    /// [`VerbError::BadMemory`] when the key is gone, or the piece is in shared memory.
+    #[inline]
+    pub fn gather(&self, piece: &Piece<'_>) -> Result<&[u8], VerbError> {
+        if piece.length == 0 {
+            return Ok(&[]);
+        }
         let (_, start) = self
-            .locate_sge(sge)
+            .locate_piece(piece)
             .filter(|(entry, _)| !entry.is_shared)
             .ok_or(VerbError::BadMemory(Verb::PostSend))?;
-        // SAFETY: in bounds and alive while the table holds the region. The range belongs to a
-        // posted send, so it is lent: nobody writes it until the completion (crate rules 1 to 3).
-        Ok(unsafe { std::slice::from_raw_parts(start.as_ptr(), sge.length as usize) })
+        // SAFETY: in bounds and alive while the table holds the region. This table has a hold on
+        // the slot: its owner does not write it, no other table does, and this one does not while
+        // it is borrowed, nor does it give the hold up.
+        Ok(unsafe { std::slice::from_raw_parts(start.as_ptr(), piece.length as usize) })
     }
 
-    /// Copies the bytes of a gather entry of a posted send to `out`, which is as long.
+    /// Copies the bytes of a piece that is held for sending to `out`, which is as long.
     ///
     /// # Errors
-    /// [`VerbError::BadMemory`] when the key is gone, the range leaves what is registered, or `out`
-    /// has another length.
-    pub fn gather_into(&self, sge: &Sge, out: &mut [u8]) -> Result<(), VerbError> {
-        let (entry, start) = self
-            .locate_sge(sge)
-            .filter(|_| out.len() == sge.length as usize)
-            .ok_or(VerbError::BadMemory(Verb::PostSend))?;
+    /// [`VerbError::BadMemory`] when the key is gone, or `out` has another length.
+    pub fn gather_into(&self, piece: &Piece<'_>, out: &mut [u8]) -> Result<(), VerbError> {
+        let refused = VerbError::BadMemory(Verb::PostSend);
+        if out.len() != piece.length as usize {
+            return Err(refused);
+        }
+        if out.is_empty() {
+            return Ok(());
+        }
+        let (entry, start) = self.locate_piece(piece).ok_or(refused)?;
         // SAFETY: in bounds and alive while the table holds the memory. Shared memory is reached by
-        // words; a region's bytes are lent (crate rules 1 to 3), and `out` is elsewhere.
+        // words; a region's bytes are held, as in `gather`, and `out` is elsewhere: nobody has a
+        // slice to write them.
         unsafe {
             match entry.is_shared {
                 true => words::load(start, out),
@@ -268,52 +316,56 @@ impl MrTable {
         Ok(())
     }
 
-    /// Copies `bytes` into a scatter entry of a posted receive, `skip` bytes from its start.
+    /// Copies `bytes` into a piece that is held for writing, to its front.
     ///
     /// # Errors
-    /// [`VerbError::BadMemory`] when the key is gone, the range leaves the entry, or the memory is
-    /// not writable.
-    pub fn scatter(&self, sge: &Sge, skip: usize, bytes: &[u8]) -> Result<(), VerbError> {
-        let fits = skip.checked_add(bytes.len()).is_some_and(|end| end <= sge.length as usize);
-        let found = self.locate_sge(sge);
-        let (entry, start) = found
-            .filter(|(entry, _)| fits && entry.access.local_write)
-            .ok_or(VerbError::BadMemory(Verb::PostRecv))?;
-        // SAFETY: `skip` and the bytes behind it lie within the entry. Shared memory is reached by
-        // words. A region's bytes are lent, so no slice of them exists; the source is a received
-        // packet, or a slice of the device.
-        unsafe {
-            let to = start.add(skip);
-            match entry.is_shared {
-                true => words::store(to, bytes),
-                false => std::ptr::copy(bytes.as_ptr(), to.as_ptr(), bytes.len()),
-            }
+    /// [`VerbError::BadMemory`] when the key is gone, the piece is shorter, or not writable.
+    pub fn scatter(&mut self, piece: &Piece<'_>, bytes: &[u8]) -> Result<(), VerbError> {
+        let refused = VerbError::BadMemory(Verb::PostRecv);
+        if bytes.len() > piece.length as usize {
+            return Err(refused);
         }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let mut target = self.target(piece).ok_or(refused)?;
+        target.write(bytes);
         Ok(())
     }
 
-    /// The bytes of a gather entry of a send of a queue pair of `pd`, to be copied within this
-    /// process.
+    /// The bytes of a gather entry of a send of a queue pair of `pd`, held as long as it takes to
+    /// copy them within this process.
     #[must_use]
     #[inline]
     pub fn source(&self, pd: PdNum, sge: &Sge) -> Option<Source<'_>> {
-        let (entry, start) = self.locate_sge(sge).filter(|(entry, _)| entry.pd == pd)?;
-        Some(Source::new(start, sge.length as usize, entry.is_shared))
+        let hold = self.hold(pd, sge, false)?;
+        let Some((entry, start)) = self.locate_piece(&hold.whole()) else {
+            return Some(Source::EMPTY);
+        };
+        Some(Source::new(start, sge.length as usize, entry.slot_of(&hold)))
     }
 
-    /// The room of a scatter entry of a posted receive, when its memory is writable.
+    /// The room of a piece that is held for writing.
     #[must_use]
     #[inline]
-    pub fn target(&self, sge: &Sge) -> Option<Target<'_>> {
-        let (entry, start) = self.locate_sge(sge)?;
-        let target = || Target::new(start, sge.length as usize, entry.is_shared);
-        entry.access.local_write.then(target)
+    pub fn target(&mut self, piece: &Piece<'_>) -> Option<Target<'_>> {
+        if piece.length == 0 {
+            return Some(Target::empty());
+        }
+        let (entry, start) = self.locate_piece(piece)?;
+        let may_write = piece.writes && entry.access.local_write;
+        may_write.then(|| Target::new(start, piece.length as usize, entry.is_shared))
     }
 
     /// The room of a peer's WRITE through a queue pair of `pd`, when key, domain, range and access
     /// allow it.
     #[must_use]
-    pub fn remote_target(&self, pd: PdNum, remote: RemoteAddr, len: usize) -> Option<Target<'_>> {
+    pub fn remote_target(
+        &mut self,
+        pd: PdNum,
+        remote: RemoteAddr,
+        len: usize,
+    ) -> Option<Target<'_>> {
         let start = self.locate_remote(pd, remote, len, |access| access.remote_write)?;
         Some(Target::new(start, len, true))
     }

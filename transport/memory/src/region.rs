@@ -3,6 +3,7 @@
 use crate::MemoryError;
 use crate::mapping::Mapping;
 use crate::shared_memory::SharedMemory;
+use crate::slots::Slots;
 use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -84,6 +85,13 @@ impl Region {
     /// the region is registered with it.
     pub fn keep_pages(&self) {
         self.mapping.keep_pages();
+    }
+
+    /// Cuts it into slots, which have their owners from here on; false when there is another
+    /// handle.
+    pub(crate) fn carve(&mut self, slot_bytes: usize, count: usize) -> bool {
+        let mapping = Arc::get_mut(&mut self.mapping);
+        mapping.map(|mapping| mapping.slots = Slots::carved(slot_bytes, count)).is_some()
     }
 
     /// Whether this is the only handle, with everything done through earlier ones behind it.

@@ -2,14 +2,15 @@
 
 use crate::buf::Buf;
 use crate::region::{Region, RegionId};
+use crate::slots::Lending;
+use std::hint::cold_path;
 use std::ops::Deref;
 use std::sync::Arc;
 
 /// Who lends parts of a buffer, and gets each of them back: an endpoint, its receive buffers.
 ///
-/// While any part is out, `buf` gives the same buffer, nobody changes the buffer, and no device
-/// writes to it. As with [`Lent::reclaim`](crate::Lent::reclaim), the author of a driver must keep
-/// this rule; applications never lend.
+/// While any part is out, `buf` gives the same buffer: the parts are of that. Nobody changes the
+/// buffer then, and no device writes to it.
 pub trait Lender: Send + Sync {
     /// The buffer.
     fn buf(&self) -> Option<&Buf>;
@@ -28,6 +29,8 @@ enum Kept {
 struct Part {
     lender: Option<Arc<dyn Lender>>,
     region: Region,
+    /// Which slot of the region the buffer is, whatever the lender says of it later.
+    slot: u32,
     start: u32,
     len: u32,
     tag: u32,
@@ -43,9 +46,14 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        if let Some(lender) = self.lender.take() {
-            lender.take_back(self.tag);
+        let Some(lender) = self.lender.take() else { return };
+        if !self.region.mapping.slots.at(self.slot).end_part() {
+            cold_path();
+            // A device reads the buffer still: nobody gets it any more.
+            std::mem::forget(lender);
+            return;
         }
+        lender.take_back(self.tag);
     }
 }
 
@@ -65,11 +73,13 @@ impl Frozen {
     /// `tag` when the last clone is gone.
     ///
     /// # Panics
-    /// When the lender has no buffer.
+    /// When the lender has no buffer, or a device has it.
     #[must_use]
     pub fn part_of(lender: Arc<dyn Lender>, start: u32, len: u32, tag: u32) -> Self {
-        let region = lender.buf().expect("a lender has its buffer").region();
-        let part = Part { lender: Some(lender), region, start, len, tag };
+        let buf = lender.buf().expect("a lender has its buffer");
+        assert!(buf.state().begin_part(), "no device has the buffer");
+        let (region, slot) = (buf.region(), buf.slot());
+        let part = Part { lender: Some(lender), region, slot, start, len, tag };
         Self { kept: Arc::new(Kept::Part(part)) }
     }
 
@@ -94,12 +104,12 @@ impl Frozen {
     /// The buffer, to be changed again.
     ///
     /// # Errors
-    /// The handle itself, while there are others: one is with each message that is under way. Also
-    /// when it is a part of a receive buffer, which nobody may change.
+    /// The handle itself, while there are others (one is with each message that is under way), or a
+    /// device reads it. Also when it is a part of a receive buffer, which nobody may change.
     pub fn thaw(self) -> Result<Buf, Self> {
         match Arc::try_unwrap(self.kept) {
-            Ok(Kept::Whole(buf)) => Ok(buf),
-            Ok(part @ Kept::Part(_)) => Err(Self { kept: Arc::new(part) }),
+            Ok(Kept::Whole(buf)) if buf.state().take_back() => Ok(buf),
+            Ok(kept) => Err(Self { kept: Arc::new(kept) }),
             Err(kept) => Err(Self { kept }),
         }
     }
@@ -136,6 +146,8 @@ impl Buf {
     /// Gives up changing it, so that several messages may carry it at once.
     #[must_use]
     pub fn freeze(self) -> Frozen {
+        let is_lent = self.state().lend(Lending::Reading);
+        debug_assert!(is_lent, "nobody else has a buffer that somebody owns");
         Frozen { kept: Arc::new(Kept::Whole(self)) }
     }
 }
@@ -251,7 +263,7 @@ mod tests {
         let ours = filled(&pool).freeze();
         let sent = Shared::new([Segment::from(ours.clone())]);
         let ours = ours.thaw().expect_err("a message holds it too");
-        let [segment] = sent.reclaim();
+        let [segment] = sent.reclaim().expect("no device has it");
         let other = segment.into_buf().expect_err("we hold it too");
         drop(ours);
         let mut buf = other.thaw().expect("the last holder");
@@ -294,7 +306,7 @@ mod tests {
         let first = first.thaw().expect_err("nobody may change a receive buffer");
         drop((first, last));
         assert_eq!(back(), [8], "a device may still read the other");
-        let [segment] = sent.reclaim();
+        let [segment] = sent.reclaim().expect("no device has it");
         drop(segment.into_buf().expect_err("nor may who is its last holder"));
         assert_eq!(back(), [8, 7]);
         assert!(part(3, 9).is_empty(), "outside of the buffer are no bytes");

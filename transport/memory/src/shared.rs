@@ -1,6 +1,9 @@
 //! Buffers that devices read: everyone may look, nobody may change.
 
+use crate::buf::Buf;
 use crate::segment::Segment;
+use crate::slots::Lending;
+use std::hint::cold_path;
 use std::mem::ManuallyDrop;
 use towpath_verbs::Sge;
 
@@ -16,6 +19,10 @@ pub struct Shared<B> {
 impl<B: AsRef<[Segment]>> Shared<B> {
     /// Lets devices read the bytes of `bufs` until [`reclaim`](Self::reclaim).
     pub fn new(bufs: B) -> Self {
+        for buf in owned(&bufs) {
+            let is_lent = buf.state().lend(Lending::Reading);
+            debug_assert!(is_lent, "nobody else has a buffer that somebody owns");
+        }
         Self { bufs: ManuallyDrop::new(bufs) }
     }
 
@@ -29,12 +36,30 @@ impl<B: AsRef<[Segment]>> Shared<B> {
         Some((bytes, Sge { addr: bytes.as_ptr() as u64, length: len as u32, lkey }))
     }
 
-    /// Takes the buffers back, to be changed again. The rule of
-    /// [`Lent::reclaim`](crate::Lent::reclaim) holds.
-    #[must_use]
-    pub fn reclaim(self) -> B {
-        ManuallyDrop::into_inner(self.bufs)
+    /// Takes the buffers back, to be changed again, when every work request that names one of them
+    /// is done.
+    ///
+    /// # Errors
+    /// The shared buffers, while a device holds any of them.
+    pub fn reclaim(self) -> Result<B, Self> {
+        let refused = owned(&*self.bufs).position(|buf| !buf.state().take_back());
+        if let Some(refused) = refused {
+            cold_path();
+            for buf in owned(&*self.bufs).take(refused) {
+                buf.state().lend(Lending::Reading);
+            }
+            return Err(self);
+        }
+        Ok(ManuallyDrop::into_inner(self.bufs))
     }
+}
+
+/// Those that are of this message alone; frozen ones are lent for reading anyway.
+fn owned<B: AsRef<[Segment]>>(bufs: &B) -> impl Iterator<Item = &Buf> {
+    bufs.as_ref().iter().filter_map(|segment| match segment {
+        Segment::Own(buf) => Some(buf),
+        Segment::Frozen(_) => None,
+    })
 }
 
 #[cfg(test)]
@@ -54,7 +79,7 @@ mod tests {
         for (index, start, len) in [(1, 1, 3), (1, usize::MAX, 2), (0, 0, 1), (2, 0, 0)] {
             assert_eq!(shared.piece(index, start, len, 7), None, "{index} {start} {len}");
         }
-        assert_eq!(&shared.reclaim()[1][..], b"abc");
+        assert_eq!(&shared.reclaim().expect("no device has it")[1][..], b"abc");
         assert_eq!(pool.free(), 2);
         drop(Shared::new([Segment::from(pool.take().expect("it came back"))]));
         assert_eq!(pool.free(), 1, "what was shared is leaked");

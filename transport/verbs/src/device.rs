@@ -130,7 +130,8 @@ pub trait Device {
         access: Access,
     ) -> Result<MrKeys, VerbError>;
 
-    /// Takes a registration back. Work requests that still name it complete in error.
+    /// Takes a registration back. Work requests that still name it complete in error; the memory
+    /// stays mapped until they have, and nobody gets it back before.
     ///
     /// # Errors
     /// [`VerbError::NoSuchObject`] for an unknown key.
@@ -192,17 +193,20 @@ pub trait Device {
     /// [`VerbError::NoSuchObject`].
     fn destroy_qp(&mut self, qp_num: QpNum) -> Result<(), VerbError>;
 
-    /// Posts send work requests in order.
+    /// Posts send work requests in order. Until one is done, as a completion of it or of one behind
+    /// it says, or the queue pair is gone, nobody gets the buffers back that it names.
     ///
     /// # Errors
     /// The first entry that was refused; everything before it is posted. A list of more entries
-    /// than [`QpInit::max_send_sge`] is [`VerbError::BadArgument`].
+    /// than [`QpInit::max_send_sge`] is [`VerbError::BadArgument`]; an entry that names memory that
+    /// is not registered, or a buffer that is not lent, is [`VerbError::BadMemory`].
     fn post_send<const N: usize>(&mut self, qp_num: QpNum, wrs: &[SendWr<N>]) -> Result<(), BadWr>;
 
-    /// Posts receive work requests in order.
+    /// Posts receive work requests in order. Their buffers are the device's as those of
+    /// [sends](Self::post_send) are.
     ///
     /// # Errors
-    /// The first entry that was refused; everything before it is posted.
+    /// As for [`post_send`](Self::post_send).
     fn post_recv(&mut self, qp_num: QpNum, wrs: &[RecvWr]) -> Result<(), BadWr>;
 
     /// Posts receive work requests to a shared queue. In which order they are taken is up to the

@@ -54,7 +54,7 @@ impl Qp {
         let owner = Owner { num: self.num, cq: self.init.send_cq, at: rx.timestamp };
         let Some(rc) = self.rc.as_mut() else { return };
         if let Err(status) = rc.requester.on_answer(packet, now, owner, s) {
-            self.fail_send(status, s.cqs);
+            self.fail_send(status, (s.cqs, s.mrs));
         }
     }
 
@@ -62,7 +62,7 @@ impl Qp {
     pub(crate) fn on_rc_timer(&mut self, now: Time, s: &mut Surroundings<'_>) {
         let Some(rc) = self.rc.as_mut() else { return };
         if let Err(status) = rc.requester.on_timer(now, s) {
-            self.fail_send(status, s.cqs);
+            self.fail_send(status, (s.cqs, s.mrs));
         }
     }
 }
@@ -221,6 +221,7 @@ impl Requester {
 
     fn complete_front(&mut self, owner: Owner, s: &mut Surroundings<'_>) {
         let Some(Wqe { wr, .. }) = self.queue.pop_front() else { return };
+        self.lists.give_up(&wr, s.mrs);
         self.next_index = self.next_index.saturating_sub(1);
         s.counters.messages_sent += 1;
         if wr.flags.signaled {

@@ -14,12 +14,13 @@
 use super::plain::Plain;
 use super::{Numbering, Terms, Turn};
 use crate::requester::{Batch, Draft, Planned, Sender, What, position};
-use crate::send_queue::{Lists, Posted};
+use crate::send_queue::{self, Lists, Posted};
 use crate::wire::{AtomicEth, IcrcBase, Reth, opcode::number};
 use std::collections::VecDeque;
 use towpath_base::Time;
 use towpath_base::serial::Psn;
-use towpath_verbs::{RcAttr, RemoteAddr, SendOp, SendWr};
+use towpath_memory::MrTable;
+use towpath_verbs::{PdNum, RcAttr, RemoteAddr, SendOp, SendWr};
 
 /// A posted work request.
 pub(super) struct Wqe {
@@ -125,17 +126,27 @@ impl Requester {
     }
 
     #[inline(never)]
-    pub(crate) fn push<const N: usize>(&mut self, wr: &SendWr<N>, byte_len: u32) {
-        let packets = byte_len.div_ceil(self.terms.mtu).max(1);
+    /// False when a queue pair of the domain may not name its memory.
+    pub(crate) fn push<const N: usize>(
+        &mut self,
+        wr: &SendWr<N>,
+        terms: send_queue::Terms,
+        memory: (&mut MrTable, PdNum),
+    ) -> bool {
+        let packets = terms.byte_len.div_ceil(self.terms.mtu).max(1);
         let (first, end) = (self.posted, self.posted + u64::from(packets));
+        let Some(wr) = self.lists.post(wr, terms, self.queue.is_empty(), memory) else {
+            return false;
+        };
         self.posted = end;
-        let wr = self.lists.post(wr, byte_len, self.queue.is_empty());
         self.queue.push_back(Wqe { wr, first, end });
+        true
     }
 
     /// Takes the oldest work request out, whatever became of it; nothing is under way after.
-    pub(crate) fn pop(&mut self) -> Option<Posted> {
+    pub(crate) fn pop(&mut self, mrs: &mut MrTable) -> Option<Posted> {
         let wqe = self.queue.pop_front()?;
+        self.lists.give_up(&wqe.wr, mrs);
         (self.una, self.sent) = (wqe.end, wqe.end);
         self.rnr_until = Time::NEVER;
         self.go_back();

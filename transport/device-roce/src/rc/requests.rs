@@ -67,12 +67,12 @@ impl Qp {
         s: &mut Surroundings<'_>,
     ) {
         s.counters.naks_sent += 1;
-        if let Some(wr) = self.responder.held.take() {
-            let (wr_id, opcode, qp_num) = (wr.wr_id, WcOpcode::Recv, self.num);
+        if let Some(wr_id) = self.give_up_held(s) {
+            let (opcode, qp_num) = (WcOpcode::Recv, self.num);
             s.cqs.push(self.init.recv_cq, Wc { wr_id, status, opcode, qp_num, ..Wc::default() });
         }
         let owed = self.rc.as_mut().map(|rc| std::mem::take(&mut rc.responder));
-        self.fail(s.cqs, true);
+        self.fail((s.cqs, s.mrs), true);
         if let (Some(rc), Some(mut responder)) = (self.rc.as_mut(), owed) {
             responder.refuse(code, seq);
             rc.responder = responder;
@@ -126,25 +126,26 @@ impl Qp {
         rx: &RxPacket<'_>,
         s: &mut Surroundings<'_>,
     ) -> Verdict {
-        let Some(wr) = self.take_recv_wr(s) else { return Verdict::NotReady };
+        self.hold_recv_wr(s);
+        let Some(wr) = &self.responder.held else { return Verdict::NotReady };
         let Some(rc) = self.rc.as_mut() else { return INVALID };
         let offset = match rc.responder.message {
             Message::Send { offset } => offset,
             _ => 0,
         };
         let end = u64::from(offset) + packet.payload.len() as u64;
-        if end > wr.sg_list.byte_len() {
+        if end > wr.list.byte_len() {
             s.counters.recv_too_long += 1;
             return Verdict::Refused(NakCode::InvalidRequest, WcStatus::LocLenErr);
         }
-        if !scatter(s.mrs, &wr.sg_list, offset, packet.payload) {
+        if !scatter(s.mrs, &wr.list, offset, packet.payload) {
             return Verdict::Refused(NakCode::RemoteOperationalError, WcStatus::LocProtErr);
         }
         let (ends, end) = (packet.opcode.position.ends(), end as u32);
         let message = if ends { Message::None } else { Message::Send { offset: end } };
         rc.responder.go_on(message);
         if ends {
-            self.complete_recv(wr.wr_id, WcOpcode::Recv, end, packet, rx, s);
+            self.complete_recv(WcOpcode::Recv, end, packet, rx, s);
         }
         Verdict::Done
     }
@@ -177,12 +178,10 @@ impl Qp {
             s.counters.length_error += 1;
             return INVALID;
         }
-        let wr = if packet.opcode.has_imm() {
-            let Some(wr) = self.take_recv_wr(s) else { return Verdict::NotReady };
-            Some(wr)
-        } else {
-            None
-        };
+        let takes_one = packet.opcode.has_imm();
+        if takes_one && !self.hold_recv_wr(s) {
+            return Verdict::NotReady;
+        }
         let addr = remote.addr.wrapping_add(u64::from(offset));
         let here = RemoteAddr { addr, rkey: remote.rkey };
         if len > 0 && s.mrs.remote_write(self.init.pd, here, packet.payload).is_err() {
@@ -193,11 +192,9 @@ impl Qp {
         let offset = offset + len as u32;
         let message = if ends { Message::None } else { Message::Write { remote, total, offset } };
         rc.responder.go_on(message);
-        match wr {
-            Some(wr) => {
-                self.complete_recv(wr.wr_id, WcOpcode::RecvRdmaWithImm, total, packet, rx, s);
-            }
-            None => s.counters.messages_received += u64::from(ends),
+        match takes_one {
+            true => self.complete_recv(WcOpcode::RecvRdmaWithImm, total, packet, rx, s),
+            false => s.counters.messages_received += u64::from(ends),
         }
         Verdict::Done
     }

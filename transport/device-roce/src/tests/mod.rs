@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use towpath_base::serial::Psn;
 use towpath_base::{Nanos, Time};
-use towpath_memory::{Region, SharedMemory};
+use towpath_memory::{Pool, Region, SharedMemory};
 use towpath_verbs::*;
 
 /// A packet on the wire of a test.

@@ -191,6 +191,28 @@ fn memory_that_is_gone_fails_the_work_request_that_names_it() {
 }
 
 #[test]
+fn a_device_that_goes_away_gives_up_what_was_posted_to_it() {
+    let mut pair = Pair::uc(Mtu::Mtu256);
+    let pool = Pool::with_count(1024, 4).unwrap();
+    let lkey = pair.b.device.reg_mr(PdNum::DEFAULT, pool.region(), Access::LOCAL).unwrap().lkey;
+    let lent = [(); 4].map(|()| pool.take().unwrap().lend());
+    let list = |at: usize| SgList::one(lent[at].sge(lkey, 0, 1024));
+    for at in 0..2 {
+        let wr = RecvWr { wr_id: 1, sg_list: list(at) };
+        pair.b.device.post_recv(pair.b_qp, &[wr]).unwrap();
+    }
+    let mut started = pair.packets(SendOp::Send, 700);
+    started.truncate(1);
+    pair.deliver(started);
+    let srq = pair.b.device.create_srq(8).unwrap();
+    pair.b.device.post_srq_recv(srq, &[RecvWr { wr_id: 1, sg_list: list(2) }]).unwrap();
+    pair.b.device.post_send(pair.b_qp, &[SendWr::new(1, SendOp::Send, list(3))]).unwrap();
+    let lent = lent.map(|lent| lent.reclaim().expect_err("it is posted"));
+    drop(pair);
+    assert!(lent.map(|lent| lent.reclaim().is_ok()).iter().all(|&is_back| is_back));
+}
+
+#[test]
 fn queue_pair_numbers_come_back_late_and_never_name_a_special_one() {
     let config = RoceConfig::default().qp_max(4).seed(3);
     let mut end = End::on(TestLink::new("10.0.0.1:1"), config);

@@ -130,8 +130,7 @@ impl VerbsDevice {
                 qp.state = QpState::Reset;
                 // The tickets of before are not in the queues any more, so what the driver still
                 // tells of them is passed over.
-                qp.sends.clear();
-                qp.recvs.clear();
+                qp.clear(&mut self.regions);
                 Ok(())
             }
             (QpState::Init, QpState::Init) => Ok(()),
@@ -161,14 +160,18 @@ impl VerbsDevice {
         let flushed = |wr_id, opcode| Wc { wr_id, status, opcode, qp_num: num, ..Wc::default() };
         let mut sends = Vec::new();
         let mut recvs = Vec::new();
-        while let Some(send) = qp.sends.pop() {
+        let (mut holds, mut lists) = (std::mem::take(&mut qp.send_holds), Vec::new());
+        for send in qp.sends.drain() {
             sends.push(flushed(send.wr_id, send.opcode));
         }
-        while let Some(recv) = qp.recvs.pop() {
+        for recv in qp.recvs.drain() {
             recvs.push(flushed(recv.wr_id, WcOpcode::Recv));
+            lists.push(recv.list);
         }
         // Only now has the device let go of the memory that the flushes give back.
         drop(qp);
+        self.regions.release(holds.drain(..));
+        lists.into_iter().for_each(|list| self.regions.release_all(list));
         for (cq, wcs) in [(send_cq, sends), (recv_cq, recvs)] {
             if let Some(cq) = self.cqs.find_mut(cq) {
                 cq.pending.extend(wcs);

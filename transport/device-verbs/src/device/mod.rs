@@ -129,6 +129,23 @@ impl VerbsDevice {
     }
 }
 
+impl Drop for VerbsDevice {
+    /// What is posted is held no longer, once the driver has let go of it: its owners get it back.
+    fn drop(&mut self) {
+        let (mut holds, mut lists) = (Vec::new(), Vec::new());
+        for mut qp in std::mem::take(&mut self.qps).into_all() {
+            holds.extend(qp.send_holds.drain(..));
+            lists.extend(qp.recvs.drain().map(|recv| recv.list));
+        }
+        for Shared { raw, posted } in self.srqs.drain(..) {
+            drop(raw);
+            lists.extend(posted.into_all().map(|recv| recv.list));
+        }
+        self.regions.release(holds.into_iter());
+        lists.into_iter().for_each(|list| self.regions.release_all(list));
+    }
+}
+
 /// The device's clock, if its completions can carry it and it can be read.
 fn find_clock(
     context: &sys::Context,
@@ -229,6 +246,7 @@ impl Device for VerbsDevice {
             state: QpState::Reset,
             route: qps::Route::default(),
             sends: Fifo::new(init.max_send_wr),
+            send_holds: VecDeque::new(),
             recvs: Fifo::new(max_recv_wr),
         };
         connect::to_init(&mut qp, &self.port)?;

@@ -98,7 +98,7 @@ impl VerbsDevice {
         let Some(qp) = qp else { return };
         let mut last = None;
         for _ in 0..qp.sends.upto(ticket.place) {
-            last = qp.sends.pop();
+            last = qp.pop_send(&mut self.regions);
         }
         let Some(sent) = last else { return };
         let fetched =
@@ -131,6 +131,7 @@ impl VerbsDevice {
                 // Consumed without a word: its message was lost on the way.
                 let status = WcStatus::WrFlushErr;
                 let opcode = WcOpcode::Recv;
+                self.regions.release_all(entry.list);
                 Wc { wr_id: entry.wr_id, status, opcode, qp_num: num, ..Wc::default() }
             };
             self.tell(cq, wc);
@@ -139,6 +140,12 @@ impl VerbsDevice {
 
     /// The completion of a receive.
     fn received(&mut self, entry: PostedRecv, raw: &RawWc, status: WcStatus) -> Wc {
+        let wc = self.recv_wc(&entry, raw, status);
+        self.regions.release_all(entry.list);
+        wc
+    }
+
+    fn recv_wc(&self, entry: &PostedRecv, raw: &RawWc, status: WcStatus) -> Wc {
         let qp_num = QpNum(raw.qp_num);
         let mut wc = Wc { wr_id: entry.wr_id, status, qp_num, ..Wc::default() };
         wc.opcode = WcOpcode::Recv;
@@ -153,7 +160,7 @@ impl VerbsDevice {
         let is_datagram = self.qps.find(qp_num).is_some_and(|qp| qp.init.qp_type == QpType::Ud);
         if is_datagram {
             wc.src_qp = QpNum(raw.src_qp);
-            let header = self.regions.routing_header(&entry.sg_list);
+            let header = self.regions.routing_header(&entry.list);
             let sender = header.as_ref().and_then(gid::sender);
             wc.src_addr = sender.map(|ip| SocketAddr::new(ip, gid::UDP_PORT));
         }

@@ -47,18 +47,26 @@ impl Handles {
 /// Whether the queue pair may post this send now.
 fn check_send<const N: usize>(
     wr: &SendWr<N>,
-    qp: &Qp,
+    qp: &mut Qp,
     caps: &DeviceCaps,
     regions: &mut Regions,
 ) -> Result<(), VerbError> {
     wr::check(wr, &qp.init, caps)?;
-    if !regions.allow(qp.init.pd, &wr.sg_list, wr::lands_here(&wr.op)) {
-        return Err(VerbError::BadMemory(Verb::PostSend));
-    }
     if qp.sends.room() == 0 {
         return Err(VerbError::QueueFull(Verb::PostSend));
     }
+    let writes = wr::lands_here(&wr.op);
+    if !regions.hold(qp.init.pd, &wr.sg_list, writes, &mut qp.send_holds) {
+        return Err(VerbError::BadMemory(Verb::PostSend));
+    }
     Ok(())
+}
+
+/// Takes back what the driver refused of the sends that were posted last, so many.
+fn unpost(qp: &mut Qp, count: usize, regions: &mut Regions) {
+    let holds: usize = qp.sends.unpush(count).map(|send| send.holds as usize).sum();
+    let kept = qp.send_holds.len().saturating_sub(holds);
+    regions.release(qp.send_holds.drain(kept..));
 }
 
 fn raw_recv(ticket: Ticket) -> ibv_recv_wr {
@@ -106,19 +114,24 @@ impl VerbsDevice {
                 if chain.is_full() {
                     break;
                 }
-                let handle = check_send(wr, qp, &self.caps, &mut self.regions).and_then(|()| {
-                    let Some(address) = &wr.ud else { return Ok(None) };
-                    let dest = address.dest.ip();
-                    self.handles.to(&self.pd, &self.port, dest, qp.route).map(Some)
-                });
-                match handle {
+                let handle = match &wr.ud {
+                    None => Ok(None),
+                    Some(address) => {
+                        let dest = address.dest.ip();
+                        self.handles.to(&self.pd, &self.port, dest, qp.route).map(Some)
+                    }
+                };
+                let checked = handle
+                    .and_then(|ah| check_send(wr, qp, &self.caps, &mut self.regions).map(|()| ah));
+                match checked {
                     Ok(ah) => {
                         let place = qp.sends.tail();
                         let ticket = Ticket { kind: Kind::Send, owner: slot, place };
                         let inline = qp.raw.inline_bytes_max();
                         chain.push(wr::raw(wr, ticket.pack(), ah, inline), &wr.sg_list);
                         let opcode = completions::send_opcode(&wr.op);
-                        qp.sends.push(PostedSend { wr_id: wr.wr_id, opcode });
+                        let holds = wr.sg_list.len() as u32;
+                        qp.sends.push(PostedSend { wr_id: wr.wr_id, opcode, holds });
                     }
                     Err(error) => {
                         bad = Some(error);
@@ -131,7 +144,7 @@ impl VerbsDevice {
             match posted {
                 Ok(()) => (count, bad),
                 Err(Refused { taken, error }) => {
-                    qp.sends.unpush(count - taken.min(count));
+                    unpost(qp, count - taken.min(count), &mut self.regions);
                     (taken, Some(error))
                 }
             }
@@ -157,24 +170,25 @@ impl VerbsDevice {
                 if chain.is_full() {
                     break;
                 }
-                if !regions.allow(qp.init.pd, &wr.sg_list, true) {
-                    bad = Some(VerbError::BadMemory(verb));
-                } else if qp.recvs.room() == 0 {
+                if qp.recvs.room() == 0 {
                     bad = Some(VerbError::QueueFull(verb));
-                }
-                if bad.is_some() {
                     break;
                 }
+                let Some(list) = regions.hold_list(qp.init.pd, &wr.sg_list) else {
+                    bad = Some(VerbError::BadMemory(verb));
+                    break;
+                };
                 let ticket = Ticket { kind: Kind::Recv, owner: slot, place: qp.recvs.tail() };
                 chain.push(raw_recv(ticket), &wr.sg_list);
-                qp.recvs.push(PostedRecv { wr_id: wr.wr_id, sg_list: wr.sg_list });
+                qp.recvs.push(PostedRecv { wr_id: wr.wr_id, list });
             }
             let count = chain.len();
             let posted = if count == 0 { Ok(()) } else { qp.raw.post_recv(chain) };
             match posted {
                 Ok(()) => (count, bad),
                 Err(Refused { taken, error }) => {
-                    qp.recvs.unpush(count - taken.min(count));
+                    let refused = qp.recvs.unpush(count - taken.min(count));
+                    refused.for_each(|recv| regions.release_all(recv.list));
                     (taken, Some(error))
                 }
             }
@@ -191,10 +205,13 @@ impl VerbsDevice {
         // One by one: which places a refused rest of a batch took would have to be remembered.
         in_batches(wrs, |wrs| {
             let wr = &wrs[0];
-            if !regions.allow(PdNum::DEFAULT, &wr.sg_list, true) {
-                return (0, Some(VerbError::BadMemory(verb)));
+            if posted.is_full() {
+                return (0, Some(VerbError::QueueFull(verb)));
             }
-            let entry = PostedRecv { wr_id: wr.wr_id, sg_list: wr.sg_list };
+            let Some(list) = regions.hold_list(PdNum::DEFAULT, &wr.sg_list) else {
+                return (0, Some(VerbError::BadMemory(verb)));
+            };
+            let entry = PostedRecv { wr_id: wr.wr_id, list };
             let Some(place) = posted.put(entry) else {
                 return (0, Some(VerbError::QueueFull(verb)));
             };
@@ -203,7 +220,9 @@ impl VerbsDevice {
             match raw.post(chain) {
                 Ok(()) => (1, None),
                 Err(Refused { error, .. }) => {
-                    posted.take(place);
+                    if let Some(refused) = posted.take(place) {
+                        regions.release_all(refused.list);
+                    }
                     (0, Some(error))
                 }
             }

@@ -171,10 +171,10 @@ impl<L: BurstLink> Device for WrDevice<L> {
         let verb = Verb::ModifyQp;
         let qp = self.engine.qps.find_mut(qp_num).ok_or(VerbError::NoSuchObject(verb))?;
         match (state, qp.state) {
-            (QpState::Reset, _) => qp.reset(),
+            (QpState::Reset, _) => qp.reset(&mut self.engine.mrs),
             (QpState::Init, QpState::Reset | QpState::Init) => qp.state = QpState::Init,
             (QpState::Init, _) => return Err(VerbError::WrongState(verb)),
-            (QpState::Err, _) => qp.fail(&mut self.engine.cqs, false),
+            (QpState::Err, _) => qp.fail((&mut self.engine.cqs, &mut self.engine.mrs), false),
             _ => return Err(VerbError::BadArgument(verb)),
         }
         self.engine.settle();
@@ -197,7 +197,7 @@ impl<L: BurstLink> Device for WrDevice<L> {
     fn destroy_qp(&mut self, qp_num: QpNum) -> Result<(), VerbError> {
         let removed = self.engine.qps.remove(qp_num);
         let mut qp = removed.ok_or(VerbError::NoSuchObject(Verb::DestroyQp))?;
-        qp.fail(&mut self.engine.cqs, false);
+        qp.fail((&mut self.engine.cqs, &mut self.engine.mrs), false);
         self.engine.settle();
         Ok(())
     }
@@ -214,9 +214,6 @@ impl<L: BurstLink> Device for WrDevice<L> {
         let mut outcome = Ok(());
         for (index, wr) in wrs.iter().enumerate() {
             let byte_len = wr.sg_list.byte_len();
-            let covered = |sge: &towpath_verbs::Sge| {
-                sge.length == 0 || engine.mrs.allows(qp.init.pd, sge, false)
-            };
             let error = if qp.sends.len() >= qp.init.max_send_wr as usize {
                 VerbError::QueueFull(verb)
             } else if !matches!(wr.op, SendOp::Send | SendOp::SendWithImm { .. }) {
@@ -226,7 +223,7 @@ impl<L: BurstLink> Device for WrDevice<L> {
                 || byte_len > u64::from(MESSAGE_BYTES_MAX)
             {
                 VerbError::BadArgument(verb)
-            } else if !wr.sg_list.iter().all(covered) {
+            } else if !qp.hold_list(&wr.sg_list, &mut engine.mrs) {
                 VerbError::BadMemory(verb)
             } else {
                 qp.sends.push_back(PostedSend {
@@ -236,7 +233,6 @@ impl<L: BurstLink> Device for WrDevice<L> {
                     byte_len: byte_len as u32,
                     sges: wr.sg_list.len(),
                 });
-                qp.send_sges.extend(wr.sg_list.iter());
                 continue;
             };
             outcome = Err(BadWr { index, error });

@@ -4,8 +4,8 @@ use super::frame::Frame;
 use super::queues::{Cqs, Qp, QpTable, RecvQueue};
 use super::{ArrivedBurst, Burst, BurstLink};
 use std::collections::VecDeque;
-use towpath_memory::MrTable;
-use towpath_verbs::{QpNum, QpState, Sge, Wc, WcOpcode, WcStatus};
+use towpath_memory::{Hold, MrTable};
+use towpath_verbs::{QpNum, QpState, Wc, WcOpcode, WcStatus};
 
 /// Messages sent in one `progress`, so that what came in gets its turn.
 const SENDS_PER_PROGRESS: usize = 128;
@@ -71,14 +71,14 @@ impl Engine {
                 continue;
             }
             let (Some(&wr), Some(peer)) = (qp.sends.front(), qp.peer) else { continue };
-            let list = qp.send_sges.range(..wr.sges);
+            let list = qp.send_holds.range(..wr.sges);
             let frame = Frame::of(&wr.op, peer.dest_qp);
             if !gather(&self.mrs, frame, list, &mut self.scratch) {
                 qp.sends.pop_front();
                 let (wr_id, status) = (wr.wr_id, WcStatus::LocProtErr);
                 let wc = Wc { wr_id, status, qp_num: num, ..Wc::default() };
                 self.cqs.push(qp.init.send_cq, wc);
-                qp.fail(&mut self.cqs, true);
+                qp.fail((&mut self.cqs, &mut self.mrs), true);
                 continue;
             }
             let mtu = wr.flags.cut_at.map_or(peer.mtu, |size| size.bytes().min(peer.mtu));
@@ -92,7 +92,7 @@ impl Engine {
                 break;
             }
             qp.sends.pop_front();
-            qp.send_sges.drain(..wr.sges);
+            qp.send_holds.drain(..wr.sges).for_each(|hold| self.mrs.release(hold));
             self.counters.messages_sent += 1;
             sent += 1;
             if wr.flags.signaled {
@@ -132,10 +132,10 @@ impl Engine {
             return self.counters.no_recv_wqe += 1;
         };
         let (wr_id, opcode, qp_num) = (wr.wr_id, WcOpcode::Recv, qp.num);
-        let status = if message.len() as u64 > wr.sg_list.byte_len() {
+        let status = if message.len() as u64 > wr.list.byte_len() {
             self.counters.recv_too_long += 1;
             WcStatus::LocLenErr
-        } else if !scatter(&self.mrs, &wr.sg_list, message) {
+        } else if !scatter(&mut self.mrs, &wr.list, message) {
             WcStatus::LocProtErr
         } else {
             self.counters.messages_received += 1;
@@ -143,11 +143,13 @@ impl Engine {
             let (tclass, timestamp) = (Some(burst.tclass), Some(burst.timestamp));
             let received = Wc { wr_id, opcode, byte_len, imm_data, qp_num, ..Wc::default() };
             let wc = Wc { tclass, timestamp, ..received };
+            self.mrs.release_all(wr.list);
             return self.cqs.push(qp.init.recv_cq, wc);
         };
+        self.mrs.release_all(wr.list);
         self.cqs.push(qp.init.recv_cq, Wc { wr_id, status, opcode, qp_num, ..Wc::default() });
         if status == WcStatus::LocProtErr {
-            qp.fail(&mut self.cqs, true);
+            qp.fail((&mut self.cqs, &mut self.mrs), true);
         }
     }
 
@@ -158,32 +160,41 @@ impl Engine {
                 let hit =
                     self.cqs.has_failed(qp.init.send_cq) || self.cqs.has_failed(qp.init.recv_cq);
                 if hit && qp.state != QpState::Err {
-                    qp.fail(&mut self.cqs, true);
+                    qp.fail((&mut self.cqs, &mut self.mrs), true);
                 }
             }
         }
     }
 }
 
+impl Drop for Engine {
+    /// What is posted is held no longer: its owners get it back.
+    fn drop(&mut self) {
+        let Self { qps, srqs, mrs, .. } = self;
+        qps.iter_mut().for_each(|qp| qp.reset(mrs));
+        srqs.iter_mut().for_each(|srq| srq.clear(mrs));
+    }
+}
+
 fn gather<'l>(
     mrs: &MrTable,
     frame: Frame,
-    list: impl Iterator<Item = &'l Sge>,
+    list: impl Iterator<Item = &'l Hold>,
     bytes: &mut Vec<u8>,
 ) -> bool {
     bytes.clear();
     bytes.extend_from_slice(&frame.emit());
-    list.filter(|sge| sge.length > 0).all(|sge| {
+    list.filter(|hold| hold.byte_len() > 0).all(|hold| {
         let start = bytes.len();
-        bytes.resize(start + sge.length as usize, 0);
-        mrs.gather_into(sge, &mut bytes[start..]).is_ok()
+        bytes.resize(start + hold.byte_len() as usize, 0);
+        mrs.gather_into(&hold.whole(), &mut bytes[start..]).is_ok()
     })
 }
 
-fn scatter(mrs: &MrTable, list: &[Sge], mut bytes: &[u8]) -> bool {
-    for sge in list {
-        let (part, rest) = bytes.split_at(bytes.len().min(sge.length as usize));
-        if !part.is_empty() && mrs.scatter(sge, 0, part).is_err() {
+fn scatter(mrs: &mut MrTable, list: &[Hold], mut bytes: &[u8]) -> bool {
+    for hold in list {
+        let (part, rest) = bytes.split_at(bytes.len().min(hold.byte_len() as usize));
+        if mrs.scatter(&hold.whole(), part).is_err() {
             return false;
         }
         bytes = rest;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use towpath_memory::MrTable;
+use towpath_memory::{Hold, Holds, MrTable};
 use towpath_verbs::{
     AsyncEvent, BadWr, CqNum, PdNum, QpInit, QpNum, QpState, RecvWr, SendFlags, SendOp, Sge, Verb,
     VerbError, Wc, WcOpcode, WcStatus,
@@ -90,9 +90,15 @@ impl Cqs {
     }
 }
 
+/// A posted receive work request, and what it holds.
+pub(super) struct PostedRecv {
+    pub(super) wr_id: u64,
+    pub(super) list: Holds,
+}
+
 /// Posted receive work requests, oldest first.
 pub(super) struct RecvQueue {
-    queue: VecDeque<RecvWr>,
+    queue: VecDeque<PostedRecv>,
     depth: usize,
 }
 
@@ -112,16 +118,20 @@ impl RecvQueue {
             if self.queue.len() == self.depth {
                 return Err(BadWr { index, error: VerbError::QueueFull(verb) });
             }
-            if !wr.sg_list.iter().all(|sge| sge.length == 0 || mrs.allows(pd, sge, true)) {
+            let Some(list) = mrs.hold_list(pd, &wr.sg_list) else {
                 return Err(BadWr { index, error: VerbError::BadMemory(verb) });
-            }
-            self.queue.push_back(*wr);
+            };
+            self.queue.push_back(PostedRecv { wr_id: wr.wr_id, list });
         }
         Ok(())
     }
 
-    pub(super) fn pop(&mut self) -> Option<RecvWr> {
+    pub(super) fn pop(&mut self) -> Option<PostedRecv> {
         self.queue.pop_front()
+    }
+
+    pub(super) fn clear(&mut self, mrs: &mut MrTable) {
+        self.queue.drain(..).for_each(|wr| mrs.release_all(wr.list));
     }
 }
 
@@ -154,26 +164,40 @@ pub(super) struct Qp {
     pub(super) peer: Option<Peer>,
     pub(super) sends: VecDeque<PostedSend>,
     /// The entries of the lists of all `sends`, one list behind the other.
-    pub(super) send_sges: VecDeque<Sge>,
+    pub(super) send_holds: VecDeque<Hold>,
     pub(super) recvs: RecvQueue,
     /// It stands in the list of those with something to send.
     pub(super) is_listed: bool,
 }
 
 impl Qp {
+    /// Takes holds on the list of a send, or on none of it.
+    pub(super) fn hold_list(&mut self, list: &[Sge], mrs: &mut MrTable) -> bool {
+        let before = self.send_holds.len();
+        for sge in list {
+            let Some(hold) = mrs.hold(self.init.pd, sge, false) else {
+                self.send_holds.drain(before..).for_each(|hold| mrs.release(hold));
+                return false;
+            };
+            self.send_holds.push_back(hold);
+        }
+        true
+    }
+
     /// To ERR: everything posted completes as flushed, sends first.
-    pub(super) fn fail(&mut self, cqs: &mut Cqs, tell: bool) {
+    pub(super) fn fail(&mut self, (cqs, mrs): (&mut Cqs, &mut MrTable), tell: bool) {
         if tell && self.state != QpState::Err {
             cqs.event(AsyncEvent::QpFatal(self.num));
         }
         self.state = QpState::Err;
         let (status, qp_num) = (WcStatus::WrFlushErr, self.num);
-        self.send_sges.clear();
+        self.send_holds.drain(..).for_each(|hold| mrs.release(hold));
         for wr in self.sends.drain(..) {
             let wc = Wc { wr_id: wr.wr_id, status, qp_num, ..Wc::default() };
             cqs.push(self.init.send_cq, wc);
         }
         while let Some(wr) = self.recvs.pop() {
+            mrs.release_all(wr.list);
             let opcode = WcOpcode::Recv;
             let wc = Wc { wr_id: wr.wr_id, status, opcode, qp_num, ..Wc::default() };
             cqs.push(self.init.recv_cq, wc);
@@ -181,11 +205,11 @@ impl Qp {
     }
 
     /// To RESET: queues emptied without completions.
-    pub(super) fn reset(&mut self) {
+    pub(super) fn reset(&mut self, mrs: &mut MrTable) {
         self.state = QpState::Reset;
         self.sends.clear();
-        self.send_sges.clear();
-        while self.recvs.pop().is_some() {}
+        self.send_holds.drain(..).for_each(|hold| mrs.release(hold));
+        self.recvs.clear(mrs);
         self.peer = None;
     }
 }
@@ -220,7 +244,7 @@ impl QpTable {
             init: *init,
             peer: None,
             sends: VecDeque::new(),
-            send_sges: VecDeque::new(),
+            send_holds: VecDeque::new(),
             recvs: RecvQueue::new(depth),
             is_listed: false,
         });

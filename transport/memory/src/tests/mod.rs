@@ -1,5 +1,7 @@
 //! Tests of regions, buffers and keys.
 
+mod sound;
+
 use crate::{Buf, MemoryError, MrTable, PAGE_BYTES, Pool, Region, SharedMemory};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -33,7 +35,7 @@ fn a_lent_buffer_comes_back_whole_and_a_dropped_one_is_never_handed_out_again() 
     let pool = pool(2 * PAGE_BYTES, PAGE_BYTES);
     let mut buf = pool.take().unwrap();
     buf.extend(b"abc").unwrap();
-    assert_eq!(&buf.lend().reclaim()[..], b"abc");
+    assert_eq!(&buf.lend().reclaim().unwrap()[..], b"abc");
     assert_eq!(pool.free(), 2);
     drop(pool.take().unwrap().lend());
     assert_eq!(pool.free(), 1);
@@ -74,15 +76,18 @@ fn keys_reach_their_region_to_the_last_byte_and_not_beyond() {
     let keys = table.register(PD, pool.region(), Access::LOCAL).unwrap();
     let lent = pool.take().unwrap().lend();
     let sge = lent.sge(keys.lkey, 0, PAGE_BYTES);
-    assert_eq!(table.scatter(&sge, PAGE_BYTES - 2, b"xy"), Ok(()));
+    let hold = table.hold(PD, &sge, true).unwrap();
+    let behind = |skip| hold.whole().part(PAGE_BYTES as u32 - skip, u32::MAX);
+    assert_eq!(table.scatter(&behind(2), b"xy"), Ok(()));
     let bad = VerbError::BadMemory(Verb::PostRecv);
-    assert_eq!(table.scatter(&sge, PAGE_BYTES - 1, b"xy"), Err(bad));
-    assert_eq!(&table.gather(&sge).unwrap()[PAGE_BYTES - 2..], b"xy");
+    assert_eq!(table.scatter(&behind(1), b"xy"), Err(bad));
+    assert_eq!(&table.gather(&hold.whole()).unwrap()[PAGE_BYTES - 2..], b"xy");
     let past = Sge { length: PAGE_BYTES as u32 + 1, ..sge };
-    assert!(table.allows(PD, &sge, true) && !table.allows(PD, &past, false));
+    assert!(table.hold(PD, &past, false).is_none());
     let wrapping = Sge { addr: u64::MAX, length: 2, lkey: keys.lkey };
-    assert!(!table.allows(PD, &wrapping, false));
-    let _ = lent.reclaim();
+    assert!(table.hold(PD, &wrapping, false).is_none());
+    table.release(hold);
+    assert!(lent.reclaim().is_ok());
 }
 
 #[test]
@@ -122,16 +127,21 @@ fn bytes_go_from_one_region_to_another_piece_by_piece_and_never_past_an_end() {
     buf.extend(b"abcdef").unwrap();
     let (source, target) = (buf.lend(), target.take().unwrap().lend());
     let mut bytes = from.source(PD, &source.sge(from_key, 0, 6)).unwrap();
-    let mut first = to.target(&target.sge(to_key, 0, 4)).unwrap();
+    let holds = [0, 10].map(|start| to.hold(PD, &target.sge(to_key, start, 4), true).unwrap());
+    let mut first = to.target(&holds[0].whole()).unwrap();
     assert_eq!((first.fill(&mut bytes), bytes.byte_len(), first.byte_len()), (4, 2, 0));
     assert_eq!(first.fill(&mut bytes), 0, "no room");
-    let mut rest = to.target(&target.sge(to_key, 10, 4)).unwrap();
+    let mut rest = to.target(&holds[1].whole()).unwrap();
     assert_eq!((rest.fill(&mut bytes), bytes.byte_len(), rest.byte_len()), (2, 0, 2));
-    let mut landed = target.reclaim();
+    holds.into_iter().for_each(|hold| to.release(hold));
+    let mut landed = target.reclaim().unwrap();
     landed.set_len(14).unwrap();
     assert_eq!(&landed[..], b"abcd\0\0\0\0\0\0ef\0\0");
     let foreign = source.sge(from_key ^ 1, 0, 6);
-    assert!(from.source(PD, &foreign).is_none() && from.target(&foreign).is_none());
+    assert!(from.source(PD, &foreign).is_none() && from.hold(PD, &foreign, true).is_none());
+    let source = source.reclaim().expect_err("it is being copied from");
+    drop(bytes);
+    assert!(source.reclaim().is_ok());
     let remote = RemoteAddr { addr: landed.region().addr(), rkey: to_key };
     assert!(to.remote_target(PD, remote, 1).is_none(), "not open to peers");
 }
@@ -203,7 +213,7 @@ fn no_queue_pair_reaches_memory_of_another_domain() {
         assert_eq!(table.remote_write(pd, remote, &[0; 8]).is_ok(), may);
         assert_eq!(table.remote_atomic(pd, remote, |was| was).is_ok(), may);
         assert_eq!(table.remote_target(pd, remote, 8).is_some(), may);
-        assert_eq!(table.allows(pd, &local, true), may);
+        assert_eq!(table.hold(pd, &local, true).is_some(), may);
     }
     for (skip, len) in [(-1_i64, 1), (-1, 8), (0, 9), (1, 8), (8, 1)] {
         let remote = RemoteAddr { addr: remote.addr.wrapping_add_signed(skip), ..remote };
@@ -263,9 +273,10 @@ fn memory_of_the_callers_is_used_as_it_is_and_given_back_when_the_last_user_is_g
     memory.write(3, b"abc").unwrap();
     let at = Sge { addr: memory.addr() + 3, length: 3, lkey: key };
     let mut out = [0; 3];
-    table.gather_into(&at, &mut out).unwrap();
+    let hold = table.hold(PD, &at, false).unwrap();
+    table.gather_into(&hold.whole(), &mut out).unwrap();
     assert_eq!(&out, b"abc");
-    assert!(table.gather(&at).is_err(), "there is no slice of it");
+    assert!(table.gather(&hold.whole()).is_err(), "there is no slice of it");
     drop(memory);
     assert!(!is_gone.load(Ordering::Relaxed), "it is registered");
     table.deregister(key).unwrap();
