@@ -68,7 +68,8 @@ impl Mapping {
             let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
             return Err(MemoryError::OutOfMemory { bytes: rounded, errno });
         }
-        if rounded >= HUGE_PAGE_BYTES {
+        // Miri knows no advice.
+        if rounded >= HUGE_PAGE_BYTES && !cfg!(miri) {
             // SAFETY: advice on our own mapping; refusal only costs speed.
             unsafe { libc::madvise(base, rounded, libc::MADV_HUGEPAGE) };
         }
@@ -123,6 +124,11 @@ impl Mapping {
         }
         let start = self.at(offset, len);
         debug_assert!(offset.is_multiple_of(PAGE_BYTES) && len.is_multiple_of(PAGE_BYTES));
+        if cfg!(miri) {
+            // SAFETY: as below; it comes to the same.
+            unsafe { start.write_bytes(0, len) };
+            return true;
+        }
         // SAFETY: the range lies within our own mapping, private and anonymous, so that its pages
         // become zero pages; no slice of it exists, since the caller has the only access. A refusal
         // leaves everything as it was.
