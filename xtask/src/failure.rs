@@ -49,6 +49,11 @@ pub(crate) enum Failure {
          add that, or name the compiler of such a toolchain in RUSTC", path.display()
     )]
     NoProfiler { path: PathBuf },
+    #[error(
+        "there is no Miri; with rustup: `rustup toolchain install nightly`, then \
+         `rustup component add miri rust-src --toolchain nightly`"
+    )]
+    NoMiri,
     #[error("no free port for a pair of processes: {source}")]
     Port { source: io::Error },
     #[error("ARCHITECTURE.md has no `{begin}` ... `{end}` block to hold the table")]

@@ -16,6 +16,7 @@ mod finding;
 mod fuzz;
 mod install_c;
 mod metric;
+mod miri;
 mod no_std;
 mod pgo;
 mod process;
@@ -57,6 +58,8 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Do the sans-IO crates really link without std?
     NoStd,
+    /// Run the tests of the memory crate in an interpreter that finds undefined behaviour.
+    Miri,
     /// Have Wireshark and Scapy read what the userspace NIC sends, in every mode.
     Dissect,
     /// Run the tests on real libibverbs in a virtual machine with the kernel's rxe.
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Command::InstallC(args) => install_c::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::NoStd => no_std::run(),
+        Command::Miri => miri::run(),
         Command::Dissect => dissect::run(),
         Command::VmTest(args) => vm::run(&args),
     };
