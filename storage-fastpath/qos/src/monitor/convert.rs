@@ -46,7 +46,8 @@ impl Monitor {
     }
 
     fn remember(&mut self) {
-        let most = self.report_looks();
+        // With that of the look at which the oldest report was written.
+        let most = self.report_looks() + 1;
         self.taken_then.push(self.pool_taken);
         if self.taken_then.len() > most {
             self.taken_then.remove(0);

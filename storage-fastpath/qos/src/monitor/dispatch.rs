@@ -39,6 +39,7 @@ impl Monitor {
         words.overwrite_pool(PoolWord { epoch: self.epoch, tokens }.pack());
         (self.pool_set, self.pool_taken, self.looks) = (tokens, 0, 0);
         self.taken_then.clear();
+        self.taken_then.push(0);
         let looks = (self.report_every().0 / self.config.tick.0.max(1)) as u32;
         for client in self.clients.iter_mut().flatten() {
             client.begin(looks.max(1));
