@@ -1,12 +1,15 @@
 //! How many bytes go from one process to another: the same loop as `c/stream.c`, to compare.
 //!
 //! `stream serve ADDRESS:PORT` prints its port, and ends with its first link;
-//! `stream send ADDRESS:PORT [BYTES [DEPTH [SECONDS]]]` prints what went.
+//! `stream send ADDRESS:PORT [BYTES [DEPTH [SECONDS]]]` prints what went;
+//! `stream both ADDRESS:0 ...` is both, the server in a process of its own.
 
 #![forbid(unsafe_code)]
 
 use std::error::Error;
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use towpath_transport::{
     ChannelId, Endpoint, EndpointConfig, Event, LinkId, Nanos, Outcome, RoceUdp, SendOptions,
@@ -19,15 +22,18 @@ type Failure = Box<dyn Error>;
 const IDLE_TURNS: u32 = 100;
 
 const USAGE: &str =
-    "usage: stream serve ADDRESS:PORT | stream send ADDRESS:PORT [BYTES [DEPTH [SECONDS]]]";
+    "usage: stream serve ADDRESS:PORT | stream send|both ADDRESS:PORT [BYTES [DEPTH [SECONDS]]]";
 
 fn main() -> Result<(), Failure> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let addr: SocketAddr = args.get(1).ok_or(USAGE)?.parse()?;
+    let mut addr: SocketAddr = args.get(1).ok_or(USAGE)?.parse()?;
+    if args[0] == "both" {
+        addr.set_port(start_server(addr)?);
+    }
     let endpoint = Endpoint::udp(UdpConfig::new(addr.ip()), EndpointConfig::new().streams(false))?;
     match args[0].as_str() {
         "serve" => serve(endpoint, addr),
-        "send" => {
+        "send" | "both" => {
             let bytes = args.get(2).map_or(Ok(65536), |arg| arg.parse())?;
             let depth = args.get(3).map_or(Ok(32), |arg| arg.parse())?;
             let seconds = args.get(4).map_or(Ok(2.0), |arg| arg.parse())?;
@@ -35,6 +41,15 @@ fn main() -> Result<(), Failure> {
         }
         _ => Err(USAGE.into()),
     }
+}
+
+/// A server in a process of its own, and its port.
+fn start_server(addr: SocketAddr) -> Result<u16, Failure> {
+    let mut server = Command::new(std::env::current_exe()?);
+    let child = server.args(["serve", &addr.to_string()]).stdout(Stdio::piped()).spawn()?;
+    let mut line = String::new();
+    BufReader::new(child.stdout.ok_or("no pipe")?).read_line(&mut line)?;
+    Ok(line.trim().rsplit(' ').next().unwrap_or_default().parse()?)
 }
 
 /// A turn; waits before it where a while has brought nothing.

@@ -223,6 +223,9 @@ enum tow_setting
   TOW_UDP_PORT = 14,
   // Whether peers may be RDMA NICs, which takes UDP port 4791: 0 or 1.
   TOW_FOREIGN_PEERS = 15,
+  // Whether the device has a thread of its own, so that peers reach what was granted to them
+  // while nobody calls `tow_poll`: 0 or 1. Each call then takes a lock.
+  TOW_ENGINE_THREAD = 16,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

@@ -11,10 +11,13 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 use towpath_transport::{
-    Buf, ChannelId, CloseReason, ConnectId, Denied, DownReason, Endpoint, Event, Grant, GrantId,
-    LinkId, Message, OpId, OpOptions, OpOutcome, Outcome, Payload, Peer, Place, Rejected, Rights,
-    RoceUdp, Segment, SendId, SendOptions, Time,
+    Buf, ChannelId, CloseReason, ConnectId, Denied, DownReason, Either, Endpoint, EngineUdp, Event,
+    Grant, GrantId, LinkId, Message, OpId, OpOptions, OpOutcome, Outcome, Payload, Peer, Place,
+    Rejected, Rights, RoceUdp, Segment, SendId, SendOptions, Time,
 };
+
+/// The userspace NIC, driven by the endpoint or by a thread of its own.
+pub(crate) type Nic = Either<RoceUdp, EngineUdp>;
 
 /// A message that came, as its holder has it.
 pub(crate) enum Held {
@@ -49,7 +52,7 @@ struct Operation {
 
 /// An endpoint, with tables of what its caller holds.
 pub(crate) struct Inner {
-    pub(crate) endpoint: Endpoint<RoceUdp>,
+    pub(crate) endpoint: Endpoint<Nic>,
     links: Table<LinkId>,
     /// Numbers of links, by the endpoint's own dense index.
     numbers: Vec<u64>,
@@ -64,7 +67,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub(crate) fn new(endpoint: Endpoint<RoceUdp>) -> Self {
+    pub(crate) fn new(endpoint: Endpoint<Nic>) -> Self {
         Self {
             endpoint,
             links: Table::default(),
@@ -385,7 +388,7 @@ impl Inner {
         &mut self,
         place: tow_place,
         (options, is_read): (&tow_options, bool),
-        submit: impl FnOnce(&mut Endpoint<RoceUdp>, Place, OpOptions) -> Result<OpId, Fault>,
+        submit: impl FnOnce(&mut Endpoint<Nic>, Place, OpOptions) -> Result<OpId, Fault>,
     ) -> Result<(), Fault> {
         let place = self.place(place)?;
         let id = self.ops.insert(Operation { token: options.token, is_read });

@@ -1,5 +1,5 @@
 /* A reader of remote memory: a server grants an arena of its own, and a client reads it, writes to
- * it and counts in it, without a turn of the server's loop for any of that.
+ * it and counts in it. The server's program has no part in that: its NIC has a thread of its own.
  *
  * reader serve ADDRESS:PORT      prints its port; when the client has left, the count of visits
  * reader visit ADDRESS:PORT
@@ -37,6 +37,7 @@ static tow_endpoint *endpoint_on(const char *ip) {
     tow_config *config = NULL;
     must(tow_config_new(TOW_PROFILE_SMALL_MEMORY, &config), "make a configuration");
     must(tow_config_set(config, TOW_CONNECT_TIMEOUT_NS, 60ull * SECOND_NS), "set the patience");
+    must(tow_config_set(config, TOW_ENGINE_THREAD, 1), "ask for a thread of the NIC's");
     must(tow_endpoint_new(ip, config, &endpoint), "make an endpoint");
     must(tow_config_free(config), "free the configuration");
     return endpoint;

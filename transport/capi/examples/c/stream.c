@@ -2,6 +2,7 @@
  *
  * stream serve ADDRESS:PORT                        prints its port, and ends with its first link
  * stream send ADDRESS:PORT [BYTES [DEPTH [SECONDS]]]
+ * stream both ADDRESS:0 [BYTES [DEPTH [SECONDS]]]  both, the server in a process of its own
  *
  * cc -O2 stream.c $(pkg-config --cflags --libs towpath)
  */
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <towpath.h>
 
@@ -116,22 +118,49 @@ static int send_all(tow_endpoint *endpoint, const char *addr, size_t bytes, int 
     return 0;
 }
 
+/* Goes on as the client of a server in a process of its own, whose address comes to lie in `addr`. */
+static void split(const char *self, const char *ip, char *addr, size_t room) {
+    int fds[2];
+    FILE *server;
+    unsigned port = 0;
+    if (pipe(fds) != 0)
+        exit(1);
+    switch (fork()) {
+    case -1:
+        exit(1);
+    case 0:
+        snprintf(addr, room, "%s:0", ip);
+        dup2(fds[1], 1);
+        execl(self, self, "serve", addr, (char *)NULL);
+        _exit(1);
+    }
+    close(fds[1]);
+    server = fdopen(fds[0], "r");
+    if (server == NULL || fscanf(server, "listening on port %u", &port) != 1)
+        exit(1);
+    snprintf(addr, room, "%s:%u", ip, port);
+}
+
 int main(int argc, char **argv) {
     tow_endpoint *endpoint = NULL;
-    char ip[64] = "";
+    char ip[64] = "", addr[80] = "";
     const char *colon = argc >= 3 ? strrchr(argv[2], ':') : NULL;
     int failed = 2;
     if (colon == NULL || (size_t)(colon - argv[2]) >= sizeof ip) {
         fprintf(stderr, "usage: stream serve ADDRESS:PORT\n"
-                        "       stream send ADDRESS:PORT [BYTES [DEPTH [SECONDS]]]\n");
+                        "       stream send ADDRESS:PORT [BYTES [DEPTH [SECONDS]]]\n"
+                        "       stream both ADDRESS:0 [BYTES [DEPTH [SECONDS]]]\n");
         return failed;
     }
     memcpy(ip, argv[2], (size_t)(colon - argv[2]));
+    snprintf(addr, sizeof addr, "%s", argv[2]);
+    if (strcmp(argv[1], "both") == 0)
+        split(argv[0], ip, addr, sizeof addr);
     must(tow_endpoint_new(ip, NULL, &endpoint), "make an endpoint");
     if (strcmp(argv[1], "serve") == 0)
-        failed = serve(endpoint, argv[2]);
-    if (strcmp(argv[1], "send") == 0)
-        failed = send_all(endpoint, argv[2], argc > 3 ? (size_t)atol(argv[3]) : 65536,
+        failed = serve(endpoint, addr);
+    if (strcmp(argv[1], "send") == 0 || strcmp(argv[1], "both") == 0)
+        failed = send_all(endpoint, addr, argc > 3 ? (size_t)atol(argv[3]) : 65536,
                           argc > 4 ? atoi(argv[4]) : 32, argc > 5 ? atof(argv[5]) : 2.0);
     must(tow_endpoint_free(endpoint), "free the endpoint");
     return failed;

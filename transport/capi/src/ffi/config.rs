@@ -3,9 +3,13 @@
 use super::guard::{guard, slice, status, text, write};
 use super::types::{tow_pool, tow_profile, tow_setting, tow_status};
 use crate::fault::Fault;
+use crate::inner::Nic;
 use std::ffi::c_char;
 use std::net::IpAddr;
-use towpath_transport::{AppProtocol, EndpointConfig, Nanos, PortChoice, UdpConfig};
+use towpath_transport::{
+    AppProtocol, Endpoint, EndpointConfig, EndpointError, EngineOptions, Nanos, PortChoice,
+    SharedDevice, UdpConfig, roce_udp,
+};
 
 /// Kinds of send buffers at most: each is a registered region, of which an endpoint has 256.
 const POOLS_MAX: usize = 64;
@@ -20,6 +24,7 @@ pub struct tow_config {
     endpoint: EndpointConfig,
     udp_port: u16,
     foreign_peers: bool,
+    engine_thread: bool,
 }
 
 impl tow_config {
@@ -32,17 +37,29 @@ impl tow_config {
             tow_profile::TOW_PROFILE_SMALL_MEMORY => EndpointConfig::small_memory(),
         };
         // Messages come whole here: who sends longer ones is told so.
-        Self { endpoint: endpoint.streams(false), udp_port: 0, foreign_peers: false }
+        Self {
+            endpoint: endpoint.streams(false),
+            udp_port: 0,
+            foreign_peers: false,
+            engine_thread: false,
+        }
     }
 
-    /// What the device and the endpoint on it are made with.
-    pub(super) fn parts(&self, ip: IpAddr) -> (UdpConfig, EndpointConfig) {
+    /// An endpoint on this address, set up like this.
+    pub(super) fn endpoint(&self, ip: IpAddr) -> Result<Endpoint<Nic>, EndpointError> {
         let port = match self.udp_port {
             0 => PortChoice::Ephemeral,
             port => PortChoice::Exact(port),
         };
         let udp = UdpConfig::new(ip).port(port).foreign_peers(self.foreign_peers);
-        (udp, self.endpoint.clone())
+        let device = roce_udp(udp, &self.endpoint)?;
+        let nic = if self.engine_thread {
+            let engine = SharedDevice::spawn(device, EngineOptions::new());
+            Nic::Right(engine.map_err(EndpointError::Thread)?)
+        } else {
+            Nic::Left(device)
+        };
+        Endpoint::new(nic, self.endpoint.clone())
     }
 
     fn change(&mut self, change: impl FnOnce(EndpointConfig) -> EndpointConfig) {
@@ -112,13 +129,14 @@ impl tow_config {
                 self.udp_port = port.map_err(|_| Fault::argument(format!("{value} is no port")))?;
             }
             tow_setting::TOW_FOREIGN_PEERS => self.foreign_peers = whether()?,
+            tow_setting::TOW_ENGINE_THREAD => self.engine_thread = whether()?,
         }
         Ok(())
     }
 }
 
 /// The profile of a number.
-pub(super) fn profile(number: u32) -> Result<tow_profile, Fault> {
+fn profile(number: u32) -> Result<tow_profile, Fault> {
     const ALL: [tow_profile; 5] = [
         tow_profile::TOW_PROFILE_DEFAULT,
         tow_profile::TOW_PROFILE_THROUGHPUT,
@@ -131,7 +149,7 @@ pub(super) fn profile(number: u32) -> Result<tow_profile, Fault> {
 }
 
 fn setting(number: u32) -> Result<tow_setting, Fault> {
-    const ALL: [tow_setting; 16] = [
+    const ALL: [tow_setting; 17] = [
         tow_setting::TOW_LINKS_MAX,
         tow_setting::TOW_WHOLE_BYTES_MAX,
         tow_setting::TOW_QUOTA_CHUNKS,
@@ -148,6 +166,7 @@ fn setting(number: u32) -> Result<tow_setting, Fault> {
         tow_setting::TOW_SEED,
         tow_setting::TOW_UDP_PORT,
         tow_setting::TOW_FOREIGN_PEERS,
+        tow_setting::TOW_ENGINE_THREAD,
     ];
     let found = ALL.into_iter().find(|&known| known as u32 == number);
     found.ok_or_else(|| Fault::argument(format!("there is no setting {number}")))

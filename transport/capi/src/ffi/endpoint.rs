@@ -1,8 +1,8 @@
 //! An endpoint: made, driven by the caller's loop, freed.
 
-use super::config::{profile, tow_config};
+use super::config::tow_config;
 use super::guard::{count, guard, status, text, this_thread, with, write};
-use super::types::{tow_event, tow_status};
+use super::types::{tow_event, tow_profile, tow_status};
 use crate::fault::Fault;
 use crate::inner::Inner;
 use std::cell::{Cell, UnsafeCell};
@@ -12,7 +12,7 @@ use std::os::fd::IntoRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::Duration;
-use towpath_transport::{Endpoint, Nanos, Time};
+use towpath_transport::{Nanos, Time};
 
 /// A device and its links to peers, driven by the loop of one thread: the one that made it, or
 /// the last one that called `tow_endpoint_adopt`.
@@ -50,11 +50,10 @@ pub unsafe extern "C" fn tow_endpoint_new(
         let ip: IpAddr =
             ip.parse().map_err(|_| Fault::argument(format!("{ip} is no IP address")))?;
         // SAFETY: see the module.
-        let (udp, config) = match unsafe { config.as_ref() } {
-            Some(config) => config.parts(ip),
-            None => tow_config::of(profile(0)?).parts(ip),
-        };
-        let endpoint = Endpoint::udp(udp, config)?;
+        let endpoint = match unsafe { config.as_ref() } {
+            Some(config) => config.endpoint(ip),
+            None => tow_config::of(tow_profile::TOW_PROFILE_DEFAULT).endpoint(ip),
+        }?;
         let made = Box::new(tow_endpoint {
             owner: AtomicUsize::new(this_thread()),
             is_entered: Cell::new(false),

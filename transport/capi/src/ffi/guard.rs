@@ -138,7 +138,7 @@ pub(super) unsafe fn write<T>(to: *mut T, value: T, what: &str) -> Result<(), Fa
 /// Writes a value for those who want it.
 ///
 /// # Safety
-/// As for [`write`].
+/// As for `write`.
 pub(super) unsafe fn write_if_wanted<T>(to: *mut T, value: T) {
     if !to.is_null() {
         // SAFETY: as the caller promises.
