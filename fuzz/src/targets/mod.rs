@@ -6,6 +6,7 @@ mod proto_host;
 mod proto_link;
 mod proto_link_pair;
 mod proto_wire;
+mod qos_message;
 mod roce_engine;
 mod roce_packet;
 mod roce_rc;
@@ -29,6 +30,7 @@ pub fn targets() -> &'static [Target] {
         Target { name: "lane_message", run: proto_wire::lane_message },
         Target { name: "link", run: proto_link::run },
         Target { name: "link_pair", run: proto_link_pair::run },
+        Target { name: "qos_message", run: qos_message::run },
         Target { name: "roce_engine", run: roce_engine::run },
         Target { name: "roce_packet", run: roce_packet::run },
         Target { name: "roce_rc", run: roce_rc::run },
