@@ -6,6 +6,8 @@ mod channels;
 mod endings;
 #[path = "../exchange/mod.rs"]
 mod exchange;
+mod lane;
+mod loops;
 mod pair;
 #[path = "../rig/mod.rs"]
 mod rig;
@@ -65,6 +67,12 @@ for_every_device! {
     crate::channels::cancel as a_message_that_is_cancelled_ends_and_the_next_arrives,
     crate::channels::closed as a_channel_closes_after_what_was_sent_has_ended,
     crate::endings::goodbye as a_link_that_is_closed_is_down_at_both_ends_with_all_buffers_home,
+    crate::lane::operations as what_is_written_to_a_peers_memory_is_there_and_is_read_back,
+    crate::lane::words as words_of_a_peers_memory_change_at_once_and_tell_what_they_were,
+    crate::lane::refused as what_a_grant_does_not_allow_is_refused_before_it_is_sent,
+    crate::lane::revoked as when_a_grant_is_revoked_nothing_of_the_peer_comes_any_more,
+    crate::lane::broken as additions_happen_once_or_not_at_all_while_queue_pairs_die,
+    crate::loops::waited_for as what_comes_for_an_endpoint_ends_the_wait_of_another_loop,
     crate::endings::death as a_peer_that_dies_is_missed_and_what_it_was_sent_is_unknown;
     again: crate::endings::restart as a_peer_that_starts_anew_is_linked_anew
 }

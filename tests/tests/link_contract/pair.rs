@@ -180,7 +180,7 @@ impl<D: Device<Memory = Region>> Pair<D> {
         self.far.as_mut().expect("it lives")
     }
 
-    fn turn(&mut self) -> bool {
+    pub(crate) fn turn(&mut self) -> bool {
         let mut busy = false;
         for node in [Some(&mut self.near), self.far.as_mut()].into_iter().flatten() {
             let events = &mut node.events;

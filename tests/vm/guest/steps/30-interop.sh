@@ -10,6 +10,8 @@ tests interop interop clean_cable::every_verb clean_cable::datagrams
 tests interop-links interop clean_cable::links
 peer_cable loss 1%
 tests interop-loss-1 interop bad_cable
+tests interop-lane-loss-1 link_contract nic_and_kernel::additions \
+    nic_and_kernel::what_is_written nic_and_kernel::words
 for loss in 0.1 5; do
     peer_cable loss "$loss%"
     tests "interop-loss-$loss" interop bad_cable::links
