@@ -1,71 +1,23 @@
 //! One-sided operations in virtual time: what they do, what is refused, and what becomes of them
 //! when the queue pair, the grant or the link is lost.
 
-use towpath_base::{Nanos, Prng, Time};
-use towpath_device_roce::{RoceConfig, RoceDevice};
-use towpath_proto::{Denied, Grant, OpError, OpOutcome, Rights, Side};
-use towpath_sim::{FaultControl, FaultLink, FaultPlan, LinkConfig, VirtualLink, World};
-use towpath_transport::{
-    Endpoint, EndpointConfig, Event, LaneError, LinkId, OpOptions, Place, SharedMemory,
-};
+mod lab;
+
+use lab::Lab;
+use towpath_base::{Nanos, Prng};
+use towpath_memory::Pool;
+use towpath_proto::{Denied, Grant, OpError, OpOutcome, Rights};
+use towpath_sim::FaultPlan;
+use towpath_transport::{EndpointConfig, Event, LaneError, OpOptions, Place, SharedMemory};
 use towpath_verbs::{Device as _, QpState};
 
-type Device = RoceDevice<FaultLink<VirtualLink>>;
-
-/// Virtual time after which a run that is not done has failed.
-const END: Time = Time(120_000_000_000);
 const MEMORY_BYTES: usize = 1 << 20;
 
-struct Lab {
-    world: World,
-    near: Endpoint<Device>,
-    far: Endpoint<Device>,
-    near_link: LinkId,
-    far_link: LinkId,
-}
-
 fn lab(seed: u64, plan: &FaultPlan) -> Lab {
-    let world = World::new(seed);
-    let (a, b) = world.link(&LinkConfig::default());
-    let end = |link, salt| {
-        let link = FaultLink::new(link, world.next_seed(), FaultControl::new(plan.clone()));
-        let device = RoceDevice::new(link, RoceConfig::default().seed(seed ^ salt));
-        let config = EndpointConfig::new().links_max(1).send_pools(&[(64 << 10, 300)]);
-        Endpoint::new(device, config.seed(seed ^ salt << 8)).expect("a small endpoint")
-    };
-    let (mut near, mut far) = (end(a, 1), end(b, 2));
-    let (near_hello, near_half) = near.offer().expect("room");
-    let (far_hello, far_half) = far.offer().expect("room");
-    let near_link = near.establish(near_half, &far_hello, Side::Client).expect("they fit");
-    let far_link = far.establish(far_half, &near_hello, Side::Server).expect("they fit");
-    Lab { world, near, far, near_link, far_link }
+    Lab::new(seed, plan, &EndpointConfig::new().links_max(1).send_pools(&[(64 << 10, 300)]))
 }
 
 impl Lab {
-    /// Turns both ends as time goes on, until `on_event` says that it is done. The first argument
-    /// says whether the event is of the near end.
-    fn run(&mut self, mut on_event: impl FnMut(bool, &mut Endpoint<Device>, Event) -> bool) {
-        let mut done = false;
-        while !done {
-            let mut busy = self.near.turn(|at, event| done |= on_event(true, at, event));
-            busy |= self.far.turn(|at, event| done |= on_event(false, at, event));
-            if !busy {
-                self.pass();
-            }
-        }
-    }
-
-    /// Lets time go on to what comes next.
-    fn pass(&mut self) {
-        let held = |end: &Endpoint<Device>| end.device().link().next_release();
-        let times = [held(&self.near), held(&self.far), self.world.next_event_time()];
-        let timers = self.near.next_timeout().min(self.far.next_timeout());
-        let next = times.into_iter().flatten().fold(timers, Time::min);
-        let lanes = (self.near.lane(self.near_link), self.far.lane(self.far_link));
-        assert!(next < END, "nothing more happens, or not in time: {lanes:?}");
-        self.world.advance_to(next.max(self.world.now() + Nanos(1)));
-    }
-
     /// Lets the far end grant memory, and the near end learn of it.
     fn share(&mut self, rights: Rights) -> (SharedMemory, Grant) {
         let memory = SharedMemory::new(MEMORY_BYTES).expect("memory for a test");
@@ -344,4 +296,27 @@ fn what_is_late_is_given_up_and_has_not_happened() {
     assert!(executed > 0 && late > 0, "{executed} {late}");
     let word = memory.word(0).expect("aligned").load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!(word, executed);
+}
+
+/// It would be asked of the device for ever otherwise, and each time cost the lane its queue pair.
+#[test]
+fn an_operation_whose_buffer_the_device_does_not_know_any_more_ends_and_others_go_on() {
+    let mut lab = lab(7, &FaultPlan::none());
+    let (_memory, grant) = lab.share(Rights::ALL);
+    let options = OpOptions::new();
+    lab.near.fetch_add(lab.place(&grant, 0), 1, options).expect("allowed");
+    assert_eq!(lab.done().1, OpOutcome::Executed);
+    let qp_num = lab.near.lane(lab.near_link).and_then(|lane| lane.qp_num);
+    let own = Pool::with_count(4096, 1).expect("memory for a test");
+    lab.near.register(own.region()).expect("room");
+    let buf = own.take().expect("one");
+    lab.near.read(lab.place(&grant, 0), 4096, buf, options.token(1)).expect("allowed");
+    lab.near.deregister(own.region()).expect("it is there");
+    let (token, outcome, ..) = lab.done();
+    assert_eq!((token, outcome), (1, OpOutcome::Denied(Denied::Device)));
+    assert_eq!(own.free(), 1, "the buffer is home");
+    lab.near.fetch_add(lab.place(&grant, 0), 1, options).expect("allowed");
+    assert_eq!(lab.done().2, Some(1));
+    let lane = lab.near.lane(lab.near_link);
+    assert_eq!(lane.and_then(|lane| lane.qp_num), qp_num, "on the same queue pair");
 }

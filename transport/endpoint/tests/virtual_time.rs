@@ -1,61 +1,14 @@
 //! Two endpoints in virtual time over a wire that loses, repeats, reorders, delays and corrupts.
 
-use towpath_base::{Nanos, Prng, Time};
-use towpath_device_roce::{RoceConfig, RoceDevice};
-use towpath_proto::{ChannelId, Outcome, Side};
-use towpath_sim::{FaultControl, FaultLink, FaultPlan, LinkConfig, VirtualLink, World};
-use towpath_transport::{Endpoint, EndpointConfig, Event, LinkId, SendOptions};
+mod lab;
 
-type Device = RoceDevice<FaultLink<VirtualLink>>;
-
-/// Virtual time after which a run that is not done has failed.
-const END: Time = Time(60_000_000_000);
-
-struct Lab {
-    world: World,
-    near: Endpoint<Device>,
-    far: Endpoint<Device>,
-    near_link: LinkId,
-    far_link: LinkId,
-}
-
-fn lab(seed: u64, plan: FaultPlan, config: &EndpointConfig) -> Lab {
-    let world = World::new(seed);
-    let (a, b) = world.link(&LinkConfig::default());
-    let end = |link, salt| {
-        let link = FaultLink::new(link, world.next_seed(), FaultControl::new(plan.clone()));
-        let device = RoceDevice::new(link, RoceConfig::default().seed(seed ^ salt));
-        Endpoint::new(device, config.clone().seed(seed ^ salt << 8)).expect("a small endpoint")
-    };
-    let (mut near, mut far) = (end(a, 1), end(b, 2));
-    let (near_hello, near_half) = near.offer().expect("room");
-    let (far_hello, far_half) = far.offer().expect("room");
-    let near_link = near.establish(near_half, &far_hello, Side::Client).expect("they fit");
-    let far_link = far.establish(far_half, &near_hello, Side::Server).expect("they fit");
-    Lab { world, near, far, near_link, far_link }
-}
+use lab::{Device, Lab};
+use towpath_base::{Nanos, Prng};
+use towpath_proto::{ChannelId, Outcome};
+use towpath_sim::FaultPlan;
+use towpath_transport::{Endpoint, EndpointConfig, Event, SendOptions};
 
 impl Lab {
-    /// Turns both ends as time goes on, until `on_event` says that it is done. The first argument
-    /// says whether the event is of the near end.
-    fn run(&mut self, mut on_event: impl FnMut(bool, &mut Endpoint<Device>, Event) -> bool) {
-        let mut done = false;
-        while !done {
-            let mut busy = self.near.turn(|at, event| done |= on_event(true, at, event));
-            busy |= self.far.turn(|at, event| done |= on_event(false, at, event));
-            if busy {
-                continue;
-            }
-            let held = |end: &Endpoint<Device>| end.device().link().next_release();
-            let times = [held(&self.near), held(&self.far), self.world.next_event_time()];
-            let timers = self.near.next_timeout().min(self.far.next_timeout());
-            let next = times.into_iter().flatten().fold(timers, Time::min);
-            let stats = (self.near.stats(self.near_link), self.far.stats(self.far_link));
-            assert!(next < END, "nothing more happens, or not in time: {stats:#?}");
-            self.world.advance_to(next.max(self.world.now() + Nanos(1)));
-        }
-    }
-
     fn open(&mut self, ordered: bool) -> ChannelId {
         let wanted = self.near.open_channel(self.near_link, ordered).expect("room");
         let mut ends = 0;
@@ -87,7 +40,7 @@ fn all_faults() -> FaultPlan {
 
 /// Sends messages of mixed sizes under all faults; returns the hash of everything on the wire.
 fn exchange(seed: u64, config: &EndpointConfig, messages: u64) -> u64 {
-    let mut lab = lab(seed, all_faults(), config);
+    let mut lab = Lab::new(seed, &all_faults(), config);
     let channel = lab.open(false);
     let link = lab.near_link;
     let bytes_of = |token: u64| {
@@ -173,7 +126,7 @@ fn the_same_seed_gives_the_same_packets_and_another_seed_others() {
 
 #[test]
 fn what_is_released_between_two_turns_goes_home_at_once() {
-    let mut lab = lab(7, FaultPlan::none(), &small());
+    let mut lab = Lab::new(7, &FaultPlan::none(), &small());
     let channel = lab.open(false);
     let buf = lab.near.copy(b"some").expect("a buffer");
     lab.near.send(lab.near_link, channel, buf, SendOptions::new()).expect("room");

@@ -230,18 +230,22 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             && let Some(post) = state.poll_op(now)
         {
             let qp_num = lane.qp_num;
+            // What cannot be asked of the device ends: to ask again would not help.
             let Some(wr) = lane.prepare(index, &post) else {
-                state.handle_op_done(now, post.key, OpEnd::Lost);
+                state.handle_op_done(now, post.key, OpEnd::Refused);
                 continue;
             };
-            if let Err(bad) = device.post_send(qp_num, &[wr]) {
-                stats.posts_refused += 1;
-                tracing::warn!(link = index, error = %bad.error, "an operation is not posted");
-                lane.give_back(post.key.index());
-                lane.has_failed = true;
-                state.handle_op_done(now, post.key, OpEnd::Lost);
-                state.lane_failed(now);
+            let Err(bad) = device.post_send(qp_num, &[wr]) else { continue };
+            stats.posts_refused += 1;
+            tracing::warn!(link = index, error = %bad.error, "an operation is not posted");
+            lane.give_back(post.key.index());
+            if let VerbError::BadMemory(_) | VerbError::BadArgument(_) = bad.error {
+                state.handle_op_done(now, post.key, OpEnd::Refused);
+                continue;
             }
+            lane.has_failed = true;
+            state.handle_op_done(now, post.key, OpEnd::Lost);
+            state.lane_failed(now);
         }
     }
 

@@ -285,7 +285,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     /// Takes a registration back. Messages under way from that region are lost and sent again in
-    /// vain until they are given up: wait for their outcomes first.
+    /// vain until they are given up, and one-sided operations that wait are denied: wait for their
+    /// outcomes first.
     ///
     /// # Errors
     /// [`EndpointError::Verb`].

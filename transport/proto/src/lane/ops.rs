@@ -113,7 +113,8 @@ pub enum Denied {
     /// The peer has revoked the grant.
     Revoked,
     /// The peer's device refused it: what was granted is not reachable any more. Of a range that is
-    /// written, packets that came before that have changed memory.
+    /// written, packets that came before that have changed memory. Or this end's device knows the
+    /// memory of the buffer no more.
     Device,
 }
 
