@@ -61,24 +61,22 @@ impl Registers {
         (self.word.sure(), self.block.sure())
     }
 
-    /// The whole area was found like this by one who began to look when `low` was sure; returns
-    /// the writes that the word and the oldest word of the block are of.
+    /// The whole area was found like this by one who began to look when `low` was sure.
     pub(super) fn on_seen(
         &mut self,
         writer: usize,
         bytes: &[u8],
         low: (u64, u64),
-    ) -> Result<(u64, u64), Broken> {
+    ) -> Result<(), Broken> {
         let word = area::words(bytes).next().unwrap_or(u64::MAX);
         self.word.on_seen(writer, word, low.0)?;
-        let (mut oldest, mut last) = (u64::MAX, None);
+        let mut last = None;
         for number in area::numbers(&bytes[area::BLOCK..]) {
             let number = number.map_err(|(place, word)| Broken::Torn { writer, place, word })?;
             if last.replace(number) != Some(number) {
                 self.block.on_seen(writer, number, low.1)?;
             }
-            oldest = oldest.min(number);
         }
-        Ok((word, oldest))
+        Ok(())
     }
 }
