@@ -8,10 +8,10 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 /// So often a thread looks before it sleeps.
-const LOOKS: u32 = 10;
+const LOOKS: u32 = 11;
 
 /// After the first so many looks it pauses, each time for twice as long; then it lets others run.
-const PAUSES: u32 = 6;
+const PAUSES: u32 = 7;
 
 /// Wakes the thread that it is of.
 struct Sleeper(Thread);
