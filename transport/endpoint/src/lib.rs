@@ -77,7 +77,8 @@
 //! A peer can read and change memory of this process without a turn of its loop: memory of a type
 //! of its own, [`SharedMemory`], of which no slice exists, and only the range and the link that
 //! [`Endpoint::grant`] names. Each operation has one outcome ([`OpOutcome`]), and atomics are
-//! carried out once or not at all. Here a client counts in the memory of a server:
+//! carried out once or not at all. [`LinkHandle`] has the same calls, with a ticket for each
+//! operation. Here a client counts in the memory of a server:
 //!
 //! ```
 //! use std::net::{Ipv4Addr, SocketAddr};

@@ -5,6 +5,19 @@
 //! wrote them, and sent bytes are taken from where they lie. The default device is a RoCEv2 NIC in
 //! userspace, over UDP sockets: it needs no hardware and no privilege.
 //!
+//! This page takes ten minutes: [an echo](#echo),
+//! [requests](#request-and-answer-with-back-pressure-and-reconnect) with back-pressure,
+//! [a counter](#a-counter-in-the-memory-of-a-peer) in the memory of a peer, [async](#async), and
+//! [a bad network](#a-bad-network-in-your-own-tests) for your own tests. Each example is a whole
+//! program, runs on one host as it stands, and names no other crate of ours.
+//! `towpath = { path = ... }` in `Cargo.toml` is all that a program needs; the feature `verbs` adds
+//! real RDMA NICs.
+//!
+//! Five words, from the outside in: an *endpoint* owns a device and its memory; a *link* joins two
+//! endpoints, one of which [listens](EndpointHandle::listen) on a TCP port; a *channel* of a link
+//! carries *messages* both ways, in order or not; and a message is made of *buffers* of the
+//! endpoint, which come back when the message has its outcome.
+//!
 //! The root of this crate is that of `towpath-transport`. Start with [`EndpointHandle`], which runs
 //! an endpoint on a thread of its own; [`Endpoint`] is for programs that have a loop of their own,
 //! also together with other files ([`Endpoint::poll_fd`]). [`rpc`] has requests with deadlines over
@@ -54,7 +67,7 @@
 //! has no answer. Requests must therefore be such that doing one twice does no harm. [`Reconnect`]
 //! connects again by itself, with pauses, and tells what became of each message.
 //!
-//! ```ignore
+//! ```
 #![doc = include_str!("../examples/ask.rs")]
 //! ```
 //!
@@ -62,6 +75,100 @@
 //! uses [`ChannelHandle::post`] with a [`CompletionQueue`], and a [`WaitSet`] to wait for whichever
 //! comes first. A polled [`Endpoint`] tells by [`Event::Writable`] and [`Event::BufferFree`] that
 //! there is room again.
+//!
+//! # A counter in the memory of a peer
+//!
+//! A peer can read and change memory of this process while no thread of it looks: only memory of a
+//! type of its own, [`SharedMemory`], which is never a slice, and of that only the range that
+//! [`LinkHandle::grant`] names, over that link alone, until it is
+//! [revoked](LinkHandle::revoke). Here a client counts in the memory of a server:
+//!
+//! ```
+//! use std::net::Ipv4Addr;
+//! use std::sync::atomic::Ordering;
+//! use std::time::Duration;
+//! use towpath::{
+//!     EndpointConfig, EndpointHandle, GrantChange, OpOptions, OpOutcome, Rights, SharedMemory,
+//!     UdpConfig,
+//! };
+//!
+//! let soon = Duration::from_secs(30);
+//! let udp = || UdpConfig::new(Ipv4Addr::LOCALHOST.into());
+//! let server = EndpointHandle::spawn_udp(udp(), EndpointConfig::new())?;
+//! let addr = server.listen((Ipv4Addr::LOCALHOST, 0).into())?;
+//! let client = EndpointHandle::spawn_udp(udp(), EndpointConfig::new())?;
+//! let link = client.connect(addr)?;
+//!
+//! // The server shares 64 bytes, and does nothing more.
+//! let counters = SharedMemory::new(4096)?;
+//! server.accept(soon)?.grant(&counters, 0..64, Rights::ALL)?;
+//!
+//! // The client hears of that, and adds to the word at byte 8 from afar, as often as it likes.
+//! let GrantChange::Granted(grant) = link.recv_grant(soon)? else { panic!("it was revoked") };
+//! let tickets: Vec<_> = (0..10)
+//!     .map(|_| link.fetch_add(grant.id, 8, 5, OpOptions::new().timeout(soon)))
+//!     .collect();
+//! for (count, ticket) in tickets.into_iter().enumerate() {
+//!     let done = ticket.wait(soon).expect("in time");
+//!     assert_eq!(done.outcome?, OpOutcome::Executed);
+//!     assert_eq!(done.word, Some(5 * count as u64), "what the word was before");
+//! }
+//! assert_eq!(counters.word(8)?.load(Ordering::SeqCst), 50);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Each operation has one [`OpOutcome`]. An addition is carried out once, or not at all; if the
+//! connection is lost at the wrong moment the outcome is [`Unknown`](OpOutcome::Unknown), and the
+//! program decides. [`LinkHandle::read`] and [`LinkHandle::write`] move whole buffers.
+//!
+//! # Async
+//!
+//! Each call that blocks has a twin that ends in `_async`, and tickets are futures. They are made
+//! of wakers alone, so any executor runs them; this one is tokio. A future that is dropped, by a
+//! timeout say, loses nothing: what it would have taken stays for the next one.
+//!
+//! ```
+//! # fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::net::Ipv4Addr;
+//! use std::time::Duration;
+//! use towpath::{EndpointConfig, EndpointHandle, Incoming, Outcome, SendOptions, UdpConfig};
+//!
+//! let udp = || UdpConfig::new(Ipv4Addr::LOCALHOST.into());
+//! let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+//! runtime.block_on(async {
+//!     let server = EndpointHandle::spawn_udp(udp(), EndpointConfig::new())?;
+//!     let addr = server.listen_async((Ipv4Addr::LOCALHOST, 0).into()).await?;
+//!     let echo = tokio::spawn(async move {
+//!         let link = server.accept_async().await.expect("a client");
+//!         let channel = link.accept_channel_async().await.expect("a channel");
+//!         while let Ok(Incoming::Message(message)) = channel.recv_async().await {
+//!             let reply = message.into_payload().expect("a short message is one piece");
+//!             channel.send_async(reply, SendOptions::new()).await.expect("an open channel");
+//!         }
+//!     });
+//!
+//!     let client = EndpointHandle::spawn_udp(udp(), EndpointConfig::new())?;
+//!     let channel = client.connect_async(addr).await?.open_channel_async(true).await?;
+//!     // Nothing has come yet: the wait is dropped.
+//!     let early = tokio::time::timeout(Duration::from_millis(1), channel.recv_async()).await;
+//!     assert!(early.is_err());
+//!     // Ready when the channel's queue has room; the ticket is a future of the outcome.
+//!     let hello = channel.copy_async(b"hello").await?;
+//!     let ticket = channel.send_async(hello, SendOptions::new()).await?;
+//!     assert_eq!(ticket.await?.outcome, Outcome::Delivered);
+//!     let Incoming::Message(message) = channel.recv_async().await? else { panic!("in pieces") };
+//!     assert_eq!(message.as_slice(), Some(&b"hello"[..]));
+//!     drop(channel); // the last handle: it is closed, and the echo ends
+//!     echo.await?;
+//!     Ok::<(), Box<dyn std::error::Error>>(())
+//! })
+//! # }
+//! # fn main() { run().expect("it runs") }
+//! ```
+//!
+//! `examples/ask_tokio.rs` has 64 tasks that ask over one channel, each of which awaits its own
+//! answer. Only [`EndpointHandle::shutdown`], which waits for the worker's thread, has no twin:
+//! drop the handles, and the worker ends by itself.
 //!
 //! # A bad network in your own tests
 //!
