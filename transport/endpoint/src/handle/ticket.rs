@@ -16,7 +16,7 @@ use towpath_proto::Outcome;
 /// The outcome of a message, with the buffers of that message.
 #[derive(Debug)]
 pub struct SentMessage {
-    /// The caller's token ([`SendOptions::token`]).
+    /// The caller's token ([`SendOptions::token`](crate::SendOptions::token)).
     pub token: u64,
     /// How it ended.
     pub outcome: Outcome,
