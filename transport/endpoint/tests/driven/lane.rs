@@ -1,6 +1,7 @@
 //! One-sided operations over handles.
 
 use crate::rig::{Lab, NOW, finish, lab};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use towpath_proto::{DownReason, Grant, OpError, OpOutcome, Rights};
 use towpath_transport::{
@@ -123,4 +124,20 @@ fn operations_of_a_worker_that_is_gone_have_an_outcome_each() {
     let late = late.wait(NOW).expect("an outcome");
     assert_eq!((late.token, late.outcome), (3, Err(LaneError::ShutDown)));
     assert!(late.buf.is_some());
+}
+
+#[test]
+fn what_a_worker_had_that_panics_may_have_happened() {
+    let mut lab = lab();
+    let (_memory, grant) = share(&mut lab, Rights::ALL);
+    let posted = lab.near.link.fetch_add(grant.id, 0, 1, OpOptions::new().token(1));
+    while lab.near.worker.turn() {}
+    let near = lab.near.worker;
+    let dying = AssertUnwindSafe(|| {
+        let _near = near;
+        resume_unwind(Box::new("on purpose"));
+    });
+    catch_unwind(dying).expect_err("it dies");
+    let posted = posted.wait(NOW).expect("an outcome");
+    assert_eq!((posted.token, posted.outcome), (1, Ok(OpOutcome::Unknown)));
 }

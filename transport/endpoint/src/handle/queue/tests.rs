@@ -106,3 +106,67 @@ fn no_wake_up_is_lost_among_threads_and_futures_that_come_and_go() {
     });
     assert_eq!(taken.load(Ordering::SeqCst), ITEMS);
 }
+
+/// Comes between the first look and the second.
+#[derive(Default)]
+struct Late {
+    waiters: Waiters,
+    looks: AtomicUsize,
+}
+
+impl Awaited for Late {
+    fn waiters(&self) -> &Waiters {
+        &self.waiters
+    }
+
+    fn is_there(&self) -> bool {
+        false
+    }
+}
+
+impl Take for Late {
+    type Item = usize;
+
+    fn take(&self) -> Option<usize> {
+        let looks = self.looks.fetch_add(1, Ordering::SeqCst);
+        (looks > 0).then_some(looks)
+    }
+}
+
+#[test]
+fn who_joins_the_line_looks_once_more_and_leaves_it() {
+    let late = Late::default();
+    let mut waiting = Taking::new(&late);
+    let mut cx = Context::from_waker(Waker::noop());
+    assert_eq!(Pin::new(&mut waiting).poll(&mut cx), Poll::Ready(1));
+    assert_eq!(late.waiters.len(), 0);
+}
+
+#[test]
+fn an_item_that_comes_while_its_only_receiver_joins_the_line_wakes_it() {
+    const ITEMS: usize = 100_000;
+    let (sender, receiver) = unbounded();
+    let taken = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for item in 0..ITEMS {
+                sender.send(item).expect("somebody receives");
+                // A core is not always there for the other one.
+                for spin in 0.. {
+                    if taken.load(Ordering::SeqCst) > item {
+                        break;
+                    }
+                    if spin % 1_000 == 999 {
+                        std::thread::yield_now();
+                    }
+                }
+            }
+        });
+        for item in 0..ITEMS {
+            let got = park::within(LONG, receiver.recv_async());
+            // Let go of the sender before anybody fails.
+            taken.store(if got.is_some() { item + 1 } else { ITEMS }, Ordering::SeqCst);
+            assert_eq!(got, Some(Ok(item)), "nobody woke it");
+        }
+    });
+}
