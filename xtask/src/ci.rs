@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: the one gate. Every step by name, timed, in order; stops at the first failure.
 
 use crate::failure::Failure;
-use crate::{arrows, fuzz, no_std, process, tidy, workspace};
+use crate::{arrows, fuzz, loom, no_std, process, tidy, workspace};
 use std::process::Command;
 use std::time::Instant;
 
@@ -33,6 +33,7 @@ const STEPS: &[Step] = &[
     Step { name: "docs", what: "the documentation builds without a warning", run: docs },
     Step { name: "test", what: "every test passes", run: test },
     Step { name: "no-std", what: "the sans-IO crates link without std", run: no_std::run },
+    Step { name: "loom", what: "no order of threads breaks what they share", run: loom::run },
     Step { name: "fuzz", what: "no fuzz target breaks in a few seconds", run: smoke },
 ];
 

@@ -15,6 +15,7 @@ mod failure;
 mod finding;
 mod fuzz;
 mod install_c;
+mod loom;
 mod metric;
 mod miri;
 mod no_std;
@@ -58,6 +59,8 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Do the sans-IO crates really link without std?
     NoStd,
+    /// Does what threads share hold in every order of their steps?
+    Loom,
     /// Run the tests of the memory crate in an interpreter that finds undefined behaviour.
     Miri,
     /// Have Wireshark and Scapy read what the userspace NIC sends, in every mode.
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Command::InstallC(args) => install_c::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::NoStd => no_std::run(),
+        Command::Loom => loom::run(),
         Command::Miri => miri::run(),
         Command::Dissect => dissect::run(),
         Command::VmTest(args) => vm::run(&args),

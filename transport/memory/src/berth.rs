@@ -97,7 +97,7 @@ impl Drop for Berth {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::{Pool, Region};

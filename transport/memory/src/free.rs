@@ -2,7 +2,8 @@
 //!
 //! What was freed last is still in the cache; a queue would walk through all of the pool's memory.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::Ordering;
 
 /// Not a slot: the end of the list.
 const END: u32 = u32::MAX;
@@ -86,7 +87,7 @@ impl FreeSlots {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;

@@ -108,13 +108,16 @@ mod extent;
 mod free;
 mod hold;
 mod mapping;
+#[cfg(all(test, loom))]
+mod models;
 mod mr;
 mod region;
 mod segment;
 mod shared;
 mod shared_memory;
 mod slots;
-#[cfg(test)]
+mod sync;
+#[cfg(all(test, not(loom)))]
 mod tests;
 mod wanted;
 mod words;

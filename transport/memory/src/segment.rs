@@ -234,7 +234,7 @@ impl From<Frozen> for Segment {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::{Pool, Shared};

@@ -62,7 +62,7 @@ fn owned<B: AsRef<[Segment]>>(bufs: &B) -> impl Iterator<Item = &Buf> {
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::{Pool, Region};

@@ -5,7 +5,8 @@
 //! Whoever asks for a hold on a slot that is not lent is refused, so that a gather entry, which is
 //! only numbers, gives no access to memory that somebody has as a slice.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::AtomicU64;
+use std::sync::atomic::Ordering;
 
 /// Bits that count holds: more than all queues of a process have room for.
 const HOLDS: u64 = (1 << 29) - 1;
@@ -170,7 +171,7 @@ impl Slot<'_> {
 
     /// A part is not out any more; false when no other is and a device reads the buffer still.
     pub(crate) fn end_part(self) -> bool {
-        let word = self.0.fetch_sub(PART, Ordering::AcqRel) - PART;
+        let word = self.0.fetch_sub(PART, Ordering::Release) - PART;
         word >= PART || word & HOLDS == 0
     }
 }
@@ -195,7 +196,7 @@ fn held_once_more(word: u64, holder: u32, write: bool) -> Option<u64> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

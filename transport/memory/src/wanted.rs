@@ -1,8 +1,9 @@
 //! Who waits for a buffer of a pool.
 
+use crate::sync::{AtomicBool, Mutex, keep_order};
 use std::hint::cold_path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 /// Those who found no buffer and want to be woken when one comes back. Where there are none, a
@@ -22,6 +23,7 @@ impl Wanted {
             wakers.push(waker.clone());
         }
         self.is_any.store(true, Ordering::SeqCst);
+        keep_order();
     }
 
     /// Takes a waker out.
@@ -33,6 +35,7 @@ impl Wanted {
     /// A buffer has come back.
     #[inline]
     pub(crate) fn tell(&self) {
+        keep_order();
         if self.is_any.load(Ordering::SeqCst) {
             cold_path();
             self.wake_all();

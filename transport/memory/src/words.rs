@@ -96,7 +96,7 @@ pub(crate) unsafe fn store(to: NonNull<u8>, bytes: &[u8]) {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use towpath_base::Prng;
