@@ -7,6 +7,7 @@
 mod alone;
 mod figure;
 mod four_k;
+mod one_sided;
 mod pairs;
 mod programs;
 mod sizes;
@@ -31,6 +32,8 @@ use stolen::Ticks;
              sockets; only if asked for
   four-k     4 KiB messages and writes, and 64 B one way, with --against beside another build; only
              if asked for
+  one-sided  4 KiB READs and FETCH_ADDs of granted memory beside 4 KiB messages, in turn; only if asked
+             for
   wire       64 MiB files and streams over networks that lose, delay, reorder and queue, with kernel
              TCP over the same; only if asked for. Needs root; some 20 minutes for a round
 
@@ -78,17 +81,19 @@ enum Part {
     Software,
     Sizes,
     FourK,
+    OneSided,
     Wire,
 }
 
 impl Part {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Network,
         Self::Latency,
         Self::Store,
         Self::Software,
         Self::Sizes,
         Self::FourK,
+        Self::OneSided,
         Self::Wire,
     ];
 
@@ -109,6 +114,7 @@ impl Part {
             Self::Software => "software_stolen_percent",
             Self::Sizes => "sizes_stolen_percent",
             Self::FourK => "four_k_stolen_percent",
+            Self::OneSided => "one_sided_stolen_percent",
             Self::Wire => "wire_stolen_percent",
         }
     }
@@ -168,6 +174,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 figures
             }
             Part::FourK => four_k::run(&programs, against, amount)?,
+            Part::OneSided => one_sided::run(&programs, amount)?,
             Part::Wire => {
                 let amount = (args.rounds.unwrap_or(1), args.seconds);
                 wire::run(&programs, against, &args.wire, amount)?

@@ -23,6 +23,10 @@ impl Programs {
             let bins = ["--bin", "tow_write_bw", "--bin", "tow_write_lat"];
             cargo_build("towpath-tools", &bins, &root)?;
         }
+        if tools.is_none() && has(Part::OneSided) {
+            let bins = ["--bin", "tow_read_bw", "--bin", "tow_atomic_bw"];
+            cargo_build("towpath-tools", &bins, &root)?;
+        }
         let lossy = tools.unwrap_or(&built).join("towpath-lossy");
         let lossy = if lossy.is_file() { lossy } else { built.join("towpath-lossy") };
         if tools.is_none() && (has(Part::Wire) || has(Part::FourK)) {
