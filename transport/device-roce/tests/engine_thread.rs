@@ -328,6 +328,33 @@ fn a_wait_outlasts_what_peers_read_and_ends_when_it_is_woken() {
 }
 
 #[test]
+fn packets_of_peers_that_complete_nothing_do_not_keep_an_application_busy() {
+    let (thread, mut b) = served();
+    let mut a = End::new(device());
+    a.connect(b.device.local_addr(), b.qp);
+    b.connect(a.device.local_addr(), a.qp);
+    let target = b.remote(4096);
+    for round in 0..200 {
+        a.post(round, SendOp::Read { remote: target }, 8192, 5000);
+        let mut wc = [Wc::default()];
+        while a.device.poll_cq(a.cq, &mut wc) == 0 {
+            a.device.progress(64);
+            assert_eq!(b.device.progress(64), 0, "nothing is completed here");
+        }
+        assert_eq!(wc[0].status, WcStatus::Success);
+    }
+    // Without the thread it is all that moves them.
+    thread.stop();
+    a.post(200, SendOp::Read { remote: target }, 8192, 5000);
+    let (mut wc, mut moved) = ([Wc::default()], 0);
+    while a.device.poll_cq(a.cq, &mut wc) == 0 {
+        a.device.progress(64);
+        moved += b.device.progress(64);
+    }
+    assert!(moved > 0);
+}
+
+#[test]
 fn its_files_tell_of_completions_and_not_of_what_peers_read() {
     let (_thread, mut b) = served();
     let mut a = End::new(device());

@@ -134,8 +134,9 @@ impl<D> Shared<D> {
 }
 
 impl<D: Device> Shared<D> {
-    /// Moves packets, and tells of completions; returns how many packets moved.
-    fn progress(&self, mut device: MutexGuard<'_, D>, budget: usize) -> usize {
+    /// Moves packets, and tells of completions; returns how many packets moved, and whether there
+    /// may be completions.
+    fn progress(&self, mut device: MutexGuard<'_, D>, budget: usize) -> (usize, bool) {
         let (before, was_due) = (device.completions_made(), is_due(&*device));
         let moved = device.progress(budget);
         let has_news = match before {
@@ -145,7 +146,7 @@ impl<D: Device> Shared<D> {
         if has_news {
             self.tell(device);
         }
-        moved + usize::from(was_due)
+        (moved + usize::from(was_due), has_news)
     }
 }
 
@@ -230,7 +231,7 @@ fn drive<D: Device>(shared: &Shared<D>, mut nap: Nap, options: EngineOptions) {
         signals.sleeps.store(is_idle, Ordering::SeqCst);
         let device = shared.device.lock().unwrap_or_else(PoisonError::into_inner);
         now = device.now();
-        if shared.progress(device, BUDGET) > 0 {
+        if shared.progress(device, BUDGET).0 > 0 {
             busy_at = now;
             continue;
         }
