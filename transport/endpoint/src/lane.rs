@@ -7,7 +7,7 @@ use std::time::Duration;
 use towpath_base::serial::Psn;
 use towpath_base::{Nanos, Time};
 use towpath_memory::{Berth, Buf, MemoryError, Pool, RegionId};
-use towpath_proto::{GrantId, OpError, OpKey};
+use towpath_proto::{GrantId, OpCounts, OpError, OpKey};
 use towpath_verbs::{CqNum, PdNum, QpNum, VerbError};
 
 /// A one-sided operation under way.
@@ -113,8 +113,12 @@ pub struct LaneReport {
     pub operations: usize,
     /// Those of them that the device has, or the peer by messages.
     pub posted: usize,
+    /// The most of them that may be asked for.
+    pub operations_max: usize,
     /// What the peer may reach: how many grants.
     pub grants: usize,
+    /// How operations ended so far.
+    pub counts: OpCounts,
 }
 
 /// Why an operation, or a grant, was refused. Nothing of it happened.

@@ -328,9 +328,9 @@ pub use towpath_device_verbs::{OpenError as DeviceOpenError, Target as VerbsTarg
 pub use towpath_memory::{Buf, Frozen, MemoryError, Pool, Region, Segment, SharedMemory};
 pub use towpath_proto::{
     CancelError, ChannelId, Class, ClassNameError, ClassOrder, CloseReason, Denied, DownReason,
-    Grant, GrantId, LinkCensus, LinkConfig, LinkStats, LinkUsage, MtuPhase, MtuReason, OpError,
-    OpOutcome, OpenError, Outcome, PathId, PathSignal, PathSnapshot, PathState, Rights, Scheduling,
-    Side, Spreading, WEIGHT_DEFAULT,
+    Grant, GrantId, LinkCensus, LinkConfig, LinkStats, LinkUsage, MtuPhase, MtuReason, OpCounts,
+    OpError, OpOutcome, OpenError, Outcome, PathId, PathSignal, PathSnapshot, PathState, Rights,
+    Scheduling, Side, Spreading, WEIGHT_DEFAULT,
     limits::PATHS_MAX,
     wire::{AppProtocol, AppProtocolError, Hello, Refusal},
 };

@@ -52,8 +52,8 @@ pub use event::{
     SendFrame, SendKey, Transmit, Verdict,
 };
 pub use lane::{
-    Denied, Grant, GrantId, LaneHalf, LaneStep, LaneWay, OpEnd, OpError, OpKey, OpKind, OpOutcome,
-    OpPost, OpRequest, Rights,
+    Denied, Grant, GrantId, LaneHalf, LaneStep, LaneWay, OpCounts, OpEnd, OpError, OpKey, OpKind,
+    OpOutcome, OpPost, OpRequest, Rights,
 };
 pub use link::{CancelError, Link, LinkCensus, LinkUsage, OpenError, SendError, SendRequest};
 pub use path::{

@@ -111,6 +111,18 @@ pub struct LinkStatus {
     pub operations: u64,
     /// Those of them that the device has.
     pub operations_posted: u64,
+    /// The most one-sided operations that may be asked for at a time.
+    pub operations_max: u64,
+    /// One-sided operations that were carried out.
+    pub operations_executed: u64,
+    /// Those that the peer, or its device, denied.
+    pub operations_denied: u64,
+    /// Those that were given up and not carried out.
+    pub operations_not_executed: u64,
+    /// Those of which it is not known whether they were.
+    pub operations_unknown: u64,
+    /// Those that this end refused at once: no such grant, its range or rights, no room.
+    pub operations_refused: u64,
     /// Ranges of memory that the peer may reach.
     pub grants: u64,
     /// Its paths, by number.
@@ -253,6 +265,7 @@ impl LinkStatus {
         let stats = endpoint.stats(link).unwrap_or_default();
         let usage = endpoint.link_usage(link).unwrap_or_default();
         let (class, lane) = (endpoint.class_of(link), endpoint.lane(link));
+        let counts = lane.map(|lane| lane.counts).unwrap_or_default();
         Self {
             index: link.index() as u64,
             worker: 0,
@@ -286,6 +299,12 @@ impl LinkStatus {
             window_bytes: usage.window_bytes,
             operations: lane.map_or(0, |lane| lane.operations as u64),
             operations_posted: lane.map_or(0, |lane| lane.posted as u64),
+            operations_max: lane.map_or(0, |lane| lane.operations_max as u64),
+            operations_executed: counts.executed,
+            operations_denied: counts.denied,
+            operations_not_executed: counts.not_executed,
+            operations_unknown: counts.unknown,
+            operations_refused: counts.refused,
             grants: lane.map_or(0, |lane| lane.grants as u64),
             paths: PathStatus::all_of(endpoint, link),
         }

@@ -28,6 +28,10 @@ fn links_text(status: &ProcessStatus) -> String {
     }
     let rows: Vec<_> = status.links.iter().map(link_row).collect();
     text += &format!("\n{}", columns(LINK_HEAD, &[2, 3, 4], &rows));
+    let rows: Vec<_> = status.links.iter().filter(|link| has_lane(link)).map(lane_row).collect();
+    if !rows.is_empty() {
+        text += &format!("\n{}", columns(LANE_HEAD, &[2], &rows));
+    }
     text + &unnamed(status)
 }
 
@@ -89,6 +93,41 @@ fn link_row(link: &LinkStatus) -> [String; 14] {
     ]
 }
 
+/// Whether memory of it was granted, or one-sided operations were asked for.
+fn has_lane(link: &LinkStatus) -> bool {
+    link.operations_max > 0
+}
+
+const LANE_HEAD: [&str; 11] = [
+    "one-sided: link",
+    "worker",
+    "peer",
+    "grants",
+    "asked for",
+    "at the device",
+    "executed",
+    "denied",
+    "not executed",
+    "unknown",
+    "refused",
+];
+
+fn lane_row(link: &LinkStatus) -> [String; 11] {
+    [
+        link.index.to_string(),
+        link.worker.to_string(),
+        link.peer.map_or_else(|| String::from("?"), |peer| peer.to_string()),
+        show_count(link.grants),
+        within(link.operations, link.operations_max),
+        show_count(link.operations_posted),
+        show_count(link.operations_executed),
+        show_count(link.operations_denied),
+        show_count(link.operations_not_executed),
+        show_count(link.operations_unknown),
+        show_count(link.operations_refused),
+    ]
+}
+
 fn within(used: u64, most: u64) -> String {
     format!("{} of {}", show_count(used), show_count(most))
 }
@@ -111,7 +150,11 @@ mod tests {
             "links":[{"index":4,"worker":1,"peer":"10.0.0.2:4791","class":"gold","carrier":"UC",
               "qps":2,"channels":3,"channels_max":1024,"credit_given":384,"credit_given_max":4096,
               "credit_left":120,"sends":17,"sends_max":4096,"messages_queued":12,
-              "queued_bytes":1572864,"in_flight_bytes":4096,"window_bytes":65536}]}"#;
+              "queued_bytes":1572864,"in_flight_bytes":4096,"window_bytes":65536,"grants":2,
+              "operations":64,"operations_posted":16,"operations_max":256,
+              "operations_executed":123456,"operations_denied":1,"operations_not_executed":2,
+              "operations_unknown":3,"operations_refused":4},
+              {"index":5,"worker":1,"class":"gold","carrier":"UC"}]}"#;
         let text = links_text(&serde_json::from_str(status).expect("a status"));
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         let lines: Vec<_> = text.lines().map(words).collect();
@@ -127,8 +170,13 @@ mod tests {
              flight window",
             "4 1 10.0.0.2:4791 gold UC 2 3 of 1,024 384 of 4,096 120 17 of 4,096 12 1.5 MiB \
              4 KiB 64 KiB",
+            "5 1 ? gold UC 0 0 of 0 0 of 0 0 0 of 0 0 0 B 0 B 0 B",
             "",
-            "and 1,002 more links",
+            "one-sided: link worker peer grants asked for at the device executed denied not \
+             executed unknown refused",
+            "4 1 10.0.0.2:4791 2 64 of 256 16 123,456 1 2 3 4",
+            "",
+            "and 1,001 more links",
         ];
         assert_eq!(lines, expected);
         let widths: Vec<_> = text.lines().map(str::len).collect();

@@ -9,7 +9,7 @@ use crate::lane_talk::OwnGrant;
 use crate::links::Phase;
 use std::ops::Range;
 use towpath_memory::{Berth, Buf, Region, SharedMemory};
-use towpath_proto::{GrantId, Link, OpKey, OpKind, OpOutcome, OpRequest, Rights};
+use towpath_proto::{GrantId, Link, OpCounts, OpKey, OpKind, OpOutcome, OpRequest, Rights};
 use towpath_verbs::{Access, Device};
 
 /// Bytes of a word.
@@ -91,7 +91,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             is_by_messages: conn.link.as_ref().is_some_and(Link::lane_is_by_messages),
             operations: conn.link.as_ref().map_or(0, Link::ops_live),
             posted: lane.posted,
+            operations_max: conn.link.as_ref().map_or(0, Link::ops_max),
             grants: lane.grants.len(),
+            counts: conn.link.as_ref().map_or_else(OpCounts::default, Link::op_counts),
         })
     }
 

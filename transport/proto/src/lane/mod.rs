@@ -24,7 +24,7 @@ mod tests;
 pub use grants::{Grant, GrantId, Rights};
 use life::Joined;
 pub use life::{LaneHalf, LaneStep, LaneWay};
-pub use ops::{Denied, OpEnd, OpError, OpKey, OpKind, OpOutcome, OpPost, OpRequest};
+pub use ops::{Denied, OpCounts, OpEnd, OpError, OpKey, OpKind, OpOutcome, OpPost, OpRequest};
 
 use crate::config::{LinkConfig, PeerParams};
 use alloc::collections::VecDeque;
@@ -82,6 +82,11 @@ impl Lane {
         self.ops.live()
     }
 
+    /// How operations ended so far.
+    pub(crate) fn counts(&self) -> OpCounts {
+        self.ops.counts
+    }
+
     /// GRANT of the peer; false when it is none that a peer may make.
     pub(crate) fn on_grant(&mut self, told: &GrantMessage) -> bool {
         match self.grants.on_grant(told) {
@@ -104,9 +109,11 @@ impl Lane {
 
     /// Takes an operation on.
     pub(crate) fn submit(&mut self, request: &OpRequest) -> Result<OpKey, OpError> {
-        let theirs = self.grants.theirs(request.grant).ok_or(OpError::NoSuchGrant)?;
-        theirs.check(request)?;
-        self.ops.push(request)
+        let theirs = self.grants.theirs(request.grant).ok_or(OpError::NoSuchGrant);
+        let taken = theirs.and_then(|theirs| theirs.check(request));
+        let taken = taken.and_then(|()| self.ops.push(request));
+        self.ops.counts.refused += u64::from(taken.is_err());
+        taken
     }
 
     /// The next operation to post.

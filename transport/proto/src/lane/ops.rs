@@ -249,9 +249,36 @@ impl Op {
     }
 }
 
+/// How the operations that were asked for ended; each number only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpCounts {
+    /// [`OpOutcome::Executed`].
+    pub executed: u64,
+    /// [`OpOutcome::Denied`].
+    pub denied: u64,
+    /// [`OpOutcome::NotExecuted`].
+    pub not_executed: u64,
+    /// [`OpOutcome::Unknown`].
+    pub unknown: u64,
+    /// Not taken on: [`OpError`].
+    pub refused: u64,
+}
+
+impl OpCounts {
+    fn note(&mut self, outcome: OpOutcome) {
+        *match outcome {
+            OpOutcome::Executed => &mut self.executed,
+            OpOutcome::Denied(_) => &mut self.denied,
+            OpOutcome::NotExecuted => &mut self.not_executed,
+            OpOutcome::Unknown => &mut self.unknown,
+        } += 1;
+    }
+}
+
 /// All operations of a lane.
 #[derive(Debug)]
 pub(super) struct Ops {
+    pub(super) counts: OpCounts,
     slots: Slots<Op>,
     max: usize,
     /// What the device has lost and is to be posted again, with its place in the order of asking,
@@ -268,6 +295,7 @@ pub(super) struct Ops {
 impl Ops {
     pub(super) fn new(max: usize) -> Self {
         Self {
+            counts: OpCounts::default(),
             slots: Slots::new(max),
             max,
             again: VecDeque::new(),
@@ -366,6 +394,7 @@ impl Ops {
             return;
         };
         op.state = State::Ended;
+        self.counts.note(outcome);
         events.push_back(LaneEvent::OpDone { op: key, token: op.request.token, outcome });
     }
 

@@ -308,3 +308,23 @@ fn a_lane_that_went_by_messages_gets_a_queue_pair_again_when_its_driver_says_so(
     lane.submit(&request(OpKind::Read, 1)).unwrap();
     assert_eq!(posted(&mut lane).len(), 1);
 }
+
+#[test]
+fn operations_are_counted_by_how_they_end_and_refusals_beside_them() {
+    let mut lane = joined();
+    let add = |token| request(OpKind::FetchAdd { add: 1 }, token);
+    for token in 0..4 {
+        lane.submit(&add(token)).expect("room");
+    }
+    let keys: Vec<OpKey> = posted(&mut lane).iter().map(|post| post.key).collect();
+    for (&key, end) in keys.iter().zip([OpEnd::Done, OpEnd::Refused, OpEnd::Lost, OpEnd::Done]) {
+        lane.on_op_done(Time(2), key, end);
+    }
+    lane.submit(&OpRequest { deadline: Time(3), ..add(4) }).expect("room");
+    lane.on_timeout(Time(3));
+    assert!(lane.submit(&OpRequest { grant: GrantId(2), ..add(5) }).is_err());
+    assert!(lane.submit(&OpRequest { offset: 4096, ..add(6) }).is_err());
+    let counts = OpCounts { executed: 2, denied: 1, not_executed: 1, unknown: 1, refused: 2 };
+    assert_eq!(lane.counts(), counts);
+    assert_eq!(ended(&mut lane).len(), 5, "each is told once, refusals are not");
+}

@@ -4,8 +4,8 @@ use super::control::Control;
 use super::{Link, LinkState};
 use crate::event::Event;
 use crate::lane::{
-    GrantId, GrantMessage, Lane, LaneEvent, LaneHalf, LaneStep, LaneWay, OpEnd, OpError, OpKey,
-    OpPost, OpRequest, Rights,
+    GrantId, GrantMessage, Lane, LaneEvent, LaneHalf, LaneStep, LaneWay, OpCounts, OpEnd, OpError,
+    OpKey, OpPost, OpRequest, Rights,
 };
 use crate::limits::CONTROL_QUEUE_MAX;
 use crate::wire::{ChunkHeader, Kind};
@@ -153,6 +153,12 @@ impl Link {
     #[must_use]
     pub fn ops_live(&self) -> usize {
         self.lane.as_ref().map_or(0, |lane| lane.live())
+    }
+
+    /// How operations ended so far.
+    #[must_use]
+    pub fn op_counts(&self) -> OpCounts {
+        self.lane.as_ref().map_or_else(OpCounts::default, |lane| lane.counts())
     }
 
     /// What the lane has to tell.
