@@ -32,8 +32,8 @@ use stolen::Ticks;
              sockets; only if asked for
   four-k     4 KiB messages and writes, and 64 B one way, with --against beside another build; only
              if asked for
-  one-sided  4 KiB READs and FETCH_ADDs of granted memory beside 4 KiB messages, in turn; only if asked
-             for
+  one-sided  4 KiB READs and FETCH_ADDs of granted memory beside 4 KiB messages, in turn; only if
+             asked for
   wire       64 MiB files and streams over networks that lose, delay, reorder and queue, with kernel
              TCP over the same; only if asked for. Needs root; some 20 minutes for a round
 
