@@ -155,6 +155,7 @@ impl Engine {
             packets: std::mem::take(&mut self.packets),
             scratch: &mut self.scratch,
             replies: &mut self.replies,
+            reply_packets: 0,
             mrs: &self.mrs,
         };
         self.planned.clear();
@@ -181,7 +182,9 @@ impl Engine {
                     rc::Turn::ReadMemoryGone(seq) => self.gone.push((index, Some(seq))),
                 }
                 if turn == rc::Turn::More && self.planned.len() == before {
-                    // No room for responses in this batch: it is full for its turn's purposes.
+                    // No room for responses in this batch: it is full for its turn's purposes, and
+                    // the next one begins here.
+                    self.ready.rotate_right(usize::from(!self.ready.is_empty()));
                     break;
                 }
                 continue;

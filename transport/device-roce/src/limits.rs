@@ -39,6 +39,11 @@ pub const RC_READ_PIECES: u32 = 4;
 /// Packets of responses to READs in one batch: one turn of a queue pair.
 pub const READ_REPLY_PACKETS: usize = TX_TURN_PACKETS;
 
+/// With so many of them a batch takes no further READ: half of the 16 READs that a queue pair
+/// answers at a time where each is one packet, so that the reader works on some while the others
+/// are copied. One that is longer is not cut by it, for the sake of its run of equal packets.
+pub const READ_REPLY_PACKETS_ENOUGH: usize = 8;
+
 /// Queue pairs of a device unless configured otherwise.
 pub const QP_DEFAULT: u32 = 4096;
 

@@ -64,6 +64,8 @@ pub(crate) struct Batch<'a> {
     pub(crate) scratch: &'a mut [u8],
     /// Where responses to READs are written.
     pub(crate) replies: &'a mut [u8],
+    /// Packets of those responses so far.
+    pub(crate) reply_packets: usize,
     pub(crate) mrs: &'a MrTable,
 }
 

@@ -17,7 +17,7 @@
 use super::plain::{Plain, packet_bytes_max};
 use super::resources::{Content, Reply, Resources};
 use super::{Numbering, Terms, Turn};
-use crate::limits::MESSAGE_BYTES_MAX;
+use crate::limits::{MESSAGE_BYTES_MAX, READ_REPLY_PACKETS_ENOUGH};
 use crate::requester::{Batch, Planned, Sender, What, position};
 use crate::responder::{Message, Surroundings};
 use crate::wire::opcode::{AETH_BYTES, ATOMIC_ACK_BYTES, number};
@@ -97,7 +97,10 @@ impl Responder {
             let Some(reply) = self.resources.current() else { break };
             let seq = reply.next;
             let is_read = matches!(reply.content, Content::Read { .. });
-            if is_read && batch.replies.len() < packet_bytes_max(self.mtu as usize) {
+            let has_enough =
+                reply.next == reply.start && batch.reply_packets >= READ_REPLY_PACKETS_ENOUGH;
+            let has_room = batch.replies.len() >= packet_bytes_max(self.mtu as usize);
+            if is_read && (has_enough || !has_room) {
                 return Turn::More;
             }
             let psn = numbering.psn(seq);
@@ -105,6 +108,7 @@ impl Responder {
                 return Turn::ReadMemoryGone(seq);
             }
             reply.next += 1;
+            batch.reply_packets += usize::from(is_read);
             planned.push(Planned { qp_index, what: What::Reply { seq } });
         }
         if self.resources.is_idle() && self.owes() && planned.len() < end {

@@ -365,3 +365,37 @@ fn throughput_is_not_bound_by_the_round_trip_while_the_window_covers_it() {
     let least = messages as usize * 64 / RATE;
     assert!(steps <= least + 2 * DELAY + 4, "{steps} steps where the wire alone needs {least}");
 }
+
+#[test]
+fn two_that_are_read_from_take_turns() {
+    let mut pair = RcPair::new();
+    let [a, b] = &mut pair.ends;
+    let make = |end: &mut End| {
+        let init = QpInit::new(QpType::Rc, end.cq).access(Access::REMOTE_ALL);
+        end.device.create_qp(&init).unwrap()
+    };
+    let (a_qp, b_qp) = (make(a), make(b));
+    let join = |end: &mut End, qp, dest, dest_qp_num| {
+        end.device.connect_qp(qp, &connect_to(dest, dest_qp_num)).unwrap();
+    };
+    let (to_a, to_b) = (a.device.local_addr(), b.device.local_addr());
+    join(a, a_qp, to_b, b_qp);
+    join(b, b_qp, to_a, a_qp);
+    for qp in [pair.qps[A], a_qp] {
+        for id in 0..4 {
+            let list = pair.ends[A].list(0, 2560);
+            let wr = SendWr::new(id, SendOp::Read { remote: pair.remote(0) }, list);
+            pair.ends[A].device.post_send(qp, &[wr]).unwrap();
+        }
+    }
+    let requests = pair.take(A);
+    pair.ends[B].device.link_mut().coming.extend(requests);
+    pair.ends[B].device.progress(64);
+    let sent = std::mem::take(&mut pair.ends[B].device.link_mut().sent);
+    let to = |qp: QpNum| {
+        let is = |p: &&OnWire| PacketRepr::parse(&p.bytes).unwrap().bth.dest_qp == qp.0;
+        sent.iter().filter(is).count()
+    };
+    // READs of ten packets each, one in a batch.
+    assert_eq!([to(pair.qps[A]), to(a_qp)], [20, 20]);
+}
