@@ -181,9 +181,17 @@ impl Link {
         self.stats.violations += u64::from(!taken && self.state == LinkState::Up);
     }
 
+    /// What the peer tells of the lane is about. A link that leaves takes it in too: operations are
+    /// under way still, and need the next queue pair where one dies.
+    fn lane_of_peer(&mut self, now: Time) -> Option<&mut Lane> {
+        // One that leaves begins none.
+        let _ = self.lane(now);
+        self.lane.as_deref_mut()
+    }
+
     /// REVOKE: the peer lets us reach it no longer.
     pub(super) fn on_revoke(&mut self, now: Time, header: &ChunkHeader) {
-        let taken = self.lane(now).is_ok_and(|lane| lane.on_revoke(header.channel));
+        let taken = self.lane_of_peer(now).is_some_and(|lane| lane.on_revoke(header.channel));
         self.stats.violations += u64::from(!taken && self.state == LinkState::Up);
     }
 
@@ -209,7 +217,7 @@ impl Link {
                 rd_atomic,
             }),
         };
-        if let Ok(lane) = self.lane(now) {
+        if let Some(lane) = self.lane_of_peer(now) {
             lane.life.on_told(now, header.channel, theirs);
         }
     }
