@@ -3,6 +3,7 @@
 mod base_bitmap;
 mod base_serial;
 mod proto_host;
+mod proto_lane_pair;
 mod proto_link;
 mod proto_link_pair;
 mod proto_wire;
@@ -28,6 +29,7 @@ pub fn targets() -> &'static [Target] {
         Target { name: "frame_table", run: proto_wire::frame_table },
         Target { name: "hello", run: proto_wire::hello },
         Target { name: "lane_message", run: proto_wire::lane_message },
+        Target { name: "lane_pair", run: proto_lane_pair::run },
         Target { name: "link", run: proto_link::run },
         Target { name: "link_pair", run: proto_link_pair::run },
         Target { name: "qos_message", run: qos_message::run },

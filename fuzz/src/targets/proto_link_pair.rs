@@ -25,8 +25,7 @@ const ROUNDS_MAX: usize = 20_000;
 pub(crate) fn run(input: &[u8]) -> u64 {
     let mut reader = Reader::new(input);
     let paths = 1 + (reader.u8() & 1);
-    let hosts = [Side::Client, Side::Server].map(|side| Host::new(side, paths));
-    let mut pair = Pair { hosts, wires: Default::default(), closed: [false; 2], gone: false };
+    let mut pair = Pair::new(paths);
     for _ in 0..OPERATIONS_MAX {
         if reader.is_empty() {
             break;
@@ -34,23 +33,33 @@ pub(crate) fn run(input: &[u8]) -> u64 {
         pair.operate(&mut reader);
         pair.hosts.iter_mut().for_each(Host::take_events);
     }
-    let classes: Vec<u64> = pair.hosts.iter().flat_map(Host::classes).collect();
-    pair.settle();
-    pair.check();
-    class(&classes)
+    pair.end()
 }
 
-struct Pair {
-    hosts: [Host; 2],
+pub(crate) struct Pair {
+    pub(crate) hosts: [Host; 2],
     /// Frames on their way to each end, oldest first.
     wires: [VecDeque<Flying>; 2],
     /// Which end closed a channel: what it had not read by then is lost to it.
     closed: [bool; 2],
     /// Somebody said goodbye.
-    gone: bool,
+    pub(crate) gone: bool,
 }
 
 impl Pair {
+    pub(crate) fn new(paths: u8) -> Self {
+        let hosts = [Side::Client, Side::Server].map(|side| Host::new(side, paths));
+        Self { hosts, wires: Default::default(), closed: [false; 2], gone: false }
+    }
+
+    /// Lets all come to its end; the class of what was reached before.
+    pub(crate) fn end(mut self) -> u64 {
+        let classes: Vec<u64> = self.hosts.iter().flat_map(Host::classes).collect();
+        self.settle();
+        self.check();
+        class(&classes)
+    }
+
     fn operate(&mut self, reader: &mut Reader<'_>) {
         let kind = reader.u8();
         let at = usize::from(kind >> 7);
@@ -99,7 +108,7 @@ impl Pair {
     }
 
     /// One turn of an end's driver.
-    fn turn(&mut self, at: usize, most: usize) {
+    pub(crate) fn turn(&mut self, at: usize, most: usize) {
         let mut frames = Vec::new();
         let host = &mut self.hosts[at];
         host.transmit(if most == 0 { usize::MAX } else { most }, &mut frames);
@@ -110,14 +119,14 @@ impl Pair {
     }
 
     /// The oldest frames arrive.
-    fn deliver(&mut self, to: usize, most: usize) {
+    pub(crate) fn deliver(&mut self, to: usize, most: usize) {
         let most = most.min(self.wires[to].len());
         let frames: Vec<Flying> = self.wires[to].drain(..most).collect();
         self.hosts[to].give(&frames);
     }
 
     /// What wires do to one frame: lose it, copy it, let it wait, bend it.
-    fn disturb(&mut self, to: usize, how: u8, nth: usize) {
+    pub(crate) fn disturb(&mut self, to: usize, how: u8, nth: usize) {
         let wire = &mut self.wires[to];
         let len = wire.len();
         if len == 0 {
@@ -141,13 +150,45 @@ impl Pair {
         }
     }
 
+    /// At most so many operations of an end reach the peer's device; whether its queue pair takes
+    /// all of them.
+    pub(crate) fn carry(&mut self, at: usize, most: usize) -> bool {
+        for _ in 0..most {
+            let Some((post, from, to)) = self.hosts[at].next_op() else { break };
+            if !self.hosts[1 - at].takes_ops(to, from) {
+                return false;
+            }
+            if self.hosts[1 - at].reaches(&post) {
+                self.hosts[at].on_executed();
+            } else {
+                self.hosts[1 - at].break_unseen();
+                self.hosts[at].on_refused();
+            }
+        }
+        true
+    }
+
+    /// All operations that are posted come to their end; how many.
+    fn settle_ops(&mut self, at: usize) -> usize {
+        let before = self.hosts[at].link.ops_live();
+        let is_taken = self.carry(at, usize::MAX);
+        self.hosts[at].answer_ops(usize::MAX);
+        if !is_taken {
+            self.hosts[at].break_lane(false);
+        }
+        self.hosts[at].flush_broken();
+        self.hosts[at].take_events();
+        before - self.hosts[at].link.ops_live()
+    }
+
     /// Both drivers have their turn, everything arrives, and all is taken; how many frames moved.
-    fn round(&mut self, takes: bool) -> usize {
+    pub(crate) fn round(&mut self, takes: bool) -> usize {
         let mut moved = 0;
         for at in 0..2 {
             self.turn(at, 0);
             moved += self.wires.iter().map(VecDeque::len).sum::<usize>();
             self.deliver(at, usize::MAX);
+            moved += self.settle_ops(at);
             let host = &mut self.hosts[at];
             host.return_sent(usize::MAX, false);
             host.take_events();

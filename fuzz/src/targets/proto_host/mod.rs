@@ -465,6 +465,6 @@ impl Host {
 
     pub(crate) fn is_quiet(&self) -> bool {
         let over = self.down.is_some() || self.link.is_idle();
-        self.posted.is_empty() && self.ready.is_empty() && over
+        self.posted.is_empty() && self.ready.is_empty() && over && self.has_no_ops()
     }
 }
