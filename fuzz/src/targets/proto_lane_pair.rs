@@ -1,4 +1,4 @@
-//! Two honest links with lanes, between which chunks are lost and queue pairs die as the input says:
+//! Two honest links with lanes; between them chunks get lost and queue pairs die as the input says:
 //! each operation has one outcome, and it is true.
 
 use crate::input::Reader;
