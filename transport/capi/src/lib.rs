@@ -21,7 +21,8 @@
 //! | `ffi` | the functions, and the types of C that they take and give |
 //! | `table` | numbers for what an endpoint has |
 //! | `fault` | why a call failed: its code and its text |
-//! | `inner` | an endpoint with the tables of what its caller holds |
+//! | `names` | what the caller of an endpoint holds, by number; events as C has them |
+//! | `inner` | an endpoint with its names |
 //!
 
 #![deny(unsafe_code)]
@@ -29,4 +30,5 @@
 mod fault;
 pub mod ffi;
 mod inner;
+mod names;
 mod table;

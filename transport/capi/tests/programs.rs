@@ -182,6 +182,16 @@ fn what_c_gets_wrong_is_an_error_and_nothing_else() {
 }
 
 #[test]
+fn messages_and_operations_of_c_end_as_they_should() {
+    let installed = Installed::new();
+    let program = installed.c("tests/c/works.c");
+    for checked in ways() {
+        let output = command(&program, checked).output().expect("it can be started");
+        succeeds(&output, &program);
+    }
+}
+
+#[test]
 fn the_stream_in_c_says_how_much_went() {
     let installed = Installed::new();
     let program = installed.c("examples/c/stream.c");

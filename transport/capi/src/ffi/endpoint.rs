@@ -152,12 +152,14 @@ pub unsafe extern "C" fn tow_next_event(endpoint: *mut tow_endpoint, out: *mut t
             if out.is_null() {
                 return Err(Fault::null("the place for the event"));
             }
-            let Some((event, fault)) = at.next_event() else { return Ok(0) };
-            if let Some(fault) = &fault {
-                super::library::note(fault);
+            out.write(tow_event::default());
+            match at.next_event(&mut *out) {
+                Ok(is_told) => Ok(usize::from(is_told)),
+                Err(fault) => {
+                    super::library::note(&fault);
+                    Ok(1)
+                }
             }
-            write(out, event, "the place for the event")?;
-            Ok(1)
         })
     })
 }

@@ -94,13 +94,13 @@ pub unsafe extern "C" fn tow_write(
     // SAFETY: see the module.
     status(unsafe {
         with(endpoint, |at| {
-            let found = at.bufs.at(buf.id).ok_or_else(|| Fault::stale("buffer"))?;
+            let found = at.names.bufs.at(buf.id).ok_or_else(|| Fault::stale("buffer"))?;
             let capacity = found.capacity();
             if len == 0 || len as usize > capacity {
                 let text = format!("{len} bytes of a buffer that holds 1 to {capacity}");
                 return Err(Fault::argument(text));
             }
-            let mut bytes = at.bufs.take_out(buf.id).ok_or_else(|| Fault::stale("buffer"))?;
+            let mut bytes = at.names.bufs.take_out(buf.id).ok_or_else(|| Fault::stale("buffer"))?;
             bytes.set_len(len as usize)?;
             let options = read_or_default(options);
             let mut back = Some(bytes);
@@ -112,8 +112,8 @@ pub unsafe extern "C" fn tow_write(
                 })
             });
             match back {
-                Some(bytes) => at.bufs.put_back(buf.id, bytes),
-                None => at.bufs.forget(buf.id),
+                Some(bytes) => at.names.bufs.put_back(buf.id, bytes),
+                None => at.names.bufs.forget(buf.id),
             }
             done
         })

@@ -218,9 +218,9 @@ pub unsafe extern "C" fn tow_endpoint_usage(
                 receive_buffers_max: usage.receive_buffers_max as u64,
                 send_buffers_out: usage.send_buffers_out as u64,
                 send_buffers_max: usage.send_buffers_max as u64,
-                messages_held: at.messages.len() as u64,
-                bufs_held: at.bufs.len() as u64,
-                sends: at.sends_len() as u64,
+                messages_held: at.names.messages.len() as u64,
+                bufs_held: at.names.bufs.len() as u64,
+                sends: at.names.sends.len() as u64,
             };
             write_prefix(out, bytes, &told)
         })

@@ -35,7 +35,7 @@ pub unsafe extern "C" fn tow_buf_alloc(
             // It does not move: the bytes are in a pool, wherever the buffer is.
             write(data, buf.as_mut_ptr(), "the place for the bytes")?;
             write_if_wanted(capacity, bytes);
-            let id = at.bufs.insert(buf);
+            let id = at.names.bufs.insert(buf);
             write(out, tow_buf { id }, "the place for the buffer")
         })
     })
@@ -49,7 +49,9 @@ pub unsafe extern "C" fn tow_buf_alloc(
 pub unsafe extern "C" fn tow_buf_free(endpoint: *mut tow_endpoint, buf: tow_buf) -> tow_status {
     // SAFETY: see the module.
     status(unsafe {
-        with(endpoint, |at| at.bufs.remove(buf.id).map(drop).ok_or_else(|| Fault::stale("buffer")))
+        with(endpoint, |at| {
+            at.names.bufs.remove(buf.id).map(drop).ok_or_else(|| Fault::stale("buffer"))
+        })
     })
 }
 
@@ -186,7 +188,7 @@ pub unsafe extern "C" fn tow_message_parts(
     // SAFETY: see the module.
     status(unsafe {
         with(endpoint, |at| {
-            let held = at.messages.at(message.id).ok_or_else(|| Fault::stale("message"))?;
+            let held = at.names.messages.at(message.id).ok_or_else(|| Fault::stale("message"))?;
             if parts.is_null() && room > 0 {
                 return Err(Fault::null("the place for the pieces"));
             }
@@ -216,7 +218,7 @@ pub unsafe extern "C" fn tow_message_copy(
     // SAFETY: see the module.
     status(unsafe {
         with(endpoint, |at| {
-            let held = at.messages.at(message.id).ok_or_else(|| Fault::stale("message"))?;
+            let held = at.names.messages.at(message.id).ok_or_else(|| Fault::stale("message"))?;
             let parts = held.parts();
             let len: usize = parts.iter().map(|part| part.len()).sum();
             if len > room {
