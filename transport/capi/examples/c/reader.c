@@ -88,7 +88,7 @@ static int serve(tow_endpoint *endpoint, const char *addr) {
     printf("%llu visits, the last one by %llu\n", (unsigned long long)visits,
            (unsigned long long)visitor);
     must(tow_memory_free(memory), "free the memory");
-    return visits == 3 && visitor == 42 ? 0 : 1;
+    return visits <= 3 && visitor == 42 ? 0 : 1;
 }
 
 /* What is asked for at once; each outcome brings its token. */
@@ -120,8 +120,7 @@ static void ask(tow_endpoint *endpoint, const tow_event *granted) {
 
 static int visit(tow_endpoint *endpoint, const char *addr) {
     tow_event event;
-    int operations = 0, same = 0, done = 0;
-    uint64_t counted = 0;
+    int operations = 0, same = 0, done = 0, counted = 0, unknown = 0;
     must(tow_connect(endpoint, addr, 0), "connect");
     while (!done) {
         must(tow_poll(endpoint), "poll");
@@ -131,7 +130,10 @@ static int visit(tow_endpoint *endpoint, const char *addr) {
                 ask(endpoint, &event);
                 break;
             case TOW_EVENT_OP_DONE:
-                if (event.outcome != TOW_EXECUTED) {
+                /* An atomic whose queue pair was lost is not repeated: it may have been done. */
+                if (event.token == COUNT && event.outcome == TOW_UNKNOWN) {
+                    unknown++;
+                } else if (event.outcome != TOW_EXECUTED) {
                     fprintf(stderr, "reader: operation %llu was not executed\n",
                             (unsigned long long)event.token);
                     return 1;
@@ -141,8 +143,8 @@ static int visit(tow_endpoint *endpoint, const char *addr) {
                     same = event.len == sizeof text && memcmp(event.data, text, event.len) == 0;
                     must(tow_buf_free(endpoint, event.buf), "free a buffer");
                 }
-                if (event.token == COUNT)
-                    counted += event.word; /* what the count was: 0, 1, 2 */
+                if (event.token == COUNT && event.has_word)
+                    counted++; /* event.word is what the count was */
                 if (++operations == 5)
                     must(tow_link_close(endpoint, event.link), "close the link");
                 break;
@@ -158,7 +160,8 @@ static int visit(tow_endpoint *endpoint, const char *addr) {
         if (!done)
             must(tow_wait(endpoint, SECOND_NS), "wait");
     }
-    return same && counted == 3 ? 0 : 1;
+    printf("counted %d times, and %d perhaps\n", counted, unknown);
+    return same && counted + unknown == 3 ? 0 : 1;
 }
 
 int main(int argc, char **argv) {
