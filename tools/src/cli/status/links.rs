@@ -170,7 +170,7 @@ mod tests {
              flight window",
             "4 1 10.0.0.2:4791 gold UC 2 3 of 1,024 384 of 4,096 120 17 of 4,096 12 1.5 MiB \
              4 KiB 64 KiB",
-            "5 1 ? gold UC 0 0 of 0 0 of 0 0 0 of 0 0 0 B 0 B 0 B",
+            "5 1 ? gold UC 0 0 of 0 0 of 0 0 0 of 0 0 0 bytes 0 bytes 0 bytes",
             "",
             "one-sided: link worker peer grants asked for at the device executed denied not \
              executed unknown refused",
