@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::{process, workspace};
 
 /// The crates that have models.
-const PACKAGES: [&str; 1] = ["towpath-memory"];
+const PACKAGES: [&str; 2] = ["towpath-memory", "towpath-wake"];
 
 /// Runs all models.
 pub(crate) fn run() -> Result<(), Failure> {

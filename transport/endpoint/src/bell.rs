@@ -1,7 +1,7 @@
 //! What ends the sleep of the thread that drives an endpoint.
 
-use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::task::Waker;
+use towpath_wake::Rest;
 
 /// Threads ring it when they have put something where the driver of an endpoint looks. A ring
 /// costs a system call only while the driver sleeps.
@@ -10,22 +10,19 @@ use std::task::Waker;
 /// something there after that look sees the mark and wakes the driver.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
-    asleep: AtomicBool,
+    rest: Rest,
     /// None where the device cannot be woken.
     waker: Option<Waker>,
 }
 
 impl Bell {
     pub(crate) fn new(waker: Option<Waker>) -> Self {
-        Self { asleep: AtomicBool::new(false), waker }
+        Self { rest: Rest::default(), waker }
     }
 
     /// Wakes the driver if it sleeps. Call it after putting something where the driver looks.
     pub(crate) fn ring(&self) {
-        // What was put there is visible before the mark is read.
-        fence(Ordering::SeqCst);
-        if self.asleep.load(Ordering::SeqCst)
-            && self.asleep.swap(false, Ordering::SeqCst)
+        if self.rest.is_to_be_woken()
             && let Some(waker) = &self.waker
         {
             waker.wake_by_ref();
@@ -34,13 +31,12 @@ impl Bell {
 
     /// The driver is about to sleep, and looks once more after this call.
     pub(crate) fn sleeps(&self) {
-        self.asleep.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+        self.rest.begin();
     }
 
     /// The driver is awake.
     pub(crate) fn wakes(&self) {
-        self.asleep.store(false, Ordering::SeqCst);
+        self.rest.end();
     }
 
     /// Whether a ring ends the driver's sleep.

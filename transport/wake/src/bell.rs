@@ -1,10 +1,11 @@
 //! A bell that any thread rings to end the wait of the one that owns it.
 
+use crate::sync::AtomicBool;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Wake, Waker};
 
 /// The owner's side: a file that is readable once the bell was rung, for whoever waits on files.
@@ -26,8 +27,32 @@ pub struct Bell {
 
 #[derive(Debug)]
 struct Rope {
-    rung: AtomicBool,
+    rung: Rung,
     writable: UnixStream,
+}
+
+/// Whether a bell was rung and not yet cleared: a byte waits to be read then, or is on its way.
+#[derive(Debug, Default)]
+pub(crate) struct Rung(AtomicBool);
+
+impl Rung {
+    /// Rings the bell; where it was not, by letting `write` write a byte.
+    pub(crate) fn ring(&self, write: impl FnOnce()) {
+        if !self.0.swap(true, Ordering::SeqCst) {
+            write();
+        }
+    }
+
+    /// Takes the rings in, and by `read` the bytes; whether there were any.
+    pub(crate) fn clear(&self, read: impl FnOnce()) -> bool {
+        if !self.0.load(Ordering::SeqCst) {
+            return false;
+        }
+        // The byte may still be on its way: it is read the next time then, and wakes in vain once.
+        read();
+        // In this order: a ring between the two is one that this call answers for.
+        self.0.swap(false, Ordering::SeqCst)
+    }
 }
 
 impl Wake for Rope {
@@ -36,10 +61,8 @@ impl Wake for Rope {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.rung.swap(true, Ordering::SeqCst) {
-            // It cannot be full, and when the owner is gone nobody waits.
-            let _ = (&self.writable).write(&[1]);
-        }
+        // It cannot be full, and when the owner is gone nobody waits.
+        self.rung.ring(|| drop((&self.writable).write(&[1])));
     }
 }
 
@@ -52,7 +75,7 @@ impl Bell {
         let (readable, writable) = UnixStream::pair()?;
         readable.set_nonblocking(true)?;
         writable.set_nonblocking(true)?;
-        let rope = Arc::new(Rope { rung: AtomicBool::new(false), writable });
+        let rope = Arc::new(Rope { rung: Rung::default(), writable });
         Ok(Self { readable, rope })
     }
 
@@ -65,14 +88,9 @@ impl Bell {
     /// Takes the rings in; says whether there were any. What a ringer did before it rang is seen
     /// after this, also when its ring found the bell rung already.
     pub fn clear(&mut self) -> bool {
-        if !self.rope.rung.load(Ordering::SeqCst) {
-            return false;
-        }
-        // The byte may still be on its way: it is read the next time then, and wakes in vain once.
+        let Self { readable, rope } = self;
         let mut bytes = [0; 8];
-        while matches!(self.readable.read(&mut bytes), Ok(1..)) {}
-        // In this order: a ring between the two is one that this call answers for.
-        self.rope.rung.swap(false, Ordering::SeqCst)
+        rope.rung.clear(|| while matches!(readable.read(&mut bytes), Ok(1..)) {})
     }
 }
 
@@ -82,7 +100,7 @@ impl AsFd for Bell {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::Bell;
     use std::sync::atomic::{AtomicU32, Ordering};

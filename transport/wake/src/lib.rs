@@ -2,14 +2,22 @@
 //!
 //! [`Bell`] is a file descriptor that any thread can make readable, to wake a thread that waits for
 //! it. [`Watch`] is a file descriptor that becomes readable when any of many others does, once for
-//! each thing that is new. [`AnyOf`] is one that is readable while any of many others is.
+//! each thing that is new. [`AnyOf`] is one that is readable while any of many others is. [`Rest`]
+//! says whether a thread has to be woken at all, [`Listed`] whether something waits for it already.
 
 #![forbid(unsafe_code)]
 
 mod any_of;
 mod bell;
+mod listed;
+#[cfg(all(test, loom))]
+mod models;
+mod rest;
+mod sync;
 mod watch;
 
 pub use any_of::AnyOf;
 pub use bell::Bell;
+pub use listed::Listed;
+pub use rest::Rest;
 pub use watch::Watch;

@@ -74,7 +74,7 @@ impl AsFd for Watch {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::{EVENTS_AT_A_TIME, Watch};
     use std::io::{Read, Write};

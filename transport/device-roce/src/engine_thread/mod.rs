@@ -29,6 +29,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use towpath_base::{Nanos, Time};
 use towpath_verbs::Device;
+use towpath_wake::Rest;
 
 /// Packets taken in before the lock is offered to the application.
 const BUDGET: usize = 64;
@@ -91,7 +92,7 @@ struct Signals {
     /// How many of the others sleep until there may be completions, or are about to.
     resting: AtomicUsize,
     /// The thread sleeps, or looks for the last time before it does.
-    sleeps: AtomicBool,
+    rest: Rest,
     stops: AtomicBool,
 }
 
@@ -228,7 +229,11 @@ fn drive<D: Device>(shared: &Shared<D>, mut nap: Nap, options: EngineOptions) {
         defers = 0;
         // Said before the last look: whoever posts after it rings the bell.
         let is_idle = now.since(busy_at) >= options.spin;
-        signals.sleeps.store(is_idle, Ordering::SeqCst);
+        if is_idle {
+            signals.rest.begin();
+        } else {
+            signals.rest.end();
+        }
         let device = shared.device.lock().unwrap_or_else(PoisonError::into_inner);
         now = device.now();
         if shared.progress(device, BUDGET).0 > 0 {

@@ -105,7 +105,7 @@ impl<D: Device> SharedDevice<D> {
 
     /// Rings the bell after something was posted.
     fn wake(&self) {
-        if self.shared.signals.sleeps.load(Ordering::SeqCst) {
+        if self.shared.signals.rest.is_to_be_woken() {
             self.driver.wake_by_ref();
         }
     }

@@ -28,6 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use towpath_base::Time;
 use towpath_proto::{ChannelId, Outcome};
+use towpath_wake::Listed;
 
 /// A message to send, and whom its outcome is told.
 pub(super) struct Outgoing {
@@ -98,7 +99,7 @@ pub(super) struct Egress {
     is_timed: AtomicBool,
     /// The number of the next message that has a ticket.
     next_ticket: AtomicU64,
-    is_listed: AtomicBool,
+    listed: Listed,
     /// Nothing is taken any more: the channel or its link is closed.
     is_sealed: AtomicBool,
     /// Why nothing more arrives; set by the worker before it lets go of where arrivals go.
@@ -131,7 +132,7 @@ impl Egress {
             lined_up: AtomicUsize::new(0),
             is_timed: AtomicBool::new(false),
             next_ticket: AtomicU64::new(0),
-            is_listed: AtomicBool::new(false),
+            listed: Listed::default(),
             is_sealed: AtomicBool::new(false),
             end: OnceLock::new(),
             is_leaving: AtomicBool::new(false),
@@ -147,12 +148,12 @@ impl Egress {
 
     /// It is to be listed; true when it was not.
     pub(super) fn mark_listed(&self) -> bool {
-        !self.is_listed.swap(true, Ordering::SeqCst)
+        self.listed.mark()
     }
 
     /// It is not listed any more; true when it has something for the worker all the same.
     pub(super) fn unmark_listed(&self) -> bool {
-        self.is_listed.store(false, Ordering::SeqCst);
+        self.listed.unmark();
         !self.posts.is_empty()
             || self.lined_up.load(Ordering::SeqCst) > 0
             || self.is_leaving.load(Ordering::SeqCst)
@@ -387,7 +388,7 @@ impl Egress {
 
     /// Whether the worker has nothing left to take or to hand on.
     pub(super) fn is_idle(&self) -> bool {
-        !self.is_listed.load(Ordering::SeqCst)
+        !self.listed.is_marked()
     }
 
     /// Whether one more message may be handed to the link; if not, the worker leaves the channel
