@@ -4,6 +4,7 @@ use crate::config::EndpointConfig;
 use crate::endpoint::Endpoint;
 use crate::error::EndpointError;
 use crate::handle::EndpointHandle;
+use crate::limits::LANES_MAX;
 use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{EngineOptions, RoceConfig, RoceDevice, SharedDevice};
 
@@ -44,7 +45,9 @@ fn engine_udp(
 }
 
 fn on_link(link: UdpLink, config: &EndpointConfig) -> RoceUdp {
-    let qps = (config.links_max * (config.qp_paths_max() + 1)) as u32;
+    // Those of paths, of acks and of lanes.
+    let qps = config.links_max * (config.qp_paths_max() + 1) + config.links_max.min(LANES_MAX);
+    let qps = qps as u32;
     RoceDevice::new(link, RoceConfig::default().seed(config.seed).qp_max(qps.max(64)))
 }
 
