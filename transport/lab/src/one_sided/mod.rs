@@ -1,7 +1,7 @@
 //! Clients of one server's memory: one-sided operations of all kinds while packets are lost and
 //! queue pairs die, grants are revoked, and clients stall and die themselves.
 //!
-//! Everything that a client asks for and is told is written into [books](books), which check it
+//! Everything that a client asks for and is told is written into books (`books`), which check it
 //! against the memory: atomics are carried out once, or not at all where the client was told so; a
 //! write never takes the place of a later one; no word is torn; what is revoked does not change.
 //!
