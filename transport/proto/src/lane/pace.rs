@@ -14,6 +14,9 @@ pub(super) struct Pace {
     cc: Cached<AnyController>,
     pacer: Pacer,
     in_flight_bytes: u64,
+    /// What was done at the time of the last completion, which the controller is not told yet: what
+    /// a driver takes in at once is one sample, as for acks.
+    done: Option<AckSample>,
     /// Window or pacer held the last operation back that was asked for.
     is_limited: bool,
     /// One larger than the window went: nothing more before this.
@@ -29,6 +32,7 @@ impl Pace {
             cc: Cached::new(config.controller.build(now, &facts)),
             pacer: Pacer::new(now, config.burst_bytes),
             in_flight_bytes: 0,
+            done: None,
             is_limited: false,
             oversize_until: now,
             round_trip: None,
@@ -38,6 +42,7 @@ impl Pace {
     /// Whether an operation may be posted now, and if not, when to ask again: [`Time::NEVER`] when
     /// another has to be done first. One always may when none is posted.
     pub(super) fn may_post(&mut self, now: Time, charge: u64) -> Result<(), Time> {
+        self.tell();
         let window = self.cc.window_bytes();
         if self.in_flight_bytes > 0 && self.in_flight_bytes + charge > window {
             self.is_limited = true;
@@ -67,7 +72,14 @@ impl Pace {
             Some(before) => Nanos(before.0 - before.0 / 8 + rtt.0 / 8),
             None => rtt,
         });
-        self.cc.on_ack(&AckSample {
+        if let Some(done) = self.done.as_mut().filter(|done| done.now == now) {
+            done.rtt = Some(rtt);
+            done.acked_bytes += charge;
+            done.acked_chunks += 1;
+            return;
+        }
+        self.tell();
+        self.done = Some(AckSample {
             now,
             rtt: Some(rtt),
             endpoint: Nanos::ZERO,
@@ -79,12 +91,20 @@ impl Pace {
         });
     }
 
+    /// Tells the controller what was done.
+    fn tell(&mut self) {
+        if let Some(done) = self.done.take() {
+            self.cc.on_ack(&done);
+        }
+    }
+
     pub(super) fn on_lost(&mut self, charge: u64) {
         self.in_flight_bytes -= charge;
     }
 
     /// The queue pair gave up: as a timeout.
     pub(super) fn on_failed(&mut self, now: Time) {
+        self.tell();
         self.cc.on_rto(now);
     }
 }
