@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use towpath_memory::SharedMemory;
 use towpath_proto::wire::{LANE_PIECE_BYTES, LaneRequest};
-use towpath_proto::{ChannelId, GrantId, OpKey, OpKind, OpPost, Rights, SendKey};
+use towpath_proto::{ChannelId, GrantId, OpKey, OpPost, Rights, SendKey};
 
 /// Memory of this end that the peer may reach.
 pub(crate) struct OwnGrant {
@@ -121,13 +121,9 @@ impl LaneQp {
     pub(crate) fn reach(&self, request: &LaneRequest) -> Option<(&SharedMemory, usize)> {
         let grant = self.grants.iter().find(|grant| grant.id == request.grant)?;
         let OwnGrant { memory, range, rights, .. } = grant;
-        let allowed = match request.kind {
-            OpKind::Read => rights.read,
-            OpKind::Write | OpKind::WriteWord { .. } => rights.write,
-            OpKind::FetchAdd { .. } | OpKind::CmpSwap { .. } => rights.atomic,
-        };
         let end = u64::from(request.offset) + u64::from(request.length);
         let fits = end <= range.len() as u64;
-        (allowed && fits).then(|| (memory, range.start + request.offset as usize))
+        (rights.allow(request.kind) && fits)
+            .then(|| (memory, range.start + request.offset as usize))
     }
 }

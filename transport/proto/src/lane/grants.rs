@@ -24,6 +24,16 @@ impl Rights {
 
     const BITS: u32 = 3;
 
+    /// Whether an operation of this kind is among them.
+    #[must_use]
+    pub fn allow(self, kind: OpKind) -> bool {
+        match kind {
+            OpKind::Read => self.read,
+            OpKind::Write | OpKind::WriteWord { .. } => self.write,
+            OpKind::FetchAdd { .. } | OpKind::CmpSwap { .. } => self.atomic,
+        }
+    }
+
     fn bits(self) -> u32 {
         u32::from(self.read) | u32::from(self.write) << 1 | u32::from(self.atomic) << 2
     }
@@ -64,12 +74,7 @@ impl Theirs {
     /// Whether the grant allows an operation.
     pub(super) fn check(&self, request: &OpRequest) -> Result<(), OpError> {
         let Grant { byte_len, rights, .. } = self.grant;
-        let allowed = match request.kind {
-            OpKind::Read => rights.read,
-            OpKind::Write | OpKind::WriteWord { .. } => rights.write,
-            OpKind::FetchAdd { .. } | OpKind::CmpSwap { .. } => rights.atomic,
-        };
-        if !allowed {
+        if !rights.allow(request.kind) {
             return Err(OpError::Rights { rights });
         }
         let end = request.offset.checked_add(request.length);
