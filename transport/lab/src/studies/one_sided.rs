@@ -32,9 +32,9 @@ pub const STUDY: Study = Study {
             many: false,
             defaults: ["16", "16", "16"],
         },
-        share("loss", "Share of packets that are lost", "0.01"),
-        share("copies", "Share of packets that come twice", "0.01"),
-        share("overtaken", "Share of packets that others overtake", "0.01"),
+        Param::share("loss", "Share of packets that are lost", "0.01"),
+        Param::share("copies", "Share of packets that come twice", "0.01"),
+        Param::share("overtaken", "Share of packets that others overtake", "0.01"),
         Param {
             name: "every",
             what: "Something befalls a client after so many additions, on average; 0 is never",
@@ -46,11 +46,6 @@ pub const STUDY: Study = Study {
     ],
     run,
 };
-
-const fn share(name: &'static str, what: &'static str, default: &'static str) -> Param {
-    let kind = Kind::Share(0.0..=0.2);
-    Param { name, what, unit: "share", kind, many: false, defaults: [default; 3] }
-}
 
 fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     let faults = FaultPlan::none()

@@ -45,6 +45,18 @@ pub struct Param {
     pub defaults: [&'static str; 3],
 }
 
+impl Param {
+    /// A share of packets, 0 to 0.2, the same at each level.
+    pub(crate) const fn share(
+        name: &'static str,
+        what: &'static str,
+        default: &'static str,
+    ) -> Self {
+        let kind = Kind::Share(0.0..=0.2);
+        Self { name, what, unit: "share", kind, many: false, defaults: [default; 3] }
+    }
+}
+
 /// A text that is no value of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParamError {

@@ -51,7 +51,7 @@ pub const STUDY: Study = Study {
             many: false,
             defaults: ["4K", "4K", "4K"],
         },
-        share("late", "Share of packets that are held for long", "0.05"),
+        Param::share("late", "Share of packets that are held for long", "0.05"),
         Param {
             name: "late-us",
             what: "The longest that a packet is held",
@@ -60,8 +60,8 @@ pub const STUDY: Study = Study {
             many: false,
             defaults: ["2000", "2000", "2000"],
         },
-        share("copies", "Share of packets that come twice, the copy late", "0.05"),
-        share("loss", "Share of packets that are lost", "0.01"),
+        Param::share("copies", "Share of packets that come twice, the copy late", "0.05"),
+        Param::share("loss", "Share of packets that are lost", "0.01"),
         Param {
             name: "hold-us",
             what: "The longest that an application keeps a buffer before it looks again",
@@ -73,11 +73,6 @@ pub const STUDY: Study = Study {
     ],
     run,
 };
-
-const fn share(name: &'static str, what: &'static str, default: &'static str) -> Param {
-    let kind = Kind::Share(0.0..=0.2);
-    Param { name, what, unit: "share", kind, many: false, defaults: [default; 3] }
-}
 
 /// Parts that run by themselves, each with a seed of its own: so that threads have work, and that
 /// results do not depend on how many threads there are.
