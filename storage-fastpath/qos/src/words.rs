@@ -137,6 +137,12 @@ impl Report {
             | u64::from(done)
     }
 
+    /// Of which period a word is, as far as it says.
+    #[must_use]
+    pub fn epoch_of(word: u64) -> Epoch {
+        Epoch((word >> 56) as u16)
+    }
+
     /// What a word says; none when it is of another period.
     #[must_use]
     pub fn unpack(word: u64, epoch: Epoch, unit_shift: u8) -> Option<Self> {

@@ -1,7 +1,7 @@
 //! Data access (figure 3): an I/O uses a token of the reservation (step T2), or else one of the
 //! pool (step T3), or waits (step T4).
 
-use super::{Action, Engine, Fetch};
+use super::{Action, Engine};
 use crate::even;
 use crate::limits::AHEAD_TICKS;
 use crate::words::{Epoch, PoolWord, Taken};
@@ -111,7 +111,7 @@ impl Engine {
         }
         if self.wanted > 0 && self.fetch.is_none() && now >= self.retry_at {
             let count = self.batch().max(self.wanted);
-            self.fetch = Some(Fetch { count });
+            self.fetch = Some(count);
             return Some(Action::Fetch { operand: PoolWord::operand(count) });
         }
         self.report(now)
@@ -119,7 +119,7 @@ impl Engine {
 
     /// What the pool's word was when it was added to.
     pub fn fetched(&mut self, now: Time, was: u64) {
-        let Some(Fetch { count }) = self.fetch.take() else { return };
+        let Some(count) = self.fetch.take() else { return };
         let word = PoolWord::unpack(was);
         let current = self.epoch();
         let epoch = if self.rules.checks_epoch { current } else { Some(word.epoch) };

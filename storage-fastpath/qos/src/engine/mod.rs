@@ -57,12 +57,6 @@ impl Period {
     }
 }
 
-/// An addition to the pool's word that is under way.
-#[derive(Clone, Copy, Debug)]
-struct Fetch {
-    count: u32,
-}
-
 /// A client's engine.
 #[derive(Clone, Debug)]
 pub struct Engine {
@@ -82,7 +76,8 @@ pub struct Engine {
     demand: Demand,
     /// What it did in the last tick.
     busy: Busy,
-    fetch: Option<Fetch>,
+    /// How many tokens the addition to the pool's word asks for that is under way.
+    fetch: Option<u32>,
     /// Tokens of a period whose start has not come yet.
     early: Option<(Epoch, u32)>,
     /// Tokens that are wanted from the pool.

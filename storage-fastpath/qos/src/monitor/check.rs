@@ -48,7 +48,6 @@ impl Monitor {
         look.was_spoilt = true;
         words.overwrite_pool(PoolWord { epoch: self.epoch, tokens: 0 }.pack());
         self.note_pool(0);
-        self.pool_set = 0;
         0
     }
 
@@ -65,15 +64,9 @@ impl Monitor {
         for (place, client) in self.clients.iter_mut().enumerate() {
             let Some(client) = client else { continue };
             let word = words.report(Slot(place as u16));
+            // As published, whatever is there is believed.
+            let epoch = if checks { epoch } else { Report::epoch_of(word) };
             let report = Report::unpack(word, epoch, shift);
-            let report = match (report, checks) {
-                (None, false) => {
-                    // As published: whatever is there is believed.
-                    let any = (0..=u8::MAX).map(|low| crate::words::Epoch(low.into()));
-                    any.into_iter().find_map(|epoch| Report::unpack(word, epoch, shift))
-                }
-                (report, _) => report,
-            };
             client.hear(word, report);
         }
     }

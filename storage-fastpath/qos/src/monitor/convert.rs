@@ -14,7 +14,6 @@ impl Monitor {
         if self.config.rules.conversion == Conversion::Overwrite {
             let tokens = self.target(now, is_behind, 0);
             words.overwrite_pool(PoolWord { epoch: self.epoch, tokens }.pack());
-            self.note_pool(tokens);
             self.pool_set = tokens;
             return;
         }

@@ -7,8 +7,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use towpath_base::{Nanos, Prng, Time};
 use towpath_qos::{
-    Action, Capacities, Engine, Monitor, MonitorConfig, Notice, PeriodEnd, PeriodStart, PoolWord,
-    Rules, Share, Slot, Ticket, Words,
+    Action, Capacities, Engine, Monitor, MonitorConfig, Notice, PeriodEnd, PeriodStart, Rules,
+    Share, Slot, Ticket, Words,
 };
 
 /// How a client asks for what it wants in a period.
@@ -68,8 +68,6 @@ pub struct Outcome {
     pub reports: u64,
     /// The mean, and the highest, of the tokens that were used in a period beyond the estimate.
     pub over_issued: Vec<i64>,
-    /// Latency from arrival at the engine, in nanoseconds, sampled.
-    pub latencies: Vec<u64>,
     pub spoilt: u64,
 }
 
@@ -113,19 +111,16 @@ struct Client {
     plan: ClientPlan,
     slot: Slot,
     engine: Engine,
-    /// What is wanted and has not gone, with when it came, as runs.
+    /// What is wanted and has not gone.
     waiting: u32,
     under_way: u32,
     nic_free: Time,
     wakes_at: Time,
-    arrived_at: std::collections::VecDeque<(Time, u32)>,
 }
 
 struct Table {
     pool: u64,
     reports: Vec<u64>,
-    /// An engine takes so much between each reading of the pool and the writing that follows.
-    meddles: Option<u64>,
 }
 
 impl Words for Table {
@@ -166,7 +161,7 @@ struct Model {
     server_free: Time,
     period: usize,
     /// The tickets that are under way, by number.
-    tickets: Vec<(Option<Ticket>, Time)>,
+    tickets: Vec<Option<Ticket>>,
     free: Vec<u32>,
     starts: Vec<PeriodStart>,
     notices: Vec<Notice>,
@@ -194,10 +189,9 @@ pub fn run(plan: &Plan) -> Outcome {
             under_way: 0,
             nic_free: Time::ZERO,
             wakes_at: Time::NEVER,
-            arrived_at: std::collections::VecDeque::new(),
         })
         .collect();
-    let table = Table { pool: 0, reports: vec![0; clients.len()], meddles: None };
+    let table = Table { pool: 0, reports: vec![0; clients.len()] };
     let model = Model {
         monitor,
         clients,
@@ -323,7 +317,6 @@ impl Model {
                     let before = self.clients[client].waiting;
                     self.clients[client].engine.withdrawn(self.now, before, before);
                     self.clients[client].waiting = 0;
-                    self.clients[client].arrived_at.clear();
                     self.want(client, demand);
                     self.at(self.now, What::Wake(client));
                 }
@@ -344,7 +337,6 @@ impl Model {
         let of = &mut self.clients[client];
         of.engine.arrived(now, count, count);
         of.waiting += count;
-        of.arrived_at.push_back((now, count));
     }
 
     fn tick(&mut self) {
@@ -422,28 +414,17 @@ impl Model {
         of.under_way += 1;
         of.nic_free = of.nic_free.max(self.now) + own;
         let arrives = of.nic_free + WAY;
-        let came = match of.arrived_at.front_mut() {
-            Some((came, count)) => {
-                *count -= 1;
-                let came = *came;
-                if of.arrived_at.front().is_some_and(|(_, count)| *count == 0) {
-                    of.arrived_at.pop_front();
-                }
-                came
-            }
-            None => self.now,
-        };
         self.used += 1;
         let number = self.free.pop().unwrap_or_else(|| {
-            self.tickets.push((None, Time::ZERO));
+            self.tickets.push(None);
             self.tickets.len() as u32 - 1
         });
-        self.tickets[number as usize] = (ticket, came);
+        self.tickets[number as usize] = ticket;
         self.at(arrives, What::Arrive(client, number));
     }
 
     fn done(&mut self, client: usize, number: u32) {
-        let (ticket, came) = self.tickets[number as usize];
+        let ticket = self.tickets[number as usize];
         self.free.push(number);
         self.clients[client].under_way -= 1;
         if let Some(ticket) = ticket {
@@ -451,9 +432,6 @@ impl Model {
         }
         let period = self.outcome.done.len() - 1;
         self.outcome.done[period][client] += 1;
-        if number.is_multiple_of(16) {
-            self.outcome.latencies.push(self.now.since(came).0);
-        }
         self.work(client);
     }
 }
@@ -469,9 +447,4 @@ pub fn zipf(sum: u32) -> Vec<u32> {
         (0..10).map(|client| 1.0 / ((client / 2 + 1) as f64).powf(0.6)).collect();
     let all: f64 = weights.iter().sum();
     weights.iter().map(|weight| (weight / all * f64::from(sum)) as u32).collect()
-}
-
-/// What the pool says, for who looks into a failure.
-pub fn shown(word: u64) -> PoolWord {
-    PoolWord::unpack(word)
 }
