@@ -305,6 +305,11 @@ impl Links {
         self.find_mut(id).filter(|conn| conn.phase == Phase::Up)?.link.as_mut()
     }
 
+    /// What the one-sided operations of a link have, if it is there and they have anything.
+    pub(crate) fn lane_mut(&mut self, id: LinkId) -> Option<&mut LaneQp> {
+        self.find_mut(id)?.lane.as_deref_mut()
+    }
+
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Conn> {
         self.slots.iter_mut().filter_map(|slot| slot.conn.as_deref_mut())
     }

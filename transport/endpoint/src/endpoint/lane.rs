@@ -248,7 +248,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         token: u64,
         outcome: OpOutcome,
     ) -> Event {
-        let lane = self.links.find_mut(link).and_then(|conn| conn.lane.as_mut());
+        let lane = self.links.lane_mut(link);
         let (word, buf) = lane.map_or((None, None), |lane| lane.leave(key));
         let word = word.filter(|_| outcome == OpOutcome::Executed);
         Event::OpDone { op: OpId { link, key }, token, outcome, word, buf }

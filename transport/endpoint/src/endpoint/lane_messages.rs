@@ -37,7 +37,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if !self.lane_has_way(link) {
             return;
         }
-        if let Some(lane) = self.links.find_mut(link).and_then(|conn| conn.lane.as_mut()) {
+        if let Some(lane) = self.links.lane_mut(link) {
             lane.talk.is_leaving = true;
             self.links.touch(link.index);
         }
@@ -70,8 +70,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             let full = lane.talk.asked.len() >= LANE_REQUESTS_MAX;
             let Some(asked) = lane.talk.next().filter(|_| !full) else { return };
             let Some(mut buf) = self.lane_buf(link) else { return };
-            let conn = self.links.find_mut(link);
-            let Some(lane) = conn.and_then(|conn| conn.lane.as_mut()) else { return };
+            let Some(lane) = self.links.lane_mut(link) else { return };
             if !lane.put_request(&asked, &mut buf) {
                 lane.talk.give_up(asked.key);
                 continue;
@@ -79,7 +78,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             if !self.say(link, channel, buf) {
                 return;
             }
-            if let Some(lane) = self.links.find_mut(link).and_then(|conn| conn.lane.as_mut()) {
+            if let Some(lane) = self.links.lane_mut(link) {
                 lane.talk.on_asked(asked);
             }
         }
@@ -88,7 +87,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Sends a message of a lane; false when there is no room for one.
     fn say(&mut self, link: LinkId, channel: ChannelId, buf: Buf) -> bool {
         let Some(send) = self.send_unseen(link, channel, buf) else { return false };
-        if let Some(lane) = self.links.find_mut(link).and_then(|conn| conn.lane.as_mut()) {
+        if let Some(lane) = self.links.lane_mut(link) {
             lane.talk.on_sent(send);
         }
         true
@@ -164,8 +163,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// The peer said something on the channel of a lane.
     #[cold]
     pub(super) fn on_lane_message(&mut self, link: LinkId, message: Message) {
-        let conn = self.links.find_mut(link);
-        let Some(lane) = conn.and_then(|conn| conn.lane.as_mut()) else { return };
+        let Some(lane) = self.links.lane_mut(link) else { return };
         if lane.talk.theirs == Some(message.channel()) {
             lane.talk.waiting.push_back(message);
             return self.serve(link);
@@ -218,8 +216,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 return;
             }
             let Some(mut buf) = self.lane_buf(link) else { return };
-            let conn = self.links.find_mut(link);
-            let Some(lane) = conn.and_then(|conn| conn.lane.as_mut()) else { return };
+            let Some(lane) = self.links.lane_mut(link) else { return };
             let Some(message) = lane.talk.waiting.pop_front() else { return };
             let answered = lane.carry_out(&message, &mut buf);
             self.release(message);

@@ -63,7 +63,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     pub(super) fn lane_key(&mut self, link: LinkId, region: &Region) -> Result<u32, LaneError> {
         self.lane_of(link)?;
         let Self { links, device, .. } = self;
-        let lane = links.find_mut(link).and_then(|conn| conn.lane.as_mut());
+        let lane = links.lane_mut(link);
         let lane = lane.ok_or(LaneError::NoSuchLink)?;
         if let Some(&(_, lkey)) = lane.regions.iter().find(|&&(id, _)| id == region.id()) {
             return Ok(lkey);
@@ -115,7 +115,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// Destroys what a lane has; the next queue pair is made when nothing of it is posted.
     fn retire_lane(&mut self, link: LinkId) {
-        let Some(lane) = self.links.find_mut(link).and_then(|conn| conn.lane.as_mut()) else {
+        let Some(lane) = self.links.lane_mut(link) else {
             return;
         };
         let qp_num = std::mem::replace(&mut lane.qp_num, NO_QP);
