@@ -8,10 +8,12 @@
 //! | module | contents |
 //! |---|---|
 //! | [`daemon`] | settings, start and clean stop of a whole server |
+//! | [`qos`] | reservations: who gets how much of the server |
 //! | [`service`] | takes requests from an endpoint, passes them to the store, sends the answers |
 //! | [`store`] | the store on files: writes, commits, recovery, checksums, scrub |
 #![forbid(unsafe_code)]
 
 pub mod daemon;
+pub mod qos;
 pub mod service;
 pub mod store;

@@ -31,6 +31,7 @@
 //! | `health` | the state of links, and slow I/O, as events and figures |
 //! | `hedge` | hedged reads: a second replica is asked when the first is late |
 //! | `blocking`, `config`, `transfer` | [`BlockingClient`], its settings, transfer of whole files |
+//! | `qos` | a tenant's tokens over a link: the engine, and the words that it reaches one-sided |
 //! | `session` | sessions: after a reconnect a client may safely repeat its changes |
 //! | `error`, `limits` | errors; bounds and their reasons |
 
@@ -45,6 +46,7 @@ pub mod health;
 mod hedge;
 pub mod limits;
 mod output;
+mod qos;
 pub mod server;
 mod session;
 pub mod slice;
@@ -59,6 +61,7 @@ pub use error::{ClientError, ErrorKind, OpenError, TransferError};
 pub use health::{HealthConfig, HealthEvent, HealthMonitor, HealthState, LinkHealth};
 pub use hedge::{HedgeAfter, HedgeConfig, HedgeStats, HedgedClient, ParseHedgeAfterError};
 pub use output::{Output, ReadData};
+pub use qos::{LaneEngine, LaneEngineStats};
 pub use session::ClientSession;
 pub use slice::{ChunkId, SLICE_BYTES};
 pub use transfer::Transferred;

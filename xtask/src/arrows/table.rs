@@ -164,13 +164,13 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "fastpath",
         folder: "storage-fastpath",
-        may_use: MayUse::Only(&["base", "transport", "rpc"]),
+        may_use: MayUse::Only(&["base", "qos", "transport", "rpc"]),
         what: "fixed-layout read and write, checksums verified on receive, the client",
     },
     Row {
         name: "chunkserver",
         folder: "chunkserver",
-        may_use: MayUse::Only(&["base", "transport", "status", "rpc", "fastpath"]),
+        may_use: MayUse::Only(&["base", "qos", "transport", "status", "rpc", "fastpath"]),
         what: "the chunk server: store, service, daemon",
     },
     Row {
