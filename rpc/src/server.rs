@@ -1,10 +1,11 @@
 //! The server end: takes requests out of events, sends responses, now or later.
 
+mod config;
+
+pub use config::ServerConfig;
+
 use crate::fate::{Fate, Fates};
-use crate::limits::{
-    FATE_WAIT, FATES_MAX, MESSAGE_BYTES_MAX_DEFAULT, REQUESTS_MAX, REQUESTS_MAX_DEFAULT,
-    TIMEOUT_DEFAULT, TIMEOUT_MAX,
-};
+use crate::limits::{FATE_WAIT, FATES_MAX, TIMEOUT_DEFAULT, TIMEOUT_MAX};
 use crate::parcel::{Fields, Outgoing, Parcel};
 use crate::request::{Incoming, Request, RequestKey, Responder};
 use crate::stats::ServerStats;
@@ -14,44 +15,6 @@ use towpath_transport::{
     ChannelId, Device, Endpoint, Event, LinkId, Message, Nanos, Outcome, Region, SendId,
     SendOptions, Time,
 };
-
-/// Settings of an [`RpcServer`]. The defaults are tuned for a few clients, each some dozen
-/// requests deep.
-#[derive(Clone, Copy, Debug)]
-pub struct ServerConfig {
-    requests_max: usize,
-    message_bytes_max: usize,
-}
-
-impl Default for ServerConfig {
-    fn default() -> Self {
-        Self { requests_max: REQUESTS_MAX_DEFAULT, message_bytes_max: MESSAGE_BYTES_MAX_DEFAULT }
-    }
-}
-
-impl ServerConfig {
-    /// The defaults.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Requests of one link that are under way at a time, from their arrival until the outcome of
-    /// the response; more are answered [`Status::BUSY`]. Default 256, at most 1,024.
-    #[must_use]
-    pub fn requests_max(mut self, requests: usize) -> Self {
-        self.requests_max = requests.clamp(1, REQUESTS_MAX);
-        self
-    }
-
-    /// The longest request in bytes, header included; longer ones are answered
-    /// [`Status::TOO_LONG`]. Default 16 MiB; what the link holds whole bounds it further.
-    #[must_use]
-    pub fn message_bytes_max(mut self, bytes: usize) -> Self {
-        self.message_bytes_max = bytes;
-        self
-    }
-}
 
 #[derive(Debug)]
 struct Slot {
