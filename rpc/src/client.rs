@@ -1,12 +1,15 @@
 //! The client end: calls, deadlines, and what is known of requests that got no response.
 
 mod given_up;
+mod push;
+
+pub use push::Push;
 
 use crate::error::{CallError, Refused, RpcError};
 use crate::fate::Fate;
 use crate::limits::{HEADER_BYTES, OUTCOME_GRACE, REQUESTS_MAX, REQUESTS_MAX_DEFAULT};
 use crate::parcel::{Fields, Outgoing, Parcel};
-use crate::wire::{Header, Kind, Status};
+use crate::wire::{Header, HeaderError, Kind, Status};
 use given_up::GivenUp;
 use slab::Slab;
 use std::collections::VecDeque;
@@ -55,7 +58,7 @@ pub struct ClientStats {
     pub responses: u64,
     /// Responses to requests that had ended, or were never made.
     pub late: u64,
-    /// Messages that are no sound response.
+    /// Messages that are neither a sound response nor a sound push.
     pub malformed: u64,
     /// Requests that ran out of time.
     pub timeouts: u64,
@@ -67,6 +70,10 @@ pub struct ClientStats {
     pub happened: u64,
     /// Cancels sent.
     pub cancels: u64,
+    /// Pushes that arrived.
+    pub pushes: u64,
+    /// Of those, dropped because newer ones came before they were taken.
+    pub pushes_dropped: u64,
 }
 
 #[derive(Debug)]
@@ -106,6 +113,7 @@ pub struct RpcClient {
     sequence: u64,
     next_deadline: Time,
     completions: VecDeque<Completion>,
+    pushes: VecDeque<Push>,
     down: bool,
     stats: ClientStats,
 }
@@ -124,6 +132,7 @@ impl RpcClient {
             sequence: 0,
             next_deadline: Time::NEVER,
             completions: VecDeque::new(),
+            pushes: VecDeque::new(),
             down: false,
             stats: ClientStats::default(),
         }
@@ -296,12 +305,8 @@ impl RpcClient {
                 self.on_message(endpoint, message);
             }
             Event::StreamChunk { link, channel, chunk, .. } if self.is_mine(link, channel) => {
-                if chunk.offset() == 0
-                    && let Ok(header @ Header { kind: Kind::Response, .. }) = Header::parse(&chunk)
-                    && let Some(key) =
-                        self.find(header.request).filter(|&key| !self.pending[key].told)
-                {
-                    self.complete(key, Err(RpcError::ResponseTooLong));
+                if chunk.offset() == 0 {
+                    self.on_too_long(Header::parse(&chunk));
                 }
                 endpoint.release_chunk(chunk);
             }
@@ -398,9 +403,21 @@ impl RpcClient {
                 self.end_given_up(key, Fate::of_code(status.0).unwrap_or(Fate::Unknown));
             }
             (Kind::Response | Kind::Fate, _) => self.stats.late += 1,
+            (Kind::Push, _) => self.on_push(&parcel),
             (Kind::Request | Kind::Cancel, _) => self.stats.malformed += 1,
         }
         endpoint.release(parcel.into_message());
+    }
+
+    /// The header of a message that the link does not hold whole: a response may be so long.
+    fn on_too_long(&mut self, header: Result<Header, HeaderError>) {
+        let Ok(header @ Header { kind: Kind::Response, .. }) = header else {
+            self.stats.malformed += 1;
+            return;
+        };
+        if let Some(key) = self.find(header.request).filter(|&key| !self.pending[key].told) {
+            self.complete(key, Err(RpcError::ResponseTooLong));
+        }
     }
 
     fn on_foreign<D: Device<Memory = Region>>(

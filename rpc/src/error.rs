@@ -44,6 +44,36 @@ pub enum CallError {
     Submit(#[from] SubmitError),
 }
 
+/// Why a push was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PushError {
+    /// As many pushes as a channel takes are under way on it: its client takes nothing in, or is
+    /// slower than they come.
+    #[error("{max} pushes are under way on the channel already; push again when one has ended")]
+    Full {
+        /// The limit.
+        max: usize,
+    },
+    /// The body is longer than that of a push may be.
+    #[error("a push of {bytes} bytes is too long, {max} are possible; let the client ask for it")]
+    TooLong {
+        /// Bytes of the body.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The deadline has passed already.
+    #[error("the deadline passed before the push was sent; allow more time")]
+    Expired,
+    /// No buffer for it.
+    #[error(transparent)]
+    NoBuffer(#[from] NoBuffer),
+    /// The link did not take it.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+}
+
 /// Why a request got no response.
 ///
 /// `fate` says what is known of the operation.

@@ -26,15 +26,19 @@
 //! sends no more of it, and the server does not begin it, or stops sending its response. The server
 //! then reports whether the operation was done, so the caller gets one of three answers ([`Fate`]).
 //!
+//! **Pushes.** A server tells a client what it did not ask for by [`RpcServer::push`], over the
+//! client's channel; nobody answers, and a client keeps the newest few until they are taken
+//! ([`RpcClient::next_push`]).
+//!
 //! | file | contents |
 //! |---|---|
 //! | `wire` | the header as bytes, kinds, statuses |
 //! | `parcel` | received messages ([`Parcel`]) and messages to send ([`Outgoing`]) |
-//! | `client`, `server` | the two ends |
+//! | `client`, `server` | the two ends; pushes: `client/push`, `server/push` |
 //! | `stats` | what the server counts ([`ServerStats`]) |
 //! | `request` | what a service receives: [`Request`], [`Responder`], [`Incoming`] |
 //! | `fate` | whether an operation without an answer happened, did not happen, or is unknown |
-//! | `error` | why a request was not accepted, or got no response |
+//! | `error` | why a request or a push was not accepted, or a request got no response |
 //! | `limits` | bounds and their reasons |
 
 #![forbid(unsafe_code)]
@@ -49,8 +53,8 @@ mod server;
 mod stats;
 mod wire;
 
-pub use client::{Call, ClientStats, Completion, RequestId, RpcClient};
-pub use error::{CallError, Refused, RpcError};
+pub use client::{Call, ClientStats, Completion, Push, RequestId, RpcClient};
+pub use error::{CallError, PushError, Refused, RpcError};
 pub use fate::Fate;
 pub use parcel::{NoBuffer, Outgoing, Parcel, Piece, Pieces};
 pub use request::{Incoming, Request, RequestKey, Responder};

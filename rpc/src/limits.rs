@@ -47,4 +47,18 @@ pub const FATE_WAIT: Nanos = Nanos::from_secs(10);
 /// when a client asks for a request that is not under way.
 pub const FATES_MAX: usize = 4096;
 
+/// The longest body of a push: it is copied where it arrives, and a client keeps some that nobody
+/// has taken. What starts a period is 48 bytes; more than a page of news is asked for, not pushed.
+pub const PUSH_BODY_BYTES_MAX: usize = 1024;
+
+/// Pushes that a server has under way on one channel: one that tells of now, one of a moment before
+/// that is not acknowledged yet, and as many again for another method. A client that gives no
+/// credit holds no more buffers of the server than these, until their deadlines.
+pub const PUSHES_MAX: usize = 4;
+
+/// Pushes that a client keeps until they are taken: all that a server has under way at a time, four
+/// times over, for a caller that takes them in some of its turns only. Older ones are out of date.
+pub const PUSHES_KEPT_MAX: usize = 16;
+
+const _: () = assert!(PUSHES_MAX <= PUSHES_KEPT_MAX && PUSH_BODY_BYTES_MAX <= BODY_BYTES_MAX);
 const _: () = assert!(REQUESTS_MAX_DEFAULT <= REQUESTS_MAX && REQUESTS_MAX <= 1 << 16);

@@ -10,6 +10,7 @@ pub struct Responder {
     pub(crate) key: usize,
     pub(crate) serial: u64,
     pub(crate) link: LinkId,
+    pub(crate) channel: ChannelId,
     pub(crate) method: u16,
 }
 
@@ -18,6 +19,12 @@ impl Responder {
     #[must_use]
     pub fn link(&self) -> LinkId {
         self.link
+    }
+
+    /// The channel of the client, over which it can be [pushed](crate::RpcServer::push) to as well.
+    #[must_use]
+    pub fn channel(&self) -> ChannelId {
+        self.channel
     }
 
     /// What was asked for.
@@ -58,7 +65,7 @@ impl Request {
     /// The channel it came over.
     #[must_use]
     pub fn channel(&self) -> ChannelId {
-        self.parcel.message().channel()
+        self.responder.channel
     }
 
     /// The client's number for it.

@@ -1,6 +1,7 @@
 //! The server end: takes requests out of events, sends responses, now or later.
 
 mod config;
+mod push;
 
 pub use config::ServerConfig;
 
@@ -10,6 +11,7 @@ use crate::parcel::{Fields, Outgoing, Parcel};
 use crate::request::{Incoming, Request, RequestKey, Responder};
 use crate::stats::ServerStats;
 use crate::wire::{Header, HeaderError, Kind, Status};
+use push::Pushes;
 use slab::Slab;
 use towpath_transport::{
     ChannelId, Device, Endpoint, Event, LinkId, Message, Nanos, Outcome, Region, SendId,
@@ -46,6 +48,7 @@ pub struct RpcServer {
     /// The places of requests under way, by the dense index of their link.
     per_link: Vec<Vec<usize>>,
     fates: Fates,
+    pushes: Pushes,
     stats: ServerStats,
 }
 
@@ -122,6 +125,10 @@ impl RpcServer {
                 self.on_response_sent(token as usize, outcome);
                 return None;
             }
+            Event::Sent { send, token, outcome, .. } if self.is_push(send, token) => {
+                self.on_push_sent(send, outcome);
+                return None;
+            }
             Event::LinkDown { link, .. } => self.forget(link, None),
             Event::ChannelClosed { link, channel, .. } => self.forget(link, Some(channel)),
             _ => {}
@@ -162,7 +169,7 @@ impl RpcServer {
                 endpoint.release(parcel.into_message());
                 return self.on_cancel(endpoint, way, &header);
             }
-            Kind::Response | Kind::Fate => {
+            Kind::Response | Kind::Fate | Kind::Push => {
                 self.stats.malformed += 1;
                 endpoint.release(parcel.into_message());
                 return None;
@@ -372,7 +379,7 @@ impl RpcServer {
         };
         let key = self.slots.insert(slot);
         self.per_link[link.index()].push(key);
-        Responder { key, serial, link, method }
+        Responder { key, serial, link, channel, method }
     }
 
     /// A client has given a request up (docs/storage-protocol.md section 3).

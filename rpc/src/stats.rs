@@ -24,6 +24,13 @@ pub struct ServerStats {
     pub responses: u64,
     /// Responses that nobody waits for any more, or that could not be sent.
     pub responses_dropped: u64,
+    /// Pushes sent.
+    pub pushes: u64,
+    /// Of those, given up before their client had them: out of time, or with the link.
+    pub pushes_given_up: u64,
+    /// Pushes that were not sent: too many were under way on their channel, no buffer was free, or
+    /// the link did not take them.
+    pub pushes_refused: u64,
 }
 
 impl std::ops::AddAssign for ServerStats {
@@ -41,6 +48,9 @@ impl std::ops::AddAssign for ServerStats {
             responses_given_up,
             responses,
             responses_dropped,
+            pushes,
+            pushes_given_up,
+            pushes_refused,
         } = other;
         self.requests += requests;
         self.malformed += malformed;
@@ -52,5 +62,8 @@ impl std::ops::AddAssign for ServerStats {
         self.responses_given_up += responses_given_up;
         self.responses += responses;
         self.responses_dropped += responses_dropped;
+        self.pushes += pushes;
+        self.pushes_given_up += pushes_given_up;
+        self.pushes_refused += pushes_refused;
     }
 }

@@ -1,7 +1,7 @@
-//! The 32-byte header in front of every request, response, cancel and fate, as bytes.
+//! The 32-byte header in front of every message of this layer, as bytes.
 
 use crate::fate::Fate;
-use crate::limits::{BODY_BYTES_MAX, HEADER_BYTES};
+use crate::limits::{BODY_BYTES_MAX, HEADER_BYTES, PUSH_BODY_BYTES_MAX};
 use bytemuck::{Pod, Zeroable};
 use core::mem::{offset_of, size_of};
 
@@ -22,6 +22,8 @@ pub enum Kind {
     Cancel = 3,
     /// Says what became of a request that was cancelled.
     Fate = 4,
+    /// Tells a client something that it did not ask for, and that nobody answers.
+    Push = 5,
 }
 
 /// How a request ended, as the rpc layer sees it.
@@ -62,13 +64,13 @@ impl Status {
 pub struct Header {
     /// What the message is.
     pub kind: Kind,
-    /// What is asked for; a response repeats it.
+    /// What is asked for, or told of; a response repeats it.
     pub method: u16,
     /// How it ended; zero but in responses, and in a [`Kind::Fate`] the code of the fate.
     pub status: Status,
     /// The data follows the body in the first segment.
     pub inline: bool,
-    /// The request's number, chosen by the client; a response repeats it.
+    /// The request's number, chosen by the client; a response repeats it. Zero in pushes.
     pub request: u64,
     /// Bytes of the body behind the header.
     pub body_len: u32,
@@ -184,6 +186,7 @@ impl Header {
             2 => Kind::Response,
             3 => Kind::Cancel,
             4 => Kind::Fate,
+            5 => Kind::Push,
             other => return Err(HeaderError::Kind(other)),
         };
         let flags = u16::from_le(raw.flags);
@@ -211,7 +214,7 @@ impl Header {
         let kind = self.kind;
         let unexpected = |field| Err(HeaderError::Unexpected { kind, field });
         let status_fits = match kind {
-            Kind::Request | Kind::Cancel => self.status == Status::OK,
+            Kind::Request | Kind::Cancel | Kind::Push => self.status == Status::OK,
             Kind::Response => true,
             Kind::Fate => Fate::of_code(self.status.0).is_some(),
         };
@@ -221,6 +224,12 @@ impl Header {
         if self.timeout_us != 0 && kind != Kind::Request {
             return unexpected("timeout");
         }
+        if self.request != 0 && kind == Kind::Push {
+            return unexpected("request number");
+        }
+        if self.data_len != 0 && kind == Kind::Push {
+            return unexpected("data");
+        }
         let bare = matches!(kind, Kind::Cancel | Kind::Fate);
         if bare && (self.body_len, self.data_len) != (0, 0) {
             return unexpected("lengths");
@@ -228,7 +237,8 @@ impl Header {
         if self.inline && self.data_len == 0 {
             return unexpected("inline flag without data");
         }
-        if self.body_len as usize > BODY_BYTES_MAX {
+        let body_max = if kind == Kind::Push { PUSH_BODY_BYTES_MAX } else { BODY_BYTES_MAX };
+        if self.body_len as usize > body_max {
             return Err(HeaderError::BodyLen(self.body_len));
         }
         Ok(())
@@ -259,10 +269,49 @@ mod tests {
         0x44, 0x43, 0x42, 0x41, 0x00, 0x00, 0x00, 0x00,
     ];
 
+    const PUSH: Header = Header {
+        kind: Kind::Push,
+        method: 0x0203,
+        status: Status::OK,
+        inline: false,
+        request: 0,
+        body_len: PUSH_BODY_BYTES_MAX as u32,
+        data_len: 0,
+        timeout_us: 0,
+    };
+
+    #[rustfmt::skip]
+    const GOLDEN_PUSH: [u8; HEADER_BYTES] = [
+        0x01, 0x05, 0x03, 0x02, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x04, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+    ];
+
     #[test]
     fn the_golden_bytes_are_emitted_and_parsed() {
-        assert_eq!(HEADER.emit(), GOLDEN);
-        assert_eq!(Header::parse(&GOLDEN), Ok(HEADER));
+        for (header, golden) in [(HEADER, GOLDEN), (PUSH, GOLDEN_PUSH)] {
+            assert_eq!(header.emit(), golden);
+            assert_eq!(Header::parse(&golden), Ok(header));
+        }
+    }
+
+    #[test]
+    fn a_push_with_a_field_that_it_has_no_use_for_is_refused() {
+        let with = |at: usize, byte: u8| {
+            let mut bytes = GOLDEN_PUSH;
+            bytes[at] = byte;
+            Header::parse(&bytes)
+        };
+        let unexpected = |field| Err(HeaderError::Unexpected { kind: Kind::Push, field });
+        assert_eq!(with(4, 1), unexpected("status"));
+        assert_eq!(with(8, 1), unexpected("request number"));
+        assert_eq!(with(15, 1), unexpected("request number"));
+        assert_eq!(with(16, 1), Err(HeaderError::BodyLen(1025)));
+        assert_eq!(with(20, 1), unexpected("data"));
+        assert_eq!(with(24, 1), unexpected("timeout"));
+        assert_eq!(with(6, 1), unexpected("inline flag without data"));
+        assert_eq!(with(28, 1), Err(HeaderError::Reserved));
     }
 
     #[test]
@@ -273,7 +322,7 @@ mod tests {
             Header::parse(&bytes)
         };
         assert_eq!(with(0, 2), Err(HeaderError::Version(2)));
-        assert_eq!(with(1, 5), Err(HeaderError::Kind(5)));
+        assert_eq!(with(1, 6), Err(HeaderError::Kind(6)));
         assert_eq!(with(1, 0), Err(HeaderError::Kind(0)));
         assert_eq!(with(6, 3), Err(HeaderError::Flags(3)));
         assert_eq!(with(28, 1), Err(HeaderError::Reserved));
@@ -299,7 +348,7 @@ mod tests {
         let mut prng = Prng::new(seed);
         let mut parsed = 0;
         for _ in 0..200_000 {
-            let mut bytes = GOLDEN;
+            let mut bytes = if prng.below(2) == 0 { GOLDEN } else { GOLDEN_PUSH };
             for _ in 0..prng.below(4) {
                 bytes[prng.below(HEADER_BYTES as u64) as usize] = prng.next_u32() as u8;
             }

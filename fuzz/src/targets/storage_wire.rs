@@ -10,6 +10,7 @@ use towpath_fastpath::control::{
     ScrubRequest, SessionRequest,
 };
 use towpath_fastpath::wire::{ErrorReply, ReadHeader, ReadReplyHeader, WireError, WriteHeader};
+use towpath_rpc::limits::HEADER_BYTES;
 
 /// Bytes of a read or write header; its checksum is the last four.
 const IO_HEADER_BYTES: usize = 64;
@@ -62,6 +63,7 @@ fn of(parsed: Result<u64, WireError>) -> u64 {
 fn rpc_header(bytes: &[u8]) -> u64 {
     match towpath_rpc::Header::parse(bytes) {
         Ok(header) => {
+            assert_eq!(header.emit()[..], bytes[..HEADER_BYTES]);
             class(&[1, header.kind as u64, coarse(header.body_len.into()), header.inline.into()])
         }
         Err(error) => class(&[2, class_of(&error)]),
@@ -130,7 +132,18 @@ mod tests {
         let read = ReadHeader { chunk, offset: 100, length: 5000 }.emit();
         let error = ErrorReply::NoSuchChunk { chunk }.emit();
         let list = ListRequest::default().encode_to_vec();
+        let push = towpath_rpc::Header {
+            kind: towpath_rpc::Kind::Push,
+            method: 12,
+            status: towpath_rpc::Status::OK,
+            inline: false,
+            request: 0,
+            body_len: 48,
+            data_len: 0,
+            timeout_us: 0,
+        };
         let made = [
+            ("push", with(0, &push.emit())),
             ("rpc", with(0, &[1, 1, 1, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0])),
             ("write", with(1, &write)),
             ("read", with(2, &read)),
