@@ -17,7 +17,7 @@ use towpath_memory::{Region, SharedMemory};
 use towpath_verbs::{
     Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, MrKeys, Mtu, PacketLink,
     PathMtu, PdNum, QpInit, QpNum, QpState, QpType, QueueLimits, RecvWr, SEND_SGE_MAX, SendOp,
-    SendWr, SrqNum, Verb, VerbError, VerbSet, Wc,
+    SendWr, Served, SrqNum, Verb, VerbError, VerbSet, Wc,
 };
 
 /// What an atomic reads and writes.
@@ -340,6 +340,11 @@ impl<L: PacketLink> Device for RoceDevice<L> {
     fn qp_state(&self, qp_num: QpNum) -> Result<QpState, VerbError> {
         let qp = self.engine.qps.find(qp_num).ok_or(VerbError::NoSuchObject(Verb::ModifyQp))?;
         Ok(qp.state)
+    }
+
+    fn served(&self, qp_num: QpNum) -> Option<Served> {
+        let rc = self.engine.qps.find(qp_num)?.rc.as_ref()?;
+        Some(rc.responder.served)
     }
 
     fn destroy_qp(&mut self, qp_num: QpNum) -> Result<(), VerbError> {

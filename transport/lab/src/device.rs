@@ -11,8 +11,8 @@ use towpath_memory::{Region, SharedMemory};
 use towpath_sim::{FaultLink, VirtualLink};
 use towpath_verbs::{
     Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, LinkCaps, LinkCounters, MrKeys,
-    PacketLink, PdNum, QpInit, QpNum, QpState, QueueLimits, RecvWr, RxPacket, SendWr, SrqNum,
-    TxPacket, VerbError, Wc,
+    PacketLink, PdNum, QpInit, QpNum, QpState, QueueLimits, RecvWr, RxPacket, SendWr, Served,
+    SrqNum, TxPacket, VerbError, Wc,
 };
 
 /// One end of a wire with faults. Clones are the same end: when a host dies, its next life finds
@@ -165,6 +165,10 @@ impl Device for LabDevice {
 
     fn qp_state(&self, qp_num: QpNum) -> Result<QpState, VerbError> {
         self.roce.qp_state(qp_num)
+    }
+
+    fn served(&self, qp_num: QpNum) -> Option<Served> {
+        self.roce.served(qp_num)
     }
 
     fn destroy_qp(&mut self, qp_num: QpNum) -> Result<(), VerbError> {

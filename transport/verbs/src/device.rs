@@ -4,6 +4,7 @@ use crate::caps::DeviceCaps;
 use crate::error::{BadWr, Verb, VerbError};
 use crate::path_mtu::PathMtu;
 use crate::qp::{Connect, CqNum, PdNum, QpInit, QpNum, QpState, SrqNum};
+use crate::served::Served;
 use crate::wc::Wc;
 use crate::wr::{Access, RecvWr, SendWr};
 use core::ffi::c_int;
@@ -186,6 +187,15 @@ pub trait Device {
     /// # Errors
     /// [`VerbError::NoSuchObject`].
     fn qp_state(&self, qp_num: QpNum) -> Result<QpState, VerbError>;
+
+    /// What the peer of an RC queue pair did to memory here by READ, WRITE and atomics since the
+    /// queue pair was made, whatever its state. It only grows, and not any more once
+    /// [`modify_qp`](Self::modify_qp) to ERR has returned. `None` where the device does not count,
+    /// as no hardware does, where the queue pair is of another type, and where there is none.
+    fn served(&self, qp_num: QpNum) -> Option<Served> {
+        let _ = qp_num;
+        None
+    }
 
     /// Destroys a queue pair. What is still posted completes with a flush error first; poll it.
     ///

@@ -8,7 +8,7 @@ use towpath_base::{Nanos, Time};
 
 use crate::{
     Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, Memory, MrKeys, PathMtu, PdNum,
-    QpInit, QpNum, QpState, QueueLimits, RecvWr, SendWr, SrqNum, VerbError, Wc,
+    QpInit, QpNum, QpState, QueueLimits, RecvWr, SendWr, Served, SrqNum, VerbError, Wc,
 };
 
 /// One of two kinds of device. Each call costs one predictable branch.
@@ -114,6 +114,10 @@ impl<A: Device, B: Device<Memory = A::Memory>> Device for Either<A, B> {
 
     fn qp_state(&self, qp_num: QpNum) -> Result<QpState, VerbError> {
         ask!(self, device => device.qp_state(qp_num))
+    }
+
+    fn served(&self, qp_num: QpNum) -> Option<Served> {
+        ask!(self, device => device.served(qp_num))
     }
 
     fn destroy_qp(&mut self, qp_num: QpNum) -> Result<(), VerbError> {

@@ -22,6 +22,7 @@ pub mod error;
 pub mod link;
 pub mod path_mtu;
 pub mod qp;
+pub mod served;
 pub mod share;
 pub mod wc;
 pub mod wr;
@@ -34,6 +35,7 @@ pub use error::{BadWr, Verb, VerbError};
 pub use link::{LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
 pub use path_mtu::{InterfaceName, IpMtu, PathMtu};
 pub use qp::{Connect, CqNum, PdNum, QpInit, QpNum, QpState, QpType, RcAttr, SrqNum, UdAddress};
+pub use served::Served;
 pub use share::{QpShare, SHARES_MAX};
 pub use wc::{Wc, WcOpcode, WcStatus};
 pub use wr::{

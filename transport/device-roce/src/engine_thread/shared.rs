@@ -14,7 +14,7 @@ use std::task::Waker;
 use towpath_base::{Nanos, Time};
 use towpath_verbs::{
     Access, AsyncEvent, BadWr, Connect, CqNum, Device, DeviceCaps, Memory, MrKeys, PathMtu, PdNum,
-    QpInit, QpNum, QpState, QueueLimits, RecvWr, SendWr, SrqNum, VerbError, Wc,
+    QpInit, QpNum, QpState, QueueLimits, RecvWr, SendWr, Served, SrqNum, VerbError, Wc,
 };
 
 /// What a device takes for no file.
@@ -208,6 +208,10 @@ impl<D: Device> Device for SharedDevice<D> {
 
     fn qp_state(&self, qp_num: QpNum) -> Result<QpState, VerbError> {
         self.shared.lock().qp_state(qp_num)
+    }
+
+    fn served(&self, qp_num: QpNum) -> Option<Served> {
+        self.shared.lock().served(qp_num)
     }
 
     fn destroy_qp(&mut self, qp_num: QpNum) -> Result<(), VerbError> {

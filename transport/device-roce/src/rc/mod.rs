@@ -106,7 +106,7 @@ impl Rc {
     pub(crate) fn start(&mut self, connect: &Connect, window: u32) {
         let terms = Terms { attr: connect.rc, mtu: connect.path_mtu.bytes(), window };
         self.requester.start(connect.sq_psn, terms);
-        self.responder = Responder::new(connect.rq_psn, terms);
+        self.responder = self.responder.start(connect.rq_psn, terms);
         self.icrc = IcrcFor::default();
     }
 

@@ -189,6 +189,8 @@ impl Qp {
             return FORBIDDEN;
         }
         let Some(rc) = self.rc.as_mut() else { return INVALID };
+        rc.responder.served.writes += u64::from(ends);
+        rc.responder.served.write_bytes += len as u64;
         let offset = offset + len as u32;
         let message = if ends { Message::None } else { Message::Write { remote, total, offset } };
         rc.responder.go_on(message);
@@ -216,6 +218,7 @@ impl Qp {
         }
         let packets = rc.responder.packets(byte_len);
         rc.responder.owe(packets, Content::Read { remote, byte_len });
+        rc.responder.count_read(byte_len.into());
         s.counters.messages_received += 1;
         Verdict::Done
     }
@@ -245,6 +248,7 @@ impl Qp {
         let responder = &mut rc.responder;
         responder.resources.remember(responder.expected, original);
         responder.owe(1, Content::Atomic { original });
+        responder.served.atomics += 1;
         s.counters.messages_received += 1;
         Verdict::Done
     }

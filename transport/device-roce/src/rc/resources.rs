@@ -33,6 +33,17 @@ pub(crate) struct Reply {
     pub(crate) fresh: bool,
 }
 
+/// What came of a request for a reply that was owed before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// It is on its way up to there still, and goes on as it is.
+    GoesOn,
+    /// It is given once more from there on: so many packets more than were still owed.
+    StartsOver { packets: u64 },
+    /// One too many: the requester will ask again.
+    Refused,
+}
+
 /// The replies and results of one queue pair.
 #[derive(Default)]
 pub(crate) struct Resources {
@@ -66,21 +77,22 @@ impl Resources {
     }
 
     /// Owes a reply once more. It goes before all later ones, because the requester can use it
-    /// only then; one that is still on its way up to here goes on as it is. False when that is
-    /// one too many: the requester will ask again.
-    pub(crate) fn repeat(&mut self, again: Reply) -> bool {
+    /// only then.
+    pub(crate) fn repeat(&mut self, again: Reply) -> Repeat {
         let at = self.replies.partition_point(|reply| reply.end <= again.start);
         if let Some(reply) = self.replies.get_mut(at).filter(|reply| reply.start <= again.start) {
-            if reply.next > again.start {
-                *reply = Reply { fresh: reply.fresh, ..again };
+            if reply.next <= again.start {
+                return Repeat::GoesOn;
             }
-            return true;
+            let owed = reply.end - reply.next;
+            *reply = Reply { fresh: reply.fresh, ..again };
+            return Repeat::StartsOver { packets: (again.end - again.start).saturating_sub(owed) };
         }
         if self.replies.iter().filter(|reply| !reply.fresh).count() >= self.limit {
-            return false;
+            return Repeat::Refused;
         }
         self.replies.insert(at, again);
-        true
+        Repeat::StartsOver { packets: again.end - again.start }
     }
 
     pub(crate) fn remember(&mut self, seq: u64, original: u64) {
@@ -139,14 +151,14 @@ mod tests {
         owed.push(read(10, 20));
         owed.push(read(20, 30));
         owed.current().unwrap().next = 15;
-        assert!(owed.repeat(again(16, 20)), "not yet there: goes on");
+        assert_eq!(owed.repeat(again(16, 20)), Repeat::GoesOn, "not yet there");
         assert_eq!(owed.current().unwrap().next, 15);
-        assert!(owed.repeat(again(12, 20)));
+        assert_eq!(owed.repeat(again(12, 20)), Repeat::StartsOver { packets: 3 });
         assert_eq!((owed.current().unwrap().start, owed.current().unwrap().next), (12, 12));
-        assert!(owed.repeat(again(5, 10)), "long gone, and asked for again");
+        assert_eq!(owed.repeat(again(5, 10)), Repeat::StartsOver { packets: 5 }, "long gone");
         assert_eq!(owed.current().unwrap().start, 5);
-        assert!(owed.repeat(again(2, 5)));
-        assert!(!owed.repeat(again(0, 2)), "a storm of repeats is bounded");
+        assert_eq!(owed.repeat(again(2, 5)), Repeat::StartsOver { packets: 3 });
+        assert_eq!(owed.repeat(again(0, 2)), Repeat::Refused, "a storm of repeats is bounded");
         assert!(!owed.has_room());
     }
 

@@ -15,7 +15,7 @@
 //! How a request is checked and carried out stands in `requests`.
 
 use super::plain::{Plain, packet_bytes_max};
-use super::resources::{Content, Reply, Resources};
+use super::resources::{Content, Repeat, Reply, Resources};
 use super::{Numbering, Terms, Turn};
 use crate::limits::{MESSAGE_BYTES_MAX, READ_REPLY_PACKETS_ENOUGH};
 use crate::requester::{Batch, Planned, Sender, What, position};
@@ -26,7 +26,7 @@ use crate::wire::{
     Syndrome,
 };
 use towpath_base::serial::Psn;
-use towpath_verbs::{PdNum, RemoteAddr, VerbError};
+use towpath_verbs::{PdNum, RemoteAddr, Served, VerbError};
 
 /// What is to be said besides the replies.
 #[derive(Clone, Copy)]
@@ -57,15 +57,19 @@ pub(crate) struct Responder {
     /// The answer lies in the batch being offered.
     answer_planned: bool,
     pub(super) resources: Resources,
+    /// What the peer did, and READs owed, over all connections of the queue pair.
+    pub(crate) served: Served,
 }
 
 impl Responder {
-    pub(super) fn new(psn: Psn, terms: Terms) -> Self {
+    /// The responder of the next connection: a queue pair that went through RESET goes on counting.
+    pub(super) fn start(&self, psn: Psn, terms: Terms) -> Self {
         Self {
             numbering: Numbering { zero: psn },
             mtu: terms.mtu,
             rnr_timer: RnrTimer::new(terms.attr.min_rnr_timer).unwrap_or_default(),
             resources: Resources::new(terms.attr.max_dest_rd_atomic),
+            served: self.served,
             ..Self::default()
         }
     }
@@ -232,8 +236,22 @@ impl Responder {
             }
             _ => None,
         };
-        let owed = again.is_some_and(|again| self.resources.repeat(again));
-        s.counters.repeats_refused += u64::from(!owed);
+        let repeat = again.map_or(Repeat::Refused, |again| self.resources.repeat(again));
+        s.counters.repeats_refused += u64::from(repeat == Repeat::Refused);
+        if let Some(Content::Read { byte_len, .. }) = again.map(|again| again.content)
+            && let Repeat::StartsOver { packets } = repeat
+        {
+            let bytes = packets.saturating_mul(self.mtu.into()).min(byte_len.into());
+            self.served.reads_again += 1;
+            self.served.read_again_bytes += bytes;
+            self.count_read(bytes);
+        }
+    }
+
+    /// Counts a READ when its answer is owed: what of it goes out is not for the peer to choose.
+    pub(super) fn count_read(&mut self, bytes: u64) {
+        self.served.reads += 1;
+        self.served.read_bytes += bytes;
     }
 
     pub(super) fn packets(&self, byte_len: u32) -> u32 {

@@ -53,7 +53,7 @@ fn any_number_of_queue_pairs_may_lose_their_memory_at_once() {
 }
 
 /// A new life for both, on a wire where nothing of the former one is left.
-fn reset_both(pair: &mut RcPair, rc: RcAttr) {
+pub(super) fn reset_both(pair: &mut RcPair, rc: RcAttr) {
     let mut connects = [(); 2].map(|()| Connect {
         dest: pair.ends[B].device.local_addr(),
         dest_qp_num: pair.qp(B),

@@ -4,7 +4,7 @@ use super::*;
 
 const SEEDS: u64 = 12;
 
-fn faulty(seed: u64, faults: Faults, window: u32) -> RcPair {
+pub(super) fn faulty(seed: u64, faults: Faults, window: u32) -> RcPair {
     let attr = RcAttr { max_rd_atomic: 4, max_dest_rd_atomic: 4, ..RcAttr::default() };
     let mut pair = RcPair::with(Setup { seed, window, attr, ..Setup::default() });
     pair.faults = faults;
@@ -33,7 +33,7 @@ impl Trouble {
 }
 
 /// Faults such that seven retries without progress are out of reach.
-fn some_faults() -> [Faults; 4] {
+pub(super) fn some_faults() -> [Faults; 4] {
     let none = Faults::default();
     [
         Faults { loss: 0.05, ..none },

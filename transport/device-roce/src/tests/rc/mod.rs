@@ -4,6 +4,7 @@ mod answers;
 mod flow;
 mod lives;
 mod loss;
+mod served;
 mod verbs;
 
 use super::*;
