@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use towpath_memory::{Region, SharedMemory};
 use towpath_proto::{Denied, Grant, GrantId, OpError, OpOutcome, Rights};
-use towpath_transport::{Endpoint, Event, LaneError, OpOptions, Place};
+use towpath_transport::{Endpoint, Event, LaneError, OpOptions, Place, Served};
 use towpath_verbs::{Device, QpState};
 
 const MEMORY_BYTES: usize = 1 << 17;
@@ -57,6 +57,15 @@ impl Owner {
         let told = pair.until(|pair| self.asker(pair).take(is_it));
         assert_eq!(told, Grant { id, byte_len, rights });
         id
+    }
+
+    /// What the asker did to the owner's memory; none where the device does not count.
+    fn served<D: Device<Memory = Region>>(self, pair: &mut Pair<D>) -> Option<Served> {
+        let owner = self.end(pair);
+        let served = owner.endpoint.served(owner.link());
+        // Without real NICs all count.
+        assert!(served.is_some() || cfg!(feature = "verbs"));
+        served
     }
 
     fn place<D: Device<Memory = Region>>(
@@ -129,6 +138,14 @@ pub(crate) fn operations<D: Device<Memory = Region>>(maker: Maker<D>) {
             assert_eq!(outcome, OpOutcome::Executed);
             assert!(read.is_some_and(|read| read == bytes), "{length} bytes at {offset}");
         }
+        let all: u64 = ranges.iter().map(|&(_, length)| u64::from(length)).sum();
+        if let Some(served) = owner.served(&mut pair) {
+            assert_eq!(
+                (served.read_bytes - served.read_again_bytes, served.write_bytes),
+                (all, all)
+            );
+            assert!(served.reads >= 3 && served.writes >= 3 && served.atomics == 0);
+        }
     }
 }
 
@@ -157,6 +174,9 @@ pub(crate) fn words<D: Device<Memory = Region>>(maker: Maker<D>) {
             assert_eq!((outcome, word), (OpOutcome::Executed, Some(7 + token)));
         }
         assert_eq!(word_of(&memory, GRANTED.start + 64), 7 + 4 * DEPTH);
+        let (writes, write_bytes, atomics) = (1, 8, 2 + 4 * DEPTH);
+        let expected = Served { writes, write_bytes, atomics, ..Served::default() };
+        assert!(owner.served(&mut pair).is_none_or(|served| served == expected));
     }
 }
 
@@ -184,6 +204,7 @@ pub(crate) fn refused<D: Device<Memory = Region>>(maker: Maker<D>) {
         let refused = owner.ask(&mut pair).write_word(unknown, 1, options);
         assert_eq!(refused, Err(LaneError::Op(OpError::NoSuchGrant)));
         assert!(bytes_of(&memory) == before);
+        assert!(owner.served(&mut pair).is_none_or(|served| served == Served::default()));
     }
 }
 
@@ -292,6 +313,7 @@ pub(crate) fn broken<D: Device<Memory = Region>>(maker: Maker<D>) {
         let sure = fetched.len() as u64;
         println!("{sum} added, {sure} executed, {unknown} unknown");
         assert!((sure..=sure + unknown).contains(&sum), "{sum}: {sure} and {unknown} perhaps");
+        assert!(owner.served(&mut pair).is_none_or(|served| served.atomics == sum));
         assert!(fetched.is_sorted_by(|one, next| one < next), "each saw what the last one left");
         assert!(fetched.iter().all(|&was| was < sum));
     }

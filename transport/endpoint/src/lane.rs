@@ -7,8 +7,8 @@ use std::time::Duration;
 use towpath_base::serial::Psn;
 use towpath_base::{Nanos, Time};
 use towpath_memory::{Berth, Buf, MemoryError, Pool, RegionId};
-use towpath_proto::{GrantId, OpCounts, OpError, OpKey};
-use towpath_verbs::{CqNum, PdNum, QpNum, VerbError};
+use towpath_proto::{GrantId, OpCounts, OpError, OpKey, OpKind};
+use towpath_verbs::{CqNum, Device, PdNum, QpNum, QpState, Served, VerbError};
 
 /// A one-sided operation under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -220,6 +220,9 @@ pub(crate) struct LaneQp {
     pub(crate) grants: Vec<OwnGrant>,
     /// What goes by messages.
     pub(crate) talk: LaneTalk,
+    /// What the peer did to grants by messages, and by earlier queue pairs; none as soon as the
+    /// device did not count what came by one.
+    pub(crate) served: Option<Served>,
 }
 
 impl LaneQp {
@@ -239,7 +242,44 @@ impl LaneQp {
             regions: Vec::new(),
             grants: Vec::new(),
             talk: LaneTalk::default(),
+            served: Some(Served::default()),
         }
+    }
+
+    /// What the peer did to grants; none where the device does not count.
+    pub(crate) fn served(&self, device: &impl Device) -> Option<Served> {
+        let mut served = self.served?;
+        if self.qp_num != NO_QP {
+            served += device.served(self.qp_num)?;
+        }
+        Some(served)
+    }
+
+    /// The peer did something by a message.
+    pub(crate) fn count(&mut self, kind: OpKind, length: u32) {
+        let Some(served) = &mut self.served else { return };
+        match kind {
+            OpKind::Read => {
+                served.reads += 1;
+                served.read_bytes += u64::from(length);
+            }
+            OpKind::Write | OpKind::WriteWord { .. } => {
+                served.writes += 1;
+                served.write_bytes += u64::from(length);
+            }
+            OpKind::FetchAdd { .. } | OpKind::CmpSwap { .. } => served.atomics += 1,
+        }
+    }
+
+    /// Takes the queue pair out, to be destroyed, and keeps what it served.
+    pub(crate) fn take_qp(&mut self, device: &mut impl Device) -> Option<QpNum> {
+        if self.qp_num != NO_QP && device.served(self.qp_num).is_some() {
+            // A device with a thread of its own serves on until then, and would not be counted.
+            let _ = device.modify_qp(self.qp_num, QpState::Err);
+        }
+        self.served = self.served(device);
+        let qp_num = std::mem::replace(&mut self.qp_num, NO_QP);
+        (qp_num != NO_QP).then_some(qp_num)
     }
 
     pub(crate) fn put(&mut self, landing: Landing) {

@@ -335,5 +335,5 @@ pub use towpath_proto::{
     wire::{AppProtocol, AppProtocolError, Hello, Refusal},
 };
 pub use towpath_verbs::{
-    AsyncEvent, Device, Either, InterfaceName, IpMtu, Mtu, PathMtu, RcAttr, SHARES_MAX,
+    AsyncEvent, Device, Either, InterfaceName, IpMtu, Mtu, PathMtu, RcAttr, SHARES_MAX, Served,
 };

@@ -15,6 +15,7 @@ use towpath_transport::{
     Endpoint, EndpointConfig, EndpointHandle, EngineUdp, Event, Grant, GrantId, Incoming, LinkId,
     OpOptions, OpOutcome, Place, Rights, RoceUdp, SendOptions, SharedMemory, UdpConfig,
 };
+use towpath_verbs::{Device as _, QpState};
 
 /// Long enough for a loaded machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -126,7 +127,64 @@ fn granted_memory_is_served_while_its_application_polls_zero_times() {
     until_done.recv().expect("the work was done");
     drop(working.join().expect("no panic"));
     assert_eq!(memory.word(8).expect("aligned").load(Ordering::Relaxed), 100);
+    // What it has not seen it can ask for.
+    let link = server.links().next().expect("it is up");
+    let served = server.served(link).expect("the device counts");
+    assert_eq!(served.read_bytes - served.read_again_bytes, 100 * 5000);
+    assert_eq!((served.writes, served.write_bytes), (100, 100 * 5000));
+    assert_eq!(served.atomics, 101, "the one that the rig did included");
     drop(server);
+}
+
+/// The thread serves on while the application ends a queue pair, and then the link.
+#[test]
+fn what_the_thread_serves_until_the_last_moment_is_counted() {
+    const LIVES: u32 = 3;
+    const UNDER_WAY: u64 = 64;
+    let Rig { mut server, memory, mut client } = Rig::new();
+    let link = server.links().next().expect("it is up");
+    let (adds, mut lives) = (AtomicU32::new(0), 0);
+    let served = thread::scope(|scope| {
+        let (adds, place) = (&adds, client.place(0));
+        scope.spawn(move || {
+            let (mut live, mut is_down) = (1, false);
+            client.endpoint.fetch_add(place, 1, OpOptions::new()).expect("allowed");
+            while !is_down {
+                while live < UNDER_WAY
+                    && client.endpoint.fetch_add(place, 1, OpOptions::new()).is_ok()
+                {
+                    live += 1;
+                }
+                client.endpoint.turn(|_, event| match event {
+                    Event::OpDone { .. } => {
+                        live -= 1;
+                        adds.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Event::LinkDown { .. } => is_down = true,
+                    _ => {}
+                });
+            }
+        });
+        let mut served = None;
+        while served.is_none() {
+            if adds.swap(0, Ordering::Relaxed) > 200 {
+                lives += 1;
+                let qp_num = server.lane(link).and_then(|lane| lane.qp_num);
+                match qp_num.filter(|_| lives < LIVES) {
+                    Some(qp_num) => drop(server.device_mut().modify_qp(qp_num, QpState::Err)),
+                    None => server.close(link),
+                }
+            }
+            server.turn(|server, event| {
+                if let Event::LinkDown { link, .. } = event {
+                    served = Some(server.served(link));
+                }
+            });
+        }
+        served.flatten().expect("it is told when the link is down")
+    });
+    let word = memory.word(0).expect("aligned").load(Ordering::SeqCst);
+    assert_eq!(served.atomics, word);
 }
 
 #[test]

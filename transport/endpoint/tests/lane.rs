@@ -8,7 +8,7 @@ use towpath_base::{Nanos, Prng};
 use towpath_memory::Pool;
 use towpath_proto::{Denied, Grant, OpError, OpOutcome, Rights};
 use towpath_sim::FaultPlan;
-use towpath_transport::{EndpointConfig, Event, LaneError, OpOptions, Place, SharedMemory};
+use towpath_transport::{EndpointConfig, Event, LaneError, OpOptions, Place, Served, SharedMemory};
 use towpath_verbs::{Device as _, QpState};
 
 const MEMORY_BYTES: usize = 1 << 20;
@@ -34,8 +34,31 @@ impl Lab {
         (memory, told.expect("it was told"))
     }
 
+    /// What the near end did to the far end's memory.
+    fn served(&self) -> Served {
+        self.far.served(self.far_link).expect("the device counts")
+    }
+
+    /// The same, which has not become less.
+    fn served_since(&self, before: Served) -> Served {
+        let served = self.served();
+        assert!(is_within(&before, &served), "{before:?} {served:?}");
+        served
+    }
+
     fn place(&self, grant: &Grant, offset: u32) -> Place {
         Place { link: self.near_link, grant: grant.id, offset }
+    }
+
+    /// Asks for a READ each fourth time, and else for an addition to the first word.
+    fn ask(&mut self, grant: &Grant, token: u64) {
+        let options = OpOptions::new().token(token);
+        if token % 4 == 3 {
+            let buf = self.near.alloc(4096).expect("a free buffer");
+            self.near.read(self.place(grant, 1024), 4096, buf, options).expect("allowed");
+        } else {
+            self.near.fetch_add(self.place(grant, 0), 1, options).expect("allowed");
+        }
     }
 
     /// What the next operation came to.
@@ -50,6 +73,16 @@ impl Lab {
         });
         found.expect("it has ended")
     }
+}
+
+fn is_within(before: &Served, after: &Served) -> bool {
+    before.reads <= after.reads
+        && before.read_bytes <= after.read_bytes
+        && before.reads_again <= after.reads_again
+        && before.read_again_bytes <= after.read_again_bytes
+        && before.writes <= after.writes
+        && before.write_bytes <= after.write_bytes
+        && before.atomics <= after.atomics
 }
 
 #[test]
@@ -85,6 +118,9 @@ fn what_is_written_is_read_and_words_change_as_they_should() {
     assert_eq!(lab.done().2, Some(7), "the comparison failed");
     let word = memory.word(8).expect("aligned").load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!(word, 7);
+    let Served { reads, read_bytes, writes, write_bytes, atomics, .. } = lab.served();
+    assert_eq!((read_bytes, writes, write_bytes, atomics), (49_997, 2, 50_008, 3));
+    assert!(reads >= 1);
 }
 
 #[test]
@@ -169,16 +205,10 @@ fn survive(seed: u64, count: u64, deaths: u64) {
     let mut seen = vec![0u32; count as usize];
     let mut fetched = Vec::new();
     let every = count / (deaths + 1);
-    let mut deaths_left = deaths;
+    let (mut deaths_left, mut served) = (deaths, lab.served());
     while ended < count {
         while next < count && live < 32 {
-            let options = OpOptions::new().token(next);
-            if next % 4 == 3 {
-                let buf = lab.near.alloc(4096).expect("a free buffer");
-                lab.near.read(lab.place(&grant, 1024), 4096, buf, options).expect("allowed");
-            } else {
-                lab.near.fetch_add(lab.place(&grant, 0), 1, options).expect("allowed");
-            }
+            lab.ask(&grant, next);
             (next, live) = (next + 1, live + 1);
         }
         let mut busy = false;
@@ -203,6 +233,7 @@ fn survive(seed: u64, count: u64, deaths: u64) {
                 }
             });
         }
+        served = lab.served_since(served);
         if deaths_left > 0 && ended >= every * (deaths - deaths_left + 1) {
             deaths_left -= 1;
             let (end, link) = match prng.chance(0.5) {
@@ -222,6 +253,11 @@ fn survive(seed: u64, count: u64, deaths: u64) {
     let word = memory.word(0).expect("aligned").load(std::sync::atomic::Ordering::Relaxed);
     println!("seed {seed}: word {word}, {executed} executed, {unknown} unknown, {reads} READs");
     assert!((executed..=executed + unknown).contains(&word), "seed {seed}");
+    assert_eq!(served.atomics, word, "seed {seed}: each is counted, on whatever queue pair");
+    let read = served.read_bytes - served.read_again_bytes;
+    assert!(read >= reads * 4096 && read <= (reads + lost * 32) * 4096, "seed {seed}: {served:?}");
+    assert_eq!((served.writes, served.write_bytes), (0, 0));
+    assert_eq!(lab.near.served(lab.near_link), Some(Served::default()), "nobody asked of it");
     assert_eq!(reads, count / 4, "seed {seed}: READs are repeated");
     assert!(unknown <= lost * 32, "seed {seed}");
     fetched.sort_unstable();
@@ -242,7 +278,7 @@ fn additions_are_carried_out_once_or_not_at_all_while_queue_pairs_die() {
 #[test]
 fn every_operation_has_its_outcome_before_the_link_is_down() {
     let mut lab = lab(5, &FaultPlan::none());
-    let (_memory, grant) = lab.share(Rights::ALL);
+    let (memory, grant) = lab.share(Rights::ALL);
     for token in 0..100 {
         let options = OpOptions::new().token(token);
         if token % 2 == 0 {
@@ -255,19 +291,26 @@ fn every_operation_has_its_outcome_before_the_link_is_down() {
     lab.near.flush();
     let link = lab.far_link;
     lab.far.close(link);
-    let (mut outcomes, mut down) = (0, 0);
-    lab.run(|near, _, event| {
+    let (mut outcomes, mut down, mut served) = (0, 0, None);
+    lab.run(|near, end, event| {
         match event {
             Event::OpDone { .. } => {
                 assert!(near && down & 1 == 0, "before the link is down");
                 outcomes += 1;
             }
-            Event::LinkDown { .. } => down |= if near { 1 } else { 2 },
+            Event::LinkDown { .. } => {
+                down |= if near { 1 } else { 2 };
+                served = if near { served } else { end.served(link) };
+            }
             _ => {}
         }
         down == 3
     });
     assert_eq!(outcomes, 100);
+    let word = memory.word(0).expect("aligned").load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(served.map(|served| served.atomics), Some(word), "told with the end of the link");
+    lab.far.turn(|_, _| {});
+    assert_eq!(lab.far.served(link), None);
     let census = lab.near.buffers();
     assert_eq!(census.send_free, census.send_all, "buffers are home");
 }

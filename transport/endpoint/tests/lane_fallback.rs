@@ -118,5 +118,7 @@ fn operations_go_by_messages_over_tcp_while_udp_is_swallowed_and_by_a_queue_pair
     });
     let word = memory.word(8).expect("aligned").load(Ordering::SeqCst);
     assert!((adds.executed..=adds.executed + adds.unknown).contains(&word), "{word} {adds:?}");
+    let served = far.endpoint.served(joined.accepted).expect("counted on each way");
+    assert_eq!(served.atomics, word, "by queue pairs and by messages together");
     assert!(adds.unknown <= 64, "only what a queue pair had when it was lost: {adds:?}");
 }

@@ -7,7 +7,7 @@ use common::{Node, Pair, drive};
 use towpath_base::Prng;
 use towpath_transport::{
     CarrierChoice, Device, EndpointConfig, Event, Grant, LinkId, OpError, OpOptions, OpOutcome,
-    Place, Region, Rights, SharedMemory, mem_pair,
+    Place, Region, Rights, Served, SharedMemory, mem_pair,
 };
 
 const MEMORY_BYTES: u32 = 200_000;
@@ -25,6 +25,8 @@ struct Expected {
 struct Model {
     prng: Prng,
     bytes: Vec<u8>,
+    /// What the owner of the memory should have counted; long operations may be several requests.
+    served: Served,
 }
 
 impl Model {
@@ -53,6 +55,8 @@ impl Model {
             0 => {
                 let buf = at.alloc(length).expect("a free buffer");
                 expected.read = Some(self.bytes[range..range + length].to_vec());
+                self.served.reads += 1;
+                self.served.read_bytes += length as u64;
                 at.read(place(range), length as u32, buf, options).map_err(|refused| refused.error)
             }
             1 => {
@@ -61,11 +65,15 @@ impl Model {
                 self.bytes[range..range + length].copy_from_slice(&bytes);
                 let buf = at.copy(&bytes).expect("a free buffer");
                 expected.read = Some(bytes);
+                self.served.writes += 1;
+                self.served.write_bytes += length as u64;
                 at.write(place(range), buf, options).map_err(|refused| refused.error)
             }
             2 => {
                 *self.word(word) = value.to_ne_bytes();
                 expected.word = Some(value);
+                self.served.writes += 1;
+                self.served.write_bytes += 8;
                 at.write_word(place(word), value, options)
             }
             3 => {
@@ -82,6 +90,7 @@ impl Model {
                 at.cmp_swap(place(word), (compare, value), options)
             }
         };
+        self.served.atomics += u64::from(kind > 2);
         asked.expect("it is allowed, and there is room");
         expected
     }
@@ -114,7 +123,8 @@ fn same_as_plain_memory<N: Device<Memory = Region>, F: Device<Memory = Region>>(
     println!("seed {seed}");
     let memory = SharedMemory::new(MEMORY_BYTES as usize).expect("memory for a test");
     let grant = granted(&mut near, &mut far, &memory, (far_link, Rights::ALL));
-    let mut model = Model { prng: Prng::new(seed), bytes: vec![0; MEMORY_BYTES as usize] };
+    let bytes = vec![0; MEMORY_BYTES as usize];
+    let mut model = Model { prng: Prng::new(seed), bytes, served: Served::default() };
     let (mut asked, mut expected) = (0, std::collections::VecDeque::new());
     let done = |event: &Event| matches!(event, Event::OpDone { .. });
     while asked < OPERATIONS || !expected.is_empty() {
@@ -137,6 +147,14 @@ fn same_as_plain_memory<N: Device<Memory = Region>, F: Device<Memory = Region>>(
     let mut bytes = vec![0; MEMORY_BYTES as usize];
     memory.read(0, &mut bytes).expect("it fits");
     assert!(bytes == model.bytes, "the memory is another one");
+    let served = far.endpoint.served(far_link).expect("the device counts, or the endpoint does");
+    assert!(served.reads >= model.served.reads && served.writes >= model.served.writes);
+    let again = (served.reads_again, served.read_again_bytes);
+    let first = served.read_bytes - served.read_again_bytes;
+    assert_eq!((first, served.write_bytes), (model.served.read_bytes, model.served.write_bytes));
+    assert_eq!(served.atomics, model.served.atomics);
+    assert!(!by_messages || again == (0, 0), "a message comes once");
+    assert_eq!(near.endpoint.served(near_link), Some(Served::default()), "nobody asked of it");
     let stats = near.endpoint.stats(near_link).expect("the link is up");
     assert_eq!(stats.violations, 0);
     for event in near.events.iter().chain(&far.events) {
@@ -193,6 +211,15 @@ fn what_was_revoked_is_denied_by_messages_too_and_the_link_goes_on() {
     let grant = granted(client, server, &memory, (far_link, Rights::ALL));
     let place = Place { link, grant: grant.id, offset: 0 };
     let options = OpOptions::new();
+    // One by which the channel of the lane is opened.
+    client.endpoint.fetch_add(place, 1, options).expect("allowed");
+    let first = drive(client, server, |client, _| {
+        client.take(|event| match event {
+            Event::OpDone { outcome, .. } => Some(*outcome),
+            _ => None,
+        })
+    });
+    assert_eq!(first, OpOutcome::Executed);
     // What is on its way when the grant is taken back finds it gone, or waits and is told.
     for token in 0..40 {
         client.endpoint.fetch_add(place, 1, options.token(token)).expect("allowed");
@@ -200,7 +227,7 @@ fn what_was_revoked_is_denied_by_messages_too_and_the_link_goes_on() {
     client.endpoint.flush();
     assert!(server.endpoint.revoke(far_link, grant.id));
     let before = memory.word(0).expect("aligned").load(std::sync::atomic::Ordering::Relaxed);
-    let (mut ended, mut executed) = (0, 0);
+    let (mut ended, mut executed) = (0, 1);
     pair.until(|client, _| {
         for event in client.events.drain(..) {
             if let Event::OpDone { outcome, .. } = event {
@@ -214,6 +241,8 @@ fn what_was_revoked_is_denied_by_messages_too_and_the_link_goes_on() {
     let word = memory.word(0).expect("aligned").load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!((word, executed), (before, before), "nothing happened after that");
     let Pair { client, server, .. } = &mut pair;
+    let served = Served { atomics: word, ..Served::default() };
+    assert_eq!(server.endpoint.served(far_link), Some(served), "what was denied is not counted");
     let refused = client.endpoint.fetch_add(place, 1, options);
     assert!(matches!(refused, Err(towpath_transport::LaneError::Op(OpError::NoSuchGrant))));
     let again = granted(client, server, &memory, (far_link, Rights::READ));

@@ -43,7 +43,7 @@ mod socket;
 mod worker;
 
 pub use ask::{AskError, ask};
-pub use report::{LinkStatus, PathStatus, ProcessStatus};
+pub use report::{LinkStatus, PathStatus, ProcessStatus, ServedStatus};
 pub use socket::{SocketError, StatusDesk, StatusSocket};
 pub use worker::WorkerStatus;
 

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use towpath_base::Nanos;
 use towpath_memory::Region;
 use towpath_transport::{Endpoint, LinkId, PathReport, PathState};
-use towpath_verbs::Device;
+use towpath_verbs::{Device, Served};
 
 /// A process and its links. Fields may be added; those that a side does not know are left out or
 /// taken as zero.
@@ -125,8 +125,47 @@ pub struct LinkStatus {
     pub operations_refused: u64,
     /// Ranges of memory that the peer may reach.
     pub grants: u64,
+    /// What the peer did to them, and to earlier ones, by itself; none where there were none, and
+    /// where the device does not count.
+    pub served: Option<ServedStatus>,
     /// Its paths, by number.
     pub paths: Vec<PathStatus>,
+}
+
+/// What a peer did by one-sided operations to memory that was granted to it. Each only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct ServedStatus {
+    /// READ requests answered, those that were answered before included; a long READ is several.
+    pub reads: u64,
+    /// Bytes of those.
+    pub read_bytes: u64,
+    /// Of the READs, those that were answered before, at least in part.
+    pub reads_again: u64,
+    /// Bytes of those.
+    pub read_again_bytes: u64,
+    /// WRITEs that are in memory whole.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// FETCH_ADDs and CMP_SWAPs.
+    pub atomics: u64,
+}
+
+impl From<Served> for ServedStatus {
+    fn from(served: Served) -> Self {
+        let Served {
+            reads,
+            read_bytes,
+            reads_again,
+            read_again_bytes,
+            writes,
+            write_bytes,
+            atomics,
+        } = served;
+        Self { reads, read_bytes, reads_again, read_again_bytes, writes, write_bytes, atomics }
+    }
 }
 
 /// How one path stands. Counters are from its beginning, and only grow.
@@ -306,6 +345,7 @@ impl LinkStatus {
             operations_unknown: counts.unknown,
             operations_refused: counts.refused,
             grants: lane.map_or(0, |lane| lane.grants as u64),
+            served: lane.and_then(|_| endpoint.served(link)).map(ServedStatus::from),
             paths: PathStatus::all_of(endpoint, link),
         }
     }

@@ -1,6 +1,6 @@
 //! `towpath links`: what the workers and links of a running process use, beside their limits.
 
-use towpath_status::{LinkStatus, ProcessStatus, WorkerStatus};
+use towpath_status::{LinkStatus, ProcessStatus, ServedStatus, WorkerStatus};
 
 use super::{asked, heading, unnamed};
 use crate::cli::args::StatusArgs;
@@ -98,7 +98,7 @@ fn has_lane(link: &LinkStatus) -> bool {
     link.operations_max > 0
 }
 
-const LANE_HEAD: [&str; 11] = [
+const LANE_HEAD: [&str; 14] = [
     "one-sided: link",
     "worker",
     "peer",
@@ -110,9 +110,15 @@ const LANE_HEAD: [&str; 11] = [
     "not executed",
     "unknown",
     "refused",
+    "read here",
+    "written here",
+    "atomics here",
 ];
 
-fn lane_row(link: &LinkStatus) -> [String; 11] {
+fn lane_row(link: &LinkStatus) -> [String; 14] {
+    let served = |show: fn(&ServedStatus) -> String| {
+        link.served.as_ref().map_or_else(|| String::from("-"), show)
+    };
     [
         link.index.to_string(),
         link.worker.to_string(),
@@ -125,11 +131,18 @@ fn lane_row(link: &LinkStatus) -> [String; 11] {
         show_count(link.operations_not_executed),
         show_count(link.operations_unknown),
         show_count(link.operations_refused),
+        served(|served| of_size(served.reads, served.read_bytes)),
+        served(|served| of_size(served.writes, served.write_bytes)),
+        served(|served| show_count(served.atomics)),
     ]
 }
 
 fn within(used: u64, most: u64) -> String {
     format!("{} of {}", show_count(used), show_count(most))
+}
+
+fn of_size(count: u64, bytes: u64) -> String {
+    format!("{} ({})", show_count(count), show_size(bytes))
 }
 
 fn seconds(ns: u64) -> String {
@@ -153,7 +166,11 @@ mod tests {
               "queued_bytes":1572864,"in_flight_bytes":4096,"window_bytes":65536,"grants":2,
               "operations":64,"operations_posted":16,"operations_max":256,
               "operations_executed":123456,"operations_denied":1,"operations_not_executed":2,
-              "operations_unknown":3,"operations_refused":4},
+              "operations_unknown":3,"operations_refused":4,
+              "served":{"reads":1025,"read_bytes":4198400,"reads_again":1,"read_again_bytes":4096,
+                "writes":2,"write_bytes":16,"atomics":70000}},
+              {"index":6,"worker":1,"class":"gold","carrier":"UC","grants":1,
+              "operations_max":256},
               {"index":5,"worker":1,"class":"gold","carrier":"UC"}]}"#;
         let text = links_text(&serde_json::from_str(status).expect("a status"));
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -170,13 +187,15 @@ mod tests {
              flight window",
             "4 1 10.0.0.2:4791 gold UC 2 3 of 1,024 384 of 4,096 120 17 of 4,096 12 1.5 MiB \
              4 KiB 64 KiB",
+            "6 1 ? gold UC 0 0 of 0 0 of 0 0 0 of 0 0 0 bytes 0 bytes 0 bytes",
             "5 1 ? gold UC 0 0 of 0 0 of 0 0 0 of 0 0 0 bytes 0 bytes 0 bytes",
             "",
             "one-sided: link worker peer grants asked for at the device executed denied not \
-             executed unknown refused",
-            "4 1 10.0.0.2:4791 2 64 of 256 16 123,456 1 2 3 4",
+             executed unknown refused read here written here atomics here",
+            "4 1 10.0.0.2:4791 2 64 of 256 16 123,456 1 2 3 4 1,025 (4.0 MiB) 2 (16 bytes) 70,000",
+            "6 1 ? 1 0 of 256 0 0 0 0 0 0 - - -",
             "",
-            "and 1,001 more links",
+            "and 1,000 more links",
         ];
         assert_eq!(lines, expected);
         let widths: Vec<_> = text.lines().map(str::len).collect();

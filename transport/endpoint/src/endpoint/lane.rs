@@ -10,7 +10,7 @@ use crate::links::Phase;
 use std::ops::Range;
 use towpath_memory::{Berth, Buf, Region, SharedMemory};
 use towpath_proto::{GrantId, Link, OpCounts, OpKey, OpKind, OpOutcome, OpRequest, Rights};
-use towpath_verbs::{Access, Device};
+use towpath_verbs::{Access, Device, Served};
 
 /// Bytes of a word.
 pub(super) const WORD_BYTES: u32 = 8;
@@ -95,6 +95,21 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             grants: lane.grants.len(),
             counts: conn.link.as_ref().map_or_else(OpCounts::default, Link::op_counts),
         })
+    }
+
+    /// What the peer of a link did to the memory that was granted to it, over the life of the link:
+    /// by each queue pair of its lane, and by messages. An application that sleeps while its memory
+    /// is served learns of it here alone. When [`Event::LinkDown`] is told it holds all there was;
+    /// in the next turn it may be gone.
+    ///
+    /// `None` when the link is gone, and where the device does not count what it serves by itself:
+    /// real NICs do not, the userspace NIC does, and what goes by messages is counted on any.
+    #[must_use]
+    pub fn served(&self, link: LinkId) -> Option<Served> {
+        match &self.links.find(link)?.lane {
+            Some(lane) => lane.served(&self.device),
+            None => Some(Served::default()),
+        }
     }
 
     /// Fetches `length` bytes of the peer's memory into a buffer, which comes back in

@@ -309,7 +309,7 @@ impl LaneQp {
     }
 
     /// Does what a request asks for, and writes the answer.
-    fn carry_out(&self, message: &Message, out: &mut Buf) -> Result<(), Breach> {
+    fn carry_out(&mut self, message: &Message, out: &mut Buf) -> Result<(), Breach> {
         let mut bytes = [0; LANE_REQUEST_BYTES];
         message.copy_to(&mut bytes);
         let request = LaneRequest::parse(&bytes, message.len()).map_err(|_| Breach)?;
@@ -321,6 +321,9 @@ impl LaneQp {
         let reached = self.reach(&request);
         let done = reached.and_then(|at| operate(at, &request, message, body).ok());
         let (is_done, word) = (done.is_some(), done.unwrap_or(0));
+        if is_done {
+            self.count(request.kind, length);
+        }
         let length = if is_read && is_done { length } else { 0 };
         head.copy_from_slice(&LaneAnswer { number, is_done, word, length }.emit());
         out.set_len(LANE_ANSWER_BYTES + length as usize).map_err(|_| Breach)

@@ -115,14 +115,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// Destroys what a lane has; the next queue pair is made when nothing of it is posted.
     fn retire_lane(&mut self, link: LinkId) {
-        let Some(lane) = self.links.lane_mut(link) else {
-            return;
-        };
-        let qp_num = std::mem::replace(&mut lane.qp_num, NO_QP);
+        let Self { links, device, .. } = self;
+        let Some(lane) = links.lane_mut(link) else { return };
         (lane.has_failed, lane.making) = (true, Some(0));
-        if qp_num != NO_QP {
+        if let Some(qp_num) = lane.take_qp(device) {
             // It is there until here.
-            let _ = self.device.destroy_qp(qp_num);
+            let _ = device.destroy_qp(qp_num);
         }
         self.lanes.making.push(link);
         self.links.touch(link.index);
@@ -327,5 +325,48 @@ impl LaneQp {
         let key = landing.key;
         self.posted -= 1;
         Some(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::EndpointConfig;
+    use crate::endpoint::join;
+    use towpath_device_roce::{RoceConfig, RoceDevice};
+    use towpath_memory::SharedMemory;
+    use towpath_proto::Rights;
+    use towpath_sim::{LinkConfig, World};
+
+    /// Or a device with a thread of its own would serve between the two.
+    #[test]
+    fn a_queue_pair_serves_no_more_when_what_it_served_is_kept() {
+        let world = World::new(1);
+        let (near, far) = world.link(&LinkConfig::default());
+        let end = |link, seed| {
+            let device = RoceDevice::new(link, RoceConfig::default().seed(seed));
+            let config = EndpointConfig::new().links_max(1).seed(seed);
+            Endpoint::new(device, config).expect("an endpoint")
+        };
+        let (mut near, mut far) = (end(near, 1), end(far, 2));
+        let (link, _) = join(&mut near, &mut far).expect("they fit");
+        let memory = SharedMemory::new(64).expect("memory for a test");
+        near.grant(link, &memory, memory.whole(), Rights::ALL).expect("room");
+        let is_joined = |near: &Endpoint<RoceDevice<_>>| {
+            let qp_num = near.lane(link).and_then(|lane| lane.qp_num);
+            qp_num.is_some_and(|num| near.device.qp_state(num) == Ok(QpState::Rts))
+        };
+        while !is_joined(&near) {
+            if !(near.turn(|_, _| {}) | far.turn(|_, _| {})) {
+                let due = near.next_timeout().min(far.next_timeout());
+                world.advance_to(world.next_event_time().map_or(due, |arrives| due.min(arrives)));
+            }
+        }
+        let Endpoint { links, device, .. } = &mut near;
+        let lane = links.lane_mut(link).expect("it is joined");
+        let qp_num = lane.take_qp(device).expect("it is joined");
+        assert_eq!(device.qp_state(qp_num), Ok(QpState::Err));
+        assert_eq!((lane.qp_num, lane.take_qp(device)), (NO_QP, None));
+        device.destroy_qp(qp_num).expect("it is there until here");
     }
 }

@@ -17,7 +17,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Destroys the queue pairs of a link that is down, or was never up. What was posted comes
     /// back as flushed completions, and the link reports its last messages.
     pub(super) fn begin_draining(&mut self, index: u16) {
-        let Some(conn) = self.links.at(index).filter(|c| c.phase != Phase::Draining) else {
+        let Self { links, device, .. } = self;
+        let Some(conn) = links.at(index).filter(|c| c.phase != Phase::Draining) else {
             return;
         };
         if conn.phase == Phase::Up {
@@ -32,10 +33,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let made = |num: &towpath_verbs::QpNum| *num != NO_QP;
         let control_qp = Some(conn.control.qp_num).filter(made);
         let path_qps = conn.paths.iter().map(|path| path.qp_num);
-        let lane_qp = conn.lane.as_ref().map(|lane| lane.qp_num).filter(made);
+        let lane_qp = conn.lane.as_mut().and_then(|lane| lane.take_qp(device));
         for qp_num in control_qp.into_iter().chain(path_qps).chain(lane_qp) {
             // It is there until here; and if it is not, nothing is posted to it either.
-            let _ = self.device.destroy_qp(qp_num);
+            let _ = device.destroy_qp(qp_num);
         }
         let control: Vec<_> = conn.control_repost.drain(..).collect();
         for wr in control {
