@@ -1,6 +1,6 @@
 //! The blocking client: it owns an endpoint and drives it while a call waits.
 
-use crate::client::{ChunkClient, Done, OpId};
+use crate::client::{ChunkClient, Done, NewChunk, OpId};
 use crate::config::ClientConfig;
 use crate::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
 use crate::error::{ClientError, ErrorKind, OpenError};
@@ -8,6 +8,7 @@ use crate::health::{HealthMonitor, HealthReply};
 use crate::hedge::{HedgeStats, HedgedClient};
 use crate::limits::LIST_MAX;
 use crate::output::{Output, ReadData};
+use crate::resident::ResidentStats;
 use crate::slice::ChunkId;
 use crate::wire::Method;
 use std::net::SocketAddr;
@@ -90,8 +91,22 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         chunk: ChunkId,
         limit_bytes: Option<u64>,
     ) -> Result<(), ClientError> {
+        let kind = NewChunk { unfinished: true, ..NewChunk::default() };
+        self.create_as(chunk, limit_bytes, kind)
+    }
+
+    /// Creates a chunk of another kind.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn create_as(
+        &mut self,
+        chunk: ChunkId,
+        limit_bytes: Option<u64>,
+        kind: NewChunk,
+    ) -> Result<(), ClientError> {
         let client = self.client.primary_mut();
-        let op = client.start_create_unfinished(&mut self.endpoint, chunk, limit_bytes)?;
+        let op = client.start_create_as(&mut self.endpoint, chunk, limit_bytes, kind)?;
         self.wait(op).map(drop)
     }
 
@@ -217,6 +232,30 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
             Output::Read(data) => Ok(data),
             _ => Err(wrong(Method::Read)),
         }
+    }
+
+    /// Reads at most one operation's bytes from `offset` on, by READs of the server's memory where
+    /// the chunk is resident; see [`ChunkClient::start_resident_read`].
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn read_resident(
+        &mut self,
+        chunk: ChunkId,
+        offset: u64,
+        length: usize,
+    ) -> Result<ReadData, ClientError> {
+        let op = self.client.start_resident_read(&mut self.endpoint, chunk, offset, length)?;
+        match self.wait(op)? {
+            Output::Read(data) => Ok(data),
+            _ => Err(wrong(Method::Read)),
+        }
+    }
+
+    /// What became of reads of resident chunks.
+    #[must_use]
+    pub fn resident_stats(&self) -> ResidentStats {
+        self.client.primary().resident_stats()
     }
 
     /// The counters of the link; none when it is down.

@@ -1,14 +1,11 @@
 //! The client end: operations started by call, ended by token.
 
-use crate::control::{
-    ChunkRequest, CreateRequest, FinishRequest, InfoRequest, ListRequest, ScrubRequest,
-    SessionRequest,
-};
+mod controls;
+
 use crate::error::{ClientError, ErrorKind};
-use crate::health::HealthRequest;
 use crate::limits::{IO_BYTES_MAX, IO_HEADER_BYTES};
 use crate::output::{Asked, Output, read_reply};
-use crate::session::ClientSession;
+use crate::resident::ResidentReads;
 use crate::slice::{ChunkId, SLICE_BYTES, Span, writer_crcs};
 use crate::wire::{Method, ReadHeader, WriteHeader};
 use slab::Slab;
@@ -29,6 +26,16 @@ pub struct Done {
     pub op: OpId,
     /// What it gave.
     pub result: Result<Output, ClientError>,
+}
+
+/// What kind of chunk is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewChunk {
+    /// It is not whole before a finish: until then it is not read, and the server removes it when
+    /// nobody writes to it for a while.
+    pub unfinished: bool,
+    /// The server keeps its slices in memory as well, which clients read by themselves.
+    pub resident: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +67,7 @@ pub struct ChunkClient {
     ops: Slab<Op>,
     sequence: u64,
     timeout: Nanos,
+    pub(crate) resident: ResidentReads,
 }
 
 impl ChunkClient {
@@ -72,7 +80,13 @@ impl ChunkClient {
     /// A client with an rpc client that has been set up already.
     #[must_use]
     pub fn with_rpc(rpc: RpcClient) -> Self {
-        Self { rpc, ops: Slab::new(), sequence: 0, timeout: TIMEOUT_DEFAULT }
+        Self {
+            rpc,
+            ops: Slab::new(),
+            sequence: 0,
+            timeout: TIMEOUT_DEFAULT,
+            resident: ResidentReads::default(),
+        }
     }
 
     /// How long each operation may take. Default 10 s. One that changes something and is given up
@@ -111,149 +125,13 @@ impl ChunkClient {
     /// Operations under way.
     #[must_use]
     pub fn under_way(&self) -> usize {
-        self.ops.len()
+        self.ops.len() + self.resident.beyond_requests()
     }
 
     /// The most bytes that one read or write moves over this link, a multiple of the slice.
     #[must_use]
     pub fn io_bytes_max<D: Device<Memory = Region>>(&self, endpoint: &Endpoint<D>) -> usize {
         io_bytes_max(self.rpc.request_bytes_max(endpoint))
-    }
-
-    /// Makes a chunk that may grow to `limit_bytes`, or to the most a chunk can have.
-    ///
-    /// # Errors
-    /// [`ClientError`]; nothing was sent.
-    pub fn start_create<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        chunk: ChunkId,
-        limit_bytes: Option<u64>,
-    ) -> Result<OpId, ClientError> {
-        let body = CreateRequest { chunk: chunk.into(), limit_bytes, unfinished: false };
-        self.start_control(endpoint, Method::Create, Some(chunk), &body)
-    }
-
-    /// As [`start_create`](Self::start_create), of a chunk that is not whole before
-    /// [`start_finish`](Self::start_finish): until then it is not read, and the server removes it
-    /// when nobody writes to it for a while.
-    ///
-    /// # Errors
-    /// [`ClientError`]; nothing was sent.
-    pub fn start_create_unfinished<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        chunk: ChunkId,
-        limit_bytes: Option<u64>,
-    ) -> Result<OpId, ClientError> {
-        let body = CreateRequest { chunk: chunk.into(), limit_bytes, unfinished: true };
-        self.start_control(endpoint, Method::Create, Some(chunk), &body)
-    }
-
-    /// Says that an unfinished chunk of `byte_len` bytes is whole.
-    ///
-    /// # Errors
-    /// [`ClientError`]; nothing was sent.
-    pub fn start_finish<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        chunk: ChunkId,
-        byte_len: u64,
-    ) -> Result<OpId, ClientError> {
-        let body = FinishRequest { chunk: chunk.into(), byte_len };
-        self.start_control(endpoint, Method::Finish, Some(chunk), &body)
-    }
-
-    /// Takes a chunk away.
-    ///
-    /// # Errors
-    /// [`ClientError`]; nothing was sent.
-    pub fn start_delete<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        chunk: ChunkId,
-    ) -> Result<OpId, ClientError> {
-        let body = ChunkRequest { chunk: chunk.into() };
-        self.start_control(endpoint, Method::Delete, Some(chunk), &body)
-    }
-
-    /// Asks for the state of a chunk.
-    ///
-    /// # Errors
-    /// [`ClientError`]; nothing was sent.
-    pub fn start_stat<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        chunk: ChunkId,
-    ) -> Result<OpId, ClientError> {
-        let body = ChunkRequest { chunk: chunk.into() };
-        self.start_control(endpoint, Method::Stat, Some(chunk), &body)
-    }
-
-    /// Asks for one page of the listing: what comes after `after`, at most `count_max` chunks, or
-    /// as many as go in one reply when that is 0.
-    ///
-    /// # Errors
-    /// [`ClientError`]; nothing was sent.
-    pub fn start_list<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        after: Option<ChunkId>,
-        count_max: u32,
-    ) -> Result<OpId, ClientError> {
-        let body = ListRequest { after: after.map(Into::into), count_max };
-        self.start_control(endpoint, Method::List, None, &body)
-    }
-
-    /// Has up to `budget_slices` more slices checked, or as many as the server likes when that is
-    /// 0.
-    ///
-    /// # Errors
-    /// [`ClientError`]; nothing was sent.
-    pub fn start_scrub<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        budget_slices: u64,
-    ) -> Result<OpId, ClientError> {
-        self.start_control(endpoint, Method::Scrub, None, &ScrubRequest { budget_slices })
-    }
-
-    /// Asks what the server is and how it is.
-    ///
-    /// # Errors
-    /// [`ClientError`]; nothing was sent.
-    pub fn start_info<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-    ) -> Result<OpId, ClientError> {
-        self.start_control(endpoint, Method::Info, None, &InfoRequest {})
-    }
-
-    /// Asks how the links of the server are, as it sees them.
-    ///
-    /// # Errors
-    /// [`ClientError`]; nothing was sent.
-    pub fn start_health<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-    ) -> Result<OpId, ClientError> {
-        self.start_control(endpoint, Method::Health, None, &HealthRequest {})
-    }
-
-    /// Makes this link the newest of `session`. When it has ended well, nothing of what was asked
-    /// for over older links of the session is still to come, and whatever of it is not done is
-    /// refused. It is the first operation of a link; others wait until it has ended.
-    ///
-    /// # Errors
-    /// [`ClientError`]; nothing was sent.
-    pub fn start_session<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        session: &ClientSession,
-    ) -> Result<OpId, ClientError> {
-        let (high, low) = ((session.id() >> 64) as u64, session.id() as u64);
-        let body = SessionRequest { high, low, epoch: session.next_epoch() };
-        self.start_control(endpoint, Method::Session, None, &body)
     }
 
     /// Writes the bytes of `data` from `offset` on, without copying them. The buffer goes home to
@@ -328,19 +206,50 @@ impl ChunkClient {
         length: usize,
         deadline: Time,
     ) -> Result<OpId, ClientError> {
-        let op = self.io_op(Method::Read, chunk, offset, length)?;
-        let max = self.io_bytes_max(endpoint);
-        if length > max {
-            return Err(op.error(ErrorKind::Length { length, max }));
-        }
+        let op = self.fitting_read(endpoint, chunk, offset, length)?;
         let header = ReadHeader { chunk, offset, length: length as u32 };
         let built = Outgoing::with_body(endpoint, &header.emit());
         self.start_until(endpoint, op, built, deadline)
     }
 
+    fn fitting_read<D: Device<Memory = Region>>(
+        &self,
+        endpoint: &Endpoint<D>,
+        chunk: ChunkId,
+        offset: u64,
+        length: usize,
+    ) -> Result<Op, ClientError> {
+        let op = self.io_op(Method::Read, chunk, offset, length)?;
+        let max = self.io_bytes_max(endpoint);
+        if length > max {
+            return Err(op.error(ErrorKind::Length { length, max }));
+        }
+        Ok(op)
+    }
+
+    /// The number of a read that is not made by a request, or not at once.
+    pub(crate) fn read_op<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &Endpoint<D>,
+        chunk: ChunkId,
+        offset: u64,
+        length: usize,
+    ) -> Result<(OpId, Span), ClientError> {
+        let op = self.fitting_read(endpoint, chunk, offset, length)?;
+        let max = self.rpc.capacity();
+        if self.under_way() >= max {
+            return Err(op.error(towpath_rpc::CallError::Full { max }));
+        }
+        self.sequence += 1;
+        Ok((op.id, Span::new(offset, length as u64)))
+    }
+
     /// Gives an operation up. It ends, with [`ErrorKind::Cancelled`] unless it was quicker, as soon
     /// as it is known whether the server has the request.
     pub fn cancel<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, op: OpId) {
+        if self.cancel_resident(endpoint, op) {
+            return;
+        }
         let found = self.ops.iter().find(|(_, found)| found.id == op);
         if let Some(request) = found.and_then(|(_, found)| found.request) {
             self.rpc.cancel(endpoint, request);
@@ -353,18 +262,20 @@ impl ChunkClient {
         endpoint: &mut Endpoint<D>,
         event: Event,
     ) -> Option<Event> {
+        let event = self.on_lane_event(endpoint, event)?;
         self.rpc.on_event(endpoint, event)
     }
 
     /// Gives up what is out of time.
     pub fn expire<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) {
         self.rpc.expire(endpoint);
+        self.post_stalled(endpoint);
     }
 
     /// When [`expire`](Self::expire) next has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Time {
-        self.rpc.next_deadline()
+        self.rpc.next_deadline().min(self.resident.next_deadline())
     }
 
     /// Tells link and age of each operation that has waited for `after`, and whether it is told for
@@ -381,6 +292,22 @@ impl ChunkClient {
 
     /// The next operation that has ended. Here the bytes of reads are verified.
     pub fn poll<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) -> Option<Done> {
+        loop {
+            if let Some(done) = self.resident.next_ended() {
+                return Some(done);
+            }
+            let done = self.poll_request(endpoint)?;
+            if let Some(done) = self.take_own(endpoint, done) {
+                return Some(done);
+            }
+        }
+    }
+
+    /// The next request that has ended.
+    fn poll_request<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+    ) -> Option<Done> {
         let completion = self.rpc.poll()?;
         let op = self.ops.remove(completion.token as usize);
         let result = completion.result.map_err(ErrorKind::from);

@@ -3,6 +3,7 @@
 use crate::error::OpenError;
 use crate::health::HealthConfig;
 use crate::hedge::HedgeConfig;
+use crate::resident::slots_bytes;
 use crate::session::ClientSession;
 use crate::slice::SLICE_BYTES;
 use crate::wire::PROTOCOL;
@@ -187,7 +188,8 @@ impl ClientConfig {
                 (256, heads),
                 (4 << 10, heads),
                 (256 << 10, 4),
-                (self.op_bytes, data),
+                // With room for the trailers of slots that are read.
+                (slots_bytes(self.op_bytes), data),
             ])
         });
         config.app_protocol(PROTOCOL)

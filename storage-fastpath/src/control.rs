@@ -37,6 +37,9 @@ pub struct CreateRequest {
     /// The chunk is not whole, and not read, before a finish.
     #[prost(bool, tag = "3")]
     pub unfinished: bool,
+    /// Its slices are kept in memory that clients read by themselves.
+    #[prost(bool, tag = "4")]
+    pub resident: bool,
 }
 
 /// Says that an unfinished chunk is whole. The reply has no body.
@@ -91,6 +94,58 @@ pub struct ChunkInfo {
     /// It is not whole: its put is under way or was interrupted.
     #[prost(bool, tag = "5")]
     pub unfinished: bool,
+    /// Its slices are to be kept in memory that clients read by themselves.
+    #[prost(bool, tag = "6")]
+    pub resident: bool,
+}
+
+/// Asks where the slices of a chunk lie in memory.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct LocateRequest {
+    /// The chunk.
+    #[prost(message, required, tag = "1")]
+    pub chunk: Name,
+    /// The first slice that the caller wants to know of.
+    #[prost(uint64, tag = "2")]
+    pub first_slice: u64,
+}
+
+/// Slots that lie together in memory, and the slices that they hold.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct SlotRun {
+    /// The slice in the first of them.
+    #[prost(uint64, tag = "1")]
+    pub first_slice: u64,
+    /// The first of them.
+    #[prost(uint32, tag = "2")]
+    pub slot: u32,
+    /// How many.
+    #[prost(uint32, tag = "3")]
+    pub count: u32,
+}
+
+/// Where the slices of a chunk lie in memory.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct LocateReply {
+    /// The chunk has slots; otherwise the rest says nothing, and the chunk is read by requests.
+    #[prost(bool, tag = "1")]
+    pub resident: bool,
+    /// The grant that the slots lie in: slot 0 begins at its offset 0.
+    #[prost(uint32, tag = "2")]
+    pub grant: u32,
+    /// The version of the chunk.
+    #[prost(uint64, tag = "3")]
+    pub version: u64,
+    /// Its length in bytes.
+    #[prost(uint64, tag = "4")]
+    pub byte_len: u64,
+    /// Its slots from the first slice on that was asked for, at most
+    /// [`RUNS_MAX`](crate::limits::RUNS_MAX) runs.
+    #[prost(message, repeated, tag = "5")]
+    pub runs: Vec<SlotRun>,
+    /// There are more after the last of these.
+    #[prost(bool, tag = "6")]
+    pub more: bool,
 }
 
 /// Asks for one page of the listing, in the order of the names.
@@ -221,4 +276,10 @@ pub struct InfoReply {
     /// Milliseconds since it started.
     #[prost(uint64, tag = "17")]
     pub uptime_ms: u64,
+    /// Bytes of slices that are kept in memory for resident chunks.
+    #[prost(uint64, tag = "18")]
+    pub resident_bytes: u64,
+    /// The most that may be; 0: there is no such memory.
+    #[prost(uint64, tag = "19")]
+    pub resident_bytes_max: u64,
 }

@@ -30,6 +30,7 @@
 //! | `client`, `output` | [`ChunkClient`]: starts operations, checks replies against requests |
 //! | `health` | the state of links, and slow I/O, as events and figures |
 //! | `hedge` | hedged reads: a second replica is asked when the first is late |
+//! | `resident` | resident chunks: their slots, read by the client itself |
 //! | `blocking`, `config`, `transfer` | [`BlockingClient`], its settings, transfer of whole files |
 //! | `qos` | a tenant's tokens over a link: the engine, and the words that it reaches one-sided |
 //! | `session` | sessions: after a reconnect a client may safely repeat its changes |
@@ -47,6 +48,7 @@ mod hedge;
 pub mod limits;
 mod output;
 mod qos;
+pub mod resident;
 pub mod server;
 mod session;
 pub mod slice;
@@ -55,13 +57,14 @@ mod verify;
 pub mod wire;
 
 pub use blocking::BlockingClient;
-pub use client::{ChunkClient, Done, OpId, TIMEOUT_DEFAULT, io_bytes_max};
+pub use client::{ChunkClient, Done, NewChunk, OpId, TIMEOUT_DEFAULT, io_bytes_max};
 pub use config::ClientConfig;
 pub use error::{ClientError, ErrorKind, OpenError, TransferError};
 pub use health::{HealthConfig, HealthEvent, HealthMonitor, HealthState, LinkHealth};
 pub use hedge::{HedgeAfter, HedgeConfig, HedgeStats, HedgedClient, ParseHedgeAfterError};
 pub use output::{Output, ReadData};
 pub use qos::{LaneEngine, LaneEngineStats};
+pub use resident::ResidentStats;
 pub use session::ClientSession;
 pub use slice::{ChunkId, SLICE_BYTES};
 pub use transfer::Transferred;

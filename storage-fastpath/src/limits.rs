@@ -2,6 +2,7 @@
 
 use crate::slice::SLICE_BYTES;
 use towpath_rpc::limits::BODY_BYTES_MAX;
+use towpath_transport::Nanos;
 
 /// Bytes of the header of a read, a write or a read reply.
 pub const IO_HEADER_BYTES: usize = 64;
@@ -26,4 +27,33 @@ pub const HEALTH_LINKS_MAX: usize = 256;
 /// Damaged slices that one scrub reply names; the count says how many there were.
 pub const SCRUB_NAMED_MAX: usize = 256;
 
+/// Runs of slots that one reply to a locate names: some 20 bytes each, below the limit of an rpc
+/// body. A chunk in more runs is located page by page.
+pub const RUNS_MAX: usize = 1024;
+
+/// Chunks of which a client knows where their slots are: some 200 bytes each.
+pub const PLACES_CHUNKS_MAX: usize = 4096;
+
+/// Runs of slots that a client knows in all: some 3 MB.
+pub const PLACES_RUNS_MAX: usize = 64 << 10;
+
+/// Slots of one READ at most: what an operation of the default size has, so that a READ that was
+/// torn is not much to read again.
+pub const READ_SLOTS_MAX: u32 = 32;
+
+/// READs of the same slots before the server is asked instead: a slot that is torn this often is
+/// written all the time.
+pub const READ_TRIES_MAX: u32 = 4;
+
+/// Questions where a chunk is for one read: as many pages as its slices can lie in, and some more
+/// where it moves meanwhile.
+pub const LOCATES_MAX: u32 = 16;
+
+/// How long a client does not ask again where a chunk is that has no slots.
+pub const NOWHERE_SPAN: Nanos = Nanos::from_secs(1);
+
+/// How long READs wait for the grant that the server named: it is on its way with the reply.
+pub const GRANT_WAIT: Nanos = Nanos::from_secs(1);
+
 const _: () = assert!(IO_BYTES_MAX / SLICE_BYTES < CRCS_MAX);
+const _: () = assert!(IO_BYTES_MAX / SLICE_BYTES / RUNS_MAX < LOCATES_MAX as usize);

@@ -1,14 +1,15 @@
 //! What an operation gave: replies taken apart, and held against what was asked.
 
-use crate::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
+use crate::control::{ChunkInfo, InfoReply, ListReply, LocateReply, ScrubReply};
 use crate::error::ErrorKind;
 use crate::health::HealthReply;
+use crate::resident::{Fetched, SLOT_BYTES};
 use crate::slice::{ChunkId, Span};
 use crate::verify::{Coverage, verify_slices};
 use crate::wire::{ErrorReply, Method, ReadReplyHeader, WireError};
 use prost::Message as _;
 use towpath_rpc::{Parcel, Status};
-use towpath_transport::{Device, Endpoint, Message, Region};
+use towpath_transport::{Device, Endpoint, Region};
 
 /// What an operation gave.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub enum Output {
     Info(InfoReply),
     /// One page of the listing.
     List(ListReply),
+    /// Where the slices of a chunk lie in memory.
+    Located(LocateReply),
     /// Bytes, verified.
     Read(ReadData),
     /// What one step of the scrub found.
@@ -39,19 +42,41 @@ pub enum Output {
 
 /// Bytes read, verified against their checksums, in the buffers that they landed in.
 ///
-/// They hold credit of the channel until this is dropped, or handed to
-/// [`Endpoint::release`] by [`into_message`](Self::into_message), which is faster.
+/// They hold credit of the channel, or send buffers of the endpoint, until this is dropped, or
+/// [released](Self::release), which is faster.
 #[derive(Debug)]
 pub struct ReadData {
-    parcel: Parcel,
+    held: Held,
     header: ReadReplyHeader,
 }
 
+/// What holds the bytes.
+#[derive(Debug)]
+enum Held {
+    /// The server's answer.
+    Reply(Parcel),
+    /// Runs of slots that were read, in order, each with its first slice.
+    Slots(Vec<(u64, Fetched)>),
+}
+
 impl ReadData {
-    /// Which bytes these are, and the state of their chunk.
+    /// Bytes that were read from slots: `slots` hold all slices that `header` touches.
+    pub(crate) fn of_slots(header: ReadReplyHeader, slots: Vec<(u64, Fetched)>) -> Self {
+        Self { held: Held::Slots(slots), header }
+    }
+
+    /// Which bytes these are, and the state of their chunk. Where the client has read them from
+    /// the server's memory, the length of the chunk is what the client last knew of it, and the
+    /// version the newest of the slices.
     #[must_use]
     pub fn header(&self) -> &ReadReplyHeader {
         &self.header
+    }
+
+    /// Whether the client has read them from the server's memory.
+    #[must_use]
+    pub fn is_resident(&self) -> bool {
+        matches!(self.held, Held::Slots(_))
     }
 
     /// How many bytes.
@@ -63,15 +88,28 @@ impl ReadData {
 
     /// The bytes, piece by piece, without copying.
     pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
-        self.parcel.data_pieces().map(|(_, bytes)| bytes)
+        let (reply, slots) = match &self.held {
+            Held::Reply(parcel) => (Some(parcel), &[][..]),
+            Held::Slots(slots) => (None, &slots[..]),
+        };
+        let span = Span::new(self.header.offset, self.header.length.into());
+        let slots = slots.iter().flat_map(move |(first, fetched)| {
+            (*first..).zip(fetched.bytes().chunks_exact(SLOT_BYTES)).map(move |(slice, slot)| {
+                let (from, len) = span.part(slice);
+                &slot[from..from + len]
+            })
+        });
+        let reply = reply.into_iter().flat_map(|parcel| parcel.data_pieces());
+        reply.map(|(_, bytes)| bytes).chain(slots)
     }
 
     /// Copies the bytes to the front of `out`, as many as fit.
     pub fn copy_to(&self, out: &mut [u8]) {
-        for (offset, bytes) in self.parcel.data_pieces() {
-            let Some(room) = out.get_mut(offset..) else { return };
-            let len = bytes.len().min(room.len());
-            room[..len].copy_from_slice(&bytes[..len]);
+        let mut room = out;
+        for bytes in self.parts() {
+            let (here, rest) = room.split_at_mut(bytes.len().min(room.len()));
+            here.copy_from_slice(&bytes[..here.len()]);
+            room = rest;
         }
     }
 
@@ -83,10 +121,12 @@ impl ReadData {
         bytes
     }
 
-    /// The message that holds the bytes, to be released.
-    #[must_use]
-    pub fn into_message(self) -> Message {
-        self.parcel.into_message()
+    /// Gives back what holds the bytes.
+    pub fn release<D: Device<Memory = Region>>(self, endpoint: &mut Endpoint<D>) {
+        match self.held {
+            Held::Reply(parcel) => endpoint.release(parcel.into_message()),
+            Held::Slots(slots) => drop(slots),
+        }
     }
 }
 
@@ -129,7 +169,7 @@ fn read_data<D: Device<Memory = Region>>(
     parcel: Parcel,
 ) -> Result<Output, ErrorKind> {
     match check_read(asked, &parcel) {
-        Ok(header) => Ok(Output::Read(ReadData { parcel, header })),
+        Ok(header) => Ok(Output::Read(ReadData { held: Held::Reply(parcel), header })),
         Err(kind) => {
             endpoint.release(parcel.into_message());
             Err(kind)
@@ -170,6 +210,7 @@ fn control_output(method: Method, body: &[u8]) -> Result<Output, ErrorKind> {
         Method::Health => HealthReply::decode(body).map(Output::Health).map_err(bad),
         Method::Info => InfoReply::decode(body).map(Output::Info).map_err(bad),
         Method::List => ListReply::decode(body).map(Output::List).map_err(bad),
+        Method::Locate => LocateReply::decode(body).map(Output::Located).map_err(bad),
         Method::Scrub => ScrubReply::decode(body).map(Output::Scrub).map_err(bad),
         Method::Stat => ChunkInfo::decode(body).map(Output::Stat).map_err(bad),
     }

@@ -8,7 +8,7 @@
 
 use crate::control::{
     ChunkInfo, ChunkRequest, CreateRequest, FinishRequest, InfoReply, InfoRequest, ListReply,
-    ListRequest, ScrubReply, ScrubRequest, SessionRequest,
+    ListRequest, LocateReply, LocateRequest, ScrubReply, ScrubRequest, SessionRequest,
 };
 use crate::health::{HealthReply, HealthRequest};
 use crate::limits::IO_HEADER_BYTES;
@@ -32,6 +32,8 @@ pub enum StorageRequest {
         limit_bytes: Option<u64>,
         /// It is not whole before a finish.
         unfinished: bool,
+        /// Its slices are kept in memory as well.
+        resident: bool,
     },
     /// Say that a chunk is whole.
     Finish {
@@ -49,6 +51,13 @@ pub enum StorageRequest {
     Health,
     /// What the server is and how it is.
     Info,
+    /// Where the slices of a chunk lie in memory.
+    Locate {
+        /// Its name.
+        chunk: ChunkId,
+        /// The first slice that the client wants to know of.
+        first_slice: u64,
+    },
     /// One page of the listing.
     List {
         /// The last name that the caller has.
@@ -122,8 +131,8 @@ fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest,
     }
     Ok(match method {
         Method::Create => {
-            let CreateRequest { chunk, limit_bytes, unfinished } = decode(body)?;
-            StorageRequest::Create { chunk: chunk.into(), limit_bytes, unfinished }
+            let CreateRequest { chunk, limit_bytes, unfinished, resident } = decode(body)?;
+            StorageRequest::Create { chunk: chunk.into(), limit_bytes, unfinished, resident }
         }
         Method::Write => {
             let (header, crcs) = WriteHeader::parse(body)?;
@@ -157,6 +166,10 @@ fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest,
         Method::Finish => {
             let FinishRequest { chunk, byte_len } = decode(body)?;
             StorageRequest::Finish { chunk: chunk.into(), byte_len }
+        }
+        Method::Locate => {
+            let LocateRequest { chunk, first_slice } = decode(body)?;
+            StorageRequest::Locate { chunk: chunk.into(), first_slice }
         }
         Method::Session => {
             let SessionRequest { high, low, epoch } = decode(body)?;
@@ -233,6 +246,17 @@ pub fn list_reply<D: Device<Memory = Region>>(
     list: &ListReply,
 ) -> Result<Outgoing, NoBuffer> {
     encoded(endpoint, list)
+}
+
+/// The reply to a question where a chunk is.
+///
+/// # Errors
+/// [`NoBuffer`].
+pub fn locate_reply<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    located: &LocateReply,
+) -> Result<Outgoing, NoBuffer> {
+    encoded(endpoint, located)
 }
 
 /// The reply to a scrub.

@@ -1,7 +1,7 @@
 //! Many operations in a row: whole files, and ranges longer than one operation.
 
 use crate::blocking::BlockingClient;
-use crate::client::{Done, OpId, io_bytes_max};
+use crate::client::{Done, NewChunk, OpId, io_bytes_max};
 use crate::error::{ClientError, ErrorKind, TransferError};
 use crate::output::{Output, ReadData};
 use crate::slice::ChunkId;
@@ -48,6 +48,13 @@ impl Count {
     }
 }
 
+/// What is read, and how.
+#[derive(Clone, Copy)]
+struct Source {
+    chunk: ChunkId,
+    resident: bool,
+}
+
 /// A read of a transfer, in its place in line.
 enum Place {
     /// Under way.
@@ -69,7 +76,32 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         source: &mut impl Read,
         progress: impl FnMut(u64),
     ) -> Result<Transferred, TransferError> {
-        self.create_unfinished(chunk, None)?;
+        let kind = NewChunk { unfinished: true, ..NewChunk::default() };
+        self.put_as(chunk, kind, source, progress)
+    }
+
+    /// As [`put`](Self::put), of a resident chunk.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    pub fn put_resident(
+        &mut self,
+        chunk: ChunkId,
+        source: &mut impl Read,
+        progress: impl FnMut(u64),
+    ) -> Result<Transferred, TransferError> {
+        let kind = NewChunk { unfinished: true, resident: true };
+        self.put_as(chunk, kind, source, progress)
+    }
+
+    fn put_as(
+        &mut self,
+        chunk: ChunkId,
+        kind: NewChunk,
+        source: &mut impl Read,
+        progress: impl FnMut(u64),
+    ) -> Result<Transferred, TransferError> {
+        self.create_as(chunk, None, kind)?;
         let op_bytes = self.op_bytes()?;
         let mut count = Count::new(self.config.whole_crc);
         let mut fill = |buf: &mut Buf| {
@@ -83,8 +115,9 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         Ok(count.done())
     }
 
-    /// Reads the whole chunk to `sink`, several operations at a time; every byte was verified
-    /// before it is written. `progress` is told how many bytes are written.
+    /// Reads the whole chunk to `sink`, several operations at a time, by READs of the server's
+    /// memory where it is resident; every byte was verified before it is written. `progress` is
+    /// told how many bytes are written.
     ///
     /// # Errors
     /// [`TransferError`]; `sink` may have got the first part.
@@ -94,9 +127,10 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         sink: &mut impl Write,
         mut progress: impl FnMut(u64),
     ) -> Result<Transferred, TransferError> {
-        let length = self.stat(chunk)?.byte_len;
+        let info = self.stat(chunk)?;
+        let (from, length) = (Source { chunk, resident: info.resident }, info.byte_len);
         let mut count = Count::new(self.config.whole_crc);
-        self.read_all(chunk, 0, length, &mut |bytes| {
+        self.read_all(from, 0, length, &mut |bytes| {
             let done = count.bytes;
             sink.write_all(bytes).map_err(|source| TransferError::Sink { done, source })?;
             count.add(bytes);
@@ -142,7 +176,8 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         length: usize,
     ) -> Result<Vec<u8>, TransferError> {
         let mut out = Vec::new();
-        self.read_all(chunk, offset, length as u64, &mut |bytes| {
+        let from = Source { chunk, resident: false };
+        self.read_all(from, offset, length as u64, &mut |bytes| {
             out.extend_from_slice(bytes);
             Ok(())
         })?;
@@ -241,7 +276,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
 
     fn read_all(
         &mut self,
-        chunk: ChunkId,
+        source: Source,
         from: u64,
         length: u64,
         sink: &mut impl FnMut(&[u8]) -> Result<(), TransferError>,
@@ -254,7 +289,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         loop {
             while failed.is_none() && line.len() < self.config.depth && next < end {
                 let length = (op_bytes - next % op_bytes).min(end - next) as usize;
-                match self.begin_read(chunk, next, length, 1) {
+                match self.begin_read(source, next, length, 1) {
                     Ok(place) => {
                         line.push_back(place);
                         next += length as u64;
@@ -266,7 +301,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
                 return failed.map_or(Ok(()), Err);
             }
             let done = self.next_done();
-            if let Err(error) = self.take_read(chunk, &mut line, done, failed.is_none(), sink) {
+            if let Err(error) = self.take_read(source, &mut line, done, failed.is_none(), sink) {
                 failed = failed.or(Some(error));
             }
         }
@@ -274,19 +309,23 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
 
     fn begin_read(
         &mut self,
-        chunk: ChunkId,
+        Source { chunk, resident }: Source,
         offset: u64,
         length: usize,
         tries: u32,
     ) -> Result<Place, ClientError> {
-        let op = self.client.start_read(&mut self.endpoint, chunk, offset, length)?;
+        let Self { client, endpoint, .. } = self;
+        let op = match resident {
+            true => client.start_resident_read(endpoint, chunk, offset, length)?,
+            false => client.start_read(endpoint, chunk, offset, length)?,
+        };
         Ok(Place::Waiting { op, offset, length, tries })
     }
 
     /// Hands a read that has ended to the sink when it is its turn, with those that waited for it.
     fn take_read(
         &mut self,
-        chunk: ChunkId,
+        source: Source,
         line: &mut VecDeque<Place>,
         Done { op: ended, result }: Done,
         wanted: bool,
@@ -305,7 +344,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
             Err(ClientError { kind: ErrorKind::ReplyCorrupt { .. }, .. })
                 if wanted && tries < TRIES_MAX =>
             {
-                line[at] = self.begin_read(chunk, offset, length, tries + 1)?;
+                line[at] = self.begin_read(source, offset, length, tries + 1)?;
                 return Ok(());
             }
             Err(error) => return Err(error.into()),
@@ -332,7 +371,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
     }
 
     fn release(&mut self, data: ReadData) {
-        self.endpoint.release(data.into_message());
+        data.release(&mut self.endpoint);
     }
 }
 

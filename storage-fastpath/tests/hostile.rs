@@ -138,11 +138,16 @@ fn mutated_requests_leave_the_server_answering() {
     let data = pattern(5000, 2);
     let mut refused = 0;
     for _ in 0..3000 {
-        let method = prng.below(10) as u16;
+        let method = prng.below(14) as u16;
         let mut body = match prng.below(3) {
             0 => write_body(prng.below(9000), &data),
-            1 => CreateRequest { chunk: Name::from(CHUNK), limit_bytes: Some(7), unfinished: true }
-                .encode_to_vec(),
+            1 => CreateRequest {
+                chunk: Name::from(CHUNK),
+                limit_bytes: Some(7),
+                unfinished: true,
+                resident: true,
+            }
+            .encode_to_vec(),
             _ => pattern(prng.below(100) as usize, 3),
         };
         for _ in 0..prng.below(3) {

@@ -62,6 +62,7 @@ impl From<WireError> for Why {
             | WireError::Kind { .. }
             | WireError::Reserved(_)
             | WireError::HeaderCrc
+            | WireError::Runs
             | WireError::Code(_) => Self::Header,
         }
     }
@@ -171,6 +172,12 @@ pub enum ErrorReply {
         /// The chunk.
         chunk: ChunkId,
     },
+    /// The server's memory for resident chunks is full.
+    #[error("the server's memory for resident chunks has {left} bytes left: delete some of them")]
+    ResidentFull {
+        /// Bytes of slices that still fit.
+        left: u64,
+    },
 }
 
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -230,6 +237,7 @@ impl ErrorReply {
             Self::Fenced => (15, none, 0, 0, 0),
             Self::WrongLength { chunk, length } => (16, chunk, 0, length, 0),
             Self::Unfinished { chunk } => (17, chunk, 0, 0, 0),
+            Self::ResidentFull { left } => (18, none, 0, left, 0),
         }
     }
 
@@ -255,6 +263,7 @@ impl ErrorReply {
             15 => Self::Fenced,
             16 => Self::WrongLength { chunk, length: value },
             17 => Self::Unfinished { chunk },
+            18 => Self::ResidentFull { left: value },
             _ => return None,
         })
     }

@@ -49,11 +49,13 @@ pub enum Method {
     Session = 10,
     /// Say that an unfinished chunk is whole.
     Finish = 11,
+    /// Where the slices of a chunk lie in memory.
+    Locate = 13,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Create,
         Self::Write,
         Self::Read,
@@ -65,6 +67,7 @@ impl Method {
         Self::Health,
         Self::Session,
         Self::Finish,
+        Self::Locate,
     ];
 
     /// Whether it changes anything: then its caller wants to know whether it was done, even when
@@ -95,6 +98,7 @@ impl core::fmt::Display for Method {
             Self::Health => "health",
             Self::Session => "session",
             Self::Finish => "finish",
+            Self::Locate => "locate",
         })
     }
 }
@@ -169,6 +173,9 @@ pub enum WireError {
     /// Not a protobuf message of the kind.
     #[error("the body is not the message that the method wants")]
     Protobuf,
+    /// Slots that cannot be where a server says.
+    #[error("the slots of the chunk cannot be where the server says")]
+    Runs,
 }
 
 fn seal<const N: usize>(bytes: &mut [u8; N]) {

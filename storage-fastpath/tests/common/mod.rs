@@ -2,22 +2,27 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use towpath_fastpath::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
+use towpath_fastpath::control::{
+    ChunkInfo, InfoReply, ListReply, LocateReply, ScrubReply, SlotRun,
+};
 use towpath_fastpath::health::HealthReply;
 use towpath_fastpath::server::{
-    StorageRequest, done_reply, health_reply, info_reply, list_reply, parse_request, read_reply,
-    respond_built, respond_error, respond_rejected, scrub_reply, stat_reply, verify_write,
+    StorageRequest, done_reply, health_reply, info_reply, list_reply, locate_reply, parse_request,
+    read_reply, respond_built, respond_error, respond_rejected, scrub_reply, stat_reply,
+    verify_write,
 };
 use towpath_fastpath::slice::{Span, fragment_crc, slice_crc};
 use towpath_fastpath::wire::{PROTOCOL, ReadHeader, ReadReplyHeader};
 use towpath_fastpath::{ChunkId, ErrorReply, SLICE_BYTES};
 use towpath_rpc::{Fate, Incoming, NoBuffer, Outgoing, Request, RpcServer, ServerConfig, Status};
-use towpath_transport::{Endpoint, EndpointConfig, Nanos, RoceUdp, UdpConfig};
+use towpath_transport::{
+    Endpoint, EndpointConfig, GrantId, LinkId, Nanos, Rights, RoceUdp, SharedMemory, UdpConfig,
+};
 
 type UdpEndpoint = Endpoint<RoceUdp>;
 
@@ -34,9 +39,22 @@ pub struct Mischief {
     pub stall: AtomicBool,
     /// It has seen that.
     stalled: AtomicBool,
+    /// What a locate is answered with, whatever chunk it asks for; none: it has no slots.
+    pub resident: Mutex<Option<Resident>>,
     /// Ends the server without a goodbye.
     pub vanish: AtomicBool,
     stop: AtomicBool,
+}
+
+/// Slots in memory that clients are granted.
+#[derive(Clone, Debug)]
+pub struct Resident {
+    pub memory: SharedMemory,
+    pub byte_len: u64,
+    pub runs: Vec<SlotRun>,
+    pub more: bool,
+    /// Added to the number of the grant.
+    pub grant_off: u32,
 }
 
 pub struct Server {
@@ -62,6 +80,7 @@ impl Server {
             let mut service = Service {
                 rpc: RpcServer::new(ServerConfig::new()),
                 chunks: BTreeMap::new(),
+                grants: HashMap::new(),
                 mischief: shared,
             };
             service.run(&mut endpoint);
@@ -96,6 +115,7 @@ struct StoredChunk {
 struct Service {
     rpc: RpcServer,
     chunks: BTreeMap<ChunkId, StoredChunk>,
+    grants: HashMap<LinkId, GrantId>,
     mischief: Arc<Mischief>,
 }
 
@@ -137,6 +157,9 @@ impl Service {
                 }
             }
             Ok(StorageRequest::Read(header)) => self.read(endpoint, header),
+            Ok(StorageRequest::Locate { first_slice, .. }) => {
+                self.locate(endpoint, request.link(), *first_slice)
+            }
             Ok(control) => self.control(endpoint, control),
         };
         let (responder, message) = request.into_message();
@@ -205,6 +228,21 @@ impl Service {
         Answer::Reply(read_reply(endpoint, &header, &crcs, data))
     }
 
+    fn locate(&mut self, endpoint: &mut UdpEndpoint, link: LinkId, first_slice: u64) -> Answer {
+        let resident = self.mischief.resident.lock().expect("no test panics in here").clone();
+        let Some(resident) = resident else {
+            return Answer::Reply(locate_reply(endpoint, &LocateReply::default()));
+        };
+        let Resident { memory, byte_len, runs, more, grant_off } = resident;
+        let GrantId(grant) = *self.grants.entry(link).or_insert_with(|| {
+            endpoint.grant(link, &memory, memory.whole(), Rights::READ).expect("a lane")
+        });
+        let runs = runs.into_iter().filter_map(|run| behind(run, first_slice)).collect();
+        let grant = grant.wrapping_add(grant_off);
+        let reply = LocateReply { resident: true, grant, version: 1, byte_len, runs, more };
+        Answer::Reply(locate_reply(endpoint, &reply))
+    }
+
     fn control(&mut self, endpoint: &UdpEndpoint, request: &StorageRequest) -> Answer {
         match *request {
             StorageRequest::Create { chunk, limit_bytes, .. } => {
@@ -247,9 +285,21 @@ impl Service {
             StorageRequest::Finish { .. } => Answer::Reply(done_reply(endpoint)),
             // One link at a time: there is no older one to refuse.
             StorageRequest::Session { .. } => Answer::Reply(done_reply(endpoint)),
-            StorageRequest::Read(_) | StorageRequest::Write { .. } => Answer::Silence,
+            StorageRequest::Read(_)
+            | StorageRequest::Write { .. }
+            | StorageRequest::Locate { .. } => Answer::Silence,
         }
     }
+}
+
+/// What of a run is not before a slice.
+fn behind(SlotRun { first_slice, slot, count }: SlotRun, from: u64) -> Option<SlotRun> {
+    let skip = from.saturating_sub(first_slice);
+    if skip >= count.into() {
+        return None;
+    }
+    let (skip, first_slice) = (skip as u32, first_slice + skip);
+    Some(SlotRun { first_slice, slot: slot.wrapping_add(skip), count: count - skip })
 }
 
 fn info(chunk: ChunkId, stored: &StoredChunk) -> ChunkInfo {
@@ -260,6 +310,7 @@ fn info(chunk: ChunkId, stored: &StoredChunk) -> ChunkInfo {
         limit_bytes: limit,
         version,
         unfinished: false,
+        resident: false,
     }
 }
 

@@ -1,0 +1,179 @@
+//! Operations that move no data.
+
+use super::{ChunkClient, NewChunk, OpId};
+use crate::control::{
+    ChunkRequest, CreateRequest, FinishRequest, InfoRequest, ListRequest, LocateRequest,
+    ScrubRequest, SessionRequest,
+};
+use crate::error::ClientError;
+use crate::health::HealthRequest;
+use crate::session::ClientSession;
+use crate::slice::ChunkId;
+use crate::wire::Method;
+use towpath_transport::{Device, Endpoint, Region};
+
+impl ChunkClient {
+    /// Makes a chunk that may grow to `limit_bytes`, or to the most a chunk can have.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_create<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+        limit_bytes: Option<u64>,
+    ) -> Result<OpId, ClientError> {
+        self.start_create_as(endpoint, chunk, limit_bytes, NewChunk::default())
+    }
+
+    /// As [`start_create`](Self::start_create), of a chunk of another kind.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_create_as<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+        limit_bytes: Option<u64>,
+        NewChunk { unfinished, resident }: NewChunk,
+    ) -> Result<OpId, ClientError> {
+        let body = CreateRequest { chunk: chunk.into(), limit_bytes, unfinished, resident };
+        self.start_control(endpoint, Method::Create, Some(chunk), &body)
+    }
+
+    /// As [`start_create`](Self::start_create), of a chunk that is not whole before
+    /// [`start_finish`](Self::start_finish): until then it is not read, and the server removes it
+    /// when nobody writes to it for a while.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_create_unfinished<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+        limit_bytes: Option<u64>,
+    ) -> Result<OpId, ClientError> {
+        let kind = NewChunk { unfinished: true, ..NewChunk::default() };
+        self.start_create_as(endpoint, chunk, limit_bytes, kind)
+    }
+
+    /// Says that an unfinished chunk of `byte_len` bytes is whole.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_finish<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+        byte_len: u64,
+    ) -> Result<OpId, ClientError> {
+        let body = FinishRequest { chunk: chunk.into(), byte_len };
+        self.start_control(endpoint, Method::Finish, Some(chunk), &body)
+    }
+
+    /// Takes a chunk away.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_delete<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+    ) -> Result<OpId, ClientError> {
+        let body = ChunkRequest { chunk: chunk.into() };
+        self.start_control(endpoint, Method::Delete, Some(chunk), &body)
+    }
+
+    /// Asks for the state of a chunk.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_stat<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+    ) -> Result<OpId, ClientError> {
+        let body = ChunkRequest { chunk: chunk.into() };
+        self.start_control(endpoint, Method::Stat, Some(chunk), &body)
+    }
+
+    /// Asks where the slices of a chunk lie in memory, from slice `first_slice` on.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_locate<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+        first_slice: u64,
+    ) -> Result<OpId, ClientError> {
+        let body = LocateRequest { chunk: chunk.into(), first_slice };
+        self.start_control(endpoint, Method::Locate, Some(chunk), &body)
+    }
+
+    /// Asks for one page of the listing: what comes after `after`, at most `count_max` chunks, or
+    /// as many as go in one reply when that is 0.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_list<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        after: Option<ChunkId>,
+        count_max: u32,
+    ) -> Result<OpId, ClientError> {
+        let body = ListRequest { after: after.map(Into::into), count_max };
+        self.start_control(endpoint, Method::List, None, &body)
+    }
+
+    /// Has up to `budget_slices` more slices checked, or as many as the server likes when that is
+    /// 0.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_scrub<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        budget_slices: u64,
+    ) -> Result<OpId, ClientError> {
+        self.start_control(endpoint, Method::Scrub, None, &ScrubRequest { budget_slices })
+    }
+
+    /// Asks what the server is and how it is.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_info<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+    ) -> Result<OpId, ClientError> {
+        self.start_control(endpoint, Method::Info, None, &InfoRequest {})
+    }
+
+    /// Asks how the links of the server are, as it sees them.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_health<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+    ) -> Result<OpId, ClientError> {
+        self.start_control(endpoint, Method::Health, None, &HealthRequest {})
+    }
+
+    /// Makes this link the newest of `session`. When it has ended well, nothing of what was asked
+    /// for over older links of the session is still to come, and whatever of it is not done is
+    /// refused. It is the first operation of a link; others wait until it has ended.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_session<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        session: &ClientSession,
+    ) -> Result<OpId, ClientError> {
+        let (high, low) = ((session.id() >> 64) as u64, session.id() as u64);
+        let body = SessionRequest { high, low, epoch: session.next_epoch() };
+        self.start_control(endpoint, Method::Session, None, &body)
+    }
+}
