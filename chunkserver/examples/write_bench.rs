@@ -222,7 +222,8 @@ fn store_alone(args: &Args) -> Outcome<f64> {
     let store = Store::open(FileMedia::new(dir.path())?, config)?;
     let by = daemon::worker_config(&DaemonConfig::default());
     let worker: StoreWorker<Vec<u8>, Vec<u8>> = StoreWorker::spawn_with(store, by)?;
-    let create = Request::Create { chunk: CHUNK, limit_bytes: None, unfinished: false };
+    let create =
+        Request::Create { chunk: CHUNK, limit_bytes: None, unfinished: false, resident: false };
     worker.send(0, create).map_err(|_| "the store's thread is gone")?;
     worker.completions().recv()?;
     let places = args.span / args.bytes as u64;

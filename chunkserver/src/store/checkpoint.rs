@@ -10,7 +10,7 @@ use super::limits::{
 };
 use super::map::{Chunk, ChunkMap, LOST_PAGE, SliceRef, slices_in};
 use super::media::{Media, MediaError, MediaOp};
-use super::record::UNFINISHED;
+use super::record::{RESIDENT, UNFINISHED};
 use super::slice::ChunkId;
 
 const CHUNK_FIXED_BYTES: usize = 48;
@@ -109,8 +109,9 @@ impl<'a> Reader<'a> {
         let fixed = self.take(1, CHUNK_FIXED_BYTES)?;
         let id = ChunkId(u128::from_le_bytes(array(fixed, 0)));
         let limit = u64_at(fixed, 24);
-        let mut chunk = Chunk::new(limit & !(SUSPECT | UNFINISHED), u64_at(fixed, 32));
+        let mut chunk = Chunk::new(limit & !(SUSPECT | UNFINISHED | RESIDENT), u64_at(fixed, 32));
         chunk.unfinished = limit & UNFINISHED != 0;
+        chunk.resident = limit & RESIDENT != 0;
         chunk.suspect = limit & SUSPECT != 0;
         chunk.byte_len = u64_at(fixed, 16);
         if chunk.limit_bytes > CHUNK_BYTES_MAX || chunk.byte_len > chunk.limit_bytes {
@@ -175,7 +176,8 @@ pub(crate) fn encode_checkpoint(header: FileHeader, map: &ChunkMap) -> Vec<u8> {
         out.extend_from_slice(&id.0.to_le_bytes());
         out.extend_from_slice(&chunk.byte_len.to_le_bytes());
         let suspect = if chunk.suspect { SUSPECT } else { 0 };
-        let flags = suspect | if chunk.unfinished { UNFINISHED } else { 0 };
+        let unfinished = if chunk.unfinished { UNFINISHED } else { 0 };
+        let flags = suspect | unfinished | if chunk.resident { RESIDENT } else { 0 };
         out.extend_from_slice(&(chunk.limit_bytes | flags).to_le_bytes());
         out.extend_from_slice(&chunk.version.to_le_bytes());
         let counts_at = out.len();

@@ -11,6 +11,7 @@ use super::header::{FileHeader, FileKind};
 use super::limits::LOG_CHECKPOINT_SHARE;
 use super::media::{Media, MediaError, MediaOp};
 use super::record::{Body, Op, Record, parse_record};
+use super::residence::Keeper;
 use super::slice::ChunkId;
 
 impl<M: Media> Store<M> {
@@ -157,6 +158,15 @@ impl<M: Media> Store<M> {
                 space.retire(page);
             };
             self.map.apply(&record, retire).expect("staging checked that the record fits");
+            if let Some(residence) = &mut self.residence {
+                let mut keeper = Keeper {
+                    pages: &mut self.pages,
+                    media: &self.media,
+                    scratch: &mut self.scratch[..],
+                    residence: &mut **residence,
+                };
+                keeper.follow(&record, self.map.chunks.get(&record.chunk));
+            }
             self.marker.note(record.frame.sequence, record.chunk);
             match record {
                 Record { body: Body::Create { .. }, .. } => self.counts.creates += 1,
@@ -181,6 +191,7 @@ impl<M: Media> Store<M> {
         self.staged.clear();
         self.pending.clear();
         self.pending_chunks = 0;
+        self.promised_slots = 0;
         self.dirty.clear();
     }
 

@@ -15,6 +15,7 @@ use super::media::Media;
 use super::pages::Pages;
 use super::record::Extent;
 use super::reserve::Reserve;
+use super::residence::Residence;
 use super::scrub::ScrubCursor;
 use super::slice::{ChunkId, SLICE_BYTES};
 use super::space::Space;
@@ -35,6 +36,8 @@ pub struct ChunkStat {
     pub suspect: bool,
     /// What is to be put into it is not all there, or its put was interrupted.
     pub unfinished: bool,
+    /// Its slices are to be kept in memory as well.
+    pub resident: bool,
 }
 
 /// The number of a staged change: it is acknowledged when the next commit succeeds.
@@ -46,6 +49,8 @@ pub struct Ticket(pub u64);
 pub(crate) struct Head {
     pub(crate) byte_len: u64,
     pub(crate) limit_bytes: u64,
+    /// Its slices take slots in memory.
+    pub(crate) has_slots: bool,
 }
 
 /// A staged record: its chunk, and its offset among the staged bytes.
@@ -86,6 +91,10 @@ pub struct Store<M: Media> {
     pub(crate) pending: HashMap<ChunkId, Option<Head>>,
     /// Chunks made less chunks deleted by what is staged.
     pub(crate) pending_chunks: i64,
+    /// Where slices of resident chunks are kept as well.
+    pub(crate) residence: Option<Box<dyn Residence>>,
+    /// Slots that what is staged will take.
+    pub(crate) promised_slots: u64,
     /// Segments with staged data that is not flushed.
     pub(crate) dirty: Vec<u32>,
     pub(crate) scratch: Box<[u8; SLICE_BYTES]>,
@@ -129,6 +138,7 @@ impl<M: Media> Store<M> {
                 version: c.version,
                 suspect: c.suspect,
                 unfinished: c.unfinished,
+                resident: c.resident,
             }),
             // What made it may be lost.
             None if self.map.may_miss_chunks() => {
@@ -169,6 +179,7 @@ impl<M: Media> Store<M> {
         let backable = self.media.free_bytes().unwrap_or(0) / PAGE_BYTES_ON_MEDIUM;
         let pages_max = self.space.pages_max(backable);
         let retired = self.space.retired_pages();
+        let (resident_bytes, resident_bytes_max) = self.resident_bytes();
         StoreStats {
             reads_retried: self.pages.retried,
             slices_corrupt: self.pages.corrupt,
@@ -178,6 +189,8 @@ impl<M: Media> Store<M> {
             free_bytes: bytes(pages_max.saturating_sub(self.map.live_slices + retired)),
             retired_bytes: bytes(retired),
             capacity_bytes: bytes(pages_max),
+            resident_bytes,
+            resident_bytes_max,
             failed: self.failed.is_some() || self.is_lossy,
             ..self.counts
         }

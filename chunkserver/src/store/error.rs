@@ -108,6 +108,12 @@ pub enum Refused {
     /// deletes still work.
     #[error("no space: delete chunks or raise the capacity")]
     NoSpace,
+    /// No room in the memory for resident chunks. Nothing was changed.
+    #[error("the memory for resident chunks has {left_bytes} bytes left: delete some of them")]
+    ResidentFull {
+        /// Bytes of slices that still fit.
+        left_bytes: u64,
+    },
     /// The commit with this change failed: after a restart the change is there completely or not at
     /// all.
     #[error("{0}; whether the change was made is known after a restart")]
@@ -129,6 +135,20 @@ pub enum CreateError {
     /// The configured number of chunks is reached.
     #[error("the store already has {0} chunks, its maximum: delete some first")]
     TooManyChunks(u64),
+}
+
+/// Why a chunk was not located.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum LocateError {
+    /// There is no such chunk.
+    #[error("there is no chunk {0}")]
+    NoSuchChunk(ChunkId),
+    /// A change of the chunk is lost to damage.
+    #[error("a change of chunk {0} is lost to damage")]
+    Suspect(ChunkId),
+    /// The chunk is unfinished: it is not read.
+    #[error("chunk {0} is unfinished")]
+    Unfinished(ChunkId),
 }
 
 /// Why a chunk was not finished.

@@ -43,6 +43,8 @@ pub(crate) struct Chunk {
     pub(crate) suspect: bool,
     /// What is to be put into it is not all there.
     pub(crate) unfinished: bool,
+    /// Its slices are to be kept in memory as well.
+    pub(crate) resident: bool,
     blocks: BTreeMap<u32, Block>,
 }
 
@@ -154,10 +156,11 @@ impl ChunkMap {
         let id = record.chunk;
         let version = record.frame.sequence;
         match &record.body {
-            &Body::Create { limit_bytes, unfinished } => match self.chunks.entry(id) {
+            &Body::Create { limit_bytes, unfinished, resident } => match self.chunks.entry(id) {
                 Entry::Occupied(_) => return Err(ApplyError::ChunkExists(id)),
                 Entry::Vacant(vacant) => {
-                    vacant.insert(Chunk { unfinished, ..Chunk::new(limit_bytes, version) });
+                    let fresh = Chunk::new(limit_bytes, version);
+                    vacant.insert(Chunk { unfinished, resident, ..fresh });
                 }
             },
             Body::Finish => {

@@ -20,6 +20,7 @@
 //! | `request`, `asked` | requests and results of a store; the queues of its users |
 //! | `work` | serves many requests, commits them together, and answers them |
 //! | `worker`, `wakeful` | the thread that owns a store; when its users do the work themselves |
+//! | `residence` | slices of resident chunks, kept in memory as commits leave them |
 //! | `unfinished` | chunks whose put is under way, and when each was last written |
 //! | `fence` | sessions of clients: a newer link ends the work of older links |
 //! | `config`, `limits`, `error`, `stats` | settings, bounds, errors, counters |
@@ -53,6 +54,7 @@ mod read;
 mod record;
 mod request;
 mod reserve;
+mod residence;
 mod scan;
 mod scrub;
 mod segments;
@@ -76,8 +78,8 @@ pub use config::{ConfigError, StoreConfig};
 pub use damage::{Damage, DamageKind};
 pub use engine::{ChunkStat, Store, Ticket};
 pub use error::{
-    CommitStep, CreateError, DeleteError, FinishError, FlushFailed, OpenError, ReadError, Refused,
-    SliceCorrupt, WriteError,
+    CommitStep, CreateError, DeleteError, FinishError, FlushFailed, LocateError, OpenError,
+    ReadError, Refused, SliceCorrupt, WriteError,
 };
 pub use fence::{Fenced, Fences, Pass};
 pub use header::{FILE_HEADER_BYTES, FORMAT_VERSION, FileHeader, FileKind, HeaderError};
@@ -89,6 +91,7 @@ pub use record::{
     parse_frame, parse_record,
 };
 pub use request::{Completion, Reply, Request};
+pub use residence::{Located, Residence, SlicePlace, Slots};
 pub use scan::LostRecords;
 pub use scrub::ScrubReport;
 pub use slice::{

@@ -107,6 +107,8 @@ impl<M: Media> Store<M> {
             staged: Vec::new(),
             pending: HashMap::new(),
             pending_chunks: 0,
+            residence: None,
+            promised_slots: 0,
             dirty: Vec::new(),
             scratch: Box::new([0; SLICE_BYTES]),
             extents: Vec::new(),

@@ -16,6 +16,8 @@ pub const RECORD_ALIGN: usize = 8;
 const MAGIC: u32 = u32::from_le_bytes(*b"TWLR");
 /// In the limit of a new chunk: the chunk is unfinished until a finish.
 pub(crate) const UNFINISHED: u64 = 1 << 62;
+/// In the limit of a chunk: its slices are to be kept in memory as well.
+pub(crate) const RESIDENT: u64 = 1 << 61;
 
 const WRITE_FIXED_BYTES: usize = 24;
 const EXTENT_BYTES: usize = 8;
@@ -107,6 +109,8 @@ pub enum Body<'a> {
         limit_bytes: u64,
         /// The chunk is not whole before a finish.
         unfinished: bool,
+        /// Its slices are to be kept in memory as well.
+        resident: bool,
     },
     /// Says that an unfinished chunk is whole.
     Finish,
@@ -256,9 +260,10 @@ fn parse_body<'a>(header: &[u8], body: &'a [u8]) -> Result<Body<'a>, &'static st
     match (header[field::KIND], body.len()) {
         (kind::CREATE, 8) => {
             let limit = u64_at(body, 0);
-            match limit & !UNFINISHED {
+            let (unfinished, resident) = (limit & UNFINISHED != 0, limit & RESIDENT != 0);
+            match limit & !(UNFINISHED | RESIDENT) {
                 limit_bytes @ 1..=CHUNK_BYTES_MAX => {
-                    Ok(Body::Create { limit_bytes, unfinished: limit & UNFINISHED != 0 })
+                    Ok(Body::Create { limit_bytes, unfinished, resident })
                 }
                 _ => Err("limit_bytes"),
             }
@@ -318,7 +323,7 @@ fn parse_write(body: &[u8]) -> Result<WriteBody<'_>, &'static str> {
 /// What to put into a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op<'a> {
-    Create { limit_bytes: u64, unfinished: bool },
+    Create { limit_bytes: u64, unfinished: bool, resident: bool },
     Finish,
     Write { offset: u64, byte_len: u64, extents: &'a [Extent], crcs: &'a [u32] },
     Delete,
@@ -350,9 +355,10 @@ impl Op<'_> {
         let start = out.len();
         out.resize(start + RECORD_HEADER_BYTES, 0);
         let kind = match *self {
-            Op::Create { limit_bytes, unfinished } => {
-                let flag = if unfinished { UNFINISHED } else { 0 };
-                out.extend_from_slice(&(limit_bytes | flag).to_le_bytes());
+            Op::Create { limit_bytes, unfinished, resident } => {
+                let unfinished = if unfinished { UNFINISHED } else { 0 };
+                let resident = if resident { RESIDENT } else { 0 };
+                out.extend_from_slice(&(limit_bytes | unfinished | resident).to_le_bytes());
                 kind::CREATE
             }
             Op::Write { offset, byte_len, extents, crcs } => {

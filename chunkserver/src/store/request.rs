@@ -2,10 +2,11 @@
 
 use super::engine::{ChunkStat, Ticket};
 use super::error::{
-    CreateError, DeleteError, FinishError, FlushFailed, ReadError, Refused, WriteError,
+    CreateError, DeleteError, FinishError, FlushFailed, LocateError, ReadError, Refused, WriteError,
 };
 use super::limits::WORK_HERE_BYTES_MAX;
 use super::read::ReadDone;
+use super::residence::Located;
 use super::scrub::ScrubReport;
 use super::slice::ChunkId;
 use super::stats::StoreStats;
@@ -22,6 +23,8 @@ pub enum Request<W, R = W> {
         limit_bytes: Option<u64>,
         /// It is not whole before a finish.
         unfinished: bool,
+        /// Its slices are kept in memory as well.
+        resident: bool,
     },
     /// Say that a chunk is whole.
     Finish {
@@ -41,6 +44,16 @@ pub enum Request<W, R = W> {
         after: Option<ChunkId>,
         /// Most chunks wanted.
         count_max: usize,
+    },
+    /// Say where the slices of a chunk lie in memory, as
+    /// [`Store::locate`](super::Store::locate) does.
+    Locate {
+        /// The chunk.
+        chunk: ChunkId,
+        /// The first slice that the caller wants to know of.
+        first_slice: u64,
+        /// Most runs wanted.
+        runs_max: usize,
     },
     /// Read as [`Store::read`](super::Store::read) does.
     Read {
@@ -93,6 +106,8 @@ pub enum Reply<W, R = W> {
     Finish(Result<Ticket, FinishError>),
     /// To a listing.
     List(Vec<ChunkStat>),
+    /// To a locate.
+    Locate(Result<Located, LocateError>),
     /// To a read.
     Read {
         /// How it went.
@@ -163,6 +178,7 @@ impl<W: AsRef<[u8]>, R> Request<W, R> {
             Self::Create { .. }
             | Self::Finish { .. }
             | Self::List { .. }
+            | Self::Locate { .. }
             | Self::Stat { .. }
             | Self::Stats => 0,
         };

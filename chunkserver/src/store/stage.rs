@@ -8,6 +8,7 @@ use super::map::SliceRef;
 use super::media::{Media, MediaError};
 use super::pages::{SliceFault, SliceName};
 use super::record::{Body, Extent, Op, parse_record};
+use super::residence::slots_wanted;
 use super::slice::{ChunkId, SLICE_BYTES, Span, fragment_crc, slice_crc};
 
 /// A write as its writer describes it.
@@ -37,7 +38,7 @@ impl<M: Media> Store<M> {
         chunk: ChunkId,
         limit_bytes: Option<u64>,
     ) -> Result<Ticket, CreateError> {
-        self.stage_new(chunk, limit_bytes, false)
+        self.stage_new(chunk, limit_bytes, false, false)
     }
 
     /// As [`stage_create`](Self::stage_create), of a chunk that is not whole before
@@ -50,14 +51,20 @@ impl<M: Media> Store<M> {
         chunk: ChunkId,
         limit_bytes: Option<u64>,
     ) -> Result<Ticket, CreateError> {
-        self.stage_new(chunk, limit_bytes, true)
+        self.stage_new(chunk, limit_bytes, true, false)
     }
 
-    fn stage_new(
+    /// As [`stage_create`](Self::stage_create), of a chunk that may be unfinished, and whose slices
+    /// may be kept in memory as well.
+    ///
+    /// # Errors
+    /// See [`CreateError`]; nothing was staged.
+    pub fn stage_new(
         &mut self,
         chunk: ChunkId,
         limit_bytes: Option<u64>,
         unfinished: bool,
+        resident: bool,
     ) -> Result<Ticket, CreateError> {
         self.check_usable()?;
         let limit_bytes = limit_bytes.unwrap_or(CHUNK_BYTES_MAX);
@@ -71,13 +78,17 @@ impl<M: Media> Store<M> {
         if chunks >= self.config.chunks_max {
             return Err(CreateError::TooManyChunks(self.config.chunks_max));
         }
-        let op = Op::Create { limit_bytes, unfinished };
+        if resident {
+            // Without room for its first slice it could only be written to in vain.
+            self.check_slots(1)?;
+        }
+        let op = Op::Create { limit_bytes, unfinished, resident };
         self.log.room(op.encoded_len(), false).map_err(|r| self.count_refusal(r))?;
         if !self.has_room_for_chunks(chunks + 1)? {
             return Err(self.no_room().into());
         }
         self.pending_chunks += 1;
-        Ok(self.push(chunk, &op, Some(Head { byte_len: 0, limit_bytes })))
+        Ok(self.push(chunk, &op, Some(Head { byte_len: 0, limit_bytes, has_slots: resident })))
     }
 
     /// Stages that a chunk of `byte_len` bytes is whole. Nothing but its version changes in one
@@ -155,6 +166,7 @@ impl<M: Media> Store<M> {
         }
         #[cfg(test)]
         self.free_early(write.chunk, span);
+        self.promised_slots += slots_wanted(head, span);
         let head = Head { byte_len: head.byte_len.max(span.end()), ..head };
         let extents = std::mem::take(&mut self.extents);
         let crcs = std::mem::take(&mut self.crcs);
@@ -198,7 +210,8 @@ impl<M: Media> Store<M> {
             return *head;
         }
         let found = self.map.chunks.get(&chunk)?;
-        Some(Head { byte_len: found.byte_len, limit_bytes: found.limit_bytes })
+        let has_slots = self.has_slots(chunk, found);
+        Some(Head { byte_len: found.byte_len, limit_bytes: found.limit_bytes, has_slots })
     }
 
     fn push(&mut self, chunk: ChunkId, op: &Op<'_>, head: Option<Head>) -> Ticket {
@@ -228,6 +241,7 @@ impl<M: Media> Store<M> {
         if expected != found {
             return Err(WriteError::CrcCount { expected, found });
         }
+        self.check_slots_of(head, span)?;
         Ok((span, head))
     }
 

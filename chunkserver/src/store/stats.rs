@@ -49,6 +49,10 @@ pub struct StoreStats {
     /// Bytes of slices that fit in all: the configured capacity, or what the medium has if that is
     /// less.
     pub capacity_bytes: u64,
+    /// Bytes of slices of resident chunks that are in memory.
+    pub resident_bytes: u64,
+    /// The most that may be.
+    pub resident_bytes_max: u64,
     /// Whether a failed flush, or changes lost to damage, have stopped all changes.
     pub failed: bool,
 }

@@ -85,12 +85,10 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Work<M, W, R> {
             self.long[asker].fetch_sub(1, Ordering::Relaxed);
         }
         let reply = match request {
-            Request::Create { chunk, limit_bytes, unfinished } => {
+            Request::Create { chunk, limit_bytes, unfinished, resident } => {
                 let full = |e: &CreateError| matches!(e, CreateError::Refused(Refused::BatchFull));
-                let made = self.stage(full, |store| match unfinished {
-                    true => store.stage_unfinished(chunk, limit_bytes),
-                    false => store.stage_create(chunk, limit_bytes),
-                });
+                let made = self
+                    .stage(full, |store| store.stage_new(chunk, limit_bytes, unfinished, resident));
                 if unfinished && made.is_ok() {
                     self.unfinished.touch(chunk, Instant::now());
                 }
@@ -106,6 +104,9 @@ impl<M: Media, W: AsRef<[u8]>, R: AsMut<[u8]>> Work<M, W, R> {
             }
             Request::Delete { chunk } => Reply::Delete(self.delete(chunk)),
             Request::List { after, count_max } => Reply::List(self.store.list(after, count_max)),
+            Request::Locate { chunk, first_slice, runs_max } => {
+                Reply::Locate(self.store.locate(chunk, first_slice, runs_max))
+            }
             Request::Read { chunk, offset, byte_len, mut buf, mut crcs } => {
                 let result = match buf.as_mut().get_mut(..byte_len) {
                     Some(part) => self.store.read(chunk, offset, part, &mut crcs),

@@ -185,7 +185,7 @@ fn a_log_and_a_map_of_version_1_are_read_and_the_next_ones_are_of_version_2() {
         FileHeader { version: 1, next_sequence: 1, ..FileHeader::new(FileKind::Log, 77, 1, 32) };
     let mut log = header.emit().to_vec();
     let mut frame = Frame { sequence: 1, durable_sequence: 0, generation: 1, previous_crc: 0 };
-    let op = Op::Create { limit_bytes: 1 << 40, unfinished: false };
+    let op = Op::Create { limit_bytes: 1 << 40, unfinished: false, resident: false };
     frame.previous_crc = op.encode(LogKey::PLAIN, frame, ChunkId(1), &mut log);
     frame.sequence = 2;
     op.encode(LogKey::PLAIN, frame, ChunkId(2), &mut log);

@@ -9,6 +9,7 @@ mod format;
 mod kill;
 mod model;
 mod reserve;
+mod residence;
 mod room;
 mod sweep;
 mod worker;

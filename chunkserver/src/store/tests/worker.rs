@@ -65,9 +65,22 @@ fn every_kind_of_request_is_answered() {
     let media = SimMedia::new(1);
     let worker = spawn(&media);
     worker
-        .send(1, Request::Create { chunk: CHUNK, limit_bytes: Some(4096), unfinished: false })
+        .send(
+            1,
+            Request::Create {
+                chunk: CHUNK,
+                limit_bytes: Some(4096),
+                unfinished: false,
+                resident: false,
+            },
+        )
         .unwrap();
-    worker.send(2, Request::Create { chunk: CHUNK, limit_bytes: None, unfinished: false }).unwrap();
+    worker
+        .send(
+            2,
+            Request::Create { chunk: CHUNK, limit_bytes: None, unfinished: false, resident: false },
+        )
+        .unwrap();
     worker.send(3, write_request(4096, vec![1])).unwrap();
     // Refusals come before the commit, acknowledgements after it.
     let mut replies: Vec<_> = (0..3).map(|_| worker.completions().recv().unwrap()).collect();
@@ -96,7 +109,12 @@ fn every_kind_of_request_is_answered() {
 fn a_failed_flush_reaches_every_request_of_its_batch_with_its_buffer() {
     let media = SimMedia::new(1);
     let worker = spawn(&media);
-    worker.send(1, Request::Create { chunk: CHUNK, limit_bytes: None, unfinished: false }).unwrap();
+    worker
+        .send(
+            1,
+            Request::Create { chunk: CHUNK, limit_bytes: None, unfinished: false, resident: false },
+        )
+        .unwrap();
     assert!(matches!(worker.completions().recv().unwrap().reply, Reply::Create(Ok(_))));
     media.fail_flush(2);
     for token in 0..10 {
@@ -193,7 +211,8 @@ fn the_mark_is_written_when_the_store_was_quiet_for_a_while_and_again_after_the_
         let mut last = None;
         for id in 1..=2 {
             let chunk = ChunkId(id.into());
-            let create = Request::Create { chunk, limit_bytes: None, unfinished: false };
+            let create =
+                Request::Create { chunk, limit_bytes: None, unfinished: false, resident: false };
             worker.send(id, create).unwrap();
             worker.completions().recv().expect("it answers");
             while media.content("mark") == last {
@@ -210,10 +229,20 @@ fn who_stops_a_store_whose_flush_hangs_waits_no_longer_than_asked() {
     let media = SimMedia::new(1);
     let worker = spawn(&media);
     media.flush_takes(Duration::from_secs(3600));
-    worker.send(1, Request::Create { chunk: CHUNK, limit_bytes: None, unfinished: false }).unwrap();
+    worker
+        .send(
+            1,
+            Request::Create { chunk: CHUNK, limit_bytes: None, unfinished: false, resident: false },
+        )
+        .unwrap();
     assert!(worker.stop_within(Duration::from_millis(10)).is_none());
     let worker = spawn(&SimMedia::new(2));
-    worker.send(1, Request::Create { chunk: CHUNK, limit_bytes: None, unfinished: false }).unwrap();
+    worker
+        .send(
+            1,
+            Request::Create { chunk: CHUNK, limit_bytes: None, unfinished: false, resident: false },
+        )
+        .unwrap();
     assert_eq!(worker.stop_within(Duration::from_secs(3600)), Some(Ok(())));
 }
 
