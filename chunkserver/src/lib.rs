@@ -9,11 +9,13 @@
 //! |---|---|
 //! | [`daemon`] | settings, start and clean stop of a whole server |
 //! | [`qos`] | reservations: who gets how much of the server |
+//! | [`resident`] | memory in which clients read chunks by themselves |
 //! | [`service`] | takes requests from an endpoint, passes them to the store, sends the answers |
 //! | [`store`] | the store on files: writes, commits, recovery, checksums, scrub |
 #![forbid(unsafe_code)]
 
 pub mod daemon;
 pub mod qos;
+pub mod resident;
 pub mod service;
 pub mod store;

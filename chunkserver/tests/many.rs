@@ -56,7 +56,7 @@ impl Client {
                 Output::Written => Step::Read,
                 Output::Read(data) => {
                     assert!(data.to_vec() == pattern(CHUNK_BYTES, self.number as u64));
-                    endpoint.release(data.into_message());
+                    data.release(endpoint);
                     Step::Done
                 }
                 other => panic!("{other:?} was not asked for"),

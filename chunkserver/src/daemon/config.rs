@@ -44,6 +44,9 @@ pub struct DaemonConfig {
     pub data_dir: PathBuf,
     /// Most bytes of slices kept; `u64::MAX` is as many as the file system holds.
     pub capacity_bytes: u64,
+    /// Most bytes of slices of resident chunks that are kept in memory; 0: none, and no chunk can
+    /// be made resident.
+    pub resident_bytes: u64,
     /// Bytes of segments that are made and zeroed at the start.
     pub preallocate_bytes: u64,
     /// Size of each of the two copies of the write-ahead log in bytes.
@@ -152,6 +155,7 @@ impl Default for DaemonConfig {
             mtu_bytes: None,
             data_dir: PathBuf::from("towpath-data"),
             capacity_bytes: u64::MAX,
+            resident_bytes: 0,
             preallocate_bytes: 0,
             log_bytes: LOG_BYTES_DEFAULT,
             segment_bytes: 256 << 20,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use towpath_rpc::Piece;
 use towpath_status::{StatusDesk, StatusSocket};
-use towpath_transport::{Buf, Device, Endpoint, EndpointConfig, Nanos, Region};
+use towpath_transport::{Buf, Device, Endpoint, EndpointConfig, Nanos, Region, SharedMemory};
 
 use super::config::DaemonConfig;
 use super::error::DaemonError;
@@ -29,6 +29,8 @@ pub(super) struct Crew<'a> {
     pub(super) config: &'a DaemonConfig,
     pub(super) stop: &'a StopFlag,
     pub(super) service: &'a ServiceConfig,
+    /// Where resident chunks are.
+    pub(super) resident: Option<&'a SharedMemory>,
 }
 
 /// How one worker ended.
@@ -111,7 +113,8 @@ impl Crew<'_> {
                 return None;
             }
         };
-        let mut server = ChunkServer::on(endpoint, store, self.service);
+        let server = ChunkServer::on(endpoint, store, self.service);
+        let mut server = server.resident_memory(self.resident.cloned());
         let _ = tell.send(Ok(()));
         while !self.stop.is_stopped() && server.store_is_running() {
             server.turn_or_wait();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 use towpath_status::SocketError;
-use towpath_transport::{EndpointError, ListenError};
+use towpath_transport::{EndpointError, ListenError, MemoryError};
 
 use super::file::ConfigFileError;
 use super::value::ValueError;
@@ -104,6 +104,9 @@ pub enum DaemonError {
         #[source]
         source: RepairError,
     },
+    /// The memory for resident chunks cannot be had.
+    #[error("cannot get the memory that `resident_bytes` (--resident-bytes) asks for: lower it")]
+    Resident(#[source] MemoryError),
     /// The server cannot listen on its address.
     #[error("cannot listen for clients")]
     Listen(#[from] ListenError),
@@ -170,6 +173,7 @@ impl DaemonError {
             Self::Failed { .. } | Self::StoreEnded(_) | Self::StoreHangs(_) => 5,
             Self::Endpoint(_)
             | Self::NoDevice
+            | Self::Resident(_)
             | Self::Ready(_)
             | Self::Signals(_)
             | Self::Status(_)

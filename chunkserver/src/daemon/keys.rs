@@ -225,6 +225,18 @@ pub const KEYS: &[Key] = &[
             bytes => value::show_size(bytes),
         },
     },
+    Key {
+        name: "resident_bytes",
+        kind: "SIZE",
+        doc: "most bytes of resident chunks kept in memory, which clients read by themselves; 0: \
+              none, and no chunk can be made resident",
+        quoted: true,
+        set: |config, text| {
+            config.resident_bytes = value::resident_size(text)?;
+            Ok(())
+        },
+        show: |config| value::show_size(config.resident_bytes),
+    },
     size!(
         preallocate_bytes,
         0,

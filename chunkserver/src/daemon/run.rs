@@ -10,7 +10,7 @@ use towpath_fastpath::wire::PROTOCOL;
 use towpath_status::{StatusDesk, StatusSocket};
 use towpath_transport::{
     Device, Either, Endpoint, EndpointConfig, EndpointError, Nanos, Placing, PortChoice, Region,
-    RoceUdp, UdpConfig, VerbsDevice, Workers, roce_udp_group,
+    RoceUdp, SharedMemory, UdpConfig, VerbsDevice, Workers, roce_udp_group,
 };
 
 use super::config::{DaemonConfig, PlaceBy, StatusPlace, StoreWork};
@@ -19,6 +19,7 @@ use super::descriptors;
 use super::error::DaemonError;
 use super::log::log_filter;
 use super::stop::StopFlag;
+use crate::resident::Arena;
 use crate::service::{ChunkServer, ServerStats, ServiceConfig, cores_to_spare};
 use crate::store::{FileMedia, Store, StoreConfig, StoreWorker, WorkerConfig};
 
@@ -143,8 +144,9 @@ pub fn run<D: Device<Memory = Region> + Send>(
     }
     let device = endpoint.device().local_addr();
     let listening = endpoint.listen(config.listen)?;
-    let store = open_store(config)?;
+    let mut store = open_store(config)?;
     say_damage(&store, config);
+    let resident = keep_resident(&mut store, config.resident_bytes)?;
     let stats = store.stats();
     tracing::info!(
         dir = %config.data_dir.display(),
@@ -164,19 +166,15 @@ pub fn run<D: Device<Memory = Region> + Send>(
         let desk = status.as_mut().map(|(_, desks)| desks.remove(0));
         posts.push(Post { device, endpoint, store, desk });
     }
-    let server = ChunkServer::on(endpoint, store, &service);
-    let served = Crew { config, stop, service: &service }.serve(
-        server,
-        status.map(|(socket, _)| socket),
-        posts,
-        || {
-            let ready = Ready { listening, device, pid: std::process::id() };
-            on_ready(&ready).map_err(DaemonError::Ready)?;
-            tracing::info!(%listening, %device, workers = workers.count(), "serving");
-            say_who_may_do_what(listening);
-            Ok(())
-        },
-    )?;
+    let server = ChunkServer::on(endpoint, store, &service).resident_memory(resident.clone());
+    let crew = Crew { config, stop, service: &service, resident: resident.as_ref() };
+    let served = crew.serve(server, status.map(|(socket, _)| socket), posts, || {
+        let ready = Ready { listening, device, pid: std::process::id() };
+        on_ready(&ready).map_err(DaemonError::Ready)?;
+        tracing::info!(%listening, %device, workers = workers.count(), "serving");
+        say_who_may_do_what(listening);
+        Ok(())
+    })?;
     log_end(&served);
     Ok(served)
 }
@@ -326,6 +324,28 @@ fn open_store(config: &DaemonConfig) -> Result<Store<FileMedia>, DaemonError> {
     })?;
     Store::open(media, store_config(config))
         .map_err(|source| DaemonError::Store { path: path.into(), source })
+}
+
+/// Has the store keep resident chunks in memory, where any is configured; gives the memory, for
+/// clients to read.
+fn keep_resident(
+    store: &mut Store<FileMedia>,
+    bytes: u64,
+) -> Result<Option<SharedMemory>, DaemonError> {
+    if bytes == 0 {
+        return Ok(None);
+    }
+    let arena = Arena::new(bytes).map_err(DaemonError::Resident)?;
+    let memory = arena.memory();
+    let (chunks, left_out) = store.keep_in(Box::new(arena));
+    tracing::info!(chunks, "resident chunks are in memory");
+    if left_out > 0 {
+        tracing::warn!(
+            left_out,
+            "resident chunks do not fit into `resident_bytes`; they are read from the disk"
+        );
+    }
+    Ok(Some(memory))
 }
 
 /// A line for each thing that the opening found damaged, and one that says what to do.

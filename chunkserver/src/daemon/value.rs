@@ -6,6 +6,9 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use crate::resident::SLOTS_MAX;
+use crate::store::SLICE_BYTES;
+
 /// Why a value of a setting is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -103,6 +106,16 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     }
     let count: u64 = digits.parse().map_err(|_| SizeError::TooLarge)?;
     count.checked_mul(factor).ok_or(SizeError::TooLarge)
+}
+
+/// Bytes of slices in memory: none, or as many as one grant lets clients reach.
+pub(super) fn resident_size(text: &str) -> Result<u64, ValueError> {
+    let (slice, high) = (SLICE_BYTES as u64, u64::from(SLOTS_MAX) * SLICE_BYTES as u64);
+    match parse_size(text)? {
+        bytes @ 1.. if bytes < slice => Err(ValueError::TooSmall { low: slice }),
+        bytes if bytes > high => Err(ValueError::Range { low: 0, high }),
+        bytes => Ok(bytes),
+    }
 }
 
 pub(super) fn size(text: &str, low: u64) -> Result<u64, ValueError> {

@@ -1,11 +1,13 @@
 //! Answers on their way to clients.
 
 use towpath_fastpath::ErrorReply;
-use towpath_fastpath::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
+use towpath_fastpath::control::{ChunkInfo, InfoReply, ListReply, LocateReply, ScrubReply};
 use towpath_fastpath::health::HealthReply;
 use towpath_fastpath::limits::IO_HEADER_BYTES;
-use towpath_fastpath::server::{Rejection, health_reply, info_reply, list_reply, scrub_reply};
-use towpath_fastpath::server::{done_reply, stat_reply};
+use towpath_fastpath::server::{
+    Rejection, done_reply, health_reply, info_reply, list_reply, locate_reply, scrub_reply,
+    stat_reply,
+};
 use towpath_fastpath::wire::{ReadHeader, ReadReplyHeader, emit_crcs};
 use towpath_rpc::limits::HEADER_BYTES;
 use towpath_rpc::{Fate, NoBuffer, Outgoing, Status};
@@ -26,6 +28,8 @@ pub(super) enum Answer {
     Info(Box<InfoReply>),
     /// A page of the listing.
     List(ListReply),
+    /// Where the slices of a chunk lie in memory.
+    Locate(Box<LocateReply>),
     /// Bytes and their checksums.
     Read(ReadReplyHeader, Vec<u32>, Option<Buf>),
     /// What a scrub found.
@@ -71,6 +75,7 @@ impl Answer {
             Self::Health(health) => health_reply(endpoint, health),
             Self::Info(info) => info_reply(endpoint, info),
             Self::List(list) => list_reply(endpoint, list),
+            Self::Locate(located) => locate_reply(endpoint, located),
             Self::Read(header, crcs, data) => {
                 let body_bytes = IO_HEADER_BYTES + 4 * crcs.len();
                 let data_bytes = header.length as usize;
@@ -105,5 +110,6 @@ pub(super) fn chunk_info(stat: &ChunkStat) -> ChunkInfo {
         limit_bytes: stat.limit_bytes,
         version: stat.version,
         unfinished: stat.unfinished,
+        resident: stat.resident,
     }
 }

@@ -1,5 +1,7 @@
 //! Requests on their way to the store, and what is kept of them for the answer.
 
+use towpath_fastpath::NewChunk;
+use towpath_fastpath::limits::RUNS_MAX;
 use towpath_fastpath::server::StorageRequest;
 use towpath_fastpath::wire::{ReadHeader, WriteHeader};
 use towpath_rpc::Piece;
@@ -13,8 +15,8 @@ use crate::store::{ChunkId, Request};
 /// A request as the service keeps it until its answer is there.
 #[derive(Debug)]
 pub(super) enum Ask {
-    /// A new chunk, with its size limit, and whether it is unfinished.
-    Create(ChunkId, Option<u64>, bool),
+    /// A new chunk, with its size limit, and of which kind.
+    Create(ChunkId, Option<u64>, NewChunk),
     /// A chunk of so many bytes is whole.
     Finish(ChunkId, u64),
     /// A chunk less.
@@ -23,6 +25,8 @@ pub(super) enum Ask {
     Info,
     /// So many entries of the listing, after a name.
     List(Option<ChunkId>, usize),
+    /// Where the slices of a chunk lie in memory, from one on.
+    Locate(ChunkId, u64),
     /// A read.
     Read(ReadHeader),
     /// A scrub, with what it found so far.
@@ -39,8 +43,8 @@ impl Ask {
     /// From what a client asks for. A write comes without its data.
     pub(super) fn new(request: StorageRequest) -> Self {
         match request {
-            StorageRequest::Create { chunk, limit_bytes, unfinished } => {
-                Self::Create(chunk, limit_bytes, unfinished)
+            StorageRequest::Create { chunk, limit_bytes, unfinished, resident } => {
+                Self::Create(chunk, limit_bytes, NewChunk { unfinished, resident })
             }
             StorageRequest::Finish { chunk, byte_len } => Self::Finish(chunk, byte_len),
             StorageRequest::Delete { chunk } => Self::Delete(chunk),
@@ -53,6 +57,7 @@ impl Ask {
                     count => count.min(LIST_PAGE_MAX),
                 },
             ),
+            StorageRequest::Locate { chunk, first_slice } => Self::Locate(chunk, first_slice),
             StorageRequest::Read(header) => Self::Read(header),
             StorageRequest::Scrub { budget_slices } => {
                 Self::Scrub(Scrub::new(match budget_slices {
@@ -78,14 +83,17 @@ impl Ask {
         spare: &mut Spare,
     ) -> Option<Request<Piece, Buf>> {
         Some(match self {
-            &mut Self::Create(chunk, limit_bytes, unfinished) => {
-                Request::Create { chunk, limit_bytes, unfinished }
+            &mut Self::Create(chunk, limit_bytes, NewChunk { unfinished, resident }) => {
+                Request::Create { chunk, limit_bytes, unfinished, resident }
             }
             &mut Self::Finish(chunk, byte_len) => Request::Finish { chunk, byte_len },
             &mut Self::Delete(chunk) => Request::Delete { chunk },
             Self::Info => Request::Stats,
             // One more than wanted tells whether there are more.
             &mut Self::List(after, count) => Request::List { after, count_max: count + 1 },
+            &mut Self::Locate(chunk, first_slice) => {
+                Request::Locate { chunk, first_slice, runs_max: RUNS_MAX }
+            }
             &mut Self::Read(ReadHeader { chunk, offset, length }) => Request::Read {
                 chunk,
                 offset,

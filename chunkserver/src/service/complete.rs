@@ -29,6 +29,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
             (Reply::Delete(result), _) => done(result.map_err(of_delete)),
             (Reply::List(stats), Ask::List(_, count)) => Answer::List(list(&stats, count)),
+            (Reply::Locate(found), Ask::Locate(chunk, _)) => {
+                self.located(responder.link(), chunk, found)
+            }
             (Reply::Read { result, buf, crcs }, Ask::Read(header)) => {
                 self.on_read(header, result, buf, crcs)
             }
@@ -111,6 +114,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             read_only: stats.failed,
             commits: stats.commits,
             requests_under_way: self.rpc.under_way() as u64,
+            resident_bytes: stats.resident_bytes,
+            resident_bytes_max: stats.resident_bytes_max,
             uptime_ms: self.endpoint.now().since(self.started).0 / 1_000_000,
         }
     }

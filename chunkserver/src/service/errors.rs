@@ -82,6 +82,7 @@ fn of_refused(refused: Refused) -> ErrorReply {
         Refused::BatchFull => ErrorReply::Busy,
         Refused::Damaged | Refused::Failed(_) => ErrorReply::StoreFailed,
         Refused::NoSpace => ErrorReply::NoSpace,
+        Refused::ResidentFull { left_bytes: left } => ErrorReply::ResidentFull { left },
         Refused::Undecided(_) => ErrorReply::CommitFailed,
     }
 }

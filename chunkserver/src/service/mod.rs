@@ -9,6 +9,7 @@
 //! | `waiting` | requests that wait for the store, link by link |
 //! | `entries` | links that entered a session, and entries that wait for work of older links |
 //! | `health` | the state of links, for logs and for clients that ask |
+//! | `locate` | where resident chunks lie in memory, and which links may read it |
 //! | `scrub` | a scrub over several steps |
 //! | `refusals` | clients that were turned away, in the log |
 //! | `errors` | error replies for errors of the store |
@@ -23,6 +24,7 @@ mod entries;
 mod errors;
 mod health;
 mod limits;
+mod locate;
 mod refusals;
 mod scrub;
 mod server;

@@ -23,6 +23,7 @@ use super::ask::Ask;
 use super::config::{ServiceConfig, cores_to_spare};
 use super::entries::Entries;
 use super::limits::{ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, STORE_LOOK, STORE_WAIT};
+use super::locate::Grants;
 use super::refusals::Refusals;
 use super::spare::Spare;
 use super::stats::ServerStats;
@@ -71,6 +72,7 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     answers: VecDeque<Answered>,
     pub(super) entries: Entries,
     refusals: Refusals,
+    pub(super) grants: Grants,
     pub(super) spare: Spare,
     pub(super) stats: ServerStats,
     pub(super) started: Time,
@@ -124,6 +126,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             answers: VecDeque::new(),
             entries: Entries::default(),
             refusals: Refusals::default(),
+            grants: Grants::default(),
             spare: Spare::default(),
             stats: ServerStats::default(),
             idle_since: None,
@@ -291,6 +294,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// What a lost link still wanted has not happened and will not.
     fn forget(&mut self, link: LinkId) {
         self.entries.forget(link);
+        self.grants.forget(link);
         for job in self.waiting.clear(link) {
             self.stats.expired += 1;
             self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);

@@ -1,0 +1,86 @@
+//! Where the slices of resident chunks lie in memory, told to clients, which are granted it.
+
+use towpath_fastpath::ErrorReply;
+use towpath_fastpath::control::{LocateReply, SlotRun};
+use towpath_transport::{Device, GrantId, LinkId, Region, Rights, SharedMemory};
+
+use super::answer::Answer;
+use super::errors::of_suspect;
+use super::server::ChunkServer;
+use crate::store::{ChunkId, LocateError, Located};
+
+/// The memory of resident chunks, and which links are granted it.
+#[derive(Debug, Default)]
+pub(super) struct Grants {
+    memory: Option<SharedMemory>,
+    /// By the index of the link.
+    links: Vec<Option<GrantId>>,
+}
+
+impl Grants {
+    /// The endpoint takes back what the link was granted.
+    pub(super) fn forget(&mut self, link: LinkId) {
+        if let Some(grant) = self.links.get_mut(link.index()) {
+            *grant = None;
+        }
+    }
+}
+
+impl<D: Device<Memory = Region>> ChunkServer<D> {
+    /// Grants `memory`, in which the store keeps resident chunks, to each client that asks where
+    /// they are.
+    #[must_use]
+    pub fn resident_memory(mut self, memory: Option<SharedMemory>) -> Self {
+        self.grants.memory = memory;
+        self
+    }
+
+    pub(super) fn located(
+        &mut self,
+        link: LinkId,
+        chunk: ChunkId,
+        found: Result<Located, LocateError>,
+    ) -> Answer {
+        let Located { version, byte_len, slots } = match found {
+            Ok(found) => found,
+            Err(LocateError::NoSuchChunk(_)) => {
+                return Answer::Error(ErrorReply::NoSuchChunk { chunk });
+            }
+            Err(LocateError::Suspect(_)) => return Answer::Error(of_suspect(chunk)),
+            Err(LocateError::Unfinished(_)) => {
+                return Answer::Error(ErrorReply::Unfinished { chunk });
+            }
+        };
+        // A client that cannot be granted the memory reads by requests.
+        let granted = slots.and_then(|slots| Some((slots, self.grant_to(link)?)));
+        let mut reply = LocateReply { version, byte_len, ..LocateReply::default() };
+        if let Some(((runs, more), GrantId(grant))) = granted {
+            let runs = runs.into_iter().map(|run| SlotRun {
+                first_slice: run.first_slice,
+                slot: run.slot,
+                count: run.count,
+            });
+            reply = LocateReply { resident: true, grant, runs: runs.collect(), more, ..reply };
+        }
+        Answer::Locate(Box::new(reply))
+    }
+
+    /// The grant of a link, which is made when it is first wanted.
+    fn grant_to(&mut self, link: LinkId) -> Option<GrantId> {
+        let Self { grants: Grants { memory, links }, endpoint, .. } = self;
+        let memory = memory.as_ref()?;
+        if links.len() <= link.index() {
+            links.resize(link.index() + 1, None);
+        }
+        let grant = &mut links[link.index()];
+        if grant.is_none() {
+            match endpoint.grant(link, memory, memory.whole(), Rights::READ) {
+                Ok(made) => *grant = Some(made),
+                Err(error) => {
+                    tracing::debug!(link = link.index(), %error, "no memory is granted");
+                }
+            }
+        }
+        *grant
+    }
+}
