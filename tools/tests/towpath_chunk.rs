@@ -58,6 +58,45 @@ fn the_health_of_a_servers_links_is_shown_for_people_and_for_programs() {
 }
 
 #[test]
+fn a_resident_chunk_is_fetched_by_reads_and_shown_as_such() {
+    let mut bench = Bench::new();
+    let daemon = Daemon::with(DaemonConfig {
+        data_dir: bench.store(),
+        resident_bytes: 1 << 20,
+        ..DaemonConfig::default()
+    });
+    bench.server = daemon.addr.to_string();
+    let bytes = pattern(1_000_000, 5);
+    bench.file("in", &bytes);
+    succeeds(&mut bench.run(&["put", "in", "--chunk", NAME, "--resident"]));
+    let report = json(&mut bench.run(&["get", NAME, "out", "--json"]));
+    assert!(bench.read("out") == bytes);
+    let resident = &report["resident"];
+    assert_eq!((&resident["by_read"], &resident["reads"]), (&8.into(), &8.into()), "{report}");
+    for field in ["fallen_back", "torn", "moved", "changed"] {
+        assert_eq!(resident[field], 0, "{report}");
+    }
+    assert_eq!(resident["locates"], 1, "{report}");
+    assert_eq!(json(&mut bench.run(&["stat", NAME, "--json"]))["resident"], true);
+    assert!(succeeds(&mut bench.run(&["stat", NAME])).contains("on the disk and in memory"));
+    assert!(succeeds(&mut bench.run(&["ls"])).contains("  resident\n"));
+    assert_eq!(json(&mut bench.run(&["ls", "--json"]))["chunks"][0]["resident"], true);
+    let info = json(&mut bench.run(&["info", "--json"]));
+    let slices = 1_000_000_u64.div_ceil(4096);
+    assert_eq!(info["resident_bytes"], slices * 4096, "{info}");
+    assert_eq!(info["resident_bytes_max"], 1 << 20, "{info}");
+    assert!(succeeds(&mut bench.run(&["info"])).contains(" of 1 MiB\n"), "for people");
+    // What does not fit is refused, and nothing of it is left.
+    let words = ["memory for resident chunks has", "bytes left"];
+    fails(&mut bench.run(&["put", "in", "--chunk", OTHER, "--resident"]), 5, &words);
+    fails(&mut bench.run(&["stat", OTHER]), 4, &[]);
+    succeeds(&mut bench.run(&["put", "in", "--chunk", OTHER]));
+    let report = json(&mut bench.run(&["get", OTHER, "other", "--json"]));
+    assert!(report.get("resident").is_none(), "{report}");
+    daemon.stop();
+}
+
+#[test]
 fn the_paths_of_a_running_server_are_shown_while_a_client_uses_them() {
     let mut bench = Bench::new();
     let daemon = patient_daemon(bench.store());

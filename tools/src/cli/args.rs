@@ -239,6 +239,10 @@ pub(crate) struct PutArgs {
     /// Name of the new chunk, 32 hexadecimal digits; for one file [default: a random one]
     #[arg(long, value_name = "ID", value_parser = parse_chunk)]
     pub(super) chunk: Option<ChunkId>,
+    /// Have the server keep the chunks in memory too, so that clients read them by themselves; it
+    /// needs `resident_bytes` at the server
+    #[arg(long)]
+    pub(super) resident: bool,
     #[command(flatten)]
     pub(super) pipeline: PipelineArgs,
     #[command(flatten)]

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use towpath_fastpath::control::ChunkInfo;
 use towpath_fastpath::{HedgeConfig, ReadData};
 
 use super::output::Output;
-use super::{HedgeReport, TransferReport, open_with_room};
+use super::{HedgeReport, ResidentReport, TransferReport, open_with_room};
 use crate::cli::args::{GetArgs, HedgeArgs};
 use crate::cli::error::CliError;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::progress::Progress;
-use crate::cli::session::{Pipeline, Server};
+use crate::cli::session::{Pipeline, Server, Source};
 use crate::cli::{print_json, print_text};
 
 /// Bytes in the order in which they came, made into bytes in the order in which they are written.
@@ -51,10 +52,11 @@ pub(crate) fn get(args: &GetArgs, interrupt: &Interrupt) -> Result<(), CliError>
     }
     let pipeline = Pipeline::fitting(&mut session, args.pipeline.depth, args.pipeline.op_size)?;
     let began = session.now();
-    let whole = session.stat(args.chunk)?.byte_len;
+    let ChunkInfo { byte_len: whole, resident, .. } = session.stat(args.chunk)?;
+    let source = Source { chunk: args.chunk, resident };
     let mut progress = Progress::bytes("get", whole);
     let mut in_order = InOrder { output, next: 0, early: BTreeMap::new() };
-    session.read_range(args.chunk, 0..whole, pipeline, |offset, data| {
+    session.read_range(source, 0..whole, pipeline, |offset, data| {
         in_order.take(offset, data)?;
         progress.at(in_order.next);
         Ok::<(), CliError>(())
@@ -71,5 +73,7 @@ pub(crate) fn get(args: &GetArgs, interrupt: &Interrupt) -> Result<(), CliError>
     if !args.server.link.json {
         return hedge.map_or(Ok(()), |hedge| print_text(&hedge.text()));
     }
-    print_json(&TransferReport::of(&session, args.chunk, (whole, seconds), hedge))
+    let resident = resident.then(|| ResidentReport::from(session.resident_stats()));
+    let report = TransferReport::of(&session, args.chunk, (whole, seconds), hedge);
+    print_json(&TransferReport { resident, ..report })
 }

@@ -126,6 +126,8 @@ struct InfoReport {
     live_bytes: u64,
     free_bytes: u64,
     capacity_bytes: u64,
+    resident_bytes: u64,
+    resident_bytes_max: u64,
     writes: u64,
     write_bytes: u64,
     reads: u64,
@@ -157,6 +159,8 @@ impl From<InfoReply> for InfoReport {
             live_bytes: info.live_bytes,
             free_bytes: info.free_bytes,
             capacity_bytes: info.capacity_bytes,
+            resident_bytes: info.resident_bytes,
+            resident_bytes_max: info.resident_bytes_max,
             writes: info.writes,
             write_bytes: info.write_bytes,
             reads: info.reads,
@@ -183,6 +187,10 @@ impl InfoReport {
         } else {
             format!("{}, {} free", show_size(self.capacity_bytes), show_size(self.free_bytes))
         };
+        let resident = match self.resident_bytes_max {
+            0 => String::from("none"),
+            max => format!("{} of {}", show_size(self.resident_bytes), show_size(max)),
+        };
         let rows = [
             ("state", String::from(state)),
             ("up for", format!("{} s", show_count(self.uptime_ms / 1000))),
@@ -190,6 +198,7 @@ impl InfoReport {
             ("chunks", show_count(self.chunks)),
             ("stored", show_size(self.live_bytes)),
             ("capacity", capacity),
+            ("resident in memory", resident),
             ("writes", format!("{}, {}", show_count(self.writes), show_size(self.write_bytes))),
             ("reads", format!("{}, {}", show_count(self.reads), show_size(self.read_bytes))),
             ("commits", show_count(self.commits)),

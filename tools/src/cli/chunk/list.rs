@@ -31,8 +31,13 @@ pub(crate) fn ls(args: &ServerArgs, interrupt: &Interrupt) -> Result<(), CliErro
                 let start = std::mem::replace(&mut separator, ",");
                 write!(out, "{start}").and_then(|()| Ok(serde_json::to_writer(&mut out, &report)?))
             } else {
-                let ChunkReport { chunk, bytes, version, unfinished, .. } = report;
-                let state = if unfinished { "  unfinished" } else { "" };
+                let ChunkReport { chunk, bytes, version, unfinished, resident, .. } = report;
+                let state = match (unfinished, resident) {
+                    (true, true) => "  unfinished, resident",
+                    (true, false) => "  unfinished",
+                    (false, true) => "  resident",
+                    (false, false) => "",
+                };
                 writeln!(out, "{chunk:32}  {bytes:>14}  {version:>10}{state}")
             };
             wrote.map_err(CliError::Stdout)?;
@@ -57,12 +62,13 @@ pub(crate) fn stat(args: &ChunkArgs, interrupt: &Interrupt) -> Result<(), CliErr
     if args.server.link.json {
         return print_json(&report);
     }
-    let ChunkReport { chunk, bytes, limit_bytes, version, unfinished } = report;
+    let ChunkReport { chunk, bytes, limit_bytes, version, unfinished, resident } = report;
     let state =
         if unfinished { "unfinished: its put is under way or was interrupted" } else { "whole" };
+    let kept = if resident { "on the disk and in memory" } else { "on the disk" };
     print_text(&format!(
         "chunk    {chunk}\nbytes    {bytes} ({})\n\
-         limit    {limit_bytes} ({})\nversion  {version}\nstate    {state}\n",
+         limit    {limit_bytes} ({})\nversion  {version}\nstate    {state}\nkept     {kept}\n",
         show_size(bytes),
         show_size(limit_bytes)
     ))

@@ -21,7 +21,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 use towpath_fastpath::control::ChunkInfo;
-use towpath_fastpath::{ChunkId, HedgeStats};
+use towpath_fastpath::{ChunkId, HedgeStats, ResidentStats};
 use towpath_sim::{FaultControl, FaultPlan};
 use towpath_transport::{EndpointConfig, Nanos, UdpConfig};
 
@@ -94,6 +94,7 @@ struct ChunkReport {
     limit_bytes: u64,
     version: u64,
     unfinished: bool,
+    resident: bool,
 }
 
 impl TransferReport {
@@ -113,6 +114,7 @@ impl TransferReport {
             reroutes: stats.reroutes(),
             port_changes: stats.path_moves,
             hedge,
+            resident: None,
         }
     }
 }
@@ -120,8 +122,8 @@ impl TransferReport {
 impl From<ChunkInfo> for ChunkReport {
     fn from(info: ChunkInfo) -> Self {
         let chunk = ChunkId::from(info.chunk).to_string();
-        let ChunkInfo { byte_len, limit_bytes, version, unfinished, .. } = info;
-        Self { chunk, bytes: byte_len, limit_bytes, version, unfinished }
+        let ChunkInfo { byte_len, limit_bytes, version, unfinished, resident, .. } = info;
+        Self { chunk, bytes: byte_len, limit_bytes, version, unfinished, resident }
     }
 }
 
@@ -138,6 +140,29 @@ struct TransferReport {
     /// Where a second server was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     hedge: Option<HedgeReport>,
+    /// Where a resident chunk was fetched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resident: Option<ResidentReport>,
+}
+
+/// What is shown of reads of a resident chunk.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct ResidentReport {
+    reads: u64,
+    by_read: u64,
+    fallen_back: u64,
+    torn: u64,
+    moved: u64,
+    changed: u64,
+    locates: u64,
+}
+
+impl From<ResidentStats> for ResidentReport {
+    fn from(stats: ResidentStats) -> Self {
+        let ResidentStats { reads, by_read, fallen_back, torn, moved, changed, locates, .. } =
+            stats;
+        Self { reads, by_read, fallen_back, torn, moved, changed, locates }
+    }
 }
 
 /// What is shown of hedged reads.

@@ -34,7 +34,8 @@ pub(crate) fn put(args: &PutArgs, interrupt: &Interrupt) -> Result<(), CliError>
         (error, _) => error,
     })?;
     let pipeline = Pipeline::fitting(&mut session, args.pipeline.depth, args.pipeline.op_size)?;
-    let mut run = Run { session, pipeline, progress: Progress::bytes("put", whole), before: 0 };
+    let progress = Progress::bytes("put", whole);
+    let mut run = Run { session, pipeline, resident: args.resident, progress, before: 0 };
     if let [file] = &files[..] {
         let stored = run.store(&mut Input::open(file)?, args.chunk)?;
         run.session.close()?;
@@ -106,6 +107,8 @@ struct PutReport {
 struct Run {
     session: ClientSession,
     pipeline: Pipeline,
+    /// The chunks are to be kept in the server's memory too.
+    resident: bool,
     progress: Progress,
     /// Bytes of the files that are stored.
     before: u64,
@@ -158,7 +161,7 @@ impl Run {
     fn store(&mut self, input: &mut Input, name: Option<ChunkId>) -> Result<Stored, CliError> {
         let id = name.unwrap_or_else(fresh_name);
         let began = self.session.now();
-        if let Err(error) = self.session.create(id) {
+        if let Err(error) = self.session.create(id, self.resident) {
             let error = CliError::from(error);
             // It may be there now; a name that somebody chose may be that of another chunk.
             if name.is_none() && error.is_open() {

@@ -97,7 +97,7 @@ impl<'a> Journey<'a> {
         // An empty input is a chunk, too.
         while start < whole || self.stored.is_empty() {
             let chunk = self.name();
-            session.create(chunk)?;
+            session.create(chunk, false)?;
             let limit = session.stat(chunk)?.limit_bytes.max(1);
             let range = start..whole.min(start.saturating_add(limit));
             self.stored.push(Stored { chunk, range: range.clone() });
@@ -125,11 +125,16 @@ impl<'a> Journey<'a> {
         let mut done = 0;
         for Stored { chunk, range } in self.stored.clone() {
             let pipeline = self.pipeline;
-            session.read_range(chunk, 0..range.end - range.start, pipeline, |offset, data| {
-                done += data.len() as u64;
-                progress.at(done);
-                self.compare(range.start + offset, data.parts())
-            })?;
+            session.read_range(
+                chunk.into(),
+                0..range.end - range.start,
+                pipeline,
+                |offset, data| {
+                    done += data.len() as u64;
+                    progress.at(done);
+                    self.compare(range.start + offset, data.parts())
+                },
+            )?;
         }
         Ok(gbps(whole, session.now().since(began).as_secs_f64()))
     }
@@ -147,7 +152,7 @@ impl<'a> Journey<'a> {
             while at < byte_len {
                 let piece = at..byte_len.min(at + self.pipeline.op_bytes);
                 sampled += piece.end - piece.start;
-                session.read_range(chunk, piece, self.pipeline, |offset, data| {
+                session.read_range(chunk.into(), piece, self.pipeline, |offset, data| {
                     self.compare(range.start + offset, data.parts())
                 })?;
                 at += stride;
@@ -179,7 +184,7 @@ impl<'a> Journey<'a> {
         requests: u32,
     ) -> Result<(Latency, Latency), DemoError> {
         let chunk = self.name();
-        session.create(chunk)?;
+        session.create(chunk, false)?;
         self.small = Some(chunk);
         let one = Pipeline { depth: 1, op_bytes: SLICE_BYTES as u64 };
         let input = Source::generated(1, u64::from(requests) * one.op_bytes);
@@ -196,7 +201,8 @@ impl<'a> Journey<'a> {
         for number in 0..u64::from(requests) {
             let at = number * one.op_bytes;
             let began = session.now();
-            session.read_range::<DemoError>(chunk, at..at + one.op_bytes, one, |_, _| Ok(()))?;
+            session
+                .read_range::<DemoError>(chunk.into(), at..at + one.op_bytes, one, |_, _| Ok(()))?;
             reads_ns.push(session.now().since(began).0);
         }
         Ok((Latency::of(writes_ns), Latency::of(reads_ns)))

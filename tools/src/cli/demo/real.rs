@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use tempfile::TempDir;
 use towpath_base::Prng;
+use towpath_fastpath::resident::slots_bytes;
 use towpath_fastpath::wire::PROTOCOL;
 use towpath_sim::{FaultControl, FaultPlan};
 use towpath_transport::{DeviceName, EndpointConfig, Mtu, Nanos, UdpConfig};
@@ -98,7 +99,7 @@ pub(crate) fn endpoint_config(mtu: Option<Mtu>, depth: u32, op_bytes: u64) -> En
         .app_protocol(PROTOCOL)
         .links_max(1)
         // Data stays in its buffer until it is acknowledged, which may be after the reply.
-        .send_pools(&[(256, 1024), (4096, 1024), (op_bytes as usize, 2 * depth)])
+        .send_pools(&[(256, 1024), (4096, 1024), (slots_bytes(op_bytes as usize), 2 * depth)])
 }
 
 /// `config` with an MTU to ask for, where there is one.

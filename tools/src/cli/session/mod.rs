@@ -18,14 +18,15 @@ mod transfer;
 use towpath_fastpath::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
 use towpath_fastpath::health::HealthReply;
 use towpath_fastpath::{
-    ChunkClient, ChunkId, ClientError, Done, HedgeStats, HedgedClient, OpId, Output, SLICE_BYTES,
+    ChunkClient, ChunkId, ClientError, Done, HedgeStats, HedgedClient, NewChunk, OpId, Output,
+    ResidentStats, SLICE_BYTES,
 };
 use towpath_transport::{Device, Endpoint, LinkStats, Mtu, Nanos, Region, Time};
 
 pub(crate) use connect::{Server, device_ip};
 pub(crate) use error::SessionError;
 pub(crate) use pace::{Pace, WallClock};
-pub(crate) use transfer::Pipeline;
+pub(crate) use transfer::{Pipeline, Source};
 
 /// A link and a channel to one chunk server, and perhaps to a second that holds the same.
 pub(crate) struct Session<D: Device<Memory = Region>, P> {
@@ -81,8 +82,15 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
     ///
     /// # Errors
     /// [`SessionError`].
-    pub(crate) fn create(&mut self, chunk: ChunkId) -> Result<(), SessionError> {
-        self.one(|client, endpoint| client.start_create_unfinished(endpoint, chunk, None)).map(drop)
+    pub(crate) fn create(&mut self, chunk: ChunkId, resident: bool) -> Result<(), SessionError> {
+        let kind = NewChunk { unfinished: true, resident };
+        self.one(|client, endpoint| client.start_create_as(endpoint, chunk, None, kind)).map(drop)
+    }
+
+    /// What became of reads of resident chunks.
+    #[must_use]
+    pub(crate) fn resident_stats(&self) -> ResidentStats {
+        self.client.primary().resident_stats()
     }
 
     /// Says that a chunk of `byte_len` bytes is whole.
@@ -214,7 +222,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
     /// An operation of a transfer that stopped early: nobody waits for it any more.
     fn drop_late(&mut self, done: Done) {
         if let Ok(Output::Read(data)) = done.result {
-            self.endpoint.release(data.into_message());
+            data.release(&mut self.endpoint);
         }
     }
 

@@ -40,6 +40,21 @@ impl Pipeline {
     }
 }
 
+/// A chunk that is read, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source {
+    pub chunk: ChunkId,
+    /// By READs, as far as the server has it in memory.
+    pub resident: bool,
+}
+
+impl From<ChunkId> for Source {
+    /// By requests.
+    fn from(chunk: ChunkId) -> Self {
+        Self { chunk, resident: false }
+    }
+}
+
 /// Bytes of a chunk that belong to one request.
 #[derive(Clone, Copy, Debug)]
 struct Part {
@@ -176,7 +191,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
     /// [`SessionError`], or what `sink` says.
     pub(crate) fn read_range<E: From<SessionError>>(
         &mut self,
-        chunk: ChunkId,
+        Source { chunk, resident }: Source,
         range: std::ops::Range<u64>,
         pipeline: Pipeline,
         mut sink: impl FnMut(u64, &ReadData) -> Result<(), E>,
@@ -187,7 +202,11 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
             while parts.under_way.len() < pipeline.depth {
                 let Some(part) = parts.take_near(self.now(), ahead) else { break };
                 let Part { offset, byte_len, .. } = part;
-                let op = self.client.start_read(&mut self.endpoint, chunk, offset, byte_len);
+                let Self { client, endpoint, .. } = self;
+                let op = match resident {
+                    true => client.start_resident_read(endpoint, chunk, offset, byte_len),
+                    false => client.start_read(endpoint, chunk, offset, byte_len),
+                };
                 parts.under_way.push((op.map_err(SessionError::from)?, part));
             }
             self.step()?;
@@ -199,7 +218,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
                 match done.result {
                     Ok(Output::Read(data)) => {
                         let taken = sink(part.offset, &data);
-                        self.endpoint.release(data.into_message());
+                        data.release(&mut self.endpoint);
                         taken?;
                     }
                     Ok(_) => return Err(SessionError::OtherOutput.into()),
