@@ -8,6 +8,7 @@ mod proto_link;
 mod proto_link_pair;
 mod proto_wire;
 mod qos_message;
+mod resident_slot;
 mod roce_engine;
 mod roce_packet;
 mod roce_rc;
@@ -33,6 +34,7 @@ pub fn targets() -> &'static [Target] {
         Target { name: "link", run: proto_link::run },
         Target { name: "link_pair", run: proto_link_pair::run },
         Target { name: "qos_message", run: qos_message::run },
+        Target { name: "resident_slot", run: resident_slot::run },
         Target { name: "roce_engine", run: roce_engine::run },
         Target { name: "roce_packet", run: roce_packet::run },
         Target { name: "roce_rc", run: roce_rc::run },

@@ -5,10 +5,12 @@ use crate::input::coarse;
 use prost::Message;
 use std::mem::discriminant;
 use towpath_base::crc::crc32c;
+use towpath_fastpath::SLICE_BYTES;
 use towpath_fastpath::control::{
-    ChunkInfo, ChunkRequest, CreateRequest, InfoReply, ListReply, ListRequest, ScrubReply,
-    ScrubRequest, SessionRequest,
+    ChunkInfo, ChunkRequest, CreateRequest, InfoReply, ListReply, ListRequest, LocateReply,
+    LocateRequest, ScrubReply, ScrubRequest, SessionRequest,
 };
+use towpath_fastpath::resident::{Located, SLOT_BYTES};
 use towpath_fastpath::wire::{ErrorReply, ReadHeader, ReadReplyHeader, WireError, WriteHeader};
 use towpath_rpc::limits::HEADER_BYTES;
 
@@ -48,7 +50,8 @@ pub(crate) fn run(input: &[u8]) -> u64 {
             0
         })),
         5 => requests(&body),
-        _ => replies(&body),
+        6 => replies(&body),
+        _ => located(&body),
     };
     class(&[u64::from(which), outcome])
 }
@@ -85,6 +88,7 @@ fn requests(body: &[u8]) -> u64 {
         decoded::<ListRequest>(body),
         decoded::<ScrubRequest>(body),
         decoded::<SessionRequest>(body),
+        decoded::<LocateRequest>(body),
     ])
 }
 
@@ -96,6 +100,30 @@ fn replies(body: &[u8]) -> u64 {
         decoded::<ScrubReply>(body),
         decoded::<InfoReply>(body),
     ])
+}
+
+/// What a client decodes and then believes: whatever passes is within the chunk and 4 GiB.
+fn located(body: &[u8]) -> u64 {
+    let Some((&first, body)) = body.split_first() else { return 0 };
+    let Ok(reply) = LocateReply::decode(body) else { return 1 };
+    match Located::check(first.into(), &reply) {
+        Ok(None) => 2,
+        Ok(Some(located)) => {
+            let mut next = u64::from(first);
+            for run in &reply.runs {
+                assert!(run.first_slice >= next && run.count > 0);
+                next = run.first_slice + u64::from(run.count);
+                let end = (u64::from(run.slot) + u64::from(run.count)) * SLOT_BYTES as u64;
+                assert!(end <= u64::from(u32::MAX));
+            }
+            assert!(
+                next * SLICE_BYTES as u64 <= reply.byte_len.next_multiple_of(4096)
+                    || next == u64::from(first)
+            );
+            class(&[3, coarse(located.runs() as u64), reply.more.into()])
+        }
+        Err(_) => 4,
+    }
 }
 
 /// Whatever decodes encodes to something that decodes to the same.
@@ -119,6 +147,7 @@ mod tests {
     use super::*;
     use crate::seeds;
     use towpath_fastpath::ChunkId;
+    use towpath_fastpath::control::SlotRun;
 
     fn with(selector: u8, body: &[u8]) -> Vec<u8> {
         [&[selector], body].concat()
@@ -141,6 +170,15 @@ mod tests {
             body_len: 48,
             data_len: 0,
             timeout_us: 0,
+        let runs = [(0, 5, 2), (2, 9, 1)];
+        let runs = runs.map(|(first_slice, slot, count)| SlotRun { first_slice, slot, count });
+        let located = LocateReply {
+            resident: true,
+            grant: 1,
+            version: 7,
+            byte_len: 9000,
+            runs: runs.into(),
+            more: false,
         };
         let made = [
             ("push", with(0, &push.emit())),
@@ -149,6 +187,11 @@ mod tests {
             ("read", with(2, &read)),
             ("error", with(4, &error)),
             ("list", with(5, &list)),
+            (
+                "locate",
+                with(5, &LocateRequest { chunk: chunk.into(), first_slice: 3 }.encode_to_vec()),
+            ),
+            ("located", with(7, &[&[0], &located.encode_to_vec()[..]].concat())),
             ("info", with(6, &InfoReply::default().encode_to_vec())),
         ];
         seeds::check("storage_wire", &made);

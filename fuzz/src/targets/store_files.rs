@@ -21,8 +21,9 @@ pub(crate) fn record(input: &[u8]) -> u64 {
             assert_eq!(framed, Some(record.frame), "a sound record has a sound frame");
             assert!(taken <= bytes.len() && taken.is_multiple_of(RECORD_ALIGN));
             match record.body {
-                Body::Create { limit_bytes, unfinished } => {
-                    class(&[1, u64::from(limit_bytes.leading_zeros()), unfinished.into()])
+                Body::Create { limit_bytes, unfinished, resident } => {
+                    let zeros = u64::from(limit_bytes.leading_zeros());
+                    class(&[1, zeros, unfinished.into(), resident.into()])
                 }
                 Body::Finish => class(&[5]),
                 Body::Write(write) => {
