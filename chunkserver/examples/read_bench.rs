@@ -1,0 +1,157 @@
+//! Measures reads of 4 KiB of a resident chunk: by READs and by requests, in turns.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use towpath_base::Prng;
+use towpath_chunkserver::daemon::{self, DaemonConfig, StopFlag};
+use towpath_fastpath::{
+    BlockingClient, ChunkId, ClientConfig, NewChunk, OpId, Output, ResidentStats, SLICE_BYTES,
+};
+use towpath_transport::Nanos;
+
+const CHUNK: ChunkId = ChunkId(1);
+const DEPTHS: [usize; 2] = [1, 16];
+
+/// Starts a chunk server in a process of its own, on loopback, and reads slices of one resident
+/// chunk at random. Prints reads per second: the median over the rounds, the least and the most.
+#[derive(Parser)]
+struct Options {
+    /// Directory of the store; must be empty.
+    #[arg(long)]
+    dir: PathBuf,
+    /// Bytes of the chunk.
+    #[arg(long, default_value_t = 64 << 20)]
+    chunk_bytes: usize,
+    /// Rounds: each measures every kind and depth once.
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// Seconds of each measurement.
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// Is the server.
+    #[arg(long, hide = true)]
+    serve: bool,
+}
+
+fn serve(options: &Options) {
+    let config = DaemonConfig {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        data_dir: options.dir.clone(),
+        resident_bytes: options.chunk_bytes as u64,
+        log: "warn".into(),
+        ..DaemonConfig::default()
+    };
+    let served = daemon::run(&config, &StopFlag::new(), daemon::udp_devices, |ready| {
+        println!("{}", ready.listening);
+        Ok(())
+    });
+    served.expect("the server runs until it is killed");
+}
+
+struct Server {
+    process: Child,
+    addr: SocketAddr,
+}
+
+impl Server {
+    fn start(options: &Options) -> Self {
+        let program = std::env::current_exe().expect("this program has a path");
+        let mut command = Command::new(program);
+        command.arg("--serve").arg("--dir").arg(&options.dir);
+        command.arg("--chunk-bytes").arg(options.chunk_bytes.to_string());
+        let mut process = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut line = String::new();
+        let out = process.stdout.as_mut().expect("it is piped");
+        BufReader::new(out).read_line(&mut line).expect("it says where it listens");
+        Self { addr: line.trim().parse().expect("an address"), process }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Reads for some time with so many under way; gives reads per second.
+fn measure(
+    client: &mut BlockingClient,
+    options: &Options,
+    depth: usize,
+    resident: bool,
+    prng: &mut Prng,
+) -> f64 {
+    let slices = (options.chunk_bytes / SLICE_BYTES) as u64;
+    let (endpoint, chunks) = client.parts();
+    let begun = Instant::now();
+    let end = begun + Duration::from_secs_f64(options.seconds);
+    let mut under_way: Vec<OpId> = Vec::with_capacity(depth);
+    let mut done = 0_u64;
+    loop {
+        let is_over = Instant::now() >= end;
+        while under_way.len() < depth && !is_over {
+            let offset = prng.below(slices) * SLICE_BYTES as u64;
+            let op = match resident {
+                true => chunks.start_resident_read(endpoint, CHUNK, offset, SLICE_BYTES),
+                false => chunks.start_read(endpoint, CHUNK, offset, SLICE_BYTES),
+            };
+            under_way.push(op.expect("there is room"));
+        }
+        if under_way.is_empty() {
+            return done as f64 / begun.elapsed().as_secs_f64();
+        }
+        endpoint.flush();
+        let busy = endpoint.turn(|endpoint, event| drop(chunks.on_event(endpoint, event)));
+        chunks.expire(endpoint);
+        while let Some(ended) = chunks.poll(endpoint) {
+            let Ok(Output::Read(data)) = ended.result else { panic!("{ended:?}") };
+            assert_eq!(data.is_resident(), resident);
+            data.release(endpoint);
+            under_way.retain(|op| *op != ended.op);
+            done += 1;
+        }
+        if !busy {
+            endpoint.wait(Nanos::from_micros(200));
+        }
+    }
+}
+
+fn main() {
+    let options = Options::parse();
+    if options.serve {
+        return serve(&options);
+    }
+    let server = Server::start(&options);
+    let mut client = BlockingClient::connect(server.addr, ClientConfig::new()).expect("it listens");
+    let kind = NewChunk { resident: true, ..NewChunk::default() };
+    client.create_as(CHUNK, None, kind).expect("there is room");
+    let mut prng = Prng::new(1);
+    let mut bytes = vec![0; options.chunk_bytes];
+    prng.fill(&mut bytes);
+    client.write(CHUNK, 0, &bytes).expect("there is room");
+    // The first question where the chunk is.
+    drop(client.read_resident(CHUNK, 0, SLICE_BYTES).expect("it is readable"));
+    let mut found: Vec<(usize, bool, Vec<f64>)> =
+        DEPTHS.iter().flat_map(|&depth| [(depth, false, vec![]), (depth, true, vec![])]).collect();
+    for _ in 0..options.rounds {
+        for (depth, resident, rates) in &mut found {
+            rates.push(measure(&mut client, &options, *depth, *resident, &mut prng));
+        }
+    }
+    println!("{:>5}  {:>8}  {:>10}  {:>10}  {:>10}", "depth", "by", "median/s", "least", "most");
+    for (depth, resident, rates) in &mut found {
+        rates.sort_by(f64::total_cmp);
+        let by = if *resident { "READ" } else { "request" };
+        let (median, least, most) = (rates[rates.len() / 2], rates[0], rates[rates.len() - 1]);
+        println!("{depth:>5}  {by:>8}  {median:>10.0}  {least:>10.0}  {most:>10.0}");
+    }
+    let ResidentStats { by_read, fallen_back, torn, .. } = client.resident_stats();
+    println!("{by_read} by READ, {fallen_back} fallen back, {torn} torn");
+    client.close();
+}
