@@ -47,6 +47,11 @@ impl Ruler {
         Self { scale: axis.scale, low, high, marks }
     }
 
+    /// From one end to the other.
+    pub(crate) fn span(&self) -> f64 {
+        self.high - self.low
+    }
+
     /// Where a value lies: 0.0 at the low end, 1.0 at the high end; `None` where it has no place.
     pub(crate) fn place(&self, value: f64) -> Option<f64> {
         let place = match self.scale {

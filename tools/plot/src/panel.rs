@@ -18,6 +18,9 @@ const INSET: (f64, f64, f64, f64) = (62.0, 22.0, 28.0, 52.0);
 /// Pixels from one dot of a line to the next, at least; without room for that it has none.
 const DOT_GAP_MIN: f64 = 10.0;
 
+/// Of a bar, on the axis across.
+const BAR_WIDTH: f64 = 0.2;
+
 const GRID: &str = "#e3e3e3";
 const FRAME: &str = "#888888";
 
@@ -73,6 +76,15 @@ pub(crate) fn draw(
                     if let (Some(low), Some(high)) = (place(low), place(high)) {
                         pen.span(low, high, colour);
                     }
+                }
+            }
+            Style::Blocks => {
+                let width = (x1 - x0) * BAR_WIDTH / across.span().max(BAR_WIDTH);
+                let mut below = (f64::NAN, y0);
+                for &(x, y) in &places {
+                    let from = if below.0 == x { below.1 } else { y0 };
+                    pen.block((x - width / 2.0, y), (width, from - y), colour);
+                    below = (x, y);
                 }
             }
         }

@@ -92,6 +92,19 @@ impl Pen {
         );
     }
 
+    /// A block of a bar, from its upper left corner.
+    pub(crate) fn block(&mut self, at: (f64, f64), size: (f64, f64), colour: &str) {
+        let _ = writeln!(
+            self.text,
+            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\" \
+             stroke=\"#ffffff\" stroke-width=\"0.4\"/>",
+            at.0,
+            at.1,
+            size.0,
+            size.1.max(0.0)
+        );
+    }
+
     /// What a series looks like, for a legend; 28 pixels wide.
     pub(crate) fn sample(&mut self, x: f64, y: f64, style: Style, colour: &str) {
         match style {
@@ -102,6 +115,7 @@ impl Pen {
             Style::Bound => self.path(&[(x, y), (x + 28.0, y)], colour, true),
             Style::Points => self.dot((x + 14.0, y), colour),
             Style::Span => self.span((x + 14.0, y + 6.0), (x + 14.0, y - 6.0), colour),
+            Style::Blocks => self.block((x + 9.0, y - 5.0), (10.0, 10.0), colour),
         }
     }
 }

@@ -47,6 +47,7 @@ fn plot(title: &str, points: Vec<(f64, f64)>) -> Plot {
             series("bound", Style::Bound),
             series("seen", Style::Points),
             series("published", Style::Span),
+            series("by period", Style::Blocks),
         ],
     }
 }
@@ -114,6 +115,26 @@ fn a_line_of_many_points_has_no_dots_that_would_cover_the_others() {
         elements(&draw(ALL[0], &report(vec![plot]), ""))["circle"] - 1
     };
     assert_eq!((dots(7), dots(140)), (7, 0));
+}
+
+#[test]
+fn blocks_of_a_bar_stand_on_each_other() {
+    let points = vec![(1.0, 10.0), (1.0, 30.0), (2.0, 30.0)];
+    let bars = Series { label: "a".to_owned(), style: Style::Blocks, points };
+    let x = Axis::linear("client", "").range(0.0, 3.0);
+    let plot = Plot { x, series: vec![bars], ..plot("one", vec![]) };
+    let svg = draw(ALL[0], &report(vec![plot]), "");
+    let field = |rect: &str, name: &str| {
+        let value = rect.split_once(&format!(" {name}=\"")).expect("it is there").1;
+        value.split('"').next().and_then(|number| number.parse::<f64>().ok()).expect("a number")
+    };
+    // Before them come the ground and the legend.
+    let rects: Vec<&str> = svg.split("<rect").skip(3).collect();
+    let [low, high, alone] = rects[..] else { panic!("{svg}") };
+    assert!((field(high, "y") + field(high, "height") - field(low, "y")).abs() < 0.2);
+    let sum = field(low, "height") + field(high, "height");
+    assert!((sum - field(alone, "height")).abs() < 0.3, "{svg}");
+    assert!(field(alone, "x") > field(low, "x") && field(low, "x") == field(high, "x"));
 }
 
 #[test]
