@@ -21,7 +21,7 @@ mod measure;
 mod pattern;
 mod rc;
 mod record;
-pub(crate) mod run;
+pub mod run;
 mod samples;
 
 #[cfg(test)]

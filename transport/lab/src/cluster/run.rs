@@ -5,7 +5,7 @@ use towpath_sim::World;
 use towpath_sim::world::HostId;
 
 /// What runs on a host.
-pub(crate) trait Machine {
+pub trait Machine {
     /// What the machines of a run have in common.
     type Shared;
 
@@ -24,10 +24,11 @@ struct Seat<M> {
 }
 
 /// The machines of one world, and the loop that turns them.
-pub(crate) struct Runner<M: Machine> {
+pub struct Runner<M: Machine> {
     world: World,
     seats: Vec<Seat<M>>,
-    pub(crate) shared: M::Shared,
+    /// What the machines have in common.
+    pub shared: M::Shared,
     due: Vec<usize>,
     woken: Vec<HostId>,
     pause: Nanos,
@@ -36,7 +37,8 @@ pub(crate) struct Runner<M: Machine> {
 
 impl<M: Machine> Runner<M> {
     /// Machines on the hosts of `world`, in their order.
-    pub(crate) fn new(world: World, machines: Vec<M>, shared: M::Shared) -> Self {
+    #[must_use]
+    pub fn new(world: World, machines: Vec<M>, shared: M::Shared) -> Self {
         let seat = |machine| Seat { machine, rests_until: Time::ZERO, is_listed: false };
         let seats: Vec<Seat<M>> = machines.into_iter().map(seat).collect();
         let (due, woken) = (Vec::new(), Vec::new());
@@ -44,30 +46,42 @@ impl<M: Machine> Runner<M> {
     }
 
     /// A host that was turned is turned again no sooner than this.
-    pub(crate) fn set_pause(&mut self, span: Nanos) {
+    pub fn set_pause(&mut self, span: Nanos) {
         self.pause = span.max(Nanos(1));
     }
 
-    pub(crate) fn world(&self) -> &World {
+    /// The world.
+    #[must_use]
+    pub fn world(&self) -> &World {
         &self.world
     }
 
-    pub(crate) fn turns(&self) -> u64 {
+    /// Turns of all machines so far.
+    #[must_use]
+    pub fn turns(&self) -> u64 {
         self.turns
     }
 
-    pub(crate) fn machines(&self) -> impl ExactSizeIterator<Item = &M> {
+    /// The machines, in the order of their hosts.
+    pub fn machines(&self) -> impl ExactSizeIterator<Item = &M> {
         self.seats.iter().map(|seat| &seat.machine)
     }
 
-    pub(crate) fn machine(&self, host: usize) -> &M {
+    /// The machine of a host.
+    #[must_use]
+    pub fn machine(&self, host: usize) -> &M {
         &self.seats[host].machine
     }
 
     /// A machine, which is turned before time goes on.
-    pub(crate) fn machine_mut(&mut self, host: usize) -> &mut M {
+    pub fn machine_mut(&mut self, host: usize) -> &mut M {
         self.list(host);
         &mut self.seats[host].machine
+    }
+
+    /// Has a machine turned before time goes on.
+    pub fn wake(&mut self, host: usize) {
+        self.list(host);
     }
 
     fn list(&mut self, host: usize) {
@@ -77,7 +91,7 @@ impl<M: Machine> Runner<M> {
     }
 
     /// Lets time pass until `end`.
-    pub(crate) fn run_until(&mut self, end: Time) {
+    pub fn run_until(&mut self, end: Time) {
         loop {
             self.turn();
             let mut woken = std::mem::take(&mut self.woken);
