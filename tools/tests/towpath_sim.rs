@@ -41,7 +41,7 @@ fn help_names_parameters_with_units_and_defaults() {
     let listed = json(&mut towpath(["sim", "--json"]));
     for study in listed["studies"].as_array().expect("a list") {
         let name = study["name"].as_str().expect("a name");
-        let said = succeeds(&mut towpath(["sim", name, "--help"]));
+        let said = succeeds(towpath(["sim"]).args(name.split(' ')).arg("--help"));
         for parameter in study["parameters"].as_array().expect("a list") {
             let flag = format!("--{}", parameter["name"].as_str().expect("a name"));
             assert!(said.contains(&flag), "{flag} is not in {said}");

@@ -2,6 +2,7 @@
 
 use super::study::{Family, FamilyArgs};
 use towpath_lab::studies::{self, Clock, Study};
+use towpath_storage_lab::studies as storage;
 
 /// Flags of `towpath sim`.
 pub(crate) type SimArgs = FamilyArgs<Virtual>;
@@ -18,9 +19,23 @@ impl Family for Virtual {
 Everything follows from seed and parameters: the same ones give the same packets, and the
 same trace hash, on any machine and with any number of threads.";
     const TAKES: &'static str = "within a minute on two cores";
-    const STUDIES: &'static [&'static Study] = studies::ALL;
+    const STUDIES: &'static [&'static Study] = &ALL;
 
     fn replays(_: &Study) -> bool {
         true
     }
 }
+
+/// Those of the transport, then those of storage.
+const ALL: [&Study; studies::ALL.len() + storage::ALL.len()] = {
+    let mut all = [studies::ALL[0]; studies::ALL.len() + storage::ALL.len()];
+    let mut place = 0;
+    while place < all.len() {
+        all[place] = match place.checked_sub(studies::ALL.len()) {
+            None => studies::ALL[place],
+            Some(place) => storage::ALL[place],
+        };
+        place += 1;
+    }
+    all
+};

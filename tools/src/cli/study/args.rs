@@ -1,4 +1,5 @@
-//! A subcommand for each study, a flag for each of its parameters.
+//! A subcommand for each study, a flag for each of its parameters. A study whose name has two words
+//! is a subcommand of the first.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -30,6 +31,17 @@ pub(crate) trait Family: Clone + Debug + Send + Sync + 'static {
     fn find(name: &str) -> Option<&'static Study> {
         Self::STUDIES.iter().copied().find(|study| study.name == name)
     }
+
+    /// The studies whose names have this first word and another.
+    fn group(word: &str) -> impl Iterator<Item = &'static Study> {
+        let of = move |study: &&Study| group_of(study).is_some_and(|(group, _)| group == word);
+        Self::STUDIES.iter().copied().filter(of)
+    }
+}
+
+/// The two words of a study's name, if it has two.
+fn group_of(study: &Study) -> Option<(&'static str, &'static str)> {
+    study.name.split_once(' ')
 }
 
 /// Flags of a family of studies.
@@ -96,7 +108,10 @@ impl<F: Family> StudyArgs<F> {
 impl<F: Family> FromArgMatches for StudyArgs<F> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let found = matches.subcommand();
-        let known = found.and_then(|(name, matches)| Some((F::find(name)?, matches)));
+        let known = found.and_then(|(name, matches)| match matches.subcommand() {
+            None => Some((F::find(name)?, matches)),
+            Some((second, matches)) => Some((F::find(&format!("{name} {second}"))?, matches)),
+        });
         let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
         known.map_or_else(|| Err(missing()), |(study, matches)| Self::of(study, matches))
     }
@@ -109,7 +124,15 @@ impl<F: Family> FromArgMatches for StudyArgs<F> {
 
 impl<F: Family> Subcommand for StudyArgs<F> {
     fn augment_subcommands(command: Command) -> Command {
-        command.subcommands(F::STUDIES.iter().map(|study| subcommand::<F>(study)))
+        let mut commands: Vec<Command> = Vec::new();
+        for &study in F::STUDIES {
+            match group_of(study) {
+                None => commands.push(subcommand::<F>(study, study.name)),
+                Some((word, _)) if commands.iter().any(|known| known.get_name() == word) => {}
+                Some((word, _)) => commands.push(group::<F>(word)),
+            }
+        }
+        command.subcommands(commands)
     }
 
     fn augment_subcommands_for_update(command: Command) -> Command {
@@ -117,15 +140,26 @@ impl<F: Family> Subcommand for StudyArgs<F> {
     }
 
     fn has_subcommand(name: &str) -> bool {
-        F::find(name).is_some()
+        F::find(name).is_some() || F::group(name).next().is_some()
     }
 }
 
-fn subcommand<F: Family>(study: &'static Study) -> Command {
+/// The command of the studies that have a word in common.
+fn group<F: Family>(word: &'static str) -> Command {
+    let each = || F::group(word).filter_map(|study| Some((study, group_of(study)?.1)));
+    let names: Vec<&str> = each().map(|(_, second)| second).collect();
+    Command::new(word)
+        .about(format!("studies of their own: {}", names.join(", ")))
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(each().map(|(study, second)| subcommand::<F>(study, second)))
+}
+
+fn subcommand<F: Family>(study: &'static Study, name: &'static str) -> Command {
     let flag = |name: &'static str, help: &'static str| {
         Arg::new(name).long(name).help(help).action(ArgAction::SetTrue)
     };
-    Command::new(study.name)
+    Command::new(name)
         .about(study.what)
         .after_help(format!("Mirrors: {}\n\n{}", study.mirrors, F::AFTER_HELP))
         .args(study.params.iter().map(param_flag))

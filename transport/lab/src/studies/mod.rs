@@ -64,7 +64,7 @@ pub use towpath_plot::{Axis, Plot, Scale, Series, Style};
 /// A question, how it is asked, and where it was asked before.
 #[derive(Debug)]
 pub struct Study {
-    /// One word, as in `towpath sim loss`.
+    /// One word, as in `towpath sim loss`, or two, as in `towpath sim haechi 1a`.
     pub name: &'static str,
     /// What it shows, in one line.
     pub what: &'static str,

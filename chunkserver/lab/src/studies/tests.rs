@@ -1,0 +1,44 @@
+//! Studies on tiny parameters: the same whatever the threads, and with parameters that are good.
+
+use super::ALL;
+use std::collections::BTreeMap;
+use towpath_lab::studies::runner::Unwatched;
+use towpath_lab::studies::{Level, Params, Report, Runner, Study};
+
+fn ask(study: &'static Study, threads: usize, given: &[(&str, &str)]) -> Report {
+    let given = given.iter().map(|&(name, text)| (name.to_owned(), text.to_owned())).collect();
+    let params = Params::new(study.params, 7, Level::Quick, &given).expect("good parameters");
+    (study.run)(&params, &Runner::new(threads, &Unwatched)).expect("it runs")
+}
+
+#[test]
+fn every_default_parses_and_names_are_two_words() {
+    for study in ALL {
+        for level in [Level::Quick, Level::Default, Level::Full] {
+            Params::new(study.params, 1, level, &BTreeMap::new()).expect(study.name);
+        }
+        let (group, name) = study.name.split_once(' ').expect("two words");
+        assert_eq!(group, "haechi");
+        assert!(name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()), "{name}");
+    }
+}
+
+#[test]
+fn a_report_does_not_follow_from_the_threads() {
+    let tiny = [("period-ms", "5"), ("periods", "2")];
+    let study = ALL.iter().find(|study| study.name == "haechi 1c").expect("it is there");
+    let report = ask(study, 1, &tiny);
+    assert_eq!(report, ask(study, 3, &tiny));
+    for table in &report.tables {
+        assert!(table.rows.iter().all(|row| row.len() == table.columns.len()));
+    }
+}
+
+#[test]
+fn the_ports_make_the_capacities_of_the_paper() {
+    for name in ["haechi 1a", "haechi 1b", "haechi 1c"] {
+        let study = ALL.iter().find(|study| study.name == name).expect("it is there");
+        let report = ask(study, 2, &[]);
+        assert!(report.is_all_met(), "{name}, seed 7: {:?}", report.claims);
+    }
+}

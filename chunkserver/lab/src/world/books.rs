@@ -1,0 +1,70 @@
+//! What the hosts of a run write down: I/Os by period and client, and what must not happen.
+
+use super::latency::Latency;
+use towpath_base::{Nanos, Time};
+
+/// Troubles that are kept; the first ones tell all that there is to tell.
+const TROUBLES_MAX: usize = 8;
+
+/// What hosts share.
+pub(super) struct Books {
+    /// When the first period begins; [`Time::NEVER`] until all are ready.
+    pub(super) start: Time,
+    period: Nanos,
+    warm_up: usize,
+    periods: usize,
+    clients: usize,
+    /// I/Os that ended, by measured period and client.
+    pub(super) done: Vec<Vec<u32>>,
+    /// How long those took, by client.
+    pub(super) latency: Vec<Latency>,
+    /// Clients that have all that they need to begin.
+    pub(super) ready: usize,
+    pub(super) troubles: Vec<String>,
+    /// Over who was done when: packets carry addresses of the process, and no hash of theirs
+    /// would replay.
+    pub(super) hash: u64,
+}
+
+impl Books {
+    pub(super) fn new(period: Nanos, (warm_up, periods): (usize, usize), clients: usize) -> Self {
+        Self {
+            start: Time::NEVER,
+            period,
+            warm_up,
+            periods,
+            clients,
+            done: vec![vec![0; clients]; periods],
+            latency: vec![Latency::default(); clients],
+            ready: 0,
+            troubles: Vec::new(),
+            hash: 0xcbf2_9ce4_8422_2325,
+        }
+    }
+
+    /// When the last measured period is over.
+    pub(super) fn end(&self) -> Time {
+        self.start + self.period.saturating_mul((self.warm_up + self.periods) as u64)
+    }
+
+    /// An I/O of a client has ended.
+    pub(super) fn on_done(&mut self, client: usize, asked_at: Time, now: Time) {
+        let span = now.since(asked_at);
+        let seen = now.0 ^ span.0.rotate_left(40) ^ (client as u64).rotate_left(20);
+        self.hash = (self.hash ^ seen).wrapping_mul(0x0000_0100_0000_01b3);
+        let number = (now.since(self.start).0 / self.period.0) as usize;
+        let measured = number.checked_sub(self.warm_up);
+        if let Some(done) = measured.and_then(|number| self.done.get_mut(number))
+            && client < self.clients
+        {
+            done[client] += 1;
+            self.latency[client].add(span);
+        }
+    }
+
+    pub(super) fn note(&mut self, trouble: impl FnOnce() -> String) {
+        if self.troubles.len() < TROUBLES_MAX {
+            self.troubles.push(trouble());
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The data node: it grants, and answers messages; of READs its processor sees nothing.
+
+use super::books::Books;
+use super::host::{NUMBER_BYTES, Nic};
+use super::plan::{RECORD_BYTES, Sides};
+use super::store::{self, RECORDS};
+use std::collections::VecDeque;
+use towpath_base::{Nanos, Time};
+use towpath_transport::{
+    ChannelId, Endpoint, Event, LaneError, LinkId, Message, Rights, SendOptions, SharedMemory,
+};
+
+/// A request that waits for the processor.
+struct Request {
+    link: LinkId,
+    channel: ChannelId,
+    token: u64,
+    record: u64,
+}
+
+pub(super) struct Server {
+    pub(super) endpoint: Endpoint<Nic>,
+    records: SharedMemory,
+    cost: Nanos,
+    requests: VecDeque<Request>,
+    /// When the answer to the first of them is ready.
+    ready_at: Time,
+}
+
+impl Server {
+    pub(super) fn new(endpoint: Endpoint<Nic>, records: SharedMemory, sides: Sides) -> Self {
+        let cost = match sides {
+            Sides::One => Nanos::ZERO,
+            Sides::Two { server, .. } => server,
+        };
+        Self { endpoint, records, cost, requests: VecDeque::new(), ready_at: Time::NEVER }
+    }
+
+    /// A client has a link: it may read all records, and gets a channel.
+    pub(super) fn admit(&mut self, link: LinkId) -> Result<(), LaneError> {
+        let rights = Rights { read: true, write: false, atomic: false };
+        self.endpoint.grant(link, &self.records, self.records.whole(), rights)?;
+        self.endpoint.open_channel(link, true).map_err(|_| LaneError::NoSuchLink)?;
+        Ok(())
+    }
+
+    pub(super) fn turn(&mut self, books: &mut Books) -> bool {
+        let now = self.endpoint.now();
+        let mut busy = self.endpoint.poll() > 0;
+        while let Some(event) = self.endpoint.next_event() {
+            busy = true;
+            match event {
+                Event::Message(message) => self.on_request(message, now, books),
+                Event::LinkDown { reason, .. } => {
+                    books.note(|| format!("a link of the server is down: {reason:?}"));
+                }
+                _ => {}
+            }
+        }
+        while self.ready_at <= now {
+            self.answer(books);
+        }
+        self.endpoint.flush();
+        busy
+    }
+
+    pub(super) fn next_time(&self) -> Time {
+        self.endpoint.next_timeout().min(self.ready_at)
+    }
+
+    fn on_request(&mut self, message: Message, now: Time, books: &mut Books) {
+        let mut bytes = [0; 2 * NUMBER_BYTES];
+        let len = message.copy_to(&mut bytes);
+        let (link, channel) = (message.link(), message.channel());
+        self.endpoint.release(message);
+        let ([token, record], []) = bytes.as_chunks() else { return };
+        let [token, record] = [token, record].map(|number| u64::from_le_bytes(*number));
+        if len != bytes.len() || record >= RECORDS {
+            return books.note(|| "a request that is none".to_owned());
+        }
+        if self.requests.is_empty() {
+            self.ready_at = now + self.cost;
+        }
+        self.requests.push_back(Request { link, channel, token, record });
+    }
+
+    /// Answers the first request.
+    fn answer(&mut self, books: &mut Books) {
+        let Some(Request { link, channel, token, record }) = self.requests.pop_front() else {
+            return;
+        };
+        self.ready_at =
+            if self.requests.is_empty() { Time::NEVER } else { self.ready_at + self.cost };
+        let Ok(mut buf) = self.endpoint.alloc(NUMBER_BYTES + RECORD_BYTES) else {
+            return books.note(|| "the server has no buffer for an answer".to_owned());
+        };
+        let filled =
+            buf.extend(&token.to_le_bytes()).and_then(|()| buf.extend(&store::bytes_of(record)));
+        debug_assert!(filled.is_ok(), "the buffer was asked for this length");
+        if self.endpoint.send(link, channel, buf, SendOptions::new()).is_err() {
+            books.note(|| "an answer was not taken".to_owned());
+        }
+    }
+}
