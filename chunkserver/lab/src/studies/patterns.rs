@@ -74,7 +74,7 @@ impl Case {
 
     fn plan(&self, params: &Params) -> Plan {
         let pattern = self.pattern;
-        let client = |demand| ClientPlan { demand, pattern };
+        let client = |demand| ClientPlan::new(demand, pattern);
         setting::plan(params, self.demands(params).into_iter().map(client).collect())
     }
 }

@@ -78,7 +78,7 @@ impl Point {
     }
 
     fn plan(&self, params: &Params) -> Plan {
-        let client = ClientPlan { demand: u32::MAX, pattern: Pattern::Burst };
+        let client = ClientPlan::new(u32::MAX, Pattern::Burst);
         let mut plan = setting::plan(params, vec![client; self.clients]);
         plan.sides = self.sides;
         // Each client has dice of its own.

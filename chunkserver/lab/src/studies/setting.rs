@@ -63,12 +63,16 @@ pub(super) fn rates(params: &Params) -> Rates {
 
 /// A plan with clients, of what was asked for.
 pub(super) fn plan(params: &Params, clients: Vec<ClientPlan>) -> Plan {
+    let period = Nanos::from_millis(params.count(PERIOD.name));
     Plan {
         seed: params.seed,
         clients,
         rates: rates(params),
         sides: Sides::One,
-        period: Nanos::from_millis(params.count(PERIOD.name)),
+        rules: None,
+        period,
+        tick: period,
+        estimate: 1.0,
         warm_up: params.count(WARM_UP.name) as usize,
         periods: params.count(PERIODS.name) as usize,
         depth: params.count(DEPTH.name) as u32,

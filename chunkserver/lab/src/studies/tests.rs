@@ -38,7 +38,7 @@ fn a_report_does_not_follow_from_the_threads() {
 fn the_ports_make_the_capacities_of_the_paper() {
     for name in ["haechi 1a", "haechi 1b", "haechi 1c"] {
         let study = ALL.iter().find(|study| study.name == name).expect("it is there");
-        let report = ask(study, 2, &[]);
+        let report = ask(study, 2, &[("period-ms", "5"), ("periods", "2")]);
         assert!(report.is_all_met(), "{name}, seed 7: {:?}", report.claims);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::latency::Latency;
 use towpath_base::{Nanos, Time};
+use towpath_qos::PeriodEnd;
 
 /// Troubles that are kept; the first ones tell all that there is to tell.
 const TROUBLES_MAX: usize = 8;
@@ -12,12 +13,12 @@ pub(super) struct Books {
     pub(super) start: Time,
     period: Nanos,
     warm_up: usize,
-    periods: usize,
-    clients: usize,
     /// I/Os that ended, by measured period and client.
     pub(super) done: Vec<Vec<u32>>,
     /// How long those took, by client.
     pub(super) latency: Vec<Latency>,
+    /// What the monitor said at the end of each period, those of the warm-up too.
+    pub(super) ends: Vec<PeriodEnd>,
     /// Clients that have all that they need to begin.
     pub(super) ready: usize,
     pub(super) troubles: Vec<String>,
@@ -32,19 +33,18 @@ impl Books {
             start: Time::NEVER,
             period,
             warm_up,
-            periods,
-            clients,
             done: vec![vec![0; clients]; periods],
             latency: vec![Latency::default(); clients],
+            ends: Vec::new(),
             ready: 0,
             troubles: Vec::new(),
             hash: 0xcbf2_9ce4_8422_2325,
         }
     }
 
-    /// When the last measured period is over.
-    pub(super) fn end(&self) -> Time {
-        self.start + self.period.saturating_mul((self.warm_up + self.periods) as u64)
+    /// When the measured period of that number begins.
+    pub(super) fn begin_of(&self, number: usize) -> Time {
+        self.start + self.period.saturating_mul((self.warm_up + number) as u64)
     }
 
     /// An I/O of a client has ended.
@@ -54,9 +54,7 @@ impl Books {
         self.hash = (self.hash ^ seen).wrapping_mul(0x0000_0100_0000_01b3);
         let number = (now.since(self.start).0 / self.period.0) as usize;
         let measured = number.checked_sub(self.warm_up);
-        if let Some(done) = measured.and_then(|number| self.done.get_mut(number))
-            && client < self.clients
-        {
+        if let Some(done) = measured.and_then(|number| self.done.get_mut(number)) {
             done[client] += 1;
             self.latency[client].add(span);
         }

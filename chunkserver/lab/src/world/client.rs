@@ -2,12 +2,14 @@
 
 use super::books::Books;
 use super::host::{NUMBER_BYTES, Nic};
-use super::plan::{RECORD_BYTES, Sides};
+use super::plan::{Manner, RECORD_BYTES, Sides};
 use super::store::{self, RECORDS};
+use super::tenant::Tenant;
 use super::work::Work;
 use towpath_base::{Prng, Time};
+use towpath_qos::Ticket;
 use towpath_transport::{
-    ChannelId, Endpoint, Event, GrantId, LinkId, OpOptions, OpOutcome, Place, SendOptions,
+    ChannelId, Endpoint, Event, GrantId, LinkId, Message, OpOptions, OpOutcome, Place, SendOptions,
 };
 
 /// An I/O under way.
@@ -15,6 +17,7 @@ use towpath_transport::{
 struct Io {
     asked_at: Time,
     record: u64,
+    ticket: Option<Ticket>,
 }
 
 pub(super) struct Client {
@@ -24,7 +27,9 @@ pub(super) struct Client {
     records: Option<GrantId>,
     channel: Option<ChannelId>,
     is_ready: bool,
-    pub(super) work: Work,
+    work: Work,
+    pub(super) tenant: Option<Tenant>,
+    manner: Manner,
     sides: Sides,
     prng: Prng,
     /// By the token of the operation.
@@ -38,7 +43,7 @@ impl Client {
     pub(super) fn new(
         number: usize,
         (endpoint, link): (Endpoint<Nic>, LinkId),
-        work: Work,
+        (work, tenant, manner): (Work, Option<Tenant>, Manner),
         (sides, depth): (Sides, u32),
         seed: u64,
     ) -> Self {
@@ -50,6 +55,8 @@ impl Client {
             channel: None,
             is_ready: false,
             work,
+            tenant,
+            manner,
             sides,
             prng: Prng::new(seed),
             ios: vec![None; depth as usize],
@@ -60,50 +67,63 @@ impl Client {
 
     pub(super) fn turn(&mut self, books: &mut Books) -> bool {
         let now = self.endpoint.now();
+        if self.manner.away_until(now, books.start).is_some() {
+            return false;
+        }
         let mut busy = self.endpoint.poll() > 0;
         while let Some(event) = self.endpoint.next_event() {
             busy = true;
             self.on_event(event, now, books);
         }
-        self.work.look(now, books.start);
+        let looked = self.work.look(now, books.start);
+        if let Some(tenant) = &mut self.tenant {
+            tenant.on_work(now, looked);
+        }
         while self.work.may_go() && self.go(now, books) {}
+        if let Some(tenant) = &mut self.tenant
+            && let Err(error) = tenant.drive(&mut self.endpoint)
+        {
+            books.note(|| format!("client {}: its words: {error}", self.number));
+        }
         self.endpoint.flush();
         busy
     }
 
-    pub(super) fn next_time(&self, books: &Books) -> Time {
+    pub(super) fn next_time(&self, now: Time, books: &Books) -> Time {
+        if let Some(until) = self.manner.away_until(now, books.start) {
+            return until;
+        }
         let mut next = self.endpoint.next_timeout().min(self.work.next_time(books.start));
         if self.work.may_go() && matches!(self.sides, Sides::Two { .. }) {
             next = next.min(self.processor_free);
         }
-        next
+        self.tenant.as_ref().map_or(next, |tenant| next.min(tenant.next_timeout()))
     }
 
     fn on_event(&mut self, event: Event, now: Time, books: &mut Books) {
         match event {
-            Event::Granted { grant, .. } if grant.rights.read => {
-                self.records = Some(grant.id);
+            Event::Granted { grant, .. } => {
+                if grant.rights.read {
+                    self.records = Some(grant.id);
+                } else if let Some(tenant) = &mut self.tenant {
+                    tenant.on_grant(&grant);
+                }
                 self.look_whether_ready(books);
             }
             Event::ChannelOpened { channel, by_peer: true, .. } => {
                 self.channel = Some(channel);
                 self.look_whether_ready(books);
             }
-            Event::OpDone { token, outcome, buf, .. } => {
+            Event::OpDone { op, token, outcome, word, buf, .. } => {
+                let tenant = self.tenant.as_mut();
+                let is_word = |tenant: &mut Tenant| tenant.on_op_done(now, op, (outcome, word));
+                if tenant.is_some_and(is_word) || token == u64::MAX {
+                    return;
+                }
                 let bytes = buf.as_deref().filter(|_| outcome == OpOutcome::Executed);
                 self.on_answer(token, bytes, now, books);
             }
-            Event::Message(message) => {
-                let mut bytes = [0; NUMBER_BYTES + RECORD_BYTES];
-                let len = message.copy_to(&mut bytes);
-                self.endpoint.release(message);
-                match bytes[..len].split_first_chunk() {
-                    Some((token, record)) => {
-                        self.on_answer(u64::from_le_bytes(*token), Some(record), now, books);
-                    }
-                    None => books.note(|| "an answer without a token".to_owned()),
-                }
-            }
+            Event::Message(message) => self.on_message(message, now, books),
             Event::LinkDown { reason, .. } => {
                 books.note(|| format!("the link of client {} is down: {reason:?}", self.number));
             }
@@ -111,8 +131,28 @@ impl Client {
         }
     }
 
+    /// What the monitor says, or an answer.
+    fn on_message(&mut self, message: Message, now: Time, books: &mut Books) {
+        let mut bytes = [0; NUMBER_BYTES + RECORD_BYTES];
+        let len = message.copy_to(&mut bytes);
+        self.endpoint.release(message);
+        if let Some(tenant) = &mut self.tenant {
+            if let Err(why) = tenant.on_message(now, &bytes[..len]) {
+                books.note(|| format!("client {}: {why}", self.number));
+            }
+            return;
+        }
+        match bytes[..len].split_first_chunk() {
+            Some((token, record)) => {
+                self.on_answer(u64::from_le_bytes(*token), Some(record), now, books);
+            }
+            None => books.note(|| "an answer without a token".to_owned()),
+        }
+    }
+
     fn look_whether_ready(&mut self, books: &mut Books) {
-        if self.records.is_some() && self.channel.is_some() && !self.is_ready {
+        let has_words = self.tenant.as_ref().is_none_or(Tenant::is_ready);
+        if self.records.is_some() && self.channel.is_some() && has_words && !self.is_ready {
             self.is_ready = true;
             books.ready += 1;
         }
@@ -126,6 +166,9 @@ impl Client {
         };
         self.free.push(place);
         self.work.under_way -= 1;
+        if let (Some(tenant), Some(ticket)) = (&mut self.tenant, io.ticket) {
+            tenant.done(now, ticket);
+        }
         match bytes {
             Some(bytes) if store::is_record(bytes, io.record) => {
                 books.on_done(self.number, io.asked_at, now);
@@ -141,11 +184,16 @@ impl Client {
         if self.processor_free > now {
             return false;
         }
+        let ticket = match self.tenant.as_mut().map(|tenant| tenant.admit(now)) {
+            None => None,
+            Some(Ok(ticket)) => ticket,
+            Some(Err(_)) => return false,
+        };
         let (Some(place), Some(asked_at)) = (self.free.pop(), self.work.go()) else {
             return false;
         };
         let record = self.prng.below(RECORDS);
-        self.ios[place] = Some(Io { asked_at, record });
+        self.ios[place] = Some(Io { asked_at, record, ticket });
         let result = match self.sides {
             Sides::One => self.read(grant, place as u64, record),
             Sides::Two { client, .. } => {

@@ -39,10 +39,10 @@ impl Machine for Host {
         books.note(|| "a host does not come to rest".to_owned());
     }
 
-    fn next_time(&self, _: Time, books: &Books) -> Time {
+    fn next_time(&self, now: Time, books: &Books) -> Time {
         match self {
-            Self::Client(client) => client.next_time(books),
-            Self::Server(server) => server.next_time(),
+            Self::Client(client) => client.next_time(now, books),
+            Self::Server(server) => server.next_time(books),
         }
     }
 }

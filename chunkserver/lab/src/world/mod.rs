@@ -5,6 +5,8 @@
 //! | `plan` | what is run |
 //! | `work` | what applications want, period by period |
 //! | `client`, `server`, `host` | who runs on a host |
+//! | `tenant` | a client's tokens |
+//! | `steward` | the server's: words, monitor and messages |
 //! | `store` | the records that are read |
 //! | `books` | what the hosts write down |
 //! | `latency` | how long I/Os took |
@@ -17,9 +19,14 @@ mod latency;
 mod plan;
 mod run;
 mod server;
+mod steward;
 mod store;
+mod tenant;
 mod work;
 
+#[cfg(test)]
+mod tests;
+
 pub use latency::Latency;
-pub use plan::{ClientPlan, Pattern, Plan, RECORD_BYTES, Rates, Sides};
+pub use plan::{ClientPlan, Manner, Pattern, Plan, RECORD_BYTES, Rates, Sides};
 pub use run::Outcome;

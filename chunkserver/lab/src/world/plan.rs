@@ -1,6 +1,7 @@
 //! What is run: clients, what they want, and what the network can do.
 
-use towpath_base::Nanos;
+use towpath_base::{Nanos, Time};
+use towpath_qos::{Rules, Share};
 
 /// Bytes of a record, which is what one I/O reads.
 pub const RECORD_BYTES: usize = 4096;
@@ -25,6 +26,59 @@ pub struct ClientPlan {
     pub demand: u32,
     /// How it asks for them.
     pub pattern: Pattern,
+    /// What it has reserved, where there are tokens; none is a job that nobody has tokens for.
+    pub share: Option<Share>,
+    /// How it keeps to the rules.
+    pub manner: Manner,
+    /// It asks for nothing before the first of these times, and from the second on, counted from
+    /// the start of the first period.
+    pub active: (Nanos, Nanos),
+}
+
+impl ClientPlan {
+    /// One that wants so much, all the time, and has reserved nothing.
+    #[must_use]
+    pub fn new(demand: u32, pattern: Pattern) -> Self {
+        let active = (Nanos::ZERO, Nanos(u64::MAX));
+        Self { demand, pattern, share: Some(Share::reserved(0)), manner: Manner::Fair, active }
+    }
+
+    /// With so many reserved.
+    #[must_use]
+    pub fn reserved(mut self, reservation: u32) -> Self {
+        self.share = Some(Share::reserved(reservation));
+        self
+    }
+
+    /// What it has reserved.
+    #[must_use]
+    pub fn reservation(&self) -> u32 {
+        self.share.map_or(0, |share| share.reservation)
+    }
+}
+
+/// How a client keeps to the rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Manner {
+    /// It does.
+    #[default]
+    Fair,
+    /// It does I/Os without tokens.
+    Greedy,
+    /// It reports that it has done nothing and waits.
+    Liar,
+    /// From the first of these times to the second, counted from the start of the first period, it
+    /// does nothing at all.
+    Away(Nanos, Nanos),
+}
+
+impl Manner {
+    /// Until when it does nothing, if it is away.
+    pub(super) fn away_until(self, now: Time, start: Time) -> Option<Time> {
+        let Self::Away(from, until) = self else { return None };
+        let is_away = start != Time::NEVER && (start + from..start + until).contains(&now);
+        is_away.then_some(start + until)
+    }
 }
 
 /// Who does the work for an I/O.
@@ -70,8 +124,14 @@ pub struct Plan {
     pub rates: Rates,
     /// Who does the work.
     pub sides: Sides,
+    /// The protocol; none for the bare system.
+    pub rules: Option<Rules>,
     /// The length of a period.
     pub period: Nanos,
+    /// How often engines and monitor look.
+    pub tick: Nanos,
+    /// What the server is thought to do, of what its port carries.
+    pub estimate: f64,
     /// Periods that are left out at the start.
     pub warm_up: usize,
     /// Periods that are measured.

@@ -6,13 +6,16 @@ use super::host::{Host, NUMBER_BYTES, Nic};
 use super::latency::Latency;
 use super::plan::{Plan, RECORD_BYTES, Rates};
 use super::server::Server;
+use super::steward::Steward;
 use super::store;
+use super::tenant::Tenant;
 use super::work::Work;
 use towpath_base::{Nanos, Prng, Time};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_lab::cluster::run::Runner;
 use towpath_lab::failure::Cause;
 use towpath_lab::studies::RunEnd;
+use towpath_qos::PeriodEnd;
 use towpath_sim::world::{HostConfig, HostId, SwitchConfig};
 use towpath_sim::{Star, World};
 use towpath_transport::{Endpoint, EndpointConfig, EndpointError, Side};
@@ -32,6 +35,14 @@ pub struct Outcome {
     pub latency: Vec<Latency>,
     /// The length of a period.
     pub period: Nanos,
+    /// What the monitor said at the end of each measured period.
+    pub ends: Vec<PeriodEnd>,
+    /// Tokens that clients held at the end of each measured period.
+    pub stranded: Vec<u64>,
+    /// Additions to the pool's word in the measured periods.
+    pub fetches: u64,
+    /// Reports that were written in them.
+    pub reports: u64,
     /// Packets that ports dropped.
     pub packets_dropped: u64,
     /// What it ended with.
@@ -39,18 +50,34 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// I/Os of all clients in a measured period.
+    #[must_use]
+    pub fn total(&self, period: usize) -> u64 {
+        self.done[period].iter().map(|&count| u64::from(count)).sum()
+    }
+
+    /// A number in the measured periods, for each second.
+    #[must_use]
+    pub fn per_s(&self, count: u64) -> f64 {
+        count as f64 / (self.period.as_secs_f64() * self.done.len().max(1) as f64)
+    }
+
     /// I/Os a second, of all clients.
     #[must_use]
     pub fn ios_per_s(&self) -> f64 {
-        let all: u64 = self.done.iter().flatten().map(|&count| u64::from(count)).sum();
-        all as f64 / (self.period.as_secs_f64() * self.done.len().max(1) as f64)
+        self.per_s((0..self.done.len()).map(|period| self.total(period)).sum())
     }
 
     /// I/Os a second of one.
     #[must_use]
     pub fn client_ios_per_s(&self, client: usize) -> f64 {
-        let all: u64 = self.done.iter().map(|period| u64::from(period[client])).sum();
-        all as f64 / (self.period.as_secs_f64() * self.done.len().max(1) as f64)
+        self.per_s(self.done.iter().map(|period| u64::from(period[client])).sum())
+    }
+
+    /// Measured periods in which a client got less than so much.
+    #[must_use]
+    pub fn missed(&self, client: usize, reservation: u32) -> usize {
+        self.done.iter().filter(|period| period[client] < reservation).count()
     }
 }
 
@@ -61,26 +88,42 @@ impl Plan {
     /// [`Cause`] when the hosts cannot be made or joined.
     pub fn run(&self) -> Result<Outcome, Cause> {
         let mut runner = self.build()?;
-        (0..=self.clients.len()).for_each(|host| runner.wake(host));
+        let hosts = self.clients.len() + 1;
+        (0..hosts).for_each(|host| runner.wake(host));
         let limit = Time::ZERO + READY_MAX;
         while runner.shared.ready < self.clients.len() {
             let now = runner.world().now();
             if now >= limit {
-                return Err(Cause::Endless("all clients have links, channels and grants"));
+                let missing = "all clients have links, channels and grants";
+                return Err(Cause::Endless(missing));
             }
             runner.run_until(now + READY_EACH);
         }
-        let start = runner.world().now();
-        runner.shared.start = start;
-        (0..=self.clients.len()).for_each(|host| runner.wake(host));
-        let end = runner.shared.end();
+        runner.shared.start = runner.world().now();
+        (0..hosts).for_each(|host| runner.wake(host));
+        let begin = runner.shared.begin_of(0);
+        runner.run_until(begin);
+        let before = stats(&runner);
+        let mut stranded = Vec::with_capacity(self.periods);
+        for period in 0..self.periods {
+            let next = runner.shared.begin_of(period + 1);
+            runner.run_until(Time(next.0 - 1));
+            stranded.push(tenants(&runner).map(Tenant::tokens).sum());
+        }
+        let after = stats(&runner);
+        // The monitor ends the last period.
+        let end = runner.shared.begin_of(self.periods);
         runner.run_until(end);
         let packets_dropped = runner.world().counters().dropped_queue;
-        let books = runner.shared;
+        let mut books = runner.shared;
         Ok(Outcome {
             done: books.done,
             latency: books.latency,
             period: self.period,
+            ends: books.ends.split_off(self.warm_up.min(books.ends.len())),
+            stranded,
+            fetches: after.0 - before.0,
+            reports: after.1 - before.1,
             packets_dropped,
             end: RunEnd { traces: vec![("", books.hash)], troubles: books.troubles },
         })
@@ -103,7 +146,8 @@ impl Plan {
         let depth = self.depth as usize;
         let memory = store::filled().map_err(EndpointError::from)?;
         let far = endpoint(&world, fabric.hosts[clients], clients, clients * depth)?;
-        let mut server = Server::new(far, memory, self.sides);
+        let steward = self.rules.map(|rules| Steward::new(self, rules)).transpose()?;
+        let mut server = Server::new(far, memory, (self.sides, steward));
         let mut hosts = Vec::with_capacity(clients + 1);
         for (number, &plan) in self.clients.iter().enumerate() {
             let mut near = endpoint(&world, fabric.hosts[number], 1, depth)?;
@@ -111,17 +155,41 @@ impl Plan {
             let (far_hello, far_half) = server.endpoint.offer()?;
             let link = near.establish(near_half, &far_hello, Side::Client)?;
             let far_link = server.endpoint.establish(far_half, &near_hello, Side::Server)?;
-            server.admit(far_link).map_err(|_| Cause::Endless("the server grants its records"))?;
+            let admitted = server.admit(far_link, plan.share);
+            admitted.map_err(|_| Cause::Endless("the server admits its clients"))?;
             let mut prng = Prng::new(world.next_seed());
             let work = Work::new(plan, self.depth, self.period, prng.unit());
             let seed = prng.next_u64();
-            let client = Client::new(number, (near, link), work, (self.sides, self.depth), seed);
+            let rules = self.rules.filter(|_| plan.share.is_some());
+            let with = (link, self.depth, self.tick);
+            let tenant = rules.map(|rules| Tenant::new(&plan, rules, with));
+            let client = Client::new(
+                number,
+                (near, link),
+                (work, tenant, plan.manner),
+                (self.sides, self.depth),
+                seed,
+            );
             hosts.push(Host::Client(Box::new(client)));
         }
         hosts.push(Host::Server(Box::new(server)));
         let books = Books::new(self.period, (self.warm_up, self.periods), clients);
         Ok(Runner::new(world, hosts, books))
     }
+}
+
+fn tenants(runner: &Runner<Host>) -> impl Iterator<Item = &Tenant> {
+    runner.machines().filter_map(|host| match host {
+        Host::Client(client) => client.tenant.as_ref(),
+        Host::Server(_) => None,
+    })
+}
+
+/// Additions and reports so far.
+fn stats(runner: &Runner<Host>) -> (u64, u64) {
+    tenants(runner).map(Tenant::stats).fold((0, 0), |(fetches, reports), stats| {
+        (fetches + stats.fetches, reports + stats.reports)
+    })
 }
 
 /// An endpoint of a host, for so many links with so many messages under way in all.

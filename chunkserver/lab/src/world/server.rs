@@ -3,11 +3,13 @@
 use super::books::Books;
 use super::host::{NUMBER_BYTES, Nic};
 use super::plan::{RECORD_BYTES, Sides};
+use super::steward::Steward;
 use super::store::{self, RECORDS};
 use std::collections::VecDeque;
 use towpath_base::{Nanos, Time};
+use towpath_qos::Share;
 use towpath_transport::{
-    ChannelId, Endpoint, Event, LaneError, LinkId, Message, Rights, SendOptions, SharedMemory,
+    ChannelId, Endpoint, Event, LinkId, Message, Rights, SendOptions, SharedMemory,
 };
 
 /// A request that waits for the processor.
@@ -21,6 +23,7 @@ struct Request {
 pub(super) struct Server {
     pub(super) endpoint: Endpoint<Nic>,
     records: SharedMemory,
+    steward: Option<Steward>,
     cost: Nanos,
     requests: VecDeque<Request>,
     /// When the answer to the first of them is ready.
@@ -28,20 +31,32 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(endpoint: Endpoint<Nic>, records: SharedMemory, sides: Sides) -> Self {
+    pub(super) fn new(
+        endpoint: Endpoint<Nic>,
+        records: SharedMemory,
+        (sides, steward): (Sides, Option<Steward>),
+    ) -> Self {
         let cost = match sides {
             Sides::One => Nanos::ZERO,
             Sides::Two { server, .. } => server,
         };
-        Self { endpoint, records, cost, requests: VecDeque::new(), ready_at: Time::NEVER }
+        let (requests, ready_at) = (VecDeque::new(), Time::NEVER);
+        Self { endpoint, records, steward, cost, requests, ready_at }
     }
 
-    /// A client has a link: it may read all records, and gets a channel.
-    pub(super) fn admit(&mut self, link: LinkId) -> Result<(), LaneError> {
+    /// A client has a link: it may read all records, and gets a channel, and its words if it has
+    /// a share.
+    pub(super) fn admit(&mut self, link: LinkId, share: Option<Share>) -> Result<(), String> {
         let rights = Rights { read: true, write: false, atomic: false };
-        self.endpoint.grant(link, &self.records, self.records.whole(), rights)?;
-        self.endpoint.open_channel(link, true).map_err(|_| LaneError::NoSuchLink)?;
-        Ok(())
+        let granted = self.endpoint.grant(link, &self.records, self.records.whole(), rights);
+        granted.map_err(|error| error.to_string())?;
+        let channel = self.endpoint.open_channel(link, true).map_err(|error| error.to_string())?;
+        match (&mut self.steward, share) {
+            (Some(steward), Some(share)) => {
+                steward.admit(&mut self.endpoint, (link, channel), share)
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn turn(&mut self, books: &mut Books) -> bool {
@@ -51,8 +66,11 @@ impl Server {
             busy = true;
             match event {
                 Event::Message(message) => self.on_request(message, now, books),
-                Event::LinkDown { reason, .. } => {
-                    books.note(|| format!("a link of the server is down: {reason:?}"));
+                Event::LinkDown { link, .. } => {
+                    // A client is dead; it is those that live whose links must hold.
+                    if let Some(steward) = &mut self.steward {
+                        steward.dismiss(link);
+                    }
                 }
                 _ => {}
             }
@@ -60,12 +78,16 @@ impl Server {
         while self.ready_at <= now {
             self.answer(books);
         }
+        if let Some(steward) = &mut self.steward {
+            steward.turn(&mut self.endpoint, now, books);
+        }
         self.endpoint.flush();
         busy
     }
 
-    pub(super) fn next_time(&self) -> Time {
-        self.endpoint.next_timeout().min(self.ready_at)
+    pub(super) fn next_time(&self, books: &Books) -> Time {
+        let next = self.endpoint.next_timeout().min(self.ready_at);
+        self.steward.as_ref().map_or(next, |steward| next.min(steward.next_time(books)))
     }
 
     fn on_request(&mut self, message: Message, now: Time, books: &mut Books) {

@@ -4,16 +4,20 @@ use super::plan::{ClientPlan, Pattern};
 use std::collections::VecDeque;
 use towpath_base::{Nanos, Time};
 
+/// Clients do not begin a period in step: each begins up to so much later, drawn once.
+const STEP_MAX: Nanos = Nanos::from_micros(10);
+
 /// The application of one client.
 #[derive(Debug)]
 pub(super) struct Work {
     plan: ClientPlan,
     depth: u32,
     period: Nanos,
-    /// When the period began; none before the first.
+    /// When the first period began.
+    start: Time,
+    /// When this one did; none before the first.
     began: Option<Time>,
-    /// Of a constant rate: how far behind the start of the period its first I/O comes, so that
-    /// clients do not ask in step.
+    /// How far behind the start of the period its first I/O comes.
     offset: Nanos,
     /// I/Os of this period that were asked for.
     asked: u32,
@@ -24,12 +28,20 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// With its first I/O of a constant rate so far behind the start: a share of the distance of
-    /// two.
-    pub(super) fn new(plan: ClientPlan, depth: u32, period: Nanos, offset: f64) -> Self {
-        let offset = Nanos((period.0 as f64 / f64::from(plan.demand.max(1)) * offset) as u64);
-        let (waiting, asked, under_way) = (VecDeque::new(), 0, 0);
-        Self { plan, depth, period, began: None, offset, asked, waiting, under_way }
+    /// With a draw that says by how much its first I/O is late, as a share of the most.
+    pub(super) fn new(plan: ClientPlan, depth: u32, period: Nanos, draw: f64) -> Self {
+        let offset = Nanos((STEP_MAX.0 as f64 * draw) as u64);
+        Self {
+            plan,
+            depth,
+            period,
+            start: Time::NEVER,
+            began: None,
+            offset,
+            asked: 0,
+            waiting: VecDeque::new(),
+            under_way: 0,
+        }
     }
 
     /// Takes the time on: how many I/Os that waited are not wanted any more, and how many are
@@ -38,6 +50,7 @@ impl Work {
         if now < start {
             return (0, 0);
         }
+        self.start = start;
         let number = now.since(start).0 / self.period.0;
         let began = start + Nanos(number * self.period.0);
         let mut withdrawn = 0;
@@ -66,6 +79,13 @@ impl Work {
 
     fn due(&self, now: Time, began: Time) -> u32 {
         let left = self.plan.demand - self.asked;
+        let (first, last) = self.plan.active;
+        if !(first..last).contains(&now.since(self.start)) {
+            return 0;
+        }
+        if now < began + self.offset {
+            return 0;
+        }
         match self.plan.pattern {
             Pattern::Burst => {
                 let busy = self.under_way + self.waiting.len() as u32;
@@ -73,9 +93,6 @@ impl Work {
             }
             Pattern::Constant => {
                 let passed = now.since(began + self.offset);
-                if now < began + self.offset {
-                    return 0;
-                }
                 let passed = u128::from(passed.0) * u128::from(self.plan.demand);
                 let by_now = (passed / u128::from(self.period.0)) as u32 + 1;
                 by_now.min(self.plan.demand).saturating_sub(self.asked)
@@ -99,10 +116,15 @@ impl Work {
     pub(super) fn next_time(&self, start: Time) -> Time {
         let Some(began) = self.began else { return start };
         let end = began + self.period;
-        let asks = self.plan.pattern == Pattern::Constant
-            && self.asked < self.plan.demand
-            // With as much as this waiting it is enough to look again when something is done.
-            && (self.waiting.len() as u32) < self.depth;
-        if asks { self.at(began, self.asked).min(end) } else { end }
+        // With as much as this waiting it is enough to look again when something is done; a burst
+        // goes on when something is.
+        let asks = self.asked < self.plan.demand
+            && (self.waiting.len() as u32) < self.depth
+            && (self.plan.pattern == Pattern::Constant || self.asked == 0);
+        let at = match self.plan.pattern {
+            Pattern::Burst => began + self.offset,
+            Pattern::Constant => self.at(began, self.asked),
+        };
+        if asks { at.min(end) } else { end }
     }
 }
