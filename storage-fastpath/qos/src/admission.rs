@@ -39,11 +39,15 @@ pub enum AdmissionError {
     Aggregate {
         /// What is left to reserve.
         left: u32,
+        /// What one client can do.
+        one: u32,
     },
     /// One client cannot do so much.
     Local {
+        /// What is left to reserve.
+        left: u32,
         /// What one can do.
-        most: u32,
+        one: u32,
     },
     /// The limit is below the reservation.
     LimitBelowReservation,
@@ -57,10 +61,14 @@ pub enum AdmissionError {
 impl fmt::Display for AdmissionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Aggregate { left } => {
-                write!(f, "the other reservations leave {left} tokens a period")
-            }
-            Self::Local { most } => write!(f, "one client can use {most} tokens a period"),
+            Self::Aggregate { left, one } => write!(
+                f,
+                "the other reservations leave {left} tokens a period, and one client can use {one}"
+            ),
+            Self::Local { left, one } => write!(
+                f,
+                "one client can use {one} tokens a period, and the other reservations leave {left}"
+            ),
             Self::LimitBelowReservation => write!(f, "the limit is below the reservation"),
             Self::Full { max } => write!(f, "there are {max} clients already"),
         }
@@ -77,12 +85,13 @@ pub fn admit(share: &Share, reserved: u64, capacities: Capacities) -> Result<(),
     if share.limit.is_some_and(|limit| limit < share.reservation) {
         return Err(AdmissionError::LimitBelowReservation);
     }
-    if share.reservation > capacities.one {
-        return Err(AdmissionError::Local { most: capacities.one });
+    let left = u64::from(capacities.all).saturating_sub(reserved) as u32;
+    let one = capacities.one;
+    if share.reservation > one {
+        return Err(AdmissionError::Local { left, one });
     }
-    let left = u64::from(capacities.all).saturating_sub(reserved);
-    if u64::from(share.reservation) > left {
-        return Err(AdmissionError::Aggregate { left: left as u32 });
+    if share.reservation > left {
+        return Err(AdmissionError::Aggregate { left, one });
     }
     Ok(())
 }
@@ -105,9 +114,12 @@ mod tests {
         let ask =
             |reservation, reserved| admit(&Share::reserved(reservation), reserved, CAPACITIES);
         assert_eq!(ask(400_000, 1_170_000), Ok(()));
-        assert_eq!(ask(400_001, 0), Err(AdmissionError::Local { most: 400_000 }));
-        assert_eq!(ask(1_001, 1_569_000), Err(AdmissionError::Aggregate { left: 1_000 }));
-        assert_eq!(ask(1, u64::MAX), Err(AdmissionError::Aggregate { left: 0 }));
+        assert_eq!(ask(400_001, 0), Err(AdmissionError::Local { left: 1_570_000, one: 400_000 }));
+        assert_eq!(
+            ask(1_001, 1_569_000),
+            Err(AdmissionError::Aggregate { left: 1_000, one: 400_000 })
+        );
+        assert_eq!(ask(1, u64::MAX), Err(AdmissionError::Aggregate { left: 0, one: 400_000 }));
         let share = Share { limit: Some(9), ..Share::reserved(10) };
         assert_eq!(admit(&share, 0, CAPACITIES), Err(AdmissionError::LimitBelowReservation));
     }

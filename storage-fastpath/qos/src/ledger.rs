@@ -74,6 +74,34 @@ impl Ledger {
         Verdict::Overrun { by }
     }
 
+    /// A client may use so many tokens more in this period: it took them from the pool.
+    pub fn allow(&mut self, slot: Slot, tokens: u64) {
+        if let Some(account) = self.entries.get_mut(slot.index()) {
+            account.may_use = account.may_use.saturating_add(tokens);
+        }
+    }
+
+    /// A client may use so many tokens in this period, whatever was said before.
+    pub fn limit(&mut self, slot: Slot, tokens: u64) {
+        if let Some(account) = self.entries.get_mut(slot.index()) {
+            account.may_use = tokens;
+        }
+    }
+
+    /// As [`charge`](Self::charge), of an I/O that is not done unless there are tokens for all of
+    /// it: otherwise nothing is charged, and the period counts as one with an overrun.
+    pub fn charge_if_within(&mut self, slot: Slot, cost: u32) -> Verdict {
+        let Some(account) = self.entries.get_mut(slot.index()) else {
+            return Verdict::Overrun { by: cost.into() };
+        };
+        let after = account.entry.charged + u64::from(cost);
+        if after <= account.may_use {
+            return self.charge(slot, cost);
+        }
+        account.entry.overrun_periods += u64::from(!core::mem::replace(&mut account.is_over, true));
+        Verdict::Overrun { by: after - account.may_use }
+    }
+
     /// A client says that it did so much in the period that ends: it counts as a misreport when
     /// that differs by more than `slack`.
     pub fn compare(&mut self, slot: Slot, reported: u64, slack: u64) -> bool {
@@ -115,6 +143,12 @@ mod tests {
         assert_eq!(ledger.charge(Slot(9), 3), Verdict::Overrun { by: 3 }, "nobody knows it");
         ledger.begin(Epoch(2), 2, |_| 10);
         assert_eq!(ledger.charge(Slot(0), 10), Verdict::Within);
-        assert_eq!(ledger.entry(Slot(0)).map(|entry| entry.charged_ever), Some(26));
+        let refused = Verdict::Overrun { by: 3 };
+        assert_eq!([(); 2].map(|()| ledger.charge_if_within(Slot(0), 3)), [refused; 2]);
+        let periods = |ledger: &Ledger| ledger.entry(Slot(0)).map(|entry| entry.overrun_periods);
+        assert_eq!(periods(&ledger), Some(2), "once for each period");
+        ledger.allow(Slot(0), 3);
+        assert_eq!(ledger.charge_if_within(Slot(0), 3), Verdict::Within);
+        assert_eq!(ledger.entry(Slot(0)).map(|entry| entry.charged_ever), Some(29));
     }
 }

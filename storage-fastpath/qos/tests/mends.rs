@@ -10,7 +10,6 @@ use towpath_qos::{
 };
 
 const ALL: u32 = 157_000;
-const ONE: u32 = 40_000;
 const PERIODS: usize = 8;
 const SKIP: usize = 2;
 
@@ -18,7 +17,7 @@ fn plan(rules: Rules, clients: Vec<ClientPlan>) -> Plan {
     Plan {
         rules: Some(rules),
         clients,
-        profiled: Capacities { all: ALL, one: ONE },
+        profiled: Capacities { all: ALL, one: 1_000 },
         truth: Vec::new(),
         period: Nanos::from_millis(100),
         tick: Nanos::from_micros(200),
@@ -293,7 +292,7 @@ fn periods_without_demand_tell_nothing_of_capacity() {
     let ours = run(&plan(Rules::OURS, clients()));
     assert_eq!(ours.estimates.last(), Some(&ALL));
     // Beside: what Algorithm 1 makes of periods that lie just above its lower bound.
-    let config = MonitorConfig::new(Capacities { all: ALL, one: ONE });
+    let config = MonitorConfig::new(Capacities { all: ALL, one: 1_000 });
     let published = config.rules(Rules { estimation: Estimation::Published, ..Rules::OURS });
     let mut capacity = towpath_qos::Capacity::new(&published);
     capacity.learn(&published, u64::from(ALL - published.deviation * 2), false);
@@ -302,7 +301,7 @@ fn periods_without_demand_tell_nothing_of_capacity() {
     let mut capacity = towpath_qos::Capacity::new(&published);
     capacity.learn(&published, u64::from(ALL / 2), true);
     assert_eq!(capacity.estimate(), ALL);
-    let ours = MonitorConfig::new(Capacities { all: ALL, one: ONE });
+    let ours = MonitorConfig::new(Capacities { all: ALL, one: 1_000 });
     let mut capacity = towpath_qos::Capacity::new(&ours);
     capacity.learn(&ours, u64::from(ALL / 2), true);
     assert_eq!(capacity.estimate(), ALL / 2);
@@ -356,7 +355,7 @@ fn a_reservation_that_the_estimate_no_longer_covers_is_told_and_nothing_new_is_a
     let slot = monitor.join(Share::reserved(900)).expect("it fits");
     assert!(!monitor.is_overcommitted());
     let refused = monitor.join(Share::reserved(200));
-    assert_eq!(refused, Err(towpath_qos::AdmissionError::Aggregate { left: 100 }));
+    assert_eq!(refused, Err(towpath_qos::AdmissionError::Aggregate { left: 100, one: 1_000 }));
     let mut words = Raced { pool: 0, reports: vec![0], takes: Vec::new(), given: 0 };
     monitor.begin(Time::ZERO, &mut words);
     for tick in 1..1000u64 {

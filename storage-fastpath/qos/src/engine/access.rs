@@ -83,8 +83,10 @@ impl Engine {
         Ok(Ticket { epoch: period.start.epoch, cost })
     }
 
-    /// Reservation tokens that may be used now.
-    fn usable(&self, now: Time) -> u32 {
+    /// Reservation tokens that may be used now: while somebody is behind, no more than an even use
+    /// has.
+    #[must_use]
+    pub fn usable(&self, now: Time) -> u32 {
         let Some(period) = self.period.filter(|_| self.is_careful) else { return self.residual };
         let passed = period.passed(now) + self.tick.saturating_mul(AHEAD_TICKS);
         let span = even::careful(period.start.period, self.tick);

@@ -29,6 +29,8 @@ impl Monitor {
             // A debt is set, not added to: it would hide what is given.
             match words.exchange_pool(seen, PoolWord { epoch: self.epoch, tokens }.pack()) {
                 Ok(()) => {
+                    let more = tokens.saturating_sub(word.tokens.max(0));
+                    self.converted += u64::try_from(more).unwrap_or(0);
                     self.pool_set = tokens;
                     break;
                 }

@@ -121,6 +121,7 @@ pub struct Monitor {
     /// Looks of the period in which enough clients waited for the server to use it up.
     saturated_looks: usize,
     spoilt: u64,
+    converted: u64,
 }
 
 impl Monitor {
@@ -143,6 +144,7 @@ impl Monitor {
             was_behind: false,
             saturated_looks: 0,
             spoilt: 0,
+            converted: 0,
         }
     }
 
@@ -215,6 +217,25 @@ impl Monitor {
     #[must_use]
     pub fn spoilt(&self) -> u64 {
         self.spoilt
+    }
+
+    /// Tokens that were put into the pool after a period had begun: those that their owners would
+    /// not use, and in careful periods those of the pool that had been kept back.
+    #[must_use]
+    pub fn converted(&self) -> u64 {
+        self.converted
+    }
+
+    /// Whether engines keep to an even use in this period, since somebody was behind.
+    #[must_use]
+    pub fn is_careful(&self) -> bool {
+        self.is_careful
+    }
+
+    /// How it works.
+    #[must_use]
+    pub fn config(&self) -> &MonitorConfig {
+        &self.config
     }
 
     /// What is known of a client.
