@@ -8,6 +8,7 @@ use crate::health::{HealthMonitor, HealthReply};
 use crate::hedge::{HedgeStats, HedgedClient};
 use crate::limits::LIST_MAX;
 use crate::output::{Output, ReadData};
+use crate::qos::wire::{JoinReply, QosReply};
 use crate::resident::ResidentStats;
 use crate::slice::ChunkId;
 use crate::wire::Method;
@@ -185,6 +186,30 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         match self.wait(op)? {
             Output::Scrub(report) => Ok(report),
             _ => Err(wrong(Method::Scrub)),
+        }
+    }
+
+    /// Says that the requests of this client are those of a tenant, and use its tokens.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn join(&mut self, tenant: &str) -> Result<JoinReply, ClientError> {
+        let op = self.client.primary_mut().start_join(&mut self.endpoint, tenant, false)?;
+        match self.wait(op)? {
+            Output::Joined(reply) => Ok(reply),
+            _ => Err(wrong(Method::Join)),
+        }
+    }
+
+    /// How the server keeps reservations.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn qos(&mut self) -> Result<QosReply, ClientError> {
+        let op = self.client.primary_mut().start_qos(&mut self.endpoint)?;
+        match self.wait(op)? {
+            Output::Qos(reply) => Ok(reply),
+            _ => Err(wrong(Method::Qos)),
         }
     }
 

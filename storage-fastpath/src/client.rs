@@ -9,7 +9,7 @@ use crate::resident::ResidentReads;
 use crate::slice::{ChunkId, SLICE_BYTES, Span, writer_crcs};
 use crate::wire::{Method, ReadHeader, WriteHeader};
 use slab::Slab;
-use towpath_rpc::{Call, NoBuffer, Outgoing, RequestId, RpcClient};
+use towpath_rpc::{Call, NoBuffer, Outgoing, Push, RequestId, RpcClient};
 use towpath_transport::{Buf, ChannelId, Device, Endpoint, Event, LinkId, Nanos, Region, Time};
 
 /// How long an operation may take unless set: a store that flushes, on a slow disk, and more.
@@ -264,6 +264,11 @@ impl ChunkClient {
     ) -> Option<Event> {
         let event = self.on_lane_event(endpoint, event)?;
         self.rpc.on_event(endpoint, event)
+    }
+
+    /// The next thing that the server told unasked: docs/storage-protocol.md section 9.
+    pub fn next_push(&mut self) -> Option<Push> {
+        self.rpc.next_push()
     }
 
     /// Gives up what is out of time.

@@ -32,7 +32,7 @@
 //! | `hedge` | hedged reads: a second replica is asked when the first is late |
 //! | `resident` | resident chunks: their slots, read by the client itself |
 //! | `blocking`, `config`, `transfer` | [`BlockingClient`], its settings, transfer of whole files |
-//! | `qos` | a tenant's tokens over a link: the engine, and the words that it reaches one-sided |
+//! | `qos` | reservations of tenants: what a client tells and asks, and its engine |
 //! | `session` | sessions: after a reconnect a client may safely repeat its changes |
 //! | `error`, `limits` | errors; bounds and their reasons |
 
@@ -47,7 +47,7 @@ pub mod health;
 mod hedge;
 pub mod limits;
 mod output;
-mod qos;
+pub mod qos;
 pub mod resident;
 pub mod server;
 mod session;

@@ -3,6 +3,7 @@
 use crate::control::{ChunkInfo, InfoReply, ListReply, LocateReply, ScrubReply};
 use crate::error::ErrorKind;
 use crate::health::HealthReply;
+use crate::qos::wire::{JoinReply, QosReply};
 use crate::resident::{Fetched, SLOT_BYTES};
 use crate::slice::{ChunkId, Span};
 use crate::verify::{Coverage, verify_slices};
@@ -24,10 +25,14 @@ pub enum Output {
     Health(HealthReply),
     /// What the server is and how it is.
     Info(InfoReply),
+    /// What the tenant of this link has.
+    Joined(JoinReply),
     /// One page of the listing.
     List(ListReply),
     /// Where the slices of a chunk lie in memory.
     Located(LocateReply),
+    /// How reservations are kept.
+    Qos(QosReply),
     /// Bytes, verified.
     Read(ReadData),
     /// What one step of the scrub found.
@@ -208,6 +213,8 @@ fn control_output(method: Method, body: &[u8]) -> Result<Output, ErrorKind> {
         // A read's reply is taken apart elsewhere.
         Method::Write | Method::Read => none(Output::Written),
         Method::Health => HealthReply::decode(body).map(Output::Health).map_err(bad),
+        Method::Join => JoinReply::decode(body).map(Output::Joined).map_err(bad),
+        Method::Qos => QosReply::decode(body).map(Output::Qos).map_err(bad),
         Method::Info => InfoReply::decode(body).map(Output::Info).map_err(bad),
         Method::List => ListReply::decode(body).map(Output::List).map_err(bad),
         Method::Locate => LocateReply::decode(body).map(Output::Located).map_err(bad),

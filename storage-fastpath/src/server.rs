@@ -12,6 +12,7 @@ use crate::control::{
 };
 use crate::health::{HealthReply, HealthRequest};
 use crate::limits::IO_HEADER_BYTES;
+use crate::qos::wire::{JoinReply, JoinRequest, QosReply, QosRequest};
 use crate::slice::ChunkId;
 use crate::verify::{Coverage, verify_slices};
 use crate::wire::{
@@ -24,6 +25,10 @@ use towpath_transport::{Buf, Device, Endpoint, Region};
 /// What a client asks for. The data of a write stays in the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageRequest {
+    /// Say whose requests those of this link are.
+    Join(JoinRequest),
+    /// How reservations are kept.
+    Qos,
     /// Make a chunk.
     Create {
         /// Its name.
@@ -171,6 +176,11 @@ fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest,
             let LocateRequest { chunk, first_slice } = decode(body)?;
             StorageRequest::Locate { chunk: chunk.into(), first_slice }
         }
+        Method::Join => StorageRequest::Join(decode(body)?),
+        Method::Qos => {
+            let QosRequest {} = decode(body)?;
+            StorageRequest::Qos
+        }
         Method::Session => {
             let SessionRequest { high, low, epoch } = decode(body)?;
             StorageRequest::Session { id: u128::from(high) << 64 | u128::from(low), epoch }
@@ -290,6 +300,28 @@ pub fn info_reply<D: Device<Memory = Region>>(
     info: &InfoReply,
 ) -> Result<Outgoing, NoBuffer> {
     encoded(endpoint, info)
+}
+
+/// The reply to a link that said whose it is.
+///
+/// # Errors
+/// [`NoBuffer`].
+pub fn join_reply<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    joined: &JoinReply,
+) -> Result<Outgoing, NoBuffer> {
+    encoded(endpoint, joined)
+}
+
+/// The reply to a question for the reservations.
+///
+/// # Errors
+/// [`NoBuffer`].
+pub fn qos_reply<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    report: &QosReply,
+) -> Result<Outgoing, NoBuffer> {
+    encoded(endpoint, report)
 }
 
 fn encoded<D: Device<Memory = Region>>(

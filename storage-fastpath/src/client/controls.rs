@@ -7,6 +7,7 @@ use crate::control::{
 };
 use crate::error::ClientError;
 use crate::health::HealthRequest;
+use crate::qos::wire::{JoinRequest, QosRequest};
 use crate::session::ClientSession;
 use crate::slice::ChunkId;
 use crate::wire::Method;
@@ -159,6 +160,33 @@ impl ChunkClient {
         endpoint: &mut Endpoint<D>,
     ) -> Result<OpId, ClientError> {
         self.start_control(endpoint, Method::Health, None, &HealthRequest {})
+    }
+
+    /// Says that the requests of this link are those of a tenant. With `runs_engine` this client
+    /// has the tenant's tokens from then on: the reply names the words for a
+    /// [`LaneEngine`](crate::qos::LaneEngine), and the server pushes the starts of periods.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_join<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        tenant: &str,
+        runs_engine: bool,
+    ) -> Result<OpId, ClientError> {
+        let body = JoinRequest { tenant: tenant.into(), runs_engine };
+        self.start_control(endpoint, Method::Join, None, &body)
+    }
+
+    /// Asks how reservations are kept.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_qos<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+    ) -> Result<OpId, ClientError> {
+        self.start_control(endpoint, Method::Qos, None, &QosRequest {})
     }
 
     /// Makes this link the newest of `session`. When it has ended well, nothing of what was asked

@@ -178,6 +178,21 @@ pub enum ErrorReply {
         /// Bytes of slices that still fit.
         left: u64,
     },
+    /// The server has no tenant of that name.
+    #[error("the server has no such tenant: see `towpath qos`, or its file of tenants")]
+    NoSuchTenant,
+    /// Another client runs the engine of the tenant.
+    #[error("another client has the tokens of this tenant: stop it first, or use another tenant")]
+    TenantTaken,
+    /// The tenant did I/O without tokens.
+    #[error("the tenant was cut off for I/O without tokens: try again in {wait_us} us")]
+    TenantBarred {
+        /// For how long, in microseconds.
+        wait_us: u64,
+    },
+    /// The server keeps no reservations.
+    #[error("the server keeps no reservations: start it with --qos-iops")]
+    NoReservations,
 }
 
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -238,6 +253,10 @@ impl ErrorReply {
             Self::WrongLength { chunk, length } => (16, chunk, 0, length, 0),
             Self::Unfinished { chunk } => (17, chunk, 0, 0, 0),
             Self::ResidentFull { left } => (18, none, 0, left, 0),
+            Self::NoSuchTenant => (20, none, 0, 0, 0),
+            Self::TenantTaken => (21, none, 0, 0, 0),
+            Self::TenantBarred { wait_us } => (22, none, 0, wait_us, 0),
+            Self::NoReservations => (23, none, 0, 0, 0),
         }
     }
 
@@ -264,6 +283,10 @@ impl ErrorReply {
             16 => Self::WrongLength { chunk, length: value },
             17 => Self::Unfinished { chunk },
             18 => Self::ResidentFull { left: value },
+            20 => Self::NoSuchTenant,
+            21 => Self::TenantTaken,
+            22 => Self::TenantBarred { wait_us: value },
+            23 => Self::NoReservations,
             _ => return None,
         })
     }

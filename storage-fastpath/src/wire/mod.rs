@@ -49,13 +49,17 @@ pub enum Method {
     Session = 10,
     /// Say that an unfinished chunk is whole.
     Finish = 11,
+    /// Say whose requests those of this link are.
+    Join = 12,
     /// Where the slices of a chunk lie in memory.
     Locate = 13,
+    /// How reservations are kept.
+    Qos = 14,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Create,
         Self::Write,
         Self::Read,
@@ -67,7 +71,9 @@ impl Method {
         Self::Health,
         Self::Session,
         Self::Finish,
+        Self::Join,
         Self::Locate,
+        Self::Qos,
     ];
 
     /// Whether it changes anything: then its caller wants to know whether it was done, even when
@@ -99,6 +105,8 @@ impl core::fmt::Display for Method {
             Self::Session => "session",
             Self::Finish => "finish",
             Self::Locate => "locate",
+            Self::Join => "join",
+            Self::Qos => "qos",
         })
     }
 }

@@ -11,9 +11,10 @@ use towpath_fastpath::control::{
     ChunkInfo, InfoReply, ListReply, LocateReply, ScrubReply, SlotRun,
 };
 use towpath_fastpath::health::HealthReply;
+use towpath_fastpath::qos::wire::QosReply;
 use towpath_fastpath::server::{
     StorageRequest, done_reply, health_reply, info_reply, list_reply, locate_reply, parse_request,
-    read_reply, respond_built, respond_error, respond_rejected, scrub_reply, stat_reply,
+    qos_reply, read_reply, respond_built, respond_error, respond_rejected, scrub_reply, stat_reply,
     verify_write,
 };
 use towpath_fastpath::slice::{Span, fragment_crc, slice_crc};
@@ -282,6 +283,8 @@ impl Service {
                 let info = InfoReply { request_bytes_max: 200_000, ..InfoReply::default() };
                 Answer::Reply(info_reply(endpoint, &info))
             }
+            StorageRequest::Join(_) => Answer::Error(ErrorReply::NoReservations),
+            StorageRequest::Qos => Answer::Reply(qos_reply(endpoint, &QosReply::default())),
             StorageRequest::Finish { .. } => Answer::Reply(done_reply(endpoint)),
             // One link at a time: there is no older one to refuse.
             StorageRequest::Session { .. } => Answer::Reply(done_reply(endpoint)),
