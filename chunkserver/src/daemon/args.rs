@@ -16,8 +16,8 @@ Flags override the config file, which overrides the defaults. Sizes may end with
 TiB (powers of 1,024), or with KB, MB, GB or TB (powers of 1,000).
 
 The server stops cleanly on SIGTERM, SIGINT and SIGHUP, and at once on a second one. It ignores
-SIGHUP where that was ignored when it started, as under nohup. It does not read its settings again:
-restart it to change them.
+SIGHUP where that was ignored when it started, as under nohup. Of its settings it reads the file of
+tenants again, when that changes; restart it to change others.
 
 Exit codes:
   0    clean stop, or --check found nothing wrong

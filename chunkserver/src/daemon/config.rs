@@ -88,6 +88,17 @@ pub struct DaemonConfig {
     pub slow_after_ms: u64,
     /// Longest time that a clean stop waits for what is under way, in milliseconds.
     pub stop_wait_ms: u64,
+    /// Operations of 4 KiB that the server does in a second, all clients together; 0: it keeps no
+    /// reservations.
+    pub qos_iops: u32,
+    /// The same of one client by itself; 0: as many.
+    pub qos_iops_one: u32,
+    /// Tokens for each 4 KiB of a read.
+    pub qos_read_weight: u16,
+    /// Tokens for each 4 KiB of a write.
+    pub qos_write_weight: u16,
+    /// The file of tenants; read again when it changes.
+    pub tenants_file: Option<PathBuf>,
     /// Where it can be asked how its links and paths stand.
     pub status_socket: StatusPlace,
     /// What is logged to stderr, as a filter: `info`, or `warn,towpath_chunkserver=debug`.
@@ -176,6 +187,11 @@ impl Default for DaemonConfig {
             unfinished_keep_s: UNFINISHED_KEEP_DEFAULT.as_secs() as u32,
             slow_after_ms: 1_000,
             stop_wait_ms: 5_000,
+            qos_iops: 0,
+            qos_iops_one: 0,
+            qos_read_weight: 1,
+            qos_write_weight: 1,
+            tenants_file: None,
             status_socket: StatusPlace::DataDir,
             log: String::from("info"),
             log_format: LogFormat::Text,

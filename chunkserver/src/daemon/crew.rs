@@ -12,6 +12,8 @@ use super::config::DaemonConfig;
 use super::error::DaemonError;
 use super::run::Served;
 use super::stop::StopFlag;
+use super::tenants::TenantsFile;
+use crate::qos::Qos;
 use crate::service::{ChunkServer, ServerStats, ServiceConfig};
 use crate::store::StoreWorker;
 
@@ -21,6 +23,7 @@ pub(super) struct Post<D> {
     pub(super) endpoint: EndpointConfig,
     pub(super) store: StoreWorker<Piece, Buf>,
     pub(super) desk: Option<StatusDesk>,
+    pub(super) qos: Option<Qos>,
 }
 
 /// What all workers have in common.
@@ -76,12 +79,16 @@ impl Crew<'_> {
                 told.recv().unwrap_or(Ok(()))?;
             }
             on_ready()?;
+            let mut tenants = self.config.tenants_file.as_deref().map(TenantsFile::new);
             while !self.stop.is_stopped()
                 && server.store_is_running()
                 && !threads.iter().any(Thread::is_finished)
             {
                 server.turn_or_wait();
                 server.log_health();
+                if let Some((file, qos)) = tenants.as_mut().zip(server.reservations()) {
+                    file.look(qos);
+                }
                 if let Some(socket) = &mut status {
                     socket.answer_when_asked(|| server.status());
                 }
@@ -104,7 +111,7 @@ impl Crew<'_> {
         post: Post<D>,
         tell: &SyncSender<Result<(), DaemonError>>,
     ) -> Option<Ended> {
-        let Post { device, endpoint, store, mut desk } = post;
+        let Post { device, endpoint, store, mut desk, qos } = post;
         // Whoever starts it waits for the word.
         let endpoint = match Endpoint::new(device, endpoint) {
             Ok(endpoint) => endpoint,
@@ -114,7 +121,7 @@ impl Crew<'_> {
             }
         };
         let server = ChunkServer::on(endpoint, store, self.service);
-        let mut server = server.resident_memory(self.resident.cloned());
+        let mut server = server.resident_memory(self.resident.cloned()).qos(qos);
         let _ = tell.send(Ok(()));
         while !self.stop.is_stopped() && server.store_is_running() {
             server.turn_or_wait();

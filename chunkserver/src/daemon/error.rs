@@ -5,11 +5,13 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use thiserror::Error;
+use towpath_qos::AdmissionError;
 use towpath_status::SocketError;
 use towpath_transport::{EndpointError, ListenError, MemoryError};
 
 use super::file::ConfigFileError;
 use super::value::ValueError;
+use crate::qos::TenantsError;
 use crate::store::{ConfigError, FlushFailed, OpenError, RepairError};
 
 /// Why the daemon could not start, or did not stop cleanly.
@@ -107,6 +109,27 @@ pub enum DaemonError {
     /// The memory for resident chunks cannot be had.
     #[error("cannot get the memory that `resident_bytes` (--resident-bytes) asks for: lower it")]
     Resident(#[source] MemoryError),
+    /// The file of tenants cannot be used.
+    #[error(transparent)]
+    Tenants(#[from] TenantsError),
+    /// There is a file of tenants, and it is not known what the server can do.
+    #[error(
+        "`tenants_file` needs `qos_iops` (--qos-iops): how many operations of 4 KiB the server \
+         does in a second"
+    )]
+    TenantsWithoutIops,
+    /// A reservation of the file cannot be kept.
+    #[error("tenant {tenant} cannot have what the file of tenants says: {error}")]
+    NotAdmitted {
+        /// The tenant.
+        tenant: String,
+        /// Why.
+        #[source]
+        error: AdmissionError,
+    },
+    /// There is no memory.
+    #[error("there is no memory for the words of reservations")]
+    Memory(#[source] MemoryError),
     /// The server cannot listen on its address.
     #[error("cannot listen for clients")]
     Listen(#[from] ListenError),
@@ -162,6 +185,9 @@ impl DaemonError {
             | Self::LogLevel { .. }
             | Self::Sizes(_)
             | Self::DeviceIp { .. }
+            | Self::Tenants(_)
+            | Self::TenantsWithoutIops
+            | Self::NotAdmitted { .. }
             | Self::Endpoint(EndpointError::Mtu { .. }) => 2,
             Self::Listen(_) | Self::NotOurs { .. } => 3,
             Self::Endpoint(EndpointError::Udp(_)) => 3,
@@ -172,6 +198,7 @@ impl DaemonError {
             | Self::Store { .. } => 4,
             Self::Failed { .. } | Self::StoreEnded(_) | Self::StoreHangs(_) => 5,
             Self::Endpoint(_)
+            | Self::Memory(_)
             | Self::NoDevice
             | Self::Resident(_)
             | Self::Ready(_)

@@ -347,6 +347,40 @@ pub const KEYS: &[Key] = &[
         3_600_000,
         "longest time that a clean stop waits for what is under way, in milliseconds"
     ),
+    number!(
+        qos_iops,
+        0,
+        u32::MAX,
+        "operations of 4 KiB that the server does in a second, all clients together; with it, \
+         tenants get what they have reserved (docs/qos.md). 0: no reservations"
+    ),
+    number!(qos_iops_one, 0, u32::MAX, "the same of one client by itself; 0 is as many"),
+    number!(qos_read_weight, 1, 1_000, "tokens for each 4 KiB that is read"),
+    number!(
+        qos_write_weight,
+        1,
+        1_000,
+        "tokens for each 4 KiB that is written: what a write takes of the server beside a read"
+    ),
+    Key {
+        name: "tenants_file",
+        kind: "PATH",
+        doc: "file of tenants: tables like [tenant.web] with reserve = \"80K\", limit and weight; \
+              read again when it changes; \"none\" is no tenants",
+        quoted: true,
+        set: |config, text| {
+            config.tenants_file = match text {
+                "" => return Err(ValueError::Needs { needs: "a path, or \"none\"" }),
+                "none" => None,
+                path => Some(PathBuf::from(path)),
+            };
+            Ok(())
+        },
+        show: |config| {
+            let path = config.tenants_file.as_ref();
+            path.map_or_else(|| "none".into(), |path| path.display().to_string())
+        },
+    },
     Key {
         name: "status_socket",
         kind: "PATH",

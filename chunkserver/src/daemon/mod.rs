@@ -9,6 +9,7 @@
 //! | `descriptors` | the limit of file descriptors |
 //! | `log` | what is logged, and in which format |
 //! | `check` | the command that checks a store for damage, and repairs it |
+//! | `tenants` | reservations, and the file of tenants |
 //! | `stop` | [`StopFlag`] and signals |
 //! | `error` | errors, with their exit codes |
 //!
@@ -26,6 +27,7 @@ mod keys;
 mod log;
 mod run;
 mod stop;
+mod tenants;
 mod value;
 
 use std::ffi::OsString;

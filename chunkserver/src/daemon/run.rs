@@ -19,6 +19,7 @@ use super::descriptors;
 use super::error::DaemonError;
 use super::log::log_filter;
 use super::stop::StopFlag;
+use super::tenants;
 use crate::resident::Arena;
 use crate::service::{ChunkServer, ServerStats, ServiceConfig, cores_to_spare};
 use crate::store::{FileMedia, Store, StoreConfig, StoreWorker, WorkerConfig};
@@ -156,17 +157,20 @@ pub fn run<D: Device<Memory = Region> + Send>(
         "the store is open"
     );
     let service = service_config(config);
+    let mut qos = tenants::start(config, workers.count())?.into_iter();
     let stores = StoreWorker::spawn_for(workers.count(), store, worker_config(config));
     let mut stores = stores.map_err(DaemonError::Thread)?.into_iter();
     let Some(store) = stores.next() else { return Err(DaemonError::NoDevice) };
     let mut status = status_socket(config, workers.count())?;
+    let first_qos = qos.next();
     let mut posts = Vec::new();
     for ((index, device), store) in others.into_iter().enumerate().zip(stores) {
         let endpoint = of_worker(index + 1);
         let desk = status.as_mut().map(|(_, desks)| desks.remove(0));
-        posts.push(Post { device, endpoint, store, desk });
+        posts.push(Post { device, endpoint, store, desk, qos: qos.next() });
     }
-    let server = ChunkServer::on(endpoint, store, &service).resident_memory(resident.clone());
+    let server = ChunkServer::on(endpoint, store, &service);
+    let server = server.resident_memory(resident.clone()).qos(first_qos);
     let crew = Crew { config, stop, service: &service, resident: resident.as_ref() };
     let served = crew.serve(server, status.map(|(socket, _)| socket), posts, || {
         let ready = Ready { listening, device, pid: std::process::id() };
@@ -207,6 +211,7 @@ pub fn check(config: &DaemonConfig) -> Result<(), DaemonError> {
     }
     log_filter(&config.log)?;
     store_config(config).check()?;
+    tenants::start(config, 1)?;
     let ours = |setting: &'static str, ip: IpAddr| {
         let bound = TcpListener::bind((ip, 0)).map(drop);
         bound.map_err(|source| DaemonError::NotOurs { setting, ip, source })

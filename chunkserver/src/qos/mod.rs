@@ -1,9 +1,36 @@
-//! Reservations on a chunk server (docs/qos.md).
+//! Reservations on a chunk server (docs/qos.md): who gets how much of it.
 //!
 //! | file | contents |
 //! |---|---|
+//! | `config` | settings, and the file of the tenants |
+//! | `node` | the reservations of one server: periods, ticks, and leave for requests |
+//! | `clients` | clients that run the engine of their tenant themselves |
+//! | `tenant` | one tenant |
+//! | `model`, `what_if` | the same in virtual time: what would be if a tenant had reserved so much |
+//! | `shared` | the reservations as workers share them |
+//! | `report` | what is told of reservations |
 //! | `words` | the words of the token protocol in memory that clients reach |
+//! | `limits` | bounds and their reasons |
 
+mod clients;
+mod config;
+mod limits;
+mod model;
+mod node;
+mod report;
+mod shared;
+mod tenant;
+#[cfg(test)]
+mod tests;
+mod what_if;
 mod words;
 
+pub(crate) use clients::{JoinError, Joined};
+pub use config::{OTHERS, QosConfig, SCRUB, Tenants, TenantsError, parse_rate, read_tenants};
+pub use limits::UNUSED_PERIODS_TOLD;
+pub use node::Refused;
+pub(crate) use node::{Mail, Pass};
+pub use shared::Qos;
+pub use tenant::{Seat, TenantId, TenantStats, Work};
+pub use what_if::{WhatIf, WhatIfError, Would, what_if};
 pub use words::WordTable;

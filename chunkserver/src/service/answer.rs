@@ -4,9 +4,10 @@ use towpath_fastpath::ErrorReply;
 use towpath_fastpath::control::{ChunkInfo, InfoReply, ListReply, LocateReply, ScrubReply};
 use towpath_fastpath::health::HealthReply;
 use towpath_fastpath::limits::IO_HEADER_BYTES;
+use towpath_fastpath::qos::wire::{JoinReply, QosReply};
 use towpath_fastpath::server::{
-    Rejection, done_reply, health_reply, info_reply, list_reply, locate_reply, scrub_reply,
-    stat_reply,
+    Rejection, done_reply, health_reply, info_reply, join_reply, list_reply, locate_reply,
+    qos_reply, scrub_reply, stat_reply,
 };
 use towpath_fastpath::wire::{ReadHeader, ReadReplyHeader, emit_crcs};
 use towpath_rpc::limits::HEADER_BYTES;
@@ -26,12 +27,16 @@ pub(super) enum Answer {
     Health(Box<HealthReply>),
     /// The server's state.
     Info(Box<InfoReply>),
+    /// What the tenant of the link has.
+    Joined(JoinReply),
     /// A page of the listing.
     List(ListReply),
     /// Where the slices of a chunk lie in memory.
     Locate(Box<LocateReply>),
     /// Bytes and their checksums.
     Read(ReadReplyHeader, Vec<u32>, Option<Buf>),
+    /// How reservations are kept.
+    Qos(Box<QosReply>),
     /// What a scrub found.
     Scrub(ScrubReply),
     /// The state of a chunk.
@@ -74,6 +79,8 @@ impl Answer {
             }
             Self::Health(health) => health_reply(endpoint, health),
             Self::Info(info) => info_reply(endpoint, info),
+            Self::Joined(joined) => join_reply(endpoint, joined),
+            Self::Qos(report) => qos_reply(endpoint, report),
             Self::List(list) => list_reply(endpoint, list),
             Self::Locate(located) => locate_reply(endpoint, located),
             Self::Read(header, crcs, data) => {

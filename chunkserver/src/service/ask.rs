@@ -2,6 +2,7 @@
 
 use towpath_fastpath::NewChunk;
 use towpath_fastpath::limits::RUNS_MAX;
+use towpath_fastpath::qos::wire::JoinRequest;
 use towpath_fastpath::server::StorageRequest;
 use towpath_fastpath::wire::{ReadHeader, WriteHeader};
 use towpath_rpc::Piece;
@@ -23,6 +24,8 @@ pub(super) enum Ask {
     Delete(ChunkId),
     /// The server's state.
     Info,
+    /// The link says whose it is.
+    Join(JoinRequest),
     /// So many entries of the listing, after a name.
     List(Option<ChunkId>, usize),
     /// Where the slices of a chunk lie in memory, from one on.
@@ -49,7 +52,8 @@ impl Ask {
             StorageRequest::Finish { chunk, byte_len } => Self::Finish(chunk, byte_len),
             StorageRequest::Delete { chunk } => Self::Delete(chunk),
             // The store knows nothing of links: that is answered before it would be asked.
-            StorageRequest::Health | StorageRequest::Info => Self::Info,
+            StorageRequest::Health | StorageRequest::Info | StorageRequest::Qos => Self::Info,
+            StorageRequest::Join(join) => Self::Join(join),
             StorageRequest::List { after, count_max } => Self::List(
                 after,
                 match count_max as usize {
@@ -105,7 +109,7 @@ impl Ask {
                 Request::Scrub { budget_slices: scrub.left().min(SCRUB_STEP_SLICES) }
             }
             // Answered without the store.
-            Self::Session(..) => return None,
+            Self::Join(_) | Self::Session(..) => return None,
             &mut Self::Stat(chunk) => Request::Stat { chunk },
             Self::Write(WriteHeader { chunk, offset, .. }, data, crcs) => Request::Write {
                 chunk: *chunk,

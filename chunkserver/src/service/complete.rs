@@ -20,8 +20,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             debug_assert!(false, "the store answers what it was asked, once");
             return;
         };
-        let Job { responder, deadline, ask, pass } = job;
+        let Job { responder, deadline, ask, pass, tokens, .. } = job;
         pass.iter().for_each(|pass| pass.end());
+        self.tenants.done(self.endpoint.now(), tokens);
         let answer = match (reply, ask) {
             (Reply::Create(result), _) => done(result.map_err(of_create)),
             (Reply::Finish(result), Ask::Finish(chunk, _)) => {
@@ -39,8 +40,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 scrub.add(&report);
                 if scrub.left() > 0 {
                     // Behind whatever waits: a scrub gives way to all others.
-                    let ask = Ask::Scrub(scrub);
-                    self.push_waiting(Job { responder, deadline, ask, pass: None });
+                    self.take_in(responder, deadline, Ask::Scrub(scrub));
                     return;
                 }
                 Answer::Scrub(scrub.into_reply())

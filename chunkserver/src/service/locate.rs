@@ -18,11 +18,9 @@ pub(super) struct Grants {
 }
 
 impl Grants {
-    /// The endpoint takes back what the link was granted.
-    pub(super) fn forget(&mut self, link: LinkId) {
-        if let Some(grant) = self.links.get_mut(link.index()) {
-            *grant = None;
-        }
+    /// What a link was granted, which it is not granted any more.
+    pub(super) fn take(&mut self, link: LinkId) -> Option<GrantId> {
+        self.links.get_mut(link.index())?.take()
     }
 }
 
@@ -51,7 +49,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 return Answer::Error(ErrorReply::Unfinished { chunk });
             }
         };
-        // A client that cannot be granted the memory reads by requests.
+        // A client that is not, or cannot be, granted the memory reads by requests.
         let granted = slots.and_then(|slots| Some((slots, self.grant_to(link)?)));
         let mut reply = LocateReply { version, byte_len, ..LocateReply::default() };
         if let Some(((runs, more), GrantId(grant))) = granted {
@@ -67,7 +65,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// The grant of a link, which is made when it is first wanted.
     fn grant_to(&mut self, link: LinkId) -> Option<GrantId> {
-        let Self { grants: Grants { memory, links }, endpoint, .. } = self;
+        let Self { grants: Grants { memory, links }, endpoint, tenants, .. } = self;
+        if !tenants.may_reach_memory(link) {
+            return None;
+        }
         let memory = memory.as_ref()?;
         if links.len() <= link.index() {
             links.resize(link.index() + 1, None);

@@ -6,7 +6,8 @@
 //! | `server` | [`ChunkServer`]: the loop, taking requests in, sending answers, the clean stop |
 //! | `complete` | turns results of the store into answers to clients |
 //! | `ask`, `answer` | a request and an answer under way |
-//! | `waiting` | requests that wait for the store, link by link |
+//! | `queues`, `waiting` | requests that wait for the store: tenant by tenant, link by link |
+//! | `tenants` | whose requests are whose, and the tokens that they need |
 //! | `entries` | links that entered a session, and entries that wait for work of older links |
 //! | `health` | the state of links, for logs and for clients that ask |
 //! | `locate` | where resident chunks lie in memory, and which links may read it |
@@ -25,11 +26,13 @@ mod errors;
 mod health;
 mod limits;
 mod locate;
+mod queues;
 mod refusals;
 mod scrub;
 mod server;
 mod spare;
 mod stats;
+mod tenants;
 mod waiting;
 
 pub use config::ServiceConfig;

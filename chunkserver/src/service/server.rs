@@ -24,10 +24,12 @@ use super::config::{ServiceConfig, cores_to_spare};
 use super::entries::Entries;
 use super::limits::{ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, STORE_LOOK, STORE_WAIT};
 use super::locate::Grants;
+use super::queues::Queues;
 use super::refusals::Refusals;
 use super::spare::Spare;
 use super::stats::ServerStats;
-use super::waiting::Waiting;
+use super::tenants::{Price, Tenants};
+use crate::qos::{self, TenantId};
 use crate::store::{Fenced, FlushFailed, Media, Pass, Store, StoreWorker};
 
 /// A request that waits for the store, or that the store has.
@@ -38,6 +40,16 @@ pub(super) struct Job {
     pub(super) ask: Ask,
     /// Of a change that the store has, of a link with a session.
     pub(super) pass: Option<Arc<Pass>>,
+    pub(super) price: Price,
+    /// Of a request that the store has, where it needed tokens.
+    pub(super) tokens: Option<qos::Pass>,
+}
+
+/// What a request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lack {
+    Buffer,
+    Tokens,
 }
 
 /// An answer on its way to its client.
@@ -67,7 +79,12 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     pub(super) rpc: RpcServer,
     pub(super) store: StoreWorker<Piece, Buf>,
     config: ServiceConfig,
-    pub(super) waiting: Waiting<Job>,
+    pub(super) waiting: Queues<Job>,
+    pub(super) tenants: Tenants,
+    /// Tenants with waiting requests, in the order in which they are served.
+    order: Vec<TenantId>,
+    /// Some request waits for tokens.
+    waits_for_tokens: bool,
     pub(super) staged: Slab<Job>,
     answers: VecDeque<Answered>,
     pub(super) entries: Entries,
@@ -121,7 +138,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             rpc: RpcServer::new(rpc),
             store,
             config: *config,
-            waiting: Waiting::default(),
+            waiting: Queues::default(),
+            tenants: Tenants::default(),
+            order: Vec::new(),
+            waits_for_tokens: false,
             staged: Slab::new(),
             answers: VecDeque::new(),
             entries: Entries::default(),
@@ -170,6 +190,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
         self.expire_waiting();
         self.look_at_health();
+        self.look_after_tenants();
         self.answer_entries();
         // Before new reads: buffers that came back are for answers first.
         self.send_answers();
@@ -203,8 +224,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// What the store had when it ended gets no answer: whether it was done is not known.
     fn abandon_staged(&mut self) {
+        let now = self.endpoint.now();
         for job in self.staged.drain() {
             job.pass.iter().for_each(|pass| pass.end());
+            self.tenants.done(now, job.tokens);
             self.rpc.abandon(&mut self.endpoint, job.responder, Fate::Unknown);
         }
     }
@@ -242,7 +265,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             // What an entry waits for another worker may end, which wakes nobody here.
             let entering = self.entries.are_waiting();
             let span = if entering { ENTRY_LOOK } else { self.config.idle_wait };
-            self.endpoint.wait(span);
+            let due = self.tenants.next_due(now, self.waits_for_tokens);
+            self.endpoint.wait(span.min(due.since(now)));
         } else {
             self.wait_for_store(now);
         }
@@ -251,7 +275,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// Blocks until the store answers. The network is looked at again soon in any case: nothing
     /// wakes a thread from both.
     fn wait_for_store(&mut self, now: Time) {
-        let due = self.endpoint.next_timeout().since(now);
+        let tokens = self.tenants.next_due(now, self.waits_for_tokens);
+        let due = self.endpoint.next_timeout().min(tokens).since(now);
         let span = due.min(STORE_WAIT);
         let mut select = Select::new();
         select.recv(self.store.completions());
@@ -294,9 +319,12 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// What a lost link still wanted has not happened and will not.
     fn forget(&mut self, link: LinkId) {
         self.entries.forget(link);
-        self.grants.forget(link);
+        // With the link the endpoint has taken it back.
+        self.grants.take(link);
+        self.forget_tenant(link);
         for job in self.waiting.clear(link) {
             self.stats.expired += 1;
+            self.withdraw(&job);
             self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
         }
     }
@@ -308,6 +336,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let is_it = |job: &Job| job.responder.request_key() == request;
         if let Some(job) = self.waiting.take(link, is_it) {
             self.stats.cancelled += 1;
+            self.withdraw(&job);
             self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
         }
     }
@@ -321,6 +350,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
         for job in self.waiting.take_all(|job| job.deadline <= now) {
             self.stats.expired += 1;
+            self.withdraw(&job);
             self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
         }
         let rest = self.waiting.iter().map(|job| job.deadline).min();
@@ -332,6 +362,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             if self.closing { Err(Answer::Error(ErrorReply::Busy)) } else { self.accept(&request) };
         let deadline = request.deadline();
         match asked {
+            Ok(Ask::Join(join)) => {
+                let (responder, message) = request.into_message();
+                self.endpoint.release(message);
+                self.join(responder, deadline, &join);
+            }
             Ok(Ask::Session(id, epoch)) => {
                 let (responder, message) = request.into_message();
                 self.endpoint.release(message);
@@ -343,7 +378,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                     *data = self.spare.take_data();
                     data.extend(pieces.0);
                 }
-                self.push_waiting(Job { responder, deadline, ask, pass: None });
+                self.take_in(responder, deadline, ask);
             }
             Err(answer) => {
                 let (responder, message) = request.into_message();
@@ -353,9 +388,14 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
     }
 
-    pub(super) fn push_waiting(&mut self, job: Job) {
-        self.next_expiry = self.next_expiry.min(job.deadline);
-        self.waiting.push(job.responder.link(), job);
+    /// A request waits for the store, and for the tokens of its tenant.
+    pub(super) fn take_in(&mut self, responder: Responder, deadline: Time, ask: Ask) {
+        let price = self.tenants.price(responder.link(), &ask);
+        self.tenants.arrived(self.endpoint.now(), price);
+        self.next_expiry = self.next_expiry.min(deadline);
+        let link = responder.link();
+        let job = Job { responder, deadline, ask, pass: None, price, tokens: None };
+        self.waiting.push(price.tenant, link, job);
     }
 
     /// Parses a request, and checks the data of a write while it is in cache.
@@ -372,6 +412,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 })?;
             }
             StorageRequest::Health => return Err(Answer::Health(Box::new(self.health_reply()))),
+            StorageRequest::Qos => return Err(Answer::Qos(Box::new(self.qos_reply()))),
             StorageRequest::Read(header) if header.length as usize > self.read_bytes_max => {
                 let max = self.read_bytes_max as u64;
                 return Err(Answer::Error(ErrorReply::TooLong { max }));
@@ -383,25 +424,44 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// Hands waiting requests to the store, while there is room for them.
     fn start_waiting(&mut self) {
-        let mut stuck = 0;
-        while stuck < self.waiting.links() && self.store.has_room() {
-            let Some(job) = self.waiting.pop() else { break };
-            match self.start(job) {
-                Ok(()) => stuck = 0,
-                Err(job) => {
-                    stuck += 1;
-                    self.waiting.put_back(job.responder.link(), job);
-                }
+        let mut order = std::mem::take(&mut self.order);
+        self.waits_for_tokens = false;
+        self.waiting.list_into(&mut order);
+        self.tenants.order(self.endpoint.now(), &mut order);
+        let mut next = 0;
+        while next < order.len() && self.store.has_room() {
+            if !self.start_one_of(order[next]) {
+                next += 1;
+            } else if order.len() > 1 {
+                // Who was served may not be the first any more.
+                self.tenants.order(self.endpoint.now(), &mut order[next..]);
             }
         }
+        self.order = order;
         self.stats.waiting_max = self.stats.waiting_max.max(self.waiting.len() as u64);
     }
 
-    /// Hands one request to the store; gives it back when no buffer is free for it.
+    /// Hands one request of a tenant to the store; false when none of them can go now.
+    fn start_one_of(&mut self, tenant: TenantId) -> bool {
+        for _ in 0..self.waiting.links(tenant) {
+            let Some(job) = self.waiting.pop(tenant) else { return false };
+            let Err((job, lack)) = self.start(job) else { return true };
+            self.waiting.put_back(tenant, job.responder.link(), job);
+            if lack == Lack::Tokens {
+                self.waits_for_tokens = true;
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Hands one request to the store; gives it back when it has to wait.
     #[expect(clippy::result_large_err, reason = "the request comes back in it")]
-    fn start(&mut self, mut job: Job) -> Result<(), Job> {
-        if self.endpoint.now() >= job.deadline || !self.rpc.is_wanted(&job.responder) {
+    fn start(&mut self, mut job: Job) -> Result<(), (Job, Lack)> {
+        let now = self.endpoint.now();
+        if now >= job.deadline || !self.rpc.is_wanted(&job.responder) {
             self.stats.expired += 1;
+            self.withdraw(&job);
             self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
             return Ok(());
         }
@@ -410,6 +470,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 Ok(pass) => job.pass = pass,
                 Err(Fenced) => {
                     self.stats.fenced += 1;
+                    self.withdraw(&job);
                     let answer = Answer::Error(ErrorReply::Fenced);
                     self.answer(job.responder, job.deadline, answer);
                     return Ok(());
@@ -419,16 +480,26 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let buf = match &job.ask {
             Ask::Read(header) => match self.read_buf(header) {
                 Some(buf) => Some(buf),
-                None => return Err(job),
+                None => return Err((job, Lack::Buffer)),
             },
             _ => None,
         };
-        let Some(request) = job.ask.take_request(buf, &mut self.spare) else { return Err(job) };
+        match self.tenants.admit(now, job.price) {
+            Ok(tokens) => job.tokens = tokens,
+            Err(()) => {
+                job.pass.take().iter().for_each(|pass| pass.end());
+                return Err((job, Lack::Tokens));
+            }
+        }
+        let Some(request) = job.ask.take_request(buf, &mut self.spare) else {
+            return Err((job, Lack::Buffer));
+        };
         let token = self.staged.insert(job);
         if self.store.try_send(token as u64, request).is_err() {
             // There was room, so the thread is gone; this it never had.
             let job = self.staged.remove(token);
             job.pass.iter().for_each(|pass| pass.end());
+            self.tenants.done(now, job.tokens);
             let answer = Answer::Error(ErrorReply::StoreFailed);
             self.answer(job.responder, job.deadline, answer);
         }

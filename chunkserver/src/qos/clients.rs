@@ -1,0 +1,133 @@
+//! Clients that run the engine of a tenant themselves: how they join and leave, and what the server
+//! sees of what they do.
+
+use std::ops::Range;
+
+use thiserror::Error;
+use towpath_qos::{PeriodStart, Share, Verdict};
+use towpath_transport::{Nanos, Time};
+
+use super::limits::WORDS_PER_TICK;
+use super::node::{Mail, Node};
+use super::tenant::{Runner, Seat, TenantId, Work};
+
+/// What a client that joins is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Joined {
+    pub(crate) tenant: TenantId,
+    /// In tokens a second.
+    pub(crate) share: Share,
+    pub(crate) tick: Nanos,
+    /// Where the words are in the table: of the pool, and the client's own. For who runs an engine.
+    pub(crate) words: Option<(Range<usize>, Range<usize>)>,
+}
+
+/// Why a client does not become the one of a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum JoinError {
+    /// Nobody has that name.
+    #[error("there is no such tenant")]
+    NoSuchTenant,
+    /// Another client runs its engine.
+    #[error("another client has the tokens of this tenant")]
+    Taken,
+    /// It was cut off.
+    #[error("the tenant did I/O without tokens, and may not join for {0}")]
+    Barred(Nanos),
+}
+
+impl Node {
+    /// A link says whose it is. With `runs_engine` its client has the tenant's tokens from now on.
+    pub(crate) fn join(
+        &mut self,
+        now: Time,
+        name: &str,
+        seat: Seat,
+        runs_engine: bool,
+    ) -> Result<Joined, JoinError> {
+        self.wake_for_client(now);
+        let tenant = self.find(name).ok_or(JoinError::NoSuchTenant)?;
+        let index = tenant.index();
+        let slot = self.tenants[index].slot;
+        if self.tenants[index].seat().is_some_and(|other| other != seat) {
+            return Err(JoinError::Taken);
+        }
+        let words = if runs_engine { Some(self.hand_over(now, index, seat)?) } else { None };
+        debug_assert!(words.is_none() || self.table.report_range(slot).is_some());
+        let share = self.tenants[index].share;
+        Ok(Joined { tenant, share, tick: self.config.tick, words })
+    }
+
+    fn hand_over(
+        &mut self,
+        now: Time,
+        index: usize,
+        seat: Seat,
+    ) -> Result<(Range<usize>, Range<usize>), JoinError> {
+        let tenant = &mut self.tenants[index];
+        if now < tenant.barred_until {
+            return Err(JoinError::Barred(tenant.barred_until.since(now)));
+        }
+        let slot = tenant.slot;
+        let report = self.table.report_range(slot).ok_or(JoinError::NoSuchTenant)?;
+        let left = match &tenant.runner {
+            Runner::Server(engine) => engine.tokens().0,
+            // It has joined already, and may have lost the answer: it has its tokens.
+            Runner::Client(_) => return Ok((self.table.pool_range(), report)),
+        };
+        tenant.runner = Runner::Client(seat);
+        (tenant.served, tenant.is_seen, tenant.was_whole_period) = (Work::default(), false, false);
+        if let Some(start) = self.monitor.start_for(slot, now) {
+            // What the server's engine used of it is gone.
+            let start = PeriodStart { reservation: left, ..start };
+            self.tell(Mail::Push(seat, start.emit().to_vec()));
+        }
+        let used = self.ledger.entry(slot).map_or(0, |entry| entry.charged);
+        let slack = self.slack_of(slot);
+        self.ledger.limit(slot, used + u64::from(left) + slack);
+        Ok((self.table.pool_range(), report))
+    }
+
+    /// A link is gone, or leaves its tenant. The server runs the engine again, and has tokens from
+    /// the next period on.
+    pub(crate) fn leave(&mut self, tenant: TenantId, seat: Seat) {
+        let tick = self.config.tick;
+        if let Some(tenant) = self.tenants.get_mut(tenant.index())
+            && tenant.seat() == Some(seat)
+        {
+            tenant.take_over(tick);
+            let slot = tenant.slot;
+            self.ledger.limit(slot, u64::MAX);
+        }
+    }
+
+    /// What the client of a tenant has done one-sided since its link is up. One that does I/O
+    /// without tokens is cut off.
+    pub(crate) fn served(&mut self, id: TenantId, seat: Seat, work: Work) {
+        let batch = match self.tenants.get(id.index()) {
+            Some(tenant) if tenant.seat() == Some(seat) => self.batch_of(tenant.slot),
+            _ => return,
+        };
+        let next_period = self.next_period;
+        let tenant = &mut self.tenants[id.index()];
+        let before = std::mem::replace(&mut tenant.served, work);
+        if !std::mem::replace(&mut tenant.is_seen, true) {
+            // What it did before it joined was not the tenant's.
+            return;
+        }
+        let additions = work.additions.saturating_sub(before.additions);
+        let words = work.words.saturating_sub(before.words);
+        let extra = (additions + words).saturating_sub(WORDS_PER_TICK);
+        let tokens = work.tokens.saturating_sub(before.tokens) + extra;
+        tenant.stats.used_one_sided += tokens;
+        self.ledger.allow(tenant.slot, additions.min(WORDS_PER_TICK) * u64::from(batch));
+        let cost = u32::try_from(tokens).unwrap_or(u32::MAX);
+        if let Verdict::Overrun { by } = self.ledger.charge(tenant.slot, cost) {
+            tracing::warn!(tenant = tenant.name, by, "cut off: one-sided I/O without tokens");
+            tenant.stats.cut_off += 1;
+            tenant.barred_until = next_period;
+            tenant.take_over(self.config.tick);
+            self.tell(Mail::CutOff(seat));
+        }
+    }
+}

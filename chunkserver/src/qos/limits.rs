@@ -1,0 +1,28 @@
+//! Bounds of reservations, with their reasons.
+
+/// Tenants of a server: each has its engine looked at once a tick, a few tens of nanoseconds.
+pub(super) const TENANTS_MAX: usize = 256;
+
+/// Bytes of a tenant's name: it labels rows and counters.
+pub(super) const NAME_BYTES_MAX: usize = 64;
+
+/// Longest file of tenants: a hundred times what as many as there may be take.
+pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Requests of a tenant that has no engine of its own which are under way before it counts as one
+/// that waits for the server: what keeps a disk busy, and more than one careful client has.
+pub(super) const DEPTH: u32 = 32;
+
+/// I/Os of a client that may be under way when a period ends, and are counted in the next: as many
+/// as a lane has.
+pub(super) const UNDER_WAY_MAX: u64 = 64;
+
+/// Additions and reports of an engine in a tick, at most, that are not counted as I/Os: one report
+/// and one addition, and what was late.
+pub(super) const WORDS_PER_TICK: u64 = 8;
+
+/// Periods of which the end is kept, to be shown.
+pub(super) const ENDS_KEPT: usize = 32;
+
+/// Periods in a row in which a tenant does not use what it has reserved before it is told so.
+pub const UNUSED_PERIODS_TOLD: u32 = 10;

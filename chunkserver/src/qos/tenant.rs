@@ -1,0 +1,146 @@
+//! One tenant: what it has, and who runs its engine.
+
+use towpath_qos::{Engine, Rules, Share, Slot};
+use towpath_transport::{ChannelId, LinkId, Nanos, Time};
+
+use super::limits::DEPTH;
+
+/// Which tenant of a server; never used for another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TenantId(pub(super) u16);
+
+impl TenantId {
+    pub(super) const OTHERS: Self = Self(0);
+    pub(crate) const SCRUB: Self = Self(1);
+
+    pub(crate) fn of_index(index: usize) -> Self {
+        Self(index as u16)
+    }
+
+    pub(crate) fn index(self) -> usize {
+        self.0.into()
+    }
+}
+
+/// A client: a link of one of the server's workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Seat {
+    /// Which worker.
+    pub worker: usize,
+    /// Which of its links.
+    pub link: LinkId,
+    /// Where the client hears of periods.
+    pub channel: ChannelId,
+}
+
+/// Who runs the engine of a tenant.
+#[derive(Debug)]
+pub(super) enum Runner {
+    /// The server: its requests are ordinary ones, of any number of links.
+    Server(Engine),
+    /// One client, which does one-sided I/O.
+    Client(Seat),
+}
+
+/// What a tenant did, as the server counts it; each only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TenantStats {
+    /// Tokens of its reservation that ordinary requests used.
+    pub used_reserved: u64,
+    /// Tokens of the pool that they used.
+    pub used_pooled: u64,
+    /// Tokens that one-sided I/O used.
+    pub used_one_sided: u64,
+    /// Requests that the store was given.
+    pub requests: u64,
+    /// How often its client was cut off for I/O without tokens.
+    pub cut_off: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Tenant {
+    pub(super) name: String,
+    /// In tokens a second.
+    pub(super) share: Share,
+    pub(super) slot: Slot,
+    pub(super) runner: Runner,
+    /// Of a client that was cut off: until when it may not join again.
+    pub(super) barred_until: Time,
+    /// What the client had done one-sided when that was last looked at.
+    pub(super) served: Work,
+    /// Whether the device can say what the client did one-sided.
+    pub(super) is_seen: bool,
+    /// The same engine ran since this period began.
+    pub(super) was_whole_period: bool,
+    /// Where it stands among those that use the pool, in tokens by weight.
+    pub(super) pool_tag: u64,
+    /// It is in the file no more.
+    pub(super) is_removed: bool,
+    pub(super) stats: TenantStats,
+}
+
+/// What a client has done on the server's memory, since its link is up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Tokens' worth of I/O.
+    pub tokens: u64,
+    /// Additions to words.
+    pub additions: u64,
+    /// Writes of words.
+    pub words: u64,
+}
+
+impl Tenant {
+    pub(super) fn new(name: String, share: Share, slot: Slot, tick: Nanos) -> Self {
+        Self {
+            name,
+            share,
+            slot,
+            runner: Runner::Server(server_engine(tick)),
+            barred_until: Time::ZERO,
+            served: Work::default(),
+            is_seen: false,
+            was_whole_period: false,
+            pool_tag: 0,
+            is_removed: false,
+            stats: TenantStats::default(),
+        }
+    }
+
+    pub(super) fn engine_mut(&mut self) -> Option<&mut Engine> {
+        match &mut self.runner {
+            Runner::Server(engine) => Some(engine),
+            Runner::Client(_) => None,
+        }
+    }
+
+    pub(super) fn seat(&self) -> Option<Seat> {
+        match self.runner {
+            Runner::Server(_) => None,
+            Runner::Client(seat) => Some(seat),
+        }
+    }
+
+    /// The server runs its engine from now on. It has no tokens before the next period.
+    pub(super) fn take_over(&mut self, tick: Nanos) {
+        self.runner = Runner::Server(server_engine(tick));
+    }
+}
+
+fn server_engine(tick: Nanos) -> Engine {
+    Engine::new(Rules::OURS).depth(DEPTH).tick(tick)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use towpath_transport::EndpointConfig;
+
+    /// A seat of a link that there was.
+    pub(in crate::qos) fn seat(worker: usize) -> Seat {
+        let config = EndpointConfig::new().send_pools(&[(256, 16)]);
+        let joined = towpath_transport::mem_pair(config.clone(), config);
+        let (near, _) = joined.expect("memory for a test");
+        Seat { worker, link: near.link, channel: ChannelId(0) }
+    }
+}

@@ -1,0 +1,238 @@
+//! A server that does so many requests a second, and tenants that want more than they have, in
+//! virtual time.
+
+use towpath_qos::{Engine, FromMonitor, Rules, Share};
+use towpath_transport::{Nanos, Time};
+
+use super::model::{Asks, Model};
+use super::node::{Mail, Node};
+use super::tenant::{TenantId, Work};
+use super::{QosConfig, Tenants};
+
+const IOPS: u32 = 50_000;
+
+fn tenants(list: &[(&str, Share)]) -> Tenants {
+    list.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect()
+}
+
+fn share(reservation: u32, limit: Option<u32>, weight: u16) -> Share {
+    Share { reservation, limit, weight }
+}
+
+fn config(list: &[(&str, Share)]) -> QosConfig {
+    QosConfig {
+        period: Nanos::from_millis(100),
+        tick: Nanos::from_micros(200),
+        tenants: tenants(list),
+        ..QosConfig::new(IOPS)
+    }
+}
+
+fn world(config: QosConfig, wants: &[(&'static str, u32, usize)]) -> Model {
+    let node = Node::new(config).expect("memory for a test");
+    assert_eq!(node.refused(), []);
+    let seed = 28;
+    println!("seed {seed}");
+    let mut model = Model::new(node, IOPS, seed);
+    for &(name, cost, waiting) in wants {
+        assert!(model.add(name, cost, Asks::Always(waiting)), "{name} is a tenant");
+    }
+    model
+}
+
+/// What one did in each period, as a share of what it would at `rate` a second.
+fn shares(model: &Model, name: &str, rate: u32) -> Vec<f64> {
+    let full = f64::from(rate) / 10.0;
+    model.of(name).into_iter().map(|done| f64::from(done) / full).collect()
+}
+
+/// What all did, as a share of what the server can do, from a period on.
+fn total(model: &Model, from: usize) -> f64 {
+    let sum: u32 = model.done[from..].iter().flatten().sum();
+    f64::from(sum) / (model.done.len() - from) as f64 / (f64::from(model.rate) / 10.0)
+}
+
+#[test]
+fn each_gets_its_reservation_in_each_period_whatever_a_greedy_one_does() {
+    let list = [
+        ("large", share(IOPS / 10 * 6, None, 1)),
+        ("middle", share(IOPS / 5, None, 1)),
+        ("small", share(IOPS / 10, None, 1)),
+    ];
+    let wants = [("large", 1, 64), ("middle", 1, 64), ("small", 1, 64), ("others", 1, 500)];
+    let mut model = world(config(&list), &wants);
+    model.run(30);
+    for (name, rate) in [("large", IOPS / 10 * 6), ("middle", IOPS / 5), ("small", IOPS / 10)] {
+        let found = shares(&model, name, rate);
+        assert!(found.iter().skip(1).all(|share| *share >= 0.995), "{name}: {found:?}");
+    }
+    assert!(total(&model, 1) > 0.99, "{}", total(&model, 1));
+}
+
+#[test]
+fn what_is_not_used_goes_to_others_by_weight() {
+    let list = [
+        ("idle", share(IOPS / 2, None, 1)),
+        ("one", share(0, None, 1)),
+        ("three", share(0, None, 3)),
+    ];
+    let mut model = world(config(&list), &[("one", 1, 200), ("three", 1, 200)]);
+    model.run(10);
+    let (one, three) = (shares(&model, "one", IOPS), shares(&model, "three", IOPS));
+    for (one, three) in one.iter().zip(&three).skip(1) {
+        assert!((2.7..3.3).contains(&(three / one)), "{one} {three}");
+    }
+    assert!(total(&model, 1) > 0.98, "{}", total(&model, 1));
+}
+
+#[test]
+fn costly_requests_use_as_many_tokens_as_they_cost() {
+    let list = [("long", share(IOPS / 2, None, 1)), ("short", share(IOPS / 5 * 2, None, 1))];
+    let mut model = world(config(&list), &[("long", 16, 32), ("short", 1, 64)]);
+    model.run(12);
+    for (name, rate) in [("long", IOPS / 2), ("short", IOPS / 5 * 2)] {
+        let found = shares(&model, name, rate);
+        assert!(found.iter().skip(1).all(|share| *share >= 0.99), "{name}: {found:?}");
+    }
+}
+
+#[test]
+fn a_limit_holds_where_nobody_else_wants_anything() {
+    let list = [("limited", share(IOPS / 10, Some(IOPS / 5), 1))];
+    let mut model = world(config(&list), &[("limited", 1, 100)]);
+    model.run(8);
+    let found = shares(&model, "limited", IOPS / 5);
+    assert!(found.iter().all(|share| (0.98..=1.01).contains(share)), "{found:?}");
+}
+
+#[test]
+fn a_server_that_does_less_than_was_thought_does_what_is_reserved_first() {
+    let list = [("reserved", share(IOPS / 2, None, 1))];
+    let mut model = world(config(&list), &[("reserved", 1, 64), ("others", 1, 500)]);
+    model.rate = IOPS / 100 * 60;
+    model.run(20);
+    let found = shares(&model, "reserved", IOPS / 2);
+    assert!(found.iter().skip(1).all(|share| *share >= 0.98), "{found:?}");
+    let estimate = model.node.monitor.estimate();
+    assert!((2_700..3_400).contains(&estimate), "of a period of 100 ms: {estimate}");
+}
+
+#[test]
+fn reservations_change_while_the_server_runs_and_a_refusal_says_what_is_left() {
+    let list = [("a", share(IOPS / 2, None, 1)), ("b", share(IOPS / 4, None, 1))];
+    let mut model = world(config(&list), &[("a", 1, 64), ("b", 1, 64), ("others", 1, 500)]);
+    model.run(3);
+    let more = [("a", share(IOPS / 4, None, 1)), ("b", share(IOPS / 2, None, 1))];
+    model.node.set_tenants(&tenants(&more));
+    assert_eq!(model.node.refused(), [], "who gives up comes first");
+    model.done.clear();
+    model.run(4);
+    let found = shares(&model, "b", IOPS / 2);
+    assert!(found.iter().skip(2).all(|share| *share >= 0.99), "{found:?}");
+    let too_much = [("a", share(IOPS / 4, None, 1)), ("b", share(IOPS, None, 1))];
+    model.node.set_tenants(&tenants(&too_much));
+    let refused = model.node.refused();
+    assert_eq!(refused.len(), 1);
+    let said = refused[0].error.to_string();
+    let left = model.node.monitor.estimate() - IOPS / 40;
+    assert!(said.starts_with(&format!("the other reservations leave {left} tokens")), "{said}");
+    model.node.set_tenants(&Tenants::new());
+    model.done.clear();
+    // Who has no tenant any more is one of the others.
+    model.run(2);
+    assert!(total(&model, 1) > 0.97, "{}", total(&model, 1));
+}
+
+/// A client with an engine of its own, as the server sees it.
+struct Far {
+    engine: Engine,
+    id: TenantId,
+    work: Work,
+}
+
+#[test]
+fn a_client_without_tokens_is_cut_off_and_named_and_the_others_keep_theirs() {
+    let list = [("greedy", share(IOPS / 10, None, 1)), ("b", share(IOPS / 2, None, 1))];
+    let mut model = world(config(&list), &[("b", 1, 64), ("others", 1, 100)]);
+    model.run(2);
+    let seat = super::tenant::tests::seat(0);
+    let now = model.now;
+    let joined = model.node.join(now, "greedy", seat, true).expect("it may");
+    let mut far = Far {
+        engine: Engine::new(Rules::OURS).tick(Nanos::from_micros(200)),
+        id: joined.tenant,
+        work: Work::default(),
+    };
+    assert!(joined.words.is_some());
+    model.node.served(far.id, seat, far.work);
+    let mut was_cut_off = false;
+    for step in 1..=2_000_u64 {
+        model.now += Nanos::from_micros(10);
+        model.turn();
+        for mail in model.node.take_mail().collect::<Vec<_>>() {
+            match mail {
+                Mail::Push(to, bytes) => {
+                    assert_eq!(to, seat);
+                    match FromMonitor::parse(&bytes).expect("it is a message") {
+                        FromMonitor::Start(start) => far.engine.start(model.now, &start),
+                        FromMonitor::Notice(notice) => far.engine.notice(model.now, &notice),
+                    }
+                }
+                Mail::CutOff(to) => {
+                    assert_eq!(to, seat);
+                    was_cut_off = true;
+                }
+            }
+        }
+        // It does without tokens what it likes.
+        far.work.tokens += 10;
+        if step % 20 == 0 && !was_cut_off {
+            model.node.served(far.id, seat, far.work);
+        }
+    }
+    assert!(was_cut_off && far.engine.epoch().is_some());
+    let report = model.node.report();
+    let greedy = report.tenants.iter().find(|tenant| tenant.name == "greedy").expect("it is one");
+    assert_eq!((greedy.cut_off, greedy.has_client), (1, false));
+    assert!(greedy.overrun > 0 && greedy.used_one_sided > u64::from(IOPS / 100));
+    let again = model.node.join(model.now, "greedy", seat, true);
+    assert!(matches!(again, Err(super::JoinError::Barred(_))), "{again:?}");
+}
+
+#[test]
+fn a_tenant_has_one_engine_and_who_leaves_gives_it_back() {
+    let list = [("a", share(IOPS / 2, None, 1))];
+    let mut model = world(config(&list), &[("others", 1, 10)]);
+    model.run(1);
+    let (first, second) = (super::tenant::tests::seat(0), super::tenant::tests::seat(1));
+    let now = model.now;
+    let node = &mut model.node;
+    let joined = node.join(now, "a", first, true).expect("nobody has it");
+    assert_eq!(node.join(now, "a", first, true), Ok(joined.clone()), "it may ask again");
+    for runs_engine in [false, true] {
+        let other = node.join(now, "a", second, runs_engine);
+        assert_eq!(other, Err(super::JoinError::Taken));
+    }
+    assert_eq!(node.join(now, "b", second, false), Err(super::JoinError::NoSuchTenant));
+    node.leave(joined.tenant, second);
+    assert_eq!(node.join(now, "a", second, false), Err(super::JoinError::Taken));
+    node.leave(joined.tenant, first);
+    assert!(node.join(now, "a", second, false).is_ok_and(|joined| joined.words.is_none()));
+}
+
+#[test]
+fn a_server_that_nobody_uses_sleeps_and_the_next_request_begins_a_period() {
+    let mut model = world(config(&[]), &[("others", 1, 4)]);
+    model.run(2);
+    model.clients[0].asks = Asks::Always(0);
+    for _ in 0..60_000 {
+        model.now += Nanos::from_micros(10);
+        model.turn();
+    }
+    assert_eq!(model.node.next_due(), Time::NEVER);
+    let before = model.node.periods;
+    model.clients[0].asks = Asks::Always(4);
+    model.turn();
+    assert_eq!(model.node.periods, before + 1);
+    assert!(model.clients[0].waiting < 4, "it is served at once");
+}
