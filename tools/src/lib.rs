@@ -6,6 +6,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`mod@bench`] | measurements on this machine, for `towpath bench` |
+//! | `child` | second processes that never outlive the first |
 //! | [`cli`] | `towpath`: the demo, studies, and the clients of a chunk server |
 //! | [`device`] | the flags that choose a device, shared by all tools |
 //! | [`devinfo`] | `tow_devinfo`: lists the devices, and how Towpath uses each |
@@ -15,6 +16,7 @@
 #![deny(unsafe_code)]
 
 pub mod bench;
+mod child;
 pub mod cli;
 mod columns;
 pub mod device;

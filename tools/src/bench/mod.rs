@@ -1,3 +1,4 @@
 //! Measurements on this machine, as studies: a function that runs, and a report.
 
+pub mod haechi;
 pub mod links;

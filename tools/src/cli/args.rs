@@ -7,7 +7,9 @@ use towpath_fastpath::{ChunkId, HedgeAfter};
 
 use super::bench::BenchArgs;
 use super::bytes::parse_size;
+use super::qos::QosArgs;
 use super::sim::SimArgs;
+use crate::bench::haechi;
 use crate::device::DeviceArgs;
 use towpath_transport::{Class, DeviceName, Mtu, PATHS_MAX};
 
@@ -72,6 +74,8 @@ pub(crate) enum Command {
     Info(ServerArgs),
     /// Show the network between a server and each of its clients, and slow requests
     Health(ServerArgs),
+    /// Show who has reserved what of a server, and who gets it
+    Qos(QosArgs),
     /// Show the paths of each link of a running process on this machine
     Paths(StatusArgs),
     /// Show what each worker and link of a running process on this machine uses, and the limits
@@ -80,6 +84,10 @@ pub(crate) enum Command {
     /// peer may have sent or held here, `left` is what may still be sent to the peer. `messages`
     /// are those that are not finished, `queued` those that still wait to be sent.
     Links(StatusArgs),
+    #[command(hide = true)]
+    BenchServer(haechi::ServerArgs),
+    #[command(hide = true)]
+    BenchTenant(haechi::TenantArgs),
     #[command(hide = true)]
     DemoServer(DemoServerArgs),
     #[command(hide = true)]
@@ -196,6 +204,10 @@ pub(crate) struct LinkArgs {
     /// Each class has its own links, queues and DSCP
     #[arg(long, value_name = "CLASS", default_value_t = Class::Silver)]
     pub(super) class: Class,
+    /// Tenant whose tokens the requests use, where the server keeps reservations [default: those
+    /// that nobody has reserved]
+    #[arg(long, value_name = "NAME")]
+    pub(super) tenant: Option<String>,
     /// How long to wait for one answer, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 30_000,
           value_parser = clap::value_parser!(u64).range(1..=3_600_000))]

@@ -3,7 +3,7 @@
 use super::error::CliError;
 use super::interrupt::Interrupt;
 use super::study::{self, Family, FamilyArgs};
-use crate::bench::links;
+use crate::bench::{haechi, links};
 use clap::{Args as ClapArgs, Subcommand};
 use towpath_lab::studies::{Clock, Study, classes};
 
@@ -16,8 +16,31 @@ pub(crate) struct BenchArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 enum What {
+    /// Reservations: what tenants get of a chunk server in each period, each a process of its own
+    Haechi(FamilyArgs<Haechi>),
     /// Links that many channels and threads share: throughput, fairness, latency
     Links(FamilyArgs<Links>),
+}
+
+/// What reservations are measured by.
+#[derive(Clone, Debug)]
+pub(crate) struct Haechi;
+
+impl Family for Haechi {
+    const COMMAND: &'static str = "bench haechi";
+    const CLOCK: Clock = Clock::Machine;
+    const TITLE: &'static str = "Reservations, measured on this machine";
+    const AFTER_HELP: &'static str = "\
+The server and each tenant are processes of their own, over UDP on loopback. What the machine does
+is measured first, by the same processes without reservations: tenants reserve shares of that.
+Whatever else runs on the machine takes from both. The experiments of the paper are under
+`towpath sim haechi`.";
+    const TAKES: &'static str = "within two minutes";
+    const STUDIES: &'static [&'static Study] = haechi::ALL;
+
+    fn replays(_: &Study) -> bool {
+        false
+    }
 }
 
 /// What shared links are measured by.
@@ -44,6 +67,8 @@ under `towpath sim`, where `foreground` and `isolation` are as well.";
 
 /// Runs what was asked for.
 pub(crate) fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), CliError> {
-    let What::Links(args) = &args.what;
-    study::run(args, interrupt)
+    match &args.what {
+        What::Haechi(args) => study::run(args, interrupt),
+        What::Links(args) => study::run(args, interrupt),
+    }
 }

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use towpath_chunkserver::daemon::DaemonError;
+use towpath_chunkserver::qos::WhatIfError;
 use towpath_fastpath::{ErrorKind, ErrorReply};
 use towpath_lab::studies::StudyError;
 use towpath_status::AskError;
@@ -11,6 +13,7 @@ use towpath_status::AskError;
 use super::demo::DemoError;
 use super::interrupt::{EXIT_INTERRUPTED, Interrupted};
 use super::session::SessionError;
+use crate::bench::haechi::TenantError;
 use crate::device::DeviceArgs;
 use towpath_transport::{DeviceName, EndpointError};
 
@@ -120,6 +123,26 @@ pub(crate) enum CliError {
         /// Of how many.
         of: usize,
     },
+    /// The server of a bench.
+    #[error("the server of the bench ended")]
+    BenchServer(#[source] DaemonError),
+    /// A tenant of a bench.
+    #[error("a tenant of the bench ended")]
+    BenchTenant(#[from] TenantError),
+    /// The server keeps no reservations.
+    #[error("the server keeps no reservations: start it with --qos-iops (docs/qos.md)")]
+    NoReservations,
+    /// A tenant could not have what was asked for.
+    #[error("tenant {tenant} would be refused: {reason}")]
+    WouldBeRefused {
+        /// The tenant.
+        tenant: String,
+        /// Why, and what would be admitted.
+        reason: String,
+    },
+    /// There is no answer to what would be.
+    #[error(transparent)]
+    WhatIf(WhatIfError),
     /// Asking a process for its status.
     #[error(transparent)]
     Ask(#[from] AskError),
@@ -161,12 +184,16 @@ impl CliError {
             Self::File { .. } | Self::FileExists { .. } | Self::Stdout(_) => 7,
             Self::Interrupted(_) => EXIT_INTERRUPTED,
             Self::Session(error) => of_session(error),
-            Self::ScrubShared { .. } => 5,
+            Self::ScrubShared { .. } | Self::NoReservations | Self::WouldBeRefused { .. } => 5,
             Self::Missed { .. } => 9,
             Self::Study { source: StudyError::Params { .. }, .. } => Self::USAGE,
             Self::NoLossOfItsOwn { .. } | Self::Put(_) => Self::USAGE,
             Self::NoFileNoServer { .. } => 3,
-            Self::Signals(_) | Self::Study { .. } => 8,
+            Self::BenchServer(_)
+            | Self::BenchTenant(_)
+            | Self::Signals(_)
+            | Self::Study { .. }
+            | Self::WhatIf(_) => 8,
         }
     }
 

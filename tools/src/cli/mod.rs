@@ -9,6 +9,7 @@
 //! | `study` | what both are asked with, and shown as: tables, JSON and drawings |
 //! | `session` | a client of one chunk server |
 //! | `chunk` | put, get, ls, stat, rm, scrub and info against a running chunk server |
+//! | `qos` | who has reserved what of a server, and who gets it |
 //! | `status` | what a running process on this machine tells of its links |
 //! | `error` | what can go wrong, what to do next, and exit codes |
 //! | `bytes`, `progress`, `interrupt`, `source` | sizes, bars, Ctrl-C, where bytes come from |
@@ -21,6 +22,7 @@ mod demo;
 mod error;
 pub(crate) mod interrupt;
 pub(crate) mod progress;
+mod qos;
 mod session;
 mod sim;
 mod source;
@@ -34,6 +36,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use serde::Serialize;
 
+use crate::bench::haechi;
 use args::{Args, Command};
 pub(crate) use error::CliError;
 use interrupt::Interrupt;
@@ -64,6 +67,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn run(command: Command) -> Result<(), CliError> {
     // The hidden commands run in processes of their own, with signal handlers of their own.
     let command = match command {
+        Command::BenchServer(args) => return haechi::serve(&args).map_err(CliError::BenchServer),
+        Command::BenchTenant(args) => return Ok(haechi::run_tenant(&args)?),
         Command::DemoServer(args) => return Ok(demo::serve(&args)?),
         Command::DemoYardstick { ipv6 } => return Ok(demo::serve_yardstick(ipv6)?),
         command => command,
@@ -81,9 +86,13 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Scrub(args) => chunk::scrub(&args, &interrupt),
         Command::Info(args) => chunk::info(&args, &interrupt),
         Command::Health(args) => chunk::health(&args, &interrupt),
+        Command::Qos(args) => qos::run(&args, &interrupt),
         Command::Paths(args) => status::paths(&args),
         Command::Links(args) => status::links(&args),
-        Command::DemoServer(_) | Command::DemoYardstick { .. } => Ok(()),
+        Command::BenchServer(_)
+        | Command::BenchTenant(_)
+        | Command::DemoServer(_)
+        | Command::DemoYardstick { .. } => Ok(()),
     }
 }
 

@@ -41,10 +41,10 @@ use super::error::{CliError, check_faults, loses};
 use super::interrupt::Interrupt;
 use super::session::{Server, Session, SessionError, WallClock, device_ip};
 
-type ClientSession = Session<AnyDevice, WallClock>;
+pub(super) type ClientSession = Session<AnyDevice, WallClock>;
 
 /// A session with the server that `args` names.
-fn open(
+pub(super) fn open(
     args: &ServerArgs,
     pipeline: Option<PipelineArgs>,
     interrupt: &Interrupt,
@@ -83,7 +83,11 @@ fn open_with_room(
     let config = config.class(link.class).paths(usize::from(link.paths));
     let pace = WallClock::new(interrupt.clone());
     let timeout = Nanos::from_millis(link.timeout_ms);
-    Ok(Session::connect(device, config, pace, server, timeout)?)
+    let mut session = Session::connect(device, config, pace, server, timeout)?;
+    if let Some(tenant) = &link.tenant {
+        session.join(tenant)?;
+    }
+    Ok(session)
 }
 
 /// What is shown of a chunk.

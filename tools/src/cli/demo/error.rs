@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use towpath_chunkserver::daemon::DaemonError;
 use towpath_chunkserver::store::{FlushFailed, OpenError};
 
-use super::child::ChildError;
+use crate::child::ChildError;
 use crate::cli::interrupt::Interrupted;
 use crate::cli::session::SessionError;
 

@@ -6,11 +6,10 @@
 //! | `real` | over sockets, with the chunk server as a second process |
 //! | `virtual_time` | in one process on a virtual wire |
 //! | `yardstick` | the same bytes over kernel TCP |
-//! | `child`, `server` | the second process, from outside and from inside |
+//! | `server` | the second process |
 //! | `report`, `steps` | what is shown |
 //! | `error` | why it did not get to its end |
 
-mod child;
 mod error;
 mod journey;
 mod real;

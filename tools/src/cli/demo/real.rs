@@ -11,13 +11,13 @@ use towpath_fastpath::wire::PROTOCOL;
 use towpath_sim::{FaultControl, FaultPlan};
 use towpath_transport::{DeviceName, EndpointConfig, Mtu, Nanos, UdpConfig};
 
-use super::child::Spawned;
 use super::error::DemoError;
 use super::journey::Journey;
 use super::report::{DemoReport, EndReport, show_percent};
 use super::server::{AnyDevice, open_device};
 use super::steps::Steps;
 use super::yardstick::{self, loopback};
+use crate::child::Spawned;
 use crate::cli::args::DemoArgs;
 use crate::cli::bytes::show_size;
 use crate::cli::interrupt::Interrupt;

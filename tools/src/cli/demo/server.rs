@@ -8,9 +8,9 @@ use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_sim::{FaultControl, FaultLink, FaultPlan};
 use towpath_transport::{DeviceChoice, Either, EndpointError, UdpConfig, VerbsDevice};
 
-use super::child::end_with_parent;
 use super::report::EndReport;
 use super::yardstick::loopback;
+use crate::child::end_with_parent;
 use crate::cli::args::DemoServerArgs;
 
 /// Small segments, so that little more is made at the start than what is needed.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::child::{Spawned, end_with_parent};
 use super::error::DemoError;
+use crate::child::{Spawned, end_with_parent};
 use crate::cli::bytes::gbps;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::progress::Progress;

@@ -17,6 +17,7 @@ mod transfer;
 
 use towpath_fastpath::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
 use towpath_fastpath::health::HealthReply;
+use towpath_fastpath::qos::wire::QosReply;
 use towpath_fastpath::{
     ChunkClient, ChunkId, ClientError, Done, HedgeStats, HedgedClient, NewChunk, OpId, Output,
     ResidentStats, SLICE_BYTES,
@@ -162,6 +163,25 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
     pub(crate) fn info(&mut self) -> Result<InfoReply, SessionError> {
         match self.one(|client, endpoint| client.start_info(endpoint))? {
             Output::Info(info) => Ok(info),
+            _ => Err(SessionError::OtherOutput),
+        }
+    }
+
+    /// Says that the requests of the link are those of a tenant.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub(crate) fn join(&mut self, tenant: &str) -> Result<(), SessionError> {
+        self.one(|client, endpoint| client.start_join(endpoint, tenant, false)).map(drop)
+    }
+
+    /// How reservations are kept.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub(crate) fn qos(&mut self) -> Result<QosReply, SessionError> {
+        match self.one(|client, endpoint| client.start_qos(endpoint))? {
+            Output::Qos(reply) => Ok(reply),
             _ => Err(SessionError::OtherOutput),
         }
     }

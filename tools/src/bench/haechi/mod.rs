@@ -1,0 +1,101 @@
+//! Reservations on this machine (docs/qos.md): a chunk server and three tenants, each a process of
+//! its own, over UDP on loopback.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `world` | the processes of one run, and what each tenant got in each period |
+//! | `tenant` | the process of one tenant |
+//! | `server` | the process of the server |
+//! | `report` | tables and targets |
+
+mod report;
+mod server;
+mod tenant;
+mod world;
+
+pub(crate) use server::{ServerArgs, serve};
+pub(crate) use tenant::{TenantArgs, TenantError, run as run_tenant};
+
+use towpath_lab::studies::{Clock, Kind, Param, Params, Report, Runner, Study, StudyError};
+
+use super::links::rounds::in_turn;
+use world::{Plan, Seen, System};
+
+/// All, in the order in which they are listed.
+pub const ALL: &[&Study] = &[&REQUESTS];
+
+/// Ordinary reads, which the server orders.
+pub const REQUESTS: Study = Study {
+    name: "requests",
+    what: "what three tenants get of a chunk server in each period, one of them greedy",
+    mirrors: "Haechi, experiment 2A, at the scale of this machine, with ordinary reads",
+    clock: Clock::Machine,
+    params: &[PERIODS, LINKS, GREEDY_DEPTH, DEPTH, ROUNDS],
+    run,
+};
+
+const PERIODS: Param = Param {
+    name: "periods",
+    what: "Periods of a second that are shown, of each system",
+    unit: "periods",
+    kind: Kind::Count(2..=600),
+    many: false,
+    defaults: ["5", "30", "30"],
+};
+
+const LINKS: Param = Param {
+    name: "greedy-links",
+    what: "Links of the greedy tenant; the others have one each",
+    unit: "links",
+    kind: Kind::Count(1..=32),
+    many: false,
+    defaults: ["16", "16", "16"],
+};
+
+const GREEDY_DEPTH: Param = Param {
+    name: "greedy-depth",
+    what: "Reads that the greedy tenant has under way on each link",
+    unit: "reads",
+    kind: Kind::Count(1..=128),
+    many: false,
+    defaults: ["16", "16", "16"],
+};
+
+const DEPTH: Param = Param {
+    name: "depth",
+    what: "Reads that each other tenant has under way",
+    unit: "reads",
+    kind: Kind::Count(1..=128),
+    many: false,
+    defaults: ["64", "64", "64"],
+};
+
+const ROUNDS: Param = Param {
+    name: "rounds",
+    what: "Rounds in which each system is measured once",
+    unit: "rounds",
+    kind: Kind::Count(1..=100),
+    many: false,
+    defaults: ["1", "1", "3"],
+};
+
+/// The tenants: name, and reserved share of what the machine was measured to do. The first one
+/// wants all that it can get.
+pub(crate) const TENANTS: [(&str, f64); 3] = [("greedy", 0.6), ("middle", 0.2), ("small", 0.1)];
+
+fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
+    let count = |name| params.count(name) as usize;
+    let plan = Plan {
+        periods: count("periods"),
+        links: [count("greedy-links"), 1, 1],
+        depth: [count("greedy-depth"), count("depth"), count("depth")],
+        seed: params.seed,
+    };
+    // What the machine does is measured first, by the same processes without reservations.
+    let profiled = plan.run(System::Bare, runner)?;
+    let iops = profiled.total_median();
+    let systems = [System::Bare, System::Reserved { iops }];
+    let seen: Vec<Vec<Seen>> =
+        in_turn(params, runner, &systems, |&system| plan.run(system, runner))?;
+    Ok(report::report(params, iops, &systems, &seen))
+}

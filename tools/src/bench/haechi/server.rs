@@ -1,0 +1,43 @@
+//! The process of the server.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, LogFormat, StopFlag};
+
+use crate::child::end_with_parent;
+
+/// Clients of the server: the links of all tenants, and one that looks.
+const LINKS_MAX: u32 = 64;
+
+/// Flags of the server's process.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct ServerArgs {
+    #[arg(long)]
+    dir: PathBuf,
+    #[arg(long, default_value_t = 0)]
+    qos_iops: u32,
+    #[arg(long)]
+    tenants_file: Option<PathBuf>,
+}
+
+/// Serves until stdin closes or SIGTERM comes.
+pub(crate) fn serve(args: &ServerArgs) -> Result<(), DaemonError> {
+    daemon::log_to_stderr("warn", LogFormat::Text)?;
+    let stop = StopFlag::new();
+    stop.on_signals().map_err(DaemonError::Signals)?;
+    end_with_parent();
+    let config = DaemonConfig {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        data_dir: args.dir.clone(),
+        links_max: LINKS_MAX,
+        workers: 1,
+        segment_bytes: 64 << 20,
+        qos_iops: args.qos_iops,
+        tenants_file: args.tenants_file.clone(),
+        ..DaemonConfig::default()
+    };
+    let ready = |ready: &_| daemon::print_ready(ready, true);
+    daemon::run(&config, &stop, daemon::udp_devices, ready).map(drop)
+}

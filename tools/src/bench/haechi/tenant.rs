@@ -1,0 +1,245 @@
+//! The process of one tenant: reads of 4 KiB from random places, as many under way as it is told.
+
+use std::collections::HashMap;
+use std::io::{self, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args as ClapArgs;
+use serde::{Deserialize, Serialize};
+use towpath_base::Prng;
+use towpath_chunkserver::daemon::StopFlag;
+use towpath_fastpath::wire::PROTOCOL;
+use towpath_fastpath::{ChunkClient, ChunkId, ClientError, Done, OpId, Output, SLICE_BYTES};
+use towpath_lab::cluster::Samples;
+use towpath_transport::{
+    ChannelError, ConnectError, Endpoint, EndpointConfig, EndpointError, Event, Nanos, RoceUdp,
+    Time, UdpConfig,
+};
+
+use crate::child::end_with_parent;
+
+/// Flags of a tenant's process.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct TenantArgs {
+    #[arg(long)]
+    server: SocketAddr,
+    #[arg(long)]
+    tenant: Option<String>,
+    #[arg(long)]
+    links: usize,
+    #[arg(long)]
+    depth: usize,
+    #[arg(long)]
+    chunk: ChunkId,
+    #[arg(long)]
+    slices: u64,
+    #[arg(long)]
+    seed: u64,
+}
+
+/// Why a tenant's process ended early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TenantError {
+    #[error("no endpoint")]
+    Endpoint(#[from] EndpointError),
+    #[error("cannot connect to the server")]
+    Connect(#[from] ConnectError),
+    #[error("cannot open a channel")]
+    Channel(#[from] ChannelError),
+    #[error("an operation failed")]
+    Client(#[from] ClientError),
+    #[error("the server has gone")]
+    Gone,
+    #[error("cannot write to stdout, or catch signals")]
+    Io(#[from] io::Error),
+    #[error("cannot write JSON")]
+    Json(#[from] serde_json::Error),
+}
+
+/// It has joined, and reads.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Reading {
+    pub(crate) reading: bool,
+}
+
+/// What it did.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Did {
+    /// Reads that ended in each second of the system's clock.
+    pub(crate) seconds: Vec<(u64, u64)>,
+    pub(crate) mean_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) p999_us: f64,
+}
+
+/// How long an operation may take: a tenant without tokens waits for the next period.
+const TIMEOUT: Nanos = Nanos::from_secs(10);
+
+/// Latencies that are kept, spread over the run by leaving out ever more.
+const SAMPLES_MAX: usize = 1 << 20;
+
+struct Link {
+    chunks: ChunkClient,
+    began: HashMap<OpId, Time>,
+}
+
+struct Tenant<'a> {
+    args: &'a TenantArgs,
+    endpoint: Endpoint<RoceUdp>,
+    links: Vec<Link>,
+    prng: Prng,
+    seconds: Vec<(u64, u64)>,
+    samples: Samples,
+    ended: u64,
+}
+
+/// Reads until stdin closes or SIGTERM comes, then says what it did.
+pub(crate) fn run(args: &TenantArgs) -> Result<(), TenantError> {
+    let stop = StopFlag::new();
+    stop.on_signals()?;
+    end_with_parent();
+    let mut tenant = Tenant::connect(args)?;
+    tenant.join()?;
+    say(&Reading { reading: true })?;
+    while !stop.is_stopped() {
+        tenant.turn()?;
+    }
+    say(&tenant.did())?;
+    Ok(())
+}
+
+fn say(words: &impl Serialize) -> Result<(), TenantError> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, words)?;
+    writeln!(out)?;
+    Ok(out.flush()?)
+}
+
+impl<'a> Tenant<'a> {
+    fn connect(args: &'a TenantArgs) -> Result<Self, TenantError> {
+        let heads = 2 * args.links * args.depth + 64;
+        let config = EndpointConfig::new()
+            .app_protocol(PROTOCOL)
+            .links_max(args.links)
+            .send_pools(&[(256, heads), (4096, 64)]);
+        let mut endpoint = Endpoint::udp(UdpConfig::new(Ipv4Addr::LOCALHOST.into()), config)?;
+        for _ in 0..args.links {
+            endpoint.connect(args.server)?;
+        }
+        let mut links = Vec::new();
+        let mut failed = None;
+        while links.len() < args.links {
+            let busy = endpoint.turn(|endpoint, event| match event {
+                Event::Connected { link, .. } => {
+                    failed = endpoint.open_channel(link, false).err().map(TenantError::from);
+                }
+                Event::ChannelOpened { link, channel, .. } => {
+                    let chunks = ChunkClient::new(link, channel).timeout(TIMEOUT);
+                    links.push(Link { chunks, began: HashMap::new() });
+                }
+                Event::ConnectFailed { error, .. } => failed = Some(error.into()),
+                Event::LinkDown { .. } => failed = Some(TenantError::Gone),
+                _ => {}
+            });
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            if !busy {
+                endpoint.wait(Nanos::from_millis(1));
+            }
+        }
+        let (seconds, samples) = (Vec::new(), Samples::new());
+        Ok(Self { args, endpoint, links, prng: Prng::new(args.seed), seconds, samples, ended: 0 })
+    }
+
+    fn join(&mut self) -> Result<(), TenantError> {
+        let Some(tenant) = &self.args.tenant else { return Ok(()) };
+        for link in &mut self.links {
+            link.chunks.start_join(&mut self.endpoint, tenant, false)?;
+        }
+        let mut joined = 0;
+        while joined < self.links.len() {
+            self.take_in()?;
+            for link in &mut self.links {
+                while let Some(Done { result, .. }) = link.chunks.poll(&mut self.endpoint) {
+                    result?;
+                    joined += 1;
+                }
+            }
+            self.endpoint.flush();
+        }
+        Ok(())
+    }
+
+    fn take_in(&mut self) -> Result<bool, TenantError> {
+        let mut busy = self.endpoint.poll() > 0;
+        while let Some(event) = self.endpoint.next_event() {
+            busy = true;
+            if matches!(event, Event::LinkDown { .. }) {
+                return Err(TenantError::Gone);
+            }
+            let mut event = Some(event);
+            for link in &mut self.links {
+                let Some(found) = event.take() else { break };
+                event = link.chunks.on_event(&mut self.endpoint, found);
+            }
+        }
+        Ok(busy)
+    }
+
+    fn turn(&mut self) -> Result<(), TenantError> {
+        let busy = self.take_in()?;
+        for index in 0..self.links.len() {
+            self.links[index].chunks.expire(&mut self.endpoint);
+            while let Some(done) = self.links[index].chunks.poll(&mut self.endpoint) {
+                self.ended(index, done)?;
+            }
+            self.ask(index)?;
+        }
+        self.endpoint.flush();
+        if !busy {
+            self.endpoint.wait(Nanos::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self, index: usize, done: Done) -> Result<(), TenantError> {
+        let Done { op, result } = done;
+        if let Output::Read(data) = result? {
+            data.release(&mut self.endpoint);
+        }
+        let began = self.links[index].began.remove(&op);
+        let now = self.endpoint.now();
+        let second = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        match self.seconds.last_mut() {
+            Some((last, count)) if *last == second => *count += 1,
+            _ => self.seconds.push((second, 1)),
+        }
+        self.ended += 1;
+        if let Some(began) = began.filter(|_| self.samples.count() < SAMPLES_MAX) {
+            self.samples.add(now.since(began).0 as f64 / 1e3);
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, index: usize) -> Result<(), TenantError> {
+        let Link { chunks, began } = &mut self.links[index];
+        while chunks.under_way() < self.args.depth {
+            let slice = self.prng.below(self.args.slices);
+            let offset = slice * SLICE_BYTES as u64;
+            let op = chunks.start_read(&mut self.endpoint, self.args.chunk, offset, SLICE_BYTES)?;
+            began.insert(op, self.endpoint.now());
+        }
+        Ok(())
+    }
+
+    fn did(self) -> Did {
+        Did {
+            mean_us: self.samples.mean(),
+            p99_us: self.samples.percentile(0.99),
+            p999_us: self.samples.percentile(0.999),
+            seconds: self.seconds,
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! What is shown of reservations.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use towpath_chunkserver::qos::UNUSED_PERIODS_TOLD;
+use towpath_fastpath::qos::wire::{PeriodReport, QosReply, RefusedReport, TenantReport};
+
+use crate::cli::bytes::show_count;
+use crate::columns::columns;
+
+/// The JSON object of `towpath qos`. Rates are in tokens a second; a token is 4 KiB of I/O.
+#[derive(Debug, Serialize)]
+pub(super) struct QosReport {
+    period_ms: f64,
+    tick_us: f64,
+    periods: u64,
+    profiled: u64,
+    profiled_one: u64,
+    estimate: u64,
+    reserved: u64,
+    /// Tokens in the pool now.
+    pool: i64,
+    converted: u64,
+    careful: bool,
+    overcommitted: bool,
+    pool_spoilt: u64,
+    read_weight: u32,
+    write_weight: u32,
+    tenants: Vec<Tenant>,
+    last_periods: Vec<Period>,
+    warnings: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Tenant {
+    name: String,
+    reserve: u32,
+    limit: Option<u32>,
+    weight: u32,
+    /// What it did in the last period, as a rate.
+    rate: u64,
+    /// Tokens of the period under way.
+    done: u32,
+    residual: u32,
+    held: u32,
+    missed_periods: u64,
+    unused_periods: u32,
+    backlogged: bool,
+    client: bool,
+    lost: bool,
+    used_reserved: u64,
+    used_pooled: u64,
+    used_one_sided: u64,
+    requests: u64,
+    overrun: u64,
+    overrun_periods: u64,
+    misreports: u64,
+    cut_off: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Period {
+    completed: u64,
+    estimate: u32,
+    behind: bool,
+    saturated: bool,
+}
+
+impl From<QosReply> for QosReport {
+    fn from(reply: QosReply) -> Self {
+        let second = |tokens: u64| {
+            (u128::from(tokens) * 1_000_000_000 / u128::from(reply.period_ns.max(1))) as u64
+        };
+        let warnings = warnings(&reply);
+        let tenant = |tenant: &TenantReport| Tenant {
+            name: tenant.name.clone(),
+            reserve: tenant.reserve,
+            limit: tenant.limit,
+            weight: tenant.weight,
+            rate: second(tenant.done_before.into()),
+            done: tenant.done,
+            residual: tenant.residual,
+            held: tenant.held,
+            missed_periods: tenant.missed_periods,
+            unused_periods: tenant.unused_periods,
+            backlogged: tenant.is_backlogged,
+            client: tenant.has_client,
+            lost: tenant.is_lost,
+            used_reserved: tenant.used_reserved,
+            used_pooled: tenant.used_pooled,
+            used_one_sided: tenant.used_one_sided,
+            requests: tenant.requests,
+            overrun: tenant.overrun,
+            overrun_periods: tenant.overrun_periods,
+            misreports: tenant.misreports,
+            cut_off: tenant.cut_off,
+        };
+        let mut tenants: Vec<Tenant> = reply.tenants.iter().map(tenant).collect();
+        tenants.sort_by(|a, b| b.reserve.cmp(&a.reserve).then_with(|| a.name.cmp(&b.name)));
+        let period = |period: &PeriodReport| Period {
+            completed: period.completed,
+            estimate: period.estimate,
+            behind: period.was_behind,
+            saturated: period.was_saturated,
+        };
+        Self {
+            period_ms: reply.period_ns as f64 / 1e6,
+            tick_us: reply.tick_ns as f64 / 1e3,
+            periods: reply.periods,
+            profiled: second(reply.profiled.into()),
+            profiled_one: second(reply.profiled_one.into()),
+            estimate: second(reply.estimate.into()),
+            reserved: second(reply.reserved),
+            pool: reply.pool,
+            converted: reply.converted,
+            careful: reply.is_careful,
+            overcommitted: reply.is_overcommitted,
+            pool_spoilt: reply.spoilt,
+            read_weight: reply.read_weight,
+            write_weight: reply.write_weight,
+            last_periods: reply.last.iter().map(period).collect(),
+            tenants,
+            warnings,
+        }
+    }
+}
+
+/// What whoever looks after the server should know.
+fn warnings(reply: &QosReply) -> Vec<String> {
+    let mut told = Vec::new();
+    if reply.is_overcommitted {
+        told.push(format!(
+            "{} tokens a period are reserved, and the server is thought to do {}: not everybody \
+             will get what is reserved, and nobody new is admitted",
+            show_count(reply.reserved),
+            show_count(reply.estimate.into())
+        ));
+    }
+    for RefusedReport { tenant, reason } in &reply.refused {
+        told.push(format!("tenant {tenant} is not as its file says: {reason}"));
+    }
+    for tenant in &reply.tenants {
+        let name = &tenant.name;
+        if tenant.reserve > 0 && tenant.unused_periods >= UNUSED_PERIODS_TOLD {
+            told.push(format!(
+                "tenant {name} has not used what it has reserved for {} periods: it may have \
+                 reserved too much",
+                show_count(tenant.unused_periods.into())
+            ));
+        }
+        if tenant.cut_off > 0 {
+            told.push(format!(
+                "tenant {name} was cut off {} times for one-sided I/O without tokens",
+                show_count(tenant.cut_off)
+            ));
+        }
+        if tenant.misreports > 0 {
+            told.push(format!(
+                "tenant {name} told something else than it did in {} periods",
+                show_count(tenant.misreports)
+            ));
+        }
+    }
+    told
+}
+
+const HEAD: [&str; 11] = [
+    "tenant",
+    "reserve/s",
+    "limit/s",
+    "weight",
+    "rate/s",
+    "of it",
+    "left",
+    "state",
+    "missed",
+    "overrun",
+    "requests",
+];
+
+impl QosReport {
+    pub(super) fn text(&self) -> String {
+        let mut text = format!(
+            "{} tokens/s (4 KiB each) are what the server is thought to do, {} profiled\n\
+             {} tokens/s are reserved, {} left to reserve; pool {}, {} put into it in all\n",
+            show_count(self.estimate),
+            show_count(self.profiled),
+            show_count(self.reserved),
+            show_count(self.estimate.saturating_sub(self.reserved)),
+            self.pool,
+            show_count(self.converted),
+        );
+        if let Some(last) = self.last_periods.last() {
+            let state = match (last.behind, last.saturated) {
+                (true, _) => ", in which somebody was behind",
+                (_, true) => ", in which the server was used up",
+                _ => "",
+            };
+            let what = format!("{}{state}", show_count(last.completed));
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "period {}; the last did {what}", show_count(self.periods));
+        }
+        text += &columns(HEAD, &[0, 7], &self.tenants.iter().map(row).collect::<Vec<_>>());
+        for warning in &self.warnings {
+            let _ = writeln!(text, "warning: {warning}");
+        }
+        text
+    }
+}
+
+fn row(tenant: &Tenant) -> [String; 11] {
+    let count = |count: u32| show_count(count.into());
+    let share = match tenant.reserve {
+        0 => String::from("-"),
+        reserve => format!("{:.0} %", tenant.rate as f64 * 100.0 / f64::from(reserve)),
+    };
+    let state = match tenant {
+        Tenant { lost: true, .. } => "silent",
+        Tenant { client: true, backlogged: true, .. } => "one-sided, waits",
+        Tenant { client: true, .. } => "one-sided",
+        Tenant { backlogged: true, .. } => "waits",
+        _ => "",
+    };
+    [
+        tenant.name.clone(),
+        count(tenant.reserve),
+        tenant.limit.map_or_else(|| "-".into(), count),
+        count(tenant.weight),
+        show_count(tenant.rate),
+        share,
+        count(tenant.residual),
+        state.into(),
+        show_count(tenant.missed_periods),
+        show_count(tenant.overrun + tenant.overrun_periods),
+        show_count(tenant.requests),
+    ]
+}
