@@ -6,7 +6,7 @@
 //! | `node` | the reservations of one server: periods, ticks, and leave for requests |
 //! | `clients` | clients that run the engine of their tenant themselves |
 //! | `tenant` | one tenant |
-//! | `model`, `what_if` | the same in virtual time: what would be if a tenant had reserved so much |
+//! | `model`, `what_if` | the same in virtual time: what would be if ... |
 //! | `shared` | the reservations as workers share them |
 //! | `report` | what is told of reservations |
 //! | `words` | the words of the token protocol in memory that clients reach |
