@@ -170,6 +170,7 @@ mod tests {
             body_len: 48,
             data_len: 0,
             timeout_us: 0,
+        };
         let runs = [(0, 5, 2), (2, 9, 1)];
         let runs = runs.map(|(first_slice, slot, count)| SlotRun { first_slice, slot, count });
         let located = LocateReply {
