@@ -4,13 +4,17 @@
 mod common;
 
 use common::{Resident, Server, pattern};
+use std::sync::atomic::Ordering;
 use towpath_base::Prng;
 use towpath_fastpath::control::SlotRun;
 use towpath_fastpath::limits::READ_TRIES_MAX;
 use towpath_fastpath::resident::{MARK_AT, SLOT_BYTES, TRAILER_BYTES, Trailer};
 use towpath_fastpath::slice::slice_crc;
-use towpath_fastpath::{BlockingClient, ChunkId, ClientConfig, ReadData, SLICE_BYTES};
-use towpath_transport::SharedMemory;
+use towpath_fastpath::{
+    BlockingClient, ChunkId, ClientConfig, ErrorKind, Output, ReadData, SLICE_BYTES,
+};
+use towpath_rpc::Fate;
+use towpath_transport::{Nanos, SharedMemory};
 
 const CHUNK: ChunkId = ChunkId(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
 const SLICES: usize = 40;
@@ -258,6 +262,65 @@ fn a_chunk_that_grows_is_read_by_the_server_once_and_by_reads_again() {
     });
     rig.check(0, grown, true);
     assert_eq!(rig.client.resident_stats().locates, 2);
+}
+
+#[test]
+fn a_read_that_is_given_up_ends_at_once_and_what_it_was_reading_is_nobodys() {
+    let mut rig = Rig::start();
+    rig.check(0, 10, true);
+    rig.server.stall(true);
+    let (endpoint, chunks) = rig.client.parts();
+    let mut ops = Vec::new();
+    for _ in 0..20 {
+        let op = chunks.start_resident_read(endpoint, CHUNK, 0, BYTES).expect("room");
+        chunks.cancel(endpoint, op);
+        let done = chunks.poll(endpoint).expect("it has ended");
+        assert_eq!(done.op, op);
+        let kind = done.result.expect_err("it was given up").kind;
+        assert_eq!(kind, ErrorKind::Cancelled { fate: Fate::DidNotHappen });
+        ops.push(chunks.start_resident_read(endpoint, CHUNK, 0, 10).expect("room"));
+    }
+    assert_eq!(chunks.under_way(), 20);
+    rig.server.stall(false);
+    let (endpoint, chunks) = rig.client.parts();
+    let mut ended = 0;
+    while ended < 20 {
+        let busy = endpoint.turn(|endpoint, event| drop(chunks.on_event(endpoint, event)));
+        chunks.expire(endpoint);
+        while let Some(done) = chunks.poll(endpoint) {
+            assert!(ops.contains(&done.op));
+            let Ok(Output::Read(data)) = done.result else { panic!("a read was due") };
+            assert!(data.is_resident() && data.to_vec() == rig.bytes[..10]);
+            ended += 1;
+        }
+        if !busy {
+            endpoint.wait(Nanos::from_millis(1));
+        }
+    }
+    assert_eq!(chunks.under_way(), 0);
+    rig.check(0, BYTES, true);
+}
+
+#[test]
+fn a_server_that_is_gone_is_told_as_such_and_one_that_stands_still_by_the_deadline() {
+    let mut rig = Rig::start();
+    rig.check(0, 10, true);
+    let config = ClientConfig::new().timeout(Nanos::from_millis(300));
+    let mut client = BlockingClient::connect(rig.server.addr, config).expect("it listens");
+    drop(client.read_resident(CHUNK, 0, 10).expect("readable"));
+    rig.server.stall(true);
+    let late = client.read_resident(CHUNK, 0, 10).expect_err("nobody answers").kind;
+    assert!(matches!(late, ErrorKind::TimedOut { .. }), "{late:?}");
+    rig.server.stall(false);
+    rig.server.mischief.vanish.store(true, Ordering::Relaxed);
+    let gone = loop {
+        match rig.client.read_resident(CHUNK, 0, 10) {
+            Ok(data) => assert!(data.to_vec() == rig.bytes[..10]),
+            Err(error) => break error.kind,
+        }
+    };
+    let is_gone = matches!(gone, ErrorKind::PeerGone { .. } | ErrorKind::Call(_));
+    assert!(is_gone, "{gone:?}");
 }
 
 #[test]

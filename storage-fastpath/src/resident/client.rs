@@ -49,7 +49,6 @@ impl ChunkClient {
             stage: Stage::Locating,
             located: 0,
             has_moved: false,
-            is_cancelled: false,
         };
         let key = self.resident.reads.insert(read);
         self.resident.stats.reads += 1;
@@ -71,14 +70,10 @@ impl ChunkClient {
     ) -> bool {
         let found = self.resident.reads.iter_mut().find(|(_, read)| read.id == op);
         let Some((key, read)) = found else { return false };
-        read.is_cancelled = true;
         match read.stage {
             Stage::Asked(inner) => self.cancel(endpoint, inner),
-            Stage::Locating => self.settle(endpoint, key),
-            Stage::Reading(ref mut reading) => {
-                reading.verdict = Some(Verdict::Ask);
-                self.settle(endpoint, key);
-            }
+            // READs that are under way end by themselves, and are nobody's then.
+            Stage::Locating | Stage::Reading(_) => self.end_cancelled(key),
         }
         true
     }
@@ -98,7 +93,7 @@ impl ChunkClient {
                     _ => Err(Verdict::Ask),
                 };
                 if let Some(key) = self.resident.take(op, fetched) {
-                    self.settle(endpoint, key);
+                    self.post(endpoint, key, None);
                 }
                 self.post_stalled(endpoint);
                 None
@@ -267,7 +262,7 @@ impl ChunkClient {
             match endpoint.read(place, part.byte_len() as u32, buf, options) {
                 Ok(op) => {
                     part.op = Some(op);
-                    self.resident.by_lane.insert(op, (key, part.first));
+                    self.resident.by_lane.insert(op, key);
                     at += 1;
                 }
                 Err(rejected) => {
@@ -283,15 +278,6 @@ impl ChunkClient {
         Ok(())
     }
 
-    /// Goes on with a read of which something has ended.
-    fn settle<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, key: usize) {
-        match self.resident.reads[key].stage {
-            Stage::Reading(_) => self.post(endpoint, key, None),
-            Stage::Locating => self.end_cancelled(key),
-            Stage::Asked(_) => {}
-        }
-    }
-
     /// Ends the READs of a read when none is under way any more and none is to be made.
     fn end_reading<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, key: usize) {
         let read = &mut self.resident.reads[key];
@@ -304,7 +290,6 @@ impl ChunkClient {
         let read = &mut self.resident.reads[key];
         let (chunk, has_moved) = (read.chunk, read.has_moved);
         match reading_of(&mut read.stage) {
-            _ if read.is_cancelled => self.end_cancelled(key),
             Some(Reading { verdict: None, parts, byte_len, version, .. }) => {
                 let slots = parts.into_iter().filter_map(|part| Some((part.first, part.fetched?)));
                 let header = ReadReplyHeader {
@@ -332,6 +317,7 @@ impl ChunkClient {
     }
 
     fn end_cancelled(&mut self, key: usize) {
+        self.resident.stalled.retain(|(stalled, _)| *stalled != key);
         let Read { id: op, chunk, span, .. } = self.resident.reads.remove(key);
         let kind = ErrorKind::Cancelled { fate: Fate::DidNotHappen };
         let (chunk, offset) = (Some(chunk), Some(span.start()));

@@ -205,7 +205,6 @@ pub(super) struct Read {
     pub(super) located: u32,
     /// Its slots were another's once.
     pub(super) has_moved: bool,
-    pub(super) is_cancelled: bool,
 }
 
 /// A question where a chunk is, under way.
@@ -221,8 +220,9 @@ pub(super) struct Asking {
 pub(crate) struct ResidentReads {
     pub(super) reads: Slab<Read>,
     pub(super) places: Places,
-    /// READs under way: which part of which read each is.
-    pub(super) by_lane: HashMap<LaneOpId, (usize, u64)>,
+    /// READs under way: for which read each is, if that is still there. Those of a read that was
+    /// given up are left to their end.
+    pub(super) by_lane: HashMap<LaneOpId, usize>,
     /// Questions under way: one for each chunk.
     pub(super) asking: Vec<Asking>,
     /// Ordinary reads under way, by which read each is.
@@ -260,11 +260,12 @@ impl ResidentReads {
 
     /// Takes in what a READ fetched; gives the read that it was for.
     pub(super) fn take(&mut self, op: LaneOpId, fetched: Result<Buf, Verdict>) -> Option<usize> {
-        let (key, first) = self.by_lane.remove(&op)?;
+        let key = self.by_lane.remove(&op)?;
         let Self { reads, stats, .. } = self;
         let Read { chunk, stage, .. } = reads.get_mut(key)?;
         let Stage::Reading(reading) = stage else { return None };
-        let part = reading.parts.iter_mut().find(|part| part.first == first)?;
+        // The place of a read that was given up may be another's by now.
+        let part = reading.parts.iter_mut().find(|part| part.op == Some(op))?;
         part.op = None;
         match fetched.map_or_else(Taken::No, |buf| part.take(*chunk, buf, stats)) {
             Taken::Whole { version } => reading.version = reading.version.max(version),
