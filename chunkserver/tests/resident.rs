@@ -137,6 +137,29 @@ fn an_unfinished_chunk_is_not_located_and_a_finished_one_is() {
 }
 
 #[test]
+fn a_client_in_the_place_of_one_that_left_is_granted_the_memory_for_itself() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Running::start(&DaemonConfig { workers: 1, ..with_memory(dir.path(), 16) });
+    let mut client = Client::connect(server.addr);
+    create(&mut client, CHUNK).expect("room");
+    client.write(CHUNK, 0, &[4; 5000]).expect("room");
+    for _ in 0..3 {
+        for _ in 0..2 {
+            assert_eq!(read_here(&mut client, CHUNK, 0, 5000), [4; 5000]);
+        }
+        assert_eq!(client.chunks.resident_stats().locates, 1);
+        let links: Vec<_> = client.endpoint.links().collect();
+        links.into_iter().for_each(|link| client.endpoint.close(link));
+        while client.endpoint.links().next().is_some() {
+            client.turn();
+        }
+        client = Client::connect(server.addr);
+    }
+    drop(client);
+    server.stop();
+}
+
+#[test]
 fn a_killed_server_has_its_resident_chunks_in_memory_again() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let config = with_memory(dir.path(), 64);
@@ -214,8 +237,7 @@ impl Ledger {
     }
 }
 
-/// Writes whole slices and halves of them, always so that a slice is of one write when that is
-/// answered.
+/// Writes runs of whole slices, so that a slice that is whole is of one write.
 fn write_on(addr: std::net::SocketAddr, ledger: &Ledger, seed: u64) {
     let mut prng = Prng::new(seed);
     let mut client = Client::connect(addr);
@@ -304,13 +326,12 @@ fn every_slice_that_is_read_is_one_that_was_committed_however_it_is_rewritten_me
                 })
             })
             .collect();
-        let totals: Vec<_> = readers
-            .into_iter()
-            .map(|reader| reader.join().expect("all it read was right"))
-            .collect();
+        let ended: Vec<_> = readers.into_iter().map(|reader| reader.join()).collect();
+        // Whatever they found, nobody writes on.
         ledger.stop.store(true, Ordering::Relaxed);
         writer.join().expect("it wrote on");
-        totals
+        let totals = ended.into_iter().map(|stats| stats.expect("all it read was right"));
+        totals.collect::<Vec<_>>()
     });
     for stats in totals {
         println!("{stats:?}");

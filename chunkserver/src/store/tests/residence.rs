@@ -109,6 +109,7 @@ fn memory_follows_the_commits_and_a_restart_fills_it_again() {
         store.commit().expect("the medium flushes");
         compare(&mut store, &memory);
         if round % 100 == 99 {
+            let before = store.list(None, usize::MAX);
             // Once as after a kill, once as after a clean stop.
             match prng.chance(0.5) {
                 true => store.close().expect("the medium flushes"),
@@ -117,6 +118,7 @@ fn memory_follows_the_commits_and_a_restart_fills_it_again() {
             let left_out;
             (store, memory, left_out) = with_arena(&media, SLOTS);
             assert_eq!(left_out, 0, "it all fitted before");
+            assert_eq!(store.list(None, usize::MAX), before);
             compare(&mut store, &memory);
         }
     }
