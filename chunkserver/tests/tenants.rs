@@ -10,7 +10,7 @@ use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::qos::Tenancy;
 use towpath_fastpath::qos::wire::{QosReply, TenantReport};
 use towpath_fastpath::{ErrorKind, ErrorReply, Output};
-use towpath_transport::{Event, GrantId, Nanos, OpOptions, Place, RoceUdp};
+use towpath_transport::{Class, Event, GrantId, Nanos, OpOptions, Place, RoceUdp};
 
 const CHUNK: ChunkId = ChunkId(28);
 /// More than the machine does: tokens are never what is missing, but where a test wants it.
@@ -148,6 +148,7 @@ fn read_by_engine(client: &mut Client<RoceUdp>, tenancy: &mut Tenancy, count: u6
         tenancy.drive(endpoint, chunks).expect("the link is up");
         if let Some(engine) = tenancy.engine_mut()
             && under_way.is_none()
+            && done < count
         {
             let engine = engine.engine_mut();
             engine.arrived(now, 1, 1);
@@ -189,6 +190,30 @@ fn a_client_runs_the_engine_of_its_tenant_over_the_lane() {
         join(&mut other, "web").is_ok()
     });
     assert!(joined, "whoever is dead leaves");
+}
+
+#[test]
+fn clients_of_every_worker_hear_of_periods() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let text = "[tenant.gold]\nreserve = 50\n[tenant.copper]\nreserve = 50\n";
+    let server = Running::start(&with_tenants(dir.path(), PLENTY, text));
+    let mut client = Client::connect(server.addr);
+    client.create(CHUNK, None).expect("a fresh name");
+    client.write(CHUNK, 0, &pattern(4096, 1)).expect("there is room");
+    for (class, tenant) in [(Class::Gold, "gold"), (Class::Copper, "copper")] {
+        let mut client = Client::connect_as(server.addr, class);
+        let mut tenancy = Tenancy::new(tenant, client.chunks.rpc().link(), 16);
+        read_by_engine(&mut client, &mut tenancy, 500);
+        let first = tenancy.engine().and_then(|engine| engine.engine().epoch());
+        // Its reservation is used up in each period, and more comes with the next.
+        let mut is_next = false;
+        while !is_next {
+            read_by_engine(&mut client, &mut tenancy, 50);
+            is_next = tenancy.engine().and_then(|engine| engine.engine().epoch()) != first;
+        }
+        let found = of(&qos(&mut client), tenant);
+        assert_eq!((found.missed_periods, found.cut_off, found.misreports), (0, 0, 0), "{found:?}");
+    }
 }
 
 #[test]

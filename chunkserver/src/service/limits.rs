@@ -19,6 +19,10 @@ pub(super) const SCRUB_BUDGET_DEFAULT: u64 = 1 << 14;
 /// Bytes that a READ of one slice has at most: the slice, and what lies beside it to check it.
 pub(super) const SLOT_BYTES_MAX: u64 = 4096 + 64;
 
+/// One in so many READs may be asked for again without a token: more than RC repeats on a network
+/// that it is of use on.
+pub(super) const AGAIN_SHARE: u64 = 8;
+
 /// How long the network is not looked at while the thread sleeps until the store answers.
 pub(super) const STORE_WAIT: Nanos = Nanos::from_micros(100);
 

@@ -10,7 +10,7 @@ use towpath_transport::{
 
 use super::answer::Answer;
 use super::ask::Ask;
-use super::limits::{SCRUB_STEP_SLICES, SLOT_BYTES_MAX};
+use super::limits::{AGAIN_SHARE, SCRUB_STEP_SLICES, SLOT_BYTES_MAX};
 use super::server::{ChunkServer, Job};
 use crate::qos::{JoinError, Joined, Mail, Pass, Qos, Seat, TenantId, Work};
 use towpath_qos::{Weights, tokens};
@@ -298,11 +298,12 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     }
 }
 
-/// What was served, in tokens. A READ of one slice with its checksum is a token, and what was asked
-/// for again, since packets were lost, is the network's.
+/// What was served, in tokens. A READ of one slice with its checksum is a token. What was asked for
+/// again, since packets were lost, is the network's, but not more than so much: RC cannot tell it
+/// from a READ of something else with an old number.
 fn work(served: &Served) -> Work {
-    let reads = served.reads.saturating_sub(served.reads_again);
-    let bytes = served.read_bytes.saturating_sub(served.read_again_bytes);
+    let reads = served.reads - served.reads_again.min(served.reads / AGAIN_SHARE);
+    let bytes = served.read_bytes - served.read_again_bytes.min(served.read_bytes / AGAIN_SHARE);
     let tokens = reads.max(bytes / SLOT_BYTES_MAX);
     Work { tokens, additions: served.atomics, words: served.writes }
 }
