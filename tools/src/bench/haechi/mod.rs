@@ -22,7 +22,7 @@ use super::links::rounds::in_turn;
 use world::{Plan, Seen, System};
 
 /// All, in the order in which they are listed.
-pub const ALL: &[&Study] = &[&REQUESTS];
+pub const ALL: &[&Study] = &[&REQUESTS, &ONE_SIDED];
 
 /// Ordinary reads, which the server orders.
 pub const REQUESTS: Study = Study {
@@ -31,7 +31,17 @@ pub const REQUESTS: Study = Study {
     mirrors: "Haechi, experiment 2A, at the scale of this machine, with ordinary reads",
     clock: Clock::Machine,
     params: &[PERIODS, LINKS, GREEDY_DEPTH, DEPTH, ROUNDS],
-    run,
+    run: |params, runner| run(&REQUESTS, params, runner),
+};
+
+/// READs of a resident chunk, which the server's NIC serves: engines keep to the rules.
+pub const ONE_SIDED: Study = Study {
+    name: "one-sided",
+    what: "the same by READs of a resident chunk, which no thread of the server orders",
+    mirrors: "Haechi, experiment 2A, at the scale of this machine",
+    clock: Clock::Machine,
+    params: &[PERIODS, LINKS, GREEDY_DEPTH, DEPTH, ROUNDS],
+    run: |params, runner| run(&ONE_SIDED, params, runner),
 };
 
 const PERIODS: Param = Param {
@@ -45,7 +55,8 @@ const PERIODS: Param = Param {
 
 const LINKS: Param = Param {
     name: "greedy-links",
-    what: "Links of the greedy tenant; the others have one each",
+    what: "Links of the greedy tenant, where nothing is reserved or reads are ordinary ones; else \
+           it has one, as the others",
     unit: "links",
     kind: Kind::Count(1..=32),
     many: false,
@@ -83,12 +94,13 @@ const ROUNDS: Param = Param {
 /// wants all that it can get.
 pub(crate) const TENANTS: [(&str, f64); 3] = [("greedy", 0.6), ("middle", 0.2), ("small", 0.1)];
 
-fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
+fn run(study: &'static Study, params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     let count = |name| params.count(name) as usize;
     let plan = Plan {
         periods: count("periods"),
         links: [count("greedy-links"), 1, 1],
         depth: [count("greedy-depth"), count("depth"), count("depth")],
+        is_one_sided: study.name == ONE_SIDED.name,
         seed: params.seed,
     };
     // What the machine does is measured first, by the same processes without reservations.
@@ -97,5 +109,5 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     let systems = [System::Bare, System::Reserved { iops }];
     let seen: Vec<Vec<Seen>> =
         in_turn(params, runner, &systems, |&system| plan.run(system, runner))?;
-    Ok(report::report(params, iops, &systems, &seen))
+    Ok(report::report(study, params, (iops, &systems), &seen))
 }

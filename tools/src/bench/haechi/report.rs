@@ -2,11 +2,11 @@
 
 use towpath_lab::cluster::Samples;
 use towpath_lab::studies::{
-    Axis, Cell, Claim, Column, Demand, Format, Params, Plot, Report, Series, Style, Table,
+    Axis, Cell, Claim, Column, Demand, Format, Params, Plot, Report, Series, Study, Style, Table,
 };
 
+use super::TENANTS;
 use super::world::{Seen, System};
-use super::{REQUESTS, TENANTS};
 
 /// A period in which less of a reservation was got is one that was missed.
 const LEAST: f64 = 0.98;
@@ -35,8 +35,13 @@ fn name(system: System) -> &'static str {
     }
 }
 
-pub(super) fn report(params: &Params, iops: f64, systems: &[System], seen: &[Vec<Seen>]) -> Report {
-    let mut report = Report::new(REQUESTS.name, params);
+pub(super) fn report(
+    study: &Study,
+    params: &Params,
+    (iops, systems): (f64, &[System]),
+    seen: &[Vec<Seen>],
+) -> Report {
+    let mut report = Report::new(study.name, params);
     report.tables.push(tenants(iops, systems, seen));
     for (&system, rounds) in systems.iter().zip(seen) {
         for (index, (tenant, _)) in TENANTS.into_iter().enumerate() {

@@ -18,6 +18,8 @@ pub(crate) struct ServerArgs {
     dir: PathBuf,
     #[arg(long, default_value_t = 0)]
     qos_iops: u32,
+    #[arg(long, default_value_t = 0)]
+    resident_bytes: u64,
     #[arg(long)]
     tenants_file: Option<PathBuf>,
 }
@@ -34,6 +36,7 @@ pub(crate) fn serve(args: &ServerArgs) -> Result<(), DaemonError> {
         links_max: LINKS_MAX,
         workers: 1,
         segment_bytes: 64 << 20,
+        resident_bytes: args.resident_bytes,
         qos_iops: args.qos_iops,
         tenants_file: args.tenants_file.clone(),
         ..DaemonConfig::default()

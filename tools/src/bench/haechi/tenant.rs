@@ -9,9 +9,11 @@ use clap::Args as ClapArgs;
 use serde::{Deserialize, Serialize};
 use towpath_base::Prng;
 use towpath_chunkserver::daemon::StopFlag;
+use towpath_fastpath::qos::Tenancy;
 use towpath_fastpath::wire::PROTOCOL;
 use towpath_fastpath::{ChunkClient, ChunkId, ClientError, Done, OpId, Output, SLICE_BYTES};
 use towpath_lab::cluster::Samples;
+use towpath_qos::Ticket;
 use towpath_transport::{
     ChannelError, ConnectError, Endpoint, EndpointConfig, EndpointError, Event, Nanos, RoceUdp,
     Time, UdpConfig,
@@ -30,6 +32,8 @@ pub(crate) struct TenantArgs {
     links: usize,
     #[arg(long)]
     depth: usize,
+    #[arg(long)]
+    one_sided: bool,
     #[arg(long)]
     chunk: ChunkId,
     #[arg(long)]
@@ -81,7 +85,19 @@ const SAMPLES_MAX: usize = 1 << 20;
 
 struct Link {
     chunks: ChunkClient,
-    began: HashMap<OpId, Time>,
+    /// Where this process runs the engine of its tenant.
+    tenancy: Option<Tenancy>,
+    /// Reads that wait for tokens, and the engine that knows of them.
+    waiting: usize,
+    known_to: u64,
+    began: HashMap<OpId, Begun>,
+}
+
+/// A read under way.
+struct Begun {
+    at: Time,
+    /// The ticket, and the engine that gave it.
+    ticket: Option<(u64, Ticket)>,
 }
 
 struct Tenant<'a> {
@@ -122,7 +138,7 @@ impl<'a> Tenant<'a> {
         let config = EndpointConfig::new()
             .app_protocol(PROTOCOL)
             .links_max(args.links)
-            .send_pools(&[(256, heads), (4096, 64)]);
+            .send_pools(&[(256, heads), (4096, 64), (8 << 10, args.links * args.depth + 8)]);
         let mut endpoint = Endpoint::udp(UdpConfig::new(Ipv4Addr::LOCALHOST.into()), config)?;
         for _ in 0..args.links {
             endpoint.connect(args.server)?;
@@ -136,7 +152,11 @@ impl<'a> Tenant<'a> {
                 }
                 Event::ChannelOpened { link, channel, .. } => {
                     let chunks = ChunkClient::new(link, channel).timeout(TIMEOUT);
-                    links.push(Link { chunks, began: HashMap::new() });
+                    let runs_engine = args.one_sided && args.tenant.is_some();
+                    let tenant = args.tenant.as_deref().filter(|_| runs_engine);
+                    let tenancy = tenant.map(|name| Tenancy::new(name, link, args.depth as u32));
+                    let began = HashMap::new();
+                    links.push(Link { chunks, tenancy, waiting: 0, known_to: 0, began });
                 }
                 Event::ConnectFailed { error, .. } => failed = Some(error.into()),
                 Event::LinkDown { .. } => failed = Some(TenantError::Gone),
@@ -155,16 +175,27 @@ impl<'a> Tenant<'a> {
 
     fn join(&mut self) -> Result<(), TenantError> {
         let Some(tenant) = &self.args.tenant else { return Ok(()) };
-        for link in &mut self.links {
+        for link in self.links.iter_mut().filter(|link| link.tenancy.is_none()) {
             link.chunks.start_join(&mut self.endpoint, tenant, false)?;
         }
         let mut joined = 0;
         while joined < self.links.len() {
+            let now = self.endpoint.now();
             self.take_in()?;
+            joined = 0;
             for link in &mut self.links {
-                while let Some(Done { result, .. }) = link.chunks.poll(&mut self.endpoint) {
-                    result?;
-                    joined += 1;
+                while let Some(done) = link.chunks.poll(&mut self.endpoint) {
+                    match &mut link.tenancy {
+                        Some(tenancy) => drop(tenancy.on_done(now, done)),
+                        None => drop(done.result?),
+                    }
+                }
+                match &mut link.tenancy {
+                    Some(tenancy) => {
+                        tenancy.drive(&mut self.endpoint, &mut link.chunks)?;
+                        joined += usize::from(tenancy.engine().is_some());
+                    }
+                    None => joined += usize::from(link.chunks.under_way() == 0),
                 }
             }
             self.endpoint.flush();
@@ -174,6 +205,7 @@ impl<'a> Tenant<'a> {
 
     fn take_in(&mut self) -> Result<bool, TenantError> {
         let mut busy = self.endpoint.poll() > 0;
+        let now = self.endpoint.now();
         while let Some(event) = self.endpoint.next_event() {
             busy = true;
             if matches!(event, Event::LinkDown { .. }) {
@@ -181,7 +213,12 @@ impl<'a> Tenant<'a> {
             }
             let mut event = Some(event);
             for link in &mut self.links {
-                let Some(found) = event.take() else { break };
+                let found = event.take();
+                let found = match &mut link.tenancy {
+                    Some(tenancy) => found.and_then(|found| tenancy.on_event(now, found)),
+                    None => found,
+                };
+                let Some(found) = found else { break };
                 event = link.chunks.on_event(&mut self.endpoint, found);
             }
         }
@@ -199,38 +236,91 @@ impl<'a> Tenant<'a> {
         }
         self.endpoint.flush();
         if !busy {
-            self.endpoint.wait(Nanos::from_millis(1));
+            let due = self.links.iter().filter_map(|link| link.tenancy.as_ref());
+            let due = due.map(Tenancy::next_timeout).min().unwrap_or(Time::NEVER);
+            let span = due.since(self.endpoint.now()).min(Nanos::from_millis(1));
+            self.endpoint.wait(span);
         }
         Ok(())
     }
 
     fn ended(&mut self, index: usize, done: Done) -> Result<(), TenantError> {
-        let Done { op, result } = done;
+        let now = self.endpoint.now();
+        let link = &mut self.links[index];
+        let done = match &mut link.tenancy {
+            Some(tenancy) => tenancy.on_done(now, done),
+            None => Some(done),
+        };
+        let Some(Done { op, result }) = done else { return Ok(()) };
         if let Output::Read(data) = result? {
             data.release(&mut self.endpoint);
         }
-        let began = self.links[index].began.remove(&op);
-        let now = self.endpoint.now();
+        let link = &mut self.links[index];
+        let Some(Begun { at, ticket }) = link.began.remove(&op) else { return Ok(()) };
+        if let (Some((by, ticket)), Some(tenancy)) = (ticket, &mut link.tenancy)
+            && tenancy.engines() == by
+            && let Some(engine) = tenancy.engine_mut()
+        {
+            engine.engine_mut().done(now, ticket);
+        }
         let second = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         match self.seconds.last_mut() {
             Some((last, count)) if *last == second => *count += 1,
             _ => self.seconds.push((second, 1)),
         }
         self.ended += 1;
-        if let Some(began) = began.filter(|_| self.samples.count() < SAMPLES_MAX) {
-            self.samples.add(now.since(began).0 as f64 / 1e3);
+        if self.samples.count() < SAMPLES_MAX {
+            self.samples.add(now.since(at).0 as f64 / 1e3);
         }
         Ok(())
     }
 
+    /// Asks for as many reads as there is leave for.
     fn ask(&mut self, index: usize) -> Result<(), TenantError> {
-        let Link { chunks, began } = &mut self.links[index];
-        while chunks.under_way() < self.args.depth {
-            let slice = self.prng.below(self.args.slices);
-            let offset = slice * SLICE_BYTES as u64;
-            let op = chunks.start_read(&mut self.endpoint, self.args.chunk, offset, SLICE_BYTES)?;
-            began.insert(op, self.endpoint.now());
+        let now = self.endpoint.now();
+        loop {
+            let link = &mut self.links[index];
+            let room = self.args.depth.saturating_sub(link.chunks.under_way());
+            if room == 0 {
+                break;
+            }
+            let ticket = match &mut link.tenancy {
+                None => None,
+                Some(tenancy) => {
+                    let by = tenancy.engines();
+                    let Some(engine) = tenancy.engine_mut() else { break };
+                    let engine = engine.engine_mut();
+                    if std::mem::replace(&mut link.known_to, by) != by {
+                        link.waiting = 0;
+                    }
+                    let more = room.saturating_sub(link.waiting) as u32;
+                    if more > 0 {
+                        engine.arrived(now, more, more);
+                        link.waiting += more as usize;
+                    }
+                    let Ok(ticket) = engine.admit(now, 1) else { break };
+                    link.waiting -= 1;
+                    Some((by, ticket))
+                }
+            };
+            self.read(index, Begun { at: now, ticket })?;
         }
+        let Link { tenancy, chunks, .. } = &mut self.links[index];
+        if let Some(tenancy) = tenancy {
+            tenancy.drive(&mut self.endpoint, chunks)?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, index: usize, begun: Begun) -> Result<(), TenantError> {
+        let Link { chunks, began, .. } = &mut self.links[index];
+        let offset = self.prng.below(self.args.slices) * SLICE_BYTES as u64;
+        let (endpoint, chunk) = (&mut self.endpoint, self.args.chunk);
+        let op = match self.args.one_sided {
+            true => chunks.start_resident_read(endpoint, chunk, offset, SLICE_BYTES)?,
+            false => chunks.start_read(endpoint, chunk, offset, SLICE_BYTES)?,
+        };
+        began.insert(op, begun);
         Ok(())
     }
 

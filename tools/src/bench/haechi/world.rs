@@ -11,7 +11,7 @@ use serde::Deserialize;
 use tempfile::TempDir;
 use towpath_base::Prng;
 use towpath_fastpath::{
-    BlockingClient, ChunkId, ClientConfig, ClientError, OpenError, SLICE_BYTES,
+    BlockingClient, ChunkId, ClientConfig, ClientError, NewChunk, OpenError, SLICE_BYTES,
 };
 use towpath_lab::cluster::Samples;
 use towpath_lab::studies::{Runner, StudyError};
@@ -52,6 +52,7 @@ pub(super) struct Plan {
     pub(super) periods: usize,
     pub(super) links: [usize; 3],
     pub(super) depth: [usize; 3],
+    pub(super) is_one_sided: bool,
     pub(super) seed: u64,
 }
 
@@ -108,16 +109,18 @@ impl Plan {
 
     fn measure(&self, system: System, runner: &Runner<'_>) -> Result<Option<Seen>, WorldError> {
         let dir = tempfile::Builder::new().prefix("towpath-bench-").tempdir()?;
-        let mut server = start_server(&dir, system)?;
+        let mut server = self.start_server(&dir, system)?;
         let Ready { listening } = server.next(PATIENCE)?;
         let mut looks = BlockingClient::connect(listening, ClientConfig::new())?;
-        fill(&mut looks, self.seed)?;
+        self.fill(&mut looks)?;
+        // The engine of a tenant runs at one client.
+        let is_one_each = self.is_one_sided && system != System::Bare;
         let mut tenants = Vec::new();
         for (index, (name, _)) in TENANTS.into_iter().enumerate() {
             let mut words = vec![
                 String::from("bench-tenant"),
                 format!("--server={listening}"),
-                format!("--links={}", self.links[index]),
+                format!("--links={}", if is_one_each { 1 } else { self.links[index] }),
                 format!("--depth={}", self.depth[index]),
                 format!("--chunk={CHUNK}"),
                 format!("--slices={SLICES}"),
@@ -126,6 +129,7 @@ impl Plan {
             if system != System::Bare {
                 words.push(format!("--tenant={name}"));
             }
+            words.extend(self.is_one_sided.then(|| String::from("--one-sided")));
             tenants.push(Spawned::start("tenant", &words)?);
         }
         for tenant in &mut tenants {
@@ -197,33 +201,39 @@ impl Plan {
         let rows = seconds.into_values().skip(SKIPPED + 1);
         rows.take(self.periods).collect()
     }
-}
 
-fn start_server(dir: &TempDir, system: System) -> Result<Spawned, WorldError> {
-    let mut words =
-        vec![String::from("bench-server"), format!("--dir={}", dir.path().join("store").display())];
-    if let System::Reserved { iops } = system {
-        let file = dir.path().join("tenants.toml");
-        let mut text = String::new();
-        for (name, share) in TENANTS {
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "[tenant.{name}]\nreserve = {}", (iops * share) as u32);
+    fn start_server(&self, dir: &TempDir, system: System) -> Result<Spawned, WorldError> {
+        let mut words = vec![
+            String::from("bench-server"),
+            format!("--dir={}", dir.path().join("store").display()),
+        ];
+        if self.is_one_sided {
+            words.push(format!("--resident-bytes={}", SLICES * SLICE_BYTES as u64));
         }
-        std::fs::write(&file, text)?;
-        words.push(format!("--qos-iops={}", iops as u32));
-        words.push(format!("--tenants-file={}", file.display()));
+        if let System::Reserved { iops } = system {
+            let file = dir.path().join("tenants.toml");
+            let mut text = String::new();
+            for (name, share) in TENANTS {
+                // Writing to a string does not fail.
+                let _ = writeln!(text, "[tenant.{name}]\nreserve = {}", (iops * share) as u32);
+            }
+            std::fs::write(&file, text)?;
+            words.push(format!("--qos-iops={}", iops as u32));
+            words.push(format!("--tenants-file={}", file.display()));
+        }
+        Ok(Spawned::start("server", &words)?)
     }
-    Ok(Spawned::start("server", &words)?)
-}
 
-fn fill(client: &mut BlockingClient, seed: u64) -> Result<(), WorldError> {
-    client.create(CHUNK, None)?;
-    let mut prng = Prng::new(seed);
-    // As much as one request takes.
-    let mut bytes = vec![0; 32 * SLICE_BYTES];
-    for part in 0..SLICES / 32 {
-        prng.fill(&mut bytes);
-        client.write_once(CHUNK, part * bytes.len() as u64, &bytes)?;
+    fn fill(&self, client: &mut BlockingClient) -> Result<(), WorldError> {
+        let kind = NewChunk { resident: self.is_one_sided, ..NewChunk::default() };
+        client.create_as(CHUNK, None, kind)?;
+        let mut prng = Prng::new(self.seed);
+        // As much as one request takes.
+        let mut bytes = vec![0; 32 * SLICE_BYTES];
+        for part in 0..SLICES / 32 {
+            prng.fill(&mut bytes);
+            client.write_once(CHUNK, part * bytes.len() as u64, &bytes)?;
+        }
+        Ok(())
     }
-    Ok(())
 }
