@@ -60,6 +60,7 @@ impl Rig {
             byte_len: BYTES as u64,
             runs,
             more: false,
+            page: usize::MAX,
             grant_off: 0,
         });
     }
@@ -235,6 +236,35 @@ fn a_chunk_that_has_moved_is_located_again_and_another_chunks_bytes_are_never_gi
 }
 
 #[test]
+fn a_chunk_in_many_runs_is_located_page_by_page_each_once() {
+    let mut rig = Rig::start();
+    rig.runs = (0..SLICES as u64).map(|slice| run(slice, 2 * slice as u32, 1)).collect();
+    rig.memory.write(0, &vec![0; rig.memory.byte_len()]).expect("within");
+    for slice in 0..SLICES as u64 {
+        rig.put(slice, 1, &rig.content(slice));
+    }
+    rig.tell_all(Resident {
+        memory: rig.memory.clone(),
+        byte_len: BYTES as u64,
+        runs: rig.runs.clone(),
+        more: false,
+        page: 8,
+        grant_off: 0,
+    });
+    // The first question tells of the first page, the second of the one that is wanted.
+    rig.check(30 * SLICE_BYTES, 100, true);
+    assert_eq!(rig.client.resident_stats().locates, 2);
+    // From slices 8, 16, 24 and 38 on: 30 to 37 are known.
+    rig.check(0, BYTES, true);
+    let asked = rig.client.resident_stats().locates;
+    assert_eq!(asked, 6);
+    rig.check(0, BYTES, true);
+    rig.check(7 * SLICE_BYTES, 3 * SLICE_BYTES, true);
+    let stats = rig.client.resident_stats();
+    assert_eq!((stats.locates, stats.fallen_back), (asked, 0));
+}
+
+#[test]
 fn a_chunk_that_grows_is_read_by_the_server_once_and_by_reads_again() {
     let mut rig = Rig::start();
     rig.check(0, 10, true);
@@ -258,6 +288,7 @@ fn a_chunk_that_grows_is_read_by_the_server_once_and_by_reads_again() {
         byte_len: grown as u64,
         runs: rig.runs.clone(),
         more: false,
+        page: usize::MAX,
         grant_off: 0,
     });
     rig.check(0, grown, true);
@@ -355,6 +386,7 @@ fn whatever_a_server_says_of_places_a_read_gives_the_right_bytes_or_an_error() {
             byte_len: if prng.chance(0.5) { BYTES as u64 } else { prng.next_u64() },
             runs,
             more: prng.chance(0.3),
+            page: usize::MAX,
             grant_off: if prng.chance(0.2) { word(&mut prng) } else { 0 },
         });
         for _ in 0..4 {

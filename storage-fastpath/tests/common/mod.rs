@@ -54,6 +54,8 @@ pub struct Resident {
     pub byte_len: u64,
     pub runs: Vec<SlotRun>,
     pub more: bool,
+    /// Runs of one answer at most.
+    pub page: usize,
     /// Added to the number of the grant.
     pub grant_off: u32,
 }
@@ -234,11 +236,14 @@ impl Service {
         let Some(resident) = resident else {
             return Answer::Reply(locate_reply(endpoint, &LocateReply::default()));
         };
-        let Resident { memory, byte_len, runs, more, grant_off } = resident;
+        let Resident { memory, byte_len, runs, more, page, grant_off } = resident;
         let GrantId(grant) = *self.grants.entry(link).or_insert_with(|| {
             endpoint.grant(link, &memory, memory.whole(), Rights::READ).expect("a lane")
         });
-        let runs = runs.into_iter().filter_map(|run| behind(run, first_slice)).collect();
+        let mut runs: Vec<_> =
+            runs.into_iter().filter_map(|run| behind(run, first_slice)).collect();
+        let more = more || runs.len() > page;
+        runs.truncate(page);
         let grant = grant.wrapping_add(grant_off);
         let reply = LocateReply { resident: true, grant, version: 1, byte_len, runs, more };
         Answer::Reply(locate_reply(endpoint, &reply))
