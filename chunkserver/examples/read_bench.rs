@@ -1,4 +1,4 @@
-//! Measures reads of 4 KiB of a resident chunk: by READs and by requests, in turns.
+//! Measures reads of 4 KiB of a resident chunk, by READs and by requests, and what its writes cost.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,10 +15,13 @@ use towpath_fastpath::{
 use towpath_transport::Nanos;
 
 const CHUNK: ChunkId = ChunkId(1);
+const PLAIN: ChunkId = ChunkId(2);
 const DEPTHS: [usize; 2] = [1, 16];
 
 /// Starts a chunk server in a process of its own, on loopback, and reads slices of one resident
-/// chunk at random. Prints reads per second: the median over the rounds, the least and the most.
+/// chunk at random, by READs and by requests in turns; then it writes to that chunk and to one that
+/// is not resident. Prints operations per second, the median over the rounds, the least and the
+/// most, and the processor time of the server for each.
 #[derive(Parser)]
 struct Options {
     /// Directory of the store; must be empty.
@@ -79,16 +82,54 @@ impl Drop for Server {
     }
 }
 
-/// Reads for some time with so many under way; gives reads per second.
+impl Server {
+    /// Processor time that it has used.
+    fn cpu(&self) -> Duration {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.process.id()));
+        let of = |thread: std::fs::DirEntry| -> Option<u64> {
+            let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            text.split(' ').next()?.parse().ok()
+        };
+        let threads = threads.expect("the server runs").flatten();
+        Duration::from_nanos(threads.filter_map(of).sum())
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq)]
+enum What {
+    /// Reads of a slice by requests.
+    Requests,
+    /// Reads of a slice by READs.
+    Reads,
+    /// Writes of a slice to a chunk that is not resident.
+    PlainWrites,
+    /// Writes of a slice to a resident chunk.
+    ResidentWrites,
+}
+
+impl What {
+    const ALL: [(Self, &str); 4] = [
+        (Self::Requests, "read by request"),
+        (Self::Reads, "read by READ"),
+        (Self::PlainWrites, "write, not resident"),
+        (Self::ResidentWrites, "write, resident"),
+    ];
+}
+
+/// Does it for some time with so many under way; gives operations per second, and microseconds of
+/// the server's processors for each.
 fn measure(
-    client: &mut BlockingClient,
+    (client, server): (&mut BlockingClient, &Server),
     options: &Options,
     depth: usize,
-    resident: bool,
+    what: What,
     prng: &mut Prng,
-) -> f64 {
+) -> (f64, f64) {
     let slices = (options.chunk_bytes / SLICE_BYTES) as u64;
     let (endpoint, chunks) = client.parts();
+    let bytes = [prng.next_u32() as u8; SLICE_BYTES];
+    let cpu = server.cpu();
     let begun = Instant::now();
     let end = begun + Duration::from_secs_f64(options.seconds);
     let mut under_way: Vec<OpId> = Vec::with_capacity(depth);
@@ -97,22 +138,29 @@ fn measure(
         let is_over = Instant::now() >= end;
         while under_way.len() < depth && !is_over {
             let offset = prng.below(slices) * SLICE_BYTES as u64;
-            let op = match resident {
-                true => chunks.start_resident_read(endpoint, CHUNK, offset, SLICE_BYTES),
-                false => chunks.start_read(endpoint, CHUNK, offset, SLICE_BYTES),
+            let op = match what {
+                What::Reads => chunks.start_resident_read(endpoint, CHUNK, offset, SLICE_BYTES),
+                What::Requests => chunks.start_read(endpoint, CHUNK, offset, SLICE_BYTES),
+                What::PlainWrites => chunks.start_write_copy(endpoint, PLAIN, offset, &bytes),
+                What::ResidentWrites => chunks.start_write_copy(endpoint, CHUNK, offset, &bytes),
             };
             under_way.push(op.expect("there is room"));
         }
         if under_way.is_empty() {
-            return done as f64 / begun.elapsed().as_secs_f64();
+            let spent = (server.cpu() - cpu).as_secs_f64() * 1e6 / done as f64;
+            return (done as f64 / begun.elapsed().as_secs_f64(), spent);
         }
         endpoint.flush();
         let busy = endpoint.turn(|endpoint, event| drop(chunks.on_event(endpoint, event)));
         chunks.expire(endpoint);
         while let Some(ended) = chunks.poll(endpoint) {
-            let Ok(Output::Read(data)) = ended.result else { panic!("{ended:?}") };
-            assert_eq!(data.is_resident(), resident);
-            data.release(endpoint);
+            match ended.result.expect("a server that serves") {
+                Output::Read(data) => {
+                    assert_eq!(data.is_resident(), what == What::Reads);
+                    data.release(endpoint);
+                }
+                other => assert!(matches!(other, Output::Written), "{other:?}"),
+            }
             under_way.retain(|op| *op != ended.op);
             done += 1;
         }
@@ -134,22 +182,29 @@ fn main() {
     let mut prng = Prng::new(1);
     let mut bytes = vec![0; options.chunk_bytes];
     prng.fill(&mut bytes);
-    client.write(CHUNK, 0, &bytes).expect("there is room");
+    client.create(PLAIN, None).expect("there is room");
+    for chunk in [CHUNK, PLAIN] {
+        client.write(chunk, 0, &bytes).expect("there is room");
+    }
     // The first question where the chunk is.
     drop(client.read_resident(CHUNK, 0, SLICE_BYTES).expect("it is readable"));
-    let mut found: Vec<(usize, bool, Vec<f64>)> =
-        DEPTHS.iter().flat_map(|&depth| [(depth, false, vec![]), (depth, true, vec![])]).collect();
+    let cases = What::ALL.iter().flat_map(|what| DEPTHS.map(|depth| (depth, *what)));
+    let mut found: Vec<_> = cases.map(|case| (case, Vec::new())).collect();
     for _ in 0..options.rounds {
-        for (depth, resident, rates) in &mut found {
-            rates.push(measure(&mut client, &options, *depth, *resident, &mut prng));
+        for ((depth, (what, _)), rates) in &mut found {
+            let ends = (&mut client, &server);
+            rates.push(measure(ends, &options, *depth, *what, &mut prng));
         }
     }
-    println!("{:>5}  {:>8}  {:>10}  {:>10}  {:>10}", "depth", "by", "median/s", "least", "most");
-    for (depth, resident, rates) in &mut found {
-        rates.sort_by(f64::total_cmp);
-        let by = if *resident { "READ" } else { "request" };
-        let (median, least, most) = (rates[rates.len() / 2], rates[0], rates[rates.len() - 1]);
-        println!("{depth:>5}  {by:>8}  {median:>10.0}  {least:>10.0}  {most:>10.0}");
+    println!("{:20}  depth    median/s     least      most  server us", "");
+    for ((depth, (_, name)), rates) in &mut found {
+        rates.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let ((median, _), least, most) =
+            (rates[rates.len() / 2], rates[0].0, rates[rates.len() - 1].0);
+        let mut spent: Vec<f64> = rates.iter().map(|(_, spent)| *spent).collect();
+        spent.sort_by(f64::total_cmp);
+        let spent = spent[spent.len() / 2];
+        println!("{name:20}  {depth:>5}  {median:>10.0}{least:>10.0}{most:>10.0}  {spent:>9.1}");
     }
     let ResidentStats { by_read, fallen_back, torn, .. } = client.resident_stats();
     println!("{by_read} by READ, {fallen_back} fallen back, {torn} torn");
