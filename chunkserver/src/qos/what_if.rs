@@ -7,6 +7,7 @@ use towpath_qos::{AdmissionError, Capacities, Share, Weights};
 use towpath_transport::{MemoryError, Nanos};
 
 use super::config::{QosConfig, Tenants};
+use super::limits::TENANTS_MAX;
 use super::model::{Asks, Model};
 use super::node::Node;
 
@@ -16,6 +17,14 @@ const WAITING: usize = 64;
 /// Periods that are left out: the first begins without anything under way.
 const SKIPPED: usize = 2;
 
+/// Tokens that are simulated in a period, at most. A server that does more is simulated at a scale:
+/// shares stay what they are, and the answer comes within seconds.
+const TOKENS_MAX: u32 = 50_000;
+
+/// Periods that servers have, and ticks in each: shorter and longer ones are not simulated.
+const PERIOD_MAX: Nanos = Nanos::from_secs(10);
+const TICKS_MAX: u64 = 10_000;
+
 /// Why there is no answer.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -23,6 +32,9 @@ pub enum WhatIfError {
     /// The server keeps no reservations.
     #[error("the server keeps no reservations: start it with --qos-iops")]
     NoReservations,
+    /// A server says something that none is like.
+    #[error("the server's report of its reservations is out of range: compare the versions")]
+    OutOfRange,
     /// There is no memory for the words.
     #[error("there is no memory for the simulation")]
     Memory(#[from] MemoryError),
@@ -70,31 +82,46 @@ pub fn what_if(
     if report.period_ns == 0 {
         return Err(WhatIfError::NoReservations);
     }
+    let tick = report.tick_ns.max(1);
+    if report.period_ns > PERIOD_MAX.0
+        || report.period_ns / tick > TICKS_MAX
+        || report.tenants.len() > TENANTS_MAX
+    {
+        return Err(WhatIfError::OutOfRange);
+    }
+    let scale = report.estimate.div_ceil(TOKENS_MAX).max(1);
     let second = |tokens: u32| {
         let rate = u128::from(tokens) * 1_000_000_000 / u128::from(report.period_ns);
-        u32::try_from(rate).unwrap_or(u32::MAX)
+        u32::try_from(rate).unwrap_or(u32::MAX) / scale
     };
-    let now: Tenants = report.tenants.iter().map(|t| (t.name.clone(), share_of(t))).collect();
+    let scaled = |share: Share| Share {
+        reservation: share.reservation / scale,
+        limit: share.limit.map(|limit| limit / scale),
+        weight: share.weight,
+    };
+    let now: Tenants =
+        report.tenants.iter().map(|t| (t.name.clone(), scaled(share_of(t)))).collect();
     let mut then = now.clone();
-    then.insert(tenant.into(), share);
+    then.insert(tenant.into(), scaled(share));
     let weight = |tokens: u32| u16::try_from(tokens).unwrap_or(u16::MAX);
     let config = QosConfig {
         // What the server is thought to do now is what there is to reserve.
         capacity: Capacities { all: second(report.estimate), one: second(report.profiled_one) },
         weights: Weights { read: weight(report.read_weight), write: weight(report.write_weight) },
         period: Nanos(report.period_ns),
-        tick: Nanos(report.tick_ns.max(1)),
+        tick: Nanos(tick),
         tenants: now,
     };
     let mut node = Node::new(config.clone())?;
     // After the others: it is the one that is refused.
     node.set_tenants(&then);
     if let Some(refused) = node.refused().first() {
-        return Ok(WhatIf { refused: Some(refused.error), periods: 0, tenants: Vec::new() });
+        let refused = Some(unscaled(refused.error, scale));
+        return Ok(WhatIf { refused, periods: 0, tenants: Vec::new() });
     }
     let mut model = Model::new(node, config.capacity.all, 1);
     for other in report.tenants.iter().filter(|other| other.name != tenant) {
-        let rate = f64::from(other.done_before) * 1e9 / report.period_ns as f64;
+        let rate = f64::from(other.done_before / scale) * 1e9 / report.period_ns as f64;
         let asks = if other.is_backlogged { Asks::Always(WAITING) } else { Asks::Rate(rate) };
         model.add(&other.name, 1, asks);
     }
@@ -107,10 +134,10 @@ pub fn what_if(
         let is_missed = |tokens: &&u32| backlogged && **tokens < reservation;
         Would {
             name: name.into(),
-            reservation,
+            reservation: reservation.saturating_mul(scale),
             before,
-            least: done.iter().copied().min().unwrap_or(0),
-            mean: sum as f64 / done.len().max(1) as f64,
+            least: done.iter().copied().min().unwrap_or(0).saturating_mul(scale),
+            mean: sum as f64 / done.len().max(1) as f64 * f64::from(scale),
             missed: done.iter().filter(is_missed).count(),
         }
     };
@@ -120,6 +147,19 @@ pub fn what_if(
     let before = report.tenants.iter().find(|other| other.name == tenant);
     tenants.push(would(tenant, before.map_or(0, |found| found.done_before), true));
     Ok(WhatIf { refused: None, periods, tenants })
+}
+
+fn unscaled(error: AdmissionError, scale: u32) -> AdmissionError {
+    let whole = |tokens: u32| tokens.saturating_mul(scale);
+    match error {
+        AdmissionError::Aggregate { left, one } => {
+            AdmissionError::Aggregate { left: whole(left), one: whole(one) }
+        }
+        AdmissionError::Local { left, one } => {
+            AdmissionError::Local { left: whole(left), one: whole(one) }
+        }
+        other => other,
+    }
 }
 
 fn share_of(tenant: &TenantReport) -> Share {
@@ -176,6 +216,25 @@ mod tests {
         // More for one that has some already counts what it has.
         let found = what_if(&report(), "web", share, 5).expect("it is simulated");
         assert_eq!(found.refused, None);
+        // A server that does a hundred times as much is asked at a scale.
+        let large = |tokens: u32| tokens * 100;
+        let mut busy = report();
+        (busy.estimate, busy.profiled_one) = (large(busy.estimate), large(busy.profiled_one));
+        for tenant in &mut busy.tenants {
+            tenant.reserve = large(tenant.reserve);
+            tenant.done_before = large(tenant.done_before);
+        }
+        let ask = |reservation| {
+            let share = Share { reservation, limit: None, weight: 1 };
+            what_if(&busy, "new", share, 3).expect("it is simulated")
+        };
+        let refused = ask(large(21_000)).refused;
+        assert_eq!(refused, Some(AdmissionError::Aggregate { left: 200_000, one: 500_000 }));
+        let new = ask(large(15_000)).tenants.pop().expect("it is the last one");
+        assert!(new.missed == 0 && new.least >= 150_000, "{new:?}");
+        let endless = QosReply { period_ns: u64::MAX, ..report() };
+        let none = what_if(&endless, "new", share, 5);
+        assert!(matches!(none, Err(WhatIfError::OutOfRange)));
         let none = what_if(&QosReply::default(), "new", share, 5);
         assert!(matches!(none, Err(WhatIfError::NoReservations)));
     }

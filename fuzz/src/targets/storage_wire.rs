@@ -10,6 +10,7 @@ use towpath_fastpath::control::{
     ChunkInfo, ChunkRequest, CreateRequest, InfoReply, ListReply, ListRequest, LocateReply,
     LocateRequest, ScrubReply, ScrubRequest, SessionRequest,
 };
+use towpath_fastpath::qos::wire::{JoinReply, JoinRequest, QosReply};
 use towpath_fastpath::resident::{Located, SLOT_BYTES};
 use towpath_fastpath::wire::{ErrorReply, ReadHeader, ReadReplyHeader, WireError, WriteHeader};
 use towpath_rpc::limits::HEADER_BYTES;
@@ -89,6 +90,7 @@ fn requests(body: &[u8]) -> u64 {
         decoded::<ScrubRequest>(body),
         decoded::<SessionRequest>(body),
         decoded::<LocateRequest>(body),
+        decoded::<JoinRequest>(body),
     ])
 }
 
@@ -99,6 +101,8 @@ fn replies(body: &[u8]) -> u64 {
         decoded::<ListReply>(body),
         decoded::<ScrubReply>(body),
         decoded::<InfoReply>(body),
+        decoded::<JoinReply>(body),
+        decoded::<QosReply>(body),
     ])
 }
 
@@ -171,6 +175,8 @@ mod tests {
             data_len: 0,
             timeout_us: 0,
         };
+        let join = JoinRequest { tenant: "web".into(), runs_engine: true };
+        let qos = QosReply { period_ns: 1_000_000_000, pool: -5, ..QosReply::default() };
         let runs = [(0, 5, 2), (2, 9, 1)];
         let runs = runs.map(|(first_slice, slot, count)| SlotRun { first_slice, slot, count });
         let located = LocateReply {
@@ -188,6 +194,8 @@ mod tests {
             ("read", with(2, &read)),
             ("error", with(4, &error)),
             ("list", with(5, &list)),
+            ("join", with(5, &join.encode_to_vec())),
+            ("qos", with(6, &qos.encode_to_vec())),
             (
                 "locate",
                 with(5, &LocateRequest { chunk: chunk.into(), first_slice: 3 }.encode_to_vec()),
