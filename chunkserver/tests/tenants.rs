@@ -4,13 +4,16 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{Client, Running, config, pattern, refusal};
+use common::{Client, LONG, Running, config, loopback_udp, pattern, refusal};
 use towpath_chunkserver::daemon::{DaemonConfig, DaemonError, check};
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::qos::Tenancy;
 use towpath_fastpath::qos::wire::{QosReply, TenantReport};
+use towpath_fastpath::wire::PROTOCOL;
 use towpath_fastpath::{ErrorKind, ErrorReply, Output};
-use towpath_transport::{Class, Event, GrantId, Nanos, OpOptions, Place, RoceUdp};
+use towpath_transport::{
+    Class, Endpoint, EndpointConfig, Event, GrantId, Nanos, OpOptions, Place, RoceUdp,
+};
 
 const CHUNK: ChunkId = ChunkId(28);
 /// More than the machine does: tokens are never what is missing, but where a test wants it.
@@ -166,30 +169,66 @@ fn read_by_engine(client: &mut Client<RoceUdp>, tenancy: &mut Tenancy, count: u6
     }
 }
 
+/// A client whose one-sided operations go by queue pair, or by messages.
+fn connect(addr: std::net::SocketAddr, by_messages: bool) -> Client<RoceUdp> {
+    let config = EndpointConfig::new()
+        .app_protocol(PROTOCOL)
+        .lanes_by_messages(by_messages)
+        .connect_timeout(LONG);
+    let endpoint = Endpoint::udp(loopback_udp(), config).expect("loopback UDP");
+    Client::on(endpoint, addr)
+}
+
 #[test]
-fn a_client_runs_the_engine_of_its_tenant_over_the_lane() {
+fn a_client_runs_the_engine_of_its_tenant_with_a_lane_and_without() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Running::start(&with_tenants(dir.path(), PLENTY, "[tenant.web]\nreserve = 50\n"));
+    let mut other = Client::connect(server.addr);
+    other.create(CHUNK, None).expect("a fresh name");
+    other.write(CHUNK, 0, &pattern(4096, 1)).expect("there is room");
+    for by_messages in [false, true] {
+        let mut client = connect(server.addr, by_messages);
+        let link = client.chunks.rpc().link();
+        let mut tenancy = Tenancy::new("web", link, 16);
+        read_by_engine(&mut client, &mut tenancy, 2_000);
+        let lane = client.endpoint.lane(link).expect("it was granted words");
+        assert_eq!(lane.is_by_messages, by_messages);
+        let engine = tenancy.engine().expect("it is in");
+        assert!(engine.stats().fetches > 0, "fifty are reserved, and more were done");
+        assert!(engine.stats().reports > 0);
+        assert_eq!(refusal(join(&mut other, "web")), ErrorReply::TenantTaken);
+        let web = of(&qos(&mut other), "web");
+        assert!(web.has_client && web.requests >= 2_000, "{web:?}");
+        assert_eq!((web.cut_off, web.overrun, web.missed_periods), (0, 0, 0), "{web:?}");
+        // Its link goes without a word, and the tenant is free again.
+        drop(client);
+        let mut next = Client::connect(server.addr);
+        let joined = (0..1_000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            join(&mut next, "web").is_ok()
+        });
+        assert!(joined, "whoever is dead leaves");
+    }
+}
+
+#[test]
+fn a_client_that_stalls_over_the_end_of_a_period_goes_on_in_the_next() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let server = Running::start(&with_tenants(dir.path(), PLENTY, "[tenant.web]\nreserve = 50\n"));
     let mut client = Client::connect(server.addr);
     client.create(CHUNK, None).expect("a fresh name");
     client.write(CHUNK, 0, &pattern(4096, 1)).expect("there is room");
     let mut tenancy = Tenancy::new("web", client.chunks.rpc().link(), 16);
-    read_by_engine(&mut client, &mut tenancy, 2_000);
-    let engine = tenancy.engine().expect("it is in");
-    assert!(engine.stats().fetches > 0, "fifty are reserved, and more were done");
-    assert!(engine.stats().reports > 0);
-    let mut other = Client::connect(server.addr);
-    assert_eq!(refusal(join(&mut other, "web")), ErrorReply::TenantTaken);
-    let web = of(&qos(&mut other), "web");
-    assert!(web.has_client && web.requests >= 2_000, "{web:?}");
-    assert_eq!((web.cut_off, web.overrun, web.missed_periods), (0, 0, 0), "{web:?}");
-    // Its link goes, and the tenant is free again.
-    drop(client);
-    let joined = (0..1_000).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        join(&mut other, "web").is_ok()
-    });
-    assert!(joined, "whoever is dead leaves");
+    read_by_engine(&mut client, &mut tenancy, 200);
+    let epoch = |tenancy: &Tenancy| tenancy.engine().and_then(|engine| engine.engine().epoch());
+    let before = epoch(&tenancy);
+    // It holds tokens of the pool, and hears nothing.
+    std::thread::sleep(std::time::Duration::from_millis(1_300));
+    read_by_engine(&mut client, &mut tenancy, 200);
+    assert_ne!(epoch(&tenancy), before);
+    assert_eq!(tenancy.engines(), 1);
+    let web = of(&qos(&mut client), "web");
+    assert_eq!((web.cut_off, web.overrun, web.misreports), (0, 0, 0), "{web:?}");
 }
 
 #[test]

@@ -77,14 +77,17 @@ impl Node {
         };
         tenant.runner = Runner::Client(seat);
         (tenant.served, tenant.is_seen, tenant.was_whole_period) = (Work::default(), false, false);
+        let used = self.ledger.entry(slot).map_or(0, |entry| entry.charged);
         if let Some(start) = self.monitor.start_for(slot, now) {
             // What the server's engine used of it is gone.
-            let start = PeriodStart { reservation: left, ..start };
+            let used = u32::try_from(used).unwrap_or(u32::MAX);
+            let limit = start.limit.map(|limit| limit.saturating_sub(used));
+            let start = PeriodStart { reservation: left, limit, ..start };
             self.tell(Mail::Push(seat, start.emit().to_vec()));
         }
-        let used = self.ledger.entry(slot).map_or(0, |entry| entry.charged);
         let slack = self.slack_of(slot);
         self.ledger.limit(slot, used + u64::from(left) + slack);
+        self.cap(index);
         Ok((self.table.pool_range(), report))
     }
 

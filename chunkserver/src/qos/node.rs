@@ -209,6 +209,19 @@ impl Node {
         }
         let epoch = self.monitor.epoch();
         self.ledger.begin(epoch, slots, |slot| may_use.get(slot.index()).copied().unwrap_or(0));
+        for index in 0..self.tenants.len() {
+            self.cap(index);
+        }
+    }
+
+    /// A client's limit holds at the server as well.
+    pub(super) fn cap(&mut self, index: usize) {
+        let tenant = &self.tenants[index];
+        let limit = self.config.share_of_period(tenant.share).limit;
+        if let Some(limit) = limit.filter(|_| tenant.seat().is_some() && !tenant.is_removed) {
+            let slot = tenant.slot;
+            self.ledger.cap(slot, u64::from(limit) + self.slack_of(slot));
+        }
     }
 
     /// What a client may do in a period beyond the tokens of that period: what was under way when

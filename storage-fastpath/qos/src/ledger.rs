@@ -41,8 +41,9 @@ pub struct Ledger {
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     entry: Entry,
-    /// Tokens that the client may use in this period.
+    /// Tokens that the client may use in this period, as far as is known now, and at most.
     may_use: u64,
+    at_most: u64,
     is_over: bool,
 }
 
@@ -54,6 +55,7 @@ impl Ledger {
         self.entries.resize(clients.max(self.entries.len()), Account::default());
         for (place, account) in self.entries.iter_mut().enumerate() {
             account.may_use = may_use(Slot(place as u16));
+            account.at_most = u64::MAX;
             (account.entry.charged, account.is_over) = (0, false);
         }
     }
@@ -77,7 +79,15 @@ impl Ledger {
     /// A client may use so many tokens more in this period: it took them from the pool.
     pub fn allow(&mut self, slot: Slot, tokens: u64) {
         if let Some(account) = self.entries.get_mut(slot.index()) {
-            account.may_use = account.may_use.saturating_add(tokens);
+            account.may_use = account.may_use.saturating_add(tokens).min(account.at_most);
+        }
+    }
+
+    /// A client may use so many tokens in this period at most, whatever it takes from the pool.
+    pub fn cap(&mut self, slot: Slot, tokens: u64) {
+        if let Some(account) = self.entries.get_mut(slot.index()) {
+            account.at_most = tokens;
+            account.may_use = account.may_use.min(tokens);
         }
     }
 
@@ -149,6 +159,9 @@ mod tests {
         assert_eq!(periods(&ledger), Some(2), "once for each period");
         ledger.allow(Slot(0), 3);
         assert_eq!(ledger.charge_if_within(Slot(0), 3), Verdict::Within);
+        ledger.cap(Slot(0), 15);
+        ledger.allow(Slot(0), 100);
+        assert_eq!(ledger.charge_if_within(Slot(0), 3), Verdict::Overrun { by: 1 }, "its limit");
         assert_eq!(ledger.entry(Slot(0)).map(|entry| entry.charged_ever), Some(29));
     }
 }
