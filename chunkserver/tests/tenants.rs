@@ -334,3 +334,21 @@ fn who_reads_one_sided_without_tokens_is_cut_off_and_may_join_again() {
     });
     assert!(again.is_some_and(|grant| grant != pool));
 }
+
+#[test]
+fn what_costs_more_than_a_period_has_is_refused_and_a_scrub_takes_smaller_steps() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let text = "[tenant.web]\nlimit = 4\n[tenant.scrub]\nlimit = 3\n";
+    let server = Running::start(&with_tenants(dir.path(), PLENTY, text));
+    let mut client = Client::connect(server.addr);
+    client.create(CHUNK, None).expect("a fresh name");
+    client.write(CHUNK, 0, &pattern(5 * 4096, 1)).expect("others have no limit");
+    join(&mut client, "web").expect("it is there");
+    let refused = client.read(CHUNK, 0, 5 * 4096);
+    assert_eq!(refusal(refused), ErrorReply::TenantLimit { max: 4 * 4096 });
+    client.read(CHUNK, 0, 4 * 4096).expect("that is in a period");
+    let op = client.chunks.start_scrub(&mut client.endpoint, 0);
+    let Ok(Output::Scrub(found)) = client.wait(op) else { panic!("a scrub was due") };
+    assert_eq!((found.slices, found.pass_done), (5, true));
+    assert_eq!(of(&qos(&mut client), "scrub").requests, 2, "three slices, and two");
+}

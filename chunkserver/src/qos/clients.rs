@@ -37,12 +37,13 @@ pub(crate) enum JoinError {
 }
 
 impl Node {
-    /// A link says whose it is. With `runs_engine` its client has the tenant's tokens from now on.
+    /// A link says whose it is; `is_member` if it has said so before. With `runs_engine` its client
+    /// has the tenant's tokens from now on, and nobody else may act for the tenant.
     pub(crate) fn join(
         &mut self,
         now: Time,
         name: &str,
-        seat: Seat,
+        (seat, is_member): (Seat, bool),
         runs_engine: bool,
     ) -> Result<Joined, JoinError> {
         self.wake_for_client(now);
@@ -52,8 +53,12 @@ impl Node {
         if self.tenants[index].seat().is_some_and(|other| other != seat) {
             return Err(JoinError::Taken);
         }
+        if runs_engine && self.tenants[index].links > usize::from(is_member) {
+            return Err(JoinError::Taken);
+        }
         let words = if runs_engine { Some(self.hand_over(now, index, seat)?) } else { None };
         debug_assert!(words.is_none() || self.table.report_range(slot).is_some());
+        self.tenants[index].links += usize::from(!is_member);
         let share = self.tenants[index].share;
         Ok(Joined { tenant, share, tick: self.config.tick, words })
     }
@@ -91,8 +96,15 @@ impl Node {
         Ok((self.table.pool_range(), report))
     }
 
-    /// A link is gone, or leaves its tenant. The server runs the engine again, and has tokens from
-    /// the next period on.
+    /// A link that had named a tenant is gone.
+    pub(crate) fn forget(&mut self, tenant: TenantId) {
+        if let Some(tenant) = self.tenants.get_mut(tenant.index()) {
+            tenant.links = tenant.links.saturating_sub(1);
+        }
+    }
+
+    /// A client does not run the engine of its tenant any more. The server runs it again, and has
+    /// tokens from the next period on.
     pub(crate) fn leave(&mut self, tenant: TenantId, seat: Seat) {
         let tick = self.config.tick;
         if let Some(tenant) = self.tenants.get_mut(tenant.index())

@@ -274,6 +274,12 @@ impl Node {
         }
     }
 
+    /// Tokens that a tenant may use in a period, where there is a limit: no request that costs more
+    /// is ever done.
+    pub(crate) fn limit(&self, id: TenantId) -> Option<u32> {
+        self.config.share_of_period(self.tenants[self.resolve(id)].share).limit
+    }
+
     /// Sorts tenants with waiting requests: reserved work first, by what is left of it for the rest
     /// of the period; then those that need tokens of the pool, by weight.
     pub(crate) fn order(&mut self, now: Time, waiting: &mut [TenantId]) {
@@ -302,6 +308,8 @@ impl Node {
 
     /// Leave for a request that had [come in](Self::arrived); none while its tenant has no tokens.
     pub(crate) fn admit(&mut self, now: Time, id: TenantId, cost: u32) -> Option<Pass> {
+        // Who waits since an earlier period is somebody who wants something.
+        self.wake(now);
         let index = self.resolve(id);
         let (ticket, reserved) = match self.tenants[index].runner {
             Runner::Server(_) => self.admit_by_engine(now, index, cost)?,
@@ -445,11 +453,13 @@ impl Node {
                 self.monitor.change(self.tenants[index].slot, wanted).map(|()| index)
             }
             _ => self.monitor.join(wanted).map(|slot| {
+                // What the slot's last owner said is not this one's.
+                self.table.write_report(slot, 0);
                 let tenant = Tenant::new(name.into(), share, slot, self.config.tick);
                 match found {
                     Some(index) => {
-                        let stats = self.tenants[index].stats;
-                        self.tenants[index] = Tenant { stats, ..tenant };
+                        let Tenant { stats, links, .. } = self.tenants[index];
+                        self.tenants[index] = Tenant { stats, links, ..tenant };
                         index
                     }
                     None => {

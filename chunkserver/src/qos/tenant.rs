@@ -64,6 +64,8 @@ pub(super) struct Tenant {
     pub(super) share: Share,
     pub(super) slot: Slot,
     pub(super) runner: Runner,
+    /// Links that have named it.
+    pub(super) links: usize,
     /// Of a client that was cut off: until when it may not join again.
     pub(super) barred_until: Time,
     /// What the client had done one-sided when that was last looked at.
@@ -97,6 +99,7 @@ impl Tenant {
             share,
             slot,
             runner: Runner::Server(server_engine(tick)),
+            links: 0,
             barred_until: Time::ZERO,
             served: Work::default(),
             is_seen: false,

@@ -157,7 +157,7 @@ fn a_client_without_tokens_is_cut_off_and_named_and_the_others_keep_theirs() {
     model.run(2);
     let seat = super::tenant::tests::seat(0);
     let now = model.now;
-    let joined = model.node.join(now, "greedy", seat, true).expect("it may");
+    let joined = model.node.join(now, "greedy", (seat, false), true).expect("it may");
     let mut far = Far {
         engine: Engine::new(Rules::OURS).tick(Nanos::from_micros(200)),
         id: joined.tenant,
@@ -195,7 +195,7 @@ fn a_client_without_tokens_is_cut_off_and_named_and_the_others_keep_theirs() {
     let greedy = report.tenants.iter().find(|tenant| tenant.name == "greedy").expect("it is one");
     assert_eq!((greedy.cut_off, greedy.has_client), (1, false));
     assert!(greedy.overrun > 0 && greedy.used_one_sided > u64::from(IOPS / 100));
-    let again = model.node.join(model.now, "greedy", seat, true);
+    let again = model.node.join(model.now, "greedy", (seat, true), true);
     assert!(matches!(again, Err(super::JoinError::Barred(_))), "{again:?}");
 }
 
@@ -207,17 +207,23 @@ fn a_tenant_has_one_engine_and_who_leaves_gives_it_back() {
     let (first, second) = (super::tenant::tests::seat(0), super::tenant::tests::seat(1));
     let now = model.now;
     let node = &mut model.node;
-    let joined = node.join(now, "a", first, true).expect("nobody has it");
-    assert_eq!(node.join(now, "a", first, true), Ok(joined.clone()), "it may ask again");
+    let joined = node.join(now, "a", (first, false), true).expect("nobody has it");
+    assert_eq!(node.join(now, "a", (first, true), true), Ok(joined.clone()), "it may ask again");
     for runs_engine in [false, true] {
-        let other = node.join(now, "a", second, runs_engine);
+        let other = node.join(now, "a", (second, false), runs_engine);
         assert_eq!(other, Err(super::JoinError::Taken));
     }
-    assert_eq!(node.join(now, "b", second, false), Err(super::JoinError::NoSuchTenant));
+    assert_eq!(node.join(now, "b", (second, false), false), Err(super::JoinError::NoSuchTenant));
     node.leave(joined.tenant, second);
-    assert_eq!(node.join(now, "a", second, false), Err(super::JoinError::Taken));
+    assert_eq!(node.join(now, "a", (second, false), false), Err(super::JoinError::Taken));
     node.leave(joined.tenant, first);
-    assert!(node.join(now, "a", second, false).is_ok_and(|joined| joined.words.is_none()));
+    node.forget(joined.tenant);
+    let plain = node.join(now, "a", (second, false), false);
+    assert!(plain.is_ok_and(|joined| joined.words.is_none()));
+    // Who shares the tenant with others does not take all its tokens.
+    let third = super::tenant::tests::seat(2);
+    assert_eq!(node.join(now, "a", (third, false), true), Err(super::JoinError::Taken));
+    assert!(node.join(now, "a", (second, true), true).is_ok_and(|joined| joined.words.is_some()));
 }
 
 #[test]
@@ -235,4 +241,20 @@ fn a_server_that_nobody_uses_sleeps_and_the_next_request_begins_a_period() {
     model.turn();
     assert_eq!(model.node.periods, before + 1);
     assert!(model.clients[0].waiting < 4, "it is served at once");
+}
+
+#[test]
+fn what_waits_for_tokens_is_done_in_later_periods_though_nobody_asks_again() {
+    let list = [("limited", share(0, Some(100), 1))];
+    let mut model = world(config(&list), &[("limited", 1, 25)]);
+    model.turn();
+    model.clients[0].asks = Asks::Always(0);
+    // Ten in each period of a tenth of a second.
+    for _ in 0..50_000 {
+        model.now += Nanos::from_micros(10);
+        model.turn();
+    }
+    assert_eq!(model.clients[0].waiting, 0);
+    assert_eq!(model.of("limited")[..3], [10, 10, 5]);
+    assert_eq!(model.node.limit(model.clients[0].id), Some(10));
 }

@@ -8,7 +8,7 @@ use towpath_fastpath::wire::{ReadHeader, WriteHeader};
 use towpath_rpc::Piece;
 use towpath_transport::Buf;
 
-use super::limits::{LIST_PAGE_MAX, SCRUB_BUDGET_DEFAULT, SCRUB_BUDGET_MAX, SCRUB_STEP_SLICES};
+use super::limits::{LIST_PAGE_MAX, SCRUB_BUDGET_DEFAULT, SCRUB_BUDGET_MAX};
 use super::scrub::Scrub;
 use super::spare::Spare;
 use crate::store::{ChunkId, Request};
@@ -105,9 +105,7 @@ impl Ask {
                 buf: buf?,
                 crcs: spare.take_crcs(),
             },
-            Self::Scrub(scrub) => {
-                Request::Scrub { budget_slices: scrub.left().min(SCRUB_STEP_SLICES) }
-            }
+            Self::Scrub(scrub) => Request::Scrub { budget_slices: scrub.step() },
             // Answered without the store.
             Self::Join(_) | Self::Session(..) => return None,
             &mut Self::Stat(chunk) => Request::Stat { chunk },

@@ -3,24 +3,36 @@
 use towpath_fastpath::control::{DamagedSlice, ScrubReply};
 use towpath_fastpath::limits::SCRUB_NAMED_MAX;
 
+use super::limits::SCRUB_STEP_SLICES;
 use crate::store::ScrubReport;
 
 /// A scrub under way.
 #[derive(Debug)]
 pub(super) struct Scrub {
     left: u64,
+    step_max: u64,
     found: ScrubReply,
 }
 
 impl Scrub {
     /// A scrub of so many slices.
     pub(super) fn new(budget_slices: u64) -> Self {
-        Self { left: budget_slices, found: ScrubReply::default() }
+        Self { left: budget_slices, step_max: SCRUB_STEP_SLICES, found: ScrubReply::default() }
     }
 
     /// Slices still to check.
     pub(super) fn left(&self) -> u64 {
         self.left
+    }
+
+    /// Slices of the next step.
+    pub(super) fn step(&self) -> u64 {
+        self.left.min(self.step_max)
+    }
+
+    /// Steps have so many slices at most from now on.
+    pub(super) fn shorten(&mut self, slices: u64) {
+        self.step_max = self.step_max.min(slices).max(1);
     }
 
     /// Takes in what a step found.

@@ -12,6 +12,7 @@ use slab::Slab;
 use towpath_fastpath::server::{StorageRequest, parse_request, verify_write};
 use towpath_fastpath::wire::ReadHeader;
 use towpath_fastpath::{ErrorReply, HealthMonitor};
+use towpath_qos::TOKEN_BYTES;
 use towpath_rpc::{
     Fate, Incoming, Piece, Request as RpcRequest, RequestKey, Responder, RpcServer,
     ServerConfig as RpcConfig,
@@ -389,9 +390,19 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     }
 
     /// A request waits for the store, and for the tokens of its tenant.
-    pub(super) fn take_in(&mut self, responder: Responder, deadline: Time, ask: Ask) {
-        let price = self.tenants.price(responder.link(), &ask);
-        self.tenants.arrived(self.endpoint.now(), price);
+    pub(super) fn take_in(&mut self, responder: Responder, deadline: Time, mut ask: Ask) {
+        let now = self.endpoint.now();
+        let mut price = self.tenants.price(responder.link(), &ask);
+        if let Some(limit) = self.tenants.limit_below(now, price) {
+            let Ask::Scrub(scrub) = &mut ask else {
+                let max = u64::from(limit) * u64::from(TOKEN_BYTES);
+                self.answer(responder, deadline, Answer::Error(ErrorReply::TenantLimit { max }));
+                return;
+            };
+            scrub.shorten(limit.into());
+            price = self.tenants.price(responder.link(), &ask);
+        }
+        self.tenants.arrived(now, price);
         self.next_expiry = self.next_expiry.min(deadline);
         let link = responder.link();
         let job = Job { responder, deadline, ask, pass: None, price, tokens: None };

@@ -10,7 +10,7 @@ use towpath_transport::{
 
 use super::answer::Answer;
 use super::ask::Ask;
-use super::limits::{AGAIN_SHARE, SCRUB_STEP_SLICES, SLOT_BYTES_MAX};
+use super::limits::{AGAIN_SHARE, SLOT_BYTES_MAX};
 use super::server::{ChunkServer, Job};
 use crate::qos::{JoinError, Joined, Mail, Pass, Qos, Seat, TenantId, Work};
 use towpath_qos::{Weights, tokens};
@@ -60,8 +60,7 @@ impl Tenants {
             Ask::Write(header, ..) => slices(header.length, write),
             Ask::Create(..) | Ask::Delete(_) | Ask::Finish(..) => slices(0, write),
             Ask::Scrub(scrub) => {
-                let step = scrub.left().min(SCRUB_STEP_SLICES);
-                let cost = u32::try_from(step).unwrap_or(u32::MAX);
+                let cost = u32::try_from(scrub.step()).unwrap_or(u32::MAX);
                 return Price { tenant: TenantId::SCRUB, cost };
             }
             Ask::Info
@@ -72,6 +71,13 @@ impl Tenants {
             | Ask::Stat(_) => 0,
         };
         Price { tenant: self.of(link), cost }
+    }
+
+    /// What the tenant may use in a period, where a request costs more than that.
+    pub(super) fn limit_below(&self, now: Time, price: Price) -> Option<u32> {
+        let qos = self.qos.as_ref().filter(|_| price.cost > 0)?;
+        let limit = qos.at(now, |node, _| node.limit(price.tenant));
+        limit.filter(|&limit| price.cost > limit)
     }
 
     pub(super) fn arrived(&self, now: Time, price: Price) {
@@ -209,7 +215,14 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let (link, channel) = (responder.link(), responder.channel());
         let seat = Seat { worker: qos.worker(), link, channel };
         let JoinRequest { tenant, runs_engine } = request;
-        let joined = qos.at(now, |node, now| node.join(now, tenant, seat, *runs_engine));
+        let before = self.tenants.of(link);
+        let is_member = before != TenantId::default();
+        let joined =
+            qos.at(now, |node, now| match is_member && node.find(tenant) != Some(before) {
+                // A link is one tenant's.
+                true => Err(JoinError::Taken),
+                false => node.join(now, tenant, (seat, is_member), *runs_engine),
+            });
         let Joined { tenant, share, tick, words } = joined.map_err(|error| match error {
             JoinError::NoSuchTenant => ErrorReply::NoSuchTenant,
             JoinError::Taken => ErrorReply::TenantTaken,
@@ -243,9 +256,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     ) -> Result<WordGrants, ErrorReply> {
         let known = self.tenants.clients.iter().find(|client| client.seat == seat);
         let grants = match known {
-            Some(client) if client.tenant == tenant => client.grants,
-            // A link is one tenant's.
-            Some(_) => return Err(ErrorReply::TenantTaken),
+            Some(client) => client.grants,
             None => {
                 let grants = grant_both(&mut self.endpoint, seat.link, memory, (pool, report));
                 let grants = grants.map_err(|error| {
@@ -267,11 +278,12 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// A link is gone, and with it what it was granted.
     pub(super) fn forget_tenant(&mut self, link: LinkId) {
-        if let Some(tenant) = self.tenants.of_links.get_mut(link.index()) {
-            *tenant = TenantId::default();
-        }
         let Some(qos) = &self.tenants.qos else { return };
         let now = self.endpoint.now();
+        let member = self.tenants.of_links.get_mut(link.index()).map(std::mem::take);
+        if let Some(tenant) = member.filter(|&tenant| tenant != TenantId::default()) {
+            qos.at(now, |node, _| node.forget(tenant));
+        }
         self.tenants.clients.retain(|client| {
             let is_gone = client.seat.link == link;
             if is_gone {

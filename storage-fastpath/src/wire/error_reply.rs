@@ -190,6 +190,12 @@ pub enum ErrorReply {
         /// For how long, in microseconds.
         wait_us: u64,
     },
+    /// The request costs more than its tenant may use in a period.
+    #[error("the tenant may move {max} bytes in a period: use several operations")]
+    TenantLimit {
+        /// Bytes for which there are tokens.
+        max: u64,
+    },
     /// The server keeps no reservations.
     #[error("the server keeps no reservations: start it with --qos-iops")]
     NoReservations,
@@ -257,6 +263,7 @@ impl ErrorReply {
             Self::TenantTaken => (21, none, 0, 0, 0),
             Self::TenantBarred { wait_us } => (22, none, 0, wait_us, 0),
             Self::NoReservations => (23, none, 0, 0, 0),
+            Self::TenantLimit { max } => (24, none, 0, max, 0),
         }
     }
 
@@ -287,6 +294,7 @@ impl ErrorReply {
             21 => Self::TenantTaken,
             22 => Self::TenantBarred { wait_us: value },
             23 => Self::NoReservations,
+            24 => Self::TenantLimit { max: value },
             _ => return None,
         })
     }
