@@ -260,7 +260,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
     }
 
     /// Reads at most one operation's bytes from `offset` on, by READs of the server's memory where
-    /// the chunk is resident; see [`ChunkClient::start_resident_read`].
+    /// the chunk is resident; see [`ChunkClient::start_resident_read`]. Such a read is not hedged.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -270,7 +270,8 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         offset: u64,
         length: usize,
     ) -> Result<ReadData, ClientError> {
-        let op = self.client.start_resident_read(&mut self.endpoint, chunk, offset, length)?;
+        let client = self.client.primary_mut();
+        let op = client.start_resident_read(&mut self.endpoint, chunk, offset, length)?;
         match self.wait(op)? {
             Output::Read(data) => Ok(data),
             _ => Err(wrong(Method::Read)),

@@ -116,8 +116,8 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
     }
 
     /// Reads the whole chunk to `sink`, several operations at a time, by READs of the server's
-    /// memory where it is resident; every byte was verified before it is written. `progress` is
-    /// told how many bytes are written.
+    /// memory where it is resident and reads are not hedged; every byte was verified before it is
+    /// written. `progress` is told how many bytes are written.
     ///
     /// # Errors
     /// [`TransferError`]; `sink` may have got the first part.
@@ -128,7 +128,9 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         mut progress: impl FnMut(u64),
     ) -> Result<Transferred, TransferError> {
         let info = self.stat(chunk)?;
-        let (from, length) = (Source { chunk, resident: info.resident }, info.byte_len);
+        // Only requests are hedged.
+        let resident = info.resident && self.config.hedge.is_none();
+        let (from, length) = (Source { chunk, resident }, info.byte_len);
         let mut count = Count::new(self.config.whole_crc);
         self.read_all(from, 0, length, &mut |bytes| {
             let done = count.bytes;
@@ -316,7 +318,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
     ) -> Result<Place, ClientError> {
         let Self { client, endpoint, .. } = self;
         let op = match resident {
-            true => client.start_resident_read(endpoint, chunk, offset, length)?,
+            true => client.primary_mut().start_resident_read(endpoint, chunk, offset, length)?,
             false => client.start_read(endpoint, chunk, offset, length)?,
         };
         Ok(Place::Waiting { op, offset, length, tries })

@@ -185,25 +185,6 @@ impl HedgedClient {
         Ok(op)
     }
 
-    /// Reads `length` bytes from `offset` on as [`ChunkClient::start_resident_read`] does, at the
-    /// first replica alone while its link is up: such a read waits for no server, so it is not
-    /// hedged.
-    ///
-    /// # Errors
-    /// [`ClientError`]; nothing was sent.
-    pub fn start_resident_read<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        chunk: ChunkId,
-        offset: u64,
-        length: usize,
-    ) -> Result<OpId, ClientError> {
-        if self.primary.rpc().is_down() {
-            return self.start_read(endpoint, chunk, offset, length);
-        }
-        self.primary.start_resident_read(endpoint, chunk, offset, length)
-    }
-
     /// Gives an operation up, at both replicas.
     pub fn cancel<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, op: OpId) {
         let read = self.reads.iter_mut().find(|read| read.op == op);

@@ -141,6 +141,22 @@ fn nothing_of_what_is_only_staged_is_in_memory() {
 }
 
 #[test]
+fn a_change_whose_flush_failed_does_not_reach_the_memory() {
+    for passed in 0..2 {
+        let media = SimMedia::new(2);
+        let (mut store, memory, _) = with_arena(&media, SLOTS);
+        let chunk = ChunkId(1);
+        create_resident(&mut store, chunk).expect("room");
+        store.commit().expect("the medium flushes");
+        write(&mut store, chunk, 0, &[1; 8192]);
+        stage_cut(&mut store, chunk, 0, &[2; 12_288], 0).expect("room");
+        media.fail_flush(passed);
+        store.commit().expect_err("the flush fails");
+        assert_eq!(resident(&store, &memory, chunk).expect("in memory"), [1; 8192]);
+    }
+}
+
+#[test]
 fn a_chunk_that_does_not_fit_is_refused_and_told_what_is_left() {
     let media = SimMedia::new(3);
     let mut store = open(&media);

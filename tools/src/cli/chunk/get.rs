@@ -53,6 +53,8 @@ pub(crate) fn get(args: &GetArgs, interrupt: &Interrupt) -> Result<(), CliError>
     let pipeline = Pipeline::fitting(&mut session, args.pipeline.depth, args.pipeline.op_size)?;
     let began = session.now();
     let ChunkInfo { byte_len: whole, resident, .. } = session.stat(args.chunk)?;
+    // Only requests are hedged.
+    let resident = resident && args.hedge.hedge.is_none();
     let source = Source { chunk: args.chunk, resident };
     let mut progress = Progress::bytes("get", whole);
     let mut in_order = InOrder { output, next: 0, early: BTreeMap::new() };

@@ -204,7 +204,10 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
                 let Part { offset, byte_len, .. } = part;
                 let Self { client, endpoint, .. } = self;
                 let op = match resident {
-                    true => client.start_resident_read(endpoint, chunk, offset, byte_len),
+                    true => {
+                        let client = client.primary_mut();
+                        client.start_resident_read(endpoint, chunk, offset, byte_len)
+                    }
                     false => client.start_read(endpoint, chunk, offset, byte_len),
                 };
                 parts.under_way.push((op.map_err(SessionError::from)?, part));
