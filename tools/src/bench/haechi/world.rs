@@ -29,6 +29,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Periods, or seconds, that are left out at the beginning: engines learn then who is behind.
 const SKIPPED: usize = 2;
 
+/// Reads that a client has under way on its one link, at most: more are of no use to a lane.
+const DEPTH_MAX: usize = 128;
+
 /// Slices of the chunk that is read: 16 MiB, which stays in memory.
 const SLICES: u64 = 4096;
 
@@ -117,11 +120,15 @@ impl Plan {
         let is_one_each = self.is_one_sided && system != System::Bare;
         let mut tenants = Vec::new();
         for (index, (name, _)) in TENANTS.into_iter().enumerate() {
+            let (links, depth) = match is_one_each {
+                true => (1, (self.links[index] * self.depth[index]).min(DEPTH_MAX)),
+                false => (self.links[index], self.depth[index]),
+            };
             let mut words = vec![
                 String::from("bench-tenant"),
                 format!("--server={listening}"),
-                format!("--links={}", if is_one_each { 1 } else { self.links[index] }),
-                format!("--depth={}", self.depth[index]),
+                format!("--links={links}"),
+                format!("--depth={depth}"),
                 format!("--chunk={CHUNK}"),
                 format!("--slices={SLICES}"),
                 format!("--seed={}", self.seed.wrapping_add(index as u64)),
