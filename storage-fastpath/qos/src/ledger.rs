@@ -62,6 +62,9 @@ impl Ledger {
 
     /// A client does I/O of so many tokens' worth.
     pub fn charge(&mut self, slot: Slot, cost: u32) -> Verdict {
+        if cost == 0 {
+            return Verdict::Within;
+        }
         let Some(account) = self.entries.get_mut(slot.index()) else {
             return Verdict::Overrun { by: cost.into() };
         };
@@ -78,24 +81,32 @@ impl Ledger {
 
     /// A client may use so many tokens more in this period: it took them from the pool.
     pub fn allow(&mut self, slot: Slot, tokens: u64) {
-        if let Some(account) = self.entries.get_mut(slot.index()) {
-            account.may_use = account.may_use.saturating_add(tokens).min(account.at_most);
-        }
+        let account = self.account(slot);
+        account.may_use = account.may_use.saturating_add(tokens).min(account.at_most);
     }
 
     /// A client may use so many tokens in this period at most, whatever it takes from the pool.
     pub fn cap(&mut self, slot: Slot, tokens: u64) {
-        if let Some(account) = self.entries.get_mut(slot.index()) {
-            account.at_most = tokens;
-            account.may_use = account.may_use.min(tokens);
-        }
+        let account = self.account(slot);
+        account.at_most = tokens;
+        account.may_use = account.may_use.min(tokens);
     }
 
     /// A client may use so many tokens in this period, whatever was said before.
     pub fn limit(&mut self, slot: Slot, tokens: u64) {
-        if let Some(account) = self.entries.get_mut(slot.index()) {
-            account.may_use = tokens;
+        self.account(slot).may_use = tokens;
+    }
+
+    /// Another client has the slot from now on.
+    pub fn clear(&mut self, slot: Slot) {
+        *self.account(slot) = Account::default();
+    }
+
+    fn account(&mut self, slot: Slot) -> &mut Account {
+        if self.entries.len() <= slot.index() {
+            self.entries.resize(slot.index() + 1, Account::default());
         }
+        &mut self.entries[slot.index()]
     }
 
     /// As [`charge`](Self::charge), of an I/O that is not done unless there are tokens for all of
@@ -151,6 +162,11 @@ mod tests {
         assert_eq!((entry.charged, entry.overrun_ever, entry.overrun_periods), (16, 6, 1));
         assert_eq!(entry.misreports, 1);
         assert_eq!(ledger.charge(Slot(9), 3), Verdict::Overrun { by: 3 }, "nobody knows it");
+        assert_eq!(ledger.charge(Slot(9), 0), Verdict::Within);
+        ledger.limit(Slot(9), 5);
+        assert_eq!(ledger.charge(Slot(9), 3), Verdict::Within, "it came within the period");
+        ledger.clear(Slot(9));
+        assert_eq!(ledger.entry(Slot(9)), Some(Entry::default()));
         ledger.begin(Epoch(2), 2, |_| 10);
         assert_eq!(ledger.charge(Slot(0), 10), Verdict::Within);
         let refused = Verdict::Overrun { by: 3 };

@@ -10,6 +10,7 @@ use towpath_qos::{
 };
 
 const ALL: u32 = 157_000;
+const ONE: u32 = 40_000;
 const PERIODS: usize = 8;
 const SKIP: usize = 2;
 
@@ -17,7 +18,7 @@ fn plan(rules: Rules, clients: Vec<ClientPlan>) -> Plan {
     Plan {
         rules: Some(rules),
         clients,
-        profiled: Capacities { all: ALL, one: 1_000 },
+        profiled: Capacities { all: ALL, one: ONE },
         truth: Vec::new(),
         period: Nanos::from_millis(100),
         tick: Nanos::from_micros(200),

@@ -125,7 +125,9 @@ impl Client {
     pub(super) fn behind(&self, passed: Nanos, period: Nanos) -> u32 {
         let even = self.reservation - even::used(self.reservation, passed, period);
         let is_backlogged = self.has_reported && self.last.is_backlogged && !self.is_lost();
-        if is_backlogged { self.last.residual.saturating_sub(even) } else { 0 }
+        // By what it has done as well: what it says of its reservation holds others up.
+        let left = self.reservation.saturating_sub(self.last.done).min(self.last.residual);
+        if is_backlogged { left.saturating_sub(even) } else { 0 }
     }
 
     pub(super) fn is_at_server(&self) -> bool {

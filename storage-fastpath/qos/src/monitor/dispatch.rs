@@ -80,7 +80,9 @@ impl Monitor {
         part.clamp(1, u128::from(config.batch_max.max(1))) as u32
     }
 
-    pub(super) fn unit_shift(&self) -> u8 {
+    /// What a unit of a report stands for ([`Report::unit_shift`]).
+    #[must_use]
+    pub fn unit_shift(&self) -> u8 {
         Report::unit_shift(self.config.profiled.one.max(self.capacity.estimate()))
     }
 

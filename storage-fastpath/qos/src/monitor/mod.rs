@@ -25,7 +25,7 @@ use crate::admission::{AdmissionError, Capacities, Share, admit};
 use crate::limits::{BATCH_MAX, CLIENTS_MAX, PERIOD, TICK};
 use crate::messages::Notice;
 use crate::rules::Rules;
-use crate::words::Epoch;
+use crate::words::{Epoch, PoolWord};
 use alloc::vec::Vec;
 use clients::Client;
 use towpath_base::{Nanos, Time};
@@ -173,7 +173,9 @@ impl Monitor {
     /// [`AdmissionError`]; then it keeps what it has.
     pub fn change(&mut self, slot: Slot, share: Share) -> Result<(), AdmissionError> {
         let Some(before) = self.client(slot).map(|client| client.share) else { return Ok(()) };
-        let others = self.reserved() - u64::from(before.reservation);
+        // Who does not want more needs no room, even where less is left than is reserved.
+        let grows = share.reservation > before.reservation;
+        let others = if grows { self.reserved() - u64::from(before.reservation) } else { 0 };
         let one = self.config.profiled.one;
         admit(&share, others, Capacities { all: self.capacity.estimate(), one })?;
         if let Some(client) = self.clients[slot.index()].as_mut() {
@@ -224,6 +226,17 @@ impl Monitor {
     #[must_use]
     pub fn converted(&self) -> u64 {
         self.converted
+    }
+
+    /// Tokens that were taken from the pool in this period, up to now.
+    #[must_use]
+    pub fn taken(&self, words: &mut impl Words) -> u64 {
+        let word = PoolWord::unpack(words.pool());
+        if word.epoch != self.epoch {
+            return self.pool_taken;
+        }
+        let lately = self.pool_set.max(0) - word.tokens.max(0);
+        self.pool_taken + u64::try_from(lately).unwrap_or(0)
     }
 
     /// Whether engines keep to an even use in this period, since somebody was behind.
