@@ -293,7 +293,7 @@ fn periods_without_demand_tell_nothing_of_capacity() {
     let ours = run(&plan(Rules::OURS, clients()));
     assert_eq!(ours.estimates.last(), Some(&ALL));
     // Beside: what Algorithm 1 makes of periods that lie just above its lower bound.
-    let config = MonitorConfig::new(Capacities { all: ALL, one: 1_000 });
+    let config = MonitorConfig::new(Capacities { all: ALL, one: ONE });
     let published = config.rules(Rules { estimation: Estimation::Published, ..Rules::OURS });
     let mut capacity = towpath_qos::Capacity::new(&published);
     capacity.learn(&published, u64::from(ALL - published.deviation * 2), false);
@@ -302,7 +302,7 @@ fn periods_without_demand_tell_nothing_of_capacity() {
     let mut capacity = towpath_qos::Capacity::new(&published);
     capacity.learn(&published, u64::from(ALL / 2), true);
     assert_eq!(capacity.estimate(), ALL);
-    let ours = MonitorConfig::new(Capacities { all: ALL, one: 1_000 });
+    let ours = MonitorConfig::new(Capacities { all: ALL, one: ONE });
     let mut capacity = towpath_qos::Capacity::new(&ours);
     capacity.learn(&ours, u64::from(ALL / 2), true);
     assert_eq!(capacity.estimate(), ALL / 2);
