@@ -58,7 +58,8 @@ fn all_reservations_are_met_in_every_period_at_the_throughput_of_the_bare_system
         let bare = run(&plan(None));
         let ours = run(&plan(Some(Rules::OURS)));
         assert_eq!(missed(&ours, &reservations), [0; 10]);
-        assert!(share(&ours, &bare) > 99.0, "{}", share(&ours, &bare));
+        // Where tokens that reports tell of count twice, the last ticks of a period are lost.
+        assert!(share(&ours, &bare) > 99.5, "{}", share(&ours, &bare));
         // As many are never given out as a server of that capacity would not do.
         let over = ours.over_issued.iter().max().expect("some periods");
         assert!(*over < i64::from(ALL / 100), "{over}");

@@ -58,7 +58,7 @@ impl Monitor {
         self.pool_set = tokens;
     }
 
-    fn hear(&mut self, words: &mut impl Words) {
+    pub(super) fn hear(&mut self, words: &mut impl Words) {
         let (epoch, shift) = (self.epoch, self.unit_shift());
         let checks = self.config.rules.checks_epoch;
         for (place, client) in self.clients.iter_mut().enumerate() {

@@ -121,6 +121,14 @@ impl Client {
         }
     }
 
+    /// Tokens that it has taken from the pool, by what it told last: all that it has or had beyond
+    /// its reservation. More, where it has given some of that up.
+    pub(super) fn pooled(&self) -> u64 {
+        let Report { held, residual, done, .. } = self.last;
+        let all = u64::from(held) + u64::from(residual) + u64::from(done);
+        all.saturating_sub(self.reservation.into())
+    }
+
     /// How far its reservation lags an even use, when it has enough to do.
     pub(super) fn behind(&self, passed: Nanos, period: Nanos) -> u32 {
         let even = self.reservation - even::used(self.reservation, passed, period);

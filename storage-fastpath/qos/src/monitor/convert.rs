@@ -55,10 +55,15 @@ impl Monitor {
         }
     }
 
-    /// Tokens that were taken so lately that reports may not tell of them.
+    /// Tokens that were taken so lately that reports may not tell of them: no more than were taken
+    /// since the oldest report was written, nor than those that no report tells of.
     fn taken_of_late(&self) -> u64 {
         let oldest = self.taken_then.first().copied().unwrap_or(0);
-        self.pool_taken.saturating_sub(oldest)
+        let since = self.pool_taken.saturating_sub(oldest);
+        // What a report tells is in units: two of its counts are rounded up, and one down.
+        let unit = 3u64 << self.unit_shift();
+        let told: u64 = self.live().map(|client| client.pooled().saturating_sub(unit)).sum();
+        since.min(self.pool_taken.saturating_sub(told))
     }
 
     /// What the pool should have: the paper's C (T - t) - L, less what clients hold of the pool.

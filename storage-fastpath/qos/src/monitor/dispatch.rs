@@ -3,7 +3,7 @@
 use super::{Monitor, Slot, Words};
 use crate::limits::{CAREFUL_PERIODS, SATURATED_PERCENT};
 use crate::messages::PeriodStart;
-use crate::rules::Conversion;
+use crate::rules::{Conversion, Estimation};
 use crate::words::{PoolWord, Report};
 use towpath_base::Time;
 
@@ -24,6 +24,10 @@ impl Monitor {
     /// Ends the period that there is, and begins the next: the pool's word gets what is not
     /// reserved. Send each client its [`start_for`](Self::start_for) then.
     pub fn begin(&mut self, now: Time, words: &mut impl Words) -> PeriodEnd {
+        if self.is_reporting {
+            // What was done since the last look.
+            self.hear(words);
+        }
         let end = self.end_period();
         self.epoch = self.epoch.next();
         self.began = now;
@@ -98,7 +102,14 @@ impl Monitor {
         let was_saturated =
             self.looks > 0 && self.saturated_looks * 100 >= self.looks * SATURATED_PERCENT;
         if self.looks > 0 {
-            self.capacity.learn(&self.config, completed, was_saturated);
+            let untold = match self.config.rules.estimation {
+                Estimation::Published => 0,
+                // Reports are as old as they are far apart, and a saturated server went on.
+                Estimation::Sampled => {
+                    completed * self.report_every().0 / self.config.period.0.max(1)
+                }
+            };
+            self.capacity.learn(&self.config, completed + untold, was_saturated);
         }
         self.careful_periods = match self.was_behind {
             true => CAREFUL_PERIODS,
