@@ -6,17 +6,37 @@
 //! | `setting` | the cluster that all have in common, and its parameters |
 //! | `profile` | what one client does (1a), and more and more of them (1b) |
 //! | `patterns` | demands and patterns without tokens (1c) |
+//! | `reservations` | enough demand (2a), too little (2b), more and more reserved (2c) |
+//! | `spike` | three large reservations, and latency (3) |
+//! | `estimate` | capacity over-estimated and under-estimated (4) |
+//! | `system`, `token_setting` | the systems that are compared, and what cases have in common |
+//! | `shown` | tables, drawings and targets in common |
 //! | `bars` | bars by client and period, as the paper has them |
 
 mod bars;
+mod estimate;
 mod patterns;
 mod profile;
+mod reservations;
 mod setting;
+mod shown;
+mod spike;
+mod system;
+mod token_setting;
 
 use towpath_lab::studies::Study;
 
 /// All of them, in the order in which they are listed.
-pub const ALL: &[&Study] = &[&profile::ALONE, &profile::TOGETHER, &patterns::STUDY];
+pub const ALL: &[&Study] = &[
+    &profile::ALONE,
+    &profile::TOGETHER,
+    &patterns::STUDY,
+    &reservations::ENOUGH,
+    &reservations::TOO_LITTLE,
+    &reservations::MORE,
+    &spike::STUDY,
+    &estimate::STUDY,
+];
 
 #[cfg(test)]
 mod tests;

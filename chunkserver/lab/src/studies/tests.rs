@@ -42,3 +42,27 @@ fn the_ports_make_the_capacities_of_the_paper() {
         assert!(report.is_all_met(), "{name}, seed 7: {:?}", report.claims);
     }
 }
+
+/// What is wanted of ours at every scale: the large studies are the same with longer periods.
+#[test]
+fn ours_misses_no_reservation_in_any_period() {
+    let tiny = [("systems", "ours"), ("period-ms", "40"), ("periods", "2"), ("ticks", "100")];
+    for name in ["haechi 2a", "haechi 2b", "haechi 3"] {
+        let study = ALL.iter().find(|study| study.name == name).expect("it is there");
+        let report = ask(study, 2, &tiny);
+        let missed = report.claims.iter().filter(|claim| claim.name.starts_with("missed"));
+        assert_eq!(missed.clone().count(), 2, "{name}");
+        assert!(missed.clone().all(|claim| claim.is_met()), "{name}, seed 7: {:?}", report.claims);
+    }
+}
+
+#[test]
+fn a_job_without_tokens_takes_no_reservation_when_it_begins() {
+    let given = [("systems", "ours"), ("periods", "7"), ("change", "1")];
+    let study = ALL.iter().find(|study| study.name == "haechi 4").expect("it is there");
+    let report = ask(study, 2, &given);
+    let over =
+        report.claims.iter().filter(|claim| ["missed_0", "missed_1"].contains(&&*claim.name));
+    assert_eq!(over.clone().count(), 2);
+    assert!(over.clone().all(|claim| claim.is_met()), "seed 7: {:?}", report.claims);
+}

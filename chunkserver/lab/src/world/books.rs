@@ -7,6 +7,9 @@ use towpath_qos::PeriodEnd;
 /// Troubles that are kept; the first ones tell all that there is to tell.
 const TROUBLES_MAX: usize = 8;
 
+/// Parts of a period in which I/Os are counted apart.
+pub(super) const COURSE_PARTS: usize = 250;
+
 /// What hosts share.
 pub(super) struct Books {
     /// When the first period begins; [`Time::NEVER`] until all are ready.
@@ -15,6 +18,8 @@ pub(super) struct Books {
     warm_up: usize,
     /// I/Os that ended, by measured period and client.
     pub(super) done: Vec<Vec<u32>>,
+    /// I/Os that ended in each part of a measured period, of all of them together.
+    pub(super) course: Vec<u64>,
     /// How long those took, by client.
     pub(super) latency: Vec<Latency>,
     /// What the monitor said at the end of each period, those of the warm-up too.
@@ -34,6 +39,7 @@ impl Books {
             period,
             warm_up,
             done: vec![vec![0; clients]; periods],
+            course: vec![0; COURSE_PARTS],
             latency: vec![Latency::default(); clients],
             ends: Vec::new(),
             ready: 0,
@@ -52,10 +58,15 @@ impl Books {
         let span = now.since(asked_at);
         let seen = now.0 ^ span.0.rotate_left(40) ^ (client as u64).rotate_left(20);
         self.hash = (self.hash ^ seen).wrapping_mul(0x0000_0100_0000_01b3);
-        let number = (now.since(self.start).0 / self.period.0) as usize;
+        let passed = now.since(self.start).0;
+        let number = (passed / self.period.0) as usize;
         let measured = number.checked_sub(self.warm_up);
-        if let Some(done) = measured.and_then(|number| self.done.get_mut(number)) {
-            done[client] += 1;
+        if let Some(done) = measured.and_then(|number| self.done.get_mut(number))
+            && let Some(done) = done.get_mut(client)
+        {
+            *done += 1;
+            let part = u128::from(passed % self.period.0) * COURSE_PARTS as u128;
+            self.course[(part / u128::from(self.period.0)) as usize] += 1;
             self.latency[client].add(span);
         }
     }

@@ -93,7 +93,7 @@ impl Client {
         if let Some(until) = self.manner.away_until(now, books.start) {
             return until;
         }
-        let mut next = self.endpoint.next_timeout().min(self.work.next_time(books.start));
+        let mut next = self.endpoint.next_timeout().min(self.work.next_time(now, books.start));
         if self.work.may_go() && matches!(self.sides, Sides::Two { .. }) {
             next = next.min(self.processor_free);
         }

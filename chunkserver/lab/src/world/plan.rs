@@ -118,7 +118,7 @@ impl Rates {
 pub struct Plan {
     /// Where everything random comes from.
     pub seed: u64,
-    /// The clients, each on a host of its own.
+    /// The clients, each on a host of its own; jobs that have no share are the last.
     pub clients: Vec<ClientPlan>,
     /// What ports are made for.
     pub rates: Rates,

@@ -29,8 +29,10 @@ const READY_EACH: Nanos = Nanos::from_micros(100);
 /// What came of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// I/Os that ended, by measured period and client.
+    /// I/Os that ended, by measured period and client; without those of jobs that have no share.
     pub done: Vec<Vec<u32>>,
+    /// I/Os that ended in each part of a period, of all measured periods together.
+    pub course: Vec<u64>,
     /// How long they took, by client.
     pub latency: Vec<Latency>,
     /// The length of a period.
@@ -118,6 +120,7 @@ impl Plan {
         let mut books = runner.shared;
         Ok(Outcome {
             done: books.done,
+            course: books.course,
             latency: books.latency,
             period: self.period,
             ends: books.ends.split_off(self.warm_up.min(books.ends.len())),
@@ -173,7 +176,8 @@ impl Plan {
             hosts.push(Host::Client(Box::new(client)));
         }
         hosts.push(Host::Server(Box::new(server)));
-        let books = Books::new(self.period, (self.warm_up, self.periods), clients);
+        let counted = self.clients.iter().take_while(|client| client.share.is_some()).count();
+        let books = Books::new(self.period, (self.warm_up, self.periods), counted);
         Ok(Runner::new(world, hosts, books))
     }
 }

@@ -113,18 +113,21 @@ impl Work {
     }
 
     /// When something is asked for next, or what waits is not wanted any more.
-    pub(super) fn next_time(&self, start: Time) -> Time {
+    pub(super) fn next_time(&self, now: Time, start: Time) -> Time {
         let Some(began) = self.began else { return start };
         let end = began + self.period;
         // With as much as this waiting it is enough to look again when something is done; a burst
         // goes on when something is.
         let asks = self.asked < self.plan.demand
             && (self.waiting.len() as u32) < self.depth
-            && (self.plan.pattern == Pattern::Constant || self.asked == 0);
+            && (self.plan.pattern == Pattern::Constant || self.asked == 0)
+            && end.since(start) > self.plan.active.0;
         let at = match self.plan.pattern {
             Pattern::Burst => began + self.offset,
             Pattern::Constant => self.at(began, self.asked),
         };
-        if asks { at.min(end) } else { end }
+        let at = if asks { at.max(start + self.plan.active.0) } else { end };
+        // What is due and was not asked for is not wanted now.
+        if at > now { at.min(end) } else { end }
     }
 }
