@@ -3,7 +3,7 @@
 use crate::error::OpenError;
 use crate::health::HealthConfig;
 use crate::hedge::HedgeConfig;
-use crate::resident::slots_bytes;
+use crate::resident::{SLOT_BYTES, slots_bytes};
 use crate::session::ClientSession;
 use crate::slice::SLICE_BYTES;
 use crate::wire::PROTOCOL;
@@ -187,6 +187,8 @@ impl ClientConfig {
             EndpointConfig::new().links_max(links).paths(self.paths).send_pools(&[
                 (256, heads),
                 (4 << 10, heads),
+                // A slot that is read.
+                (SLOT_BYTES, heads),
                 (256 << 10, 4),
                 // With room for the trailers of slots that are read.
                 (slots_bytes(self.op_bytes), data),
