@@ -52,8 +52,10 @@ pub const LOCATES_MAX: u32 = 16;
 /// How long a client does not ask again where a chunk is that has no slots.
 pub const NOWHERE_SPAN: Nanos = Nanos::from_secs(1);
 
-/// How long READs wait for the grant that the server named: it is on its way with the reply.
-pub const GRANT_WAIT: Nanos = Nanos::from_secs(1);
+/// The part of its time that a read waits for a buffer, for room on the lane, or for the grant that
+/// the server named, which is on its way with the reply: one in so many. The rest is for an
+/// ordinary read.
+pub const STALL_SHARE: u64 = 4;
 
 const _: () = assert!(IO_BYTES_MAX / SLICE_BYTES < CRCS_MAX);
 const _: () = assert!(IO_BYTES_MAX / SLICE_BYTES / RUNS_MAX < LOCATES_MAX as usize);

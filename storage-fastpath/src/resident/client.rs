@@ -5,14 +5,15 @@ use super::reads::{Asking, Read, Reading, ResidentStats, Stage, Verdict};
 use super::slot::SLOT_BYTES;
 use crate::client::{ChunkClient, Done, OpId};
 use crate::error::{ClientError, ErrorKind};
-use crate::limits::{GRANT_WAIT, LOCATES_MAX, NOWHERE_SPAN};
+use crate::limits::{LOCATES_MAX, NOWHERE_SPAN, STALL_SHARE};
 use crate::output::{Output, ReadData};
 use crate::resident::Located;
 use crate::slice::ChunkId;
 use crate::wire::{Method, ReadReplyHeader};
 use towpath_rpc::Fate;
 use towpath_transport::{
-    Buf, Device, Endpoint, Event, LaneError, OpError, OpOptions, OpOutcome, Place, Region,
+    Buf, Device, Endpoint, Event, LaneError, Nanos, OpError, OpOptions, OpOutcome, Place, Region,
+    Time,
 };
 
 /// Why a part is not posted now.
@@ -211,7 +212,7 @@ impl ChunkClient {
         &mut self,
         endpoint: &mut Endpoint<D>,
         key: usize,
-        until: Option<towpath_transport::Time>,
+        until: Option<Time>,
     ) {
         match self.post_parts(endpoint, key) {
             Ok(()) => {}
@@ -221,10 +222,11 @@ impl ChunkClient {
                 }
             }
             Err(Unposted::Later) => {
+                let span = Nanos(self.op_timeout().0 / STALL_SHARE);
                 if let Stage::Reading(reading) = &mut self.resident.reads[key].stage {
                     reading.let_buffers_go();
                 }
-                let until = until.unwrap_or(endpoint.now() + GRANT_WAIT);
+                let until = until.unwrap_or_else(|| endpoint.now() + span);
                 if !self.resident.stalled.iter().any(|(stalled, _)| *stalled == key) {
                     self.resident.stalled.push_back((key, until));
                 }
