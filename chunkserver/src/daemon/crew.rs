@@ -12,7 +12,7 @@ use super::config::DaemonConfig;
 use super::error::DaemonError;
 use super::run::Served;
 use super::stop::StopFlag;
-use super::tenants::TenantsFile;
+use super::tenants::{Stamp, TenantsFile};
 use crate::qos::Qos;
 use crate::service::{ChunkServer, ServerStats, ServiceConfig};
 use crate::store::StoreWorker;
@@ -32,6 +32,8 @@ pub(super) struct Crew<'a> {
     pub(super) config: &'a DaemonConfig,
     pub(super) stop: &'a StopFlag,
     pub(super) service: &'a ServiceConfig,
+    /// Of the file of tenants, from before it was read.
+    pub(super) tenants_stamp: Option<Stamp>,
     /// Where resident chunks are.
     pub(super) resident: Option<&'a SharedMemory>,
 }
@@ -79,7 +81,8 @@ impl Crew<'_> {
                 told.recv().unwrap_or(Ok(()))?;
             }
             on_ready()?;
-            let mut tenants = self.config.tenants_file.as_deref().map(TenantsFile::new);
+            let file = self.config.tenants_file.as_deref();
+            let mut tenants = file.map(|path| TenantsFile::new(path, self.tenants_stamp));
             while !self.stop.is_stopped()
                 && server.store_is_running()
                 && !threads.iter().any(Thread::is_finished)

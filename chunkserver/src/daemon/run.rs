@@ -157,6 +157,7 @@ pub fn run<D: Device<Memory = Region> + Send>(
         "the store is open"
     );
     let service = service_config(config);
+    let tenants_stamp = config.tenants_file.as_deref().and_then(tenants::stamp);
     let mut qos = tenants::start(config, workers.count())?.into_iter();
     let stores = StoreWorker::spawn_for(workers.count(), store, worker_config(config));
     let mut stores = stores.map_err(DaemonError::Thread)?.into_iter();
@@ -171,7 +172,7 @@ pub fn run<D: Device<Memory = Region> + Send>(
     }
     let server = ChunkServer::on(endpoint, store, &service);
     let server = server.resident_memory(resident.clone()).qos(first_qos);
-    let crew = Crew { config, stop, service: &service, resident: resident.as_ref() };
+    let crew = Crew { config, stop, service: &service, tenants_stamp, resident: resident.as_ref() };
     let served = crew.serve(server, status.map(|(socket, _)| socket), posts, || {
         let ready = Ready { listening, device, pid: std::process::id() };
         on_ready(&ready).map_err(DaemonError::Ready)?;

@@ -16,7 +16,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct TenantsFile {
     path: PathBuf,
-    seen: Option<(SystemTime, u64)>,
+    seen: Option<Stamp>,
     next: Instant,
 }
 
@@ -55,8 +55,9 @@ pub(super) fn start(config: &DaemonConfig, workers: usize) -> Result<Vec<Qos>, D
 }
 
 impl TenantsFile {
-    pub(super) fn new(path: &Path) -> Self {
-        Self { path: path.into(), seen: stamp(path), next: Instant::now() + LOOK_EVERY }
+    /// `seen` is its stamp from before it was read first.
+    pub(super) fn new(path: &Path, seen: Option<Stamp>) -> Self {
+        Self { path: path.into(), seen, next: Instant::now() + LOOK_EVERY }
     }
 
     /// Reads the file again when it has changed. One that is wrong changes nothing.
@@ -77,12 +78,19 @@ impl TenantsFile {
                 let refused = qos.refused().len();
                 tracing::info!(tenants = tenants.len(), refused, "the tenants have changed");
             }
-            Err(error) => tracing::error!(%error, "the tenants stay as they are"),
+            Err(error) => {
+                tracing::error!(%error, "the tenants stay as they are");
+                qos.set_file_error(error.to_string());
+            }
         }
     }
 }
 
-fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
+/// When a file was changed last, and its length.
+pub(super) type Stamp = (SystemTime, u64);
+
+/// None where it cannot be had.
+pub(super) fn stamp(path: &Path) -> Option<Stamp> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
 }

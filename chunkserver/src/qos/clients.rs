@@ -22,6 +22,18 @@ pub(crate) struct Joined {
     pub(crate) words: Option<(Range<usize>, Range<usize>)>,
 }
 
+/// A link that says whose it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Comer {
+    pub(crate) seat: Seat,
+    /// It has said so before.
+    pub(crate) is_member: bool,
+    /// The device can say what is served to it.
+    pub(crate) is_seen: bool,
+    /// Its client runs the engine of the tenant.
+    pub(crate) runs_engine: bool,
+}
+
 /// Why a client does not become the one of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum JoinError {
@@ -37,15 +49,15 @@ pub(crate) enum JoinError {
 }
 
 impl Node {
-    /// A link says whose it is; `is_member` if it has said so before. With `runs_engine` its client
-    /// has the tenant's tokens from now on, and nobody else may act for the tenant.
+    /// A link says whose it is. One that runs the engine has the tenant's tokens from now on, and
+    /// nobody else may act for the tenant.
     pub(crate) fn join(
         &mut self,
         now: Time,
         name: &str,
-        (seat, is_member): (Seat, bool),
-        runs_engine: bool,
+        comer: Comer,
     ) -> Result<Joined, JoinError> {
+        let Comer { seat, is_member, runs_engine, .. } = comer;
         self.wake_for_client(now);
         let tenant = self.find(name).ok_or(JoinError::NoSuchTenant)?;
         let index = tenant.index();
@@ -53,12 +65,17 @@ impl Node {
         if self.tenants[index].seat().is_some_and(|other| other != seat) {
             return Err(JoinError::Taken);
         }
-        if runs_engine && self.tenants[index].links > usize::from(is_member) {
+        // What nobody has named, and scrubs, are of many.
+        let is_shared = [TenantId::OTHERS, TenantId::SCRUB].contains(&tenant);
+        let has_others = self.tenants[index].links > usize::from(is_member);
+        if runs_engine && (is_shared || has_others) {
             return Err(JoinError::Taken);
         }
-        let words = if runs_engine { Some(self.hand_over(now, index, seat)?) } else { None };
+        let words = if runs_engine { Some(self.hand_over(now, index, comer)?) } else { None };
         debug_assert!(words.is_none() || self.table.report_range(slot).is_some());
-        self.tenants[index].links += usize::from(!is_member);
+        if tenant != TenantId::OTHERS {
+            self.tenants[index].links += usize::from(!is_member);
+        }
         let share = self.tenants[index].share;
         Ok(Joined { tenant, share, tick: self.config.tick, words })
     }
@@ -67,7 +84,7 @@ impl Node {
         &mut self,
         now: Time,
         index: usize,
-        seat: Seat,
+        Comer { seat, is_seen, .. }: Comer,
     ) -> Result<(Range<usize>, Range<usize>), JoinError> {
         let tenant = &mut self.tenants[index];
         if now < tenant.barred_until {
@@ -81,7 +98,8 @@ impl Node {
             Runner::Client(_) => return Ok((self.table.pool_range(), report)),
         };
         tenant.runner = Runner::Client(seat);
-        (tenant.served, tenant.is_seen, tenant.was_whole_period) = (Work::default(), false, false);
+        (tenant.is_seen, tenant.was_whole_period) = (is_seen, false);
+        (tenant.taken_seen, tenant.looked_at) = (self.monitor.taken(&mut self.table), now);
         let used = self.ledger.entry(slot).map_or(0, |entry| entry.charged);
         if let Some(start) = self.monitor.start_for(slot, now) {
             // What the server's engine used of it is gone.
@@ -91,8 +109,10 @@ impl Node {
             self.tell(Mail::Push(seat, start.emit().to_vec()));
         }
         let slack = self.slack_of(slot);
-        self.ledger.limit(slot, used + u64::from(left) + slack);
-        self.cap(index);
+        if is_seen {
+            self.ledger.limit(slot, used + u64::from(left) + slack);
+            self.cap(index);
+        }
         Ok((self.table.pool_range(), report))
     }
 
@@ -116,32 +136,35 @@ impl Node {
         }
     }
 
-    /// What the client of a tenant has done one-sided since its link is up. One that does I/O
-    /// without tokens is cut off.
-    pub(crate) fn served(&mut self, id: TenantId, seat: Seat, work: Work) {
-        let batch = match self.tenants.get(id.index()) {
-            Some(tenant) if tenant.seat() == Some(seat) => self.batch_of(tenant.slot),
+    /// What the client of a tenant has done one-sided since that was last looked at. One that does
+    /// I/O without tokens is cut off.
+    pub(crate) fn served(&mut self, now: Time, id: TenantId, seat: Seat, work: Work) {
+        match self.tenants.get(id.index()) {
+            Some(tenant) if tenant.seat() == Some(seat) => {}
             _ => return,
-        };
+        }
+        let taken = self.monitor.taken(&mut self.table);
         let next_period = self.next_period;
         let tenant = &mut self.tenants[id.index()];
-        let before = std::mem::replace(&mut tenant.served, work);
-        if !std::mem::replace(&mut tenant.is_seen, true) {
-            // What it did before it joined was not the tenant's.
-            return;
-        }
-        let additions = work.additions.saturating_sub(before.additions);
-        let words = work.words.saturating_sub(before.words);
-        let extra = (additions + words).saturating_sub(WORDS_PER_TICK);
-        let tokens = work.tokens.saturating_sub(before.tokens) + extra;
+        tenant.is_seen = true;
+        // Who added to the pool's word may have got all that left it meanwhile: additions of a
+        // client are not told from each other's, but nobody gets more than there was.
+        let got = taken.saturating_sub(std::mem::replace(&mut tenant.taken_seen, taken));
+        let got = if work.additions > 0 { got } else { 0 };
+        let since = std::mem::replace(&mut tenant.looked_at, now);
+        let ticks = 1 + now.since(since).0 / self.config.tick.0.max(1);
+        let free = WORDS_PER_TICK.saturating_mul(ticks);
+        let extra = (work.additions + work.words).saturating_sub(free);
+        let tokens = work.tokens + extra;
         tenant.stats.used_one_sided += tokens;
-        self.ledger.allow(tenant.slot, additions.min(WORDS_PER_TICK) * u64::from(batch));
+        self.ledger.allow(tenant.slot, got);
         let cost = u32::try_from(tokens).unwrap_or(u32::MAX);
         if let Verdict::Overrun { by } = self.ledger.charge(tenant.slot, cost) {
             tracing::warn!(tenant = tenant.name, by, "cut off: one-sided I/O without tokens");
             tenant.stats.cut_off += 1;
             tenant.barred_until = next_period;
             tenant.take_over(self.config.tick);
+            self.ledger.limit(tenant.slot, u64::MAX);
             self.tell(Mail::CutOff(seat));
         }
     }

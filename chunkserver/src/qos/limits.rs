@@ -21,6 +21,10 @@ pub(super) const UNDER_WAY_MAX: u64 = 64;
 /// and one addition, and what was late.
 pub(super) const WORDS_PER_TICK: u64 = 8;
 
+/// What waits for a worker at most, but for cut-offs: of each tenant's client a start and some
+/// notices.
+pub(super) const MAIL_MAX: usize = 4 * TENANTS_MAX;
+
 /// Periods of which the end is kept, to be shown.
 pub(super) const ENDS_KEPT: usize = 32;
 

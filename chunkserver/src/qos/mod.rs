@@ -25,7 +25,7 @@ mod tests;
 mod what_if;
 mod words;
 
-pub(crate) use clients::{JoinError, Joined};
+pub(crate) use clients::{Comer, JoinError, Joined};
 pub use config::{OTHERS, QosConfig, SCRUB, Tenants, TenantsError, parse_rate, read_tenants};
 pub use limits::UNUSED_PERIODS_TOLD;
 pub use node::Refused;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use towpath_qos::{
     Action, AdmissionError, Engine, Ledger, Look, Monitor, MonitorConfig, PeriodEnd, PeriodStart,
-    Share, Slot, Verdict, Weights,
+    Report, Share, Slot, Verdict, Weights, Words as _,
 };
 use towpath_transport::{MemoryError, Nanos, Time};
 
@@ -63,6 +63,10 @@ pub(crate) struct Node {
     /// Nobody has asked for anything in a whole period: the next request begins one.
     is_asleep: bool,
     was_used: bool,
+    /// It was said in this period that somebody spoils the pool's word.
+    told_spoilt: bool,
+    /// Why the file of tenants was not taken over when it last changed.
+    file_error: Option<String>,
     /// Where the pool's order stands.
     pool_clock: u64,
     pub(super) ends: VecDeque<PeriodEnd>,
@@ -93,6 +97,8 @@ impl Node {
             next_tick: Time::NEVER,
             is_asleep: true,
             was_used: false,
+            told_spoilt: false,
+            file_error: None,
             pool_clock: 0,
             ends: VecDeque::new(),
             periods: 0,
@@ -156,7 +162,7 @@ impl Node {
             self.ends.pop_front();
         }
         self.ends.push_back(end);
-        self.was_used = false;
+        (self.was_used, self.told_spoilt) = (false, false);
         self.begin_ledger();
         for index in 0..self.tenants.len() {
             let Some(start) = self.monitor.start_for(self.tenants[index].slot, now) else {
@@ -188,8 +194,7 @@ impl Node {
 
     /// What clients say that they did, beside what the server has seen.
     fn hold_to_account(&mut self) {
-        // Reports are a tick old, and I/Os under way are counted by one of them only.
-        let slack = u64::from(self.monitor.config().profiled.one) / 100 + 2 * UNDER_WAY_MAX;
+        let slack = u64::from(slack_of_reports(self.monitor.config().profiled.one));
         for tenant in &self.tenants {
             let is_held = tenant.seat().is_some() && tenant.was_whole_period && tenant.is_seen;
             if let Some(report) = self.monitor.report(tenant.slot).filter(|_| is_held) {
@@ -202,7 +207,8 @@ impl Node {
         let slots = self.tenants.iter().map(|tenant| tenant.slot.index() + 1).max().unwrap_or(0);
         let mut may_use = vec![u64::MAX; slots];
         for tenant in self.tenants.iter().filter(|tenant| !tenant.is_removed) {
-            if tenant.seat().is_some() {
+            // Where the device does not say what it serves, nothing can be held against anybody.
+            if tenant.seat().is_some() && tenant.is_seen {
                 let reserved = self.config.share_of_period(tenant.share).reservation;
                 may_use[tenant.slot.index()] = u64::from(reserved) + self.slack_of(tenant.slot);
             }
@@ -210,6 +216,7 @@ impl Node {
         let epoch = self.monitor.epoch();
         self.ledger.begin(epoch, slots, |slot| may_use.get(slot.index()).copied().unwrap_or(0));
         for index in 0..self.tenants.len() {
+            self.tenants[index].taken_seen = 0;
             self.cap(index);
         }
     }
@@ -218,7 +225,9 @@ impl Node {
     pub(super) fn cap(&mut self, index: usize) {
         let tenant = &self.tenants[index];
         let limit = self.config.share_of_period(tenant.share).limit;
-        if let Some(limit) = limit.filter(|_| tenant.seat().is_some() && !tenant.is_removed) {
+        if let Some(limit) =
+            limit.filter(|_| tenant.seat().is_some() && tenant.is_seen && !tenant.is_removed)
+        {
             let slot = tenant.slot;
             self.ledger.cap(slot, u64::from(limit) + self.slack_of(slot));
         }
@@ -236,18 +245,18 @@ impl Node {
 
     /// Steps S1 to S3 and T2.
     fn tick(&mut self, now: Time) {
-        for tenant in &mut self.tenants {
+        for tenant in self.tenants.iter_mut().filter(|tenant| !tenant.is_removed) {
             let slot = tenant.slot;
             if let Some(engine) = tenant.engine_mut() {
                 drive(engine, &self.table, slot, now);
             }
         }
-        let Look { notice, was_spoilt, .. } = self.monitor.tick(now, &mut self.table);
-        if was_spoilt {
+        let Look { notice, was_spoilt, .. } = self.look(now);
+        if was_spoilt && !std::mem::replace(&mut self.told_spoilt, true) {
             tracing::warn!("the word of the token pool was no word of ours, and was set right");
         }
         if let Some(notice) = notice {
-            for tenant in &mut self.tenants {
+            for tenant in self.tenants.iter_mut().filter(|tenant| !tenant.is_removed) {
                 match &mut tenant.runner {
                     Runner::Server(engine) => engine.notice(now, &notice),
                     Runner::Client(seat) => {
@@ -257,6 +266,27 @@ impl Node {
             }
         }
         self.set_next_tick(now, now);
+    }
+
+    /// The monitor's look, at what clients say as far as it agrees with what the server has seen.
+    fn look(&mut self, now: Time) -> Look {
+        let Self { monitor, table, ledger, tenants, .. } = self;
+        let (epoch, shift) = (monitor.epoch(), monitor.unit_shift());
+        let slack = slack_of_reports(monitor.config().profiled.one);
+        for tenant in tenants.iter().filter(|tenant| tenant.seat().is_some() && tenant.is_seen) {
+            let told = Report::unpack(table.report(tenant.slot), epoch, shift);
+            let entry = ledger.entry(tenant.slot).filter(|_| tenant.was_whole_period);
+            if let (Some(told), Some(entry)) = (told, entry) {
+                let seen = u32::try_from(entry.charged).unwrap_or(u32::MAX);
+                let least = seen.saturating_sub(slack);
+                let done = told.done.clamp(least, seen.saturating_add(slack));
+                if done != told.done {
+                    // It is written again by its client; what matters is what is read now.
+                    table.write_report(tenant.slot, Report { done, ..told }.pack(epoch, shift));
+                }
+            }
+        }
+        monitor.tick(now, table)
     }
 
     /// A request has come in that costs so much.
@@ -274,10 +304,10 @@ impl Node {
         }
     }
 
-    /// Tokens that a tenant may use in a period, where there is a limit: no request that costs more
-    /// is ever done.
-    pub(crate) fn limit(&self, id: TenantId) -> Option<u32> {
-        self.config.share_of_period(self.tenants[self.resolve(id)].share).limit
+    /// Tokens that a tenant may use in a period at most: no request that costs more is ever done.
+    pub(crate) fn limit(&self, id: TenantId) -> u32 {
+        let limit = self.config.share_of_period(self.tenants[self.resolve(id)].share).limit;
+        limit.unwrap_or(u32::MAX).min(self.monitor.estimate())
     }
 
     /// Sorts tenants with waiting requests: reserved work first, by what is left of it for the rest
@@ -401,6 +431,16 @@ impl Node {
         self.mail.push(mail);
     }
 
+    /// The file of tenants has changed, and cannot be used.
+    pub(crate) fn set_file_error(&mut self, error: String) {
+        self.file_error = Some(error);
+    }
+
+    /// Why the file of tenants was not taken over when it last changed.
+    pub(crate) fn file_error(&self) -> Option<&str> {
+        self.file_error.as_deref()
+    }
+
     /// Those of the file that could not be admitted as it says.
     pub(crate) fn refused(&self) -> &[Refused] {
         &self.refused
@@ -413,6 +453,7 @@ impl Node {
             wanted.entry(always.into()).or_insert(Share::reserved(0));
         }
         self.refused.clear();
+        self.file_error = None;
         let mut order: Vec<(&String, &Share)> = wanted.iter().collect();
         // The two that are always there have the first places.
         order.sort_by_key(|(name, _)| (name.as_str() != OTHERS, name.as_str() != SCRUB));
@@ -423,7 +464,8 @@ impl Node {
         }
         // Who gives up comes before who wants more.
         let (less, more): (Vec<_>, Vec<_>) = order.into_iter().partition(|(name, share)| {
-            let found = self.tenants.iter().find(|tenant| tenant.name == **name);
+            let is_it = |tenant: &&Tenant| tenant.name == **name && !tenant.is_removed;
+            let found = self.tenants.iter().find(is_it);
             found.is_some_and(|tenant| share.reservation <= tenant.share.reservation)
         });
         for (name, share) in less.into_iter().chain(more) {
@@ -439,10 +481,8 @@ impl Node {
         }
         self.monitor.leave(tenant.slot);
         tenant.is_removed = true;
-        if let Some(seat) = tenant.seat() {
-            tenant.take_over(tick);
-            self.mail.push(Mail::CutOff(seat));
-        }
+        self.mail.extend(tenant.seat().map(Mail::CutOff));
+        tenant.take_over(tick);
     }
 
     fn set_tenant(&mut self, name: &str, share: Share) {
@@ -455,6 +495,8 @@ impl Node {
             _ => self.monitor.join(wanted).map(|slot| {
                 // What the slot's last owner said is not this one's.
                 self.table.write_report(slot, 0);
+                self.ledger.clear(slot);
+                self.ledger.limit(slot, u64::MAX);
                 let tenant = Tenant::new(name.into(), share, slot, self.config.tick);
                 match found {
                     Some(index) => {
@@ -474,13 +516,20 @@ impl Node {
             Err(error) => {
                 tracing::warn!(tenant = name, %error, "a reservation is refused");
                 self.refused.push(Refused { tenant: name.into(), error });
-                if found.is_none() {
+                let is_known = found.is_some_and(|index| !self.tenants[index].is_removed);
+                if !is_known && share.reservation > 0 {
                     // It is known, and has what others leave.
                     self.set_tenant(name, Share { reservation: 0, limit: None, ..share });
                 }
             }
         }
     }
+}
+
+/// How much what a client tells may differ from what the server has seen: reports are a tick old,
+/// and I/Os under way are counted by one of them only.
+fn slack_of_reports(one: u32) -> u32 {
+    one / 100 + 2 * UNDER_WAY_MAX as u32
 }
 
 /// Does what a server's own engine wants done: the words are at hand.

@@ -39,6 +39,7 @@ impl Node {
             last: last.collect(),
             tenants: self.tenants.iter().filter_map(|tenant| self.report_of(tenant)).collect(),
             refused: refused.collect(),
+            file_error: self.file_error().unwrap_or_default().to_owned(),
         }
     }
 

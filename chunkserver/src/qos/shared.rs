@@ -9,6 +9,7 @@ use std::time::Instant;
 use towpath_transport::{MemoryError, Nanos, SharedMemory, Time};
 
 use super::config::{QosConfig, Tenants};
+use super::limits::MAIL_MAX;
 use super::node::{Mail, Node, Refused};
 
 /// One worker's handle on the reservations of its server. The first worker begins periods and looks
@@ -101,9 +102,22 @@ impl Qos {
         Time(u64::try_from(i128::from(now.0) + self.ahead).unwrap_or(0))
     }
 
-    /// When this worker has something to do, on the clock of its endpoint.
+    /// When this worker has something to do, on the clock of its endpoint: the first one in time,
+    /// the others when that is away.
     pub(crate) fn next_due(&self) -> Time {
-        if self.worker == 0 { Time(self.shared.due.load(Relaxed)) } else { Time::NEVER }
+        match self.shared.due.load(Relaxed) {
+            due if due == Time::NEVER.0 => Time::NEVER,
+            due if self.worker == 0 => Time(due),
+            due => {
+                let late = i128::from(due) + 2 * i128::from(self.shared.tick.0) - self.ahead;
+                Time(u64::try_from(late).unwrap_or(0))
+            }
+        }
+    }
+
+    /// The file of tenants has changed, and cannot be used.
+    pub(crate) fn set_file_error(&self, error: String) {
+        self.with(|node| node.set_file_error(error));
     }
 
     /// Begins a period or looks at the words, when it is time and this worker is the one to do it.
@@ -128,7 +142,12 @@ impl Qos {
         for mail in node.take_mail() {
             let worker = mail.worker();
             if let Some(to) = self.shared.boxes.get(worker) {
-                lock(&to.mail).push(mail);
+                let mut waiting = lock(&to.mail);
+                if waiting.len() >= MAIL_MAX {
+                    // It has not looked for long: what it was to tell holds no more.
+                    waiting.retain(|mail| matches!(mail, Mail::CutOff(_)));
+                }
+                waiting.push(mail);
                 told.push(worker);
             }
         }

@@ -68,8 +68,9 @@ pub(super) struct Tenant {
     pub(super) links: usize,
     /// Of a client that was cut off: until when it may not join again.
     pub(super) barred_until: Time,
-    /// What the client had done one-sided when that was last looked at.
-    pub(super) served: Work,
+    /// What engines had taken from the pool, and when, when that was last looked at.
+    pub(super) taken_seen: u64,
+    pub(super) looked_at: Time,
     /// Whether the device can say what the client did one-sided.
     pub(super) is_seen: bool,
     /// The same engine ran since this period began.
@@ -81,7 +82,7 @@ pub(super) struct Tenant {
     pub(super) stats: TenantStats,
 }
 
-/// What a client has done on the server's memory, since its link is up.
+/// What a client has done on the server's memory since that was last looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Tokens' worth of I/O.
@@ -101,7 +102,8 @@ impl Tenant {
             runner: Runner::Server(server_engine(tick)),
             links: 0,
             barred_until: Time::ZERO,
-            served: Work::default(),
+            taken_seen: 0,
+            looked_at: Time::ZERO,
             is_seen: false,
             was_whole_period: false,
             pool_tag: 0,

@@ -6,8 +6,8 @@ use towpath_transport::{Nanos, Time};
 
 use super::model::{Asks, Model};
 use super::node::{Mail, Node};
-use super::tenant::{TenantId, Work};
-use super::{QosConfig, Tenants};
+use super::tenant::{Seat, TenantId, Work};
+use super::{Comer, QosConfig, Tenants};
 
 const IOPS: u32 = 50_000;
 
@@ -38,6 +38,10 @@ fn world(config: QosConfig, wants: &[(&'static str, u32, usize)]) -> Model {
         assert!(model.add(name, cost, Asks::Always(waiting)), "{name} is a tenant");
     }
     model
+}
+
+fn comer(seat: Seat, is_member: bool, runs_engine: bool) -> Comer {
+    Comer { seat, is_member, is_seen: true, runs_engine }
 }
 
 /// What one did in each period, as a share of what it would at `rate` a second.
@@ -157,14 +161,14 @@ fn a_client_without_tokens_is_cut_off_and_named_and_the_others_keep_theirs() {
     model.run(2);
     let seat = super::tenant::tests::seat(0);
     let now = model.now;
-    let joined = model.node.join(now, "greedy", (seat, false), true).expect("it may");
+    let joined = model.node.join(now, "greedy", comer(seat, false, true)).expect("it may");
     let mut far = Far {
         engine: Engine::new(Rules::OURS).tick(Nanos::from_micros(200)),
         id: joined.tenant,
         work: Work::default(),
     };
     assert!(joined.words.is_some());
-    model.node.served(far.id, seat, far.work);
+    model.node.served(now, far.id, seat, far.work);
     let mut was_cut_off = false;
     for step in 1..=2_000_u64 {
         model.now += Nanos::from_micros(10);
@@ -187,7 +191,7 @@ fn a_client_without_tokens_is_cut_off_and_named_and_the_others_keep_theirs() {
         // It does without tokens what it likes.
         far.work.tokens += 10;
         if step % 20 == 0 && !was_cut_off {
-            model.node.served(far.id, seat, far.work);
+            model.node.served(model.now, far.id, seat, std::mem::take(&mut far.work));
         }
     }
     assert!(was_cut_off && far.engine.epoch().is_some());
@@ -195,7 +199,7 @@ fn a_client_without_tokens_is_cut_off_and_named_and_the_others_keep_theirs() {
     let greedy = report.tenants.iter().find(|tenant| tenant.name == "greedy").expect("it is one");
     assert_eq!((greedy.cut_off, greedy.has_client), (1, false));
     assert!(greedy.overrun > 0 && greedy.used_one_sided > u64::from(IOPS / 100));
-    let again = model.node.join(model.now, "greedy", (seat, true), true);
+    let again = model.node.join(model.now, "greedy", comer(seat, true, true));
     assert!(matches!(again, Err(super::JoinError::Barred(_))), "{again:?}");
 }
 
@@ -207,23 +211,32 @@ fn a_tenant_has_one_engine_and_who_leaves_gives_it_back() {
     let (first, second) = (super::tenant::tests::seat(0), super::tenant::tests::seat(1));
     let now = model.now;
     let node = &mut model.node;
-    let joined = node.join(now, "a", (first, false), true).expect("nobody has it");
-    assert_eq!(node.join(now, "a", (first, true), true), Ok(joined.clone()), "it may ask again");
+    let joined = node.join(now, "a", comer(first, false, true)).expect("nobody has it");
+    assert_eq!(
+        node.join(now, "a", comer(first, true, true)),
+        Ok(joined.clone()),
+        "it may ask again"
+    );
     for runs_engine in [false, true] {
-        let other = node.join(now, "a", (second, false), runs_engine);
+        let other = node.join(now, "a", comer(second, false, runs_engine));
         assert_eq!(other, Err(super::JoinError::Taken));
     }
-    assert_eq!(node.join(now, "b", (second, false), false), Err(super::JoinError::NoSuchTenant));
+    assert_eq!(
+        node.join(now, "b", comer(second, false, false)),
+        Err(super::JoinError::NoSuchTenant)
+    );
     node.leave(joined.tenant, second);
-    assert_eq!(node.join(now, "a", (second, false), false), Err(super::JoinError::Taken));
+    assert_eq!(node.join(now, "a", comer(second, false, false)), Err(super::JoinError::Taken));
     node.leave(joined.tenant, first);
     node.forget(joined.tenant);
-    let plain = node.join(now, "a", (second, false), false);
+    let plain = node.join(now, "a", comer(second, false, false));
     assert!(plain.is_ok_and(|joined| joined.words.is_none()));
     // Who shares the tenant with others does not take all its tokens.
     let third = super::tenant::tests::seat(2);
-    assert_eq!(node.join(now, "a", (third, false), true), Err(super::JoinError::Taken));
-    assert!(node.join(now, "a", (second, true), true).is_ok_and(|joined| joined.words.is_some()));
+    assert_eq!(node.join(now, "a", comer(third, false, true)), Err(super::JoinError::Taken));
+    assert!(
+        node.join(now, "a", comer(second, true, true)).is_ok_and(|joined| joined.words.is_some())
+    );
 }
 
 #[test]
@@ -256,5 +269,99 @@ fn what_waits_for_tokens_is_done_in_later_periods_though_nobody_asks_again() {
     }
     assert_eq!(model.clients[0].waiting, 0);
     assert_eq!(model.of("limited")[..3], [10, 10, 5]);
-    assert_eq!(model.node.limit(model.clients[0].id), Some(10));
+    assert_eq!(model.node.limit(model.clients[0].id), 10);
+}
+
+#[test]
+fn nobody_takes_the_tokens_of_those_who_have_named_no_tenant() {
+    let mut model = world(config(&[]), &[("others", 1, 10)]);
+    model.run(1);
+    let seat = super::tenant::tests::seat(0);
+    for name in ["others", "scrub"] {
+        let taken = model.node.join(model.now, name, comer(seat, false, true));
+        assert_eq!(taken, Err(super::JoinError::Taken), "{name}");
+        assert!(model.node.join(model.now, name, comer(seat, false, false)).is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn a_renamed_tenant_has_its_word_for_itself() {
+    let mut model = world(config(&[("web", share(1_000, None, 1))]), &[("others", 1, 10)]);
+    model.run(1);
+    model.node.set_tenants(&tenants(&[("www", share(1_000, None, 1))]));
+    let seat = super::tenant::tests::seat(0);
+    let joined = model.node.join(model.now, "www", comer(seat, false, true)).expect("it is new");
+    // It is known to the ledger at once, and does nothing.
+    model.node.served(model.now, joined.tenant, seat, Work::default());
+    model.node.served(model.now, joined.tenant, seat, Work::default());
+    let slot = model.node.tenants[joined.tenant.index()].slot;
+    model.run(1);
+    let word = 0x1234_5678;
+    model.node.table.write_report(slot, word);
+    for _ in 0..100 {
+        model.now += Nanos::from_micros(10);
+        model.turn();
+    }
+    let words: &mut super::WordTable = &mut model.node.table;
+    assert_eq!(towpath_qos::Words::report(words, slot), word, "only its client writes there");
+    let report = model.node.report();
+    let www = report.tenants.iter().find(|tenant| tenant.name == "www").expect("it is one");
+    assert_eq!((www.cut_off, www.overrun), (0, 0));
+}
+
+#[test]
+fn additions_that_take_nothing_from_the_pool_give_leave_for_nothing() {
+    let list = [("idle", share(0, None, 1)), ("a", share(IOPS, None, 1))];
+    let mut model = world(config(&list), &[("a", 1, 64)]);
+    model.run(2);
+    let seat = super::tenant::tests::seat(0);
+    let joined = model.node.join(model.now, "idle", comer(seat, false, true)).expect("it may");
+    let mut done = 0;
+    while model.node.tenants[joined.tenant.index()].seat().is_some() {
+        model.now += Nanos::from_micros(200);
+        model.turn();
+        // Eight additions of nothing in each look.
+        let work = Work { tokens: 10, additions: 8, words: 1 };
+        model.node.served(model.now, joined.tenant, seat, work);
+        done += 10;
+        assert!(done < IOPS, "it is cut off");
+    }
+    assert!(done < 200, "{done}");
+}
+
+#[test]
+fn who_gives_something_up_may_while_more_is_reserved_than_the_server_does() {
+    let list = [("a", share(IOPS / 2, None, 1)), ("b", share(IOPS / 2, None, 1))];
+    let wants = [("a", 1, 64), ("b", 1, 64)];
+    let mut model = world(config(&list), &wants);
+    model.rate = IOPS / 2;
+    model.run(12);
+    assert!(model.node.monitor.is_overcommitted(), "{}", model.node.monitor.estimate());
+    let less = [("a", share(IOPS / 5, None, 2)), ("b", share(IOPS / 2, None, 1))];
+    model.node.set_tenants(&tenants(&less));
+    assert_eq!(model.node.refused(), []);
+}
+
+#[test]
+fn another_worker_goes_on_while_the_first_is_away() {
+    let handles = super::Qos::for_workers(config(&[]), 2).expect("memory for a test");
+    let [mut first, mut second]: [super::Qos; 2] = handles.try_into().expect("two");
+    first.attach(Time(1_000), None);
+    second.attach(Time(1_000), None);
+    let tick = Nanos::from_micros(200);
+    let (others, start) = (TenantId::default(), Time(2_000));
+    first.at(start, |node, now| node.arrived(now, others, 1));
+    let periods = |qos: &super::Qos| qos.at(start, |node, _| node.periods);
+    assert_eq!(periods(&first), 1);
+    // Its clock began at another time, by less than a second in this test.
+    let later = second.next_due() + tick;
+    assert!(later < Time(start.0 + 2_000_000_000), "it has a part in it");
+    let end = later + Nanos::from_secs(2);
+    let mut now = later;
+    while now < end {
+        second.turn(now);
+        second.at(now, |node, now| node.arrived(now, others, 1));
+        now += tick;
+    }
+    assert!(periods(&second) > 15, "{}", periods(&second));
 }

@@ -85,7 +85,7 @@ pub fn what_if(
     let tick = report.tick_ns.max(1);
     if report.period_ns > PERIOD_MAX.0
         || report.period_ns / tick > TICKS_MAX
-        || report.tenants.len() > TENANTS_MAX
+        || report.tenants.len() > TENANTS_MAX + 2
     {
         return Err(WhatIfError::OutOfRange);
     }
@@ -115,7 +115,7 @@ pub fn what_if(
     let mut node = Node::new(config.clone())?;
     // After the others: it is the one that is refused.
     node.set_tenants(&then);
-    if let Some(refused) = node.refused().first() {
+    if let Some(refused) = node.refused().iter().find(|refused| refused.tenant == tenant) {
         let refused = Some(unscaled(refused.error, scale));
         return Ok(WhatIf { refused, periods: 0, tenants: Vec::new() });
     }

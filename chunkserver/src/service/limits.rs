@@ -23,6 +23,9 @@ pub(super) const SLOT_BYTES_MAX: u64 = 4096 + 64;
 /// that it is of use on.
 pub(super) const AGAIN_SHARE: u64 = 8;
 
+/// And so many a look whatever there were: as many as a lane has under way.
+pub(super) const AGAIN_MIN: u64 = 16;
+
 /// How long the network is not looked at while the thread sleeps until the store answers.
 pub(super) const STORE_WAIT: Nanos = Nanos::from_micros(100);
 

@@ -37,6 +37,11 @@ impl<T> Queues<T> {
         self.tenants[tenant.index()].put_back(link, item);
     }
 
+    /// The next item of a tenant is one of that link.
+    pub(super) fn stay_first(&mut self, tenant: TenantId, link: LinkId) {
+        self.tenants[tenant.index()].stay_first(link);
+    }
+
     /// Links of a tenant with something waiting.
     pub(super) fn links(&self, tenant: TenantId) -> usize {
         self.tenants.get(tenant.index()).map_or(0, Waiting::links)

@@ -12,7 +12,6 @@ use slab::Slab;
 use towpath_fastpath::server::{StorageRequest, parse_request, verify_write};
 use towpath_fastpath::wire::ReadHeader;
 use towpath_fastpath::{ErrorReply, HealthMonitor};
-use towpath_qos::TOKEN_BYTES;
 use towpath_rpc::{
     Fate, Incoming, Piece, Request as RpcRequest, RequestKey, Responder, RpcServer,
     ServerConfig as RpcConfig,
@@ -395,7 +394,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let mut price = self.tenants.price(responder.link(), &ask);
         if let Some(limit) = self.tenants.limit_below(now, price) {
             let Ask::Scrub(scrub) = &mut ask else {
-                let max = u64::from(limit) * u64::from(TOKEN_BYTES);
+                let max = price.bytes(limit);
                 self.answer(responder, deadline, Answer::Error(ErrorReply::TenantLimit { max }));
                 return;
             };
@@ -457,8 +456,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         for _ in 0..self.waiting.links(tenant) {
             let Some(job) = self.waiting.pop(tenant) else { return false };
             let Err((job, lack)) = self.start(job) else { return true };
-            self.waiting.put_back(tenant, job.responder.link(), job);
+            let link = job.responder.link();
+            self.waiting.put_back(tenant, link, job);
             if lack == Lack::Tokens {
+                // What it has gathered for this request is not for others'.
+                self.waiting.stay_first(tenant, link);
                 self.waits_for_tokens = true;
                 return false;
             }

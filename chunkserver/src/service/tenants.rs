@@ -10,10 +10,10 @@ use towpath_transport::{
 
 use super::answer::Answer;
 use super::ask::Ask;
-use super::limits::{AGAIN_SHARE, SLOT_BYTES_MAX};
+use super::limits::{AGAIN_MIN, AGAIN_SHARE, SLOT_BYTES_MAX};
 use super::server::{ChunkServer, Job};
-use crate::qos::{JoinError, Joined, Mail, Pass, Qos, Seat, TenantId, Work};
-use towpath_qos::{Weights, tokens};
+use crate::qos::{Comer, JoinError, Joined, Mail, Pass, Qos, Seat, TenantId, Work};
+use towpath_qos::{TOKEN_BYTES, Weights, tokens};
 
 /// The tenants of one worker's links.
 #[derive(Debug, Default)]
@@ -26,6 +26,8 @@ pub(super) struct Tenants {
     clients: Vec<Client>,
     /// When what these did is looked at.
     look_at: Option<Time>,
+    /// The newest of what each is to be told and there was no buffer for.
+    unsent: Vec<(Seat, Vec<u8>)>,
 }
 
 #[derive(Debug)]
@@ -33,6 +35,16 @@ struct Client {
     tenant: TenantId,
     seat: Seat,
     grants: [GrantId; 2],
+    /// What it was served when that was last looked at; none where the device cannot say.
+    seen: Option<Served>,
+}
+
+impl Client {
+    /// What it did since the last look.
+    fn look(&mut self, now: Option<Served>) -> Option<Work> {
+        let before = std::mem::replace(&mut self.seen, now)?;
+        Some(work(&before, &now?))
+    }
 }
 
 /// What a request costs, and whose it is.
@@ -40,6 +52,15 @@ struct Client {
 pub(super) struct Price {
     pub(super) tenant: TenantId,
     pub(super) cost: u32,
+    /// Tokens for each 4 KiB.
+    weight: u16,
+}
+
+impl Price {
+    /// Bytes that so many tokens pay for.
+    pub(super) fn bytes(&self, tokens: u32) -> u64 {
+        u64::from(tokens / u32::from(self.weight.max(1))) * u64::from(TOKEN_BYTES)
+    }
 }
 
 impl Tenants {
@@ -54,30 +75,29 @@ impl Tenants {
             return Price::default();
         }
         let Weights { read, write } = self.weights;
-        let slices = |bytes: u32, weight| tokens(bytes.into(), weight);
-        let cost = match ask {
-            Ask::Read(header) => slices(header.length, read),
-            Ask::Write(header, ..) => slices(header.length, write),
-            Ask::Create(..) | Ask::Delete(_) | Ask::Finish(..) => slices(0, write),
+        let (bytes, weight) = match ask {
+            Ask::Read(header) => (header.length, read),
+            Ask::Write(header, ..) => (header.length, write),
+            Ask::Create(..) | Ask::Delete(_) | Ask::Finish(..) => (0, write),
             Ask::Scrub(scrub) => {
                 let cost = u32::try_from(scrub.step()).unwrap_or(u32::MAX);
-                return Price { tenant: TenantId::SCRUB, cost };
+                return Price { tenant: TenantId::SCRUB, cost, weight: 1 };
             }
             Ask::Info
             | Ask::Join(_)
             | Ask::List(..)
             | Ask::Locate(..)
             | Ask::Session(..)
-            | Ask::Stat(_) => 0,
+            | Ask::Stat(_) => return Price::default(),
         };
-        Price { tenant: self.of(link), cost }
+        Price { tenant: self.of(link), cost: tokens(bytes.into(), weight), weight }
     }
 
     /// What the tenant may use in a period, where a request costs more than that.
     pub(super) fn limit_below(&self, now: Time, price: Price) -> Option<u32> {
         let qos = self.qos.as_ref().filter(|_| price.cost > 0)?;
         let limit = qos.at(now, |node, _| node.limit(price.tenant));
-        limit.filter(|&limit| price.cost > limit)
+        (price.cost > limit).then_some(limit)
     }
 
     pub(super) fn arrived(&self, now: Time, price: Price) {
@@ -154,29 +174,42 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let Tenants { qos: Some(qos), clients, look_at, .. } = &mut self.tenants else { return };
         let now = self.endpoint.now();
         if look_at.is_some_and(|at| now >= at) {
-            for Client { tenant, seat, .. } in clients {
-                if let Some(served) = self.endpoint.served(seat.link) {
-                    qos.at(now, |node, _| node.served(*tenant, *seat, work(&served)));
-                }
+            for client in clients {
+                let Some(work) = client.look(self.endpoint.served(client.seat.link)) else {
+                    continue;
+                };
+                qos.at(now, |node, now| node.served(now, client.tenant, client.seat, work));
             }
             *look_at = Some(now + qos.tick());
         }
         qos.turn(now);
         let mail = qos.take_mail();
+        for (seat, body) in std::mem::take(&mut self.tenants.unsent) {
+            self.push(now, seat, body);
+        }
         for mail in mail {
-            self.deliver(now, mail);
+            match mail {
+                Mail::Push(seat, body) => self.push(now, seat, body),
+                Mail::CutOff(seat) => self.cut_off(seat),
+            }
         }
     }
 
-    fn deliver(&mut self, now: Time, mail: Mail) {
-        match mail {
-            Mail::Push(Seat { link, channel, .. }, body) => {
-                let method = Method::Join as u16;
-                let deadline = now + towpath_qos::limits::PERIOD;
-                // It counts those that are lost; the next period tells what they did not.
-                let _ = self.rpc.push(&mut self.endpoint, (link, channel), method, &body, deadline);
-            }
-            Mail::CutOff(seat) => self.cut_off(seat),
+    /// Tells a client something; what cannot be sent now is sent later, unless something newer
+    /// comes before. A start outlives notices, which say nothing without it.
+    fn push(&mut self, now: Time, seat: Seat, body: Vec<u8>) {
+        let method = Method::Join as u16;
+        let deadline = now + towpath_qos::limits::PERIOD;
+        let to = (seat.link, seat.channel);
+        if self.rpc.push(&mut self.endpoint, to, method, &body, deadline).is_ok()
+            || !self.tenants.clients.iter().any(|client| client.seat == seat)
+        {
+            return;
+        }
+        match self.tenants.unsent.iter_mut().find(|(other, _)| *other == seat) {
+            Some((_, waiting)) if body.len() >= waiting.len() => *waiting = body,
+            Some(_) => {}
+            None => self.tenants.unsent.push((seat, body)),
         }
     }
 
@@ -215,13 +248,17 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let (link, channel) = (responder.link(), responder.channel());
         let seat = Seat { worker: qos.worker(), link, channel };
         let JoinRequest { tenant, runs_engine } = request;
+        let seen = self.endpoint.served(link);
         let before = self.tenants.of(link);
         let is_member = before != TenantId::default();
         let joined =
             qos.at(now, |node, now| match is_member && node.find(tenant) != Some(before) {
                 // A link is one tenant's.
                 true => Err(JoinError::Taken),
-                false => node.join(now, tenant, (seat, is_member), *runs_engine),
+                false => {
+                    let (is_seen, runs_engine) = (seen.is_some(), *runs_engine);
+                    node.join(now, tenant, Comer { seat, is_member, is_seen, runs_engine })
+                }
             });
         let Joined { tenant, share, tick, words } = joined.map_err(|error| match error {
             JoinError::NoSuchTenant => ErrorReply::NoSuchTenant,
@@ -230,7 +267,23 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         })?;
         let memory = qos.memory().clone();
         let words = match words {
-            Some(ranges) => Some(self.grant_words(&memory, tenant, seat, ranges)?),
+            Some(ranges) => match self.grant_words(&memory, (tenant, seat, seen), ranges) {
+                Ok(words) => Some(words),
+                Err(error) => {
+                    // It is as if it had not come; the server's engine has tokens again in the next
+                    // period.
+                    let qos = self.tenants.qos.as_ref();
+                    qos.inspect(|qos| {
+                        qos.at(now, |node, _| {
+                            node.leave(tenant, seat);
+                            if !is_member {
+                                node.forget(tenant);
+                            }
+                        });
+                    });
+                    return Err(error);
+                }
+            },
             None => None,
         };
         let of_links = &mut self.tenants.of_links;
@@ -250,8 +303,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     fn grant_words(
         &mut self,
         memory: &SharedMemory,
-        tenant: TenantId,
-        seat: Seat,
+        (tenant, seat, seen): (TenantId, Seat, Option<Served>),
         (pool, report): (std::ops::Range<usize>, std::ops::Range<usize>),
     ) -> Result<WordGrants, ErrorReply> {
         let known = self.tenants.clients.iter().find(|client| client.seat == seat);
@@ -261,13 +313,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 let grants = grant_both(&mut self.endpoint, seat.link, memory, (pool, report));
                 let grants = grants.map_err(|error| {
                     tracing::warn!(%error, "a client cannot reach its words");
-                    if let Some(qos) = &self.tenants.qos {
-                        let now = self.endpoint.now();
-                        qos.at(now, |node, _| node.leave(tenant, seat));
-                    }
                     ErrorReply::Busy
                 })?;
-                self.tenants.clients.push(Client { tenant, seat, grants });
+                self.tenants.clients.push(Client { tenant, seat, grants, seen });
                 self.tenants.look_at.get_or_insert(self.endpoint.now());
                 grants
             }
@@ -284,10 +332,17 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         if let Some(tenant) = member.filter(|&tenant| tenant != TenantId::default()) {
             qos.at(now, |node, _| node.forget(tenant));
         }
-        self.tenants.clients.retain(|client| {
+        let served = self.endpoint.served(link);
+        self.tenants.clients.retain_mut(|client| {
             let is_gone = client.seat.link == link;
             if is_gone {
-                qos.at(now, |node, _| node.leave(client.tenant, client.seat));
+                let work = client.look(served);
+                qos.at(now, |node, now| {
+                    if let Some(work) = work {
+                        node.served(now, client.tenant, client.seat, work);
+                    }
+                    node.leave(client.tenant, client.seat);
+                });
             }
             !is_gone
         });
@@ -310,14 +365,18 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     }
 }
 
-/// What was served, in tokens. A READ of one slice with its checksum is a token. What was asked for
-/// again, since packets were lost, is the network's, but not more than so much: RC cannot tell it
-/// from a READ of something else with an old number.
-fn work(served: &Served) -> Work {
-    let reads = served.reads - served.reads_again.min(served.reads / AGAIN_SHARE);
-    let bytes = served.read_bytes - served.read_again_bytes.min(served.read_bytes / AGAIN_SHARE);
-    let tokens = reads.max(bytes / SLOT_BYTES_MAX);
-    Work { tokens, additions: served.atomics, words: served.writes }
+/// What was served since an earlier look, in tokens. A READ of one slice with its checksum is a
+/// token. What was asked for again, since packets were lost, is the network's, but not more than so
+/// much: RC cannot tell it from a READ of something else with an old number.
+fn work(before: &Served, now: &Served) -> Work {
+    let since = |of: fn(&Served) -> u64| of(now).saturating_sub(of(before));
+    let (reads, bytes) = (since(|served| served.reads), since(|served| served.read_bytes));
+    let again = since(|served| served.reads_again).min(reads / AGAIN_SHARE + AGAIN_MIN);
+    let bytes_again = since(|served| served.read_again_bytes);
+    let bytes_again = bytes_again.min(bytes / AGAIN_SHARE + AGAIN_MIN * SLOT_BYTES_MAX);
+    let tokens =
+        reads.saturating_sub(again).max(bytes.saturating_sub(bytes_again) / SLOT_BYTES_MAX);
+    Work { tokens, additions: since(|served| served.atomics), words: since(|served| served.writes) }
 }
 
 fn grant_both<D: Device<Memory = Region>>(

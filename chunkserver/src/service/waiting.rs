@@ -58,6 +58,14 @@ impl<T> Waiting<T> {
         self.count += 1;
     }
 
+    /// It is that link's turn next.
+    pub(super) fn stay_first(&mut self, link: LinkId) {
+        if let Some(place) = self.turns.iter().position(|&turn| turn == link.index()) {
+            self.turns.remove(place);
+            self.turns.push_front(link.index());
+        }
+    }
+
     /// Takes away everything of a link.
     pub(super) fn clear(&mut self, link: LinkId) -> VecDeque<T> {
         self.clear_at(link.index())

@@ -39,8 +39,8 @@ enum State {
     /// To be tried at that time.
     Out(Time),
     Asked(OpId),
-    /// The server has said yes, and its grants are on the way.
-    Admitted(JoinReply, WordGrants),
+    /// The server has said yes, and its grants are on the way; until when they are waited for.
+    Admitted(JoinReply, WordGrants, Time),
     In(Box<LaneEngine>, WordGrants),
 }
 
@@ -105,7 +105,7 @@ impl Tenancy {
             }
             Event::Revoked { link, grant } if link == self.link => {
                 self.words.retain(|&word| word != grant);
-                if let State::In(_, words) | State::Admitted(_, words) = &self.state
+                if let State::In(_, words) | State::Admitted(_, words, _) = &self.state
                     && [words.pool, words.report].contains(&grant.0)
                 {
                     self.state = State::Out(now);
@@ -124,7 +124,7 @@ impl Tenancy {
         }
         self.state = match done.result {
             Ok(Output::Joined(reply @ JoinReply { words: Some(words), .. })) => {
-                State::Admitted(reply, words)
+                State::Admitted(reply, words, now + AGAIN_AFTER.into())
             }
             Ok(_) => self.refused(now, ErrorKind::WrongReply),
             Err(ClientError { kind, .. }) => self.refused(now, kind),
@@ -147,7 +147,7 @@ impl Tenancy {
     /// Makes the engine when its words are granted: control chunks and replies may overtake each
     /// other.
     fn begin(&mut self) {
-        let State::Admitted(reply, words) = &self.state else { return };
+        let State::Admitted(reply, words, _) = &self.state else { return };
         let (reply, words) = (*reply, *words);
         let is_granted = |number| self.words.contains(&GrantId(number));
         if !is_granted(words.pool) || !is_granted(words.report) {
@@ -188,6 +188,8 @@ impl Tenancy {
                 // The revocation, or the end of the link, follows as an event.
                 let _ = engine.drive(endpoint);
             }
+            // They were revoked before they were named.
+            State::Admitted(.., until) if *until <= now => self.state = State::Out(now),
             State::Out(_) | State::Asked(_) | State::Admitted(..) => {}
         }
         Ok(())
@@ -198,7 +200,8 @@ impl Tenancy {
     pub fn next_timeout(&self) -> Time {
         match &self.state {
             State::Out(at) => *at,
-            State::Asked(_) | State::Admitted(..) => Time::NEVER,
+            State::Asked(_) => Time::NEVER,
+            State::Admitted(.., until) => *until,
             State::In(engine, _) => engine.next_timeout(),
         }
     }

@@ -100,6 +100,9 @@ pub struct QosReply {
     /// Tenants whose settings could not be taken over, and why.
     #[prost(message, repeated, tag = "17")]
     pub refused: Vec<RefusedReport>,
+    /// Why the file of tenants was not taken over when it last changed; empty when it was.
+    #[prost(string, tag = "18")]
+    pub file_error: String,
 }
 
 /// What a period came to.

@@ -80,7 +80,7 @@ pub(crate) struct Did {
 /// How long an operation may take: a tenant without tokens waits for the next period.
 const TIMEOUT: Nanos = Nanos::from_secs(10);
 
-/// Latencies that are kept, spread over the run by leaving out ever more.
+/// Latencies that are kept: those of the first reads, some ten seconds of them.
 const SAMPLES_MAX: usize = 1 << 20;
 
 struct Link {

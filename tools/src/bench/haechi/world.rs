@@ -78,6 +78,8 @@ enum WorldError {
     Dir(#[from] io::Error),
     #[error("cannot connect to the server")]
     Open(#[from] OpenError),
+    #[error("the server did not answer for a whole period, of which nothing is known then")]
+    Overlooked,
     #[error("a request failed")]
     Client(#[from] ClientError),
 }
@@ -183,6 +185,9 @@ impl Plan {
                 return Ok(None);
             }
             let reply = looks.qos()?;
+            if last.is_some_and(|last| reply.periods > last + 1) {
+                return Err(WorldError::Overlooked);
+            }
             if last.is_some_and(|last| last != reply.periods) {
                 periods.push(TENANTS.map(|(name, _)| {
                     let found = reply.tenants.iter().find(|tenant| tenant.name == name);

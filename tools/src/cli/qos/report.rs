@@ -140,6 +140,9 @@ fn warnings(reply: &QosReply) -> Vec<String> {
     for RefusedReport { tenant, reason } in &reply.refused {
         told.push(format!("tenant {tenant} is not as its file says: {reason}"));
     }
+    if !reply.file_error.is_empty() {
+        told.push(format!("the file of tenants is not taken over: {}", reply.file_error));
+    }
     for tenant in &reply.tenants {
         let name = &tenant.name;
         if tenant.reserve > 0 && tenant.unused_periods >= UNUSED_PERIODS_TOLD {
@@ -151,13 +154,14 @@ fn warnings(reply: &QosReply) -> Vec<String> {
         }
         if tenant.cut_off > 0 {
             told.push(format!(
-                "tenant {name} was cut off {} times for one-sided I/O without tokens",
+                "tenant {name} was cut off {} times, since the server started, for one-sided I/O without \
+                 tokens",
                 show_count(tenant.cut_off)
             ));
         }
         if tenant.misreports > 0 {
             told.push(format!(
-                "tenant {name} told something else than it did in {} periods",
+                "tenant {name} told something else than it did in {} periods since the server started",
                 show_count(tenant.misreports)
             ));
         }
@@ -232,7 +236,7 @@ fn row(tenant: &Tenant) -> [String; 11] {
         count(tenant.residual),
         state.into(),
         show_count(tenant.missed_periods),
-        show_count(tenant.overrun + tenant.overrun_periods),
+        show_count(tenant.overrun),
         show_count(tenant.requests),
     ]
 }
