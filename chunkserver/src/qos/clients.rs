@@ -105,7 +105,13 @@ impl Node {
             // What the server's engine used of it is gone.
             let used = u32::try_from(used).unwrap_or(u32::MAX);
             let limit = start.limit.map(|limit| limit.saturating_sub(used));
-            let start = PeriodStart { reservation: left, limit, ..start };
+            // The part of the period that is over counts as one in which nothing was asked for: an
+            // engine that begins now gives up what an even use would have had of it.
+            let rest = start.period.0.saturating_sub(start.elapsed.0).max(1);
+            let whole = u128::from(left) * u128::from(start.period.0) / u128::from(rest);
+            let whole = u32::try_from(whole).unwrap_or(u32::MAX);
+            let reservation = whole.min(start.reservation).max(left);
+            let start = PeriodStart { reservation, limit, ..start };
             self.tell(Mail::Push(seat, start.emit().to_vec()));
         }
         let slack = self.slack_of(slot);
