@@ -154,14 +154,15 @@ fn warnings(reply: &QosReply) -> Vec<String> {
         }
         if tenant.cut_off > 0 {
             told.push(format!(
-                "tenant {name} was cut off {} times, since the server started, for one-sided I/O without \
-                 tokens",
+                "tenant {name} was cut off {} times since the server started: it did one-sided I/O \
+                 without tokens",
                 show_count(tenant.cut_off)
             ));
         }
         if tenant.misreports > 0 {
             told.push(format!(
-                "tenant {name} told something else than it did in {} periods since the server started",
+                "tenant {name} told something else than it did in {} periods since the server \
+                 started",
                 show_count(tenant.misreports)
             ));
         }
