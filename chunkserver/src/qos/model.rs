@@ -144,6 +144,9 @@ impl Model {
             }
             self.node.order(self.now, &mut order[next..]);
         }
+        if next < order.len() {
+            self.node.note_full();
+        }
     }
 
     /// What one did in each period, in tokens.

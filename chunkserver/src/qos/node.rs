@@ -336,6 +336,11 @@ impl Node {
         u64::from(reserved).saturating_sub(charged)
     }
 
+    /// Requests that may have tokens wait for the store.
+    pub(crate) fn note_full(&mut self) {
+        self.monitor.note_full();
+    }
+
     /// Leave for a request that had [come in](Self::arrived); none while its tenant has no tokens.
     pub(crate) fn admit(&mut self, now: Time, id: TenantId, cost: u32) -> Option<Pass> {
         // Who waits since an earlier period is somebody who wants something.

@@ -447,6 +447,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 self.tenants.order(self.endpoint.now(), &mut order[next..]);
             }
         }
+        if next < order.len() {
+            self.tenants.note_full(self.endpoint.now());
+        }
         self.order = order;
         self.stats.waiting_max = self.stats.waiting_max.max(self.waiting.len() as u64);
     }

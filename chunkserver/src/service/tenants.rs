@@ -130,6 +130,13 @@ impl Tenants {
         }
     }
 
+    /// The store has no room for requests that wait.
+    pub(super) fn note_full(&self, now: Time) {
+        if let Some(qos) = &self.qos {
+            qos.at(now, |node, _| node.note_full());
+        }
+    }
+
     /// Sorts tenants with waiting requests by who is served first.
     pub(super) fn order(&self, now: Time, waiting: &mut [TenantId]) {
         if let Some(qos) = self.qos.as_ref().filter(|_| waiting.len() > 1) {

@@ -48,6 +48,8 @@ pub use cost::{TOKEN_BYTES, Weights, tokens};
 pub use engine::{Action, Engine, Refusal, Ticket};
 pub use ledger::{Entry, Ledger, Verdict};
 pub use messages::{FromMonitor, MessageError, NOTICE_BYTES, Notice, PeriodStart, START_BYTES};
-pub use monitor::{Capacity, ClientReport, Look, Monitor, MonitorConfig, PeriodEnd, Slot, Words};
+pub use monitor::{
+    Capacity, ClientReport, Look, Monitor, MonitorConfig, PeriodEnd, Slot, Waiting, Words,
+};
 pub use rules::{Conversion, Decay, Estimation, Rules};
 pub use words::{Epoch, PoolWord, Report, Taken};

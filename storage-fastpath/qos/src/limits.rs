@@ -36,6 +36,14 @@ pub const BEHIND_TICKS: u64 = 3;
 /// begins without costs a moment in which whoever falls behind is not served first.
 pub const CAREFUL_PERIODS: u32 = 10;
 
+/// Careful periods in a row in which a client may miss its reservation before others are not held
+/// up for it any more: what it lacks is not what they take. Fewer would take a server's bad second
+/// for it.
+pub const MISSED_IN_VAIN_MAX: u32 = 3;
+
+/// Of such a client so much more is kept than it did in the last period: one in so many.
+pub const LIKELY_DIVISOR: u32 = 4;
+
 /// Periods of which Algorithm 1 keeps what was completed (the paper's M).
 pub const HISTORY_MAX: usize = 8;
 

@@ -6,7 +6,7 @@ use model::{ClientPlan, Outcome, Pattern, Plan, run, zipf};
 use towpath_base::{Nanos, Time};
 use towpath_qos::{
     Action, Capacities, Conversion, Decay, Engine, Epoch, Estimation, Monitor, MonitorConfig,
-    PeriodStart, PoolWord, Report, Rules, Share, Slot, Words,
+    PeriodStart, PoolWord, Report, Rules, Share, Slot, Waiting, Words,
 };
 
 const ALL: u32 = 157_000;
@@ -296,15 +296,18 @@ fn periods_without_demand_tell_nothing_of_capacity() {
     let config = MonitorConfig::new(Capacities { all: ALL, one: ONE });
     let published = config.rules(Rules { estimation: Estimation::Published, ..Rules::OURS });
     let mut capacity = towpath_qos::Capacity::new(&published);
-    capacity.learn(&published, u64::from(ALL - published.deviation * 2), false);
+    capacity.learn(&published, u64::from(ALL - published.deviation * 2), Waiting::Few);
     assert!(capacity.estimate() < ALL - published.deviation);
     // And of a real loss beyond it: nothing at all.
     let mut capacity = towpath_qos::Capacity::new(&published);
-    capacity.learn(&published, u64::from(ALL / 2), true);
+    capacity.learn(&published, u64::from(ALL / 2), Waiting::Several);
     assert_eq!(capacity.estimate(), ALL);
     let ours = MonitorConfig::new(Capacities { all: ALL, one: ONE });
     let mut capacity = towpath_qos::Capacity::new(&ours);
-    capacity.learn(&ours, u64::from(ALL / 2), true);
+    // One by itself may wait for its own host.
+    capacity.learn(&ours, u64::from(ALL / 2), Waiting::One);
+    assert_eq!(capacity.estimate(), ALL);
+    capacity.learn(&ours, u64::from(ALL / 2), Waiting::Several);
     assert_eq!(capacity.estimate(), ALL / 2);
 }
 
@@ -353,29 +356,49 @@ fn a_word_that_no_engine_makes_is_set_right_and_counted() {
 fn a_reservation_that_the_estimate_no_longer_covers_is_told_and_nothing_new_is_admitted() {
     let config = MonitorConfig::new(Capacities { all: 1_000, one: 1_000 });
     let mut monitor = Monitor::new(config);
-    let slot = monitor.join(Share::reserved(900)).expect("it fits");
+    let slots = [450; 2].map(|share| monitor.join(Share::reserved(share)).expect("it fits"));
     assert!(!monitor.is_overcommitted());
     let refused = monitor.join(Share::reserved(200));
     assert_eq!(refused, Err(towpath_qos::AdmissionError::Aggregate { left: 100, one: 1_000 }));
-    let mut words = Raced { pool: 0, reports: vec![0], takes: Vec::new(), given: 0 };
+    let mut words = Raced { pool: 0, reports: vec![0; 2], takes: Vec::new(), given: 0 };
     monitor.begin(Time::ZERO, &mut words);
     for tick in 1..1000u64 {
-        let done = tick as u32 / 2;
+        let done = tick as u32 / 4;
         let report = Report {
             beat: tick % 2 == 0,
             is_backlogged: true,
             is_at_server: true,
             held: 0,
-            residual: 900 - done,
+            residual: 450 - done,
             done,
         };
-        words.reports[0] = report.pack(monitor.epoch(), 0);
+        words.reports.fill(report.pack(monitor.epoch(), 0));
         monitor.tick(Time(tick * 1_000_000), &mut words);
     }
     let end = monitor.begin(Time(1_000_000_000), &mut words);
     assert!(end.was_saturated && end.was_behind);
-    assert_eq!(end.completed, 499);
+    assert_eq!(end.completed, 498);
     assert!(monitor.is_overcommitted(), "{}", monitor.estimate());
-    assert!(monitor.report(slot).is_some_and(|report| report.missed_periods == 1));
+    for slot in slots {
+        assert!(monitor.report(slot).is_some_and(|report| report.missed_periods == 1));
+    }
     assert!(monitor.join(Share::reserved(1)).is_err());
+}
+
+/// Point 8, the other way round: what it has reserved is beyond what its own host can do.
+#[test]
+fn a_client_that_cannot_use_its_reservation_holds_others_up_for_a_few_periods_only() {
+    let mut clients = vec![ClientPlan::new(30_000, 35_000, Pattern::Burst)];
+    clients[0].most = Some(10_000);
+    clients.extend(vec![ClientPlan::new(10_000, 40_000, Pattern::Burst); 5]);
+    let mut plan = plan(Rules::OURS, clients);
+    plan.periods = 14;
+    let outcome = run(&plan);
+    let share = |period: usize| outcome.total(period) as f64 / f64::from(ALL);
+    assert!(share(3) < 0.6, "there is something to mend: {}", share(3));
+    for period in 7..13 {
+        assert!(share(period) > 0.95, "period {period}: {}", share(period));
+        assert!(outcome.done[period][0] >= 9_500, "it has what it can do");
+        assert!(outcome.done[period][1..].iter().all(|&done| done >= 10_000));
+    }
 }

@@ -5,6 +5,17 @@ use crate::limits::{HISTORY_MAX, USED_UP_DIVISOR};
 use crate::rules::Estimation;
 use alloc::collections::VecDeque;
 
+/// Which clients waited for the server nearly all of a period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// Too few to use it up.
+    Few,
+    /// One, which can do that by itself.
+    One,
+    /// As many as can do that, and more than one.
+    Several,
+}
+
 /// The estimate, and what it is made of.
 #[derive(Clone, Debug)]
 pub struct Capacity {
@@ -26,15 +37,14 @@ impl Capacity {
         self.estimate
     }
 
-    /// A period is over that completed so much; `was_saturated` says that enough clients were
-    /// backlogged all the time to use the server up.
-    pub fn learn(&mut self, config: &MonitorConfig, completed: u64, was_saturated: bool) {
+    /// A period is over that completed so much, in which so many clients waited for the server.
+    pub fn learn(&mut self, config: &MonitorConfig, completed: u64, waiting: Waiting) {
         let completed = u32::try_from(completed).unwrap_or(u32::MAX);
         match config.rules.estimation {
             Estimation::Published => self.learn_as_published(config, completed),
-            Estimation::Sampled if was_saturated => self.learn_saturated(config, completed),
             // The clients did not ask for more: nothing is known of what there was.
-            Estimation::Sampled => {}
+            Estimation::Sampled if waiting == Waiting::Few => {}
+            Estimation::Sampled => self.learn_saturated(config, completed, waiting),
         }
     }
 
@@ -51,11 +61,15 @@ impl Capacity {
 
     /// Up by the increment when all was used, else to the mean of what was done of late: no lower
     /// bound, so that a loss is believed however large it is.
-    fn learn_saturated(&mut self, config: &MonitorConfig, completed: u32) {
+    fn learn_saturated(&mut self, config: &MonitorConfig, completed: u32, waiting: Waiting) {
         let nearly_all = self.estimate - self.estimate / USED_UP_DIVISOR as u32;
         if completed >= nearly_all {
             self.history.clear();
             self.estimate = self.estimate.max(completed).saturating_add(config.increment);
+            return;
+        }
+        if waiting == Waiting::One {
+            // It may be its own network, or processor, that it waits for.
             return;
         }
         // What was done before the loss says nothing of what is now.

@@ -1,6 +1,7 @@
 //! The check interval: the monitor looks at the pool (step S1), and asks for reports when it is
 //! used (steps S2, S3); what clients say tells who is behind.
 
+use super::capacity::Waiting;
 use super::{Look, Monitor, Slot, Words};
 use crate::even;
 use crate::limits::BEHIND_TICKS;
@@ -25,7 +26,9 @@ impl Monitor {
         let turns = look.behind > 0 && !self.is_careful && self.config.rules.reserved_first;
         self.is_careful |= turns;
         self.was_behind |= look.behind > 0;
-        self.saturated_looks += usize::from(self.is_saturated_now());
+        let waiting = self.waiting_now();
+        self.saturated_looks += usize::from(waiting != Waiting::Few);
+        self.contended_looks += usize::from(waiting == Waiting::Several);
         if asks || turns {
             let (epoch, is_careful) = (self.epoch, self.is_careful);
             look.notice = Some(Notice { epoch, reports: self.is_reporting, is_careful });
@@ -82,9 +85,19 @@ impl Monitor {
         self.live().filter(is_behind).count()
     }
 
-    /// Whether enough clients wait for the server to use it up.
-    fn is_saturated_now(&self) -> bool {
+    /// How many clients wait for the server.
+    fn waiting_now(&mut self) -> Waiting {
+        if core::mem::take(&mut self.is_full) {
+            return Waiting::Several;
+        }
         let waiting = self.live().filter(|client| client.is_at_server()).count() as u64;
-        waiting * u64::from(self.config.profiled.one) >= u64::from(self.capacity.estimate())
+        let uses_up =
+            waiting * u64::from(self.config.profiled.one) >= u64::from(self.capacity.estimate());
+        match waiting {
+            0 | 1 if !uses_up || waiting == 0 => Waiting::Few,
+            1 => Waiting::One,
+            _ if uses_up => Waiting::Several,
+            _ => Waiting::Few,
+        }
     }
 }

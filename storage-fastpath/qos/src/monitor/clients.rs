@@ -2,7 +2,7 @@
 
 use crate::admission::Share;
 use crate::even;
-use crate::limits::REPORTS_MISSED_MAX;
+use crate::limits::{LIKELY_DIVISOR, MISSED_IN_VAIN_MAX, REPORTS_MISSED_MAX};
 use crate::words::Report;
 use towpath_base::Nanos;
 
@@ -51,6 +51,8 @@ pub(super) struct Client {
     was_backlogged: bool,
     done_before: u32,
     missed_periods: u64,
+    /// Of these, those in a row in which all others kept to an even use.
+    missed_in_vain: u32,
     unused_periods: u32,
     /// The last word that it wrote: the same one again is no news.
     word: u64,
@@ -68,6 +70,7 @@ impl Client {
             was_backlogged: false,
             done_before: 0,
             missed_periods: 0,
+            missed_in_vain: 0,
             unused_periods: 0,
             word: 0,
         }
@@ -117,8 +120,20 @@ impl Client {
         match (leases, self.has_reported) {
             (true, _) if self.is_lost() => 0,
             (true, false) => even,
+            _ if self.is_out_of_reach() => {
+                // No more than it has done of late in as long.
+                let rest = Nanos(period.0 - passed.0.min(period.0));
+                let likely = even::used(self.done_before, rest, period);
+                let likely = likely.saturating_add(likely / LIKELY_DIVISOR);
+                self.last.residual.min(self.reservation).min(likely)
+            }
             _ => self.last.residual.min(self.reservation),
         }
+    }
+
+    /// It misses its reservation however the others hold back: what it waits for is its own.
+    fn is_out_of_reach(&self) -> bool {
+        self.missed_in_vain >= MISSED_IN_VAIN_MAX
     }
 
     /// Tokens that it has taken from the pool, by what it told last: all that it has or had beyond
@@ -135,7 +150,8 @@ impl Client {
         let is_backlogged = self.has_reported && self.last.is_backlogged && !self.is_lost();
         // By what it has done as well: what it says of its reservation holds others up.
         let left = self.reservation.saturating_sub(self.last.done).min(self.last.residual);
-        if is_backlogged { left.saturating_sub(even) } else { 0 }
+        let waits = is_backlogged && !self.is_out_of_reach();
+        if waits { left.saturating_sub(even) } else { 0 }
     }
 
     pub(super) fn is_at_server(&self) -> bool {
@@ -143,11 +159,15 @@ impl Client {
     }
 
     /// A period is over.
-    pub(super) fn end(&mut self, slack: u32) {
+    pub(super) fn end(&mut self, slack: u32, was_careful: bool) {
         self.done_before = self.last.done;
         let is_short = self.last.done.saturating_add(slack) < self.reservation;
         let was_backlogged = self.has_reported && self.was_backlogged;
         self.missed_periods += u64::from(is_short && was_backlogged);
         self.unused_periods = if is_short && !was_backlogged { self.unused_periods + 1 } else { 0 };
+        self.missed_in_vain = match is_short && was_backlogged {
+            true => self.missed_in_vain + u32::from(was_careful),
+            false => 0,
+        };
     }
 }

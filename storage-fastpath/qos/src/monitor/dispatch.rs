@@ -1,5 +1,6 @@
 //! Periods begin: tokens are made, and those that are reserved are pushed (step T1).
 
+use super::capacity::Waiting;
 use super::{Monitor, Slot, Words};
 use crate::limits::{CAREFUL_PERIODS, SATURATED_PERCENT};
 use crate::messages::PeriodStart;
@@ -37,7 +38,8 @@ impl Monitor {
         let is_watchful = self.config.rules.reserved_first;
         self.is_careful = is_watchful && self.careful_periods > 0;
         self.is_reporting = is_watchful;
-        (self.was_behind, self.saturated_looks) = (false, 0);
+        self.began_careful = self.is_careful;
+        (self.was_behind, self.saturated_looks, self.contended_looks) = (false, 0, 0);
         // In a careful period the pool begins with what one tick may use.
         let tokens = if self.is_careful { self.released(now, tokens, 0) } else { tokens };
         words.overwrite_pool(PoolWord { epoch: self.epoch, tokens }.pack());
@@ -95,12 +97,18 @@ impl Monitor {
         let slack = self.config.profiled.one / 250;
         let mut completed = 0;
         for client in self.clients.iter_mut().flatten() {
-            client.end(slack);
+            client.end(slack, self.began_careful);
             completed += u64::from(client.report().done_before);
         }
         // The first reports of a period come some looks after it began.
-        let was_saturated =
-            self.looks > 0 && self.saturated_looks * 100 >= self.looks * SATURATED_PERCENT;
+        let nearly_all =
+            |looks: usize| self.looks > 0 && looks * 100 >= self.looks * SATURATED_PERCENT;
+        let was_saturated = nearly_all(self.saturated_looks);
+        let waiting = match nearly_all(self.contended_looks) {
+            true => Waiting::Several,
+            false if was_saturated => Waiting::One,
+            false => Waiting::Few,
+        };
         if self.looks > 0 {
             let untold = match self.config.rules.estimation {
                 Estimation::Published => 0,
@@ -109,7 +117,7 @@ impl Monitor {
                     completed * self.report_every().0 / self.config.period.0.max(1)
                 }
             };
-            self.capacity.learn(&self.config, completed + untold, was_saturated);
+            self.capacity.learn(&self.config, completed + untold, waiting);
         }
         self.careful_periods = match self.was_behind {
             true => CAREFUL_PERIODS,

@@ -17,7 +17,7 @@ mod clients;
 mod convert;
 mod dispatch;
 
-pub use capacity::Capacity;
+pub use capacity::{Capacity, Waiting};
 pub use clients::{ClientReport, Slot};
 pub use dispatch::PeriodEnd;
 
@@ -120,6 +120,12 @@ pub struct Monitor {
     was_behind: bool,
     /// Looks of the period in which enough clients waited for the server to use it up.
     saturated_looks: usize,
+    /// And those of them in which these were more than one.
+    contended_looks: usize,
+    /// Engines have kept to an even use since the period began.
+    began_careful: bool,
+    /// The server itself had more to do than it could since the last look.
+    is_full: bool,
     spoilt: u64,
     converted: u64,
 }
@@ -143,6 +149,9 @@ impl Monitor {
             careful_periods: 0,
             was_behind: false,
             saturated_looks: 0,
+            contended_looks: 0,
+            began_careful: false,
+            is_full: false,
             spoilt: 0,
             converted: 0,
         }
@@ -226,6 +235,12 @@ impl Monitor {
     #[must_use]
     pub fn converted(&self) -> u64 {
         self.converted
+    }
+
+    /// The server has had more to do than it could since the last look, as it sees itself: I/Os
+    /// that had tokens waited for it. It needs no client to say so.
+    pub fn note_full(&mut self) {
+        self.is_full = true;
     }
 
     /// Tokens that were taken from the pool in this period, up to now.

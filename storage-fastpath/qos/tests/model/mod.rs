@@ -31,12 +31,14 @@ pub struct ClientPlan {
     pub gone: Option<(Time, Time)>,
     /// It does I/Os without tokens.
     pub cheats: bool,
+    /// What it can do in a period, where that is less than others can.
+    pub most: Option<u32>,
 }
 
 impl ClientPlan {
     pub fn new(reservation: u32, demand: u32, pattern: Pattern) -> Self {
         let share = Share::reserved(reservation);
-        Self { share, demand, pattern, gone: None, cheats: false }
+        Self { share, demand, pattern, gone: None, cheats: false, most: None }
     }
 }
 
@@ -408,8 +410,9 @@ impl Model {
     }
 
     fn go(&mut self, client: usize, ticket: Option<Ticket>) {
-        let own = Nanos(self.plan.period.0 / u64::from(self.plan.profiled.one));
         let of = &mut self.clients[client];
+        let most = of.plan.most.unwrap_or(self.plan.profiled.one);
+        let own = Nanos(self.plan.period.0 / u64::from(most));
         of.waiting -= 1;
         of.under_way += 1;
         of.nic_free = of.nic_free.max(self.now) + own;
