@@ -9,15 +9,18 @@
 //! | `reservations` | enough demand (2a), too little (2b), more and more reserved (2c) |
 //! | `spike` | three large reservations, and latency (3) |
 //! | `estimate` | capacity over-estimated and under-estimated (4) |
+//! | `scale`, `hostile` | many clients, and some that do not keep to the rules |
 //! | `system`, `token_setting` | the systems that are compared, and what cases have in common |
 //! | `shown` | tables, drawings and targets in common |
 //! | `bars` | bars by client and period, as the paper has them |
 
 mod bars;
 mod estimate;
+mod hostile;
 mod patterns;
 mod profile;
 mod reservations;
+mod scale;
 mod setting;
 mod shown;
 mod spike;
@@ -36,6 +39,8 @@ pub const ALL: &[&Study] = &[
     &reservations::MORE,
     &spike::STUDY,
     &estimate::STUDY,
+    &scale::STUDY,
+    &hostile::STUDY,
 ];
 
 #[cfg(test)]

@@ -63,6 +63,11 @@ pub(super) fn rates(params: &Params) -> Rates {
 
 /// A plan with clients, of what was asked for.
 pub(super) fn plan(params: &Params, clients: Vec<ClientPlan>) -> Plan {
+    plan_with(params, params.count(DEPTH.name) as u32, clients)
+}
+
+/// The same, where it is not asked for how many I/Os a client has under way.
+pub(super) fn plan_with(params: &Params, depth: u32, clients: Vec<ClientPlan>) -> Plan {
     let period = Nanos::from_millis(params.count(PERIOD.name));
     Plan {
         seed: params.seed,
@@ -75,7 +80,7 @@ pub(super) fn plan(params: &Params, clients: Vec<ClientPlan>) -> Plan {
         estimate: 1.0,
         warm_up: params.count(WARM_UP.name) as usize,
         periods: params.count(PERIODS.name) as usize,
-        depth: params.count(DEPTH.name) as u32,
+        depth,
     }
 }
 
@@ -87,20 +92,25 @@ pub(super) fn per_period(params: &Params, paper_ios: u64) -> u32 {
     u32::try_from(ios).unwrap_or(u32::MAX)
 }
 
-/// What everybody should know.
-pub(super) fn notes(params: &Params) -> Vec<String> {
+/// What makes the capacities.
+pub(super) fn ports(params: &Params) -> String {
     let rates = rates(params);
     let gbps = |ios| Rates::bits_per_s(ios) as f64 / 1e9;
-    vec![
-        format!(
-            "the ports make the capacities: an answer of 4 KiB takes 4,182 bytes of a wire, so \
+    format!(
+        "the ports make the capacities: an answer of 4 KiB takes 4,182 bytes of a wire, so \
              {} READs/s of the server are {:.2} Gb/s, and {} of a client {:.2} Gb/s; cables of \
              500 ns, no faults",
-            rates.all,
-            gbps(rates.all),
-            rates.one,
-            gbps(rates.one)
-        ),
+        rates.all,
+        gbps(rates.all),
+        rates.one,
+        gbps(rates.one)
+    )
+}
+
+/// What everybody should know.
+pub(super) fn notes(params: &Params) -> Vec<String> {
+    vec![
+        ports(params),
         format!(
             "a client keeps {} I/Os under way; its lane posts at most 16 of them at the device, \
              and fewer where the link's controller (Swift) sees a queue",

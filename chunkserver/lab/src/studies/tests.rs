@@ -66,3 +66,19 @@ fn a_job_without_tokens_takes_no_reservation_when_it_begins() {
     assert_eq!(over.clone().count(), 2);
     assert!(over.clone().all(|claim| claim.is_met()), "seed 7: {:?}", report.claims);
 }
+
+#[test]
+fn who_does_not_keep_to_the_rules_is_named_and_takes_nothing_from_others() {
+    let given = [("systems", "ours"), ("periods", "4")];
+    let study = ALL.iter().find(|study| study.name == "haechi hostile").expect("it is there");
+    let report = ask(study, 2, &given);
+    assert!(report.is_all_met(), "seed 7: {:?}", report.claims);
+}
+
+#[test]
+fn many_clients_get_what_they_have_reserved() {
+    let given = [("clients", "40"), ("periods", "2"), ("reserved", "80%")];
+    let study = ALL.iter().find(|study| study.name == "haechi scale").expect("it is there");
+    let report = ask(study, 2, &given);
+    assert!(report.claims.len() == 2 && report.is_all_met(), "seed 7: {:?}", report.claims);
+}

@@ -10,6 +10,17 @@ const TROUBLES_MAX: usize = 8;
 /// Parts of a period in which I/Os are counted apart.
 pub(super) const COURSE_PARTS: usize = 250;
 
+/// What the server knows of a client that does not keep to the rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// I/Os that it did beyond the tokens that it can have had.
+    pub overrun: u64,
+    /// Periods in which its reports and the READs that the device answered differ.
+    pub misreports: u64,
+    /// Looks at which it counted as lost, because it did not report.
+    pub lost: u64,
+}
+
 /// What hosts share.
 pub(super) struct Books {
     /// When the first period begins; [`Time::NEVER`] until all are ready.
@@ -24,6 +35,8 @@ pub(super) struct Books {
     pub(super) latency: Vec<Latency>,
     /// What the monitor said at the end of each period, those of the warm-up too.
     pub(super) ends: Vec<PeriodEnd>,
+    /// What the server knows of each client.
+    pub(super) accounts: Vec<Account>,
     /// Clients that have all that they need to begin.
     pub(super) ready: usize,
     pub(super) troubles: Vec<String>,
@@ -42,6 +55,7 @@ impl Books {
             course: vec![0; COURSE_PARTS],
             latency: vec![Latency::default(); clients],
             ends: Vec::new(),
+            accounts: vec![Account::default(); clients],
             ready: 0,
             troubles: Vec::new(),
             hash: 0xcbf2_9ce4_8422_2325,

@@ -110,6 +110,7 @@ impl Client {
                 }
                 self.look_whether_ready(books);
             }
+            Event::Revoked { grant, .. } if self.records == Some(grant) => self.records = None,
             Event::ChannelOpened { channel, by_peer: true, .. } => {
                 self.channel = Some(channel);
                 self.look_whether_ready(books);
@@ -174,6 +175,8 @@ impl Client {
                 books.on_done(self.number, io.asked_at, now);
             }
             Some(_) => books.note(|| format!("client {}: not record {}", self.number, io.record)),
+            // It was cut off.
+            None if self.manner == Manner::Greedy => {}
             None => books.note(|| format!("client {}: a read was not done", self.number)),
         }
     }

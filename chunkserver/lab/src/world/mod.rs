@@ -27,6 +27,7 @@ mod work;
 #[cfg(test)]
 mod tests;
 
+pub use books::Account;
 pub use latency::Latency;
 pub use plan::{ClientPlan, Manner, Pattern, Plan, RECORD_BYTES, Rates, Sides};
 pub use run::Outcome;

@@ -1,6 +1,6 @@
 //! Builds a world, lets time pass, and says what came of it.
 
-use super::books::Books;
+use super::books::{Account, Books};
 use super::client::Client;
 use super::host::{Host, NUMBER_BYTES, Nic};
 use super::latency::Latency;
@@ -39,6 +39,8 @@ pub struct Outcome {
     pub period: Nanos,
     /// What the monitor said at the end of each measured period.
     pub ends: Vec<PeriodEnd>,
+    /// What the server knows of each client, of all periods.
+    pub accounts: Vec<Account>,
     /// Tokens that clients held at the end of each measured period.
     pub stranded: Vec<u64>,
     /// Additions to the pool's word in the measured periods.
@@ -124,6 +126,7 @@ impl Plan {
             latency: books.latency,
             period: self.period,
             ends: books.ends.split_off(self.warm_up.min(books.ends.len())),
+            accounts: books.accounts,
             stranded,
             fetches: after.0 - before.0,
             reports: after.1 - before.1,
@@ -208,7 +211,8 @@ fn endpoint(
     let config = EndpointConfig::new()
         .links_max(links)
         .chunk_bytes_max(2 * RECORD_BYTES as u32)
-        .send_pools(&[(64, messages), (record, messages)])
+        // Each link may be told of a period and of a change in it.
+        .send_pools(&[(64, messages + 4 * links), (record, messages)])
         .seed(world.next_seed());
     Endpoint::new(device, config)
 }

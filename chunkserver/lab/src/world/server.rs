@@ -49,11 +49,11 @@ impl Server {
     pub(super) fn admit(&mut self, link: LinkId, share: Option<Share>) -> Result<(), String> {
         let rights = Rights { read: true, write: false, atomic: false };
         let granted = self.endpoint.grant(link, &self.records, self.records.whole(), rights);
-        granted.map_err(|error| error.to_string())?;
+        let grant = granted.map_err(|error| error.to_string())?;
         let channel = self.endpoint.open_channel(link, true).map_err(|error| error.to_string())?;
         match (&mut self.steward, share) {
             (Some(steward), Some(share)) => {
-                steward.admit(&mut self.endpoint, (link, channel), share)
+                steward.admit(&mut self.endpoint, (link, channel), (share, grant))
             }
             _ => Ok(()),
         }
@@ -79,7 +79,7 @@ impl Server {
             self.answer(books);
         }
         if let Some(steward) = &mut self.steward {
-            steward.turn(&mut self.endpoint, now, books);
+            steward.turn((&mut self.endpoint, &self.records), now, books);
         }
         self.endpoint.flush();
         busy
