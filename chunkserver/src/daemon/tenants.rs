@@ -7,7 +7,7 @@ use towpath_qos::{Capacities, Weights};
 
 use super::config::DaemonConfig;
 use super::error::DaemonError;
-use crate::qos::{Qos, QosConfig, Tenants, read_tenants};
+use crate::qos::{Qos, QosConfig, Shares, read_tenants};
 
 /// How often the file is looked at: one call of the system.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ fn qos_config(config: &DaemonConfig) -> Result<Option<QosConfig>, DaemonError> {
     };
     let tenants = match &config.tenants_file {
         Some(path) => read_tenants(path)?,
-        None => Tenants::new(),
+        None => Shares::new(),
     };
     Ok(Some(QosConfig {
         capacity: Capacities { all: config.qos_iops, one },

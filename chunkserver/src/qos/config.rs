@@ -29,11 +29,11 @@ pub struct QosConfig {
     /// How often tokens are looked at. Default 1 ms.
     pub tick: Nanos,
     /// The tenants by name. [`OTHERS`] and [`SCRUB`] are there whether they are named or not.
-    pub tenants: Tenants,
+    pub tenants: Shares,
 }
 
-/// Tenants by name, each with what it has a second.
-pub type Tenants = BTreeMap<String, Share>;
+/// What tenants have a second, by name.
+pub type Shares = BTreeMap<String, Share>;
 
 impl QosConfig {
     /// For a server that does so many operations of 4 KiB a second; one client by itself as many.
@@ -44,7 +44,7 @@ impl QosConfig {
             weights: Weights::default(),
             period: PERIOD,
             tick: TICK,
-            tenants: Tenants::new(),
+            tenants: Shares::new(),
         }
     }
 
@@ -152,7 +152,7 @@ pub fn parse_rate(text: &str) -> Result<u32, &'static str> {
 ///
 /// # Errors
 /// [`TenantsError`] with what to do.
-pub fn read_tenants(path: &Path) -> Result<Tenants, TenantsError> {
+pub fn read_tenants(path: &Path) -> Result<Shares, TenantsError> {
     let failed = |source| TenantsError::Read { path: path.into(), source };
     if std::fs::metadata(path).map_err(failed)?.len() > FILE_BYTES_MAX {
         return Err(failed(std::io::ErrorKind::FileTooLarge.into()));
@@ -161,13 +161,13 @@ pub fn read_tenants(path: &Path) -> Result<Tenants, TenantsError> {
     parse_tenants(&text).map_err(|message| TenantsError::Content { path: path.into(), message })
 }
 
-fn parse_tenants(text: &str) -> Result<Tenants, String> {
+fn parse_tenants(text: &str) -> Result<Shares, String> {
     let file: File =
         toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
     if file.tenant.len() > TENANTS_MAX {
         return Err(format!("there may be {TENANTS_MAX} tenants, not {}", file.tenant.len()));
     }
-    let mut tenants = Tenants::new();
+    let mut tenants = Shares::new();
     for (name, Entry { reserve, limit, weight }) in file.tenant {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_plain) {

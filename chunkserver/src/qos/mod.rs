@@ -26,7 +26,7 @@ mod what_if;
 mod words;
 
 pub(crate) use clients::{Comer, JoinError, Joined};
-pub use config::{OTHERS, QosConfig, SCRUB, Tenants, TenantsError, parse_rate, read_tenants};
+pub use config::{OTHERS, QosConfig, SCRUB, Shares, TenantsError, parse_rate, read_tenants};
 pub use limits::UNUSED_PERIODS_TOLD;
 pub use node::Refused;
 pub(crate) use node::{Mail, Pass};

@@ -9,7 +9,7 @@ use towpath_qos::{
 };
 use towpath_transport::{MemoryError, Nanos, Time};
 
-use super::config::{OTHERS, QosConfig, SCRUB, Tenants};
+use super::config::{OTHERS, QosConfig, SCRUB, Shares};
 use super::limits::{ENDS_KEPT, TENANTS_MAX, UNDER_WAY_MAX};
 use super::tenant::{Runner, Seat, Tenant, TenantId};
 use super::words::WordTable;
@@ -452,7 +452,7 @@ impl Node {
     }
 
     /// Changes who has what: from the next period on. What is refused leaves that tenant as it was.
-    pub(crate) fn set_tenants(&mut self, tenants: &Tenants) {
+    pub(crate) fn set_tenants(&mut self, tenants: &Shares) {
         let mut wanted = tenants.clone();
         for always in [OTHERS, SCRUB] {
             wanted.entry(always.into()).or_insert(Share::reserved(0));

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use towpath_transport::{MemoryError, Nanos, SharedMemory, Time};
 
-use super::config::{QosConfig, Tenants};
+use super::config::{QosConfig, Shares};
 use super::limits::MAIL_MAX;
 use super::node::{Mail, Node, Refused};
 
@@ -61,7 +61,7 @@ impl Qos {
     }
 
     /// Changes who has what, from the next period on.
-    pub fn set_tenants(&self, tenants: &Tenants) {
+    pub fn set_tenants(&self, tenants: &Shares) {
         self.with(|node| node.set_tenants(tenants));
     }
 

@@ -7,11 +7,11 @@ use towpath_transport::{Nanos, Time};
 use super::model::{Asks, Model};
 use super::node::{Mail, Node};
 use super::tenant::{Seat, TenantId, Work};
-use super::{Comer, QosConfig, Tenants};
+use super::{Comer, QosConfig, Shares};
 
 const IOPS: u32 = 50_000;
 
-fn tenants(list: &[(&str, Share)]) -> Tenants {
+fn tenants(list: &[(&str, Share)]) -> Shares {
     list.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect()
 }
 
@@ -140,7 +140,7 @@ fn reservations_change_while_the_server_runs_and_a_refusal_says_what_is_left() {
     let said = refused[0].error.to_string();
     let left = model.node.monitor.estimate() - IOPS / 40;
     assert!(said.starts_with(&format!("the other reservations leave {left} tokens")), "{said}");
-    model.node.set_tenants(&Tenants::new());
+    model.node.set_tenants(&Shares::new());
     model.done.clear();
     // Who has no tenant any more is one of the others.
     model.run(2);

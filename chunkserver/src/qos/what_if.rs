@@ -6,7 +6,7 @@ use towpath_fastpath::qos::wire::{QosReply, TenantReport};
 use towpath_qos::{AdmissionError, Capacities, Share, Weights};
 use towpath_transport::{MemoryError, Nanos};
 
-use super::config::{QosConfig, Tenants};
+use super::config::{QosConfig, Shares};
 use super::limits::TENANTS_MAX;
 use super::model::{Asks, Model};
 use super::node::Node;
@@ -99,7 +99,7 @@ pub fn what_if(
         limit: share.limit.map(|limit| limit / scale),
         weight: share.weight,
     };
-    let now: Tenants =
+    let now: Shares =
         report.tenants.iter().map(|t| (t.name.clone(), scaled(share_of(t)))).collect();
     let mut then = now.clone();
     then.insert(tenant.into(), scaled(share));

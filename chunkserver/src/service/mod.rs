@@ -4,6 +4,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `server` | [`ChunkServer`]: the loop, taking requests in, sending answers, the clean stop |
+//! | `start` | hands waiting requests to the store |
 //! | `complete` | turns results of the store into answers to clients |
 //! | `ask`, `answer` | a request and an answer under way |
 //! | `queues`, `waiting` | requests that wait for the store: tenant by tenant, link by link |
@@ -31,6 +32,7 @@ mod refusals;
 mod scrub;
 mod server;
 mod spare;
+mod start;
 mod stats;
 mod tenants;
 mod waiting;

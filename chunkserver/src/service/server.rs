@@ -10,7 +10,6 @@ use std::time::Duration;
 use crossbeam_channel::Select;
 use slab::Slab;
 use towpath_fastpath::server::{StorageRequest, parse_request, verify_write};
-use towpath_fastpath::wire::ReadHeader;
 use towpath_fastpath::{ErrorReply, HealthMonitor};
 use towpath_rpc::{
     Fate, Incoming, Piece, Request as RpcRequest, RequestKey, Responder, RpcServer,
@@ -18,7 +17,7 @@ use towpath_rpc::{
 };
 use towpath_transport::{Buf, Device, Endpoint, Event, LinkId, Nanos, Region, Time};
 
-use super::answer::{Answer, read_head_bytes};
+use super::answer::Answer;
 use super::ask::Ask;
 use super::config::{ServiceConfig, cores_to_spare};
 use super::entries::Entries;
@@ -30,7 +29,7 @@ use super::spare::Spare;
 use super::stats::ServerStats;
 use super::tenants::{Price, Tenants};
 use crate::qos::{self, TenantId};
-use crate::store::{Fenced, FlushFailed, Media, Pass, Store, StoreWorker};
+use crate::store::{FlushFailed, Media, Pass, Store, StoreWorker};
 
 /// A request that waits for the store, or that the store has.
 #[derive(Debug)]
@@ -43,13 +42,6 @@ pub(super) struct Job {
     pub(super) price: Price,
     /// Of a request that the store has, where it needed tokens.
     pub(super) tokens: Option<qos::Pass>,
-}
-
-/// What a request waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lack {
-    Buffer,
-    Tokens,
 }
 
 /// An answer on its way to its client.
@@ -82,9 +74,9 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     pub(super) waiting: Queues<Job>,
     pub(super) tenants: Tenants,
     /// Tenants with waiting requests, in the order in which they are served.
-    order: Vec<TenantId>,
+    pub(super) order: Vec<TenantId>,
     /// Some request waits for tokens.
-    waits_for_tokens: bool,
+    pub(super) waits_for_tokens: bool,
     pub(super) staged: Slab<Job>,
     answers: VecDeque<Answered>,
     pub(super) entries: Entries,
@@ -430,105 +422,6 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             _ => {}
         }
         Ok(Ask::new(parsed))
-    }
-
-    /// Hands waiting requests to the store, while there is room for them.
-    fn start_waiting(&mut self) {
-        let mut order = std::mem::take(&mut self.order);
-        self.waits_for_tokens = false;
-        self.waiting.list_into(&mut order);
-        self.tenants.order(self.endpoint.now(), &mut order);
-        let mut next = 0;
-        while next < order.len() && self.store.has_room() {
-            if !self.start_one_of(order[next]) {
-                next += 1;
-            } else if order.len() > 1 {
-                // Who was served may not be the first any more.
-                self.tenants.order(self.endpoint.now(), &mut order[next..]);
-            }
-        }
-        if next < order.len() {
-            self.tenants.note_full(self.endpoint.now());
-        }
-        self.order = order;
-        self.stats.waiting_max = self.stats.waiting_max.max(self.waiting.len() as u64);
-    }
-
-    /// Hands one request of a tenant to the store; false when none of them can go now.
-    fn start_one_of(&mut self, tenant: TenantId) -> bool {
-        for _ in 0..self.waiting.links(tenant) {
-            let Some(job) = self.waiting.pop(tenant) else { return false };
-            let Err((job, lack)) = self.start(job) else { return true };
-            let link = job.responder.link();
-            self.waiting.put_back(tenant, link, job);
-            if lack == Lack::Tokens {
-                // What it has gathered for this request is not for others'.
-                self.waiting.stay_first(tenant, link);
-                self.waits_for_tokens = true;
-                return false;
-            }
-        }
-        false
-    }
-
-    /// Hands one request to the store; gives it back when it has to wait.
-    #[expect(clippy::result_large_err, reason = "the request comes back in it")]
-    fn start(&mut self, mut job: Job) -> Result<(), (Job, Lack)> {
-        let now = self.endpoint.now();
-        if now >= job.deadline || !self.rpc.is_wanted(&job.responder) {
-            self.stats.expired += 1;
-            self.withdraw(&job);
-            self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
-            return Ok(());
-        }
-        if job.ask.is_change() {
-            match self.entries.begin(job.responder.link()) {
-                Ok(pass) => job.pass = pass,
-                Err(Fenced) => {
-                    self.stats.fenced += 1;
-                    self.withdraw(&job);
-                    let answer = Answer::Error(ErrorReply::Fenced);
-                    self.answer(job.responder, job.deadline, answer);
-                    return Ok(());
-                }
-            }
-        }
-        let buf = match &job.ask {
-            Ask::Read(header) => match self.read_buf(header) {
-                Some(buf) => Some(buf),
-                None => return Err((job, Lack::Buffer)),
-            },
-            _ => None,
-        };
-        match self.tenants.admit(now, job.price) {
-            Ok(tokens) => job.tokens = tokens,
-            Err(()) => {
-                job.pass.take().iter().for_each(|pass| pass.end());
-                return Err((job, Lack::Tokens));
-            }
-        }
-        let Some(request) = job.ask.take_request(buf, &mut self.spare) else {
-            return Err((job, Lack::Buffer));
-        };
-        let token = self.staged.insert(job);
-        if self.store.try_send(token as u64, request).is_err() {
-            // There was room, so the thread is gone; this it never had.
-            let job = self.staged.remove(token);
-            job.pass.iter().for_each(|pass| pass.end());
-            self.tenants.done(now, job.tokens);
-            let answer = Answer::Error(ErrorReply::StoreFailed);
-            self.answer(job.responder, job.deadline, answer);
-        }
-        Ok(())
-    }
-
-    /// A send buffer with room for a read: the store fills it, the network sends it.
-    fn read_buf(&self, header: &ReadHeader) -> Option<Buf> {
-        let byte_len = header.length as usize;
-        let mut buf = self.endpoint.alloc(byte_len).ok()?;
-        buf.set_len(byte_len).ok()?;
-        // Never the last one: reads that hold all buffers would leave none for their answers.
-        self.endpoint.alloc(read_head_bytes(header)).map(|_| buf).ok()
     }
 
     pub(super) fn answer(&mut self, responder: Responder, deadline: Time, answer: Answer) {

@@ -1,0 +1,120 @@
+//! Hands waiting requests to the store: by tenant, as tokens allow, and where there are buffers.
+
+use towpath_fastpath::ErrorReply;
+use towpath_fastpath::wire::ReadHeader;
+use towpath_rpc::Fate;
+use towpath_transport::{Buf, Device, Region};
+
+use super::answer::{Answer, read_head_bytes};
+use super::ask::Ask;
+use super::server::{ChunkServer, Job};
+use crate::qos::TenantId;
+use crate::store::Fenced;
+
+/// What a request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lack {
+    Buffer,
+    Tokens,
+}
+
+impl<D: Device<Memory = Region>> ChunkServer<D> {
+    /// Hands waiting requests to the store, while there is room for them.
+    pub(super) fn start_waiting(&mut self) {
+        let mut order = std::mem::take(&mut self.order);
+        self.waits_for_tokens = false;
+        self.waiting.list_into(&mut order);
+        self.tenants.order(self.endpoint.now(), &mut order);
+        let mut next = 0;
+        while next < order.len() && self.store.has_room() {
+            if !self.start_one_of(order[next]) {
+                next += 1;
+            } else if order.len() > 1 {
+                // Who was served may not be the first any more.
+                self.tenants.order(self.endpoint.now(), &mut order[next..]);
+            }
+        }
+        if next < order.len() {
+            self.tenants.note_full(self.endpoint.now());
+        }
+        self.order = order;
+        self.stats.waiting_max = self.stats.waiting_max.max(self.waiting.len() as u64);
+    }
+
+    /// Hands one request of a tenant to the store; false when none of them can go now.
+    fn start_one_of(&mut self, tenant: TenantId) -> bool {
+        for _ in 0..self.waiting.links(tenant) {
+            let Some(job) = self.waiting.pop(tenant) else { return false };
+            let Err((job, lack)) = self.start(job) else { return true };
+            let link = job.responder.link();
+            self.waiting.put_back(tenant, link, job);
+            if lack == Lack::Tokens {
+                // What it has gathered for this request is not for others'.
+                self.waiting.stay_first(tenant, link);
+                self.waits_for_tokens = true;
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Hands one request to the store; gives it back when it has to wait.
+    #[expect(clippy::result_large_err, reason = "the request comes back in it")]
+    fn start(&mut self, mut job: Job) -> Result<(), (Job, Lack)> {
+        let now = self.endpoint.now();
+        if now >= job.deadline || !self.rpc.is_wanted(&job.responder) {
+            self.stats.expired += 1;
+            self.withdraw(&job);
+            self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
+            return Ok(());
+        }
+        if job.ask.is_change() {
+            match self.entries.begin(job.responder.link()) {
+                Ok(pass) => job.pass = pass,
+                Err(Fenced) => {
+                    self.stats.fenced += 1;
+                    self.withdraw(&job);
+                    let answer = Answer::Error(ErrorReply::Fenced);
+                    self.answer(job.responder, job.deadline, answer);
+                    return Ok(());
+                }
+            }
+        }
+        let buf = match &job.ask {
+            Ask::Read(header) => match self.read_buf(header) {
+                Some(buf) => Some(buf),
+                None => return Err((job, Lack::Buffer)),
+            },
+            _ => None,
+        };
+        match self.tenants.admit(now, job.price) {
+            Ok(tokens) => job.tokens = tokens,
+            Err(()) => {
+                job.pass.take().iter().for_each(|pass| pass.end());
+                return Err((job, Lack::Tokens));
+            }
+        }
+        let Some(request) = job.ask.take_request(buf, &mut self.spare) else {
+            return Err((job, Lack::Buffer));
+        };
+        let token = self.staged.insert(job);
+        if self.store.try_send(token as u64, request).is_err() {
+            // There was room, so the thread is gone; this it never had.
+            let job = self.staged.remove(token);
+            job.pass.iter().for_each(|pass| pass.end());
+            self.tenants.done(now, job.tokens);
+            let answer = Answer::Error(ErrorReply::StoreFailed);
+            self.answer(job.responder, job.deadline, answer);
+        }
+        Ok(())
+    }
+
+    /// A send buffer with room for a read: the store fills it, the network sends it.
+    fn read_buf(&self, header: &ReadHeader) -> Option<Buf> {
+        let byte_len = header.length as usize;
+        let mut buf = self.endpoint.alloc(byte_len).ok()?;
+        buf.set_len(byte_len).ok()?;
+        // Never the last one: reads that hold all buffers would leave none for their answers.
+        self.endpoint.alloc(read_head_bytes(header)).map(|_| buf).ok()
+    }
+}
