@@ -133,7 +133,7 @@ impl Tenant {
 }
 
 fn server_engine(tick: Nanos) -> Engine {
-    Engine::new(Rules::OURS).depth(DEPTH).tick(tick)
+    Engine::new(Rules::OURS).depth(DEPTH).tick(tick).closed_loop()
 }
 
 #[cfg(test)]

@@ -402,3 +402,40 @@ fn a_client_that_cannot_use_its_reservation_holds_others_up_for_a_few_periods_on
         assert!(outcome.done[period][1..].iter().all(|&done| done >= 10_000));
     }
 }
+
+/// Point 7, for an engine that does not know how much its clients have under way.
+#[test]
+fn who_asks_again_as_soon_as_it_is_served_keeps_its_tokens_however_much_waits() {
+    let period = Nanos::from_millis(100);
+    let tick = Nanos::from_millis(1);
+    let start = PeriodStart {
+        epoch: Epoch(1),
+        period,
+        elapsed: Nanos::ZERO,
+        reservation: 10_000,
+        limit: None,
+        batch: 1,
+        report_every: tick,
+        unit_shift: 0,
+        reports: true,
+        is_careful: false,
+    };
+    let yielded = |engine: Engine| {
+        let mut engine = engine.depth(32).tick(tick);
+        engine.start(Time::ZERO, &start);
+        engine.arrived(Time::ZERO, 128, 128);
+        // It is served at half of the rate that it has reserved, and asks again each time.
+        for ms in 1..=50 {
+            let now = Time(ms * tick.0);
+            for _ in 0..50 {
+                let ticket = engine.admit(now, 1).expect("it has tokens");
+                engine.done(now, ticket);
+                engine.arrived(now, 1, 1);
+            }
+            let _ = engine.poll(now);
+        }
+        engine.yielded()
+    };
+    assert_eq!(yielded(Engine::new(Rules::OURS).closed_loop()), 0);
+    assert!(yielded(Engine::new(Rules::OURS)) > 1_000, "there is something to see");
+}

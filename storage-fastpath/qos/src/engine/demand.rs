@@ -17,6 +17,8 @@ pub(super) struct Busy {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
     depth: u32,
+    /// More may be wanted than what waits, however much that is.
+    is_closed_loop: bool,
     /// I/Os that wait, and the tokens that they will need.
     waiting_ios: u32,
     waiting: u32,
@@ -39,6 +41,7 @@ impl Demand {
     pub(super) fn new(depth: u32) -> Self {
         Self {
             depth,
+            is_closed_loop: false,
             waiting_ios: 0,
             waiting: 0,
             under_way: 0,
@@ -49,6 +52,14 @@ impl Demand {
             looked_at: Time::ZERO,
             sum: 0,
         }
+    }
+
+    pub(super) fn set_depth(&mut self, depth: u32) {
+        self.depth = depth;
+    }
+
+    pub(super) fn closed_loop(&mut self) {
+        self.is_closed_loop = true;
     }
 
     /// A period begins. What waits is demand of this one.
@@ -68,7 +79,9 @@ impl Demand {
             self.busy = self.busy + span;
         }
         let ios = self.under_way.saturating_add(self.waiting_ios);
-        if (self.depth.div_ceil(2)..=self.depth).contains(&ios) {
+        let half = self.depth.div_ceil(2);
+        let waits = self.is_closed_loop && (self.waiting_ios > 0 || ios >= half);
+        if waits || (half..=self.depth).contains(&ios) {
             self.hidden = self.hidden + span;
         }
         self.looked_at = now;

@@ -124,7 +124,16 @@ impl Engine {
     /// for all it could get. Default [`DEPTH_DEFAULT`].
     #[must_use]
     pub fn depth(mut self, depth: u32) -> Self {
-        self.demand = Demand::new(depth.max(1));
+        self.demand.set_depth(depth.max(1));
+        self
+    }
+
+    /// Who asks wants more as soon as it has what it asked for, so what waits is not all that is
+    /// wanted: for an engine that serves clients whose limits it does not know. Default: who has
+    /// more than [`depth`](Self::depth) waiting has said all.
+    #[must_use]
+    pub fn closed_loop(mut self) -> Self {
+        self.demand.closed_loop();
         self
     }
 

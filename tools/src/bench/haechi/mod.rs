@@ -69,7 +69,7 @@ const GREEDY_DEPTH: Param = Param {
     unit: "reads",
     kind: Kind::Count(1..=128),
     many: false,
-    defaults: ["16", "16", "16"],
+    defaults: ["64", "64", "64"],
 };
 
 const DEPTH: Param = Param {
@@ -78,7 +78,7 @@ const DEPTH: Param = Param {
     unit: "reads",
     kind: Kind::Count(1..=128),
     many: false,
-    defaults: ["64", "64", "64"],
+    defaults: ["128", "128", "128"],
 };
 
 const ROUNDS: Param = Param {
@@ -90,9 +90,14 @@ const ROUNDS: Param = Param {
     defaults: ["1", "1", "3"],
 };
 
-/// The tenants: name, and reserved share of what the machine was measured to do. The first one
-/// wants all that it can get.
-pub(crate) const TENANTS: [(&str, f64); 3] = [("greedy", 0.6), ("middle", 0.2), ("small", 0.1)];
+/// The tenants. The first one wants all that it can get.
+pub(crate) const TENANTS: [&str; 3] = ["greedy", "middle", "small"];
+
+/// What they reserve of what the machine was measured to do.
+const SHARES: [f64; 3] = [0.6, 0.2, 0.1];
+
+/// The same one-sided, where a tenant has one link, which does less than half of what several do.
+const SHARES_ONE_SIDED: [f64; 3] = [0.3, 0.2, 0.1];
 
 fn run(study: &'static Study, params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     let count = |name| params.count(name) as usize;
@@ -101,13 +106,15 @@ fn run(study: &'static Study, params: &Params, runner: &Runner<'_>) -> Result<Re
         links: [count("greedy-links"), 1, 1],
         depth: [count("greedy-depth"), count("depth"), count("depth")],
         is_one_sided: study.name == ONE_SIDED.name,
+        shares: if study.name == ONE_SIDED.name { SHARES_ONE_SIDED } else { SHARES },
         seed: params.seed,
     };
     // What the machine does is measured first, by the same processes without reservations.
-    let profiled = plan.run(System::Bare, runner)?;
+    let links = if plan.is_one_sided { [1; 3] } else { plan.links };
+    let profiled = Plan { links, ..plan }.run(System::Bare, runner)?;
     let iops = profiled.total_median();
     let systems = [System::Bare, System::Reserved { iops }];
     let seen: Vec<Vec<Seen>> =
         in_turn(params, runner, &systems, |&system| plan.run(system, runner))?;
-    Ok(report::report(study, params, (iops, &systems), &seen))
+    Ok(report::report(study, params, (iops, plan.shares, &systems), &seen))
 }

@@ -19,8 +19,7 @@ struct Got {
     missed: u64,
 }
 
-fn got(iops: f64, rounds: &[Seen], index: usize) -> Got {
-    let reserved = iops * TENANTS[index].1;
+fn got(reserved: f64, rounds: &[Seen], index: usize) -> Got {
     let done: Samples =
         rounds.iter().flat_map(|seen| seen.done.iter()).map(|done| done[index] as f64).collect();
     let is_missed = |done: &&f64| **done < LEAST * reserved;
@@ -38,14 +37,15 @@ fn name(system: System) -> &'static str {
 pub(super) fn report(
     study: &Study,
     params: &Params,
-    (iops, systems): (f64, &[System]),
+    (iops, shares, systems): (f64, [f64; 3], &[System]),
     seen: &[Vec<Seen>],
 ) -> Report {
     let mut report = Report::new(study.name, params);
-    report.tables.push(tenants(iops, systems, seen));
+    let reserved = shares.map(|share| iops * share);
+    report.tables.push(tenants(iops, reserved, systems, seen));
     for (&system, rounds) in systems.iter().zip(seen) {
-        for (index, (tenant, _)) in TENANTS.into_iter().enumerate() {
-            let got = got(iops, rounds, index);
+        for (index, tenant) in TENANTS.into_iter().enumerate() {
+            let got = got(reserved[index], rounds, index);
             // The greedy one gets more than it has reserved where nobody stops it.
             let demand = match (system, index) {
                 (System::Reserved { .. }, _) => Demand::AtMost(0.0),
@@ -61,7 +61,7 @@ pub(super) fn report(
                 decimals: 0,
             });
         }
-        report.plots.push(plot(iops, system, rounds));
+        report.plots.push(plot(reserved, system, rounds));
     }
     report.notes.push(
         "the server's periods where it keeps reservations, seconds of the system's clock where it \
@@ -71,11 +71,11 @@ pub(super) fn report(
     report
 }
 
-fn tenants(iops: f64, systems: &[System], seen: &[Vec<Seen>]) -> Table {
+fn tenants(iops: f64, reserved: [f64; 3], systems: &[System], seen: &[Vec<Seen>]) -> Table {
     let mut rows = Vec::new();
     for (&system, rounds) in systems.iter().zip(seen) {
-        for (index, (tenant, _)) in TENANTS.into_iter().enumerate() {
-            let Got { reserved, done, missed } = got(iops, rounds, index);
+        for (index, tenant) in TENANTS.into_iter().enumerate() {
+            let Got { reserved, done, missed } = got(reserved[index], rounds, index);
             let least = done.percentile(0.0);
             let latency = |what: usize| {
                 let all: Samples = rounds.iter().map(|seen| seen.latency_us[index][what]).collect();
@@ -114,13 +114,13 @@ fn tenants(iops: f64, systems: &[System], seen: &[Vec<Seen>]) -> Table {
     }
 }
 
-fn plot(iops: f64, system: System, rounds: &[Seen]) -> Plot {
+fn plot(reserved: [f64; 3], system: System, rounds: &[Seen]) -> Plot {
     let all = || rounds.iter().flat_map(|seen| seen.done.iter()).zip(1..);
     let mut series = Vec::new();
-    for (index, (tenant, share)) in TENANTS.into_iter().enumerate() {
+    for (index, tenant) in TENANTS.into_iter().enumerate() {
         let points = all().map(|(done, x)| (f64::from(x), done[index] as f64 / 1e3)).collect();
         series.push(Series { label: tenant.to_owned(), style: Style::Line, points });
-        let points = all().map(|(_, x)| (f64::from(x), iops * share / 1e3)).collect();
+        let points = all().map(|(_, x)| (f64::from(x), reserved[index] / 1e3)).collect();
         let label = format!("{tenant}, reserved");
         series.push(Series { label, style: Style::Bound, points });
     }

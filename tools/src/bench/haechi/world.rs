@@ -56,6 +56,7 @@ pub(super) struct Plan {
     pub(super) links: [usize; 3],
     pub(super) depth: [usize; 3],
     pub(super) is_one_sided: bool,
+    pub(super) shares: [f64; 3],
     pub(super) seed: u64,
 }
 
@@ -121,7 +122,7 @@ impl Plan {
         // The engine of a tenant runs at one client.
         let is_one_each = self.is_one_sided && system != System::Bare;
         let mut tenants = Vec::new();
-        for (index, (name, _)) in TENANTS.into_iter().enumerate() {
+        for (index, name) in TENANTS.into_iter().enumerate() {
             let (links, depth) = match is_one_each {
                 true => (1, (self.links[index] * self.depth[index]).min(DEPTH_MAX)),
                 false => (self.links[index], self.depth[index]),
@@ -189,7 +190,7 @@ impl Plan {
                 return Err(WorldError::Overlooked);
             }
             if last.is_some_and(|last| last != reply.periods) {
-                periods.push(TENANTS.map(|(name, _)| {
+                periods.push(TENANTS.map(|name| {
                     let found = reply.tenants.iter().find(|tenant| tenant.name == name);
                     found.map_or(0, |tenant| tenant.done_before.into())
                 }));
@@ -225,7 +226,7 @@ impl Plan {
         if let System::Reserved { iops } = system {
             let file = dir.path().join("tenants.toml");
             let mut text = String::new();
-            for (name, share) in TENANTS {
+            for (name, share) in TENANTS.into_iter().zip(self.shares) {
                 // Writing to a string does not fail.
                 let _ = writeln!(text, "[tenant.{name}]\nreserve = {}", (iops * share) as u32);
             }
