@@ -187,3 +187,22 @@ fn a_thousand_clients_strand_few_tokens_and_report_seldom() {
     let ticks = plan.period.0 * plan.periods as u64 / plan.tick.0;
     assert!(ours.reports < ticks * 64 + 4_000, "{}", ours.reports);
 }
+
+/// Experiment 3 with the demands of 1C: seven clients want what they have reserved, and three some
+/// more, so that what is not reserved is of use to these alone, who are bounded by their own ports.
+#[test]
+fn who_wants_no_more_than_it_has_reserved_leaves_the_pool_to_those_who_do() {
+    let wanted = [vec![34_000; 3], vec![8_000; 7]].concat();
+    let make = |rules| {
+        let clients = spike()
+            .into_iter()
+            .zip(&wanted)
+            .map(|(reservation, &demand)| ClientPlan::new(reservation, demand, Pattern::Burst));
+        plan(rules, clients.collect())
+    };
+    let of_all = |outcome: &Outcome| outcome.mean_total(SKIP) / f64::from(ALL) * 100.0;
+    let [bare, ours] = [None, Some(Rules::OURS)].map(|rules| run(&make(rules)));
+    assert_eq!(missed(&ours, &spike()), [0; 10]);
+    assert!(of_all(&ours) > 98.5, "{}", of_all(&ours));
+    assert!(of_all(&bare) < 90.0, "there is something to see: {}", of_all(&bare));
+}

@@ -64,7 +64,9 @@ impl Engine {
         let reserved = cost.min(usable);
         let pooled = cost - reserved;
         if pooled > self.held {
-            self.wanted = pooled - self.held;
+            // Who has said all that it wants, and has reserved as much, has no use for more.
+            let is_covered = self.demand.said().is_some_and(|said| said <= self.residual);
+            self.wanted = if is_covered { 0 } else { pooled - self.held };
             if self.is_careful && usable < self.residual {
                 // What an even use has when it has enough, or the pool before that.
                 let spent = period.start.reservation - self.residual;

@@ -112,6 +112,17 @@ impl Demand {
         self.under_way = self.under_way.saturating_sub(1);
     }
 
+    /// Tokens that what waits needs, where that is all that is wanted.
+    pub(super) fn said(&self) -> Option<u32> {
+        let ios = self.under_way.saturating_add(self.waiting_ios);
+        (!self.is_closed_loop && ios > self.depth).then_some(self.waiting)
+    }
+
+    /// Whether anything waits.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting_ios > 0
+    }
+
     /// Counts what was asked for since the last count, in a span in which `due` tokens were due:
     /// the demand of the period so far, and how the span was spent.
     pub(super) fn count(&mut self, now: Time, span: Nanos, due: u32) -> (u64, Busy) {

@@ -26,7 +26,11 @@ impl Engine {
                 let unwanted = u64::from(even_now).saturating_sub(demand);
                 let unwanted = u32::try_from(unwanted).unwrap_or(u32::MAX);
                 let more = unwanted.saturating_sub(self.yielded);
-                self.residual - more.min(self.residual)
+                let kept = self.residual - more.min(self.residual);
+                // I/Os with tokens of the pool count as well: what is promised are so many in all.
+                // Who wants more now keeps its tokens, and has the pool's beside them.
+                let promised = reservation.saturating_sub(self.used);
+                if self.demand.is_waiting() { kept } else { kept.min(promised) }
             }
         };
         let kept = if now >= period.end() { 0 } else { kept.min(self.residual) };
