@@ -58,7 +58,7 @@ impl Node {
         comer: Comer,
     ) -> Result<Joined, JoinError> {
         let Comer { seat, is_member, runs_engine, .. } = comer;
-        self.wake_for_client(now);
+        self.wake(now);
         let tenant = self.find(name).ok_or(JoinError::NoSuchTenant)?;
         let index = tenant.index();
         let slot = self.tenants[index].slot;

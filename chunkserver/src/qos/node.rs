@@ -145,7 +145,7 @@ impl Node {
     }
 
     /// Somebody wants something: a period begins if none is under way.
-    fn wake(&mut self, now: Time) {
+    pub(super) fn wake(&mut self, now: Time) {
         self.was_used = true;
         if self.is_asleep {
             self.is_asleep = false;
@@ -236,11 +236,8 @@ impl Node {
     /// What a client may do in a period beyond the tokens of that period: what was under way when
     /// it began, and a batch that was taken early.
     pub(super) fn slack_of(&self, slot: Slot) -> u64 {
-        UNDER_WAY_MAX + u64::from(self.batch_of(slot))
-    }
-
-    pub(super) fn batch_of(&self, slot: Slot) -> u32 {
-        self.monitor.start_for(slot, Time::ZERO).map_or(0, |start| start.batch)
+        let batch = self.monitor.start_for(slot, Time::ZERO).map_or(0, |start| start.batch);
+        UNDER_WAY_MAX + u64::from(batch)
     }
 
     /// Steps S1 to S3 and T2.
@@ -426,10 +423,6 @@ impl Node {
     fn tenant_mut(&mut self, id: TenantId) -> &mut Tenant {
         let index = self.resolve(id);
         &mut self.tenants[index]
-    }
-
-    pub(super) fn wake_for_client(&mut self, now: Time) {
-        self.wake(now);
     }
 
     pub(super) fn tell(&mut self, mail: Mail) {
