@@ -378,13 +378,10 @@ fn copy_out(message: &Message, buf: &mut Buf, at: usize) -> Option<()> {
 mod tests {
     use super::*;
     use crate::config::EndpointConfig;
-    use crate::endpoint::join;
+    use crate::endpoint::joined::{End, Joined, joined};
     use crate::event::Event;
-    use towpath_device_roce::{RoceConfig, RoceDevice};
     use towpath_proto::{DownReason, GrantId, Rights};
-    use towpath_sim::{LinkConfig, VirtualLink, World};
-
-    type End = Endpoint<RoceDevice<VirtualLink>>;
+    use towpath_sim::World;
 
     struct Lab {
         world: World,
@@ -399,15 +396,8 @@ mod tests {
     impl Lab {
         /// The far end has granted a page, and the near end has asked for something once.
         fn new() -> Self {
-            let world = World::new(1);
-            let (near, far) = world.link(&LinkConfig::default());
-            let end = |link, seed| {
-                let device = RoceDevice::new(link, RoceConfig::default().seed(seed));
-                let config = EndpointConfig::new().links_max(1).seed(seed).lanes_by_messages(true);
-                Endpoint::new(device, config).expect("an endpoint")
-            };
-            let (mut near, mut far) = (end(near, 1), end(far, 2));
-            let (link, far_link) = join(&mut near, &mut far).expect("they fit");
+            let pair = joined(&EndpointConfig::new().links_max(1).lanes_by_messages(true));
+            let Joined { world, near, mut far, near_link: link, far_link } = pair;
             let memory = SharedMemory::new(4096).expect("memory for a test");
             let grant = far.grant(far_link, &memory, 8..4096, Rights::READ).expect("room");
             let mut lab = Self { world, near, far, link, far_link, memory, grant };

@@ -332,27 +332,18 @@ impl LaneQp {
 mod tests {
     use super::*;
     use crate::config::EndpointConfig;
-    use crate::endpoint::join;
-    use towpath_device_roce::{RoceConfig, RoceDevice};
+    use crate::endpoint::joined::{End, Joined, joined};
     use towpath_memory::SharedMemory;
     use towpath_proto::Rights;
-    use towpath_sim::{LinkConfig, World};
 
     /// Or a device with a thread of its own would serve between the two.
     #[test]
     fn a_queue_pair_serves_no_more_when_what_it_served_is_kept() {
-        let world = World::new(1);
-        let (near, far) = world.link(&LinkConfig::default());
-        let end = |link, seed| {
-            let device = RoceDevice::new(link, RoceConfig::default().seed(seed));
-            let config = EndpointConfig::new().links_max(1).seed(seed);
-            Endpoint::new(device, config).expect("an endpoint")
-        };
-        let (mut near, mut far) = (end(near, 1), end(far, 2));
-        let (link, _) = join(&mut near, &mut far).expect("they fit");
+        let pair = joined(&EndpointConfig::new().links_max(1));
+        let Joined { world, mut near, mut far, near_link: link, .. } = pair;
         let memory = SharedMemory::new(64).expect("memory for a test");
         near.grant(link, &memory, memory.whole(), Rights::ALL).expect("room");
-        let is_joined = |near: &Endpoint<RoceDevice<_>>| {
+        let is_joined = |near: &End| {
             let qp_num = near.lane(link).and_then(|lane| lane.qp_num);
             qp_num.is_some_and(|num| near.device.qp_state(num) == Ok(QpState::Rts))
         };

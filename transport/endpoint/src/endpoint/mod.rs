@@ -12,6 +12,7 @@
 //! | `establish` | joins it with the peer's |
 //! | `lane`, `lane_qp` | one-sided operations: the calls, and the queue pair that carries them |
 //! | `lane_messages` | the same as messages, where there is no queue pair |
+//! | `joined` | for tests: two endpoints with a link between them |
 //! | `mtu` | finds out how long its packets may be |
 //! | `renew` | makes queue pairs anew that have failed |
 //! | `teardown` | ends links, and gives everything back |
@@ -22,6 +23,8 @@ mod commands;
 mod establish;
 mod events;
 mod flush;
+#[cfg(test)]
+mod joined;
 mod lane;
 mod lane_messages;
 mod lane_qp;

@@ -249,21 +249,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 mod tests {
     use super::*;
     use crate::config::EndpointConfig;
-    use crate::endpoint::join;
-    use towpath_device_roce::{RoceConfig, RoceDevice};
-    use towpath_sim::{LinkConfig, World};
+    use crate::endpoint::joined::{Joined, joined};
 
     #[test]
     fn what_a_poll_puts_off_is_not_put_off_again() {
-        let world = World::new(1);
-        let (near, far) = world.link(&LinkConfig::default());
-        let end = |link, seed| {
-            let device = RoceDevice::new(link, RoceConfig::default().seed(seed));
-            let config = EndpointConfig::new().links_max(1).seed(seed);
-            Endpoint::new(device, config).expect("an endpoint")
-        };
-        let (mut near, mut far) = (end(near, 1), end(far, 2));
-        let (_, link) = join(&mut near, &mut far).expect("they fit");
+        let pair = joined(&EndpointConfig::new().links_max(1));
+        let Joined { world, mut near, mut far, far_link: link, .. } = pair;
         let mut put_off = Vec::new();
         for _ in 0..8 {
             far.open_channel(link, false).expect("room");
