@@ -3,7 +3,10 @@
 //! | file | contents |
 //! |---|---|
 //! | `config` | settings, and the file of the tenants |
-//! | `node` | the reservations of one server: periods, ticks, and leave for requests |
+//! | `node` | the reservations of one server: periods and ticks |
+//! | `requests` | leave for ordinary requests, and their order |
+//! | `account` | what clients do, held against what they have and tell |
+//! | `change` | how the tenants of a server change |
 //! | `clients` | clients that run the engine of their tenant themselves |
 //! | `tenant` | one tenant |
 //! | `model`, `what_if` | the same in virtual time: what would be if ... |
@@ -12,12 +15,15 @@
 //! | `words` | the words of the token protocol in memory that clients reach |
 //! | `limits` | bounds and their reasons |
 
+mod account;
+mod change;
 mod clients;
 mod config;
 mod limits;
 mod model;
 mod node;
 mod report;
+mod requests;
 mod shared;
 mod tenant;
 #[cfg(test)]
@@ -25,11 +31,12 @@ mod tests;
 mod what_if;
 mod words;
 
+pub use change::Refused;
 pub(crate) use clients::{Comer, JoinError, Joined};
 pub use config::{OTHERS, QosConfig, SCRUB, Shares, TenantsError, parse_rate, read_tenants};
 pub use limits::UNUSED_PERIODS_TOLD;
-pub use node::Refused;
-pub(crate) use node::{Mail, Pass};
+pub(crate) use node::Mail;
+pub(crate) use requests::Pass;
 pub use shared::Qos;
 pub use tenant::{Seat, TenantId, TenantStats, Work};
 pub use what_if::{WhatIf, WhatIfError, Would, what_if};

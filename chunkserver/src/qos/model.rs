@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use towpath_base::Prng;
 use towpath_transport::{Nanos, Time};
 
-use super::node::{Node, Pass};
+use super::node::Node;
+use super::requests::Pass;
 use super::tenant::TenantId;
 
 /// Requests that the store has at a time: what keeps it busy, and not so many that their order is

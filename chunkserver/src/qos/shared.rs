@@ -8,9 +8,10 @@ use std::time::Instant;
 
 use towpath_transport::{MemoryError, Nanos, SharedMemory, Time};
 
+use super::change::Refused;
 use super::config::{QosConfig, Shares};
 use super::limits::MAIL_MAX;
-use super::node::{Mail, Node, Refused};
+use super::node::{Mail, Node};
 
 /// One worker's handle on the reservations of its server. The first worker begins periods and looks
 /// at the words when it is time; what concerns clients of others is put where these look.
