@@ -63,7 +63,6 @@ pub use error::{ClientError, ErrorKind, OpenError, TransferError};
 pub use health::{HealthConfig, HealthEvent, HealthMonitor, HealthState, LinkHealth};
 pub use hedge::{HedgeAfter, HedgeConfig, HedgeStats, HedgedClient, ParseHedgeAfterError};
 pub use output::{Output, ReadData};
-pub use qos::{LaneEngine, LaneEngineStats};
 pub use resident::ResidentStats;
 pub use session::ClientSession;
 pub use slice::{ChunkId, SLICE_BYTES};

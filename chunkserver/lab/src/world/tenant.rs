@@ -3,7 +3,7 @@
 use super::host::Nic;
 use super::plan::{ClientPlan, Manner};
 use towpath_base::{Nanos, Time};
-use towpath_fastpath::{LaneEngine, LaneEngineStats};
+use towpath_fastpath::qos::{LaneEngine, LaneEngineStats};
 use towpath_proto::Grant;
 use towpath_qos::{Engine, FromMonitor, PeriodStart, Refusal, Report, Rules, Ticket};
 use towpath_transport::{Endpoint, GrantId, LaneError, LinkId, OpId, OpOptions, OpOutcome, Place};
