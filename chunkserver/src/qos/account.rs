@@ -24,8 +24,8 @@ impl Node {
         for tenant in self.tenants.iter().filter(|tenant| !tenant.is_removed) {
             // Where the device does not say what it serves, nothing can be held against anybody.
             if tenant.seat().is_some() && tenant.is_seen {
-                let reserved = self.config.share_of_period(tenant.share).reservation;
-                may_use[tenant.slot.index()] = u64::from(reserved) + self.slack_of(tenant.slot);
+                let reserved = u64::from(tenant.of_period.reservation);
+                may_use[tenant.slot.index()] = reserved + self.slack_of(tenant.slot);
             }
         }
         let epoch = self.monitor.epoch();
@@ -39,10 +39,8 @@ impl Node {
     /// A client's limit holds at the server as well.
     pub(super) fn cap(&mut self, index: usize) {
         let tenant = &self.tenants[index];
-        let limit = self.config.share_of_period(tenant.share).limit;
-        if let Some(limit) =
-            limit.filter(|_| tenant.seat().is_some() && tenant.is_seen && !tenant.is_removed)
-        {
+        let is_held = tenant.seat().is_some() && tenant.is_seen && !tenant.is_removed;
+        if let Some(limit) = tenant.of_period.limit.filter(|_| is_held) {
             let slot = tenant.slot;
             self.ledger.cap(slot, u64::from(limit) + self.slack_of(slot));
         }

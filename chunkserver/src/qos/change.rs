@@ -90,18 +90,18 @@ impl Node {
     }
 
     fn set_tenant(&mut self, name: &str, share: Share) {
-        let wanted = self.config.share_of_period(share);
+        let of_period = self.config.share_of_period(share);
         let found = self.tenants.iter().position(|tenant| tenant.name == name);
         let result = match found {
             Some(index) if !self.tenants[index].is_removed => {
-                self.monitor.change(self.tenants[index].slot, wanted).map(|()| index)
+                self.monitor.change(self.tenants[index].slot, of_period).map(|()| index)
             }
-            _ => self.monitor.join(wanted).map(|slot| {
+            _ => self.monitor.join(of_period).map(|slot| {
                 // What the slot's last owner said is not this one's.
                 self.table.write_report(slot, 0);
                 self.ledger.clear(slot);
                 self.ledger.limit(slot, u64::MAX);
-                let tenant = Tenant::new(name.into(), share, slot, self.config.tick);
+                let tenant = Tenant::new(name.into(), slot, self.config.tick);
                 match found {
                     Some(index) => {
                         let Tenant { stats, links, .. } = self.tenants[index];
@@ -116,7 +116,10 @@ impl Node {
             }),
         };
         match result {
-            Ok(index) => self.tenants[index].share = share,
+            Ok(index) => {
+                let tenant = &mut self.tenants[index];
+                (tenant.share, tenant.of_period) = (share, of_period);
+            }
             Err(error) => {
                 tracing::warn!(tenant = name, %error, "a reservation is refused");
                 self.refused.push(Refused { tenant: name.into(), error });

@@ -60,8 +60,9 @@ pub struct TenantStats {
 #[derive(Debug)]
 pub(super) struct Tenant {
     pub(super) name: String,
-    /// In tokens a second.
+    /// In tokens a second, and the same in tokens a period.
     pub(super) share: Share,
+    pub(super) of_period: Share,
     pub(super) slot: Slot,
     pub(super) runner: Runner,
     /// Links that have named it.
@@ -94,10 +95,12 @@ pub struct Work {
 }
 
 impl Tenant {
-    pub(super) fn new(name: String, share: Share, slot: Slot, tick: Nanos) -> Self {
+    /// One that has nothing yet.
+    pub(super) fn new(name: String, slot: Slot, tick: Nanos) -> Self {
         Self {
             name,
-            share,
+            share: Share::reserved(0),
+            of_period: Share::reserved(0),
             slot,
             runner: Runner::Server(server_engine(tick)),
             links: 0,
