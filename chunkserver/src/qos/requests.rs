@@ -19,11 +19,22 @@ const TAG_SCALE: u64 = 1 << 16;
 
 impl Node {
     /// A request has come in that costs so much.
-    pub(crate) fn arrived(&mut self, now: Time, tenant: TenantId, cost: u32) {
+    ///
+    /// # Errors
+    /// What its tenant may use in a period: no request that costs more is ever done, and this one
+    /// is as if it had not come.
+    pub(crate) fn arrived(&mut self, now: Time, id: TenantId, cost: u32) -> Result<(), u32> {
         self.wake(now);
-        if let Some(engine) = self.tenant_mut(tenant).engine_mut() {
+        let estimate = self.monitor.estimate();
+        let tenant = self.tenant_mut(id);
+        let limit = tenant.of_period.limit.unwrap_or(u32::MAX).min(estimate);
+        if cost > limit {
+            return Err(limit);
+        }
+        if let Some(engine) = tenant.engine_mut() {
             engine.arrived(now, 1, cost);
         }
+        Ok(())
     }
 
     /// A request that had [come in](Self::arrived) will not be done.
@@ -31,12 +42,6 @@ impl Node {
         if let Some(engine) = self.tenant_mut(tenant).engine_mut() {
             engine.withdrawn(now, 1, cost);
         }
-    }
-
-    /// Tokens that a tenant may use in a period at most: no request that costs more is ever done.
-    pub(crate) fn limit(&self, id: TenantId) -> u32 {
-        let limit = self.config.share_of_period(self.tenants[self.resolve(id)].share).limit;
-        limit.unwrap_or(u32::MAX).min(self.monitor.estimate())
     }
 
     /// Sorts tenants with waiting requests: reserved work first, by what is left of it for the rest
@@ -61,8 +66,7 @@ impl Node {
 
     fn reserved_left(&self, tenant: &Tenant) -> u64 {
         let charged = self.ledger.entry(tenant.slot).map_or(0, |entry| entry.charged);
-        let reserved = self.config.share_of_period(tenant.share).reservation;
-        u64::from(reserved).saturating_sub(charged)
+        u64::from(tenant.of_period.reservation).saturating_sub(charged)
     }
 
     /// Requests that may have tokens wait for the store.

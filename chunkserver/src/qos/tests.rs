@@ -269,7 +269,7 @@ fn what_waits_for_tokens_is_done_in_later_periods_though_nobody_asks_again() {
     }
     assert_eq!(model.clients[0].waiting, 0);
     assert_eq!(model.of("limited")[..3], [10, 10, 5]);
-    assert_eq!(model.node.limit(model.clients[0].id), 10);
+    assert_eq!(model.node.arrived(model.now, model.clients[0].id, 11), Err(10));
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn another_worker_goes_on_while_the_first_is_away() {
     second.attach(Time(1_000), None);
     let tick = Nanos::from_micros(200);
     let (others, start) = (TenantId::default(), Time(2_000));
-    first.at(start, |node, now| node.arrived(now, others, 1));
+    first.at(start, |node, now| node.arrived(now, others, 1)).expect("it is within its limit");
     let periods = |qos: &super::Qos| qos.at(start, |node, _| node.periods);
     assert_eq!(periods(&first), 1);
     // Its clock began at another time, by less than a second in this test.
@@ -360,7 +360,7 @@ fn another_worker_goes_on_while_the_first_is_away() {
     let mut now = later;
     while now < end {
         second.turn(now);
-        second.at(now, |node, now| node.arrived(now, others, 1));
+        second.at(now, |node, now| node.arrived(now, others, 1)).expect("it is within its limit");
         now += tick;
     }
     assert!(periods(&second) > 15, "{}", periods(&second));

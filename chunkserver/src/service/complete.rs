@@ -22,7 +22,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         };
         let Job { responder, deadline, ask, pass, tokens, .. } = job;
         pass.iter().for_each(|pass| pass.end());
-        self.tenants.done(self.endpoint.now(), tokens);
+        self.tenants.done(tokens);
         let answer = match (reply, ask) {
             (Reply::Create(result), _) => done(result.map_err(of_create)),
             (Reply::Finish(result), Ask::Finish(chunk, _)) => {

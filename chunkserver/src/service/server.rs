@@ -204,6 +204,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             any = true;
             self.on_completion(completion);
         }
+        // Before requests that wait ask for leave: some of it may be what has ended.
+        self.tenants.settle(self.endpoint.now());
         any
     }
 
@@ -216,10 +218,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// What the store had when it ended gets no answer: whether it was done is not known.
     fn abandon_staged(&mut self) {
-        let now = self.endpoint.now();
         for job in self.staged.drain() {
             job.pass.iter().for_each(|pass| pass.end());
-            self.tenants.done(now, job.tokens);
+            self.tenants.done(job.tokens);
             self.rpc.abandon(&mut self.endpoint, job.responder, Fate::Unknown);
         }
     }
@@ -384,16 +385,18 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     pub(super) fn take_in(&mut self, responder: Responder, deadline: Time, mut ask: Ask) {
         let now = self.endpoint.now();
         let mut price = self.tenants.price(responder.link(), &ask);
-        if let Some(limit) = self.tenants.limit_below(now, price) {
-            let Ask::Scrub(scrub) = &mut ask else {
+        while let Err(limit) = self.tenants.arrived(now, price) {
+            let cost = price.cost;
+            if let Ask::Scrub(scrub) = &mut ask {
+                scrub.shorten(limit.into());
+                price = self.tenants.price(responder.link(), &ask);
+            }
+            if price.cost == cost {
                 let max = price.bytes(limit);
                 self.answer(responder, deadline, Answer::Error(ErrorReply::TenantLimit { max }));
                 return;
-            };
-            scrub.shorten(limit.into());
-            price = self.tenants.price(responder.link(), &ask);
+            }
         }
-        self.tenants.arrived(now, price);
         self.next_expiry = self.next_expiry.min(deadline);
         let link = responder.link();
         let job = Job { responder, deadline, ask, pass: None, price, tokens: None };

@@ -24,16 +24,18 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let mut order = std::mem::take(&mut self.order);
         self.waits_for_tokens = false;
         self.waiting.list_into(&mut order);
-        self.tenants.order(self.endpoint.now(), &mut order);
-        let mut next = 0;
+        let (mut next, mut is_sorted) = (0, false);
         while next < order.len() && self.store.has_room() {
-            if !self.start_one_of(order[next]) {
-                next += 1;
-            } else if order.len() > 1 {
-                // Who was served may not be the first any more.
+            if !std::mem::replace(&mut is_sorted, true) {
                 self.tenants.order(self.endpoint.now(), &mut order[next..]);
             }
+            match self.start_one_of(order[next]) {
+                // Who was served may not be the first any more.
+                true => is_sorted = false,
+                false => next += 1,
+            }
         }
+        self.tenants.settle(self.endpoint.now());
         if next < order.len() {
             self.tenants.note_full(self.endpoint.now());
         }
@@ -102,7 +104,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             // There was room, so the thread is gone; this it never had.
             let job = self.staged.remove(token);
             job.pass.iter().for_each(|pass| pass.end());
-            self.tenants.done(now, job.tokens);
+            self.tenants.done(job.tokens);
             let answer = Answer::Error(ErrorReply::StoreFailed);
             self.answer(job.responder, job.deadline, answer);
         }

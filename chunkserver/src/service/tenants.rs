@@ -26,6 +26,8 @@ pub(super) struct Tenants {
     clients: Vec<Client>,
     /// When what these did is looked at.
     look_at: Option<Time>,
+    /// Of requests that have come to their end and were not told of yet.
+    ended: Vec<Pass>,
     /// The newest of what each is to be told and there was no buffer for.
     unsent: Vec<(Seat, Vec<u8>)>,
 }
@@ -93,16 +95,14 @@ impl Tenants {
         Price { tenant: self.of(link), cost: tokens(bytes.into(), weight), weight }
     }
 
-    /// What the tenant may use in a period, where a request costs more than that.
-    pub(super) fn limit_below(&self, now: Time, price: Price) -> Option<u32> {
-        let qos = self.qos.as_ref().filter(|_| price.cost > 0)?;
-        let limit = qos.at(now, |node, _| node.limit(price.tenant));
-        (price.cost > limit).then_some(limit)
-    }
-
-    pub(super) fn arrived(&self, now: Time, price: Price) {
-        if let Some(qos) = self.qos.as_ref().filter(|_| price.cost > 0) {
-            qos.at(now, |node, now| node.arrived(now, price.tenant, price.cost));
+    /// A request has come in.
+    ///
+    /// # Errors
+    /// What its tenant may use in a period, where it costs more than that: it is never done.
+    pub(super) fn arrived(&self, now: Time, price: Price) -> Result<(), u32> {
+        match self.qos.as_ref().filter(|_| price.cost > 0) {
+            None => Ok(()),
+            Some(qos) => qos.at(now, |node, now| node.arrived(now, price.tenant, price.cost)),
         }
     }
 
@@ -124,9 +124,16 @@ impl Tenants {
         }
     }
 
-    pub(super) fn done(&self, now: Time, pass: Option<Pass>) {
-        if let Some((qos, pass)) = self.qos.as_ref().zip(pass) {
-            qos.at(now, |node, now| node.done(now, pass));
+    /// A request has come to its end: [`settle`](Self::settle) tells so, of several at once.
+    pub(super) fn done(&mut self, pass: Option<Pass>) {
+        self.ended.extend(pass);
+    }
+
+    /// Tells of what has come to its end.
+    pub(super) fn settle(&mut self, now: Time) {
+        if let Some(qos) = self.qos.as_ref().filter(|_| !self.ended.is_empty()) {
+            let ended = &mut self.ended;
+            qos.at(now, |node, now| ended.drain(..).for_each(|pass| node.done(now, pass)));
         }
     }
 
