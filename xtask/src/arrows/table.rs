@@ -168,6 +168,12 @@ pub(super) const TABLE: &[Row] = &[
         what: "fixed-layout read and write, checksums verified on receive, the client",
     },
     Row {
+        name: "disk",
+        folder: "chunkserver/disk",
+        may_use: MayUse::Only(&["base", "memory"]),
+        what: "one disk of a store: operations with tags, flushes, and a simulated one",
+    },
+    Row {
         name: "chunkserver",
         folder: "chunkserver",
         may_use: MayUse::Only(&["base", "qos", "transport", "status", "rpc", "fastpath"]),
