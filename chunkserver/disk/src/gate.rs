@@ -1,0 +1,81 @@
+//! What all disks check of an operation before they take it, and do with its outcome.
+
+use std::io;
+
+use crate::disk::{DiskError, Done, Refusal, Refused};
+use crate::op::{OP_BUFFERS_MAX, OP_PAGES_MAX, Op, What};
+
+/// Lets operations in, as many as the queue has room for, and out again.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    page_count: u64,
+    depth: usize,
+    in_flight: usize,
+    pub(crate) can_discard: bool,
+    flush_failed: bool,
+}
+
+impl Gate {
+    pub(crate) fn new(page_count: u64, depth: usize, can_discard: bool) -> Self {
+        Self { page_count, depth, in_flight: 0, can_discard, flush_failed: false }
+    }
+
+    pub(crate) fn page_count(&self) -> u64 {
+        self.page_count
+    }
+
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// The operation, when it may begin.
+    pub(crate) fn admit(&mut self, op: Op) -> Result<Op, Refused> {
+        match self.refusal(&op) {
+            Some(why) => Err(Refused { op, why }),
+            None => {
+                self.in_flight += 1;
+                Ok(op)
+            }
+        }
+    }
+
+    fn refusal(&self, op: &Op) -> Option<Refusal> {
+        let (what, count) = (op.what(), op.page_count());
+        let moves_bytes = matches!(what, What::Read | What::Write);
+        if self.flush_failed && what != What::Read {
+            return Some(Refusal::FlushFailed);
+        }
+        if what == What::Discard && !self.can_discard {
+            return Some(Refusal::CannotDiscard);
+        }
+        if what != What::Flush && count == 0 {
+            return Some(Refusal::Empty);
+        }
+        if moves_bytes && (count > OP_PAGES_MAX || op.buffer_count() > OP_BUFFERS_MAX) {
+            return Some(Refusal::TooLong);
+        }
+        if op.at().0.checked_add(count).is_none_or(|end| end > self.page_count) {
+            return Some(Refusal::BeyondEnd);
+        }
+        (self.in_flight >= self.depth).then_some(Refusal::QueueFull)
+    }
+
+    /// What is given out for an operation that has ended.
+    pub(crate) fn finish(&mut self, tag: u64, op: Op, outcome: io::Result<()>) -> Done {
+        self.in_flight -= 1;
+        let (what, at) = (op.what(), op.at());
+        let outcome = match outcome {
+            // It may have been the other one that took the error that concerns both.
+            Ok(()) if what == What::Flush && self.flush_failed => {
+                Err(io::Error::other("another flush failed while this one was under way"))
+            }
+            outcome => outcome,
+        };
+        self.flush_failed |= what == What::Flush && outcome.is_err();
+        Done { tag, op, outcome: outcome.map_err(|source| DiskError { what, at, source }) }
+    }
+}

@@ -1,0 +1,51 @@
+//! One disk of a store: what it can be asked, what comes back, and what is durable when.
+//!
+//! A store drives a [`Disk`] from one thread. It [submits](Disk::submit) operations, each with a
+//! tag of its choice, and takes what is [done](Done) from [`poll`](Disk::poll) or
+//! [`wait`](Disk::wait). Nothing waits in `submit`: where the queue is full, the operation comes
+//! back.
+//!
+//! # Durability
+//!
+//! - A write is done when a read that is submitted later sees it. It is not durable then.
+//! - A write is durable when a flush is done that was submitted **after the write was taken as
+//!   done**. A flush says nothing of writes that were still under way when it was submitted, and
+//!   nothing of those that were done but not yet taken.
+//! - Until then a power cut leaves any part of it: all, nothing, or any of its sectors of 512
+//!   bytes, whatever it leaves of other writes, be they older or newer. Of two writes to one
+//!   sector, of which the second was submitted after the first was taken as done, the first never
+//!   replaces the second.
+//! - A write that failed leaves any part of it, at once.
+//! - **A flush that fails is final.** Nothing is known then of any write that no earlier flush made
+//!   durable, and no later flush can tell, since the system forgets what it could not write. The
+//!   disk takes no more changes then, until it is opened anew; it is read on.
+//!
+//! # Order
+//!
+//! Operations under way are carried out, and done, in any order. Writes and reads of the same page
+//! that are under way at the same time give any mixture. Who wants an order submits the second
+//! operation after the first is done.
+//!
+//! # Memory
+//!
+//! Operations take memory of an endpoint, in whole pages that begin at pages: [`ReadPages`] are a
+//! buffer, [`WritePages`] also a frozen one, which others may be reading or sending. The disk owns
+//! them until the operation is done, and then they come back, whatever the outcome. So a device
+//! never writes to memory that someone else has. Dropping a disk waits for what is under way.
+//!
+//! # The disks
+//!
+//! - [`sim`]: in memory and in virtual time, deterministic by its seed, with power cuts and faults.
+
+#![forbid(unsafe_code)]
+
+mod disk;
+mod gate;
+mod op;
+mod pages;
+pub mod sim;
+
+pub use disk::{Disk, DiskError, Done, Refusal, Refused};
+pub use op::{Buffers, OP_BUFFERS_MAX, OP_PAGES_MAX, Op, PageNumber, What};
+pub use pages::{ReadPages, WritePages};
+pub use towpath_memory::PAGE_BYTES;
