@@ -44,9 +44,9 @@ pub trait Disk {
     /// As [`poll`](Self::poll).
     fn wait(&mut self, timeout: Duration, done: &mut Vec<Done>) -> io::Result<usize>;
 
-    /// Begins what was submitted, and prepares a wait for the [descriptor](Self::descriptor): it is
-    /// not readable after this, until something more is done. True when something is done already:
-    /// then poll, and do not wait.
+    /// Begins what was submitted, and prepares a wait for the [descriptor](Self::descriptor): it
+    /// becomes readable when something is done after this, and may once in vain, for what was taken
+    /// before. True when something is done already: then poll, and do not wait.
     ///
     /// # Errors
     /// As [`poll`](Self::poll).

@@ -35,17 +35,24 @@
 //!
 //! # The disks
 //!
+//! - [`open`] gives one on a file or a block device. [`Options`] say how, and the [`Report`] what
+//!   came of it.
 //! - [`sim`]: in memory and in virtual time, deterministic by its seed, with power cuts and faults.
 
 #![forbid(unsafe_code)]
 
 mod disk;
+mod file;
 mod gate;
 mod op;
+mod open;
 mod pages;
 pub mod sim;
+mod threads;
+mod transfer;
 
 pub use disk::{Disk, DiskError, Done, Refusal, Refused};
 pub use op::{Buffers, OP_BUFFERS_MAX, OP_PAGES_MAX, Op, PageNumber, What};
+pub use open::{Backend, DEPTH_MAX, NewFile, OpenError, Options, Report, THREADS_MAX, open};
 pub use pages::{ReadPages, WritePages};
 pub use towpath_memory::PAGE_BYTES;

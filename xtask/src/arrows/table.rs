@@ -170,7 +170,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "disk",
         folder: "chunkserver/disk",
-        may_use: MayUse::Only(&["base", "memory"]),
+        may_use: MayUse::Only(&["base", "wake", "memory"]),
         what: "one disk of a store: operations with tags, flushes, and a simulated one",
     },
     Row {

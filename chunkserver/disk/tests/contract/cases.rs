@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use towpath_disk::{
     Buffers, Disk, Done, OP_BUFFERS_MAX, OP_PAGES_MAX, Op, PAGE_BYTES, PageNumber, ReadPages,
     Refusal, WritePages,
@@ -213,7 +214,6 @@ pub(crate) fn a_wait_ends_without_anything_under_way_and_with_something_done(rig
 }
 
 pub(crate) fn a_descriptor_tells_of_all_that_is_done_after_it_was_armed(rig: &dyn Rig) {
-    use rustix::event::{PollFd, PollFlags, poll};
     let (mut disk, pool) = (rig.open().expect("it opens"), pool(1, DEPTH));
     if disk.descriptor().is_none() {
         return;
@@ -240,7 +240,20 @@ pub(crate) fn a_descriptor_tells_of_all_that_is_done_after_it_was_armed(rig: &dy
             disk.poll(&mut done).expect("it speaks");
         }
         done.clear();
+        assert!(is_quiet_once_armed(&mut *disk), "it is told for ever of what was taken");
     }
+}
+
+/// Whether the descriptor of a disk with nothing under way is not readable any more after some
+/// times: what was told of it may still be on its way the first ones.
+fn is_quiet_once_armed(disk: &mut dyn Disk) -> bool {
+    (0..10_000).any(|_| {
+        std::thread::yield_now();
+        assert!(!disk.arm().expect("it speaks"), "nothing is left");
+        let descriptor = disk.descriptor().expect("as before");
+        let mut files = [PollFd::new(&descriptor, PollFlags::IN)];
+        poll(&mut files, Some(&Timespec::default())) == Ok(0)
+    })
 }
 
 pub(crate) fn dropping_a_disk_carries_out_what_is_under_way(rig: &dyn Rig) {

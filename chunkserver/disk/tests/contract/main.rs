@@ -41,3 +41,6 @@ macro_rules! contract {
 }
 
 contract!(sim, SimRig::new(0x5eed));
+contract!(threads, FileRig::on_disk(Backend::Threads, true));
+contract!(threads_through_the_cache, FileRig::on_disk(Backend::Threads, false));
+contract!(threads_in_memory, FileRig::in_memory(Backend::Threads));

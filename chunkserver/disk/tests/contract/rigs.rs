@@ -1,9 +1,12 @@
 //! The kinds of disks that the contract is tested on.
 
 use std::io;
+use std::path::Path;
 
-use towpath_disk::Disk;
+use tempfile::TempDir;
+pub(crate) use towpath_disk::Backend;
 use towpath_disk::sim::Medium;
+use towpath_disk::{Disk, NewFile, Options, open};
 
 /// Pages of each disk.
 pub(crate) const PAGE_COUNT: u64 = 4500;
@@ -29,5 +32,46 @@ impl SimRig {
 impl Rig for SimRig {
     fn open(&self) -> io::Result<Box<dyn Disk>> {
         Ok(Box::new(self.0.open(DEPTH)?))
+    }
+}
+
+/// A file in a folder of its own.
+pub(crate) struct FileRig {
+    folder: TempDir,
+    options: Options,
+    backend: Backend,
+}
+
+impl FileRig {
+    fn new(folder: TempDir, backend: Backend, is_direct: bool) -> Self {
+        let create = Some(NewFile { page_count: PAGE_COUNT, has_room: true });
+        let options = Options { depth: DEPTH, create, is_direct, ..Options::default() };
+        Self { folder, options, backend }
+    }
+
+    /// Where temporary files are: on a disk, as a rule.
+    pub(crate) fn on_disk(backend: Backend, is_direct: bool) -> Self {
+        let folder = tempfile::tempdir().expect("room for a folder");
+        Self::new(folder, backend, is_direct)
+    }
+
+    /// In memory, where the system has such a place.
+    pub(crate) fn in_memory(backend: Backend) -> Self {
+        let place = Path::new("/dev/shm");
+        let folder = match place.is_dir() {
+            true => tempfile::tempdir_in(place),
+            false => tempfile::tempdir(),
+        };
+        Self::new(folder.expect("room for a folder"), backend, true)
+    }
+}
+
+impl Rig for FileRig {
+    fn open(&self) -> io::Result<Box<dyn Disk>> {
+        let path = self.folder.path().join("disk");
+        let (disk, report) = open(&path, &self.options).map_err(|error| error.source)?;
+        println!("{report}");
+        assert_eq!(report.backend, self.backend);
+        Ok(disk)
     }
 }

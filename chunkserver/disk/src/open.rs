@@ -1,0 +1,114 @@
+//! Opens a file or a block device as a disk, and says how.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::disk::Disk;
+use crate::file::DiskFile;
+use crate::threads::Threads;
+
+/// Most operations under way: what the queues of fast devices hold. Each may keep 16 MiB.
+pub const DEPTH_MAX: usize = 1024;
+
+/// Most threads of one disk: twice the depth at which a device gives all that it can.
+pub const THREADS_MAX: usize = 64;
+
+/// How a disk is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How many operations may be under way, 1 to [`DEPTH_MAX`].
+    pub depth: usize,
+    /// Makes the file where there is none, or an empty one. What is there stays as it is.
+    pub create: Option<NewFile>,
+    /// Past the page cache, where the file system lets us.
+    pub is_direct: bool,
+    /// Threads, where they do the work, 1 to [`THREADS_MAX`]: as many operations go on at once.
+    pub thread_count: usize,
+}
+
+impl Default for Options {
+    /// A file that is there.
+    fn default() -> Self {
+        Self { depth: 128, create: None, is_direct: true, thread_count: 32 }
+    }
+}
+
+/// A file that is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewFile {
+    /// Its length, pages.
+    pub page_count: u64,
+    /// It gets all its room now, so that no write meets a full file system. Otherwise it is sparse.
+    pub has_room: bool,
+}
+
+/// What was opened, and how.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// Who does the work.
+    pub backend: Backend,
+    /// Whether the page cache is passed by. Otherwise the file system would not have it, or nobody
+    /// asked for it.
+    pub is_direct: bool,
+    /// Whether the file was made just now.
+    pub was_made: bool,
+    /// Whether it is a block device.
+    pub is_device: bool,
+}
+
+/// Who does a disk's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Backend {
+    /// Threads of this process.
+    Threads,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.is_device { "a block device" } else { "a file" };
+        let way = if self.is_direct { "past" } else { "through" };
+        write!(f, "{what}, {way} the page cache, by {}", self.backend)
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Threads => write!(f, "threads"),
+        }
+    }
+}
+
+/// A disk that could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("{step} {} failed: {source}", path.display())]
+pub struct OpenError {
+    /// Which one.
+    pub path: PathBuf,
+    /// What was being done.
+    pub step: &'static str,
+    /// What the system said: [`WouldBlock`](io::ErrorKind::WouldBlock) when someone else has it,
+    /// [`StorageFull`](io::ErrorKind::StorageFull) when there is no room to make it.
+    #[source]
+    pub source: io::Error,
+}
+
+/// Opens a file or a block device, and keeps others from doing so until the disk is dropped. To be
+/// called by the thread that will drive the disk.
+///
+/// # Errors
+/// [`OpenError`] says what the system refused.
+pub fn open(path: &Path, options: &Options) -> Result<(Box<dyn Disk>, Report), OpenError> {
+    let depth = options.depth.clamp(1, DEPTH_MAX);
+    let file = DiskFile::open(path, options)?;
+    let (is_direct, was_made, is_device) = (file.is_direct, file.was_made, file.is_device);
+    let thread_count = options.thread_count.clamp(1, THREADS_MAX).min(depth);
+    let no_threads =
+        |source| OpenError { path: path.to_owned(), step: "starting threads for", source };
+    let disk = Threads::new(file, depth, thread_count).map_err(no_threads)?;
+    let backend = Backend::Threads;
+    Ok((Box::new(disk), Report { backend, is_direct, was_made, is_device }))
+}

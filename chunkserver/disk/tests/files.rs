@@ -1,0 +1,108 @@
+//! Files and what is none, opened as disks.
+
+#![forbid(unsafe_code)]
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use tempfile::TempDir;
+use towpath_disk::{NewFile, Options, PAGE_BYTES, open};
+
+const PAGES: u64 = 100;
+
+fn new(page_count: u64, has_room: bool) -> Options {
+    Options { create: Some(NewFile { page_count, has_room }), ..Options::default() }
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("room for a folder")
+}
+
+fn refusal(path: &Path, options: &Options) -> ErrorKind {
+    match open(path, options) {
+        Ok((_, report)) => panic!("it opens: {report}"),
+        Err(error) => {
+            assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+            error.source.kind()
+        }
+    }
+}
+
+#[test]
+fn a_new_file_has_its_length_and_its_room_and_is_for_its_owner_alone() {
+    let (folder, byte_len) = (folder(), PAGES * PAGE_BYTES as u64);
+    for has_room in [true, false] {
+        let path = folder.path().join(has_room.to_string());
+        let (disk, report) = open(&path, &new(PAGES, has_room)).expect("there is room");
+        assert_eq!((disk.page_count(), report.was_made, report.is_device), (PAGES, true, false));
+        let found = fs::metadata(&path).expect("it is there");
+        assert_eq!(found.len(), byte_len);
+        assert_eq!(found.blocks() * 512 >= byte_len, has_room, "{} blocks", found.blocks());
+        assert_eq!(found.permissions().mode() & 0o077, 0);
+        assert!(disk.free_bytes().expect("it says so") > 0, "nobody else's room is the file's");
+    }
+}
+
+#[test]
+fn a_file_that_is_there_keeps_its_length_and_what_it_holds() {
+    let folder = folder();
+    let path = folder.path().join("disk");
+    let mut bytes = vec![7; 3 * PAGE_BYTES + 99];
+    fs::write(&path, &bytes).expect("there is room");
+    let (disk, report) = open(&path, &new(PAGES, true)).expect("it is there");
+    assert_eq!((disk.page_count(), report.was_made), (3, false));
+    drop(disk);
+    assert_eq!(fs::read(&path).expect("it is there"), bytes);
+    bytes.truncate(PAGE_BYTES - 1);
+    fs::write(&path, &bytes).expect("there is room");
+    assert_eq!(refusal(&path, &new(PAGES, true)), ErrorKind::Other, "less than a page");
+}
+
+#[test]
+fn an_empty_file_is_made_anew_as_after_a_crash() {
+    let folder = folder();
+    let path = folder.path().join("disk");
+    File::create(&path).expect("there is room");
+    assert_eq!(refusal(&path, &Options::default()), ErrorKind::Other, "nobody wants it made");
+    let (disk, report) = open(&path, &new(PAGES, true)).expect("there is room");
+    assert_eq!((disk.page_count(), report.was_made), (PAGES, true));
+}
+
+#[test]
+fn a_file_for_which_there_is_no_room_takes_none() {
+    let Ok(folder) = tempfile::tempdir_in("/dev/shm") else { return };
+    let path = folder.path().join("disk");
+    // A file system in memory knows at once that it has less than 64 TiB.
+    assert_eq!(refusal(&path, &new(1 << 34, true)), ErrorKind::StorageFull);
+    let found = fs::metadata(&path).expect("the name may stay");
+    assert_eq!((found.len(), found.blocks()), (0, 0));
+    open(&path, &new(PAGES, true)).expect("there is room for so few");
+}
+
+#[test]
+fn what_is_no_file_and_what_is_not_there_is_refused() {
+    let folder = folder();
+    let nowhere = folder.path().join("nowhere");
+    assert_eq!(refusal(&nowhere, &Options::default()), ErrorKind::NotFound);
+    assert!(!nowhere.exists());
+    assert_eq!(refusal(folder.path(), &new(PAGES, true)), ErrorKind::IsADirectory);
+    let null = open(Path::new("/dev/null"), &Options::default()).err().expect("it is neither");
+    assert_eq!((null.step, null.source.kind()), ("opening", ErrorKind::Other));
+    assert_eq!(refusal(&nowhere, &new(0, true)), ErrorKind::FileTooLarge);
+    assert_eq!(refusal(&nowhere, &new(u64::MAX, true)), ErrorKind::FileTooLarge);
+}
+
+#[test]
+fn the_page_cache_is_passed_by_only_where_that_is_wanted() {
+    let folder = folder();
+    let path = folder.path().join("disk");
+    let options = Options { is_direct: false, ..new(PAGES, true) };
+    let (disk, report) = open(&path, &options).expect("there is room");
+    assert!(!report.is_direct, "{report}");
+    drop(disk);
+    // Whether this file system can is its own affair, and the disk works either way.
+    let (disk, report) = open(&path, &Options::default()).expect("it is there");
+    println!("{report}, {} pages", disk.page_count());
+}
