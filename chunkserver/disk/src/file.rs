@@ -188,7 +188,7 @@ impl DiskFile {
 }
 
 /// Memory of its own that begins at a page, all zero.
-fn whole_pages(byte_len: usize) -> io::Result<ReadPages> {
+pub(crate) fn whole_pages(byte_len: usize) -> io::Result<ReadPages> {
     let no_memory = |_| io::Error::from(io::ErrorKind::OutOfMemory);
     let pool = Pool::with_count(byte_len, 1).map_err(no_memory)?;
     let buf = pool.take().ok_or(io::ErrorKind::OutOfMemory)?;

@@ -35,11 +35,12 @@
 //!
 //! # The disks
 //!
-//! - [`open`] gives one on a file or a block device. [`Options`] say how, and the [`Report`] what
-//!   came of it.
+//! - [`open`] gives one on a file or a block device: by io_uring, past the page cache, and where
+//!   the kernel or the file system refuses that, by threads. [`Options`] say how, and the
+//!   [`Report`] what came of it, and why.
 //! - [`sim`]: in memory and in virtual time, deterministic by its seed, with power cuts and faults.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod disk;
 mod file;
@@ -50,9 +51,12 @@ mod pages;
 pub mod sim;
 mod threads;
 mod transfer;
+mod uring;
 
 pub use disk::{Disk, DiskError, Done, Refusal, Refused};
 pub use op::{Buffers, OP_BUFFERS_MAX, OP_PAGES_MAX, Op, PageNumber, What};
-pub use open::{Backend, DEPTH_MAX, NewFile, OpenError, Options, Report, THREADS_MAX, open};
+pub use open::{
+    Backend, DEPTH_MAX, NewFile, NoUring, OpenError, Options, Report, THREADS_MAX, open,
+};
 pub use pages::{ReadPages, WritePages};
 pub use towpath_memory::PAGE_BYTES;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::disk::Disk;
 use crate::file::DiskFile;
 use crate::threads::Threads;
+use crate::uring::Uring;
 
 /// Most operations under way: what the queues of fast devices hold. Each may keep 16 MiB.
 pub const DEPTH_MAX: usize = 1024;
@@ -23,6 +24,8 @@ pub struct Options {
     pub create: Option<NewFile>,
     /// Past the page cache, where the file system lets us.
     pub is_direct: bool,
+    /// By io_uring, where the page cache is passed by and the system lets us; otherwise by threads.
+    pub is_uring: bool,
     /// Threads, where they do the work, 1 to [`THREADS_MAX`]: as many operations go on at once.
     pub thread_count: usize,
 }
@@ -30,7 +33,7 @@ pub struct Options {
 impl Default for Options {
     /// A file that is there.
     fn default() -> Self {
-        Self { depth: 128, create: None, is_direct: true, thread_count: 32 }
+        Self { depth: 128, create: None, is_direct: true, is_uring: true, thread_count: 32 }
     }
 }
 
@@ -49,6 +52,8 @@ pub struct NewFile {
 pub struct Report {
     /// Who does the work.
     pub backend: Backend,
+    /// Why it is not io_uring; none where it is.
+    pub why_threads: Option<NoUring>,
     /// Whether the page cache is passed by. Otherwise the file system would not have it, or nobody
     /// asked for it.
     pub is_direct: bool,
@@ -62,22 +67,56 @@ pub struct Report {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backend {
+    /// The kernel, asked by io_uring.
+    Uring {
+        /// It interrupts nobody for what is done (from Linux 6.1 on).
+        is_deferred: bool,
+    },
     /// Threads of this process.
     Threads,
+}
+
+/// Why a disk is not driven by io_uring.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum NoUring {
+    /// Nobody asked for it.
+    NotWanted,
+    /// The file system does not pass its cache by, or is not asked to: what then waits for the
+    /// disk waits in threads, be they ours or the kernel's.
+    NotDirect,
+    /// The system refused it.
+    Refused(io::Error),
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = if self.is_device { "a block device" } else { "a file" };
         let way = if self.is_direct { "past" } else { "through" };
-        write!(f, "{what}, {way} the page cache, by {}", self.backend)
+        write!(f, "{what}, {way} the page cache, by {}", self.backend)?;
+        match &self.why_threads {
+            None => Ok(()),
+            Some(why) => write!(f, " ({why})"),
+        }
     }
 }
 
 impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Uring { is_deferred: true } => write!(f, "io_uring"),
+            Self::Uring { is_deferred: false } => write!(f, "io_uring that interrupts"),
             Self::Threads => write!(f, "threads"),
+        }
+    }
+}
+
+impl fmt::Display for NoUring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotWanted => write!(f, "io_uring is not wanted"),
+            Self::NotDirect => write!(f, "io_uring has no use with the page cache"),
+            Self::Refused(error) => write!(f, "io_uring was refused: {error}"),
         }
     }
 }
@@ -105,10 +144,26 @@ pub fn open(path: &Path, options: &Options) -> Result<(Box<dyn Disk>, Report), O
     let depth = options.depth.clamp(1, DEPTH_MAX);
     let file = DiskFile::open(path, options)?;
     let (is_direct, was_made, is_device) = (file.is_direct, file.was_made, file.is_device);
-    let thread_count = options.thread_count.clamp(1, THREADS_MAX).min(depth);
-    let no_threads =
-        |source| OpenError { path: path.to_owned(), step: "starting threads for", source };
-    let disk = Threads::new(file, depth, thread_count).map_err(no_threads)?;
-    let backend = Backend::Threads;
-    Ok((Box::new(disk), Report { backend, is_direct, was_made, is_device }))
+    let report =
+        |backend, why_threads| Report { backend, why_threads, is_direct, was_made, is_device };
+    let ring = match (options.is_uring, is_direct) {
+        (false, _) => Err((file, NoUring::NotWanted)),
+        (true, false) => Err((file, NoUring::NotDirect)),
+        (true, true) => {
+            Uring::new(file, depth).map_err(|(file, error)| (file, NoUring::Refused(error)))
+        }
+    };
+    match ring {
+        Ok(disk) => {
+            let backend = Backend::Uring { is_deferred: disk.is_deferred() };
+            Ok((Box::new(disk), report(backend, None)))
+        }
+        Err((file, why)) => {
+            let thread_count = options.thread_count.clamp(1, THREADS_MAX).min(depth);
+            let step = "starting threads for";
+            let failed = |source| OpenError { path: path.to_owned(), step, source };
+            let disk = Threads::new(file, depth, thread_count).map_err(failed)?;
+            Ok((Box::new(disk), report(Backend::Threads, Some(why))))
+        }
+    }
 }

@@ -30,6 +30,10 @@ const ROOMS: &[Room] = &[
         why: "libibverbs is a library of C: every call of it is foreign",
     },
     Room {
+        path: "chunkserver/disk/src/uring/ring",
+        why: "the kernel is given addresses of buffers, and uses them after the call",
+    },
+    Room {
         path: "transport/capi/src/ffi",
         why: "what C calls gets pointers from it, and gives some: each function of the header",
     },

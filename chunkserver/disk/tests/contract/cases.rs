@@ -262,7 +262,6 @@ pub(crate) fn dropping_a_disk_carries_out_what_is_under_way(rig: &dyn Rig) {
         let op = Op::write(PageNumber(4 * tag), to_write(full(&pool, 1 + tag as u8)));
         disk.submit(tag, op).expect("there is room");
     }
-    disk.poll(&mut Vec::new()).expect("it speaks");
     drop(disk);
     assert_eq!(pool.free(), DEPTH, "all memory is back");
     let mut disk = rig.open().expect("it opens again");

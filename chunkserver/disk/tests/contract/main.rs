@@ -41,6 +41,8 @@ macro_rules! contract {
 }
 
 contract!(sim, SimRig::new(0x5eed));
-contract!(threads, FileRig::on_disk(Backend::Threads, true));
-contract!(threads_through_the_cache, FileRig::on_disk(Backend::Threads, false));
-contract!(threads_in_memory, FileRig::in_memory(Backend::Threads));
+contract!(threads, FileRig::on_disk(false, true));
+contract!(threads_through_the_cache, FileRig::on_disk(false, false));
+contract!(threads_in_memory, FileRig::in_memory(false));
+contract!(uring, FileRig::on_disk(true, true));
+contract!(uring_in_memory, FileRig::in_memory(true));

@@ -4,9 +4,8 @@ use std::io;
 use std::path::Path;
 
 use tempfile::TempDir;
-pub(crate) use towpath_disk::Backend;
 use towpath_disk::sim::Medium;
-use towpath_disk::{Disk, NewFile, Options, open};
+use towpath_disk::{Disk, NewFile, NoUring, Options, open};
 
 /// Pages of each disk.
 pub(crate) const PAGE_COUNT: u64 = 4500;
@@ -39,30 +38,30 @@ impl Rig for SimRig {
 pub(crate) struct FileRig {
     folder: TempDir,
     options: Options,
-    backend: Backend,
+    is_uring: bool,
 }
 
 impl FileRig {
-    fn new(folder: TempDir, backend: Backend, is_direct: bool) -> Self {
+    fn new(folder: TempDir, is_uring: bool, is_direct: bool) -> Self {
         let create = Some(NewFile { page_count: PAGE_COUNT, has_room: true });
-        let options = Options { depth: DEPTH, create, is_direct, ..Options::default() };
-        Self { folder, options, backend }
+        let options = Options { depth: DEPTH, create, is_direct, is_uring, ..Options::default() };
+        Self { folder, options, is_uring }
     }
 
     /// Where temporary files are: on a disk, as a rule.
-    pub(crate) fn on_disk(backend: Backend, is_direct: bool) -> Self {
+    pub(crate) fn on_disk(is_uring: bool, is_direct: bool) -> Self {
         let folder = tempfile::tempdir().expect("room for a folder");
-        Self::new(folder, backend, is_direct)
+        Self::new(folder, is_uring, is_direct)
     }
 
     /// In memory, where the system has such a place.
-    pub(crate) fn in_memory(backend: Backend) -> Self {
+    pub(crate) fn in_memory(is_uring: bool) -> Self {
         let place = Path::new("/dev/shm");
         let folder = match place.is_dir() {
             true => tempfile::tempdir_in(place),
             false => tempfile::tempdir(),
         };
-        Self::new(folder.expect("room for a folder"), backend, true)
+        Self::new(folder.expect("room for a folder"), is_uring, true)
     }
 }
 
@@ -71,7 +70,12 @@ impl Rig for FileRig {
         let path = self.folder.path().join("disk");
         let (disk, report) = open(&path, &self.options).map_err(|error| error.source)?;
         println!("{report}");
-        assert_eq!(report.backend, self.backend);
+        match &report.why_threads {
+            None => assert!(self.is_uring),
+            Some(NoUring::NotWanted) => assert!(!self.is_uring),
+            // Then threads are tested twice.
+            Some(why) => println!("threads, since {why}"),
+        }
         Ok(disk)
     }
 }
