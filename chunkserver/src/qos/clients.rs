@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use thiserror::Error;
 use towpath_qos::{PeriodStart, Share, Verdict};
-use towpath_transport::{Nanos, Time};
+use towpath_transport::{LaneError, Nanos, Time};
 
 use super::limits::WORDS_PER_TICK;
 use super::node::{Mail, Node};
@@ -36,7 +36,8 @@ pub(crate) struct Comer {
 
 /// Why a client does not become the one of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub(crate) enum JoinError {
+#[non_exhaustive]
+pub enum JoinError {
     /// Nobody has that name.
     #[error("there is no such tenant")]
     NoSuchTenant,
@@ -46,6 +47,9 @@ pub(crate) enum JoinError {
     /// It was cut off.
     #[error("the tenant did I/O without tokens, and may not join for {0}")]
     Barred(Nanos),
+    /// It cannot be granted its words.
+    #[error("the words of the tenant cannot be granted: {0}")]
+    NoWords(#[from] LaneError),
 }
 
 impl Node {

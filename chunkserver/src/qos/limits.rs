@@ -21,6 +21,16 @@ pub(super) const UNDER_WAY_MAX: u64 = 64;
 /// and one addition, and what was late.
 pub(super) const WORDS_PER_TICK: u64 = 8;
 
+/// Bytes that a READ of one slice has at most: the slice, and what lies beside it to check it.
+pub(super) const SLOT_BYTES_MAX: u64 = 4096 + 64;
+
+/// One in so many READs may be asked for again without a token: more than RC repeats on a network
+/// that it is of use on.
+pub(super) const AGAIN_SHARE: u64 = 8;
+
+/// And so many a look whatever there were: as many as a lane has under way.
+pub(super) const AGAIN_MIN: u64 = 16;
+
 /// What waits for a worker at most, but for cut-offs: of each tenant's client a start and some
 /// notices.
 pub(super) const MAIL_MAX: usize = 4 * TENANTS_MAX;

@@ -8,6 +8,7 @@
 //! | `account` | what clients do, held against what they have and tell |
 //! | `change` | how the tenants of a server change |
 //! | `clients` | clients that run the engine of their tenant themselves |
+//! | `links` | the links of one worker: grants its clients their words, and sees what they do |
 //! | `tenant` | one tenant |
 //! | `model`, `what_if` | the same in virtual time: what would be if ... |
 //! | `shared` | the reservations as workers share them |
@@ -20,6 +21,7 @@ mod change;
 mod clients;
 mod config;
 mod limits;
+mod links;
 mod model;
 mod node;
 mod report;
@@ -32,12 +34,13 @@ mod what_if;
 mod words;
 
 pub use change::Refused;
-pub(crate) use clients::{Comer, JoinError, Joined};
+pub use clients::JoinError;
 pub use config::{OTHERS, QosConfig, SCRUB, Shares, TenantsError, parse_rate, read_tenants};
 pub use limits::UNUSED_PERIODS_TOLD;
-pub(crate) use node::Mail;
+pub use links::Links;
+pub use node::Mail;
 pub(crate) use requests::Pass;
 pub use shared::Qos;
-pub use tenant::{Seat, TenantId, TenantStats, Work};
+pub use tenant::{Member, Seat, TenantId, TenantStats, Work};
 pub use what_if::{WhatIf, WhatIfError, Would, what_if};
 pub use words::WordTable;

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use towpath_qos::{
-    Action, Engine, Ledger, Look, Monitor, MonitorConfig, PeriodEnd, PeriodStart, Slot, Weights,
+    Action, Engine, Ledger, Look, Monitor, MonitorConfig, PeriodEnd, PeriodStart, Slot,
 };
 use towpath_transport::{MemoryError, Nanos, Time};
 
@@ -16,8 +16,8 @@ use super::words::WordTable;
 
 /// Something that a worker has to do for one of its clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Mail {
-    /// Tell it so.
+pub enum Mail {
+    /// Tell it so: a message of the monitor's.
     Push(Seat, Vec<u8>),
     /// Take back what it was granted: it did I/O without tokens.
     CutOff(Seat),
@@ -88,11 +88,6 @@ impl Node {
         let tenants = std::mem::take(&mut node.config.tenants);
         node.set_tenants(&tenants);
         Ok(node)
-    }
-
-    /// What operations cost.
-    pub(crate) fn weights(&self) -> Weights {
-        self.config.weights
     }
 
     /// When [`turn`](Self::turn) has something to do.

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
 
+use towpath_fastpath::qos::wire::QosReply;
+use towpath_qos::Weights;
 use towpath_transport::{MemoryError, Nanos, SharedMemory, Time};
 
 use super::change::Refused;
@@ -28,6 +30,7 @@ struct Shared {
     node: Mutex<Node>,
     memory: SharedMemory,
     tick: Nanos,
+    weights: Weights,
     /// When the first worker has something to do, on its clock.
     due: AtomicU64,
     /// The first worker's clock when it began, beside the system's.
@@ -47,12 +50,13 @@ impl Qos {
     /// # Errors
     /// [`MemoryError`]: there is no memory for the words.
     pub fn for_workers(config: QosConfig, workers: usize) -> Result<Vec<Self>, MemoryError> {
-        let tick = config.tick;
+        let QosConfig { tick, weights, .. } = config;
         let node = Node::new(config)?;
         let shared = Arc::new(Shared {
             memory: node.table.memory().clone(),
             node: Mutex::new(node),
             tick,
+            weights,
             due: AtomicU64::new(Time::NEVER.0),
             began: OnceLock::new(),
             boxes: (0..workers.max(1)).map(|_| MailBox::default()).collect(),
@@ -84,6 +88,17 @@ impl Qos {
 
     pub(crate) fn tick(&self) -> Nanos {
         self.shared.tick
+    }
+
+    /// What operations cost.
+    pub(crate) fn weights(&self) -> Weights {
+        self.shared.weights
+    }
+
+    /// How reservations are kept.
+    #[must_use]
+    pub fn report(&self) -> QosReply {
+        self.with(Node::report)
     }
 
     /// The worker begins at `now` on the clock of its endpoint; `waker` ends its sleep.

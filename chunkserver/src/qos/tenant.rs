@@ -1,7 +1,7 @@
 //! One tenant: what it has, and who runs its engine.
 
 use towpath_qos::{Engine, Rules, Share, Slot};
-use towpath_transport::{ChannelId, LinkId, Nanos, Time};
+use towpath_transport::{ChannelId, GrantId, LinkId, Nanos, Time};
 
 use super::limits::DEPTH;
 
@@ -31,6 +31,17 @@ pub struct Seat {
     pub link: LinkId,
     /// Where the client hears of periods.
     pub channel: ChannelId,
+}
+
+/// What a link that says whose it is has from then on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// What the tenant has, in tokens a second.
+    pub share: Share,
+    /// How often tokens are looked at.
+    pub tick: Nanos,
+    /// The pool's word and the client's own, of one that runs the engine.
+    pub words: Option<[GrantId; 2]>,
 }
 
 /// Who runs the engine of a tenant.

@@ -4,10 +4,11 @@
 use towpath_qos::{Engine, FromMonitor, Rules, Share};
 use towpath_transport::{Nanos, Time};
 
+use super::clients::Comer;
 use super::model::{Asks, Model};
 use super::node::{Mail, Node};
 use super::tenant::{Seat, TenantId, Work};
-use super::{Comer, QosConfig, Shares};
+use super::{JoinError, QosConfig, Shares};
 
 const IOPS: u32 = 50_000;
 
@@ -200,7 +201,7 @@ fn a_client_without_tokens_is_cut_off_and_named_and_the_others_keep_theirs() {
     assert_eq!((greedy.cut_off, greedy.has_client), (1, false));
     assert!(greedy.overrun > 0 && greedy.used_one_sided > u64::from(IOPS / 100));
     let again = model.node.join(model.now, "greedy", comer(seat, true, true));
-    assert!(matches!(again, Err(super::JoinError::Barred(_))), "{again:?}");
+    assert!(matches!(again, Err(JoinError::Barred(_))), "{again:?}");
 }
 
 #[test]
@@ -219,21 +220,18 @@ fn a_tenant_has_one_engine_and_who_leaves_gives_it_back() {
     );
     for runs_engine in [false, true] {
         let other = node.join(now, "a", comer(second, false, runs_engine));
-        assert_eq!(other, Err(super::JoinError::Taken));
+        assert_eq!(other, Err(JoinError::Taken));
     }
-    assert_eq!(
-        node.join(now, "b", comer(second, false, false)),
-        Err(super::JoinError::NoSuchTenant)
-    );
+    assert_eq!(node.join(now, "b", comer(second, false, false)), Err(JoinError::NoSuchTenant));
     node.leave(joined.tenant, second);
-    assert_eq!(node.join(now, "a", comer(second, false, false)), Err(super::JoinError::Taken));
+    assert_eq!(node.join(now, "a", comer(second, false, false)), Err(JoinError::Taken));
     node.leave(joined.tenant, first);
     node.forget(joined.tenant);
     let plain = node.join(now, "a", comer(second, false, false));
     assert!(plain.is_ok_and(|joined| joined.words.is_none()));
     // Who shares the tenant with others does not take all its tokens.
     let third = super::tenant::tests::seat(2);
-    assert_eq!(node.join(now, "a", comer(third, false, true)), Err(super::JoinError::Taken));
+    assert_eq!(node.join(now, "a", comer(third, false, true)), Err(JoinError::Taken));
     assert!(
         node.join(now, "a", comer(second, true, true)).is_ok_and(|joined| joined.words.is_some())
     );
@@ -279,7 +277,7 @@ fn nobody_takes_the_tokens_of_those_who_have_named_no_tenant() {
     let seat = super::tenant::tests::seat(0);
     for name in ["others", "scrub"] {
         let taken = model.node.join(model.now, name, comer(seat, false, true));
-        assert_eq!(taken, Err(super::JoinError::Taken), "{name}");
+        assert_eq!(taken, Err(JoinError::Taken), "{name}");
         assert!(model.node.join(model.now, name, comer(seat, false, false)).is_ok(), "{name}");
     }
 }

@@ -16,16 +16,6 @@ pub(super) const SCRUB_BUDGET_MAX: u64 = 1 << 20;
 /// Slices of a scrub request that leaves it to the server: 64 MiB, some ten milliseconds.
 pub(super) const SCRUB_BUDGET_DEFAULT: u64 = 1 << 14;
 
-/// Bytes that a READ of one slice has at most: the slice, and what lies beside it to check it.
-pub(super) const SLOT_BYTES_MAX: u64 = 4096 + 64;
-
-/// One in so many READs may be asked for again without a token: more than RC repeats on a network
-/// that it is of use on.
-pub(super) const AGAIN_SHARE: u64 = 8;
-
-/// And so many a look whatever there were: as many as a lane has under way.
-pub(super) const AGAIN_MIN: u64 = 16;
-
 /// How long the network is not looked at while the thread sleeps until the store answers.
 pub(super) const STORE_WAIT: Nanos = Nanos::from_micros(100);
 
