@@ -1,19 +1,24 @@
 //! What clients do, held against what they have and what they tell.
 
-use towpath_qos::{Look, Report, Slot, Words as _};
+use towpath_qos::{Look, PeriodEnd, Report, Words as _};
 use towpath_transport::Time;
 
 use super::limits::UNDER_WAY_MAX;
 use super::node::Node;
+use super::tenant::Tenant;
 
 impl Node {
-    /// What clients say that they did, beside what the server has seen.
-    pub(super) fn hold_to_account(&mut self) {
+    /// What clients say that they did in the period that ends, beside what the server has seen.
+    pub(super) fn hold_to_account(&mut self, end: &PeriodEnd) {
+        if end.completed == 0 {
+            // Nobody was asked to report.
+            return;
+        }
         let slack = u64::from(slack_of_reports(self.monitor.config().profiled.one));
         for tenant in &self.tenants {
             let is_held = tenant.seat().is_some() && tenant.was_whole_period && tenant.is_seen;
             if let Some(report) = self.monitor.report(tenant.slot).filter(|_| is_held) {
-                self.ledger.compare(tenant.slot, report.last.done.into(), slack);
+                self.ledger.compare(tenant.slot, report.done_before.into(), slack);
             }
         }
     }
@@ -25,7 +30,7 @@ impl Node {
             // Where the device does not say what it serves, nothing can be held against anybody.
             if tenant.seat().is_some() && tenant.is_seen {
                 let reserved = u64::from(tenant.of_period.reservation);
-                may_use[tenant.slot.index()] = reserved + self.slack_of(tenant.slot);
+                may_use[tenant.slot.index()] = reserved + tenant.slack();
             }
         }
         let epoch = self.monitor.epoch();
@@ -41,16 +46,8 @@ impl Node {
         let tenant = &self.tenants[index];
         let is_held = tenant.seat().is_some() && tenant.is_seen && !tenant.is_removed;
         if let Some(limit) = tenant.of_period.limit.filter(|_| is_held) {
-            let slot = tenant.slot;
-            self.ledger.cap(slot, u64::from(limit) + self.slack_of(slot));
+            self.ledger.cap(tenant.slot, u64::from(limit) + tenant.slack());
         }
-    }
-
-    /// What a client may do in a period beyond the tokens of that period: what was under way when
-    /// it began, and a batch that was taken early.
-    pub(super) fn slack_of(&self, slot: Slot) -> u64 {
-        let batch = self.monitor.start_for(slot, Time::ZERO).map_or(0, |start| start.batch);
-        UNDER_WAY_MAX + u64::from(batch)
     }
 
     /// The monitor's look, at what clients say as far as it agrees with what the server has seen.
@@ -71,7 +68,29 @@ impl Node {
                 }
             }
         }
-        monitor.tick(now, table)
+        let look = monitor.tick(now, table);
+        for tenant in tenants.iter_mut().filter(|tenant| tenant.was_whole_period) {
+            let is_lost = tenant.seat().is_some()
+                && monitor.report(tenant.slot).is_some_and(|report| report.is_lost);
+            if is_lost && !std::mem::replace(&mut tenant.was_lost, true) {
+                tenant.stats.lost_periods += 1;
+            }
+        }
+        look
+    }
+}
+
+impl Tenant {
+    /// What its client may do in a period beyond the tokens of that period: what was under way when
+    /// it began, and a batch that was taken early.
+    pub(super) fn slack(&self) -> u64 {
+        UNDER_WAY_MAX + u64::from(self.batch)
+    }
+
+    /// What so many additions to the pool's word can have taken at most. Each is of a batch, or of
+    /// what one I/O lacks, which has no more slices than a lane has under way.
+    pub(super) fn taken_max(&self, additions: u64) -> u64 {
+        additions.saturating_mul(UNDER_WAY_MAX.max(self.batch.into()))
     }
 }
 

@@ -78,7 +78,6 @@ impl Node {
     }
 
     fn remove(&mut self, index: usize) {
-        let tick = self.config.tick;
         let tenant = &mut self.tenants[index];
         if tenant.is_removed {
             return;
@@ -86,7 +85,7 @@ impl Node {
         self.monitor.leave(tenant.slot);
         tenant.is_removed = true;
         self.mail.extend(tenant.seat().map(Mail::CutOff));
-        tenant.take_over(tick);
+        tenant.take_over(&self.config);
     }
 
     fn set_tenant(&mut self, name: &str, share: Share) {
@@ -101,7 +100,7 @@ impl Node {
                 self.table.write_report(slot, 0);
                 self.ledger.clear(slot);
                 self.ledger.limit(slot, u64::MAX);
-                let tenant = Tenant::new(name.into(), slot, self.config.tick);
+                let tenant = Tenant::new(name.into(), slot, &self.config);
                 match found {
                     Some(index) => {
                         let Tenant { stats, links, .. } = self.tenants[index];

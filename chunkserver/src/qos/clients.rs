@@ -7,6 +7,7 @@ use thiserror::Error;
 use towpath_qos::{PeriodStart, Share, Verdict};
 use towpath_transport::{LaneError, Nanos, Time};
 
+use super::config::QosConfig;
 use super::limits::WORDS_PER_TICK;
 use super::node::{Mail, Node};
 use super::tenant::{Runner, Seat, TenantId, Work};
@@ -102,7 +103,8 @@ impl Node {
             Runner::Client(_) => return Ok((self.table.pool_range(), report)),
         };
         tenant.runner = Runner::Client(seat);
-        (tenant.is_seen, tenant.was_whole_period) = (is_seen, false);
+        tenant.is_seen = is_seen && !self.config.trusts_clients;
+        tenant.was_whole_period = false;
         (tenant.taken_seen, tenant.looked_at) = (self.monitor.taken(&mut self.table), now);
         let used = self.ledger.entry(slot).map_or(0, |entry| entry.charged);
         if let Some(start) = self.monitor.start_for(slot, now) {
@@ -116,10 +118,11 @@ impl Node {
             let whole = u32::try_from(whole).unwrap_or(u32::MAX);
             let reservation = whole.min(start.reservation).max(left);
             let start = PeriodStart { reservation, limit, ..start };
+            self.tenants[index].batch = start.batch;
             self.tell(Mail::Push(seat, start.emit().to_vec()));
         }
-        let slack = self.slack_of(slot);
-        if is_seen {
+        if self.tenants[index].is_seen {
+            let slack = self.tenants[index].slack();
             self.ledger.limit(slot, used + u64::from(left) + slack);
             self.cap(index);
         }
@@ -136,11 +139,10 @@ impl Node {
     /// A client does not run the engine of its tenant any more. The server runs it again, and has
     /// tokens from the next period on.
     pub(crate) fn leave(&mut self, tenant: TenantId, seat: Seat) {
-        let tick = self.config.tick;
         if let Some(tenant) = self.tenants.get_mut(tenant.index())
             && tenant.seat() == Some(seat)
         {
-            tenant.take_over(tick);
+            tenant.take_over(&self.config);
             let slot = tenant.slot;
             self.ledger.limit(slot, u64::MAX);
         }
@@ -155,25 +157,35 @@ impl Node {
         }
         let taken = self.monitor.taken(&mut self.table);
         let next_period = self.next_period;
+        let QosConfig { period, trusts_clients, .. } = self.config;
+        let began = Time(next_period.0.saturating_sub(period.0));
+        let one = self.monitor.config().profiled.one;
         let tenant = &mut self.tenants[id.index()];
-        tenant.is_seen = true;
-        // Who added to the pool's word may have got all that left it meanwhile: additions of a
-        // client are not told from each other's, but nobody gets more than there was.
+        tenant.is_seen = !trusts_clients;
+        // Additions of a client are not told from each other's: it may have got all that left the
+        // pool meanwhile, but no more than its additions can have taken.
         let got = taken.saturating_sub(std::mem::replace(&mut tenant.taken_seen, taken));
-        let got = if work.additions > 0 { got } else { 0 };
+        let got = got.min(tenant.taken_max(work.additions));
         let since = std::mem::replace(&mut tenant.looked_at, now);
         let ticks = 1 + now.since(since).0 / self.config.tick.0.max(1);
         let free = WORDS_PER_TICK.saturating_mul(ticks);
         let extra = (work.additions + work.words).saturating_sub(free);
         let tokens = work.tokens + extra;
         tenant.stats.used_one_sided += tokens;
+        if !tenant.is_seen {
+            return;
+        }
         self.ledger.allow(tenant.slot, got);
-        let cost = u32::try_from(tokens).unwrap_or(u32::MAX);
+        // Where the first worker has begun a period since the last look, what one client does in
+        // the time before may be of the period that is over.
+        let before = u128::from(one) * u128::from(began.since(since).0);
+        let before = u64::try_from(before / u128::from(period.0.max(1))).unwrap_or(u64::MAX);
+        let cost = u32::try_from(tokens.saturating_sub(before)).unwrap_or(u32::MAX);
         if let Verdict::Overrun { by } = self.ledger.charge(tenant.slot, cost) {
             tracing::warn!(tenant = tenant.name, by, "cut off: one-sided I/O without tokens");
             tenant.stats.cut_off += 1;
             tenant.barred_until = next_period;
-            tenant.take_over(self.config.tick);
+            tenant.take_over(&self.config);
             self.ledger.limit(tenant.slot, u64::MAX);
             self.tell(Mail::CutOff(seat));
         }

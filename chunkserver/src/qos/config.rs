@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 use towpath_qos::limits::{PERIOD, TICK};
-use towpath_qos::{Capacities, Share, Weights};
+use towpath_qos::{Capacities, Rules, Share, Weights};
 use towpath_transport::Nanos;
 
 use super::limits::{FILE_BYTES_MAX, NAME_BYTES_MAX, TENANTS_MAX};
@@ -28,6 +28,13 @@ pub struct QosConfig {
     pub period: Nanos,
     /// How often tokens are looked at. Default 1 ms.
     pub tick: Nanos,
+    /// The protocol. Default: ours. The published ones are measured beside it, and no file can ask
+    /// for them.
+    pub rules: Rules,
+    /// What the device says of clients is held against nobody, as the published protocol has it:
+    /// it counts neither what engines take nor how often they ask. Default false, and no file can
+    /// ask for it.
+    pub trusts_clients: bool,
     /// The tenants by name. [`OTHERS`] and [`SCRUB`] are there whether they are named or not.
     pub tenants: Shares,
 }
@@ -44,6 +51,8 @@ impl QosConfig {
             weights: Weights::default(),
             period: PERIOD,
             tick: TICK,
+            rules: Rules::OURS,
+            trusts_clients: false,
             tenants: Shares::new(),
         }
     }

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use towpath_qos::limits::BATCH_MAX;
 use towpath_qos::{
     Action, Engine, Ledger, Look, Monitor, MonitorConfig, PeriodEnd, PeriodStart, Slot,
 };
@@ -65,11 +66,13 @@ impl Node {
             all: config.of_period(config.capacity.all),
             one: config.of_period(config.capacity.one),
         });
-        (monitor.period, monitor.tick) = (config.period, config.tick);
+        (monitor.period, monitor.tick, monitor.rules) = (config.period, config.tick, config.rules);
+        // It is that of a period of a second.
+        monitor.batch_max = config.of_period(BATCH_MAX).max(1);
         let mut node = Self {
             monitor: Monitor::new(monitor),
             // One more generation of tenants than there may be, while a file replaces all of them.
-            table: WordTable::new(2 * TENANTS_MAX)?,
+            table: WordTable::new(2 * TENANTS_MAX.max(config.tenants.len()))?,
             ledger: Ledger::default(),
             tenants: Vec::new(),
             refused: Vec::new(),
@@ -130,21 +133,21 @@ impl Node {
 
     /// Step T1: tokens are made and pushed.
     fn begin(&mut self, at: Time, now: Time) {
-        self.hold_to_account();
         let end = self.monitor.begin(at, &mut self.table);
+        self.hold_to_account(&end);
         self.periods += 1;
         if self.ends.len() == ENDS_KEPT {
             self.ends.pop_front();
         }
         self.ends.push_back(end);
         (self.was_used, self.told_spoilt) = (false, false);
-        self.begin_ledger();
         for index in 0..self.tenants.len() {
             let Some(start) = self.monitor.start_for(self.tenants[index].slot, now) else {
                 continue;
             };
             self.start(index, now, &start);
         }
+        self.begin_ledger();
         self.next_period = at + self.config.period;
         self.set_next_tick(at, now);
     }
@@ -164,7 +167,8 @@ impl Node {
             Runner::Server(engine) => engine.start(now, start),
             Runner::Client(seat) => self.mail.push(Mail::Push(*seat, start.emit().to_vec())),
         }
-        tenant.was_whole_period = true;
+        (tenant.was_whole_period, tenant.was_lost) = (true, false);
+        tenant.batch = start.batch;
     }
 
     /// Steps S1 to S3 and T2.

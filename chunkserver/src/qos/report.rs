@@ -72,6 +72,7 @@ impl Node {
             overrun_periods: entry.overrun_periods,
             misreports: entry.misreports,
             cut_off: tenant.stats.cut_off,
+            lost_periods: tenant.stats.lost_periods,
         })
     }
 }

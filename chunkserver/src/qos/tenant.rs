@@ -1,8 +1,9 @@
 //! One tenant: what it has, and who runs its engine.
 
-use towpath_qos::{Engine, Rules, Share, Slot};
+use towpath_qos::{Engine, Share, Slot};
 use towpath_transport::{ChannelId, GrantId, LinkId, Nanos, Time};
 
+use super::config::QosConfig;
 use super::limits::DEPTH;
 
 /// Which tenant of a server; never used for another one.
@@ -64,6 +65,8 @@ pub struct TenantStats {
     pub used_one_sided: u64,
     /// Requests that the store was given.
     pub requests: u64,
+    /// Periods in which its client did not report any more, and nothing was kept for it.
+    pub lost_periods: u64,
     /// How often its client was cut off for I/O without tokens.
     pub cut_off: u64,
 }
@@ -83,10 +86,14 @@ pub(super) struct Tenant {
     /// What engines had taken from the pool, and when, when that was last looked at.
     pub(super) taken_seen: u64,
     pub(super) looked_at: Time,
+    /// Tokens that its engine takes from the pool at a time, as it was told.
+    pub(super) batch: u32,
     /// Whether the device can say what the client did one-sided.
     pub(super) is_seen: bool,
     /// The same engine ran since this period began.
     pub(super) was_whole_period: bool,
+    /// In some look of this period it did not report any more.
+    pub(super) was_lost: bool,
     /// Where it stands among those that use the pool, in tokens by weight.
     pub(super) pool_tag: u64,
     /// It is in the file no more.
@@ -107,19 +114,21 @@ pub struct Work {
 
 impl Tenant {
     /// One that has nothing yet.
-    pub(super) fn new(name: String, slot: Slot, tick: Nanos) -> Self {
+    pub(super) fn new(name: String, slot: Slot, config: &QosConfig) -> Self {
         Self {
             name,
             share: Share::reserved(0),
             of_period: Share::reserved(0),
             slot,
-            runner: Runner::Server(server_engine(tick)),
+            runner: Runner::Server(server_engine(config)),
             links: 0,
             barred_until: Time::ZERO,
             taken_seen: 0,
             looked_at: Time::ZERO,
+            batch: 0,
             is_seen: false,
             was_whole_period: false,
+            was_lost: false,
             pool_tag: 0,
             is_removed: false,
             stats: TenantStats::default(),
@@ -141,13 +150,13 @@ impl Tenant {
     }
 
     /// The server runs its engine from now on. It has no tokens before the next period.
-    pub(super) fn take_over(&mut self, tick: Nanos) {
-        self.runner = Runner::Server(server_engine(tick));
+    pub(super) fn take_over(&mut self, config: &QosConfig) {
+        self.runner = Runner::Server(server_engine(config));
     }
 }
 
-fn server_engine(tick: Nanos) -> Engine {
-    Engine::new(Rules::OURS).depth(DEPTH).tick(tick).closed_loop()
+fn server_engine(config: &QosConfig) -> Engine {
+    Engine::new(config.rules).depth(DEPTH).tick(config.tick).closed_loop()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A server that does so many requests a second, and tenants that want more than they have, in
 //! virtual time.
 
-use towpath_qos::{Engine, FromMonitor, Rules, Share};
+use towpath_qos::{Engine, FromMonitor, PoolWord, Rules, Share};
 use towpath_transport::{Nanos, Time};
 
 use super::clients::Comer;
@@ -325,6 +325,97 @@ fn additions_that_take_nothing_from_the_pool_give_leave_for_nothing() {
         assert!(done < IOPS, "it is cut off");
     }
     assert!(done < 200, "{done}");
+}
+
+#[test]
+fn an_addition_gives_leave_for_no_more_than_it_can_have_taken() {
+    let list = [("greedy", share(0, None, 1))];
+    let mut model = world(config(&list), &[("others", 1, 1)]);
+    model.run(1);
+    let seat = super::tenant::tests::seat(0);
+    let joined = model.node.join(model.now, "greedy", comer(seat, false, true)).expect("it may");
+    let mut done = 0;
+    while model.node.tenants[joined.tenant.index()].seat().is_some() {
+        model.now += Nanos::from_micros(200);
+        model.turn();
+        // Another one takes five times as much as it has leave for.
+        model.node.table.fetch_add(PoolWord::operand(500));
+        let work = Work { tokens: 100, additions: 1, words: 1 };
+        model.node.served(model.now, joined.tenant, seat, work);
+        done += 100;
+        assert!(done < IOPS / 10, "it is cut off");
+    }
+    assert!(done < 500, "{done}");
+}
+
+#[test]
+fn what_was_done_before_a_period_began_is_not_charged_to_it() {
+    let list = [("a", share(IOPS / 2, None, 1))];
+    let mut model = world(config(&list), &[("others", 1, 1)]);
+    model.run(1);
+    let seat = super::tenant::tests::seat(1);
+    let joined = model.node.join(model.now, "a", comer(seat, false, true)).expect("it may");
+    let look = |model: &mut Model, tokens: u32| {
+        let work = Work { tokens: tokens.into(), additions: 0, words: 0 };
+        model.node.served(model.now, joined.tenant, seat, work);
+        model.node.tenants[joined.tenant.index()].seat().is_some()
+    };
+    let wait = |model: &mut Model, until: Time| {
+        while model.now < until {
+            model.now += Nanos::from_micros(10);
+            model.turn();
+        }
+    };
+    // Its worker looks a fifth of a period before the next begins, and is away then.
+    let next = model.node.next_period;
+    wait(&mut model, Time(next.0 - 20_000_000));
+    assert!(look(&mut model, 0));
+    wait(&mut model, next + Nanos::from_micros(10));
+    assert!(look(&mut model, IOPS / 50), "all of it may have been done before");
+    // A tenth of a second's reservation.
+    wait(&mut model, next + Nanos::from_millis(50));
+    assert!(look(&mut model, IOPS / 20), "it has tokens for that");
+    wait(&mut model, next + Nanos::from_millis(60));
+    assert!(!look(&mut model, IOPS / 100), "and for no more");
+}
+
+#[test]
+fn a_client_that_does_not_report_is_named_once_for_each_period() {
+    let list = [("silent", share(IOPS / 10, None, 1))];
+    let mut model = world(config(&list), &[("others", 1, 100)]);
+    model.run(1);
+    let seat = super::tenant::tests::seat(0);
+    model.node.join(model.now, "silent", comer(seat, false, true)).expect("it may");
+    let lost = |model: &mut Model| {
+        let report = model.node.report();
+        let found = report.tenants.into_iter().find(|tenant| tenant.name == "silent");
+        found.map(|tenant| tenant.lost_periods)
+    };
+    assert_eq!(lost(&mut model), Some(0));
+    // It came within the first of these.
+    model.done.clear();
+    model.run(4);
+    assert_eq!(lost(&mut model), Some(3));
+}
+
+#[test]
+fn nothing_is_held_against_clients_that_are_trusted() {
+    let list = [("greedy", share(IOPS / 10, None, 1))];
+    let trusts = QosConfig { trusts_clients: true, rules: Rules::PUBLISHED, ..config(&list) };
+    let mut model = world(trusts, &[("others", 1, 10)]);
+    model.run(1);
+    let seat = super::tenant::tests::seat(0);
+    let joined = model.node.join(model.now, "greedy", comer(seat, false, true)).expect("it may");
+    for _ in 0..1_000 {
+        model.now += Nanos::from_micros(200);
+        model.turn();
+        let work = Work { tokens: 100, additions: 9, words: 9 };
+        model.node.served(model.now, joined.tenant, seat, work);
+    }
+    let report = model.node.report();
+    let found = report.tenants.into_iter().find(|tenant| tenant.name == "greedy").expect("is one");
+    assert_eq!((found.has_client, found.cut_off, found.overrun, found.misreports), (true, 0, 0, 0));
+    assert!(found.used_one_sided >= 100_000, "{}", found.used_one_sided);
 }
 
 #[test]

@@ -111,6 +111,7 @@ pub fn what_if(
         period: Nanos(report.period_ns),
         tick: Nanos(tick),
         tenants: now,
+        ..QosConfig::new(0)
     };
     let mut node = Node::new(config.clone())?;
     // After the others: it is the one that is refused.

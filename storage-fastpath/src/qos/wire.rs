@@ -188,6 +188,9 @@ pub struct TenantReport {
     /// How often its client was cut off.
     #[prost(uint64, tag = "21")]
     pub cut_off: u64,
+    /// Periods in which its client did not report any more, and nothing was kept for it.
+    #[prost(uint64, tag = "22")]
+    pub lost_periods: u64,
 }
 
 /// A tenant whose settings could not be taken over.

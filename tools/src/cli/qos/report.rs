@@ -56,6 +56,7 @@ struct Tenant {
     overrun: u64,
     overrun_periods: u64,
     misreports: u64,
+    lost_periods: u64,
     cut_off: u64,
 }
 
@@ -94,6 +95,7 @@ impl From<QosReply> for QosReport {
             overrun: tenant.overrun,
             overrun_periods: tenant.overrun_periods,
             misreports: tenant.misreports,
+            lost_periods: tenant.lost_periods,
             cut_off: tenant.cut_off,
         };
         let mut tenants: Vec<Tenant> = reply.tenants.iter().map(tenant).collect();
