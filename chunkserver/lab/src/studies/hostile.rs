@@ -71,9 +71,9 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     report.notes = notes(params);
     report.notes.push(
         "it is C1 that does so; who ignores its tokens is cut off by the server for the rest of a \
-         period as soon as its device has answered more READs than the client can have tokens for; \
-         counted is what the server knows: I/Os beyond the tokens, periods in which reports and \
-         READs differ, looks at which a client counts as lost"
+         period as soon as its device has answered more READs than the client can have tokens for, \
+         but as published clients are trusted; counted is what the server knows: I/Os beyond the \
+         tokens, periods in which reports and READs differ, and in which a client counts as lost"
             .to_owned(),
     );
     Ok(report)
@@ -93,7 +93,7 @@ fn others(view: &View<'_>) -> Table {
         Column::new("first_of_reserved", "C1", "% of reserved", Format::Percent(1)),
         Column::new("overrun_ios", "beyond", "I/Os", Format::Plain),
         Column::new("misreports", "misreports", "periods", Format::Plain),
-        Column::new("lost_looks", "lost", "looks", Format::Plain),
+        Column::new("lost_periods", "lost", "periods", Format::Plain),
         Column::new("others_named", "others named", "", Format::Plain),
     ];
     let row = |seen: &Seen| -> Vec<Cell> {
@@ -103,14 +103,16 @@ fn others(view: &View<'_>) -> Table {
         let first: u64 = outcome.done.iter().map(|done| u64::from(done[0])).sum();
         let first = first as f64 / outcome.done.len().max(1) as f64 / f64::from(case.reserved[0]);
         let account = outcome.accounts.first().copied();
+        // As published, clients are trusted.
+        let held = account.filter(|_| seen.system == System::Ours);
         vec![
             case.name.as_str().into(),
             seen.system.word().into(),
             (missed(view, seen) as u64).into(),
             each.fold(f64::INFINITY, f64::min).into(),
             first.into(),
-            account.map(|account| account.overrun).into(),
-            account.map(|account| account.misreports).into(),
+            held.map(|account| account.overrun).into(),
+            held.map(|account| account.misreports).into(),
             account.map(|account| account.lost).into(),
             (named(seen) as u64).into(),
         ]
@@ -139,7 +141,7 @@ fn claims(view: &View<'_>) -> Vec<Claim> {
         let (what, count) = match case {
             1 => ("I/Os beyond its tokens", account.overrun),
             2 => ("periods with wrong reports", account.misreports),
-            3 | 4 => ("looks at which it is lost", account.lost),
+            3 | 4 => ("periods in which it is lost", account.lost),
             _ => continue,
         };
         let what = format!("{name}, ours: {what}");

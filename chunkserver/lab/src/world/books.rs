@@ -2,7 +2,7 @@
 
 use super::latency::Latency;
 use towpath_base::{Nanos, Time};
-use towpath_qos::PeriodEnd;
+use towpath_fastpath::qos::wire::PeriodReport;
 
 /// Troubles that are kept; the first ones tell all that there is to tell.
 const TROUBLES_MAX: usize = 8;
@@ -17,15 +17,17 @@ pub struct Account {
     pub overrun: u64,
     /// Periods in which its reports and the READs that the device answered differ.
     pub misreports: u64,
-    /// Looks at which it counted as lost, because it did not report.
+    /// Periods in which it counted as lost, because it did not report.
     pub lost: u64,
 }
 
 /// What hosts share.
 pub(super) struct Books {
+    /// When the first client with tokens joined; [`Time::NEVER`] until then.
+    pub(super) first_join: Time,
     /// When the first period begins; [`Time::NEVER`] until all are ready.
     pub(super) start: Time,
-    period: Nanos,
+    pub(super) period: Nanos,
     warm_up: usize,
     /// I/Os that ended, by measured period and client.
     pub(super) done: Vec<Vec<u32>>,
@@ -34,7 +36,7 @@ pub(super) struct Books {
     /// How long those took, by client.
     pub(super) latency: Vec<Latency>,
     /// What the monitor said at the end of each period, those of the warm-up too.
-    pub(super) ends: Vec<PeriodEnd>,
+    pub(super) ends: Vec<PeriodReport>,
     /// What the server knows of each client.
     pub(super) accounts: Vec<Account>,
     /// Clients that have all that they need to begin.
@@ -48,6 +50,7 @@ pub(super) struct Books {
 impl Books {
     pub(super) fn new(period: Nanos, (warm_up, periods): (usize, usize), clients: usize) -> Self {
         Self {
+            first_join: Time::NEVER,
             start: Time::NEVER,
             period,
             warm_up,

@@ -9,8 +9,12 @@ use super::work::Work;
 use towpath_base::{Prng, Time};
 use towpath_qos::Ticket;
 use towpath_transport::{
-    ChannelId, Endpoint, Event, GrantId, LinkId, Message, OpOptions, OpOutcome, Place, SendOptions,
+    ChannelId, Endpoint, Event, GrantId, LinkId, Message, OpId, OpOptions, OpOutcome, Place,
+    SendOptions,
 };
+
+/// Bytes of a word of the token protocol: what is granted and has more are the records.
+const WORD_BYTES: u32 = 8;
 
 /// An I/O under way.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +22,8 @@ struct Io {
     asked_at: Time,
     record: u64,
     ticket: Option<Ticket>,
+    /// The READ; none where a message asks.
+    op: Option<OpId>,
 }
 
 pub(super) struct Client {
@@ -103,7 +109,7 @@ impl Client {
     fn on_event(&mut self, event: Event, now: Time, books: &mut Books) {
         match event {
             Event::Granted { grant, .. } => {
-                if grant.rights.read {
+                if grant.byte_len > WORD_BYTES {
                     self.records = Some(grant.id);
                 } else if let Some(tenant) = &mut self.tenant {
                     tenant.on_grant(&grant);
@@ -111,6 +117,11 @@ impl Client {
                 self.look_whether_ready(books);
             }
             Event::Revoked { grant, .. } if self.records == Some(grant) => self.records = None,
+            Event::Revoked { grant, .. } => {
+                if let Some(tenant) = &mut self.tenant {
+                    tenant.on_revoked(grant);
+                }
+            }
             Event::ChannelOpened { channel, by_peer: true, .. } => {
                 self.channel = Some(channel);
                 self.look_whether_ready(books);
@@ -118,7 +129,10 @@ impl Client {
             Event::OpDone { op, token, outcome, word, buf, .. } => {
                 let tenant = self.tenant.as_mut();
                 let is_word = |tenant: &mut Tenant| tenant.on_op_done(now, op, (outcome, word));
-                if tenant.is_some_and(is_word) || token == u64::MAX {
+                let io = self.ios.get(token as usize).and_then(Option::as_ref);
+                // Else it is a liar's report, or of an engine that it has no more.
+                let is_read = io.is_some_and(|io| io.op == Some(op));
+                if tenant.is_some_and(is_word) || !is_read {
                     return;
                 }
                 let bytes = buf.as_deref().filter(|_| outcome == OpOutcome::Executed);
@@ -196,28 +210,30 @@ impl Client {
             return false;
         };
         let record = self.prng.below(RECORDS);
-        self.ios[place] = Some(Io { asked_at, record, ticket });
         let result = match self.sides {
-            Sides::One => self.read(grant, place as u64, record),
+            Sides::One => self.read(grant, place as u64, record).map(Some),
             Sides::Two { client, .. } => {
                 self.processor_free = now + client;
-                self.ask(channel, place as u64, record)
+                self.ask(channel, place as u64, record).map(|()| None)
             }
         };
-        if let Err(why) = result {
-            books.note(|| format!("client {}: {why}", self.number));
-            return false;
+        match result {
+            Ok(op) => self.ios[place] = Some(Io { asked_at, record, ticket, op }),
+            Err(why) => {
+                books.note(|| format!("client {}: {why}", self.number));
+                return false;
+            }
         }
         true
     }
 
-    fn read(&mut self, grant: GrantId, token: u64, record: u64) -> Result<(), String> {
+    fn read(&mut self, grant: GrantId, token: u64, record: u64) -> Result<OpId, String> {
         let buf = self.endpoint.alloc(RECORD_BYTES).map_err(|error| error.to_string())?;
         let offset = record as u32 * RECORD_BYTES as u32;
         let place = Place { link: self.link, grant, offset };
         let options = OpOptions::new().token(token);
         let read = self.endpoint.read(place, RECORD_BYTES as u32, buf, options);
-        read.map(drop).map_err(|rejected| rejected.error.to_string())
+        read.map_err(|rejected| rejected.error.to_string())
     }
 
     fn ask(&mut self, channel: ChannelId, token: u64, record: u64) -> Result<(), String> {

@@ -42,7 +42,7 @@ impl Machine for Host {
     fn next_time(&self, now: Time, books: &Books) -> Time {
         match self {
             Self::Client(client) => client.next_time(now, books),
-            Self::Server(server) => server.next_time(books),
+            Self::Server(server) => server.next_time(),
         }
     }
 }

@@ -12,10 +12,10 @@ use super::tenant::Tenant;
 use super::work::Work;
 use towpath_base::{Nanos, Prng, Time};
 use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_fastpath::qos::wire::PeriodReport;
 use towpath_lab::cluster::run::Runner;
 use towpath_lab::failure::Cause;
 use towpath_lab::studies::RunEnd;
-use towpath_qos::PeriodEnd;
 use towpath_sim::world::{HostConfig, HostId, SwitchConfig};
 use towpath_sim::{Star, World};
 use towpath_transport::{Endpoint, EndpointConfig, EndpointError, Side};
@@ -38,7 +38,7 @@ pub struct Outcome {
     /// The length of a period.
     pub period: Nanos,
     /// What the monitor said at the end of each measured period.
-    pub ends: Vec<PeriodEnd>,
+    pub ends: Vec<PeriodReport>,
     /// What the server knows of each client, of all periods.
     pub accounts: Vec<Account>,
     /// Tokens that clients held at the end of each measured period.
@@ -103,7 +103,11 @@ impl Plan {
             }
             runner.run_until(now + READY_EACH);
         }
-        runner.shared.start = runner.world().now();
+        // Clients join in the server's first period, and begin with its next one.
+        let now = runner.world().now();
+        let first = runner.shared.first_join.min(now);
+        let passed = now.since(first).0.next_multiple_of(self.period.0);
+        runner.shared.start = first + Nanos(passed);
         (0..hosts).for_each(|host| runner.wake(host));
         let begin = runner.shared.begin_of(0);
         runner.run_until(begin);
@@ -152,7 +156,7 @@ impl Plan {
         let depth = self.depth as usize;
         let memory = store::filled().map_err(EndpointError::from)?;
         let far = endpoint(&world, fabric.hosts[clients], clients, clients * depth)?;
-        let steward = self.rules.map(|rules| Steward::new(self, rules)).transpose()?;
+        let steward = self.rules.map(|rules| Steward::new(self, rules, &far)).transpose()?;
         let mut server = Server::new(far, memory, (self.sides, steward));
         let mut hosts = Vec::with_capacity(clients + 1);
         for (number, &plan) in self.clients.iter().enumerate() {
@@ -161,7 +165,7 @@ impl Plan {
             let (far_hello, far_half) = server.endpoint.offer()?;
             let link = near.establish(near_half, &far_hello, Side::Client)?;
             let far_link = server.endpoint.establish(far_half, &near_hello, Side::Server)?;
-            let admitted = server.admit(far_link, plan.share);
+            let admitted = server.admit(far_link, plan.share.map(|_| number));
             admitted.map_err(|_| Cause::Endless("the server admits its clients"))?;
             let mut prng = Prng::new(world.next_seed());
             let work = Work::new(plan, self.depth, self.period, prng.unit());

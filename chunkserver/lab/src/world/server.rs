@@ -7,7 +7,6 @@ use super::steward::Steward;
 use super::store::{self, RECORDS};
 use std::collections::VecDeque;
 use towpath_base::{Nanos, Time};
-use towpath_qos::Share;
 use towpath_transport::{
     ChannelId, Endpoint, Event, LinkId, Message, Rights, SendOptions, SharedMemory,
 };
@@ -44,19 +43,20 @@ impl Server {
         Self { endpoint, records, steward, cost, requests, ready_at }
     }
 
-    /// A client has a link: it may read all records, and gets a channel, and its words if it has
-    /// a share.
-    pub(super) fn admit(&mut self, link: LinkId, share: Option<Share>) -> Result<(), String> {
-        let rights = Rights { read: true, write: false, atomic: false };
-        let granted = self.endpoint.grant(link, &self.records, self.records.whole(), rights);
-        let grant = granted.map_err(|error| error.to_string())?;
-        let channel = self.endpoint.open_channel(link, true).map_err(|error| error.to_string())?;
-        match (&mut self.steward, share) {
-            (Some(steward), Some(share)) => {
-                steward.admit(&mut self.endpoint, (link, channel), (share, grant))
+    /// A client has a link: it gets a channel, and may read all records; one that has a share,
+    /// whose number is told, when it has joined.
+    pub(super) fn admit(&mut self, link: LinkId, number: Option<usize>) -> Result<(), String> {
+        self.endpoint.open_channel(link, true).map_err(|error| error.to_string())?;
+        match self.steward.as_mut().zip(number) {
+            Some((steward, number)) => steward.expect(link, number),
+            None => {
+                let rights = Rights { read: true, write: false, atomic: false };
+                let granted =
+                    self.endpoint.grant(link, &self.records, self.records.whole(), rights);
+                granted.map_err(|error| error.to_string())?;
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 
     pub(super) fn turn(&mut self, books: &mut Books) -> bool {
@@ -66,10 +66,15 @@ impl Server {
             busy = true;
             match event {
                 Event::Message(message) => self.on_request(message, now, books),
+                Event::ChannelOpened { link, channel, .. } => {
+                    if let Some(steward) = &mut self.steward {
+                        steward.on_channel(link, channel);
+                    }
+                }
                 Event::LinkDown { link, .. } => {
                     // A client is dead; it is those that live whose links must hold.
                     if let Some(steward) = &mut self.steward {
-                        steward.dismiss(link);
+                        steward.dismiss(&self.endpoint, link);
                     }
                 }
                 _ => {}
@@ -85,9 +90,9 @@ impl Server {
         busy
     }
 
-    pub(super) fn next_time(&self, books: &Books) -> Time {
+    pub(super) fn next_time(&self) -> Time {
         let next = self.endpoint.next_timeout().min(self.ready_at);
-        self.steward.as_ref().map_or(next, |steward| next.min(steward.next_time(books)))
+        self.steward.as_ref().map_or(next, |steward| next.min(steward.next_time()))
     }
 
     fn on_request(&mut self, message: Message, now: Time, books: &mut Books) {

@@ -1,100 +1,103 @@
-//! The server's part of the token protocol: words, monitor, and messages to clients.
+//! The server's part of the token protocol: the driver of a chunk server, and what of it is written
+//! down.
 
-use super::books::Books;
+use super::books::{Account, Books};
 use super::host::Nic;
 use super::plan::Plan;
-use std::collections::BTreeMap;
-use towpath_base::{Nanos, Time};
-use towpath_chunkserver::qos::WordTable;
-use towpath_qos::{Capacities, Ledger, Monitor, MonitorConfig, Rules, Share, Slot, Verdict};
+use towpath_base::Time;
+use towpath_chunkserver::qos::{JoinError, Links, Mail, Qos, QosConfig, Seat, Shares};
+use towpath_lab::failure::Cause;
+use towpath_qos::{Capacities, Rules, Share};
 use towpath_transport::{
-    ChannelId, Endpoint, EndpointError, GrantId, LaneError, LinkId, Rights, SendOptions,
-    SharedMemory,
+    ChannelId, Endpoint, EndpointError, GrantId, LinkId, Rights, SendOptions, SharedMemory,
 };
 
-/// A client with tokens.
-struct Seat {
-    client: usize,
-    slot: Slot,
-    channel: ChannelId,
-    /// None while it is cut off.
+/// A client that is to have tokens.
+struct Client {
+    name: String,
+    link: LinkId,
+    /// None before it is open.
+    channel: Option<ChannelId>,
+    /// What it may read by; none while it has no tokens.
     records: Option<GrantId>,
-    /// READs and atomics that the device had answered at the last look.
-    reads: u64,
-    atomics: u64,
-    /// Tokens of an addition in this period.
-    batch: u32,
 }
 
 pub(super) struct Steward {
-    monitor: Monitor,
-    words: WordTable,
-    /// What clients really did, as the device counts it.
-    ledger: Ledger,
-    /// I/Os by which a client may differ from its reports and tokens: those under way at both ends
-    /// of a period, and those of the ticks since a report.
-    slack: u64,
-    seats: BTreeMap<usize, (LinkId, Seat)>,
-    period: Nanos,
-    tick: Nanos,
-    /// The beginnings of the next period, and of the next tick.
-    next_period: Time,
-    next_tick: Time,
-    has_begun: bool,
+    links: Links,
+    clients: Vec<Client>,
+    /// Clients that have not joined or are cut off, by their places, and when they may join.
+    out: Vec<(usize, Time)>,
+    /// When what a period came to is written down.
+    next_end: Time,
+}
+
+/// A tenant is named by the number of its client, so that they have the same order.
+fn name_of(client: usize) -> String {
+    format!("{client:05}")
+}
+
+impl Plan {
+    /// The settings of the server.
+    fn qos_config(&self, rules: Rules) -> QosConfig {
+        // Settings are rates; plans, which have periods of any length, count by period.
+        let rate = |tokens: u32| {
+            let rate = u128::from(tokens) * 1_000_000_000;
+            u32::try_from(rate.div_ceil(u128::from(self.period.0.max(1)))).unwrap_or(u32::MAX)
+        };
+        let share = |share: Share| Share {
+            reservation: rate(share.reservation),
+            limit: share.limit.map(rate),
+            weight: share.weight,
+        };
+        let clients = self.clients.iter().enumerate();
+        let tenants: Shares = clients
+            .filter_map(|(number, client)| Some((name_of(number), share(client.share?))))
+            .collect();
+        let all = (self.rates.all as f64 * self.estimate) as u32;
+        let one = u32::try_from(self.rates.one).unwrap_or(u32::MAX);
+        QosConfig {
+            capacity: Capacities { all, one },
+            period: self.period,
+            tick: self.tick,
+            rules,
+            trusts_clients: rules != Rules::OURS,
+            tenants,
+            ..QosConfig::new(all)
+        }
+    }
 }
 
 impl Steward {
-    pub(super) fn new(plan: &Plan, rules: Rules) -> Result<Self, EndpointError> {
-        let of_period = |ios: u64| (ios as f64 * plan.period.as_secs_f64()) as u32;
-        let all = (f64::from(of_period(plan.rates.all)) * plan.estimate) as u32;
-        let profiled = Capacities { all, one: of_period(plan.rates.one) };
-        let mut config = MonitorConfig::new(profiled).rules(rules);
-        (config.period, config.tick) = (plan.period, plan.tick);
-        // The paper's in a period of a second.
-        let batch = u64::from(config.batch_max) * plan.period.0 / 1_000_000_000;
-        config.batch_max = u32::try_from(batch.max(1)).unwrap_or(u32::MAX);
-        Ok(Self {
-            monitor: Monitor::new(config),
-            ledger: Ledger::default(),
-            slack: 2 * u64::from(plan.depth) + plan.rates.one * 3 * plan.tick.0 / 1_000_000_000,
-            words: WordTable::new(plan.clients.len())?,
-            seats: BTreeMap::new(),
-            period: plan.period,
-            tick: plan.tick,
-            next_period: Time::NEVER,
-            next_tick: Time::NEVER,
-            has_begun: false,
-        })
+    pub(super) fn new(plan: &Plan, rules: Rules, endpoint: &Endpoint<Nic>) -> Result<Self, Cause> {
+        let handles = Qos::for_workers(plan.qos_config(rules), 1).map_err(EndpointError::from)?;
+        let qos = handles.into_iter().next().filter(|qos| qos.refused().is_empty());
+        let qos = qos.ok_or(Cause::Endless("the server admits what its clients have reserved"))?;
+        let links = Links::new(qos, endpoint);
+        Ok(Self { links, clients: Vec::new(), out: Vec::new(), next_end: Time::NEVER })
     }
 
-    /// A client has a link and a channel: it gets its words.
-    pub(super) fn admit(
-        &mut self,
-        endpoint: &mut Endpoint<Nic>,
-        (link, channel): (LinkId, ChannelId),
-        (share, records): (Share, GrantId),
-    ) -> Result<(), String> {
-        let slot = self.monitor.join(share).map_err(|error| error.to_string())?;
-        let atomic = Rights { read: false, write: false, atomic: true };
-        let write = Rights { read: false, write: true, atomic: false };
-        let report = self.words.report_range(slot).ok_or("no word for a client")?;
-        let memory = self.words.memory();
-        let mut grant = |range, rights| -> Result<(), LaneError> {
-            endpoint.grant(link, memory, range, rights).map(drop)
-        };
-        grant(self.words.pool_range(), atomic).map_err(|error| error.to_string())?;
-        grant(report, write).map_err(|error| error.to_string())?;
-        let (client, records) = (self.seats.len(), Some(records));
-        let seat = Seat { client, slot, channel, records, reads: 0, atomics: 0, batch: 0 };
-        self.seats.insert(link.index(), (link, seat));
-        Ok(())
+    /// The client of that number is to have tokens.
+    pub(super) fn expect(&mut self, link: LinkId, number: usize) {
+        let (name, channel, records) = (name_of(number), None, None);
+        self.clients.push(Client { name, link, channel, records });
     }
 
-    /// A link is down: nothing is kept for its client any more.
-    pub(super) fn dismiss(&mut self, link: LinkId) {
-        if let Some((_, seat)) = self.seats.remove(&link.index()) {
-            self.monitor.leave(seat.slot);
+    /// The channel is open on which a client hears of periods: it may join.
+    pub(super) fn on_channel(&mut self, link: LinkId, channel: ChannelId) {
+        if let Some(place) = self.place_of(link) {
+            self.clients[place].channel = Some(channel);
+            self.out.push((place, Time::ZERO));
         }
+    }
+
+    fn place_of(&self, link: LinkId) -> Option<usize> {
+        self.clients.iter().position(|client| client.link == link)
+    }
+
+    /// A link is down.
+    pub(super) fn dismiss(&mut self, endpoint: &Endpoint<Nic>, link: LinkId) {
+        self.links.forget(endpoint, link);
+        self.out.retain(|&(place, _)| self.clients[place].link != link);
     }
 
     /// Does what is due.
@@ -104,113 +107,81 @@ impl Steward {
         now: Time,
         books: &mut Books,
     ) {
-        if now < books.start {
-            return;
-        }
-        if !self.has_begun {
-            (self.has_begun, self.next_period) = (true, books.start);
-        }
-        if self.next_period <= now {
-            self.charge(endpoint, books);
-            self.begin(endpoint, now, books);
-            self.open_accounts(endpoint, records, books);
-        } else if self.next_tick <= now {
-            self.next_tick += self.tick;
-            self.charge(endpoint, books);
-            let look = self.monitor.tick(now, &mut self.words);
-            if let Some(notice) = look.notice {
-                self.tell(endpoint, books, |_, _| Some(notice.emit()));
-            }
-        }
-    }
-
-    fn begin(&mut self, endpoint: &mut Endpoint<Nic>, now: Time, books: &mut Books) {
-        let is_first = self.next_period == books.start;
-        let end = self.monitor.begin(now, &mut self.words);
-        if !is_first {
-            books.ends.push(end);
-        }
-        // Where nobody was asked to report there is nothing to compare.
-        if end.completed > 0 {
-            for (_, seat) in self.seats.values() {
-                let told = self.monitor.report(seat.slot).map_or(0, |report| report.done_before);
-                let is_right = self.ledger.compare(seat.slot, told.into(), self.slack);
-                books.accounts[seat.client].misreports += u64::from(!is_right);
-            }
-        }
-        self.next_tick = self.next_period + self.tick;
-        self.next_period += self.period;
-        self.tell(endpoint, books, |monitor, slot| Some(monitor.start_for(slot, now)?.emit()));
-    }
-
-    /// Charges clients for the READs that the device has answered since the last look. Who has done
-    /// more than it can have tokens for is cut off until the next period.
-    fn charge(&mut self, endpoint: &mut Endpoint<Nic>, books: &mut Books) {
-        for (link, seat) in self.seats.values_mut() {
-            let Some(served) = endpoint.served(*link) else { continue };
-            let additions = served.atomics - seat.atomics;
-            let reads = u32::try_from(served.reads - seat.reads).unwrap_or(u32::MAX);
-            (seat.reads, seat.atomics) = (served.reads, served.atomics);
-            self.ledger.allow(seat.slot, additions * u64::from(seat.batch));
-            let account = &mut books.accounts[seat.client];
-            if let Verdict::Overrun { by } = self.ledger.charge(seat.slot, reads)
-                && self.has_begun
-            {
-                account.overrun += by;
-                if let Some(grant) = seat.records.take() {
-                    endpoint.revoke(*link, grant);
-                }
-            }
-            let report = self.monitor.report(seat.slot);
-            account.lost += u64::from(report.is_some_and(|report| report.is_lost));
-        }
-    }
-
-    /// A period has begun: what clients may do in it, and who was cut off is not any more.
-    fn open_accounts(
-        &mut self,
-        endpoint: &mut Endpoint<Nic>,
-        records: &SharedMemory,
-        books: &mut Books,
-    ) {
-        let Self { monitor, ledger, seats, slack, .. } = self;
-        let may_use = |slot| {
-            let report = monitor.report(slot);
-            report.map_or(0, |report| u64::from(report.share.reservation) + *slack)
-        };
-        ledger.begin(monitor.epoch(), seats.len(), may_use);
-        for (link, seat) in seats.values_mut() {
-            seat.batch = monitor.start_for(seat.slot, Time::ZERO).map_or(0, |start| start.batch);
-            if seat.records.is_some() {
+        for (place, at) in std::mem::take(&mut self.out) {
+            if at > now {
+                self.out.push((place, at));
                 continue;
             }
-            let rights = Rights { read: true, write: false, atomic: false };
-            match endpoint.grant(*link, records, records.whole(), rights) {
-                Ok(grant) => seat.records = Some(grant),
-                Err(error) => books.note(|| format!("a client's records: {error}")),
+            match self.join((endpoint, records), place) {
+                // The first one begins the server's first period.
+                Ok(()) => books.first_join = books.first_join.min(now),
+                Err(JoinError::Barred(span)) => self.out.push((place, now + span)),
+                Err(error) => books.note(|| format!("client {place} does not join: {error}")),
+            }
+        }
+        for mail in self.links.turn(endpoint) {
+            match mail {
+                Mail::Push(seat, body) => tell(endpoint, seat, &body, books),
+                Mail::CutOff(Seat { link, .. }) => {
+                    let Some(place) = self.place_of(link) else { continue };
+                    self.out.push((place, now));
+                    if let Some(grant) = self.clients[place].records.take() {
+                        endpoint.revoke(link, grant);
+                    }
+                }
+            }
+        }
+        self.write_down(now, books);
+    }
+
+    fn join(
+        &mut self,
+        (endpoint, records): (&mut Endpoint<Nic>, &SharedMemory),
+        place: usize,
+    ) -> Result<(), JoinError> {
+        let client = &mut self.clients[place];
+        let Some(channel) = client.channel else { return Ok(()) };
+        self.links.join(endpoint, (client.link, channel), &client.name, true)?;
+        let rights = Rights { read: true, write: false, atomic: false };
+        client.records = Some(endpoint.grant(client.link, records, records.whole(), rights)?);
+        Ok(())
+    }
+
+    /// Writes down what a period came to when the next has begun.
+    fn write_down(&mut self, now: Time, books: &mut Books) {
+        if self.next_end == Time::NEVER && books.start != Time::NEVER {
+            self.next_end = books.start + books.period;
+        }
+        if now < self.next_end {
+            return;
+        }
+        self.next_end += books.period;
+        let report = self.links.qos().report();
+        books.ends.extend(report.last.last());
+        for tenant in report.tenants {
+            // The server's own tenants have no numbers.
+            let number: Option<usize> = tenant.name.parse().ok();
+            if let Some(account) = number.and_then(|number| books.accounts.get_mut(number)) {
+                *account = Account {
+                    overrun: tenant.overrun,
+                    misreports: tenant.misreports,
+                    lost: tenant.lost_periods,
+                };
             }
         }
     }
 
-    fn tell<const N: usize>(
-        &self,
-        endpoint: &mut Endpoint<Nic>,
-        books: &mut Books,
-        message: impl Fn(&Monitor, Slot) -> Option<[u8; N]>,
-    ) {
-        for (link, seat) in self.seats.values() {
-            let Some(bytes) = message(&self.monitor, seat.slot) else { continue };
-            let Ok(buf) = endpoint.copy(&bytes) else {
-                books.note(|| "the server has no buffer for a message".to_owned());
-                return;
-            };
-            if endpoint.send(*link, seat.channel, buf, SendOptions::new()).is_err() {
-                books.note(|| "a message to a client was not taken".to_owned());
-            }
-        }
+    pub(super) fn next_time(&self) -> Time {
+        let again = self.out.iter().map(|&(_, at)| at).min();
+        self.links.next_due().min(again.unwrap_or(Time::NEVER)).min(self.next_end)
     }
+}
 
-    pub(super) fn next_time(&self, books: &Books) -> Time {
-        if self.has_begun { self.next_period.min(self.next_tick) } else { books.start }
+fn tell(endpoint: &mut Endpoint<Nic>, seat: Seat, body: &[u8], books: &mut Books) {
+    let Ok(buf) = endpoint.copy(body) else {
+        return books.note(|| "the server has no buffer for a message".to_owned());
+    };
+    if let Err(rejected) = endpoint.send(seat.link, seat.channel, buf, SendOptions::new()) {
+        books.note(|| format!("a message to a client: {} {:?}", rejected.error, endpoint.now()));
     }
 }

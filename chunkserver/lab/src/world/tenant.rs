@@ -10,11 +10,14 @@ use towpath_transport::{Endpoint, GrantId, LaneError, LinkId, OpId, OpOptions, O
 
 pub(super) struct Tenant {
     manner: Manner,
-    engine: Option<Engine>,
+    rules: Rules,
+    depth: u32,
     pool: Option<GrantId>,
     report: Option<GrantId>,
     /// When both words are granted.
     lane: Option<LaneEngine>,
+    /// What the engines before did: it has a new one when it was cut off.
+    before: LaneEngineStats,
     link: LinkId,
     tick: Nanos,
     /// What a liar knows of the period, when it lies next, and whether the last lie had the beat.
@@ -27,9 +30,9 @@ impl Tenant {
         rules: Rules,
         (link, depth, tick): (LinkId, u32, Nanos),
     ) -> Self {
-        let engine = Some(Engine::new(rules).depth(depth).tick(tick));
-        let manner = plan.manner;
-        Self { manner, engine, pool: None, report: None, lane: None, link, tick, lie: None }
+        let (manner, before) = (plan.manner, LaneEngineStats::default());
+        let (pool, report, lane, lie) = (None, None, None, None);
+        Self { manner, rules, depth, pool, report, lane, before, link, tick, lie }
     }
 
     /// The server has granted something.
@@ -39,10 +42,18 @@ impl Tenant {
         } else if grant.rights.write {
             self.report = Some(grant.id);
         }
-        if let (Some(pool), Some(report), Some(_)) = (self.pool, self.report, &self.engine) {
+        if let (Some(pool), Some(report), None) = (self.pool, self.report, &self.lane) {
             let place = |grant| Place { link: self.link, grant, offset: 0 };
-            let lane = |engine| LaneEngine::new(engine, place(pool), place(report));
-            self.lane = self.engine.take().map(lane);
+            let engine = Engine::new(self.rules).depth(self.depth).tick(self.tick);
+            self.lane = Some(LaneEngine::new(engine, place(pool), place(report)));
+        }
+    }
+
+    /// The server has taken something back. It gives new words later.
+    pub(super) fn on_revoked(&mut self, grant: GrantId) {
+        if [self.pool, self.report].contains(&Some(grant)) {
+            self.before = self.stats();
+            (self.pool, self.report, self.lane, self.lie) = (None, None, None, None);
         }
     }
 
@@ -51,7 +62,10 @@ impl Tenant {
     }
 
     pub(super) fn stats(&self) -> LaneEngineStats {
-        self.lane.as_ref().map(LaneEngine::stats).unwrap_or_default()
+        let mut stats = self.lane.as_ref().map(LaneEngine::stats).unwrap_or_default();
+        stats.fetches += self.before.fetches;
+        stats.reports += self.before.reports;
+        stats
     }
 
     /// Tokens that it holds, of all kinds.
@@ -138,9 +152,7 @@ impl Tenant {
         };
         let word = report.pack(start.epoch, start.unit_shift);
         let place = Place { link: self.link, grant, offset: 0 };
-        // Its token is none of the engine's operations, nor of a read.
-        let options = OpOptions::new().token(u64::MAX);
-        endpoint.write_word(place, word, options).map(drop)
+        endpoint.write_word(place, word, OpOptions::new()).map(drop)
     }
 
     pub(super) fn next_timeout(&self) -> Time {

@@ -1,6 +1,6 @@
 //! Runs of a few milliseconds: who gets what, with tokens and without, and what is written down.
 
-use super::{ClientPlan, Outcome, Pattern, Plan, Rates, Sides};
+use super::{Account, ClientPlan, Manner, Outcome, Pattern, Plan, Rates, Sides};
 use towpath_base::Nanos;
 use towpath_qos::Rules;
 
@@ -90,4 +90,32 @@ fn a_constant_rate_asks_for_what_it_wants_evenly_and_a_burst_at_once() {
     };
     assert_eq!(first_half(Pattern::Burst), 4_000);
     assert!((1_996..=2_004).contains(&first_half(Pattern::Constant)));
+}
+
+#[test]
+fn who_does_without_tokens_is_cut_off_and_named_and_joins_again() {
+    let mut greedy = plan(Some(Rules::OURS));
+    greedy.clients[1].manner = Manner::Greedy;
+    let outcome = run(&greedy);
+    let named = |outcome: &Outcome| -> Vec<bool> {
+        outcome.accounts.iter().map(|account| *account != Account::default()).collect()
+    };
+    assert_eq!(named(&outcome), [false, true, false, false], "seed {SEED}: {:?}", outcome.accounts);
+    assert!(outcome.accounts[1].overrun > 0, "seed {SEED}: {:?}", outcome.accounts);
+    for (period, done) in outcome.done.iter().enumerate() {
+        assert!(done[1] > 1_000, "seed {SEED}: period {period}: {done:?}");
+    }
+    // The published protocol trusts its clients.
+    greedy.rules = Some(Rules::PUBLISHED);
+    assert_eq!(named(&run(&greedy)), [false; 4], "seed {SEED}");
+}
+
+#[test]
+fn who_is_away_counts_as_lost_in_each_of_those_periods() {
+    let mut away = plan(Some(Rules::OURS));
+    // From within the first measured period into the third.
+    away.clients[3].manner = Manner::Away(Nanos::from_millis(50), Nanos::from_millis(130));
+    let outcome = run(&away);
+    let lost: Vec<u64> = outcome.accounts.iter().map(|account| account.lost).collect();
+    assert_eq!(lost, [0, 0, 0, 3], "seed {SEED}");
 }
