@@ -184,10 +184,14 @@ impl Links {
     pub fn turn<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) -> Vec<Mail> {
         let now = endpoint.now();
         if self.look_at.is_some_and(|at| now >= at) {
-            for client in &mut self.clients {
-                let Some(work) = client.look(endpoint.served(client.seat.link)) else { continue };
-                self.qos.at(now, |node, now| node.served(now, client.tenant, client.seat, work));
-            }
+            let clients = &mut self.clients;
+            self.qos.at(now, |node, now| {
+                for client in clients {
+                    if let Some(work) = client.look(endpoint.served(client.seat.link)) {
+                        node.served(now, client.tenant, client.seat, work);
+                    }
+                }
+            });
             self.look_at = Some(now + self.qos.tick());
         }
         self.qos.turn(now);
