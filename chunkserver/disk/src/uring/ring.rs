@@ -89,6 +89,11 @@ impl Ring {
         Ok(ring)
     }
 
+    /// How many were pushed, and are to begin with the next entry.
+    pub(super) fn pending(&mut self) -> usize {
+        self.ring.submission().len()
+    }
+
     pub(super) fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
