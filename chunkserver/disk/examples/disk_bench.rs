@@ -4,15 +4,15 @@
 //! or was made by an earlier run; `--rounds 5 --seconds 2 --pages 262144` are the defaults. The
 //! three are run in turns, so that the machine's moods meet all of them alike. fio is left out
 //! where there is none. A line gives the median of the rounds, the least and the most, and the
-//! processor time of an operation (all threads of the process; none for fio). Results are in
-//! docs/bench-log.md.
+//! processor time of an operation (of all threads of the process; fio says it of its one). `--only
+//! "read, depth 32"` leaves the other cases out. Results are in docs/bench-log.md.
 
 #![forbid(unsafe_code)]
 
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 use towpath_base::Prng;
@@ -62,12 +62,16 @@ struct Settings {
     rounds: usize,
     span: Duration,
     page_count: u64,
+    only: Option<String>,
+    seed: u64,
 }
 
 fn settings() -> Outcome<Settings> {
     let mut args = std::env::args_os().skip(1);
-    let mut path = None;
+    let (mut path, mut only) = (None, None);
     let (mut rounds, mut seconds, mut page_count) = (5, 2, 1 << 18);
+    // Another one each time: what an earlier run has read may be in a cache of the disk.
+    let mut seed = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     while let Some(arg) = args.next() {
         let mut number = || -> Outcome<u64> {
             let value = args.next().ok_or("a number is missing")?;
@@ -77,11 +81,18 @@ fn settings() -> Outcome<Settings> {
             Some("--rounds") => rounds = number()? as usize,
             Some("--seconds") => seconds = number()?,
             Some("--pages") => page_count = number()?,
+            Some("--seed") => seed = number()?,
+            Some("--only") => {
+                let name = args.next().ok_or("which case?")?;
+                only = Some(name.into_string().map_err(|_| "no name of a case")?);
+            }
             _ => path = Some(PathBuf::from(arg)),
         }
     }
     let path = path.ok_or("which file?")?;
-    Ok(Settings { path, rounds: rounds.max(1), span: Duration::from_secs(seconds), page_count })
+    let span = Duration::from_secs(seconds);
+    println!("seed {seed}");
+    Ok(Settings { path, rounds: rounds.max(1), span, page_count, only, seed })
 }
 
 fn opened(settings: &Settings, depth: usize, is_uring: bool) -> Outcome<Box<dyn Disk>> {
@@ -186,7 +197,7 @@ fn run_fio(case: Case, settings: &Settings) -> Outcome<Option<Figure>> {
     let (what, side) = if case.is_write { ("randwrite", "write") } else { ("randread", "read") };
     let mut fio = Command::new("fio");
     fio.args(["--name=disk", "--ioengine=io_uring", "--direct=1", "--bs=4k", "--time_based"]);
-    fio.args(["--output-format=json", "--norandommap", "--allow_file_create=0"]);
+    fio.args(["--output-format=json", "--norandommap", "--randrepeat=0"]);
     fio.arg(format!("--filename={}", settings.path.display()));
     fio.arg(format!("--size={}", settings.page_count * PAGE_BYTES as u64));
     fio.arg(format!("--rw={what}")).arg(format!("--iodepth={}", case.depth));
@@ -202,16 +213,17 @@ fn run_fio(case: Case, settings: &Settings) -> Outcome<Option<Figure>> {
         return Err(String::from_utf8_lossy(&output.stderr).into());
     }
     let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    let per_second = report["jobs"][0][side]["iops"].as_f64().ok_or("fio says no iops")?;
-    Ok(Some(Figure { per_second, cpu_us: None }))
+    let job = &report["jobs"][0];
+    let per_second = job[side]["iops"].as_f64().ok_or("fio says no iops")?;
+    let percent = job["usr_cpu"].as_f64().zip(job["sys_cpu"].as_f64());
+    let cpu_us = percent.map(|(user, system)| (user + system) * 1e4 / per_second.max(1.0));
+    Ok(Some(Figure { per_second, cpu_us }))
 }
 
 fn print(case: Case, way: &str, mut figures: Vec<Figure>) {
     figures.sort_by(|a, b| a.per_second.total_cmp(&b.per_second));
-    let [Figure { per_second: least, .. }, .., Figure { per_second: most, .. }] = figures[..]
-    else {
-        return;
-    };
+    let (Some(first), Some(last)) = (figures.first(), figures.last()) else { return };
+    let (least, most) = (first.per_second, last.per_second);
     let Figure { per_second, cpu_us } = figures[figures.len() / 2];
     let cpu = cpu_us.map_or(String::new(), |us| format!(", {us:.1} us of a processor each"));
     println!("{:<24} {way:<8} {per_second:>7.0}/s, {least:.0} to {most:.0}{cpu}", case.name);
@@ -220,9 +232,11 @@ fn print(case: Case, way: &str, mut figures: Vec<Figure>) {
 fn main() -> Outcome<()> {
     let settings = settings()?;
     fill(&settings)?;
-    for case in CASES {
+    let mut seeds = Prng::new(settings.seed);
+    let is_wanted = |case: &Case| settings.only.as_ref().is_none_or(|only| case.name == only);
+    for case in CASES.into_iter().filter(is_wanted) {
         let mut figures = WAYS.map(|_| Vec::new());
-        for round in 0..settings.rounds {
+        for _ in 0..settings.rounds {
             for (way, figures) in WAYS.into_iter().zip(&mut figures) {
                 let is_uring = match way {
                     Way::Uring => true,
@@ -233,7 +247,7 @@ fn main() -> Outcome<()> {
                     }
                 };
                 let mut disk = opened(&settings, case.depth, is_uring)?;
-                figures.push(run(case, &mut *disk, settings.span, round as u64)?);
+                figures.push(run(case, &mut *disk, settings.span, seeds.next_u64())?);
             }
         }
         for (way, figures) in ["io_uring", "threads", "fio"].into_iter().zip(figures) {

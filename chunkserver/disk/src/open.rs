@@ -43,6 +43,8 @@ pub struct NewFile {
     /// Its length, pages.
     pub page_count: u64,
     /// It gets all its room now, so that no write meets a full file system. Otherwise it is sparse.
+    /// Either way the flush after the first write of a page costs a file system's journal a write
+    /// more: who needs fast flushes writes the pages once.
     pub has_room: bool,
 }
 
