@@ -73,6 +73,8 @@ fn engine(source: Source, ios: u32) -> Duration {
         reservation: if is_pool { 0 } else { 4_000_000 },
         limit: None,
         batch: BATCH,
+        goal: 0,
+        window: towpath_qos::WINDOW_ALL,
         report_every: Nanos::from_millis(1),
         unit_shift: 8,
         reports: true,

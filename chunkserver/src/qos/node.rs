@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use towpath_qos::limits::BATCH_MAX;
 use towpath_qos::{
-    Action, Engine, Ledger, Look, Monitor, MonitorConfig, PeriodEnd, PeriodStart, Slot,
+    Action, Engine, Ledger, Look, Monitor, MonitorConfig, PeriodEnd, PeriodStart, Slot, WINDOW_ALL,
 };
 use towpath_transport::{MemoryError, Nanos, Time};
 
@@ -164,7 +164,10 @@ impl Node {
             return;
         }
         match &mut tenant.runner {
-            Runner::Server(engine) => engine.start(now, start),
+            // The server itself divides among these: `order`.
+            Runner::Server(engine) => {
+                engine.start(now, &PeriodStart { window: WINDOW_ALL, ..*start });
+            }
             Runner::Client(seat) => self.mail.push(Mail::Push(*seat, start.emit().to_vec())),
         }
         (tenant.was_whole_period, tenant.was_lost) = (true, false);

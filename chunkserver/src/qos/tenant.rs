@@ -49,7 +49,7 @@ pub struct Member {
 #[derive(Debug)]
 pub(super) enum Runner {
     /// The server: its requests are ordinary ones, of any number of links.
-    Server(Engine),
+    Server(Box<Engine>),
     /// One client, which does one-sided I/O.
     Client(Seat),
 }
@@ -120,7 +120,7 @@ impl Tenant {
             share: Share::reserved(0),
             of_period: Share::reserved(0),
             slot,
-            runner: Runner::Server(server_engine(config)),
+            runner: Runner::Server(Box::new(server_engine(config))),
             links: 0,
             barred_until: Time::ZERO,
             taken_seen: 0,
@@ -151,7 +151,7 @@ impl Tenant {
 
     /// The server runs its engine from now on. It has no tokens before the next period.
     pub(super) fn take_over(&mut self, config: &QosConfig) {
-        self.runner = Runner::Server(server_engine(config));
+        self.runner = Runner::Server(Box::new(server_engine(config)));
     }
 }
 

@@ -53,6 +53,8 @@ mod tests {
             reservation: 80_000,
             limit: Some(100_000),
             batch: 1_000,
+            goal: 0,
+            window: towpath_qos::WINDOW_ALL,
             report_every: Nanos::from_millis(1),
             unit_shift: 0,
             reports: true,

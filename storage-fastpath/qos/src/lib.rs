@@ -49,7 +49,8 @@ pub use engine::{Action, Engine, Refusal, Ticket};
 pub use ledger::{Entry, Ledger, Verdict};
 pub use messages::{FromMonitor, MessageError, NOTICE_BYTES, Notice, PeriodStart, START_BYTES};
 pub use monitor::{
-    Capacity, ClientReport, Look, Monitor, MonitorConfig, PeriodEnd, Slot, Waiting, Words,
+    Capacity, ClientReport, Look, Monitor, MonitorConfig, PeriodEnd, Slot, WINDOW_ALL, Waiting,
+    Words,
 };
 pub use rules::{Conversion, Decay, Estimation, Rules};
 pub use words::{Epoch, PoolWord, Report, Taken};

@@ -12,6 +12,13 @@ pub const TICK: Nanos = Nanos::from_millis(1);
 /// Tokens that an engine takes from the pool at a time, at most (the paper's B).
 pub const BATCH_MAX: u32 = 1_000;
 
+/// For each so many clients a batch is for one tick more: tokens that a thousand of them hold at
+/// the end of a period are 0.4 % of it then.
+pub const BATCH_CLIENTS: u64 = 256;
+
+/// How often an engine asks an empty pool for tokens between two reports, once a tick at most.
+pub const ASKS_PER_REPORT: u64 = 4;
+
 /// I/Os that a client has under way at most, unless it says otherwise: what the paper's have.
 pub const DEPTH_DEFAULT: u32 = 64;
 
@@ -32,8 +39,9 @@ pub const GUARD_TICKS: u64 = 8;
 /// old, and service comes in bursts.
 pub const BEHIND_TICKS: u64 = 3;
 
-/// Periods for which engines keep to an even use after one in which somebody was behind. Each that
-/// begins without costs a moment in which whoever falls behind is not served first.
+/// Periods at most for which engines keep to an even use after one in which somebody was behind:
+/// after these one that begins without is tried, which costs a moment in which whoever falls behind
+/// is not served first.
 pub const CAREFUL_PERIODS: u32 = 10;
 
 /// Careful periods in a row in which a client may miss its reservation before others are not held
@@ -50,6 +58,10 @@ pub const HISTORY_MAX: usize = 8;
 /// A period that completed all but one in so many tokens of the estimate used it up: reports are a
 /// tick old, which is one in a thousand.
 pub const USED_UP_DIVISOR: u64 = 200;
+
+/// How often the increment of an estimate that is used up again and again is doubled: to eight per
+/// cent of what was profiled, so that a seventh that comes back is found in four periods.
+pub const RISES_MAX: u32 = 3;
 
 /// A period tells of the capacity when in so many of a hundred looks enough clients waited for the
 /// server to use it up.

@@ -31,6 +31,11 @@ pub struct PeriodStart {
     pub limit: Option<u32>,
     /// Tokens that it takes from the pool at a time.
     pub batch: u32,
+    /// Tokens that the period is to bring it.
+    pub goal: u32,
+    /// As long as it does not lag an even use of that, what part of its depth it has under way, in
+    /// parts of [`WINDOW_ALL`](crate::WINDOW_ALL); not zero.
+    pub window: u16,
     /// How often it reports.
     pub report_every: Nanos,
     /// What a unit of a report stands for ([`Report::unit_shift`](crate::Report::unit_shift)).
@@ -68,7 +73,7 @@ pub enum MessageError {
     Length,
     /// An unknown kind.
     Kind(u8),
-    /// A span of no time, a batch of no tokens, or a unit that no report has.
+    /// A span of no time, a batch of no tokens, a window of nothing, or a unit that no report has.
     Range,
 }
 
@@ -77,7 +82,7 @@ impl fmt::Display for MessageError {
         match self {
             Self::Length => write!(f, "it has another length than its kind"),
             Self::Kind(kind) => write!(f, "unknown kind {kind}"),
-            Self::Range => write!(f, "a period, interval, batch or unit out of range"),
+            Self::Range => write!(f, "a period, interval, batch, window or unit out of range"),
         }
     }
 }
@@ -104,12 +109,14 @@ impl PeriodStart {
             | bit(self.limit.is_some(), LIMITED);
         out[2..4].copy_from_slice(&self.epoch.0.to_le_bytes());
         out[4] = self.unit_shift;
+        out[6..8].copy_from_slice(&self.window.to_le_bytes());
         out[8..16].copy_from_slice(&self.period.0.to_le_bytes());
         out[16..24].copy_from_slice(&self.elapsed.0.to_le_bytes());
         out[24..32].copy_from_slice(&self.report_every.0.to_le_bytes());
         out[32..36].copy_from_slice(&self.reservation.to_le_bytes());
         out[36..40].copy_from_slice(&self.limit.unwrap_or(0).to_le_bytes());
         out[40..44].copy_from_slice(&self.batch.to_le_bytes());
+        out[44..48].copy_from_slice(&self.goal.to_le_bytes());
         out
     }
 }
@@ -148,13 +155,16 @@ impl FromMonitor {
                     reservation: short(32)?,
                     limit: Some(short(36)?).filter(|_| flags & LIMITED != 0),
                     batch: short(40)?,
+                    goal: short(44)?,
+                    window: u16::from_le_bytes([bytes[6], bytes[7]]),
                     report_every: long(24)?,
                     unit_shift,
                     reports,
                     is_careful,
                 };
                 let is_span = start.period > Nanos::ZERO && start.report_every > Nanos::ZERO;
-                let fits = is_span && start.batch > 0 && unit_shift <= 12;
+                let has_room = start.batch > 0 && start.window > 0;
+                let fits = is_span && has_room && unit_shift <= 12;
                 if fits { Ok(Self::Start(start)) } else { Err(MessageError::Range) }
             }
             (KIND_START | KIND_NOTICE, _) => Err(MessageError::Length),
@@ -176,6 +186,8 @@ mod tests {
             reservation: 80_000,
             limit: Some(100_000),
             batch: 1_000,
+            goal: 90_000,
+            window: 40_000,
             report_every: Nanos::from_millis(1),
             unit_shift: 3,
             reports: true,

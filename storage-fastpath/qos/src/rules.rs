@@ -54,6 +54,8 @@ pub struct Rules {
     pub decay: Decay,
     /// While a client is behind its reservation others keep to theirs, and the pool waits.
     pub reserved_first: bool,
+    /// Engines have no more under way than their part of the server while they have their part.
+    pub keeps_windows: bool,
     /// Who does not report for three ticks loses what is reserved for the rest of the period.
     pub leases: bool,
     /// How capacity is estimated.
@@ -72,6 +74,7 @@ impl Rules {
         adapts_batch: false,
         decay: Decay::Consumption,
         reserved_first: false,
+        keeps_windows: false,
         leases: false,
         estimation: Estimation::Published,
     };
@@ -89,6 +92,7 @@ impl Rules {
         adapts_batch: true,
         decay: Decay::Demand,
         reserved_first: true,
+        keeps_windows: true,
         leases: true,
         estimation: Estimation::Sampled,
     };

@@ -127,6 +127,8 @@ fn an_addition_takes_what_is_there_and_not_what_it_asked_for() {
         reservation: 0,
         limit: None,
         batch: 1_000,
+        goal: 0,
+        window: towpath_qos::WINDOW_ALL,
         report_every: Nanos::from_millis(1),
         unit_shift: 0,
         reports: false,
@@ -166,6 +168,8 @@ fn what_is_late_of_another_period_counts_for_nothing() {
         reservation: 10,
         limit: Some(12),
         batch: 5,
+        goal: 0,
+        window: towpath_qos::WINDOW_ALL,
         report_every: Nanos::from_millis(1),
         unit_shift: 0,
         reports: true,
@@ -235,8 +239,8 @@ fn a_client_that_the_server_does_not_serve_in_time_keeps_its_tokens() {
         let client = |&r: &u32| ClientPlan::new(r, r + ALL / 10, Pattern::Burst);
         reservations.iter().map(client).collect::<Vec<_>>()
     };
-    // Alone: service by deadline makes up for it.
-    let rules = Rules { reserved_first: false, ..Rules::OURS };
+    // Alone: windows, and service by deadline, make up for it.
+    let rules = Rules { reserved_first: false, keeps_windows: false, ..Rules::OURS };
     let short = |rules| {
         let outcome = run(&plan(rules, clients()));
         let done: u64 = outcome.done[SKIP..].iter().map(|period| u64::from(period[0])).sum();
@@ -255,8 +259,23 @@ fn a_large_reservation_is_met_because_those_who_are_ahead_wait() {
         spike.iter().map(client).collect::<Vec<_>>()
     };
     let missed = |rules| run(&plan(rules, clients())).missed(0, 28_500, 0, SKIP);
-    assert_eq!(missed(Rules::OURS), 0);
-    assert!(missed(Rules { reserved_first: false, ..Rules::OURS }) > 3);
+    let alone = Rules { keeps_windows: false, ..Rules::OURS };
+    assert_eq!(missed(alone), 0);
+    assert!(missed(Rules { reserved_first: false, ..alone }) > 3);
+}
+
+/// A server that divides by what is under way divides by what each is to have.
+#[test]
+fn a_large_reservation_is_met_because_nobody_has_more_under_way_than_its_part() {
+    let reservations = zipf(ALL / 10 * 9);
+    let clients = || {
+        let client = |&r: &u32| ClientPlan::new(r, r + ALL / 10, Pattern::Burst);
+        reservations.iter().map(client).collect::<Vec<_>>()
+    };
+    let alone = Rules { reserved_first: false, ..Rules::OURS };
+    let missed = |rules| run(&plan(rules, clients())).missed(0, reservations[0], 0, SKIP);
+    assert_eq!(missed(alone), 0);
+    assert!(missed(Rules { keeps_windows: false, ..alone }) > 3);
 }
 
 #[test]
@@ -296,18 +315,18 @@ fn periods_without_demand_tell_nothing_of_capacity() {
     let config = MonitorConfig::new(Capacities { all: ALL, one: ONE });
     let published = config.rules(Rules { estimation: Estimation::Published, ..Rules::OURS });
     let mut capacity = towpath_qos::Capacity::new(&published);
-    capacity.learn(&published, u64::from(ALL - published.deviation * 2), Waiting::Few);
+    capacity.learn(&published, u64::from(ALL - published.deviation * 2), Waiting::Few, false);
     assert!(capacity.estimate() < ALL - published.deviation);
     // And of a real loss beyond it: nothing at all.
     let mut capacity = towpath_qos::Capacity::new(&published);
-    capacity.learn(&published, u64::from(ALL / 2), Waiting::Several);
+    capacity.learn(&published, u64::from(ALL / 2), Waiting::Several, false);
     assert_eq!(capacity.estimate(), ALL);
     let ours = MonitorConfig::new(Capacities { all: ALL, one: ONE });
     let mut capacity = towpath_qos::Capacity::new(&ours);
     // One by itself may wait for its own host.
-    capacity.learn(&ours, u64::from(ALL / 2), Waiting::One);
+    capacity.learn(&ours, u64::from(ALL / 2), Waiting::One, false);
     assert_eq!(capacity.estimate(), ALL);
-    capacity.learn(&ours, u64::from(ALL / 2), Waiting::Several);
+    capacity.learn(&ours, u64::from(ALL / 2), Waiting::Several, false);
     assert_eq!(capacity.estimate(), ALL / 2);
 }
 
@@ -322,6 +341,8 @@ fn a_start_that_comes_late_says_how_late_it_is() {
         reservation: 100,
         limit: None,
         batch: 1,
+        goal: 0,
+        window: towpath_qos::WINDOW_ALL,
         report_every: Nanos::from_millis(1),
         unit_shift: 0,
         reports: false,
@@ -415,6 +436,8 @@ fn who_asks_again_as_soon_as_it_is_served_keeps_its_tokens_however_much_waits() 
         reservation: 10_000,
         limit: None,
         batch: 1,
+        goal: 0,
+        window: towpath_qos::WINDOW_ALL,
         report_every: tick,
         unit_shift: 0,
         reports: true,

@@ -9,7 +9,7 @@ use crate::wire::{ErrorReply, Method};
 use std::time::Duration;
 use towpath_qos::{Engine, Rules};
 use towpath_transport::{
-    Device, Endpoint, Event, Grant, GrantId, LinkId, Nanos, Place, Region, Time,
+    Device, Endpoint, Event, Grant, GrantId, LANE_READS_MAX, LinkId, Nanos, Place, Region, Time,
 };
 
 /// How long after a refusal it is tried again, where the server does not say: another client may
@@ -155,7 +155,8 @@ impl Tenancy {
         }
         let link = self.link;
         let place = |number| Place { link, grant: GrantId(number), offset: 0 };
-        let engine = Engine::new(Rules::OURS).depth(self.depth).tick(Nanos(reply.tick_ns));
+        let engine = Engine::new(Rules::OURS).depth(self.depth).at_server(LANE_READS_MAX);
+        let engine = engine.tick(Nanos(reply.tick_ns));
         let engine = LaneEngine::new(engine, place(words.pool), place(words.report));
         self.words.clear();
         self.engines += 1;

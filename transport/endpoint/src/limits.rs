@@ -114,16 +114,20 @@ pub(crate) const LANE_REQUESTS_MAX: usize = 32;
 /// is used.
 pub(crate) const LANE_BUFS: usize = 256;
 
+/// READs and atomics of a lane that are at the device at a time: what NICs of all makes have.
+/// Others wait behind them.
+pub const LANE_READS_MAX: u32 = 16;
+
 /// How the RC queue pair of a lane insists: it gives up after some 120 ms in which nothing is
 /// acknowledged, and is made anew. (Seven retries are endless on rxe, and then nobody would learn
-/// that the peer's half is gone.) 16 READs and atomics under way are what NICs of all makes have.
+/// that the peer's half is gone.)
 pub(crate) const LANE_RC: RcAttr = RcAttr {
     timeout: 12,
     retry_cnt: 6,
     rnr_retry: 7,
     min_rnr_timer: 12,
-    max_rd_atomic: 16,
-    max_dest_rd_atomic: 16,
+    max_rd_atomic: LANE_READS_MAX as u8,
+    max_dest_rd_atomic: LANE_READS_MAX as u8,
 };
 
 /// Addresses that an endpoint listens on.

@@ -6,7 +6,9 @@ use towpath_base::{Nanos, Time};
 use towpath_fastpath::qos::{LaneEngine, LaneEngineStats};
 use towpath_proto::Grant;
 use towpath_qos::{Engine, FromMonitor, PeriodStart, Refusal, Report, Rules, Ticket};
-use towpath_transport::{Endpoint, GrantId, LaneError, LinkId, OpId, OpOptions, OpOutcome, Place};
+use towpath_transport::{
+    Endpoint, GrantId, LANE_READS_MAX, LaneError, LinkId, OpId, OpOptions, OpOutcome, Place,
+};
 
 pub(super) struct Tenant {
     manner: Manner,
@@ -44,7 +46,8 @@ impl Tenant {
         }
         if let (Some(pool), Some(report), None) = (self.pool, self.report, &self.lane) {
             let place = |grant| Place { link: self.link, grant, offset: 0 };
-            let engine = Engine::new(self.rules).depth(self.depth).tick(self.tick);
+            let engine =
+                Engine::new(self.rules).depth(self.depth).at_server(LANE_READS_MAX).tick(self.tick);
             self.lane = Some(LaneEngine::new(engine, place(pool), place(report)));
         }
     }

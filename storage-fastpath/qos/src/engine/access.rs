@@ -1,11 +1,12 @@
 //! Data access (figure 3): an I/O uses a token of the reservation (step T2), or else one of the
 //! pool (step T3), or waits (step T4).
 
-use super::{Action, Engine};
+use super::{Action, Engine, Period};
 use crate::even;
-use crate::limits::AHEAD_TICKS;
+use crate::limits::{AHEAD_TICKS, ASKS_PER_REPORT};
+use crate::monitor::WINDOW_ALL;
 use crate::words::{Epoch, PoolWord, Taken};
-use towpath_base::Time;
+use towpath_base::{Nanos, Time};
 
 /// Leave for one I/O (step D).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub enum Refusal {
     NoTokens,
     /// The client's limit of this period is used up.
     Limit,
+    /// It has its part of the server, and as much as that under way: one that ends makes room.
+    Window,
     /// No period has begun.
     NoPeriod,
 }
@@ -60,6 +63,9 @@ impl Engine {
         if period.start.limit.is_some_and(|limit| self.used.saturating_add(cost) > limit) {
             return Err(Refusal::Limit);
         }
+        if self.demand.under_way() >= self.window(now) {
+            return Err(Refusal::Window);
+        }
         let usable = self.usable(now);
         let reserved = cost.min(usable);
         let pooled = cost - reserved;
@@ -73,16 +79,38 @@ impl Engine {
                 let span = even::careful(period.start.period, self.tick);
                 let at = even::when(period.start.reservation, spent + cost, span);
                 let ahead = self.tick.saturating_mul(AHEAD_TICKS);
-                self.even_at = period.began + towpath_base::Nanos(at.0.saturating_sub(ahead.0));
+                self.even_at = period.began + Nanos(at.0.saturating_sub(ahead.0));
             }
             return Err(Refusal::NoTokens);
         }
         self.residual -= reserved;
         self.held -= pooled;
         self.used = self.used.saturating_add(cost);
-        (self.wanted, self.even_at) = (0, Time::NEVER);
+        self.even_at = Time::NEVER;
         self.demand.went(now, cost);
+        // Who uses tokens of the pool asks for the next ones before these are used up: to wait for
+        // them would leave its part of the server to others.
+        let is_short = pooled > 0 && self.held < self.batch().div_ceil(2);
+        let asks = self.rules.keeps_windows && is_short && self.demand.is_waiting();
+        self.wanted = u32::from(asks);
         Ok(Ticket { epoch: period.start.epoch, cost })
+    }
+
+    /// I/Os that may be under way now: who lags its goal may have all that it can.
+    fn window(&self, now: Time) -> u32 {
+        let Some(Period { start, .. }) = &self.period else { return u32::MAX };
+        if start.window == WINDOW_ALL || !self.rules.keeps_windows {
+            return u32::MAX;
+        }
+        let passed = self.period.map_or(Nanos::ZERO, |period| period.passed(now));
+        let due = even::used(start.goal, passed, start.period);
+        let Some(ahead) = self.used.checked_sub(due) else { return u32::MAX };
+        // The less the further it is ahead, and one I/O from a tick on: what divides the network
+        // may not divide by windows.
+        let most = even::used(start.goal, self.tick, start.period);
+        let (window, most) = (u64::from(self.demand.window()), u64::from(most.max(1)));
+        let less = window * u64::from(ahead).min(most) / most;
+        (window - less).max(1) as u32
     }
 
     /// Reservation tokens that may be used now: while somebody is behind, no more than an even use
@@ -146,7 +174,10 @@ impl Engine {
         };
         self.held = self.held.saturating_add(taken);
         if taken == 0 && self.rules.backs_off {
-            self.retry_at = now + self.tick;
+            // Very many clients that ask in vain would fill the network: they report more seldom,
+            // and ask some times in between.
+            let reports = self.period.map_or(self.tick, |period| period.start.report_every);
+            self.retry_at = now + self.tick.max(Nanos(reports.0 / ASKS_PER_REPORT));
         }
         self.wanted = self.wanted.saturating_sub(taken);
     }

@@ -4,6 +4,7 @@
 //! tokens. So time in which it has as much as it may under way, waiting I/Os included, counts as
 //! demand for all that it was due. One that has more than that waiting has said what it wants.
 
+use crate::monitor::WINDOW_ALL;
 use towpath_base::{Nanos, Time};
 
 /// How a client spent nearly all of a tick.
@@ -17,6 +18,10 @@ pub(super) struct Busy {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
     depth: u32,
+    /// How many of them the server has before it at most.
+    at_server_max: u32,
+    /// The part of these that it has for its goal.
+    window: u32,
     /// More may be wanted than what waits, however much that is.
     is_closed_loop: bool,
     /// I/Os that wait, and the tokens that they will need.
@@ -30,7 +35,7 @@ pub(super) struct Demand {
     busy: Nanos,
     /// How long more may have been wanted than was asked for.
     hidden: Nanos,
-    /// How long half of what may be was under way.
+    /// How long half of what may be under way was.
     at_server: Nanos,
     looked_at: Time,
     /// Tokens that could have been used so far.
@@ -41,6 +46,8 @@ impl Demand {
     pub(super) fn new(depth: u32) -> Self {
         Self {
             depth,
+            at_server_max: depth,
+            window: depth,
             is_closed_loop: false,
             waiting_ios: 0,
             waiting: 0,
@@ -55,15 +62,33 @@ impl Demand {
     }
 
     pub(super) fn set_depth(&mut self, depth: u32) {
-        self.depth = depth;
+        (self.depth, self.at_server_max) = (depth, depth);
+    }
+
+    pub(super) fn set_at_server(&mut self, ios: u32) {
+        self.at_server_max = ios.min(self.depth);
     }
 
     pub(super) fn closed_loop(&mut self) {
         self.is_closed_loop = true;
     }
 
-    /// A period begins. What waits is demand of this one.
-    pub(super) fn begin(&mut self, now: Time) {
+    /// I/Os under way.
+    pub(super) fn under_way(&self) -> u32 {
+        self.under_way
+    }
+
+    /// Its part of what the server has before it.
+    pub(super) fn window(&self) -> u32 {
+        self.window
+    }
+
+    /// A period begins, in which that part of the depth may be under way. What waits is demand of
+    /// this one.
+    pub(super) fn begin(&mut self, now: Time, part: u16) {
+        let all = u64::from(WINDOW_ALL);
+        let window = u64::from(self.at_server_max) * u64::from(part) + all / 2;
+        self.window = (window / all).max(1) as u32;
         (self.busy, self.hidden, self.at_server) = (Nanos::ZERO, Nanos::ZERO, Nanos::ZERO);
         self.looked_at = now;
         (self.arrived, self.sum) = (0, u64::from(self.waiting));
@@ -71,11 +96,13 @@ impl Demand {
 
     fn look(&mut self, now: Time) {
         let span = now.since(self.looked_at);
-        let is_at_server = self.under_way.saturating_mul(2) >= self.depth;
-        if is_at_server {
+        // At the server is who has half of its part there, and asks for all that it could get.
+        let twice = self.under_way.saturating_mul(2);
+        let is_busy = twice >= self.depth || self.waiting_ios > 0;
+        if is_busy && twice >= self.window {
             self.at_server = self.at_server + span;
         }
-        if is_at_server || self.waiting > 0 {
+        if is_busy {
             self.busy = self.busy + span;
         }
         let ios = self.under_way.saturating_add(self.waiting_ios);

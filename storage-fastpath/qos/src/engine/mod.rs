@@ -19,6 +19,7 @@ pub use access::{Refusal, Ticket};
 
 use crate::limits::{BATCH_MAX, DEPTH_DEFAULT, TICK};
 use crate::messages::{Notice, PeriodStart};
+use crate::monitor::WINDOW_ALL;
 use crate::rules::Rules;
 use crate::words::Epoch;
 use demand::{Busy, Demand};
@@ -128,6 +129,14 @@ impl Engine {
         self
     }
 
+    /// Of these the server has so many before it at most; the others wait at the client's device.
+    /// Default: all.
+    #[must_use]
+    pub fn at_server(mut self, ios: u32) -> Self {
+        self.demand.set_at_server(ios.max(1));
+        self
+    }
+
     /// Who asks wants more as soon as it has what it asked for, so what waits is not all that is
     /// wanted: for an engine that serves clients whose limits it does not know. Default: who has
     /// more than [`depth`](Self::depth) waiting has said all.
@@ -165,7 +174,8 @@ impl Engine {
             Some((epoch, count)) if epoch == start.epoch => count,
             _ => 0,
         };
-        self.demand.begin(now);
+        let all = !self.rules.keeps_windows;
+        self.demand.begin(now, if all { WINDOW_ALL } else { start.window });
         (self.wanted, self.retry_at, self.even_at) = (0, now, Time::NEVER);
         self.managed_at = now;
         (self.reports, self.is_careful) = (start.reports, start.is_careful);

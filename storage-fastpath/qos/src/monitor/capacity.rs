@@ -1,7 +1,8 @@
 //! What the server can do in a period: Algorithm 1, and what replaces it (step T3).
 
 use super::MonitorConfig;
-use crate::limits::{HISTORY_MAX, USED_UP_DIVISOR};
+use crate::even;
+use crate::limits::{AHEAD_TICKS, HISTORY_MAX, RISES_MAX, USED_UP_DIVISOR};
 use crate::rules::Estimation;
 use alloc::collections::VecDeque;
 
@@ -22,13 +23,18 @@ pub struct Capacity {
     estimate: u32,
     /// What the last periods completed that told something (the paper's W).
     history: VecDeque<u32>,
+    /// What it was seen to do; an estimate above that is a try.
+    sure: u32,
+    /// Periods in a row that used the estimate up.
+    rises: u32,
 }
 
 impl Capacity {
     /// Begins with what was profiled.
     #[must_use]
     pub fn new(config: &MonitorConfig) -> Self {
-        Self { estimate: config.profiled.all, history: VecDeque::new() }
+        let estimate = config.profiled.all;
+        Self { estimate, history: VecDeque::new(), sure: estimate, rises: 0 }
     }
 
     /// In tokens a period.
@@ -37,13 +43,26 @@ impl Capacity {
         self.estimate
     }
 
-    /// A period is over that completed so much, in which so many clients waited for the server.
-    pub fn learn(&mut self, config: &MonitorConfig, completed: u64, waiting: Waiting) {
+    /// The same, without what is only tried.
+    #[must_use]
+    pub fn sure(&self) -> u32 {
+        self.sure.min(self.estimate)
+    }
+
+    /// A period is over that completed so much, in which so many clients waited for the server;
+    /// `wants_more` says that with those that waited for tokens they could have used it up.
+    pub fn learn(
+        &mut self,
+        config: &MonitorConfig,
+        completed: u64,
+        waiting: Waiting,
+        wants_more: bool,
+    ) {
         let completed = u32::try_from(completed).unwrap_or(u32::MAX);
         match config.rules.estimation {
             Estimation::Published => self.learn_as_published(config, completed),
             // The clients did not ask for more: nothing is known of what there was.
-            Estimation::Sampled if waiting == Waiting::Few => {}
+            Estimation::Sampled if waiting == Waiting::Few && !wants_more => {}
             Estimation::Sampled => self.learn_saturated(config, completed, waiting),
         }
     }
@@ -62,14 +81,24 @@ impl Capacity {
     /// Up by the increment when all was used, else to the mean of what was done of late: no lower
     /// bound, so that a loss is believed however large it is.
     fn learn_saturated(&mut self, config: &MonitorConfig, completed: u32, waiting: Waiting) {
-        let nearly_all = self.estimate - self.estimate / USED_UP_DIVISOR as u32;
+        // In careful periods what happens at their ends takes some ticks.
+        let ticks = config.tick.saturating_mul(AHEAD_TICKS);
+        let at_ends = even::used(self.estimate, ticks, config.period);
+        let nearly_all = self.estimate - at_ends.max(self.estimate / USED_UP_DIVISOR as u32);
         if completed >= nearly_all {
             self.history.clear();
-            self.estimate = self.estimate.max(completed).saturating_add(config.increment);
+            // Twice as much each time, so that much that has come back is found soon: what is
+            // reserved is served first, whatever the estimate.
+            let step = config.increment.saturating_mul(1 << self.rises.min(RISES_MAX));
+            self.estimate = self.estimate.max(completed).saturating_add(step);
+            self.rises += 1;
+            // Where the server was not waited for, it did not all that it can.
+            self.sure = if waiting == Waiting::Few { self.estimate } else { completed };
             return;
         }
-        if waiting == Waiting::One {
-            // It may be its own network, or processor, that it waits for.
+        self.rises = 0;
+        if waiting != Waiting::Several {
+            // It may be its own network, or processor, that one waits for.
             return;
         }
         // What was done before the loss says nothing of what is now.
@@ -77,6 +106,7 @@ impl Capacity {
         self.history.retain(|&before| before.abs_diff(completed) <= far.saturating_mul(4));
         self.keep(completed);
         self.estimate = self.mean();
+        self.sure = self.estimate;
     }
 
     fn keep(&mut self, completed: u32) {

@@ -29,6 +29,10 @@ impl Monitor {
         let waiting = self.waiting_now();
         self.saturated_looks += usize::from(waiting != Waiting::Few);
         self.contended_looks += usize::from(waiting == Waiting::Several);
+        let wanting = self.live().filter(|client| client.is_backlogged()).count() as u64;
+        let wants_more =
+            wanting * u64::from(self.config.profiled.one) >= u64::from(self.capacity.estimate());
+        self.wanting_looks += usize::from(wants_more);
         if asks || turns {
             let (epoch, is_careful) = (self.epoch, self.is_careful);
             look.notice = Some(Notice { epoch, reports: self.is_reporting, is_careful });

@@ -41,6 +41,10 @@ pub(super) struct Client {
     pub(super) share: Share,
     /// Tokens that this period began with.
     pub(super) reservation: u32,
+    /// What the period is to bring it, and no more than that while others lack theirs.
+    pub(super) goal: u32,
+    /// At the end of the last period it had more to do.
+    pub(super) wants_more: bool,
     pub(super) last: Report,
     /// Looks without a new report, while reports are wanted.
     silent: u32,
@@ -63,6 +67,8 @@ impl Client {
         Self {
             share,
             reservation: 0,
+            goal: 0,
+            wants_more: true,
             last: Report::default(),
             silent: 0,
             silent_max: REPORTS_MISSED_MAX,
@@ -132,7 +138,7 @@ impl Client {
     }
 
     /// It misses its reservation however the others hold back: what it waits for is its own.
-    fn is_out_of_reach(&self) -> bool {
+    pub(super) fn is_out_of_reach(&self) -> bool {
         self.missed_in_vain >= MISSED_IN_VAIN_MAX
     }
 
@@ -147,11 +153,20 @@ impl Client {
     /// How far its reservation lags an even use, when it has enough to do.
     pub(super) fn behind(&self, passed: Nanos, period: Nanos) -> u32 {
         let even = self.reservation - even::used(self.reservation, passed, period);
-        let is_backlogged = self.has_reported && self.last.is_backlogged && !self.is_lost();
         // By what it has done as well: what it says of its reservation holds others up.
         let left = self.reservation.saturating_sub(self.last.done).min(self.last.residual);
-        let waits = is_backlogged && !self.is_out_of_reach();
+        let waits = self.is_backlogged() && !self.is_out_of_reach();
         if waits { left.saturating_sub(even) } else { 0 }
+    }
+
+    /// What it did in the last period that is over.
+    pub(super) fn done_before(&self) -> u32 {
+        self.done_before
+    }
+
+    /// It has enough to do, whatever it waits for.
+    pub(super) fn is_backlogged(&self) -> bool {
+        self.has_reported && self.last.is_backlogged && !self.is_lost()
     }
 
     pub(super) fn is_at_server(&self) -> bool {
@@ -161,6 +176,8 @@ impl Client {
     /// A period is over.
     pub(super) fn end(&mut self, slack: u32, was_careful: bool) {
         self.done_before = self.last.done;
+        // Of one that has said nothing nothing is known.
+        self.wants_more = !self.has_reported || self.is_backlogged();
         let is_short = self.last.done.saturating_add(slack) < self.reservation;
         let was_backlogged = self.has_reported && self.was_backlogged;
         self.missed_periods += u64::from(is_short && was_backlogged);

@@ -2,7 +2,7 @@
 
 use super::capacity::Waiting;
 use super::{Monitor, Slot, Words};
-use crate::limits::{CAREFUL_PERIODS, SATURATED_PERCENT};
+use crate::limits::{BATCH_CLIENTS, CAREFUL_PERIODS, SATURATED_PERCENT};
 use crate::messages::PeriodStart;
 use crate::rules::{Conversion, Estimation};
 use crate::words::{PoolWord, Report};
@@ -39,7 +39,8 @@ impl Monitor {
         self.is_careful = is_watchful && self.careful_periods > 0;
         self.is_reporting = is_watchful;
         self.began_careful = self.is_careful;
-        (self.was_behind, self.saturated_looks, self.contended_looks) = (false, 0, 0);
+        (self.was_behind, self.wanting_looks) = (false, 0);
+        (self.saturated_looks, self.contended_looks) = (0, 0);
         // In a careful period the pool begins with what one tick may use.
         let tokens = if self.is_careful { self.released(now, tokens, 0) } else { tokens };
         words.overwrite_pool(PoolWord { epoch: self.epoch, tokens }.pack());
@@ -50,6 +51,7 @@ impl Monitor {
         for client in self.clients.iter_mut().flatten() {
             client.begin(looks.max(1));
         }
+        self.set_goals();
         end
     }
 
@@ -65,6 +67,8 @@ impl Monitor {
             reservation: client.reservation,
             limit: share.limit,
             batch: self.batch(share.weight),
+            goal: client.goal,
+            window: self.window(slot),
             report_every: self.report_every(),
             unit_shift: self.unit_shift(),
             reports: self.is_reporting,
@@ -80,7 +84,10 @@ impl Monitor {
             return config.batch_max;
         }
         let weights: u64 = self.live().map(|client| u64::from(client.share.weight.max(1))).sum();
-        let of_tick = u128::from(self.capacity.estimate()) * u128::from(config.tick.0)
+        // Very many clients take for some ticks at a time, or they would take one by one.
+        let ticks = (self.live().count() as u64).div_ceil(BATCH_CLIENTS);
+        let of_tick = u128::from(self.capacity.estimate())
+            * u128::from(config.tick.saturating_mul(ticks).0)
             / u128::from(config.period.0.max(1));
         let part = of_tick * u128::from(weight.max(1)) / u128::from(weights.max(1));
         part.clamp(1, u128::from(config.batch_max.max(1))) as u32
@@ -117,18 +124,32 @@ impl Monitor {
                     completed * self.report_every().0 / self.config.period.0.max(1)
                 }
             };
-            self.capacity.learn(&self.config, completed + untold, waiting);
+            let wants_more = nearly_all(self.wanting_looks);
+            self.capacity.learn(&self.config, completed + untold, waiting, wants_more);
         }
-        self.careful_periods = match self.was_behind {
-            true => CAREFUL_PERIODS,
-            false => self.careful_periods.saturating_sub(1),
-        };
+        self.set_careful_periods();
         PeriodEnd {
             completed,
             estimate: self.capacity.estimate(),
             was_behind: self.was_behind,
             was_saturated,
         }
+    }
+
+    /// For how many periods engines keep to an even use: one, and twice as many each time when
+    /// somebody is behind again after them.
+    fn set_careful_periods(&mut self) {
+        if self.was_behind {
+            if !self.began_careful {
+                self.careful_length = (self.careful_length * 2).clamp(1, CAREFUL_PERIODS);
+            }
+            self.careful_periods = self.careful_length.max(1);
+            return;
+        }
+        if !self.began_careful {
+            self.careful_length = 0;
+        }
+        self.careful_periods = self.careful_periods.saturating_sub(1);
     }
 
     /// Whether tokens are converted at all.

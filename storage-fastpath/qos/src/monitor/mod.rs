@@ -6,6 +6,7 @@
 //! | `dispatch` | begins periods (step T1) |
 //! | `check` | the check interval (steps S1 to S3): who is behind, and whether reports are wanted |
 //! | `convert` | tokens that nobody will use become tokens of the pool (step T2) |
+//! | `goals` | what a period is to bring each client, and its part of the server |
 //! | `capacity` | Algorithm 1, and what replaces it (step T3) |
 //!
 //! The owner of the words calls [`begin`](Monitor::begin) once a period, [`tick`](Monitor::tick)
@@ -16,10 +17,12 @@ mod check;
 mod clients;
 mod convert;
 mod dispatch;
+mod goals;
 
 pub use capacity::{Capacity, Waiting};
 pub use clients::{ClientReport, Slot};
 pub use dispatch::PeriodEnd;
+pub use goals::WINDOW_ALL;
 
 use crate::admission::{AdmissionError, Capacities, Share, admit};
 use crate::limits::{BATCH_MAX, CLIENTS_MAX, PERIOD, TICK};
@@ -117,11 +120,17 @@ pub struct Monitor {
     is_reporting: bool,
     is_careful: bool,
     careful_periods: u32,
+    /// How many they were when somebody was behind last.
+    careful_length: u32,
     was_behind: bool,
     /// Looks of the period in which enough clients waited for the server to use it up.
     saturated_looks: usize,
     /// And those of them in which these were more than one.
     contended_looks: usize,
+    /// And those in which enough clients had enough to do, whatever they waited for.
+    wanting_looks: usize,
+    /// The largest goal of all clients in this period.
+    goal_max: u32,
     /// Engines have kept to an even use since the period began.
     began_careful: bool,
     /// The server itself had more to do than it could since the last look.
@@ -147,9 +156,12 @@ impl Monitor {
             is_reporting: false,
             is_careful: false,
             careful_periods: 0,
+            careful_length: 0,
             was_behind: false,
             saturated_looks: 0,
             contended_looks: 0,
+            wanting_looks: 0,
+            goal_max: 0,
             began_careful: false,
             is_full: false,
             spoilt: 0,
