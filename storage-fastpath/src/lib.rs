@@ -23,6 +23,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `slice` | chunk names, slices, place-bound checksums |
+//! | `run` | CRC32C of bytes in several slices, from the checksums of these |
 //! | `wire` | read and write headers, the vector of checksums, error replies |
 //! | `control` | protobuf bodies of the other operations |
 //! | `verify` | received bytes against their checksums, in one pass |
@@ -49,6 +50,7 @@ pub mod limits;
 mod output;
 pub mod qos;
 pub mod resident;
+pub mod run;
 pub mod server;
 mod session;
 pub mod slice;

@@ -2,6 +2,12 @@
 
 #[cfg(target_arch = "x86_64")]
 mod instruction;
+mod page;
+
+pub use page::{PAGE_BYTES, crc32c_change, crc32c_then_page};
+
+/// The polynomial of CRC32C, reflected.
+const POLYNOMIAL: u32 = 0x82f6_3b78;
 
 /// CRC32C (Castagnoli, reflected, as iSCSI defines it) of `bytes`.
 ///
@@ -55,6 +61,21 @@ impl Crc32c {
         return Self { crc: u32::MAX };
     }
 
+    /// Goes on from `crc`, the value of the bytes before.
+    #[must_use]
+    pub fn resume(crc: u32) -> Self {
+        let state = !crc;
+        #[cfg(feature = "std")]
+        return Self {
+            digest: crc_fast::Digest::new_with_init_state(
+                crc_fast::CrcAlgorithm::Crc32Iscsi,
+                state.into(),
+            ),
+        };
+        #[cfg(not(feature = "std"))]
+        return Self { crc: state };
+    }
+
     /// Takes in `bytes`.
     pub fn update(&mut self, bytes: &[u8]) {
         #[cfg(feature = "std")]
@@ -84,7 +105,6 @@ impl Default for Crc32c {
 /// `TABLES[k][b]` takes byte `b` past `k` more zero bytes.
 #[cfg(any(test, not(feature = "std")))]
 const TABLES: [[u32; 256]; 8] = {
-    const POLYNOMIAL: u32 = 0x82f6_3b78;
     let mut tables = [[0; 256]; 8];
     let mut i = 0;
     while i < 256 {
@@ -205,6 +225,9 @@ mod tests {
             crc.update(head);
             crc.update(tail);
             assert_eq!(crc.value(), crc32c(&bytes), "cut at {cut}");
+            let mut resumed = Crc32c::resume(crc32c(head));
+            resumed.update(tail);
+            assert_eq!(resumed.value(), crc.value(), "cut at {cut}");
             assert_eq!(!advance_portable(advance_portable(u32::MAX, head), tail), crc.value());
         }
     }
