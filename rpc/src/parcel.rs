@@ -5,7 +5,7 @@ use crate::wire::{Header, HeaderError, Kind};
 use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Deref;
-use towpath_transport::{Buf, Chunk, Device, Endpoint, Message, Payload, Region};
+use towpath_transport::{Buf, Chunk, Device, Endpoint, Message, PageCrcs, Payload, Region};
 
 /// A received request or response: header, body, data.
 #[derive(Debug)]
@@ -177,6 +177,8 @@ pub struct NoBuffer {
 pub struct Outgoing {
     head: Buf,
     data: Option<Buf>,
+    /// Of the data's pages; perhaps of none.
+    page_crcs: PageCrcs,
 }
 
 impl Outgoing {
@@ -196,7 +198,7 @@ impl Outgoing {
         head.set_len(0)
             .and_then(|()| head.extend(&[0; HEADER_BYTES]))
             .map_err(|_| NoBuffer { wanted })?;
-        Ok(Self { head, data: None })
+        Ok(Self { head, data: None, page_crcs: PageCrcs::default() })
     }
 
     /// With `body` and no data.
@@ -227,7 +229,14 @@ impl Outgoing {
 
     /// The data: a buffer that the endpoint knows. An empty one counts as none.
     pub fn set_data(&mut self, data: Buf) {
+        self.set_data_with_crcs(data, PageCrcs::default());
+    }
+
+    /// As [`set_data`](Self::set_data), with the CRC32C of pages of the data
+    /// ([`Payload::push_with_crcs`]).
+    pub fn set_data_with_crcs(&mut self, data: Buf, page_crcs: PageCrcs) {
         self.data = Some(data).filter(|data| !data.is_empty());
+        self.page_crcs = page_crcs;
     }
 
     /// The body as it is.
@@ -256,7 +265,7 @@ impl Outgoing {
         self.head[..HEADER_BYTES].copy_from_slice(&header.emit());
         let mut payload = Payload::new(self.head);
         if let Some(data) = self.data.filter(|_| !inline) {
-            let left = payload.push(data);
+            let left = payload.push_with_crcs(data, self.page_crcs);
             debug_assert!(left.is_ok(), "a message has room for two segments");
         }
         payload

@@ -6,6 +6,7 @@ use crate::error::{ClientError, ErrorKind};
 use crate::limits::{IO_BYTES_MAX, IO_HEADER_BYTES};
 use crate::output::{Asked, Output, read_reply};
 use crate::resident::ResidentReads;
+use crate::run::page_crcs;
 use crate::slice::{ChunkId, SLICE_BYTES, Span, writer_crcs};
 use crate::wire::{Method, ReadHeader, WriteHeader};
 use slab::Slab;
@@ -154,7 +155,8 @@ impl ChunkClient {
         let built = Outgoing::new(endpoint, body_bytes, data.len()).and_then(|mut out| {
             out.extend(&header.emit())?;
             crcs.iter().try_for_each(|crc| out.extend(&crc.to_le_bytes()))?;
-            out.set_data(data);
+            let known = page_crcs(chunk, offset, data.len(), &crcs);
+            out.set_data_with_crcs(data, known);
             Ok(out)
         });
         self.start(endpoint, op, built)

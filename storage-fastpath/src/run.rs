@@ -2,6 +2,7 @@
 
 use crate::slice::{ChunkId, SLICE_BYTES, Span, fragment_place, slice_place};
 use towpath_base::crc::{Crc32c, PAGE_BYTES, crc32c_change, crc32c_then_page};
+use towpath_transport::PageCrcs;
 
 const _: () = assert!(SLICE_BYTES == PAGE_BYTES);
 
@@ -32,6 +33,16 @@ pub fn content_crcs(
         slice = slice.wrapping_add(1);
         content
     })
+}
+
+/// CRC32C of each whole page of `length` bytes from `offset` on, from the checksum of each slice
+/// that they touch: none where pages do not begin where slices do.
+#[must_use]
+pub fn page_crcs(chunk: ChunkId, offset: u64, length: usize, crcs: &[u32]) -> PageCrcs {
+    let is_aligned = offset.is_multiple_of(SLICE_BYTES as u64);
+    let pages = if is_aligned { length / SLICE_BYTES } else { 0 };
+    let whole = crcs.iter().copied().take(pages);
+    content_crcs(chunk, offset / SLICE_BYTES as u64, whole).collect()
 }
 
 /// CRC32C of `bytes`, which a writer puts at `offset`, from the `crcs` that it sends with them

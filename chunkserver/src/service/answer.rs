@@ -5,6 +5,7 @@ use towpath_fastpath::control::{ChunkInfo, InfoReply, ListReply, LocateReply, Sc
 use towpath_fastpath::health::HealthReply;
 use towpath_fastpath::limits::IO_HEADER_BYTES;
 use towpath_fastpath::qos::wire::{JoinReply, QosReply};
+use towpath_fastpath::run::page_crcs;
 use towpath_fastpath::server::{
     Rejection, done_reply, health_reply, info_reply, join_reply, list_reply, locate_reply,
     qos_reply, scrub_reply, stat_reply,
@@ -91,7 +92,9 @@ impl Answer {
                     .or_else(|_| Outgoing::new(endpoint, body_bytes, 0))?;
                 reply.extend(&header.emit())?;
                 reply.extend(&emit_crcs(crcs))?;
-                reply.set_data(data.take().ok_or(NoBuffer { wanted: data_bytes })?);
+                let data = data.take().ok_or(NoBuffer { wanted: data_bytes })?;
+                let known = page_crcs(header.chunk, header.offset, data_bytes, crcs);
+                reply.set_data_with_crcs(data, known);
                 Ok(reply)
             }
             Self::Scrub(found) => scrub_reply(endpoint, found),

@@ -313,7 +313,7 @@ pub use limits::LANE_READS_MAX;
 #[cfg(feature = "mem")]
 pub use mem::{MemEnd, MemPairError, mem_pair};
 pub use message::{Chunk, Message};
-pub use payload::{Payload, Rejected, SendOptions, SubmitError};
+pub use payload::{PageCrcs, Payload, Rejected, SendOptions, SubmitError};
 pub use plan::{Clock, Plan, SourcePorts};
 pub use pools::AllocError;
 pub use tcp::ByteStream;

@@ -256,7 +256,7 @@ impl Message {
             return Err(self);
         }
         let pieces = self.chunks.into_iter().map(|chunk| Segment::from(chunk.freeze()));
-        Ok(Payload { segments: pieces.collect() })
+        Ok(Payload::of(pieces.collect()))
     }
 
     /// The chunks themselves, to be given back one by one.

@@ -1,7 +1,7 @@
 //! What is sent: up to four segments, each a buffer of the message or one that others share.
 
 use crate::sends::Segments;
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 use std::time::Duration;
 use towpath_base::{Nanos, Time};
 use towpath_memory::{Buf, Frozen, Segment};
@@ -20,13 +20,19 @@ use towpath_proto::{ChannelId, SendError};
 pub struct Payload {
     /// Two in place: a header and its data. More take an allocation.
     pub(crate) segments: Segments,
+    /// Of the last segment; see [`push_with_crcs`](Self::push_with_crcs).
+    pub(crate) page_crcs: PageCrcs,
 }
 
 impl Payload {
     /// A message of one segment.
     #[must_use]
     pub fn new(segment: impl Into<Segment>) -> Self {
-        Self { segments: smallvec![segment.into()] }
+        Self::of(smallvec![segment.into()])
+    }
+
+    pub(crate) fn of(segments: Segments) -> Self {
+        Self { segments, page_crcs: PageCrcs::default() }
     }
 
     /// With one more segment behind the others.
@@ -39,6 +45,25 @@ impl Payload {
             return Err(segment);
         }
         self.segments.push(segment);
+        self.page_crcs = PageCrcs::default();
+        Ok(())
+    }
+
+    /// As [`push`](Self::push), with the CRC32C of pages of the segment. The checksums of chunks
+    /// follow from them, without a pass over the bytes, as long as the segment is the last one.
+    ///
+    /// One that is wrong, or whose bytes have changed since, costs a retransmission: a chunk that
+    /// is sent again has the checksum of the bytes that it has. In debug builds it is a panic.
+    ///
+    /// # Errors
+    /// The segment, when there are four already.
+    pub fn push_with_crcs(
+        &mut self,
+        segment: impl Into<Segment>,
+        page_crcs: PageCrcs,
+    ) -> Result<(), Segment> {
+        self.push(segment)?;
+        self.page_crcs = page_crcs;
         Ok(())
     }
 
@@ -63,6 +88,28 @@ impl Payload {
     /// ends.
     pub fn into_bufs(self) -> impl Iterator<Item = Buf> {
         self.segments.into_iter().filter_map(|segment| segment.into_buf().ok())
+    }
+}
+
+/// CRC32C of each whole page of 4 KiB of a segment, from its first byte on, as far as they are
+/// known: often of none.
+///
+/// One pointer, because most messages have none. The pages of 64 KiB take one allocation.
+#[derive(Debug, Default)]
+pub struct PageCrcs(Option<Box<SmallVec<[u32; 16]>>>);
+
+impl PageCrcs {
+    /// In the order of the pages.
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[u32] {
+        self.0.as_deref().map_or(&[], |crcs| &crcs[..])
+    }
+}
+
+impl FromIterator<u32> for PageCrcs {
+    fn from_iter<I: IntoIterator<Item = u32>>(crcs: I) -> Self {
+        let mut crcs = crcs.into_iter().peekable();
+        Self(crcs.peek().is_some().then(|| Box::new(crcs.collect())))
     }
 }
 

@@ -147,7 +147,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         };
         match sent {
             Ok((key, lkeys, sends)) => {
-                sends.put(key, payload.segments, lkeys);
+                sends.put(key, payload, lkeys);
                 self.links.touch(link.index);
                 Ok(SendId { link, key })
             }
@@ -174,7 +174,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let regions = (&self.regions[..], &self.recv);
         let sent = try_send(conn, regions, channel, &payload, SendOptions::new());
         let (key, lkeys, sends) = sent.ok()?;
-        sends.put(key, payload.segments, lkeys);
+        sends.put(key, payload, lkeys);
         self.links.touch(link.index);
         Some(key)
     }

@@ -84,7 +84,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                         self.on_lane_sent(link);
                         continue;
                     }
-                    let (send, payload) = (SendId { link, key: send }, Payload { segments });
+                    let (send, payload) = (SendId { link, key: send }, Payload::of(segments));
                     on_event(self, Event::Sent { send, token, outcome, payload });
                 }
                 LinkEvent::StreamChunk { channel, incoming, chunk, message_len, end } => {

@@ -57,7 +57,8 @@ pub(super) fn push(
     if let [frame] = &transmit.frames[..] {
         let Some((bytes, entry)) = payload_of(sends, &frame.source) else { return false };
         if transmit.header.flags.has(ChunkFlags::BODY_CRC) {
-            transmit.header.body_crc = crc32c(bytes);
+            let known = sends.known_crc(0, &frame.source, bytes);
+            transmit.header.body_crc = known.unwrap_or_else(|| crc32c(bytes));
         }
         (length, payload) = (entry.length, Some(entry));
     }
@@ -139,7 +140,11 @@ impl Body {
                     entries.push(tx_slots.company.entry(company, begun, copied));
                     begun = copied;
                 }
-                add_crc(&mut crc, bytes);
+                let known = crc.as_ref().map(Crc32c::value);
+                match known.and_then(|front| sends.known_crc(front, &frame.source, bytes)) {
+                    Some(known) => crc = Some(Crc32c::resume(known)),
+                    None => add_crc(&mut crc, bytes),
+                }
                 entries.push(entry);
             }
             end = start + bytes.len();

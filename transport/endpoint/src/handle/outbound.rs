@@ -244,7 +244,7 @@ impl Outbound {
     /// buffers are that the device was not seen to let go of.
     pub(super) fn give_up_all(&mut self) {
         for Waiting { reply, token, .. } in self.sends.drain() {
-            let payload = Payload { segments: Segments::new() };
+            let payload = Payload::of(Segments::new());
             reply.tell(Ok(SentMessage { token, outcome: Outcome::Unknown, payload }));
         }
     }

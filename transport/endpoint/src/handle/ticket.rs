@@ -130,7 +130,7 @@ impl Future for Ticket {
 
 /// The worker panicked while it had the message.
 fn lost(token: u64) -> SentMessage {
-    SentMessage { token, outcome: Outcome::Unknown, payload: Payload { segments: Segments::new() } }
+    SentMessage { token, outcome: Outcome::Unknown, payload: Payload::of(Segments::new()) }
 }
 
 impl std::fmt::Debug for Ticket {
