@@ -74,6 +74,7 @@ fn engine(source: Source, ios: u32) -> Duration {
         limit: None,
         batch: BATCH,
         goal: 0,
+        expected: 0,
         window: towpath_qos::WINDOW_ALL,
         report_every: Nanos::from_millis(1),
         unit_shift: 8,

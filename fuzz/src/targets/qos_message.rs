@@ -54,6 +54,7 @@ mod tests {
             limit: Some(100_000),
             batch: 1_000,
             goal: 0,
+            expected: 0,
             window: towpath_qos::WINDOW_ALL,
             report_every: Nanos::from_millis(1),
             unit_shift: 0,

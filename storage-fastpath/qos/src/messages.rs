@@ -5,7 +5,7 @@ use core::fmt;
 use towpath_base::Nanos;
 
 /// Bytes of a [`PeriodStart`].
-pub const START_BYTES: usize = 48;
+pub const START_BYTES: usize = 56;
 /// Bytes of a [`Notice`].
 pub const NOTICE_BYTES: usize = 8;
 
@@ -33,8 +33,10 @@ pub struct PeriodStart {
     pub batch: u32,
     /// Tokens that the period is to bring it.
     pub goal: u32,
-    /// As long as it does not lag an even use of that, what part of its depth it has under way, in
-    /// parts of [`WINDOW_ALL`](crate::WINDOW_ALL); not zero.
+    /// The same, if others leave as much of what they have reserved as in the last period.
+    pub expected: u32,
+    /// As long as it does not lag an even use of its goal, what part of its depth it has under way,
+    /// in parts of [`WINDOW_ALL`](crate::WINDOW_ALL); not zero.
     pub window: u16,
     /// How often it reports.
     pub report_every: Nanos,
@@ -117,6 +119,7 @@ impl PeriodStart {
         out[36..40].copy_from_slice(&self.limit.unwrap_or(0).to_le_bytes());
         out[40..44].copy_from_slice(&self.batch.to_le_bytes());
         out[44..48].copy_from_slice(&self.goal.to_le_bytes());
+        out[48..52].copy_from_slice(&self.expected.to_le_bytes());
         out
     }
 }
@@ -156,6 +159,7 @@ impl FromMonitor {
                     limit: Some(short(36)?).filter(|_| flags & LIMITED != 0),
                     batch: short(40)?,
                     goal: short(44)?,
+                    expected: short(48)?,
                     window: u16::from_le_bytes([bytes[6], bytes[7]]),
                     report_every: long(24)?,
                     unit_shift,
@@ -187,6 +191,7 @@ mod tests {
             limit: Some(100_000),
             batch: 1_000,
             goal: 90_000,
+            expected: 95_000,
             window: 40_000,
             report_every: Nanos::from_millis(1),
             unit_shift: 3,
@@ -196,7 +201,7 @@ mod tests {
         for start in [start, PeriodStart { limit: None, is_careful: true, ..start }] {
             let bytes = start.emit();
             assert_eq!(FromMonitor::parse(&bytes), Ok(FromMonitor::Start(start)));
-            assert_eq!(FromMonitor::parse(&bytes[..47]), Err(MessageError::Length));
+            assert_eq!(FromMonitor::parse(&bytes[..55]), Err(MessageError::Length));
         }
         let none = PeriodStart { batch: 0, ..start };
         assert_eq!(FromMonitor::parse(&none.emit()), Err(MessageError::Range));

@@ -103,8 +103,11 @@ impl Engine {
             return u32::MAX;
         }
         let passed = self.period.map_or(Nanos::ZERO, |period| period.passed(now));
-        let due = even::used(start.goal, passed, start.period);
-        let Some(ahead) = self.used.checked_sub(due) else { return u32::MAX };
+        let due = |tokens| even::used(tokens, passed, start.period);
+        if self.used < due(start.goal) {
+            return u32::MAX;
+        }
+        let ahead = self.used.saturating_sub(due(start.expected));
         // The less the further it is ahead, and one I/O from a tick on: what divides the network
         // may not divide by windows.
         let most = even::used(start.goal, self.tick, start.period);

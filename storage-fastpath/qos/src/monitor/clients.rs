@@ -43,6 +43,8 @@ pub(super) struct Client {
     pub(super) reservation: u32,
     /// What the period is to bring it, and no more than that while others lack theirs.
     pub(super) goal: u32,
+    /// The same, if others use no more of their reservations than in the last period.
+    pub(super) expected: u32,
     /// At the end of the last period it had more to do.
     pub(super) wants_more: bool,
     pub(super) last: Report,
@@ -68,6 +70,7 @@ impl Client {
             share,
             reservation: 0,
             goal: 0,
+            expected: 0,
             wants_more: true,
             last: Report::default(),
             silent: 0,

@@ -68,6 +68,7 @@ impl Monitor {
             limit: share.limit,
             batch: self.batch(share.weight),
             goal: client.goal,
+            expected: client.expected,
             window: self.window(slot),
             report_every: self.report_every(),
             unit_shift: self.unit_shift(),

@@ -26,11 +26,25 @@ impl Monitor {
         for client in self.clients.iter_mut().flatten() {
             client.goal = ahead(client.reservation);
         }
-        let used: u64 = self.live().map(|client| u64::from(client.likely())).sum();
-        let left = u64::from(self.capacity.sure()).saturating_sub(used);
+        let sum = |of: fn(&Client) -> u32| self.live().map(|client| u64::from(of(client))).sum();
+        let (promised, likely): (u64, u64) = (sum(|client| client.goal), sum(Client::likely));
+        let left = u64::from(self.capacity.sure()).saturating_sub(promised);
         // What those that want more leave is for whoever comes to want some within the period.
         let left = self.share_out(left, |client| client.most(one));
         let left = self.share_out(left, |client| client.bound(one));
+        let goals: Vec<(usize, u32)> = self
+            .clients
+            .iter()
+            .enumerate()
+            .filter_map(|(place, client)| Some((place, client.as_ref()?.goal)))
+            .collect();
+        // What will probably not be used of reservations comes on top.
+        self.share_out(promised - likely, |client| client.most(one));
+        for (place, goal) in goals {
+            if let Some(client) = &mut self.clients[place] {
+                client.expected = core::mem::replace(&mut client.goal, goal);
+            }
+        }
         // So few cannot use the server up: none of them is in another's way.
         if left > 0 {
             self.goal_max = 0;
