@@ -35,7 +35,7 @@
 //!
 //! # The disks
 //!
-//! - [`open`] gives one on a file or a block device: by io_uring, past the page cache, and where
+//! - [`open()`] gives one on a file or a block device: by io_uring, past the page cache, and where
 //!   the kernel or the file system refuses that, by threads. [`Options`] say how, and the
 //!   [`Report`] what came of it, and why.
 //! - [`sim`]: in memory and in virtual time, deterministic by its seed, with power cuts and faults.
