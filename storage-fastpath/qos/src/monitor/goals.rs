@@ -32,18 +32,13 @@ impl Monitor {
         // What those that want more leave is for whoever comes to want some within the period.
         let left = self.share_out(left, |client| client.most(one));
         let left = self.share_out(left, |client| client.bound(one));
-        let goals: Vec<(usize, u32)> = self
-            .clients
-            .iter()
-            .enumerate()
-            .filter_map(|(place, client)| Some((place, client.as_ref()?.goal)))
-            .collect();
+        for client in self.clients.iter_mut().flatten() {
+            client.expected = client.goal;
+        }
         // What will probably not be used of reservations comes on top.
         self.share_out(promised - likely, |client| client.most(one));
-        for (place, goal) in goals {
-            if let Some(client) = &mut self.clients[place] {
-                client.expected = core::mem::replace(&mut client.goal, goal);
-            }
+        for client in self.clients.iter_mut().flatten() {
+            core::mem::swap(&mut client.goal, &mut client.expected);
         }
         // So few cannot use the server up: none of them is in another's way.
         if left > 0 {
