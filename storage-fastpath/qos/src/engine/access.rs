@@ -1,9 +1,10 @@
 //! Data access (figure 3): an I/O uses a token of the reservation (step T2), or else one of the
 //! pool (step T3), or waits (step T4).
 
-use super::{Action, Engine, Period};
+use super::{Action, Engine};
 use crate::even;
 use crate::limits::{AHEAD_TICKS, ASKS_PER_REPORT};
+use crate::messages::PeriodStart;
 use crate::monitor::WINDOW_ALL;
 use crate::words::{Epoch, PoolWord, Taken};
 use towpath_base::{Nanos, Time};
@@ -98,11 +99,11 @@ impl Engine {
 
     /// I/Os that may be under way now: who lags its goal may have all that it can.
     fn window(&self, now: Time) -> u32 {
-        let Some(Period { start, .. }) = &self.period else { return u32::MAX };
-        if start.window == WINDOW_ALL || !self.rules.keeps_windows {
+        let divides = |start: &PeriodStart| start.window != WINDOW_ALL && self.rules.keeps_windows;
+        let Some(period) = self.period.filter(|period| divides(&period.start)) else {
             return u32::MAX;
-        }
-        let passed = self.period.map_or(Nanos::ZERO, |period| period.passed(now));
+        };
+        let (start, passed) = (period.start, period.passed(now));
         let due = |tokens| even::used(tokens, passed, start.period);
         if self.used < due(start.goal) {
             return u32::MAX;
