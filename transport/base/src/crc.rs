@@ -4,6 +4,7 @@
 mod instruction;
 mod page;
 
+use crate::passes::{Pass, note};
 pub use page::{PAGE_BYTES, crc32c_change, crc32c_then_page};
 
 /// The polynomial of CRC32C, reflected.
@@ -16,6 +17,7 @@ const POLYNOMIAL: u32 = 0x82f6_3b78;
 /// ```
 #[must_use]
 pub fn crc32c(bytes: &[u8]) -> u32 {
+    note(Pass::Crc, bytes.len());
     #[cfg(feature = "std")]
     return crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32;
     #[cfg(not(feature = "std"))]
@@ -78,6 +80,7 @@ impl Crc32c {
 
     /// Takes in `bytes`.
     pub fn update(&mut self, bytes: &[u8]) {
+        note(Pass::Crc, bytes.len());
         #[cfg(feature = "std")]
         self.digest.update(bytes);
         #[cfg(not(feature = "std"))]
@@ -172,6 +175,7 @@ impl Crc32 {
 
     /// Takes in `bytes`.
     pub fn update(&mut self, bytes: &[u8]) {
+        note(Pass::Icrc, bytes.len());
         self.hasher.update(bytes);
     }
 

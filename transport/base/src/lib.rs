@@ -11,6 +11,7 @@ extern crate alloc;
 
 pub mod bitmap;
 pub mod crc;
+pub mod passes;
 pub mod prng;
 pub mod serial;
 pub mod time;

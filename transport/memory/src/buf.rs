@@ -10,6 +10,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::Waker;
+use towpath_base::passes::{Pass, note};
 use towpath_verbs::Sge;
 
 /// A region cut into equal slots. A buffer is a slot, so that it is small and cheap to move.
@@ -232,6 +233,7 @@ impl Buf {
         let start = self.len();
         self.set_len(start + bytes.len())?;
         self[start..].copy_from_slice(bytes);
+        note(Pass::Copy, bytes.len());
         Ok(())
     }
 

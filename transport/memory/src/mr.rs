@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use towpath_base::Prng;
+use towpath_base::passes::{Pass, note};
 use towpath_verbs::{Access, MrKeys, PdNum, RemoteAddr, Sge, Verb, VerbError};
 
 /// The most registrations of a device: far above what pools need, and the index fits a key.
@@ -304,6 +305,7 @@ impl MrTable {
             return Ok(());
         }
         let (entry, start) = self.locate_piece(piece).ok_or(refused)?;
+        note(Pass::Device, out.len());
         // SAFETY: in bounds and alive while the table holds the memory. Shared memory is reached by
         // words; a region's bytes are held, as in `gather`, and `out` is elsewhere: nobody has a
         // slice to write them.
@@ -330,6 +332,7 @@ impl MrTable {
         }
         let mut target = self.target(piece).ok_or(refused)?;
         target.write(bytes);
+        note(Pass::Device, bytes.len());
         Ok(())
     }
 

@@ -15,6 +15,7 @@ use std::io;
 use std::net::UdpSocket;
 use std::sync::Arc;
 use towpath_base::Time;
+use towpath_base::passes::{Pass, note};
 use towpath_verbs::{QpShare, RxPacket};
 
 /// A packet on its way from one link to another.
@@ -56,6 +57,7 @@ impl Inbox {
         parcel.timestamp = packet.timestamp;
         parcel.byte_len = packet.bytes.len();
         parcel.bytes[..parcel.byte_len].copy_from_slice(packet.bytes);
+        note(Pass::Device, parcel.byte_len);
         self.full.push(parcel).is_ok()
     }
 }

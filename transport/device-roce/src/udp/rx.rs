@@ -15,6 +15,7 @@ use core::net::SocketAddr;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use towpath_base::Time;
+use towpath_base::passes::{Pass, note};
 use towpath_clock::Clock;
 use towpath_verbs::RxPacket;
 
@@ -124,6 +125,7 @@ impl Receiver {
                             counts.udp.messages_received += 1;
                             counts.link.packets_received += 1;
                             counts.link.bytes_received += bytes.len() as u64;
+                            note(Pass::Socket, bytes.len());
                             let (dest, timestamp) = (place.1, self.batch_time);
                             sink(RxPacket { source, dest, tclass: None, bytes, timestamp });
                             self.slot = 1;
@@ -206,6 +208,7 @@ impl Receiver {
                 let bytes = &datagram.bytes[self.offset..end];
                 counts.link.packets_received += 1;
                 counts.link.bytes_received += bytes.len() as u64;
+                note(Pass::Socket, bytes.len());
                 counts.udp.segments_received += u64::from(in_run);
                 sink(RxPacket { source, dest, tclass, bytes, timestamp });
                 self.offset = end;

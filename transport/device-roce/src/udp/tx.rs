@@ -13,6 +13,7 @@ use core::net::SocketAddr;
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
+use towpath_base::passes::{Pass, note};
 use towpath_verbs::{LinkCounters, TxPacket};
 
 /// Both sets of counters.
@@ -387,6 +388,7 @@ fn flush(fill: &mut Fill<'_, '_>, socket: &UdpSocket, runs: &[Run], counts: &mut
 fn note_sent(run: &Run, counts: &mut Counts) {
     counts.link.packets_sent += run.packets as u64;
     counts.link.bytes_sent += run.bytes as u64;
+    note(Pass::Socket, run.bytes);
     counts.udp.messages_sent += 1;
     if run.packets > 1 {
         counts.udp.segments_sent += run.packets as u64;
