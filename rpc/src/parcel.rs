@@ -76,13 +76,21 @@ impl Parcel {
     /// An honest sender's pieces begin at multiples of a page if both ends take chunks of a page or
     /// more; otherwise, or from a hostile sender, they may begin anywhere.
     pub fn data_pieces(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        self.data_pieces_with_crcs().map(|(offset, bytes, _)| (offset, bytes))
+    }
+
+    /// As [`data_pieces`](Self::data_pieces), each with the CRC32C of its whole pages from its
+    /// first byte on, as far as the link has taken them ([`Chunk::page_crcs`]): often of none.
+    pub fn data_pieces_with_crcs(&self) -> impl Iterator<Item = (usize, &[u8], &[u32])> {
         let start = self.data_start();
         let mut at = 0;
-        self.message.parts().filter_map(move |part| {
+        self.message.chunks().iter().filter_map(move |chunk| {
             let from = start.saturating_sub(at);
             let offset = (at + from).saturating_sub(start);
-            at += part.len();
-            part.get(from..).filter(|rest| !rest.is_empty()).map(|rest| (offset, rest))
+            at += chunk.len();
+            // Pages are counted from where the piece begins, which is with the body here.
+            let crcs = if from == 0 { chunk.page_crcs() } else { &[] };
+            chunk.get(from..).filter(|rest| !rest.is_empty()).map(|rest| (offset, rest, crcs))
         })
     }
 

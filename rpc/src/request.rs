@@ -103,6 +103,11 @@ impl Request {
         self.parcel.data_pieces()
     }
 
+    /// The data, with what is known of its pages; see [`Parcel::data_pieces_with_crcs`].
+    pub fn data_pieces_with_crcs(&self) -> impl Iterator<Item = (usize, &[u8], &[u32])> {
+        self.parcel.data_pieces_with_crcs()
+    }
+
     /// When its client stops waiting, on the endpoint's clock, but at most
     /// [`TIMEOUT_MAX`](crate::limits::TIMEOUT_MAX) after its arrival; no response goes after that.
     #[must_use]

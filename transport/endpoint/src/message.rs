@@ -9,6 +9,8 @@ use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use towpath_base::crc::PAGE_BYTES;
+use towpath_base::passes::{Pass, note};
 use towpath_memory::{Buf, Frozen, Lender, Segment};
 use towpath_proto::limits::SEGMENTS_MAX;
 use towpath_proto::{ChannelId, ChunkRef};
@@ -44,11 +46,14 @@ pub(crate) struct Loan {
     pub(crate) buf: Held,
     pub(crate) slot: u32,
     returns: Arc<Returns>,
+    /// CRC32C of each whole page of what lies in it, from its first byte on, as far as the link has
+    /// taken them.
+    pub(crate) page_crcs: Vec<u32>,
 }
 
 impl Loan {
     pub(crate) fn new(buf: Held, slot: u32, returns: Arc<Returns>) -> Self {
-        Self { buf, slot, returns }
+        Self { buf, slot, returns, page_crcs: Vec::new() }
     }
 
     /// What lies in it.
@@ -94,6 +99,24 @@ impl Chunk {
     #[must_use]
     pub fn offset(&self) -> u32 {
         self.offset
+    }
+
+    /// CRC32C of each whole page of 4 KiB of the piece, from its first byte on, which the link took
+    /// when it checked what arrived: who wants to check pages by their CRC32C need not read them
+    /// again. Empty where it took none: of a piece without a page, one that came in parts, or one
+    /// that came without a checksum ([`EndpointConfig::payload_crc`]).
+    ///
+    /// [`EndpointConfig::payload_crc`]: crate::EndpointConfig::payload_crc
+    #[must_use]
+    #[inline]
+    pub fn page_crcs(&self) -> &[u32] {
+        let (start, pages) = (self.start as usize, self.length as usize / PAGE_BYTES);
+        if pages == 0 || !start.is_multiple_of(PAGE_BYTES) {
+            return &[];
+        }
+        let first = start / PAGE_BYTES;
+        let known = self.loan.as_ref().map_or(&[][..], |loan| &loan.page_crcs);
+        known.get(first..first + pages).unwrap_or(&[])
     }
 
     /// The piece as a buffer that nobody changes, to be sent on without a copy, by as many messages
@@ -222,6 +245,12 @@ impl Message {
         }
     }
 
+    /// The same pieces, with what is known of each.
+    #[must_use]
+    pub fn chunks(&self) -> &[Chunk] {
+        &self.chunks
+    }
+
     /// Copies as much as fits to `out`; returns how many bytes that was.
     pub fn copy_to(&self, out: &mut [u8]) -> usize {
         let mut copied = 0;
@@ -230,6 +259,7 @@ impl Message {
             out[copied..copied + len].copy_from_slice(&part[..len]);
             copied += len;
         }
+        note(Pass::Copy, copied);
         copied
     }
 
@@ -238,6 +268,7 @@ impl Message {
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.len());
         self.parts().for_each(|part| out.extend_from_slice(part));
+        note(Pass::Copy, out.len());
         out
     }
 

@@ -7,6 +7,7 @@ use crate::message::{Chunk, Loan, Returned, Returns};
 use crate::spare::Spare;
 use crate::wr_id::WrId;
 use std::sync::Arc;
+use towpath_base::passes::{Pass, note};
 use towpath_base::{Nanos, Time};
 use towpath_memory::{Buf, Pool, Region, RegionId};
 use towpath_proto::limits::HEADER_BYTES;
@@ -41,6 +42,15 @@ impl Slot {
         Arc::get_mut(&mut self.loan).map(|loan| &mut loan.buf)
     }
 
+    /// The same, for bytes of which nothing is known yet.
+    #[inline]
+    fn buf_of_new(&mut self) -> Option<&mut Buf> {
+        debug_assert!(self.pieces == 0, "who has a piece shares the buffer");
+        let Loan { buf, page_crcs, .. } = Arc::get_mut(&mut self.loan)?;
+        page_crcs.clear();
+        buf.buf_mut()
+    }
+
     /// The work request of a slot that is at home; from here on the device has its buffers.
     #[inline]
     pub(crate) fn lend(&mut self) -> Option<&RecvWr> {
@@ -54,20 +64,26 @@ impl Slot {
     pub(crate) fn received(&mut self, byte_len: u32) -> Option<([u8; HEADER_BYTES], Arc<Loan>)> {
         let len = (byte_len as usize).checked_sub(HEADER_BYTES)?;
         let header = *self.header.buf()?.first_chunk()?;
-        self.buf()?.buf_mut()?.set_len(len).ok()?;
+        self.buf_of_new()?.set_len(len).ok()?;
         Some((header, Arc::clone(&self.loan)))
     }
 
-    /// So many pieces are kept of what came here.
+    /// So many pieces are kept of what came here, of whose pages the link has taken CRCs, or not.
+    /// The list of these is exchanged for an empty one.
     #[inline]
-    pub(crate) fn keep(&mut self, pieces: u16, home: Home) {
+    pub(crate) fn keep(&mut self, pieces: u16, home: Home, page_crcs: &mut Vec<u32>) {
+        // Nobody has a piece before the application takes events.
+        if !page_crcs.is_empty()
+            && let Some(loan) = Arc::get_mut(&mut self.loan)
+        {
+            std::mem::swap(&mut loan.page_crcs, page_crcs);
+        }
         (self.pieces, self.home) = (pieces, Some(home));
     }
 
     /// Copies what a stream brought to a slot that is at home.
     pub(crate) fn fill(&mut self, bytes: &[u8]) -> bool {
-        let buf = self.buf().and_then(|held| held.buf_mut());
-        let filled = buf.map(|buf| {
+        let filled = self.buf_of_new().map(|buf| {
             buf.set_len(0)?;
             buf.extend(bytes)
         });
@@ -76,8 +92,7 @@ impl Slot {
 
     /// Makes room for a piece of so many bytes that is put together here.
     fn begin_piece(&mut self, length: usize) -> bool {
-        let buf = self.buf().and_then(|held| held.buf_mut());
-        buf.is_some_and(|buf| buf.set_len(length).is_ok())
+        self.buf_of_new().is_some_and(|buf| buf.set_len(length).is_ok())
     }
 
     /// Copies a part of the piece that is put together here.
@@ -87,6 +102,7 @@ impl Slot {
         debug_assert!(place.is_some(), "a part lies within its piece");
         if let Some(place) = place {
             place.copy_from_slice(bytes);
+            note(Pass::Copy, bytes.len());
         }
     }
 }

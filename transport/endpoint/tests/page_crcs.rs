@@ -5,7 +5,7 @@ mod common;
 use common::{Pair, pattern};
 use towpath_base::crc::crc32c;
 use towpath_proto::{ChannelId, Outcome};
-use towpath_transport::{EndpointConfig, PageCrcs, Payload, SendOptions};
+use towpath_transport::{CarrierChoice, EndpointConfig, PageCrcs, Payload, SendOptions};
 
 const PAGE: usize = 4096;
 
@@ -61,4 +61,57 @@ fn a_wrong_checksum_of_a_page_is_found_or_costs_one_more_transmission() {
     let mut pair = opened();
     let mut wrong = (0..ROUNDS).map(|_| exchange(&mut pair, [64, 60 * PAGE, 60], |crc| *crc ^= 1));
     assert!(wrong.any(|refused| refused > 0), "a chunk was sent with what its sender knew");
+}
+
+/// Sends data behind a head, and returns of how many of its pages the receiver knew the CRC: those
+/// that it did were right.
+fn known_pages((pair, channel): &mut (Pair, ChannelId), [head, data]: [usize; 2]) -> usize {
+    let bytes = pattern(head + data, (head * data) as u64);
+    let copy = |bytes: &[u8]| pair.client.endpoint.copy(bytes).expect("a free buffer");
+    let mut message = Payload::new(copy(&bytes[..head]));
+    message.push(copy(&bytes[head..])).expect("room for two segments");
+    let options = SendOptions::new().token(1);
+    pair.client.endpoint.send(pair.client_link, *channel, message, options).expect("room");
+    let message = pair.until(|_, server| server.take_message());
+    assert!(message.to_vec() == bytes, "{head} and {data}");
+    let mut known = 0;
+    for chunk in message.chunks() {
+        let crcs = chunk.page_crcs();
+        assert!(crcs.is_empty() || crcs.len() == chunk.len() / PAGE, "of all pages or of none");
+        let pages = chunk.chunks_exact(PAGE).map(crc32c);
+        assert!(pages.zip(crcs).all(|(page, crc)| page == *crc), "{head} and {data}");
+        known += crcs.len();
+    }
+    pair.server.endpoint.release(message);
+    assert_eq!(pair.until(|client, _| client.take_sent(1)).0, Outcome::Delivered);
+    known
+}
+
+#[test]
+fn the_receiver_knows_the_crcs_of_pages_that_it_has_checked() {
+    let over_tcp = EndpointConfig::new().links_max(1).carrier(CarrierChoice::Tcp);
+    for config in [EndpointConfig::new().links_max(1), over_tcp] {
+        let mut pair = Pair::new(config.payload_crc(true));
+        let channel = pair.open(true);
+        let mut pair = (pair, channel);
+        // At first pieces come in parts.
+        for _ in 0..ROUNDS {
+            known_pages(&mut pair, [64, 60 * PAGE]);
+        }
+        // Buffers come round, and with them what was known of what lay there before.
+        for round in 0..100 {
+            for (head, pages, more) in [(64, 1, 0), (300, 16, 100), (64, 0, 500), (64, 60, 9)] {
+                let known = known_pages(&mut pair, [head, pages * PAGE + more]);
+                assert_eq!(known, pages, "round {round}: {head}, {pages}, {more}");
+            }
+        }
+    }
+}
+
+#[test]
+fn of_what_came_without_a_checksum_no_page_is_known() {
+    let config = EndpointConfig::new().links_max(1).payload_crc(false);
+    let mut pair = Pair::new(config);
+    let channel = pair.open(true);
+    assert_eq!(known_pages(&mut (pair, channel), [64, 16 * PAGE]), 0);
 }

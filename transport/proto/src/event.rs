@@ -173,6 +173,10 @@ pub trait PieceBuffers {
     fn write(&mut self, buf: BufToken, at: u32, bytes: &[u8]);
     /// The link is done with a buffer that was taken.
     fn give_back(&mut self, buf: BufToken);
+    /// CRC32C of the next whole pages of the body that is being taken in, from its first byte on:
+    /// the link has just taken them to check the body, so nobody needs a second pass. They count
+    /// only if the body is kept. A driver that has no use for them leaves this as it is.
+    fn note_pages(&mut self, _crcs: &[u32]) {}
 }
 
 /// Which bytes of a message a frame carries.

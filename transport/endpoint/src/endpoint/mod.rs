@@ -185,6 +185,8 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     wcs: Vec<Wc>,
     /// Receive slots whose chunks nobody kept, while a run of receives is taken in.
     unkept: Vec<u32>,
+    /// CRC32C of the pages of the chunk that is being taken in.
+    page_crcs: Vec<u32>,
     /// So much is held of all links that each takes in no more than its share.
     is_short: bool,
     /// The last poll left some of what it does to the next.
@@ -256,6 +258,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             ended: LinkStats::default(),
             wcs: vec![Wc::default(); BATCH],
             unkept: Vec::new(),
+            page_crcs: Vec::new(),
             is_short: false,
             has_put_off: false,
             device,

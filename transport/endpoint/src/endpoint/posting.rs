@@ -8,6 +8,7 @@ use crate::tx::{TxQueue, TxSlots};
 use smallvec::SmallVec;
 use std::hint::cold_path;
 use towpath_base::crc::{Crc32c, crc32c};
+use towpath_base::passes::{Pass, note};
 use towpath_memory::Region;
 use towpath_proto::limits::{COPIED_PAYLOAD_MAX, FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES};
 use towpath_proto::wire::{ChunkFlags, emit_table};
@@ -30,14 +31,19 @@ fn payload_of<'a>(sends: &'a Sends, piece: &PayloadRef) -> Option<(&'a [u8], Sge
 #[inline(never)]
 pub(super) fn push_frame(tcp: &mut Tcp, sends: &Sends, transmit: &mut Transmit) {
     tcp.frames.push_chunk(|body| {
-        let (from, mut is_whole) = (body.len(), true);
-        transmit.emit_body(body, |piece, body| match payload_of(sends, piece) {
-            Some((bytes, _)) => body.extend_from_slice(bytes),
-            None => is_whole = false,
+        let mut crc = transmit.header.flags.has(ChunkFlags::BODY_CRC).then(Crc32c::new);
+        // Up to where the checksum has got.
+        let (mut summed, mut is_whole) = (body.len(), true);
+        transmit.emit_body(body, |piece, body| {
+            let Some((bytes, _)) = payload_of(sends, piece) else { return is_whole = false };
+            add_crc(&mut crc, &body[summed..]);
+            add_piece(&mut crc, sends, piece, bytes);
+            body.extend_from_slice(bytes);
+            note(Pass::Copy, bytes.len());
+            summed = body.len();
         });
-        if is_whole && transmit.header.flags.has(ChunkFlags::BODY_CRC) {
-            transmit.header.body_crc = crc32c(&body[from..]);
-        }
+        add_crc(&mut crc, &body[summed..]);
+        transmit.header.body_crc = crc.map_or(0, |crc| crc.value());
         is_whole.then_some(&transmit.header)
     });
 }
@@ -133,6 +139,7 @@ impl Body {
             copied += padding;
             if bytes.len() <= COPIED_PAYLOAD_MAX {
                 to.get_mut(copied..copied + bytes.len())?.copy_from_slice(bytes);
+                note(Pass::Copy, bytes.len());
                 copied += bytes.len();
             } else {
                 if copied > begun {
@@ -140,11 +147,7 @@ impl Body {
                     entries.push(tx_slots.company.entry(company, begun, copied));
                     begun = copied;
                 }
-                let known = crc.as_ref().map(Crc32c::value);
-                match known.and_then(|front| sends.known_crc(front, &frame.source, bytes)) {
-                    Some(known) => crc = Some(Crc32c::resume(known)),
-                    None => add_crc(&mut crc, bytes),
-                }
+                add_piece(&mut crc, sends, &frame.source, bytes);
                 entries.push(entry);
             }
             end = start + bytes.len();
@@ -161,6 +164,15 @@ impl Body {
         entries.push(tx_slots.company.entry(company, begun, copied));
         let length = (end + padding + table) as u32;
         Some(Self { entries, length, crc: crc.map(|crc| crc.value()) })
+    }
+}
+
+/// Takes a piece in, whose bytes these are: without a pass over them where their CRCs are known.
+fn add_piece(crc: &mut Option<Crc32c>, sends: &Sends, piece: &PayloadRef, bytes: &[u8]) {
+    let Some(front) = crc.as_ref().map(Crc32c::value) else { return };
+    match sends.known_crc(front, piece, bytes) {
+        Some(known) => *crc = Some(Crc32c::resume(known)),
+        None => add_crc(crc, bytes),
     }
 }
 

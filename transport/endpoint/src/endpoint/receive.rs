@@ -20,7 +20,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     pub(super) fn on_recvs(&mut self, now: Time, wcs: &[Wc]) -> usize {
         let way = self.way_of(&wcs[0]);
         let share = self.share();
-        let Self { recv, shared, links, stats, unkept, device, .. } = self;
+        let Self { recv, shared, links, stats, unkept, device, page_crcs, .. } = self;
         let conn = way.and_then(|(index, path)| Some((links.at(index)?, path)));
         let Some((conn, path)) = conn.filter(|(conn, _)| conn.phase == Phase::Up) else {
             return self.pass_over(&wcs[0]);
@@ -64,14 +64,16 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             let arrival = Arrival { header: &header, body, buf, may_keep, received_at };
             let of = (slot.class, home);
             let (device, recv_table) = (&mut *device, &mut *recv);
-            let mut pieces = Pieces { device, recv: recv_table, of, unkept, held, share };
+            page_crcs.clear();
+            let mut pieces =
+                Pieces { device, recv: recv_table, of, unkept, held, share, page_crcs };
             let verdict = link.handle_chunk(now, PathId(path), &arrival, &mut pieces);
             drop(loan);
             match verdict {
                 Verdict::Kept(pieces) => {
                     *held += 1;
                     if let Some(slot) = recv.at(number) {
-                        slot.keep(pieces, home);
+                        slot.keep(pieces, home, page_crcs);
                     }
                     kept = Some(number);
                 }
@@ -272,6 +274,8 @@ pub(super) struct Pieces<'a, D> {
     pub(super) held: &'a mut usize,
     /// How many it may hold.
     pub(super) share: usize,
+    /// CRC32C of the pages of the chunk.
+    pub(super) page_crcs: &'a mut Vec<u32>,
 }
 
 impl<D: Device<Memory = Region>> PieceBuffers for Pieces<'_, D> {
@@ -301,6 +305,10 @@ impl<D: Device<Memory = Region>> PieceBuffers for Pieces<'_, D> {
             self.unkept.push(buf.0);
         }
     }
+
+    fn note_pages(&mut self, crcs: &[u32]) {
+        self.page_crcs.extend_from_slice(crcs);
+    }
 }
 
 /// A receive of a path's own queue is not posted any more.
@@ -329,13 +337,14 @@ mod tests {
         };
         let (mut near, mut far) = (end(near, 1), end(far, 2));
         let (link, _) = join(&mut near, &mut far).expect("they fit");
-        let Endpoint { device, recv, unkept, .. } = &mut near;
+        let Endpoint { device, recv, unkept, page_crcs, .. } = &mut near;
         let (of, mut held) = ((Class::default(), Home { link, path: 0 }), 1);
-        let mut pieces = Pieces { device, recv, of, unkept, held: &mut held, share: 3 };
+        let held = &mut held;
+        let mut pieces = Pieces { device, recv, of, unkept, held, share: 3, page_crcs };
         let begun = [(); 4].map(|()| pieces.take(5_000));
         assert_eq!(begun.map(|buf| buf.is_some()), [true, true, false, false]);
         pieces.give_back(begun[0].expect("it was taken"));
         assert!(pieces.take(5_000).is_some());
-        assert_eq!(held, 3);
+        assert_eq!(*pieces.held, 3);
     }
 }

@@ -159,7 +159,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
         }
         let body = if is_data && !fits { &[] } else { payload };
-        let Self { links, recv, device, unkept, .. } = self;
+        let Self { links, recv, device, unkept, page_crcs, .. } = self;
         let conn = links.at(index).filter(|conn| conn.phase == Phase::Up);
         let Some(Conn { id, link: Some(link), held, class, .. }) = conn else {
             if let Some(slot) = slot {
@@ -171,14 +171,16 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let of = (class.class, home);
         let buf = slot.map_or(NO_SLOT, BufToken);
         let arrival = Arrival { header, body, buf, may_keep: slot.is_some(), received_at: now };
-        let mut pieces = Pieces { device, recv: &mut *recv, of, unkept, held, share };
+        page_crcs.clear();
+        let recv_table = &mut *recv;
+        let mut pieces = Pieces { device, recv: recv_table, of, unkept, held, share, page_crcs };
         let verdict = link.handle_chunk(now, path, &arrival, &mut pieces);
         if let Some(number) = slot {
             match (verdict, recv.at(number)) {
                 (Verdict::Kept(pieces), Some(slot)) => {
                     let filled = slot.fill(body);
                     debug_assert!(filled, "the slot is free, and the body fits");
-                    slot.keep(pieces, home);
+                    slot.keep(pieces, home, page_crcs);
                     *held += 1;
                 }
                 _ => recv.put_free(number),

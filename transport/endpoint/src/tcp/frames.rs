@@ -1,6 +1,7 @@
 //! Frames over a stream of bytes: four bytes of length, then a chunk or an ack as on a queue pair.
 
 use std::io::{self, Read, Write};
+use towpath_base::passes::{Pass, note};
 use towpath_proto::limits::{ACK_BYTES_MAX, HEADER_BYTES};
 use towpath_proto::wire::ChunkHeader;
 
@@ -120,7 +121,10 @@ impl<S: Read + Write> Frames<S> {
         while !self.is_drained() {
             match self.stream.write(&self.out[self.written..]) {
                 Ok(0) => return Err(FramesError::Closed),
-                Ok(written) => self.written += written,
+                Ok(written) => {
+                    self.written += written;
+                    note(Pass::Socket, written);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(FramesError::Broken(error)),
@@ -147,6 +151,7 @@ impl<S: Read + Write> Frames<S> {
                 Ok(0) => Err(FramesError::Closed),
                 Ok(read) => {
                     self.filled += read;
+                    note(Pass::Socket, read);
                     Ok(true)
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),

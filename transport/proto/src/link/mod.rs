@@ -11,6 +11,7 @@ mod deliver;
 mod end;
 mod fresh;
 mod hold;
+mod intact;
 mod lane;
 mod mtu;
 mod paths;

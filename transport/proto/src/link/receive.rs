@@ -2,6 +2,7 @@
 
 use super::deliver::hand_over;
 use super::hold::{NotHeld, hold, hold_part, look_up};
+use super::intact::body_is_intact;
 use super::paths::PROBE_SILENCE;
 use super::{Link, LinkState, find_mut};
 use crate::channel::{ChannelState, Closed, Place};
@@ -13,7 +14,6 @@ use crate::stats::LinkStats;
 use crate::wire::{ChunkFlags, ChunkHeader, Frame, FrameTable, KIND_ACK, Kind};
 use core::hint::cold_path;
 use core::ops::Range;
-use towpath_base::crc::crc32c;
 use towpath_base::serial::{expand_u16, expand_u32};
 use towpath_base::{Nanos, Time};
 
@@ -266,9 +266,9 @@ impl Link {
         let Arrival { body, .. } = *arrival;
         let Ok(table) = FrameTable::parse(header, body) else {
             cold_path();
-            return self.refuse_bad(header, body);
+            return self.refuse_bad(header, body, buffers);
         };
-        if !body_is_intact(&self.config, header.checksum(), body) {
+        if !body_is_intact(&self.config, header.checksum(), body, buffers) {
             cold_path();
             self.stats.payloads_bad += 1;
             return Taken::Refused(0);
@@ -306,8 +306,13 @@ impl Link {
 
     /// What no sound sender sends: its frames break a rule, or something damaged it.
     #[cold]
-    fn refuse_bad(&mut self, header: &ChunkHeader, body: &[u8]) -> Taken {
-        if body_is_intact(&self.config, header.checksum(), body) {
+    fn refuse_bad(
+        &mut self,
+        header: &ChunkHeader,
+        body: &[u8],
+        buffers: &mut dyn PieceBuffers,
+    ) -> Taken {
+        if body_is_intact(&self.config, header.checksum(), body, buffers) {
             self.stats.violations += 1;
         } else {
             self.stats.payloads_bad += 1;
@@ -420,22 +425,6 @@ fn takes_duplicates(_: &LinkConfig) -> bool {
 #[cfg(feature = "sabotage")]
 fn takes_duplicates(config: &LinkConfig) -> bool {
     config.sabotage.accept_duplicates
-}
-
-#[cfg(not(feature = "sabotage"))]
-fn skips_payload_crc(_: &LinkConfig) -> bool {
-    false
-}
-
-#[cfg(feature = "sabotage")]
-fn skips_payload_crc(config: &LinkConfig) -> bool {
-    config.sabotage.skip_payload_crc
-}
-
-/// Whether a body has the checksum that its header tells, if it does.
-#[inline]
-fn body_is_intact(config: &LinkConfig, crc: Option<u32>, body: &[u8]) -> bool {
-    crc.is_none_or(|crc| crc32c(body) == crc || skips_payload_crc(config))
 }
 
 #[cold]
