@@ -150,12 +150,24 @@ impl ChunkClient {
         let op = self.io_op(Method::Write, chunk, offset, data.len())?;
         self.check_room(&op)?;
         let crcs = writer_crcs(chunk, offset, &data);
+        self.start_write_with(endpoint, (chunk, offset), data, &crcs)
+    }
+
+    /// As [`start_write`](Self::start_write), with the checksums that the writer has made.
+    pub(crate) fn start_write_with<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        (chunk, offset): (ChunkId, u64),
+        data: Buf,
+        crcs: &[u32],
+    ) -> Result<OpId, ClientError> {
+        let op = self.io_op(Method::Write, chunk, offset, data.len())?;
         let header = WriteHeader { chunk, offset, length: data.len() as u32 };
         let body_bytes = IO_HEADER_BYTES + 4 * crcs.len();
         let built = Outgoing::new(endpoint, body_bytes, data.len()).and_then(|mut out| {
             out.extend(&header.emit())?;
             crcs.iter().try_for_each(|crc| out.extend(&crc.to_le_bytes()))?;
-            let known = page_crcs(chunk, offset, data.len(), &crcs);
+            let known = page_crcs(chunk, offset, data.len(), crcs);
             out.set_data_with_crcs(data, known);
             Ok(out)
         });

@@ -82,8 +82,9 @@ impl ClientConfig {
         self
     }
 
-    /// Whether transfers compute a CRC32C of all their bytes too, to compare two copies by: a
-    /// second pass over the data. Default no.
+    /// Whether transfers tell the CRC32C of all their bytes too, to compare two copies by. It
+    /// follows from the checksums of slices and pages that are made anyway; a pass more is made
+    /// over what is no whole slice, came in parts or was read from the server's memory. Default no.
     #[must_use]
     pub fn whole_crc(mut self, yes: bool) -> Self {
         self.whole_crc = yes;

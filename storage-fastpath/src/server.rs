@@ -13,6 +13,7 @@ use crate::control::{
 use crate::health::{HealthReply, HealthRequest};
 use crate::limits::IO_HEADER_BYTES;
 use crate::qos::wire::{JoinReply, JoinRequest, QosReply, QosRequest};
+use crate::run::page_crcs;
 use crate::slice::ChunkId;
 use crate::verify::{Coverage, verify_slices};
 use crate::wire::{
@@ -192,8 +193,9 @@ fn decode<M: Message + Default>(body: &[u8]) -> Result<M, WireError> {
     M::decode(body).map_err(|_| WireError::Protobuf)
 }
 
-/// Checks the data of a write against its checksums: one pass, while it is still in cache. The
-/// store may then take whole slices as verified.
+/// Checks the data of a write against its checksums, by what the link took of its pages when it
+/// checked what arrived, else in a pass while it is still in cache. The store may then take whole
+/// slices as verified.
 ///
 /// # Errors
 /// [`ErrorReply::WireCorrupt`] with the first slice that is not as it was sent.
@@ -203,7 +205,7 @@ pub fn verify_write(
     crcs: &[u32],
 ) -> Result<(), ErrorReply> {
     let coverage = Coverage { chunk: header.chunk, span: header.span(), chunk_bytes: None };
-    verify_slices(coverage, request.data_pieces(), crcs)
+    verify_slices(coverage, request.data_pieces_with_crcs(), crcs)
         .map_err(|slice| ErrorReply::WireCorrupt { chunk: header.chunk, slice })
 }
 
@@ -232,7 +234,8 @@ pub fn read_reply<D: Device<Memory = Region>>(
     let mut reply = Outgoing::new(endpoint, IO_HEADER_BYTES + 4 * crcs.len(), data.len())?;
     reply.extend(&header.emit())?;
     reply.extend(&emit_crcs(crcs))?;
-    reply.set_data(data);
+    let known = page_crcs(header.chunk, header.offset, data.len(), crcs);
+    reply.set_data_with_crcs(data, known);
     Ok(reply)
 }
 

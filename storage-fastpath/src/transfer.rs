@@ -4,10 +4,10 @@ use crate::blocking::BlockingClient;
 use crate::client::{Done, NewChunk, OpId, io_bytes_max};
 use crate::error::{ClientError, ErrorKind, TransferError};
 use crate::output::{Output, ReadData};
-use crate::slice::ChunkId;
+use crate::run::{crc_of_pages, range_crc};
+use crate::slice::{ChunkId, writer_crcs};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use towpath_base::crc::Crc32c;
 use towpath_rpc::limits::HEADER_BYTES;
 use towpath_rpc::{CallError, NoBuffer};
 use towpath_transport::{Buf, Device, Region};
@@ -23,29 +23,6 @@ pub struct Transferred {
     /// CRC32C of all of them in order, where
     /// [`whole_crc`](crate::ClientConfig::whole_crc) asks for it.
     pub crc: Option<u32>,
-}
-
-/// What a transfer has moved so far.
-struct Count {
-    bytes: u64,
-    crc: Option<Crc32c>,
-}
-
-impl Count {
-    fn new(with_crc: bool) -> Self {
-        Self { bytes: 0, crc: with_crc.then(Crc32c::new) }
-    }
-
-    fn add(&mut self, bytes: &[u8]) {
-        self.bytes += bytes.len() as u64;
-        if let Some(crc) = &mut self.crc {
-            crc.update(bytes);
-        }
-    }
-
-    fn done(self) -> Transferred {
-        Transferred { bytes: self.bytes, crc: self.crc.map(|crc| crc.value()) }
-    }
 }
 
 /// What is read, and how.
@@ -103,16 +80,16 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
     ) -> Result<Transferred, TransferError> {
         self.create_as(chunk, None, kind)?;
         let op_bytes = self.op_bytes()?;
-        let mut count = Count::new(self.config.whole_crc);
+        let (mut bytes, mut crc) = (0, self.config.whole_crc.then_some(0));
         let mut fill = |buf: &mut Buf| {
-            let failed = |source, done| TransferError::Source { done, source };
-            let len = read_full(source, buf).map_err(|error| failed(error, count.bytes))?;
-            count.add(&buf[..len]);
+            let failed = |source| TransferError::Source { done: bytes, source };
+            let len = read_full(source, buf).map_err(failed)?;
+            bytes += len as u64;
             Ok(len)
         };
-        self.write_all(chunk, 0, op_bytes, &mut fill, progress)?;
-        self.finish(chunk, count.bytes)?;
-        Ok(count.done())
+        self.write_all(chunk, 0, op_bytes, &mut fill, &mut crc, progress)?;
+        self.finish(chunk, bytes)?;
+        Ok(Transferred { bytes, crc })
     }
 
     /// Reads the whole chunk to `sink`, several operations at a time, by READs of the server's
@@ -131,17 +108,16 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         // Only requests are hedged.
         let resident = info.resident && self.config.hedge.is_none();
         let (from, length) = (Source { chunk, resident }, info.byte_len);
-        let mut count = Count::new(self.config.whole_crc);
-        self.read_all(from, 0, length, &mut |bytes| {
-            let done = count.bytes;
+        let (mut done, mut crc) = (0, self.config.whole_crc.then_some(0));
+        self.read_all(from, 0, length, &mut |bytes, pages| {
             sink.write_all(bytes).map_err(|source| TransferError::Sink { done, source })?;
-            count.add(bytes);
-            progress(count.bytes);
+            crc = crc.map(|front| crc_of_pages(front, bytes, pages));
+            done += bytes.len() as u64;
+            progress(done);
             Ok(())
         })?;
-        let done = count.bytes;
         sink.flush().map_err(|source| TransferError::Sink { done, source })?;
-        Ok(count.done())
+        Ok(Transferred { bytes: done, crc })
     }
 
     /// Writes `bytes` from `offset` on, in as many operations as it takes. Each of them is done
@@ -163,7 +139,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
             rest = after;
             Ok(part.len())
         };
-        self.write_all(chunk, offset, op_bytes, &mut fill, |_| {})
+        self.write_all(chunk, offset, op_bytes, &mut fill, &mut None, |_| {})
     }
 
     /// Reads `length` bytes from `offset` on, in as many operations as it takes; a write between
@@ -179,7 +155,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
     ) -> Result<Vec<u8>, TransferError> {
         let mut out = Vec::new();
         let from = Source { chunk, resident: false };
-        self.read_all(from, offset, length as u64, &mut |bytes| {
+        self.read_all(from, offset, length as u64, &mut |bytes, _| {
             out.extend_from_slice(bytes);
             Ok(())
         })?;
@@ -196,12 +172,14 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
 
     /// Writes what `fill` puts in buffers until it gives less than there is room for, cut at
     /// multiples of `op_bytes` so that only the first and the last operation are not whole slices.
+    /// `crc` is that of the bytes before, if it is wanted, and becomes that of these too.
     fn write_all(
         &mut self,
         chunk: ChunkId,
         from: u64,
         op_bytes: usize,
         fill: &mut impl FnMut(&mut Buf) -> Result<usize, TransferError>,
+        crc: &mut Option<u32>,
         mut progress: impl FnMut(u64),
     ) -> Result<(), TransferError> {
         let mut under_way: Vec<(OpId, u64)> = Vec::with_capacity(self.config.depth);
@@ -212,7 +190,8 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
                 && under_way.len() < self.config.depth
                 && let Some(offset) = next
             {
-                let begun = self.begin_write(chunk, offset, op_bytes, fill, under_way.is_empty());
+                let place = (chunk, offset);
+                let begun = self.begin_write(place, op_bytes, fill, crc, under_way.is_empty());
                 match begun {
                     Ok(Begun::Write { op, length, end }) => {
                         under_way.push((op, length));
@@ -243,10 +222,10 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
 
     fn begin_write(
         &mut self,
-        chunk: ChunkId,
-        offset: u64,
+        (chunk, offset): (ChunkId, u64),
         op_bytes: usize,
         fill: &mut impl FnMut(&mut Buf) -> Result<usize, TransferError>,
+        crc: &mut Option<u32>,
         first: bool,
     ) -> Result<Begun, TransferError> {
         let room = op_bytes - (offset % op_bytes as u64) as usize;
@@ -266,7 +245,10 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
             return Ok(Begun::Nothing);
         }
         data.set_len(length).map_err(resized).map_err(|e| self.write_error(chunk, offset, e))?;
-        let op = self.client.primary_mut().start_write(&mut self.endpoint, chunk, offset, data)?;
+        let crcs = writer_crcs(chunk, offset, &data);
+        *crc = crc.and_then(|front| range_crc(front, chunk, offset, &data, &crcs));
+        let client = self.client.primary_mut();
+        let op = client.start_write_with(&mut self.endpoint, (chunk, offset), data, &crcs)?;
         Ok(Begun::Write { op, length: length as u64, end: length < room })
     }
 
@@ -281,7 +263,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         source: Source,
         from: u64,
         length: u64,
-        sink: &mut impl FnMut(&[u8]) -> Result<(), TransferError>,
+        sink: &mut impl FnMut(&[u8], &[u32]) -> Result<(), TransferError>,
     ) -> Result<(), TransferError> {
         let op_bytes = self.config.op_bytes.min(self.client.primary().io_bytes_max(&self.endpoint));
         let op_bytes = op_bytes.max(crate::SLICE_BYTES) as u64;
@@ -331,7 +313,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         line: &mut VecDeque<Place>,
         Done { op: ended, result }: Done,
         wanted: bool,
-        sink: &mut impl FnMut(&[u8]) -> Result<(), TransferError>,
+        sink: &mut impl FnMut(&[u8], &[u32]) -> Result<(), TransferError>,
     ) -> Result<(), TransferError> {
         let is_it = |place: &Place| matches!(place, Place::Waiting { op, .. } if *op == ended);
         let Some(at) = line.iter().position(is_it) else { return Ok(()) };
@@ -362,11 +344,13 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
             return Ok(());
         }
         line.pop_front();
-        let written = data.parts().try_for_each(&mut *sink);
+        let mut parts = data.parts_with_crcs();
+        let written = parts.try_for_each(|(bytes, crcs)| sink(bytes, crcs));
+        drop(parts);
         self.release(data);
         written?;
         while let Some(Place::Early(bytes)) = line.front() {
-            sink(bytes)?;
+            sink(bytes, &[])?;
             line.pop_front();
         }
         Ok(())

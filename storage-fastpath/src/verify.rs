@@ -1,5 +1,6 @@
-//! Received bytes against their checksums: one pass, while they are still in cache.
+//! Received bytes against their checksums: by what the link took of them, or in one pass.
 
+use crate::run::Places;
 use crate::slice::{
     ChunkId, SLICE_BYTES, Span, fragment_crc, fragment_place, slice_crc, slice_place,
 };
@@ -43,16 +44,17 @@ struct Open {
 
 /// Checks bytes that come in `pieces`, cut anywhere, against one checksum per touched slice.
 ///
-/// Pieces are (offset in the data, bytes), in order and without gaps, as
-/// [`data_pieces`](towpath_rpc::Parcel::data_pieces) gives them. A slice that lies in one piece, as
-/// all do that an honest sender of whole pages cut, costs one checksum and nothing else.
+/// Pieces are (offset in the data, bytes, CRC32C of pages), in order and without gaps, as
+/// [`data_pieces_with_crcs`](towpath_rpc::Parcel::data_pieces_with_crcs) gives them. A whole slice
+/// that is a page whose CRC32C the link took costs nothing but the comparison; one that lies in one
+/// piece, as all do that an honest sender of whole pages cut, one pass.
 ///
 /// # Errors
 /// The index in its chunk of the first slice that does not have its checksum, or whose bytes or
 /// checksum are missing.
 pub fn verify_slices<'a>(
     coverage: Coverage,
-    pieces: impl IntoIterator<Item = (usize, &'a [u8])>,
+    pieces: impl IntoIterator<Item = (usize, &'a [u8], &'a [u32])>,
     crcs: &[u32],
 ) -> Result<(), u64> {
     let span = coverage.span;
@@ -60,20 +62,26 @@ pub fn verify_slices<'a>(
     let mut expected = crcs.iter();
     let mut at = 0;
     let mut open: Option<Open> = None;
-    for (offset, mut bytes) in pieces {
+    let mut places = Places::from(coverage.chunk, slice);
+    for (offset, piece, pages) in pieces {
         if offset != at {
             return Err(slice);
         }
-        at += bytes.len();
+        at += piece.len();
+        let mut bytes = piece;
         while !bytes.is_empty() {
             if slice >= span.first() + span.count() {
                 return Err(slice - 1);
             }
             let (from, len) = span.part(slice);
             let got = open.as_ref().map_or(0, |open| open.got);
+            let begun = piece.len() - bytes.len();
             let (part, rest) = bytes.split_at(bytes.len().min(len - got));
             bytes = rest;
-            let crc = if part.len() == len {
+            let known = (part.len() == SLICE_BYTES).then(|| page_at(pages, begun)).flatten();
+            let crc = if let Some(content) = known {
+                content ^ places.of(slice)
+            } else if part.len() == len {
                 coverage.crc(slice, from, part)
             } else {
                 let state = open.get_or_insert_with(|| Open { crc: Crc32c::new(), got: 0 });
@@ -95,6 +103,11 @@ pub fn verify_slices<'a>(
     if whole { Ok(()) } else { Err(slice.min(span.first() + span.count() - 1)) }
 }
 
+/// The CRC32C of the page that begins at `at`, if one does and it is known.
+fn page_at(pages: &[u32], at: usize) -> Option<u32> {
+    pages.get(at / SLICE_BYTES).copied().filter(|_| at.is_multiple_of(SLICE_BYTES))
+}
+
 impl Coverage {
     /// As [`crc`](Self::crc), of bytes that were taken in one by one.
     fn finish(&self, slice_index: u64, from: usize, len: usize, mut crc: Crc32c) -> u32 {
@@ -111,17 +124,20 @@ mod tests {
     use super::*;
     use crate::slice::writer_crcs;
     use towpath_base::Prng;
+    use towpath_base::crc::crc32c;
 
     const CHUNK: ChunkId = ChunkId(77);
 
+    type Piece<'a> = (usize, &'a [u8], &'a [u32]);
+
     /// `bytes` cut at random places, with an empty piece now and then.
-    fn cut<'a>(bytes: &'a [u8], prng: &mut Prng) -> Vec<(usize, &'a [u8])> {
+    fn cut<'a>(bytes: &'a [u8], prng: &mut Prng) -> Vec<Piece<'a>> {
         let longest = [1, 7, 100, 4000, 9000, 70_000][prng.below(6) as usize];
         let mut pieces = Vec::new();
         let mut at = 0;
         while at < bytes.len() {
             let len = prng.below(longest + 1).min((bytes.len() - at) as u64) as usize;
-            pieces.push((at, &bytes[at..at + len]));
+            pieces.push((at, &bytes[at..at + len], &[][..]));
             at += len;
         }
         pieces
@@ -139,13 +155,14 @@ mod tests {
             let span = Span::new(offset, bytes.len() as u64);
             let coverage = Coverage { chunk: CHUNK, span, chunk_bytes: None };
             let crcs = writer_crcs(CHUNK, offset, &bytes);
-            let whole = [(0, &bytes[..])];
+            let whole = [(0, &bytes[..], &[][..])];
             assert_eq!(verify_slices(coverage, whole, &crcs), Ok(()), "round {round}");
             assert_eq!(verify_slices(coverage, cut(&bytes, &mut prng), &crcs), Ok(()));
             let at = prng.below(bytes.len() as u64);
             bytes[at as usize] ^= 1 << prng.below(8);
             let bad = Err((offset + at) / 4096);
-            assert_eq!(verify_slices(coverage, [(0, &bytes[..])], &crcs), bad, "round {round}");
+            let whole = [(0, &bytes[..], &[][..])];
+            assert_eq!(verify_slices(coverage, whole, &crcs), bad, "round {round}");
             assert_eq!(verify_slices(coverage, cut(&bytes, &mut prng), &crcs), bad);
         }
     }
@@ -158,7 +175,7 @@ mod tests {
         let crcs = [slice_crc(CHUNK, 0, &bytes[..4096]), slice_crc(CHUNK, 1, &bytes[4096..])];
         let span = Span::new(0, 5000);
         let at_end = Coverage { chunk: CHUNK, span, chunk_bytes: Some(5000) };
-        for pieces in [vec![(0, &bytes[..])], cut(&bytes, &mut prng)] {
+        for pieces in [vec![(0, &bytes[..], &[][..])], cut(&bytes, &mut prng)] {
             assert_eq!(verify_slices(at_end, pieces.clone(), &crcs), Ok(()));
             let inside = Coverage { chunk_bytes: Some(5001), ..at_end };
             assert_eq!(verify_slices(inside, pieces.clone(), &crcs), Err(1));
@@ -173,14 +190,45 @@ mod tests {
         let crcs = writer_crcs(CHUNK, 100, &bytes);
         let span = Span::new(100, 10_000);
         let coverage = Coverage { chunk: CHUNK, span, chunk_bytes: None };
-        let check = |bytes: &[u8], crcs: &[u32]| verify_slices(coverage, [(0, bytes)], crcs);
+        let check =
+            |bytes: &[u8], crcs: &[u32]| verify_slices(coverage, [(0, bytes, &[][..])], crcs);
         assert_eq!(check(&bytes, &crcs), Ok(()));
         assert_eq!(check(&bytes[..9_999], &crcs), Err(2));
         assert_eq!(check(&[], &crcs), Err(0));
         assert_eq!(check(&[9; 10_001], &crcs), Err(2));
         assert_eq!(check(&bytes, &crcs[..2]), Err(2));
         assert_eq!(check(&bytes, &[&crcs[..], &[0]].concat()), Err(2));
-        let gap = [(0, &bytes[..5000]), (5001, &bytes[5001..])];
+        let gap = [(0, &bytes[..5000], &[][..]), (5001, &bytes[5001..], &[])];
         assert_eq!(verify_slices(coverage, gap, &crcs), Err(1));
+    }
+
+    #[test]
+    fn the_crcs_of_pages_stand_for_the_bytes_of_whole_slices_and_of_no_others() {
+        let seed = 42;
+        println!("seed {seed}");
+        let mut prng = Prng::new(seed);
+        for offset in [0, 4096, 5000] {
+            let mut bytes = vec![0; 3 * SLICE_BYTES + 77];
+            prng.fill(&mut bytes);
+            let (sent, crcs) = (bytes.clone(), writer_crcs(CHUNK, offset, &bytes));
+            let pages: Vec<u32> = bytes.chunks_exact(SLICE_BYTES).map(crc32c).collect();
+            let span = Span::new(offset, bytes.len() as u64);
+            let coverage = Coverage { chunk: CHUNK, span, chunk_bytes: None };
+            let check = |bytes: &[u8], pages: &[u32]| {
+                let (first, rest) = bytes.split_at(SLICE_BYTES);
+                let (known, other) = pages.split_at(1);
+                let pieces = [(0, first, known), (SLICE_BYTES, rest, other)];
+                verify_slices(coverage, pieces, &crcs)
+            };
+            assert_eq!(check(&bytes, &pages), Ok(()), "{offset}");
+            let wrong: Vec<u32> = pages.iter().map(|crc| crc ^ 1).collect();
+            bytes[..3 * SLICE_BYTES].fill(0);
+            let is_aligned = offset.is_multiple_of(4096);
+            assert_eq!(check(&bytes, &pages).is_ok(), is_aligned, "only CRCs are looked at");
+            assert_eq!(check(&sent, &wrong).is_ok(), !is_aligned, "only bytes are looked at");
+            bytes.copy_from_slice(&sent);
+            bytes[3 * SLICE_BYTES] ^= 1;
+            assert_eq!(check(&bytes, &pages), Err(offset / 4096 + 3), "the rest has no CRC");
+        }
     }
 }

@@ -18,7 +18,7 @@ use towpath_fastpath::server::{
     verify_write,
 };
 use towpath_fastpath::slice::{Span, fragment_crc, slice_crc};
-use towpath_fastpath::wire::{PROTOCOL, ReadHeader, ReadReplyHeader};
+use towpath_fastpath::wire::{PROTOCOL, ReadHeader, ReadReplyHeader, emit_crcs};
 use towpath_fastpath::{ChunkId, ErrorReply, SLICE_BYTES};
 use towpath_rpc::{Fate, Incoming, NoBuffer, Outgoing, Request, RpcServer, ServerConfig, Status};
 use towpath_transport::{
@@ -222,13 +222,21 @@ impl Service {
             return Answer::Error(ErrorReply::Busy);
         };
         let left = &self.mischief.corrupt_reads;
-        if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok() {
-            let last = data.len() - 1;
-            data[last] ^= 0x10;
-        }
+        let corrupt =
+            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok();
         let chunk_version = stored.version;
         let header = ReadReplyHeader { chunk, offset, length, chunk_bytes, chunk_version };
-        Answer::Reply(read_reply(endpoint, &header, &crcs, data))
+        if !corrupt {
+            return Answer::Reply(read_reply(endpoint, &header, &crcs, data));
+        }
+        let last = data.len() - 1;
+        data[last] ^= 0x10;
+        // Sent as one whose checksums nobody knows: else the link would be lied to.
+        let body = [&header.emit()[..], &emit_crcs(&crcs)].concat();
+        Answer::Reply(Outgoing::with_body(endpoint, &body).map(|mut reply| {
+            reply.set_data(data);
+            reply
+        }))
     }
 
     fn locate(&mut self, endpoint: &mut UdpEndpoint, link: LinkId, first_slice: u64) -> Answer {

@@ -1,0 +1,130 @@
+//! How often each byte of a write and of a read is touched (docs/fastpath.md section 1).
+
+mod common;
+
+use std::sync::{Mutex, PoisonError};
+
+use common::{Server, pattern};
+use towpath_base::crc::crc32c;
+use towpath_base::passes::{Counts, Pass};
+use towpath_fastpath::wire::PROTOCOL;
+use towpath_fastpath::{BlockingClient, ChunkId, ClientConfig};
+use towpath_transport::{CarrierChoice, EndpointConfig};
+
+const CHUNK: ChunkId = ChunkId(0x9a55);
+
+/// Bytes that each test moves: enough that headers and their checksums do not count.
+const BYTES: usize = 8 << 20;
+
+/// Rounds of which the one with the fewest passes counts: what is sent again is touched again.
+const ROUNDS: usize = 5;
+
+/// Passes more for headers, and for the little that is sent again in any round.
+const SPARE: f64 = 0.2;
+
+/// In debug builds a sender holds the checksums that it was given against the bytes.
+const HELD_AGAINST: f64 = if cfg!(debug_assertions) { 1.0 } else { 0.0 };
+
+/// Counts are those of the process, so tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Passes over each byte, of client and server together.
+#[derive(Clone, Copy, Debug)]
+struct Passes {
+    crc: f64,
+    icrc: f64,
+    copy: f64,
+    device: f64,
+    socket: f64,
+}
+
+impl Passes {
+    const KINDS: [Pass; 5] = Pass::ALL;
+
+    fn in_order(self) -> [f64; 5] {
+        [self.crc, self.icrc, self.copy, self.device, self.socket]
+    }
+}
+
+/// Has `what` move the bytes some times, and says how often each was touched.
+fn check(name: &str, expected: Passes, mut what: impl FnMut()) {
+    let mut least = [f64::INFINITY; 5];
+    for _ in 0..ROUNDS {
+        let before = Counts::now();
+        what();
+        let counted = Counts::now().since(&before);
+        for (least, kind) in least.iter_mut().zip(Passes::KINDS) {
+            *least = least.min(counted.of(kind) as f64 / BYTES as f64);
+        }
+    }
+    println!("{name}: {:?} {least:.3?}", Passes::KINDS);
+    for ((kind, passes), expected) in Passes::KINDS.iter().zip(least).zip(expected.in_order()) {
+        let range = expected..expected + SPARE;
+        assert!(range.contains(&passes), "{name}, {kind:?}: {passes:.3} and not {expected}");
+    }
+}
+
+fn config() -> EndpointConfig {
+    EndpointConfig::new().app_protocol(PROTOCOL)
+}
+
+fn connect(server: &Server, config: EndpointConfig, whole_crc: bool) -> BlockingClient {
+    let config = ClientConfig::new().endpoint(config).whole_crc(whole_crc);
+    BlockingClient::connect(server.addr, config).expect("a server that listens")
+}
+
+/// Puts and gets whole slices, with the CRC of all of them.
+fn put_and_get(name: &str, config: EndpointConfig, [put, get]: [Passes; 2]) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let seed = 51;
+    println!("seed {seed}");
+    let bytes = pattern(BYTES, seed);
+    let whole = Some(crc32c(&bytes));
+    let server = Server::with(config.clone());
+    let mut client = connect(&server, config, true);
+    check(&format!("{name}, put"), put, || {
+        let put = client.put(CHUNK, &mut &bytes[..], |_| {}).expect("a put");
+        assert_eq!(put.crc, whole);
+        client.delete(CHUNK).expect("it is there");
+    });
+    client.put(CHUNK, &mut &bytes[..], |_| {}).expect("a put");
+    let mut got = Vec::with_capacity(BYTES);
+    check(&format!("{name}, get"), get, || {
+        got.clear();
+        let get = client.get(CHUNK, &mut got, |_| {}).expect("a get");
+        assert_eq!(get.crc, whole);
+    });
+    assert!(got == bytes);
+    client.close();
+}
+
+#[test]
+fn a_byte_is_summed_once_at_each_end_and_copied_by_the_device_alone() {
+    let crc = 2.0 + HELD_AGAINST;
+    let put = Passes { crc, icrc: 2.0, copy: 0.0, device: 1.0, socket: 2.0 };
+    // The server of this test copies what it reads to a send buffer; a disk reads to that.
+    put_and_get("UC", config(), [put, Passes { copy: 1.0, ..put }]);
+}
+
+#[test]
+fn over_tcp_too_a_byte_is_summed_once_at_each_end() {
+    let crc = 2.0 + HELD_AGAINST;
+    let put = Passes { crc, icrc: 0.0, copy: 2.0, device: 0.0, socket: 2.0 };
+    let config = config().carrier(CarrierChoice::Tcp);
+    put_and_get("TCP", config, [put, Passes { copy: 3.0, ..put }]);
+}
+
+#[test]
+fn who_verifies_bytes_that_nobody_else_has_summed_makes_the_pass() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let config = config().payload_crc(false);
+    let server = Server::with(config.clone());
+    let mut client = connect(&server, config, false);
+    client.create(CHUNK, None).expect("a new chunk");
+    let bytes = pattern(BYTES, 52);
+    let expected = Passes { crc: 2.0, icrc: 2.0, copy: 0.0, device: 1.0, socket: 2.0 };
+    check("no checksum of chunks, write", expected, || {
+        client.write(CHUNK, 0, &bytes).expect("a write");
+    });
+    client.close();
+}
