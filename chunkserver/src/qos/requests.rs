@@ -44,8 +44,11 @@ impl Node {
         }
     }
 
-    /// Sorts tenants with waiting requests: reserved work first, by what is left of it for the rest
-    /// of the period; then those that need tokens of the pool, by weight.
+    /// Sorts tenants with waiting requests: reserved work first, by the deadlines of an even use,
+    /// which has the next token at `T (R - left) / R`; then those that need tokens of the pool, by
+    /// weight. Who has most of its reservation left is first, not who has most tokens left: else a
+    /// large reservation has the server to itself until little is left of it, and who has few
+    /// requests under way cannot do all of its own in what remains of the period.
     pub(crate) fn order(&mut self, now: Time, waiting: &mut [TenantId]) {
         let key = |id: &TenantId| {
             let tenant = &self.tenants[self.resolve(*id)];
@@ -56,9 +59,10 @@ impl Node {
                 },
                 Runner::Client(_) => self.reserved_left(tenant),
             };
+            let reserved = u64::from(tenant.of_period.reservation).max(left);
             match left {
                 0 => (1, tenant.pool_tag.max(self.pool_clock), id.0),
-                left => (0, u64::MAX - left, id.0),
+                left => (0, ((reserved - left) << 32) / reserved, id.0),
             }
         };
         waiting.sort_by_cached_key(key);

@@ -75,6 +75,24 @@ fn each_gets_its_reservation_in_each_period_whatever_a_greedy_one_does() {
 }
 
 #[test]
+fn reservations_are_served_side_by_side_and_not_the_largest_first() {
+    let list = [("large", share(IOPS / 10 * 6, None, 1)), ("small", share(IOPS / 10, None, 1))];
+    let mut model = world(config(&list), &[("large", 1, 64), ("small", 1, 64)]);
+    let half = model.now + Nanos::from_millis(40);
+    while model.now < half {
+        model.now += Nanos::from_micros(10);
+        model.turn();
+    }
+    let done = model.of_now();
+    let used = [(0, 3_000.0), (1, 500.0)].map(|(i, all)| f64::from(done[i]) / all);
+    // In 40 ms of 100, of a server with which 70 % are reserved.
+    assert!(
+        used.iter().all(|part| (0.3..0.6).contains(part)),
+        "parts of the reservations: {used:?}"
+    );
+}
+
+#[test]
 fn what_is_not_used_goes_to_others_by_weight() {
     let list = [
         ("idle", share(IOPS / 2, None, 1)),
