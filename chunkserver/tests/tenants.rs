@@ -10,7 +10,7 @@ use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::qos::Tenancy;
 use towpath_fastpath::qos::wire::{QosReply, TenantReport};
 use towpath_fastpath::wire::PROTOCOL;
-use towpath_fastpath::{ErrorKind, ErrorReply, Output};
+use towpath_fastpath::{ErrorKind, ErrorReply, NewChunk, Output};
 use towpath_transport::{
     Class, Endpoint, EndpointConfig, Event, GrantId, Nanos, OpOptions, Place, RoceUdp,
 };
@@ -333,6 +333,45 @@ fn who_reads_one_sided_without_tokens_is_cut_off_and_may_join_again() {
         Err(other) => panic!("{other}"),
     });
     assert!(again.is_some_and(|grant| grant != pool));
+}
+
+#[test]
+fn who_was_cut_off_reads_one_sided_again_after_joining_again() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let text = "[tenant.greedy]\nreserve = \"100K\"\n";
+    let config = DaemonConfig { resident_bytes: 4096, ..with_tenants(dir.path(), 200_000, text) };
+    let server = Running::start(&config);
+    let mut writer = Client::connect(server.addr);
+    let kind = NewChunk { resident: true, ..NewChunk::default() };
+    let op = writer.chunks.start_create_as(&mut writer.endpoint, CHUNK, None, kind);
+    writer.wait(op).expect("a fresh name");
+    writer.write(CHUNK, 0, &pattern(4096, 1)).expect("there is room");
+    let mut greedy = Client::connect(server.addr);
+    let read = |greedy: &mut Client<RoceUdp>| {
+        let op = greedy.chunks.start_resident_read(&mut greedy.endpoint, CHUNK, 0, 4096);
+        match greedy.wait(op) {
+            Ok(Output::Read(data)) => data.is_resident(),
+            other => panic!("a read gave {other:?}"),
+        }
+    };
+    let join_as_engine = |greedy: &mut Client<RoceUdp>| {
+        let op = greedy.chunks.start_join(&mut greedy.endpoint, "greedy", true);
+        greedy.wait(op).is_ok()
+    };
+    assert!(join_as_engine(&mut greedy) && read(&mut greedy));
+    std::fs::write(tenants_file(dir.path()), "[tenant.greedy]\nreserve = 1\nlimit = 1\n")
+        .expect("room for a file");
+    while of(&qos(&mut writer), "greedy").cut_off == 0 {
+        read(&mut greedy);
+    }
+    std::fs::write(tenants_file(dir.path()), text).expect("room for a file");
+    while of(&qos(&mut writer), "greedy").reserve < 100_000 || !join_as_engine(&mut greedy) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let began = std::time::Instant::now();
+    while !read(&mut greedy) {
+        assert!(began.elapsed() < LONG.into(), "{:?}", greedy.chunks.resident_stats());
+    }
 }
 
 #[test]

@@ -103,6 +103,11 @@ impl ChunkClient {
                 self.post_stalled(endpoint);
                 Some(event)
             }
+            Event::Revoked { link, grant } if link == self.rpc().link() => {
+                self.resident.revoked(grant);
+                self.post_stalled(endpoint);
+                Some(event)
+            }
             _ => Some(event),
         }
     }

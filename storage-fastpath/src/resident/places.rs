@@ -163,6 +163,15 @@ impl Places {
         }
     }
 
+    /// Forgets all chunks whose slots lie in a grant that is gone.
+    pub(crate) fn forget_grant(&mut self, gone: GrantId) {
+        let is_there =
+            |place: &Place| matches!(place, Place::Slots { grant, .. } if *grant == gone);
+        let found = self.chunks.iter().filter(|(_, place)| is_there(place));
+        let found: Vec<ChunkId> = found.map(|(&chunk, _)| chunk).collect();
+        found.into_iter().for_each(|chunk| self.forget(chunk));
+    }
+
     /// Forgets a chunk that has grown beyond what is known of it.
     pub(crate) fn forget_shorter(&mut self, chunk: ChunkId, length: u64) {
         let is_shorter =

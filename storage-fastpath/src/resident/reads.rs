@@ -258,6 +258,19 @@ impl ResidentReads {
         self.reads.iter().filter(|(_, read)| waits(read)).map(|(key, _)| key).collect()
     }
 
+    /// Takes in that a grant is gone: the server may have another. READs of it that are under way
+    /// come back denied.
+    pub(super) fn revoked(&mut self, gone: GrantId) {
+        self.places.forget_grant(gone);
+        for (_, read) in &mut self.reads {
+            if let Stage::Reading(reading) = &mut read.stage
+                && reading.grant == gone
+            {
+                reading.verdict = Some(Verdict::Moved);
+            }
+        }
+    }
+
     /// Takes in what a READ fetched; gives the read that it was for.
     pub(super) fn take(&mut self, op: LaneOpId, fetched: Result<Buf, Verdict>) -> Option<usize> {
         let key = self.by_lane.remove(&op)?;
