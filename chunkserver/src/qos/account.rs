@@ -3,7 +3,7 @@
 use towpath_qos::{Look, PeriodEnd, Report, Words as _};
 use towpath_transport::Time;
 
-use super::limits::UNDER_WAY_MAX;
+use super::limits::{IO_TOKENS_MAX, UNDER_WAY_MAX};
 use super::node::Node;
 use super::tenant::Tenant;
 
@@ -88,9 +88,9 @@ impl Tenant {
     }
 
     /// What so many additions to the pool's word can have taken at most. Each is of a batch, or of
-    /// what one I/O lacks, which has no more slices than a lane has under way.
+    /// what one I/O lacks.
     pub(super) fn taken_max(&self, additions: u64) -> u64 {
-        additions.saturating_mul(UNDER_WAY_MAX.max(self.batch.into()))
+        additions.saturating_mul(IO_TOKENS_MAX.max(self.batch.into()))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Bounds of reservations, with their reasons.
 
+use towpath_transport::LANE_OPS_POSTED;
+
 /// Tenants of a server: each has its engine looked at once a tick, a few tens of nanoseconds.
 pub(super) const TENANTS_MAX: usize = 256;
 
@@ -14,8 +16,11 @@ pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
 pub(super) const DEPTH: u32 = 32;
 
 /// I/Os of a client that may be under way when a period ends, and are counted in the next: as many
-/// as a lane has.
-pub(super) const UNDER_WAY_MAX: u64 = 64;
+/// as a lane has posted. A [`Tenancy`](towpath_fastpath::qos::Tenancy) has no more.
+pub(super) const UNDER_WAY_MAX: u64 = LANE_OPS_POSTED as u64;
+
+/// Tokens that one I/O of a client lacks at most: those of two READs.
+pub(super) const IO_TOKENS_MAX: u64 = 64;
 
 /// Additions and reports of an engine in a tick, at most, that are not counted as I/Os: one report
 /// and one addition, and what was late.

@@ -151,11 +151,6 @@ impl Model {
         }
     }
 
-    /// What each did since the last whole period began, in tokens, by the order of their adding.
-    pub(super) fn of_now(&self) -> Vec<u32> {
-        self.done.last().cloned().unwrap_or_default()
-    }
-
     /// What one did in each period, in tokens.
     pub(super) fn of(&self, name: &str) -> Vec<u32> {
         let index = self.clients.iter().position(|clients| clients.name == name);

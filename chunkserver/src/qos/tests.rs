@@ -83,7 +83,7 @@ fn reservations_are_served_side_by_side_and_not_the_largest_first() {
         model.now += Nanos::from_micros(10);
         model.turn();
     }
-    let done = model.of_now();
+    let done = model.done.last().expect("a period is under way");
     let used = [(0, 3_000.0), (1, 500.0)].map(|(i, all)| f64::from(done[i]) / all);
     // In 40 ms of 100, of a server with which 70 % are reserved.
     assert!(

@@ -9,7 +9,8 @@ use crate::wire::{ErrorReply, Method};
 use std::time::Duration;
 use towpath_qos::{Engine, Rules};
 use towpath_transport::{
-    Device, Endpoint, Event, Grant, GrantId, LANE_READS_MAX, LinkId, Nanos, Place, Region, Time,
+    Device, Endpoint, Event, Grant, GrantId, LANE_OPS_POSTED, LANE_READS_MAX, LinkId, Nanos, Place,
+    Region, Time,
 };
 
 /// How long after a refusal it is tried again, where the server does not say: another client may
@@ -48,13 +49,14 @@ enum State {
 const WORDS_KEPT: usize = 8;
 
 impl Tenancy {
-    /// For a tenant's client with up to `depth` I/Os under way, which is to join over `link`.
+    /// For a tenant's client with up to `depth` I/Os under way, [`LANE_OPS_POSTED`] at most, which
+    /// is to join over `link`. Beyond that the engine gives no leave.
     #[must_use]
     pub fn new(tenant: impl Into<String>, link: LinkId, depth: u32) -> Self {
         Self {
             tenant: tenant.into(),
             link,
-            depth,
+            depth: depth.min(LANE_OPS_POSTED as u32),
             state: State::Out(Time::ZERO),
             words: Vec::new(),
             last_refusal: None,

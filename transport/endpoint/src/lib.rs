@@ -309,7 +309,7 @@ pub use handle::{
     RecvError, SentMessage, Settled, Ticket, WaitError, WaitSet,
 };
 pub use lane::{LaneError, LaneReport, OpId, OpOptions, Place, RejectedOp};
-pub use limits::LANE_READS_MAX;
+pub use limits::{LANE_OPS_POSTED, LANE_READS_MAX};
 #[cfg(feature = "mem")]
 pub use mem::{MemEnd, MemPairError, mem_pair};
 pub use message::{Chunk, Message};

@@ -104,7 +104,7 @@ pub(crate) const LANES_MAX: usize = 1024;
 
 /// One-sided operations of a link that are posted at a time. What waits beyond them is not at the
 /// device.
-pub(crate) const LANE_OPS_POSTED: usize = 128;
+pub const LANE_OPS_POSTED: usize = 128;
 
 /// Requests of a lane by messages that have no answer yet: with those of the peer they leave most
 /// of the messages that a link may have under way to the application.

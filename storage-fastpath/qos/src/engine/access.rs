@@ -101,12 +101,12 @@ impl Engine {
     fn window(&self, now: Time) -> u32 {
         let divides = |start: &PeriodStart| start.window != WINDOW_ALL && self.rules.keeps_windows;
         let Some(period) = self.period.filter(|period| divides(&period.start)) else {
-            return u32::MAX;
+            return self.demand.most();
         };
         let (start, passed) = (period.start, period.passed(now));
         let due = |tokens| even::used(tokens, passed, start.period);
         if self.used < due(start.goal) {
-            return u32::MAX;
+            return self.demand.most();
         }
         let ahead = self.used.saturating_sub(due(start.expected));
         // The less the further it is ahead, and one I/O from a tick on: what divides the network

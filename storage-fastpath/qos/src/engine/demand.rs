@@ -20,6 +20,8 @@ pub(super) struct Demand {
     depth: u32,
     /// How many of them the server has before it at most.
     at_server_max: u32,
+    /// How many may be under way; none: that is the caller's to see to.
+    most: Option<u32>,
     /// The part of these that it has for its goal.
     window: u32,
     /// More may be wanted than what waits, however much that is.
@@ -47,6 +49,7 @@ impl Demand {
         Self {
             depth,
             at_server_max: depth,
+            most: None,
             window: depth,
             is_closed_loop: false,
             waiting_ios: 0,
@@ -67,6 +70,12 @@ impl Demand {
 
     pub(super) fn set_at_server(&mut self, ios: u32) {
         self.at_server_max = ios.min(self.depth);
+        self.most = Some(self.depth);
+    }
+
+    /// I/Os that may be under way.
+    pub(super) fn most(&self) -> u32 {
+        self.most.unwrap_or(u32::MAX)
     }
 
     pub(super) fn closed_loop(&mut self) {

@@ -130,7 +130,8 @@ impl Engine {
     }
 
     /// Of these the server has so many before it at most; the others wait at the client's device.
-    /// Default: all.
+    /// No more than [`depth`](Self::depth) get leave then, since what is under way when a period
+    /// ends is done in the next. Default: all, and whoever asks keeps the depth by itself.
     #[must_use]
     pub fn at_server(mut self, ios: u32) -> Self {
         self.demand.set_at_server(ios.max(1));
