@@ -96,7 +96,7 @@ fn settings() -> Outcome<Settings> {
 }
 
 fn opened(settings: &Settings, depth: usize, is_uring: bool) -> Outcome<Box<dyn Disk>> {
-    let create = Some(NewFile { page_count: settings.page_count, has_room: true });
+    let create = Some(NewFile { page_count: settings.page_count, room_pages: u64::MAX });
     let thread_count = depth.min(32);
     let options = Options { depth, create, is_uring, thread_count, ..Options::default() };
     let (disk, report) = open(&settings.path, &options)?;

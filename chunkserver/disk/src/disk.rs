@@ -9,17 +9,28 @@ use crate::op::{Op, PageNumber, What};
 /// A disk of [`page_count`](Self::page_count) pages of 4,096 bytes. The crate's documentation says
 /// what is durable when.
 pub trait Disk {
+    /// What it takes, and how much of that is under way.
+    fn limits(&self) -> Limits;
+
     /// Its length, pages.
-    fn page_count(&self) -> u64;
+    fn page_count(&self) -> u64 {
+        self.limits().page_count
+    }
 
     /// How many operations may be under way.
-    fn depth(&self) -> usize;
+    fn depth(&self) -> usize {
+        self.limits().depth
+    }
 
     /// How many are: submitted, and not yet given out as done.
-    fn in_flight(&self) -> usize;
+    fn in_flight(&self) -> usize {
+        self.limits().in_flight
+    }
 
     /// Whether it gives pages back.
-    fn can_discard(&self) -> bool;
+    fn can_discard(&self) -> bool {
+        self.limits().can_discard
+    }
 
     /// Takes an operation. It begins at the next [`poll`](Self::poll), [`wait`](Self::wait) or
     /// [`arm`](Self::arm) at the latest, with all others that were submitted before that, and its
@@ -62,6 +73,19 @@ pub trait Disk {
     /// # Errors
     /// What the file system reports.
     fn free_bytes(&self) -> io::Result<u64>;
+}
+
+/// What a disk takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Its length, pages.
+    pub page_count: u64,
+    /// How many operations may be under way.
+    pub depth: usize,
+    /// How many are: submitted, and not yet given out as done.
+    pub in_flight: usize,
+    /// Whether it gives pages back.
+    pub can_discard: bool,
 }
 
 /// An operation that is done.

@@ -127,10 +127,11 @@ impl DiskFile {
         if byte_len == 0 || i64::try_from(byte_len).is_err() {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        if new.has_room {
-            match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, byte_len) {
+        let room = PageNumber(new.room_pages).byte_offset().min(byte_len);
+        if room > 0 {
+            match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, room) {
                 // This file system gives room to bytes alone.
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.write_zeros(byte_len)?,
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.write_zeros(room)?,
                 done => done?,
             }
         }

@@ -2,34 +2,28 @@
 
 use std::io;
 
-use crate::disk::{DiskError, Done, Refusal, Refused};
+use crate::disk::{DiskError, Done, Limits, Refusal, Refused};
 use crate::op::{OP_BUFFERS_MAX, OP_PAGES_MAX, Op, What};
 
 /// Lets operations in, as many as the queue has room for, and out again.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    page_count: u64,
-    depth: usize,
-    in_flight: usize,
-    pub(crate) can_discard: bool,
+    limits: Limits,
     flush_failed: bool,
 }
 
 impl Gate {
     pub(crate) fn new(page_count: u64, depth: usize, can_discard: bool) -> Self {
-        Self { page_count, depth, in_flight: 0, can_discard, flush_failed: false }
+        let limits = Limits { page_count, depth, in_flight: 0, can_discard };
+        Self { limits, flush_failed: false }
     }
 
-    pub(crate) fn page_count(&self) -> u64 {
-        self.page_count
-    }
-
-    pub(crate) fn depth(&self) -> usize {
-        self.depth
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
     }
 
     pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight
+        self.limits.in_flight
     }
 
     /// The operation, when it may begin.
@@ -37,7 +31,7 @@ impl Gate {
         match self.refusal(&op) {
             Some(why) => Err(Refused { op, why }),
             None => {
-                self.in_flight += 1;
+                self.limits.in_flight += 1;
                 Ok(op)
             }
         }
@@ -49,7 +43,7 @@ impl Gate {
         if self.flush_failed && what != What::Read {
             return Some(Refusal::FlushFailed);
         }
-        if what == What::Discard && !self.can_discard {
+        if what == What::Discard && !self.limits.can_discard {
             return Some(Refusal::CannotDiscard);
         }
         if what != What::Flush && count == 0 {
@@ -58,15 +52,15 @@ impl Gate {
         if moves_bytes && (count > OP_PAGES_MAX || op.buffer_count() > OP_BUFFERS_MAX) {
             return Some(Refusal::TooLong);
         }
-        if op.at().0.checked_add(count).is_none_or(|end| end > self.page_count) {
+        if op.at().0.checked_add(count).is_none_or(|end| end > self.limits.page_count) {
             return Some(Refusal::BeyondEnd);
         }
-        (self.in_flight >= self.depth).then_some(Refusal::QueueFull)
+        (self.limits.in_flight >= self.limits.depth).then_some(Refusal::QueueFull)
     }
 
     /// What is given out for an operation that has ended.
     pub(crate) fn finish(&mut self, tag: u64, op: Op, outcome: io::Result<()>) -> Done {
-        self.in_flight -= 1;
+        self.limits.in_flight -= 1;
         let (what, at) = (op.what(), op.at());
         let outcome = match outcome {
             // It may have been the other one that took the error that concerns both.

@@ -53,7 +53,7 @@ mod threads;
 mod transfer;
 mod uring;
 
-pub use disk::{Disk, DiskError, Done, Refusal, Refused};
+pub use disk::{Disk, DiskError, Done, Limits, Refusal, Refused};
 pub use op::{Buffers, OP_BUFFERS_MAX, OP_PAGES_MAX, Op, PageNumber, What};
 pub use open::{
     Backend, DEPTH_MAX, NewFile, NoUring, OpenError, Options, Report, THREADS_MAX, open,

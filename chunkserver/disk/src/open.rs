@@ -42,10 +42,11 @@ impl Default for Options {
 pub struct NewFile {
     /// Its length, pages.
     pub page_count: u64,
-    /// It gets all its room now, so that no write meets a full file system. Otherwise it is sparse.
-    /// Either way the flush after the first write of a page costs a file system's journal a write
-    /// more: who needs fast flushes writes the pages once.
-    pub has_room: bool,
+    /// The first of them get their room now, so that no write to them meets a full file system: all,
+    /// or those that must always be there. The others are sparse. Either way the flush after the
+    /// first write of a page costs a file system's journal a write more: who needs fast flushes
+    /// writes the pages once.
+    pub room_pages: u64,
 }
 
 /// What was opened, and how.

@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use rustix::io::{preadv, pwritev};
 use towpath_wake::Bell;
 
-use crate::disk::{Disk, Done, Refused};
+use crate::disk::{Disk, Done, Limits, Refused};
 use crate::file::DiskFile;
 use crate::gate::Gate;
 use crate::op::Op;
@@ -101,20 +101,8 @@ fn carry_out(disk: &DiskFile, op: &mut Op) -> io::Result<()> {
 }
 
 impl Disk for Threads {
-    fn page_count(&self) -> u64 {
-        self.gate.page_count()
-    }
-
-    fn depth(&self) -> usize {
-        self.gate.depth()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.gate.in_flight()
-    }
-
-    fn can_discard(&self) -> bool {
-        self.gate.can_discard
+    fn limits(&self) -> Limits {
+        self.gate.limits()
     }
 
     fn submit(&mut self, tag: u64, op: Op) -> Result<(), Refused> {

@@ -13,7 +13,11 @@ use towpath_disk::{NewFile, Options, PAGE_BYTES, open};
 const PAGES: u64 = 100;
 
 fn new(page_count: u64, has_room: bool) -> Options {
-    Options { create: Some(NewFile { page_count, has_room }), ..Options::default() }
+    with_room(page_count, if has_room { page_count } else { 0 })
+}
+
+fn with_room(page_count: u64, room_pages: u64) -> Options {
+    Options { create: Some(NewFile { page_count, room_pages }), ..Options::default() }
 }
 
 fn folder() -> TempDir {
@@ -33,13 +37,15 @@ fn refusal(path: &Path, options: &Options) -> ErrorKind {
 #[test]
 fn a_new_file_has_its_length_and_its_room_and_is_for_its_owner_alone() {
     let (folder, byte_len) = (folder(), PAGES * PAGE_BYTES as u64);
-    for has_room in [true, false] {
-        let path = folder.path().join(has_room.to_string());
-        let (disk, report) = open(&path, &new(PAGES, has_room)).expect("there is room");
+    for room_pages in [0, PAGES / 2, PAGES] {
+        let path = folder.path().join(room_pages.to_string());
+        let (disk, report) = open(&path, &with_room(PAGES, room_pages)).expect("there is room");
         assert_eq!((disk.page_count(), report.was_made, report.is_device), (PAGES, true, false));
         let found = fs::metadata(&path).expect("it is there");
         assert_eq!(found.len(), byte_len);
-        assert_eq!(found.blocks() * 512 >= byte_len, has_room, "{} blocks", found.blocks());
+        let room_bytes = found.blocks() * 512;
+        assert!(room_bytes >= room_pages * PAGE_BYTES as u64, "{room_bytes} bytes");
+        assert_eq!(room_bytes >= byte_len, room_pages == PAGES, "{room_bytes} bytes");
         assert_eq!(found.permissions().mode() & 0o077, 0);
         assert!(disk.free_bytes().expect("it says so") > 0, "nobody else's room is the file's");
     }

@@ -32,7 +32,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use crate::disk::{Disk, Done, Refused};
+use crate::disk::{Disk, Done, Limits, Refused};
 use crate::gate::Gate;
 use crate::op::Op;
 
@@ -56,20 +56,8 @@ impl Drop for SimDisk {
 }
 
 impl Disk for SimDisk {
-    fn page_count(&self) -> u64 {
-        self.gate.page_count()
-    }
-
-    fn depth(&self) -> usize {
-        self.gate.depth()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.gate.in_flight()
-    }
-
-    fn can_discard(&self) -> bool {
-        self.gate.can_discard
+    fn limits(&self) -> Limits {
+        self.gate.limits()
     }
 
     fn submit(&mut self, tag: u64, op: Op) -> Result<(), Refused> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::disk::{Disk, Done, Refused};
+use crate::disk::{Disk, Done, Limits, Refused};
 use crate::file::{DiskFile, whole_pages};
 use crate::gate::Gate;
 use crate::op::{Op, PageNumber};
@@ -92,20 +92,8 @@ fn is_refusal(error: &io::Error) -> bool {
 }
 
 impl Disk for Uring {
-    fn page_count(&self) -> u64 {
-        self.gate.page_count()
-    }
-
-    fn depth(&self) -> usize {
-        self.gate.depth()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.gate.in_flight()
-    }
-
-    fn can_discard(&self) -> bool {
-        self.gate.can_discard
+    fn limits(&self) -> Limits {
+        self.gate.limits()
     }
 
     fn submit(&mut self, tag: u64, op: Op) -> Result<(), Refused> {

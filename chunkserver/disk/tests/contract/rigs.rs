@@ -43,7 +43,7 @@ pub(crate) struct FileRig {
 
 impl FileRig {
     fn new(folder: TempDir, is_uring: bool, is_direct: bool) -> Self {
-        let create = Some(NewFile { page_count: PAGE_COUNT, has_room: true });
+        let create = Some(NewFile { page_count: PAGE_COUNT, room_pages: u64::MAX });
         let options = Options { depth: DEPTH, create, is_direct, is_uring, ..Options::default() };
         Self { folder, options, is_uring }
     }
