@@ -176,7 +176,17 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "chunkserver",
         folder: "chunkserver",
-        may_use: MayUse::Only(&["base", "qos", "transport", "status", "rpc", "fastpath"]),
+        may_use: MayUse::Only(&[
+            "base",
+            "qos",
+            "wake",
+            "memory",
+            "transport",
+            "status",
+            "rpc",
+            "fastpath",
+            "disk",
+        ]),
         what: "the chunk server: store, service, daemon",
     },
     Row {
