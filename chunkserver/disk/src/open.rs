@@ -42,9 +42,9 @@ impl Default for Options {
 pub struct NewFile {
     /// Its length, pages.
     pub page_count: u64,
-    /// The first of them get their room now, so that no write to them meets a full file system: all,
-    /// or those that must always be there. The others are sparse. Either way the flush after the
-    /// first write of a page costs a file system's journal a write more: who needs fast flushes
+    /// The first of them get their room now, so that no write to them meets a full file system:
+    /// all, or those that must always be there. The others are sparse. Either way the flush after
+    /// the first write of a page costs a file system's journal a write more: who needs fast flushes
     /// writes the pages once.
     pub room_pages: u64,
 }

@@ -175,7 +175,7 @@ impl<M: Media> Store<M> {
                     self.counts.write_bytes += write.byte_len;
                 }
                 Record { body: Body::Delete, .. } => self.counts.deletes += 1,
-                Record { body: Body::Finish | Body::Seal, .. } => {}
+                Record { body: Body::Finish | Body::Seal | Body::Void, .. } => {}
             }
             at += len;
         }

@@ -54,6 +54,12 @@ pub enum OpenError {
     /// The directory has no store.
     #[error("there is no store here: no map, no log and no segment")]
     NoStore,
+    /// The disk is too small.
+    #[error("the disk has {pages} pages of 4096 bytes: too few for a log, a map and data")]
+    TooSmall {
+        /// What it has.
+        pages: u64,
+    },
     /// Two slices use one page, or a slice uses a page that no segment has.
     #[error("page {page} of the segment files is used by two slices, or is in no file")]
     Page {

@@ -123,6 +123,9 @@ impl<'a> OrDefaultBlock<'a> for Entry<'a, u32, Block> {
 /// Why a sound record does not fit the map: the log says something that cannot have happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ApplyError {
+    /// It needs a block of the map, and all that the medium has room for are used.
+    #[error("the map has no room for another block of chunk {0}")]
+    NoBlock(ChunkId),
     /// A create of a chunk that is there.
     #[error("chunk {0} is created twice")]
     ChunkExists(ChunkId),
@@ -180,7 +183,7 @@ impl ChunkMap {
                     }
                 }
             }
-            Body::Seal => {}
+            Body::Seal | Body::Void => {}
         }
         Ok(())
     }
@@ -229,7 +232,7 @@ impl ChunkMap {
             Err(ApplyError::NoSuchChunk(_)) if matches!(record.body, Body::Delete) => return,
             // What made it, and perhaps wrote to it, is lost.
             Err(ApplyError::NoSuchChunk(_)) => self.suspect(id, record.frame.sequence),
-            Err(ApplyError::LimitExceeded(_)) => {
+            Err(ApplyError::LimitExceeded(_) | ApplyError::NoBlock(_)) => {
                 self.remove(id);
                 self.suspect(id, record.frame.sequence);
             }

@@ -34,6 +34,7 @@ mod check;
 mod checkpoint;
 mod commit;
 mod config;
+pub mod core;
 mod damage;
 mod engine;
 mod error;

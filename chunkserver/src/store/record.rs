@@ -42,6 +42,7 @@ mod kind {
     pub(super) const DELETE: u8 = 3;
     pub(super) const SEAL: u8 = 4;
     pub(super) const FINISH: u8 = 5;
+    pub(super) const VOID: u8 = 6;
 }
 
 /// What the headers of the records of one log are made with, so that nobody who does not know the
@@ -120,6 +121,8 @@ pub enum Body<'a> {
     Delete,
     /// Changes nothing: it witnesses that all records before it were on stable media.
     Seal,
+    /// Changes nothing: it stands where a write was to be whose data the medium did not take.
+    Void,
 }
 
 /// The new pages and checksums of the slices that a write touched.
@@ -272,6 +275,7 @@ fn parse_body<'a>(header: &[u8], body: &'a [u8]) -> Result<Body<'a>, &'static st
         (kind::WRITE, _) => parse_write(body).map(Body::Write),
         (kind::DELETE, 0) => Ok(Body::Delete),
         (kind::SEAL, 0) => Ok(Body::Seal),
+        (kind::VOID, _) if body.iter().all(|byte| *byte == 0) => Ok(Body::Void),
         (kind::CREATE | kind::DELETE | kind::SEAL | kind::FINISH, _) => Err("body_len"),
         _ => Err("kind"),
     }
@@ -323,11 +327,24 @@ fn parse_write(body: &[u8]) -> Result<WriteBody<'_>, &'static str> {
 /// What to put into a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op<'a> {
-    Create { limit_bytes: u64, unfinished: bool, resident: bool },
+    Create {
+        limit_bytes: u64,
+        unfinished: bool,
+        resident: bool,
+    },
     Finish,
-    Write { offset: u64, byte_len: u64, extents: &'a [Extent], crcs: &'a [u32] },
+    Write {
+        offset: u64,
+        byte_len: u64,
+        extents: &'a [Extent],
+        crcs: &'a [u32],
+    },
     Delete,
     Seal,
+    /// As long as the record in whose place it stands.
+    Void {
+        record_bytes: usize,
+    },
 }
 
 impl Op<'_> {
@@ -341,6 +358,7 @@ impl Op<'_> {
                         .next_multiple_of(RECORD_ALIGN)
                 }
                 Op::Delete | Op::Finish | Op::Seal => 0,
+                Op::Void { record_bytes } => record_bytes - RECORD_HEADER_BYTES,
             }
     }
 
@@ -376,6 +394,10 @@ impl Op<'_> {
             Op::Delete => kind::DELETE,
             Op::Finish => kind::FINISH,
             Op::Seal => kind::SEAL,
+            Op::Void { record_bytes } => {
+                out.resize(start + record_bytes, 0);
+                kind::VOID
+            }
         };
         out.resize(start + (out.len() - start).next_multiple_of(RECORD_ALIGN), 0);
         let (header, body) = out[start..].split_at_mut(RECORD_HEADER_BYTES);

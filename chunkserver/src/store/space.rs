@@ -81,6 +81,9 @@ pub(crate) struct Space {
     pins: BTreeMap<u64, u32>,
     /// Segments whose files cannot be used.
     shunned: BTreeSet<u32>,
+    /// Pages that would be free again, where they give their room back before; none where they
+    /// keep it.
+    vacated: Option<Vec<Extent>>,
 }
 
 /// A page that two slices claim, or that lies in no segment.
@@ -102,7 +105,18 @@ impl Space {
             commit: 0,
             pins: BTreeMap::new(),
             shunned: BTreeSet::new(),
+            vacated: None,
         }
+    }
+
+    /// Keeps pages that would be free again for [`take_vacated`](Self::take_vacated).
+    pub(crate) fn keep_vacated(&mut self) {
+        self.vacated = Some(Vec::new());
+    }
+
+    /// Pages that would be free again; whoever takes them releases them.
+    pub(crate) fn take_vacated(&mut self) -> Vec<Extent> {
+        self.vacated.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     pub(crate) fn free_pages(&self) -> u64 {
@@ -323,7 +337,10 @@ impl Space {
         let oldest = self.pins.keys().next().copied().unwrap_or(self.commit);
         while let Some(retired) = self.retired.pop_front_if(|r| r.commit <= oldest) {
             self.retired_pages -= u64::from(retired.extent.count);
-            self.release(retired.extent);
+            match &mut self.vacated {
+                Some(vacated) => vacated.push(retired.extent),
+                None => self.release(retired.extent),
+            }
         }
     }
 }

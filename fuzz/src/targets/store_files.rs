@@ -34,7 +34,7 @@ pub(crate) fn record(input: &[u8]) -> u64 {
                     class(&[2, slices.min(16), extents.min(16)])
                 }
                 Body::Delete => 3,
-                Body::Seal => 4,
+                Body::Seal | Body::Void => 4,
             }
         }
         Err(error) => {

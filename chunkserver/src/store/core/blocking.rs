@@ -1,0 +1,135 @@
+//! A disk that is waited for: what opens a store has nothing else to do.
+
+use std::io;
+use std::time::Duration;
+
+use towpath_disk::{Disk, DiskError, Done, Op, PageNumber, ReadPages};
+
+use super::memory::{LONG_PAGES, Memory};
+use super::page::{PAGE_BYTES, PageBytes};
+
+/// Reads under way together: where a device gives about all that it can.
+const DEPTH: usize = 32;
+
+/// How long one wait is; there is always another one.
+const WAIT: Duration = Duration::from_secs(60);
+
+/// Pages that follow each other, and the caller's number for them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) number: u64,
+    pub(super) at: PageNumber,
+    /// [`LONG_PAGES`] at most.
+    pub(super) count: usize,
+}
+
+/// A disk, waited for.
+pub(super) struct Blocking<'a> {
+    disk: &'a mut dyn Disk,
+    memory: &'a Memory,
+    done: Vec<Done>,
+}
+
+fn not_taken(refused: &towpath_disk::Refused) -> io::Error {
+    io::Error::other(refused.to_string())
+}
+
+impl<'a> Blocking<'a> {
+    pub(super) fn new(disk: &'a mut dyn Disk, memory: &'a Memory) -> Self {
+        Self { disk, memory, done: Vec::new() }
+    }
+
+    pub(super) fn disk(&self) -> &dyn Disk {
+        self.disk
+    }
+
+    fn run(&mut self, op: Op) -> io::Result<(Op, Result<(), DiskError>)> {
+        self.disk.submit(0, op).map_err(|refused| not_taken(&refused))?;
+        loop {
+            self.disk.wait(WAIT, &mut self.done)?;
+            if let Some(Done { op, outcome, .. }) = self.done.pop() {
+                return Ok((op, outcome));
+            }
+        }
+    }
+
+    /// One page; none where it cannot be read, tried twice.
+    ///
+    /// # Errors
+    /// The system does not speak of the disk any more.
+    pub(super) fn page(&mut self, at: PageNumber) -> io::Result<Option<Box<PageBytes>>> {
+        for _ in 0..2 {
+            let into = self.memory.to_fill(1)?;
+            if let (Op::Read { into, .. }, Ok(())) = self.run(Op::read(at, into))?
+                && let Some(page) = into.first()
+                && let Ok(page) = page[..].try_into()
+            {
+                return Ok(Some(Box::new(page)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads many runs of pages together; `take` is given each page with the number of its run and
+    /// its place there, or none where it cannot be read.
+    ///
+    /// # Errors
+    /// The system does not speak of the disk any more.
+    pub(super) fn each(
+        &mut self,
+        wanted: impl IntoIterator<Item = Wanted>,
+        mut take: impl FnMut(u64, usize, Option<&PageBytes>),
+    ) -> io::Result<()> {
+        let mut wanted = wanted.into_iter().peekable();
+        let mut under_way: slab::Slab<Wanted> = slab::Slab::new();
+        let depth = DEPTH.min(self.disk.depth());
+        let mut bad = Vec::new();
+        while wanted.peek().is_some() || !under_way.is_empty() {
+            while under_way.len() < depth
+                && let Some(next) = wanted.next()
+            {
+                let into = self.memory.to_fill(next.count.min(LONG_PAGES))?;
+                let tag = under_way.insert(next) as u64;
+                let taken = self.disk.submit(tag, Op::read(next.at, into));
+                taken.map_err(|refused| not_taken(&refused))?;
+            }
+            self.disk.wait(WAIT, &mut self.done)?;
+            for Done { tag, op, outcome } in self.done.drain(..) {
+                let Some(run) = under_way.try_remove(tag as usize) else { continue };
+                match (op, outcome) {
+                    (Op::Read { into, .. }, Ok(())) => give(run.number, &into, &mut take),
+                    _ => bad.push(run),
+                }
+            }
+        }
+        for Wanted { number, at, count } in bad {
+            for place in 0..count {
+                let page = self.page(PageNumber(at.0 + place as u64))?;
+                take(number, place, page.as_deref());
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes whole pages.
+    ///
+    /// # Errors
+    /// What the disk reports.
+    pub(super) fn write(&mut self, at: PageNumber, bytes: &[u8]) -> io::Result<()> {
+        let from = self.memory.copies(bytes)?;
+        self.run(Op::Write { at, from })?.1.map_err(|error| error.source)
+    }
+
+    /// # Errors
+    /// What the disk reports.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.run(Op::Flush)?.1.map_err(|error| error.source)
+    }
+}
+
+fn give(number: u64, into: &[ReadPages], take: &mut impl FnMut(u64, usize, Option<&PageBytes>)) {
+    let pages = into.iter().flat_map(|pages| pages.as_chunks::<PAGE_BYTES>().0);
+    for (place, page) in pages.enumerate() {
+        take(number, place, Some(page));
+    }
+}

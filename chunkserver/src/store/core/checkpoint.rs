@@ -1,0 +1,225 @@
+//! The checkpoint: pages of the map that have changed go to the disk while requests are served
+//! (docs/store-format.md section 6).
+
+use std::collections::BTreeMap;
+
+use towpath_disk::{DiskError, Op};
+
+use super::directory::{ENTRIES, Entry, encode};
+use super::io::Purpose;
+use super::page::PageHead;
+use super::state::StoreCore;
+use super::superblock::{LogPoint, Superblock};
+use crate::store::error::CommitStep;
+
+/// Operations of a checkpoint that are under way together: it has time.
+const UNDER_WAY_MAX: usize = 8;
+
+/// The checkpoint that is on the disk.
+#[derive(Debug, Default)]
+pub(super) struct Published {
+    pub(super) generation: u64,
+    /// By page of the map.
+    pub(super) entries: Vec<Entry>,
+}
+
+/// What a checkpoint does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Writes pages of the map that have changed.
+    Pages,
+    /// Writes pages of the directory, from one on.
+    Directory(u32),
+    /// Flushes them.
+    Flush,
+    /// Writes the superblock.
+    Superblock,
+    /// Flushes it.
+    LastFlush,
+    /// Is done with that.
+    Done,
+}
+
+/// A checkpoint under way.
+#[derive(Debug)]
+pub(super) struct Checkpoint {
+    generation: u64,
+    start: LogPoint,
+    map_pages_used: u32,
+    entries: BTreeMap<u32, Entry>,
+    under_way: usize,
+    step: Step,
+}
+
+impl<W: AsRef<[u8]>> StoreCore<W> {
+    /// Begins a checkpoint where one is due, and goes on with the one under way.
+    pub(super) fn go_on_with_checkpoint(&mut self) {
+        if self.failed.is_some() || self.map.is_lossy {
+            return;
+        }
+        if self.checkpoint.is_none() {
+            if !self.wants_checkpoint && !self.log.is_checkpoint_due() {
+                return;
+            }
+            self.begin_checkpoint();
+        }
+        while let Some(checkpoint) = self.checkpoint.take() {
+            let (before, left) = (checkpoint.step, checkpoint.under_way);
+            self.advance(checkpoint);
+            let now = self.checkpoint.as_ref().map(|now| (now.step, now.under_way));
+            if now == Some((before, left)) {
+                break;
+            }
+        }
+    }
+
+    fn begin_checkpoint(&mut self) {
+        self.wants_checkpoint = false;
+        self.map.freeze();
+        self.log.on_checkpoint_begun();
+        self.checkpoint = Some(Checkpoint {
+            generation: self.published.generation + 1,
+            start: self.log.applied,
+            map_pages_used: self.map.pages_used(),
+            entries: BTreeMap::new(),
+            under_way: 0,
+            step: Step::Pages,
+        });
+    }
+
+    fn advance(&mut self, mut checkpoint: Checkpoint) {
+        let outcome = match checkpoint.step {
+            Step::Pages => self.write_map_page(&mut checkpoint),
+            Step::Directory(page) => self.write_directory_page(&mut checkpoint, page),
+            _ if checkpoint.under_way > 0 => Ok(()),
+            Step::Flush | Step::LastFlush => {
+                let is_last = checkpoint.step == Step::LastFlush;
+                checkpoint.step = if is_last { Step::Done } else { Step::Superblock };
+                checkpoint.under_way += 1;
+                #[cfg(test)]
+                let skips = self.bug == Some(super::tests::Bug::SkipMapFlush) && !is_last;
+                #[cfg(not(test))]
+                let skips = false;
+                match skips {
+                    true => checkpoint.under_way -= 1,
+                    false => self.io.submit(Purpose::Checkpoint, Op::Flush),
+                }
+                Ok(())
+            }
+            Step::Superblock => self.write_superblock(&mut checkpoint),
+            Step::Done => return self.publish(checkpoint),
+        };
+        self.checkpoint = Some(checkpoint);
+        if let Err(error) = outcome {
+            self.fail(CommitStep::Checkpoint, error.kind());
+        }
+    }
+
+    fn may_write(&self, checkpoint: &Checkpoint) -> bool {
+        let max = if self.io.is_crowded() { 1 } else { UNDER_WAY_MAX };
+        checkpoint.under_way < max
+    }
+
+    /// To the place that does not hold the current version.
+    fn write_map_page(&mut self, checkpoint: &mut Checkpoint) -> std::io::Result<()> {
+        if !self.may_write(checkpoint) {
+            return Ok(());
+        }
+        let (store_id, generation) = (self.store_id, checkpoint.generation);
+        let Some((page, bytes, crc)) =
+            self.map.take_frozen(PageHead { store_id, generation, index: 0 })
+        else {
+            checkpoint.step = Step::Directory(0);
+            return Ok(());
+        };
+        let known = self.published.entries.get(page as usize).copied().unwrap_or_default();
+        let place = if known.generation == 0 { 0 } else { 1 - known.place };
+        checkpoint.entries.insert(page, Entry { generation, crc, place });
+        let at = self.layout.map_page(page, place);
+        let op = Op::write(at, self.memory.page(&bytes)?);
+        checkpoint.under_way += 1;
+        self.io.submit(Purpose::Checkpoint, op);
+        Ok(())
+    }
+
+    fn write_directory_page(
+        &mut self,
+        checkpoint: &mut Checkpoint,
+        page: u32,
+    ) -> std::io::Result<()> {
+        if !self.may_write(checkpoint) {
+            return Ok(());
+        }
+        let first = page * ENTRIES as u32;
+        if first >= checkpoint.map_pages_used {
+            checkpoint.step = Step::Flush;
+            return Ok(());
+        }
+        let Checkpoint { generation, map_pages_used, .. } = *checkpoint;
+        let head = PageHead { store_id: self.store_id, generation, index: page.into() };
+        let entry = |page: u32| {
+            let known = || self.published.entries.get(page as usize).copied();
+            let found = checkpoint.entries.get(&page).copied().or_else(known);
+            found.unwrap_or_default()
+        };
+        let last = map_pages_used.min(first + ENTRIES as u32);
+        let bytes = encode(head, (first..last).map(entry));
+        let at = self.layout.directory_page(generation, page);
+        let op = Op::write(at, self.memory.page(&bytes)?);
+        checkpoint.step = Step::Directory(page + 1);
+        checkpoint.under_way += 1;
+        self.io.submit(Purpose::Checkpoint, op);
+        Ok(())
+    }
+
+    fn write_superblock(&mut self, checkpoint: &mut Checkpoint) -> std::io::Result<()> {
+        let &mut Checkpoint { generation, start, map_pages_used, .. } = checkpoint;
+        let superblock = self.superblock(generation, start, map_pages_used);
+        let at = self.layout.superblock(generation);
+        let op = Op::write(at, self.memory.page(&superblock.encode())?);
+        checkpoint.step = Step::LastFlush;
+        checkpoint.under_way += 1;
+        self.io.submit(Purpose::Checkpoint, op);
+        Ok(())
+    }
+
+    pub(super) fn superblock(
+        &self,
+        generation: u64,
+        start: LogPoint,
+        map_pages_used: u32,
+    ) -> Superblock {
+        Superblock {
+            store_id: self.store_id,
+            generation,
+            layout: self.layout,
+            is_sparse: self.is_sparse,
+            log_nonce: self.log_nonce,
+            start,
+            map_pages_used,
+        }
+    }
+
+    /// The checkpoint is durable. The log before that of the generation before is free.
+    fn publish(&mut self, checkpoint: Checkpoint) {
+        let Checkpoint { generation, start, map_pages_used, entries, .. } = checkpoint;
+        let used = (map_pages_used as usize).max(self.published.entries.len());
+        self.published.entries.resize(used, Entry::default());
+        for (page, entry) in entries {
+            self.published.entries[page as usize] = entry;
+        }
+        self.published.generation = generation;
+        self.log.on_checkpoint_done(start);
+        self.counts.checkpoints += 1;
+        self.close_group();
+    }
+
+    pub(super) fn on_checkpoint(&mut self, outcome: Result<(), DiskError>) {
+        if let Err(error) = outcome {
+            return self.fail(CommitStep::Checkpoint, error.source.kind());
+        }
+        if let Some(checkpoint) = &mut self.checkpoint {
+            checkpoint.under_way -= 1;
+        }
+    }
+}

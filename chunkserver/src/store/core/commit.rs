@@ -1,0 +1,361 @@
+//! The group commit: records beside the data, one flush, and then all of it is there.
+
+use towpath_disk::{DiskError, Op};
+
+use super::group::{Change, Failure, Group, Head, Member};
+use super::io::Purpose;
+use super::log::writes;
+use super::page::PAGE_BYTES;
+use super::read::stored_crc;
+use super::state::StoreCore;
+use super::superblock::LogPoint;
+use super::write::position_of;
+use crate::store::error::{CommitStep, FinishError, FlushFailed, Refused, WriteError};
+use crate::store::map::slices_in;
+use crate::store::record::{Body, Frame, Op as RecordOp, Record, parse_record};
+use crate::store::residence::SlicePlace;
+use crate::store::slice::{ChunkId, SLICE_BYTES};
+
+impl<W: AsRef<[u8]>> StoreCore<W> {
+    /// Makes a group of what gathers, where none is under way: of the first changes, as far as
+    /// their slices are merged. Without room in the log it waits for a checkpoint.
+    pub(super) fn close_group(&mut self) {
+        if self.current.is_some() || self.failed.is_some() {
+            return;
+        }
+        let members = &self.gathering.members;
+        let is_ready = |key: &&usize| self.members[**key].merges_left == 0;
+        let ready = members.iter().take_while(is_ready).count();
+        if ready == 0 {
+            return;
+        }
+        let record_bytes: usize =
+            members[..ready].iter().map(|key| self.members[*key].record_bytes).sum();
+        let pages = record_bytes.div_ceil(PAGE_BYTES) as u64;
+        if !self.log.has_room(pages) || self.map.saved_pages() >= super::SAVED_PAGES_MAX {
+            self.wants_checkpoint |= self.checkpoint.is_none();
+            return;
+        }
+        let members: Vec<_> = self.gathering.members.drain(..ready).collect();
+        self.gathering.record_bytes -= record_bytes as u64;
+        let mut data_left = 0;
+        for key in &members {
+            let member = &mut self.members[*key];
+            member.is_closed = true;
+            data_left += member.writes_left;
+        }
+        let rest = self.gathering.members.iter().filter_map(|key| self.members[*key].change.span());
+        self.gathering.data_bytes = rest.map(|span| span.count() * SLICE_BYTES as u64).sum();
+        let (start, bytes) = (self.log.end, Vec::new());
+        let (is_stale, is_flushing, log_left) = (false, false, 0);
+        let mut group = Group { members, bytes, start, log_left, data_left, is_stale, is_flushing };
+        self.log.end = self.encode(&mut group);
+        self.write_records(group);
+        self.may_retry |= !self.held.is_empty();
+    }
+
+    /// Makes the records of a group; gives the place after it.
+    fn encode(&self, group: &mut Group) -> LogPoint {
+        group.bytes.clear();
+        let LogPoint { page, mut sequence, mut crc } = group.start;
+        for key in &group.members {
+            let member = &self.members[*key];
+            let op = match member.failed {
+                Some(_) => RecordOp::Void { record_bytes: member.record_bytes },
+                None => member.change.op(),
+            };
+            let frame = Frame {
+                sequence,
+                durable_sequence: self.log.durable_sequence(),
+                generation: self.published.generation,
+                previous_crc: crc,
+            };
+            crc = op.encode(self.key, frame, member.chunk, &mut group.bytes);
+            sequence += 1;
+        }
+        group.bytes.resize(group.bytes.len().next_multiple_of(PAGE_BYTES), 0);
+        LogPoint { page: page + (group.bytes.len() / PAGE_BYTES) as u64, sequence, crc }
+    }
+
+    fn write_records(&mut self, mut group: Group) {
+        match writes(&self.layout, &self.memory, group.start.page, &group.bytes) {
+            Ok(ops) => {
+                group.log_left = ops.len();
+                ops.into_iter().for_each(|op| self.io.submit(Purpose::Log, op));
+                self.current = Some(group);
+                // Where no data is under way any more and the log is in memory, that is all.
+                self.flush_when_written();
+            }
+            Err(error) => {
+                self.current = Some(group);
+                self.fail(CommitStep::LogAppend, error.kind());
+            }
+        }
+    }
+
+    pub(super) fn on_log(&mut self, outcome: Result<(), DiskError>) {
+        if let Err(error) = outcome {
+            return self.fail(CommitStep::LogAppend, error.source.kind());
+        }
+        if let Some(group) = &mut self.current {
+            group.log_left -= 1;
+        }
+        self.flush_when_written();
+    }
+
+    pub(super) fn on_data(&mut self, key: usize, op: Op, outcome: Result<(), DiskError>) {
+        // Of a store that has failed nobody waits for it any more.
+        let Some(member) = self.members.get_mut(key).filter(|_| self.failed.is_none()) else {
+            return;
+        };
+        member.writes_left -= 1;
+        if member.is_closed
+            && let Some(group) = &mut self.current
+        {
+            group.data_left -= 1;
+        }
+        match outcome {
+            Ok(()) => self.keep(key, op),
+            Err(error) if error.is_full() => {
+                self.counts.no_space += 1;
+                let full = WriteError::Refused(Refused::NoSpace);
+                self.member_failed(key, Failure::Write(full));
+            }
+            Err(error) => {
+                let media = super::media_error(&error);
+                self.member_failed(key, Failure::Write(WriteError::Media(media)));
+            }
+        }
+        self.flush_when_written();
+    }
+
+    /// Keeps what was written where memory of resident chunks takes it.
+    fn keep(&mut self, key: usize, op: Op) {
+        let Op::Write { at, from } = op else { return };
+        let Some(member) = self.members.get_mut(key) else { return };
+        let (Some(kept), Change::Write { extents, .. }) = (&mut member.kept, &member.change) else {
+            return;
+        };
+        let first = (at.0 + 1 - self.layout.data_page(1).0) as u32;
+        let Some(mut position) = position_of(extents, first) else { return };
+        for pages in from {
+            let count = pages.count() as usize;
+            kept.push((position, pages));
+            position += count;
+        }
+    }
+
+    /// A member does not happen: its record becomes void, and whoever said afterwards how long the
+    /// chunk is may be wrong.
+    pub(super) fn member_failed(&mut self, key: usize, failure: Failure) {
+        let Some(member) = self.members.get_mut(key) else { return };
+        let (chunk, is_first) = (member.chunk, member.failed.is_none());
+        if is_first {
+            member.failed = Some(failure);
+            self.reconsider(chunk);
+        }
+        let is_stale = is_first && self.members.get(key).is_some_and(|member| member.is_closed);
+        if let Some(group) = self.current.as_mut().filter(|_| is_stale) {
+            group.is_stale = true;
+        }
+    }
+
+    /// Follows the changes of a chunk that are under way anew.
+    fn reconsider(&mut self, chunk: ChunkId) {
+        let mut head = self.committed_head(chunk);
+        let current = self.current.iter().flat_map(|group| group.members.iter());
+        let keys: Vec<_> = current.chain(&self.gathering.members).copied().collect();
+        for key in keys {
+            let is_resident = self.residence.is_some();
+            let member = &mut self.members[key];
+            if member.chunk != chunk || member.failed.is_some() {
+                continue;
+            }
+            match &member.change {
+                &Change::Create { limit_bytes, resident, .. } => {
+                    let has_slots = resident && is_resident;
+                    head = Some(Head { byte_len: 0, limit_bytes, has_slots });
+                }
+                Change::Delete => head = None,
+                Change::Finish { byte_len } => {
+                    let found = head.map_or(0, |head| head.byte_len);
+                    if found != *byte_len {
+                        let error = FinishError::Length { byte_len: found };
+                        member.failed = Some(Failure::Finish(error));
+                    }
+                }
+                change => {
+                    if let (Some(head), Some(span)) = (&mut head, change.span()) {
+                        head.byte_len = head.byte_len.max(span.end());
+                    }
+                }
+            }
+        }
+        if let Some(pending) = self.pending.get_mut(&chunk) {
+            pending.head = head;
+        }
+    }
+
+    /// Flushes the group under way once all of it is written; where a member has failed, the
+    /// records are written again first.
+    fn flush_when_written(&mut self) {
+        let is_written =
+            |group: &&mut Group| group.log_left == 0 && group.data_left == 0 && !group.is_flushing;
+        let Some(group) = self.current.as_mut().filter(is_written) else { return };
+        if group.is_stale {
+            let Some(mut group) = self.current.take() else { return };
+            group.is_stale = false;
+            self.log.end = self.encode(&mut group);
+            return self.write_records(group);
+        }
+        group.is_flushing = true;
+        #[cfg(test)]
+        if self.bug == Some(super::tests::Bug::SkipFlush) {
+            return self.on_flush(Ok(()));
+        }
+        self.io.submit(Purpose::Flush, Op::Flush);
+    }
+
+    pub(super) fn on_flush(&mut self, outcome: Result<(), DiskError>) {
+        match outcome {
+            Ok(()) => self.apply_group(),
+            Err(error) => self.fail(CommitStep::LogFlush, error.source.kind()),
+        }
+    }
+
+    /// Applies the records of a durable group by the same code that replays them.
+    fn apply_group(&mut self) {
+        let Some(group) = self.current.take() else { return };
+        let (mut at, mut is_seal) = (0, true);
+        for key in &group.members {
+            let member = self.members.remove(*key);
+            is_seal &= matches!(member.change, Change::Seal);
+            let (record, len) =
+                parse_record(&group.bytes[at..], self.key).expect("it was encoded here");
+            at += len;
+            self.forget_member(&member);
+            match (&member.failed, &member.change) {
+                (None, _) => self.apply(&record, &member),
+                // Nothing names its pages.
+                (Some(_), Change::Write { extents, .. }) => {
+                    extents.iter().for_each(|extent| self.space.release(*extent));
+                }
+                _ => {}
+            }
+            if let Some(to) = member.to {
+                let ticket = Self::ticket(record.frame.sequence);
+                self.answer(Some(to), member.into_reply(Ok(ticket)));
+            }
+        }
+        let sealed = self.log.durable_sequence();
+        self.space.committed();
+        self.log.applied = self.log.end;
+        self.sealed = if is_seal { self.log.durable_sequence() } else { sealed };
+        self.counts.commits += 1;
+        self.vacate();
+        self.measure_room();
+        self.may_retry |= !self.held.is_empty();
+    }
+
+    fn apply(&mut self, record: &Record<'_>, member: &Member<W>) {
+        let space = &mut self.space;
+        #[cfg(test)]
+        let early = self.bug == Some(super::tests::Bug::ReuseTooEarly);
+        let mut retire = |page| {
+            #[cfg(test)]
+            if early {
+                return;
+            }
+            space.retire(page);
+        };
+        self.map.apply(record, &mut retire).expect("staging checked that the record fits");
+        self.follow(record, member);
+        match &record.body {
+            Body::Create { .. } => self.counts.creates += 1,
+            Body::Write(write) => {
+                self.counts.writes += 1;
+                self.counts.write_bytes += write.byte_len;
+            }
+            Body::Delete => self.counts.deletes += 1,
+            Body::Finish | Body::Seal | Body::Void => {}
+        }
+    }
+
+    /// Does to the memory of resident chunks what a record did.
+    fn follow(&mut self, record: &Record<'_>, member: &Member<W>) {
+        let (id, version) = (record.chunk, record.frame.sequence);
+        let chunk = self.map.chunks.get(&id);
+        let Some(residence) = &mut self.residence else { return };
+        match (&record.body, chunk) {
+            (Body::Create { resident: true, .. }, _) => residence.place(id),
+            (Body::Write(write), Some(chunk)) if residence.holds(id) => {
+                if !residence.grow(id, slices_in(chunk.head.byte_len), version) {
+                    // Staging has seen to it. What is not in memory is served from the disk.
+                    tracing::error!(chunk = %id, "a resident chunk has lost its place in memory");
+                    residence.remove(id);
+                    return;
+                }
+                for (first, pages) in member.kept.iter().flatten() {
+                    for (at, bytes) in pages.chunks_exact(SLICE_BYTES).enumerate() {
+                        let slice = write.span().first() + (first + at) as u64;
+                        let place = SlicePlace { chunk: id, slice };
+                        let crc = stored_crc(id, slice, chunk.slice(slice));
+                        residence.put(place, version, Some((crc, bytes)));
+                    }
+                }
+            }
+            (Body::Delete, _) => residence.remove(id),
+            _ => {}
+        }
+    }
+
+    /// Lets pages that are free again give their room back, where they take it from the file
+    /// system.
+    pub(super) fn vacate(&mut self) {
+        for extent in self.space.take_vacated() {
+            self.vacating += u64::from(extent.count);
+            let (page, count) = (extent.page, extent.count);
+            let at = self.layout.data_page(page);
+            let op = Op::Discard { at, count: count.into() };
+            self.io.submit(Purpose::Discard { page, count }, op);
+        }
+    }
+
+    /// The room is back, or stays with the pages: either way they can be used.
+    pub(super) fn on_discard(&mut self, page: u32, count: u32) {
+        self.vacating -= u64::from(count);
+        self.space.release(crate::store::record::Extent { page, count });
+        self.measure_room();
+        self.may_retry |= !self.held.is_empty();
+    }
+
+    pub(super) fn measure_room(&mut self) {
+        if self.is_sparse {
+            // What does not tell has no more, as far as anybody can rely on it.
+            self.room_bytes = self.io.disk().free_bytes().unwrap_or(0);
+        }
+    }
+
+    /// Refuses all changes from now on. What is under way may be there after a restart, or not.
+    pub(super) fn fail(&mut self, step: CommitStep, kind: std::io::ErrorKind) {
+        if self.failed.is_some() {
+            return;
+        }
+        let failed = FlushFailed { step, kind };
+        tracing::error!(%failed, "the store has stopped taking changes");
+        self.failed = Some(failed);
+        self.checkpoint = None;
+        let closed = self.current.take().map(|group| group.members).unwrap_or_default();
+        let gathered = std::mem::take(&mut self.gathering).members;
+        let undecided = closed.into_iter().map(|key| (key, Refused::Undecided(failed)));
+        let refused = gathered.into_iter().map(|key| (key, Refused::Failed(failed)));
+        for (key, refused) in undecided.chain(refused) {
+            let mut member = self.members.remove(key);
+            self.forget_member(&member);
+            member.failed = None;
+            let to = member.to;
+            self.answer(to, member.into_reply(Err(refused)));
+        }
+        self.refuse_held();
+    }
+}

@@ -1,0 +1,43 @@
+//! Makes a store on a disk that has none.
+
+use std::io;
+
+use super::blocking::Blocking;
+use super::layout::{LOG_COPIES, Layout};
+use super::memory::LONG_PAGES;
+use super::page::PAGE_BYTES;
+use super::superblock::{LogPoint, Superblock};
+
+/// The first record of a store: zero stands for none.
+const FIRST_SEQUENCE: u64 = 1;
+
+/// Makes an empty store; the superblock comes last.
+///
+/// The log is filled with zeros: a write to pages that a file system has only set aside costs its
+/// journal a write more, with each flush.
+pub(super) fn create(
+    disk: &mut Blocking<'_>,
+    layout: Layout,
+    (store_id, log_nonce): (u64, u64),
+    is_sparse: bool,
+) -> io::Result<Superblock> {
+    let zeros = vec![0; 16 * LONG_PAGES * PAGE_BYTES];
+    for copy in 0..LOG_COPIES {
+        let mut page = 0;
+        while page < layout.log_pages {
+            let count = (layout.log_pages - page).min(16 * LONG_PAGES as u64);
+            disk.write(layout.log_page(copy, page), &zeros[..count as usize * PAGE_BYTES])?;
+            page += count;
+        }
+    }
+    disk.write(layout.superblock(0), &zeros[..PAGE_BYTES])?;
+    disk.write(layout.superblock(1), &zeros[..PAGE_BYTES])?;
+    disk.flush()?;
+    let start = LogPoint { page: 0, sequence: FIRST_SEQUENCE, crc: 0 };
+    let (generation, map_pages_used) = (1, 0);
+    let superblock =
+        Superblock { store_id, generation, layout, is_sparse, log_nonce, start, map_pages_used };
+    disk.write(layout.superblock(generation), &superblock.encode()[..])?;
+    disk.flush()?;
+    Ok(superblock)
+}

@@ -1,0 +1,144 @@
+//! Where everything lies on the disk of a store (docs/store-format.md section 3).
+
+use towpath_disk::PageNumber;
+
+use super::directory::ENTRIES;
+use super::map_page::BLOCKS;
+
+/// Pages of data for each block of the map: chunks of 64 KiB and more never lack one.
+const DATA_PAGES_A_BLOCK: u64 = 16;
+
+/// Blocks that even the smallest store has.
+const BLOCKS_MIN: u64 = 64;
+
+/// Fewest pages of one copy of the log: an eighth of it holds the record of the longest write, in
+/// as many pieces as it has slices.
+pub(crate) const LOG_PAGES_MIN: u64 = 128;
+
+/// Most pages of one copy of the log, 4 GiB: an opening reads at most three quarters of it.
+pub(crate) const LOG_PAGES_MAX: u64 = 1 << 20;
+
+/// Copies of the log: a damaged sector concerns one of them.
+pub(crate) const LOG_COPIES: u64 = 2;
+
+/// The areas of a disk, in their order: a superblock, the log, the map, the directory, the data,
+/// the other superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Pages of the disk that are used.
+    pub(crate) page_count: u64,
+    /// Pages of one copy of the log.
+    pub(crate) log_pages: u64,
+    /// Pages of the map; each has two places.
+    pub(crate) map_pages: u32,
+    /// Pages that hold slices. They are numbered from 1.
+    pub(crate) data_pages: u32,
+}
+
+impl Layout {
+    /// The layout of a disk; none where it is too small for a log like that, or the log cannot be.
+    pub(crate) fn new(page_count: u64, log_pages: u64) -> Option<Self> {
+        if !(LOG_PAGES_MIN..=LOG_PAGES_MAX).contains(&log_pages) {
+            return None;
+        }
+        let rest = page_count.checked_sub(2 + LOG_COPIES * log_pages)?;
+        let blocks = rest / DATA_PAGES_A_BLOCK + BLOCKS_MIN;
+        let map_pages = u32::try_from(blocks.div_ceil(BLOCKS as u64)).ok()?;
+        let layout = Self { page_count, log_pages, map_pages, data_pages: 0 };
+        let before = layout.data_start() - layout.log_start(0) - LOG_COPIES * log_pages;
+        let data_pages = u32::try_from(rest.checked_sub(before)?).unwrap_or(u32::MAX - 1);
+        (data_pages > 0 && data_pages < u32::MAX).then_some(Self { data_pages, ..layout })
+    }
+
+    /// Pages that the directory takes.
+    pub(crate) fn directory_pages(&self) -> u32 {
+        self.map_pages.div_ceil(ENTRIES as u32)
+    }
+
+    /// Blocks that the map has room for.
+    pub(crate) fn blocks(&self) -> u32 {
+        self.map_pages.saturating_mul(BLOCKS as u32)
+    }
+
+    /// Pages before the data: they have their room from the beginning.
+    pub(crate) fn metadata_pages(&self) -> u64 {
+        self.data_start()
+    }
+
+    /// The superblock of a generation.
+    pub(crate) fn superblock(&self, generation: u64) -> PageNumber {
+        PageNumber(if generation.is_multiple_of(2) { 0 } else { self.page_count - 1 })
+    }
+
+    fn log_start(&self, copy: u64) -> u64 {
+        1 + copy * self.log_pages
+    }
+
+    /// A page of the log, counted from the beginning of all time, in one of its copies.
+    pub(crate) fn log_page(&self, copy: u64, page: u64) -> PageNumber {
+        PageNumber(self.log_start(copy) + page % self.log_pages)
+    }
+
+    /// One of the two places of a page of the map.
+    pub(crate) fn map_page(&self, page: u32, place: u8) -> PageNumber {
+        PageNumber(self.log_start(LOG_COPIES) + 2 * u64::from(page) + u64::from(place & 1))
+    }
+
+    /// A page of the directory of a generation.
+    pub(crate) fn directory_page(&self, generation: u64, page: u32) -> PageNumber {
+        let start = self.log_start(LOG_COPIES) + 2 * u64::from(self.map_pages);
+        let copy = (generation % 2) * u64::from(self.directory_pages());
+        PageNumber(start + copy + u64::from(page))
+    }
+
+    fn data_start(&self) -> u64 {
+        let maps = 2 * u64::from(self.map_pages) + 2 * u64::from(self.directory_pages());
+        self.log_start(LOG_COPIES) + maps
+    }
+
+    /// Where a page of data lies; it is one of 1 to [`data_pages`](Self::data_pages).
+    pub(crate) fn data_page(&self, page: u32) -> PageNumber {
+        PageNumber(self.data_start() + u64::from(page) - 1)
+    }
+
+    /// Whether there is such a page of data.
+    pub(crate) fn has(&self, page: u32) -> bool {
+        (1..=self.data_pages).contains(&page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_areas_cover_the_disk_and_none_lies_in_another() {
+        for (page_count, log_pages) in [(400, 128), (5_000, 128), (1 << 28, 1 << 18)] {
+            let layout = Layout::new(page_count, log_pages).expect("there is room");
+            let ends = [
+                layout.superblock(0).0 + 1,
+                layout.log_page(0, 0).0,
+                layout.log_page(0, log_pages - 1).0 + 1,
+                layout.log_page(1, 0).0,
+                layout.log_page(1, log_pages - 1).0 + 1,
+                layout.map_page(0, 0).0,
+                layout.map_page(layout.map_pages - 1, 1).0 + 1,
+                layout.directory_page(0, 0).0,
+                layout.directory_page(0, layout.directory_pages() - 1).0 + 1,
+                layout.directory_page(1, 0).0,
+                layout.directory_page(1, layout.directory_pages() - 1).0 + 1,
+                layout.data_page(1).0,
+                layout.data_page(layout.data_pages).0 + 1,
+                layout.superblock(1).0,
+            ];
+            for ends in ends.as_chunks::<2>().0 {
+                assert_eq!(ends[0], ends[1], "{layout:?}");
+            }
+            assert_eq!(layout.superblock(1).0 + 1, page_count);
+            assert!(u64::from(layout.blocks()) * 16 >= u64::from(layout.data_pages));
+        }
+        assert_eq!(Layout::new(200, 128), None, "too small");
+        assert_eq!(Layout::new(1 << 20, 1), None, "no log");
+        assert_eq!(Layout::new(u64::MAX, 128), None, "more than can be counted");
+    }
+}

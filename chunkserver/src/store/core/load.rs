@@ -1,0 +1,104 @@
+//! Reads a checkpoint: the directory, and the pages of the map that it names.
+
+use std::io;
+
+use super::blocking::{Blocking, Wanted};
+use super::directory::{ENTRIES, Entry, decode as decode_directory};
+use super::layout::Layout;
+use super::map::Map;
+use super::map_page::{BLOCKS, decode};
+use super::memory::LONG_PAGES;
+use super::page::PageBytes;
+use super::superblock::Superblock;
+use crate::store::damage::{Damage, DamageKind};
+
+/// A checkpoint as far as it can be read.
+pub(super) struct Loaded {
+    pub(super) map: Map,
+    /// By page of the map.
+    pub(super) entries: Vec<Entry>,
+    /// What of it cannot be read, or is something else.
+    pub(super) damage: Vec<Damage>,
+}
+
+fn damaged(layout: &Layout, page: towpath_disk::PageNumber, why: &str) -> Damage {
+    debug_assert!(page.0 < layout.page_count);
+    let kind = DamageKind::Map { why: why.to_owned() };
+    Damage { file: super::DISK_NAME.into(), offset: page.byte_offset(), kind }
+}
+
+/// Reads all of the checkpoint that `superblock` names.
+pub(super) fn load(disk: &mut Blocking<'_>, superblock: &Superblock) -> io::Result<Loaded> {
+    let Superblock { layout, store_id, generation, map_pages_used, .. } = *superblock;
+    let mut damage = Vec::new();
+    let mut entries = vec![Entry::default(); map_pages_used as usize];
+    let pages = map_pages_used.div_ceil(ENTRIES as u32);
+    let wanted = (0..pages).map(|page| Wanted {
+        number: page.into(),
+        at: layout.directory_page(generation, page),
+        count: 1,
+    });
+    let mut bad_entries = Vec::new();
+    disk.each(wanted, |page, _, bytes| {
+        let first = page as usize * ENTRIES;
+        let found = bytes.and_then(|bytes| decode_directory(bytes).ok());
+        let is_it = |index: u64, found_generation: u64, id: u64| {
+            index == page && found_generation == generation && id == store_id
+        };
+        match found.filter(|(head, _)| is_it(head.index, head.generation, head.store_id)) {
+            Some((_, found)) => {
+                let last = entries.len().min(first + ENTRIES);
+                entries[first..last].copy_from_slice(&found[..last - first]);
+            }
+            None => bad_entries.push(page as u32),
+        }
+    })?;
+    for page in bad_entries {
+        let at = layout.directory_page(generation, page);
+        damage.push(damaged(&layout, at, "a page of the directory is damaged"));
+    }
+    let mut map = Map::new(layout.blocks());
+    // Both places of each page, in long runs: less work than half as many bytes one by one.
+    let pages_a_run = LONG_PAGES as u32 / 2;
+    let wanted = (0..map_pages_used).step_by(pages_a_run as usize).map(|first| Wanted {
+        number: first.into(),
+        at: layout.map_page(first, 0),
+        count: 2 * pages_a_run.min(map_pages_used - first) as usize,
+    });
+    let mut bad_pages = Vec::new();
+    disk.each(wanted, |first, place, bytes| {
+        let page = first as usize + place / 2;
+        let entry = entries[page];
+        if entry.generation != 0
+            && usize::from(entry.place) == place % 2
+            && !take(&mut map, page as u32, store_id, entry, bytes)
+        {
+            bad_pages.push(page as u32);
+        }
+    })?;
+    for page in bad_pages {
+        let at = layout.map_page(page, entries[page as usize].place);
+        damage.push(damaged(&layout, at, "a page of the map is damaged"));
+    }
+    map.finish_load(map_pages_used);
+    Ok(Loaded { map, entries, damage })
+}
+
+/// Takes in a page of the map; false where it is not the one that it should be.
+fn take(map: &mut Map, page: u32, store_id: u64, entry: Entry, bytes: Option<&PageBytes>) -> bool {
+    let Some(Ok((head, crc, blocks))) = bytes.map(decode) else { return false };
+    let is_it = head.store_id == store_id
+        && head.index == u64::from(page)
+        && head.generation == entry.generation
+        && crc == entry.crc;
+    if !is_it {
+        return false;
+    }
+    let mut is_sound = true;
+    for (number, block) in blocks.into_iter().enumerate() {
+        if let Some(block) = block {
+            is_sound &= map.load(page * BLOCKS as u32 + number as u32, block);
+        }
+    }
+    is_sound
+}

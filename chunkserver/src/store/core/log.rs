@@ -1,0 +1,96 @@
+//! The log as a ring: where its end is, and how much of it is still needed
+//! (docs/store-format.md section 5).
+
+use towpath_disk::{Op, PageNumber};
+
+use super::layout::{LOG_COPIES, Layout};
+use super::memory::Memory;
+use super::page::PAGE_BYTES;
+use super::superblock::LogPoint;
+
+/// Part of a copy of the log that one group fills at most: some groups are always on their way.
+const GROUP_SHARE: u64 = 8;
+
+/// Most bytes of the records of a group: they are written in one go.
+const GROUP_BYTES_MAX: u64 = 4 << 20;
+
+/// Part of a copy of the log after which a checkpoint is due: two generations keep theirs, and
+/// there is as much for what is committed while a checkpoint is written.
+const CHECKPOINT_SHARE: u64 = 4;
+
+/// Where the log ends, and from where on it is needed.
+#[derive(Debug)]
+pub(super) struct Log {
+    pages: u64,
+    /// The first page that a restart may need.
+    floor: u64,
+    /// What the current checkpoint begins with.
+    pub(super) start: LogPoint,
+    /// After the last group that is durable and applied.
+    pub(super) applied: LogPoint,
+    /// After the group under way.
+    pub(super) end: LogPoint,
+}
+
+impl Log {
+    pub(super) fn new(pages: u64, floor: u64, start: LogPoint, applied: LogPoint) -> Self {
+        Self { pages, floor, start, applied, end: applied }
+    }
+
+    /// Bytes of records that a group may have.
+    pub(super) fn group_bytes_max(&self) -> u64 {
+        (self.pages / GROUP_SHARE * PAGE_BYTES as u64).min(GROUP_BYTES_MAX)
+    }
+
+    /// Whether so many more pages overwrite nothing that is needed.
+    pub(super) fn has_room(&self, pages: u64) -> bool {
+        self.end.page + pages <= self.floor + self.pages
+    }
+
+    /// Whether enough is used that a checkpoint is worth its writes.
+    pub(super) fn is_checkpoint_due(&self) -> bool {
+        self.end.page - self.start.page >= self.pages / CHECKPOINT_SHARE
+    }
+
+    /// Bytes used since the current checkpoint.
+    pub(super) fn used_bytes(&self) -> u64 {
+        (self.end.page - self.start.page) * PAGE_BYTES as u64
+    }
+
+    /// The last record that is durable.
+    pub(super) fn durable_sequence(&self) -> u64 {
+        self.applied.sequence - 1
+    }
+
+    /// A checkpoint begins to write over the generation before the current one.
+    pub(super) fn on_checkpoint_begun(&mut self) {
+        self.floor = self.start.page;
+    }
+
+    /// The checkpoint that begins with `start` is durable; the one before stays as it is until the
+    /// next begins.
+    pub(super) fn on_checkpoint_done(&mut self, start: LogPoint) {
+        self.start = start;
+    }
+}
+
+/// The writes that bring whole pages of records to both copies.
+pub(super) fn writes(
+    layout: &Layout,
+    memory: &Memory,
+    first_page: u64,
+    bytes: &[u8],
+) -> std::io::Result<Vec<Op>> {
+    let mut ops = Vec::with_capacity(2);
+    let before_end = layout.log_pages - first_page % layout.log_pages;
+    let cut = bytes.len().min((before_end as usize).saturating_mul(PAGE_BYTES));
+    let (head, tail) = bytes.split_at(cut);
+    for copy in 0..LOG_COPIES {
+        let parts = [(first_page, head), (first_page + before_end, tail)];
+        for (page, part) in parts.into_iter().filter(|(_, part)| !part.is_empty()) {
+            let at: PageNumber = layout.log_page(copy, page);
+            ops.push(Op::Write { at, from: memory.copies(part)? });
+        }
+    }
+    Ok(ops)
+}

@@ -1,0 +1,81 @@
+//! Memory of whole pages, for what is read and written.
+
+use std::io;
+
+use towpath_disk::{ReadPages, WritePages};
+use towpath_memory::{Buf, Pool};
+
+use super::page::{PAGE_BYTES, PageBytes};
+
+/// Pages of one long buffer.
+pub(crate) const LONG_PAGES: usize = 64;
+
+/// Buffers of one page: twice the operations that a disk has under way.
+const SHORT_COUNT: usize = 512;
+
+/// Long buffers, 16 MiB in all: a group of the usual kind.
+const LONG_COUNT: usize = 64;
+
+/// Buffers that come back; when all are out, others are made for the moment.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    short: Pool,
+    long: Pool,
+}
+
+impl Memory {
+    /// # Errors
+    /// There is not that much memory.
+    pub(crate) fn new() -> io::Result<Self> {
+        let pool = |pages: usize, count| Pool::with_count(pages * PAGE_BYTES, count);
+        let no_memory = |_| io::Error::from(io::ErrorKind::OutOfMemory);
+        Ok(Self {
+            short: pool(1, SHORT_COUNT).map_err(no_memory)?,
+            long: pool(LONG_PAGES, LONG_COUNT).map_err(no_memory)?,
+        })
+    }
+
+    /// A buffer of so many pages, [`LONG_PAGES`] at most.
+    fn take(&self, pages: usize) -> io::Result<Buf> {
+        let pages = pages.clamp(1, LONG_PAGES);
+        let pool = if pages == 1 { &self.short } else { &self.long };
+        let no_memory = || io::Error::from(io::ErrorKind::OutOfMemory);
+        let found = pool.take().or_else(|| {
+            let fresh = Pool::with_count(pages * PAGE_BYTES, 1).ok()?;
+            fresh.take()
+        });
+        let mut buf = found.ok_or_else(no_memory)?;
+        buf.set_len(pages * PAGE_BYTES).map_err(|_| no_memory())?;
+        Ok(buf)
+    }
+
+    /// Pages to be filled, [`LONG_PAGES`] at most.
+    pub(crate) fn to_fill(&self, pages: usize) -> io::Result<ReadPages> {
+        // Buffers of a pool of whole pages begin at pages.
+        ReadPages::new(self.take(pages)?).map_err(|_| io::ErrorKind::OutOfMemory.into())
+    }
+
+    /// Pages to be written, [`LONG_PAGES`] at most, as `fill` makes them.
+    pub(crate) fn filled(
+        &self,
+        pages: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> io::Result<WritePages> {
+        let mut buf = self.take(pages)?;
+        fill(&mut buf);
+        WritePages::new(buf).map_err(|_| io::ErrorKind::OutOfMemory.into())
+    }
+
+    /// One page to be written.
+    pub(crate) fn page(&self, bytes: &PageBytes) -> io::Result<WritePages> {
+        self.filled(1, |page| page.copy_from_slice(bytes))
+    }
+
+    /// As many buffers as these bytes take, which are whole pages.
+    pub(crate) fn copies(&self, bytes: &[u8]) -> io::Result<towpath_disk::Buffers<WritePages>> {
+        let parts = bytes.chunks(LONG_PAGES * PAGE_BYTES);
+        let copy =
+            |part: &[u8]| self.filled(part.len() / PAGE_BYTES, |buf| buf.copy_from_slice(part));
+        parts.map(copy).collect()
+    }
+}

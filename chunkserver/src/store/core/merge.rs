@@ -1,0 +1,151 @@
+//! Slices that are written in part: merged with what they held, read from the disk.
+
+use towpath_disk::{DiskError, Op, ReadPages, WritePages};
+
+use super::group::{Change, Failure};
+use super::io::Purpose;
+use super::stage::Stop;
+use super::state::StoreCore;
+use crate::store::error::{SliceCorrupt, WriteError};
+use crate::store::map::SliceRef;
+use crate::store::media::{MediaError, MediaOp};
+use crate::store::slice::{ChunkId, slice_crc};
+
+/// What a slice held.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Old {
+    /// Nothing: zeros.
+    Nothing,
+    /// A page with that checksum.
+    At(SliceRef),
+}
+
+/// A slice that a member writes in part.
+#[derive(Debug)]
+pub(super) struct Edge {
+    pub(super) member: usize,
+    pub(super) chunk: ChunkId,
+    pub(super) slice: u64,
+    /// Among the slices of the write.
+    pub(super) position: usize,
+    /// The fresh page.
+    pub(super) page: u32,
+    /// Where the fragment begins in the slice.
+    pub(super) from: usize,
+    pub(super) bytes: Vec<u8>,
+    pub(super) old: Old,
+    /// The old bytes are read for the second time.
+    pub(super) is_second: bool,
+}
+
+impl<W: AsRef<[u8]>> StoreCore<W> {
+    /// What a slice holds once all is done that is under way. Where that is being written just now,
+    /// it is waited for.
+    pub(super) fn newest(&self, chunk: ChunkId, slice: u64) -> Result<Old, Stop<WriteError>> {
+        if self.pending.contains_key(&chunk) {
+            let current = self.current.iter().flat_map(|group| &group.members);
+            let members: Vec<_> = current.chain(&self.gathering.members).collect();
+            let of_chunk = members.into_iter().rev().map(|key| &self.members[*key]);
+            for member in of_chunk.filter(|member| member.chunk == chunk) {
+                match (&member.change, member.change.span()) {
+                    (Change::Create { .. } | Change::Delete, _) => return Ok(Old::Nothing),
+                    (_, Some(span))
+                        if (span.first()..span.first() + span.count()).contains(&slice) =>
+                    {
+                        return Err(Stop::Hold);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let found = self.map.chunks.get(&chunk).map(|found| found.slice(slice));
+        match found.filter(|found| !found.is_hole()) {
+            None => Ok(Old::Nothing),
+            Some(found) if self.layout.has(found.page) => Ok(Old::At(found)),
+            Some(found) => {
+                Err(Stop::Refuse(WriteError::OldSlice(self.corrupt(chunk, slice, found))))
+            }
+        }
+    }
+
+    pub(super) fn corrupt(&self, chunk: ChunkId, slice: u64, found: SliceRef) -> SliceCorrupt {
+        let is_there = self.layout.has(found.page);
+        let offset = if is_there { self.layout.data_page(found.page).byte_offset() } else { 0 };
+        SliceCorrupt { chunk, slice, file: String::from(super::DISK_NAME), offset }
+    }
+
+    pub(super) fn begin_merge(&mut self, edge: Box<Edge>) {
+        match edge.old {
+            Old::Nothing => self.merge(*edge, None),
+            Old::At(found) => match self.memory.to_fill(1) {
+                Ok(into) => {
+                    let at = self.layout.data_page(found.page);
+                    self.io.submit(Purpose::Edge(edge), Op::read(at, into));
+                }
+                Err(source) => {
+                    let error = MediaError::at(MediaOp::Read, "memory", 0)(source);
+                    self.merge_failed(edge.member, WriteError::Media(error));
+                }
+            },
+        }
+    }
+
+    pub(super) fn on_edge(&mut self, edge: Edge, op: Op, outcome: Result<(), DiskError>) {
+        if self.failed.is_some() {
+            return;
+        }
+        let Op::Read { mut into, .. } = op else { return };
+        let (Some(page), Old::At(found)) = (into.pop(), edge.old) else { return };
+        let is_good = outcome.is_ok() && slice_crc(edge.chunk, edge.slice, &page) == found.crc;
+        if is_good {
+            return self.merge(edge, Some(page));
+        }
+        if !edge.is_second {
+            self.counts.reads_retried += 1;
+            return self.begin_merge(Box::new(Edge { is_second: true, ..edge }));
+        }
+        let error = match outcome {
+            Ok(()) => {
+                self.counts.slices_corrupt += 1;
+                WriteError::OldSlice(self.corrupt(edge.chunk, edge.slice, found))
+            }
+            Err(error) => WriteError::Media(super::media_error(&error)),
+        };
+        self.merge_failed(edge.member, error);
+    }
+
+    /// Puts the fragment over what the slice held, and writes the slice.
+    fn merge(&mut self, edge: Edge, old: Option<ReadPages>) {
+        let Edge { member, chunk, slice, position, page, from, bytes, .. } = edge;
+        let made = match old {
+            None => self.memory.filled(1, |slice| slice.fill(0)),
+            Some(old) => Ok(old).and_then(|old| {
+                let whole = WritePages::new(old.into_buf());
+                whole.map_err(|_| std::io::ErrorKind::OutOfMemory.into())
+            }),
+        };
+        let whole = made.ok().and_then(|whole| whole.into_buf().ok());
+        let Some(mut whole) = whole else {
+            let source = std::io::ErrorKind::OutOfMemory.into();
+            let error = MediaError::at(MediaOp::Read, "memory", 0)(source);
+            return self.merge_failed(member, WriteError::Media(error));
+        };
+        whole[from..from + bytes.len()].copy_from_slice(&bytes);
+        let crc = slice_crc(chunk, slice, &whole);
+        let Ok(whole) = WritePages::new(whole) else { return };
+        let Some(found) = self.members.get_mut(member) else { return };
+        if let Change::Write { crcs, .. } = &mut found.change {
+            crcs[position] = crc;
+        }
+        found.merges_left -= 1;
+        found.writes_left += 1;
+        let at = self.layout.data_page(page);
+        self.io.submit(Purpose::Data { member }, Op::write(at, whole));
+    }
+
+    fn merge_failed(&mut self, member: usize, error: WriteError) {
+        let Some(found) = self.members.get_mut(member) else { return };
+        found.merges_left -= 1;
+        self.member_failed(member, Failure::Write(error));
+    }
+}

@@ -1,0 +1,72 @@
+//! The core of a store, [`StoreCore`]: sans-IO over a [`Disk`](towpath_disk::Disk).
+//!
+//! | file | contents |
+//! |---|---|
+//! | `page`, `superblock`, `map_page`, `directory` | the bytes of docs/store-format.md |
+//! | `layout` | where everything lies |
+//! | `map` | which page and checksum each slice has, and where each block of that lies |
+//! | `state`, `io` | [`StoreCore`], its requests and answers; the operations under way |
+//! | `stage`, `write`, `merge` | checking a change, and writing its data |
+//! | `group`, `log`, `commit` | groups of changes, and the one flush that each takes |
+//! | `checkpoint` | the map to the disk, beside all else |
+//! | `read`, `scrub`, `resident` | reads, checks, slices in memory |
+//! | `create`, `open`, `load`, `tape`, `replay`, `blocking` | making and opening a store |
+
+mod blocking;
+mod checkpoint;
+mod commit;
+mod create;
+mod directory;
+mod group;
+mod io;
+mod layout;
+mod load;
+mod log;
+mod map;
+mod map_page;
+mod memory;
+mod merge;
+mod open;
+mod page;
+mod read;
+mod replay;
+mod resident;
+mod scrub;
+mod stage;
+mod state;
+mod superblock;
+mod tape;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use towpath_disk::{DiskError, What};
+
+use super::media::{MediaError, MediaOp};
+
+pub use group::Client;
+pub use open::CoreConfig;
+pub use state::StoreCore;
+
+/// What errors and damage call the disk: it is the only file.
+const DISK_NAME: &str = "disk";
+
+/// Changes that wait for room: more than a group has would only wait longer.
+const HELD_MAX: usize = 256;
+
+/// Pages of the map that are kept as they were for a checkpoint: 16 MiB. Groups wait then.
+const SAVED_PAGES_MAX: usize = 4096;
+
+/// Most bytes of a file system that a sparse store leaves alone.
+const FULL_BYTES_MAX: u64 = 64 << 20;
+
+fn media_error(error: &DiskError) -> MediaError {
+    let op = match error.what {
+        What::Read => MediaOp::Read,
+        What::Flush => MediaOp::Flush,
+        What::Write | What::Discard => MediaOp::Write,
+    };
+    let source = std::io::Error::new(error.source.kind(), error.source.to_string());
+    MediaError::at(op, DISK_NAME, error.at.byte_offset())(source)
+}

@@ -1,0 +1,272 @@
+//! Opening: the newest checkpoint that is whole, and what the log says since
+//! (docs/store-format.md section 8).
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+
+use slab::Slab;
+use towpath_disk::{Disk, PageNumber};
+
+use super::blocking::Blocking;
+use super::checkpoint::Published;
+use super::create::create;
+use super::group::Gathering;
+use super::io::Io;
+use super::layout::Layout;
+use super::load::{Loaded, load};
+use super::log::Log;
+use super::memory::Memory;
+use super::page::{PAGE_BYTES, PageError};
+use super::replay::{Replay, ReplayError, Replayed};
+use super::state::StoreCore;
+use super::superblock::Superblock;
+use super::tape::Tape;
+use crate::store::damage::{Damage, DamageKind};
+use crate::store::error::OpenError;
+use crate::store::media::{MediaError, MediaOp};
+use crate::store::record::LogKey;
+use crate::store::space::{PageClash, Space};
+use crate::store::stats::StoreStats;
+
+/// How a store is opened, and made where there is none.
+#[derive(Clone, Copy, Debug)]
+pub struct CoreConfig {
+    /// Pages of each copy of the log of a new store.
+    pub log_pages: u64,
+    /// The most chunks.
+    pub chunks_max: u64,
+    /// The number of a new store, which all its pages carry.
+    pub store_id: u64,
+    /// A random number for a new store, that nobody is told.
+    pub log_nonce: u64,
+    /// Pages of data of a new store get their room when they are written.
+    pub is_sparse: bool,
+}
+
+impl CoreConfig {
+    /// How many pages of a new disk must have their room from the beginning, all where the data has
+    /// it too; none where the disk is too small for a store.
+    #[must_use]
+    pub fn room_pages(&self, page_count: u64) -> Option<u64> {
+        let layout = Layout::new(page_count, self.log_pages)?;
+        Some(if self.is_sparse { layout.metadata_pages() } else { page_count })
+    }
+}
+
+/// The superblocks that are there, the newest first, and what is wrong with others.
+struct Superblocks {
+    found: Vec<Superblock>,
+    damage: Vec<Damage>,
+}
+
+fn media_error(op: MediaOp) -> impl FnOnce(io::Error) -> OpenError {
+    move |source| OpenError::Media(MediaError::at(op, super::DISK_NAME, 0)(source))
+}
+
+fn read_superblocks(disk: &mut Blocking<'_>) -> Result<Superblocks, OpenError> {
+    let (mut found, mut damage) = (Vec::new(), Vec::new());
+    let last = disk.disk().page_count() - 1;
+    for at in [PageNumber(0), PageNumber(last)] {
+        let page = disk.page(at).map_err(media_error(MediaOp::Read))?;
+        let why = match page.as_deref().map(Superblock::decode) {
+            Some(Ok(superblock)) if superblock.layout.superblock(superblock.generation) == at => {
+                found.push(superblock);
+                continue;
+            }
+            Some(Err(PageError::Version(version))) => {
+                let why = format!("it is of format version {version}");
+                return Err(OpenError::Checkpoint { file: super::DISK_NAME.into(), why });
+            }
+            Some(_) if page.is_some_and(|page| page.iter().all(|byte| *byte == 0)) => continue,
+            Some(_) => "a superblock is damaged",
+            None => "a superblock cannot be read",
+        };
+        let kind = DamageKind::Map { why: why.to_owned() };
+        damage.push(Damage { file: super::DISK_NAME.into(), offset: at.byte_offset(), kind });
+    }
+    found.sort_by_key(|superblock| std::cmp::Reverse(superblock.generation));
+    Ok(Superblocks { found, damage })
+}
+
+/// What has been read of a store.
+struct Opened {
+    superblock: Superblock,
+    loaded: Loaded,
+    replayed: Replayed,
+    floor: u64,
+}
+
+impl<W: AsRef<[u8]>> StoreCore<W> {
+    /// Opens the store on `disk`, and makes one where there never was any. It waits for the disk.
+    ///
+    /// # Errors
+    /// [`OpenError`]; nothing was changed then, unless the disk failed.
+    pub fn open(mut disk: Box<dyn Disk>, config: &CoreConfig) -> Result<Self, OpenError> {
+        let memory = Memory::new().map_err(media_error(MediaOp::Open))?;
+        let opened = {
+            let mut disk = Blocking::new(&mut *disk, &memory);
+            let mut superblocks = read_superblocks(&mut disk)?;
+            if superblocks.found.is_empty() {
+                superblocks.found = vec![make(&mut disk, config)?];
+                superblocks.damage.clear();
+            }
+            read(&mut disk, superblocks)?
+        };
+        Self::of(disk, memory, opened, config)
+    }
+
+    fn of(
+        disk: Box<dyn Disk>,
+        memory: Memory,
+        opened: Opened,
+        config: &CoreConfig,
+    ) -> Result<Self, OpenError> {
+        let Opened { superblock, loaded, replayed, floor } = opened;
+        let Superblock { layout, start, generation, is_sparse, .. } = superblock;
+        let mut space = space_of(&layout, &loaded)?;
+        if is_sparse && disk.can_discard() {
+            space.keep_vacated();
+        }
+        let mut core = Self {
+            io: Io::new(disk),
+            memory,
+            layout,
+            key: LogKey::new(superblock.log_nonce),
+            log_nonce: superblock.log_nonce,
+            store_id: superblock.store_id,
+            is_sparse,
+            chunks_max: config.chunks_max,
+            map: loaded.map,
+            space,
+            log: Log::new(layout.log_pages, floor, start, replayed.end),
+            members: Slab::new(),
+            gathering: Gathering::default(),
+            current: None,
+            pending: HashMap::new(),
+            pending_chunks: 0,
+            promised_slots: 0,
+            promised_blocks: 0,
+            held: VecDeque::new(),
+            held_of: HashMap::new(),
+            may_retry: false,
+            reads: Slab::new(),
+            scrubs: VecDeque::new(),
+            scrub_cursor: Default::default(),
+            published: Published { generation, entries: loaded.entries },
+            checkpoint: None,
+            // What is damaged is written anew.
+            wants_checkpoint: !loaded.damage.is_empty(),
+            sealed: replayed.proven,
+            room_bytes: 0,
+            vacating: 0,
+            residence: None,
+            failed: None,
+            damage: loaded.damage,
+            counts: StoreStats {
+                records_replayed: replayed.records,
+                torn_tail_bytes: replayed.torn_bytes,
+                ..StoreStats::default()
+            },
+            answers: Vec::new(),
+            ended: Vec::new(),
+            #[cfg(test)]
+            bug: None,
+        };
+        core.measure_room();
+        Ok(core)
+    }
+}
+
+/// Makes a store where there never was one.
+fn make(disk: &mut Blocking<'_>, config: &CoreConfig) -> Result<Superblock, OpenError> {
+    let page_count = disk.disk().page_count();
+    let layout = Layout::new(page_count, config.log_pages);
+    let layout = layout.ok_or(OpenError::TooSmall { pages: page_count })?;
+    // The superblock of a store that was being made may be there in part; but nothing was ever
+    // written to its log then.
+    let mut is_blank = true;
+    for copy in 0..super::layout::LOG_COPIES {
+        let first = disk.page(layout.log_page(copy, 0)).map_err(media_error(MediaOp::Read))?;
+        is_blank &= first.is_some_and(|page| page.iter().all(|byte| *byte == 0));
+    }
+    if !is_blank {
+        let why = String::from("neither superblock is whole");
+        return Err(OpenError::Checkpoint { file: super::DISK_NAME.into(), why });
+    }
+    let ids = (config.store_id, config.log_nonce);
+    create(disk, layout, ids, config.is_sparse).map_err(media_error(MediaOp::Create))
+}
+
+/// Reads the newest generation that is whole, or what there is of the newest.
+fn read(disk: &mut Blocking<'_>, superblocks: Superblocks) -> Result<Opened, OpenError> {
+    let Superblocks { found, mut damage, .. } = superblocks;
+    // Whatever came before the start of any generation was durable.
+    let proven = found.iter().map(|found| found.start.sequence - 1).max().unwrap_or(0);
+    let mut whole = None;
+    for superblock in &found {
+        let loaded = load(disk, superblock).map_err(media_error(MediaOp::Read))?;
+        damage.extend(loaded.damage.iter().cloned());
+        if loaded.damage.is_empty() {
+            whole = Some((*superblock, loaded));
+            break;
+        }
+    }
+    let (superblock, mut loaded) = match (whole, found.first()) {
+        (Some(whole), _) => whole,
+        (None, Some(newest)) => {
+            let mut loaded = load(disk, newest).map_err(media_error(MediaOp::Read))?;
+            // Which chunks had their slices in what is lost, nothing tells.
+            loaded.map.suspect_all();
+            (*newest, loaded)
+        }
+        (None, None) => return Err(OpenError::NoStore),
+    };
+    let key = LogKey::new(superblock.log_nonce);
+    let tape = Tape::new(&superblock.layout, key, superblock.start.page);
+    let log = Log::new(superblock.layout.log_pages, 0, superblock.start, superblock.start);
+    let group_bytes_max = log.group_bytes_max() as usize + PAGE_BYTES;
+    let (layout, start) = (&superblock.layout, superblock.start);
+    let mut replay = Replay { layout, tape, disk, group_bytes_max, start, proven };
+    let replayed = match replay.run(&mut loaded.map) {
+        Ok(replayed) => replayed,
+        Err(ReplayError::Io(error)) => return Err(media_error(MediaOp::Read)(error)),
+        Err(ReplayError::Apply { offset, source }) => {
+            return Err(OpenError::Apply { file: super::DISK_NAME.into(), offset, source });
+        }
+    };
+    let mut replayed = replayed;
+    replayed.proven = replay.proven;
+    damage.extend(replayed.damage.iter().cloned());
+    if !loaded.map.is_lossy {
+        settle(&mut replay, &replayed).map_err(media_error(MediaOp::Write))?;
+    }
+    loaded.damage = damage;
+    let before = found.iter().find(|found| found.generation + 1 == superblock.generation);
+    let floor = before.map_or(superblock.start.page, |before| before.start.page);
+    Ok(Opened { superblock, loaded, replayed, floor })
+}
+
+/// Makes last what was read: it may have been in a cache only, since the server before may have
+/// ended before its flush, or after one that failed.
+fn settle(replay: &mut Replay<'_, '_>, replayed: &Replayed) -> io::Result<()> {
+    for page in &replayed.unproven {
+        let at = replay.layout.data_page(*page);
+        if let Some(bytes) = replay.disk.page(at)? {
+            replay.disk.write(at, &bytes[..])?;
+        }
+    }
+    replay.tape.write_back(replay.disk)?;
+    replay.disk.flush()
+}
+
+/// The pages that no slice has.
+fn space_of(layout: &Layout, loaded: &Loaded) -> Result<Space, OpenError> {
+    let mut space = Space::new(layout.data_pages + 1, layout.data_pages.into());
+    space.add_segment();
+    let claimed = space.claim(loaded.map.pages(), loaded.map.is_lossy);
+    claimed.map_err(|PageClash(page)| OpenError::Page { page })?;
+    while let Some(extent) = space.unbacked(u32::MAX) {
+        space.back(extent);
+    }
+    Ok(space)
+}

@@ -1,0 +1,247 @@
+//! The replay: what the log says since a checkpoint (docs/store-format.md section 8).
+
+use std::collections::HashMap;
+use std::io;
+
+use super::blocking::Blocking;
+use super::layout::Layout;
+use super::map::Map;
+use super::page::PAGE_BYTES;
+use super::superblock::LogPoint;
+use super::tape::Tape;
+use crate::store::ApplyError;
+use crate::store::damage::{Damage, DamageKind};
+use crate::store::record::{Body, Record};
+use crate::store::scan::LostRecords;
+use crate::store::slice::{ChunkId, slice_crc};
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Replayed {
+    /// After the last group that counts.
+    pub(super) end: LogPoint,
+    /// The last record that something says was durable.
+    pub(super) proven: u64,
+    pub(super) records: u64,
+    /// Bytes of records that do not count.
+    pub(super) torn_bytes: u64,
+    pub(super) damage: Vec<Damage>,
+    /// Pages of data that records name of which nothing says that they were durable.
+    pub(super) unproven: Vec<u32>,
+}
+
+/// A replay that cannot go on: a record says what cannot have happened.
+#[derive(Debug)]
+pub(super) enum ReplayError {
+    Apply { offset: u64, source: ApplyError },
+    Io(io::Error),
+}
+
+impl From<io::Error> for ReplayError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// What stands at a place of the log.
+enum Event {
+    /// A record at that offset, with that number.
+    Record(usize, u64),
+    Lost(LostRecords),
+}
+
+/// Reads the log from `start` on.
+pub(super) struct Replay<'a, 'd> {
+    pub(super) layout: &'a Layout,
+    pub(super) tape: Tape<'a>,
+    pub(super) disk: &'a mut Blocking<'d>,
+    /// Bytes of the largest group.
+    pub(super) group_bytes_max: usize,
+    pub(super) start: LogPoint,
+    pub(super) proven: u64,
+}
+
+impl Replay<'_, '_> {
+    /// Applies to `map` all records that count.
+    pub(super) fn run(&mut self, map: &mut Map) -> Result<Replayed, ReplayError> {
+        let (events, scanned) = self.scan()?;
+        let mut replayed = Replayed { proven: self.proven, ..Replayed::default() };
+        let mut end = 0;
+        let mut last = (self.start.sequence, self.start.crc);
+        let counting = self.counting(&events, &mut replayed)?;
+        let mut unproven_from = None;
+        for event in events.into_iter().take(counting) {
+            let offset = match event {
+                Event::Record(offset, sequence) => {
+                    if sequence > self.proven {
+                        unproven_from.get_or_insert(offset);
+                    }
+                    offset
+                }
+                Event::Lost(lost) => {
+                    lose(map, &lost);
+                    let offset = self.byte_offset(lost.offset as usize);
+                    let (file, kind) = (super::DISK_NAME.into(), DamageKind::LostRecords(lost));
+                    replayed.damage.push(Damage { file, offset, kind });
+                    continue;
+                }
+            };
+            let byte_offset = self.byte_offset(offset);
+            let Some((record, len)) = self.tape.record(offset) else { break };
+            let (sequence, header_crc) = (record.frame.sequence, record.header_crc);
+            if map.is_lossy {
+                map.apply_after_loss(&record);
+            } else {
+                let applied = map.apply(&record, &mut |_| ());
+                applied.map_err(|source| ReplayError::Apply { offset: byte_offset, source })?;
+            }
+            if self.tape.mend(offset, len) && sequence <= self.proven {
+                let (byte_len, records) = (len as u64, 1);
+                let (file, offset) = (super::DISK_NAME.into(), byte_offset);
+                let kind = DamageKind::LogCopy { byte_len, records };
+                replayed.damage.push(Damage { file, offset, kind });
+            }
+            (end, last) = (offset + len, (sequence + 1, header_crc));
+            replayed.records += 1;
+        }
+        replayed.torn_bytes = (scanned - end.min(scanned)) as u64;
+        let page = self.start.page + end.div_ceil(PAGE_BYTES) as u64;
+        replayed.end = LogPoint { page, sequence: last.0, crc: last.1 };
+        self.tape.read_to(self.disk, end + 2 * PAGE_BYTES)?;
+        self.tape.end_at(unproven_from.unwrap_or(end.next_multiple_of(PAGE_BYTES)), end);
+        Ok(replayed)
+    }
+
+    fn byte_offset(&self, offset: usize) -> u64 {
+        let page = self.start.page + (offset / PAGE_BYTES) as u64;
+        self.layout.log_page(0, page).byte_offset() + (offset % PAGE_BYTES) as u64
+    }
+
+    /// Finds all records that follow each other, and where some are missing that were durable.
+    fn scan(&mut self) -> io::Result<(Vec<Event>, usize)> {
+        let (mut events, mut at) = (Vec::new(), 0);
+        let (mut due, mut crc) = (self.start.sequence, Some(self.start.crc));
+        loop {
+            self.tape.read_to(self.disk, at + 2 * self.group_bytes_max)?;
+            let aligned = at.next_multiple_of(PAGE_BYTES);
+            let is_due = |record: &Record<'_>| {
+                record.frame.sequence == due
+                    && crc.is_none_or(|crc| record.frame.previous_crc == crc)
+            };
+            let found = [at, aligned].into_iter().find_map(|offset| {
+                let (record, len) = self.tape.record(offset)?;
+                is_due(&record).then_some((offset, len, record.frame, record.header_crc))
+            });
+            if let Some((offset, len, frame, header_crc)) = found {
+                self.proven = self.proven.max(frame.durable_sequence);
+                events.push(Event::Record(offset, due));
+                (at, due, crc) = (offset + len, due + 1, Some(header_crc));
+                continue;
+            }
+            let signs = self.tape.signs(at, at + 2 * self.group_bytes_max, due);
+            let proof = signs.iter().map(|sign| sign.durable_sequence).max().unwrap_or(0);
+            self.proven = self.proven.max(proof);
+            if self.proven < due {
+                return Ok((events, at));
+            }
+            let next = signs.last().filter(|sign| sign.is_whole && sign.sequence > due);
+            let last = next.map_or(self.proven, |sign| sign.sequence - 1);
+            let end = next.map_or(at, |sign| sign.offset);
+            let mut named: Vec<_> = signs.iter().map(|sign| (sign.sequence, sign.chunk)).collect();
+            named.retain(|(sequence, _)| (due..=last).contains(sequence));
+            named.sort_unstable();
+            named.dedup_by_key(|(sequence, _)| *sequence);
+            let (offset, first) = (at as u64, due);
+            events.push(Event::Lost(LostRecords { first, last, offset, end: end as u64, named }));
+            if next.is_none() {
+                return Ok((events, at));
+            }
+            (at, due, crc) = (end, last + 1, None);
+        }
+    }
+
+    /// How many of the events count: all that are proven, and of the records behind them as many as
+    /// leave no slice that does not read back with its checksum. Slices that these records
+    /// themselves have overwritten or deleted since need not: once that was durable, their pages
+    /// may have been used again.
+    fn counting(&mut self, events: &[Event], replayed: &mut Replayed) -> io::Result<usize> {
+        let is_proven = |event: &Event| match event {
+            Event::Record(_, sequence) => *sequence <= self.proven,
+            Event::Lost(_) => true,
+        };
+        let first = events.partition_point(is_proven);
+        let mut slices: Vec<(Named, usize, usize)> = Vec::new();
+        let mut live: HashMap<(ChunkId, u64), usize> = HashMap::new();
+        for (at, event) in events.iter().enumerate().skip(first) {
+            let Event::Record(offset, _) = event else { continue };
+            let Some((record, _)) = self.tape.record(*offset) else { continue };
+            if matches!(record.body, Body::Delete) {
+                live.retain(|(chunk, _), known| {
+                    let is_gone = *chunk == record.chunk;
+                    if is_gone {
+                        slices[*known].2 = at;
+                    }
+                    !is_gone
+                });
+            }
+            for named in slices_of(&record) {
+                if let Some(before) = live.insert((named.chunk, named.slice), slices.len()) {
+                    slices[before].2 = at;
+                }
+                slices.push((named, at, usize::MAX));
+            }
+        }
+        // Ends that would leave such a slice to be seen.
+        let mut bad = Vec::new();
+        for (named, from, to) in slices {
+            match self.is_whole(&named)? {
+                true => replayed.unproven.push(named.page),
+                false => bad.push(from + 1..=to),
+            }
+        }
+        let ends = (first..=events.len()).rev();
+        let good = ends.into_iter().find(|end| !bad.iter().any(|range| range.contains(end)));
+        Ok(good.unwrap_or(first))
+    }
+
+    /// Whether a slice reads back with its checksum.
+    fn is_whole(&mut self, named: &Named) -> io::Result<bool> {
+        let Named { page, crc, chunk, slice } = *named;
+        if !self.layout.has(page) {
+            return Ok(false);
+        }
+        let found = self.disk.page(self.layout.data_page(page))?;
+        Ok(found.is_some_and(|page| slice_crc(chunk, slice, &page[..]) == crc))
+    }
+}
+
+/// A slice that a record names.
+struct Named {
+    page: u32,
+    crc: u32,
+    chunk: ChunkId,
+    slice: u64,
+}
+
+fn slices_of(record: &Record<'_>) -> Vec<Named> {
+    match &record.body {
+        Body::Write(write) => {
+            let slices = (write.span().first()..).zip(write.slices());
+            let named = |(slice, (page, crc))| Named { page, crc, chunk: record.chunk, slice };
+            slices.map(named).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Takes in that records are lost. The chunks that they changed are suspect, and where it is not
+/// known which ones those are, all are.
+fn lose(map: &mut Map, lost: &LostRecords) {
+    if lost.unnamed() > 0 || lost.count() == 0 {
+        map.suspect_all();
+    }
+    map.is_lossy = true;
+    for (sequence, id) in &lost.named {
+        map.suspect(*id, *sequence);
+    }
+}

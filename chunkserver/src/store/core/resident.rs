@@ -1,0 +1,84 @@
+//! Resident chunks: their slices are kept in memory as well, as the commits leave them.
+
+use super::blocking::Blocking;
+use super::read::stored_crc;
+use super::state::StoreCore;
+use crate::store::error::LocateError;
+use crate::store::map::slices_in;
+use crate::store::residence::{Located, Residence, SlicePlace};
+use crate::store::slice::{ChunkId, SLICE_BYTES, slice_crc};
+
+impl<W: AsRef<[u8]>> StoreCore<W> {
+    /// Keeps the slices of resident chunks in `residence` from now on, and fills it with those
+    /// that are there, chunk by chunk in the order of their names; it waits for the disk. Those
+    /// that do not fit are left out whole, and served from the disk alone. Gives how many chunks
+    /// were taken in, and how many left out. To be called before the first request.
+    ///
+    /// # Errors
+    /// The system does not speak of the disk any more.
+    pub fn keep_in(&mut self, mut residence: Box<dyn Residence>) -> std::io::Result<(u64, u64)> {
+        let (mut taken, mut left_out) = (0, 0);
+        let mut disk = Blocking::new(self.io.disk_mut(), &self.memory);
+        let chunks = self.map.chunks.iter();
+        for (&id, chunk) in chunks.filter(|(_, c)| c.head.resident && !c.head.suspect) {
+            residence.place(id);
+            if !residence.grow(id, slices_in(chunk.head.byte_len), chunk.head.version) {
+                residence.remove(id);
+                left_out += 1;
+                continue;
+            }
+            taken += 1;
+            for (slice, found) in chunk.slices_from(0) {
+                let place = SlicePlace { chunk: id, slice };
+                let page = match self.layout.has(found.page) {
+                    true => disk.page(self.layout.data_page(found.page))?,
+                    false => None,
+                };
+                let sound = page.filter(|page| slice_crc(id, slice, &page[..]) == found.crc);
+                if sound.is_none() {
+                    tracing::error!(chunk = %id, slice, "a slice of a resident chunk is damaged");
+                }
+                let crc = stored_crc(id, slice, found);
+                let content = sound.as_ref().map(|page| (crc, &page[..]));
+                residence.put(place, chunk.head.version, content);
+            }
+        }
+        self.residence = Some(residence);
+        Ok((taken, left_out))
+    }
+
+    /// Where the slices of a chunk lie in memory, from slice `first_slice` on.
+    ///
+    /// # Errors
+    /// See [`LocateError`].
+    pub fn locate(
+        &self,
+        chunk: ChunkId,
+        first_slice: u64,
+        runs_max: usize,
+    ) -> Result<Located, LocateError> {
+        let head = match self.map.chunks.get(&chunk) {
+            Some(found) if !found.head.suspect => found.head,
+            None if !self.map.may_miss_chunks => return Err(LocateError::NoSuchChunk(chunk)),
+            _ => return Err(LocateError::Suspect(chunk)),
+        };
+        if head.unfinished {
+            return Err(LocateError::Unfinished(chunk));
+        }
+        let residence = self.residence.as_ref().filter(|residence| residence.holds(chunk));
+        let slots = residence.map(|residence| residence.runs(chunk, first_slice, runs_max));
+        Ok(Located { version: head.version, byte_len: head.byte_len, slots })
+    }
+
+    /// Bytes of slices in memory, and how many there may be.
+    pub(super) fn resident_bytes(&self) -> (u64, u64) {
+        let Some(residence) = &self.residence else { return (0, 0) };
+        let (slots, free) = (residence.slots(), residence.slots_free());
+        (slots.saturating_sub(free) * SLICE_BYTES as u64, slots * SLICE_BYTES as u64)
+    }
+
+    /// Whether changes of a chunk take slots.
+    pub(super) fn has_slots(&self, id: ChunkId, is_resident: bool) -> bool {
+        is_resident && self.residence.as_ref().is_some_and(|residence| residence.holds(id))
+    }
+}

@@ -1,0 +1,271 @@
+//! The store: what it holds, what it has under way, and the questions that need no data.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::time::Duration;
+
+use slab::Slab;
+use towpath_disk::Disk;
+use towpath_memory::Buf;
+
+use super::checkpoint::{Checkpoint, Published};
+use super::group::{Client, Gathering, Group, Member, Pending};
+use super::io::{Ended, Io, Purpose};
+use super::layout::Layout;
+use super::log::Log;
+use super::map::Map;
+use super::memory::Memory;
+use super::page::PAGE_BYTES;
+use super::read::Reading;
+use super::scrub::Scrubbing;
+use crate::store::damage::Damage;
+use crate::store::engine::ChunkStat;
+use crate::store::error::FlushFailed;
+use crate::store::limits::LIST_MAX;
+use crate::store::record::LogKey;
+use crate::store::request::{Completion, Reply, Request};
+use crate::store::residence::Residence;
+use crate::store::slice::ChunkId;
+use crate::store::space::Space;
+use crate::store::stats::StoreStats;
+
+/// A request and who asked.
+pub(super) struct Asked<W> {
+    pub(super) to: Option<Client>,
+    pub(super) request: Request<W, Buf>,
+}
+
+/// A store of chunks on one [`Disk`].
+///
+/// It never sleeps and has no thread: requests go [in](Self::submit), answers come
+/// [out](Self::take_answers), and in between [`turn`](Self::turn) takes what the disk has done and
+/// gives it more. Changes take effect, chunk by chunk, in the order in which they went in, and are
+/// answered when they are durable; reads see what is durable. The bytes on the disk are described
+/// in docs/store-format.md.
+pub struct StoreCore<W> {
+    pub(super) io: Io,
+    pub(super) memory: Memory,
+    pub(super) layout: Layout,
+    pub(super) key: LogKey,
+    pub(super) log_nonce: u64,
+    pub(super) store_id: u64,
+    pub(super) is_sparse: bool,
+    pub(super) chunks_max: u64,
+    pub(super) map: Map,
+    pub(super) space: Space,
+    pub(super) log: Log,
+    pub(super) members: Slab<Member<W>>,
+    pub(super) gathering: Gathering,
+    pub(super) current: Option<Group>,
+    pub(super) pending: HashMap<ChunkId, Pending>,
+    /// Chunks made less chunks deleted by what is under way.
+    pub(super) pending_chunks: i64,
+    pub(super) promised_slots: u64,
+    pub(super) promised_blocks: u64,
+    /// Changes that wait for others, or for room.
+    pub(super) held: VecDeque<Asked<W>>,
+    /// How many of them there are of each chunk.
+    pub(super) held_of: HashMap<ChunkId, usize>,
+    /// Something has happened that those may have waited for.
+    pub(super) may_retry: bool,
+    pub(super) reads: Slab<Reading>,
+    pub(super) scrubs: VecDeque<Scrubbing>,
+    pub(super) scrub_cursor: (ChunkId, u64),
+    pub(super) published: Published,
+    pub(super) checkpoint: Option<Checkpoint>,
+    pub(super) wants_checkpoint: bool,
+    /// The last record of which a seal says that it was durable.
+    pub(super) sealed: u64,
+    /// Bytes that the file system can still give, where the pages take theirs from it.
+    pub(super) room_bytes: u64,
+    /// Pages that are giving their room back.
+    pub(super) vacating: u64,
+    pub(super) residence: Option<Box<dyn Residence>>,
+    pub(super) failed: Option<FlushFailed>,
+    pub(super) damage: Vec<Damage>,
+    pub(super) counts: StoreStats,
+    pub(super) answers: Vec<(usize, Completion<W, Buf>)>,
+    pub(super) ended: Vec<Ended>,
+    #[cfg(test)]
+    pub(super) bug: Option<super::tests::Bug>,
+}
+
+impl<W: AsRef<[u8]>> StoreCore<W> {
+    /// Takes a request. Its answer is among those that a later [`turn`](Self::turn) brings, or at
+    /// once among those to [take](Self::take_answers).
+    pub fn submit(&mut self, to: Client, request: Request<W, Buf>) {
+        self.take_in(Asked { to: Some(to), request });
+    }
+
+    pub(super) fn take_in(&mut self, asked: Asked<W>) {
+        let Asked { to, request } = asked;
+        let reply = match request {
+            Request::Create { .. }
+            | Request::Finish { .. }
+            | Request::Delete { .. }
+            | Request::Write { .. } => return self.change(Asked { to, request }),
+            Request::List { after, count_max } => Reply::List(self.list(after, count_max)),
+            Request::Locate { chunk, first_slice, runs_max } => {
+                Reply::Locate(self.locate(chunk, first_slice, runs_max))
+            }
+            Request::Read { chunk, offset, byte_len, buf, crcs } => {
+                return self.begin_read(to, (chunk, offset, byte_len), buf, crcs);
+            }
+            Request::Scrub { budget_slices } => return self.begin_scrub(to, budget_slices),
+            Request::Stat { chunk } => Reply::Stat(self.stat(chunk)),
+            Request::Stats => Reply::Stats(self.stats()),
+        };
+        self.answer(to, reply);
+    }
+
+    pub(super) fn answer(&mut self, to: Option<Client>, reply: Reply<W, Buf>) {
+        if let Some(Client { asker, token }) = to {
+            self.answers.push((asker, Completion { token, reply }));
+        }
+    }
+
+    /// The answers that are there, each with the number of who asked.
+    pub fn take_answers(&mut self) -> impl Iterator<Item = (usize, Completion<W, Buf>)> {
+        self.answers.drain(..)
+    }
+
+    /// Whether more requests may be taken in: those that wait for room are not too many.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.held.len() < super::HELD_MAX
+    }
+
+    /// Whether nothing is under way, but for what waits for a checkpoint.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.io.is_idle() && self.members.is_empty() && self.held.is_empty()
+    }
+
+    /// Takes what the disk has done, and goes on with what that allows. Where there is a `timeout`
+    /// it waits for the disk so long, if the disk has nothing done.
+    ///
+    /// # Errors
+    /// The system does not speak of the disk any more: nothing further is answered.
+    pub fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let mut ended = std::mem::take(&mut self.ended);
+        self.io.poll(timeout, &mut ended)?;
+        for ended in ended.drain(..) {
+            self.on_ended(ended);
+        }
+        self.ended = ended;
+        self.go_on();
+        Ok(())
+    }
+
+    fn on_ended(&mut self, ended: Ended) {
+        let Ended { purpose, op, outcome } = ended;
+        match purpose {
+            Purpose::Data { member } => self.on_data(member, op, outcome),
+            Purpose::Edge(edge) => self.on_edge(*edge, op, outcome),
+            Purpose::Log => self.on_log(outcome),
+            Purpose::Flush => self.on_flush(outcome),
+            Purpose::Read { read, position, is_second } => {
+                self.on_read((read, position, is_second), op, outcome);
+            }
+            Purpose::Scrub { slice, is_second } => self.on_scrub(slice, is_second, op, outcome),
+            Purpose::Checkpoint => self.on_checkpoint(outcome),
+            Purpose::Discard { page, count } => self.on_discard(page, count),
+        }
+    }
+
+    fn go_on(&mut self) {
+        self.close_group();
+        if self.may_retry {
+            self.may_retry = false;
+            self.retry_held();
+            self.close_group();
+        }
+        self.go_on_with_checkpoint();
+    }
+
+    /// The disk, to wait for it.
+    pub fn disk_mut(&mut self) -> &mut dyn Disk {
+        self.io.disk_mut()
+    }
+
+    /// The committed state of a chunk.
+    #[must_use]
+    pub fn stat(&self, chunk: ChunkId) -> Option<ChunkStat> {
+        let nothing = ChunkStat { chunk, ..ChunkStat::default() };
+        match self.map.chunks.get(&chunk) {
+            Some(found) => Some(ChunkStat {
+                chunk,
+                byte_len: found.head.byte_len,
+                limit_bytes: found.head.limit_bytes,
+                version: found.head.version,
+                suspect: found.head.suspect,
+                unfinished: found.head.unfinished,
+                resident: found.head.resident,
+            }),
+            // What made it may be lost.
+            None if self.map.may_miss_chunks => Some(ChunkStat { suspect: true, ..nothing }),
+            None => None,
+        }
+    }
+
+    /// Committed chunks in the order of their names, the first one after `after`; at most
+    /// `count_max` and never more than [`LIST_MAX`]. A listing goes on from the last name it got.
+    #[must_use]
+    pub fn list(&self, after: Option<ChunkId>, count_max: usize) -> Vec<ChunkStat> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = after.map_or(Unbounded, Excluded);
+        let chunks = self.map.chunks.range((from, Unbounded));
+        chunks.take(count_max.min(LIST_MAX)).filter_map(|(id, _)| self.stat(*id)).collect()
+    }
+
+    /// Counters and space.
+    #[must_use]
+    pub fn stats(&self) -> StoreStats {
+        let bytes = |pages: u64| pages.saturating_mul(PAGE_BYTES as u64);
+        let (resident_bytes, resident_bytes_max) = self.resident_bytes();
+        let free_bytes = bytes(self.space.free_pages());
+        StoreStats {
+            chunks: self.map.chunks.len() as u64,
+            log_bytes: self.log.used_bytes(),
+            live_bytes: bytes(self.map.live_slices),
+            free_bytes: match self.is_sparse {
+                true => free_bytes.min(self.room_bytes.saturating_sub(self.full_bytes())),
+                false => free_bytes,
+            },
+            retired_bytes: bytes(self.space.retired_pages() + self.vacating),
+            capacity_bytes: bytes(u64::from(self.layout.data_pages)),
+            resident_bytes,
+            resident_bytes_max,
+            failed: self.failed.is_some() || self.map.is_lossy,
+            ..self.counts
+        }
+    }
+
+    /// What the opening found damaged.
+    #[must_use]
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// Whether changes are refused because others are lost to damage.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        self.map.is_lossy
+    }
+
+    /// Why the store takes no more changes, if it does not.
+    #[must_use]
+    pub fn failure(&self) -> Option<FlushFailed> {
+        self.failed
+    }
+
+    /// The chunks whose put is not complete.
+    pub fn unfinished(&self) -> impl Iterator<Item = ChunkId> {
+        self.map.unfinished()
+    }
+
+    /// Writes a checkpoint soon, however little of the log is used.
+    pub fn request_checkpoint(&mut self) {
+        self.wants_checkpoint = true;
+    }
+}

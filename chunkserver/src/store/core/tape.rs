@@ -1,0 +1,151 @@
+//! The log as an opening reads it: both copies from one place on, as far as they are needed.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use super::blocking::{Blocking, Wanted};
+use super::layout::{LOG_COPIES, Layout};
+use super::memory::LONG_PAGES;
+use super::page::{PAGE_BYTES, PageBytes};
+use crate::store::record::{LogKey, RECORD_ALIGN, Record, parse_header, parse_record};
+use crate::store::slice::ChunkId;
+
+/// Pages of each copy that are read at once.
+const STEP_PAGES: usize = 16 * LONG_PAGES;
+
+/// Bytes of both copies of the log from `first_page` on.
+pub(super) struct Tape<'a> {
+    layout: &'a Layout,
+    key: LogKey,
+    /// Counted from the beginning of all time.
+    pub(super) first_page: u64,
+    copies: [Vec<u8>; LOG_COPIES as usize],
+    /// Pages of a copy, by their place on the tape, that are not on the disk as they are here.
+    pub(super) mended: BTreeSet<(usize, usize)>,
+}
+
+/// A sound header somewhere further on.
+pub(super) struct Sign {
+    pub(super) offset: usize,
+    pub(super) sequence: u64,
+    pub(super) durable_sequence: u64,
+    pub(super) chunk: ChunkId,
+    pub(super) is_whole: bool,
+}
+
+impl<'a> Tape<'a> {
+    pub(super) fn new(layout: &'a Layout, key: LogKey, first_page: u64) -> Self {
+        Self { layout, key, first_page, copies: Default::default(), mended: BTreeSet::new() }
+    }
+
+    /// Reads on until there are `byte_len` bytes, or the whole ring.
+    pub(super) fn read_to(&mut self, disk: &mut Blocking<'_>, byte_len: usize) -> io::Result<()> {
+        let whole = self.layout.log_pages as usize * PAGE_BYTES;
+        while self.copies[0].len() < byte_len.min(whole) {
+            let from = self.copies[0].len() / PAGE_BYTES;
+            let to = (from + STEP_PAGES).min(whole / PAGE_BYTES);
+            for (copy, bytes) in self.copies.iter_mut().enumerate() {
+                bytes.resize(to * PAGE_BYTES, 0);
+                let runs = runs(self.layout, copy as u64, self.first_page, from..to);
+                disk.each(runs, |first, place, page: Option<&PageBytes>| {
+                    let at = (first as usize + place) * PAGE_BYTES;
+                    // What cannot be read is no record.
+                    let page = page.unwrap_or(&[0; PAGE_BYTES]);
+                    bytes[at..at + PAGE_BYTES].copy_from_slice(page);
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.copies[0].len()
+    }
+
+    /// The record that begins at an offset, in whichever copy has it whole, and its length.
+    pub(super) fn record(&self, offset: usize) -> Option<(Record<'_>, usize)> {
+        let of = |copy: &'_ Vec<u8>| parse_record(copy.get(offset..)?, self.key).ok().map(drop);
+        let copy = self.copies.iter().position(|copy| of(copy).is_some())?;
+        parse_record(&self.copies[copy][offset..], self.key).ok()
+    }
+
+    /// Makes all copies of a record like the whole one.
+    pub(super) fn mend(&mut self, offset: usize, byte_len: usize) -> bool {
+        let whole = |copy: &Vec<u8>| parse_record(&copy[offset..], self.key).is_ok();
+        let Some(good) = self.copies.iter().position(whole) else { return false };
+        let bytes = self.copies[good][offset..offset + byte_len].to_vec();
+        let mut was_bad = false;
+        for (number, copy) in self.copies.iter_mut().enumerate() {
+            let found = &mut copy[offset..offset + byte_len];
+            if found != bytes {
+                found.copy_from_slice(&bytes);
+                was_bad = true;
+                let pages = offset / PAGE_BYTES..=(offset + byte_len - 1) / PAGE_BYTES;
+                self.mended.extend(pages.map(|page| (number, page)));
+            }
+        }
+        was_bad
+    }
+
+    /// Has the pages from one offset to another written again, with zeros from the second one to
+    /// the end of its page, and one page of zeros behind: nothing follows there.
+    pub(super) fn end_at(&mut self, from: usize, end: usize) {
+        let last = end.next_multiple_of(PAGE_BYTES);
+        for (number, copy) in self.copies.iter_mut().enumerate() {
+            let zeros = (last + PAGE_BYTES).min(copy.len());
+            copy[end.min(zeros)..zeros].fill(0);
+            let pages = from / PAGE_BYTES..zeros / PAGE_BYTES;
+            self.mended.extend(pages.map(|page| (number, page)));
+        }
+    }
+
+    /// Writes what was mended.
+    pub(super) fn write_back(&mut self, disk: &mut Blocking<'_>) -> io::Result<()> {
+        for (copy, page) in std::mem::take(&mut self.mended) {
+            let at = self.layout.log_page(copy as u64, self.first_page + page as u64);
+            disk.write(at, &self.copies[copy][page * PAGE_BYTES..(page + 1) * PAGE_BYTES])?;
+        }
+        Ok(())
+    }
+
+    /// The sound headers between two offsets of records from `sequence` on, up to the first whole
+    /// record.
+    pub(super) fn signs(&self, from: usize, to: usize, sequence: u64) -> Vec<Sign> {
+        let mut signs = Vec::new();
+        for offset in (from..to.min(self.len())).step_by(RECORD_ALIGN) {
+            for copy in &self.copies {
+                let Some((frame, chunk)) = parse_header(&copy[offset..], self.key) else {
+                    continue;
+                };
+                if frame.sequence < sequence {
+                    continue;
+                }
+                let is_whole = parse_record(&copy[offset..], self.key).is_ok();
+                let (sequence, durable_sequence) = (frame.sequence, frame.durable_sequence);
+                signs.push(Sign { offset, sequence, durable_sequence, chunk, is_whole });
+                if is_whole {
+                    return signs;
+                }
+            }
+        }
+        signs
+    }
+}
+
+/// Runs of pages of a copy that lie together on the disk, numbered by their place on the tape.
+fn runs(
+    layout: &Layout,
+    copy: u64,
+    first_page: u64,
+    places: std::ops::Range<usize>,
+) -> Vec<Wanted> {
+    let (mut runs, mut place) = (Vec::new(), places.start);
+    while place < places.end {
+        let page = first_page + place as u64;
+        let before_end = layout.log_pages - page % layout.log_pages;
+        let count = (places.end - place).min(LONG_PAGES).min(before_end as usize);
+        runs.push(Wanted { number: place as u64, at: layout.log_page(copy, page), count });
+        place += count;
+    }
+    runs
+}

@@ -1,0 +1,246 @@
+//! Power cuts at every write and flush of a workload, and proof that the test would notice.
+
+use super::*;
+use towpath_disk::sim::Loss;
+
+const LOSSES: [Loss; 5] =
+    [Loss::Nothing, Loss::Everything, Loss::Suffix, Loss::Scattered, Loss::Scattered];
+
+/// What a run left: what was acknowledged, and what was under way when the power went.
+#[derive(Default)]
+struct Left {
+    acknowledged: Model,
+    under_way: Vec<(u64, Change)>,
+}
+
+impl Left {
+    fn take_answers(&mut self, core: &mut Core) {
+        for (_, Completion { token, reply }) in core.take_answers() {
+            let Some(at) = self.under_way.iter().position(|(known, _)| *known == token) else {
+                continue;
+            };
+            match fate(&reply) {
+                Fate::Done => self.acknowledged.apply(&self.under_way.remove(at).1),
+                Fate::NotDone => drop(self.under_way.remove(at)),
+                Fate::Unknown => {}
+            }
+        }
+    }
+}
+
+/// Goes on with the workload of `seed` until it ends or the power does.
+fn go_on(medium: &Medium, acknowledged: Model, seed: u64, batches: u32, bug: Option<Bug>) -> Left {
+    let mut prng = Prng::new(seed);
+    let mut left = Left { acknowledged, under_way: Vec::new() };
+    let Ok(mut core) = open(medium) else { return left };
+    core.bug = bug;
+    let mut token = 0;
+    for _ in 0..batches {
+        for _ in 0..1 + prng.below(5) {
+            let change = Change::random(&mut prng);
+            token += 1;
+            core.submit(Client { asker: 0, token }, change.request());
+            left.under_way.push((token, change));
+        }
+        if prng.chance(0.2) {
+            core.request_checkpoint();
+        }
+        if prng.chance(0.1) {
+            core.seal();
+        }
+        // Sometimes the next ones come while these are on their way.
+        for _ in 0..prng.below(30) {
+            core.turn(Some(Duration::from_secs(1))).expect("the simulated disk always speaks");
+            left.take_answers(&mut core);
+        }
+        if medium.is_off() {
+            break;
+        }
+    }
+    settle(&mut core);
+    left.take_answers(&mut core);
+    left
+}
+
+/// What a chunk may hold: what was acknowledged, and then any number of the changes under way in
+/// their order, each wholly there or not at all.
+fn compare(found: &Model, left: &Left) -> Result<(), String> {
+    let mut names: Vec<_> = left.under_way.iter().map(|(_, change)| change.chunk()).collect();
+    names.extend(found.chunks.keys().chain(left.acknowledged.chunks.keys()));
+    names.sort_unstable();
+    names.dedup();
+    for chunk in names {
+        let content = found.chunks.get(&chunk);
+        let mut expected = left.acknowledged.chunks.get(&chunk).cloned();
+        let mut changes = left.under_way.iter().filter(|(_, change)| change.chunk() == chunk);
+        while content != expected.as_ref() {
+            let Some((_, change)) = changes.next() else {
+                return Err(format!("chunk {chunk}: something acknowledged is lost, or torn"));
+            };
+            expected = change.apply(expected);
+        }
+    }
+    Ok(())
+}
+
+/// Opens what the power cut left, and compares it.
+fn check(medium: &Medium, left: &Left) -> Result<Model, String> {
+    let mut core = open(medium).map_err(|e| format!("open: {e}"))?;
+    if core.is_damaged() {
+        return Err(format!("damage: {:?}", core.damage()));
+    }
+    let found = Model::of(&mut core).map_err(|e| format!("read: {e}"))?;
+    compare(&found, left)?;
+    let Reply::Scrub(scrub) = ask(&mut core, Request::Scrub { budget_slices: u64::MAX }) else {
+        panic!("another answer")
+    };
+    if !scrub.corrupt.is_empty() {
+        return Err(format!("scrub: {:?}", scrub.corrupt));
+    }
+    // What one opening has shown must outlive the next power cut, and the store must go on.
+    medium.power_on(Loss::Everything);
+    drop(core);
+    let mut core = open(medium).map_err(|e| format!("second open: {e}"))?;
+    if Model::of(&mut core).map_err(|e| format!("second read: {e}"))? != found {
+        return Err("what was read before the second power cut is gone".into());
+    }
+    let mut found = found;
+    let chunk = ChunkId(99);
+    if core.stat(chunk).is_none() {
+        create(&mut core, chunk);
+        found.apply(&Change::Create(chunk));
+    }
+    Ok(found)
+}
+
+/// Cuts of one workload, each `stride`th, with every kind of loss; the first thing that goes
+/// wrong.
+fn cut_everywhere(seed: u64, batches: u32, stride: usize, bug: Option<Bug>) -> Result<u64, String> {
+    let whole = medium(seed);
+    drop(open(&whole).expect("a new store"));
+    let made = whole.events();
+    go_on(&whole, Model::default(), seed, batches, bug);
+    let events = whole.events();
+    for cut in (made + 1 + seed % stride as u64..=events).step_by(stride) {
+        let medium = medium(seed);
+        drop(open(&medium).expect("a new store"));
+        medium.cut_power_at(cut);
+        let left = go_on(&medium, Model::default(), seed, batches, bug);
+        for (turn, loss) in LOSSES.into_iter().enumerate() {
+            let after = medium.fork(seed ^ cut << 8 ^ (turn as u64) << 32);
+            after.power_on(loss);
+            check(&after, &left)
+                .map_err(|e| format!("seed {seed}, cut {cut} of {events}, {loss:?}: {e}"))?;
+        }
+    }
+    Ok(events)
+}
+
+#[test]
+fn no_power_cut_loses_an_acknowledged_byte_or_shows_a_torn_one() {
+    for seed in 0..24 {
+        println!("seed {seed}");
+        let events = cut_everywhere(seed, 12, 7, None).unwrap_or_else(|wrong| panic!("{wrong}"));
+        assert!(events > 60, "seed {seed} has only {events} boundaries");
+    }
+}
+
+#[test]
+#[ignore = "an hour: every boundary of a thousand workloads"]
+fn stress_no_power_cut_loses_an_acknowledged_byte() {
+    let first = std::env::var("TOWPATH_SEED").ok().and_then(|seed| seed.parse().ok());
+    let first = first.unwrap_or(1_000);
+    for seed in first..first + 1_000 {
+        println!("seed {seed}");
+        cut_everywhere(seed, 16, 1, None).unwrap_or_else(|wrong| panic!("{wrong}"));
+    }
+}
+
+#[test]
+fn one_crash_after_another_loses_nothing_acknowledged() {
+    for seed in 0..60 {
+        println!("seed {seed}");
+        let mut prng = Prng::new(seed);
+        let medium = medium(seed);
+        let mut model = Model::default();
+        for round in 0..12 {
+            medium.cut_power_at(medium.events() + 1 + prng.below(150));
+            let left = go_on(&medium, model, prng.next_u64(), 12, None);
+            let loss = LOSSES[prng.below(LOSSES.len() as u64) as usize];
+            medium.power_on(loss);
+            model = check(&medium, &left)
+                .unwrap_or_else(|wrong| panic!("seed {seed}, round {round}, {loss:?}: {wrong}"));
+        }
+    }
+}
+
+fn is_noticed(bug: Bug, batches: u32, stride: usize) {
+    let noticed = (0..30).any(|seed| cut_everywhere(seed, batches, stride, Some(bug)).is_err());
+    assert!(noticed, "the crash test does not notice {bug:?}");
+}
+
+#[test]
+fn the_crash_test_notices_a_missing_flush() {
+    is_noticed(Bug::SkipFlush, 12, 5);
+}
+
+#[test]
+fn the_crash_test_notices_a_missing_flush_of_the_map() {
+    is_noticed(Bug::SkipMapFlush, 12, 5);
+}
+
+#[test]
+fn the_crash_test_notices_pages_that_are_used_again_too_early() {
+    is_noticed(Bug::ReuseTooEarly, 40, 23);
+}
+
+#[test]
+fn power_cuts_while_a_store_is_made_leave_it_openable() {
+    for cut in 1..=14 {
+        for loss in LOSSES {
+            println!("cut {cut}, {loss:?}");
+            let medium = medium(cut);
+            medium.cut_power_at(cut);
+            drop(open(&medium));
+            medium.power_on(loss);
+            create(&mut open(&medium).expect("it is made anew"), ChunkId(1));
+        }
+    }
+}
+
+#[test]
+fn power_cuts_during_a_restart_change_nothing() {
+    for cut in 0..24 {
+        for (turn, loss) in LOSSES.into_iter().enumerate() {
+            println!("cut {cut}, {loss:?}");
+            let medium = medium(40 + cut + 100 * turn as u64);
+            drop(open(&medium).expect("a new store"));
+            medium.cut_power_at(medium.events() + 120);
+            let left = go_on(&medium, Model::default(), 77 + cut, 14, None);
+            medium.power_on(Loss::Scattered);
+            medium.cut_power_at(medium.events() + 1 + cut);
+            drop(open(&medium));
+            medium.power_on(loss);
+            check(&medium, &left).unwrap_or_else(|wrong| panic!("cut {cut} {loss:?}: {wrong}"));
+        }
+    }
+}
+
+#[test]
+fn a_process_that_ends_loses_nothing_acknowledged_even_after_a_flush_that_failed() {
+    for seed in 0..60 {
+        println!("seed {seed}");
+        let mut prng = Prng::new(seed);
+        let medium = medium(seed);
+        drop(open(&medium).expect("a new store"));
+        medium.fail_flush(prng.below(20));
+        let left = go_on(&medium, Model::default(), seed, 12, None);
+        medium.end_process();
+        let checked = match check(&medium, &left) {
+            // There were too few of them before.
+            Err(wrong) if wrong.contains("flush error") => check(&medium, &left),
+            checked => checked,
+        };
+        checked.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+    }
+}

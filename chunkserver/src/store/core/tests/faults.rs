@@ -1,0 +1,299 @@
+//! What a medium does wrong: bad sectors, failed flushes, lost, torn and misdirected writes.
+
+use super::*;
+use crate::store::error::{CommitStep, FinishError, FlushFailed, WriteError};
+use towpath_disk::sim::{Loss, Mischief};
+use towpath_disk::{PageNumber, What};
+
+/// A store with some chunks, two checkpoints and a log behind them; and what it holds.
+fn workload(seed: u64) -> (Medium, Model) {
+    let (mut prng, medium) = (Prng::new(seed), medium(seed));
+    let mut core = open(&medium).expect("a new store");
+    let mut model = Model::default();
+    for step in 0..60 {
+        let change = Change::random(&mut prng);
+        if fate(&ask(&mut core, change.request())) == Fate::Done {
+            model.apply(&change);
+        }
+        if step == 20 || step == 40 {
+            checkpoint(&mut core);
+        }
+    }
+    core.seal();
+    settle(&mut core);
+    drop(core);
+    (medium, model)
+}
+
+/// Whether nothing wrong is served: each chunk has its content or an error. True where nothing
+/// is missing.
+fn serves_right(core: &mut Core, model: &Model) -> Result<bool, String> {
+    let mut is_whole = true;
+    for (chunk, content) in &model.chunks {
+        match core.stat(*chunk) {
+            Some(stat) if stat.suspect => is_whole = false,
+            Some(stat) if stat.byte_len == content.len() as u64 => {
+                for (at, expected) in content.chunks(SLICE_BYTES).enumerate() {
+                    match read(core, *chunk, (at * SLICE_BYTES) as u64, expected.len()) {
+                        Ok(found) if found == expected => {}
+                        Ok(_) => return Err(format!("slice {at} of {chunk} is wrong")),
+                        Err(_) => is_whole = false,
+                    }
+                }
+            }
+            stat => return Err(format!("chunk {chunk} is {stat:?}, not {} bytes", content.len())),
+        }
+    }
+    let strange = stats_of(core)
+        .into_iter()
+        .find(|stat| !stat.suspect && !model.chunks.contains_key(&stat.chunk));
+    strange.map_or(Ok(is_whole), |stat| Err(format!("{stat:?} was deleted")))
+}
+
+#[test]
+fn what_was_written_is_read_after_a_restart_and_after_checkpoints() {
+    for seed in 0..20 {
+        println!("seed {seed}");
+        let (mut prng, medium) = (Prng::new(seed), medium(seed));
+        let mut core = open(&medium).expect("a new store");
+        let mut model = Model::default();
+        for step in 0..120 {
+            let change = Change::random(&mut prng);
+            if fate(&ask(&mut core, change.request())) == Fate::Done {
+                model.apply(&change);
+            }
+            if step % 17 == 3 {
+                checkpoint(&mut core);
+            }
+            if step % 29 == 11 {
+                drop(core);
+                core = open(&medium).expect("it was left whole");
+                assert_eq!(core.damage(), []);
+            }
+        }
+        assert_eq!(Model::of(&mut core).expect("all is sound"), model);
+    }
+}
+
+#[test]
+fn one_bad_place_in_log_map_directory_or_superblock_loses_nothing() {
+    for seed in 0..3 {
+        let (medium, model) = workload(seed);
+        let metadata = open(&medium).expect("it is whole").layout.metadata_pages();
+        for page in (0..metadata).chain([PAGES - 1]) {
+            for is_spoiled in [true, false] {
+                println!("seed {seed}, page {page}, {is_spoiled}");
+                let medium = medium.fork(seed);
+                match is_spoiled {
+                    true => medium.spoil(PageNumber(page)),
+                    false => medium.flip_bit(page * SLICE_BYTES as u64 + 70 + page % 50),
+                }
+                let mut core = open(&medium).expect("one place is never all");
+                assert!(!core.is_damaged(), "{:?}", core.damage());
+                assert_eq!(serves_right(&mut core, &model), Ok(true));
+                write(&mut core, *model.chunks.keys().next().expect("some"), 0, &[3; 9]);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_bad_place_in_both_copies_of_the_log_is_said_and_nothing_wrong_is_served() {
+    let mut was_said = 0;
+    for seed in 0..4 {
+        let (medium, model) = workload(seed);
+        let layout = open(&medium).expect("it is whole").layout;
+        for page in 0..40 {
+            println!("seed {seed}, page {page}");
+            let medium = medium.fork(seed);
+            (0..2).for_each(|copy| medium.spoil(layout.log_page(copy, page)));
+            let mut core = open(&medium).expect("it opens whatever is lost");
+            match serves_right(&mut core, &model) {
+                Ok(true) => {}
+                Ok(false) => {
+                    assert!(core.is_damaged(), "what is lost is said");
+                    was_said += 1;
+                }
+                Err(wrong) => panic!("{wrong}: {:?}", core.damage()),
+            }
+        }
+    }
+    assert!(was_said > 10, "only {was_said} of these pages had records");
+}
+
+#[test]
+fn a_bad_map_in_both_generations_is_said_and_nothing_wrong_is_served() {
+    for seed in 0..6 {
+        println!("seed {seed}");
+        let (medium, model) = workload(seed);
+        let layout = open(&medium).expect("it is whole").layout;
+        (0..2).for_each(|place| medium.spoil(layout.map_page(0, place)));
+        let mut core = open(&medium).expect("it opens whatever is lost");
+        assert!(core.is_damaged() && !core.damage().is_empty());
+        // A chunk that was made since is known whole.
+        assert_eq!(serves_right(&mut core, &model), Ok(false));
+        let refused = ask(&mut core, create_request(ChunkId(1)));
+        assert_eq!(fate(&refused), Fate::NotDone);
+    }
+}
+
+#[test]
+fn writes_that_are_lost_torn_or_misdirected_are_never_served() {
+    for seed in 0..160 {
+        let mut prng = Prng::new(seed);
+        let mischief = match seed % 3 {
+            0 => Mischief::Lost,
+            1 => Mischief::Torn,
+            _ => Mischief::Misdirected(1 + prng.below(PAGES - 1)),
+        };
+        println!("seed {seed}, {mischief:?}");
+        let medium = medium(seed);
+        let mut core = open(&medium).expect("a new store");
+        medium.mistreat_write(0..PAGES, prng.below(120), mischief);
+        let mut model = Model::default();
+        for step in 0..40 {
+            let change = Change::random(&mut prng);
+            if fate(&ask(&mut core, change.request())) == Fate::Done {
+                model.apply(&change);
+            }
+            if step % 13 == 7 {
+                checkpoint(&mut core);
+            }
+        }
+        core.seal();
+        settle(&mut core);
+        assert_ne!(serves_right(&mut core, &model).map(drop), Err(String::new()));
+        drop(core);
+        let mut core = open(&medium).expect("it opens whatever is wrong");
+        serves_right(&mut core, &model).unwrap_or_else(|wrong| panic!("{wrong}"));
+    }
+}
+
+#[test]
+fn a_damaged_slice_is_named_and_counted_and_never_served_and_its_neighbours_are() {
+    let medium = medium(1);
+    let mut core = open(&medium).expect("a new store");
+    create(&mut core, ChunkId(5));
+    for slice in 0..4u8 {
+        write(&mut core, ChunkId(5), u64::from(slice) * 4096, &[slice + 1; 4096]);
+    }
+    let page = core.map.chunks[&ChunkId(5)].slice(2).page;
+    let at = core.layout.data_page(page);
+    medium.flip_bit(at.byte_offset() + 99);
+    let error = read(&mut core, ChunkId(5), 0, 4 * 4096).expect_err("one is bad");
+    let ReadError::Corrupt(corrupt) = error else { panic!("{error}") };
+    assert_eq!((corrupt.slice, corrupt.offset), (2, at.byte_offset()));
+    assert_eq!(core.stats().slices_corrupt, 1);
+    for slice in [0u8, 1, 3] {
+        let found = read(&mut core, ChunkId(5), u64::from(slice) * 4096, 4096).expect("sound");
+        assert_eq!(found, [slice + 1; 4096]);
+    }
+    let Reply::Write { result, .. } = ask(&mut core, write_request(ChunkId(5), 8200, b"x")) else {
+        panic!("another answer")
+    };
+    assert!(matches!(result, Err(WriteError::OldSlice(_))), "it cannot be merged");
+    write(&mut core, ChunkId(5), 8192, &[9; 4096]);
+    assert_eq!(read(&mut core, ChunkId(5), 8192, 4096).expect("it is new"), [9; 4096]);
+}
+
+#[test]
+fn a_read_error_is_tried_once_more() {
+    let medium = medium(2);
+    let mut core = open(&medium).expect("a new store");
+    create(&mut core, ChunkId(5));
+    write(&mut core, ChunkId(5), 0, &[1; 4096]);
+    let at = core.layout.data_page(core.map.chunks[&ChunkId(5)].slice(0).page);
+    medium.fail(What::Read, at, 1);
+    assert_eq!(read(&mut core, ChunkId(5), 0, 4096).expect("once is not twice"), [1; 4096]);
+    assert_eq!(core.stats().reads_retried, 1);
+    medium.fail(What::Read, at, 2);
+    assert!(matches!(read(&mut core, ChunkId(5), 0, 4096), Err(ReadError::Media(_))));
+}
+
+#[test]
+fn a_failed_flush_is_final_for_changes_and_reads_go_on() {
+    let medium = medium(3);
+    let mut core = open(&medium).expect("a new store");
+    create(&mut core, ChunkId(5));
+    write(&mut core, ChunkId(5), 0, &[1; 4096]);
+    medium.fail_flush(0);
+    core.submit(Client { asker: 0, token: 1 }, write_request(ChunkId(5), 0, &[2; 4096]));
+    core.turn(None).expect("it speaks");
+    core.submit(Client { asker: 0, token: 2 }, create_request(ChunkId(6)));
+    settle(&mut core);
+    let fates: Vec<_> = core.take_answers().map(|(_, c)| (c.token, fate(&c.reply))).collect();
+    assert_eq!(fates, [(1, Fate::Unknown), (2, Fate::NotDone)], "the second never began");
+    assert_eq!(core.failure().map(|failed| failed.step), Some(CommitStep::LogFlush));
+    assert!(core.stats().failed);
+    assert_eq!(read(&mut core, ChunkId(5), 0, 4096).expect("it is there"), [1; 4096]);
+    let FlushFailed { step, .. } = core.failure().expect("it has failed");
+    assert_eq!(step, CommitStep::LogFlush);
+}
+
+#[test]
+fn a_write_whose_data_does_not_reach_the_disk_is_refused_and_the_group_goes_on_without_it() {
+    for seed in 0..30 {
+        println!("seed {seed}");
+        let medium = medium(seed);
+        let mut core = open(&medium).expect("a new store");
+        create(&mut core, ChunkId(5));
+        create(&mut core, ChunkId(6));
+        let first = core.layout.data_page(1);
+        medium.fail(What::Write, PageNumber(first.0 + 1), 1);
+        let to = |token| Client { asker: 0, token };
+        core.submit(to(1), write_request(ChunkId(5), 0, &[1; 4096]));
+        core.submit(to(2), write_request(ChunkId(5), 4096, &[2; 4096]));
+        core.submit(to(3), write_request(ChunkId(6), 0, &[3; 4096]));
+        core.submit(to(4), Request::Finish { chunk: ChunkId(5), byte_len: 8192 });
+        if seed % 2 == 0 {
+            core.turn(None).expect("it speaks");
+        }
+        core.submit(to(5), write_request(ChunkId(6), 4096, &[4; 4096]));
+        settle(&mut core);
+        for (_, Completion { token, reply }) in core.take_answers() {
+            match (token, reply) {
+                (2, Reply::Write { result, .. }) => {
+                    assert!(matches!(result, Err(WriteError::Media(_))));
+                }
+                (4, Reply::Finish(result)) => {
+                    assert_eq!(result, Err(FinishError::Length { byte_len: 4096 }));
+                }
+                (token, reply) => assert_eq!(fate(&reply), Fate::Done, "{token}"),
+            }
+        }
+        medium.power_on(Loss::Everything);
+        drop(core);
+        let mut core = open(&medium).expect("it is whole");
+        assert_eq!(core.damage(), []);
+        assert_eq!(core.stat(ChunkId(5)).map(|stat| stat.byte_len), Some(4096));
+        assert_eq!(read(&mut core, ChunkId(6), 4096, 4096).expect("it is there"), [4; 4096]);
+    }
+}
+
+#[test]
+fn data_changed_on_the_wire_is_refused_and_changes_nothing() {
+    let medium = medium(4);
+    let mut core = open(&medium).expect("a new store");
+    create(&mut core, ChunkId(5));
+    for (offset, len) in [(0, 4096), (10, 100), (4000, 9000)] {
+        let mut request = write_request(ChunkId(5), offset, &vec![1; len]);
+        let Request::Write { data, .. } = &mut request else { panic!("it is one") };
+        data[1][0] ^= 1;
+        let Reply::Write { result, .. } = ask(&mut core, request) else { panic!("another") };
+        assert!(matches!(result, Err(WriteError::WireCorrupt { .. })), "{offset}, {len}");
+    }
+    assert_eq!(core.stat(ChunkId(5)).map(|stat| stat.byte_len), Some(0));
+    assert_eq!(core.stats().wire_corrupt, 3);
+}
+
+#[test]
+fn only_the_store_itself_is_opened_and_nothing_else_is_written_over() {
+    let medium = medium(5);
+    let mut core = open(&medium).expect("a new store");
+    create(&mut core, ChunkId(1));
+    drop(core);
+    (0..2).for_each(|n| medium.spoil(PageNumber(n * (PAGES - 1))));
+    assert!(matches!(open(&medium).map(drop), Err(OpenError::Checkpoint { .. })));
+    let small = Medium::new(1, 200);
+    assert!(matches!(open(&small).map(drop), Err(OpenError::TooSmall { pages: 200 })));
+}

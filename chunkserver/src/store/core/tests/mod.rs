@@ -1,0 +1,271 @@
+//! Tests of the core on a simulated medium, and the model that they compare it with.
+
+mod crash;
+mod faults;
+mod room;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use towpath_base::Prng;
+use towpath_disk::sim::Medium;
+use towpath_memory::{Buf, Pool};
+
+use super::{Client, CoreConfig, StoreCore};
+use crate::store::engine::{ChunkStat, Ticket};
+use crate::store::error::{OpenError, ReadError, Refused};
+use crate::store::read::ReadDone;
+use crate::store::request::{Completion, Reply, Request};
+use crate::store::slice::{ChunkId, SLICE_BYTES, Span, fragment_crc, slice_crc, writer_crcs};
+
+/// Mistakes that the tests make on purpose, to see that they would notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bug {
+    /// A group is taken as durable without a flush.
+    SkipFlush,
+    /// A checkpoint does not flush its map.
+    SkipMapFlush,
+    /// Pages of overwritten slices are free before the commit.
+    ReuseTooEarly,
+}
+
+pub(super) type Core = StoreCore<Vec<u8>>;
+
+/// Pages of a disk that is small enough to fill, and whose log wraps within a test.
+pub(super) const PAGES: u64 = 400;
+
+pub(super) const CONFIG: CoreConfig = CoreConfig {
+    log_pages: 128,
+    chunks_max: 40,
+    store_id: 7,
+    log_nonce: 0x1234_5678_9abc_def0,
+    is_sparse: false,
+};
+
+pub(super) fn medium(seed: u64) -> Medium {
+    Medium::new(seed, PAGES)
+}
+
+pub(super) fn open(medium: &Medium) -> Result<Core, OpenError> {
+    open_as(medium, &CONFIG)
+}
+
+pub(super) fn open_as(medium: &Medium, config: &CoreConfig) -> Result<Core, OpenError> {
+    let disk = medium.open(32).expect("nobody has it open and the power is on");
+    StoreCore::open(Box::new(disk), config)
+}
+
+/// Lets the store do all that it can.
+pub(super) fn settle(core: &mut Core) {
+    for _ in 0..10_000 {
+        core.turn(Some(Duration::from_secs(1))).expect("the simulated disk always speaks");
+        if core.is_idle() {
+            return;
+        }
+    }
+    panic!("the store comes to no end");
+}
+
+/// Asks, and waits for the answer.
+pub(super) fn ask(core: &mut Core, request: Request<Vec<u8>, Buf>) -> Reply<Vec<u8>, Buf> {
+    let token = u64::MAX;
+    core.submit(Client { asker: 9, token }, request);
+    for _ in 0..10_000 {
+        let found = core.take_answers().find(|(_, answer)| answer.token == token);
+        if let Some((_, Completion { reply, .. })) = found {
+            return reply;
+        }
+        core.turn(Some(Duration::from_secs(1))).expect("the simulated disk always speaks");
+    }
+    panic!("no answer comes");
+}
+
+pub(super) fn buf(byte_len: usize) -> Buf {
+    let pool = Pool::with_count(byte_len.next_multiple_of(SLICE_BYTES), 1).expect("memory");
+    pool.take().expect("a fresh pool")
+}
+
+/// Reads, and checks that each checksum is the one that the data and its place have.
+pub(super) fn read(
+    core: &mut Core,
+    chunk: ChunkId,
+    offset: u64,
+    byte_len: usize,
+) -> Result<Vec<u8>, ReadError> {
+    let buf = buf(byte_len);
+    let request = Request::Read { chunk, offset, byte_len, buf, crcs: vec![1, 2, 3] };
+    let Reply::Read { result, buf, crcs } = ask(core, request) else { panic!("another answer") };
+    let ReadDone { chunk_bytes, .. } = result?;
+    assert_eq!(buf.len(), byte_len);
+    let span = Span::new(offset, byte_len as u64);
+    assert_eq!(crcs.len() as u64, span.count());
+    let mut rest = &buf[..];
+    for (slice, crc) in (span.first()..).zip(crcs) {
+        let (from, len) = span.part(slice);
+        let (part, after) = rest.split_at(len);
+        rest = after;
+        let stored = len == SLICE_BYTES || (from == 0 && span.end() == chunk_bytes);
+        let expected = match stored {
+            true => slice_crc(chunk, slice, part),
+            false => fragment_crc(chunk, slice, from as u32, part),
+        };
+        assert_eq!(crc, expected, "slice {slice} of chunk {chunk}");
+    }
+    Ok(buf.to_vec())
+}
+
+pub(super) fn create_request(chunk: ChunkId) -> Request<Vec<u8>, Buf> {
+    Request::Create { chunk, limit_bytes: None, unfinished: false, resident: false }
+}
+
+pub(super) fn write_request(chunk: ChunkId, offset: u64, bytes: &[u8]) -> Request<Vec<u8>, Buf> {
+    let crcs = writer_crcs(chunk, offset, bytes);
+    let (head, tail) = bytes.split_at(bytes.len() / 3);
+    let data = vec![head.to_vec(), tail.to_vec()];
+    Request::Write { chunk, offset, data, crcs, verified: false }
+}
+
+pub(super) fn create(core: &mut Core, chunk: ChunkId) {
+    let Reply::Create(made) = ask(core, create_request(chunk)) else { panic!("another answer") };
+    made.expect("the chunk is new");
+}
+
+pub(super) fn delete(core: &mut Core, chunk: ChunkId) {
+    let Reply::Delete(done) = ask(core, Request::Delete { chunk }) else {
+        panic!("another answer")
+    };
+    done.expect("deletes always go");
+}
+
+pub(super) fn write(core: &mut Core, chunk: ChunkId, offset: u64, bytes: &[u8]) -> Ticket {
+    let reply = ask(core, write_request(chunk, offset, bytes));
+    let Reply::Write { result, .. } = reply else { panic!("another answer") };
+    result.expect("the write is sound")
+}
+
+pub(super) fn stats_of(core: &Core) -> Vec<ChunkStat> {
+    core.list(None, usize::MAX)
+}
+
+/// Forces a checkpoint through.
+pub(super) fn checkpoint(core: &mut Core) {
+    let before = core.stats().checkpoints;
+    core.request_checkpoint();
+    for _ in 0..10_000 {
+        core.turn(Some(Duration::from_secs(1))).expect("the simulated disk always speaks");
+        if core.stats().checkpoints > before {
+            return;
+        }
+    }
+    panic!("no checkpoint comes to an end");
+}
+
+/// What the store should hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Model {
+    pub(super) chunks: BTreeMap<ChunkId, Vec<u8>>,
+}
+
+/// One change, as tests make them up.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Create(ChunkId),
+    Write(ChunkId, u64, Vec<u8>),
+    Delete(ChunkId),
+}
+
+impl Change {
+    /// A change of one of four chunks, which may or may not make sense just now.
+    pub(super) fn random(prng: &mut Prng) -> Self {
+        let chunk = ChunkId(u128::from(prng.below(4)) << 64 | 7);
+        match prng.below(12) {
+            0 | 1 => Self::Create(chunk),
+            2 => Self::Delete(chunk),
+            _ => {
+                let (offset, len) = (prng.below(40 << 10), 1 + prng.below(20 << 10) as usize);
+                let (offset, len) = match prng.chance(0.6) {
+                    true => (offset & !4095, len.next_multiple_of(SLICE_BYTES)),
+                    false => (offset, len),
+                };
+                let mut bytes = vec![0; len];
+                prng.fill(&mut bytes);
+                Self::Write(chunk, offset, bytes)
+            }
+        }
+    }
+
+    pub(super) fn chunk(&self) -> ChunkId {
+        match self {
+            Self::Create(chunk) | Self::Write(chunk, ..) | Self::Delete(chunk) => *chunk,
+        }
+    }
+
+    pub(super) fn request(&self) -> Request<Vec<u8>, Buf> {
+        match self {
+            Self::Create(chunk) => create_request(*chunk),
+            Self::Write(chunk, offset, bytes) => write_request(*chunk, *offset, bytes),
+            Self::Delete(chunk) => Request::Delete { chunk: *chunk },
+        }
+    }
+
+    /// What it makes of a chunk's content.
+    pub(super) fn apply(&self, content: Option<Vec<u8>>) -> Option<Vec<u8>> {
+        match self {
+            Self::Create(_) => Some(Vec::new()),
+            Self::Delete(_) => None,
+            Self::Write(_, offset, bytes) => {
+                let mut content = content?;
+                let end = *offset as usize + bytes.len();
+                content.resize(content.len().max(end), 0);
+                content[*offset as usize..end].copy_from_slice(bytes);
+                Some(content)
+            }
+        }
+    }
+}
+
+impl Model {
+    pub(super) fn apply(&mut self, change: &Change) {
+        let chunk = change.chunk();
+        let content = change.apply(self.chunks.remove(&chunk));
+        content.map(|content| self.chunks.insert(chunk, content));
+    }
+
+    /// Everything in the store.
+    pub(super) fn of(core: &mut Core) -> Result<Self, ReadError> {
+        let mut chunks = BTreeMap::new();
+        for stat in stats_of(core) {
+            let content = match stat.byte_len {
+                0 => Vec::new(),
+                len => read(core, stat.chunk, 0, len as usize)?,
+            };
+            chunks.insert(stat.chunk, content);
+        }
+        Ok(Self { chunks })
+    }
+}
+
+/// How a change ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Done,
+    NotDone,
+    Unknown,
+}
+
+pub(super) fn fate(reply: &Reply<Vec<u8>, Buf>) -> Fate {
+    use crate::store::error::{CreateError, DeleteError, WriteError};
+    let refused = match reply {
+        Reply::Create(Ok(_)) | Reply::Delete(Ok(_)) | Reply::Write { result: Ok(_), .. } => {
+            return Fate::Done;
+        }
+        Reply::Create(Err(CreateError::Refused(refused)))
+        | Reply::Delete(Err(DeleteError::Refused(refused)))
+        | Reply::Write { result: Err(WriteError::Refused(refused)), .. } => Some(refused),
+        _ => None,
+    };
+    match refused {
+        Some(Refused::Undecided(_)) => Fate::Unknown,
+        _ => Fate::NotDone,
+    }
+}
