@@ -1,5 +1,5 @@
 //! The checkpoint: pages of the map that have changed go to the disk while requests are served
-//! (docs/store-format.md section 6).
+//! (docs/store-core.md section 7).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! The directory: which of its two places holds each page of the map, and which bytes are there
-//! (docs/store-format.md section 6).
+//! (docs/store-core.md section 5).
 
 use super::page::{HEAD_BYTES, Kind, PAGE_BYTES, PageBytes, PageError, PageHead, open, put, seal};
 use crate::store::bytes::{u32_at, u64_at};

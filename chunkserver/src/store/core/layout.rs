@@ -1,4 +1,4 @@
-//! Where everything lies on the disk of a store (docs/store-format.md section 3).
+//! Where everything lies on the disk of a store (docs/store-core.md section 1).
 
 use towpath_disk::PageNumber;
 

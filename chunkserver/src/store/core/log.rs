@@ -1,5 +1,5 @@
 //! The log as a ring: where its end is, and how much of it is still needed
-//! (docs/store-format.md section 5).
+//! (docs/store-core.md section 4).
 
 use towpath_disk::{Op, PageNumber};
 

@@ -1,4 +1,4 @@
-//! A page of the map: seven blocks, each of 64 slices of a chunk (docs/store-format.md section 6).
+//! A page of the map: seven blocks, each of 64 slices of a chunk (docs/store-core.md section 5).
 
 use super::page::{HEAD_BYTES, Kind, PAGE_BYTES, PageBytes, PageError, PageHead, open, put, seal};
 use crate::store::bytes::{array, u32_at, u64_at};

@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `page`, `superblock`, `map_page`, `directory` | the bytes of docs/store-format.md |
+//! | `page`, `superblock`, `map_page`, `directory` | the bytes of docs/store-core.md |
 //! | `layout` | where everything lies |
 //! | `map` | which page and checksum each slice has, and where each block of that lies |
 //! | `state`, `io` | [`StoreCore`], its requests and answers; the operations under way |
@@ -10,6 +10,7 @@
 //! | `group`, `log`, `commit` | groups of changes, and the one flush that each takes |
 //! | `checkpoint` | the map to the disk, beside all else |
 //! | `read`, `scrub`, `resident` | reads, checks, slices in memory |
+//! | `driver` | [`StoreThread`], the thread that owns a store and its disk |
 //! | `create`, `open`, `load`, `tape`, `replay`, `blocking` | making and opening a store |
 
 mod blocking;
@@ -17,6 +18,7 @@ mod checkpoint;
 mod commit;
 mod create;
 mod directory;
+mod driver;
 mod group;
 mod io;
 mod layout;
@@ -45,6 +47,7 @@ use towpath_disk::{DiskError, What};
 
 use super::media::{MediaError, MediaOp};
 
+pub use driver::{DriverConfig, StoreThread};
 pub use group::Client;
 pub use open::CoreConfig;
 pub use state::StoreCore;

@@ -1,5 +1,5 @@
 //! Opening: the newest checkpoint that is whole, and what the log says since
-//! (docs/store-format.md section 8).
+//! (docs/store-core.md section 8).
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -156,7 +156,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             checkpoint: None,
             // What is damaged is written anew.
             wants_checkpoint: !loaded.damage.is_empty(),
-            sealed: replayed.proven,
+            sealed: match replayed.is_sealed {
+                true => replayed.end.sequence - 1,
+                false => replayed.proven,
+            },
             room_bytes: 0,
             vacating: 0,
             residence: None,

@@ -1,4 +1,4 @@
-//! The replay: what the log says since a checkpoint (docs/store-format.md section 8).
+//! The replay: what the log says since a checkpoint (docs/store-core.md section 8).
 
 use std::collections::HashMap;
 use std::io;
@@ -23,6 +23,8 @@ pub(super) struct Replayed {
     /// The last record that something says was durable.
     pub(super) proven: u64,
     pub(super) records: u64,
+    /// The last of them is a seal: nothing that matters is unproven.
+    pub(super) is_sealed: bool,
     /// Bytes of records that do not count.
     pub(super) torn_bytes: u64,
     pub(super) damage: Vec<Damage>,
@@ -89,6 +91,8 @@ impl Replay<'_, '_> {
             let byte_offset = self.byte_offset(offset);
             let Some((record, len)) = self.tape.record(offset) else { break };
             let (sequence, header_crc) = (record.frame.sequence, record.header_crc);
+            replayed.is_sealed =
+                matches!(record.body, Body::Seal) && record.frame.durable_sequence + 1 == sequence;
             if map.is_lossy {
                 map.apply_after_loss(&record);
             } else {

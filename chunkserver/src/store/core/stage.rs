@@ -168,11 +168,15 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// next opening tells damage of the last records from an unfinished group. It costs a flush: it
     /// is for moments in which nothing is to be done.
     pub fn seal(&mut self) {
-        let is_quiet = self.members.is_empty() && self.log.durable_sequence() > self.sealed;
-        if is_quiet && self.check_usable().is_ok() {
+        if self.members.is_empty() && self.wants_seal() {
             let staged = Staged { change: Change::Seal, head: None, slots: 0, blocks: 0 };
             self.join(None, ChunkId::default(), staged, Vec::new());
         }
+    }
+
+    /// Whether changes are durable of which no record says so.
+    pub fn wants_seal(&self) -> bool {
+        self.log.durable_sequence() > self.sealed && self.check_usable().is_ok()
     }
 
     /// Adds a member to the group that gathers; gives its key.

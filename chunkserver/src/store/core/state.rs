@@ -41,7 +41,7 @@ pub(super) struct Asked<W> {
 /// [out](Self::take_answers), and in between [`turn`](Self::turn) takes what the disk has done and
 /// gives it more. Changes take effect, chunk by chunk, in the order in which they went in, and are
 /// answered when they are durable; reads see what is durable. The bytes on the disk are described
-/// in docs/store-format.md.
+/// in docs/store-core.md.
 pub struct StoreCore<W> {
     pub(super) io: Io,
     pub(super) memory: Memory,

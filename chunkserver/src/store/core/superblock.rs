@@ -1,5 +1,5 @@
 //! The superblock: which store it is, how it lies on the disk, and what a generation of it begins
-//! with (docs/store-format.md section 4).
+//! with (docs/store-core.md section 3).
 
 use super::layout::Layout;
 use super::page::{HEAD_BYTES, Kind, PAGE_BYTES, PageBytes, PageError, PageHead, open, put, seal};

@@ -1,6 +1,7 @@
 //! Tests of the core on a simulated medium, and the model that they compare it with.
 
 mod crash;
+mod driver;
 mod faults;
 mod room;
 

@@ -1,0 +1,127 @@
+//! The thread of a store: its answers, its end, and what it does when nothing is to be done.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
+use std::time::Instant;
+
+use super::*;
+use crate::store::core::{DriverConfig, StoreThread};
+use crate::store::error::WriteError;
+
+const DRIVER: DriverConfig = DriverConfig { queue_max: 64, unfinished_keep: None };
+
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(60);
+
+fn spawn(medium: &Medium, askers: usize, config: DriverConfig) -> Vec<StoreThread<Vec<u8>>> {
+    let medium = medium.clone();
+    let open = move || {
+        let core = open(&medium).map_err(io::Error::other)?;
+        Ok::<_, io::Error>((core, ()))
+    };
+    StoreThread::spawn(askers, config, open).expect("it opens").0
+}
+
+fn answer(store: &StoreThread<Vec<u8>>) -> Completion<Vec<u8>, Buf> {
+    store.ring();
+    store.completions().recv_timeout(LONG).expect("the thread answers")
+}
+
+fn send(store: &StoreThread<Vec<u8>>, token: u64, request: Request<Vec<u8>, Buf>) {
+    assert!(store.try_send(token, request).is_ok(), "there is room");
+}
+
+#[test]
+fn several_who_ask_get_their_own_answers_and_the_last_one_closes_the_store() {
+    let medium = medium(1);
+    let mut stores = spawn(&medium, 3, DRIVER);
+    for (asker, store) in stores.iter().enumerate() {
+        let chunk = ChunkId(asker as u128);
+        send(store, 10 * asker as u64, create_request(chunk));
+        send(store, 10 * asker as u64 + 1, write_request(chunk, 0, &[asker as u8; 5000]));
+    }
+    for (asker, store) in stores.iter().enumerate() {
+        let mut tokens = [answer(store), answer(store)].map(|answer| {
+            assert_eq!(fate(&answer.reply), Fate::Done);
+            answer.token
+        });
+        tokens.sort_unstable();
+        assert_eq!(tokens, [10 * asker as u64, 10 * asker as u64 + 1]);
+    }
+    let last = stores.pop().expect("there are three");
+    for store in stores {
+        assert_eq!(store.stop_within(LONG), Some(Ok(())));
+    }
+    assert!(last.is_running());
+    send(&last, 7, Request::Stats);
+    assert!(matches!(answer(&last).reply, Reply::Stats(stats) if stats.chunks == 3));
+    assert_eq!(last.stop_within(LONG), Some(Ok(())));
+    let mut core = open(&medium).expect("it was closed");
+    assert_eq!(read(&mut core, ChunkId(2), 0, 5000).expect("it is there"), [2; 5000]);
+    assert_eq!((core.stats().torn_tail_bytes, core.wants_seal()), (0, false), "it was sealed");
+}
+
+#[test]
+fn what_cannot_be_opened_is_said_to_whoever_starts_the_thread() {
+    let open = || Err::<(Core, ()), _>(io::Error::from(io::ErrorKind::NotFound));
+    let error = StoreThread::spawn(1, DRIVER, open).map(drop).expect_err("there is nothing");
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
+fn a_failed_flush_reaches_the_change_and_whoever_stops_the_store() {
+    let medium = medium(2);
+    let store = spawn(&medium, 1, DRIVER).pop().expect("one");
+    send(&store, 1, create_request(ChunkId(1)));
+    assert_eq!(fate(&answer(&store).reply), Fate::Done);
+    medium.fail_flush(0);
+    send(&store, 2, write_request(ChunkId(1), 0, &[1; 100]));
+    let Reply::Write { result, data, .. } = answer(&store).reply else { panic!("another answer") };
+    assert!(matches!(result, Err(WriteError::Refused(Refused::Undecided(_)))));
+    assert_eq!(data.concat(), [1; 100], "the buffers come back");
+    assert!(matches!(store.stop_within(LONG), Some(Err(_))));
+}
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn who_waits_elsewhere_is_woken_by_answers() {
+    let store = spawn(&medium(3), 1, DRIVER).pop().expect("one");
+    let count = Arc::<Count>::default();
+    store.wake(Some(Waker::from(Arc::clone(&count))));
+    send(&store, 1, create_request(ChunkId(1)));
+    drop(answer(&store));
+    let began = Instant::now();
+    // The answer is there a moment before the bell.
+    while count.0.load(Ordering::SeqCst) == 0 && began.elapsed() < LONG {
+        std::thread::yield_now();
+    }
+    assert_eq!(count.0.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn an_unfinished_chunk_that_nobody_goes_on_with_is_removed() {
+    let config = DriverConfig { unfinished_keep: Some(Duration::ZERO), ..DRIVER };
+    let store = spawn(&medium(4), 1, config).pop().expect("one");
+    let (chunk, limit_bytes) = (ChunkId(1), None);
+    send(&store, 1, Request::Create { chunk, limit_bytes, unfinished: true, resident: false });
+    assert_eq!(fate(&answer(&store).reply), Fate::Done);
+    let began = Instant::now();
+    loop {
+        send(&store, 2, Request::Stat { chunk });
+        match answer(&store).reply {
+            Reply::Stat(None) => break,
+            _ => assert!(began.elapsed() < LONG, "it stays"),
+        }
+    }
+    assert_eq!(store.stop_within(LONG), Some(Ok(())));
+}
