@@ -41,6 +41,9 @@ const CASES: [Case; 4] = [
 
 const CHUNK: ChunkId = ChunkId(1);
 
+/// How often the chunk is written, which is half of the disk, and goes round in it.
+const FILL_PASSES: usize = 3;
+
 /// Bytes of the writes that fill the store.
 const FILL_BYTES: usize = 1 << 20;
 
@@ -149,7 +152,8 @@ fn good(reply: Reply<Vec<u8>, Buf>) -> Outcome<(Option<Buf>, Vec<Vec<u8>>)> {
     }
 }
 
-/// Writes the whole chunk, where that was not done before.
+/// Writes the whole chunk, where that was not done before: so often that each page of the disk was
+/// written, since the first write to one costs the file system's journal a write more.
 fn fill(settings: &Settings) -> Outcome<()> {
     let mut store = Alone(opened(&settings.folder, settings.page_count)?);
     let whole = slices(settings.page_count) * SLICE_BYTES as u64;
@@ -163,7 +167,7 @@ fn fill(settings: &Settings) -> Outcome<()> {
         store.answers(&mut answers)?;
     }
     let mut prng = Prng::new(1);
-    for offset in (0..whole).step_by(FILL_BYTES) {
+    for offset in (0..FILL_PASSES).flat_map(|_| (0..whole).step_by(FILL_BYTES)) {
         let mut bytes = vec![0; (whole - offset).min(FILL_BYTES as u64) as usize];
         prng.fill(&mut bytes);
         store.ask(0, write(offset, bytes))?;

@@ -317,6 +317,35 @@ impl Map {
         let _ = self.apply(record, &mut |_| ());
     }
 
+    /// Gives a slice another place.
+    pub(crate) fn set(&mut self, id: ChunkId, slice: u64, to: SliceRef) {
+        let (index, at) = split(slice);
+        if let Ok(block) = self.block(id, index) {
+            block.slices[at] = to;
+        }
+    }
+
+    /// Takes what is there as all that there is, and has every page written anew. Chunks of which
+    /// a change is lost stay suspect, unless the loss is accepted.
+    pub(crate) fn accept(&mut self, accept_loss: bool) {
+        (self.is_lossy, self.may_miss_chunks) = (false, false);
+        for id in self.chunks.keys().copied().collect::<Vec<_>>() {
+            let Some(chunk) = self.chunks.get_mut(&id) else { continue };
+            if accept_loss && chunk.head.suspect {
+                // That it was finished may be what is lost.
+                (chunk.head.suspect, chunk.head.unfinished) = (false, false);
+            }
+            let head = chunk.head;
+            let newest = |block: &&mut Block| block.head.version == head.version;
+            chunk.blocks.values_mut().filter(newest).for_each(|block| block.head = head);
+            // One of which nothing is left has no block yet; where there is none for it, it goes.
+            if self.set_head(id, head).is_err() {
+                self.remove(id);
+            }
+        }
+        self.changed.dirty.extend(0..self.pages_used());
+    }
+
     /// The chunks that are not finished, as far as that is sure.
     pub(crate) fn unfinished(&self) -> impl Iterator<Item = ChunkId> {
         let is_sure = |chunk: &Chunk| chunk.head.unfinished && !chunk.head.suspect;

@@ -11,9 +11,11 @@
 //! | `checkpoint` | the map to the disk, beside all else |
 //! | `read`, `scrub`, `resident` | reads, checks, slices in memory |
 //! | `driver` | [`StoreThread`], the thread that owns a store and its disk |
+//! | `check` | the check of a store that no server has, and its repair |
 //! | `create`, `open`, `load`, `tape`, `replay`, `blocking` | making and opening a store |
 
 mod blocking;
+mod check;
 mod checkpoint;
 mod commit;
 mod create;
@@ -47,6 +49,7 @@ use towpath_disk::{DiskError, What};
 
 use super::media::{MediaError, MediaOp};
 
+pub use check::{CoreRepairError, check_core, repair_core};
 pub use driver::{DriverConfig, StoreThread};
 pub use group::Client;
 pub use open::CoreConfig;

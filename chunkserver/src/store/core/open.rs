@@ -54,20 +54,20 @@ impl CoreConfig {
 }
 
 /// The superblocks that are there, the newest first, and what is wrong with others.
-struct Superblocks {
+pub(super) struct Superblocks {
     found: Vec<Superblock>,
     damage: Vec<Damage>,
 }
 
-fn media_error(op: MediaOp) -> impl FnOnce(io::Error) -> OpenError {
+pub(super) fn io_error(op: MediaOp) -> impl FnOnce(io::Error) -> OpenError {
     move |source| OpenError::Media(MediaError::at(op, super::DISK_NAME, 0)(source))
 }
 
-fn read_superblocks(disk: &mut Blocking<'_>) -> Result<Superblocks, OpenError> {
+pub(super) fn read_superblocks(disk: &mut Blocking<'_>) -> Result<Superblocks, OpenError> {
     let (mut found, mut damage) = (Vec::new(), Vec::new());
     let last = disk.disk().page_count() - 1;
     for at in [PageNumber(0), PageNumber(last)] {
-        let page = disk.page(at).map_err(media_error(MediaOp::Read))?;
+        let page = disk.page(at).map_err(io_error(MediaOp::Read))?;
         let why = match page.as_deref().map(Superblock::decode) {
             Some(Ok(superblock)) if superblock.layout.superblock(superblock.generation) == at => {
                 found.push(superblock);
@@ -89,10 +89,10 @@ fn read_superblocks(disk: &mut Blocking<'_>) -> Result<Superblocks, OpenError> {
 }
 
 /// What has been read of a store.
-struct Opened {
-    superblock: Superblock,
-    loaded: Loaded,
-    replayed: Replayed,
+pub(super) struct Opened {
+    pub(super) superblock: Superblock,
+    pub(super) loaded: Loaded,
+    pub(super) replayed: Replayed,
     floor: u64,
 }
 
@@ -102,7 +102,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// # Errors
     /// [`OpenError`]; nothing was changed then, unless the disk failed.
     pub fn open(mut disk: Box<dyn Disk>, config: &CoreConfig) -> Result<Self, OpenError> {
-        let memory = Memory::new().map_err(media_error(MediaOp::Open))?;
+        let memory = Memory::new().map_err(io_error(MediaOp::Open))?;
         let opened = {
             let mut disk = Blocking::new(&mut *disk, &memory);
             let mut superblocks = read_superblocks(&mut disk)?;
@@ -110,12 +110,12 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 superblocks.found = vec![make(&mut disk, config)?];
                 superblocks.damage.clear();
             }
-            read(&mut disk, superblocks)?
+            read(&mut disk, superblocks, true)?
         };
         Self::of(disk, memory, opened, config)
     }
 
-    fn of(
+    pub(super) fn of(
         disk: Box<dyn Disk>,
         memory: Memory,
         opened: Opened,
@@ -180,6 +180,11 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 }
 
+fn no_superblock() -> OpenError {
+    let why = String::from("neither superblock is whole");
+    OpenError::Checkpoint { file: super::DISK_NAME.into(), why }
+}
+
 /// Makes a store where there never was one.
 fn make(disk: &mut Blocking<'_>, config: &CoreConfig) -> Result<Superblock, OpenError> {
     let page_count = disk.disk().page_count();
@@ -189,25 +194,30 @@ fn make(disk: &mut Blocking<'_>, config: &CoreConfig) -> Result<Superblock, Open
     // written to its log then.
     let mut is_blank = true;
     for copy in 0..super::layout::LOG_COPIES {
-        let first = disk.page(layout.log_page(copy, 0)).map_err(media_error(MediaOp::Read))?;
+        let first = disk.page(layout.log_page(copy, 0)).map_err(io_error(MediaOp::Read))?;
         is_blank &= first.is_some_and(|page| page.iter().all(|byte| *byte == 0));
     }
     if !is_blank {
-        let why = String::from("neither superblock is whole");
-        return Err(OpenError::Checkpoint { file: super::DISK_NAME.into(), why });
+        return Err(no_superblock());
     }
     let ids = (config.store_id, config.log_nonce);
-    create(disk, layout, ids, config.is_sparse).map_err(media_error(MediaOp::Create))
+    create(disk, layout, ids, config.is_sparse).map_err(io_error(MediaOp::Create))
 }
 
 /// Reads the newest generation that is whole, or what there is of the newest.
-fn read(disk: &mut Blocking<'_>, superblocks: Superblocks) -> Result<Opened, OpenError> {
+///
+/// With `settles` what was read is made to last, unless changes are lost.
+pub(super) fn read(
+    disk: &mut Blocking<'_>,
+    superblocks: Superblocks,
+    settles: bool,
+) -> Result<Opened, OpenError> {
     let Superblocks { found, mut damage, .. } = superblocks;
     // Whatever came before the start of any generation was durable.
     let proven = found.iter().map(|found| found.start.sequence - 1).max().unwrap_or(0);
     let mut whole = None;
     for superblock in &found {
-        let loaded = load(disk, superblock).map_err(media_error(MediaOp::Read))?;
+        let loaded = load(disk, superblock).map_err(io_error(MediaOp::Read))?;
         damage.extend(loaded.damage.iter().cloned());
         if loaded.damage.is_empty() {
             whole = Some((*superblock, loaded));
@@ -217,12 +227,13 @@ fn read(disk: &mut Blocking<'_>, superblocks: Superblocks) -> Result<Opened, Ope
     let (superblock, mut loaded) = match (whole, found.first()) {
         (Some(whole), _) => whole,
         (None, Some(newest)) => {
-            let mut loaded = load(disk, newest).map_err(media_error(MediaOp::Read))?;
+            let mut loaded = load(disk, newest).map_err(io_error(MediaOp::Read))?;
             // Which chunks had their slices in what is lost, nothing tells.
             loaded.map.suspect_all();
             (*newest, loaded)
         }
-        (None, None) => return Err(OpenError::NoStore),
+        (None, None) if damage.is_empty() => return Err(OpenError::NoStore),
+        (None, None) => return Err(no_superblock()),
     };
     let key = LogKey::new(superblock.log_nonce);
     let tape = Tape::new(&superblock.layout, key, superblock.start.page);
@@ -232,7 +243,7 @@ fn read(disk: &mut Blocking<'_>, superblocks: Superblocks) -> Result<Opened, Ope
     let mut replay = Replay { layout, tape, disk, group_bytes_max, start, proven };
     let replayed = match replay.run(&mut loaded.map) {
         Ok(replayed) => replayed,
-        Err(ReplayError::Io(error)) => return Err(media_error(MediaOp::Read)(error)),
+        Err(ReplayError::Io(error)) => return Err(io_error(MediaOp::Read)(error)),
         Err(ReplayError::Apply { offset, source }) => {
             return Err(OpenError::Apply { file: super::DISK_NAME.into(), offset, source });
         }
@@ -240,8 +251,8 @@ fn read(disk: &mut Blocking<'_>, superblocks: Superblocks) -> Result<Opened, Ope
     let mut replayed = replayed;
     replayed.proven = replay.proven;
     damage.extend(replayed.damage.iter().cloned());
-    if !loaded.map.is_lossy {
-        settle(&mut replay, &replayed).map_err(media_error(MediaOp::Write))?;
+    if settles && !loaded.map.is_lossy {
+        settle(&mut replay, &replayed).map_err(io_error(MediaOp::Write))?;
     }
     loaded.damage = damage;
     let before = found.iter().find(|found| found.generation + 1 == superblock.generation);

@@ -82,6 +82,7 @@ impl Replay<'_, '_> {
                 }
                 Event::Lost(lost) => {
                     lose(map, &lost);
+                    (end, last) = (lost.end as usize, (lost.last + 1, 0));
                     let offset = self.byte_offset(lost.offset as usize);
                     let (file, kind) = (super::DISK_NAME.into(), DamageKind::LostRecords(lost));
                     replayed.damage.push(Damage { file, offset, kind });

@@ -6,7 +6,7 @@ use towpath_disk::sim::{Loss, Mischief};
 use towpath_disk::{PageNumber, What};
 
 /// A store with some chunks, two checkpoints and a log behind them; and what it holds.
-fn workload(seed: u64) -> (Medium, Model) {
+pub(super) fn workload(seed: u64) -> (Medium, Model) {
     let (mut prng, medium) = (Prng::new(seed), medium(seed));
     let mut core = open(&medium).expect("a new store");
     let mut model = Model::default();
@@ -27,7 +27,7 @@ fn workload(seed: u64) -> (Medium, Model) {
 
 /// Whether nothing wrong is served: each chunk has its content or an error. True where nothing
 /// is missing.
-fn serves_right(core: &mut Core, model: &Model) -> Result<bool, String> {
+pub(super) fn serves_right(core: &mut Core, model: &Model) -> Result<bool, String> {
     let mut is_whole = true;
     for (chunk, content) in &model.chunks {
         match core.stat(*chunk) {

@@ -1,5 +1,6 @@
 //! Tests of the core on a simulated medium, and the model that they compare it with.
 
+mod check;
 mod crash;
 mod driver;
 mod faults;
