@@ -115,9 +115,9 @@ fn look_at_data(
     Ok(())
 }
 
-/// Keeps all that is whole, and writes a sound generation of it; gives what was damaged before. What
-/// is lost stays known: chunks of which a change is lost stay suspect. With `accept_loss` those are
-/// served again as they are.
+/// Keeps all that is whole, and writes a sound generation of it; gives what was damaged before.
+/// What is lost stays known: chunks of which a change is lost stay suspect. With `accept_loss`
+/// those are served again as they are.
 ///
 /// # Errors
 /// See [`CoreRepairError`].

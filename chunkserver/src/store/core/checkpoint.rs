@@ -1,8 +1,6 @@
 //! The checkpoint: pages of the map that have changed go to the disk while requests are served
 //! (docs/store-core.md section 7).
 
-use std::collections::BTreeMap;
-
 use towpath_disk::{DiskError, Op};
 
 use super::directory::{ENTRIES, Entry, encode};
@@ -19,7 +17,8 @@ const UNDER_WAY_MAX: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Published {
     pub(super) generation: u64,
-    /// By page of the map.
+    /// By page of the map: where its newest version is, which may be of the checkpoint under way.
+    /// Should that one fail there is never another.
     pub(super) entries: Vec<Entry>,
 }
 
@@ -46,7 +45,6 @@ pub(super) struct Checkpoint {
     generation: u64,
     start: LogPoint,
     map_pages_used: u32,
-    entries: BTreeMap<u32, Entry>,
     under_way: usize,
     step: Step,
 }
@@ -77,11 +75,12 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.wants_checkpoint = false;
         self.map.freeze();
         self.log.on_checkpoint_begun();
+        let used = self.map.pages_used().max(self.published.entries.len() as u32);
+        self.published.entries.resize(used as usize, Entry::default());
         self.checkpoint = Some(Checkpoint {
             generation: self.published.generation + 1,
             start: self.log.applied,
-            map_pages_used: self.map.pages_used(),
-            entries: BTreeMap::new(),
+            map_pages_used: used,
             under_way: 0,
             step: Step::Pages,
         });
@@ -132,9 +131,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             checkpoint.step = Step::Directory(0);
             return Ok(());
         };
-        let known = self.published.entries.get(page as usize).copied().unwrap_or_default();
-        let place = if known.generation == 0 { 0 } else { 1 - known.place };
-        checkpoint.entries.insert(page, Entry { generation, crc, place });
+        let Some(entry) = self.published.entries.get_mut(page as usize) else { return Ok(()) };
+        let place = if entry.generation == 0 { 0 } else { 1 - entry.place };
+        *entry = Entry { generation, crc, place };
         let at = self.layout.map_page(page, place);
         let op = Op::write(at, self.memory.page(&bytes)?);
         checkpoint.under_way += 1;
@@ -157,13 +156,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
         let Checkpoint { generation, map_pages_used, .. } = *checkpoint;
         let head = PageHead { store_id: self.store_id, generation, index: page.into() };
-        let entry = |page: u32| {
-            let known = || self.published.entries.get(page as usize).copied();
-            let found = checkpoint.entries.get(&page).copied().or_else(known);
-            found.unwrap_or_default()
-        };
         let last = map_pages_used.min(first + ENTRIES as u32);
-        let bytes = encode(head, (first..last).map(entry));
+        let entries = &self.published.entries[first as usize..last as usize];
+        let bytes = encode(head, entries.iter().copied());
         let at = self.layout.directory_page(generation, page);
         let op = Op::write(at, self.memory.page(&bytes)?);
         checkpoint.step = Step::Directory(page + 1);
@@ -202,12 +197,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     /// The checkpoint is durable. The log before that of the generation before is free.
     fn publish(&mut self, checkpoint: Checkpoint) {
-        let Checkpoint { generation, start, map_pages_used, entries, .. } = checkpoint;
-        let used = (map_pages_used as usize).max(self.published.entries.len());
-        self.published.entries.resize(used, Entry::default());
-        for (page, entry) in entries {
-            self.published.entries[page as usize] = entry;
-        }
+        let Checkpoint { generation, start, .. } = checkpoint;
         self.published.generation = generation;
         self.log.on_checkpoint_done(start);
         self.counts.checkpoints += 1;

@@ -5,6 +5,7 @@ mod crash;
 mod driver;
 mod faults;
 mod room;
+mod scale;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
