@@ -79,9 +79,11 @@ impl Layout {
         PageNumber(self.log_start(copy) + page % self.log_pages)
     }
 
-    /// One of the two places of a page of the map.
+    /// One of the two places of a page of the map. The first places of all pages lie together, and
+    /// so do the second ones, so that pages are written and read in long runs.
     pub(crate) fn map_page(&self, page: u32, place: u8) -> PageNumber {
-        PageNumber(self.log_start(LOG_COPIES) + 2 * u64::from(page) + u64::from(place & 1))
+        let before = u64::from(place & 1) * u64::from(self.map_pages);
+        PageNumber(self.log_start(LOG_COPIES) + before + u64::from(page))
     }
 
     /// A page of the directory of a generation.

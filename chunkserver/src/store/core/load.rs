@@ -58,22 +58,12 @@ pub(super) fn load(disk: &mut Blocking<'_>, superblock: &Superblock) -> io::Resu
         damage.push(damaged(&layout, at, "a page of the directory is damaged"));
     }
     let mut map = Map::new(layout.blocks());
-    // Both places of each page, in long runs: less work than half as many bytes one by one.
-    let pages_a_run = LONG_PAGES as u32 / 2;
-    let wanted = (0..map_pages_used).step_by(pages_a_run as usize).map(|first| Wanted {
-        number: first.into(),
-        at: layout.map_page(first, 0),
-        count: 2 * pages_a_run.min(map_pages_used - first) as usize,
-    });
     let mut bad_pages = Vec::new();
-    disk.each(wanted, |first, place, bytes| {
-        let page = first as usize + place / 2;
-        let entry = entries[page];
-        if entry.generation != 0
-            && usize::from(entry.place) == place % 2
-            && !take(&mut map, page as u32, store_id, entry, bytes)
-        {
-            bad_pages.push(page as u32);
+    let runs = runs(&layout, &entries);
+    disk.each(runs, |first, place, bytes| {
+        let page = first as u32 + place as u32;
+        if !take(&mut map, page, store_id, entries[page as usize], bytes) {
+            bad_pages.push(page);
         }
     })?;
     for page in bad_pages {
@@ -82,6 +72,21 @@ pub(super) fn load(disk: &mut Blocking<'_>, superblock: &Superblock) -> io::Resu
     }
     map.finish_load(map_pages_used);
     Ok(Loaded { map, entries, damage })
+}
+
+/// Pages of the map that lie together, numbered by the first of them.
+fn runs(layout: &Layout, entries: &[Entry]) -> Vec<Wanted> {
+    let mut runs: Vec<Wanted> = Vec::new();
+    for (page, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.generation != 0) {
+        let at = layout.map_page(page as u32, entry.place);
+        match runs.last_mut() {
+            Some(run) if run.at.0 + run.count as u64 == at.0 && run.count < LONG_PAGES => {
+                run.count += 1;
+            }
+            _ => runs.push(Wanted { number: page as u64, at, count: 1 }),
+        }
+    }
+    runs
 }
 
 /// Takes in a page of the map; false where it is not the one that it should be.

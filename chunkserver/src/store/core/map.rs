@@ -380,6 +380,12 @@ impl Map {
         self.changed.saved.len()
     }
 
+    /// The number of the page that [`take_frozen`](Self::take_frozen) gives next.
+    pub(crate) fn next_frozen(&self) -> Option<u32> {
+        let Changed { frozen, saved, .. } = &self.changed;
+        saved.keys().next().or_else(|| frozen.first()).copied()
+    }
+
     /// One of the pages that were set aside: its number, its bytes as they were then, and their
     /// checksum.
     pub(crate) fn take_frozen(&mut self, head: PageHead) -> Option<(u32, Box<PageBytes>, u32)> {

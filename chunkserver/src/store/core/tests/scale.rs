@@ -113,5 +113,5 @@ fn create_and_measure(core: &mut Core) {
     core.turn(None).expect("it speaks");
     say("beside a checkpoint of all", &latencies(core, chunk, 2_000));
     println!("which took {:?}", began.elapsed());
-    assert_eq!((core.stats().checkpoints, core.failure()), (1, None));
+    assert!(core.stats().checkpoints > 0 && core.failure().is_none());
 }
