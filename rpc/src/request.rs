@@ -92,6 +92,12 @@ impl Request {
         self.parcel.body()
     }
 
+    /// Header, body and data as they arrived.
+    #[must_use]
+    pub fn parcel(&self) -> &Parcel {
+        &self.parcel
+    }
+
     /// Bytes of data.
     #[must_use]
     pub fn data_len(&self) -> usize {

@@ -35,10 +35,13 @@
 //! | `blocking`, `config`, `transfer` | [`BlockingClient`], its settings, transfer of whole files |
 //! | `qos` | reservations of tenants: what a client tells and asks, and its engine |
 //! | `session` | sessions: after a reconnect a client may safely repeat its changes |
+//! | `baseline` | with that feature: what all of this is measured against |
 //! | `error`, `limits` | errors; bounds and their reasons |
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "baseline")]
+pub mod baseline;
 mod blocking;
 mod client;
 mod config;
