@@ -128,6 +128,12 @@ impl Spawned {
         Ok(Self { name, child, stdin, lines, stderr })
     }
 
+    /// Its number.
+    #[cfg(feature = "baseline")]
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits for its next line on stdout, a JSON object.
     ///
     /// # Errors

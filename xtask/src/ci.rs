@@ -9,6 +9,9 @@ use std::time::Instant;
 /// look; `.ci/run` goes on for longer.
 const FUZZ_SECONDS: u64 = 3;
 
+/// What is built with the feature `baseline`, which is off elsewhere.
+const BASELINE: &str = "-p towpath-fastpath -p towpath-tools --features towpath-tools/baseline";
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Run only this step; may be given several times.
@@ -86,6 +89,8 @@ fn check_arrows() -> Result<(), Failure> {
 
 fn clippy() -> Result<(), Failure> {
     process::run(&mut cargo("clippy --quiet --workspace --all-targets -- -D warnings"))?;
+    let baseline = format!("clippy --quiet {BASELINE} --all-targets -- -D warnings");
+    process::run(&mut cargo(&baseline))?;
     no_std::copy_lock(&workspace::root(), "fuzz")?;
     process::run(&mut cargo(
         "clippy --quiet --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --all-targets \
@@ -106,6 +111,8 @@ fn docs() -> Result<(), Failure> {
 
 fn test() -> Result<(), Failure> {
     process::run(&mut cargo("test --workspace"))?;
+    let baseline = "--lib --test baseline --test towpath_fastpath";
+    process::run(&mut cargo(&format!("test {BASELINE} {baseline}")))?;
     no_std::copy_lock(&workspace::root(), "fuzz")?;
     // In release, like the driver itself, so that the two share one build.
     process::run(&mut cargo(

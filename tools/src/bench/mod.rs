@@ -1,4 +1,5 @@
 //! Measurements on this machine, as studies: a function that runs, and a report.
 
+pub mod fastpath;
 pub mod haechi;
 pub mod links;

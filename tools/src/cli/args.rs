@@ -9,6 +9,8 @@ use super::bench::BenchArgs;
 use super::bytes::parse_size;
 use super::qos::QosArgs;
 use super::sim::SimArgs;
+#[cfg(feature = "baseline")]
+use crate::bench::fastpath;
 use crate::bench::haechi;
 use crate::device::DeviceArgs;
 use towpath_transport::{Class, DeviceName, Mtu, PATHS_MAX};
@@ -84,6 +86,12 @@ pub(crate) enum Command {
     /// peer may have sent or held here, `left` is what may still be sent to the peer. `messages`
     /// are those that are not finished, `queued` those that still wait to be sent.
     Links(StatusArgs),
+    #[cfg(feature = "baseline")]
+    #[command(hide = true)]
+    BenchFastpathClient(fastpath::ClientArgs),
+    #[cfg(feature = "baseline")]
+    #[command(hide = true)]
+    BenchFastpathServer(fastpath::ServerArgs),
     #[command(hide = true)]
     BenchServer(haechi::ServerArgs),
     #[command(hide = true)]

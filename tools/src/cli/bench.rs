@@ -3,7 +3,7 @@
 use super::error::CliError;
 use super::interrupt::Interrupt;
 use super::study::{self, Family, FamilyArgs};
-use crate::bench::{haechi, links};
+use crate::bench::{fastpath, haechi, links};
 use clap::{Args as ClapArgs, Subcommand};
 use towpath_lab::studies::{Clock, Study, classes};
 
@@ -16,10 +16,33 @@ pub(crate) struct BenchArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 enum What {
+    /// The storage fast path against protobuf and gRPC: latency, processor time, memory
+    Fastpath(FamilyArgs<Fastpath>),
     /// Reservations: what tenants get of a chunk server in each period, each a process of its own
     Haechi(FamilyArgs<Haechi>),
     /// Links that many channels and threads share: throughput, fairness, latency
     Links(FamilyArgs<Links>),
+}
+
+/// What the fast path is measured by.
+#[derive(Clone, Debug)]
+pub(crate) struct Fastpath;
+
+impl Family for Fastpath {
+    const COMMAND: &'static str = "bench fastpath";
+    const CLOCK: Clock = Clock::Machine;
+    const TITLE: &'static str = "The storage fast path, measured on this machine";
+    const AFTER_HELP: &'static str = "\
+Client and server are processes of their own, over loopback; points take turns, round by round. It
+needs a program that was built with what is compared with:
+`cargo run --release --features baseline --bin towpath -- bench fastpath write`. docs/fastpath.md
+says what is compared, and what came out.";
+    const TAKES: &'static str = "within two minutes";
+    const STUDIES: &'static [&'static Study] = fastpath::ALL;
+
+    fn replays(_: &Study) -> bool {
+        false
+    }
 }
 
 /// What reservations are measured by.
@@ -68,6 +91,7 @@ under `towpath sim`, where `foreground` and `isolation` are as well.";
 /// Runs what was asked for.
 pub(crate) fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), CliError> {
     match &args.what {
+        What::Fastpath(args) => study::run(args, interrupt),
         What::Haechi(args) => study::run(args, interrupt),
         What::Links(args) => study::run(args, interrupt),
     }

@@ -129,6 +129,10 @@ pub(crate) enum CliError {
     /// A tenant of a bench.
     #[error("a tenant of the bench ended")]
     BenchTenant(#[from] TenantError),
+    /// An end of a bench of the fast path.
+    #[cfg(feature = "baseline")]
+    #[error("an end of the bench ended")]
+    BenchFastpath(#[from] crate::bench::fastpath::LoadError),
     /// The server keeps no reservations.
     #[error("the server keeps no reservations: start it with --qos-iops (docs/qos.md)")]
     NoReservations,
@@ -189,6 +193,8 @@ impl CliError {
             Self::Study { source: StudyError::Params { .. }, .. } => Self::USAGE,
             Self::NoLossOfItsOwn { .. } | Self::Put(_) => Self::USAGE,
             Self::NoFileNoServer { .. } => 3,
+            #[cfg(feature = "baseline")]
+            Self::BenchFastpath(_) => 8,
             Self::BenchServer(_)
             | Self::BenchTenant(_)
             | Self::Signals(_)

@@ -36,6 +36,8 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use serde::Serialize;
 
+#[cfg(feature = "baseline")]
+use crate::bench::fastpath;
 use crate::bench::haechi;
 use args::{Args, Command};
 pub(crate) use error::CliError;
@@ -67,6 +69,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn run(command: Command) -> Result<(), CliError> {
     // The hidden commands run in processes of their own, with signal handlers of their own.
     let command = match command {
+        #[cfg(feature = "baseline")]
+        Command::BenchFastpathClient(args) => return Ok(fastpath::run_client(&args)?),
+        #[cfg(feature = "baseline")]
+        Command::BenchFastpathServer(args) => return Ok(fastpath::serve(&args)?),
         Command::BenchServer(args) => return haechi::serve(&args).map_err(CliError::BenchServer),
         Command::BenchTenant(args) => return Ok(haechi::run_tenant(&args)?),
         Command::DemoServer(args) => return Ok(demo::serve(&args)?),
@@ -89,6 +95,8 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Qos(args) => qos::run(&args, &interrupt),
         Command::Paths(args) => status::paths(&args),
         Command::Links(args) => status::links(&args),
+        #[cfg(feature = "baseline")]
+        Command::BenchFastpathClient(_) | Command::BenchFastpathServer(_) => Ok(()),
         Command::BenchServer(_)
         | Command::BenchTenant(_)
         | Command::DemoServer(_)
