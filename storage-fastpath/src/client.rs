@@ -117,6 +117,11 @@ impl ChunkClient {
         self
     }
 
+    /// The number of the next operation.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.sequence
+    }
+
     /// The rpc client, for its counters.
     #[must_use]
     pub fn rpc(&self) -> &RpcClient {

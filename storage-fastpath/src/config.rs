@@ -18,11 +18,14 @@ const DEPTH_DEFAULT: usize = 16;
 /// second request, and with its headers it is still held whole at the default settings.
 const OP_BYTES_DEFAULT: usize = 128 << 10;
 
+/// Links of a client at most: more than the workers of a server.
+const LINKS_MAX: usize = 16;
+
 /// Buffers for headers and control bodies, beyond two for each operation of the depth.
 const HEADS_SPARE: usize = 64;
 
-/// Settings of a [`BlockingClient`](crate::BlockingClient). `ClientConfig::new()` has the defaults,
-/// which are tuned for one server in the same datacentre.
+/// Settings of a [`Client`](crate::Client) or a [`BlockingClient`](crate::BlockingClient).
+/// `ClientConfig::new()` has the defaults, which are tuned for one server in the same datacentre.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     pub(crate) depth: usize,
@@ -38,6 +41,8 @@ pub struct ClientConfig {
     pub(crate) hedge: Option<(SocketAddr, HedgeConfig)>,
     pub(crate) health: HealthConfig,
     pub(crate) session: Option<ClientSession>,
+    pub(crate) links: usize,
+    pub(crate) tenant: Option<String>,
 }
 
 impl Default for ClientConfig {
@@ -56,6 +61,8 @@ impl Default for ClientConfig {
             hedge: None,
             health: HealthConfig::new(),
             session: None,
+            links: 1,
+            tenant: None,
         }
     }
 }
@@ -180,11 +187,27 @@ impl ClientConfig {
         self
     }
 
+    /// Links of a [`Client`](crate::Client), 1 to 16, each with [`depth`](Self::depth) operations
+    /// under way. Several use several threads of the server. Default 1.
+    #[must_use]
+    pub fn links(mut self, links: usize) -> Self {
+        self.links = links.clamp(1, LINKS_MAX);
+        self
+    }
+
+    /// Whose requests those of a [`Client`](crate::Client) are, where the server keeps
+    /// reservations. Default nobody's.
+    #[must_use]
+    pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
+        self.tenant = Some(tenant.into());
+        self
+    }
+
     pub(crate) fn endpoint_config(&self) -> EndpointConfig {
         let config = self.endpoint.clone().unwrap_or_else(|| {
-            let heads = 2 * self.depth + HEADS_SPARE;
-            let data = self.depth + 2;
-            let links = 1 + usize::from(self.hedge.is_some());
+            let heads = 2 * self.depth * self.links + HEADS_SPARE;
+            let data = self.depth * self.links + 2;
+            let links = self.links * (1 + usize::from(self.hedge.is_some()));
             EndpointConfig::new().links_max(links).paths(self.paths).send_pools(&[
                 (256, heads),
                 (4 << 10, heads),

@@ -188,6 +188,9 @@ pub enum OpenError {
         /// The server.
         addr: std::net::SocketAddr,
     },
+    /// The system has no thread for the client.
+    #[error("cannot start the client's thread")]
+    Thread(#[source] io::Error),
     /// The link could not join its session.
     #[error("the link is up but could not join its session; connect again")]
     Session(#[source] ClientError),

@@ -2,7 +2,8 @@
 //!
 //! Start with [`BlockingClient`]: it connects to a chunk server, and each of its calls (create,
 //! write, read, list, delete) blocks until the server has answered. [`ClientConfig`] has its
-//! settings. [`ChunkClient`] is the non-blocking form, for programs that drive an endpoint
+//! settings. [`Client`] is for threads and tasks that share one, and connects again by itself.
+//! [`ChunkClient`] is the non-blocking form, for programs that drive an endpoint
 //! themselves. Every 4 KiB slice of data has a checksum, and the receiver verifies it.
 //! [`ErrorKind`] lists what can go wrong, and says whether a failed operation was done.
 //!
@@ -34,6 +35,7 @@
 //! | `resident` | resident chunks: their slots, read by the client itself |
 //! | `blocking`, `config`, `transfer` | [`BlockingClient`], its settings, transfer of whole files |
 //! | `qos` | reservations of tenants: what a client tells and asks, and its engine |
+//! | `shared` | [`Client`]: shared by threads and tasks, connects again and repeats by itself |
 //! | `session` | sessions: after a reconnect a client may safely repeat its changes |
 //! | `baseline` | with that feature: what all of this is measured against |
 //! | `error`, `limits` | errors; bounds and their reasons |
@@ -56,6 +58,7 @@ pub mod resident;
 pub mod run;
 pub mod server;
 mod session;
+mod shared;
 pub mod slice;
 mod transfer;
 mod verify;
@@ -70,6 +73,7 @@ pub use hedge::{HedgeAfter, HedgeConfig, HedgeStats, HedgedClient, ParseHedgeAft
 pub use output::{Output, ReadData};
 pub use resident::ResidentStats;
 pub use session::ClientSession;
+pub use shared::{Client, Pending, SharedStats};
 pub use slice::{ChunkId, SLICE_BYTES};
 pub use transfer::Transferred;
 pub use verify::{Coverage, verify_slices};

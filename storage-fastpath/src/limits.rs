@@ -49,6 +49,10 @@ pub const READ_TRIES_MAX: u32 = 4;
 /// where it moves meanwhile.
 pub const LOCATES_MAX: u32 = 16;
 
+/// Operations of a client that is shared which have not ended: what a few thousand tasks ask for,
+/// of which only some are under way.
+pub const SHARED_OPEN_MAX: usize = 16 << 10;
+
 /// How long a client does not ask again where a chunk is that has no slots.
 pub const NOWHERE_SPAN: Nanos = Nanos::from_secs(1);
 

@@ -45,6 +45,28 @@ pub enum Output {
     Written,
 }
 
+impl Output {
+    /// Of which operation it is.
+    pub(crate) fn method(&self) -> Method {
+        match self {
+            Self::Created => Method::Create,
+            Self::Deleted => Method::Delete,
+            Self::Finished => Method::Finish,
+            Self::Health(_) => Method::Health,
+            Self::Info(_) => Method::Info,
+            Self::Joined(_) => Method::Join,
+            Self::List(_) => Method::List,
+            Self::Located(_) => Method::Locate,
+            Self::Qos(_) => Method::Qos,
+            Self::Read(_) => Method::Read,
+            Self::Scrub(_) => Method::Scrub,
+            Self::Session => Method::Session,
+            Self::Stat(_) => Method::Stat,
+            Self::Written => Method::Write,
+        }
+    }
+}
+
 /// Bytes read, verified against their checksums, in the buffers that they landed in.
 ///
 /// They hold credit of the channel, or send buffers of the endpoint, until this is dropped, or

@@ -99,6 +99,24 @@ impl HedgedClient {
         }
     }
 
+    /// Goes on over a new link to the first server. All operations over the old one have ended.
+    pub(crate) fn replace_primary(&mut self, primary: ChunkClient) {
+        debug_assert!(self.primary.under_way() == 0, "their numbers would be nobody's");
+        self.primary = primary.ids_from(self.primary.next_id());
+    }
+
+    /// Hedges at a server from now on, over a new link to it.
+    pub(crate) fn set_replica(&mut self, replica: ChunkClient, config: HedgeConfig) {
+        let first = match &self.replica {
+            Some(old) => old.next_id(),
+            None => {
+                self.policy = Policy::new(config);
+                REPLICA_IDS
+            }
+        };
+        self.replica = Some(replica.ids_from(first));
+    }
+
     /// The client of the first server.
     #[must_use]
     pub fn primary(&self) -> &ChunkClient {

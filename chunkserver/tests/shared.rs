@@ -1,0 +1,205 @@
+//! The client that threads and tasks share, and servers that come and go.
+
+mod common;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+
+use common::{LONG, Process, Running, config, pattern};
+use towpath_base::Prng;
+use towpath_chunkserver::daemon::DaemonConfig;
+use towpath_fastpath::{
+    ChunkId, Client, ClientConfig, ErrorKind, ErrorReply, NewChunk, OpenError, Pending, SLICE_BYTES,
+};
+use towpath_rpc::Fate;
+use towpath_transport::Nanos;
+
+const CHUNK: ChunkId = ChunkId(29);
+
+fn connect(addr: std::net::SocketAddr, config: ClientConfig) -> Client {
+    Client::connect(addr, config.timeout(LONG)).expect("a server that listens")
+}
+
+#[test]
+fn threads_share_a_client_of_several_links() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Running::start(&config(dir.path()));
+    let client = connect(server.addr, ClientConfig::new().links(3).depth(4).op_bytes(16 << 10));
+    std::thread::scope(|scope| {
+        for thread in 0..8u64 {
+            let client = client.clone();
+            scope.spawn(move || {
+                for round in 0..6u64 {
+                    let name = ChunkId(u128::from(thread * 100 + round));
+                    let bytes = pattern((round * 9_000) as usize, thread);
+                    client.put(name, &bytes).expect("a chunk of its own");
+                    let info = client.stat(name).wait().expect("it is there");
+                    assert_eq!(info.byte_len, bytes.len() as u64);
+                    if round > 0 {
+                        let read = client.read(name, 1, bytes.len() - 1).wait().expect("a read");
+                        assert!(read == bytes[1..], "{name}");
+                    }
+                }
+            });
+        }
+    });
+    let stats = client.stats();
+    assert_eq!((stats.links_made, stats.open, stats.repeated), (3, 0, 0), "{stats:?}");
+    assert_eq!(client.list_page(None).wait().expect("a page").chunks.len(), 48);
+    client.close();
+    let refused = client.stat(CHUNK).wait().expect_err("it is closed");
+    assert_eq!(refused.kind, ErrorKind::PeerGone { fate: Fate::DidNotHappen });
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs futures on this thread until all are ready.
+fn join_all<T>(pending: impl IntoIterator<Item = Pending<T>>) -> Vec<T> {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    let mut pending: Vec<_> = pending.into_iter().map(|one| (Some(one), None)).collect();
+    while pending.iter().any(|(one, _)| one.is_some()) {
+        for (one, found) in &mut pending {
+            let Some(future) = one else { continue };
+            if let Poll::Ready(result) = Pin::new(future).poll(&mut cx) {
+                *found = Some(result.expect("it ends well"));
+                *one = None;
+            }
+        }
+        std::thread::park_timeout(Duration::from_secs(1));
+    }
+    pending.into_iter().filter_map(|(_, found)| found).collect()
+}
+
+#[test]
+fn operations_are_futures_and_more_may_be_asked_for_than_are_under_way() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Running::start(&config(dir.path()));
+    let client = connect(server.addr, ClientConfig::new().depth(4));
+    client.create(CHUNK, None, NewChunk::default()).wait().expect("a fresh name");
+    let at = |index: u64| index * SLICE_BYTES as u64;
+    let bytes = |index: u64| pattern(SLICE_BYTES, index);
+    join_all((0..200).map(|index| client.write(CHUNK, at(index), bytes(index))));
+    let read = join_all((0..200).map(|index| client.read(CHUNK, at(index), SLICE_BYTES)));
+    for (index, data) in (0..).zip(read) {
+        assert!(data == bytes(index), "slice {index}");
+    }
+    let twice = client.create(CHUNK, None, NewChunk::default()).wait().expect_err("it exists");
+    assert_eq!(twice.kind, ErrorKind::Refused(ErrorReply::ChunkExists { chunk: CHUNK }));
+    // Dropped futures are done all the same.
+    drop(client.write(CHUNK, 0, bytes(9)));
+    client.close();
+    assert_eq!(client.stats().open, 0);
+    let again = connect(server.addr, ClientConfig::new());
+    assert!(again.read(CHUNK, 0, SLICE_BYTES).wait().expect("a read") == bytes(9));
+}
+
+#[test]
+fn without_a_server_the_first_connection_says_why() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let addr = listener.local_addr().expect("it is bound");
+    drop(listener);
+    let refused = Client::connect(addr, ClientConfig::new());
+    assert!(matches!(refused, Err(OpenError::Connect(_))), "{refused:?}");
+}
+
+#[test]
+fn a_client_whose_server_stays_away_says_so_when_its_time_is_over() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Running::start(&config(dir.path()));
+    let quick = ClientConfig::new().timeout(Nanos::from_millis(300));
+    let client = Client::connect(server.addr, quick).expect("a server that listens");
+    client.create(CHUNK, None, NewChunk::default()).wait().expect("a fresh name");
+    server.stop();
+    let error = client.write(CHUNK, 0, vec![1]).wait().expect_err("nobody is there");
+    assert_eq!(error.kind.fate(), Fate::DidNotHappen, "{error}");
+    let error = client.read(CHUNK, 0, 1).wait().expect_err("nobody is there");
+    assert!(matches!(error.kind, ErrorKind::PeerGone { .. } | ErrorKind::TimedOut { .. }));
+}
+
+/// What a register may hold: the last value that was acknowledged, or one since then of which it
+/// is not known.
+#[derive(Default)]
+struct Register {
+    acknowledged: u64,
+    unsure: Vec<u64>,
+}
+
+fn value(number: u64) -> Vec<u8> {
+    let mut bytes = pattern(SLICE_BYTES, number);
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+/// Writes and reads the registers of one thread, one after the other, for so many rounds.
+fn work(client: &Client, thread: u64, done: &AtomicU64, until: u64, seed: u64) {
+    let mut prng = Prng::new(seed ^ thread);
+    let mut registers: Vec<Register> = (0..8).map(|_| Register::default()).collect();
+    let place = |register: usize| (thread * 8 + register as u64) * SLICE_BYTES as u64;
+    let mut number = 0;
+    while done.load(Relaxed) < until {
+        let register = prng.below(8) as usize;
+        number += 1;
+        match client.write(CHUNK, place(register), value(number)).wait() {
+            Ok(()) => registers[register] = Register { acknowledged: number, unsure: Vec::new() },
+            Err(error) => {
+                assert_eq!(error.kind, ErrorKind::PeerGone { fate: Fate::Unknown }, "{error}");
+                registers[register].unsure.push(number);
+            }
+        }
+        let register = prng.below(8) as usize;
+        if registers[register].acknowledged > 0 {
+            let read = client.read(CHUNK, place(register), SLICE_BYTES).wait();
+            let read = read.expect("reads are repeated");
+            let found = u64::from_le_bytes(read[..8].try_into().expect("eight bytes"));
+            let Register { acknowledged, unsure } = &mut registers[register];
+            assert!(found == *acknowledged || unsure.contains(&found), "thread {thread}: {found}");
+            assert!(read == value(found), "thread {thread}: torn");
+            // What was not done cannot come late: its link is fenced.
+            (*acknowledged, *unsure) = (found, Vec::new());
+        }
+        done.fetch_add(1, Relaxed);
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_again_and_again_costs_no_acknowledged_write_and_no_read() {
+    let seed = 29;
+    println!("seed {seed}");
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let fixed = |addr| DaemonConfig { listen: addr, ..config(&dir.path().join("store")) };
+    let first = Process::start(&fixed("127.0.0.1:0".parse().expect("an address")));
+    let addr = first.addr;
+    let server = Mutex::new(Some(first));
+    let client = connect(addr, ClientConfig::new().links(2).depth(8));
+    client.create(CHUNK, None, NewChunk::default()).wait().expect("a fresh name");
+    let done = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (client, done) = (client.clone(), &done);
+            scope.spawn(move || work(&client, thread, done, 1_200, seed));
+        }
+        for kill in 1..=5 {
+            while done.load(Relaxed) < kill * 200 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let mut server = server.lock().expect("nobody else has it");
+            drop(server.take());
+            *server = Some(Process::start(&fixed(addr)));
+        }
+    });
+    let stats = client.stats();
+    assert!(stats.links_made >= 2 * 5 && stats.repeated > 0 && stats.open == 0, "{stats:?}");
+    client.close();
+}

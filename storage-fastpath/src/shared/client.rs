@@ -1,0 +1,370 @@
+//! The client: what can be asked for.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::Waker;
+use std::thread::JoinHandle;
+
+use towpath_rpc::CallError;
+use towpath_rpc::limits::HEADER_BYTES;
+use towpath_transport::{Device, Endpoint, Region, RoceUdp};
+
+use super::pending::{Given, Pending, Place};
+use super::request::{Counters, ReadBy, Request, Task};
+use super::worker::Worker;
+use crate::client::{NewChunk, io_bytes_max};
+use crate::config::ClientConfig;
+use crate::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
+use crate::error::{ClientError, ErrorKind, OpenError};
+use crate::health::HealthReply;
+use crate::limits::{LIST_MAX, SHARED_OPEN_MAX};
+use crate::output::{Output, ReadData};
+use crate::qos::wire::QosReply;
+use crate::slice::{ChunkId, SLICE_BYTES};
+
+/// A client of one chunk server that threads and tasks share. Clones are the same client.
+///
+/// Each operation is begun by its call, and ends by itself: [`Pending::wait`] blocks for it, and
+/// as a future it is awaited. As many are under way as
+/// [`depth`](ClientConfig::depth) on each of the [`links`](ClientConfig::links); the others wait.
+/// Operations that are under way together are done in any order; what is asked for after an answer
+/// comes after what was answered.
+///
+/// **What breaks.** A link that breaks is made again, with growing waits in between. What was not
+/// done is asked for again, and so is every read, until the client's
+/// [`timeout`](ClientConfig::timeout) is over. A change of which it cannot be known whether it was
+/// done is *not* asked for again: somebody else may have changed the same bytes meanwhile. It ends
+/// with [`Fate::Unknown`](towpath_rpc::Fate), as soon as a new link has entered the session of the
+/// old one, so that the change cannot come late either. [`put`](Self::put) makes a chunk that
+/// nobody else changes, and repeats all. What finds the server busy is asked for again after a
+/// wait.
+///
+/// ```no_run
+/// use towpath_fastpath::{ChunkId, Client, ClientConfig};
+///
+/// let client = Client::connect("127.0.0.1:7400".parse()?, ClientConfig::new())?;
+/// std::thread::scope(|scope| {
+///     for name in 0..16 {
+///         let client = client.clone();
+///         scope.spawn(move || client.put(ChunkId(name), &[7; 4096]));
+///     }
+/// });
+/// // Two reads at the same time.
+/// let reads = [0, 1].map(|name| client.read(ChunkId(name), 0, 4096));
+/// for read in reads {
+///     println!("{} bytes", read.wait()?.len());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+/// What a [`Client`] counts; each only grows, but for `open`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SharedStats {
+    /// Operations that were asked for.
+    pub operations: u64,
+    /// Of those, have not ended.
+    pub open: u64,
+    /// How often an operation was asked for again.
+    pub repeated: u64,
+    /// Links that were made: those beyond [`links`](ClientConfig::links) replaced broken ones.
+    pub links_made: u64,
+}
+
+struct Shared {
+    /// None when the client is closing.
+    asks: Mutex<Option<Sender<Task>>>,
+    is_asleep: Arc<AtomicBool>,
+    waker: Option<Waker>,
+    counters: Arc<Counters>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    depth: usize,
+    op_bytes: usize,
+    /// The most bytes that the server takes in one operation.
+    server_bytes: OnceLock<usize>,
+}
+
+impl Client {
+    /// Connects to the chunk server that listens on `addr`, over the default device.
+    ///
+    /// # Errors
+    /// [`OpenError`]: the first link could not be made. Later ones are tried again.
+    pub fn connect(addr: SocketAddr, config: ClientConfig) -> Result<Self, OpenError> {
+        let endpoint: Endpoint<RoceUdp> =
+            Endpoint::udp(config.udp_config(addr)?, config.endpoint_config())?;
+        Self::over(endpoint, addr, &config)
+    }
+
+    /// Connects over an endpoint of the caller's own, which has room for the links, and for those
+    /// to a replica where reads are hedged.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn over<D: Device<Memory = Region> + Send + 'static>(
+        endpoint: Endpoint<D>,
+        addr: SocketAddr,
+        config: &ClientConfig,
+    ) -> Result<Self, OpenError> {
+        let (asks, asked) = channel();
+        let (opened, outcome) = sync_channel(1);
+        let (is_asleep, counters) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let waker = endpoint.waker();
+        let parts = (Arc::clone(&is_asleep), Arc::clone(&counters));
+        let worker = Worker::new(endpoint, addr, config, asked, parts, opened);
+        let thread = std::thread::Builder::new()
+            .name("towpath-client".into())
+            .spawn(move || worker.run())
+            .map_err(OpenError::Thread)?;
+        wait_open(&outcome)?;
+        let shared = Shared {
+            asks: Mutex::new(Some(asks)),
+            is_asleep,
+            waker,
+            counters,
+            thread: Mutex::new(Some(thread)),
+            depth: config.depth * config.links,
+            op_bytes: config.op_bytes,
+            server_bytes: OnceLock::new(),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Creates a chunk that may grow to `limit_bytes`, or to the largest size of a chunk.
+    pub fn create(&self, chunk: ChunkId, limit_bytes: Option<u64>, kind: NewChunk) -> Pending<()> {
+        self.ask(Request::Create { chunk, limit_bytes, kind }, false, done)
+    }
+
+    /// Finishes an unfinished chunk, which must have `byte_len` bytes: it can be read from now on.
+    pub fn finish(&self, chunk: ChunkId, byte_len: u64) -> Pending<()> {
+        self.ask(Request::Finish { chunk, byte_len }, false, done)
+    }
+
+    /// Deletes a chunk.
+    pub fn delete(&self, chunk: ChunkId) -> Pending<()> {
+        self.ask(Request::Delete { chunk }, false, done)
+    }
+
+    /// The state of a chunk.
+    pub fn stat(&self, chunk: ChunkId) -> Pending<ChunkInfo> {
+        self.ask(Request::Stat { chunk }, false, |given| match given {
+            Given::Output(Output::Stat(info)) => Some(info),
+            _ => None,
+        })
+    }
+
+    /// One page of the listing, after the chunk `after`, in the order of names.
+    pub fn list_page(&self, after: Option<ChunkId>) -> Pending<ListReply> {
+        let count = LIST_MAX as u32;
+        self.ask(Request::List { after, count }, false, |given| match given {
+            Given::Output(Output::List(page)) => Some(page),
+            _ => None,
+        })
+    }
+
+    /// What the server is and how it is.
+    pub fn info(&self) -> Pending<InfoReply> {
+        self.ask(Request::Info, false, |given| match given {
+            Given::Output(Output::Info(info)) => Some(info),
+            _ => None,
+        })
+    }
+
+    /// How the server's links are, as it sees them.
+    pub fn health(&self) -> Pending<HealthReply> {
+        self.ask(Request::Health, false, |given| match given {
+            Given::Output(Output::Health(health)) => Some(health),
+            _ => None,
+        })
+    }
+
+    /// How the server keeps reservations.
+    pub fn qos(&self) -> Pending<QosReply> {
+        self.ask(Request::Qos, false, |given| match given {
+            Given::Output(Output::Qos(reply)) => Some(reply),
+            _ => None,
+        })
+    }
+
+    /// Has up to `budget_slices` more slices checked, or as many as the server likes when that is
+    /// 0.
+    pub fn scrub_step(&self, budget_slices: u64) -> Pending<ScrubReply> {
+        self.ask(Request::Scrub { budget_slices }, false, |given| match given {
+            Given::Output(Output::Scrub(report)) => Some(report),
+            _ => None,
+        })
+    }
+
+    /// Writes `bytes` from `offset` on, all or nothing: at most
+    /// [`op_bytes_max`](Self::op_bytes_max). They are copied once, into a send buffer; who cannot
+    /// afford that uses [`ChunkClient::start_write`](crate::ChunkClient::start_write).
+    pub fn write(&self, chunk: ChunkId, offset: u64, bytes: impl Into<Vec<u8>>) -> Pending<()> {
+        self.ask(Request::Write { chunk, offset, bytes: bytes.into() }, false, done)
+    }
+
+    /// Reads at most [`op_bytes_max`](Self::op_bytes_max) bytes from `offset` on, of one version of
+    /// the chunk, and copies them once.
+    pub fn read(&self, chunk: ChunkId, offset: u64, length: usize) -> Pending<Vec<u8>> {
+        self.ask(Request::Read { chunk, offset, length, by: ReadBy::Copied }, false, bytes)
+    }
+
+    /// As [`read`](Self::read), without the copy: the bytes stay in the buffers that they landed
+    /// in. These are credit of the link until the data is dropped. Whoever keeps many, answers that
+    /// nobody has taken yet included, holds up all other operations.
+    pub fn read_held(&self, chunk: ChunkId, offset: u64, length: usize) -> Pending<ReadData> {
+        let request = Request::Read { chunk, offset, length, by: ReadBy::Held };
+        self.ask(request, false, |given| match given {
+            Given::Output(Output::Read(data)) => Some(data),
+            _ => None,
+        })
+    }
+
+    /// As [`read`](Self::read), by READs of the server's memory where the chunk is resident; see
+    /// [`ChunkClient::start_resident_read`](crate::ChunkClient::start_resident_read). Such a read
+    /// is not hedged.
+    pub fn read_resident(&self, chunk: ChunkId, offset: u64, length: usize) -> Pending<Vec<u8>> {
+        self.ask(Request::Read { chunk, offset, length, by: ReadBy::Resident }, false, bytes)
+    }
+
+    /// Makes the chunk with `bytes`, several operations at a time, and blocks until it is whole.
+    /// Nobody else may make a chunk of that name meanwhile: what may have been done is repeated.
+    ///
+    /// # Errors
+    /// [`ClientError`]. The chunk may be there, unfinished: then it is not read, and the server
+    /// removes it after a while.
+    pub fn put(&self, chunk: ChunkId, bytes: &[u8]) -> Result<(), ClientError> {
+        let kind = NewChunk { unfinished: true, ..NewChunk::default() };
+        let op_bytes = self.op_bytes_max()?.min(self.shared.op_bytes);
+        self.ask(Request::Create { chunk, limit_bytes: None, kind }, true, done).wait()?;
+        let mut under_way: VecDeque<Pending<()>> = VecDeque::new();
+        for (index, part) in bytes.chunks(op_bytes).enumerate() {
+            if under_way.len() == self.shared.depth
+                && let Some(first) = under_way.pop_front()
+            {
+                first.wait()?;
+            }
+            let offset = (index * op_bytes) as u64;
+            let write = Request::Write { chunk, offset, bytes: part.to_vec() };
+            under_way.push_back(self.ask(write, true, done));
+        }
+        under_way.into_iter().try_for_each(Pending::wait)?;
+        let byte_len = bytes.len() as u64;
+        self.ask(Request::Finish { chunk, byte_len }, true, done).wait()
+    }
+
+    /// The most bytes of one read or write that links and server take, a multiple of the slice.
+    /// The server is asked the first time.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn op_bytes_max(&self) -> Result<usize, ClientError> {
+        let server = match self.shared.server_bytes.get() {
+            Some(known) => *known,
+            None => {
+                let whole = self.info().wait()?.request_bytes_max;
+                let whole = usize::try_from(whole).unwrap_or(usize::MAX);
+                let most = io_bytes_max(whole.saturating_sub(HEADER_BYTES));
+                *self.shared.server_bytes.get_or_init(|| most)
+            }
+        };
+        let links = self.shared.counters.io_bytes_max.load(Relaxed);
+        Ok(server.min(links).max(SLICE_BYTES))
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn stats(&self) -> SharedStats {
+        let counters = &self.shared.counters;
+        SharedStats {
+            operations: counters.operations.load(Relaxed),
+            open: counters.open.load(Relaxed) as u64,
+            repeated: counters.repeated.load(Relaxed),
+            links_made: counters.links_made.load(Relaxed),
+        }
+    }
+
+    /// Ends the client for all its clones: takes no operation any more, waits until those that
+    /// were asked for have ended, and leaves in order. Without it the client's thread does so
+    /// when the last clone is gone, and nobody waits for it.
+    pub fn close(&self) {
+        self.shared.end();
+        let thread = self.shared.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A panic was told where it was.
+            let _ = thread.join();
+        }
+    }
+
+    fn ask<T>(&self, request: Request, alone: bool, take: fn(Given) -> Option<T>) -> Pending<T> {
+        let place = Arc::new(Place::default());
+        let counters = Arc::clone(&self.shared.counters);
+        let is_full = counters.open.load(Relaxed) >= SHARED_OPEN_MAX;
+        let task = Task::new(request, alone, Arc::clone(&place), counters);
+        if is_full {
+            task.end(Err(ErrorKind::Call(CallError::Full { max: SHARED_OPEN_MAX })));
+        } else {
+            self.shared.send(task);
+        }
+        Pending::new(place, take)
+    }
+}
+
+impl Shared {
+    fn send(&self, task: Task) {
+        let asks = self.asks.lock().unwrap_or_else(PoisonError::into_inner);
+        // A task that nobody takes says so to who waits for it when it is dropped.
+        if let Some(asks) = &*asks {
+            let _ = asks.send(task);
+        }
+        drop(asks);
+        self.wake();
+    }
+
+    fn end(&self) {
+        drop(self.asks.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if self.is_asleep.swap(false, SeqCst)
+            && let Some(waker) = &self.waker
+        {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+fn wait_open(outcome: &Receiver<Result<(), OpenError>>) -> Result<(), OpenError> {
+    // A thread that ends without a word has panicked.
+    outcome.recv().unwrap_or_else(|_| Err(OpenError::Thread(std::io::ErrorKind::BrokenPipe.into())))
+}
+
+fn done(_: Given) -> Option<()> {
+    Some(())
+}
+
+fn bytes(given: Given) -> Option<Vec<u8>> {
+    match given {
+        Given::Bytes(bytes) => Some(bytes),
+        Given::Output(_) => None,
+    }
+}

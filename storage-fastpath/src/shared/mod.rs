@@ -1,0 +1,22 @@
+//! A client that threads and tasks share: it connects again by itself, and repeats what it may.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `client` | [`Client`]: what can be asked for |
+//! | `pending` | [`Pending`]: an answer that is waited for by a thread or as a future |
+//! | `request` | what a client asks for, kept until it is answered |
+//! | `repeat` | what is asked for again, and when |
+//! | `leg` | one connection, made again when it breaks |
+//! | `seat` | a link to the server, one to its replica, and what is under way on them |
+//! | `worker` | the thread that drives the endpoint |
+
+mod client;
+mod leg;
+mod pending;
+mod repeat;
+mod request;
+mod seat;
+mod worker;
+
+pub use client::{Client, SharedStats};
+pub use pending::Pending;

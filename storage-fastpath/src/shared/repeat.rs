@@ -1,0 +1,156 @@
+//! What is asked for again, and when.
+
+use towpath_base::Prng;
+use towpath_rpc::Fate;
+use towpath_transport::Nanos;
+
+use super::request::{Request, Task};
+use crate::error::ErrorKind;
+use crate::wire::ErrorReply;
+
+/// What to do with an operation that has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// It has failed.
+    Give,
+    /// It was done.
+    Done,
+    /// Ask again in a while: the server could not take it.
+    Later,
+    /// Ask again over whatever link is up.
+    Again,
+    /// Not before the link has entered its session again: then nothing of the older link is still
+    /// to come. Ask again then, or say that it is not known whether it was done.
+    Fenced {
+        /// Ask again.
+        again: bool,
+    },
+}
+
+/// What to do with `task`, whose last attempt ended so.
+pub(super) fn next(task: &Task, kind: &ErrorKind) -> Next {
+    let is_change = task.request.method().is_change();
+    match kind {
+        ErrorKind::Busy
+        | ErrorKind::Refused(ErrorReply::Busy | ErrorReply::WireCorrupt { .. })
+        | ErrorKind::ReplyCorrupt { .. } => Next::Later,
+        ErrorKind::Refused(ErrorReply::Fenced) => Next::Again,
+        // An earlier attempt may have done it.
+        ErrorKind::Refused(ErrorReply::ChunkExists { .. })
+            if matches!(task.request, Request::Create { .. }) && may_have_been_done(task) =>
+        {
+            Next::Done
+        }
+        ErrorKind::Refused(ErrorReply::NoSuchChunk { .. })
+            if matches!(task.request, Request::Delete { .. }) && may_have_been_done(task) =>
+        {
+            Next::Done
+        }
+        ErrorKind::PeerGone { fate } => match fate {
+            Fate::Happened if is_change => Next::Done,
+            Fate::Unknown if is_change => Next::Fenced { again: task.alone },
+            _ => Next::Again,
+        },
+        _ => Next::Give,
+    }
+}
+
+/// An attempt of which nobody knows was repeated, since nobody else changes the chunk.
+fn may_have_been_done(task: &Task) -> bool {
+    task.alone && task.unsure.is_some()
+}
+
+/// The first wait, which doubles with each attempt.
+const WAIT_LEAST: Nanos = Nanos::from_millis(1);
+
+/// The longest: what a server needs to start again is a few of these.
+const WAIT_MOST: Nanos = Nanos::from_millis(500);
+
+/// How long to wait after so many attempts in vain: half of it is chance, so that those who failed
+/// together do not come back together.
+pub(super) fn wait(tries: u32, prng: &mut Prng) -> Nanos {
+    let whole = WAIT_LEAST.saturating_mul(1 << tries.min(20)).min(WAIT_MOST);
+    Nanos(whole.0 / 2 + prng.below(whole.0 / 2 + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::ReadBy;
+    use super::*;
+    use crate::slice::ChunkId;
+    use std::sync::Arc;
+
+    const CHUNK: ChunkId = ChunkId(1);
+
+    fn task(request: Request, alone: bool) -> Task {
+        Task::new(request, alone, Arc::default(), Arc::default())
+    }
+
+    fn write(alone: bool) -> Task {
+        task(Request::Write { chunk: CHUNK, offset: 0, bytes: vec![1] }, alone)
+    }
+
+    fn gone(fate: Fate) -> ErrorKind {
+        ErrorKind::PeerGone { fate }
+    }
+
+    #[test]
+    fn a_change_that_may_have_been_done_is_repeated_only_where_nobody_else_changes_the_chunk() {
+        let of = |alone, fate| next(&write(alone), &gone(fate));
+        assert_eq!(of(false, Fate::Unknown), Next::Fenced { again: false });
+        assert_eq!(of(true, Fate::Unknown), Next::Fenced { again: true });
+        assert_eq!(of(false, Fate::DidNotHappen), Next::Again);
+        assert_eq!(of(false, Fate::Happened), Next::Done);
+        let read =
+            task(Request::Read { chunk: CHUNK, offset: 0, length: 1, by: ReadBy::Copied }, false);
+        for fate in [Fate::Unknown, Fate::DidNotHappen, Fate::Happened] {
+            assert_eq!(next(&read, &gone(fate)), Next::Again, "a read of {fate}");
+        }
+    }
+
+    #[test]
+    fn what_was_found_done_when_it_was_repeated_is_done() {
+        let exists = ErrorKind::Refused(ErrorReply::ChunkExists { chunk: CHUNK });
+        let absent = ErrorKind::Refused(ErrorReply::NoSuchChunk { chunk: CHUNK });
+        let create = |alone| {
+            let kind = crate::client::NewChunk::default();
+            task(Request::Create { chunk: CHUNK, limit_bytes: None, kind }, alone)
+        };
+        let delete = |alone| task(Request::Delete { chunk: CHUNK }, alone);
+        for (make, kind) in [(&create as &dyn Fn(bool) -> Task, &exists), (&delete, &absent)] {
+            let mut repeated = make(true);
+            assert_eq!(next(&repeated, kind), Next::Give, "the first attempt");
+            repeated.failed = Some(gone(Fate::DidNotHappen));
+            assert_eq!(next(&repeated, kind), Next::Give, "somebody else did it");
+            repeated.unsure = Some(gone(Fate::Unknown));
+            assert_eq!(next(&repeated, kind), Next::Done);
+        }
+        let mut write = write(true);
+        write.unsure = Some(gone(Fate::Unknown));
+        assert_eq!(next(&write, &absent), Next::Give);
+    }
+
+    #[test]
+    fn a_busy_server_is_left_alone_for_a_while_and_a_refusal_is_one() {
+        for kind in [ErrorKind::Busy, ErrorKind::Refused(ErrorReply::Busy)] {
+            assert_eq!(next(&write(false), &kind), Next::Later);
+        }
+        let full = ErrorKind::Refused(ErrorReply::NoSpace);
+        assert_eq!(next(&write(true), &full), Next::Give);
+        let late = ErrorKind::TimedOut { fate: Fate::DidNotHappen };
+        assert_eq!(next(&write(true), &late), Next::Give, "its time is over");
+    }
+
+    #[test]
+    fn waits_grow_to_a_bound_and_half_of_each_is_chance() {
+        let seed = 4;
+        println!("seed {seed}");
+        let mut prng = Prng::new(seed);
+        for tries in [0, 1, 5, 9, 10, 40, u32::MAX] {
+            let whole = WAIT_LEAST.saturating_mul(1 << tries.min(20)).min(WAIT_MOST);
+            let waits: Vec<_> = (0..50).map(|_| wait(tries, &mut prng)).collect();
+            assert!(waits.iter().all(|wait| (whole.0 / 2..=whole.0).contains(&wait.0)));
+            assert!(waits.iter().any(|wait| *wait != waits[0]));
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What a client asks for, kept until it is answered.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+use towpath_rpc::Fate;
+use towpath_transport::{Device, Endpoint, Region, Time};
+
+use super::pending::{Given, Place};
+use crate::client::{NewChunk, OpId};
+use crate::error::{ClientError, ErrorKind};
+use crate::hedge::HedgedClient;
+use crate::output::Output;
+use crate::slice::ChunkId;
+use crate::wire::Method;
+
+/// How a read is done, and how its bytes are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadBy {
+    /// By a request, in the buffers that the bytes landed in.
+    Held,
+    /// By a request, copied out of them.
+    Copied,
+    /// By READs where the chunk is resident, copied.
+    Resident,
+}
+
+/// What is asked for.
+#[derive(Debug)]
+pub(super) enum Request {
+    Create { chunk: ChunkId, limit_bytes: Option<u64>, kind: NewChunk },
+    Delete { chunk: ChunkId },
+    Finish { chunk: ChunkId, byte_len: u64 },
+    Health,
+    Info,
+    List { after: Option<ChunkId>, count: u32 },
+    Qos,
+    Read { chunk: ChunkId, offset: u64, length: usize, by: ReadBy },
+    Scrub { budget_slices: u64 },
+    Stat { chunk: ChunkId },
+    Write { chunk: ChunkId, offset: u64, bytes: Vec<u8> },
+}
+
+impl Request {
+    pub(super) fn method(&self) -> Method {
+        match self {
+            Self::Create { .. } => Method::Create,
+            Self::Delete { .. } => Method::Delete,
+            Self::Finish { .. } => Method::Finish,
+            Self::Health => Method::Health,
+            Self::Info => Method::Info,
+            Self::List { .. } => Method::List,
+            Self::Qos => Method::Qos,
+            Self::Read { .. } => Method::Read,
+            Self::Scrub { .. } => Method::Scrub,
+            Self::Stat { .. } => Method::Stat,
+            Self::Write { .. } => Method::Write,
+        }
+    }
+
+    /// Sends it.
+    pub(super) fn start<D: Device<Memory = Region>>(
+        &self,
+        client: &mut HedgedClient,
+        endpoint: &mut Endpoint<D>,
+    ) -> Result<OpId, ClientError> {
+        if let Self::Read { chunk, offset, length, by: ReadBy::Held | ReadBy::Copied } = *self {
+            return client.start_read(endpoint, chunk, offset, length);
+        }
+        let client = client.primary_mut();
+        match *self {
+            Self::Create { chunk, limit_bytes, kind } => {
+                client.start_create_as(endpoint, chunk, limit_bytes, kind)
+            }
+            Self::Delete { chunk } => client.start_delete(endpoint, chunk),
+            Self::Finish { chunk, byte_len } => client.start_finish(endpoint, chunk, byte_len),
+            Self::Health => client.start_health(endpoint),
+            Self::Info => client.start_info(endpoint),
+            Self::List { after, count } => client.start_list(endpoint, after, count),
+            Self::Qos => client.start_qos(endpoint),
+            Self::Read { chunk, offset, length, .. } => {
+                client.start_resident_read(endpoint, chunk, offset, length)
+            }
+            Self::Scrub { budget_slices } => client.start_scrub(endpoint, budget_slices),
+            Self::Stat { chunk } => client.start_stat(endpoint, chunk),
+            Self::Write { chunk, offset, ref bytes } => {
+                client.start_write_copy(endpoint, chunk, offset, bytes)
+            }
+        }
+    }
+
+    /// Whether a server's replica can do it.
+    pub(super) fn is_for_replica(&self) -> bool {
+        matches!(self, Self::Read { by: ReadBy::Held | ReadBy::Copied, .. })
+    }
+
+    /// What a change gives of which it is known that it was done.
+    pub(super) fn done(&self) -> Option<Output> {
+        match self {
+            Self::Create { .. } => Some(Output::Created),
+            Self::Delete { .. } => Some(Output::Deleted),
+            Self::Finish { .. } => Some(Output::Finished),
+            Self::Write { .. } => Some(Output::Written),
+            _ => None,
+        }
+    }
+
+    fn place(&self) -> (Option<ChunkId>, Option<u64>) {
+        match *self {
+            Self::Create { chunk, .. }
+            | Self::Delete { chunk }
+            | Self::Finish { chunk, .. }
+            | Self::Stat { chunk } => (Some(chunk), None),
+            Self::Read { chunk, offset, .. } | Self::Write { chunk, offset, .. } => {
+                (Some(chunk), Some(offset))
+            }
+            Self::Health | Self::Info | Self::List { .. } | Self::Qos | Self::Scrub { .. } => {
+                (None, None)
+            }
+        }
+    }
+}
+
+/// What a client and its thread count.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    /// Operations that have not ended.
+    pub(super) open: AtomicUsize,
+    pub(super) operations: AtomicU64,
+    pub(super) repeated: AtomicU64,
+    pub(super) links_made: AtomicU64,
+    /// The most bytes of one operation that all links so far carry; 0 before the first.
+    pub(super) io_bytes_max: AtomicUsize,
+}
+
+/// A request on its way to its answer.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) request: Request,
+    /// Nobody else changes the chunk: a change of which it is not known whether it was done may be
+    /// done again.
+    pub(super) alone: bool,
+    /// No attempt begins later.
+    pub(super) deadline: Time,
+    /// How often it was sent.
+    pub(super) tries: u32,
+    /// How the last attempt failed.
+    pub(super) failed: Option<ErrorKind>,
+    /// How an attempt failed of which it is not known whether it was done.
+    pub(super) unsure: Option<ErrorKind>,
+    answer: Option<Answer>,
+}
+
+/// Who waits for the answer.
+#[derive(Debug)]
+struct Answer {
+    place: Arc<Place>,
+    counters: Arc<Counters>,
+}
+
+impl Task {
+    pub(super) fn new(
+        request: Request,
+        alone: bool,
+        place: Arc<Place>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        counters.open.fetch_add(1, Relaxed);
+        let answer = Some(Answer { place, counters });
+        let (failed, unsure) = (None, None);
+        Self { request, alone, deadline: Time::NEVER, tries: 0, failed, unsure, answer }
+    }
+
+    /// It has come to its end.
+    pub(super) fn end(mut self, outcome: Result<Output, ErrorKind>) {
+        // What an attempt before may have done, no later failure undoes.
+        let unsure = self.unsure;
+        self.tell(outcome.map_err(|kind| unsure.unwrap_or(kind)));
+    }
+
+    /// It ends as its last attempt did, or as `otherwise` where there was none.
+    pub(super) fn give_up(self, otherwise: ErrorKind) {
+        let kind = self.failed.unwrap_or(otherwise);
+        self.end(Err(kind));
+    }
+
+    fn tell(&mut self, outcome: Result<Output, ErrorKind>) {
+        let Some(Answer { place, counters }) = self.answer.take() else { return };
+        let ((chunk, offset), method) = (self.request.place(), self.request.method());
+        let error = |kind| ClientError { method, chunk, offset, kind };
+        let is_held = matches!(self.request, Request::Read { by: ReadBy::Held, .. });
+        let outcome = outcome.map_err(error).map(|output| match output {
+            Output::Read(data) if !is_held => Given::Bytes(data.to_vec()),
+            output => Given::Output(output),
+        });
+        counters.open.fetch_sub(1, Relaxed);
+        place.put(outcome);
+    }
+}
+
+/// The client's thread is gone: nobody is left waiting.
+impl Drop for Task {
+    fn drop(&mut self) {
+        let fate = if self.tries == 0 { Fate::DidNotHappen } else { Fate::Unknown };
+        self.tell(Err(ErrorKind::PeerGone { fate }));
+    }
+}

@@ -1,0 +1,318 @@
+//! A link to the server, one to its replica, and what is under way on them.
+
+use std::collections::HashMap;
+
+use towpath_base::Prng;
+use towpath_transport::{
+    ChannelId, ConnectError, Device, Endpoint, Event, LinkId, Nanos, Region, Time,
+};
+
+use super::leg::{Change, Leg};
+use super::request::Task;
+use crate::client::{ChunkClient, Done, OpId};
+use crate::config::ClientConfig;
+use crate::error::{ClientError, ErrorKind};
+use crate::hedge::{HedgeConfig, HedgedClient};
+use crate::session::ClientSession;
+
+/// What a new link does before it takes requests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Entry {
+    /// There is no link.
+    Out,
+    /// It enters the session of this seat.
+    Session(OpId),
+    /// It says whose its requests are.
+    Tenant(OpId),
+    /// It takes requests.
+    In,
+}
+
+/// What became of the link to the server.
+#[derive(Debug)]
+pub(super) enum News {
+    /// It takes requests; those that [waited](Seat::take_fenced) for that may go on.
+    Ready,
+    /// It could not be made, or not entered.
+    Failed(Failure),
+}
+
+/// Why.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Connect(ConnectError),
+    NoChannel,
+    Entry(ClientError),
+}
+
+#[derive(Debug)]
+pub(super) struct Seat {
+    primary: Leg,
+    replica: Option<(Leg, HedgeConfig)>,
+    client: Option<HedgedClient>,
+    session: ClientSession,
+    tenant: Option<String>,
+    entry: Entry,
+    timeout: Nanos,
+    outcome_grace: Nanos,
+    running: HashMap<OpId, Task>,
+    /// Wait until nothing of the link before is still to come; and whether they are then repeated.
+    fenced: Vec<(Task, bool)>,
+}
+
+impl Seat {
+    pub(super) fn new(addr: std::net::SocketAddr, config: &ClientConfig, index: usize) -> Self {
+        // One link of a session is in use at a time, so each seat has its own.
+        let session = config.session.clone().filter(|_| index == 0).unwrap_or_default();
+        Self {
+            primary: Leg::new(addr),
+            replica: config.hedge.map(|(addr, hedge)| (Leg::new(addr), hedge)),
+            client: None,
+            session,
+            tenant: config.tenant.clone(),
+            entry: Entry::Out,
+            timeout: config.timeout,
+            outcome_grace: config.outcome_grace,
+            running: HashMap::new(),
+            fenced: Vec::new(),
+        }
+    }
+
+    /// Requests under way.
+    pub(super) fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Whether it has nothing of anybody's.
+    pub(super) fn is_idle(&self) -> bool {
+        self.running.is_empty() && self.fenced.is_empty()
+    }
+
+    /// Whether a request may be [started](Self::start): one that a replica can do as well, or not.
+    pub(super) fn takes(&self, is_for_replica: bool) -> bool {
+        let is_up = |client: &ChunkClient| !client.rpc().is_down();
+        let Some(client) = &self.client else { return false };
+        let by_primary = self.entry == Entry::In && is_up(client.primary());
+        by_primary || is_for_replica && client.replica().is_some_and(is_up)
+    }
+
+    /// Connects what is not connected, when it is time.
+    pub(super) fn begin<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        prng: &mut Prng,
+    ) -> Option<News> {
+        if let Some((leg, _)) = &mut self.replica {
+            drop(leg.begin(endpoint, prng));
+        }
+        let change = self.primary.begin(endpoint, prng);
+        change.and_then(|change| self.on_change(endpoint, change))
+    }
+
+    /// Takes an event in; gives back what is not this seat's.
+    pub(super) fn on_event<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        event: Event,
+        prng: &mut Prng,
+    ) -> (Option<Event>, Option<News>) {
+        let (event, change) = self.primary.on_event(endpoint, event, prng);
+        let news = change.and_then(|change| self.on_change(endpoint, change));
+        let Some(event) = event else { return (None, news) };
+        let rest = match self.replica.is_some() {
+            true => self.on_replica_event(endpoint, event, prng),
+            false => Some(event),
+        };
+        let rest = match (&mut self.client, rest) {
+            (Some(client), Some(event)) => client.on_event(endpoint, event),
+            (_, rest) => rest,
+        };
+        (rest, news)
+    }
+
+    fn on_replica_event<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        event: Event,
+        prng: &mut Prng,
+    ) -> Option<Event> {
+        let Some((leg, hedge)) = &mut self.replica else { return Some(event) };
+        let (rest, change) = leg.on_event(endpoint, event, prng);
+        if let Some(Change::Up(link, channel)) = change {
+            leg.is_good();
+            let made = ChunkClient::new(link, channel).timeout(self.timeout);
+            let made = made.outcome_grace(self.outcome_grace);
+            match &mut self.client {
+                Some(client) => client.set_replica(made, *hedge),
+                // Nothing is read before the server itself was there once.
+                None => endpoint.close(link),
+            }
+        }
+        rest
+    }
+
+    fn on_change<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        change: Change,
+    ) -> Option<News> {
+        match change {
+            Change::Up(link, channel) => self.enter(endpoint, link, channel),
+            Change::Lost => {
+                self.entry = Entry::Out;
+                None
+            }
+            Change::Failed(error) => {
+                let failure = error.map_or(Failure::NoChannel, Failure::Connect);
+                Some(News::Failed(failure))
+            }
+        }
+    }
+
+    fn enter<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        link: LinkId,
+        channel: ChannelId,
+    ) -> Option<News> {
+        let made = ChunkClient::new(link, channel);
+        let made = made.timeout(self.timeout).outcome_grace(self.outcome_grace);
+        let client = match self.client.take() {
+            Some(mut client) => {
+                client.replace_primary(made);
+                client
+            }
+            None => HedgedClient::alone(made),
+        };
+        let client = self.client.insert(client).primary_mut();
+        match client.start_session(endpoint, &self.session) {
+            Ok(op) => {
+                self.entry = Entry::Session(op);
+                None
+            }
+            Err(error) => Some(self.refused(endpoint, error)),
+        }
+    }
+
+    fn refused<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        error: ClientError,
+    ) -> News {
+        self.entry = Entry::Out;
+        self.primary.refuse(endpoint);
+        News::Failed(Failure::Entry(error))
+    }
+
+    /// Takes in what is the seat's own of what has ended.
+    fn on_entry<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        done: Done,
+    ) -> Option<News> {
+        let is_session = match self.entry {
+            Entry::Session(op) if op == done.op => true,
+            Entry::Tenant(op) if op == done.op => false,
+            _ => return None,
+        };
+        if let Err(error) = done.result {
+            return Some(self.refused(endpoint, error));
+        }
+        let client = self.client.as_mut()?.primary_mut();
+        if let Some(tenant) = self.tenant.as_deref().filter(|_| is_session) {
+            return match client.start_join(endpoint, tenant, false) {
+                Ok(op) => {
+                    self.entry = Entry::Tenant(op);
+                    None
+                }
+                Err(error) => Some(self.refused(endpoint, error)),
+            };
+        }
+        self.entry = Entry::In;
+        self.primary.is_good();
+        Some(News::Ready)
+    }
+
+    /// Starts a request; gives it back where there is no room for it.
+    #[expect(clippy::result_large_err, reason = "the task comes back in it")]
+    pub(super) fn start<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        mut task: Task,
+    ) -> Result<(), (Task, ErrorKind)> {
+        let kind = ErrorKind::PeerGone { fate: towpath_rpc::Fate::DidNotHappen };
+        let Some(client) = &mut self.client else { return Err((task, kind)) };
+        match task.request.start(client, endpoint) {
+            Ok(op) => {
+                task.tries += 1;
+                self.running.insert(op, task);
+                Ok(())
+            }
+            Err(error) => Err((task, error.kind)),
+        }
+    }
+
+    /// The next request that has ended, or what became of the link.
+    pub(super) fn poll<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+    ) -> Option<Ended> {
+        loop {
+            let done = self.client.as_mut()?.poll(endpoint)?;
+            if let Some(task) = self.running.remove(&done.op) {
+                return Some(Ended::Task(task, done.result.map_err(|error| error.kind)));
+            }
+            if let Some(news) = self.on_entry(endpoint, done) {
+                return Some(Ended::News(news));
+            }
+        }
+    }
+
+    /// Keeps a task until nothing of the link before is still to come.
+    pub(super) fn fence(&mut self, task: Task, again: bool) {
+        self.fenced.push((task, again));
+    }
+
+    /// Those that waited for the link, and whether they are repeated.
+    pub(super) fn take_fenced(&mut self) -> Vec<(Task, bool)> {
+        std::mem::take(&mut self.fenced)
+    }
+
+    /// Those whose time is over.
+    pub(super) fn take_late(&mut self, now: Time) -> Vec<Task> {
+        let late = self.fenced.extract_if(.., |(task, _)| task.deadline <= now);
+        late.map(|(task, _)| task).collect()
+    }
+
+    /// Gives up what is out of time.
+    pub(super) fn expire<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) {
+        if let Some(client) = &mut self.client {
+            client.expire(endpoint);
+        }
+    }
+
+    /// When [`expire`](Self::expire) or [`begin`](Self::begin) has something to do.
+    pub(super) fn next_due(&self) -> Time {
+        let client = self.client.as_ref().map_or(Time::NEVER, HedgedClient::next_deadline);
+        let replica = self.replica.as_ref().map_or(Time::NEVER, |(leg, _)| leg.next_due());
+        client.min(replica).min(self.primary.next_due())
+    }
+
+    /// The server that it is for.
+    pub(super) fn addr(&self) -> std::net::SocketAddr {
+        self.primary.addr()
+    }
+
+    /// The most bytes of one operation over its link.
+    pub(super) fn io_bytes_max<D: Device<Memory = Region>>(&self, endpoint: &Endpoint<D>) -> usize {
+        self.client.as_ref().map_or(0, |client| client.primary().io_bytes_max(endpoint))
+    }
+}
+
+/// Something that has ended.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
+pub(super) enum Ended {
+    Task(Task, Result<crate::output::Output, ErrorKind>),
+    News(News),
+}

@@ -1,0 +1,318 @@
+//! The thread that drives the endpoint of a shared client.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
+
+use towpath_base::Prng;
+use towpath_rpc::{CallError, Fate};
+use towpath_transport::{Device, Endpoint, LinkId, Nanos, Region, Time};
+
+use super::repeat::{self, Next};
+use super::request::{Counters, Task};
+use super::seat::{Ended, Failure, News, Seat};
+use crate::config::ClientConfig;
+use crate::error::{ErrorKind, OpenError};
+use crate::output::Output;
+
+/// The longest that a wait blocks before deadlines are looked at again.
+const BLOCK_MAX: Nanos = Nanos::from_millis(1);
+
+/// How long a goodbye may take.
+const GOODBYE_WAIT: Nanos = Nanos::from_secs(1);
+
+pub(super) struct Worker<D: Device<Memory = Region>> {
+    endpoint: Endpoint<D>,
+    seats: Vec<Seat>,
+    asked: Receiver<Task>,
+    /// All clients are gone, and nothing more will be asked.
+    is_closing: bool,
+    is_asleep: Arc<AtomicBool>,
+    counters: Arc<Counters>,
+    waiting: VecDeque<Task>,
+    /// Not before that time.
+    later: Vec<(Time, Task)>,
+    /// When the time of something that waits is over, at the earliest.
+    next_late: Time,
+    /// Who waits for the first link, and learns why there is none.
+    opened: Option<SyncSender<Result<(), OpenError>>>,
+    prng: Prng,
+    depth: usize,
+    timeout: Nanos,
+    spin: Nanos,
+    idle_since: Option<Time>,
+}
+
+impl<D: Device<Memory = Region>> Worker<D> {
+    pub(super) fn new(
+        endpoint: Endpoint<D>,
+        addr: std::net::SocketAddr,
+        config: &ClientConfig,
+        asked: Receiver<Task>,
+        (is_asleep, counters): (Arc<AtomicBool>, Arc<Counters>),
+        opened: SyncSender<Result<(), OpenError>>,
+    ) -> Self {
+        Self {
+            // Waits of different clients are to differ.
+            prng: Prng::new(endpoint.instance()),
+            seats: (0..config.links).map(|index| Seat::new(addr, config, index)).collect(),
+            endpoint,
+            asked,
+            is_closing: false,
+            is_asleep,
+            counters,
+            waiting: VecDeque::new(),
+            later: Vec::new(),
+            next_late: Time::NEVER,
+            opened: Some(opened),
+            depth: config.depth,
+            timeout: config.timeout,
+            spin: config.spin,
+            idle_since: None,
+        }
+    }
+
+    /// Until all clients are gone and what they asked for has ended, or the first link could not
+    /// be made.
+    pub(super) fn run(mut self) {
+        while !(self.is_closing && self.is_done()) {
+            let busy = self.turn();
+            if self.opened.is_none() && self.seats.is_empty() {
+                return;
+            }
+            if busy {
+                self.idle_since = None;
+            } else {
+                self.idle();
+            }
+        }
+        self.say_goodbye();
+    }
+
+    fn is_done(&self) -> bool {
+        let is_idle = self.seats.iter().all(Seat::is_idle);
+        is_idle && self.waiting.is_empty() && self.later.is_empty()
+    }
+
+    /// Whether anything happened.
+    fn turn(&mut self) -> bool {
+        let mut busy = self.take_asked();
+        busy |= self.endpoint.poll() > 0;
+        while let Some(event) = self.endpoint.next_event() {
+            busy = true;
+            let mut event = Some(event);
+            for index in 0..self.seats.len() {
+                let Some(found) = event.take() else { break };
+                let Self { seats, endpoint, prng, .. } = self;
+                let (rest, news) = seats[index].on_event(endpoint, found, prng);
+                event = rest;
+                if let Some(news) = news {
+                    self.on_news(index, news);
+                }
+            }
+        }
+        for index in 0..self.seats.len() {
+            let Self { seats, endpoint, prng, .. } = self;
+            seats[index].expire(endpoint);
+            if let Some(news) = seats[index].begin(endpoint, prng) {
+                self.on_news(index, news);
+            }
+        }
+        busy |= self.take_ended();
+        self.take_late();
+        self.start_waiting();
+        self.endpoint.flush();
+        busy
+    }
+
+    fn take_asked(&mut self) -> bool {
+        let mut any = false;
+        loop {
+            match self.asked.try_recv() {
+                Ok(mut task) => {
+                    task.deadline = self.endpoint.now() + self.timeout;
+                    self.next_late = self.next_late.min(task.deadline);
+                    self.counters.operations.fetch_add(1, Relaxed);
+                    self.waiting.push_back(task);
+                    any = true;
+                }
+                Err(TryRecvError::Empty) => return any,
+                Err(TryRecvError::Disconnected) => {
+                    self.is_closing = true;
+                    return any;
+                }
+            }
+        }
+    }
+
+    fn take_ended(&mut self) -> bool {
+        let mut any = false;
+        for index in 0..self.seats.len() {
+            while let Some(ended) = self.seats[index].poll(&mut self.endpoint) {
+                any = true;
+                match ended {
+                    Ended::Task(task, outcome) => self.on_outcome(index, task, outcome),
+                    Ended::News(news) => self.on_news(index, news),
+                }
+                if self.seats.is_empty() {
+                    return any;
+                }
+            }
+        }
+        any
+    }
+
+    fn on_news(&mut self, index: usize, news: News) {
+        match news {
+            News::Ready => {
+                let room = self.seats[index].io_bytes_max(&self.endpoint);
+                let known = self.counters.io_bytes_max.load(Relaxed);
+                let least = if known == 0 { room } else { known.min(room) };
+                self.counters.io_bytes_max.store(least, Relaxed);
+                self.counters.links_made.fetch_add(1, Relaxed);
+                if let Some(opened) = self.opened.take() {
+                    let _ = opened.send(Ok(()));
+                }
+                for (task, again) in self.seats[index].take_fenced() {
+                    let unsure = ErrorKind::PeerGone { fate: Fate::Unknown };
+                    match again {
+                        true => self.again(task),
+                        false => task.give_up(unsure),
+                    }
+                }
+            }
+            News::Failed(failure) => {
+                // Later ones are tried again.
+                let Some(opened) = self.opened.take() else { return };
+                let addr = self.seats[index].addr();
+                let error = match failure {
+                    Failure::Connect(error) => OpenError::Connect(error),
+                    Failure::NoChannel => OpenError::NoChannel { addr },
+                    Failure::Entry(error) => OpenError::Session(error),
+                };
+                let _ = opened.send(Err(error));
+                self.seats.clear();
+            }
+        }
+    }
+
+    fn on_outcome(&mut self, index: usize, mut task: Task, outcome: Result<Output, ErrorKind>) {
+        let kind = match outcome {
+            Ok(output) => return task.end(Ok(output)),
+            Err(kind) => kind,
+        };
+        let next = repeat::next(&task, &kind);
+        task.failed = Some(kind);
+        match next {
+            Next::Give => task.end(Err(kind)),
+            Next::Done => match task.request.done() {
+                Some(output) => task.end(Ok(output)),
+                None => task.end(Err(kind)),
+            },
+            Next::Again => self.again(task),
+            Next::Later => {
+                let wait = repeat::wait(task.tries, &mut self.prng);
+                self.later.push((self.endpoint.now() + wait, task));
+            }
+            Next::Fenced { again } => {
+                task.unsure = Some(kind);
+                self.next_late = self.next_late.min(task.deadline);
+                self.seats[index].fence(task, again);
+            }
+        }
+    }
+
+    fn again(&mut self, task: Task) {
+        self.counters.repeated.fetch_add(1, Relaxed);
+        self.next_late = self.next_late.min(task.deadline);
+        self.waiting.push_back(task);
+    }
+
+    /// Gives up what waits and whose time is over.
+    fn take_late(&mut self) {
+        let now = self.endpoint.now();
+        for (_, task) in self.later.extract_if(.., |(at, _)| *at <= now).collect::<Vec<_>>() {
+            self.again(task);
+        }
+        if now < self.next_late {
+            return;
+        }
+        let is_late = |task: &Task| task.deadline <= now;
+        let (late, waiting): (Vec<Task>, Vec<Task>) = self.waiting.drain(..).partition(is_late);
+        self.waiting = waiting.into();
+        let fenced = self.seats.iter_mut().flat_map(|seat| seat.take_late(now));
+        for task in late.into_iter().chain(fenced) {
+            task.give_up(ErrorKind::TimedOut { fate: Fate::DidNotHappen });
+        }
+        // What is fenced is looked at again when its link is there, or a tick later.
+        self.next_late = self.waiting.iter().map(|task| task.deadline).min().unwrap_or(
+            if self.seats.iter().all(Seat::is_idle) { Time::NEVER } else { now + BLOCK_MAX },
+        );
+    }
+
+    /// Starts what waits, where links have room.
+    fn start_waiting(&mut self) {
+        for _ in 0..self.waiting.len() {
+            let Some(task) = self.waiting.pop_front() else { return };
+            let is_for_replica = task.request.is_for_replica();
+            let takes = |(_, seat): &(usize, &Seat)| {
+                seat.takes(is_for_replica) && seat.running() < self.depth
+            };
+            let seats = self.seats.iter().enumerate().filter(takes);
+            let Some((index, _)) = seats.min_by_key(|(_, seat)| seat.running()) else {
+                self.waiting.push_front(task);
+                if self.seats.iter().any(|seat| seat.takes(true) && seat.running() < self.depth) {
+                    // A read behind it may go to a replica.
+                    self.waiting.rotate_left(1);
+                    continue;
+                }
+                return;
+            };
+            match self.seats[index].start(&mut self.endpoint, task) {
+                Ok(()) => {}
+                Err((task, ErrorKind::Call(CallError::NoBuffer(_) | CallError::Full { .. })))
+                    if self.seats[index].running() > 0 =>
+                {
+                    // What is under way gives them back.
+                    self.waiting.push_front(task);
+                    return;
+                }
+                Err((task, kind)) => self.on_outcome(index, task, Err(kind)),
+            }
+        }
+    }
+
+    fn idle(&mut self) {
+        let now = self.endpoint.now();
+        let since = *self.idle_since.get_or_insert(now);
+        if now.since(since) < self.spin {
+            std::hint::spin_loop();
+            return;
+        }
+        // Who asks after this wakes the wait.
+        self.is_asleep.store(true, SeqCst);
+        if !self.take_asked() && !self.is_closing {
+            let later = self.later.iter().map(|(at, _)| *at).min().unwrap_or(Time::NEVER);
+            let due = self.seats.iter().map(Seat::next_due).min().unwrap_or(Time::NEVER);
+            let due = due.min(later).min(self.next_late).since(now);
+            let has_work = self.counters.open.load(Relaxed) > 0;
+            // With nothing under way only keepalives are due, which the endpoint knows.
+            let most = if has_work { BLOCK_MAX } else { Nanos::from_secs(1) };
+            self.endpoint.wait(due.min(most));
+        }
+        self.is_asleep.store(false, SeqCst);
+    }
+
+    fn say_goodbye(&mut self) {
+        let links: Vec<LinkId> = self.endpoint.links().collect();
+        links.into_iter().for_each(|link| self.endpoint.close(link));
+        let until = self.endpoint.now() + GOODBYE_WAIT;
+        while self.endpoint.links().next().is_some() && self.endpoint.now() < until {
+            if !self.endpoint.turn(|_, _| {}) {
+                self.endpoint.wait(BLOCK_MAX);
+            }
+        }
+    }
+}
