@@ -4,6 +4,8 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatvfs};
 use rustix::io::Errno;
@@ -15,6 +17,12 @@ use crate::{PAGE_BYTES, ReadPages, transfer};
 
 /// Permissions of a file that is made.
 const FILE_MODE: u32 = 0o600;
+
+/// How long a file is waited for that somebody has: a ring is taken down in some milliseconds.
+const LOCK_WAIT: Duration = Duration::from_millis(500);
+
+/// How often it is looked at meanwhile.
+const LOCK_LOOK: Duration = Duration::from_millis(5);
 
 /// Buffers by which a file gets its room where the file system gives none ahead of bytes.
 const ZEROS_BYTES: usize = 1 << 20;
@@ -52,6 +60,20 @@ fn failed(path: &Path, step: &'static str) -> impl FnOnce(io::Error) -> OpenErro
     move |source| OpenError { path, step, source }
 }
 
+/// Keeps others from opening a file. Where somebody has it, it waits a little: the kernel keeps the
+/// file of a process that was killed until it has taken its ring down.
+fn lock(file: &File) -> io::Result<()> {
+    let end = Instant::now() + LOCK_WAIT;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if Instant::now() < end => thread::sleep(LOCK_LOOK),
+            Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}
+
 impl DiskFile {
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
         if options.is_direct {
@@ -79,10 +101,7 @@ impl DiskFile {
             let neither = io::Error::other("it is neither a file nor a block device");
             return Err(failed(path, "opening")(neither));
         }
-        file.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => failed(path, "locking")(io::ErrorKind::WouldBlock.into()),
-            TryLockError::Error(error) => failed(path, "locking")(error),
-        })?;
+        lock(&file).map_err(failed(path, "locking"))?;
         let (page_count, was_made, can_discard) = (0, false, false);
         let mut disk = Self { file, page_count, is_device, is_direct, was_made, can_discard };
         disk.measure(path, options.create)?;
