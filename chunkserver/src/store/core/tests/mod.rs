@@ -4,6 +4,8 @@ mod check;
 mod crash;
 mod driver;
 mod faults;
+mod files;
+mod resident;
 mod room;
 mod scale;
 
