@@ -119,11 +119,12 @@ const SIZES: Param = Param {
 
 const BATCH: Param = Param {
     name: "batch",
-    what: "Writes that our clients begin before they send them; gRPC sends as it likes",
+    what: "Writes that our clients begin before they send them, if so many are ready; gRPC sends \
+           as it likes",
     unit: "writes",
     kind: Kind::Count(1..=64),
     many: false,
-    defaults: ["4"; 3],
+    defaults: ["16"; 3],
 };
 
 const SPIN: Param = Param {
