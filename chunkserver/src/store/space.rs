@@ -123,6 +123,11 @@ impl Space {
         self.free.pages
     }
 
+    /// Pages that have no room yet, and may get it.
+    pub(crate) fn unbacked_pages(&self) -> u64 {
+        self.unbacked.pages
+    }
+
     pub(crate) fn retired_pages(&self) -> u64 {
         self.retired_pages
     }

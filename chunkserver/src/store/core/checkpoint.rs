@@ -215,6 +215,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             log_nonce: self.log_nonce,
             start,
             map_pages_used,
+            written_pages: self.written_pages,
         }
     }
 

@@ -34,10 +34,17 @@ pub(super) fn create(
     disk.write(layout.superblock(1), &zeros[..PAGE_BYTES])?;
     disk.flush()?;
     let start = LogPoint { page: 0, sequence: FIRST_SEQUENCE, crc: 0 };
-    let (generation, map_pages_used) = (1, 0);
-    let superblock =
-        Superblock { store_id, generation, layout, is_sparse, log_nonce, start, map_pages_used };
-    disk.write(layout.superblock(generation), &superblock.encode()[..])?;
+    let superblock = Superblock {
+        store_id,
+        generation: 1,
+        layout,
+        is_sparse,
+        log_nonce,
+        start,
+        map_pages_used: 0,
+        written_pages: 0,
+    };
+    disk.write(layout.superblock(superblock.generation), &superblock.encode()[..])?;
     disk.flush()?;
     Ok(superblock)
 }

@@ -8,6 +8,7 @@ use slab::Slab;
 use towpath_disk::{Disk, DiskError, Done, Op, Refusal};
 
 use super::merge::Edge;
+use crate::store::record::Extent;
 
 /// What an operation is for.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(super) enum Purpose {
     Scrub { slice: super::scrub::Looked, is_second: bool },
     /// A page of the map, the directory, or the superblock, for the checkpoint under way.
     Checkpoint,
+    /// Pages that are written before they are used.
+    Ahead(Extent),
     /// Pages that give their room back.
     Discard { page: u32, count: u32 },
 }

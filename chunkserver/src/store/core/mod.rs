@@ -7,6 +7,7 @@
 //! | `map` | which page and checksum each slice has, and where each block of that lies |
 //! | `state`, `io` | [`StoreCore`], its requests and answers; the operations under way |
 //! | `stage`, `write`, `merge` | checking a change, and writing its data |
+//! | `ahead` | pages are written once before they are used |
 //! | `group`, `log`, `commit` | groups of changes, and the one flush that each takes |
 //! | `checkpoint` | the map to the disk, beside all else |
 //! | `read`, `scrub`, `resident` | reads, checks, slices in memory |
@@ -14,6 +15,7 @@
 //! | `check` | the check of a store that no server has, and its repair |
 //! | `create`, `open`, `load`, `tape`, `replay`, `blocking` | making and opening a store |
 
+mod ahead;
 mod blocking;
 mod check;
 mod checkpoint;

@@ -24,7 +24,7 @@ use super::tape::Tape;
 use crate::store::damage::{Damage, DamageKind};
 use crate::store::error::OpenError;
 use crate::store::media::{MediaError, MediaOp};
-use crate::store::record::LogKey;
+use crate::store::record::{Extent, LogKey};
 use crate::store::space::{PageClash, Space};
 use crate::store::stats::StoreStats;
 
@@ -123,7 +123,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     ) -> Result<Self, OpenError> {
         let Opened { superblock, loaded, replayed, floor } = opened;
         let Superblock { layout, start, generation, is_sparse, .. } = superblock;
-        let mut space = space_of(&layout, &loaded)?;
+        let written = superblock.written_pages.max(loaded.map.pages().max().unwrap_or(0));
+        let mut space = space_of(&layout, &loaded, if is_sparse { u32::MAX } else { written })?;
         if is_sparse && disk.can_discard() {
             space.keep_vacated();
         }
@@ -161,6 +162,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 false => replayed.proven,
             },
             room_bytes: 0,
+            written_pages: written,
+            is_writing_ahead: false,
             vacating: 0,
             residence: None,
             failed: None,
@@ -274,13 +277,16 @@ fn settle(replay: &mut Replay<'_, '_>, replayed: &Replayed) -> io::Result<()> {
 }
 
 /// The pages that no slice has.
-fn space_of(layout: &Layout, loaded: &Loaded) -> Result<Space, OpenError> {
+///
+/// Those behind the `written` first ones are used when they were written once.
+fn space_of(layout: &Layout, loaded: &Loaded, written: u32) -> Result<Space, OpenError> {
     let mut space = Space::new(layout.data_pages + 1, layout.data_pages.into());
     space.add_segment();
     let claimed = space.claim(loaded.map.pages(), loaded.map.is_lossy);
     claimed.map_err(|PageClash(page)| OpenError::Page { page })?;
-    while let Some(extent) = space.unbacked(u32::MAX) {
-        space.back(extent);
+    while let Some(extent) = space.unbacked(u32::MAX).filter(|extent| extent.page <= written) {
+        let count = extent.count.min(written - extent.page + 1);
+        space.back(Extent { count, ..extent });
     }
     Ok(space)
 }

@@ -281,7 +281,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     pub(super) fn check_blocks(&mut self, blocks: u64) -> Result<(), Stop<Refused>> {
         match self.promised_blocks + blocks <= self.map.blocks_free() {
             true => Ok(()),
-            false => Err(self.no_room()),
+            // Deletes under way may give some.
+            false => Err(self.no_room(!self.members.is_empty())),
         }
     }
 
@@ -294,14 +295,17 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
     }
 
-    /// Whether what is under way may give room.
-    fn may_get_room(&self) -> bool {
-        !self.members.is_empty() || self.space.retired_pages() > 0 || self.vacating > 0
+    /// Whether what is under way may give pages.
+    pub(super) fn may_get_pages(&self) -> bool {
+        !self.members.is_empty()
+            || self.space.retired_pages() > 0
+            || self.space.unbacked_pages() > 0
+            || self.vacating > 0
     }
 
     /// The answer to a change for which there is no room: where some may come, it waits.
-    pub(super) fn no_room(&mut self) -> Stop<Refused> {
-        if self.may_get_room() {
+    pub(super) fn no_room(&mut self, some_may_come: bool) -> Stop<Refused> {
+        if some_may_come {
             return Stop::Hold;
         }
         self.counts.no_space += 1;
@@ -335,7 +339,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let wanted = self.gathering.data_bytes + byte_len + self.full_bytes();
         match !self.is_sparse || self.room_bytes >= wanted {
             true => Ok(()),
-            false => Err(self.no_room()),
+            false => Err(self.no_room(self.may_get_pages())),
         }
     }
 

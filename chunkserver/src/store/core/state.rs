@@ -78,6 +78,9 @@ pub struct StoreCore<W> {
     pub(super) sealed: u64,
     /// Bytes that the file system can still give, where the pages take theirs from it.
     pub(super) room_bytes: u64,
+    /// Pages of data, from the first on, that were written once.
+    pub(super) written_pages: u32,
+    pub(super) is_writing_ahead: bool,
     /// Pages that are giving their room back.
     pub(super) vacating: u64,
     pub(super) residence: Option<Box<dyn Residence>>,
@@ -169,11 +172,13 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             }
             Purpose::Scrub { slice, is_second } => self.on_scrub(slice, is_second, op, outcome),
             Purpose::Checkpoint => self.on_checkpoint(outcome),
+            Purpose::Ahead(extent) => self.on_ahead(extent),
             Purpose::Discard { page, count } => self.on_discard(page, count),
         }
     }
 
     fn go_on(&mut self) {
+        self.write_ahead();
         self.close_group();
         if self.may_retry {
             self.may_retry = false;
@@ -223,7 +228,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     pub fn stats(&self) -> StoreStats {
         let bytes = |pages: u64| pages.saturating_mul(PAGE_BYTES as u64);
         let (resident_bytes, resident_bytes_max) = self.resident_bytes();
-        let free_bytes = bytes(self.space.free_pages());
+        let free_bytes = bytes(self.space.free_pages() + self.space.unbacked_pages());
         StoreStats {
             chunks: self.map.chunks.len() as u64,
             log_bytes: self.log.used_bytes(),

@@ -30,6 +30,8 @@ pub(crate) struct Superblock {
     pub(crate) start: LogPoint,
     /// Pages of the map that may hold a block: the others are not in the directory.
     pub(crate) map_pages_used: u32,
+    /// Pages of data, from the first on, that were written once; more may have been.
+    pub(crate) written_pages: u32,
 }
 
 mod field {
@@ -43,6 +45,7 @@ mod field {
     pub(super) const START_CRC: usize = HEAD_BYTES + 40;
     pub(super) const MAP_PAGES_USED: usize = HEAD_BYTES + 44;
     pub(super) const FLAGS: usize = HEAD_BYTES + 48;
+    pub(super) const WRITTEN_PAGES: usize = HEAD_BYTES + 52;
 }
 
 const SPARSE: u32 = 1;
@@ -59,6 +62,7 @@ impl Superblock {
         put(&mut page[..], field::START_CRC, &self.start.crc.to_le_bytes());
         put(&mut page[..], field::MAP_PAGES_USED, &self.map_pages_used.to_le_bytes());
         put(&mut page[..], field::FLAGS, &flags.to_le_bytes());
+        put(&mut page[..], field::WRITTEN_PAGES, &self.written_pages.to_le_bytes());
         let Self { store_id, generation, .. } = *self;
         seal(&mut page, Kind::Superblock, PageHead { store_id, generation, index: 0 });
         page
@@ -90,6 +94,7 @@ impl Superblock {
             log_nonce: u64_at(page, field::NONCE),
             start,
             map_pages_used,
+            written_pages: u32_at(page, field::WRITTEN_PAGES),
         })
     }
 }
@@ -109,6 +114,7 @@ mod tests {
             log_nonce: 3,
             start: LogPoint { page: 4, sequence: 5, crc: 6 },
             map_pages_used: 7,
+            written_pages: 8,
         };
         let mut page = superblock.encode();
         assert_eq!(Superblock::decode(&page), Ok(superblock));

@@ -106,7 +106,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.check_room(byte_len).map_err(Stop::widen)?;
         let mut extents = Vec::with_capacity(1);
         if !self.space.take(count, &mut extents) {
-            return Err(self.no_room().widen());
+            return Err(self.no_room(self.may_get_pages()).widen());
         }
         Ok((span, head, fragments, extents))
     }
