@@ -41,8 +41,9 @@ const CASES: [Case; 4] = [
 
 const CHUNK: ChunkId = ChunkId(1);
 
-/// How often the chunk is written, which is half of the disk, and goes round in it.
-const FILL_PASSES: usize = 3;
+/// How often the chunk is written unless `--passes` says so: it is half of the disk, and goes round
+/// in it.
+const FILL_PASSES: u64 = 3;
 
 /// Bytes of the writes that fill the store.
 const FILL_BYTES: usize = 1 << 20;
@@ -52,12 +53,14 @@ struct Settings {
     rounds: usize,
     span: Duration,
     page_count: u64,
+    passes: u64,
     seed: u64,
 }
 
 fn settings() -> Outcome<Settings> {
     let mut args = std::env::args_os().skip(1);
     let (mut folder, mut rounds, mut seconds, mut page_count) = (None, 5, 2, 1 << 18);
+    let mut passes = FILL_PASSES;
     let mut seed = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     while let Some(arg) = args.next() {
         let mut number = || -> Outcome<u64> {
@@ -68,6 +71,7 @@ fn settings() -> Outcome<Settings> {
             Some("--rounds") => rounds = number()? as usize,
             Some("--seconds") => seconds = number()?,
             Some("--pages") => page_count = number()?,
+            Some("--passes") => passes = number()?,
             Some("--seed") => seed = number()?,
             _ => folder = Some(PathBuf::from(arg)),
         }
@@ -75,7 +79,8 @@ fn settings() -> Outcome<Settings> {
     let folder = folder.ok_or("which folder?")?;
     let span = Duration::from_secs(seconds);
     println!("seed {seed}");
-    Ok(Settings { folder, rounds: rounds.max(1), span, page_count, seed })
+    let rounds = rounds.max(1);
+    Ok(Settings { folder, rounds, span, page_count, passes, seed })
 }
 
 fn opened(folder: &Path, page_count: u64) -> io::Result<StoreCore<Vec<u8>>> {
@@ -167,7 +172,7 @@ fn fill(settings: &Settings) -> Outcome<()> {
         store.answers(&mut answers)?;
     }
     let mut prng = Prng::new(1);
-    for offset in (0..FILL_PASSES).flat_map(|_| (0..whole).step_by(FILL_BYTES)) {
+    for offset in (0..settings.passes).flat_map(|_| (0..whole).step_by(FILL_BYTES)) {
         let mut bytes = vec![0; (whole - offset).min(FILL_BYTES as u64) as usize];
         prng.fill(&mut bytes);
         store.ask(0, write(offset, bytes))?;
