@@ -164,7 +164,8 @@ impl Space {
         self.unbacked.pages = self.unbacked.runs.values().map(|count| u64::from(*count)).sum();
     }
 
-    /// Takes the pages that a map uses out of those without room. Nothing is free yet.
+    /// Takes the pages that a map uses out of those without room. Nothing is free yet. Gives the
+    /// highest of them, or zero.
     ///
     /// # Errors
     /// A page that is claimed twice, or is in no segment. With `is_lossy` none: what freed the page
@@ -173,29 +174,44 @@ impl Space {
         &mut self,
         pages: impl Iterator<Item = u32>,
         is_lossy: bool,
-    ) -> Result<(), PageClash> {
+    ) -> Result<u32, PageClash> {
         let total = self.segments as usize * self.segment_pages as usize;
-        let mut used = vec![false; total];
+        let mut used = vec![0u64; total.div_ceil(64)];
+        let mut highest = 0;
         for page in pages {
             let header = page.is_multiple_of(self.segment_pages);
-            match used.get_mut(page as usize) {
-                Some(slot) if !header && !*slot => *slot = true,
+            let (word, bit) = (page as usize / 64, 1 << (page % 64));
+            match used.get_mut(word) {
+                Some(word) if !header && (page as usize) < total && *word & bit == 0 => {
+                    *word |= bit;
+                }
                 _ if is_lossy => continue,
                 _ => return Err(PageClash(page)),
             }
             self.backed_pages += 1;
+            highest = highest.max(page);
         }
-        for (start, count) in std::mem::take(&mut self.unbacked).runs {
-            let mut page = start;
-            for run in used[start as usize..(start + count) as usize].chunk_by(|a, b| a == b) {
-                let count = run.len() as u32;
-                if !run[0] {
-                    self.unbacked.add(Extent { page, count });
+        let is_used = |page: u32| used[page as usize / 64] >> (page % 64) & 1 == 1;
+        for (mut page, count) in std::mem::take(&mut self.unbacked).runs {
+            let end = page + count;
+            while page < end {
+                let first = page;
+                while page < end && is_used(page) {
+                    // Whole words at once: most pages of a full store are used.
+                    let whole =
+                        page % 64 == 0 && end - page >= 64 && used[page as usize / 64] == !0;
+                    page += if whole { 64 } else { 1 };
                 }
-                page += count;
+                let free = page;
+                while page < end && !is_used(page) {
+                    let whole = page % 64 == 0 && end - page >= 64 && used[page as usize / 64] == 0;
+                    page += if whole { 64 } else { 1 };
+                }
+                debug_assert!(page > first);
+                self.unbacked.add(Extent { page: free, count: page - free });
             }
         }
-        Ok(())
+        Ok(highest)
     }
 
     /// The first pages that have no room and may have, at most `count_max`, in one segment.
@@ -422,7 +438,7 @@ mod tests {
     #[test]
     fn claimed_pages_are_never_given_out_and_a_double_claim_is_refused() {
         let mut space = space(8);
-        assert_eq!(space.claim([2, 4].into_iter(), false), Ok(()));
+        assert_eq!(space.claim([2, 4].into_iter(), false), Ok(4));
         back_all(&mut space);
         let mut out = Vec::new();
         assert!(space.take(5, &mut out));

@@ -133,9 +133,10 @@ fn decode_block(bytes: &[u8]) -> Result<Option<BlockImage>, PageError> {
     {
         return Err(PageError::Impossible);
     }
+    let (pairs, _) = bytes[field::SLICES..].as_chunks::<8>();
     let slice = |at: usize| {
-        let at = field::SLICES + 8 * at;
-        SliceRef { page: u32_at(bytes, at), crc: u32_at(bytes, at + 4) }
+        let [a, b, c, d, e, f, g, h] = pairs[at];
+        SliceRef { page: u32::from_le_bytes([a, b, c, d]), crc: u32::from_le_bytes([e, f, g, h]) }
     };
     Ok(Some(BlockImage {
         chunk: ChunkId(u128::from_le_bytes(array(bytes, field::CHUNK))),

@@ -123,8 +123,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     ) -> Result<Self, OpenError> {
         let Opened { superblock, loaded, replayed, floor } = opened;
         let Superblock { layout, start, generation, is_sparse, .. } = superblock;
-        let written = superblock.written_pages.max(loaded.map.pages().max().unwrap_or(0));
-        let mut space = space_of(&layout, &loaded, if is_sparse { u32::MAX } else { written })?;
+        let written = if is_sparse { u32::MAX } else { superblock.written_pages };
+        let (mut space, written) = space_of(&layout, &loaded, written)?;
         if is_sparse && disk.can_discard() {
             space.keep_vacated();
         }
@@ -278,15 +278,17 @@ fn settle(replay: &mut Replay<'_, '_>, replayed: &Replayed) -> io::Result<()> {
 
 /// The pages that no slice has.
 ///
-/// Those behind the `written` first ones are used when they were written once.
-fn space_of(layout: &Layout, loaded: &Loaded, written: u32) -> Result<Space, OpenError> {
+/// Those behind the `written` first ones, and behind the last one that some slice has, are used
+/// when they were written once. Gives how many pages were.
+fn space_of(layout: &Layout, loaded: &Loaded, written: u32) -> Result<(Space, u32), OpenError> {
     let mut space = Space::new(layout.data_pages + 1, layout.data_pages.into());
     space.add_segment();
     let claimed = space.claim(loaded.map.pages(), loaded.map.is_lossy);
-    claimed.map_err(|PageClash(page)| OpenError::Page { page })?;
+    let highest = claimed.map_err(|PageClash(page)| OpenError::Page { page })?;
+    let written = written.max(highest);
     while let Some(extent) = space.unbacked(u32::MAX).filter(|extent| extent.page <= written) {
         let count = extent.count.min(written - extent.page + 1);
         space.back(Extent { count, ..extent });
     }
-    Ok(space)
+    Ok((space, written))
 }

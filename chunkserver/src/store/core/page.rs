@@ -1,6 +1,6 @@
 //! What all pages of metadata begin with: what they are, whose, how old, and their checksum.
 
-use towpath_base::crc::crc32c;
+use towpath_base::crc::{Crc32c, crc32c};
 
 use crate::store::bytes::{u32_at, u64_at};
 
@@ -86,10 +86,12 @@ pub(crate) fn open(page: &PageBytes, kind: Kind) -> Result<(PageHead, u32), Page
     if page[..8] != kind.magic() {
         return Err(PageError::Magic);
     }
-    let mut plain = *page;
-    plain[field::CRC..field::VERSION].fill(0);
     let crc = u32_at(page, field::CRC);
-    if crc32c(&plain) != crc {
+    let mut found = Crc32c::new();
+    found.update(&page[..field::CRC]);
+    found.update(&[0; field::VERSION - field::CRC]);
+    found.update(&page[field::VERSION..]);
+    if found.value() != crc {
         return Err(PageError::Crc);
     }
     match u32_at(page, field::VERSION) {
