@@ -94,6 +94,58 @@ fn several_files_are_stored_over_one_link_and_each_is_named() {
 }
 
 #[test]
+fn small_files_are_stored_together_and_a_large_one_between_them_in_its_turn() {
+    let mut bench = Bench::new();
+    let daemon = Daemon::start(&bench.store());
+    bench.server = daemon.addr.to_string();
+    let names: Vec<String> = (0..40).map(|n| format!("f{n}")).collect();
+    for (name, n) in names.iter().zip(0..) {
+        // The 20th takes several requests, the 30th none.
+        let len = if n == 20 { 400_000 } else { 4096 * usize::from(n != 30) };
+        bench.file(name, &pattern(len, n));
+    }
+    let put: Vec<&str> = ["put"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let said = succeeds(&mut bench.run(&put));
+    let stored: Vec<(&str, &str)> =
+        said.lines().map(|line| line.split_once("  ").expect("chunk and file")).collect();
+    assert!(stored.iter().map(|(_, file)| *file).eq(names.iter().map(String::as_str)), "{said}");
+    for (chunk, name) in [stored[0], stored[20], stored[30], stored[39]] {
+        succeeds(&mut bench.run(&["get", chunk, "out", "--force"]));
+        assert!(bench.read("out") == bench.read(name), "{name}");
+    }
+    daemon.stop();
+}
+
+#[test]
+fn an_interrupted_put_of_small_files_leaves_those_that_it_has_named() {
+    let mut bench = Bench::new();
+    let daemon = Daemon::start(&bench.store());
+    bench.server = daemon.addr.to_string();
+    let names: Vec<String> = (0..3000).map(|n| format!("f{n}")).collect();
+    names.iter().for_each(|name| bench.file(name, &pattern(4096, 1)));
+    // However fast the small ones are, it does not end by itself.
+    let endless = fs::File::create(bench.path("endless")).expect("made");
+    endless.set_len(1 << 40).expect("sparse");
+    let mut put = bench.run(&["put"]);
+    let put = put.args(&names).arg("endless").stderr(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let put = put.expect("it starts");
+    let written = || json(&mut bench.run(&["info", "--json"]))["write_bytes"].as_u64();
+    while written() < Some(100 * 4096) {}
+    let kill = format!("kill -INT {}", put.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
+    let output = put.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130), "{}", towpath_common::stderr(&output));
+    let said = String::from_utf8(output.stdout).expect("names");
+    let mut named: Vec<&str> = said.lines().filter_map(|line| line.split("  ").next()).collect();
+    named.sort_unstable();
+    let listed = json(&mut bench.run(&["ls", "--json"]));
+    let listed = listed["chunks"].as_array().expect("a list");
+    let listed: Vec<&str> = listed.iter().filter_map(|chunk| chunk["chunk"].as_str()).collect();
+    assert!(listed == named, "{} are there, {} were named", listed.len(), named.len());
+    daemon.stop();
+}
+
+#[test]
 fn stdin_is_stored_to_its_end_also_when_it_is_slow_or_empty() {
     let mut bench = Bench::new();
     let daemon = Daemon::start(&bench.store());

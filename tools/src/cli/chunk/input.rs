@@ -43,6 +43,18 @@ impl Input {
         Ok(Self::File { source, path: path.into() })
     }
 
+    /// The bytes of a file of at most `most` bytes; none of others, and of stdin.
+    pub(super) fn small_bytes(&self, most: u64) -> Result<Option<Vec<u8>>, CliError> {
+        let Self::File { source, path } = self else { return Ok(None) };
+        if source.byte_len() > most {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; source.byte_len() as usize];
+        let filled = source.fill(0, &mut bytes);
+        filled.map_err(|source| CliError::file(FileVerb::Read, path, source))?;
+        Ok(Some(bytes))
+    }
+
     /// How many bytes there are, where that is known before the end.
     pub(super) fn byte_len(&self) -> Option<u64> {
         match self {

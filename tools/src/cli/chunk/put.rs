@@ -1,7 +1,9 @@
 //! `towpath put`: files become chunks.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use towpath_fastpath::ChunkId;
@@ -13,7 +15,7 @@ use crate::cli::bytes::{gbps, show_size};
 use crate::cli::error::{CliError, FileVerb};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::progress::Progress;
-use crate::cli::session::{Pipeline, SessionError};
+use crate::cli::session::{Pipeline, SessionError, Whole};
 use crate::cli::{print_json, print_text};
 
 /// Stores files and prints the names of their chunks.
@@ -103,7 +105,49 @@ struct PutReport {
     port_changes: u64,
 }
 
-/// A session that stores one file after the other.
+/// Says of files that they are stored, in the order in which they were begun.
+#[derive(Default)]
+struct Told {
+    as_json: bool,
+    begun: usize,
+    /// Places of files in the order, of which those before the first are told.
+    next: usize,
+    early: BTreeMap<usize, Stored>,
+    files: Vec<Stored>,
+}
+
+impl Told {
+    /// The place of the next file.
+    fn begin(&mut self) -> usize {
+        self.begun += 1;
+        self.begun - 1
+    }
+
+    fn stored(&mut self, place: usize, file: Stored) -> Result<(), CliError> {
+        self.early.insert(place, file);
+        while let Some(file) = self.early.remove(&self.next) {
+            self.next += 1;
+            self.tell(file)?;
+        }
+        Ok(())
+    }
+
+    /// Those that were stored though one before them was not.
+    fn rest(&mut self) -> Result<(), CliError> {
+        let rest = std::mem::take(&mut self.early);
+        rest.into_values().try_for_each(|file| self.tell(file))
+    }
+
+    fn tell(&mut self, file: Stored) -> Result<(), CliError> {
+        if !self.as_json {
+            print_text(&format!("{}  {}\n", file.chunk, file.file))?;
+        }
+        self.files.push(file);
+        Ok(())
+    }
+}
+
+/// A session that stores one file after the other, and small ones together.
 struct Run {
     session: ClientSession,
     pipeline: Pipeline,
@@ -115,29 +159,29 @@ struct Run {
 }
 
 impl Run {
-    /// Stores files, and says of each as soon as it is stored.
+    /// Stores files, and says of each, in their order, as soon as it is stored.
     fn store_all(
         mut self,
-        inputs: impl Iterator<Item = Result<Input, CliError>>,
+        mut inputs: impl Iterator<Item = Result<Input, CliError>>,
         as_json: bool,
     ) -> Result<(), CliError> {
         let began = self.session.now();
-        let mut files: Vec<Stored> = Vec::new();
-        let mut stored = Ok(());
-        for input in inputs {
-            match input.and_then(|mut input| self.store(&mut input, None)) {
-                Ok(file) => {
-                    if !as_json {
-                        print_text(&format!("{}  {}\n", file.chunk, file.file))?;
-                    }
-                    files.push(file);
-                }
-                Err(error) => {
-                    stored = Err(error);
-                    break;
-                }
+        let mut told = Told { as_json, ..Told::default() };
+        let stored = loop {
+            // As many as fit a request each, up to the first that does not.
+            let mut large = None;
+            if let Err(error) = self.store_small(&mut inputs, &mut large, &mut told) {
+                break Err(error);
             }
-        }
+            let Some(mut input) = large else { break Ok(()) };
+            let place = told.begin();
+            let file = self.store(&mut input, None);
+            if let Err(error) = file.and_then(|file| told.stored(place, file)) {
+                break Err(error);
+            }
+        };
+        let stored = told.rest().and(stored);
+        let files = told.files;
         let seconds = self.session.now().since(began).as_secs_f64();
         let closed = self.session.close();
         if as_json {
@@ -155,6 +199,61 @@ impl Run {
         }
         stored?;
         Ok(closed?)
+    }
+
+    /// Stores files that fit a request each, many at a time; leaves the first that does not in
+    /// `large`.
+    fn store_small(
+        &mut self,
+        inputs: &mut impl Iterator<Item = Result<Input, CliError>>,
+        large: &mut Option<Input>,
+        told: &mut Told,
+    ) -> Result<(), CliError> {
+        let told = RefCell::new(told);
+        let Self { session, pipeline, resident, progress, before } = self;
+        let clock = Instant::now();
+        let next = || {
+            let input = if large.is_none() { inputs.next() } else { None };
+            let Some(input) = input.transpose()? else { return Ok(None) };
+            let Some(bytes) = input.small_bytes(pipeline.op_bytes)? else {
+                *large = Some(input);
+                return Ok(None);
+            };
+            let of = (told.borrow_mut().begin(), input.to_string(), clock.elapsed());
+            Ok(Some(Whole { chunk: fresh_name(), bytes, of }))
+        };
+        let stored = |Whole { chunk, bytes, of: (place, file, began) }: Whole<_>| {
+            let bytes = bytes.len() as u64;
+            *before += bytes;
+            progress.at(*before);
+            let seconds = (clock.elapsed() - began).as_secs_f64();
+            let gbps = gbps(bytes, seconds);
+            let stored = Stored { file, chunk: chunk.to_string(), bytes, seconds, gbps, id: chunk };
+            told.borrow_mut().stored(place, stored)
+        };
+        let mut broken = Vec::new();
+        let ended = session.store_whole(pipeline.depth, *resident, next, stored, &mut broken);
+        self.take_back_all(&broken);
+        ended
+    }
+
+    /// Removes chunks of small files that are not whole.
+    fn take_back_all(&mut self, broken: &[ChunkId]) {
+        if broken.is_empty() {
+            return;
+        }
+        self.session.pace().last_wait(TAKE_BACK_WAIT);
+        let left = broken.iter().filter(|chunk| self.session.delete(**chunk).is_err()).count();
+        let removed = broken.len() - left;
+        if removed > 0 {
+            eprintln!("towpath: {removed} incomplete chunks were removed again");
+        }
+        if left > 0 {
+            eprintln!(
+                "towpath: {left} incomplete chunks could not be removed: the server removes them \
+                 when nobody writes to them for a while; store the files again that are not listed"
+            );
+        }
     }
 
     /// Stores one file as a new chunk.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `connect` | finds a server, and joins a link and a channel with it |
 //! | `transfer` | many reads or writes under way at a time |
+//! | `whole` | many small chunks under way at a time |
 //! | `pace` | what to do while nothing happens: wait, or let virtual time go on |
 //! | `error` | what can go wrong, and what to do next |
 //!
@@ -14,6 +15,7 @@ mod connect;
 mod error;
 mod pace;
 mod transfer;
+mod whole;
 
 use towpath_fastpath::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
 use towpath_fastpath::health::HealthReply;
@@ -28,6 +30,7 @@ pub(crate) use connect::{Server, device_ip};
 pub(crate) use error::SessionError;
 pub(crate) use pace::{Pace, WallClock};
 pub(crate) use transfer::{Pipeline, Source};
+pub(crate) use whole::Whole;
 
 /// A link and a channel to one chunk server, and perhaps to a second that holds the same.
 pub(crate) struct Session<D: Device<Memory = Region>, P> {

@@ -7,10 +7,10 @@ use super::{Pace, Session, SessionError};
 
 /// How often one request is made again when nothing is wrong with it: the server was busy, or a
 /// slice was changed on its way.
-const TRIES_MAX: u32 = 100;
+pub(super) const TRIES_MAX: u32 = 100;
 
 /// The wait before a request that found the server busy is made again.
-const BUSY_WAIT: Nanos = Nanos::from_millis(5);
+pub(super) const BUSY_WAIT: Nanos = Nanos::from_millis(5);
 
 /// How far reads run ahead of the oldest that is not done, in what is under way at a time: who
 /// puts them in order keeps no more than this, and one slow read does not hold up all others.
@@ -234,7 +234,10 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
     }
 }
 
-fn take_buf<D: Device<Memory = Region>>(endpoint: &Endpoint<D>, byte_len: usize) -> Option<Buf> {
+pub(super) fn take_buf<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    byte_len: usize,
+) -> Option<Buf> {
     let mut buf = endpoint.alloc(byte_len).ok()?;
     buf.set_len(byte_len).ok()?;
     Some(buf)
