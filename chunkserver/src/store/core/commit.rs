@@ -118,6 +118,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             Ok(()) => self.keep(key, op),
             Err(error) if error.is_full() => {
                 self.counts.no_space += 1;
+                self.is_full = true;
                 let full = WriteError::Refused(Refused::NoSpace);
                 self.member_failed(key, Failure::Write(full));
             }
@@ -254,6 +255,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.counts.commits += 1;
         self.vacate();
         self.measure_room();
+        self.look_for_room();
         self.may_retry |= !self.held.is_empty();
     }
 
@@ -326,6 +328,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.vacating -= u64::from(count);
         self.space.release(crate::store::record::Extent { page, count });
         self.measure_room();
+        self.look_for_room();
         self.may_retry |= !self.held.is_empty();
     }
 

@@ -14,11 +14,13 @@ use towpath_memory::Buf;
 use towpath_wake::Bell;
 
 use super::group::Client;
+use super::room::Room;
 use super::state::StoreCore;
 use crate::store::error::{CommitStep, FlushFailed};
 use crate::store::fence::Fences;
-use crate::store::limits::{MARK_AFTER, SWEEP_EVERY};
+use crate::store::limits::{FULL_SAID_EVERY, MARK_AFTER, SWEEP_EVERY};
 use crate::store::request::{Completion, Request};
+use crate::store::stats::StoreStats;
 use crate::store::unfinished::Unfinished;
 
 /// Requests that are taken from one who asks before the next one's turn, and the disk's.
@@ -95,7 +97,8 @@ impl<W: AsRef<[u8]> + Send + 'static> StoreThread<W> {
         let run = move || match open() {
             Ok((core, found)) => {
                 let unfinished = Unfinished::new(core.unfinished(), Instant::now());
-                let driver = Driver { core, desks, bell, config, unfinished, next: 0 };
+                let said = (Room::Enough, None);
+                let driver = Driver { core, desks, bell, config, unfinished, next: 0, said };
                 // Nobody hears it where the caller has panicked.
                 let _ = tell.send(Ok(found));
                 driver.run()
@@ -208,6 +211,8 @@ struct Driver<W> {
     unfinished: Unfinished,
     /// Whose turn it is.
     next: usize,
+    /// What the log says of the room that is left, and since when.
+    said: (Room, Option<Instant>),
 }
 
 impl<W: AsRef<[u8]>> Driver<W> {
@@ -220,6 +225,7 @@ impl<W: AsRef<[u8]>> Driver<W> {
             let took = self.take();
             self.core.turn(None).map_err(gone)?;
             let answered = self.answer();
+            self.say_room();
             if !took && !answered {
                 self.wait().map_err(gone)?;
             }
@@ -286,6 +292,32 @@ impl<W: AsRef<[u8]>> Driver<W> {
             alarm.iter().for_each(Waker::wake_by_ref);
         }
         any
+    }
+
+    /// Says in the log how much room is left, when that has changed; not more often than a log can
+    /// bear.
+    fn say_room(&mut self) {
+        let (room, (said, at)) = (self.core.room(), self.said);
+        if room == said || at.is_some_and(|at| at.elapsed() < FULL_SAID_EVERY) {
+            return;
+        }
+        self.said = (room, Some(Instant::now()));
+        let StoreStats { chunks, live_bytes, free_bytes, capacity_bytes, .. } = self.core.stats();
+        match room {
+            Room::None => tracing::warn!(
+                chunks,
+                live_bytes,
+                capacity_bytes,
+                "the store is full: creates and writes are refused, reads and deletes go on; \
+                 delete chunks, or make room on the file system"
+            ),
+            Room::NearlyNone => {
+                tracing::warn!(chunks, free_bytes, capacity_bytes, "the store is nearly full");
+            }
+            Room::Enough => {
+                tracing::info!(chunks, live_bytes, free_bytes, "the store has room again");
+            }
+        }
     }
 
     /// Waits for the disk or for somebody who asks. When nothing has happened for a while the log

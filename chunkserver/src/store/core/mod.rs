@@ -10,6 +10,7 @@
 //! | `ahead` | pages are written once before they are used |
 //! | `group`, `log`, `commit` | groups of changes, and the one flush that each takes |
 //! | `checkpoint` | the map to the disk, beside all else |
+//! | `room` | how much room is left |
 //! | `read`, `scrub`, `resident` | reads, checks, slices in memory |
 //! | `driver` | [`StoreThread`], the thread that owns a store and its disk |
 //! | `check` | the check of a store that no server has, and its repair |
@@ -37,6 +38,7 @@ mod page;
 mod read;
 mod replay;
 mod resident;
+mod room;
 mod scrub;
 mod stage;
 mod state;
@@ -55,6 +57,7 @@ pub use check::{CoreRepairError, check_core, repair_core};
 pub use driver::{DriverConfig, StoreThread};
 pub use group::Client;
 pub use open::CoreConfig;
+pub use room::Room;
 pub use state::StoreCore;
 
 /// What errors and damage call the disk: it is the only file.

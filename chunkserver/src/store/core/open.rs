@@ -164,6 +164,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             room_bytes: 0,
             written_pages: written,
             is_writing_ahead: false,
+            is_full: false,
             vacating: 0,
             residence: None,
             failed: None,

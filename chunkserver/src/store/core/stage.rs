@@ -309,6 +309,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             return Stop::Hold;
         }
         self.counts.no_space += 1;
+        self.is_full = true;
         Stop::Refuse(Refused::NoSpace)
     }
 

@@ -81,6 +81,8 @@ pub struct StoreCore<W> {
     /// Pages of data, from the first on, that were written once.
     pub(super) written_pages: u32,
     pub(super) is_writing_ahead: bool,
+    /// A change was refused for want of room, and not much has become free since.
+    pub(super) is_full: bool,
     /// Pages that are giving their room back.
     pub(super) vacating: u64,
     pub(super) residence: Option<Box<dyn Residence>>,

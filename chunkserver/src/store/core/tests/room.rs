@@ -1,6 +1,7 @@
 //! Full stores: what is refused, what always goes, and what comes back.
 
 use super::*;
+use crate::store::core::Room;
 use crate::store::error::WriteError;
 use towpath_disk::{Disk, Op, PageNumber, WritePages};
 
@@ -151,4 +152,51 @@ fn many_changes_share_a_flush_and_reads_go_on_meanwhile() {
     settle(&mut core);
     assert_eq!(core.take_answers().count(), 64);
     assert_eq!(core.stats().commits - before, 1);
+}
+
+#[test]
+fn a_store_that_fills_says_so_before_and_when_it_is_full_and_when_it_has_room_again() {
+    let mut core = open(&medium(8)).expect("a new store");
+    assert_eq!(core.room(), Room::Enough);
+    let mut seen = vec![core.room()];
+    let mut see = |core: &Core| {
+        if seen.last() != Some(&core.room()) {
+            seen.push(core.room());
+        }
+    };
+    create(&mut core, ChunkId(1));
+    for at in 0.. {
+        let reply = ask(&mut core, write_request(ChunkId(1), at * 4096, &[1; 4096]));
+        see(&core);
+        if fate(&reply) == Fate::NotDone {
+            break;
+        }
+    }
+    create(&mut core, ChunkId(2));
+    see(&core);
+    delete(&mut core, ChunkId(1));
+    settle(&mut core);
+    write(&mut core, ChunkId(2), 0, &[1; 4096]);
+    see(&core);
+    assert_eq!(seen, [Room::Enough, Room::NearlyNone, Room::None, Room::Enough]);
+}
+
+#[test]
+fn a_checkpoint_writes_only_what_has_changed() {
+    let medium = medium(9);
+    let mut core = open(&medium).expect("a new store");
+    for chunk in 1..=30 {
+        create(&mut core, ChunkId(chunk));
+    }
+    checkpoint(&mut core);
+    let pages = |core: &Core| core.published.entries.iter().map(|entry| entry.generation).collect();
+    let before: Vec<u64> = pages(&core);
+    assert!(before.len() >= 4);
+    write(&mut core, ChunkId(30), 0, &[1; 4096]);
+    checkpoint(&mut core);
+    let after: Vec<u64> = pages(&core);
+    let newest = after.iter().max().copied().unwrap_or(0);
+    let changed: Vec<_> = after.iter().filter(|generation| **generation == newest).collect();
+    assert_eq!((changed.len(), after.len()), (1, before.len()));
+    assert!(before.iter().all(|generation| *generation < newest));
 }
