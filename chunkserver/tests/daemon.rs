@@ -4,6 +4,7 @@ mod common;
 
 use std::io::Read as _;
 use std::net::TcpListener;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -28,6 +29,19 @@ fn fails(config: &DaemonConfig, code: i32, words: &[&str]) {
         assert!(said.contains(word), "{word:?} is not in {said:?}");
     }
     assert!(output.stdout.is_empty(), "a server that is not ready says nothing on stdout");
+}
+
+#[test]
+fn the_service_manager_is_told_when_clients_can_connect() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let name = dir.path().join("notify");
+    let manager = UnixDatagram::bind(&name).expect("a free name");
+    let mut command = command(&config(&dir.path().join("store")));
+    let server = Process::of(command.env("NOTIFY_SOCKET", &name));
+    let mut told = [0; 256];
+    let len = manager.recv(&mut told).expect("it is told");
+    let said = std::str::from_utf8(&told[..len]).expect("words");
+    assert_eq!(said, format!("READY=1\nSTATUS=serving on {}", server.addr));
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! | `crew` | the workers of a server, and their threads |
 //! | `descriptors` | the limit of file descriptors |
 //! | `log` | what is logged, and in which format |
+//! | `notify` | what the service manager is told |
 //! | `check` | the command that checks a store for damage, and repairs it |
 //! | `tenants` | reservations, and the file of tenants |
 //! | `stop` | [`StopFlag`] and signals |
@@ -25,6 +26,7 @@ mod error;
 mod file;
 mod keys;
 mod log;
+mod notify;
 mod run;
 mod stop;
 mod tenants;
@@ -63,7 +65,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<(), DaemonError>
             log_to_stderr(&config.log, config.log_format)?;
             let stop = StopFlag::new();
             stop.on_signals().map_err(DaemonError::Signals)?;
-            run(&config, &stop, devices, |ready| print_ready(ready, json))?;
+            run(&config, &stop, devices, |ready| {
+                notify::tell(&format!("READY=1\nSTATUS=serving on {}", ready.listening));
+                print_ready(ready, json)
+            })?;
         }
     }
     Ok(())
