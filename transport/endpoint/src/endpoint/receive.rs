@@ -325,10 +325,11 @@ mod tests {
     use crate::config::EndpointConfig;
     use crate::endpoint::join;
     use towpath_device_roce::{RoceConfig, RoceDevice};
+    use towpath_proto::ChunkRef;
     use towpath_sim::{LinkConfig, World};
 
-    #[test]
-    fn however_many_pieces_a_chunk_begins_a_link_holds_no_more_than_its_share() {
+    /// An endpoint, and its link to another one.
+    fn joined() -> (Endpoint<impl Device<Memory = Region>>, LinkId) {
         let (near, far) = World::new(1).link(&LinkConfig::default());
         let end = |link, seed| {
             let device = RoceDevice::new(link, RoceConfig::default().seed(seed));
@@ -337,6 +338,31 @@ mod tests {
         };
         let (mut near, mut far) = (end(near, 1), end(far, 2));
         let (link, _) = join(&mut near, &mut far).expect("they fit");
+        (near, link)
+    }
+
+    #[test]
+    fn what_is_known_of_the_pages_of_a_buffer_is_forgotten_with_what_lay_there() {
+        let (mut near, link) = joined();
+        let (class, home) = (Class::default(), Home { link, path: 0 });
+        let Endpoint { device, recv, .. } = &mut near;
+        recv.reserve(device, 2).expect("memory");
+        for crcs in [vec![7, 8], vec![], vec![9, 10]] {
+            let number = recv.begin_piece(class, home, 8192).expect("a free slot");
+            recv.at(number).expect("it is there").keep(1, home, &mut crcs.clone());
+            let [start, index, offset] = [0; 3];
+            let piece = ChunkRef { buf: BufToken(number), start, index, offset, length: 8192 };
+            let chunk = recv.lend_out(&piece, ChannelId(0)).expect("it is kept");
+            assert_eq!(chunk.page_crcs(), crcs);
+            assert!(recv.take_back(chunk).is_some() && recv.let_go(number));
+            // The one that comes home last is taken first.
+            recv.put_free(number);
+        }
+    }
+
+    #[test]
+    fn however_many_pieces_a_chunk_begins_a_link_holds_no_more_than_its_share() {
+        let (mut near, link) = joined();
         let Endpoint { device, recv, unkept, page_crcs, .. } = &mut near;
         let (of, mut held) = ((Class::default(), Home { link, path: 0 }), 1);
         let held = &mut held;
