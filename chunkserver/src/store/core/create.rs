@@ -44,7 +44,11 @@ pub(super) fn create(
         map_pages_used: 0,
         written_pages: 0,
     };
-    disk.write(layout.superblock(superblock.generation), &superblock.encode()[..])?;
-    disk.flush()?;
-    Ok(superblock)
+    // Two generations of the same: from the first moment on one of them may be damaged.
+    let next = Superblock { generation: superblock.generation + 1, ..superblock };
+    for superblock in [superblock, next] {
+        disk.write(layout.superblock(superblock.generation), &superblock.encode()[..])?;
+        disk.flush()?;
+    }
+    Ok(next)
 }
