@@ -110,7 +110,7 @@ fn without_a_server_the_first_connection_says_why() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let addr = listener.local_addr().expect("it is bound");
     drop(listener);
-    let refused = Client::connect(addr, ClientConfig::new());
+    let refused = Client::connect(addr, ClientConfig::new().links(3));
     assert!(matches!(refused, Err(OpenError::Connect(_))), "{refused:?}");
 }
 
@@ -126,6 +126,23 @@ fn a_client_whose_server_stays_away_says_so_when_its_time_is_over() {
     assert_eq!(error.kind.fate(), Fate::DidNotHappen, "{error}");
     let error = client.read(CHUNK, 0, 1).wait().expect_err("nobody is there");
     assert!(matches!(error.kind, ErrorKind::PeerGone { .. } | ErrorKind::TimedOut { .. }));
+    // What is open ends before the client does.
+    let late = client.read(CHUNK, 0, 1);
+    client.close();
+    assert!(late.wait().is_err());
+}
+
+/// Makes chunks, and reads each of them back whole.
+fn put_on(client: &Client, done: &AtomicU64, until: u64) -> u128 {
+    let mut name = 1000;
+    while done.load(Relaxed) < until {
+        name += 1;
+        let bytes = pattern(150_000, name as u64);
+        client.put(ChunkId(name), &bytes).expect("what may have been done is repeated");
+        let read = client.read(ChunkId(name), 100_000, 50_000).wait().expect("reads are repeated");
+        assert!(read == bytes[100_000..], "{name}");
+    }
+    name - 1000
 }
 
 /// What a register may hold: the last value that was acknowledged, or one since then of which it
@@ -190,6 +207,8 @@ fn a_server_that_is_killed_again_and_again_costs_no_acknowledged_write_and_no_re
             let (client, done) = (client.clone(), &done);
             scope.spawn(move || work(&client, thread, done, 1_200, seed));
         }
+        let (putting, of_putting) = (client.clone(), &done);
+        let put = scope.spawn(move || put_on(&putting, of_putting, 1_200));
         for kill in 1..=5 {
             while done.load(Relaxed) < kill * 200 {
                 std::thread::sleep(Duration::from_millis(1));
@@ -198,6 +217,7 @@ fn a_server_that_is_killed_again_and_again_costs_no_acknowledged_write_and_no_re
             drop(server.take());
             *server = Some(Process::start(&fixed(addr)));
         }
+        assert!(put.join().expect("it ends") > 5, "chunks were made meanwhile");
     });
     let stats = client.stats();
     assert!(stats.links_made >= 2 * 5 && stats.repeated > 0 && stats.open == 0, "{stats:?}");

@@ -62,6 +62,8 @@ struct Read {
 #[derive(Debug)]
 pub struct HedgedClient {
     primary: ChunkClient,
+    /// Reads may go there: its link has been entered.
+    primary_is_ready: bool,
     replica: Option<ChunkClient>,
     policy: Policy,
     /// Bounded by the requests that the primary has under way.
@@ -89,6 +91,7 @@ impl HedgedClient {
     fn with(primary: ChunkClient, config: HedgeConfig) -> Self {
         Self {
             primary,
+            primary_is_ready: true,
             replica: None,
             policy: Policy::new(config),
             reads: Vec::new(),
@@ -103,6 +106,11 @@ impl HedgedClient {
     pub(crate) fn replace_primary(&mut self, primary: ChunkClient) {
         debug_assert!(self.primary.under_way() == 0, "their numbers would be nobody's");
         self.primary = primary.ids_from(self.primary.next_id());
+    }
+
+    /// Whether the first server may be asked to read; else it counts as one whose link is down.
+    pub(crate) fn set_primary_ready(&mut self, is_ready: bool) {
+        self.primary_is_ready = is_ready;
     }
 
     /// Hedges at a server from now on, over a new link to it.
@@ -169,7 +177,7 @@ impl HedgedClient {
         offset: u64,
         length: usize,
     ) -> Result<OpId, ClientError> {
-        let is_down = self.primary.rpc().is_down();
+        let is_down = !self.primary_is_ready || self.primary.rpc().is_down();
         if (is_down || self.is_primary_worse(endpoint))
             && let Some(replica) = self.replica.as_mut().filter(|other| !other.rpc().is_down())
         {

@@ -114,12 +114,12 @@ impl ChunkClient {
 
     /// Tries again what waits for something, and has the server read what has waited too long.
     pub(crate) fn post_stalled<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) {
-        let now = endpoint.now();
+        let (now, is_down) = (endpoint.now(), self.rpc().is_down());
         for _ in 0..self.resident.stalled.len() {
             let Some((key, until)) = self.resident.stalled.pop_front() else { return };
             let Some(read) = self.resident.reads.get_mut(key) else { continue };
             let Stage::Reading(reading) = &mut read.stage else { continue };
-            if now >= until {
+            if now >= until || is_down {
                 reading.verdict = Some(Verdict::Ask);
             }
             self.post(endpoint, key, Some(until));

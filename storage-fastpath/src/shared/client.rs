@@ -38,8 +38,11 @@ use crate::slice::{ChunkId, SLICE_BYTES};
 /// done is asked for again, and so is every read, until the client's
 /// [`timeout`](ClientConfig::timeout) is over. A change of which it cannot be known whether it was
 /// done is *not* asked for again: somebody else may have changed the same bytes meanwhile. It ends
-/// with [`Fate::Unknown`](towpath_rpc::Fate), as soon as a new link has entered the session of the
-/// old one, so that the change cannot come late either. [`put`](Self::put) makes a chunk that
+/// with [`PeerGone`](crate::ErrorKind::PeerGone) and [`Fate::Unknown`](towpath_rpc::Fate) as soon
+/// as a new link has entered the session of the old one, so that the change cannot come late
+/// either; or, when that takes too long, with [`TimedOut`](crate::ErrorKind::TimedOut), and then it
+/// can.
+/// [`put`](Self::put) makes a chunk that
 /// nobody else changes, and repeats all. What finds the server busy is asked for again after a
 /// wait.
 ///
@@ -244,17 +247,23 @@ impl Client {
         let op_bytes = self.op_bytes_max()?.min(self.shared.op_bytes);
         self.ask(Request::Create { chunk, limit_bytes: None, kind }, true, done).wait()?;
         let mut under_way: VecDeque<Pending<()>> = VecDeque::new();
+        let mut written = Ok(());
         for (index, part) in bytes.chunks(op_bytes).enumerate() {
             if under_way.len() == self.shared.depth
                 && let Some(first) = under_way.pop_front()
             {
-                first.wait()?;
+                written = first.wait();
+            }
+            if written.is_err() {
+                break;
             }
             let offset = (index * op_bytes) as u64;
             let write = Request::Write { chunk, offset, bytes: part.to_vec() };
             under_way.push_back(self.ask(write, true, done));
         }
-        under_way.into_iter().try_for_each(Pending::wait)?;
+        // All of them, whatever came of one: none comes after the caller has gone on.
+        let written = under_way.into_iter().map(Pending::wait).fold(written, Result::and);
+        written?;
         let byte_len = bytes.len() as u64;
         self.ask(Request::Finish { chunk, byte_len }, true, done).wait()
     }

@@ -7,14 +7,14 @@ use towpath_transport::{
     ChannelId, ConnectError, ConnectId, Device, Endpoint, Event, LinkId, Region, Time,
 };
 
-use super::repeat::wait;
+use super::repeat::{WAIT_MOST, wait};
 
 /// A connection to one server.
 #[derive(Debug)]
 pub(super) struct Leg {
     addr: SocketAddr,
     state: State,
-    /// Attempts in vain since it was up.
+    /// Attempts in vain since it was up for a while.
     tries: u32,
 }
 
@@ -24,7 +24,8 @@ enum State {
     Down(Time),
     Connecting(ConnectId),
     Opening(LinkId, ChannelId),
-    Up(LinkId),
+    /// Since that time.
+    Up(LinkId, ChannelId, Time),
 }
 
 /// What became of a leg.
@@ -94,7 +95,7 @@ impl Leg {
             (State::Opening(of, wanted), Event::ChannelOpened { link, channel, .. })
                 if (of, wanted) == (*link, *channel) =>
             {
-                self.state = State::Up(of);
+                self.state = State::Up(of, wanted, now);
                 Change::Up(of, wanted)
             }
             (State::Opening(of, wanted), Event::ChannelClosed { link, channel, .. })
@@ -106,7 +107,16 @@ impl Leg {
             (State::Opening(of, _), Event::LinkDown { link, .. }) if of == *link => {
                 self.failed(now, prng, None)
             }
-            (State::Up(of), Event::LinkDown { link, .. }) if of == *link => {
+            (State::Up(of, wanted, _), Event::ChannelClosed { link, channel, .. })
+                if (of, wanted) == (*link, *channel) =>
+            {
+                // The end of the link follows.
+                endpoint.close(of);
+                return (Some(event), None);
+            }
+            (State::Up(of, _, since), Event::LinkDown { link, .. }) if of == *link => {
+                let was_good = now.since(since) >= WAIT_MOST;
+                self.tries = if was_good { 0 } else { self.tries.saturating_add(1) };
                 self.state = State::Down(now + wait(self.tries, prng));
                 Change::Lost
             }
@@ -115,16 +125,10 @@ impl Leg {
         (Some(event), Some(change))
     }
 
-    /// The link is of use: what it took to make it counts no more.
-    pub(super) fn is_good(&mut self) {
-        self.tries = 0;
-    }
-
     /// The server does not want this link: it is closed, and another one tried later. Its end is
     /// told by an event.
     pub(super) fn refuse<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) {
-        if let State::Up(link) = self.state {
-            self.tries += 1;
+        if let State::Up(link, ..) = self.state {
             endpoint.close(link);
         }
     }

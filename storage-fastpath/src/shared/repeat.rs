@@ -34,7 +34,9 @@ pub(super) fn next(task: &Task, kind: &ErrorKind) -> Next {
         ErrorKind::Busy
         | ErrorKind::Refused(ErrorReply::Busy | ErrorReply::WireCorrupt { .. })
         | ErrorKind::ReplyCorrupt { .. } => Next::Later,
-        ErrorKind::Refused(ErrorReply::Fenced) => Next::Again,
+        // Another client has entered the session that its user gave to both.
+        ErrorKind::Refused(ErrorReply::Fenced) => Next::Later,
+        ErrorKind::TimedOut { fate: Fate::Happened } if is_change => Next::Done,
         // An earlier attempt may have done it.
         ErrorKind::Refused(ErrorReply::ChunkExists { .. })
             if matches!(task.request, Request::Create { .. }) && may_have_been_done(task) =>
@@ -64,7 +66,7 @@ fn may_have_been_done(task: &Task) -> bool {
 const WAIT_LEAST: Nanos = Nanos::from_millis(1);
 
 /// The longest: what a server needs to start again is a few of these.
-const WAIT_MOST: Nanos = Nanos::from_millis(500);
+pub(super) const WAIT_MOST: Nanos = Nanos::from_millis(500);
 
 /// How long to wait after so many attempts in vain: half of it is chance, so that those who failed
 /// together do not come back together.
@@ -101,6 +103,8 @@ mod tests {
         assert_eq!(of(true, Fate::Unknown), Next::Fenced { again: true });
         assert_eq!(of(false, Fate::DidNotHappen), Next::Again);
         assert_eq!(of(false, Fate::Happened), Next::Done);
+        let told_late = ErrorKind::TimedOut { fate: Fate::Happened };
+        assert_eq!(next(&write(false), &told_late), Next::Done);
         let read =
             task(Request::Read { chunk: CHUNK, offset: 0, length: 1, by: ReadBy::Copied }, false);
         for fate in [Fate::Unknown, Fate::DidNotHappen, Fate::Happened] {

@@ -102,7 +102,8 @@ impl Seat {
         endpoint: &mut Endpoint<D>,
         prng: &mut Prng,
     ) -> Option<News> {
-        if let Some((leg, _)) = &mut self.replica {
+        // Nothing is read before the server itself was there once.
+        if let (Some((leg, _)), Some(_)) = (&mut self.replica, &self.client) {
             drop(leg.begin(endpoint, prng));
         }
         let change = self.primary.begin(endpoint, prng);
@@ -139,13 +140,10 @@ impl Seat {
         let Some((leg, hedge)) = &mut self.replica else { return Some(event) };
         let (rest, change) = leg.on_event(endpoint, event, prng);
         if let Some(Change::Up(link, channel)) = change {
-            leg.is_good();
             let made = ChunkClient::new(link, channel).timeout(self.timeout);
             let made = made.outcome_grace(self.outcome_grace);
-            match &mut self.client {
-                Some(client) => client.set_replica(made, *hedge),
-                // Nothing is read before the server itself was there once.
-                None => endpoint.close(link),
+            if let Some(client) = &mut self.client {
+                client.set_replica(made, *hedge);
             }
         }
         rest
@@ -159,8 +157,9 @@ impl Seat {
         match change {
             Change::Up(link, channel) => self.enter(endpoint, link, channel),
             Change::Lost => {
-                self.entry = Entry::Out;
-                None
+                let was_entering = matches!(self.entry, Entry::Session(_) | Entry::Tenant(_));
+                self.set_entry(Entry::Out);
+                was_entering.then_some(News::Failed(Failure::NoChannel))
             }
             Change::Failed(error) => {
                 let failure = error.map_or(Failure::NoChannel, Failure::Connect);
@@ -184,7 +183,9 @@ impl Seat {
             }
             None => HedgedClient::alone(made),
         };
-        let client = self.client.insert(client).primary_mut();
+        let client = self.client.insert(client);
+        client.set_primary_ready(false);
+        let client = client.primary_mut();
         match client.start_session(endpoint, &self.session) {
             Ok(op) => {
                 self.entry = Entry::Session(op);
@@ -194,12 +195,19 @@ impl Seat {
         }
     }
 
+    fn set_entry(&mut self, entry: Entry) {
+        self.entry = entry;
+        if let Some(client) = &mut self.client {
+            client.set_primary_ready(entry == Entry::In);
+        }
+    }
+
     fn refused<D: Device<Memory = Region>>(
         &mut self,
         endpoint: &mut Endpoint<D>,
         error: ClientError,
     ) -> News {
-        self.entry = Entry::Out;
+        self.set_entry(Entry::Out);
         self.primary.refuse(endpoint);
         News::Failed(Failure::Entry(error))
     }
@@ -228,8 +236,7 @@ impl Seat {
                 Err(error) => Some(self.refused(endpoint, error)),
             };
         }
-        self.entry = Entry::In;
-        self.primary.is_good();
+        self.set_entry(Entry::In);
         Some(News::Ready)
     }
 
@@ -278,6 +285,11 @@ impl Seat {
         std::mem::take(&mut self.fenced)
     }
 
+    /// When the time of the first of them is over.
+    pub(super) fn next_late(&self) -> Time {
+        self.fenced.iter().map(|(task, _)| task.deadline).min().unwrap_or(Time::NEVER)
+    }
+
     /// Those whose time is over.
     pub(super) fn take_late(&mut self, now: Time) -> Vec<Task> {
         let late = self.fenced.extract_if(.., |(task, _)| task.deadline <= now);
@@ -293,7 +305,8 @@ impl Seat {
 
     /// When [`expire`](Self::expire) or [`begin`](Self::begin) has something to do.
     pub(super) fn next_due(&self) -> Time {
-        let client = self.client.as_ref().map_or(Time::NEVER, HedgedClient::next_deadline);
+        let Some(client) = &self.client else { return self.primary.next_due() };
+        let client = client.next_deadline();
         let replica = self.replica.as_ref().map_or(Time::NEVER, |(leg, _)| leg.next_due());
         client.min(replica).min(self.primary.next_due())
     }

@@ -1,6 +1,6 @@
 //! The thread that drives the endpoint of a shared client.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 
 use towpath_base::Prng;
 use towpath_rpc::{CallError, Fate};
-use towpath_transport::{Device, Endpoint, LinkId, Nanos, Region, Time};
+use towpath_transport::{Device, Endpoint, LinkId, Nanos, Region, SubmitError, Time};
 
 use super::repeat::{self, Next};
 use super::request::{Counters, Task};
@@ -19,6 +19,16 @@ use crate::output::Output;
 
 /// The longest that a wait blocks before deadlines are looked at again.
 const BLOCK_MAX: Nanos = Nanos::from_millis(1);
+
+/// Whether what is under way gives back what is missing.
+fn is_shortage(kind: &ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Call(
+            CallError::NoBuffer(_) | CallError::Full { .. } | CallError::Submit(SubmitError::Full)
+        )
+    )
+}
 
 /// How long a goodbye may take.
 const GOODBYE_WAIT: Nanos = Nanos::from_secs(1);
@@ -38,6 +48,11 @@ pub(super) struct Worker<D: Device<Memory = Region>> {
     next_late: Time,
     /// Who waits for the first link, and learns why there is none.
     opened: Option<SyncSender<Result<(), OpenError>>>,
+    /// Those that have failed before there was any link, and how the first of them did.
+    failed_seats: BTreeSet<usize>,
+    open_error: Option<OpenError>,
+    /// There was never any link.
+    is_over: bool,
     prng: Prng,
     depth: usize,
     timeout: Nanos,
@@ -67,6 +82,9 @@ impl<D: Device<Memory = Region>> Worker<D> {
             later: Vec::new(),
             next_late: Time::NEVER,
             opened: Some(opened),
+            failed_seats: BTreeSet::new(),
+            open_error: None,
+            is_over: false,
             depth: config.depth,
             timeout: config.timeout,
             spin: config.spin,
@@ -79,7 +97,7 @@ impl<D: Device<Memory = Region>> Worker<D> {
     pub(super) fn run(mut self) {
         while !(self.is_closing && self.is_done()) {
             let busy = self.turn();
-            if self.opened.is_none() && self.seats.is_empty() {
+            if self.is_over {
                 return;
             }
             if busy {
@@ -156,9 +174,6 @@ impl<D: Device<Memory = Region>> Worker<D> {
                     Ended::Task(task, outcome) => self.on_outcome(index, task, outcome),
                     Ended::News(news) => self.on_news(index, news),
                 }
-                if self.seats.is_empty() {
-                    return any;
-                }
             }
         }
         any
@@ -184,16 +199,25 @@ impl<D: Device<Memory = Region>> Worker<D> {
                 }
             }
             News::Failed(failure) => {
-                // Later ones are tried again.
-                let Some(opened) = self.opened.take() else { return };
+                // It is tried again, unless there was never any link.
+                if self.opened.is_none() {
+                    return;
+                }
                 let addr = self.seats[index].addr();
                 let error = match failure {
                     Failure::Connect(error) => OpenError::Connect(error),
                     Failure::NoChannel => OpenError::NoChannel { addr },
                     Failure::Entry(error) => OpenError::Session(error),
                 };
-                let _ = opened.send(Err(error));
-                self.seats.clear();
+                self.failed_seats.insert(index);
+                self.open_error.get_or_insert(error);
+                if self.failed_seats.len() == self.seats.len()
+                    && let (Some(opened), Some(error)) =
+                        (self.opened.take(), self.open_error.take())
+                {
+                    let _ = opened.send(Err(error));
+                    self.is_over = true;
+                }
             }
         }
     }
@@ -242,14 +266,17 @@ impl<D: Device<Memory = Region>> Worker<D> {
         let is_late = |task: &Task| task.deadline <= now;
         let (late, waiting): (Vec<Task>, Vec<Task>) = self.waiting.drain(..).partition(is_late);
         self.waiting = waiting.into();
-        let fenced = self.seats.iter_mut().flat_map(|seat| seat.take_late(now));
-        for task in late.into_iter().chain(fenced) {
+        for task in late {
             task.give_up(ErrorKind::TimedOut { fate: Fate::DidNotHappen });
         }
-        // What is fenced is looked at again when its link is there, or a tick later.
-        self.next_late = self.waiting.iter().map(|task| task.deadline).min().unwrap_or(
-            if self.seats.iter().all(Seat::is_idle) { Time::NEVER } else { now + BLOCK_MAX },
-        );
+        for mut task in self.seats.iter_mut().flat_map(|seat| seat.take_late(now)) {
+            // Nothing keeps it from coming yet.
+            task.unsure = Some(ErrorKind::TimedOut { fate: Fate::Unknown });
+            task.give_up(ErrorKind::TimedOut { fate: Fate::Unknown });
+        }
+        let waiting = self.waiting.iter().map(|task| task.deadline);
+        let fenced = self.seats.iter().map(Seat::next_late);
+        self.next_late = waiting.chain(fenced).min().unwrap_or(Time::NEVER);
     }
 
     /// Starts what waits, where links have room.
@@ -272,12 +299,14 @@ impl<D: Device<Memory = Region>> Worker<D> {
             };
             match self.seats[index].start(&mut self.endpoint, task) {
                 Ok(()) => {}
-                Err((task, ErrorKind::Call(CallError::NoBuffer(_) | CallError::Full { .. })))
-                    if self.seats[index].running() > 0 =>
-                {
-                    // What is under way gives them back.
-                    self.waiting.push_front(task);
-                    return;
+                Err((mut task, kind)) if is_shortage(&kind) => {
+                    if self.seats.iter().any(|seat| seat.running() > 0) {
+                        // What is under way gives it back.
+                        self.waiting.push_front(task);
+                        return;
+                    }
+                    task.failed = Some(kind);
+                    self.later.push((self.endpoint.now() + BLOCK_MAX, task));
                 }
                 Err((task, kind)) => self.on_outcome(index, task, Err(kind)),
             }
@@ -293,7 +322,8 @@ impl<D: Device<Memory = Region>> Worker<D> {
         }
         // Who asks after this wakes the wait.
         self.is_asleep.store(true, SeqCst);
-        if !self.take_asked() && !self.is_closing {
+        let was_closing = self.is_closing;
+        if !self.take_asked() && self.is_closing == was_closing {
             let later = self.later.iter().map(|(at, _)| *at).min().unwrap_or(Time::NEVER);
             let due = self.seats.iter().map(Seat::next_due).min().unwrap_or(Time::NEVER);
             let due = due.min(later).min(self.next_late).since(now);
