@@ -121,15 +121,10 @@ impl<Op: PartialEq> Parts<Op> {
 
     /// Whether to try once more; says so by keeping the part.
     fn retry(&mut self, part: Part, kind: &ErrorKind, now: Time) -> bool {
-        let busy = matches!(kind, ErrorKind::Busy | ErrorKind::Refused(ErrorReply::Busy));
-        let changed = matches!(
-            kind,
-            ErrorKind::ReplyCorrupt { .. } | ErrorKind::Refused(ErrorReply::WireCorrupt { .. })
-        );
-        if (!busy && !changed) || part.tries == TRIES_MAX {
+        if !is_passing(kind) || part.tries == TRIES_MAX {
             return false;
         }
-        if busy {
+        if is_busy(kind) {
             self.not_before = now + BUSY_WAIT;
         }
         self.again.push(Part { tries: part.tries + 1, ..part });
@@ -232,6 +227,19 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         }
         Ok(())
     }
+}
+
+/// Whether nothing is wrong with a request that failed so: it may be made again.
+pub(super) fn is_passing(kind: &ErrorKind) -> bool {
+    let is_changed = matches!(
+        kind,
+        ErrorKind::ReplyCorrupt { .. } | ErrorKind::Refused(ErrorReply::WireCorrupt { .. })
+    );
+    is_changed || is_busy(kind)
+}
+
+fn is_busy(kind: &ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Busy | ErrorKind::Refused(ErrorReply::Busy))
 }
 
 pub(super) fn take_buf<D: Device<Memory = Region>>(

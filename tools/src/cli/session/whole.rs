@@ -1,10 +1,10 @@
 //! Many small chunks under way at a time: each is made, written by one request and finished.
 
-use towpath_fastpath::{ChunkId, ClientError, ErrorKind, ErrorReply, NewChunk, OpId};
+use towpath_fastpath::{ChunkId, ClientError, NewChunk, OpId};
 use towpath_rpc::Fate;
 use towpath_transport::{Device, Region, Time};
 
-use super::transfer::{BUSY_WAIT, TRIES_MAX, take_buf};
+use super::transfer::{BUSY_WAIT, TRIES_MAX, is_passing, take_buf};
 use super::{Pace, Session, SessionError};
 
 /// A chunk that one request holds.
@@ -195,12 +195,4 @@ impl<T, E: From<SessionError>> Run<T, E> {
         }
         None
     }
-}
-
-/// Whether the same request may well succeed a little later.
-fn is_passing(kind: &ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::Busy | ErrorKind::Refused(ErrorReply::Busy | ErrorReply::WireCorrupt { .. })
-    )
 }
