@@ -18,7 +18,10 @@ use towpath_transport::{
 };
 
 /// The longest that a wait blocks before it looks at deadlines again.
-const BLOCK_MAX: Nanos = Nanos::from_millis(1);
+pub(crate) const BLOCK_MAX: Nanos = Nanos::from_millis(1);
+
+/// How long a goodbye may take.
+const GOODBYE_WAIT: Nanos = Nanos::from_secs(1);
 
 /// A connection to a chunk server; each call blocks until the server has answered.
 ///
@@ -326,14 +329,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
 
     /// Leaves in order, so that the server need not find out.
     pub fn close(mut self) {
-        let links: Vec<LinkId> = self.endpoint.links().collect();
-        links.into_iter().for_each(|link| self.endpoint.close(link));
-        let until = self.endpoint.now() + Nanos::from_secs(1);
-        while self.endpoint.links().next().is_some() && self.endpoint.now() < until {
-            if !self.endpoint.turn(|_, _| {}) {
-                self.endpoint.wait(BLOCK_MAX);
-            }
-        }
+        say_goodbye(&mut self.endpoint);
     }
 
     /// Runs turns until `op` has ended.
@@ -389,6 +385,18 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
 impl<D: Device<Memory = Region>> std::fmt::Debug for BlockingClient<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("BlockingClient").field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+/// Leaves on all links in order, and waits for a moment until their peers know.
+pub(crate) fn say_goodbye<D: Device<Memory = Region>>(endpoint: &mut Endpoint<D>) {
+    let links: Vec<LinkId> = endpoint.links().collect();
+    links.into_iter().for_each(|link| endpoint.close(link));
+    let until = endpoint.now() + GOODBYE_WAIT;
+    while endpoint.links().next().is_some() && endpoint.now() < until {
+        if !endpoint.turn(|_, _| {}) {
+            endpoint.wait(BLOCK_MAX);
+        }
     }
 }
 

@@ -8,17 +8,15 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 
 use towpath_base::Prng;
 use towpath_rpc::{CallError, Fate};
-use towpath_transport::{Device, Endpoint, LinkId, Nanos, Region, SubmitError, Time};
+use towpath_transport::{Device, Endpoint, Nanos, Region, SubmitError, Time};
 
 use super::repeat::{self, Next};
 use super::request::{Counters, Task};
 use super::seat::{Ended, Failure, News, Seat};
+use crate::blocking::{BLOCK_MAX, say_goodbye};
 use crate::config::ClientConfig;
 use crate::error::{ErrorKind, OpenError};
 use crate::output::Output;
-
-/// The longest that a wait blocks before deadlines are looked at again.
-const BLOCK_MAX: Nanos = Nanos::from_millis(1);
 
 /// Whether what is under way gives back what is missing.
 fn is_shortage(kind: &ErrorKind) -> bool {
@@ -29,9 +27,6 @@ fn is_shortage(kind: &ErrorKind) -> bool {
         )
     )
 }
-
-/// How long a goodbye may take.
-const GOODBYE_WAIT: Nanos = Nanos::from_secs(1);
 
 pub(super) struct Worker<D: Device<Memory = Region>> {
     endpoint: Endpoint<D>,
@@ -106,7 +101,7 @@ impl<D: Device<Memory = Region>> Worker<D> {
                 self.idle();
             }
         }
-        self.say_goodbye();
+        say_goodbye(&mut self.endpoint);
     }
 
     fn is_done(&self) -> bool {
@@ -333,16 +328,5 @@ impl<D: Device<Memory = Region>> Worker<D> {
             self.endpoint.wait(due.min(most));
         }
         self.is_asleep.store(false, SeqCst);
-    }
-
-    fn say_goodbye(&mut self) {
-        let links: Vec<LinkId> = self.endpoint.links().collect();
-        links.into_iter().for_each(|link| self.endpoint.close(link));
-        let until = self.endpoint.now() + GOODBYE_WAIT;
-        while self.endpoint.links().next().is_some() && self.endpoint.now() < until {
-            if !self.endpoint.turn(|_, _| {}) {
-                self.endpoint.wait(BLOCK_MAX);
-            }
-        }
     }
 }
