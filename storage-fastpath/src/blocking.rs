@@ -416,8 +416,7 @@ fn join<D: Device<Memory = Region>>(
     let wanted = endpoint.open_channel(link, false).map_err(|_| no_channel())?;
     let channel = until(endpoint, |event| opened(&event, link, wanted));
     let channel = channel.ok_or_else(no_channel)?;
-    let client = ChunkClient::new(link, channel);
-    Ok(client.timeout(config.timeout).outcome_grace(config.outcome_grace))
+    Ok(config.chunk_client(link, channel))
 }
 
 /// A reply of the right method with the wrong content cannot be built; this names it all the same.

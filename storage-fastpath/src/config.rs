@@ -1,5 +1,6 @@
 //! What can be chosen for a client that blocks, and what follows from it.
 
+use crate::client::ChunkClient;
 use crate::error::OpenError;
 use crate::health::HealthConfig;
 use crate::hedge::HedgeConfig;
@@ -9,7 +10,7 @@ use crate::slice::SLICE_BYTES;
 use crate::wire::PROTOCOL;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use towpath_rpc::limits::OUTCOME_GRACE;
-use towpath_transport::{EndpointConfig, Nanos, UdpConfig};
+use towpath_transport::{ChannelId, EndpointConfig, LinkId, Nanos, UdpConfig};
 
 /// Operations to have under way unless set: at 128 KiB each, 2 MiB.
 const DEPTH_DEFAULT: usize = 16;
@@ -201,6 +202,12 @@ impl ClientConfig {
     pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
         self.tenant = Some(tenant.into());
         self
+    }
+
+    /// A client on an open channel, with these settings.
+    pub(crate) fn chunk_client(&self, link: LinkId, channel: ChannelId) -> ChunkClient {
+        let client = ChunkClient::new(link, channel);
+        client.timeout(self.timeout).outcome_grace(self.outcome_grace)
     }
 
     pub(crate) fn endpoint_config(&self) -> EndpointConfig {

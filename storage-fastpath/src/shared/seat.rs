@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 
 use towpath_base::Prng;
-use towpath_transport::{
-    ChannelId, ConnectError, Device, Endpoint, Event, LinkId, Nanos, Region, Time,
-};
+use towpath_transport::{ChannelId, ConnectError, Device, Endpoint, Event, LinkId, Region, Time};
 
 use super::leg::{Change, Leg};
 use super::request::Task;
@@ -51,10 +49,8 @@ pub(super) struct Seat {
     replica: Option<(Leg, HedgeConfig)>,
     client: Option<HedgedClient>,
     session: ClientSession,
-    tenant: Option<String>,
+    config: ClientConfig,
     entry: Entry,
-    timeout: Nanos,
-    outcome_grace: Nanos,
     running: HashMap<OpId, Task>,
     /// Wait until nothing of the link before is still to come; and whether they are then repeated.
     fenced: Vec<(Task, bool)>,
@@ -69,10 +65,8 @@ impl Seat {
             replica: config.hedge.map(|(addr, hedge)| (Leg::new(addr), hedge)),
             client: None,
             session,
-            tenant: config.tenant.clone(),
+            config: config.clone(),
             entry: Entry::Out,
-            timeout: config.timeout,
-            outcome_grace: config.outcome_grace,
             running: HashMap::new(),
             fenced: Vec::new(),
         }
@@ -139,12 +133,8 @@ impl Seat {
     ) -> Option<Event> {
         let Some((leg, hedge)) = &mut self.replica else { return Some(event) };
         let (rest, change) = leg.on_event(endpoint, event, prng);
-        if let Some(Change::Up(link, channel)) = change {
-            let made = ChunkClient::new(link, channel).timeout(self.timeout);
-            let made = made.outcome_grace(self.outcome_grace);
-            if let Some(client) = &mut self.client {
-                client.set_replica(made, *hedge);
-            }
+        if let (Some(Change::Up(link, channel)), Some(client)) = (change, &mut self.client) {
+            client.set_replica(self.config.chunk_client(link, channel), *hedge);
         }
         rest
     }
@@ -174,8 +164,7 @@ impl Seat {
         link: LinkId,
         channel: ChannelId,
     ) -> Option<News> {
-        let made = ChunkClient::new(link, channel);
-        let made = made.timeout(self.timeout).outcome_grace(self.outcome_grace);
+        let made = self.config.chunk_client(link, channel);
         let client = match self.client.take() {
             Some(mut client) => {
                 client.replace_primary(made);
@@ -227,7 +216,7 @@ impl Seat {
             return Some(self.refused(endpoint, error));
         }
         let client = self.client.as_mut()?.primary_mut();
-        if let Some(tenant) = self.tenant.as_deref().filter(|_| is_session) {
+        if let Some(tenant) = self.config.tenant.as_deref().filter(|_| is_session) {
             return match client.start_join(endpoint, tenant, false) {
                 Ok(op) => {
                     self.entry = Entry::Tenant(op);
