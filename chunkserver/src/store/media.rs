@@ -3,13 +3,15 @@
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::statvfs::fstatvfs;
 use thiserror::Error;
+
+use super::folder::make_folder;
 
 /// One flat directory of files with positioned I/O and explicit flushes.
 ///
@@ -209,9 +211,6 @@ impl Drop for Lock {
     }
 }
 
-/// Permissions of the directories that are made, before the process's mask.
-const DIR_MODE: u32 = 0o700;
-
 /// Permissions of the files that are made.
 const FILE_MODE: u32 = 0o600;
 
@@ -225,39 +224,10 @@ impl FileMedia {
     /// # Errors
     /// What the file system reports.
     pub fn new(dir_path: &Path) -> io::Result<Self> {
-        let was_there = dir_path.is_dir();
-        let parents = parents_to_flush(dir_path);
-        fs::DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir_path)?;
-        for parent in parents {
-            match File::open(parent) {
-                Ok(parent) => parent.sync_all()?,
-                // Nobody who may not open it made the directory in it.
-                Err(e) if was_there && e.kind() == io::ErrorKind::PermissionDenied => {}
-                Err(e) => return Err(e),
-            }
-        }
+        make_folder(dir_path)?;
         let dir = File::open(dir_path)?;
         Ok(Self { dir_path: dir_path.to_owned(), dir, lock: None })
     }
-}
-
-/// The directories whose entries must be flushed for `dir_path` to last once it is made.
-///
-/// They are the one right above, since whoever made `dir_path` may have died before the flush,
-/// and the one above each that is missing.
-fn parents_to_flush(dir_path: &Path) -> Vec<&Path> {
-    let mut parents = Vec::new();
-    for path in dir_path.ancestors() {
-        let Some(parent) = path.parent() else { break };
-        let was_there = path.is_dir();
-        if !was_there || parents.is_empty() {
-            parents.push(if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
-        }
-        if was_there {
-            break;
-        }
-    }
-    parents
 }
 
 impl Media for FileMedia {
@@ -385,18 +355,5 @@ mod tests {
             let found = fs::metadata(path.join(name)).expect("it is there").permissions().mode();
             assert_eq!(found & 0o077, 0, "{name} is {found:o}");
         }
-    }
-
-    #[test]
-    fn the_parent_of_each_directory_that_is_made_is_flushed_and_always_the_last_one() {
-        let dir = tempfile::tempdir().expect("room for a directory");
-        let (a, b) = (dir.path().join("a"), dir.path().join("a/b"));
-        let c = b.join("c");
-        assert_eq!(parents_to_flush(&c), [&*b, &*a, dir.path()]);
-        FileMedia::new(&c).expect("they are made");
-        assert_eq!(parents_to_flush(&c), [&*b]);
-        assert_eq!(parents_to_flush(Path::new("no-such-directory")), [Path::new(".")]);
-        assert_eq!(parents_to_flush(Path::new("src")), [Path::new(".")]);
-        assert!(parents_to_flush(Path::new("/")).is_empty());
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | `folder` | the folder of a store, made so that it lasts |
 //! | `slice` | chunk names, slice and fragment checksums, which slices a range touches |
 //! | `media`, `sim` | files; a simulated medium with power cuts and faults |
 //! | `header`, `record`, `checkpoint` | the bytes of docs/store-format.md |
@@ -39,6 +40,7 @@ mod damage;
 mod engine;
 mod error;
 mod fence;
+pub(crate) mod folder;
 mod fullness;
 mod gather;
 mod header;

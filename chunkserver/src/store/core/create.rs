@@ -8,10 +8,10 @@ use super::memory::LONG_PAGES;
 use super::page::PAGE_BYTES;
 use super::superblock::{LogPoint, Superblock};
 
-/// The first record of a store: zero stands for none.
-const FIRST_SEQUENCE: u64 = 1;
+/// The first record of a store, unless it goes on from another one: zero stands for none.
+pub(super) const FIRST_SEQUENCE: u64 = 1;
 
-/// Makes an empty store; the superblock comes last.
+/// Makes an empty store, whose first record has this number; the superblock comes last.
 ///
 /// The log is filled with zeros: a write to pages that a file system has only set aside costs its
 /// journal a write more, with each flush.
@@ -20,6 +20,7 @@ pub(super) fn create(
     layout: Layout,
     (store_id, log_nonce): (u64, u64),
     is_sparse: bool,
+    first_sequence: u64,
 ) -> io::Result<Superblock> {
     let zeros = vec![0; 16 * LONG_PAGES * PAGE_BYTES];
     for copy in 0..LOG_COPIES {
@@ -33,7 +34,7 @@ pub(super) fn create(
     disk.write(layout.superblock(0), &zeros[..PAGE_BYTES])?;
     disk.write(layout.superblock(1), &zeros[..PAGE_BYTES])?;
     disk.flush()?;
-    let start = LogPoint { page: 0, sequence: FIRST_SEQUENCE, crc: 0 };
+    let start = LogPoint { page: 0, sequence: first_sequence, crc: 0 };
     let superblock = Superblock {
         store_id,
         generation: 1,

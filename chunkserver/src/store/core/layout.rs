@@ -18,6 +18,9 @@ pub(crate) const LOG_PAGES_MIN: u64 = 128;
 /// Most pages of one copy of the log, 4 GiB: an opening reads at most three quarters of it.
 pub(crate) const LOG_PAGES_MAX: u64 = 1 << 20;
 
+/// Most pages of data, 16 TiB: the number after the last stands for a page that is lost.
+pub(crate) const DATA_PAGES_MAX: u32 = u32::MAX - 1;
+
 /// Copies of the log: a damaged sector concerns one of them.
 pub(crate) const LOG_COPIES: u64 = 2;
 
@@ -38,6 +41,25 @@ pub(crate) struct Layout {
 impl Layout {
     /// The layout of a disk; none where it is too small for a log like that, or the log cannot be.
     pub(crate) fn new(page_count: u64, log_pages: u64) -> Option<Self> {
+        Self::cut(page_count, log_pages).filter(|layout| layout.data_pages > 0)
+    }
+
+    /// The layout of the smallest disk with so many pages of data, [`DATA_PAGES_MAX`] at most.
+    pub(crate) fn for_data(data_pages: u64, log_pages: u64) -> Option<Self> {
+        let data_pages = u32::try_from(data_pages).ok().filter(|&pages| pages <= DATA_PAGES_MAX)?;
+        let mut page_count = 2 + LOG_COPIES * log_pages + u64::from(data_pages);
+        loop {
+            let layout = Self::cut(page_count, log_pages)?;
+            match data_pages.saturating_sub(layout.data_pages) {
+                0 => return Self::new(page_count, log_pages),
+                // Of those pages the map may take some, which the next round adds.
+                missing => page_count += u64::from(missing),
+            }
+        }
+    }
+
+    /// As [`new`](Self::new), but where only the data has no room, it has no pages.
+    fn cut(page_count: u64, log_pages: u64) -> Option<Self> {
         if !(LOG_PAGES_MIN..=LOG_PAGES_MAX).contains(&log_pages) {
             return None;
         }
@@ -46,8 +68,8 @@ impl Layout {
         let map_pages = u32::try_from(blocks.div_ceil(BLOCKS as u64)).ok()?;
         let layout = Self { page_count, log_pages, map_pages, data_pages: 0 };
         let before = layout.data_start() - layout.log_start(0) - LOG_COPIES * log_pages;
-        let data_pages = u32::try_from(rest.checked_sub(before)?).unwrap_or(u32::MAX - 1);
-        (data_pages > 0 && data_pages < u32::MAX).then_some(Self { data_pages, ..layout })
+        let data_pages = u32::try_from(rest.saturating_sub(before)).unwrap_or(DATA_PAGES_MAX);
+        Some(Self { data_pages: data_pages.min(DATA_PAGES_MAX), ..layout })
     }
 
     /// Pages that the directory takes.
@@ -142,5 +164,19 @@ mod tests {
         assert_eq!(Layout::new(200, 128), None, "too small");
         assert_eq!(Layout::new(1 << 20, 1), None, "no log");
         assert_eq!(Layout::new(u64::MAX, 128), None, "more than can be counted");
+    }
+
+    #[test]
+    fn a_disk_for_so_much_data_has_room_for_it_and_hardly_more() {
+        for data_pages in [1, 100, 112, 113, 65_536, 1 << 28, u64::from(DATA_PAGES_MAX)] {
+            let layout = Layout::for_data(data_pages, 128).expect("there is room");
+            assert!(u64::from(layout.data_pages) >= data_pages, "{layout:?}");
+            assert!(u64::from(layout.data_pages) <= data_pages + 4, "{layout:?}");
+            let shorter = Layout::new(layout.page_count - 5, 128);
+            assert!(shorter.is_none_or(|s| u64::from(s.data_pages) < data_pages), "{layout:?}");
+        }
+        assert_eq!(Layout::for_data(0, 128), None, "no data");
+        assert_eq!(Layout::for_data(1 << 32, 128), None, "more than can be numbered");
+        assert_eq!(Layout::for_data(100, 1), None, "no log");
     }
 }

@@ -52,6 +52,8 @@ mod tests;
 use towpath_disk::{DiskError, What};
 
 use super::media::{MediaError, MediaOp};
+use layout::{DATA_PAGES_MAX, LOG_PAGES_MAX, LOG_PAGES_MIN};
+use page::PAGE_BYTES;
 
 pub use check::{CoreRepairError, check_core, repair_core};
 pub use driver::{DriverConfig, StoreThread};
@@ -61,7 +63,16 @@ pub use room::Room;
 pub use state::StoreCore;
 
 /// What errors and damage call the disk: it is the only file.
-const DISK_NAME: &str = "disk";
+pub const DISK_NAME: &str = "disk";
+
+/// Fewest bytes of each copy of the log.
+pub const LOG_BYTES_MIN: u64 = LOG_PAGES_MIN * PAGE_BYTES as u64;
+
+/// Most bytes of each copy of the log.
+pub const LOG_BYTES_MAX: u64 = LOG_PAGES_MAX * PAGE_BYTES as u64;
+
+/// Most bytes of slices of a store.
+pub const DATA_BYTES_MAX: u64 = DATA_PAGES_MAX as u64 * PAGE_BYTES as u64;
 
 /// Changes that wait for room: more than a group has would only wait longer.
 const HELD_MAX: usize = 256;

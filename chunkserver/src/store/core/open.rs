@@ -9,7 +9,7 @@ use towpath_disk::{Disk, PageNumber};
 
 use super::blocking::Blocking;
 use super::checkpoint::Published;
-use super::create::create;
+use super::create::{FIRST_SEQUENCE, create};
 use super::group::Gathering;
 use super::io::Io;
 use super::layout::Layout;
@@ -44,6 +44,14 @@ pub struct CoreConfig {
 }
 
 impl CoreConfig {
+    /// How many pages a new disk has that keeps so many bytes of slices; none where there cannot be
+    /// one.
+    #[must_use]
+    pub fn page_count(&self, data_bytes: u64) -> Option<u64> {
+        let data_pages = data_bytes / PAGE_BYTES as u64;
+        Layout::for_data(data_pages, self.log_pages).map(|layout| layout.page_count)
+    }
+
     /// How many pages of a new disk must have their room from the beginning, all where the data has
     /// it too; none where the disk is too small for a store.
     #[must_use]
@@ -107,10 +115,30 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             let mut disk = Blocking::new(&mut *disk, &memory);
             let mut superblocks = read_superblocks(&mut disk)?;
             if superblocks.found.is_empty() {
-                superblocks.found = vec![make(&mut disk, config)?];
+                superblocks.found = vec![make(&mut disk, config, FIRST_SEQUENCE)?];
                 superblocks.damage.clear();
             }
             read(&mut disk, superblocks, true)?
+        };
+        Self::of(disk, memory, opened, config)
+    }
+
+    /// Makes a store on a disk that has none, and opens it. Its records, and so the versions of its
+    /// chunks, are numbered from `first_sequence` on: those of a store that it takes the place of
+    /// were lower.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn create_after(
+        mut disk: Box<dyn Disk>,
+        config: &CoreConfig,
+        first_sequence: u64,
+    ) -> Result<Self, OpenError> {
+        let memory = Memory::new().map_err(io_error(MediaOp::Open))?;
+        let opened = {
+            let mut disk = Blocking::new(&mut *disk, &memory);
+            let found = vec![make(&mut disk, config, first_sequence.max(FIRST_SEQUENCE))?];
+            read(&mut disk, Superblocks { found, damage: Vec::new() }, true)?
         };
         Self::of(disk, memory, opened, config)
     }
@@ -190,7 +218,11 @@ fn no_superblock() -> OpenError {
 }
 
 /// Makes a store where there never was one.
-fn make(disk: &mut Blocking<'_>, config: &CoreConfig) -> Result<Superblock, OpenError> {
+fn make(
+    disk: &mut Blocking<'_>,
+    config: &CoreConfig,
+    first_sequence: u64,
+) -> Result<Superblock, OpenError> {
     let page_count = disk.disk().page_count();
     let layout = Layout::new(page_count, config.log_pages);
     let layout = layout.ok_or(OpenError::TooSmall { pages: page_count })?;
@@ -205,7 +237,7 @@ fn make(disk: &mut Blocking<'_>, config: &CoreConfig) -> Result<Superblock, Open
         return Err(no_superblock());
     }
     let ids = (config.store_id, config.log_nonce);
-    create(disk, layout, ids, config.is_sparse).map_err(io_error(MediaOp::Create))
+    create(disk, layout, ids, config.is_sparse, first_sequence).map_err(io_error(MediaOp::Create))
 }
 
 /// Reads the newest generation that is whole, or what there is of the newest.
