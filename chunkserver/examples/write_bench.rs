@@ -16,9 +16,8 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use towpath_chunkserver::daemon::{self, DaemonConfig, StopFlag};
-use towpath_chunkserver::store::{
-    ChunkId, FileMedia, Reply, Request, Store, StoreConfig, StoreWorker, writer_crcs,
-};
+use towpath_chunkserver::store::core::StoreThread;
+use towpath_chunkserver::store::{ChunkId, Reply, Request, writer_crcs};
 use towpath_fastpath::server::{
     StorageRequest, done_reply, parse_request, respond_built, respond_error, verify_write,
 };
@@ -28,6 +27,9 @@ use towpath_rpc::{Incoming, Request as RpcRequest, RpcServer, ServerConfig};
 use towpath_transport::{Device, Endpoint, EndpointConfig, Event, Region, RoceUdp, UdpConfig};
 
 const CHUNK: ChunkId = ChunkId(1);
+
+/// How long the store may take to close: it has a flush to do.
+const CLOSE_WAIT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Parser)]
 struct Args {
@@ -215,17 +217,28 @@ impl Writer {
     }
 }
 
+/// Settings of a server, or of its store alone: with room for each place twice, since a write takes
+/// fresh pages before it gives the old ones back.
+fn settings(args: &Args, dir: &Path) -> DaemonConfig {
+    DaemonConfig {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        data_dir: dir.into(),
+        capacity_bytes: 2 * args.span + (64 << 20),
+        preallocate: true,
+        ..DaemonConfig::default()
+    }
+}
+
 /// The store, fed as the server feeds it.
 fn store_alone(args: &Args) -> Outcome<f64> {
     let dir = scratch(args)?;
-    let config = StoreConfig::default().preallocate_bytes(2 * args.span);
-    let store = Store::open(FileMedia::new(dir.path())?, config)?;
-    let by = daemon::worker_config(&DaemonConfig::default());
-    let worker: StoreWorker<Vec<u8>, Vec<u8>> = StoreWorker::spawn_with(store, by)?;
+    let (mut stores, _) = daemon::open_store(&settings(args, dir.path()), 1)?;
+    let store: StoreThread<Vec<u8>> = stores.pop().ok_or("nobody has the store")?;
     let create =
         Request::Create { chunk: CHUNK, limit_bytes: None, unfinished: false, resident: false };
-    worker.send(0, create).map_err(|_| "the store's thread is gone")?;
-    worker.completions().recv()?;
+    store.try_send(0, create).map_err(|_| "the store's thread is gone")?;
+    store.ring();
+    store.completions().recv()?;
     let places = args.span / args.bytes as u64;
     let data = vec![7u8; args.bytes];
     // The checksums are the writer's work: made before, one list for each place.
@@ -242,11 +255,11 @@ fn store_alone(args: &Args) -> Outcome<f64> {
             let offset = place * args.bytes as u64;
             let data = vec![data];
             let write = Request::Write { chunk: CHUNK, offset, data, crcs, verified: true };
-            worker.try_send(started, write).map_err(|_| "the store's thread is gone")?;
+            store.try_send(started, write).map_err(|_| "the store's thread is gone")?;
             started += 1;
         }
-        worker.work();
-        let Reply::Write { result, data, .. } = worker.completions().recv()?.reply else {
+        store.ring();
+        let Reply::Write { result, data, .. } = store.completions().recv()?.reply else {
             return Err("the store answered something else".into());
         };
         result?;
@@ -257,18 +270,13 @@ fn store_alone(args: &Args) -> Outcome<f64> {
         }
     }
     let gbps = gbps(done - mark, args.bytes, since);
-    worker.stop()?;
+    store.stop_within(CLOSE_WAIT).ok_or("the store does not end")??;
     Ok(gbps)
 }
 
 /// A chunk server as the program runs it.
 fn serve(args: &Args) -> Outcome<()> {
-    let config = DaemonConfig {
-        listen: (Ipv4Addr::LOCALHOST, 0).into(),
-        data_dir: args.dir.join("store"),
-        preallocate_bytes: 2 * args.span,
-        ..DaemonConfig::default()
-    };
+    let config = settings(args, &args.dir.join("store"));
     let ready = |ready: &daemon::Ready| daemon::print_ready(ready, false);
     daemon::run(&config, &StopFlag::new(), daemon::udp_devices, ready)?;
     Ok(())

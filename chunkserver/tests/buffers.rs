@@ -6,11 +6,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::mpsc;
 
-use common::gate::{Gate, GatedMedia, Position};
+use common::gate::{Gate, Position, gated_store};
 use common::{Client, LONG, Running, config, loopback_udp, pattern};
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_chunkserver::service::{ChunkServer, ServiceConfig};
-use towpath_chunkserver::store::{ChunkId, FileMedia, Store, StoreConfig, WorkerConfig};
+use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::wire::PROTOCOL;
 use towpath_fastpath::{ErrorKind, Output};
 use towpath_rpc::Fate;
@@ -62,17 +62,13 @@ fn serve_until_the_store_ends(
     gate: &Gate,
     endpoint_config: EndpointConfig,
 ) -> (SocketAddr, std::thread::JoinHandle<bool>, mpsc::Sender<()>) {
-    let files = FileMedia::new(dir).expect("room for a directory");
-    let media = GatedMedia { files, gate: gate.clone() };
-    let settings = StoreConfig::default().segment_bytes(8 << 20).log_bytes(1 << 20);
-    let store = Store::open(media, settings).expect("a new store");
+    let store = gated_store(dir, gate, 8);
     let (tell, told) = mpsc::channel();
     let (stop, stopped) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         let mut endpoint = Endpoint::udp(loopback_udp(), endpoint_config).expect("loopback UDP");
         let addr = endpoint.listen((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
-        let config = ServiceConfig::new(WorkerConfig::new(8));
-        let mut server = ChunkServer::new(endpoint, store, &config).expect("a thread");
+        let mut server = ChunkServer::new(endpoint, store, &ServiceConfig::new());
         tell.send(addr).expect("the test waits");
         while server.store_is_running() && stopped.try_recv().is_err() {
             server.turn_or_wait();

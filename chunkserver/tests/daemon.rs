@@ -2,10 +2,11 @@
 
 mod common;
 
+use std::fs::File;
 use std::io::Read as _;
 use std::net::TcpListener;
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -209,25 +210,27 @@ fn files_of_another_version_are_told_from_damage() {
     let mut server = Process::start(&config);
     server.signal("TERM");
     server.child.wait().expect("it ends");
-    let map = file_of(&config.data_dir, "map.");
-    let mut bytes = std::fs::read(&map).expect("it is there");
-    bytes[8] = 9;
-    // Version and checksum keep their places (docs/store-format.md section 3), so the checksum of
+    let disk = File::options().read(true).write(true).open(config.data_dir.join("disk"));
+    let disk = disk.expect("it is there");
+    let mut superblock = [0; 4096];
+    disk.read_exact_at(&mut superblock, 0).expect("it is so long");
+    superblock[12] = 9;
+    // Version and checksum keep their places (docs/store-core.md section 2), so the checksum of
     // the page has to be right for the version to be believed.
-    bytes[12..16].fill(0);
-    let crc = towpath_base::crc::crc32c(&bytes[..4096]);
-    bytes[12..16].copy_from_slice(&crc.to_le_bytes());
-    std::fs::write(&map, bytes).expect("it is ours");
-    fails(&config, 4, &["version 9", "map."]);
+    superblock[8..12].fill(0);
+    let crc = towpath_base::crc::crc32c(&superblock);
+    superblock[8..12].copy_from_slice(&crc.to_le_bytes());
+    disk.write_all_at(&superblock, 0).expect("it is ours");
+    fails(&config, 4, &["version 9", "disk"]);
 }
 
-fn file_of(dir: &Path, prefix: &str) -> std::path::PathBuf {
-    let entries = std::fs::read_dir(dir).expect("it is there");
-    let mut paths = entries.map(|entry| entry.expect("readable").path());
-    let named = |path: &std::path::PathBuf| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
-    };
-    paths.find(named).expect("there is one")
+#[test]
+fn a_store_of_the_format_before_is_refused_with_the_way_to_a_new_one() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let config = config(&dir.path().join("store"));
+    std::fs::create_dir(&config.data_dir).expect("room for a directory");
+    std::fs::write(config.data_dir.join("map.00000001"), [0; 4096]).expect("room for a file");
+    fails(&config, 4, &["older format", "towpath-chunkserver upgrade"]);
 }
 
 #[test]
@@ -269,7 +272,7 @@ fn a_config_that_cannot_be_used_is_told_with_its_place() {
     let wrong: [&[&str]; 4] = [
         &["--log", "=;="],
         &["--check", "--log", "=;="],
-        &["--check", "--log-bytes", "2GiB"],
+        &["--check", "--log-bytes", "5GiB"],
         &["--segment-bytes", "33000"],
     ];
     for flags in wrong {
@@ -302,7 +305,7 @@ fn an_idle_server_does_not_burn_a_core() {
     let ticks = || {
         let mut text = String::new();
         let path = format!("/proc/{}/stat", server.child.id());
-        let mut file = std::fs::File::open(path).expect("it runs");
+        let mut file = File::open(path).expect("it runs");
         file.read_to_string(&mut text).expect("it is read");
         let fields = text.rsplit_once(") ").expect("a name in brackets").1.split(' ');
         let used: u64 = fields.skip(11).take(2).map(|f| f.parse::<u64>().expect("a number")).sum();

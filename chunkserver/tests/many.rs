@@ -130,7 +130,7 @@ fn a_thousand_clients_connected_at_once_each_put_and_get() {
     let small = config(&dir.path().join("store"));
     let server = Process::start(&DaemonConfig {
         links_max: DaemonConfig::default().links_max,
-        segment_bytes: 64 << 20,
+        capacity_bytes: 1 << 30,
         log_bytes: 16 << 20,
         ..small
     });

@@ -3,13 +3,12 @@
 mod common;
 
 use std::collections::HashMap;
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::{Client, LONG, Process, Running, config, loopback_udp, pattern, refusal};
+use common::{Client, LONG, Process, Running, config, flip_where, loopback_udp, pattern, refusal};
 use towpath_base::Prng;
-use towpath_chunkserver::daemon::{DaemonConfig, PlaceBy, StoreWork};
+use towpath_chunkserver::daemon::{DaemonConfig, PlaceBy};
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::wire::PROTOCOL;
 use towpath_fastpath::{
@@ -55,36 +54,33 @@ fn writes_of_any_range_are_read_by_reads_as_soon_as_they_are_answered() {
     println!("seed {seed}");
     let mut prng = Prng::new(seed);
     let dir = tempfile::tempdir().expect("room for a directory");
-    for store_work in [StoreWork::Thread, StoreWork::Network] {
-        let config = with_memory(dir.path(), 64);
-        let server = Running::start(&DaemonConfig { store_work, ..config });
-        let mut client = Client::connect(server.addr);
-        create(&mut client, CHUNK).expect("room");
-        let mut model: Vec<u8> = Vec::new();
-        for round in 0..300 {
-            let offset = prng.below(model.len() as u64 + 5000).min(200_000);
-            let bytes = pattern(prng.between(1, 20_000) as usize, round);
-            client.write(CHUNK, offset, &bytes).expect("there is room");
-            let end = offset as usize + bytes.len();
-            model.resize(model.len().max(end), 0);
-            model[offset as usize..end].copy_from_slice(&bytes);
-            let from = prng.below(model.len() as u64) as usize;
-            let len = prng.between(1, (model.len() - from) as u64) as usize;
-            // Where the chunk has grown, a read of what is new has the server read once.
-            let data = read(&mut client, CHUNK, from as u64, len).expect("readable");
-            assert!(data.to_vec() == model[from..from + len], "round {round}");
-            let again = read_here(&mut client, CHUNK, from as u64, len);
-            assert!(again == model[from..from + len], "round {round}");
-        }
-        let stats = client.chunks.resident_stats();
-        assert_eq!((stats.torn, stats.moved, stats.changed), (0, 0, 0), "{stats:?}");
-        client.delete(CHUNK).expect("it is there");
-        let gone = read(&mut client, CHUNK, 0, 10).map(drop);
-        assert_eq!(refusal(gone), ErrorReply::NoSuchChunk { chunk: CHUNK });
-        assert_eq!(client.chunks.resident_stats().moved, 1);
-        drop(client);
-        server.stop();
+    let server = Running::start(&with_memory(dir.path(), 64));
+    let mut client = Client::connect(server.addr);
+    create(&mut client, CHUNK).expect("room");
+    let mut model: Vec<u8> = Vec::new();
+    for round in 0..300 {
+        let offset = prng.below(model.len() as u64 + 5000).min(200_000);
+        let bytes = pattern(prng.between(1, 20_000) as usize, round);
+        client.write(CHUNK, offset, &bytes).expect("there is room");
+        let end = offset as usize + bytes.len();
+        model.resize(model.len().max(end), 0);
+        model[offset as usize..end].copy_from_slice(&bytes);
+        let from = prng.below(model.len() as u64) as usize;
+        let len = prng.between(1, (model.len() - from) as u64) as usize;
+        // Where the chunk has grown, a read of what is new has the server read once.
+        let data = read(&mut client, CHUNK, from as u64, len).expect("readable");
+        assert!(data.to_vec() == model[from..from + len], "round {round}");
+        let again = read_here(&mut client, CHUNK, from as u64, len);
+        assert!(again == model[from..from + len], "round {round}");
     }
+    let stats = client.chunks.resident_stats();
+    assert_eq!((stats.torn, stats.moved, stats.changed), (0, 0, 0), "{stats:?}");
+    client.delete(CHUNK).expect("it is there");
+    let gone = read(&mut client, CHUNK, 0, 10).map(drop);
+    assert_eq!(refusal(gone), ErrorReply::NoSuchChunk { chunk: CHUNK });
+    assert_eq!(client.chunks.resident_stats().moved, 1);
+    drop(client);
+    server.stop();
 }
 
 #[test]
@@ -212,12 +208,7 @@ fn a_slice_that_is_damaged_on_the_disk_is_not_read_from_memory() {
     client.write(CHUNK, 0, &data).expect("room");
     drop(client);
     server.stop();
-    let path = config.data_dir.join("data.0000");
-    let stored = std::fs::read(&path).expect("readable");
-    let page = stored.chunks(4096).position(|page| page == &data[2 * 4096..3 * 4096]);
-    let at = page.expect("it is stored") as u64 * 4096 + 17;
-    let file = std::fs::File::options().write(true).open(&path).expect("writable");
-    file.write_all_at(&[!data[2 * 4096 + 17]], at).expect("written");
+    flip_where(&config.data_dir.join("disk"), &data[2 * 4096..3 * 4096]);
     let server = Running::start(&config);
     let mut client = Client::connect(server.addr);
     assert!(read_here(&mut client, CHUNK, 0, 8192) == data[..8192]);

@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Client, Running, config, pattern, refusal};
+use common::{Client, Running, config, flip_where, pattern, refusal};
 use towpath_base::Prng;
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::wire::Why;
@@ -206,7 +206,7 @@ fn a_byte_flipped_on_the_medium_is_told_and_never_served() {
     client.create(CHUNK, None).expect("a fresh name");
     let bytes = pattern(10 * 4096, 9);
     client.write(CHUNK, 0, &bytes).expect("there is room");
-    flip(&config.data_dir.join("data.0000"), &bytes[3 * 4096..3 * 4096 + 64]);
+    flip_where(&config.data_dir.join("disk"), &bytes[3 * 4096..3 * 4096 + 64]);
     let damaged = ErrorReply::SliceCorrupt { chunk: CHUNK, slice: 3 };
     assert_eq!(refusal(client.read(CHUNK, 0, 10 * 4096)), damaged);
     assert_eq!(refusal(client.read(CHUNK, 3 * 4096 + 5, 7)), damaged);
@@ -215,17 +215,9 @@ fn a_byte_flipped_on_the_medium_is_told_and_never_served() {
     let op = client.chunks.start_scrub(&mut client.endpoint, 0);
     let Ok(Output::Scrub(found)) = client.wait(op) else { panic!("a report was due") };
     assert_eq!((found.slices, found.damaged_count, found.pass_done), (10, 1, true));
-    assert_eq!((found.damaged[0].slice, &found.damaged[0].file[..]), (3, "data.0000"));
+    assert_eq!((found.damaged[0].slice, &found.damaged[0].file[..]), (3, "disk"));
     client.write(CHUNK, 3 * 4096, &bytes[..4096]).expect("whole slices heal");
     assert!(client.read(CHUNK, 3 * 4096, 4096).expect("healed") == bytes[..4096]);
-}
-
-/// Flips a bit where these bytes lie in a file.
-fn flip(path: &std::path::Path, bytes: &[u8]) {
-    let mut file = std::fs::read(path).expect("the file is there");
-    let at = file.windows(bytes.len()).position(|window| window == bytes).expect("they are there");
-    file[at + 10] ^= 0x20;
-    std::fs::write(path, file).expect("the file is ours");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Client, Process, Running, config, pattern, refusal};
-use towpath_chunkserver::daemon::{DaemonConfig, PlaceBy, StoreWork};
+use towpath_chunkserver::daemon::{DaemonConfig, PlaceBy};
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::{ClientSession, ErrorReply, Output};
 use towpath_transport::{Class, RoceUdp};
@@ -41,17 +41,10 @@ fn write_and_read(clients: &mut [Client<RoceUdp>], round: u64) {
 
 #[test]
 fn clients_of_all_workers_see_what_any_of_them_wrote() {
-    // More commits than it takes to find that a directory in memory never sleeps.
     const ROUNDS: u64 = 12;
-    for (workers, store_work) in [
-        (1, StoreWork::Network),
-        (2, StoreWork::Thread),
-        (3, StoreWork::Network),
-        (8, StoreWork::Auto),
-    ] {
+    for workers in [1, 2, 3, 8] {
         let dir = in_memory();
-        let config = with_workers(&dir.path().join("store"), workers);
-        let server = Running::start(&DaemonConfig { store_work, ..config });
+        let server = Running::start(&with_workers(&dir.path().join("store"), workers));
         let mut clients: Vec<_> = (0..6).map(|_| Client::connect(server.addr)).collect();
         for round in 0..ROUNDS {
             write_and_read(&mut clients, round);
@@ -64,9 +57,6 @@ fn clients_of_all_workers_see_what_any_of_them_wrote() {
         assert_eq!(clients, even.collect::<Vec<_>>());
         // A create, a write each round, and six reads, of each client.
         assert_eq!((served.stats.done, served.stats.failed), (6 * (1 + ROUNDS * 7), 0));
-        let here = served.stats.store_batches_here;
-        println!("{workers} workers, {store_work:?}: {here} batches by them");
-        assert!(here == 0 || store_work != StoreWork::Thread);
         assert_eq!(served.stats.done, served.workers.iter().map(|stats| stats.done).sum::<u64>());
     }
 }

@@ -160,7 +160,7 @@ fn no_process_is_left_when_the_demo_is_killed_and_an_interrupted_one_tidies_up()
 /// Whether a server has made its store in a directory below.
 fn store_is_there(temporary: &Path) -> bool {
     let below = std::fs::read_dir(temporary).expect("readable").flatten().next();
-    below.is_some_and(|dir| dir.path().join("LOCK").exists())
+    below.is_some_and(|dir| dir.path().join("disk").exists())
 }
 
 fn look_until<T>(mut look: impl FnMut() -> Option<T>) -> T {

@@ -48,7 +48,7 @@ impl Faulty {
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             data_dir: dir.into(),
             log_bytes: 4 << 20,
-            segment_bytes: 16 << 20,
+            capacity_bytes: 1 << 30,
             workers: 1,
             paths_max: PATHS_MAX as u32,
             slow_after_ms: 60_000,

@@ -9,7 +9,9 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use super::check::{self, StoreCheck};
 use super::config::DaemonConfig;
 use super::error::DaemonError;
+use super::gone::{GONE, Gone};
 use super::keys::KEYS;
+use super::upgrade::{self, StoreUpgrade};
 
 const AFTER_HELP: &str = "\
 Flags override the config file, which overrides the defaults. Sizes may end with KiB, MiB, GiB or
@@ -21,7 +23,7 @@ tenants again, when that changes; restart it to change others.
 
 Exit codes:
   0    clean stop, or --check found nothing wrong
-  1    `check` found something damaged or lost
+  1    `check` found something damaged or lost, or `upgrade` left chunks out
   2    wrong flag or config file
   3    the address is not of this host, or the port is taken
   4    the store cannot be opened (locked, damaged, of another version, no directory)
@@ -51,6 +53,8 @@ pub enum Action {
     PrintConfig,
     /// Serve.
     Serve,
+    /// Copy a store of the format before.
+    UpgradeStore(Box<StoreUpgrade>),
 }
 
 /// The program's flags.
@@ -69,6 +73,9 @@ pub fn command() -> Command {
             .help(format!("{} [default: {}]", key.doc, (key.show)(&defaults)))
             .help_heading("Settings, each also a key of the config file (with _ for -)")
     });
+    // Known, so that it can be said what became of them.
+    let gone =
+        GONE.iter().map(|gone| Arg::new(gone.flag).long(gone.flag).num_args(0..=1).hide(true));
     Command::new("towpath-chunkserver")
         .about("Keeps chunks of data for Towpath clients, durably and with checksums")
         .version(env!("CARGO_PKG_VERSION"))
@@ -87,7 +94,9 @@ pub fn command() -> Command {
         ))
         .arg(plain("json", "print one JSON object on stdout when the server is ready"))
         .args(settings)
+        .args(gone)
         .subcommand(check::command())
+        .subcommand(upgrade::command())
         .args_conflicts_with_subcommands(true)
         .after_help(AFTER_HELP)
 }
@@ -107,6 +116,8 @@ impl Invocation {
         apply_flags(&mut config, &matches)?;
         let action = if let Some(matches) = matches.subcommand_matches(check::NAME) {
             Action::CheckStore(StoreCheck::of(matches))
+        } else if let Some(matches) = matches.subcommand_matches(upgrade::NAME) {
+            Action::UpgradeStore(Box::new(StoreUpgrade::of(matches)?))
         } else if matches.get_flag("check") {
             Action::Check
         } else if matches.get_flag("print-config") {
@@ -119,6 +130,11 @@ impl Invocation {
 }
 
 fn apply_flags(config: &mut DaemonConfig, matches: &ArgMatches) -> Result<(), DaemonError> {
+    for Gone { flag, instead, .. } in GONE {
+        if matches.contains_id(flag) {
+            return Err(DaemonError::GoneFlag { flag, instead });
+        }
+    }
     for key in KEYS {
         if let Some(text) = matches.get_one::<String>(key.name) {
             (key.set)(config, text)
@@ -166,5 +182,10 @@ mod tests {
         let said = parse(&["--config", "/no/such/file.toml"]).expect_err("no file").to_string();
         assert!(said.contains("/no/such/file.toml"), "{said}");
         assert!(matches!(parse(&["--colour", "red"]), Err(DaemonError::Flags(_))));
+        for old in [&["--segment-bytes", "16MiB"][..], &["--segment-bytes=1"], &["--segment-bytes"]]
+        {
+            let said = parse(old).expect_err("it is gone").to_string();
+            assert!(said.starts_with("--segment-bytes is a setting of older"), "{said}");
+        }
     }
 }

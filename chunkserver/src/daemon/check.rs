@@ -7,9 +7,9 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde::Serialize;
 
 use super::error::DaemonError;
-use crate::store::{
-    CheckReport, Damage, DamageKind, FileMedia, RepairError, Repaired, StoreConfig, check, repair,
-};
+use super::store::{open_disk, repair_config};
+use crate::store::core::{CoreRepairError, DISK_NAME, check_core, repair_core};
+use crate::store::{CheckReport, Damage, DamageKind};
 
 const AFTER_HELP: &str = "\
 Without --repair nothing is changed. The server must not run.
@@ -54,7 +54,7 @@ pub(super) fn command() -> Command {
         .arg(flag("data", "read each slice too, and check it against its checksum"))
         .arg(flag(
             "repair",
-            "keep all that is whole, write it anew, and set damaged files aside as `damaged.*`",
+            "keep all that is whole, and write what is damaged anew: copy the disk file first",
         ))
         .arg(
             flag(
@@ -95,19 +95,20 @@ impl StoreCheck {
     }
 
     fn check(&self) -> Result<CheckReport, DaemonError> {
-        check(&mut media(&self.dir)?, self.data)
+        let (mut disk, _) = open_disk(&self.dir, DISK_NAME, None)?;
+        check_core(&mut *disk, self.data)
             .map_err(|source| DaemonError::Store { path: self.dir.clone(), source })
     }
 
-    fn repair(&self) -> Result<Repaired, DaemonError> {
-        let media = media(&self.dir)?;
-        repair(media, StoreConfig::default(), self.accept_loss).map_err(|error| match error {
-            RepairError::Open(source) => DaemonError::Store { path: self.dir.clone(), source },
+    fn repair(&self) -> Result<CheckReport, DaemonError> {
+        let (disk, _) = open_disk(&self.dir, DISK_NAME, None)?;
+        repair_core(disk, &repair_config(), self.accept_loss).map_err(|error| match error {
+            CoreRepairError::Open(source) => DaemonError::Store { path: self.dir.clone(), source },
             source => DaemonError::NotRepaired { path: self.dir.clone(), source },
         })
     }
 
-    fn print(&self, report: &CheckReport, repaired: Option<&Repaired>) -> io::Result<()> {
+    fn print(&self, report: &CheckReport, repaired: Option<&CheckReport>) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if self.json {
             serde_json::to_writer(&mut out, &object(&self.dir, report, repaired))?;
@@ -119,19 +120,14 @@ impl StoreCheck {
     }
 }
 
-fn media(dir: &Path) -> Result<FileMedia, DaemonError> {
-    FileMedia::new(dir).map_err(|source| DaemonError::DataDir { path: dir.into(), source })
-}
-
-fn text(dir: &Path, report: &CheckReport, repaired: Option<&Repaired>) -> String {
+fn text(dir: &Path, report: &CheckReport, repaired: Option<&CheckReport>) -> String {
     let mut text = String::new();
     let mut line = |words: String| {
         text.push_str(&words);
         text.push('\n');
     };
-    if let Some(Repaired { before, aside }) = repaired {
-        before.damage.iter().for_each(|damage| line(format!("was damaged: {damage}")));
-        aside.iter().for_each(|name| line(format!("set aside: {name}")));
+    for damage in repaired.iter().flat_map(|before| &before.damage) {
+        line(format!("was damaged: {damage}"));
     }
     report.damage.iter().for_each(|damage| line(format!("damaged: {damage}")));
     for chunk in &report.suspect {
@@ -216,10 +212,9 @@ struct Bad {
 #[derive(Serialize)]
 struct Repair {
     was_damaged: Vec<Part>,
-    set_aside: Vec<String>,
 }
 
-fn object(dir: &Path, report: &CheckReport, repaired: Option<&Repaired>) -> Object {
+fn object(dir: &Path, report: &CheckReport, repaired: Option<&CheckReport>) -> Object {
     Object {
         dir: dir.display().to_string(),
         whole: report.is_whole(),
@@ -250,10 +245,8 @@ fn object(dir: &Path, report: &CheckReport, repaired: Option<&Repaired>) -> Obje
                 text: bad.why.clone(),
             })
             .collect(),
-        repair: repaired.map(|repaired| Repair {
-            was_damaged: repaired.before.damage.iter().map(part).collect(),
-            set_aside: repaired.aside.clone(),
-        }),
+        repair: repaired
+            .map(|before| Repair { was_damaged: before.damage.iter().map(part).collect() }),
     }
 }
 

@@ -6,9 +6,7 @@ use std::path::PathBuf;
 use towpath_status::limits::STATUS_NAME;
 use towpath_transport::{Class, DeviceChoice, Mtu};
 
-use crate::store::limits::{
-    CHUNKS_MAX_DEFAULT, LOG_BYTES_DEFAULT, UNFINISHED_KEEP_DEFAULT, WORKER_BATCH_MAX,
-};
+use crate::store::limits::{CHUNKS_MAX_DEFAULT, LOG_BYTES_DEFAULT, UNFINISHED_KEEP_DEFAULT};
 
 /// Most clients of each worker on the userspace NIC unless set: an idle one costs 100 KB of memory.
 const LINKS_MAX_USERSPACE: u32 = 4096;
@@ -42,25 +40,20 @@ pub struct DaemonConfig {
     pub mtu_bytes: Option<Mtu>,
     /// Directory of the store; made if it is not there.
     pub data_dir: PathBuf,
-    /// Most bytes of slices kept; `u64::MAX` is as many as the file system holds.
+    /// Most bytes of slices kept, fixed when the store is made; `u64::MAX` is as many as the file
+    /// system holds.
     pub capacity_bytes: u64,
     /// Most bytes of slices of resident chunks that are kept in memory; 0: none, and no chunk can
     /// be made resident.
     pub resident_bytes: u64,
-    /// Bytes of segments that are made and zeroed at the start.
-    pub preallocate_bytes: u64,
-    /// Size of each of the two copies of the write-ahead log in bytes.
+    /// The disk file of a new store takes the room of `capacity_bytes` at once; otherwise that of
+    /// what is written.
+    pub preallocate: bool,
+    /// Size of each of the two copies of the write-ahead log in bytes, fixed when the store is
+    /// made.
     pub log_bytes: u64,
-    /// Size of a segment file in bytes, fixed when the store is made.
-    pub segment_bytes: u64,
     /// Most chunks.
     pub chunks_max: u64,
-    /// Most requests taken into one commit.
-    pub commit_batch_max: u32,
-    /// Microseconds that a commit waits for more changes.
-    pub commit_linger_us: u64,
-    /// Who does the store's work.
-    pub store_work: StoreWork,
     /// Requests of each worker that may wait for the store.
     pub store_queue_max: u32,
     /// Requests of one link that may be under way before more are refused as busy.
@@ -127,20 +120,6 @@ pub enum PlaceBy {
     Links,
 }
 
-/// Which threads of a server do the store's work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StoreWork {
-    /// As [`Network`](Self::Network) where a client, a worker and the store's thread would keep all
-    /// cores busy, else as [`Thread`](Self::Thread).
-    #[default]
-    Auto,
-    /// The workers, as long as the medium never makes a thread sleep, as memory does; else the
-    /// store's thread.
-    Network,
-    /// The store's thread.
-    Thread,
-}
-
 /// Where the status socket of a server is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StatusPlace {
@@ -167,13 +146,9 @@ impl Default for DaemonConfig {
             data_dir: PathBuf::from("towpath-data"),
             capacity_bytes: u64::MAX,
             resident_bytes: 0,
-            preallocate_bytes: 0,
+            preallocate: false,
             log_bytes: LOG_BYTES_DEFAULT,
-            segment_bytes: 256 << 20,
             chunks_max: CHUNKS_MAX_DEFAULT,
-            commit_batch_max: WORKER_BATCH_MAX as u32,
-            commit_linger_us: 0,
-            store_work: StoreWork::Auto,
             store_queue_max: 256,
             link_requests_max: 256,
             links_max: 0,

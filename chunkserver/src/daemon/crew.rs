@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use towpath_rpc::Piece;
 use towpath_status::{StatusDesk, StatusSocket};
-use towpath_transport::{Buf, Device, Endpoint, EndpointConfig, Nanos, Region, SharedMemory};
+use towpath_transport::{Device, Endpoint, EndpointConfig, Nanos, Region, SharedMemory};
 
 use super::config::DaemonConfig;
 use super::error::DaemonError;
@@ -15,13 +15,13 @@ use super::stop::StopFlag;
 use super::tenants::{Stamp, TenantsFile};
 use crate::qos::Qos;
 use crate::service::{ChunkServer, ServerStats, ServiceConfig};
-use crate::store::StoreWorker;
+use crate::store::core::StoreThread;
 
 /// What a worker beside the first one starts with.
 pub(super) struct Post<D> {
     pub(super) device: D,
     pub(super) endpoint: EndpointConfig,
-    pub(super) store: StoreWorker<Piece, Buf>,
+    pub(super) store: StoreThread<Piece>,
     pub(super) desk: Option<StatusDesk>,
     pub(super) qos: Option<Qos>,
 }
@@ -123,7 +123,7 @@ impl Crew<'_> {
                 return None;
             }
         };
-        let server = ChunkServer::on(endpoint, store, self.service);
+        let server = ChunkServer::new(endpoint, store, self.service);
         let mut server = server.resident_memory(self.resident.cloned()).qos(qos);
         let _ = tell.send(Ok(()));
         while !self.stop.is_stopped() && server.store_is_running() {

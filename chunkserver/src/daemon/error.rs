@@ -10,9 +10,11 @@ use towpath_status::SocketError;
 use towpath_transport::{EndpointError, ListenError, MemoryError};
 
 use super::file::ConfigFileError;
+use super::store::SizesError;
 use super::value::ValueError;
 use crate::qos::TenantsError;
-use crate::store::{ConfigError, FlushFailed, OpenError, RepairError};
+use crate::store::core::CoreRepairError;
+use crate::store::{FlushFailed, OpenError, UpgradeError};
 
 /// Why the daemon could not start, or did not stop cleanly.
 #[derive(Debug, Error)]
@@ -47,9 +49,17 @@ pub enum DaemonError {
         /// The invalid part.
         part: String,
     },
+    /// A flag of an older version.
+    #[error("--{flag} is a setting of older versions: {instead}")]
+    GoneFlag {
+        /// The flag without its dashes.
+        flag: &'static str,
+        /// What to do in place of it.
+        instead: &'static str,
+    },
     /// A size setting of the store is invalid.
     #[error(transparent)]
-    Sizes(#[from] ConfigError),
+    Sizes(#[from] SizesError),
     /// The device has no address.
     #[error(
         "the userspace NIC needs one address of this host, not {ip}: set `device_ip` \
@@ -94,6 +104,19 @@ pub enum DaemonError {
         #[source]
         source: OpenError,
     },
+    /// The folder has a store of the format before.
+    #[error(
+        "the store in {dir} is of an older format: copy it into a new folder with \
+         `towpath-chunkserver upgrade {dir} NEW`, and set `data_dir` (--data-dir) to that",
+        dir = .0.display()
+    )]
+    OldStore(PathBuf),
+    /// The disk file of the store cannot be opened, or made.
+    #[error("cannot open the disk of the store")]
+    Disk(#[source] towpath_disk::OpenError),
+    /// The system does not speak of the disk any more.
+    #[error("cannot read the disk of the store")]
+    StoreDisk(#[source] io::Error),
     /// The store is damaged, or data was lost; the printed report says what.
     #[error("the store in {} is damaged: the report says what", .0.display())]
     StoreDamaged(PathBuf),
@@ -104,8 +127,20 @@ pub enum DaemonError {
         path: PathBuf,
         /// Why.
         #[source]
-        source: RepairError,
+        source: CoreRepairError,
     },
+    /// The store was not copied into a new one.
+    #[error("cannot copy the store in {}", path.display())]
+    NotUpgraded {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: Box<UpgradeError>,
+    },
+    /// Chunks were left out of a copy; what is printed names them.
+    #[error("{0} chunks were left out: they are not whole")]
+    LeftOut(usize),
     /// The memory for resident chunks cannot be had.
     #[error("cannot get the memory that `resident_bytes` (--resident-bytes) asks for: lower it")]
     Resident(#[source] MemoryError),
@@ -184,6 +219,7 @@ impl DaemonError {
             | Self::LogFilter(_)
             | Self::LogLevel { .. }
             | Self::Sizes(_)
+            | Self::GoneFlag { .. }
             | Self::DeviceIp { .. }
             | Self::Tenants(_)
             | Self::TenantsWithoutIops
@@ -191,9 +227,13 @@ impl DaemonError {
             | Self::Endpoint(EndpointError::Mtu { .. }) => 2,
             Self::Listen(_) | Self::NotOurs { .. } => 3,
             Self::Endpoint(EndpointError::Udp(_)) => 3,
-            Self::StoreDamaged(_) => 1,
+            Self::StoreDamaged(_) | Self::LeftOut(_) => 1,
             Self::NotRepaired { .. }
+            | Self::NotUpgraded { .. }
             | Self::NotADirectory(_)
+            | Self::OldStore(_)
+            | Self::Disk(_)
+            | Self::StoreDisk(_)
             | Self::DataDir { .. }
             | Self::Store { .. } => 4,
             Self::Failed { .. } | Self::StoreEnded(_) | Self::StoreHangs(_) => 5,

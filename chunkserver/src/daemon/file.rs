@@ -10,6 +10,7 @@ use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
 use super::config::DaemonConfig;
+use super::gone::gone;
 use super::keys::{KEYS, Key, key, nearest};
 use super::value::ValueError;
 
@@ -70,6 +71,14 @@ pub enum ConfigFault {
         /// The key that was probably meant.
         nearest: Option<&'static str>,
     },
+    /// A key of older versions.
+    #[error("`{name}` is a setting of older versions: {instead}")]
+    GoneKey {
+        /// The key.
+        name: String,
+        /// What to do in place of it.
+        instead: &'static str,
+    },
     /// A value that the key does not take.
     #[error("`{name}` {error}")]
     Value {
@@ -115,9 +124,12 @@ impl DaemonConfig {
         let mut entries: Vec<_> = table.get_ref().iter().collect();
         entries.sort_by_key(|(name, _)| name.span().start);
         for (name, value) in entries {
-            let unknown = || ConfigFault::UnknownKey {
-                name: shorten(name.get_ref()),
-                nearest: nearest(name.get_ref()),
+            let unknown = || match gone(name.get_ref()) {
+                Some(instead) => ConfigFault::GoneKey { name: name.get_ref().to_string(), instead },
+                None => ConfigFault::UnknownKey {
+                    name: shorten(name.get_ref()),
+                    nearest: nearest(name.get_ref()),
+                },
             };
             let found =
                 key(name.get_ref()).ok_or_else(|| at(text, Some(name.span()), unknown()))?;
@@ -213,6 +225,14 @@ mod tests {
     }
 
     #[test]
+    fn a_key_of_older_versions_is_told_with_what_to_do() {
+        let said = fault("store_work = \"auto\"").to_string();
+        assert!(said.starts_with("1:1: `store_work` is a setting of older versions"), "{said}");
+        let said = fault("preallocate_bytes = 5").to_string();
+        assert!(said.contains("`preallocate` takes the room"), "{said}");
+    }
+
+    #[test]
     fn a_value_that_does_not_fit_is_told_with_what_would() {
         let said = |text| fault(text).to_string();
         assert_eq!(
@@ -221,7 +241,7 @@ mod tests {
         );
         assert_eq!(said("data_dir = [1]"), "1:12: `data_dir` needs a number or a text in quotes");
         assert!(said("log_bytes = \"1 MX\"").contains("MiB"));
-        assert!(said("log_bytes = 7").contains("at least 65536 bytes"));
+        assert!(said("log_bytes = 7").contains("at least 524288 bytes"));
         assert!(said("mtu_bytes = 1500").contains("1024"));
     }
 

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use towpath_transport::{Mtu, PATHS_MAX, SHARES_MAX};
 
-use super::config::{DaemonConfig, LogFormat, PlaceBy, StatusPlace, StoreWork};
+use super::config::{DaemonConfig, LogFormat, PlaceBy, StatusPlace};
 use super::value::{self, ValueError};
 
 /// One setting.
@@ -211,7 +211,8 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "capacity_bytes",
         kind: "SIZE",
-        doc: "most bytes of data kept, like \"500GiB\"; \"unlimited\" is what the disk holds",
+        doc: "most bytes of data kept, like \"500GiB\", fixed when the store is made; \
+              \"unlimited\" is as many as its file system has",
         quoted: true,
         set: |config, text| {
             config.capacity_bytes = match text {
@@ -237,50 +238,25 @@ pub const KEYS: &[Key] = &[
         },
         show: |config| value::show_size(config.resident_bytes),
     },
-    size!(
-        preallocate_bytes,
-        0,
-        "bytes of data files that are made and zeroed at the start: a slower start, faster first \
-         writes"
-    ),
-    size!(log_bytes, 64 << 10, "size of each of the two copies of the write-ahead log in bytes"),
-    size!(
-        segment_bytes,
-        32 << 10,
-        "size of a data file in bytes, a multiple of 4096; fixed when the store is made"
-    ),
-    number!(chunks_max, 1, u64::MAX, "most chunks; each takes about 200 bytes of memory"),
-    number!(commit_batch_max, 1, 256, "most requests taken into one commit"),
-    number!(
-        commit_linger_us,
-        0,
-        1_000_000,
-        "microseconds that a commit waits for more changes; 0 is not at all"
-    ),
     Key {
-        name: "store_work",
-        kind: "WORD",
-        doc: "who does the store's work: \"thread\", a thread of its own; \"network\", the network \
-              threads, as long as the store's files never make them sleep (memory, no disk), which \
-              saves handing over; \"auto\", network where there are three cores or fewer",
-        quoted: true,
+        name: "preallocate",
+        kind: "BOOL",
+        doc: "true when a new store takes the room of capacity_bytes at once; otherwise its disk \
+              file grows with what is written, and shrinks with what is deleted",
+        quoted: false,
         set: |config, text| {
-            config.store_work = match text {
-                "auto" => StoreWork::Auto,
-                "network" => StoreWork::Network,
-                "thread" => StoreWork::Thread,
-                _ => {
-                    return Err(ValueError::Needs { needs: "\"auto\", \"network\" or \"thread\"" });
-                }
-            };
+            config.preallocate = value::parsed(text, "true or false, without quotes")?;
             Ok(())
         },
-        show: |config| match config.store_work {
-            StoreWork::Auto => "auto".into(),
-            StoreWork::Network => "network".into(),
-            StoreWork::Thread => "thread".into(),
-        },
+        show: |config| config.preallocate.to_string(),
     },
+    size!(
+        log_bytes,
+        512 << 10,
+        "size of each of the two copies of the write-ahead log in bytes, fixed when the store is \
+         made"
+    ),
+    number!(chunks_max, 1, u64::MAX, "most chunks; each takes about 200 bytes of memory"),
     number!(store_queue_max, 1, 65_536, "requests of each worker that may wait for the store"),
     number!(
         link_requests_max,

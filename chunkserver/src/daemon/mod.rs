@@ -3,13 +3,16 @@
 //! | file | contents |
 //! |---|---|
 //! | `config`, `keys`, `value` | the settings, their table, and how values are read |
+//! | `gone` | settings of older versions |
 //! | `file`, `args` | the config file and the command line |
 //! | `run` | [`run`](run()): from settings to a serving server and back |
 //! | `crew` | the workers of a server, and their threads |
+//! | `store` | the disk file of the store, and its thread |
 //! | `descriptors` | the limit of file descriptors |
 //! | `log` | what is logged, and in which format |
 //! | `notify` | what the service manager is told |
 //! | `check` | the command that checks a store for damage, and repairs it |
+//! | `upgrade` | the command that copies a store of the format before |
 //! | `tenants` | reservations, and the file of tenants |
 //! | `stop` | [`StopFlag`] and signals |
 //! | `error` | errors, with their exit codes |
@@ -24,28 +27,32 @@ mod crew;
 mod descriptors;
 mod error;
 mod file;
+mod gone;
 mod keys;
 mod log;
 mod notify;
 mod run;
 mod stop;
+mod store;
 mod tenants;
+mod upgrade;
 mod value;
 
 use std::ffi::OsString;
 
 pub use args::{Action, Invocation, command};
 pub use check::StoreCheck;
-pub use config::{DaemonConfig, LogFormat, PlaceBy, StatusPlace, StoreWork};
+pub use config::{DaemonConfig, LogFormat, PlaceBy, StatusPlace};
 pub use error::DaemonError;
 pub use file::{ConfigFault, ConfigFileError, ConfigTextError};
 pub use keys::{KEYS, Key, key, nearest};
 pub use log::log_to_stderr;
 pub use run::{
     Ready, Served, check, devices, endpoint_config, print_ready, run, udp_config, udp_devices,
-    worker_config,
 };
 pub use stop::{StopFlag, stop_signals};
+pub use store::{SizesError, open_store};
+pub use upgrade::StoreUpgrade;
 pub use value::{SizeError, ValueError, parse_size};
 
 /// The whole program: reads the command line, does what it asks for.
@@ -56,6 +63,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<(), DaemonError>
     let Invocation { config, action, json } = Invocation::parse(args)?;
     match action {
         Action::CheckStore(check) => check.run()?,
+        Action::UpgradeStore(upgrade) => upgrade.run()?,
         Action::Check => {
             check(&config)?;
             println!("configuration is valid");

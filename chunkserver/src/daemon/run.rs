@@ -2,7 +2,6 @@
 
 use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
-use std::time::Duration;
 
 use serde::Serialize;
 use towpath_fastpath::HealthConfig;
@@ -10,19 +9,18 @@ use towpath_fastpath::wire::PROTOCOL;
 use towpath_status::{StatusDesk, StatusSocket};
 use towpath_transport::{
     Device, Either, Endpoint, EndpointConfig, EndpointError, Nanos, Placing, PortChoice, Region,
-    RoceUdp, SharedMemory, UdpConfig, VerbsDevice, Workers, roce_udp_group,
+    RoceUdp, UdpConfig, VerbsDevice, Workers, roce_udp_group,
 };
 
-use super::config::{DaemonConfig, PlaceBy, StatusPlace, StoreWork};
+use super::config::{DaemonConfig, PlaceBy, StatusPlace};
 use super::crew::{Crew, Post};
 use super::descriptors;
 use super::error::DaemonError;
 use super::log::log_filter;
 use super::stop::StopFlag;
+use super::store::{check_sizes, open_store, random};
 use super::tenants;
-use crate::resident::Arena;
-use crate::service::{ChunkServer, ServerStats, ServiceConfig, cores_to_spare};
-use crate::store::{FileMedia, Store, StoreConfig, StoreWorker, WorkerConfig};
+use crate::service::{ChunkServer, ServerStats, ServiceConfig};
 
 /// A server that takes clients.
 #[derive(Clone, Debug, Serialize)]
@@ -145,22 +143,11 @@ pub fn run<D: Device<Memory = Region> + Send>(
     }
     let device = endpoint.device().local_addr();
     let listening = endpoint.listen(config.listen)?;
-    let mut store = open_store(config)?;
-    say_damage(&store, config);
-    let resident = keep_resident(&mut store, config.resident_bytes)?;
-    let stats = store.stats();
-    tracing::info!(
-        dir = %config.data_dir.display(),
-        chunks = stats.chunks,
-        live_bytes = stats.live_bytes,
-        records_replayed = stats.records_replayed,
-        "the store is open"
-    );
+    let (stores, resident) = open_store(config, workers.count())?;
+    let mut stores = stores.into_iter();
     let service = service_config(config);
     let tenants_stamp = config.tenants_file.as_deref().and_then(tenants::stamp);
     let mut qos = tenants::start(config, workers.count())?.into_iter();
-    let stores = StoreWorker::spawn_for(workers.count(), store, worker_config(config));
-    let mut stores = stores.map_err(DaemonError::Thread)?.into_iter();
     let Some(store) = stores.next() else { return Err(DaemonError::NoDevice) };
     let mut status = status_socket(config, workers.count())?;
     let first_qos = qos.next();
@@ -170,7 +157,7 @@ pub fn run<D: Device<Memory = Region> + Send>(
         let desk = status.as_mut().map(|(_, desks)| desks.remove(0));
         posts.push(Post { device, endpoint, store, desk, qos: qos.next() });
     }
-    let server = ChunkServer::on(endpoint, store, &service);
+    let server = ChunkServer::new(endpoint, store, &service);
     let server = server.resident_memory(resident.clone()).qos(first_qos);
     let crew = Crew { config, stop, service: &service, tenants_stamp, resident: resident.as_ref() };
     let served = crew.serve(server, status.map(|(socket, _)| socket), posts, || {
@@ -211,7 +198,7 @@ pub fn check(config: &DaemonConfig) -> Result<(), DaemonError> {
         return Err(DaemonError::DeviceIp { ip, likely: likely_ip(ip) });
     }
     log_filter(&config.log)?;
-    store_config(config).check()?;
+    check_sizes(config)?;
     tenants::start(config, 1)?;
     let ours = |setting: &'static str, ip: IpAddr| {
         let bound = TcpListener::bind((ip, 0)).map(drop);
@@ -261,16 +248,6 @@ pub fn print_ready(ready: &Ready, json: bool) -> io::Result<()> {
     out.flush()
 }
 
-fn store_config(config: &DaemonConfig) -> StoreConfig {
-    StoreConfig::default()
-        .capacity_bytes(config.capacity_bytes)
-        .chunks_max(config.chunks_max)
-        .log_bytes(config.log_bytes)
-        .preallocate_bytes(config.preallocate_bytes)
-        .segment_bytes(config.segment_bytes)
-        .store_id(random())
-}
-
 /// None where there is to be none, or where nobody asked for one and there can be none.
 fn status_socket(
     config: &DaemonConfig,
@@ -294,90 +271,10 @@ fn placing(config: &DaemonConfig) -> Placing {
     }
 }
 
-/// How the store of a server with these settings queues, commits, and by whom.
-#[must_use]
-pub fn worker_config(config: &DaemonConfig) -> WorkerConfig {
-    WorkerConfig::new(config.store_queue_max as usize)
-        .batch_max(config.commit_batch_max as usize)
-        .linger(Duration::from_micros(config.commit_linger_us))
-        .unfinished_keep(match config.unfinished_keep_s {
-            0 => None,
-            seconds => Some(Duration::from_secs(seconds.into())),
-        })
-        .by_askers(match config.store_work {
-            StoreWork::Auto => !cores_to_spare(),
-            StoreWork::Network => true,
-            StoreWork::Thread => false,
-        })
-}
-
 fn service_config(config: &DaemonConfig) -> ServiceConfig {
-    ServiceConfig::new(worker_config(config))
+    ServiceConfig::new()
         .link_requests_max(config.link_requests_max as usize)
         .busy_poll(Nanos::from_micros(config.busy_poll_us))
         .idle_wait(Nanos::from_micros(config.idle_wait_us))
         .health(HealthConfig::new().slow_after(Nanos::from_millis(config.slow_after_ms)))
-}
-
-fn open_store(config: &DaemonConfig) -> Result<Store<FileMedia>, DaemonError> {
-    let path = config.data_dir.as_path();
-    if path.exists() && !path.is_dir() {
-        return Err(DaemonError::NotADirectory(path.into()));
-    }
-    let media = FileMedia::new(path).map_err(|source| match source.kind() {
-        io::ErrorKind::NotADirectory => DaemonError::NotADirectory(path.into()),
-        _ => DaemonError::DataDir { path: path.into(), source },
-    })?;
-    Store::open(media, store_config(config))
-        .map_err(|source| DaemonError::Store { path: path.into(), source })
-}
-
-/// Has the store keep resident chunks in memory, where any is configured; gives the memory, for
-/// clients to read.
-fn keep_resident(
-    store: &mut Store<FileMedia>,
-    bytes: u64,
-) -> Result<Option<SharedMemory>, DaemonError> {
-    if bytes == 0 {
-        return Ok(None);
-    }
-    let arena = Arena::new(bytes).map_err(DaemonError::Resident)?;
-    let memory = arena.memory();
-    let (chunks, left_out) = store.keep_in(Box::new(arena));
-    tracing::info!(chunks, "resident chunks are in memory");
-    if left_out > 0 {
-        tracing::warn!(
-            left_out,
-            "resident chunks do not fit into `resident_bytes`; they are read from the disk"
-        );
-    }
-    Ok(Some(memory))
-}
-
-/// A line for each thing that the opening found damaged, and one that says what to do.
-fn say_damage(store: &Store<FileMedia>, config: &DaemonConfig) {
-    for damage in store.damage() {
-        match damage.kind.loses_records() {
-            true => tracing::error!(%damage, "the store is damaged"),
-            false => tracing::warn!(%damage, "the store is damaged"),
-        }
-    }
-    let dir = config.data_dir.display();
-    if store.is_damaged() {
-        tracing::error!(
-            "changes are lost to damage, so the store takes no others: stop the server and run \
-             `towpath-chunkserver check {dir}`"
-        );
-    } else if !store.damage().is_empty() {
-        tracing::warn!(
-            "nothing that was acknowledged is lost but what is named above; \
-             `towpath-chunkserver check {dir}` looks at all of it while no server runs"
-        );
-    }
-}
-
-/// For the id of a new store: std keys each `RandomState` from the system's randomness.
-fn random() -> u64 {
-    use std::hash::{BuildHasher as _, RandomState};
-    RandomState::new().hash_one(0u64)
 }

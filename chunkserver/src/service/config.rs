@@ -6,29 +6,32 @@ use towpath_fastpath::HealthConfig;
 use towpath_transport::Nanos;
 
 use super::limits::BUSY_CORES;
-use crate::store::WorkerConfig;
 
 /// Settings of a [`ChunkServer`](super::ChunkServer).
 #[derive(Clone, Copy, Debug)]
 pub struct ServiceConfig {
-    pub(super) worker: WorkerConfig,
     pub(super) link_requests_max: usize,
     pub(super) busy_poll: Nanos,
     pub(super) idle_wait: Nanos,
     pub(super) health: HealthConfig,
 }
 
-impl ServiceConfig {
-    /// The defaults, with a store's thread that queues and commits as `worker` says.
-    #[must_use]
-    pub fn new(worker: WorkerConfig) -> Self {
+impl Default for ServiceConfig {
+    fn default() -> Self {
         Self {
-            worker,
             link_requests_max: 256,
             busy_poll: Nanos::from_micros(50),
             idle_wait: Nanos::from_millis(20),
             health: HealthConfig::new(),
         }
+    }
+}
+
+impl ServiceConfig {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// Requests of one link that are under way before more are refused as busy. Default 256.
@@ -62,6 +65,6 @@ impl ServiceConfig {
 }
 
 /// Whether there are cores beyond those that a client, the network and the store keep busy.
-pub(crate) fn cores_to_spare() -> bool {
+pub(super) fn cores_to_spare() -> bool {
     available_parallelism().is_ok_and(|cores| cores.get() > BUSY_CORES)
 }

@@ -1,7 +1,5 @@
 //! Bounds of the service, with their reasons.
 
-use std::time::Duration;
-
 use towpath_transport::Nanos;
 
 use crate::store::limits::LIST_MAX;
@@ -16,7 +14,8 @@ pub(super) const SCRUB_BUDGET_MAX: u64 = 1 << 20;
 /// Slices of a scrub request that leaves it to the server: 64 MiB, some ten milliseconds.
 pub(super) const SCRUB_BUDGET_DEFAULT: u64 = 1 << 14;
 
-/// How long the network is not looked at while the thread sleeps until the store answers.
+/// How long the thread sleeps where the store has something and its answers do not end the sleep:
+/// a device without a waker.
 pub(super) const STORE_WAIT: Nanos = Nanos::from_micros(100);
 
 /// How long a worker sleeps while a link waits to enter a session: what the store still has of an
@@ -42,7 +41,3 @@ pub(super) const LIST_PAGE_MAX: usize = LIST_MAX - 1;
 
 /// Cores that one busy client on the same machine, the network thread and the store's thread take.
 pub(super) const BUSY_CORES: usize = 3;
-
-/// For how long a driver in virtual time sleeps between two looks at the store: less than it takes
-/// to make anything durable.
-pub(super) const STORE_LOOK: Duration = Duration::from_micros(20);

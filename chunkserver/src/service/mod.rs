@@ -38,6 +38,5 @@ mod tenants;
 mod waiting;
 
 pub use config::ServiceConfig;
-pub(crate) use config::cores_to_spare;
 pub use server::ChunkServer;
 pub use stats::ServerStats;

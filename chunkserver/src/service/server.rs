@@ -2,12 +2,9 @@
 
 use std::collections::VecDeque;
 use std::hint::spin_loop;
-use std::io;
 use std::sync::Arc;
-use std::thread::sleep;
 use std::time::Duration;
 
-use crossbeam_channel::Select;
 use slab::Slab;
 use towpath_fastpath::server::{StorageRequest, parse_request, verify_write};
 use towpath_fastpath::{ErrorReply, HealthMonitor};
@@ -21,7 +18,7 @@ use super::answer::Answer;
 use super::ask::Ask;
 use super::config::{ServiceConfig, cores_to_spare};
 use super::entries::Entries;
-use super::limits::{ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, STORE_LOOK, STORE_WAIT};
+use super::limits::{ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, STORE_WAIT};
 use super::locate::Grants;
 use super::queues::Queues;
 use super::refusals::Refusals;
@@ -29,7 +26,8 @@ use super::spare::Spare;
 use super::stats::ServerStats;
 use super::tenants::{Price, Tenants};
 use crate::qos::{self, TenantId};
-use crate::store::{FlushFailed, Media, Pass, Store, StoreWorker};
+use crate::store::core::StoreThread;
+use crate::store::{Completion, FlushFailed, Pass};
 
 /// A request that waits for the store, or that the store has.
 #[derive(Debug)]
@@ -56,10 +54,9 @@ struct Answered {
 ///
 /// The thread that owns it is the network thread. It drives the endpoint, checks the data of writes
 /// while the data is in the processor's cache, and passes requests to the store's thread in the
-/// order in which they came over each link. If [configured](crate::store::WorkerConfig::by_askers)
-/// and if the store's work does not wait, it does the store's work itself. A change is answered
-/// when it is on stable media. A read that is sent after the answer to a write sees that write; a
-/// read that is sent earlier may see the old data.
+/// order in which they came over each link. A change is answered when it is on stable media. A read
+/// that is sent after the answer to a write sees that write; a read that is sent earlier may see
+/// the old data.
 ///
 /// The data of a write stays in its receive buffers until the store is done with it. These buffers
 /// are credit of the channel, so a slow store slows its clients and drops nothing. Requests that
@@ -69,7 +66,9 @@ struct Answered {
 pub struct ChunkServer<D: Device<Memory = Region>> {
     pub(super) endpoint: Endpoint<D>,
     pub(super) rpc: RpcServer,
-    pub(super) store: StoreWorker<Piece, Buf>,
+    pub(super) store: StoreThread<Piece>,
+    /// Answers of the store end a wait of the endpoint.
+    store_wakes: bool,
     config: ServiceConfig,
     pub(super) waiting: Queues<Job>,
     pub(super) tenants: Tenants,
@@ -98,29 +97,13 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
 }
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
-    /// A server on an endpoint that listens already, or will.
-    ///
-    /// # Errors
-    /// What the system says when it has no thread for the store.
-    pub fn new<M>(
-        endpoint: Endpoint<D>,
-        store: Store<M>,
-        config: &ServiceConfig,
-    ) -> io::Result<Self>
-    where
-        M: Media + Send + 'static,
-        M::File: Send,
-    {
-        Ok(Self::on(endpoint, StoreWorker::spawn_with(store, config.worker)?, config))
-    }
-
-    /// One of several servers of a store, each with clients of its own on a thread of its own.
+    /// A server on an endpoint that listens already, or will: the only one of a store, or one of
+    /// several, each with clients of its own on a thread of its own.
     #[must_use]
-    pub fn on(
-        endpoint: Endpoint<D>,
-        store: StoreWorker<Piece, Buf>,
-        config: &ServiceConfig,
-    ) -> Self {
+    pub fn new(endpoint: Endpoint<D>, store: StoreThread<Piece>, config: &ServiceConfig) -> Self {
+        let waker = endpoint.waker();
+        let store_wakes = waker.is_some();
+        store.wake(waker);
         let rpc = RpcConfig::new().requests_max(config.link_requests_max);
         let holds = |bytes: &&usize| endpoint.alloc(**bytes).is_ok();
         Self {
@@ -129,6 +112,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             endpoint,
             rpc: RpcServer::new(rpc),
             store,
+            store_wakes,
             config: *config,
             waiting: Queues::default(),
             tenants: Tenants::default(),
@@ -187,12 +171,6 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         // Before new reads: buffers that came back are for answers first.
         self.send_answers();
         self.start_waiting();
-        if self.store.work() {
-            busy = true;
-            self.stats.store_batches_here += 1;
-            self.take_completions();
-            self.send_answers();
-        }
         self.endpoint.flush();
         busy
     }
@@ -225,15 +203,22 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
     }
 
-    /// Blocks until the store has answered everything that it was asked. True when the next turn
-    /// has answers to take in. For drivers in virtual time, where the store must not lag behind.
-    pub fn await_store(&self) -> bool {
-        while self.store.answers_waiting() < self.staged.len() && self.store.is_running() {
-            if !self.store.work() {
-                sleep(STORE_LOOK);
-            }
+    /// Blocks until the store has answered everything that it was asked, and takes in the answers.
+    /// True when there were any. For drivers in virtual time, where the store must not lag behind,
+    /// and the order of its answers must not depend on how its thread runs: it is that in which the
+    /// requests have their places here.
+    pub fn await_store(&mut self) -> bool {
+        let mut answers: Vec<Completion<Piece, Buf>> = Vec::new();
+        while answers.len() < self.staged.len() {
+            // An error is the end of the store's thread, which the next turn finds.
+            let Ok(answer) = self.store.completions().recv() else { break };
+            answers.push(answer);
         }
-        self.store.answers_waiting() > 0
+        answers.sort_by_key(|answer| answer.token);
+        let any = !answers.is_empty();
+        answers.into_iter().for_each(|answer| self.on_completion(answer));
+        self.tenants.settle(self.endpoint.now());
+        any
     }
 
     /// One turn, and after some time without work a short sleep: until packets come in, the store
@@ -254,27 +239,18 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         if now.since(since) < spin {
             // Not a yield: it would give the core away for a whole time slice.
             spin_loop();
-        } else if self.staged.is_empty() {
+        } else {
             // What an entry waits for another worker may end, which wakes nobody here.
             let entering = self.entries.are_waiting();
-            let span = if entering { ENTRY_LOOK } else { self.config.idle_wait };
+            let blind = !self.staged.is_empty() && !self.store_wakes;
+            let span = match (blind, entering) {
+                (true, _) => STORE_WAIT,
+                (false, true) => ENTRY_LOOK,
+                (false, false) => self.config.idle_wait,
+            };
             let due = self.tenants.next_due(now, self.waits_for_tokens);
             self.endpoint.wait(span.min(due.since(now)));
-        } else {
-            self.wait_for_store(now);
         }
-    }
-
-    /// Blocks until the store answers. The network is looked at again soon in any case: nothing
-    /// wakes a thread from both.
-    fn wait_for_store(&mut self, now: Time) {
-        let tokens = self.tenants.next_due(now, self.waits_for_tokens);
-        let due = self.endpoint.next_timeout().min(tokens).since(now);
-        let span = due.min(STORE_WAIT);
-        let mut select = Select::new();
-        select.recv(self.store.completions());
-        // The next turn finds out which it was.
-        let _ = select.ready_timeout(Duration::from_nanos(span.0));
     }
 
     fn on_event(&mut self, event: Event) {
@@ -475,15 +451,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     }
 
     /// Ends at once: links that are still up see their peer gone. What the store was asked is
-    /// done, and the store sealed by the last of its servers. Returns the counters, and how the
-    /// store closed.
-    pub fn close(self) -> (ServerStats, Result<(), FlushFailed>) {
-        let stats = self.stats();
-        (stats, self.store.stop())
-    }
-
-    /// As [`close`](Self::close), but waits for the store for `timeout` at most: none where that
-    /// was not enough.
+    /// done, and the store sealed by the last of its servers, which waits for that for `timeout` at
+    /// most. Returns the counters, and how the store closed: none where the time was not enough.
     pub fn close_within(self, timeout: Nanos) -> (ServerStats, Option<Result<(), FlushFailed>>) {
         let stats = self.stats();
         (stats, self.store.stop_within(Duration::from_nanos(timeout.0)))

@@ -27,8 +27,6 @@ pub struct ServerStats {
     pub malformed: u64,
     /// The most requests that waited for room in the store's queue or for a buffer.
     pub waiting_max: u64,
-    /// Batches of the store's work that the network thread did itself.
-    pub store_batches_here: u64,
     /// Writes with a slice that did not have its checksum when it arrived.
     pub wire_corrupt: u64,
     /// Bytes of writes acknowledged.
@@ -56,7 +54,6 @@ impl std::ops::AddAssign for ServerStats {
             fenced,
             malformed,
             waiting_max,
-            store_batches_here,
             wire_corrupt,
             write_bytes,
             read_bytes,
@@ -73,7 +70,6 @@ impl std::ops::AddAssign for ServerStats {
         self.fenced += fenced;
         self.malformed += malformed;
         self.waiting_max = self.waiting_max.max(waiting_max);
-        self.store_batches_here += store_batches_here;
         self.wire_corrupt += wire_corrupt;
         self.write_bytes += write_bytes;
         self.read_bytes += read_bytes;

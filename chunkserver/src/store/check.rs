@@ -102,15 +102,16 @@ pub fn check<M: Media>(media: &mut M, with_data: bool) -> Result<CheckReport, Op
     Ok(report)
 }
 
-struct Looked<F> {
+/// What a store has, and what is wrong with it.
+pub(super) struct Looked<F> {
     names: Vec<String>,
     mark: Option<Mark>,
-    loaded: Loaded<F>,
-    segments: Segments<F>,
-    report: CheckReport,
+    pub(super) loaded: Loaded<F>,
+    pub(super) segments: Segments<F>,
+    pub(super) report: CheckReport,
 }
 
-fn look<M: Media>(media: &M) -> Result<Looked<M::File>, OpenError> {
+pub(super) fn look<M: Media>(media: &M) -> Result<Looked<M::File>, OpenError> {
     let names = list(media)?;
     let mark = Mark::read(media, &names)?;
     let loaded = load(media, &names, mark.as_ref())?.ok_or(OpenError::NoStore)?;

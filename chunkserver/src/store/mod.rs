@@ -24,6 +24,7 @@
 //! | `residence` | slices of resident chunks, kept in memory as commits leave them |
 //! | `unfinished` | chunks whose put is under way, and when each was last written |
 //! | `fence` | sessions of clients: a newer link ends the work of older links |
+//! | `upgrade` | a store of the format before, copied into a new one |
 //! | `config`, `limits`, `error`, `stats` | settings, bounds, errors, counters |
 //!
 //! docs/store-format.md section 1 says what is promised for an acknowledged change.
@@ -51,6 +52,8 @@ mod log;
 mod map;
 mod mark;
 mod media;
+#[cfg(test)]
+pub(crate) mod old;
 mod open;
 mod pages;
 mod read;
@@ -68,6 +71,7 @@ mod space;
 mod stage;
 mod stats;
 mod unfinished;
+mod upgrade;
 mod wakeful;
 mod work;
 mod worker;
@@ -102,4 +106,5 @@ pub use slice::{
 };
 pub use stage::Write;
 pub use stats::StoreStats;
+pub use upgrade::{UpgradeError, Upgraded, upgrade};
 pub use worker::{StoreWorker, WorkerConfig, WorkerGone};

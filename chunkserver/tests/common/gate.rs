@@ -1,24 +1,28 @@
-//! A medium whose flushes wait while a gate is closed, or fail.
+//! A disk whose changes wait while a gate is closed, or fail.
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use towpath_chunkserver::service::{ServerStats, ServiceConfig};
-use towpath_chunkserver::store::{FileMedia, Media, Store, StoreConfig, WorkerConfig};
+use towpath_chunkserver::store::core::{CoreConfig, DriverConfig, StoreCore, StoreThread};
+use towpath_disk::{Disk, Done, Limits, NewFile, Op, Options, Refusal, Refused, What};
+use towpath_rpc::Piece;
 
 use super::OverStore;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// Flushes pass.
+    /// Writes and flushes pass.
     Open,
-    /// Flushes wait.
+    /// They wait.
     Closed,
     /// Flushes fail.
     Broken,
-    /// Flushes end the thread.
+    /// They end the thread.
     Deadly,
 }
 
@@ -35,91 +39,82 @@ impl Gate {
         self.0.1.notify_all();
     }
 
-    fn pass(&self) -> io::Result<()> {
+    /// Waits while it is closed; where it stands then.
+    fn pass(&self) -> Position {
         let position = self.0.0.lock().expect("nobody panics with it");
         let wait = |position: &mut Position| *position == Position::Closed;
         let position = *self.0.1.wait_while(position, wait).expect("nobody panics with it");
         assert!(position != Position::Deadly, "the end of this thread, as the test wants it");
-        if position == Position::Broken {
-            return Err(io::Error::other("the gate is broken"));
+        position
+    }
+}
+
+/// A disk behind a gate: whoever changes it waits there, and with it the store's thread.
+struct GatedDisk {
+    disk: Box<dyn Disk>,
+    gate: Gate,
+}
+
+impl Disk for GatedDisk {
+    fn limits(&self) -> Limits {
+        self.disk.limits()
+    }
+
+    fn submit(&mut self, tag: u64, op: Op) -> Result<(), Refused> {
+        if op.what() != What::Read {
+            let position = self.gate.pass();
+            if position == Position::Broken && op.what() == What::Flush {
+                return Err(Refused { op, why: Refusal::FlushFailed });
+            }
         }
-        Ok(())
-    }
-}
-
-/// Files behind a gate.
-pub struct GatedMedia {
-    pub files: FileMedia,
-    pub gate: Gate,
-}
-
-impl Media for GatedMedia {
-    type File = <FileMedia as Media>::File;
-
-    fn lock(&mut self) -> io::Result<()> {
-        self.files.lock()
+        self.disk.submit(tag, op)
     }
 
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.files.list()
+    fn poll(&mut self, done: &mut Vec<Done>) -> io::Result<usize> {
+        self.disk.poll(done)
     }
 
-    fn open(&self, name: &str) -> io::Result<Self::File> {
-        self.files.open(name)
+    fn wait(&mut self, timeout: Duration, done: &mut Vec<Done>) -> io::Result<usize> {
+        self.disk.wait(timeout, done)
     }
 
-    fn create(&self, name: &str) -> io::Result<Self::File> {
-        self.files.create(name)
+    fn arm(&mut self) -> io::Result<bool> {
+        self.disk.arm()
     }
 
-    fn len(&self, file: &Self::File) -> io::Result<u64> {
-        self.files.len(file)
-    }
-
-    fn set_len(&self, file: &Self::File, byte_len: u64) -> io::Result<()> {
-        self.files.set_len(file, byte_len)
-    }
-
-    fn allocate(&self, file: &Self::File, range: std::ops::Range<u64>) -> io::Result<()> {
-        self.files.allocate(file, range)
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.disk.descriptor()
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        self.files.free_bytes()
-    }
-
-    fn read_at(&self, file: &Self::File, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.files.read_at(file, offset, buf)
-    }
-
-    fn write_at(&self, file: &Self::File, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.files.write_at(file, offset, bytes)
-    }
-
-    fn fdatasync(&self, file: &Self::File) -> io::Result<()> {
-        self.gate.pass()?;
-        self.files.fdatasync(file)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.files.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.files.remove(name)
-    }
-
-    fn random(&self) -> u64 {
-        self.files.random()
-    }
-
-    fn sync_dir(&self) -> io::Result<()> {
-        self.files.sync_dir()
+        self.disk.free_bytes()
     }
 }
 
-/// A server whose store is behind a gate, with room for one request in its queue and one in each
-/// commit.
+/// A new store of 64 MiB behind a gate, in whose queue there is room for so many requests.
+pub fn gated_store(dir: &Path, gate: &Gate, queue_max: usize) -> StoreThread<Piece> {
+    let (path, gate) = (dir.join("disk"), gate.clone());
+    let open = move || {
+        let page_count = 16_384;
+        let create = Some(NewFile { page_count, room_pages: page_count });
+        let options = Options { create, ..Options::default() };
+        let (disk, _) = towpath_disk::open(&path, &options).map_err(io::Error::other)?;
+        let config = CoreConfig {
+            log_pages: 256,
+            chunks_max: 100,
+            store_id: 1,
+            log_nonce: 2,
+            is_sparse: false,
+        };
+        let core = StoreCore::open(Box::new(GatedDisk { disk, gate }), &config);
+        Ok::<_, io::Error>((core.map_err(io::Error::other)?, ()))
+    };
+    let config = DriverConfig { queue_max, unfinished_keep: None };
+    let (mut threads, ()) = StoreThread::spawn(1, config, open).expect("a new store");
+    threads.pop().expect("one asks")
+}
+
+/// A server whose store is behind a gate, with room for one request in its queue.
 pub struct Gated {
     pub addr: SocketAddr,
     pub gate: Gate,
@@ -129,12 +124,9 @@ pub struct Gated {
 impl Gated {
     pub fn start(dir: &Path, link_requests_max: usize) -> Self {
         let gate = Gate::new();
-        let files = FileMedia::new(dir).expect("room for a directory");
-        let media = GatedMedia { files, gate: gate.clone() };
-        let settings = StoreConfig::default().segment_bytes(8 << 20).log_bytes(1 << 20);
-        let store = Store::open(media, settings).expect("a new store");
-        let config = ServiceConfig::new(WorkerConfig::new(1).batch_max(1));
-        let server = OverStore::start(store, config.link_requests_max(link_requests_max));
+        let store = gated_store(dir, &gate, 1);
+        let config = ServiceConfig::new().link_requests_max(link_requests_max);
+        let server = OverStore::start(store, config);
         Self { addr: server.addr, gate, server }
     }
 

@@ -5,8 +5,10 @@
 pub mod gate;
 pub mod tap;
 
+use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -15,9 +17,11 @@ use std::thread::JoinHandle;
 use towpath_base::Prng;
 use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, Ready, Served, StopFlag};
 use towpath_chunkserver::service::{ChunkServer, ServerStats, ServiceConfig};
-use towpath_chunkserver::store::{ChunkId, FlushFailed, Media, Store};
+use towpath_chunkserver::store::core::StoreThread;
+use towpath_chunkserver::store::{ChunkId, FlushFailed};
 use towpath_fastpath::wire::PROTOCOL;
 use towpath_fastpath::{ChunkClient, ClientError, ErrorKind, ErrorReply, OpId, Output};
+use towpath_rpc::Piece;
 use towpath_transport::{
     Class, ConnectError, Device, Endpoint, EndpointConfig, Event, Nanos, Region, RoceUdp, UdpConfig,
 };
@@ -41,7 +45,7 @@ pub fn config(dir: &Path) -> DaemonConfig {
     DaemonConfig {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         data_dir: dir.into(),
-        segment_bytes: 4 << 20,
+        capacity_bytes: 128 << 20,
         log_bytes: 1 << 20,
         links_max: 8,
         stop_wait_ms: 60_000,
@@ -85,7 +89,7 @@ impl Drop for Running {
     }
 }
 
-/// A server on a thread of this process, over a store of whatever medium.
+/// A server on a thread of this process, over a store of whatever disk.
 pub struct OverStore {
     pub addr: SocketAddr,
     stop: StopFlag,
@@ -93,11 +97,7 @@ pub struct OverStore {
 }
 
 impl OverStore {
-    pub fn start<M>(store: Store<M>, config: ServiceConfig) -> Self
-    where
-        M: Media + Send + 'static,
-        M::File: Send,
-    {
+    pub fn start(store: StoreThread<Piece>, config: ServiceConfig) -> Self {
         let (tell, told) = mpsc::channel();
         let stop = StopFlag::new();
         let flag = stop.clone();
@@ -105,13 +105,14 @@ impl OverStore {
             let of_endpoint = EndpointConfig::new().app_protocol(PROTOCOL);
             let mut endpoint = Endpoint::udp(loopback_udp(), of_endpoint).expect("loopback UDP");
             let addr = endpoint.listen((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
-            let mut server = ChunkServer::new(endpoint, store, &config).expect("a thread");
+            let mut server = ChunkServer::new(endpoint, store, &config);
             tell.send(addr).expect("the test waits");
             while !flag.is_stopped() {
                 server.turn_or_wait();
             }
             assert!(server.drain(LONG), "all is answered");
-            server.close()
+            let (stats, closed) = server.close_within(LONG);
+            (stats, closed.expect("it closes in time"))
         });
         Self { addr: told.recv().expect("it starts"), stop, thread }
     }
@@ -297,6 +298,22 @@ pub fn refusal<T: std::fmt::Debug>(result: Result<T, ErrorKind>) -> ErrorReply {
         Err(ErrorKind::Refused(reply)) => reply,
         other => panic!("no refusal but {other:?}"),
     }
+}
+
+/// Flips a bit where these bytes are the beginning of a page of a disk file. Others may have it
+/// open.
+pub fn flip_where(disk: &Path, bytes: &[u8]) {
+    let file = File::options().read(true).write(true).open(disk).expect("it is there");
+    let byte_len = file.metadata().expect("it is there").len();
+    let mut page = [0; 4096];
+    for offset in (0..byte_len).step_by(page.len()) {
+        file.read_exact_at(&mut page, offset).expect("it is so long");
+        if page.starts_with(bytes) {
+            file.write_all_at(&[page[10] ^ 0x20], offset + 10).expect("it is written");
+            return;
+        }
+    }
+    panic!("they are not there");
 }
 
 /// Bytes that tell where they belong.

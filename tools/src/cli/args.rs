@@ -339,8 +339,10 @@ pub(crate) struct DemoServerArgs {
     pub(super) seed: u64,
     #[arg(long, value_parser = parse_mtu)]
     pub(super) mtu: Option<Mtu>,
-    #[arg(long, default_value_t = 0)]
-    pub(super) preallocate: u64,
+    #[arg(long, default_value_t = 1 << 30)]
+    pub(super) capacity: u64,
+    #[arg(long)]
+    pub(super) preallocate: bool,
     #[arg(long)]
     pub(super) temporary: bool,
     #[arg(long)]

@@ -24,7 +24,7 @@ fn put_and_get(rig: &Rig, bytes: usize, faults: &[&str]) -> Ran {
     let store = rig.path("store");
     let store = store.to_str().expect("UTF-8");
     let server = format!(
-        "export NETWORK_SERVER_FLAGS='--data-dir {store} --segment-bytes 16MiB'; {} >/dev/null",
+        "export NETWORK_SERVER_FLAGS='--data-dir {store} --capacity-bytes 1GiB'; {} >/dev/null",
         role("chunk_server")
     );
     let program = quoted(Path::new(env!("CARGO_BIN_EXE_towpath")));

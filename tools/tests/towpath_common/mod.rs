@@ -107,7 +107,7 @@ impl Daemon {
         let config = DaemonConfig {
             listen: ([127, 0, 0, 1], 0).into(),
             log_bytes: 4 << 20,
-            segment_bytes: 8 << 20,
+            capacity_bytes: config.capacity_bytes.min(1 << 30),
             links_max: 4,
             ..config
         };

@@ -196,7 +196,7 @@ impl Place {
         let port = process::free_port()?;
         let line = format!(
             "rm -rf {store}; {server} --data-dir {store} --listen 127.0.0.1:{port} --log error \
-             --preallocate-bytes 128MiB --segment-bytes 64MiB >/dev/null & \
+             --preallocate=true --capacity-bytes 256MiB >/dev/null & \
              server=$!; tries=0; until {towpath} info 127.0.0.1:{port} >/dev/null 2>&1; do \
              tries=$((tries + 1)); [ $tries -lt 100 ] || break; sleep 0.1; done; \
              {towpath} put --json --op-size 4K --depth 32 {source} 127.0.0.1:{port}; code=$?; \

@@ -1,55 +1,60 @@
 //! The store of the chunk server, for the servers of the baseline.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use crossbeam_channel::Receiver;
 use slab::Slab;
-use towpath_chunkserver::daemon::{DaemonConfig, worker_config};
-use towpath_chunkserver::store::{
-    Completion, FileMedia, Reply, Request, Store, StoreConfig, StoreWorker,
-};
+use towpath_chunkserver::daemon::{DaemonConfig, open_store};
+use towpath_chunkserver::store::core::StoreThread;
+use towpath_chunkserver::store::{Completion, Reply, Request};
 use towpath_fastpath::baseline::{SliceOp, SliceOutcome, SliceStore, Verdict};
 
+use towpath_memory::{Buf, Pool};
+
 use super::load::{CHUNK, LoadError};
+
+/// The longest read of the load.
+const READ_BYTES_MAX: usize = 1 << 20;
+
+/// Reads that are under way at most: what the load keeps under way, and more.
+const READS_MAX: usize = 64;
 
 type Done = Box<dyn FnOnce(SliceOutcome) + Send>;
 type Waiting = Mutex<Slab<Done>>;
 
-/// The store's worker, and who waits for what.
+/// A hold on the store's thread, and who waits for what.
 pub(super) struct ChunkStore {
-    worker: Mutex<StoreWorker<Vec<u8>>>,
-    completions: Receiver<Completion<Vec<u8>, Vec<u8>>>,
+    store: Mutex<StoreThread<Vec<u8>>>,
     waiting: Arc<Waiting>,
+    /// Where the store reads to.
+    pool: Pool,
 }
 
 impl ChunkStore {
     /// Opens the store with the settings of the chunk server, and makes the chunk that is written.
     pub(super) fn open(config: &DaemonConfig) -> Result<Self, LoadError> {
         let failed = |error: Box<dyn std::error::Error + Send + Sync>| LoadError::Store(error);
-        let media = FileMedia::new(&PathBuf::from(&config.data_dir))?;
-        let settings =
-            StoreConfig::default().log_bytes(config.log_bytes).segment_bytes(config.segment_bytes);
-        let store = Store::open(media, settings).map_err(|error| failed(error.into()))?;
-        let worker = StoreWorker::spawn_with(store, worker_config(config))?;
-        let completions = worker.completions().clone();
+        let (mut stores, _) = open_store(config, 1).map_err(|error| failed(error.into()))?;
+        let store = stores.pop().ok_or_else(|| failed("nobody has it".into()))?;
+        let completions = store.completions().clone();
         let create =
             Request::Create { chunk: CHUNK, limit_bytes: None, unfinished: false, resident: false };
-        worker.send(0, create).map_err(|_| failed("it ended at once".into()))?;
+        store.try_send(0, create).map_err(|_| failed("it ended at once".into()))?;
+        store.ring();
         match completions.recv().map(|done| done.reply) {
             Ok(Reply::Create(Ok(_))) => {}
             other => return Err(failed(format!("the chunk was not made: {other:?}").into())),
         }
         let waiting = Arc::new(Waiting::default());
-        let (of_thread, of_waiting) = (completions.clone(), Arc::clone(&waiting));
-        // What the store's own thread ends, nobody here would notice.
+        let of_thread = Arc::clone(&waiting);
         thread::spawn(move || {
-            while let Ok(completion) = of_thread.recv() {
-                end(&of_waiting, completion);
+            while let Ok(completion) = completions.recv() {
+                end(&of_thread, completion);
             }
         });
-        Ok(Self { worker: Mutex::new(worker), completions, waiting })
+        let pool = Pool::with_count(READ_BYTES_MAX, READS_MAX);
+        let pool = pool.map_err(|error| failed(error.into()))?;
+        Ok(Self { store: Mutex::new(store), waiting, pool })
     }
 }
 
@@ -61,39 +66,35 @@ impl SliceStore for ChunkStore {
             }
             SliceOp::Read { chunk, offset, length } => {
                 let byte_len = length as usize;
-                let (buf, crcs) = (vec![0; byte_len], Vec::new());
-                Request::Read { chunk, offset, byte_len, buf, crcs }
+                let Some(buf) = self.pool.take().filter(|_| byte_len <= READ_BYTES_MAX) else {
+                    return done(SliceOutcome::Not(Verdict::Busy));
+                };
+                Request::Read { chunk, offset, byte_len, buf, crcs: Vec::new() }
             }
         };
-        let worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let token = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(done);
-        if worker.try_send(token as u64, request).is_err() {
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            let done = waiting.try_remove(token);
-            drop(waiting);
-            drop(worker);
-            if let Some(done) = done {
-                done(SliceOutcome::Not(Verdict::Busy));
-            }
+        if store.try_send(token as u64, request).is_ok() {
+            store.ring();
             return;
         }
-        // Where this thread may do the store's work, the answer is there at once.
-        while worker.work() {
-            while let Ok(completion) = self.completions.try_recv() {
-                end(&self.waiting, completion);
-            }
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = waiting.try_remove(token);
+        drop((waiting, store));
+        if let Some(done) = done {
+            done(SliceOutcome::Not(Verdict::Busy));
         }
     }
 }
 
 /// Tells who waits for an answer.
-fn end(waiting: &Waiting, Completion { token, reply }: Completion<Vec<u8>, Vec<u8>>) {
+fn end(waiting: &Waiting, Completion { token, reply }: Completion<Vec<u8>, Buf>) {
     let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
     let done = waiting.try_remove(token as usize);
     drop(waiting);
     let outcome = match reply {
         Reply::Write { result: Ok(_), .. } => SliceOutcome::Written,
-        Reply::Read { result: Ok(_), buf, .. } => SliceOutcome::Read(buf),
+        Reply::Read { result: Ok(_), buf, .. } => SliceOutcome::Read(buf.to_vec()),
         _ => SliceOutcome::Not(Verdict::Failed),
     };
     if let Some(done) = done {

@@ -37,6 +37,9 @@ pub(super) struct Ready {
     pub(super) listening: SocketAddr,
 }
 
+/// Room for the chunk, and more: the map of a store as large as its file system takes 2 % of it.
+const CAPACITY_BYTES: u64 = 4 << 30;
+
 /// Serves until stdin closes or SIGTERM comes, then says what it did to memory.
 pub(crate) fn serve(args: &ServerArgs) -> Result<(), LoadError> {
     let failed = |error: daemon::DaemonError| LoadError::Store(error.into());
@@ -51,7 +54,7 @@ pub(crate) fn serve(args: &ServerArgs) -> Result<(), LoadError> {
         data_dir: args.dir.clone(),
         links_max: 4,
         workers: 1,
-        segment_bytes: 64 << 20,
+        capacity_bytes: CAPACITY_BYTES,
         busy_poll_us: args.spin_us,
         ..DaemonConfig::default()
     };

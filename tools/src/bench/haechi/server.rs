@@ -24,6 +24,9 @@ pub(crate) struct ServerArgs {
     tenants_file: Option<PathBuf>,
 }
 
+/// Room for the records, and more: the map of a store as large as its file system takes 2 % of it.
+const CAPACITY_BYTES: u64 = 4 << 30;
+
 /// Serves until stdin closes or SIGTERM comes.
 pub(crate) fn serve(args: &ServerArgs) -> Result<(), DaemonError> {
     daemon::log_to_stderr("warn", LogFormat::Text)?;
@@ -35,7 +38,7 @@ pub(crate) fn serve(args: &ServerArgs) -> Result<(), DaemonError> {
         data_dir: args.dir.clone(),
         links_max: LINKS_MAX,
         workers: 1,
-        segment_bytes: 64 << 20,
+        capacity_bytes: CAPACITY_BYTES,
         resident_bytes: args.resident_bytes,
         qos_iops: args.qos_iops,
         tenants_file: args.tenants_file.clone(),

@@ -55,9 +55,9 @@ pub(crate) enum DemoError {
     /// A server within this process.
     #[error("cannot open the simulated store")]
     Store(#[from] OpenError),
-    /// No thread for the store.
-    #[error("cannot start the store's thread; raise the limit of processes (`ulimit -u`)")]
-    Thread(#[source] io::Error),
+    /// No thread for the store, or it does not end.
+    #[error("cannot run the store's thread; raise the limit of processes (`ulimit -u`)")]
+    Thread(#[from] io::Error),
     /// Kernel TCP over loopback.
     #[error("cannot measure kernel TCP over loopback")]
     Yardstick(#[source] io::Error),

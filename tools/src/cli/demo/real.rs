@@ -31,8 +31,11 @@ const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the server may take to stop: what it has taken is finished first.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most room that is made before the start; a larger input waits less that way.
-const PREALLOCATE_MAX: u64 = 2 << 30;
+/// The most room that is taken before the start; a larger input waits less that way.
+const PREALLOCATE_MAX: u64 = 4 << 30;
+
+/// Room of a store in a directory that the user names: it may be used again for larger inputs.
+const KEPT_CAPACITY: u64 = 1 << 40;
 
 /// How long one request may take: a slow disk that flushes, at 50 % loss, and more.
 const REQUEST_TIMEOUT: Nanos = Nanos::from_secs(60);
@@ -49,7 +52,8 @@ struct Ground<'a> {
     dir: PathBuf,
     control: FaultControl,
     interrupt: &'a Interrupt,
-    preallocate_bytes: u64,
+    /// Room of the store.
+    capacity_bytes: u64,
     lives: u64,
 }
 
@@ -64,12 +68,14 @@ impl Ground<'_> {
             String::from("demo-server"),
             format!("--loss={}", args.loss()),
             format!("--seed={}", seed ^ 1 << 63),
-            format!("--preallocate={}", self.preallocate_bytes),
+            format!("--capacity={}", self.capacity_bytes),
             format!("--device={}", args.server_device.as_ref().unwrap_or(&args.device.device)),
             format!("--ib-port={}", args.device.ib_port),
         ];
         let temporary = args.dir.is_none() && !args.keep;
         words.extend(temporary.then(|| String::from("--temporary")));
+        let takes_room = self.capacity_bytes <= PREALLOCATE_MAX;
+        words.extend(takes_room.then(|| String::from("--preallocate")));
         words.extend(args.mtu.map(|mtu| format!("--mtu={mtu}")));
         words.extend(args.device.gid_index.map(|index| format!("--gid-index={index}")));
         words.extend(args.ipv6.then(|| String::from("--ipv6")));
@@ -122,7 +128,7 @@ pub(crate) fn run(
         dir: dir.clone(),
         control: control.clone(),
         interrupt,
-        preallocate_bytes: preallocate_bytes(args, source),
+        capacity_bytes: capacity_bytes(args, source),
         lives: 0,
     };
     steps.say(&headline(args, source, &dir));
@@ -162,11 +168,15 @@ pub(crate) fn run(
     Ok((report, journey.changed_at))
 }
 
-/// Room that the server makes and zeroes before it takes clients, as one that has run for a while
-/// has: else the figures were those of a file system that gives out its space.
-fn preallocate_bytes(args: &DemoArgs, source: &Source) -> u64 {
+/// Room of the store: that of the input twice, since a write takes fresh pages before it gives the
+/// old ones back. The server takes it before it takes clients: else the figures were those of a
+/// file system that gives out its space.
+fn capacity_bytes(args: &DemoArgs, source: &Source) -> u64 {
     let small = u64::from(args.latency_requests) * 4096;
-    (source.byte_len() + small).next_multiple_of(1 << 20).min(PREALLOCATE_MAX)
+    match &args.dir {
+        Some(_) => source.byte_len().saturating_mul(2).max(KEPT_CAPACITY),
+        None => (2 * (source.byte_len() + small)).next_multiple_of(1 << 20),
+    }
 }
 
 /// Where the store is, and what removes it at the end.

@@ -13,9 +13,6 @@ use super::yardstick::loopback;
 use crate::child::end_with_parent;
 use crate::cli::args::DemoServerArgs;
 
-/// Small segments, so that little more is made at the start than what is needed.
-const SEGMENT_BYTES: u64 = 64 << 20;
-
 /// A RoCEv2 device over UDP sockets that lose packets on purpose.
 pub(crate) type LossyDevice = RoceDevice<FaultLink<UdpLink>>;
 
@@ -61,8 +58,8 @@ pub(crate) fn serve(args: &DemoServerArgs) -> Result<(), DaemonError> {
         mtu_bytes: args.mtu,
         data_dir: args.dir.clone(),
         links_max: LINKS_MAX,
-        preallocate_bytes: args.preallocate,
-        segment_bytes: SEGMENT_BYTES,
+        capacity_bytes: args.capacity,
+        preallocate: args.preallocate,
         ..DaemonConfig::default()
     };
     let control = FaultControl::new(FaultPlan::none().drop(args.loss));

@@ -2,15 +2,17 @@
 //! the store on a simulated disk. The same seed gives the same packets.
 
 use std::cell::RefCell;
+use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
 use towpath_base::Prng;
 use towpath_chunkserver::service::{ChunkServer, ServiceConfig};
-use towpath_chunkserver::store::sim::SimMedia;
-use towpath_chunkserver::store::{Store, StoreConfig, WorkerConfig};
+use towpath_chunkserver::store::core::{CoreConfig, DriverConfig, StoreCore, StoreThread};
 use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_disk::sim::Medium;
 use towpath_fastpath::wire::PROTOCOL;
+use towpath_rpc::Piece;
 use towpath_sim::{FaultControl, FaultLink, FaultPlan, LinkConfig, VirtualLink, World};
 use towpath_transport::{Endpoint, EndpointConfig, LinkError, LinkId, Nanos, Side, Time};
 
@@ -33,6 +35,21 @@ const REQUEST_TIMEOUT: Nanos = Nanos::from_secs(60);
 
 /// How far time goes when nothing is due at all.
 const NOTHING_DUE: Nanos = Nanos::from_millis(1);
+
+/// Pages of the simulated disk, 16 GiB: it takes memory for those that are written.
+const DISK_PAGES: u64 = 1 << 22;
+
+/// Operations that the simulated disk has under way.
+const DISK_DEPTH: usize = 128;
+
+/// Pages of each copy of the log: 4 MiB, which are written when the store is made.
+const LOG_PAGES: u64 = 1024;
+
+/// Requests that may wait for the store: as the server has it.
+const STORE_QUEUE_MAX: usize = 256;
+
+/// How long the store may take to close, which it does in memory.
+const CLOSE_WAIT: Nanos = Nanos::from_secs(60);
 
 /// The world, and the server in it while there is one.
 struct Scene {
@@ -83,7 +100,7 @@ type VirtualSession = Session<VirtualDevice, VirtualPace>;
 struct Ground<'a> {
     args: &'a DemoArgs,
     scene: Rc<RefCell<Scene>>,
-    media: SimMedia,
+    medium: Medium,
     near: FaultControl,
     far: FaultControl,
     interrupt: &'a Interrupt,
@@ -108,14 +125,30 @@ impl Ground<'_> {
         let mut client = self.endpoint(a, seed, &self.near, client)?;
         let mut server = self.endpoint(b, seed + 1, &self.far, server)?;
         let link = join(&mut client, &mut server).map_err(SessionError::Link)?;
-        let store = StoreConfig::default().store_id(self.args.seed);
-        let store = Store::open(self.media.clone(), store)?;
-        let service = ServiceConfig::new(WorkerConfig::new(256));
-        let server = ChunkServer::new(server, store, &service).map_err(DemoError::Thread)?;
+        let server = ChunkServer::new(server, self.store()?, &ServiceConfig::new());
         self.scene.borrow_mut().server = Some(server);
         let interrupt = self.interrupt.clone();
         let pace = VirtualPace { scene: Rc::clone(&self.scene), interrupt };
         Ok(Session::on_link(client, link, pace, server_addr, REQUEST_TIMEOUT)?)
+    }
+
+    /// The store on the simulated disk.
+    fn store(&self) -> Result<StoreThread<Piece>, DemoError> {
+        let (medium, seed) = (self.medium.clone(), self.args.seed);
+        let open = move || {
+            let config = CoreConfig {
+                log_pages: LOG_PAGES,
+                chunks_max: u64::MAX,
+                store_id: seed,
+                log_nonce: seed,
+                is_sparse: false,
+            };
+            let disk = medium.open(DISK_DEPTH)?;
+            Ok::<_, DemoError>((StoreCore::open(Box::new(disk), &config)?, ()))
+        };
+        let config = DriverConfig { queue_max: STORE_QUEUE_MAX, unfinished_keep: None };
+        let (mut threads, ()) = StoreThread::spawn(1, config, open)?;
+        threads.pop().ok_or_else(|| DemoError::Thread(io::ErrorKind::NotFound.into()))
     }
 
     fn endpoint(
@@ -136,8 +169,9 @@ impl Ground<'_> {
         let client = EndReport::of(session.stats(), 0);
         let server = self.scene.borrow_mut().server.take();
         let Some(server) = server else { return Ok((client, EndReport::default())) };
-        let (stats, sealed) = server.close();
-        sealed.map_err(DemoError::Sealed)?;
+        let (stats, sealed) = server.close_within(CLOSE_WAIT);
+        let late = || DemoError::Thread(io::ErrorKind::TimedOut.into());
+        sealed.ok_or_else(late)?.map_err(DemoError::Sealed)?;
         Ok((client, EndReport::of(stats.links, 0)))
     }
 }
@@ -166,7 +200,7 @@ pub(crate) fn run(
     let mut ground = Ground {
         args,
         scene: Rc::new(RefCell::new(scene)),
-        media: SimMedia::new(args.seed),
+        medium: Medium::new(args.seed, DISK_PAGES),
         near: FaultControl::new(plan.clone()),
         far: FaultControl::new(plan),
         interrupt,

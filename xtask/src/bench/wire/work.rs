@@ -193,7 +193,7 @@ impl Rig<'_> {
         let _ = std::fs::remove_dir_all(self.file("store"));
         format!(
             "exec {} --data-dir {} --listen {SERVER}:{STORE_PORT} --log error \
-             --preallocate-bytes 128MiB --segment-bytes 64MiB",
+             --preallocate=true --capacity-bytes 256MiB",
             self.program("towpath-chunkserver"),
             self.quoted("store")
         )

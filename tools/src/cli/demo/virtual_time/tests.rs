@@ -1,6 +1,10 @@
 //! What the demo makes of bytes that are not as they were sent.
 
+use std::time::Duration;
+
 use clap::Parser as _;
+use towpath_disk::{Disk as _, Op, PAGE_BYTES, PageNumber, ReadPages};
+use towpath_memory::Pool;
 
 use super::*;
 use crate::cli::args::{Args, Command};
@@ -18,7 +22,7 @@ fn ground<'a>(args: &'a DemoArgs, interrupt: &'a Interrupt) -> Ground<'a> {
     Ground {
         args,
         scene: Rc::new(RefCell::new(Scene { world: World::new(args.seed), server: None })),
-        media: SimMedia::new(args.seed),
+        medium: Medium::new(args.seed, DISK_PAGES),
         near: FaultControl::new(plan.clone()),
         far: FaultControl::new(plan),
         interrupt,
@@ -57,6 +61,20 @@ fn one_byte_that_differs_from_the_input_is_found_where_it_is() {
     assert!(session.list(None).expect("listed").chunks.is_empty());
 }
 
+/// The page of a disk that has these bytes, found in a copy, since the store has the disk open.
+fn page_with(medium: &Medium, bytes: &[u8]) -> Option<PageNumber> {
+    let mut disk = medium.fork(1).open(1).expect("nobody has the copy open");
+    let pool = Pool::with_count(PAGE_BYTES, 1).expect("memory");
+    let mut done = Vec::new();
+    (0..DISK_PAGES).map(PageNumber).find(|at| {
+        let page = ReadPages::part(pool.take().expect("it came back"), 0..1).expect("one page");
+        disk.submit(0, Op::read(*at, page)).expect("one at a time");
+        disk.wait(Duration::from_secs(1), &mut done).expect("it always speaks");
+        let Some(Op::Read { into, .. }) = done.pop().map(|done| done.op) else { return false };
+        into[0][..] == *bytes
+    })
+}
+
 #[test]
 fn a_slice_that_is_damaged_on_the_disk_stops_the_demo() {
     let source = Source::generated(3, 1 << 20);
@@ -68,23 +86,8 @@ fn a_slice_that_is_damaged_on_the_disk_stops_the_demo() {
     journey.put(&mut session).expect("stored");
     let mut slice = vec![0; 4096];
     source.fill(9 * 4096, &mut slice).expect("there");
-    let media = &ground.media;
-    let found = towpath_chunkserver::store::Media::list(media).expect("names");
-    let damaged = found.iter().any(|name| {
-        use towpath_chunkserver::store::Media as _;
-        let file = media.open(name).expect("there");
-        let byte_len = media.len(&file).expect("known");
-        let mut page = vec![0; 4096];
-        (0..byte_len / 4096).any(|number| {
-            media.read_at(&file, number * 4096, &mut page).expect("readable");
-            let hit = page == slice;
-            if hit {
-                media.write_at(&file, number * 4096 + 100, &[!page[100]]).expect("writable");
-            }
-            hit
-        })
-    });
-    assert!(damaged, "the slice is on the disk");
+    let at = page_with(&ground.medium, &slice).expect("the slice is on the disk");
+    ground.medium.flip_bit(at.byte_offset() + 100);
     let said = journey.get(&mut session).expect_err("never served").to_string();
     assert!(said.contains("slice 9 ") && said.contains("damaged"), "{said}");
 }

@@ -1,0 +1,350 @@
+//! The store of a server: its folder, the disk file in it, and the thread that drives both.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::statvfs;
+use thiserror::Error;
+use towpath_disk::{Disk, NewFile, Options, PAGE_BYTES, Report};
+use towpath_transport::SharedMemory;
+
+use super::config::DaemonConfig;
+use super::error::DaemonError;
+use crate::resident::Arena;
+use crate::store::core::{
+    CoreConfig, DATA_BYTES_MAX, DISK_NAME, DriverConfig, LOG_BYTES_MAX, LOG_BYTES_MIN, StoreCore,
+    StoreThread,
+};
+use crate::store::folder::make_folder;
+use crate::store::{Damage, OpenError, StoreStats};
+
+/// Name of a disk file that does not have all yet that is copied into it.
+pub(super) const DISK_PART: &str = "disk.part";
+
+/// Sizes that a store cannot have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SizesError {
+    /// The capacity holds not even one slice, or more than can be numbered.
+    #[error("capacity_bytes is {0}: from 4096 to {DATA_BYTES_MAX} is needed, or \"unlimited\"")]
+    Capacity(u64),
+    /// The log is too small or too large.
+    #[error("log_bytes is {0}: from {LOG_BYTES_MIN} to {LOG_BYTES_MAX} is needed")]
+    Log(u64),
+    /// It is not said how much room is to be taken.
+    #[error("preallocate needs capacity_bytes: how much room the disk file takes at once")]
+    Preallocate,
+}
+
+/// Whether a store can have these sizes.
+pub(super) fn check_sizes(config: &DaemonConfig) -> Result<(), SizesError> {
+    let capacity = config.capacity_bytes;
+    if !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&config.log_bytes) {
+        return Err(SizesError::Log(config.log_bytes));
+    }
+    match capacity {
+        u64::MAX if config.preallocate => Err(SizesError::Preallocate),
+        u64::MAX => Ok(()),
+        _ if (PAGE_BYTES as u64..=DATA_BYTES_MAX).contains(&capacity) => Ok(()),
+        _ => Err(SizesError::Capacity(capacity)),
+    }
+}
+
+pub(super) fn core_config(config: &DaemonConfig) -> CoreConfig {
+    CoreConfig {
+        log_pages: config.log_bytes / PAGE_BYTES as u64,
+        chunks_max: config.chunks_max,
+        store_id: random(),
+        log_nonce: random(),
+        is_sparse: !config.preallocate,
+    }
+}
+
+/// For a repair: sizes are those of the store that is there.
+pub(super) fn repair_config() -> CoreConfig {
+    core_config(&DaemonConfig { chunks_max: u64::MAX, ..DaemonConfig::default() })
+}
+
+fn driver_config(config: &DaemonConfig) -> DriverConfig {
+    DriverConfig {
+        queue_max: config.store_queue_max as usize,
+        unfinished_keep: match config.unfinished_keep_s {
+            0 => None,
+            seconds => Some(Duration::from_secs(seconds.into())),
+        },
+    }
+}
+
+/// A number that nobody can guess: std keys each `RandomState` from the system's randomness.
+pub(super) fn random() -> u64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    RandomState::new().hash_one(0u64)
+}
+
+/// What the opening found.
+struct Found {
+    disk: String,
+    stats: StoreStats,
+    damage: Vec<Damage>,
+    is_damaged: bool,
+    /// Resident chunks in memory, and those that do not fit.
+    resident: Option<(SharedMemory, u64, u64)>,
+}
+
+/// An error of the store's thread, or of its start.
+struct Failed(Box<DaemonError>);
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self(DaemonError::Thread(error).into())
+    }
+}
+
+/// Opens the store that the settings name, on a thread of its own, and makes it where there is
+/// none. Gives a hold on it for each of `askers`, and the memory in which resident chunks are, if
+/// any can be; says in the log what it found.
+///
+/// # Errors
+/// [`DaemonError`]; nothing was changed in a store that was there.
+pub fn open_store<W: AsRef<[u8]> + Send + 'static>(
+    config: &DaemonConfig,
+    askers: usize,
+) -> Result<(Vec<StoreThread<W>>, Option<SharedMemory>), DaemonError> {
+    check_sizes(config)?;
+    let of_thread = config.clone();
+    let open = move || open_here(&of_thread).map_err(|error| Failed(error.into()));
+    let spawned = StoreThread::spawn(askers, driver_config(config), open);
+    let (threads, found) = spawned.map_err(|Failed(error)| *error)?;
+    say(&found, &config.data_dir);
+    Ok((threads, found.resident.map(|(memory, ..)| memory)))
+}
+
+/// What the store's thread does first: by io_uring a disk is driven by the thread that opened it.
+fn open_here<W: AsRef<[u8]>>(config: &DaemonConfig) -> Result<(StoreCore<W>, Found), DaemonError> {
+    let path = config.data_dir.as_path();
+    let mut of_core = core_config(config);
+    let (disk, report) = open_disk(path, DISK_NAME, Some((config, &of_core)))?;
+    // A device has all the room that it ever will.
+    of_core.is_sparse &= !report.is_device;
+    let failed = |source| DaemonError::Store { path: path.into(), source };
+    let mut core = StoreCore::open(disk, &of_core).map_err(failed)?;
+    let resident = keep_resident(&mut core, config.resident_bytes)?;
+    let found = Found {
+        disk: report.to_string(),
+        stats: core.stats(),
+        damage: core.damage().to_vec(),
+        is_damaged: core.is_damaged(),
+        resident,
+    };
+    Ok((core, found))
+}
+
+/// Opens the disk file in a folder, which has no other user then. With settings, the folder and the
+/// file are made where they are not there.
+pub(super) fn open_disk(
+    path: &Path,
+    name: &str,
+    make: Option<(&DaemonConfig, &CoreConfig)>,
+) -> Result<(Box<dyn Disk>, Report), DaemonError> {
+    let not_a_directory = || DaemonError::NotADirectory(path.into());
+    let no_folder = |source: io::Error| match source.kind() {
+        io::ErrorKind::NotADirectory => not_a_directory(),
+        _ => DaemonError::DataDir { path: path.into(), source },
+    };
+    if path.exists() && !path.is_dir() {
+        return Err(not_a_directory());
+    }
+    if make.is_some() {
+        make_folder(path).map_err(no_folder)?;
+    }
+    let file = path.join(name);
+    if !file.exists() && has_old_store(path).map_err(no_folder)? {
+        return Err(DaemonError::OldStore(path.into()));
+    }
+    let create = match make {
+        Some((config, core)) if !file.exists() => Some(new_file(path, config, core)?),
+        // An empty file is one whose making was interrupted.
+        Some((config, core)) if file.metadata().is_ok_and(|found| found.len() == 0) => {
+            Some(new_file(path, config, core)?)
+        }
+        _ => None,
+    };
+    towpath_disk::open(&file, &Options { create, ..Options::default() }).map_err(|source| {
+        let failed = |source| DaemonError::Store { path: path.into(), source };
+        match source.source.kind() {
+            io::ErrorKind::WouldBlock => failed(OpenError::Locked),
+            io::ErrorKind::NotFound => failed(OpenError::NoStore),
+            _ => DaemonError::Disk(source),
+        }
+    })
+}
+
+/// The disk file to be made: as long as the capacity asks for; without one, as long as its file
+/// system. It is sparse then, and takes only the room of what is written, so that it can go on
+/// growing when other files go; but its map and directory, 2 % of its length, have theirs from the
+/// beginning.
+fn new_file(path: &Path, config: &DaemonConfig, core: &CoreConfig) -> Result<NewFile, DaemonError> {
+    let of_data = |bytes| core.page_count(bytes).unwrap_or(0);
+    let page_count = match config.capacity_bytes {
+        u64::MAX => {
+            let found = statvfs(path).map_err(|error| {
+                let (path, source) = (PathBuf::from(path), error.into());
+                DaemonError::DataDir { path, source }
+            })?;
+            let bytes = found.f_blocks.saturating_mul(found.f_frsize);
+            (bytes / PAGE_BYTES as u64).min(of_data(DATA_BYTES_MAX))
+        }
+        bytes => of_data(bytes),
+    };
+    let room_pages = core.room_pages(page_count).ok_or_else(|| DaemonError::Store {
+        path: path.into(),
+        source: OpenError::TooSmall { pages: page_count },
+    })?;
+    Ok(NewFile { page_count, room_pages })
+}
+
+/// Whether a folder has files of the format before: logs, maps or segments, each with a number.
+fn has_old_store(path: &Path) -> io::Result<bool> {
+    let entries = match fs::read_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        entries => entries?,
+    };
+    for entry in entries {
+        let name = entry?.file_name();
+        let parts = name.to_str().and_then(|name| name.split_once('.'));
+        if let Some(("data" | "log" | "map", number)) = parts
+            && !number.is_empty()
+            && number.bytes().all(|byte| byte.is_ascii_hexdigit())
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Has the store keep resident chunks in memory, where any is configured; gives the memory, for
+/// clients to read, how many chunks are in it, and how many do not fit.
+fn keep_resident<W: AsRef<[u8]>>(
+    core: &mut StoreCore<W>,
+    bytes: u64,
+) -> Result<Option<(SharedMemory, u64, u64)>, DaemonError> {
+    if bytes == 0 {
+        return Ok(None);
+    }
+    let arena = Arena::new(bytes).map_err(DaemonError::Resident)?;
+    let memory = arena.memory();
+    let (chunks, left_out) = core.keep_in(Box::new(arena)).map_err(DaemonError::StoreDisk)?;
+    Ok(Some((memory, chunks, left_out)))
+}
+
+/// Lines for what was opened and what is damaged of it, and one that says what to do.
+fn say(found: &Found, dir: &Path) {
+    let Found { disk, stats, damage, is_damaged, resident } = found;
+    let dir = dir.display();
+    for damage in damage {
+        match damage.kind.loses_records() {
+            true => tracing::error!(%damage, "the store is damaged"),
+            false => tracing::warn!(%damage, "the store is damaged"),
+        }
+    }
+    if *is_damaged {
+        tracing::error!(
+            "changes are lost to damage, so the store takes no others: stop the server and run \
+             `towpath-chunkserver check {dir}`"
+        );
+    } else if !damage.is_empty() {
+        tracing::warn!(
+            "nothing that was acknowledged is lost but what is named above; \
+             `towpath-chunkserver check {dir}` looks at all of it while no server runs"
+        );
+    }
+    if let Some((_, chunks, left_out)) = resident {
+        tracing::info!(chunks, "resident chunks are in memory");
+        if *left_out > 0 {
+            tracing::warn!(
+                left_out,
+                "resident chunks do not fit into `resident_bytes`; they are read from the disk"
+            );
+        }
+    }
+    tracing::info!(
+        %dir,
+        disk,
+        chunks = stats.chunks,
+        live_bytes = stats.live_bytes,
+        capacity_bytes = stats.capacity_bytes,
+        records_replayed = stats.records_replayed,
+        "the store is open"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(dir: &Path) -> DaemonConfig {
+        DaemonConfig {
+            data_dir: dir.into(),
+            capacity_bytes: 1 << 20,
+            log_bytes: 1 << 20,
+            ..DaemonConfig::default()
+        }
+    }
+
+    fn capacity(config: &DaemonConfig) -> Result<u64, DaemonError> {
+        open_here::<Vec<u8>>(config).map(|(core, _)| core.stats().capacity_bytes)
+    }
+
+    #[test]
+    fn a_store_has_the_capacity_that_was_asked_for_when_it_was_made() {
+        let dir = tempfile::tempdir().expect("room for a folder");
+        let config = config(dir.path());
+        let found = capacity(&config).expect("it is made");
+        assert!((1 << 20..(1 << 20) + (1 << 15)).contains(&found), "{found}");
+        let larger = DaemonConfig { capacity_bytes: 1 << 30, ..config };
+        assert_eq!(capacity(&larger).expect("it is there"), found);
+    }
+
+    #[test]
+    fn a_file_whose_making_was_interrupted_is_made_anew() {
+        let dir = tempfile::tempdir().expect("room for a folder");
+        fs::write(dir.path().join(DISK_NAME), []).expect("room for a file");
+        assert!(capacity(&config(dir.path())).expect("it is made") >= 1 << 20);
+    }
+
+    #[test]
+    fn a_folder_with_a_store_of_the_format_before_is_refused_and_not_touched() {
+        for name in ["map.00000001", "log.0000000a", "data.0000"] {
+            let dir = tempfile::tempdir().expect("room for a folder");
+            fs::write(dir.path().join(name), [1]).expect("room for a file");
+            let refused = capacity(&config(dir.path())).expect_err("it is an old one");
+            assert!(refused.to_string().contains("towpath-chunkserver upgrade"), "{refused}");
+            assert!(!dir.path().join(DISK_NAME).exists());
+            let opened = open_disk(dir.path(), DISK_NAME, None);
+            assert!(matches!(opened, Err(DaemonError::OldStore(_))));
+        }
+        let dir = tempfile::tempdir().expect("room for a folder");
+        for name in ["map.txt", "data", "log.", "status.sock"] {
+            fs::write(dir.path().join(name), [1]).expect("room for a file");
+        }
+        assert!(capacity(&config(dir.path())).is_ok(), "those are others' files");
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_are_told_with_what_can() {
+        let fine = config(Path::new("x"));
+        assert_eq!(check_sizes(&fine), Ok(()));
+        let with = |capacity_bytes, log_bytes, preallocate| {
+            let fine = fine.clone();
+            check_sizes(&DaemonConfig { capacity_bytes, log_bytes, preallocate, ..fine })
+        };
+        assert_eq!(with(u64::MAX, 1 << 20, false), Ok(()));
+        assert_eq!(with(u64::MAX, 1 << 20, true), Err(SizesError::Preallocate));
+        assert_eq!(with(1 << 20, 1 << 20, true), Ok(()));
+        assert_eq!(with(4095, 1 << 20, true), Err(SizesError::Capacity(4095)));
+        assert_eq!(with(1 << 44, 1 << 20, false), Err(SizesError::Capacity(1 << 44)));
+        assert_eq!(with(1 << 20, 1 << 18, false), Err(SizesError::Log(1 << 18)));
+    }
+}
