@@ -43,7 +43,7 @@ pub struct DriverConfig {
 type Alarm = Arc<Mutex<Option<Waker>>>;
 
 /// One asker's end.
-struct Desk<W> {
+pub(super) struct Desk<W> {
     /// None when the asker is gone.
     incoming: Option<Receiver<(u64, Request<W, Buf>)>>,
     outgoing: Sender<Completion<W, Buf>>,
@@ -96,9 +96,7 @@ impl<W: AsRef<[u8]> + Send + 'static> StoreThread<W> {
         let (tell, told) = bounded(1);
         let run = move || match open() {
             Ok((core, found)) => {
-                let unfinished = Unfinished::new(core.unfinished(), Instant::now());
-                let said = (Room::Enough, None);
-                let driver = Driver { core, desks, bell, config, unfinished, next: 0, said };
+                let driver = Driver::new(core, desks, bell, config);
                 // Nobody hears it where the caller has panicked.
                 let _ = tell.send(Ok(found));
                 driver.run()
@@ -203,7 +201,7 @@ impl<W> StoreThread<W> {
 }
 
 /// What the thread has.
-struct Driver<W> {
+pub(super) struct Driver<W> {
     core: StoreCore<W>,
     desks: Vec<Desk<W>>,
     bell: Bell,
@@ -216,17 +214,28 @@ struct Driver<W> {
 }
 
 impl<W: AsRef<[u8]>> Driver<W> {
+    pub(super) fn new(
+        core: StoreCore<W>,
+        desks: Vec<Desk<W>>,
+        bell: Bell,
+        config: DriverConfig,
+    ) -> Self {
+        let unfinished = Unfinished::new(core.unfinished(), Instant::now());
+        Self { core, desks, bell, config, unfinished, next: 0, said: (Room::Enough, None) }
+    }
+
     /// Drives the store until nobody can ask any more and all is answered.
-    fn run(mut self) -> Result<(), FlushFailed> {
+    pub(super) fn run(mut self) -> Result<(), FlushFailed> {
         let gone =
             |error: io::Error| FlushFailed { step: CommitStep::LogFlush, kind: error.kind() };
-        while self.desks.iter().any(|desk| desk.incoming.is_some()) || !self.core.is_idle() {
+        while self.has_work() {
             self.bell.clear();
             let took = self.take();
             self.core.turn(None).map_err(gone)?;
             let answered = self.answer();
             self.say_room();
-            if !took && !answered {
+            // What the turn has ended may have been the last.
+            if !took && !answered && self.has_work() {
                 self.wait().map_err(gone)?;
             }
         }
@@ -235,6 +244,11 @@ impl<W: AsRef<[u8]>> Driver<W> {
             self.core.turn(Some(MARK_AFTER)).map_err(gone)?;
         }
         self.core.failure().map_or(Ok(()), Err)
+    }
+
+    /// Whether anybody can still ask, or something is under way.
+    fn has_work(&self) -> bool {
+        self.desks.iter().any(|desk| desk.incoming.is_some()) || !self.core.is_idle()
     }
 
     /// Takes what is queued, some of each who asks, who go first in turn. True where there was

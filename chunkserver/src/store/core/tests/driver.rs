@@ -1,12 +1,18 @@
 //! The thread of a store: its answers, its end, and what it does when nothing is to be done.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Instant;
 
+use towpath_disk::{Disk, Done, Limits, Refused as NotTaken};
+use towpath_wake::Bell;
+
 use super::*;
+use crate::store::core::driver::Driver;
 use crate::store::core::{DriverConfig, StoreThread};
 use crate::store::error::WriteError;
 
@@ -124,4 +130,57 @@ fn an_unfinished_chunk_that_nobody_goes_on_with_is_removed() {
         }
     }
     assert_eq!(store.stop_within(LONG), Some(Ok(())));
+}
+
+/// A disk with a file to wait for: what is under way ends when it is polled. It counts the waits
+/// for it while it has nothing to do.
+struct Watched {
+    disk: Box<dyn Disk>,
+    files: (UnixStream, UnixStream),
+    idle_waits: Arc<AtomicUsize>,
+}
+
+impl Disk for Watched {
+    fn limits(&self) -> Limits {
+        self.disk.limits()
+    }
+
+    fn submit(&mut self, tag: u64, op: towpath_disk::Op) -> Result<(), NotTaken> {
+        self.disk.submit(tag, op)
+    }
+
+    fn poll(&mut self, done: &mut Vec<Done>) -> io::Result<usize> {
+        self.disk.wait(Duration::from_secs(1), done)
+    }
+
+    fn wait(&mut self, timeout: Duration, done: &mut Vec<Done>) -> io::Result<usize> {
+        self.disk.wait(timeout, done)
+    }
+
+    fn arm(&mut self) -> io::Result<bool> {
+        let is_idle = self.limits().in_flight == 0;
+        self.idle_waits.fetch_add(usize::from(is_idle), Ordering::SeqCst);
+        Ok(!is_idle)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.files.1.as_fd())
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.disk.free_bytes()
+    }
+}
+
+#[test]
+fn a_thread_that_nobody_asks_any_more_waits_for_nothing_but_what_is_under_way() {
+    let idle_waits = Arc::<AtomicUsize>::default();
+    let disk = Box::new(medium(5).open(32).expect("nobody has it"));
+    let files = UnixStream::pair().expect("two sockets");
+    let disk = Watched { disk, files, idle_waits: Arc::clone(&idle_waits) };
+    let mut core = StoreCore::open(Box::new(disk), &CONFIG).expect("it opens");
+    core.submit(Client { asker: 0, token: 0 }, create_request(ChunkId(1)));
+    let driver = Driver::<Vec<u8>>::new(core, Vec::new(), Bell::new().expect("a file"), DRIVER);
+    assert_eq!(driver.run(), Ok(()));
+    assert_eq!(idle_waits.load(Ordering::SeqCst), 0, "each would be seconds");
 }
