@@ -87,6 +87,8 @@ pub(super) fn random() -> u64 {
 struct Found {
     disk: String,
     stats: StoreStats,
+    /// The capacity that the settings ask for, where the store has another one.
+    other_capacity_bytes: Option<u64>,
     damage: Vec<Damage>,
     is_damaged: bool,
     /// Resident chunks in memory, and those that do not fit.
@@ -134,11 +136,19 @@ fn open_here<W: AsRef<[u8]>>(config: &DaemonConfig) -> Result<(StoreCore<W>, Fou
     let found = Found {
         disk: report.to_string(),
         stats: core.stats(),
+        other_capacity_bytes: other_capacity(config.capacity_bytes, core.stats().capacity_bytes),
         damage: core.damage().to_vec(),
         is_damaged: core.is_damaged(),
         resident,
     };
     Ok((core, found))
+}
+
+/// The capacity that was asked for, if a store has one that is not made of it: as much, or up to a
+/// hundredth and a few pages more, by which the areas of a disk are rounded.
+fn other_capacity(asked: u64, found: u64) -> Option<u64> {
+    let made = asked..=asked.saturating_add(asked / 100).saturating_add(64 << 10);
+    (asked != u64::MAX && !made.contains(&found)).then_some(asked)
 }
 
 /// Opens the disk file in a folder, which has no other user then. With settings, the folder and the
@@ -241,7 +251,7 @@ fn keep_resident<W: AsRef<[u8]>>(
 
 /// Lines for what was opened and what is damaged of it, and one that says what to do.
 fn say(found: &Found, dir: &Path) {
-    let Found { disk, stats, damage, is_damaged, resident } = found;
+    let Found { disk, stats, other_capacity_bytes, damage, is_damaged, resident } = found;
     let dir = dir.display();
     for damage in damage {
         match damage.kind.loses_records() {
@@ -268,6 +278,13 @@ fn say(found: &Found, dir: &Path) {
                 "resident chunks do not fit into `resident_bytes`; they are read from the disk"
             );
         }
+    }
+    if let Some(asked) = other_capacity_bytes {
+        tracing::warn!(
+            asked,
+            capacity_bytes = stats.capacity_bytes,
+            "`capacity_bytes` is not that of the store that is there: the length of a disk is fixed"
+        );
     }
     tracing::info!(
         %dir,
@@ -297,14 +314,25 @@ mod tests {
         open_here::<Vec<u8>>(config).map(|(core, _)| core.stats().capacity_bytes)
     }
 
+    fn other(config: &DaemonConfig) -> Option<u64> {
+        let (_, found) = open_here::<Vec<u8>>(config).expect("it is there");
+        found.other_capacity_bytes
+    }
+
     #[test]
     fn a_store_has_the_capacity_that_was_asked_for_when_it_was_made() {
         let dir = tempfile::tempdir().expect("room for a folder");
         let config = config(dir.path());
         let found = capacity(&config).expect("it is made");
         assert!((1 << 20..(1 << 20) + (1 << 15)).contains(&found), "{found}");
-        let larger = DaemonConfig { capacity_bytes: 1 << 30, ..config };
-        assert_eq!(capacity(&larger).expect("it is there"), found);
+        assert_eq!(other(&config), None);
+        for capacity_bytes in [1 << 30, 1 << 19] {
+            let another = DaemonConfig { capacity_bytes, ..config.clone() };
+            assert_eq!(capacity(&another).expect("it is there"), found);
+            assert_eq!(other(&another), Some(capacity_bytes), "which the log says");
+        }
+        let unlimited = DaemonConfig { capacity_bytes: u64::MAX, ..config };
+        assert_eq!(other(&unlimited), None);
     }
 
     #[test]

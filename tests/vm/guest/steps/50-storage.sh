@@ -26,7 +26,7 @@ in_peer="nsenter --net=/run/netns/peer"
 # server ARGUMENTS...: until `server_end`; `where` is where it runs, `client` its client's program.
 server() {
     mkdir -p /tmp/store
-    $where towpath-chunkserver --data-dir /tmp/store "$@" >/tmp/ready 2>/tmp/server.log &
+    $where towpath-chunkserver --data-dir /tmp/store --capacity-bytes 1GiB "$@" >/tmp/ready 2>/tmp/server.log &
     server=$!
     for _ in $(seq 1200); do
         ! grep -q listening /tmp/ready || return 0
