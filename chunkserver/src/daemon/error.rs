@@ -14,7 +14,8 @@ use super::store::SizesError;
 use super::value::ValueError;
 use crate::qos::TenantsError;
 use crate::store::core::CoreRepairError;
-use crate::store::{FlushFailed, OpenError, UpgradeError};
+use crate::store::old::UpgradeError;
+use crate::store::{FlushFailed, OpenError};
 
 /// Why the daemon could not start, or did not stop cleanly.
 #[derive(Debug, Error)]

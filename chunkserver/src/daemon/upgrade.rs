@@ -11,7 +11,7 @@ use super::error::DaemonError;
 use super::keys::key;
 use super::store::{DISK_PART, check_sizes, core_config, open_disk};
 use crate::store::core::DISK_NAME;
-use crate::store::{FileMedia, UpgradeError, Upgraded, upgrade};
+use crate::store::old::{OldFolder, UpgradeError, Upgraded, upgrade};
 
 const AFTER_HELP: &str = "\
 The server must not run. Nothing is changed in OLD, so NEW needs room for all of its data. A copy
@@ -95,10 +95,10 @@ impl StoreUpgrade {
         }
         let of_core = core_config(&DaemonConfig { chunks_max: u64::MAX, ..new.clone() });
         let (disk, _) = open_disk(dir, DISK_PART, Some((new, &of_core)))?;
-        let in_old = |source| DaemonError::DataDir { path: old.clone(), source };
-        let mut media = FileMedia::new(old).map_err(in_old)?;
-        let done = upgrade(&mut media, disk, &of_core).map_err(|source| match source {
-            UpgradeError::Open(source) => DaemonError::Store { path: old.clone(), source },
+        let in_old = |source| DaemonError::Store { path: old.clone(), source };
+        let folder = OldFolder::lock(old).map_err(in_old)?;
+        let done = upgrade(&folder, disk, &of_core).map_err(|source| match source {
+            UpgradeError::Open(source) => in_old(source),
             source => DaemonError::NotUpgraded { path: old.clone(), source: source.into() },
         })?;
         fs::rename(&part, dir.join(DISK_NAME)).map_err(failed)?;
@@ -124,7 +124,7 @@ impl StoreUpgrade {
 mod tests {
     use super::*;
     use crate::store::ChunkId;
-    use crate::store::old::OldStore;
+    use crate::store::old::made::OldStore;
 
     #[test]
     fn an_old_folder_is_copied_once_and_then_opens() {

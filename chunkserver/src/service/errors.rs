@@ -77,9 +77,6 @@ pub(super) fn of_suspect(chunk: ChunkId) -> ErrorReply {
 
 fn of_refused(refused: Refused) -> ErrorReply {
     match refused {
-        // The worker commits and tries again, so this is a batch that can never fit: the log is
-        // full of changes that wait for a checkpoint.
-        Refused::BatchFull => ErrorReply::Busy,
         Refused::Damaged | Refused::Failed(_) => ErrorReply::StoreFailed,
         Refused::NoSpace => ErrorReply::NoSpace,
         Refused::ResidentFull { left_bytes: left } => ErrorReply::ResidentFull { left },

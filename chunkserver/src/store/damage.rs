@@ -2,7 +2,44 @@
 
 use std::fmt;
 
-use super::scan::LostRecords;
+use super::slice::ChunkId;
+
+/// Records that no copy of a log has whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostRecords {
+    /// Number of the first.
+    pub first: u64,
+    /// Number of the last.
+    pub last: u64,
+    /// Offset in each copy of the log where the first began.
+    pub offset: u64,
+    /// Offset where the next whole record begins, or where the log ends.
+    pub end: u64,
+    /// Those whose header is whole: their number, and the chunk that they changed.
+    pub named: Vec<(u64, ChunkId)>,
+}
+
+impl LostRecords {
+    /// How many they are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        (self.last + 1).saturating_sub(self.first)
+    }
+
+    /// Takes in which chunks records changed, as far as they are among these.
+    pub(crate) fn name(&mut self, records: &[(u64, ChunkId)]) {
+        let lost = self.first..=self.last;
+        self.named.extend(records.iter().filter(|(sequence, _)| lost.contains(sequence)));
+        self.named.sort_unstable_by_key(|(sequence, _)| *sequence);
+        self.named.dedup_by_key(|(sequence, _)| *sequence);
+    }
+
+    /// Of how many it is not known which chunk they changed.
+    #[must_use]
+    pub fn unnamed(&self) -> u64 {
+        self.count().saturating_sub(self.named.len() as u64)
+    }
+}
 
 /// One thing that is damaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,18 +55,6 @@ pub struct Damage {
 /// What is damaged. Where nothing is said to be lost, the store has it from another place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DamageKind {
-    /// The header page of a segment.
-    SegmentHeader,
-    /// A segment that cannot be used, since it is missing or the file is not the one that it
-    /// should be; or one that is cut short, which is used as far as it goes.
-    Segment {
-        /// What is wrong with it.
-        why: String,
-        /// Slices that lie in it and cannot be read.
-        slices: u64,
-    },
-    /// The header page of one copy of the log.
-    LogHeader,
     /// Bytes of one copy of the log.
     LogCopy {
         /// How many, from the first to the last that is damaged.
@@ -39,30 +64,10 @@ pub enum DamageKind {
     },
     /// Records that no copy of the log has whole.
     LostRecords(LostRecords),
-    /// The current log, or both headers of it: it is not known which changes followed the map.
-    Log {
-        /// What is wrong with it.
-        why: String,
-    },
     /// A map whose state is known from the one before and its logs.
     Map {
         /// What is wrong with it.
         why: String,
-    },
-    /// The log or the map of the generation before, which the next checkpoint writes over.
-    Spare {
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A map file that is none, and that no log belongs to.
-    StrayMap {
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The mark says that more records were on stable media than the log has.
-    Mark {
-        /// The last record that was.
-        durable_sequence: u64,
     },
 }
 
@@ -71,23 +76,16 @@ impl DamageKind {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Self::SegmentHeader => "segment-header",
-            Self::Segment { .. } => "segment",
-            Self::LogHeader => "log-header",
             Self::LogCopy { .. } => "log-copy",
             Self::LostRecords(_) => "lost-records",
-            Self::Log { .. } => "log",
             Self::Map { .. } => "map",
-            Self::Spare { .. } => "spare",
-            Self::StrayMap { .. } => "stray-map",
-            Self::Mark { .. } => "mark",
         }
     }
 
     /// Whether changes that were acknowledged are gone.
     #[must_use]
     pub fn loses_records(&self) -> bool {
-        matches!(self, Self::LostRecords(_) | Self::Log { .. } | Self::Mark { .. })
+        matches!(self, Self::LostRecords(_))
     }
 }
 
@@ -95,15 +93,6 @@ impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, offset, kind } = self;
         match kind {
-            DamageKind::SegmentHeader => {
-                write!(f, "{file}: the header is damaged; what it says is known from the map")
-            }
-            DamageKind::Segment { why, slices } => {
-                write!(f, "{file}: {why}; {slices} slices in it cannot be read")
-            }
-            DamageKind::LogHeader => {
-                write!(f, "{file}: the header at offset {offset} is damaged; another copy is whole")
-            }
             DamageKind::LogCopy { byte_len, records } => write!(
                 f,
                 "{file}: {byte_len} bytes at offset {offset} are damaged; what is there ({records} \
@@ -112,22 +101,9 @@ impl fmt::Display for Damage {
             DamageKind::LostRecords(lost) => {
                 write!(f, "{file}: {}", LostText { lost, offset: *offset })
             }
-            DamageKind::Log { why } => {
-                write!(f, "{file}: {why}; all changes since the last checkpoint may be lost")
-            }
             DamageKind::Map { why } => {
                 write!(f, "{file}: {why}; what it says is known from the map before and the logs")
             }
-            DamageKind::Spare { why } => {
-                write!(f, "{file}: {why}; it is of the generation before, which nothing needs now")
-            }
-            DamageKind::StrayMap { why } => {
-                write!(f, "{file}: {why}; no log belongs to it, and it is left aside")
-            }
-            DamageKind::Mark { durable_sequence } => write!(
-                f,
-                "{file}: record {durable_sequence} was on stable media, and the log ends before it"
-            ),
         }
     }
 }

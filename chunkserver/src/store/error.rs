@@ -2,18 +2,13 @@
 
 use thiserror::Error;
 
-use super::config::ConfigError;
-use super::header::HeaderError;
-use super::map::ApplyError;
 use super::media::MediaError;
+use super::old::HeaderError;
 use super::slice::ChunkId;
 
-/// Why a directory cannot be opened as a store. Nothing was changed in it.
+/// Why there is no store to open. Nothing was changed in it.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// A setting is invalid.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
     /// A log record has its checksum but contradicts the records before it.
     #[error("{file} is inconsistent at offset {offset}: {source}")]
     Apply {
@@ -33,7 +28,7 @@ pub enum OpenError {
         /// What is wrong with it.
         why: String,
     },
-    /// A file header is refused.
+    /// A file header of the format before is refused.
     #[error("{file}: {source}")]
     Header {
         /// The file.
@@ -45,14 +40,17 @@ pub enum OpenError {
     /// Another server uses the directory.
     #[error("another server has this store open: stop that server first")]
     Locked,
-    /// There are segments but no checkpoint.
-    #[error("there are segments but no map file: restore it from a copy, or remove all files")]
+    /// A store of the format before has segments but no checkpoint.
+    #[error(
+        "there are segments of the format before but no map file: restore it from a copy, or \
+         remove all files"
+    )]
     MapMissing,
     /// The medium failed.
     #[error(transparent)]
     Media(#[from] MediaError),
     /// The directory has no store.
-    #[error("there is no store here: no map, no log and no segment")]
+    #[error("there is no store here")]
     NoStore,
     /// The disk is too small.
     #[error("the disk has {pages} pages of 4096 bytes: too few for a log, a map and data")]
@@ -60,23 +58,37 @@ pub enum OpenError {
         /// What it has.
         pages: u64,
     },
-    /// Two slices use one page, or a slice uses a page that no segment has.
-    #[error("page {page} of the segment files is used by two slices, or is in no file")]
+    /// Two slices use one page, or a slice uses a page that is not there.
+    #[error("page {page} is used by two slices, or is not there")]
     Page {
-        /// The page, counted over all segments.
+        /// The page.
         page: u32,
     },
+}
+
+/// Why a sound record does not fit the map: the log says something that cannot have happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ApplyError {
+    /// It needs a block of the map, and all that the medium has room for are used.
+    #[error("the map has no room for another block of chunk {0}")]
+    NoBlock(ChunkId),
+    /// A create of a chunk that is there.
+    #[error("chunk {0} is created twice")]
+    ChunkExists(ChunkId),
+    /// A write beyond the chunk's own limit.
+    #[error("a write grows chunk {0} past its limit")]
+    LimitExceeded(ChunkId),
+    /// A write, finish or delete of a chunk that is not there.
+    #[error("chunk {0} is changed but was never created")]
+    NoSuchChunk(ChunkId),
 }
 
 /// Which step of a commit failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CommitStep {
-    /// Replacing log and map.
+    /// Writing the map.
     #[error("the checkpoint")]
     Checkpoint,
-    /// Flushing the data of a segment.
-    #[error("the flush of a segment")]
-    DataFlush,
     /// Writing the records.
     #[error("the write of the log")]
     LogAppend,
@@ -104,9 +116,6 @@ pub enum Refused {
     /// Acknowledged changes are lost, and a new change could use the pages that a repair needs.
     #[error("the store is damaged and read-only: run `towpath-chunkserver check` on it")]
     Damaged,
-    /// Too much is staged: commit, then try again.
-    #[error("the batch is full: commit it first")]
-    BatchFull,
     /// An earlier commit failed; this change was not staged and never happens.
     #[error(transparent)]
     Failed(#[from] FlushFailed),
@@ -243,7 +252,7 @@ pub struct SliceCorrupt {
     pub chunk: ChunkId,
     /// Index of the slice.
     pub slice: u64,
-    /// Segment file.
+    /// The file.
     pub file: String,
     /// Byte offset of the slice there.
     pub offset: u64,

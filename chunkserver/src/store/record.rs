@@ -66,10 +66,10 @@ impl LogKey {
     }
 }
 
-/// A run of pages: the 4 KiB units in which segment files are given out.
+/// A run of pages: the 4 KiB units in which a disk is given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// First page, counted over all segments; page zero of each segment is its header.
+    /// First page.
     pub page: u32,
     /// How many pages.
     pub count: u32,

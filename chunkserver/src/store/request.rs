@@ -1,18 +1,12 @@
 //! What a store is asked, and what it answers.
 
-use super::engine::{ChunkStat, Ticket};
-use super::error::{
-    CreateError, DeleteError, FinishError, FlushFailed, LocateError, ReadError, Refused, WriteError,
-};
-use super::limits::WORK_HERE_BYTES_MAX;
-use super::read::ReadDone;
+use super::error::{CreateError, DeleteError, FinishError, LocateError, ReadError, WriteError};
 use super::residence::Located;
-use super::scrub::ScrubReport;
+use super::results::{ChunkStat, ReadDone, ScrubReport, Ticket};
 use super::slice::ChunkId;
 use super::stats::StoreStats;
 
-/// What a [`StoreWorker`](super::StoreWorker) is asked; buffers come back with the answer, whatever
-/// it is.
+/// What a store is asked; buffers come back with the answer, whatever it is.
 #[derive(Debug)]
 pub enum Request<W, R = W> {
     /// Make a chunk.
@@ -38,15 +32,14 @@ pub enum Request<W, R = W> {
         /// Its name.
         chunk: ChunkId,
     },
-    /// List chunks as [`Store::list`](super::Store::list) does.
+    /// List chunks in the order of their names, the first one after `after`.
     List {
         /// The last name that the caller has.
         after: Option<ChunkId>,
-        /// Most chunks wanted.
+        /// Most chunks wanted; never more than [`LIST_MAX`](super::limits::LIST_MAX) come.
         count_max: usize,
     },
-    /// Say where the slices of a chunk lie in memory, as
-    /// [`Store::locate`](super::Store::locate) does.
+    /// Say where the slices of a chunk lie in memory.
     Locate {
         /// The chunk.
         chunk: ChunkId,
@@ -55,7 +48,9 @@ pub enum Request<W, R = W> {
         /// Most runs wanted.
         runs_max: usize,
     },
-    /// Read as [`Store::read`](super::Store::read) does.
+    /// Read bytes, with one checksum for each slice that is touched: the stored one of a slice that
+    /// is read whole or up to the end of the chunk, and of other edges that of the part
+    /// ([`fragment_crc`](super::fragment_crc)), made once the whole slice was checked.
     Read {
         /// The chunk.
         chunk: ChunkId,
@@ -68,7 +63,8 @@ pub enum Request<W, R = W> {
         /// Where the checksums go; cleared first.
         crcs: Vec<u32>,
     },
-    /// Check slices as [`Store::scrub_step`](super::Store::scrub_step) does.
+    /// Check the next slices in the order of chunks. Chunks that are made or deleted between two
+    /// such requests are met or missed according to their name; nothing else is passed over.
     Scrub {
         /// Most slices to check.
         budget_slices: u64,
@@ -80,7 +76,7 @@ pub enum Request<W, R = W> {
     },
     /// The counters.
     Stats,
-    /// Write as [`Write`](super::Write) says.
+    /// Write bytes.
     Write {
         /// The chunk.
         chunk: ChunkId,
@@ -88,9 +84,10 @@ pub enum Request<W, R = W> {
         offset: u64,
         /// The data, piece after piece.
         data: Vec<W>,
-        /// One checksum per touched slice.
+        /// One checksum per touched slice, as [`writer_crcs`](super::writer_crcs) makes them.
         crcs: Vec<u32>,
-        /// See [`Write::verified`](super::Write::verified).
+        /// The caller has checked the data of whole slices against `crcs` already. Fragments at the
+        /// edges are checked by the store in any case, after they were copied.
         verified: bool,
     },
 }
@@ -141,47 +138,4 @@ pub struct Completion<W, R = W> {
     pub token: u64,
     /// The answer.
     pub reply: Reply<W, R>,
-}
-
-impl<W, R> Reply<W, R> {
-    pub(super) fn waits_for_commit(&self) -> bool {
-        matches!(
-            self,
-            Self::Create(Ok(_))
-                | Self::Delete(Ok(_))
-                | Self::Finish(Ok(_))
-                | Self::Write { result: Ok(_), .. }
-        )
-    }
-
-    /// The commit of the change has failed.
-    pub(super) fn spoil(&mut self, failed: FlushFailed) {
-        let refused = Refused::Undecided(failed);
-        match self {
-            Self::Create(result) => *result = Err(refused.into()),
-            Self::Delete(result) => *result = Err(refused.into()),
-            Self::Finish(result) => *result = Err(refused.into()),
-            Self::Write { result, .. } => *result = Err(refused.into()),
-            _ => {}
-        }
-    }
-}
-
-impl<W: AsRef<[u8]>, R> Request<W, R> {
-    /// It may take longer than a network thread should be away.
-    pub(super) fn is_long(&self) -> bool {
-        let byte_len = match self {
-            Self::Read { byte_len, .. } => *byte_len as u64,
-            Self::Write { data, .. } => data.iter().map(|piece| piece.as_ref().len() as u64).sum(),
-            // They pass through all slices of a chunk, and through all chunks.
-            Self::Delete { .. } | Self::Scrub { .. } => return true,
-            Self::Create { .. }
-            | Self::Finish { .. }
-            | Self::List { .. }
-            | Self::Locate { .. }
-            | Self::Stat { .. }
-            | Self::Stats => 0,
-        };
-        byte_len > WORK_HERE_BYTES_MAX
-    }
 }

@@ -1,6 +1,6 @@
 //! Free pages, and the freed ones that must wait before they are used again.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use super::limits::FIT_RUNS_MAX;
 use super::record::Extent;
@@ -59,7 +59,7 @@ impl Runs {
     }
 }
 
-/// The pages of all segments that no slice uses.
+/// The pages that no slice uses.
 ///
 /// A page has room when the medium is known to have backed it, so that writing to it needs none.
 /// Only such pages are free; the others get their room first.
@@ -67,11 +67,8 @@ impl Runs {
 /// A page that a commit frees is retired first. It is free again only when that commit is on
 /// stable media and no pin is older than it: until then a crash, or a reader, may still want it.
 pub(crate) struct Space {
-    segment_pages: u32,
-    segments: u32,
-    capacity_pages: u64,
-    /// Pages that have room, whatever is in them.
-    backed_pages: u64,
+    /// One past the last page. Page zero holds no slice.
+    end: u32,
     free: Runs,
     unbacked: Runs,
     next_fit: u32,
@@ -79,32 +76,29 @@ pub(crate) struct Space {
     retired_pages: u64,
     commit: u64,
     pins: BTreeMap<u64, u32>,
-    /// Segments whose files cannot be used.
-    shunned: BTreeSet<u32>,
     /// Pages that would be free again, where they give their room back before; none where they
     /// keep it.
     vacated: Option<Vec<Extent>>,
 }
 
-/// A page that two slices claim, or that lies in no segment.
+/// A page that two slices claim, or that is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageClash(pub(crate) u32);
 
 impl Space {
-    pub(crate) fn new(segment_pages: u32, capacity_pages: u64) -> Self {
+    /// Pages from 1 up to `end`, none of which has room yet.
+    pub(crate) fn new(end: u32) -> Self {
+        let mut unbacked = Runs::default();
+        unbacked.add(Extent { page: 1, count: end.saturating_sub(1) });
         Self {
-            segment_pages,
-            segments: 0,
-            capacity_pages,
-            backed_pages: 0,
+            end,
             free: Runs::default(),
-            unbacked: Runs::default(),
+            unbacked,
             next_fit: 0,
             retired: VecDeque::new(),
             retired_pages: 0,
             commit: 0,
             pins: BTreeMap::new(),
-            shunned: BTreeSet::new(),
             vacated: None,
         }
     }
@@ -132,63 +126,29 @@ impl Space {
         self.retired_pages
     }
 
-    /// The most pages that there can be when `backable` more get their room.
-    pub(crate) fn pages_max(&self, backable: u64) -> u64 {
-        let numbered = u64::from(u32::MAX);
-        self.backed_pages.saturating_add(backable).min(self.capacity_pages).min(numbered)
-    }
-
-    pub(crate) fn backed_pages(&self) -> u64 {
-        self.backed_pages
-    }
-
-    /// Whether one more segment may be made.
-    pub(crate) fn may_grow(&self) -> bool {
-        let next_end = (u64::from(self.segments) + 1) * u64::from(self.segment_pages);
-        self.backed_pages < self.capacity_pages && next_end <= u64::from(u32::MAX)
-    }
-
-    /// Takes in the pages of a new segment, none of which has room yet.
-    pub(crate) fn add_segment(&mut self) {
-        let base = self.segments * self.segment_pages;
-        self.segments += 1;
-        self.unbacked.add(Extent { page: base + 1, count: self.segment_pages - 1 });
-    }
-
-    /// Gives no page of segment `index` out, now or later: its file cannot be used.
-    pub(crate) fn shun_segment(&mut self, index: u32) {
-        self.shunned.insert(index);
-        let pages = index * self.segment_pages..(index + 1) * self.segment_pages;
-        // No run reaches past a segment, since its first page is never in one.
-        self.unbacked.runs.retain(|page, _| !pages.contains(page));
-        self.unbacked.pages = self.unbacked.runs.values().map(|count| u64::from(*count)).sum();
-    }
-
     /// Takes the pages that a map uses out of those without room. Nothing is free yet. Gives the
     /// highest of them, or zero.
     ///
     /// # Errors
-    /// A page that is claimed twice, or is in no segment. With `is_lossy` none: what freed the page
+    /// A page that is claimed twice, or is not there. With `is_lossy` none: what freed the page
     /// may be lost, and the checksum of a slice tells whether the page is still its own.
     pub(crate) fn claim(
         &mut self,
         pages: impl Iterator<Item = u32>,
         is_lossy: bool,
     ) -> Result<u32, PageClash> {
-        let total = self.segments as usize * self.segment_pages as usize;
-        let mut used = vec![0u64; total.div_ceil(64)];
+        let mut used = vec![0u64; (self.end as usize).div_ceil(64)];
         let mut highest = 0;
         for page in pages {
-            let header = page.is_multiple_of(self.segment_pages);
+            let is_there = (1..self.end).contains(&page);
             let (word, bit) = (page as usize / 64, 1 << (page % 64));
             match used.get_mut(word) {
-                Some(word) if !header && (page as usize) < total && *word & bit == 0 => {
+                Some(word) if is_there && *word & bit == 0 => {
                     *word |= bit;
                 }
                 _ if is_lossy => continue,
                 _ => return Err(PageClash(page)),
             }
-            self.backed_pages += 1;
             highest = highest.max(page);
         }
         let is_used = |page: u32| used[page as usize / 64] >> (page % 64) & 1 == 1;
@@ -214,69 +174,16 @@ impl Space {
         Ok(highest)
     }
 
-    /// The first pages that have no room and may have, at most `count_max`, in one segment.
+    /// The first pages that have no room, at most `count_max`.
     pub(crate) fn unbacked(&self, count_max: u32) -> Option<Extent> {
         let (page, len) = self.unbacked.next(0)?;
-        self.within_capacity(Extent { page, count: len.min(count_max) })
-    }
-
-    /// The pages from `page` on to the end of its segment that have no room and may have, run by
-    /// run.
-    pub(crate) fn unbacked_from(&self, page: u32) -> Option<Extent> {
-        let end = (page / self.segment_pages + 1) * self.segment_pages;
-        let (page, count) = self.unbacked.runs.range(page..end).next()?;
-        self.within_capacity(Extent { page: *page, count: *count })
-    }
-
-    fn within_capacity(&self, extent: Extent) -> Option<Extent> {
-        let left = self.capacity_pages.saturating_sub(self.backed_pages);
-        let count = u64::from(extent.count).min(left) as u32;
-        (count > 0).then_some(Extent { count, ..extent })
-    }
-
-    /// Pages at the beginning of a run have no room, and the others may: they are looked at by
-    /// themselves.
-    pub(crate) fn pass_over(&mut self, extent: Extent) {
-        if let Some(len) = self.unbacked.runs.get_mut(&extent.page)
-            && *len > extent.count
-        {
-            let rest = std::mem::replace(len, extent.count) - extent.count;
-            self.unbacked.runs.insert(extent.page + extent.count, rest);
-        }
+        Some(Extent { page, count: len.min(count_max) })
     }
 
     /// Pages at the beginning of a run without room have got it, and are free.
     pub(crate) fn back(&mut self, extent: Extent) {
         self.unbacked.cut(extent.page, extent.count);
-        self.backed_pages += u64::from(extent.count);
         self.release(extent);
-    }
-
-    /// Pages that were taken turn out to have no room.
-    pub(crate) fn release_unbacked(&mut self, extent: Extent) {
-        self.backed_pages -= u64::from(extent.count);
-        self.unbacked.add(extent);
-    }
-
-    /// Takes their room from the free pages at the end of the segment that begins with page `base`.
-    /// Gives the page from which on the segment has no slice, if there is one.
-    pub(crate) fn give_back_tail(&mut self, base: u32) -> Option<u32> {
-        let before = |runs: &Runs, end: u32| {
-            let run = runs.runs.range(base..end).next_back().map(|(page, len)| (*page, *len));
-            run.filter(|(page, len)| page + len == end)
-        };
-        let mut end = base + self.segment_pages;
-        loop {
-            if let Some((page, _)) = before(&self.unbacked, end) {
-                end = page;
-            } else if let Some((page, count)) = before(&self.free, end) {
-                self.free.cut(page, count);
-                self.release_unbacked(Extent { page, count });
-                end = page;
-            } else {
-                return (end < base + self.segment_pages).then_some(end);
-            }
-        }
     }
 
     /// Takes `count` pages, in one run if one is found soon, and appends them to `out`.
@@ -314,11 +221,7 @@ impl Space {
 
     /// Gives back pages that no commit has named.
     pub(crate) fn release(&mut self, extent: Extent) {
-        if self.shunned.contains(&(extent.page / self.segment_pages)) {
-            self.backed_pages -= u64::from(extent.count);
-        } else {
-            self.free.add(extent);
-        }
+        self.free.add(extent);
     }
 
     /// Sets aside a page that the commit in progress frees.
@@ -370,15 +273,9 @@ impl Space {
 mod tests {
     use super::*;
 
-    fn space(pages: u32) -> Space {
-        let mut space = Space::new(pages, 1 << 20);
-        space.add_segment();
-        space
-    }
-
-    /// The same, with all pages free.
-    fn backed(pages: u32) -> Space {
-        let mut space = space(pages);
+    /// All pages are free.
+    fn backed(end: u32) -> Space {
+        let mut space = Space::new(end);
         back_all(&mut space);
         space
     }
@@ -437,36 +334,28 @@ mod tests {
 
     #[test]
     fn claimed_pages_are_never_given_out_and_a_double_claim_is_refused() {
-        let mut space = space(8);
+        let mut space = Space::new(8);
         assert_eq!(space.claim([2, 4].into_iter(), false), Ok(4));
         back_all(&mut space);
         let mut out = Vec::new();
         assert!(space.take(5, &mut out));
         assert!(out.iter().all(|e| !(e.page..e.page + e.count).any(|p| p == 2 || p == 4)));
         for bad in [vec![0], vec![8], vec![3, 3]] {
-            assert!(self::space(8).claim(bad.into_iter(), false).is_err());
+            assert!(Space::new(8).claim(bad.into_iter(), false).is_err());
         }
     }
 
     #[test]
-    fn no_page_is_given_out_before_it_has_room_and_none_beyond_the_capacity_gets_it() {
-        let mut space = Space::new(8, 9);
-        space.add_segment();
-        space.add_segment();
+    fn no_page_is_given_out_before_it_has_room() {
+        let mut space = Space::new(8);
         assert!(space.claim([3].into_iter(), false).is_ok());
         let mut out = Vec::new();
         assert!(!space.take(1, &mut out), "none has room");
         let first = space.unbacked(100).expect("there are some");
         assert_eq!(first, Extent { page: 1, count: 2 });
         space.back(first);
-        assert_eq!(space.unbacked_from(8), Some(Extent { page: 9, count: 6 }), "9 less 3");
+        assert!(space.take(2, &mut out) && !space.take(1, &mut out));
         back_all(&mut space);
-        assert_eq!((space.backed_pages(), space.unbacked(1)), (9, None));
-        assert!(!space.may_grow());
-        assert!(space.take(8, &mut out));
-        let taken = out.pop().expect("some");
-        space.release_unbacked(taken);
-        assert!(!space.take(1, &mut out), "it has no room after all");
-        assert_eq!(space.unbacked(1).map(|e| e.count), Some(1));
+        assert_eq!((space.free_pages(), space.unbacked(1)), (4, None), "all but the claimed one");
     }
 }

@@ -5,9 +5,11 @@
 
 use crate::class;
 use towpath_base::crc::crc32c;
+use towpath_chunkserver::store::old::{
+    CheckpointError, FILE_HEADER_BYTES, FileHeader, FileKind, parse_checkpoint,
+};
 use towpath_chunkserver::store::{
-    Body, CheckpointError, FILE_HEADER_BYTES, FileHeader, FileKind, LogKey, RECORD_ALIGN,
-    RECORD_HEADER_BYTES, RecordError, parse_checkpoint, parse_frame, parse_record,
+    Body, LogKey, RECORD_ALIGN, RECORD_HEADER_BYTES, RecordError, parse_frame, parse_record,
 };
 
 /// A record as it stands in a log, with whatever follows it.

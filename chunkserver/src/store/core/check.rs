@@ -14,8 +14,8 @@ use super::open::{CoreConfig, Opened, io_error, read, read_superblocks};
 use super::state::StoreCore;
 use crate::store::check::{BadSlice, CheckReport, SliceRun};
 use crate::store::error::{FlushFailed, OpenError};
-use crate::store::map::{LOST_PAGE, SliceRef};
 use crate::store::media::MediaOp;
+use crate::store::place::{LOST_PAGE, SliceRef};
 use crate::store::slice::{ChunkId, slice_crc};
 
 /// How long one wait of a repair is; there is always another one.

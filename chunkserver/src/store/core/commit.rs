@@ -11,7 +11,7 @@ use super::state::StoreCore;
 use super::superblock::LogPoint;
 use super::write::position_of;
 use crate::store::error::{CommitStep, FinishError, FlushFailed, Refused, WriteError};
-use crate::store::map::slices_in;
+use crate::store::place::slices_in;
 use crate::store::record::{Body, Frame, Op as RecordOp, Record, parse_record};
 use crate::store::residence::SlicePlace;
 use crate::store::slice::{ChunkId, SLICE_BYTES};

@@ -3,10 +3,10 @@
 use towpath_disk::WritePages;
 
 use super::superblock::LogPoint;
-use crate::store::engine::Ticket;
 use crate::store::error::{FinishError, Refused, WriteError};
 use crate::store::record::{Extent, Op};
 use crate::store::request::Reply;
+use crate::store::results::Ticket;
 use crate::store::slice::{ChunkId, Span};
 use towpath_memory::Buf;
 

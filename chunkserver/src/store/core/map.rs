@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::map_page::{BLOCK_SLICES, BLOCKS, BlockImage, BlockView, ChunkHead, Slices, encode};
 use super::page::{PageBytes, PageHead};
-use crate::store::ApplyError;
+use crate::store::error::ApplyError;
 use crate::store::limits::CHUNK_BYTES_MAX;
-use crate::store::map::{LOST_PAGE, SliceRef};
+use crate::store::place::{LOST_PAGE, SliceRef};
 use crate::store::record::{Body, Record, WriteBody};
 use crate::store::slice::ChunkId;
 

@@ -3,7 +3,7 @@
 use super::page::{HEAD_BYTES, Kind, PAGE_BYTES, PageBytes, PageError, PageHead, open, put, seal};
 use crate::store::bytes::{array, u32_at, u64_at};
 use crate::store::limits::CHUNK_BYTES_MAX;
-use crate::store::map::SliceRef;
+use crate::store::place::SliceRef;
 use crate::store::slice::{ChunkId, SLICE_BYTES};
 
 /// Slices of a block: a sparse chunk pays for 256 KiB around each byte it has.

@@ -7,8 +7,8 @@ use super::io::Purpose;
 use super::stage::Stop;
 use super::state::StoreCore;
 use crate::store::error::{SliceCorrupt, WriteError};
-use crate::store::map::SliceRef;
 use crate::store::media::{MediaError, MediaOp};
+use crate::store::place::SliceRef;
 use crate::store::slice::{ChunkId, slice_crc};
 
 /// What a slice held.

@@ -314,8 +314,7 @@ fn settle(replay: &mut Replay<'_, '_>, replayed: &Replayed) -> io::Result<()> {
 /// Those behind the `written` first ones, and behind the last one that some slice has, are used
 /// when they were written once. Gives how many pages were.
 fn space_of(layout: &Layout, loaded: &Loaded, written: u32) -> Result<(Space, u32), OpenError> {
-    let mut space = Space::new(layout.data_pages + 1, layout.data_pages.into());
-    space.add_segment();
+    let mut space = Space::new(layout.data_pages + 1);
     let claimed = space.claim(loaded.map.pages(), loaded.map.is_lossy);
     let highest = claimed.map_err(|PageClash(page)| OpenError::Page { page })?;
     let written = written.max(highest);

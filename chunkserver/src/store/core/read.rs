@@ -10,10 +10,10 @@ use super::page::PAGE_BYTES;
 use super::state::StoreCore;
 use crate::store::error::ReadError;
 use crate::store::limits::WRITE_BYTES_MAX;
-use crate::store::map::SliceRef;
 use crate::store::media::{MediaError, MediaOp};
-use crate::store::read::ReadDone;
+use crate::store::place::SliceRef;
 use crate::store::request::Reply;
+use crate::store::results::ReadDone;
 use crate::store::slice::{ChunkId, SLICE_BYTES, Span, fragment_crc, hole_crc, slice_crc};
 use crate::store::space::Pin;
 

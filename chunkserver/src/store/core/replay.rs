@@ -9,10 +9,10 @@ use super::map::Map;
 use super::page::PAGE_BYTES;
 use super::superblock::LogPoint;
 use super::tape::Tape;
-use crate::store::ApplyError;
+use crate::store::damage::LostRecords;
 use crate::store::damage::{Damage, DamageKind};
+use crate::store::error::ApplyError;
 use crate::store::record::{Body, Record};
-use crate::store::scan::LostRecords;
 use crate::store::slice::{ChunkId, slice_crc};
 
 /// What was found.

@@ -4,7 +4,7 @@ use super::blocking::Blocking;
 use super::read::stored_crc;
 use super::state::StoreCore;
 use crate::store::error::LocateError;
-use crate::store::map::slices_in;
+use crate::store::place::slices_in;
 use crate::store::residence::{Located, Residence, SlicePlace};
 use crate::store::slice::{ChunkId, SLICE_BYTES, slice_crc};
 

@@ -6,10 +6,10 @@ use super::group::Client;
 use super::io::Purpose;
 use super::page::PAGE_BYTES;
 use super::state::StoreCore;
-use crate::store::map::SliceRef;
 use crate::store::media::{MediaError, MediaOp};
+use crate::store::place::SliceRef;
 use crate::store::request::Reply;
-use crate::store::scrub::ScrubReport;
+use crate::store::results::ScrubReport;
 use crate::store::slice::{ChunkId, slice_crc};
 use crate::store::space::Pin;
 

@@ -4,10 +4,10 @@ use super::group::{Change, Head, Member, Pending};
 use super::map::blocks_of;
 use super::page::PAGE_BYTES;
 use super::state::{Asked, StoreCore};
-use crate::store::engine::Ticket;
 use crate::store::error::{CreateError, DeleteError, FinishError, Refused};
 use crate::store::limits::CHUNK_BYTES_MAX;
 use crate::store::request::{Reply, Request};
+use crate::store::results::Ticket;
 use crate::store::slice::{ChunkId, SLICE_BYTES};
 
 /// Most members of a group: what is answered together, some 100 us of work.

@@ -17,10 +17,10 @@ use towpath_disk::sim::Medium;
 use towpath_memory::{Buf, Pool};
 
 use super::{Client, CoreConfig, StoreCore};
-use crate::store::engine::{ChunkStat, Ticket};
 use crate::store::error::{OpenError, ReadError, Refused};
-use crate::store::read::ReadDone;
 use crate::store::request::{Completion, Reply, Request};
+use crate::store::results::ReadDone;
+use crate::store::results::{ChunkStat, Ticket};
 use crate::store::slice::{ChunkId, SLICE_BYTES, Span, fragment_crc, slice_crc, writer_crcs};
 
 /// Mistakes that the tests make on purpose, to see that they would notice.

@@ -1,15 +1,13 @@
 //! The mark: which record was the last one on stable media when the store was last quiet
 //! (docs/store-format.md section 10).
 
-use std::collections::VecDeque;
-use std::io;
-
 use towpath_base::crc::crc32c;
 
-use super::bytes::{array, u32_at, u64_at};
+use super::folder::OldFolder;
 use super::image::read_image;
-use super::media::{Media, MediaError, MediaOp};
-use super::slice::ChunkId;
+use crate::store::bytes::{array, u32_at, u64_at};
+use crate::store::media::MediaError;
+use crate::store::slice::ChunkId;
 
 /// Name of the file.
 pub(crate) const MARK_NAME: &str = "mark";
@@ -41,6 +39,7 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
+    #[cfg(test)]
     fn emit(&self) -> [u8; PAGE_BYTES] {
         let mut page = [0; PAGE_BYTES];
         let mut put = |at: usize, bytes: &[u8]| page[at..at + bytes.len()].copy_from_slice(bytes);
@@ -81,78 +80,13 @@ impl Mark {
     ///
     /// # Errors
     /// A medium that fails; one that cannot read the file's pages has no mark.
-    pub(crate) fn read<M: Media>(media: &M, names: &[String]) -> Result<Option<Self>, MediaError> {
+    pub(crate) fn read(folder: &OldFolder, names: &[String]) -> Result<Option<Self>, MediaError> {
         if !names.iter().any(|name| name == MARK_NAME) {
             return Ok(None);
         }
-        let image = read_image(media, MARK_NAME)?;
+        let image = read_image(folder, MARK_NAME)?;
         let marks = image.bytes.chunks_exact(PAGE_BYTES).filter_map(Self::parse);
         Ok(marks.max_by_key(|mark| mark.durable_sequence))
-    }
-}
-
-/// Writes marks, into two pages in turn, so that one of them is always whole.
-#[derive(Debug, Default)]
-pub(crate) struct Marker<F> {
-    file: Option<F>,
-    /// Page of the next mark.
-    turn: u64,
-    /// What the last mark says.
-    pub(crate) durable_sequence: u64,
-    recent: VecDeque<(u64, ChunkId)>,
-    /// It could not be written, and is left alone from then on.
-    pub(crate) has_failed: bool,
-}
-
-impl<F> Marker<F> {
-    pub(crate) fn new(durable_sequence: u64) -> Self {
-        Self { file: None, turn: 0, durable_sequence, recent: VecDeque::new(), has_failed: false }
-    }
-
-    /// A record is on stable media.
-    pub(crate) fn note(&mut self, sequence: u64, chunk: ChunkId) {
-        if self.recent.len() == RECENT_MAX {
-            self.recent.pop_front();
-        }
-        self.recent.push_back((sequence, chunk));
-    }
-
-    /// Says that `durable_sequence` is on stable media.
-    pub(crate) fn write<M: Media<File = F>>(
-        &mut self,
-        media: &M,
-        store_id: u64,
-        durable_sequence: u64,
-    ) -> Result<(), MediaError> {
-        let recent = self.recent.iter().copied().collect();
-        let page = Mark { store_id, durable_sequence, recent }.emit();
-        let at = |op, offset| MediaError::at(op, MARK_NAME, offset);
-        match &self.file {
-            Some(file) => {
-                let offset = self.turn * PAGE_BYTES as u64;
-                media.write_at(file, offset, &page).map_err(at(MediaOp::Write, offset))?;
-                media.fdatasync(file).map_err(at(MediaOp::Flush, 0))?;
-            }
-            None => {
-                let file = match media.open(MARK_NAME) {
-                    Ok(file) => file,
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                        media.create(MARK_NAME).map_err(at(MediaOp::Create, 0))?
-                    }
-                    Err(error) => return Err(at(MediaOp::Open, 0)(error)),
-                };
-                // One page after the other: a crash in between leaves one of them whole.
-                for offset in [0, PAGE_BYTES as u64] {
-                    media.write_at(&file, offset, &page).map_err(at(MediaOp::Write, offset))?;
-                    media.fdatasync(&file).map_err(at(MediaOp::Flush, 0))?;
-                }
-                media.sync_dir().map_err(MediaError::at(MediaOp::Flush, ".", 0))?;
-                self.file = Some(file);
-            }
-        }
-        self.turn = 1 - self.turn;
-        self.durable_sequence = durable_sequence;
-        Ok(())
     }
 }
 

@@ -1,25 +1,23 @@
-//! Files of a store as far as they can be read, and the copies of a log in its file.
+//! Files of an old store as far as they can be read, and the copies of a log in its file.
 
-use std::fmt;
 use std::io;
+use std::os::unix::fs::FileExt as _;
 
-use super::damage::{Damage, DamageKind};
-use super::error::OpenError;
+use super::folder::{OldFolder, byte_len};
 use super::header::{
     FILE_HEADER_BYTES, FORMAT_VERSION_PLAIN, FileHeader, FileKind, HeaderError, log_name,
 };
 use super::limits::{LOG_BYTES_MAX, LOG_BYTES_MIN};
-use super::log::key_of;
-use super::media::{Media, MediaError, MediaOp};
-use super::record::{RECORD_ALIGN, RECORD_HEADER_BYTES, parse_frame};
-use super::scan::{Differing, Scan};
+use super::scan::Scan;
+use crate::store::error::OpenError;
+use crate::store::media::{MediaError, MediaOp};
+use crate::store::record::{LogKey, RECORD_ALIGN, RECORD_HEADER_BYTES, parse_frame};
 
 /// Bytes that are given up together when they cannot be read.
 const PAGE_BYTES: u64 = 4096;
 
 /// A file as it was read.
-pub(super) struct Image<F> {
-    pub(super) file: F,
+pub(super) struct Image {
     /// What cannot be read is zeros here.
     pub(super) bytes: Vec<u8>,
     /// Offsets of the pages that cannot be read.
@@ -30,20 +28,19 @@ pub(super) struct Image<F> {
 ///
 /// # Errors
 /// Any that does not look like a bad place of the medium.
-pub(super) fn read_image<M: Media>(media: &M, name: &str) -> Result<Image<M::File>, MediaError> {
-    let file = media.open(name).map_err(MediaError::at(MediaOp::Open, name, 0))?;
-    let len = media.len(&file).map_err(MediaError::at(MediaOp::Read, name, 0))?;
-    let mut bytes = vec![0; len as usize];
+pub(super) fn read_image(folder: &OldFolder, name: &str) -> Result<Image, MediaError> {
+    let file = folder.open(name)?;
+    let mut bytes = vec![0; byte_len(&file, name)? as usize];
     let mut unreadable = Vec::new();
-    if let Err(error) = media.read_at(&file, 0, &mut bytes) {
+    if let Err(error) = file.read_exact_at(&mut bytes, 0) {
         if !is_bad_place(&error) {
             return Err(MediaError::at(MediaOp::Read, name, 0)(error));
         }
         for (offset, page) in (0..).step_by(PAGE_BYTES as usize).zip(bytes.chunks_mut(4096)) {
             // A bad read is not yet a bad medium.
-            let mut read = media.read_at(&file, offset, page);
+            let mut read = file.read_exact_at(page, offset);
             if read.is_err() {
-                read = media.read_at(&file, offset, page);
+                read = file.read_exact_at(page, offset);
             }
             match read {
                 Ok(()) => {}
@@ -55,7 +52,7 @@ pub(super) fn read_image<M: Media>(media: &M, name: &str) -> Result<Image<M::Fil
             }
         }
     }
-    Ok(Image { file, bytes, unreadable })
+    Ok(Image { bytes, unreadable })
 }
 
 /// Whether a read failed at this place only, as far as the error says.
@@ -83,35 +80,21 @@ pub(super) enum NoLog {
     /// It was never written to.
     Unused,
     /// It is another log.
-    Foreign(HeaderError),
+    Foreign,
     /// None of its headers can be read.
-    Damaged(HeaderError),
-}
-
-impl fmt::Display for NoLog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing => f.write_str("the file is missing"),
-            Self::Unused => f.write_str("the file holds nothing but zeros"),
-            Self::Foreign(error) | Self::Damaged(error) => error.fmt(f),
-        }
-    }
+    Damaged,
 }
 
 /// A log as it was read.
-pub(super) struct LogImage<F> {
-    pub(super) file: F,
+pub(super) struct LogImage {
     /// Its header, as it is in one copy or should be.
     pub(super) header: FileHeader,
     /// Bytes of one copy.
-    pub(super) size_bytes: u64,
+    size_bytes: u64,
     copies: Vec<Vec<u8>>,
-    /// The file ends before its copies do.
-    pub(super) is_short: bool,
     /// Bytes of the file.
     file_bytes: u64,
     unreadable: Vec<u64>,
-    bad_headers: Vec<u64>,
 }
 
 /// Reads the log of `generation`. `map` is the header of its map, where that is known: then the
@@ -119,17 +102,17 @@ pub(super) struct LogImage<F> {
 ///
 /// # Errors
 /// A newer version, and a medium that fails.
-pub(super) fn read_log<M: Media>(
-    media: &M,
+pub(super) fn read_log(
+    folder: &OldFolder,
     names: &[String],
     generation: u64,
     map: Option<&FileHeader>,
-) -> Result<Result<LogImage<M::File>, NoLog>, OpenError> {
+) -> Result<Result<LogImage, NoLog>, OpenError> {
     let name = log_name(generation);
     if !names.contains(&name) {
         return Ok(Err(NoLog::Missing));
     }
-    let Image { file, bytes, unreadable } = read_image(media, &name)?;
+    let Image { bytes, unreadable } = read_image(folder, &name)?;
     let len = bytes.len() as u64;
     let first = FileHeader::parse(FileKind::Log, &bytes);
     let is_size = |size: &u64| (LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(size);
@@ -147,16 +130,16 @@ pub(super) fn read_log<M: Media>(
         None => header.belongs(header, generation),
     };
     let found = [first, second].into_iter().flatten();
+    let has_size =
+        |header: &FileHeader| header.version == FORMAT_VERSION_PLAIN || is_size(&header.body_len);
     let header = match found.clone().find(|header| ours(header).is_ok()) {
-        Some(header) => header,
+        Some(header) if has_size(&header) => header,
+        Some(_) => return Ok(Err(NoLog::Damaged)),
         None => match (found.clone().next(), map) {
-            (Some(other), _) => {
-                let why = ours(&other).err().unwrap_or(HeaderError::Crc);
-                return Ok(Err(NoLog::Foreign(why)));
-            }
+            (Some(_), _) => return Ok(Err(NoLog::Foreign)),
             // It has nothing of the log that was here, so what that had is not known.
             (None, Some(map)) if !has_records_of(&bytes, size, map) => {
-                return Ok(Err(NoLog::Damaged(first.err().unwrap_or(HeaderError::Crc))));
+                return Ok(Err(NoLog::Damaged));
             }
             (None, Some(map)) => FileHeader {
                 kind: FileKind::Log,
@@ -168,12 +151,18 @@ pub(super) fn read_log<M: Media>(
             (None, None) if unreadable.is_empty() && bytes.iter().all(|b| *b == 0) => {
                 return Ok(Err(NoLog::Unused));
             }
-            (None, None) => {
-                return Ok(Err(NoLog::Damaged(first.err().unwrap_or(HeaderError::Crc))));
-            }
+            (None, None) => return Ok(Err(NoLog::Damaged)),
         },
     };
-    Ok(Ok(LogImage::new(file, bytes, unreadable, header)))
+    Ok(Ok(LogImage::new(bytes, unreadable, header)))
+}
+
+/// The key of the records of the log with this header.
+fn key_of(header: &FileHeader) -> LogKey {
+    match header.version {
+        FORMAT_VERSION_PLAIN => LogKey::PLAIN,
+        _ => LogKey::new(header.log_nonce),
+    }
 }
 
 /// Whether a file without a sound header is the log that follows `map`: it has a sound record
@@ -201,8 +190,8 @@ fn belongs_to_map(log: &FileHeader, map: &FileHeader) -> Result<(), HeaderError>
     }
 }
 
-impl<F> LogImage<F> {
-    fn new(file: F, mut bytes: Vec<u8>, unreadable: Vec<u64>, header: FileHeader) -> Self {
+impl LogImage {
+    fn new(mut bytes: Vec<u8>, unreadable: Vec<u64>, header: FileHeader) -> Self {
         let len = bytes.len();
         let is_plain = header.version == FORMAT_VERSION_PLAIN;
         let (copies, size) = match is_plain {
@@ -210,25 +199,8 @@ impl<F> LogImage<F> {
             false => (2, header.body_len as usize),
         };
         bytes.resize(copies * size, 0);
-        let copies: Vec<_> = bytes.chunks_exact(size).map(<[u8]>::to_vec).collect();
-        let bad_headers = copies
-            .iter()
-            .enumerate()
-            .filter(|(_, copy)| FileHeader::parse(FileKind::Log, copy) != Ok(header))
-            .map(|(number, _)| (number * size) as u64)
-            .collect();
-        let is_short = len < copies.len() * size;
-        let size_bytes = size as u64;
-        Self {
-            file,
-            header,
-            size_bytes,
-            copies,
-            is_short,
-            file_bytes: len as u64,
-            unreadable,
-            bad_headers,
-        }
+        let copies = bytes.chunks_exact(size).map(<[u8]>::to_vec).collect();
+        Self { header, size_bytes: size as u64, copies, file_bytes: len as u64, unreadable }
     }
 
     /// Reads its records, the first of which is `next_sequence`. `proven` is the last one that is
@@ -250,41 +222,5 @@ impl<F> LogImage<F> {
             is_past_end || self.unreadable.contains(&(place / PAGE_BYTES * PAGE_BYTES))
         };
         at < self.size_bytes && (is_cut || (0..self.copies.len() as u64).all(cannot_read))
-    }
-
-    /// What is damaged in it and whole in the other copy; `differing` is what a scan found.
-    pub(super) fn damage(&self, differing: &[Differing]) -> Vec<Damage> {
-        let file = log_name(self.header.number);
-        let header = |offset: &u64| Damage {
-            file: file.clone(),
-            offset: *offset,
-            kind: DamageKind::LogHeader,
-        };
-        let mut found: Vec<_> = self.bad_headers.iter().map(header).collect();
-        let mut ranges: Vec<(u64, u64, u64)> = Vec::new();
-        let mut sorted = differing.to_vec();
-        sorted.sort_by_key(|part| (part.copy, part.offset));
-        for part in sorted {
-            let offset = part.copy as u64 * self.size_bytes + part.offset;
-            match ranges.last_mut() {
-                Some((start, end, records)) if *end == offset && offset > *start => {
-                    *end += part.byte_len;
-                    *records += 1;
-                }
-                _ => ranges.push((offset, offset + part.byte_len, 1)),
-            }
-        }
-        let is_known = |page: u64| {
-            self.bad_headers.contains(&page)
-                || ranges.iter().any(|(start, end, _)| page < *end && page + PAGE_BYTES > *start)
-        };
-        let unused: Vec<_> = self.unreadable.iter().filter(|page| !is_known(**page)).collect();
-        ranges.extend(unused.into_iter().map(|page| (*page, page + PAGE_BYTES, 0)));
-        found.extend(ranges.into_iter().map(|(start, end, records)| Damage {
-            file: file.clone(),
-            offset: start,
-            kind: DamageKind::LogCopy { byte_len: end - start, records },
-        }));
-        found
     }
 }

@@ -3,13 +3,16 @@
 use std::fs;
 use std::path::Path;
 
-use super::checkpoint::encode_checkpoint;
-use super::engine::ChunkStat;
+use towpath_base::crc::crc32c;
+
+use super::checkpoint::{CHUNK_FIXED_BYTES, RUN_BYTES, SUSPECT};
 use super::header::{FILE_HEADER_BYTES, FileHeader, FileKind, data_name, log_name, map_name};
-use super::limits::CHUNK_BYTES_MAX;
-use super::map::ChunkMap;
-use super::record::{Extent, Frame, LogKey, Op, parse_record};
-use super::slice::{ChunkId, SLICE_BYTES, slice_crc};
+use super::map::{Chunk, ChunkMap};
+use crate::store::limits::CHUNK_BYTES_MAX;
+use crate::store::place::LOST_PAGE;
+use crate::store::record::{Extent, Frame, LogKey, Op, RESIDENT, UNFINISHED, parse_record};
+use crate::store::results::ChunkStat;
+use crate::store::slice::{ChunkId, SLICE_BYTES, slice_crc};
 
 const STORE_ID: u64 = 5;
 const NONCE: u64 = 99;
@@ -84,7 +87,7 @@ impl OldStore {
     }
 
     pub(crate) fn list(&self) -> Vec<ChunkStat> {
-        let stat = |(chunk, found): (&ChunkId, &super::map::Chunk)| ChunkStat {
+        let stat = |(chunk, found): (&ChunkId, &Chunk)| ChunkStat {
             chunk: *chunk,
             byte_len: found.byte_len,
             limit_bytes: found.limit_bytes,
@@ -125,4 +128,70 @@ impl OldStore {
         copy.resize(LOG_BYTES, 0);
         save(&log_name(self.generation), &copy.repeat(2));
     }
+}
+
+/// The file that holds `map`; `header` gives the fields that the map does not.
+fn encode_checkpoint(header: FileHeader, map: &ChunkMap) -> Vec<u8> {
+    let estimate =
+        map.chunks.len() * (CHUNK_FIXED_BYTES + RUN_BYTES) + map.live_slices as usize * 5;
+    let mut out = Vec::with_capacity(FILE_HEADER_BYTES + estimate);
+    out.resize(FILE_HEADER_BYTES, 0);
+    let mut crcs = Vec::new();
+    for (id, chunk) in &map.chunks {
+        out.extend_from_slice(&id.0.to_le_bytes());
+        out.extend_from_slice(&chunk.byte_len.to_le_bytes());
+        let suspect = if chunk.suspect { SUSPECT } else { 0 };
+        let unfinished = if chunk.unfinished { UNFINISHED } else { 0 };
+        let flags = suspect | unfinished | if chunk.resident { RESIDENT } else { 0 };
+        out.extend_from_slice(&(chunk.limit_bytes | flags).to_le_bytes());
+        out.extend_from_slice(&chunk.version.to_le_bytes());
+        let counts_at = out.len();
+        out.extend_from_slice(&[0; 8]);
+        let runs = encode_runs(chunk, &mut out, &mut crcs);
+        out[counts_at..counts_at + 4].copy_from_slice(&runs.to_le_bytes());
+        out[counts_at + 4..counts_at + 8].copy_from_slice(&(crcs.len() as u32).to_le_bytes());
+        crcs.drain(..).for_each(|crc: u32| out.extend_from_slice(&crc.to_le_bytes()));
+    }
+    let body = &out[FILE_HEADER_BYTES..];
+    let header = FileHeader {
+        body_crc: crc32c(body),
+        body_len: body.len() as u64,
+        chunk_count: map.chunks.len() as u64,
+        ..header
+    };
+    out[..FILE_HEADER_BYTES].copy_from_slice(&header.emit());
+    out
+}
+
+fn encode_runs(chunk: &Chunk, out: &mut Vec<u8>, crcs: &mut Vec<u32>) -> u32 {
+    let mut runs = 0;
+    let mut run: Option<(u32, u32, u32)> = None;
+    let mut emit = |run: (u32, u32, u32)| {
+        out.extend_from_slice(&run.0.to_le_bytes());
+        out.extend_from_slice(&run.1.to_le_bytes());
+        out.extend_from_slice(&run.2.to_le_bytes());
+        runs += 1;
+    };
+    for (index, slice) in chunk.slices_from(0) {
+        let index = index as u32;
+        crcs.push(slice.crc);
+        match &mut run {
+            Some((first, page, count))
+                if *first + *count == index
+                    && slice.page != LOST_PAGE
+                    && page.checked_add(*count) == Some(slice.page) =>
+            {
+                *count += 1;
+            }
+            other => {
+                if let Some(done) = other.replace((index, slice.page, 1)) {
+                    emit(done);
+                }
+            }
+        }
+    }
+    if let Some(done) = run {
+        emit(done);
+    }
+    runs
 }

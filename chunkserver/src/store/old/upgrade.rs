@@ -6,16 +6,16 @@ use std::time::Duration;
 use thiserror::Error;
 use towpath_disk::Disk;
 
-use super::check::{Looked, look};
-use super::core::{Client, CoreConfig, StoreCore};
-use super::error::{CreateError, DeleteError, FinishError, FlushFailed, OpenError, WriteError};
+use super::folder::OldFolder;
+use super::load::{Loaded, load};
 use super::map::Chunk;
-use super::media::Media;
-use super::open::lock;
-use super::pages::{SliceFault, SliceName};
-use super::request::{Completion, Reply, Request};
-use super::segments::Segments;
-use super::slice::{ChunkId, SLICE_BYTES, writer_crcs};
+use super::segments::{Segments, SliceFault};
+use crate::store::core::{Client, CoreConfig, StoreCore};
+use crate::store::error::{
+    CreateError, DeleteError, FinishError, FlushFailed, OpenError, WriteError,
+};
+use crate::store::request::{Completion, Reply, Request};
+use crate::store::slice::{ChunkId, SLICE_BYTES, writer_crcs};
 
 /// Slices of one write: 1 MiB.
 const RUN_SLICES: usize = 256;
@@ -70,38 +70,37 @@ pub enum UpgradeError {
     Disk(#[from] io::Error),
 }
 
-/// Copies the store on `media`, in which nothing changes, into a new one on `disk`. Versions of
+/// Copies the store in `folder`, in which nothing changes, into a new one on `disk`. Versions of
 /// chunks are higher there than they were.
 ///
 /// # Errors
 /// See [`UpgradeError`]; what is on `disk` is not complete then.
-pub fn upgrade<M: Media>(
-    media: &mut M,
+pub fn upgrade(
+    folder: &OldFolder,
     disk: Box<dyn Disk>,
     config: &CoreConfig,
 ) -> Result<Upgraded, UpgradeError> {
-    lock(media)?;
-    let Looked { loaded, segments, report, .. } = look(media)?;
-    if report.loses_records() {
+    let loaded = load(folder)?;
+    if loaded.is_lossy() {
         return Err(UpgradeError::Damaged);
     }
-    let core = StoreCore::create_after(disk, config, loaded.log.log.next_sequence)?;
-    let mut copy = Copying { media, segments, core, under_way: 0, done: Upgraded::default() };
-    for (id, chunk) in &loaded.map.chunks {
+    let Loaded { map, segments, next_sequence } = loaded;
+    let core = StoreCore::create_after(disk, config, next_sequence)?;
+    let mut copy = Copying { segments, core, under_way: 0, done: Upgraded::default() };
+    for (id, chunk) in &map.chunks {
         copy.chunk(*id, chunk)?;
     }
     copy.close()
 }
 
-struct Copying<'a, M: Media> {
-    media: &'a M,
-    segments: Segments<M::File>,
+struct Copying {
+    segments: Segments,
     core: StoreCore<Vec<u8>>,
     under_way: usize,
     done: Upgraded,
 }
 
-impl<M: Media> Copying<'_, M> {
+impl Copying {
     /// Copies a chunk, or notes why it is left out.
     fn chunk(&mut self, id: ChunkId, chunk: &Chunk) -> Result<(), UpgradeError> {
         if chunk.suspect {
@@ -149,8 +148,7 @@ impl<M: Media> Copying<'_, M> {
             }
             let from = run.len();
             run.resize(from + SLICE_BYTES, 0);
-            let name = SliceName { chunk: id, slice };
-            match self.segments.pages.load(self.media, name, at, &mut run[from..]) {
+            match self.segments.load(id, slice, at, &mut run[from..]) {
                 Ok(()) => {}
                 Err(SliceFault::Corrupt(corrupt)) => return Ok(Err(corrupt.to_string())),
                 Err(SliceFault::Media(error)) => return Ok(Err(error.to_string())),
@@ -229,18 +227,17 @@ mod tests {
     use towpath_memory::Pool;
 
     use super::*;
-    use crate::store::engine::ChunkStat;
-    use crate::store::media::FileMedia;
-    use crate::store::old::OldStore;
+    use crate::store::old::made::OldStore;
+    use crate::store::results::ChunkStat;
 
     const CONFIG: CoreConfig =
         CoreConfig { log_pages: 128, chunks_max: 10, store_id: 1, log_nonce: 2, is_sparse: false };
 
     fn copy(store: &OldStore, dir: &Path, medium: &Medium) -> Upgraded {
         store.save(dir);
-        let mut media = FileMedia::new(dir).expect("it is there");
+        let folder = OldFolder::lock(dir).expect("nobody has it");
         let disk = Box::new(medium.open(32).expect("nobody has it"));
-        upgrade(&mut media, disk, &CONFIG).expect("the store can be read")
+        upgrade(&folder, disk, &CONFIG).expect("the store can be read")
     }
 
     fn reopen(medium: &Medium) -> StoreCore<Vec<u8>> {
@@ -347,9 +344,9 @@ mod tests {
             bytes[copy + 4096 + 72 + 66] ^= 1;
         }
         fs::write(&log, bytes).expect("it is ours");
-        let mut media = FileMedia::new(dir.path()).expect("it is there");
+        let folder = OldFolder::lock(dir.path()).expect("nobody has it");
         let disk = Box::new(Medium::new(3, 2000).open(32).expect("nobody has it"));
-        let refused = upgrade(&mut media, disk, &CONFIG);
+        let refused = upgrade(&folder, disk, &CONFIG);
         assert!(matches!(refused, Err(UpgradeError::Damaged)), "{refused:?}");
     }
 }

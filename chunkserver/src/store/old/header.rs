@@ -3,7 +3,7 @@
 use thiserror::Error;
 use towpath_base::crc::crc32c;
 
-use super::bytes::{array, u32_at, u64_at};
+use crate::store::bytes::{array, u32_at, u64_at};
 
 /// Bytes of a file header: one page, so that what follows is aligned.
 pub const FILE_HEADER_BYTES: usize = 4096;
@@ -219,9 +219,6 @@ pub(crate) fn log_name(generation: u64) -> String {
 pub(crate) fn map_name(generation: u64) -> String {
     format!("map.{generation:08}")
 }
-
-/// Name of a checkpoint that is being written.
-pub(crate) const MAP_TEMPORARY: &str = "map.tmp";
 
 /// The number in `name`, when it is `prefix` and a number, written as we write it.
 pub(crate) fn number_in(name: &str, prefix: &str) -> Option<u64> {

@@ -1,54 +1,10 @@
 //! The records of a log, as its copies say together (docs/store-format.md section 8).
 
 use super::map::ChunkMap;
-use super::record::{LogKey, RECORD_ALIGN, Record, RecordError, parse_header, parse_record};
-use super::slice::ChunkId;
-
-/// Records that no copy of a log has whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LostRecords {
-    /// Number of the first.
-    pub first: u64,
-    /// Number of the last.
-    pub last: u64,
-    /// Offset in each copy of the log where the first began.
-    pub offset: u64,
-    /// Offset where the next whole record begins, or where the log ends.
-    pub end: u64,
-    /// Those whose header is whole: their number, and the chunk that they changed.
-    pub named: Vec<(u64, ChunkId)>,
-}
-
-impl LostRecords {
-    /// How many they are.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        (self.last + 1).saturating_sub(self.first)
-    }
-
-    /// Takes in which chunks records changed, as far as they are among these.
-    fn name(&mut self, records: &[(u64, ChunkId)]) {
-        let lost = self.first..=self.last;
-        self.named.extend(records.iter().filter(|(sequence, _)| lost.contains(sequence)));
-        self.named.sort_unstable_by_key(|(sequence, _)| *sequence);
-        self.named.dedup_by_key(|(sequence, _)| *sequence);
-    }
-
-    /// Of how many it is not known which chunk they changed.
-    #[must_use]
-    pub fn unnamed(&self) -> u64 {
-        self.count().saturating_sub(self.named.len() as u64)
-    }
-}
-
-/// Bytes of one copy of a log that are not as in the other, where a record is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Differing {
-    pub(crate) copy: usize,
-    pub(crate) offset: u64,
-    pub(crate) byte_len: u64,
-    pub(crate) sequence: u64,
-}
+use crate::store::damage::LostRecords;
+use crate::store::error::ApplyError;
+use crate::store::record::{LogKey, RECORD_ALIGN, Record, RecordError, parse_header, parse_record};
+use crate::store::slice::ChunkId;
 
 /// What the next place of a log holds.
 #[derive(Debug)]
@@ -68,17 +24,13 @@ pub(crate) struct Scan<'a> {
     /// Its number.
     pub(crate) next_sequence: u64,
     /// Header checksum of the record before.
-    pub(crate) last_crc: u32,
+    last_crc: u32,
     /// Records were lost just before: the next one repeats a checksum that is not known.
     unchained: bool,
     /// The last record that something says was on stable media.
     proven: u64,
     /// All that follows was looked through for that.
     is_surveyed: bool,
-    pub(crate) differing: Vec<Differing>,
-    pub(crate) records: u64,
-    /// The log up to `at` as it should be; without its header, and zeros where records are lost.
-    pub(crate) good: Vec<u8>,
 }
 
 /// A sound header somewhere further on.
@@ -110,13 +62,10 @@ impl<'a> Scan<'a> {
             unchained: false,
             proven,
             is_surveyed: false,
-            differing: Vec::new(),
-            records: 0,
-            good: vec![0; at],
         }
     }
 
-    /// Applies all records to `map`; gives the records that are lost. `recent` tells of some which
+    /// Applies all records to `map`; the map learns which are lost. `recent` tells of some which
     /// chunks they changed.
     ///
     /// # Errors
@@ -125,8 +74,7 @@ impl<'a> Scan<'a> {
         &mut self,
         map: &mut ChunkMap,
         recent: &[(u64, ChunkId)],
-    ) -> Result<Vec<LostRecords>, (u64, super::ApplyError)> {
-        let mut lost = Vec::new();
+    ) -> Result<(), (u64, ApplyError)> {
         loop {
             let offset = self.at as u64;
             match self.step() {
@@ -134,20 +82,16 @@ impl<'a> Scan<'a> {
                 Step::Lost(mut records) => {
                     records.name(recent);
                     map.lose(&records);
-                    lost.push(records);
                 }
                 Step::Record(record) if map.is_lossy() => map.apply_after_loss(&record),
                 Step::Record(record) => map.apply(&record, |_| ()).map_err(|e| (offset, e))?,
             }
         }
-        // What no later record proves to have been durable is the torn end of the last commit.
-        let proven = self.proven;
-        self.differing.retain(|found| found.sequence <= proven);
-        Ok(lost)
+        Ok(())
     }
 
     /// Bytes behind the end, up to the last one that is not zero.
-    pub(crate) fn torn_bytes(&self) -> usize {
+    fn torn_bytes(&self) -> usize {
         let rest = |copy: &Vec<u8>| {
             let rest = copy.get(self.at..).unwrap_or_default();
             rest.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1)
@@ -161,38 +105,26 @@ impl<'a> Scan<'a> {
     }
 
     fn step(&mut self) -> Step<'a> {
-        if let Some((number, record, len)) = self.record_due() {
-            let bytes = &self.copies[number][self.at..self.at + len];
-            for (copy, other) in self.copies.iter().enumerate().filter(|(copy, _)| *copy != number)
-            {
-                if other.get(self.at..self.at + len) != Some(bytes) {
-                    let (offset, sequence) = (self.at as u64, record.frame.sequence);
-                    let byte_len = len as u64;
-                    self.differing.push(Differing { copy, offset, byte_len, sequence });
-                }
-            }
+        if let Some((record, len)) = self.record_due() {
             self.proven = self.proven.max(record.frame.durable_sequence);
             self.unchained = false;
             self.last_crc = record.header_crc;
             self.next_sequence += 1;
-            self.records += 1;
-            self.good.resize(self.at, 0);
-            self.good.extend_from_slice(bytes);
             self.at += len;
             return Step::Record(record);
         }
         self.gap()
     }
 
-    /// The record that is due, the copy that has it, and its length.
-    fn record_due(&self) -> Option<(usize, Record<'a>, usize)> {
-        self.copies.iter().enumerate().find_map(|(number, copy)| {
+    /// The record that is due, from whichever copy has it, and its length.
+    fn record_due(&self) -> Option<(Record<'a>, usize)> {
+        self.copies.iter().find_map(|copy| {
             let (record, len) = parse_record(copy.get(self.at..)?, self.key).ok()?;
             let frame = record.frame;
             let is_due = frame.generation == self.generation
                 && frame.sequence == self.next_sequence
                 && (self.unchained || frame.previous_crc == self.last_crc);
-            is_due.then_some((number, record, len))
+            is_due.then_some((record, len))
         })
     }
 

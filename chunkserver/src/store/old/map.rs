@@ -1,34 +1,17 @@
-//! The map of a store: which page and checksum each slice of each chunk has.
+//! The map of an old store: which page and checksum each slice of each chunk has.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use thiserror::Error;
-
-use super::limits::CHUNK_BYTES_MAX;
-use super::record::{Body, Record, WriteBody};
-use super::scan::LostRecords;
-use super::slice::{ChunkId, SLICE_BYTES};
+use crate::store::damage::LostRecords;
+use crate::store::error::ApplyError;
+use crate::store::limits::CHUNK_BYTES_MAX;
+use crate::store::place::{LOST_PAGE, SliceRef};
+use crate::store::record::{Body, Record, WriteBody};
+use crate::store::slice::ChunkId;
 
 /// Slices in one block of the map: a sparse chunk pays for 256 KiB around each byte it has.
 const BLOCK_SLICES: u32 = 64;
-
-/// Stands for the page of a slice that is lost, with the segment it lay in: no segment has it.
-pub(crate) const LOST_PAGE: u32 = u32::MAX;
-
-/// Where a slice lies and what its checksum is. Page zero, a header, means that it was never
-/// written and reads as zeros.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SliceRef {
-    pub(crate) page: u32,
-    pub(crate) crc: u32,
-}
-
-impl SliceRef {
-    pub(crate) fn is_hole(self) -> bool {
-        self.page == 0
-    }
-}
 
 type Block = Box<[SliceRef; BLOCK_SLICES as usize]>;
 
@@ -51,14 +34,6 @@ pub(crate) struct Chunk {
 impl Chunk {
     pub(crate) fn new(limit_bytes: u64, version: u64) -> Self {
         Self { limit_bytes, version, ..Self::default() }
-    }
-
-    pub(crate) fn slice(&self, index: u64) -> SliceRef {
-        let index = index as u32;
-        match self.blocks.get(&(index / BLOCK_SLICES)) {
-            Some(block) => block[(index % BLOCK_SLICES) as usize],
-            None => SliceRef::default(),
-        }
     }
 
     /// Sets slices from `first` on; gives the pages they had to `freed`.
@@ -88,15 +63,6 @@ impl Chunk {
         fresh
     }
 
-    /// Takes in that the pages which `are_lost` are.
-    pub(crate) fn lose_pages(&mut self, are_lost: impl Fn(u32) -> bool) {
-        for slice in self.blocks.values_mut().flat_map(|block| block.iter_mut()) {
-            if !slice.is_hole() && are_lost(slice.page) {
-                slice.page = LOST_PAGE;
-            }
-        }
-    }
-
     /// The slices that were written, from index `from` on.
     pub(crate) fn slices_from(&self, from: u64) -> impl Iterator<Item = (u64, SliceRef)> {
         self.blocks.range(from as u32 / BLOCK_SLICES..).flat_map(move |(block, slices)| {
@@ -120,23 +86,6 @@ impl<'a> OrDefaultBlock<'a> for Entry<'a, u32, Block> {
     }
 }
 
-/// Why a sound record does not fit the map: the log says something that cannot have happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum ApplyError {
-    /// It needs a block of the map, and all that the medium has room for are used.
-    #[error("the map has no room for another block of chunk {0}")]
-    NoBlock(ChunkId),
-    /// A create of a chunk that is there.
-    #[error("chunk {0} is created twice")]
-    ChunkExists(ChunkId),
-    /// A write beyond the chunk's own limit.
-    #[error("a write grows chunk {0} past its limit")]
-    LimitExceeded(ChunkId),
-    /// A write, finish or delete of a chunk that is not there.
-    #[error("chunk {0} is changed but was never created")]
-    NoSuchChunk(ChunkId),
-}
-
 /// All chunks, in the order of their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChunkMap {
@@ -145,8 +94,6 @@ pub(crate) struct ChunkMap {
     pub(crate) live_slices: u64,
     /// Records were lost on the way here.
     lossy: bool,
-    /// What made a chunk may be among them.
-    may_miss_chunks: bool,
 }
 
 impl ChunkMap {
@@ -193,11 +140,6 @@ impl ChunkMap {
         self.lossy
     }
 
-    /// Whether a chunk that is not here may have been made.
-    pub(crate) fn may_miss_chunks(&self) -> bool {
-        self.may_miss_chunks
-    }
-
     /// Takes in that records are lost. The chunks that they changed are suspect, and where it is
     /// not known which ones those are, all are.
     pub(crate) fn lose(&mut self, lost: &LostRecords) {
@@ -213,7 +155,6 @@ impl ChunkMap {
     /// Any chunk may have changed since.
     pub(crate) fn suspect_all(&mut self) {
         self.lossy = true;
-        self.may_miss_chunks = true;
         self.chunks.values_mut().for_each(|chunk| chunk.suspect = true);
     }
 
@@ -239,12 +180,6 @@ impl ChunkMap {
         }
         let applied = self.apply(record, |_| ());
         debug_assert!(applied.is_ok(), "nothing is in its way");
-    }
-
-    /// The chunks that are not finished, as far as that is sure.
-    pub(crate) fn unfinished(&self) -> impl Iterator<Item = ChunkId> {
-        let is_sure = |chunk: &Chunk| chunk.unfinished && !chunk.suspect;
-        self.chunks.iter().filter(move |(_, chunk)| is_sure(chunk)).map(|(id, _)| *id)
     }
 
     fn remove(&mut self, id: ChunkId) {
@@ -275,10 +210,4 @@ fn write_slices(
     chunk.byte_len = chunk.byte_len.max(span.end());
     let slices = write.slices().map(|(page, crc)| SliceRef { page, crc });
     Ok(chunk.set(span.first(), slices, freed))
-}
-
-/// Slices that a chunk of `byte_len` bytes spans.
-pub(crate) fn slices_in(byte_len: u64) -> u64 {
-    debug_assert!(byte_len <= CHUNK_BYTES_MAX);
-    byte_len.div_ceil(SLICE_BYTES as u64)
 }

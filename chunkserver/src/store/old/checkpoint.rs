@@ -3,25 +3,21 @@
 use thiserror::Error;
 use towpath_base::crc::crc32c;
 
-use super::bytes::{array, u32_at, u64_at};
 use super::header::{FILE_HEADER_BYTES, FileHeader, FileKind, HeaderError};
-use super::limits::{
-    CHUNK_BYTES_MAX, MAP_CHUNK_BYTES_MAX, MAP_SLICE_BYTES_MAX, SEGMENT_PAGES_MAX, SEGMENT_PAGES_MIN,
-};
-use super::map::{Chunk, ChunkMap, LOST_PAGE, SliceRef, slices_in};
-use super::media::{Media, MediaError, MediaOp};
-use super::record::{RESIDENT, UNFINISHED};
-use super::slice::ChunkId;
+use super::limits::{SEGMENT_PAGES_MAX, SEGMENT_PAGES_MIN};
+use super::map::{Chunk, ChunkMap};
+use crate::store::bytes::{array, u32_at, u64_at};
+use crate::store::limits::CHUNK_BYTES_MAX;
+use crate::store::place::{LOST_PAGE, SliceRef, slices_in};
+use crate::store::record::{RESIDENT, UNFINISHED};
+use crate::store::slice::ChunkId;
 
-const CHUNK_FIXED_BYTES: usize = 48;
-const RUN_BYTES: usize = 12;
+pub(super) const CHUNK_FIXED_BYTES: usize = 48;
+pub(super) const RUN_BYTES: usize = 12;
 const CRC_BYTES: usize = 4;
 
-const _: () = assert!(CHUNK_FIXED_BYTES as u64 <= MAP_CHUNK_BYTES_MAX);
-const _: () = assert!((RUN_BYTES + CRC_BYTES) as u64 <= MAP_SLICE_BYTES_MAX);
-
 /// The bit of a chunk's limit that says that a change of the chunk is lost.
-const SUSPECT: u64 = 1 << 63;
+pub(super) const SUSPECT: u64 = 1 << 63;
 
 /// A checked checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,90 +139,4 @@ impl<'a> Reader<'a> {
         }
         Ok((id, chunk))
     }
-}
-
-/// Writes a checkpoint into a file from its start on, and flushes it. What the file holds behind
-/// it has no meaning.
-pub(crate) fn write_map<M: Media>(
-    media: &M,
-    name: &str,
-    file: &M::File,
-    bytes: &[u8],
-) -> Result<(), MediaError> {
-    // In whole pages: a bad sector can be written, but not read for the rest of its page.
-    let (whole, rest) = bytes.split_at(bytes.len() - bytes.len() % FILE_HEADER_BYTES);
-    let mut last = [0; FILE_HEADER_BYTES];
-    last[..rest.len()].copy_from_slice(rest);
-    let last = if rest.is_empty() { &[][..] } else { &last };
-    media
-        .write_at(file, 0, whole)
-        .and_then(|()| media.write_at(file, whole.len() as u64, last))
-        .map_err(MediaError::at(MediaOp::Write, name, 0))?;
-    media.fdatasync(file).map_err(MediaError::at(MediaOp::Flush, name, 0))
-}
-
-/// The file that holds `map`; `header` gives the fields that the map does not.
-pub(crate) fn encode_checkpoint(header: FileHeader, map: &ChunkMap) -> Vec<u8> {
-    let estimate =
-        map.chunks.len() * (CHUNK_FIXED_BYTES + RUN_BYTES) + map.live_slices as usize * 5;
-    let mut out = Vec::with_capacity(FILE_HEADER_BYTES + estimate);
-    out.resize(FILE_HEADER_BYTES, 0);
-    let mut crcs = Vec::new();
-    for (id, chunk) in &map.chunks {
-        out.extend_from_slice(&id.0.to_le_bytes());
-        out.extend_from_slice(&chunk.byte_len.to_le_bytes());
-        let suspect = if chunk.suspect { SUSPECT } else { 0 };
-        let unfinished = if chunk.unfinished { UNFINISHED } else { 0 };
-        let flags = suspect | unfinished | if chunk.resident { RESIDENT } else { 0 };
-        out.extend_from_slice(&(chunk.limit_bytes | flags).to_le_bytes());
-        out.extend_from_slice(&chunk.version.to_le_bytes());
-        let counts_at = out.len();
-        out.extend_from_slice(&[0; 8]);
-        let runs = encode_runs(chunk, &mut out, &mut crcs);
-        out[counts_at..counts_at + 4].copy_from_slice(&runs.to_le_bytes());
-        out[counts_at + 4..counts_at + 8].copy_from_slice(&(crcs.len() as u32).to_le_bytes());
-        crcs.drain(..).for_each(|crc: u32| out.extend_from_slice(&crc.to_le_bytes()));
-    }
-    let body = &out[FILE_HEADER_BYTES..];
-    let header = FileHeader {
-        body_crc: crc32c(body),
-        body_len: body.len() as u64,
-        chunk_count: map.chunks.len() as u64,
-        ..header
-    };
-    out[..FILE_HEADER_BYTES].copy_from_slice(&header.emit());
-    out
-}
-
-fn encode_runs(chunk: &Chunk, out: &mut Vec<u8>, crcs: &mut Vec<u32>) -> u32 {
-    let mut runs = 0;
-    let mut run: Option<(u32, u32, u32)> = None;
-    let mut emit = |run: (u32, u32, u32)| {
-        out.extend_from_slice(&run.0.to_le_bytes());
-        out.extend_from_slice(&run.1.to_le_bytes());
-        out.extend_from_slice(&run.2.to_le_bytes());
-        runs += 1;
-    };
-    for (index, slice) in chunk.slices_from(0) {
-        let index = index as u32;
-        crcs.push(slice.crc);
-        match &mut run {
-            Some((first, page, count))
-                if *first + *count == index
-                    && slice.page != LOST_PAGE
-                    && page.checked_add(*count) == Some(slice.page) =>
-            {
-                *count += 1;
-            }
-            other => {
-                if let Some(done) = other.replace((index, slice.page, 1)) {
-                    emit(done);
-                }
-            }
-        }
-    }
-    if let Some(done) = run {
-        emit(done);
-    }
-    runs
 }
