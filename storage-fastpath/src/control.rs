@@ -282,4 +282,33 @@ pub struct InfoReply {
     /// The most that may be; 0: there is no such memory.
     #[prost(uint64, tag = "19")]
     pub resident_bytes_max: u64,
+    /// The disks of the server, in the order of its settings.
+    #[prost(message, repeated, tag = "24")]
+    pub disks: Vec<DiskInfo>,
+}
+
+/// How a disk of a server is.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct DiskInfo {
+    /// Its directory.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// 0: it serves; 1: it takes reads only; 2: it has failed, and its chunks are refused.
+    #[prost(uint32, tag = "2")]
+    pub state: u32,
+    /// Why it does not serve all; empty when it does.
+    #[prost(string, tag = "3")]
+    pub reason: String,
+    /// Its chunks.
+    #[prost(uint64, tag = "4")]
+    pub chunks: u64,
+    /// Bytes of slices that hold data.
+    #[prost(uint64, tag = "5")]
+    pub live_bytes: u64,
+    /// Bytes that can still be stored on it.
+    #[prost(uint64, tag = "6")]
+    pub free_bytes: u64,
+    /// Bytes that it can hold.
+    #[prost(uint64, tag = "7")]
+    pub capacity_bytes: u64,
 }

@@ -40,11 +40,15 @@ pub struct DaemonConfig {
     pub mtu_bytes: Option<Mtu>,
     /// Directory of the store; made if it is not there.
     pub data_dir: PathBuf,
-    /// Most bytes of slices kept, fixed when the store is made; `u64::MAX` is as many as the file
-    /// system holds.
+    /// Directories of further disks, each with a store of its own; made if they are not there.
+    pub more_data_dirs: Vec<PathBuf>,
+    /// The server does not start unless all of its disks can be opened; otherwise one is enough.
+    pub require_all_disks: bool,
+    /// Most bytes of slices kept on each disk, fixed when its store is made; `u64::MAX` is as many
+    /// as the file system holds.
     pub capacity_bytes: u64,
-    /// Most bytes of slices of resident chunks that are kept in memory; 0: none, and no chunk can
-    /// be made resident.
+    /// Most bytes of slices of resident chunks that are kept in memory, all disks together; 0:
+    /// none, and no chunk can be made resident.
     pub resident_bytes: u64,
     /// The disk file of a new store takes the room of `capacity_bytes` at once; otherwise that of
     /// what is written.
@@ -52,7 +56,7 @@ pub struct DaemonConfig {
     /// Size of each of the two copies of the write-ahead log in bytes, fixed when the store is
     /// made.
     pub log_bytes: u64,
-    /// Most chunks.
+    /// Most chunks of each disk.
     pub chunks_max: u64,
     /// Requests of each worker that may wait for the store.
     pub store_queue_max: u32,
@@ -144,6 +148,8 @@ impl Default for DaemonConfig {
             place_by: PlaceBy::Class,
             mtu_bytes: None,
             data_dir: PathBuf::from("towpath-data"),
+            more_data_dirs: Vec::new(),
+            require_all_disks: false,
             capacity_bytes: u64::MAX,
             resident_bytes: 0,
             preallocate: false,
@@ -189,6 +195,11 @@ impl DaemonConfig {
             0 => LINKS_MAX_RDMA,
             links => links,
         }
+    }
+
+    /// The directories of all disks, in the order of their numbers.
+    pub fn data_dirs(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.data_dir).chain(&self.more_data_dirs)
     }
 
     /// The path of the status socket, if there is to be one.

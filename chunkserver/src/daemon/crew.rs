@@ -1,5 +1,6 @@
 //! The workers of a server: their threads, from the first turn to the last.
 
+use std::path::PathBuf;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Builder, ScopedJoinHandle, scope};
 use std::time::{Duration, Instant};
@@ -15,13 +16,13 @@ use super::stop::StopFlag;
 use super::tenants::{Stamp, TenantsFile};
 use crate::qos::Qos;
 use crate::service::{ChunkServer, ServerStats, ServiceConfig};
-use crate::store::core::StoreThread;
+use crate::store::disks::{Closed, Disks};
 
 /// What a worker beside the first one starts with.
 pub(super) struct Post<D> {
     pub(super) device: D,
     pub(super) endpoint: EndpointConfig,
-    pub(super) store: StoreThread<Piece>,
+    pub(super) store: Disks<Piece>,
     pub(super) desk: Option<StatusDesk>,
     pub(super) qos: Option<Qos>,
 }
@@ -34,8 +35,8 @@ pub(super) struct Crew<'a> {
     pub(super) service: &'a ServiceConfig,
     /// Of the file of tenants, from before it was read.
     pub(super) tenants_stamp: Option<Stamp>,
-    /// Where resident chunks are.
-    pub(super) resident: Option<&'a SharedMemory>,
+    /// Where resident chunks of each disk are.
+    pub(super) resident: &'a [Option<SharedMemory>],
 }
 
 /// How one worker ended.
@@ -124,7 +125,7 @@ impl Crew<'_> {
             }
         };
         let server = ChunkServer::new(endpoint, store, self.service);
-        let mut server = server.resident_memory(self.resident.cloned()).qos(qos);
+        let mut server = server.resident_memory(self.resident.to_vec()).qos(qos);
         let _ = tell.send(Ok(()));
         while !self.stop.is_stopped() && server.store_is_running() {
             server.turn_or_wait();
@@ -141,16 +142,19 @@ impl Crew<'_> {
         let begun = Instant::now();
         let wait = Duration::from_millis(self.config.stop_wait_ms);
         let drained = server.drain(Nanos::from_millis(self.config.stop_wait_ms));
-        let dir = || self.config.data_dir.clone();
         if !server.store_is_running() {
-            let sealed = Err(DaemonError::StoreEnded(dir()));
+            let sealed = Err(DaemonError::StoreEnded(self.config.data_dir.clone()));
             return Ended { stats: server.stats(), drained, sealed };
         }
         let left = wait.saturating_sub(begun.elapsed()).max(CLOSE_WAIT_MIN);
-        let (stats, sealed) = server.close_within(Nanos::from_millis(left.as_millis() as u64));
-        let failed = |source| DaemonError::Failed { path: dir(), source };
-        let sealed =
-            sealed.map_or_else(|| Err(DaemonError::StoreHangs(dir())), |s| s.map_err(failed));
+        let (stats, closed) = server.close_within(Nanos::from_millis(left.as_millis() as u64));
+        let Closed { disk, sealed } = closed;
+        let path = PathBuf::from(disk);
+        let sealed = match sealed {
+            Some(Ok(())) => Ok(()),
+            Some(Err(source)) => Err(DaemonError::Failed { path, source }),
+            None => Err(DaemonError::StoreHangs(path)),
+        };
         Ended { stats, drained, sealed }
     }
 }

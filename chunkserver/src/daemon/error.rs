@@ -96,6 +96,21 @@ pub enum DaemonError {
         #[source]
         source: io::Error,
     },
+    /// Two disks are one.
+    #[error("{} is the directory of two disks: name each once", .0.display())]
+    SameDisk(PathBuf),
+    /// A disk cannot be opened, and all are needed, or none can.
+    #[error("disk {number} ({}) cannot be opened: {why}", path.display())]
+    DiskDown {
+        /// Its number.
+        number: usize,
+        /// Its directory.
+        path: PathBuf,
+        /// Why.
+        why: String,
+        /// The exit code of that.
+        code: u8,
+    },
     /// The store in the data directory cannot be opened.
     #[error("cannot open the store in {}", path.display())]
     Store {
@@ -220,6 +235,7 @@ impl DaemonError {
             | Self::LogFilter(_)
             | Self::LogLevel { .. }
             | Self::Sizes(_)
+            | Self::SameDisk(_)
             | Self::GoneFlag { .. }
             | Self::DeviceIp { .. }
             | Self::Tenants(_)
@@ -237,6 +253,7 @@ impl DaemonError {
             | Self::StoreDisk(_)
             | Self::DataDir { .. }
             | Self::Store { .. } => 4,
+            Self::DiskDown { code, .. } => *code,
             Self::Failed { .. } | Self::StoreEnded(_) | Self::StoreHangs(_) => 5,
             Self::Endpoint(_)
             | Self::Memory(_)

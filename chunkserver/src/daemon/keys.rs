@@ -209,9 +209,34 @@ pub const KEYS: &[Key] = &[
         show: |config| config.data_dir.display().to_string(),
     },
     Key {
+        name: "more_data_dirs",
+        kind: "DIR:DIR",
+        doc: "directories of further disks, with colons between them: each has a store and a \
+              thread of its own, and chunks are spread over all; \"none\" is only that of \
+              `data_dir`",
+        quoted: true,
+        set: |config, text| {
+            config.more_data_dirs = value::dirs(text)?;
+            Ok(())
+        },
+        show: |config| value::show_dirs(&config.more_data_dirs),
+    },
+    Key {
+        name: "require_all_disks",
+        kind: "BOOL",
+        doc: "true when the server is not to start unless all of its disks can be opened; \
+              otherwise it serves those that can, and one is enough",
+        quoted: false,
+        set: |config, text| {
+            config.require_all_disks = value::parsed(text, "true or false, without quotes")?;
+            Ok(())
+        },
+        show: |config| config.require_all_disks.to_string(),
+    },
+    Key {
         name: "capacity_bytes",
         kind: "SIZE",
-        doc: "most bytes of data kept, like \"500GiB\", fixed when the store is made; \
+        doc: "most bytes of data kept on each disk, like \"500GiB\", fixed when its store is made; \
               \"unlimited\" is as many as its file system has",
         quoted: true,
         set: |config, text| {
@@ -256,8 +281,13 @@ pub const KEYS: &[Key] = &[
         "size of each of the two copies of the write-ahead log in bytes, fixed when the store is \
          made"
     ),
-    number!(chunks_max, 1, u64::MAX, "most chunks; each takes about 200 bytes of memory"),
-    number!(store_queue_max, 1, 65_536, "requests of each worker that may wait for the store"),
+    number!(
+        chunks_max,
+        1,
+        u64::MAX,
+        "most chunks of each disk; each takes about 200 bytes of memory"
+    ),
+    number!(store_queue_max, 1, 65_536, "requests of each worker that may wait for a disk"),
     number!(
         link_requests_max,
         1,

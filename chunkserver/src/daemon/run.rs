@@ -15,10 +15,11 @@ use towpath_transport::{
 use super::config::{DaemonConfig, PlaceBy, StatusPlace};
 use super::crew::{Crew, Post};
 use super::descriptors;
+use super::disks::{check_dirs, open_disks};
 use super::error::DaemonError;
 use super::log::log_filter;
 use super::stop::StopFlag;
-use super::store::{check_sizes, open_store, random};
+use super::store::{check_sizes, random};
 use super::tenants;
 use crate::service::{ChunkServer, ServerStats, ServiceConfig};
 
@@ -143,7 +144,7 @@ pub fn run<D: Device<Memory = Region> + Send>(
     }
     let device = endpoint.device().local_addr();
     let listening = endpoint.listen(config.listen)?;
-    let (stores, resident) = open_store(config, workers.count())?;
+    let (stores, resident) = open_disks(config, workers.count())?;
     let mut stores = stores.into_iter();
     let service = service_config(config);
     let tenants_stamp = config.tenants_file.as_deref().and_then(tenants::stamp);
@@ -159,7 +160,7 @@ pub fn run<D: Device<Memory = Region> + Send>(
     }
     let server = ChunkServer::new(endpoint, store, &service);
     let server = server.resident_memory(resident.clone()).qos(first_qos);
-    let crew = Crew { config, stop, service: &service, tenants_stamp, resident: resident.as_ref() };
+    let crew = Crew { config, stop, service: &service, tenants_stamp, resident: &resident };
     let served = crew.serve(server, status.map(|(socket, _)| socket), posts, || {
         let ready = Ready { listening, device, pid: std::process::id() };
         on_ready(&ready).map_err(DaemonError::Ready)?;
@@ -199,6 +200,7 @@ pub fn check(config: &DaemonConfig) -> Result<(), DaemonError> {
     }
     log_filter(&config.log)?;
     check_sizes(config)?;
+    check_dirs(config)?;
     tenants::start(config, 1)?;
     let ours = |setting: &'static str, ip: IpAddr| {
         let bound = TcpListener::bind((ip, 0)).map(drop);

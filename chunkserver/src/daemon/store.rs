@@ -67,7 +67,7 @@ pub(super) fn repair_config() -> CoreConfig {
     core_config(&DaemonConfig { chunks_max: u64::MAX, ..DaemonConfig::default() })
 }
 
-fn driver_config(config: &DaemonConfig) -> DriverConfig {
+pub(super) fn driver_config(config: &DaemonConfig) -> DriverConfig {
     DriverConfig {
         queue_max: config.store_queue_max as usize,
         unfinished_keep: match config.unfinished_keep_s {
@@ -84,7 +84,7 @@ pub(super) fn random() -> u64 {
 }
 
 /// What the opening found.
-struct Found {
+pub(super) struct Found {
     disk: String,
     stats: StoreStats,
     /// The capacity that the settings ask for, where the store has another one.
@@ -92,11 +92,11 @@ struct Found {
     damage: Vec<Damage>,
     is_damaged: bool,
     /// Resident chunks in memory, and those that do not fit.
-    resident: Option<(SharedMemory, u64, u64)>,
+    pub(super) resident: Option<(SharedMemory, u64, u64)>,
 }
 
 /// An error of the store's thread, or of its start.
-struct Failed(Box<DaemonError>);
+pub(super) struct Failed(pub(super) Box<DaemonError>);
 
 impl From<io::Error> for Failed {
     fn from(error: io::Error) -> Self {
@@ -104,7 +104,7 @@ impl From<io::Error> for Failed {
     }
 }
 
-/// Opens the store that the settings name, on a thread of its own, and makes it where there is
+/// Opens the store in `data_dir` that the settings name, on a thread of its own, and makes it where there is
 /// none. Gives a hold on it for each of `askers`, and the memory in which resident chunks are, if
 /// any can be; says in the log what it found.
 ///
@@ -124,7 +124,9 @@ pub fn open_store<W: AsRef<[u8]> + Send + 'static>(
 }
 
 /// What the store's thread does first: by io_uring a disk is driven by the thread that opened it.
-fn open_here<W: AsRef<[u8]>>(config: &DaemonConfig) -> Result<(StoreCore<W>, Found), DaemonError> {
+pub(super) fn open_here<W: AsRef<[u8]>>(
+    config: &DaemonConfig,
+) -> Result<(StoreCore<W>, Found), DaemonError> {
     let path = config.data_dir.as_path();
     let mut of_core = core_config(config);
     let (disk, report) = open_disk(path, DISK_NAME, Some((config, &of_core)))?;
@@ -250,7 +252,7 @@ fn keep_resident<W: AsRef<[u8]>>(
 }
 
 /// Lines for what was opened and what is damaged of it, and one that says what to do.
-fn say(found: &Found, dir: &Path) {
+pub(super) fn say(found: &Found, dir: &Path) {
     let Found { disk, stats, other_capacity_bytes, damage, is_damaged, resident } = found;
     let dir = dir.display();
     for damage in damage {

@@ -2,12 +2,14 @@
 
 use std::fmt::Display;
 use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use thiserror::Error;
 
 use crate::resident::SLOTS_MAX;
 use crate::store::SLICE_BYTES;
+use crate::store::disks::DISKS_MAX;
 
 /// Why a value of a setting is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -123,6 +125,25 @@ pub(super) fn size(text: &str, low: u64) -> Result<u64, ValueError> {
     if bytes >= low { Ok(bytes) } else { Err(ValueError::TooSmall { low }) }
 }
 
+/// Directories with colons between them, or none; with one more they are as many as a server has
+/// disks at most.
+pub(super) fn dirs(text: &str) -> Result<Vec<PathBuf>, ValueError> {
+    if text == "none" {
+        return Ok(Vec::new());
+    }
+    let dirs: Vec<PathBuf> = std::env::split_paths(text).collect();
+    let is_named = dirs.iter().all(|dir| !dir.as_os_str().is_empty());
+    match is_named && dirs.len() < DISKS_MAX {
+        true => Ok(dirs),
+        false => Err(ValueError::Needs { needs: "up to 63 directories with colons between them" }),
+    }
+}
+
+pub(super) fn show_dirs(dirs: &[PathBuf]) -> String {
+    let shown: Vec<_> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+    if shown.is_empty() { "none".into() } else { shown.join(":") }
+}
+
 /// An address and a port; a name in place of the address is looked up, and of several addresses the
 /// first IPv4 address is taken, as clients do that name no server.
 pub(super) fn listen_address(text: &str) -> Result<SocketAddr, ValueError> {
@@ -169,6 +190,16 @@ mod tests {
             assert_eq!(size(wrong, 4), Err(SizeError::TooLarge.into()), "{wrong}");
         }
         assert_eq!(size("3", 4), Err(ValueError::TooSmall { low: 4 }));
+    }
+
+    #[test]
+    fn directories_are_read_as_they_are_shown() {
+        for text in ["none", "/a", "/a:b/c"] {
+            assert_eq!(show_dirs(&dirs(text).expect("sound")), text);
+        }
+        for wrong in [":", "/a:", "/a::/b", &["/a"; 64].join(":")] {
+            assert!(dirs(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use towpath_transport::Buf;
 use super::limits::{LIST_PAGE_MAX, SCRUB_BUDGET_DEFAULT, SCRUB_BUDGET_MAX};
 use super::scrub::Scrub;
 use super::spare::Spare;
+use crate::store::disks::Target;
 use crate::store::{ChunkId, Request};
 
 /// A request as the service keeps it until its answer is there.
@@ -78,6 +79,23 @@ impl Ask {
     /// Whether it changes chunks.
     pub(super) fn is_change(&self) -> bool {
         matches!(self, Self::Create(..) | Self::Delete(_) | Self::Finish(..) | Self::Write(..))
+    }
+
+    /// What the store is asked about; none of what is answered without it.
+    pub(super) fn target(&self) -> Option<Target> {
+        Some(match self {
+            Self::Create(chunk, ..) => Target::New(*chunk),
+            Self::Delete(chunk)
+            | Self::Finish(chunk, _)
+            | Self::Locate(chunk, _)
+            | Self::Read(ReadHeader { chunk, .. })
+            | Self::Stat(chunk)
+            | Self::Write(WriteHeader { chunk, .. }, ..) => Target::Chunk(*chunk),
+            Self::Info => Target::Server,
+            Self::List(..) => Target::All,
+            Self::Scrub(_) => Target::Any,
+            Self::Join(_) | Self::Session(..) => return None,
+        })
     }
 
     /// The request to the store. A read comes with its buffer.

@@ -1,7 +1,7 @@
 //! What the store answered, turned into what clients are told.
 
 use towpath_fastpath::ErrorReply;
-use towpath_fastpath::control::{InfoReply, ListReply};
+use towpath_fastpath::control::{DiskInfo, InfoReply, ListReply};
 use towpath_fastpath::wire::{ReadHeader, ReadReplyHeader, VERSION};
 use towpath_rpc::Piece;
 use towpath_rpc::limits::MESSAGE_BYTES_MAX_DEFAULT;
@@ -11,6 +11,8 @@ use super::answer::{Answer, chunk_info};
 use super::ask::Ask;
 use super::errors::{of_create, of_delete, of_finish, of_read, of_suspect, of_write};
 use super::server::{ChunkServer, Job};
+use crate::store::core::Told;
+use crate::store::disks::DiskStatus;
 use crate::store::{ChunkStat, Completion, ReadDone, ReadError, Reply, StoreStats};
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
@@ -117,7 +119,21 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             resident_bytes: stats.resident_bytes,
             resident_bytes_max: stats.resident_bytes_max,
             uptime_ms: self.endpoint.now().since(self.started).0 / 1_000_000,
+            disks: self.store.status().into_iter().map(disk_info).collect(),
         }
+    }
+}
+
+fn disk_info(disk: DiskStatus) -> DiskInfo {
+    let DiskStatus { name, state, told: Told { stats, reason, .. } } = disk;
+    DiskInfo {
+        name,
+        state: state as u32,
+        reason,
+        chunks: stats.chunks,
+        live_bytes: stats.live_bytes,
+        free_bytes: stats.free_bytes,
+        capacity_bytes: stats.capacity_bytes,
     }
 }
 

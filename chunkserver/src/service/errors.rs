@@ -3,6 +3,7 @@
 use towpath_fastpath::ErrorReply;
 use towpath_fastpath::wire::Why;
 
+use crate::store::disks::{Target, Unsent};
 use crate::store::{
     ChunkId, CreateError, DeleteError, FinishError, ReadError, Refused, WriteError,
 };
@@ -73,6 +74,17 @@ pub(super) fn of_read(chunk: ChunkId, error: ReadError) -> ErrorReply {
 pub(super) fn of_suspect(chunk: ChunkId) -> ErrorReply {
     tracing::error!(%chunk, "a change of a chunk that is asked for is lost to damage");
     ErrorReply::SliceCorrupt { chunk, slice: 0 }
+}
+
+/// No disk gets the request.
+pub(super) fn of_unsent(target: Option<Target>, unsent: Unsent) -> ErrorReply {
+    match (unsent, target) {
+        (Unsent::Full, _) => ErrorReply::Busy,
+        (Unsent::Down(disk), Some(Target::New(chunk) | Target::Chunk(chunk))) => {
+            ErrorReply::DiskFailed { chunk, disk: disk as u64 }
+        }
+        (Unsent::Down(_), _) => ErrorReply::StoreFailed,
+    }
 }
 
 fn of_refused(refused: Refused) -> ErrorReply {

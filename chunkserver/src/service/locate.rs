@@ -12,23 +12,25 @@ use crate::store::{ChunkId, LocateError, Located};
 /// The memory of resident chunks, and which links are granted it.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
-    memory: Option<SharedMemory>,
-    /// By the index of the link.
-    links: Vec<Option<GrantId>>,
+    /// Of each disk that has any.
+    memory: Vec<Option<SharedMemory>>,
+    /// By the index of the link: that of each disk.
+    links: Vec<Vec<Option<GrantId>>>,
 }
 
 impl Grants {
     /// What a link was granted, which it is not granted any more.
-    pub(super) fn take(&mut self, link: LinkId) -> Option<GrantId> {
-        self.links.get_mut(link.index())?.take()
+    pub(super) fn take(&mut self, link: LinkId) -> impl Iterator<Item = GrantId> + use<> {
+        let taken = self.links.get_mut(link.index()).map(std::mem::take).unwrap_or_default();
+        taken.into_iter().flatten()
     }
 }
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
-    /// Grants `memory`, in which the store keeps resident chunks, to each client that asks where
-    /// they are.
+    /// Grants the memory in which each disk's store keeps resident chunks to each client that asks
+    /// where they are.
     #[must_use]
-    pub fn resident_memory(mut self, memory: Option<SharedMemory>) -> Self {
+    pub fn resident_memory(mut self, memory: Vec<Option<SharedMemory>>) -> Self {
         self.grants.memory = memory;
         self
     }
@@ -50,7 +52,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
         };
         // A client that is not, or cannot be, granted the memory reads by requests.
-        let granted = slots.and_then(|slots| Some((slots, self.grant_to(link)?)));
+        let granted = slots.and_then(|slots| Some((slots, self.grant_to(link, chunk)?)));
         let mut reply = LocateReply { version, byte_len, ..LocateReply::default() };
         if let Some(((runs, more), GrantId(grant))) = granted {
             let runs = runs.into_iter().map(|run| SlotRun {
@@ -63,17 +65,22 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         Answer::Locate(Box::new(reply))
     }
 
-    /// The grant of a link, which is made when it is first wanted.
-    fn grant_to(&mut self, link: LinkId) -> Option<GrantId> {
-        let Self { grants: Grants { memory, links }, endpoint, tenants, .. } = self;
+    /// The grant of a link for the memory that has a chunk, which is made when it is first wanted.
+    fn grant_to(&mut self, link: LinkId, chunk: ChunkId) -> Option<GrantId> {
+        let Self { grants: Grants { memory, links }, endpoint, tenants, store, .. } = self;
         if !tenants.may_reach_memory(link) {
             return None;
         }
-        let memory = memory.as_ref()?;
+        let disk = store.disk_of(chunk);
+        let memory = memory.get(disk)?.as_ref()?;
         if links.len() <= link.index() {
-            links.resize(link.index() + 1, None);
+            links.resize_with(link.index() + 1, Vec::new);
         }
-        let grant = &mut links[link.index()];
+        let grants = &mut links[link.index()];
+        if grants.len() <= disk {
+            grants.resize(disk + 1, None);
+        }
+        let grant = &mut grants[disk];
         if grant.is_none() {
             match endpoint.grant(link, memory, memory.whole(), Rights::READ) {
                 Ok(made) => *grant = Some(made),

@@ -27,9 +27,9 @@ impl<T> Queues<T> {
         self.tenants[tenant.index()].push(link, item);
     }
 
-    /// The item of a tenant whose link's turn it is.
-    pub(super) fn pop(&mut self, tenant: TenantId) -> Option<T> {
-        self.tenants.get_mut(tenant.index())?.pop()
+    /// The first wanted item of the link of a tenant whose turn it is.
+    pub(super) fn pop(&mut self, tenant: TenantId, wanted: impl Fn(&T) -> bool) -> Option<T> {
+        self.tenants.get_mut(tenant.index())?.pop(wanted)
     }
 
     /// Puts back, in front of its link's others, what could not be served yet.

@@ -26,8 +26,8 @@ use super::spare::Spare;
 use super::stats::ServerStats;
 use super::tenants::{Price, Tenants};
 use crate::qos::{self, TenantId};
-use crate::store::core::StoreThread;
-use crate::store::{Completion, FlushFailed, Pass};
+use crate::store::disks::{Closed, Disks};
+use crate::store::{Completion, Pass};
 
 /// A request that waits for the store, or that the store has.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ struct Answered {
 pub struct ChunkServer<D: Device<Memory = Region>> {
     pub(super) endpoint: Endpoint<D>,
     pub(super) rpc: RpcServer,
-    pub(super) store: StoreThread<Piece>,
+    pub(super) store: Disks<Piece>,
     /// Answers of the store end a wait of the endpoint.
     store_wakes: bool,
     config: ServiceConfig,
@@ -97,13 +97,17 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
 }
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
-    /// A server on an endpoint that listens already, or will: the only one of a store, or one of
+    /// A server on an endpoint that listens already, or will: the only one of its disks, or one of
     /// several, each with clients of its own on a thread of its own.
     #[must_use]
-    pub fn new(endpoint: Endpoint<D>, store: StoreThread<Piece>, config: &ServiceConfig) -> Self {
-        let waker = endpoint.waker();
+    pub fn new(
+        endpoint: Endpoint<D>,
+        store: impl Into<Disks<Piece>>,
+        config: &ServiceConfig,
+    ) -> Self {
+        let (waker, store) = (endpoint.waker(), store.into());
         let store_wakes = waker.is_some();
-        store.wake(waker);
+        store.wake(waker.as_ref());
         let rpc = RpcConfig::new().requests_max(config.link_requests_max);
         let holds = |bytes: &&usize| endpoint.alloc(**bytes).is_ok();
         Self {
@@ -153,17 +157,18 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// One turn: takes in what came from the network and from the store, and sends what is ready.
     /// Returns whether anything happened.
     pub fn turn(&mut self) -> bool {
-        // Asked before its answers are taken: then none comes after them.
-        let store_ended = !self.store_is_running();
+        // Asked before their answers are taken: then none comes after them.
+        let ended = self.store.look_for_ends();
         let mut busy = self.endpoint.poll() > 0;
         while let Some(event) = self.endpoint.next_event() {
             busy = true;
             self.on_event(event);
         }
         busy |= self.take_completions();
-        if store_ended {
-            self.abandon_staged();
+        if ended != 0 {
+            self.abandon_staged(ended);
         }
+        self.store.say_changes();
         self.expire_waiting();
         self.look_at_health();
         self.look_after_tenants();
@@ -178,7 +183,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// Whether there were any.
     fn take_completions(&mut self) -> bool {
         let mut any = false;
-        while let Ok(completion) = self.store.completions().try_recv() {
+        while let Some(completion) = self.store.try_next() {
             any = true;
             self.on_completion(completion);
         }
@@ -187,16 +192,18 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         any
     }
 
-    /// Whether the store still answers. It ends early only by a fault of its own; then this server
-    /// changes and reads nothing any more, and its owner should end it.
+    /// Whether any disk still answers. A disk's thread ends early only by a fault; after the last
+    /// of them this server changes and reads nothing any more, and its owner should end it.
     #[must_use]
     pub fn store_is_running(&self) -> bool {
-        self.store.is_running()
+        self.store.are_running()
     }
 
-    /// What the store had when it ended gets no answer: whether it was done is not known.
-    fn abandon_staged(&mut self) {
-        for job in self.staged.drain() {
+    /// What these disks had when their threads ended gets no answer: whether it was done is not
+    /// known.
+    fn abandon_staged(&mut self, ended: u64) {
+        for token in self.store.lose(ended) {
+            let Some(job) = self.staged.try_remove(token as usize) else { continue };
             job.pass.iter().for_each(|pass| pass.end());
             self.tenants.done(job.tokens);
             self.rpc.abandon(&mut self.endpoint, job.responder, Fate::Unknown);
@@ -210,8 +217,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     pub fn await_store(&mut self) -> bool {
         let mut answers: Vec<Completion<Piece, Buf>> = Vec::new();
         while answers.len() < self.staged.len() {
-            // An error is the end of the store's thread, which the next turn finds.
-            let Ok(answer) = self.store.completions().recv() else { break };
+            // None is the end of a disk's thread, which the next turn finds.
+            let Some(answer) = self.store.next() else { break };
             answers.push(answer);
         }
         answers.sort_by_key(|answer| answer.token);
@@ -289,7 +296,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     fn forget(&mut self, link: LinkId) {
         self.entries.forget(link);
         // With the link the endpoint has taken it back.
-        self.grants.take(link);
+        drop(self.grants.take(link));
         self.forget_tenant(link);
         for job in self.waiting.clear(link) {
             self.stats.expired += 1;
@@ -450,10 +457,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         drained
     }
 
-    /// Ends at once: links that are still up see their peer gone. What the store was asked is
-    /// done, and the store sealed by the last of its servers, which waits for that for `timeout` at
-    /// most. Returns the counters, and how the store closed: none where the time was not enough.
-    pub fn close_within(self, timeout: Nanos) -> (ServerStats, Option<Result<(), FlushFailed>>) {
+    /// Ends at once: links that are still up see their peer gone. What the disks were asked is
+    /// done, and their stores sealed by the last of the servers, which waits for that for `timeout`
+    /// at most. Returns the counters, and how the disk closed that did worst.
+    pub fn close_within(self, timeout: Nanos) -> (ServerStats, Closed) {
         let stats = self.stats();
         (stats, self.store.stop_within(Duration::from_nanos(timeout.0)))
     }

@@ -7,6 +7,7 @@ use towpath_transport::{Buf, Device, Region};
 
 use super::answer::{Answer, read_head_bytes};
 use super::ask::Ask;
+use super::errors::of_unsent;
 use super::server::{ChunkServer, Job};
 use crate::qos::TenantId;
 use crate::store::Fenced;
@@ -47,7 +48,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// Hands one request of a tenant to the store; false when none of them can go now.
     fn start_one_of(&mut self, tenant: TenantId) -> bool {
         for _ in 0..self.waiting.links(tenant) {
-            let Some(job) = self.waiting.pop(tenant) else { return false };
+            // What waits for a disk that is slow keeps nothing from another one.
+            let store = &self.store;
+            let goes = |job: &Job| job.ask.target().is_none_or(|of| store.has_room_for(of));
+            let Some(job) = self.waiting.pop(tenant, goes) else { continue };
             let Err((job, lack)) = self.start(job) else { return true };
             let link = job.responder.link();
             self.waiting.put_back(tenant, link, job);
@@ -101,12 +105,12 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             return Err((job, Lack::Buffer));
         };
         let token = self.staged.insert(job);
-        if self.store.try_send(token as u64, request).is_err() {
-            // There was room, so the thread is gone; this it never had.
+        if let Err(unsent) = self.store.send(token as u64, request) {
+            // No disk ever had it.
             let job = self.staged.remove(token);
             job.pass.iter().for_each(|pass| pass.end());
             self.tenants.done(job.tokens);
-            let answer = Answer::Error(ErrorReply::StoreFailed);
+            let answer = Answer::Error(of_unsent(job.ask.target(), unsent));
             self.answer(job.responder, job.deadline, answer);
         }
         Ok(())

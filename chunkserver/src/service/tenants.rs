@@ -166,7 +166,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             match mail {
                 Mail::Push(seat, body) => self.push(now, seat, body),
                 Mail::CutOff(seat) => {
-                    if let Some(grant) = self.grants.take(seat.link) {
+                    for grant in self.grants.take(seat.link) {
                         self.endpoint.revoke(seat.link, grant);
                     }
                 }

@@ -37,15 +37,17 @@ impl<T> Waiting<T> {
         self.count += 1;
     }
 
-    /// The item whose turn it is; afterwards the next link has its turn.
-    pub(super) fn pop(&mut self) -> Option<T> {
+    /// The first wanted item of the link whose turn it is; none where it has none. Afterwards the
+    /// next link has its turn.
+    pub(super) fn pop(&mut self, wanted: impl Fn(&T) -> bool) -> Option<T> {
         let index = self.turns.pop_front()?;
-        let item = self.queues[index].pop_front()?;
-        self.count -= 1;
+        let at = self.queues[index].iter().position(wanted);
+        let item = at.and_then(|at| self.queues[index].remove(at));
+        self.count -= usize::from(item.is_some());
         if !self.queues[index].is_empty() {
             self.turns.push_back(index);
         }
-        Some(item)
+        item
     }
 
     /// Puts back, in front of its link's others, what could not be served yet.
@@ -128,7 +130,7 @@ mod tests {
         for (index, item) in [(0, "a1"), (0, "a2"), (0, "a3"), (7, "b1"), (7, "b2")] {
             waiting.push_at(index, item);
         }
-        let order: Vec<_> = std::iter::from_fn(|| waiting.pop()).collect();
+        let order: Vec<_> = std::iter::from_fn(|| waiting.pop(|_| true)).collect();
         assert_eq!(order, ["a1", "b1", "a2", "b2", "a3"]);
         assert_eq!(waiting.len(), 0);
     }
@@ -145,7 +147,10 @@ mod tests {
         assert_eq!((waiting.links(), waiting.len()), (2, 2));
         assert_eq!(waiting.iter().copied().collect::<Vec<_>>(), [1, 4]);
         assert_eq!(waiting.take_all(|item| *item == 4), [4]);
-        assert_eq!((waiting.pop(), waiting.pop(), waiting.len()), (Some(1), None, 0));
+        assert_eq!(
+            (waiting.pop(|_| true), waiting.pop(|_| true), waiting.len()),
+            (Some(1), None, 0)
+        );
     }
 
     #[test]
@@ -156,8 +161,11 @@ mod tests {
         }
         assert_eq!(waiting.clear_at(0), [1, 3]);
         assert!(waiting.clear_at(9).is_empty());
-        assert_eq!((waiting.pop(), waiting.pop(), waiting.len()), (Some(2), None, 0));
+        assert_eq!(
+            (waiting.pop(|_| true), waiting.pop(|_| true), waiting.len()),
+            (Some(2), None, 0)
+        );
         waiting.push_at(0, 4);
-        assert_eq!(waiting.pop(), Some(4));
+        assert_eq!(waiting.pop(|_| true), Some(4));
     }
 }

@@ -6,6 +6,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`core`] | the store on one disk (docs/store-core.md): requests in, disk operations out |
+//! | [`disks`] | the disks of a server, and which of them has which chunk |
 //! | `request`, `results` | what a store is asked, and what it answers |
 //! | `slice`, `place` | chunk names, checksums of slices; where a slice lies |
 //! | `record`, `bytes` | the records of the log |
@@ -23,6 +24,7 @@ mod bytes;
 mod check;
 pub mod core;
 mod damage;
+pub mod disks;
 mod error;
 mod fence;
 pub(crate) mod folder;

@@ -56,3 +56,62 @@ pub struct StoreStats {
     /// Whether a failed flush, or changes lost to damage, have stopped all changes.
     pub failed: bool,
 }
+
+impl std::ops::AddAssign for StoreStats {
+    /// Counters of several stores, as those of the disks of a server, together.
+    fn add_assign(&mut self, other: Self) {
+        // Taken apart by name, so that a new counter cannot be forgotten.
+        let Self {
+            commits,
+            creates,
+            deletes,
+            writes,
+            write_bytes,
+            reads,
+            read_bytes,
+            reads_retried,
+            slices_corrupt,
+            wire_corrupt,
+            no_space,
+            checkpoints,
+            checkpoints_deferred,
+            slices_scrubbed,
+            records_replayed,
+            torn_tail_bytes,
+            chunks,
+            log_bytes,
+            live_bytes,
+            free_bytes,
+            retired_bytes,
+            capacity_bytes,
+            resident_bytes,
+            resident_bytes_max,
+            failed,
+        } = other;
+        self.commits += commits;
+        self.creates += creates;
+        self.deletes += deletes;
+        self.writes += writes;
+        self.write_bytes += write_bytes;
+        self.reads += reads;
+        self.read_bytes += read_bytes;
+        self.reads_retried += reads_retried;
+        self.slices_corrupt += slices_corrupt;
+        self.wire_corrupt += wire_corrupt;
+        self.no_space += no_space;
+        self.checkpoints += checkpoints;
+        self.checkpoints_deferred += checkpoints_deferred;
+        self.slices_scrubbed += slices_scrubbed;
+        self.records_replayed += records_replayed;
+        self.torn_tail_bytes += torn_tail_bytes;
+        self.chunks += chunks;
+        self.log_bytes += log_bytes;
+        self.live_bytes += live_bytes;
+        self.free_bytes += free_bytes;
+        self.retired_bytes += retired_bytes;
+        self.capacity_bytes += capacity_bytes;
+        self.resident_bytes += resident_bytes;
+        self.resident_bytes_max += resident_bytes_max;
+        self.failed |= failed;
+    }
+}

@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use towpath_base::Prng;
 use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, Ready, Served, StopFlag};
 use towpath_chunkserver::service::{ChunkServer, ServerStats, ServiceConfig};
-use towpath_chunkserver::store::core::StoreThread;
+use towpath_chunkserver::store::disks::Disks;
 use towpath_chunkserver::store::{ChunkId, FlushFailed};
 use towpath_fastpath::wire::PROTOCOL;
 use towpath_fastpath::{ChunkClient, ClientError, ErrorKind, ErrorReply, OpId, Output};
@@ -97,10 +97,10 @@ pub struct OverStore {
 }
 
 impl OverStore {
-    pub fn start(store: StoreThread<Piece>, config: ServiceConfig) -> Self {
+    pub fn start(store: impl Into<Disks<Piece>>, config: ServiceConfig) -> Self {
         let (tell, told) = mpsc::channel();
         let stop = StopFlag::new();
-        let flag = stop.clone();
+        let (flag, store) = (stop.clone(), store.into());
         let thread = std::thread::spawn(move || {
             let of_endpoint = EndpointConfig::new().app_protocol(PROTOCOL);
             let mut endpoint = Endpoint::udp(loopback_udp(), of_endpoint).expect("loopback UDP");
@@ -112,7 +112,7 @@ impl OverStore {
             }
             assert!(server.drain(LONG), "all is answered");
             let (stats, closed) = server.close_within(LONG);
-            (stats, closed.expect("it closes in time"))
+            (stats, closed.sealed.expect("it closes in time"))
         });
         Self { addr: told.recv().expect("it starts"), stop, thread }
     }

@@ -196,6 +196,14 @@ pub enum ErrorReply {
         /// Bytes for which there are tokens.
         max: u64,
     },
+    /// The disk that has the chunk, or may have it, has failed; those of other disks are served.
+    #[error("chunk {chunk} is not served: disk {disk} of the server has failed (`towpath info`)")]
+    DiskFailed {
+        /// The chunk.
+        chunk: ChunkId,
+        /// The number of the disk in the server's settings, from 0.
+        disk: u64,
+    },
     /// The server keeps no reservations.
     #[error("the server keeps no reservations: start it with --qos-iops")]
     NoReservations,
@@ -264,6 +272,7 @@ impl ErrorReply {
             Self::TenantBarred { wait_us } => (22, none, 0, wait_us, 0),
             Self::NoReservations => (23, none, 0, 0, 0),
             Self::TenantLimit { max } => (24, none, 0, max, 0),
+            Self::DiskFailed { chunk, disk } => (40, chunk, 0, disk, 0),
         }
     }
 
@@ -295,6 +304,7 @@ impl ErrorReply {
             22 => Self::TenantBarred { wait_us: value },
             23 => Self::NoReservations,
             24 => Self::TenantLimit { max: value },
+            40 => Self::DiskFailed { chunk, disk: value },
             _ => return None,
         })
     }

@@ -273,12 +273,18 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.map.apply(record, &mut retire).expect("staging checked that the record fits");
         self.follow(record, member);
         match &record.body {
-            Body::Create { .. } => self.counts.creates += 1,
+            Body::Create { .. } => {
+                self.counts.creates += 1;
+                self.watch.iter_mut().for_each(|watch| watch.created(record.chunk));
+            }
             Body::Write(write) => {
                 self.counts.writes += 1;
                 self.counts.write_bytes += write.byte_len;
             }
-            Body::Delete => self.counts.deletes += 1,
+            Body::Delete => {
+                self.counts.deletes += 1;
+                self.watch.iter_mut().for_each(|watch| watch.deleted(record.chunk));
+            }
             Body::Finish | Body::Seal | Body::Void => {}
         }
     }

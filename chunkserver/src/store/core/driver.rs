@@ -16,6 +16,7 @@ use towpath_wake::Bell;
 use super::group::Client;
 use super::room::Room;
 use super::state::StoreCore;
+use super::told::{Condition, DiskState, Told};
 use crate::store::error::{CommitStep, FlushFailed};
 use crate::store::fence::Fences;
 use crate::store::limits::{FULL_SAID_EVERY, MARK_AFTER, SWEEP_EVERY};
@@ -61,6 +62,8 @@ pub struct StoreThread<W> {
     alarm: Alarm,
     /// Shared by all who ask.
     fences: Arc<Fences>,
+    /// Shared by all who ask, and the thread.
+    condition: Arc<Condition>,
     /// Shared by all who ask.
     thread: Arc<JoinHandle<Result<(), FlushFailed>>>,
 }
@@ -94,9 +97,11 @@ impl<W: AsRef<[u8]> + Send + 'static> StoreThread<W> {
         let (desks, bell) = (desks.collect(), Bell::new()?);
         let waker = bell.waker();
         let (tell, told) = bounded(1);
+        let condition = Arc::<Condition>::default();
+        let of_thread = Arc::clone(&condition);
         let run = move || match open() {
             Ok((core, found)) => {
-                let driver = Driver::new(core, desks, bell, config);
+                let driver = Driver::new(core, desks, bell, config, of_thread);
                 // Nobody hears it where the caller has panicked.
                 let _ = tell.send(Ok(found));
                 driver.run()
@@ -117,6 +122,7 @@ impl<W: AsRef<[u8]> + Send + 'static> StoreThread<W> {
             bell: waker.clone(),
             alarm,
             fences: Arc::clone(&fences),
+            condition: Arc::clone(&condition),
             thread: Arc::clone(&thread),
         };
         Ok((ends.map(hold).collect(), found))
@@ -177,6 +183,22 @@ impl<W> StoreThread<W> {
         !self.thread.is_finished()
     }
 
+    /// How the disk is.
+    #[must_use]
+    pub fn state(&self) -> DiskState {
+        if self.is_running() { self.condition.state() } else { DiskState::Failed }
+    }
+
+    /// What the thread told last of its store.
+    #[must_use]
+    pub fn told(&self) -> Told {
+        let mut told = self.condition.told();
+        if told.reason.is_empty() && !self.is_running() {
+            told.reason = String::from("its thread has ended: the log says why");
+        }
+        told
+    }
+
     /// Asks nothing more. The last of all who ask waits until what is queued is answered, the store
     /// sealed, and the thread ended, for `timeout` at most: a disk may hang. For the others it is
     /// good at once. None if the time was not enough; the thread then goes on by itself, and
@@ -185,11 +207,37 @@ impl<W> StoreThread<W> {
     /// # Panics
     /// If the thread did.
     pub fn stop_within(self, timeout: Duration) -> Option<Result<(), FlushFailed>> {
+        self.begin_stop().wait(Instant::now() + timeout)
+    }
+
+    /// Asks nothing more, so that the thread can end; the first half of
+    /// [`stop_within`](Self::stop_within).
+    #[must_use]
+    pub fn begin_stop(self) -> Stopping<W> {
         let Self { requests, bell, thread, completions, .. } = self;
         drop(requests);
         bell.wake_by_ref();
-        let Some(thread) = Arc::into_inner(thread) else { return Some(Ok(())) };
-        let end = Instant::now() + timeout;
+        Stopping { thread: Arc::into_inner(thread), completions }
+    }
+}
+
+/// A store whose thread is asked nothing more.
+#[derive(Debug)]
+pub struct Stopping<W> {
+    /// None for all but the last who asked.
+    thread: Option<JoinHandle<Result<(), FlushFailed>>>,
+    completions: Receiver<Completion<W, Buf>>,
+}
+
+impl<W> Stopping<W> {
+    /// Waits for the end of the thread, until `end` at most; as
+    /// [`stop_within`](StoreThread::stop_within) does.
+    ///
+    /// # Panics
+    /// If the thread did.
+    pub fn wait(self, end: Instant) -> Option<Result<(), FlushFailed>> {
+        let Self { thread, completions } = self;
+        let Some(thread) = thread else { return Some(Ok(())) };
         // Their other end goes when the store is closed.
         while !matches!(completions.recv_deadline(end), Err(RecvTimeoutError::Disconnected)) {
             if Instant::now() >= end {
@@ -211,6 +259,7 @@ pub(super) struct Driver<W> {
     next: usize,
     /// What the log says of the room that is left, and since when.
     said: (Room, Option<Instant>),
+    condition: Arc<Condition>,
 }
 
 impl<W: AsRef<[u8]>> Driver<W> {
@@ -219,29 +268,37 @@ impl<W: AsRef<[u8]>> Driver<W> {
         desks: Vec<Desk<W>>,
         bell: Bell,
         config: DriverConfig,
+        condition: Arc<Condition>,
     ) -> Self {
         let unfinished = Unfinished::new(core.unfinished(), Instant::now());
-        Self { core, desks, bell, config, unfinished, next: 0, said: (Room::Enough, None) }
+        condition.tell(&core);
+        let (next, said) = (0, (Room::Enough, None));
+        Self { core, desks, bell, config, unfinished, next, said, condition }
     }
 
     /// Drives the store until nobody can ask any more and all is answered.
     pub(super) fn run(mut self) -> Result<(), FlushFailed> {
-        let gone =
-            |error: io::Error| FlushFailed { step: CommitStep::LogFlush, kind: error.kind() };
+        let condition = Arc::clone(&self.condition);
+        let gone = |error: io::Error| {
+            condition.end(format!("the system does not speak of the disk any more: {error}"));
+            FlushFailed { step: CommitStep::LogFlush, kind: error.kind() }
+        };
         while self.has_work() {
             self.bell.clear();
             let took = self.take();
-            self.core.turn(None).map_err(gone)?;
+            self.core.turn(None).map_err(&gone)?;
+            // Before the answers: who has one finds what it changed.
+            self.condition.tell(&self.core);
             let answered = self.answer();
             self.say_room();
             // What the turn has ended may have been the last.
             if !took && !answered && self.has_work() {
-                self.wait().map_err(gone)?;
+                self.wait().map_err(&gone)?;
             }
         }
         self.core.seal();
         while !self.core.is_idle() {
-            self.core.turn(Some(MARK_AFTER)).map_err(gone)?;
+            self.core.turn(Some(MARK_AFTER)).map_err(&gone)?;
         }
         self.core.failure().map_or(Ok(()), Err)
     }

@@ -12,7 +12,8 @@
 //! | `checkpoint` | the map to the disk, beside all else |
 //! | `room` | how much room is left |
 //! | `read`, `scrub`, `resident` | reads, checks, slices in memory |
-//! | `driver` | [`StoreThread`], the thread that owns a store and its disk |
+//! | `driver`, `told` | [`StoreThread`], the thread that owns a store and its disk; what it tells |
+//! | `watch` | who follows which chunks there are |
 //! | `check` | the check of a store that no server has, and its repair |
 //! | `create`, `open`, `load`, `tape`, `replay`, `blocking` | making and opening a store |
 
@@ -44,6 +45,8 @@ mod stage;
 mod state;
 mod superblock;
 mod tape;
+mod told;
+mod watch;
 mod write;
 
 #[cfg(test)]
@@ -56,11 +59,13 @@ use layout::{DATA_PAGES_MAX, LOG_PAGES_MAX, LOG_PAGES_MIN};
 use page::PAGE_BYTES;
 
 pub use check::{CoreRepairError, check_core, repair_core};
-pub use driver::{DriverConfig, StoreThread};
+pub use driver::{DriverConfig, Stopping, StoreThread};
 pub use group::Client;
 pub use open::CoreConfig;
 pub use room::Room;
 pub use state::StoreCore;
+pub use told::{DiskState, Told};
+pub use watch::Watch;
 
 /// What errors and damage call the disk: it is the only file.
 pub const DISK_NAME: &str = "disk";

@@ -195,6 +195,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             is_full: false,
             vacating: 0,
             residence: None,
+            watch: None,
             failed: None,
             damage: loaded.damage,
             counts: StoreStats {

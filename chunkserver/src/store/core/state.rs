@@ -18,6 +18,7 @@ use super::memory::Memory;
 use super::page::PAGE_BYTES;
 use super::read::Reading;
 use super::scrub::Scrubbing;
+use super::watch::Watch;
 use crate::store::damage::Damage;
 use crate::store::error::FlushFailed;
 use crate::store::limits::LIST_MAX;
@@ -86,6 +87,7 @@ pub struct StoreCore<W> {
     /// Pages that are giving their room back.
     pub(super) vacating: u64,
     pub(super) residence: Option<Box<dyn Residence>>,
+    pub(super) watch: Option<Box<dyn Watch>>,
     pub(super) failed: Option<FlushFailed>,
     pub(super) damage: Vec<Damage>,
     pub(super) counts: StoreStats,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
 use serde::Serialize;
-use towpath_fastpath::control::{DamagedSlice, InfoReply};
+use towpath_fastpath::control::{DamagedSlice, DiskInfo, InfoReply};
 use towpath_fastpath::{ChunkId, SLICE_BYTES};
 
 use super::open;
@@ -138,6 +138,39 @@ struct InfoReport {
     requests_under_way: u64,
     uptime_ms: u64,
     read_only: bool,
+    disks: Vec<DiskReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct DiskReport {
+    name: String,
+    state: &'static str,
+    reason: String,
+    chunks: u64,
+    live_bytes: u64,
+    free_bytes: u64,
+    capacity_bytes: u64,
+}
+
+impl From<DiskInfo> for DiskReport {
+    fn from(disk: DiskInfo) -> Self {
+        let DiskInfo { name, state, reason, chunks, live_bytes, free_bytes, capacity_bytes } = disk;
+        let state = match state {
+            0 => "serving",
+            1 => "read-only",
+            _ => "failed",
+        };
+        Self { name, state, reason, chunks, live_bytes, free_bytes, capacity_bytes }
+    }
+}
+
+impl DiskReport {
+    fn text(&self) -> String {
+        let Self { name, state, reason, chunks, live_bytes, free_bytes, .. } = self;
+        let why = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+        let (chunks, live) = (show_count(*chunks), show_size(*live_bytes));
+        format!("{name}: {state}{why}, {chunks} chunks, {live}, {} free", show_size(*free_bytes))
+    }
 }
 
 /// Shows what a server is and how it is.
@@ -171,16 +204,17 @@ impl From<InfoReply> for InfoReport {
             requests_under_way: info.requests_under_way,
             uptime_ms: info.uptime_ms,
             read_only: info.read_only,
+            disks: info.disks.into_iter().map(DiskReport::from).collect(),
         }
     }
 }
 
 impl InfoReport {
     fn text(&self) -> String {
-        let state = if self.read_only {
-            "read-only: a flush failed, see the server's log"
-        } else {
-            "serving"
+        let state = match self.disks.iter().filter(|disk| disk.state != "serving").count() {
+            _ if self.read_only => String::from("read-only: no disk takes changes"),
+            0 => String::from("serving"),
+            not => format!("serving, but for {not} of {} disks", self.disks.len()),
         };
         let capacity = if self.capacity_bytes == u64::MAX {
             String::from("as much as its file system holds")
@@ -192,7 +226,7 @@ impl InfoReport {
             max => format!("{} of {}", show_size(self.resident_bytes), show_size(max)),
         };
         let rows = [
-            ("state", String::from(state)),
+            ("state", state),
             ("up for", format!("{} s", show_count(self.uptime_ms / 1000))),
             ("version", format!("{} (protocol {})", self.program_version, self.protocol_version)),
             ("chunks", show_count(self.chunks)),
@@ -205,7 +239,10 @@ impl InfoReport {
             ("damage found", times(self.slices_damaged)),
             ("damaged on the way", times(self.wire_corrupt)),
         ];
-        rows.iter().fold(String::new(), |text, (what, value)| text + &format!("{what:20}{value}\n"))
+        let disks = self.disks.iter().enumerate();
+        let disks = disks.map(|(number, disk)| (format!("disk {number}"), disk.text()));
+        let rows = rows.into_iter().map(|(what, value)| (String::from(what), value)).chain(disks);
+        rows.fold(String::new(), |text, (what, value)| text + &format!("{what:20}{value}\n"))
     }
 }
 

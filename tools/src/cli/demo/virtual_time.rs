@@ -169,9 +169,9 @@ impl Ground<'_> {
         let client = EndReport::of(session.stats(), 0);
         let server = self.scene.borrow_mut().server.take();
         let Some(server) = server else { return Ok((client, EndReport::default())) };
-        let (stats, sealed) = server.close_within(CLOSE_WAIT);
+        let (stats, closed) = server.close_within(CLOSE_WAIT);
         let late = || DemoError::Thread(io::ErrorKind::TimedOut.into());
-        sealed.ok_or_else(late)?.map_err(DemoError::Sealed)?;
+        closed.sealed.ok_or_else(late)?.map_err(DemoError::Sealed)?;
         Ok((client, EndReport::of(stats.links, 0)))
     }
 }

@@ -1,0 +1,127 @@
+//! The disks of a server: each is opened by a thread of its own, and a server needs one of them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::thread::scope;
+
+use towpath_transport::SharedMemory;
+
+use super::config::DaemonConfig;
+use super::error::DaemonError;
+use super::store::{Failed, Found, check_sizes, driver_config, open_here, say};
+use crate::store::core::StoreThread;
+use crate::store::disks::{Disks, Opening, Twice};
+
+/// The store of one disk: a hold for each who asks, what it had, and what was found.
+type Opened<W> = (Vec<StoreThread<W>>, (Vec<(crate::store::ChunkId, u64)>, Found));
+
+/// Most chunks that two disks have which the log names; the others are counted.
+const TWICE_NAMED_MAX: usize = 100;
+
+/// Whether each disk is named once. Links to one directory are found too, where it is there.
+pub(super) fn check_dirs(config: &DaemonConfig) -> Result<(), DaemonError> {
+    let mut seen = BTreeSet::new();
+    for dir in config.data_dirs() {
+        if !seen.insert(fs::canonicalize(dir).unwrap_or_else(|_| dir.clone())) {
+            return Err(DaemonError::SameDisk(dir.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// Opens the disks that the settings name, all at a time, and makes stores where there are none.
+/// Gives a hold on all of them for each of `askers`, and the memory of each disk in which resident
+/// chunks are, if any can be; says in the log what it found.
+///
+/// # Errors
+/// [`DaemonError`] where no disk can be opened, or all are needed and one cannot.
+pub fn open_disks<W: AsRef<[u8]> + Send + 'static>(
+    config: &DaemonConfig,
+    askers: usize,
+) -> Result<(Vec<Disks<W>>, Vec<Option<SharedMemory>>), DaemonError> {
+    check_sizes(config)?;
+    check_dirs(config)?;
+    let dirs: Vec<_> = config.data_dirs().cloned().collect();
+    let opening = Opening::new(dirs.iter().map(|dir| dir.display().to_string()).collect());
+    let opened = open_all::<W>(config, &dirs, &opening, askers);
+    let mut failed = opened.iter().zip(0..).filter_map(|(one, at)| Some((at, one.as_ref().err()?)));
+    let is_enough = match config.require_all_disks {
+        true => opened.iter().all(Result::is_ok),
+        false => opened.iter().any(Result::is_ok),
+    };
+    if !is_enough && let Some((number, _)) = failed.next() {
+        let error = opened.into_iter().nth(number).and_then(Result::err);
+        let error = error.unwrap_or(DaemonError::NoDevice);
+        if dirs.len() == 1 {
+            return Err(error);
+        }
+        let (why, code, path) = (error.chain(), error.exit_code(), dirs[number].clone());
+        return Err(DaemonError::DiskDown { number, path, why, code });
+    }
+    let (mut threads, mut had, mut resident) = (Vec::new(), Vec::new(), Vec::new());
+    for (one, dir) in opened.into_iter().zip(&dirs) {
+        match one {
+            Ok((holds, (chunks, found))) => {
+                say(&found, dir);
+                threads.push(Ok(holds));
+                had.push(chunks);
+                resident.push(found.resident.map(|(memory, ..)| memory));
+            }
+            Err(error) => {
+                let (disk, error) = (dir.display(), error.chain());
+                tracing::error!(%disk, error, "a disk cannot be opened: its chunks are refused");
+                threads.push(Err(error));
+                had.push(Vec::new());
+                resident.push(None);
+            }
+        }
+    }
+    say_twice(&opening.fill(had), &dirs);
+    Ok((opening.finish(askers, threads), resident))
+}
+
+fn open_all<W: AsRef<[u8]> + Send + 'static>(
+    config: &DaemonConfig,
+    dirs: &[PathBuf],
+    opening: &Opening,
+    askers: usize,
+) -> Vec<Result<Opened<W>, DaemonError>> {
+    let resident_bytes = config.resident_bytes / dirs.len() as u64;
+    let open = |(disk, dir): (usize, &PathBuf)| {
+        let of_disk = DaemonConfig { data_dir: dir.clone(), resident_bytes, ..config.clone() };
+        let opening = opening.clone();
+        let open = move || {
+            let (mut core, found) = open_here(&of_disk).map_err(|error| Failed(error.into()))?;
+            let had = opening.adopt(disk, &mut core);
+            Ok((core, (had, found)))
+        };
+        let spawned = StoreThread::spawn(askers, driver_config(config), open);
+        spawned.map_err(|Failed(error)| *error)
+    };
+    scope(|scope| {
+        let opened: Vec<_> =
+            dirs.iter().enumerate().map(|disk| scope.spawn(move || open(disk))).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        opened.into_iter().map(join).collect()
+    })
+}
+
+/// Names chunks that two disks have.
+fn say_twice(twice: &[Twice], dirs: &[PathBuf]) {
+    for Twice { chunk, served: (served, version), hidden: (hidden, old) } in
+        twice.iter().take(TWICE_NAMED_MAX)
+    {
+        let (served, hidden) = (dirs[*served].display(), dirs[*hidden].display());
+        tracing::error!(
+            %chunk, %served, version, %hidden, hidden_version = old,
+            "two disks have this chunk: the one with the higher version is served"
+        );
+    }
+    if twice.len() > TWICE_NAMED_MAX {
+        let chunks = twice.len() - TWICE_NAMED_MAX;
+        tracing::error!(chunks, "more chunks are on two disks");
+    }
+}

@@ -1,0 +1,72 @@
+//! What a store's thread tells of its store without being asked.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::room::Room;
+use super::state::StoreCore;
+use crate::store::stats::StoreStats;
+
+/// How a disk is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum DiskState {
+    /// It takes reads and changes.
+    #[default]
+    Serving = 0,
+    /// It takes reads only: a flush failed, or changes are lost to damage.
+    ReadOnly = 1,
+    /// It takes nothing: it could not be opened, or its thread has ended.
+    Failed = 2,
+}
+
+/// What the thread of a store told last.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// Its counters.
+    pub stats: StoreStats,
+    /// How much room is left.
+    pub room: Room,
+    /// Why it does not serve all that it is asked; empty while it does.
+    pub reason: String,
+}
+
+/// Where the thread of a store tells how the store is.
+#[derive(Debug, Default)]
+pub(super) struct Condition {
+    state: AtomicU8,
+    told: Mutex<Told>,
+}
+
+impl Condition {
+    /// Says how the store is now.
+    pub(super) fn tell<W: AsRef<[u8]>>(&self, core: &StoreCore<W>) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        (told.stats, told.room) = (core.stats(), core.room());
+        if told.stats.failed && told.reason.is_empty() {
+            told.reason = match core.failure() {
+                Some(failed) => failed.to_string(),
+                None => String::from("changes are lost to damage: `towpath-chunkserver check` it"),
+            };
+            self.state.store(DiskState::ReadOnly as u8, Ordering::Release);
+        }
+    }
+
+    /// Says that the thread ends, and why.
+    pub(super) fn end(&self, why: String) {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).reason = why;
+        self.state.store(DiskState::Failed as u8, Ordering::Release);
+    }
+
+    pub(super) fn told(&self) -> Told {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn state(&self) -> DiskState {
+        match self.state.load(Ordering::Acquire) {
+            0 => DiskState::Serving,
+            1 => DiskState::ReadOnly,
+            _ => DiskState::Failed,
+        }
+    }
+}
