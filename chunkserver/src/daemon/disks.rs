@@ -16,6 +16,9 @@ use crate::store::disks::{Disks, Opening, Twice};
 /// The store of one disk: a hold for each who asks, what it had, and what was found.
 type Opened<W> = (Vec<StoreThread<W>>, (Vec<(crate::store::ChunkId, u64)>, Found));
 
+/// A hold on all disks for each who asks, and each disk's memory of resident chunks.
+pub type OpenDisks<W> = (Vec<Disks<W>>, Vec<Option<SharedMemory>>);
+
 /// Most chunks that two disks have which the log names; the others are counted.
 const TWICE_NAMED_MAX: usize = 100;
 
@@ -39,7 +42,7 @@ pub(super) fn check_dirs(config: &DaemonConfig) -> Result<(), DaemonError> {
 pub fn open_disks<W: AsRef<[u8]> + Send + 'static>(
     config: &DaemonConfig,
     askers: usize,
-) -> Result<(Vec<Disks<W>>, Vec<Option<SharedMemory>>), DaemonError> {
+) -> Result<OpenDisks<W>, DaemonError> {
     check_sizes(config)?;
     check_dirs(config)?;
     let dirs: Vec<_> = config.data_dirs().cloned().collect();

@@ -44,7 +44,7 @@ use std::ffi::OsString;
 pub use args::{Action, Invocation, command};
 pub use check::StoreCheck;
 pub use config::{DaemonConfig, LogFormat, PlaceBy, StatusPlace};
-pub use disks::open_disks;
+pub use disks::{OpenDisks, open_disks};
 pub use error::DaemonError;
 pub use file::{ConfigFault, ConfigFileError, ConfigTextError};
 pub use keys::{KEYS, Key, key, nearest};

@@ -104,9 +104,9 @@ impl From<io::Error> for Failed {
     }
 }
 
-/// Opens the store in `data_dir` that the settings name, on a thread of its own, and makes it where there is
-/// none. Gives a hold on it for each of `askers`, and the memory in which resident chunks are, if
-/// any can be; says in the log what it found.
+/// Opens the store in `data_dir` that the settings name, on a thread of its own, and makes it where
+/// there is none. Gives a hold on it for each of `askers`, and the memory in which resident chunks
+/// are, if any can be; says in the log what it found.
 ///
 /// # Errors
 /// [`DaemonError`]; nothing was changed in a store that was there.

@@ -218,7 +218,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let mut answers: Vec<Completion<Piece, Buf>> = Vec::new();
         while answers.len() < self.staged.len() {
             // None is the end of a disk's thread, which the next turn finds.
-            let Some(answer) = self.store.next() else { break };
+            let Some(answer) = self.store.wait_next() else { break };
             answers.push(answer);
         }
         answers.sort_by_key(|answer| answer.token);

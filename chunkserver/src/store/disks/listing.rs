@@ -27,7 +27,8 @@ impl Listing {
         self.left & (1 << disk) != 0
     }
 
-    /// Takes in the page of a disk; none of a disk that is gone. Gives the whole once all are there.
+    /// Takes in the page of a disk; none of a disk that is gone. Gives the whole once all are
+    /// there.
     pub(super) fn add(
         &mut self,
         disk: usize,

@@ -234,7 +234,7 @@ impl<W> Disks<W> {
     }
 
     /// Waits for an answer; none where no disk has anything.
-    pub fn next(&mut self) -> Option<Completion<W, Buf>> {
+    pub fn wait_next(&mut self) -> Option<Completion<W, Buf>> {
         loop {
             if let Some(ready) = self.ready.pop_front() {
                 return Some(ready);

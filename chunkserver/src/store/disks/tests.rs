@@ -123,7 +123,7 @@ impl Rig {
         let hold = self.hold();
         hold.send(token, request)?;
         hold.ring();
-        let answer = hold.next().expect("a disk answers");
+        let answer = hold.wait_next().expect("a disk answers");
         assert_eq!(answer.token, token);
         Ok(answer.reply)
     }
@@ -262,7 +262,7 @@ fn a_disk_that_goes_while_it_runs_takes_its_own_chunks_and_what_it_had() {
     }
     assert_eq!((ended, hold.look_for_ends()), (0b10, 0), "it is told once");
     assert_eq!(hold.lose(ended), [5]);
-    let listed = hold.next().expect("the other disk lists");
+    let listed = hold.wait_next().expect("the other disk lists");
     assert!(matches!(listed.reply, Reply::List(page) if page[0].chunk == ChunkId(names[0])));
     assert!(hold.are_running());
     assert!(matches!(rig.stat(names[1]), Err(Unsent::Down(1))));

@@ -180,7 +180,8 @@ fn a_thread_that_nobody_asks_any_more_waits_for_nothing_but_what_is_under_way() 
     let disk = Watched { disk, files, idle_waits: Arc::clone(&idle_waits) };
     let mut core = StoreCore::open(Box::new(disk), &CONFIG).expect("it opens");
     core.submit(Client { asker: 0, token: 0 }, create_request(ChunkId(1)));
-    let driver = Driver::<Vec<u8>>::new(core, Vec::new(), Bell::new().expect("a file"), DRIVER);
+    let bell = Bell::new().expect("a file");
+    let driver = Driver::<Vec<u8>>::new(core, Vec::new(), bell, DRIVER, Arc::default());
     assert_eq!(driver.run(), Ok(()));
     assert_eq!(idle_waits.load(Ordering::SeqCst), 0, "each would be seconds");
 }
