@@ -18,7 +18,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use towpath_base::Prng;
 use towpath_chunkserver::store::core::{Client, CoreConfig, DriverConfig, StoreCore, StoreThread};
-use towpath_chunkserver::store::{ChunkId, Completion, Reply, Request, SLICE_BYTES, writer_crcs};
+use towpath_chunkserver::store::{
+    ChunkId, Completion, Reply, Request, SLICE_BYTES, Terms, writer_crcs,
+};
 use towpath_disk::{NewFile, Options, open};
 use towpath_memory::{Buf, Pool};
 
@@ -168,7 +170,10 @@ fn fill(settings: &Settings) -> Outcome<()> {
     let mut answers = Vec::new();
     if store.0.stat(CHUNK).is_none() {
         let (limit_bytes, unfinished, resident) = (None, false, false);
-        store.ask(0, Request::Create { chunk: CHUNK, limit_bytes, unfinished, resident })?;
+        store.ask(
+            0,
+            Request::Create { chunk: CHUNK, limit_bytes, unfinished, resident, stamp: 0 },
+        )?;
         store.answers(&mut answers)?;
     }
     let mut prng = Prng::new(1);
@@ -187,7 +192,14 @@ fn fill(settings: &Settings) -> Outcome<()> {
 
 fn write(offset: u64, bytes: Vec<u8>) -> Request<Vec<u8>, Buf> {
     let crcs = writer_crcs(CHUNK, offset, &bytes);
-    Request::Write { chunk: CHUNK, offset, data: vec![bytes], crcs, verified: true }
+    Request::Write {
+        chunk: CHUNK,
+        offset,
+        data: vec![bytes],
+        crcs,
+        verified: true,
+        terms: Terms::default(),
+    }
 }
 
 /// Keeps `case.depth` requests under way until the time is over; requests a second.

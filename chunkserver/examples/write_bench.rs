@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use clap::{Parser, ValueEnum};
 use towpath_chunkserver::daemon::{self, DaemonConfig, StopFlag};
 use towpath_chunkserver::store::core::StoreThread;
-use towpath_chunkserver::store::{ChunkId, Reply, Request, writer_crcs};
+use towpath_chunkserver::store::{ChunkId, Reply, Request, Terms, writer_crcs};
 use towpath_fastpath::server::{
     StorageRequest, done_reply, parse_request, respond_built, respond_error, verify_write,
 };
@@ -234,8 +234,13 @@ fn store_alone(args: &Args) -> Outcome<f64> {
     let dir = scratch(args)?;
     let (mut stores, _) = daemon::open_store(&settings(args, dir.path()), 1)?;
     let store: StoreThread<Vec<u8>> = stores.pop().ok_or("nobody has the store")?;
-    let create =
-        Request::Create { chunk: CHUNK, limit_bytes: None, unfinished: false, resident: false };
+    let create = Request::Create {
+        chunk: CHUNK,
+        limit_bytes: None,
+        unfinished: false,
+        resident: false,
+        stamp: 0,
+    };
     store.try_send(0, create).map_err(|_| "the store's thread is gone")?;
     store.ring();
     store.completions().recv()?;
@@ -254,7 +259,8 @@ fn store_alone(args: &Args) -> Outcome<f64> {
             let crcs = crcs[place as usize].clone();
             let offset = place * args.bytes as u64;
             let data = vec![data];
-            let write = Request::Write { chunk: CHUNK, offset, data, crcs, verified: true };
+            let terms = Terms::default();
+            let write = Request::Write { chunk: CHUNK, offset, data, crcs, verified: true, terms };
             store.try_send(started, write).map_err(|_| "the store's thread is gone")?;
             started += 1;
         }

@@ -118,6 +118,23 @@ impl Residence for Arena {
         true
     }
 
+    fn shrink(&mut self, chunk: ChunkId, slices: u64) {
+        let Some(placed) = self.chunks.get_mut(&chunk) else { return };
+        let mut gone = Vec::new();
+        while let Some((first, run)) = placed.runs.last_mut()
+            && *first + u64::from(run.count) > slices
+        {
+            let kept = slices.saturating_sub(*first) as u32;
+            gone.push(Run { slot: run.slot + kept, count: run.count - kept });
+            run.count = kept;
+            if kept == 0 {
+                placed.runs.pop();
+            }
+        }
+        placed.slices = placed.slices.min(slices);
+        gone.into_iter().for_each(|run| self.give(run));
+    }
+
     fn put(&mut self, name: SlicePlace, version: u64, content: Option<(u32, &[u8])>) {
         let slot = self.chunks.get(&name.chunk).and_then(|placed| placed.slot(name.slice));
         debug_assert!(slot.is_some(), "the chunk was grown before");
@@ -195,7 +212,13 @@ mod tests {
                     arena.remove(chunk);
                     model.remove(&chunk);
                 }
-                1..4 => {
+                1 => {
+                    let Some(versions) = model.get_mut(&chunk) else { continue };
+                    let slices = prng.below(versions.len() as u64 + 3);
+                    arena.shrink(chunk, slices);
+                    versions.truncate(slices as usize);
+                }
+                2..4 => {
                     arena.place(chunk);
                     let versions = model.entry(chunk).or_default();
                     let slices = versions.len() as u64 + prng.below(20);

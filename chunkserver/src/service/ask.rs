@@ -12,7 +12,7 @@ use super::limits::{LIST_PAGE_MAX, SCRUB_BUDGET_DEFAULT, SCRUB_BUDGET_MAX};
 use super::scrub::Scrub;
 use super::spare::Spare;
 use crate::store::disks::Target;
-use crate::store::{ChunkId, Request};
+use crate::store::{ChunkId, Request, Terms};
 
 /// A request as the service keeps it until its answer is there.
 #[derive(Debug)]
@@ -106,10 +106,12 @@ impl Ask {
     ) -> Option<Request<Piece, Buf>> {
         Some(match self {
             &mut Self::Create(chunk, limit_bytes, NewChunk { unfinished, resident }) => {
-                Request::Create { chunk, limit_bytes, unfinished, resident }
+                Request::Create { chunk, limit_bytes, unfinished, resident, stamp: 0 }
             }
-            &mut Self::Finish(chunk, byte_len) => Request::Finish { chunk, byte_len },
-            &mut Self::Delete(chunk) => Request::Delete { chunk },
+            &mut Self::Finish(chunk, byte_len) => {
+                Request::Finish { chunk, byte_len, terms: Terms::default() }
+            }
+            &mut Self::Delete(chunk) => Request::Delete { chunk, version: None },
             Self::Info => Request::Stats,
             // One more than wanted tells whether there are more.
             &mut Self::List(after, count) => Request::List { after, count_max: count + 1 },
@@ -133,6 +135,7 @@ impl Ask {
                 data: std::mem::take(data),
                 crcs: std::mem::take(crcs),
                 verified: true,
+                terms: Terms::default(),
             },
         })
     }

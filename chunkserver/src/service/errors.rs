@@ -91,6 +91,7 @@ fn of_refused(refused: Refused) -> ErrorReply {
     match refused {
         Refused::Damaged | Refused::Failed(_) => ErrorReply::StoreFailed,
         Refused::NoSpace => ErrorReply::NoSpace,
+        Refused::OtherVersion { version } => ErrorReply::OtherVersion { version },
         Refused::ResidentFull { left_bytes: left } => ErrorReply::ResidentFull { left },
         Refused::Undecided(_) => ErrorReply::CommitFailed,
     }

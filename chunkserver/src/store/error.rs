@@ -110,7 +110,7 @@ pub struct FlushFailed {
     pub kind: std::io::ErrorKind,
 }
 
-/// Why the store accepts no change at the moment.
+/// Why the store does not make a change, whatever the change is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
     /// Acknowledged changes are lost, and a new change could use the pages that a repair needs.
@@ -119,6 +119,13 @@ pub enum Refused {
     /// An earlier commit failed; this change was not staged and never happens.
     #[error(transparent)]
     Failed(#[from] FlushFailed),
+    /// The chunk has another version than the change is meant for. Nothing was changed, and this
+    /// version is on stable media.
+    #[error("the chunk has version {version} now: look at it, then decide anew")]
+    OtherVersion {
+        /// The version that it has.
+        version: u64,
+    },
     /// No room on the medium or within the configured capacity. Nothing was changed; reads and
     /// deletes still work.
     #[error("no space: delete chunks or raise the capacity")]

@@ -14,7 +14,7 @@ pub const CHUNK_BYTES_MAX: u64 = 1 << 40;
 pub const WRITE_SLICES_MAX: u64 = WRITE_BYTES_MAX / SLICE_BYTES as u64 + 1;
 
 /// Longest body of a log record: a write of the most slices, each in an extent of its own.
-pub const RECORD_BODY_BYTES_MAX: usize = 24 + WRITE_SLICES_MAX as usize * 12 + 8;
+pub const RECORD_BODY_BYTES_MAX: usize = 24 + WRITE_SLICES_MAX as usize * 12 + 16;
 
 /// Size of a log unless configured: some 200,000 writes of 64 KiB between two checkpoints, and
 /// a replay of well under a second.

@@ -8,6 +8,7 @@
 //! | [`core`] | the store on one disk (docs/store-core.md): requests in, disk operations out |
 //! | [`disks`] | the disks of a server, and which of them has which chunk |
 //! | `request`, `results` | what a store is asked, and what it answers |
+//! | `clear` | what takes bytes of a chunk away |
 //! | `slice`, `place` | chunk names, checksums of slices; where a slice lies |
 //! | `record`, `bytes` | the records of the log |
 //! | `space` | free pages |
@@ -22,6 +23,7 @@
 
 mod bytes;
 mod check;
+mod clear;
 pub mod core;
 mod damage;
 pub mod disks;
@@ -43,6 +45,7 @@ mod stats;
 mod unfinished;
 
 pub use check::{BadSlice, CheckReport, SliceRun};
+pub use clear::{Clear, ClearBody, Length, SlicePut};
 pub use damage::{Damage, DamageKind, LostRecords};
 pub use error::{
     ApplyError, CommitStep, CreateError, DeleteError, FinishError, FlushFailed, LocateError,
@@ -54,7 +57,7 @@ pub use record::{
     Body, Extent, Frame, LogKey, RECORD_ALIGN, RECORD_HEADER_BYTES, Record, RecordError, WriteBody,
     parse_frame, parse_record,
 };
-pub use request::{Completion, Reply, Request};
+pub use request::{Completion, Reply, Request, Terms};
 pub use residence::{Located, Residence, SlicePlace, Slots};
 pub use results::{ChunkStat, ReadDone, ScrubReport, Ticket};
 pub use slice::{

@@ -1,9 +1,10 @@
-//! Log records: one per create, write, delete or seal (docs/store-format.md section 5).
+//! Log records, one for each change (docs/store-format.md section 5, docs/store-core.md section 4).
 
 use thiserror::Error;
 use towpath_base::crc::crc32c;
 
 use super::bytes::{array, u32_at, u64_at};
+use super::clear::{self, ClearBody};
 use super::limits::{CHUNK_BYTES_MAX, RECORD_BODY_BYTES_MAX, WRITE_BYTES_MAX};
 use super::slice::{ChunkId, Span};
 
@@ -22,6 +23,10 @@ pub(crate) const RESIDENT: u64 = 1 << 61;
 const WRITE_FIXED_BYTES: usize = 24;
 const EXTENT_BYTES: usize = 8;
 
+/// In the flags of a record: its body begins with the stamp of the change.
+const STAMPED: u8 = 1;
+const STAMP_BYTES: usize = 8;
+
 mod field {
     pub(super) const MAGIC: usize = 0;
     pub(super) const HEADER_CRC: usize = 4;
@@ -32,7 +37,8 @@ mod field {
     pub(super) const CHUNK: usize = 32;
     pub(super) const PREVIOUS_CRC: usize = 48;
     pub(super) const KIND: usize = 52;
-    pub(super) const RESERVED: core::ops::Range<usize> = 53..56;
+    pub(super) const FLAGS: usize = 53;
+    pub(super) const RESERVED: core::ops::Range<usize> = 54..56;
     pub(super) const GENERATION: usize = 56;
 }
 
@@ -43,6 +49,7 @@ mod kind {
     pub(super) const SEAL: u8 = 4;
     pub(super) const FINISH: u8 = 5;
     pub(super) const VOID: u8 = 6;
+    pub(super) const CLEAR: u8 = 7;
 }
 
 /// What the headers of the records of one log are made with, so that nobody who does not know the
@@ -97,6 +104,8 @@ pub struct Record<'a> {
     pub header_crc: u32,
     /// The chunk it changes; zero in a seal.
     pub chunk: ChunkId,
+    /// What the change is told by from others; zero for nothing.
+    pub stamp: u64,
     /// What it does.
     pub body: Body<'a>,
 }
@@ -117,6 +126,8 @@ pub enum Body<'a> {
     Finish,
     /// Puts slices on fresh pages.
     Write(WriteBody<'a>),
+    /// Takes slices away, and says how long the chunk is.
+    Clear(ClearBody),
     /// Takes a chunk away.
     Delete,
     /// Changes nothing: it witnesses that all records before it were on stable media.
@@ -230,11 +241,12 @@ pub fn parse_record(bytes: &[u8], key: LogKey) -> Result<(Record<'_>, usize), Re
     if crc32c(body) != u32_at(header, field::BODY_CRC) {
         return Err(RecordError::BodyCrc { sequence });
     }
-    let body =
-        parse_body(header, body).map_err(|field| RecordError::Impossible { field, sequence })?;
+    let impossible = |field| RecordError::Impossible { field, sequence };
+    let (stamp, body) = parse_stamp(header, body).map_err(impossible)?;
+    let body = parse_body(header, body).map_err(impossible)?;
     let chunk = ChunkId(u128::from_le_bytes(array(header, field::CHUNK)));
     let header_crc = u32_at(header, field::HEADER_CRC);
-    Ok((Record { frame, header_crc, chunk, body }, needed))
+    Ok((Record { frame, header_crc, chunk, stamp, body }, needed))
 }
 
 fn check_header(header: &[u8], key: LogKey) -> Result<(), RecordError> {
@@ -256,8 +268,23 @@ fn frame(header: &[u8]) -> Frame {
     }
 }
 
+/// The stamp of a change, and the rest of its body.
+fn parse_stamp<'a>(header: &[u8], body: &'a [u8]) -> Result<(u64, &'a [u8]), &'static str> {
+    match (header[field::FLAGS], header[field::KIND]) {
+        (0, _) => Ok((0, body)),
+        (STAMPED, kind::CREATE | kind::WRITE | kind::FINISH | kind::CLEAR) => {
+            let (stamp, body) = body.split_at_checked(STAMP_BYTES).ok_or("body_len")?;
+            match u64_at(stamp, 0) {
+                0 => Err("stamp"),
+                stamp => Ok((stamp, body)),
+            }
+        }
+        _ => Err("flags"),
+    }
+}
+
 fn parse_body<'a>(header: &[u8], body: &'a [u8]) -> Result<Body<'a>, &'static str> {
-    if header[field::RESERVED] != [0; 3] {
+    if header[field::RESERVED] != [0; 2] {
         return Err("reserved");
     }
     match (header[field::KIND], body.len()) {
@@ -273,6 +300,7 @@ fn parse_body<'a>(header: &[u8], body: &'a [u8]) -> Result<Body<'a>, &'static st
         }
         (kind::FINISH, 0) => Ok(Body::Finish),
         (kind::WRITE, _) => parse_write(body).map(Body::Write),
+        (kind::CLEAR, _) => clear::parse(body).map(Body::Clear),
         (kind::DELETE, 0) => Ok(Body::Delete),
         (kind::SEAL, 0) => Ok(Body::Seal),
         (kind::VOID, _) if body.iter().all(|byte| *byte == 0) => Ok(Body::Void),
@@ -339,6 +367,7 @@ pub(crate) enum Op<'a> {
         extents: &'a [Extent],
         crcs: &'a [u32],
     },
+    Clear(ClearBody),
     Delete,
     Seal,
     /// As long as the record in whose place it stands.
@@ -357,21 +386,30 @@ impl Op<'_> {
                     (WRITE_FIXED_BYTES + extents.len() * EXTENT_BYTES + crcs.len() * 4)
                         .next_multiple_of(RECORD_ALIGN)
                 }
+                Op::Clear(clear) => clear.encoded_len(),
                 Op::Delete | Op::Finish | Op::Seal => 0,
                 Op::Void { record_bytes } => record_bytes - RECORD_HEADER_BYTES,
             }
     }
 
-    /// Appends the record to `out`; gives its header checksum.
+    /// The same of a record with this stamp.
+    pub(crate) fn encoded_len_with(&self, stamp: u64) -> usize {
+        self.encoded_len() + if stamp == 0 { 0 } else { STAMP_BYTES }
+    }
+
+    /// Appends the record to `out`, with the stamp of the change; gives its header checksum.
     pub(crate) fn encode(
         &self,
         key: LogKey,
         frame: Frame,
-        chunk: ChunkId,
+        (chunk, stamp): (ChunkId, u64),
         out: &mut Vec<u8>,
     ) -> u32 {
         let start = out.len();
         out.resize(start + RECORD_HEADER_BYTES, 0);
+        if stamp != 0 {
+            out.extend_from_slice(&stamp.to_le_bytes());
+        }
         let kind = match *self {
             Op::Create { limit_bytes, unfinished, resident } => {
                 let unfinished = if unfinished { UNFINISHED } else { 0 };
@@ -390,6 +428,10 @@ impl Op<'_> {
                 }
                 crcs.iter().for_each(|crc| out.extend_from_slice(&crc.to_le_bytes()));
                 kind::WRITE
+            }
+            Op::Clear(clear) => {
+                clear.encode(out);
+                kind::CLEAR
             }
             Op::Delete => kind::DELETE,
             Op::Finish => kind::FINISH,
@@ -412,6 +454,7 @@ impl Op<'_> {
         put(field::CHUNK, &chunk.0.to_le_bytes());
         put(field::PREVIOUS_CRC, &frame.previous_crc.to_le_bytes());
         put(field::KIND, &[kind]);
+        put(field::FLAGS, &[if stamp == 0 { 0 } else { STAMPED }]);
         put(field::GENERATION, &frame.generation.to_le_bytes());
         let header_crc = crc32c(&header[field::BODY_CRC..]) ^ key.crc;
         header[field::HEADER_CRC..field::BODY_CRC].copy_from_slice(&header_crc.to_le_bytes());

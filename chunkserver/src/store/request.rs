@@ -1,10 +1,25 @@
 //! What a store is asked, and what it answers.
 
+use super::clear::Clear;
 use super::error::{CreateError, DeleteError, FinishError, LocateError, ReadError, WriteError};
 use super::residence::Located;
 use super::results::{ChunkStat, ReadDone, ScrubReport, Ticket};
 use super::slice::ChunkId;
 use super::stats::StoreStats;
+
+/// On what terms a change is made.
+///
+/// With a version a change is made at most once, however often it is asked for: the first time
+/// gives the chunk another version. With a stamp as well, whoever asks again hears that it was done
+/// and not that there is another version, as long as no other change of the chunk has followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// The version that the chunk must have; none where it may have any.
+    pub version: Option<u64>,
+    /// What the change is told by from all others, which the chunk keeps as long as it is the last
+    /// one; zero for nothing.
+    pub stamp: u64,
+}
 
 /// What a store is asked; buffers come back with the answer, whatever it is.
 #[derive(Debug)]
@@ -19,6 +34,8 @@ pub enum Request<W, R = W> {
         unfinished: bool,
         /// Its slices are kept in memory as well.
         resident: bool,
+        /// See [`Terms::stamp`].
+        stamp: u64,
     },
     /// Say that a chunk is whole.
     Finish {
@@ -26,11 +43,24 @@ pub enum Request<W, R = W> {
         chunk: ChunkId,
         /// Its length in bytes.
         byte_len: u64,
+        /// On what terms.
+        terms: Terms,
     },
-    /// Take a chunk away.
+    /// Take bytes of a chunk away.
+    Clear {
+        /// Its name.
+        chunk: ChunkId,
+        /// Which bytes, and what becomes of them.
+        clear: Clear,
+        /// On what terms.
+        terms: Terms,
+    },
+    /// Take a chunk away. Nothing is left to keep a stamp.
     Delete {
         /// Its name.
         chunk: ChunkId,
+        /// The version that it must have; none where it may have any.
+        version: Option<u64>,
     },
     /// List chunks in the order of their names, the first one after `after`.
     List {
@@ -89,6 +119,8 @@ pub enum Request<W, R = W> {
         /// The caller has checked the data of whole slices against `crcs` already. Fragments at the
         /// edges are checked by the store in any case, after they were copied.
         verified: bool,
+        /// On what terms.
+        terms: Terms,
     },
 }
 
@@ -97,6 +129,8 @@ pub enum Request<W, R = W> {
 pub enum Reply<W, R = W> {
     /// To a create; success means durable.
     Create(Result<Ticket, CreateError>),
+    /// To a clear; success means durable.
+    Clear(Result<Ticket, WriteError>),
     /// To a delete; success means durable.
     Delete(Result<Ticket, DeleteError>),
     /// To a finish; success means durable.

@@ -23,6 +23,9 @@ pub trait Residence: fmt::Debug + Send {
     /// where they do not fit: nothing is changed then.
     fn grow(&mut self, chunk: ChunkId, slices: u64, version: u64) -> bool;
 
+    /// A chunk that it holds spans no more than `slices` from now on.
+    fn shrink(&mut self, chunk: ChunkId, slices: u64);
+
     /// Puts a slice of a chunk that it holds, with its checksum; none where the medium does not
     /// give the bytes.
     fn put(&mut self, name: SlicePlace, version: u64, content: Option<(u32, &[u8])>);

@@ -35,6 +35,10 @@ pub(crate) fn record(input: &[u8]) -> u64 {
                     assert!(extents <= slices, "no extent is empty");
                     class(&[2, slices.min(16), extents.min(16)])
                 }
+                Body::Clear(clear) => {
+                    let puts = clear.puts().count() as u64;
+                    class(&[6, puts, clear.count.min(4), u64::from(record.stamp != 0)])
+                }
                 Body::Delete => 3,
                 Body::Seal | Body::Void => 4,
             }

@@ -178,6 +178,12 @@ pub enum ErrorReply {
         /// Bytes of slices that still fit.
         left: u64,
     },
+    /// The chunk has another version than the change was meant for.
+    #[error("the chunk has version {version} now: look at it, then decide anew")]
+    OtherVersion {
+        /// The version that it has.
+        version: u64,
+    },
     /// The server has no tenant of that name.
     #[error("the server has no such tenant: see `towpath qos`, or its file of tenants")]
     NoSuchTenant,
@@ -267,6 +273,7 @@ impl ErrorReply {
             Self::WrongLength { chunk, length } => (16, chunk, 0, length, 0),
             Self::Unfinished { chunk } => (17, chunk, 0, 0, 0),
             Self::ResidentFull { left } => (18, none, 0, left, 0),
+            Self::OtherVersion { version } => (19, none, 0, version, 0),
             Self::NoSuchTenant => (20, none, 0, 0, 0),
             Self::TenantTaken => (21, none, 0, 0, 0),
             Self::TenantBarred { wait_us } => (22, none, 0, wait_us, 0),
@@ -299,6 +306,7 @@ impl ErrorReply {
             16 => Self::WrongLength { chunk, length: value },
             17 => Self::Unfinished { chunk },
             18 => Self::ResidentFull { left: value },
+            19 => Self::OtherVersion { version: value },
             20 => Self::NoSuchTenant,
             21 => Self::TenantTaken,
             22 => Self::TenantBarred { wait_us: value },

@@ -9,12 +9,11 @@ use super::page::PAGE_BYTES;
 use super::read::stored_crc;
 use super::state::StoreCore;
 use super::superblock::LogPoint;
-use super::write::position_of;
 use crate::store::error::{CommitStep, FinishError, FlushFailed, Refused, WriteError};
 use crate::store::place::slices_in;
 use crate::store::record::{Body, Frame, Op as RecordOp, Record, parse_record};
 use crate::store::residence::SlicePlace;
-use crate::store::slice::{ChunkId, SLICE_BYTES};
+use crate::store::slice::{ChunkId, SLICE_BYTES, hole_crc};
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
     /// Makes a group of what gathers, where none is under way: of the first changes, as far as
@@ -44,8 +43,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             member.is_closed = true;
             data_left += member.writes_left;
         }
-        let rest = self.gathering.members.iter().filter_map(|key| self.members[*key].change.span());
-        self.gathering.data_bytes = rest.map(|span| span.count() * SLICE_BYTES as u64).sum();
+        let rest = self.gathering.members.iter().map(|key| &self.members[*key].change);
+        self.gathering.data_bytes = rest.map(Change::data_bytes).sum();
         let (start, bytes) = (self.log.end, Vec::new());
         let (is_stale, is_flushing, log_left) = (false, false, 0);
         let mut group = Group { members, bytes, start, log_left, data_left, is_stale, is_flushing };
@@ -70,7 +69,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 generation: self.published.generation,
                 previous_crc: crc,
             };
-            crc = op.encode(self.key, frame, member.chunk, &mut group.bytes);
+            let stamp = if member.failed.is_some() { 0 } else { member.terms.stamp };
+            crc = op.encode(self.key, frame, (member.chunk, stamp), &mut group.bytes);
             sequence += 1;
         }
         group.bytes.resize(group.bytes.len().next_multiple_of(PAGE_BYTES), 0);
@@ -134,11 +134,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     fn keep(&mut self, key: usize, op: Op) {
         let Op::Write { at, from } = op else { return };
         let Some(member) = self.members.get_mut(key) else { return };
-        let (Some(kept), Change::Write { extents, .. }) = (&mut member.kept, &member.change) else {
-            return;
-        };
+        let Some(kept) = &mut member.kept else { return };
         let first = (at.0 + 1 - self.layout.data_page(1).0) as u32;
-        let Some(mut position) = position_of(extents, first) else { return };
+        let Some(mut position) = member.change.position_of(first) else { return };
         for pages in from {
             let count = pages.count() as usize;
             kept.push((position, pages));
@@ -161,7 +159,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
     }
 
-    /// Follows the changes of a chunk that are under way anew.
+    /// Follows the changes of a chunk that are under way anew: those that cannot happen any more
+    /// fail as well.
     fn reconsider(&mut self, chunk: ChunkId) {
         let mut head = self.committed_head(chunk);
         let current = self.current.iter().flat_map(|group| group.members.iter());
@@ -172,25 +171,28 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             if member.chunk != chunk || member.failed.is_some() {
                 continue;
             }
-            match &member.change {
-                &Change::Create { limit_bytes, resident, .. } => {
-                    let has_slots = resident && is_resident;
-                    head = Some(Head { byte_len: 0, limit_bytes, has_slots });
-                }
-                Change::Delete => head = None,
-                Change::Finish { byte_len } => {
-                    let found = head.map_or(0, |head| head.byte_len);
-                    if found != *byte_len {
-                        let error = FinishError::Length { byte_len: found };
-                        member.failed = Some(Failure::Finish(error));
-                    }
-                }
-                change => {
-                    if let (Some(head), Some(span)) = (&mut head, change.span()) {
-                        head.byte_len = head.byte_len.max(span.end());
-                    }
-                }
+            let Head { byte_len, version, .. } = head.unwrap_or_default();
+            if member.terms.version.is_some_and(|expected| expected != version) {
+                member.failed = Some(Failure::Refused(Refused::OtherVersion { version }));
+                continue;
             }
+            if matches!(member.change, Change::Finish { byte_len: wanted } if wanted != byte_len) {
+                member.failed = Some(Failure::Finish(FinishError::Length { byte_len }));
+                continue;
+            }
+            head = match member.change {
+                Change::Create { limit_bytes, resident, .. } => {
+                    let has_slots = resident && is_resident;
+                    Some(Head { limit_bytes, has_slots, ..Head::default() })
+                }
+                Change::Delete => None,
+                _ => {
+                    let byte_len = member.change.byte_len(byte_len);
+                    head.map(|head| Head { byte_len, ..head })
+                }
+            };
+            let (version, stamp) = (member.version, member.terms.stamp);
+            head = head.map(|head| Head { version, stamp, ..head });
         }
         if let Some(pending) = self.pending.get_mut(&chunk) {
             pending.head = head;
@@ -235,15 +237,16 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 parse_record(&group.bytes[at..], self.key).expect("it was encoded here");
             at += len;
             self.forget_member(&member);
-            match (&member.failed, &member.change) {
-                (None, _) => self.apply(&record, &member),
+            match &member.failed {
+                None => self.apply(&record, &member),
                 // Nothing names its pages.
-                (Some(_), Change::Write { extents, .. }) => {
-                    extents.iter().for_each(|extent| self.space.release(*extent));
+                Some(_) => {
+                    let pages = member.change.pages();
+                    pages.into_iter().for_each(|extent| self.space.release(extent));
                 }
-                _ => {}
             }
             if let Some(to) = member.to {
+                debug_assert_eq!(record.frame.sequence, member.version);
                 let ticket = Self::ticket(record.frame.sequence);
                 self.answer(Some(to), member.into_reply(Ok(ticket)));
             }
@@ -285,7 +288,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 self.counts.deletes += 1;
                 self.watch.iter_mut().for_each(|watch| watch.deleted(record.chunk));
             }
-            Body::Finish | Body::Seal | Body::Void => {}
+            Body::Clear(_) | Body::Finish | Body::Seal | Body::Void => {}
         }
     }
 
@@ -296,16 +299,24 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let Some(residence) = &mut self.residence else { return };
         match (&record.body, chunk) {
             (Body::Create { resident: true, .. }, _) => residence.place(id),
-            (Body::Write(write), Some(chunk)) if residence.holds(id) => {
-                if !residence.grow(id, slices_in(chunk.head.byte_len), version) {
+            (Body::Write(_) | Body::Clear(_), Some(chunk)) if residence.holds(id) => {
+                let slices = slices_in(chunk.head.byte_len);
+                residence.shrink(id, slices);
+                if !residence.grow(id, slices, version) {
                     // Staging has seen to it. What is not in memory is served from the disk.
                     tracing::error!(chunk = %id, "a resident chunk has lost its place in memory");
                     residence.remove(id);
                     return;
                 }
+                if let Body::Clear(clear) = &record.body {
+                    for slice in clear.first..slices.min(clear.first + clear.count) {
+                        let zeros = (hole_crc(id, slice), &[0; SLICE_BYTES][..]);
+                        residence.put(SlicePlace { chunk: id, slice }, version, Some(zeros));
+                    }
+                }
                 for (first, pages) in member.kept.iter().flatten() {
                     for (at, bytes) in pages.chunks_exact(SLICE_BYTES).enumerate() {
-                        let slice = write.span().first() + (first + at) as u64;
+                        let Some(slice) = member.change.slice(first + at) else { continue };
                         let place = SlicePlace { chunk: id, slice };
                         let crc = stored_crc(id, slice, chunk.slice(slice));
                         residence.put(place, version, Some((crc, bytes)));

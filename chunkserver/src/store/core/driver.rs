@@ -341,7 +341,9 @@ impl<W: AsRef<[u8]>> Driver<W> {
             Request::Create { chunk, unfinished: true, .. } => {
                 self.unfinished.touch(*chunk, Instant::now());
             }
-            Request::Write { chunk, .. } => self.unfinished.touch_known(*chunk),
+            Request::Write { chunk, .. } | Request::Clear { chunk, .. } => {
+                self.unfinished.touch_known(*chunk);
+            }
             _ => {}
         }
     }

@@ -1,13 +1,15 @@
 //! Changes on their way to the disk, and the groups in which they become durable.
 
+use smallvec::SmallVec;
 use towpath_disk::WritePages;
 
 use super::superblock::LogPoint;
+use crate::store::clear::{ClearBody, Length};
 use crate::store::error::{FinishError, Refused, WriteError};
 use crate::store::record::{Extent, Op};
-use crate::store::request::Reply;
+use crate::store::request::{Reply, Terms};
 use crate::store::results::Ticket;
-use crate::store::slice::{ChunkId, Span};
+use crate::store::slice::{ChunkId, SLICE_BYTES, Span};
 use towpath_memory::Buf;
 
 /// Who asked, and for what.
@@ -20,21 +22,27 @@ pub struct Client {
 }
 
 /// State of a chunk as the changes under way will leave it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Head {
     pub(super) byte_len: u64,
     pub(super) limit_bytes: u64,
     /// Its slices take slots in memory.
     pub(super) has_slots: bool,
+    /// Number and stamp of the change that made it so.
+    pub(super) version: u64,
+    pub(super) stamp: u64,
 }
 
 /// A chunk that changes are under way for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pending {
     /// None where they delete it.
     pub(super) head: Option<Head>,
     /// How many they are.
     pub(super) count: usize,
+    /// The last of them may fail, and if it does, what comes after it is not what it seems:
+    /// changes wait until its fate is known.
+    pub(super) is_barrier: bool,
 }
 
 /// What a member does.
@@ -42,6 +50,7 @@ pub(super) struct Pending {
 pub(super) enum Change {
     Create { limit_bytes: u64, unfinished: bool, resident: bool },
     Finish { byte_len: u64 },
+    Clear(ClearBody),
     Delete,
     Write { offset: u64, byte_len: u64, extents: Vec<Extent>, crcs: Vec<u32> },
     Seal,
@@ -54,6 +63,7 @@ impl Change {
                 Op::Create { limit_bytes, unfinished, resident }
             }
             Self::Finish { .. } => Op::Finish,
+            Self::Clear(clear) => Op::Clear(*clear),
             Self::Delete => Op::Delete,
             Self::Write { offset, byte_len, extents, crcs } => {
                 Op::Write { offset: *offset, byte_len: *byte_len, extents, crcs }
@@ -69,11 +79,73 @@ impl Change {
             _ => None,
         }
     }
+
+    /// Bytes of slices that it brings to the disk.
+    pub(super) fn data_bytes(&self) -> u64 {
+        let slices = match self {
+            Self::Clear(clear) => clear.puts().count() as u64,
+            _ => self.span().map_or(0, |span| span.count()),
+        };
+        slices * SLICE_BYTES as u64
+    }
+
+    /// The pages that nobody else has, as long as it is not done.
+    pub(super) fn pages(&self) -> SmallVec<[Extent; 2]> {
+        match self {
+            Self::Write { extents, .. } => extents.iter().copied().collect(),
+            Self::Clear(clear) => {
+                clear.puts().map(|put| Extent { page: put.page, count: 1 }).collect()
+            }
+            _ => SmallVec::new(),
+        }
+    }
+
+    /// Which of its slices lies on a page, counted from the first one.
+    pub(super) fn position_of(&self, page: u32) -> Option<usize> {
+        let mut before = 0;
+        for extent in self.pages() {
+            if (extent.page..extent.page + extent.count).contains(&page) {
+                return Some(before + (page - extent.page) as usize);
+            }
+            before += extent.count as usize;
+        }
+        None
+    }
+
+    /// The index of one of its slices, counted as by [`position_of`](Self::position_of).
+    pub(super) fn slice(&self, position: usize) -> Option<u64> {
+        match self {
+            Self::Clear(clear) => clear.puts().nth(position).map(|put| put.slice),
+            _ => self.span().map(|span| span.first() + position as u64),
+        }
+    }
+
+    /// The checksum of a slice is known, which was merged with what it held.
+    pub(super) fn set_crc(&mut self, position: usize, crc: u32) {
+        match self {
+            Self::Write { crcs, .. } => crcs[position] = crc,
+            Self::Clear(clear) => {
+                if let Some(put) = &mut clear.puts[position] {
+                    put.crc = crc;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// How long a chunk is after it that had `before` bytes.
+    pub(super) fn byte_len(&self, before: u64) -> u64 {
+        match self {
+            Self::Clear(clear) => clear.length.of(before),
+            _ => before.max(self.span().map_or(0, |span| span.end())),
+        }
+    }
 }
 
 /// Why a member of a group does not happen after all.
 #[derive(Debug)]
 pub(super) enum Failure {
+    Refused(Refused),
     Write(WriteError),
     Finish(FinishError),
 }
@@ -85,6 +157,9 @@ pub(super) struct Member<W> {
     pub(super) to: Option<Client>,
     pub(super) chunk: ChunkId,
     pub(super) change: Change,
+    pub(super) terms: Terms,
+    /// The number that its record has.
+    pub(super) version: u64,
     pub(super) record_bytes: usize,
     /// Writes of data under way.
     pub(super) writes_left: usize,
@@ -104,8 +179,27 @@ pub(super) struct Member<W> {
 }
 
 impl<W> Member<W> {
+    /// Whether nothing but the end of the store keeps it from happening.
+    pub(super) fn is_sure(&self) -> bool {
+        self.terms.version.is_none() && self.change.pages().is_empty()
+    }
+
+    /// Whether changes that come after it wait until its fate is known: where it takes bytes away
+    /// and may fail, what is left is not known before.
+    pub(super) fn is_barrier(&self) -> bool {
+        match &self.change {
+            Change::Delete => self.terms.version.is_some(),
+            Change::Clear(clear) => matches!(clear.length, Length::Exactly(_)),
+            _ => false,
+        }
+    }
+
     /// The answer once its fate is known.
     pub(super) fn into_reply(self, outcome: Result<Ticket, Refused>) -> Reply<W, Buf> {
+        let outcome = match self.failed {
+            Some(Failure::Refused(refused)) => Err(refused),
+            _ => outcome,
+        };
         match (self.change, self.failed) {
             (Change::Create { .. }, _) => Reply::Create(outcome.map_err(Into::into)),
             (Change::Finish { .. }, Some(Failure::Finish(error))) => Reply::Finish(Err(error)),
@@ -116,6 +210,8 @@ impl<W> Member<W> {
             (Change::Write { crcs, .. }, _) => {
                 Reply::Write { result: outcome.map_err(Into::into), data: self.data, crcs }
             }
+            (Change::Clear(_), Some(Failure::Write(error))) => Reply::Clear(Err(error)),
+            (Change::Clear(_), _) => Reply::Clear(outcome.map_err(Into::into)),
             (Change::Delete | Change::Seal, _) => Reply::Delete(outcome.map_err(Into::into)),
         }
     }

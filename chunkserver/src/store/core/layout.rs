@@ -2,6 +2,7 @@
 
 use towpath_disk::PageNumber;
 
+use super::clear::EDGE_PAGES;
 use super::directory::ENTRIES;
 use super::map_page::BLOCKS;
 
@@ -44,9 +45,14 @@ impl Layout {
         Self::cut(page_count, log_pages).filter(|layout| layout.data_pages > 0)
     }
 
-    /// The layout of the smallest disk with so many pages of data, [`DATA_PAGES_MAX`] at most.
+    /// The layout of the smallest disk with so many pages of data that writes may use,
+    /// [`DATA_PAGES_MAX`] at most.
     pub(crate) fn for_data(data_pages: u64, log_pages: u64) -> Option<Self> {
         let data_pages = u32::try_from(data_pages).ok().filter(|&pages| pages <= DATA_PAGES_MAX)?;
+        if data_pages == 0 {
+            return None;
+        }
+        let data_pages = data_pages.saturating_add(EDGE_PAGES as u32).min(DATA_PAGES_MAX);
         let mut page_count = 2 + LOG_COPIES * log_pages + u64::from(data_pages);
         loop {
             let layout = Self::cut(page_count, log_pages)?;
@@ -171,9 +177,11 @@ mod tests {
         for data_pages in [1, 100, 112, 113, 65_536, 1 << 28, u64::from(DATA_PAGES_MAX)] {
             let layout = Layout::for_data(data_pages, 128).expect("there is room");
             assert!(u64::from(layout.data_pages) >= data_pages, "{layout:?}");
-            assert!(u64::from(layout.data_pages) <= data_pages + 4, "{layout:?}");
+            let most = data_pages + EDGE_PAGES + 4;
+            assert!(u64::from(layout.data_pages) <= most, "{layout:?}");
             let shorter = Layout::new(layout.page_count - 5, 128);
-            assert!(shorter.is_none_or(|s| u64::from(s.data_pages) < data_pages), "{layout:?}");
+            let is_less = |s: Layout| u64::from(s.data_pages) < data_pages + EDGE_PAGES;
+            assert!(shorter.is_none_or(is_less), "{layout:?}");
         }
         assert_eq!(Layout::for_data(0, 128), None, "no data");
         assert_eq!(Layout::for_data(1 << 32, 128), None, "more than can be numbered");

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::map_page::{BLOCK_SLICES, BLOCKS, BlockImage, BlockView, ChunkHead, Slices, encode};
 use super::page::{PageBytes, PageHead};
+use crate::store::clear::{ClearBody, SlicePut};
 use crate::store::error::ApplyError;
 use crate::store::limits::CHUNK_BYTES_MAX;
 use crate::store::place::{LOST_PAGE, SliceRef};
@@ -197,21 +198,22 @@ impl Map {
         record: &Record<'_>,
         freed: &mut impl FnMut(u32),
     ) -> Result<(), ApplyError> {
-        let (id, version) = (record.chunk, record.frame.sequence);
+        let (id, version, stamp) = (record.chunk, record.frame.sequence, record.stamp);
         match &record.body {
             &Body::Create { limit_bytes, unfinished, resident } => {
                 if self.chunks.contains_key(&id) {
                     return Err(ApplyError::ChunkExists(id));
                 }
                 let rest = ChunkHead::default();
-                let head = ChunkHead { limit_bytes, version, unfinished, resident, ..rest };
+                let head = ChunkHead { limit_bytes, version, stamp, unfinished, resident, ..rest };
                 self.make(id, head)
             }
             Body::Finish => {
                 let head = self.chunks.get(&id).ok_or(ApplyError::NoSuchChunk(id))?.head;
-                self.set_head(id, ChunkHead { unfinished: false, version, ..head })
+                self.set_head(id, ChunkHead { unfinished: false, version, stamp, ..head })
             }
-            Body::Write(write) => self.apply_write(id, version, write, freed),
+            Body::Write(write) => self.apply_write(id, (version, stamp), write, freed),
+            Body::Clear(clear) => self.apply_clear(id, (version, stamp), clear, freed),
             Body::Delete => {
                 let chunk = self.remove(id).ok_or(ApplyError::NoSuchChunk(id))?;
                 let pages = chunk.slices_from(0).map(|(_, slice)| slice.page);
@@ -234,7 +236,7 @@ impl Map {
     fn apply_write(
         &mut self,
         id: ChunkId,
-        version: u64,
+        (version, stamp): (u64, u64),
         write: &WriteBody<'_>,
         freed: &mut impl FnMut(u32),
     ) -> Result<(), ApplyError> {
@@ -244,7 +246,7 @@ impl Map {
             return Err(ApplyError::LimitExceeded(id));
         }
         let byte_len = chunk.head.byte_len.max(span.end());
-        chunk.head = ChunkHead { byte_len, version, ..chunk.head };
+        chunk.head = ChunkHead { byte_len, version, stamp, ..chunk.head };
         let head = chunk.head;
         let mut slices = write.slices().map(|(page, crc)| SliceRef { page, crc });
         let (mut at, end, mut fresh) = (span.first(), span.first() + span.count(), 0);
@@ -267,6 +269,68 @@ impl Map {
         }
         self.live_slices += fresh;
         Ok(())
+    }
+
+    fn apply_clear(
+        &mut self,
+        id: ChunkId,
+        (version, stamp): (u64, u64),
+        clear: &ClearBody,
+        freed: &mut impl FnMut(u32),
+    ) -> Result<(), ApplyError> {
+        let chunk = self.chunks.get_mut(&id).ok_or(ApplyError::NoSuchChunk(id))?;
+        let byte_len = clear.length.of(chunk.head.byte_len);
+        if byte_len > chunk.head.limit_bytes {
+            return Err(ApplyError::LimitExceeded(id));
+        }
+        chunk.head = ChunkHead { byte_len, version, stamp, ..chunk.head };
+        let head = chunk.head;
+        let mut leave = |old: SliceRef| {
+            if !old.is_hole() && old.page != LOST_PAGE {
+                freed(old.page);
+            }
+            u64::from(!old.is_hole())
+        };
+        let in_range = split(clear.first).0..=split(clear.first + clear.count).0;
+        let blocks: Vec<u32> = chunk.blocks.range(in_range).map(|(index, _)| *index).collect();
+        let (mut gone, mut empty) = (0, Vec::new());
+        for index in blocks {
+            let block = self.block(id, index)?;
+            block.head = head;
+            let base = u64::from(index) * BLOCK_SLICES as u64;
+            let slices = (base..).zip(block.slices.iter_mut());
+            for (_, slot) in slices.filter(|(slice, _)| clear.takes(*slice)) {
+                gone += leave(std::mem::take(slot));
+            }
+            if block.slices.iter().all(|slice| slice.is_hole()) {
+                empty.push(index);
+            }
+        }
+        for SlicePut { slice, page, crc } in clear.puts() {
+            let (index, at) = split(slice);
+            let block = self.block(id, index)?;
+            block.head = head;
+            gone += leave(std::mem::replace(&mut block.slices[at], SliceRef { page, crc }));
+            self.live_slices += 1;
+            empty.retain(|known| *known != index);
+        }
+        self.live_slices -= gone;
+        for index in empty {
+            self.remove_block(id, index);
+        }
+        self.set_head(id, head)
+    }
+
+    /// Takes a block of holes away, unless the chunk has no other one.
+    fn remove_block(&mut self, id: ChunkId, index: u32) {
+        let chunk = self.chunks.get(&id).filter(|chunk| chunk.blocks.len() > 1);
+        let Some(slot) = chunk.and_then(|chunk| Some(chunk.blocks.get(&index)?.slot)) else {
+            return;
+        };
+        self.touch(slot / BLOCKS as u32);
+        self.owners[slot as usize] = None;
+        self.free_slots.push(slot);
+        self.chunks.get_mut(&id).and_then(|chunk| chunk.blocks.remove(&index));
     }
 
     fn remove(&mut self, id: ChunkId) -> Option<Chunk> {

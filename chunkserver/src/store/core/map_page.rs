@@ -23,7 +23,8 @@ mod field {
     pub(super) const BYTE_LEN: usize = 24;
     pub(super) const LIMIT: usize = 32;
     pub(super) const VERSION: usize = 40;
-    pub(super) const SLICES: usize = 48;
+    pub(super) const STAMP: usize = 48;
+    pub(super) const SLICES: usize = 56;
 }
 
 const UNFINISHED: u32 = 1;
@@ -37,6 +38,8 @@ pub(crate) struct ChunkHead {
     pub(crate) limit_bytes: u64,
     /// Number of the record that changed it last; never zero.
     pub(crate) version: u64,
+    /// What that record's change is told by from others; zero for nothing.
+    pub(crate) stamp: u64,
     pub(crate) unfinished: bool,
     /// Its slices are to be kept in memory as well.
     pub(crate) resident: bool,
@@ -88,6 +91,7 @@ pub(crate) fn encode<'a>(
         put(bytes, field::BYTE_LEN, &head.byte_len.to_le_bytes());
         put(bytes, field::LIMIT, &head.limit_bytes.to_le_bytes());
         put(bytes, field::VERSION, &head.version.to_le_bytes());
+        put(bytes, field::STAMP, &head.stamp.to_le_bytes());
         for (at, slice) in slices.iter().enumerate() {
             put(bytes, field::SLICES + 8 * at, &slice.page.to_le_bytes());
             put(bytes, field::SLICES + 8 * at + 4, &slice.crc.to_le_bytes());
@@ -120,6 +124,7 @@ fn decode_block(bytes: &[u8]) -> Result<Option<BlockImage>, PageError> {
         byte_len: u64_at(bytes, field::BYTE_LEN),
         limit_bytes: u64_at(bytes, field::LIMIT),
         version,
+        stamp: u64_at(bytes, field::STAMP),
         unfinished: flags & UNFINISHED != 0,
         resident: flags & RESIDENT != 0,
         suspect: flags & SUSPECT != 0,
@@ -156,6 +161,7 @@ mod tests {
         let mut prng = Prng::new(5);
         let blocks: [Option<BlockImage>; BLOCKS] = std::array::from_fn(|number| {
             let head = ChunkHead {
+                stamp: prng.next_u64(),
                 byte_len: prng.below(1 << 30),
                 limit_bytes: 1 << 31,
                 version: 1 + prng.below(1 << 40),

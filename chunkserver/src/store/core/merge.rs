@@ -49,6 +49,12 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             for member in of_chunk.filter(|member| member.chunk == chunk) {
                 match (&member.change, member.change.span()) {
                     (Change::Create { .. } | Change::Delete, _) => return Ok(Old::Nothing),
+                    (Change::Clear(clear), _) if clear.takes(slice) => {
+                        return if member.is_sure() { Ok(Old::Nothing) } else { Err(Stop::Hold) };
+                    }
+                    (Change::Clear(clear), _) if clear.puts().any(|put| put.slice == slice) => {
+                        return Err(Stop::Hold);
+                    }
                     (_, Some(span))
                         if (span.first()..span.first() + span.count()).contains(&slice) =>
                     {
@@ -134,9 +140,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let crc = slice_crc(chunk, slice, &whole);
         let Ok(whole) = WritePages::new(whole) else { return };
         let Some(found) = self.members.get_mut(member) else { return };
-        if let Change::Write { crcs, .. } = &mut found.change {
-            crcs[position] = crc;
-        }
+        found.change.set_crc(position, crc);
         found.merges_left -= 1;
         found.writes_left += 1;
         let at = self.layout.data_page(page);

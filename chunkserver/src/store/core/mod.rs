@@ -6,7 +6,7 @@
 //! | `layout` | where everything lies |
 //! | `map` | which page and checksum each slice has, and where each block of that lies |
 //! | `state`, `io` | [`StoreCore`], its requests and answers; the operations under way |
-//! | `stage`, `write`, `merge` | checking a change, and writing its data |
+//! | `stage`, `write`, `clear`, `merge` | checking a change, and writing its data |
 //! | `ahead` | pages are written once before they are used |
 //! | `group`, `log`, `commit` | groups of changes, and the one flush that each takes |
 //! | `checkpoint` | the map to the disk, beside all else |
@@ -21,6 +21,7 @@ mod ahead;
 mod blocking;
 mod check;
 mod checkpoint;
+mod clear;
 mod commit;
 mod create;
 mod directory;

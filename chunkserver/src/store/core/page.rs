@@ -14,7 +14,7 @@ pub(crate) type PageBytes = [u8; PAGE_BYTES];
 pub(crate) const HEAD_BYTES: usize = 64;
 
 /// Version of the format, the same in all pages.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 mod field {
     pub(super) const MAGIC: usize = 0;

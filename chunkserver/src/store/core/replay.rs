@@ -9,6 +9,7 @@ use super::map::Map;
 use super::page::PAGE_BYTES;
 use super::superblock::LogPoint;
 use super::tape::Tape;
+use crate::store::clear::SlicePut;
 use crate::store::damage::LostRecords;
 use crate::store::damage::{Damage, DamageKind};
 use crate::store::error::ApplyError;
@@ -180,9 +181,14 @@ impl Replay<'_, '_> {
         for (at, event) in events.iter().enumerate().skip(first) {
             let Event::Record(offset, _) = event else { continue };
             let Some((record, _)) = self.tape.record(*offset) else { continue };
-            if matches!(record.body, Body::Delete) {
-                live.retain(|(chunk, _), known| {
-                    let is_gone = *chunk == record.chunk;
+            let taken = |slice: u64| match &record.body {
+                Body::Delete => true,
+                Body::Clear(clear) => clear.takes(slice),
+                _ => false,
+            };
+            if matches!(record.body, Body::Delete | Body::Clear(_)) {
+                live.retain(|(chunk, slice), known| {
+                    let is_gone = *chunk == record.chunk && taken(*slice);
                     if is_gone {
                         slices[*known].2 = at;
                     }
@@ -234,6 +240,11 @@ fn slices_of(record: &Record<'_>) -> Vec<Named> {
             let slices = (write.span().first()..).zip(write.slices());
             let named = |(slice, (page, crc))| Named { page, crc, chunk: record.chunk, slice };
             slices.map(named).collect()
+        }
+        Body::Clear(clear) => {
+            let chunk = record.chunk;
+            let named = |SlicePut { slice, page, crc }| Named { page, crc, chunk, slice };
+            clear.puts().map(named).collect()
         }
         _ => Vec::new(),
     }

@@ -1,14 +1,16 @@
 //! Staging: a change is checked, and joins the group that gathers; or it waits, or is refused.
 
-use super::group::{Change, Head, Member, Pending};
+use super::group::{Change, Client, Head, Member};
 use super::map::blocks_of;
+use super::map_page::ChunkHead;
 use super::page::PAGE_BYTES;
 use super::state::{Asked, StoreCore};
 use crate::store::error::{CreateError, DeleteError, FinishError, Refused};
 use crate::store::limits::CHUNK_BYTES_MAX;
-use crate::store::request::{Reply, Request};
+use crate::store::request::{Reply, Request, Terms};
 use crate::store::results::Ticket;
 use crate::store::slice::{ChunkId, SLICE_BYTES};
+use towpath_memory::Buf;
 
 /// Most members of a group: what is answered together, some 100 us of work.
 const GROUP_MEMBERS_MAX: usize = 1024;
@@ -18,6 +20,8 @@ const GROUP_MEMBERS_MAX: usize = 1024;
 pub(super) enum Stop<E> {
     /// It has to wait for what is under way.
     Hold,
+    /// It was done before: the chunk has had that version since.
+    Known(u64),
     /// It is refused.
     Refuse(E),
 }
@@ -26,6 +30,7 @@ impl<E> Stop<E> {
     pub(super) fn widen<F: From<E>>(self) -> Stop<F> {
         match self {
             Self::Hold => Stop::Hold,
+            Self::Known(version) => Stop::Known(version),
             Self::Refuse(error) => Stop::Refuse(error.into()),
         }
     }
@@ -37,58 +42,67 @@ impl From<Refused> for Stop<Refused> {
     }
 }
 
-/// What is staged: the change, the chunk as it leaves it, and what it will take.
+/// What is staged: the change, the chunk as it leaves it but for its version, and what it will
+/// take.
 pub(super) struct Staged {
     pub(super) change: Change,
+    pub(super) terms: Terms,
     pub(super) head: Option<Head>,
     pub(super) slots: u64,
     pub(super) blocks: u64,
 }
 
-fn chunk_of<W>(request: &Request<W, towpath_memory::Buf>) -> ChunkId {
+fn chunk_of<W>(request: &Request<W, Buf>) -> ChunkId {
     match request {
         Request::Create { chunk, .. }
         | Request::Finish { chunk, .. }
-        | Request::Delete { chunk }
+        | Request::Clear { chunk, .. }
+        | Request::Delete { chunk, .. }
         | Request::Write { chunk, .. } => *chunk,
         _ => ChunkId::default(),
     }
 }
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
-    /// Stages a change, unless one of the same chunk waits before it.
+    /// Stages a change, unless one of the same chunk waits before it, or has to be decided first.
     pub(super) fn change(&mut self, asked: Asked<W>) {
         let chunk = chunk_of(&asked.request);
-        if self.held_of.contains_key(&chunk) {
+        let must_wait = self.pending.get(&chunk).is_some_and(|pending| pending.is_barrier);
+        if must_wait || self.held_of.contains_key(&chunk) {
             return self.hold(asked);
         }
         let Asked { to, request } = asked;
-        let (stopped, reply) = match request {
-            Request::Create { chunk, limit_bytes, unfinished, resident } => {
-                match self.stage_create(chunk, limit_bytes, (unfinished, resident)) {
-                    Ok(staged) => (Ok((chunk, staged)), None),
-                    Err(Stop::Hold) => (Err(()), None),
-                    Err(Stop::Refuse(error)) => (Err(()), Some(Reply::Create(Err(error)))),
-                }
+        match request {
+            Request::Create { chunk, limit_bytes, unfinished, resident, stamp } => {
+                let staged = self.stage_create(chunk, limit_bytes, (unfinished, resident), stamp);
+                self.settle_stage(Asked { to, request }, staged, Reply::Create);
             }
-            Request::Finish { chunk, byte_len } => match self.stage_finish(chunk, byte_len) {
-                Ok(staged) => (Ok((chunk, staged)), None),
-                Err(Stop::Hold) => (Err(()), None),
-                Err(Stop::Refuse(error)) => (Err(()), Some(Reply::Finish(Err(error)))),
-            },
-            Request::Delete { chunk } => match self.stage_delete(chunk) {
-                Ok(staged) => (Ok((chunk, staged)), None),
-                Err(Stop::Hold) => (Err(()), None),
-                Err(Stop::Refuse(error)) => (Err(()), Some(Reply::Delete(Err(error)))),
-            },
-            _ => return self.change_slices(to, request),
-        };
-        match (stopped, reply) {
-            (Ok((chunk, staged)), _) => {
-                self.join(to, chunk, staged, Vec::new());
+            Request::Finish { chunk, byte_len, terms } => {
+                let staged = self.stage_finish(chunk, byte_len, terms);
+                self.settle_stage(Asked { to, request }, staged, Reply::Finish);
             }
-            (Err(()), Some(reply)) => self.answer(to, reply),
-            (Err(()), None) => self.hold(Asked { to, request }),
+            Request::Clear { chunk, clear, terms } => self.change_by_clear(to, chunk, clear, terms),
+            Request::Delete { chunk, version } => {
+                let staged = self.stage_delete(chunk, version);
+                self.settle_stage(Asked { to, request }, staged, Reply::Delete);
+            }
+            _ => self.change_slices(to, request),
+        }
+    }
+
+    /// What comes of a change that has no data: it joins the group, waits, or is answered.
+    fn settle_stage<E>(
+        &mut self,
+        asked: Asked<W>,
+        staged: Result<Staged, Stop<E>>,
+        reply: fn(Result<Ticket, E>) -> Reply<W, Buf>,
+    ) {
+        let (to, chunk) = (asked.to, chunk_of(&asked.request));
+        match staged {
+            Ok(staged) => drop(self.join(to, chunk, staged, Vec::new())),
+            Err(Stop::Hold) => self.hold(asked),
+            Err(Stop::Known(version)) => self.answer(to, reply(Ok(Self::ticket(version)))),
+            Err(Stop::Refuse(error)) => self.answer(to, reply(Err(error))),
         }
     }
 
@@ -110,13 +124,16 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         chunk: ChunkId,
         limit_bytes: Option<u64>,
         (unfinished, resident): (bool, bool),
+        stamp: u64,
     ) -> Result<Staged, Stop<CreateError>> {
         self.check_usable().map_err(Stop::widen)?;
         let limit_bytes = limit_bytes.unwrap_or(CHUNK_BYTES_MAX);
         if limit_bytes == 0 || limit_bytes > CHUNK_BYTES_MAX {
             return Err(Stop::Refuse(CreateError::Limit(limit_bytes)));
         }
+        let terms = Terms { version: None, stamp };
         if self.head(chunk).is_some() {
+            self.check_terms(chunk, terms).map_err(Stop::widen)?;
             return Err(Stop::Refuse(CreateError::Exists(chunk)));
         }
         let chunks = (self.map.chunks.len() as u64).saturating_add_signed(self.pending_chunks);
@@ -128,40 +145,72 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             self.check_slots(1).map_err(Stop::widen)?;
         }
         let change = Change::Create { limit_bytes, unfinished, resident };
-        self.check_group(change.op().encoded_len()).map_err(Stop::widen)?;
+        self.check_group(change.op().encoded_len_with(stamp)).map_err(Stop::widen)?;
         self.check_blocks(1).map_err(Stop::widen)?;
         let has_slots = resident && self.residence.is_some();
-        let head = Some(Head { byte_len: 0, limit_bytes, has_slots });
-        Ok(Staged { change, head, slots: 0, blocks: 1 })
+        let head = Some(Head { limit_bytes, has_slots, ..Head::default() });
+        Ok(Staged { change, terms, head, slots: 0, blocks: 1 })
     }
 
-    fn stage_finish(&mut self, chunk: ChunkId, byte_len: u64) -> Result<Staged, Stop<FinishError>> {
+    fn stage_finish(
+        &mut self,
+        chunk: ChunkId,
+        byte_len: u64,
+        terms: Terms,
+    ) -> Result<Staged, Stop<FinishError>> {
         self.check_usable().map_err(Stop::widen)?;
         let head = self.head(chunk).ok_or(Stop::Refuse(FinishError::NoSuchChunk(chunk)))?;
         if self.is_suspect(chunk) {
             return Err(Stop::Refuse(FinishError::Suspect(chunk)));
         }
+        self.check_terms(chunk, terms).map_err(Stop::widen)?;
         if head.byte_len != byte_len {
             return Err(Stop::Refuse(FinishError::Length { byte_len: head.byte_len }));
         }
         let change = Change::Finish { byte_len };
-        self.check_group(change.op().encoded_len()).map_err(Stop::widen)?;
-        Ok(Staged { change, head: Some(head), slots: 0, blocks: 0 })
+        self.check_group(change.op().encoded_len_with(terms.stamp)).map_err(Stop::widen)?;
+        Ok(Staged { change, terms, head: Some(head), slots: 0, blocks: 0 })
     }
 
-    fn stage_delete(&mut self, chunk: ChunkId) -> Result<Staged, Stop<DeleteError>> {
+    fn stage_delete(
+        &mut self,
+        chunk: ChunkId,
+        version: Option<u64>,
+    ) -> Result<Staged, Stop<DeleteError>> {
         self.check_usable().map_err(Stop::widen)?;
         if self.head(chunk).is_none() {
             return Err(Stop::Refuse(DeleteError::NoSuchChunk(chunk)));
         }
+        let terms = Terms { version, stamp: 0 };
+        self.check_terms(chunk, terms).map_err(Stop::widen)?;
         let change = Change::Delete;
         self.check_group(change.op().encoded_len()).map_err(Stop::widen)?;
-        Ok(Staged { change, head: None, slots: 0, blocks: 0 })
+        Ok(Staged { change, terms, head: None, slots: 0, blocks: 0 })
+    }
+
+    /// Whether a change that is made on these terms is made now. The version is that of the newest
+    /// change, which may be under way still: then this one is behind it in the log, and does not
+    /// happen without it. Only once nothing of the chunk is under way is it said that there is
+    /// another version, or that the change was made before: that is durable then.
+    pub(super) fn check_terms(&self, chunk: ChunkId, terms: Terms) -> Result<(), Stop<Refused>> {
+        let Some(Head { version, stamp, .. }) = self.head(chunk) else { return Ok(()) };
+        #[cfg(test)]
+        if self.bug == Some(super::tests::Bug::AnyVersion) {
+            return Ok(());
+        }
+        let is_known = terms.stamp != 0 && terms.stamp == stamp;
+        let is_other = terms.version.is_some_and(|expected| expected != version);
+        match is_known || is_other {
+            false => Ok(()),
+            true if self.pending.contains_key(&chunk) => Err(Stop::Hold),
+            true if is_known => Err(Stop::Known(version)),
+            true => Err(Refused::OtherVersion { version }.into()),
+        }
     }
 
     /// A delete that nobody waits for.
     pub fn delete_unasked(&mut self, chunk: ChunkId) {
-        self.change(Asked { to: None, request: Request::Delete { chunk } });
+        self.change(Asked { to: None, request: Request::Delete { chunk, version: None } });
     }
 
     /// Says in the log that all before was durable, unless a record has said so since. With it the
@@ -169,7 +218,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// is for moments in which nothing is to be done.
     pub fn seal(&mut self) {
         if self.members.is_empty() && self.wants_seal() {
-            let staged = Staged { change: Change::Seal, head: None, slots: 0, blocks: 0 };
+            let (change, terms) = (Change::Seal, Terms::default());
+            let staged = Staged { change, terms, head: None, slots: 0, blocks: 0 };
             self.join(None, ChunkId::default(), staged, Vec::new());
         }
     }
@@ -182,13 +232,16 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// Adds a member to the group that gathers; gives its key.
     pub(super) fn join(
         &mut self,
-        to: Option<super::group::Client>,
+        to: Option<Client>,
         chunk: ChunkId,
         staged: Staged,
         data: Vec<W>,
     ) -> usize {
-        let Staged { change, head, slots, blocks } = staged;
-        let record_bytes = change.op().encoded_len();
+        let Staged { change, terms, head, slots, blocks } = staged;
+        let record_bytes = change.op().encoded_len_with(terms.stamp);
+        // Members keep their order, and a record its number where its member fails.
+        let version = self.log.end.sequence + self.gathering.members.len() as u64;
+        let head = head.map(|head| Head { version, stamp: terms.stamp, ..head });
         self.gathering.record_bytes += record_bytes as u64;
         self.pending_chunks += match change {
             Change::Create { .. } => 1,
@@ -197,17 +250,14 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         };
         self.promised_slots += slots;
         self.promised_blocks += blocks;
-        if !matches!(change, Change::Seal) {
-            let pending = self.pending.entry(chunk);
-            let pending = pending.or_insert(Pending { head: None, count: 0 });
-            (pending.head, pending.count) = (head, pending.count + 1);
-        }
         let (writes_left, merges_left, is_closed) = (0, 0, false);
         let kept = head.filter(|head| head.has_slots).map(|_| Vec::new());
-        let key = self.members.insert(Member {
+        let member = Member {
             to,
             chunk,
             change,
+            terms,
+            version,
             record_bytes,
             writes_left,
             merges_left,
@@ -217,7 +267,13 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             slots,
             blocks,
             is_closed,
-        });
+        };
+        if !matches!(member.change, Change::Seal) {
+            let pending = self.pending.entry(chunk).or_default();
+            (pending.head, pending.count) = (head, pending.count + 1);
+            pending.is_barrier |= member.is_barrier();
+        }
+        let key = self.members.insert(member);
         self.gathering.members.push(key);
         key
     }
@@ -257,9 +313,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     pub(super) fn committed_head(&self, chunk: ChunkId) -> Option<Head> {
-        let head = self.map.chunks.get(&chunk)?.head;
-        let has_slots = self.has_slots(chunk, head.resident);
-        Some(Head { byte_len: head.byte_len, limit_bytes: head.limit_bytes, has_slots })
+        let ChunkHead { byte_len, limit_bytes, version, stamp, resident, .. } =
+            self.map.chunks.get(&chunk)?.head;
+        let has_slots = self.has_slots(chunk, resident);
+        Some(Head { byte_len, limit_bytes, has_slots, version, stamp })
     }
 
     /// Whether a change of the chunk is lost, and none under way deletes the chunk.

@@ -9,6 +9,7 @@ use towpath_disk::Disk;
 use towpath_memory::Buf;
 
 use super::checkpoint::{Checkpoint, Published};
+use super::clear::EDGE_PAGES;
 use super::group::{Client, Gathering, Group, Member, Pending};
 use super::io::{Ended, Io, Purpose};
 use super::layout::Layout;
@@ -109,6 +110,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let reply = match request {
             Request::Create { .. }
             | Request::Finish { .. }
+            | Request::Clear { .. }
             | Request::Delete { .. }
             | Request::Write { .. } => return self.change(Asked { to, request }),
             Request::List { after, count_max } => Reply::List(self.list(after, count_max)),
@@ -232,7 +234,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     pub fn stats(&self) -> StoreStats {
         let bytes = |pages: u64| pages.saturating_mul(PAGE_BYTES as u64);
         let (resident_bytes, resident_bytes_max) = self.resident_bytes();
-        let free_bytes = bytes(self.space.free_pages() + self.space.unbacked_pages());
+        let free_pages = self.space.free_pages() + self.space.unbacked_pages();
+        let free_bytes = bytes(free_pages.saturating_sub(EDGE_PAGES));
         StoreStats {
             chunks: self.map.chunks.len() as u64,
             log_bytes: self.log.used_bytes(),
@@ -242,7 +245,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 false => free_bytes,
             },
             retired_bytes: bytes(self.space.retired_pages() + self.vacating),
-            capacity_bytes: bytes(u64::from(self.layout.data_pages)),
+            capacity_bytes: bytes(u64::from(self.layout.data_pages).saturating_sub(EDGE_PAGES)),
             resident_bytes,
             resident_bytes_max,
             failed: self.failed.is_some() || self.map.is_lossy,

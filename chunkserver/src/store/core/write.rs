@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use towpath_disk::{Op, WritePages};
 use towpath_memory::Buf;
 
+use super::clear::EDGE_PAGES;
 use super::group::{Change, Client, Head};
 use super::io::Purpose;
 use super::memory::LONG_PAGES;
@@ -18,7 +19,7 @@ use crate::store::limits::WRITE_BYTES_MAX;
 use crate::store::media::{MediaError, MediaOp};
 use crate::store::place::slices_in;
 use crate::store::record::Extent;
-use crate::store::request::{Reply, Request};
+use crate::store::request::{Reply, Request, Terms};
 use crate::store::slice::{ChunkId, SLICE_BYTES, Span, fragment_crc, slice_crc};
 
 /// Bytes of data that one group has at most: some milliseconds of a disk.
@@ -34,6 +35,7 @@ struct Wanted<'a, W> {
     data: &'a [W],
     crcs: &'a [u32],
     is_verified: bool,
+    terms: Terms,
 }
 
 /// The fragment of a slice that is written in part, and what the slice held.
@@ -49,8 +51,9 @@ type Fragments = SmallVec<[Fragment; 2]>;
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
     pub(super) fn change_slices(&mut self, to: Option<Client>, request: Request<W, Buf>) {
-        let Request::Write { chunk, offset, data, crcs, verified } = request else { return };
-        let wanted = Wanted { chunk, offset, data: &data, crcs: &crcs, is_verified: verified };
+        let Request::Write { chunk, offset, data, crcs, verified, terms } = request else { return };
+        let is_verified = verified;
+        let wanted = Wanted { chunk, offset, data: &data, crcs: &crcs, is_verified, terms };
         match self.stage_write(&wanted) {
             Ok((span, head, fragments, extents)) => {
                 let writes = self.copies(&wanted, span, &extents);
@@ -58,7 +61,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                     Ok(writes) => {
                         let crcs = crcs.clone();
                         let parts = (extents, fragments, writes);
-                        self.begin_write(to, (chunk, span, head), (data, crcs), parts);
+                        self.begin_write(to, (chunk, span, head, terms), (data, crcs), parts);
                     }
                     Err(source) => {
                         extents.iter().for_each(|extent| self.space.release(*extent));
@@ -69,8 +72,12 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 }
             }
             Err(Stop::Hold) => {
-                let request = Request::Write { chunk, offset, data, crcs, verified };
+                let request = Request::Write { chunk, offset, data, crcs, verified, terms };
                 self.hold(Asked { to, request });
+            }
+            Err(Stop::Known(version)) => {
+                let result = Ok(Self::ticket(version));
+                self.answer(to, Reply::Write { result, data, crcs });
             }
             Err(Stop::Refuse(error)) => {
                 self.answer(to, Reply::Write { result: Err(error), data, crcs });
@@ -85,7 +92,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     ) -> Result<(Span, Head, Fragments, Vec<Extent>), Stop<WriteError>> {
         self.check_usable().map_err(Stop::widen)?;
         let (span, head) = self.check_write(wanted).map_err(Stop::Refuse)?;
-        let slots = slots_wanted(head, span);
+        self.check_terms(wanted.chunk, wanted.terms).map_err(Stop::widen)?;
+        let slots = slots_wanted(head, span.end());
         if slots > 0 {
             self.check_slots(slots).map_err(Stop::widen)?;
         }
@@ -95,7 +103,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
         let count = span.count() as u32;
         // At worst each slice gets an extent of its own.
-        self.check_group(96 + 12 * count as usize).map_err(Stop::widen)?;
+        self.check_group(104 + 12 * count as usize).map_err(Stop::widen)?;
         let byte_len = u64::from(count) * SLICE_BYTES as u64;
         let data_bytes = self.gathering.data_bytes;
         if data_bytes > 0 && data_bytes + byte_len > GROUP_DATA_BYTES_MAX {
@@ -105,7 +113,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.check_blocks(blocks).map_err(Stop::widen)?;
         self.check_room(byte_len).map_err(Stop::widen)?;
         let mut extents = Vec::with_capacity(1);
-        if !self.space.take(count, &mut extents) {
+        let is_left = self.space.free_pages() >= u64::from(count) + EDGE_PAGES;
+        if !is_left || !self.space.take(count, &mut extents) {
             return Err(self.no_room(self.may_get_pages()).widen());
         }
         Ok((span, head, fragments, extents))
@@ -213,11 +222,11 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     fn begin_write(
         &mut self,
         to: Option<Client>,
-        (chunk, span, head): (ChunkId, Span, Head),
+        (chunk, span, head, terms): (ChunkId, Span, Head, Terms),
         (data, crcs): (Vec<W>, Vec<u32>),
         (extents, fragments, writes): (Vec<Extent>, Fragments, Vec<(usize, Op)>),
     ) {
-        let slots = slots_wanted(head, span);
+        let slots = slots_wanted(head, span.end());
         let blocks = self.blocks_for(chunk, span.first(), span.count());
         let byte_len = span.end() - span.start();
         let page_of = |position: usize| page_at(&extents, position);
@@ -235,8 +244,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.free_early(chunk, span);
         let head = Some(Head { byte_len: head.byte_len.max(span.end()), ..head });
         let change = Change::Write { offset: span.start(), byte_len, extents, crcs };
-        let member = self.join(to, chunk, Staged { change, head, slots, blocks }, data);
-        self.gathering.data_bytes += span.count() * SLICE_BYTES as u64;
+        let data_bytes = change.data_bytes();
+        let member = self.join(to, chunk, Staged { change, terms, head, slots, blocks }, data);
+        self.gathering.data_bytes += data_bytes;
         self.members[member].writes_left = writes.len();
         self.members[member].merges_left = edges.len();
         for (_, op) in writes {
@@ -277,22 +287,10 @@ fn page_at(extents: &[Extent], position: usize) -> u32 {
     0
 }
 
-/// How many slots a write adds to a chunk.
-fn slots_wanted(head: Head, span: Span) -> u64 {
+/// How many slots a change adds to a chunk that it makes reach to `end`.
+pub(super) fn slots_wanted(head: Head, end: u64) -> u64 {
     if !head.has_slots {
         return 0;
     }
-    slices_in(span.end().max(head.byte_len)) - slices_in(head.byte_len)
-}
-
-/// Where an operation on data begins, among the slices of a write.
-pub(super) fn position_of(extents: &[Extent], page: u32) -> Option<usize> {
-    let mut before = 0;
-    for extent in extents {
-        if (extent.page..extent.page + extent.count).contains(&page) {
-            return Some(before + (page - extent.page) as usize);
-        }
-        before += extent.count as usize;
-    }
-    None
+    slices_in(end.max(head.byte_len)) - slices_in(head.byte_len)
 }

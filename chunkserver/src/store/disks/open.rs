@@ -188,10 +188,12 @@ impl Shared {
         let name = |file: &mut String| *file = format!("{}/{DISK_NAME}", self.names[disk]);
         match reply {
             Reply::Read { result: Err(ReadError::Corrupt(found)), .. }
+            | Reply::Clear(Err(WriteError::OldSlice(found)))
             | Reply::Write { result: Err(WriteError::OldSlice(found)), .. } => {
                 name(&mut found.file);
             }
             Reply::Read { result: Err(ReadError::Media(error)), .. }
+            | Reply::Clear(Err(WriteError::Media(error)))
             | Reply::Write { result: Err(WriteError::Media(error)), .. } => {
                 name(&mut error.file);
             }

@@ -30,7 +30,8 @@ impl Target {
     pub fn of<W>(request: &Request<W, Buf>) -> Self {
         match request {
             Request::Create { chunk, .. } => Self::New(*chunk),
-            Request::Delete { chunk }
+            Request::Clear { chunk, .. }
+            | Request::Delete { chunk, .. }
             | Request::Finish { chunk, .. }
             | Request::Locate { chunk, .. }
             | Request::Read { chunk, .. }

@@ -12,7 +12,7 @@ use towpath_memory::Pool;
 use super::*;
 use crate::store::core::{CoreConfig, DiskState, DriverConfig, StoreCore};
 use crate::store::slice::{SLICE_BYTES, writer_crcs};
-use crate::store::{ChunkStat, ReadError, WriteError};
+use crate::store::{ChunkStat, ReadError, Terms, WriteError};
 
 type Hold = Disks<Vec<u8>>;
 
@@ -130,8 +130,13 @@ impl Rig {
 
     fn create(&mut self, name: u128) -> Result<usize, Unsent> {
         let chunk = ChunkId(name);
-        let request =
-            Request::Create { chunk, limit_bytes: None, unfinished: false, resident: false };
+        let request = Request::Create {
+            chunk,
+            limit_bytes: None,
+            unfinished: false,
+            resident: false,
+            stamp: 0,
+        };
         let Reply::Create(made) = self.ask(request)? else { panic!("another answer") };
         made.expect("it is made");
         Ok(self.holds[0].disk_of(chunk))
@@ -152,8 +157,14 @@ impl Rig {
     fn write(&mut self, name: u128, offset: u64, data: &[u8]) -> Result<(), WriteError> {
         let chunk = ChunkId(name);
         let crcs = writer_crcs(chunk, offset, data);
-        let request =
-            Request::Write { chunk, offset, data: vec![data.to_vec()], crcs, verified: false };
+        let request = Request::Write {
+            chunk,
+            offset,
+            data: vec![data.to_vec()],
+            crcs,
+            verified: false,
+            terms: Terms::default(),
+        };
         let reply = self.ask(request).expect("its disk is there");
         let Reply::Write { result, .. } = reply else { panic!("another answer") };
         result.map(|_| ())
@@ -251,7 +262,8 @@ fn a_disk_that_goes_while_it_runs_takes_its_own_chunks_and_what_it_had() {
     let chunk = ChunkId(names[1]);
     let crcs = writer_crcs(chunk, 0, &data[0]);
     let hold = rig.hold();
-    let request = Request::Write { chunk, offset: 0, data, crcs, verified: true };
+    let terms = Terms::default();
+    let request = Request::Write { chunk, offset: 0, data, crcs, verified: true, terms };
     hold.send(5, request).expect("nobody knows yet");
     hold.send(6, Request::List { after: None, count_max: 10 }).expect("nobody knows yet");
     hold.ring();
@@ -286,7 +298,7 @@ fn a_bad_sector_takes_the_slice_on_it_and_is_told_with_its_disk() {
     let other = 60;
     while rig.create(other).is_ok_and(|disk| disk != 1) {
         let chunk = ChunkId(other);
-        drop(rig.ask(Request::Delete { chunk }));
+        drop(rig.ask(Request::Delete { chunk, version: None }));
     }
     rig.write(other, 0, &[6; SLICE_BYTES]).expect("there is room");
     // Behind superblock and log, one after the other, until it is the page of the slice.
@@ -317,7 +329,7 @@ fn new_chunks_go_to_disks_as_they_have_room_and_a_full_one_gets_none() {
         rig.write(name, 0, &[2; 8192]).expect("it has room");
     }
     let chunk = ChunkId(fill);
-    let deleted = rig.ask(Request::Delete { chunk }).expect("its disk is there");
+    let deleted = rig.ask(Request::Delete { chunk, version: None }).expect("its disk is there");
     assert!(matches!(deleted, Reply::Delete(Ok(_))));
     let again = (200..230).filter(|name| rig.create(*name).expect("there is room") == 0).count();
     assert!(again > 0, "it has room again");

@@ -53,7 +53,7 @@ impl OldStore {
             previous_crc: self.last_crc,
         };
         let (from, key) = (self.records.len(), LogKey::new(NONCE));
-        self.last_crc = op.encode(key, frame, chunk, &mut self.records);
+        self.last_crc = op.encode(key, frame, (chunk, 0), &mut self.records);
         self.next_sequence += 1;
         let (record, _) = parse_record(&self.records[from..], key).expect("it was just made");
         self.map.apply(&record, |_| ()).expect("the test asks for what can be");

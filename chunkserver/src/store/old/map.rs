@@ -130,6 +130,8 @@ impl ChunkMap {
                     }
                 }
             }
+            // No record of this format does.
+            Body::Clear(_) => return Err(ApplyError::NoSuchChunk(id)),
             Body::Seal | Body::Void => {}
         }
         Ok(())

@@ -14,7 +14,7 @@ use crate::store::core::{Client, CoreConfig, StoreCore};
 use crate::store::error::{
     CreateError, DeleteError, FinishError, FlushFailed, OpenError, WriteError,
 };
-use crate::store::request::{Completion, Reply, Request};
+use crate::store::request::{Completion, Reply, Request, Terms};
 use crate::store::slice::{ChunkId, SLICE_BYTES, writer_crcs};
 
 /// Slices of one write: 1 MiB.
@@ -113,19 +113,24 @@ impl Copying {
             limit_bytes: Some(chunk.limit_bytes),
             unfinished: true,
             resident: chunk.resident,
+            stamp: 0,
         })?;
         match self.slices(id, chunk)? {
             Ok(bytes) => {
                 self.settle()?;
                 if !chunk.unfinished {
-                    self.ask(Request::Finish { chunk: id, byte_len: chunk.byte_len })?;
+                    self.ask(Request::Finish {
+                        chunk: id,
+                        byte_len: chunk.byte_len,
+                        terms: Terms::default(),
+                    })?;
                 }
                 self.done.chunks += 1;
                 self.done.bytes += bytes;
             }
             Err(why) => {
                 self.settle()?;
-                self.ask(Request::Delete { chunk: id })?;
+                self.ask(Request::Delete { chunk: id, version: None })?;
                 self.done.left_out.push((id, why));
             }
         }
@@ -169,7 +174,8 @@ impl Copying {
         }
         let offset = first * SLICE_BYTES as u64;
         let crcs = writer_crcs(chunk, offset, &run);
-        self.ask(Request::Write { chunk, offset, data: vec![run], crcs, verified: true })
+        let (data, terms) = (vec![run], Terms::default());
+        self.ask(Request::Write { chunk, offset, data, crcs, verified: true, terms })
     }
 
     /// Asks, and waits until not too much is under way.

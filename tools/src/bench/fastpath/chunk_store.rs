@@ -6,7 +6,7 @@ use std::thread;
 use slab::Slab;
 use towpath_chunkserver::daemon::{DaemonConfig, open_store};
 use towpath_chunkserver::store::core::StoreThread;
-use towpath_chunkserver::store::{Completion, Reply, Request};
+use towpath_chunkserver::store::{Completion, Reply, Request, Terms};
 use towpath_fastpath::baseline::{SliceOp, SliceOutcome, SliceStore, Verdict};
 
 use towpath_memory::{Buf, Pool};
@@ -37,8 +37,13 @@ impl ChunkStore {
         let (mut stores, _) = open_store(config, 1).map_err(|error| failed(error.into()))?;
         let store = stores.pop().ok_or_else(|| failed("nobody has it".into()))?;
         let completions = store.completions().clone();
-        let create =
-            Request::Create { chunk: CHUNK, limit_bytes: None, unfinished: false, resident: false };
+        let create = Request::Create {
+            chunk: CHUNK,
+            limit_bytes: None,
+            unfinished: false,
+            resident: false,
+            stamp: 0,
+        };
         store.try_send(0, create).map_err(|_| failed("it ended at once".into()))?;
         store.ring();
         match completions.recv().map(|done| done.reply) {
@@ -62,7 +67,8 @@ impl SliceStore for ChunkStore {
     fn start(&self, op: SliceOp, done: Done) {
         let request = match op {
             SliceOp::Write { chunk, offset, slices, crcs } => {
-                Request::Write { chunk, offset, data: vec![slices], crcs, verified: true }
+                let (data, terms) = (vec![slices], Terms::default());
+                Request::Write { chunk, offset, data, crcs, verified: true, terms }
             }
             SliceOp::Read { chunk, offset, length } => {
                 let byte_len = length as usize;

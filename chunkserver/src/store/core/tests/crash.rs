@@ -12,6 +12,8 @@ const LOSSES: [Loss; 5] =
 struct Left {
     acknowledged: Model,
     under_way: Vec<(u64, Change)>,
+    /// An answer that must not come.
+    wrong: Option<String>,
 }
 
 impl Left {
@@ -20,10 +22,13 @@ impl Left {
             let Some(at) = self.under_way.iter().position(|(known, _)| *known == token) else {
                 continue;
             };
-            match fate(&reply) {
-                Fate::Done => self.acknowledged.apply(&self.under_way.remove(at).1),
-                Fate::NotDone => drop(self.under_way.remove(at)),
-                Fate::Unknown => {}
+            let change = &self.under_way[at].1;
+            match self.acknowledged.take(change, &reply) {
+                Ok(Fate::Done | Fate::NotDone) => drop(self.under_way.remove(at)),
+                Ok(Fate::Unknown) => {}
+                Err(wrong) => {
+                    self.wrong.get_or_insert(wrong);
+                }
             }
         }
     }
@@ -32,13 +37,13 @@ impl Left {
 /// Goes on with the workload of `seed` until it ends or the power does.
 fn go_on(medium: &Medium, acknowledged: Model, seed: u64, batches: u32, bug: Option<Bug>) -> Left {
     let mut prng = Prng::new(seed);
-    let mut left = Left { acknowledged, under_way: Vec::new() };
+    let mut left = Left { acknowledged, ..Left::default() };
     let Ok(mut core) = open(medium) else { return left };
     core.bug = bug;
     let mut token = 0;
     for _ in 0..batches {
         for _ in 0..1 + prng.below(5) {
-            let change = Change::random(&mut prng);
+            let change = left.acknowledged.random(&mut prng);
             token += 1;
             core.submit(Client { asker: 0, token }, change.request());
             left.under_way.push((token, change));
@@ -64,7 +69,8 @@ fn go_on(medium: &Medium, acknowledged: Model, seed: u64, batches: u32, bug: Opt
 }
 
 /// What a chunk may hold: what was acknowledged, and then any number of the changes under way in
-/// their order, each wholly there or not at all.
+/// their order, each wholly there or not at all. Those that are meant for a version are there only
+/// where they came first.
 fn compare(found: &Model, left: &Left) -> Result<(), String> {
     let mut names: Vec<_> = left.under_way.iter().map(|(_, change)| change.chunk()).collect();
     names.extend(found.chunks.keys().chain(left.acknowledged.chunks.keys()));
@@ -73,12 +79,20 @@ fn compare(found: &Model, left: &Left) -> Result<(), String> {
     for chunk in names {
         let content = found.chunks.get(&chunk);
         let mut expected = left.acknowledged.chunks.get(&chunk).cloned();
+        let mut version = left.acknowledged.versions.get(&chunk).copied();
+        if !left.under_way.iter().any(|(_, change)| change.chunk() == chunk)
+            && version != found.versions.get(&chunk).copied()
+        {
+            return Err(format!("chunk {chunk}: it had version {version:?}"));
+        }
         let mut changes = left.under_way.iter().filter(|(_, change)| change.chunk() == chunk);
         while content != expected.as_ref() {
             let Some((_, change)) = changes.next() else {
                 return Err(format!("chunk {chunk}: something acknowledged is lost, or torn"));
             };
-            expected = change.apply(expected);
+            if change.wants().is_none_or(|wanted| version == Some(wanted)) {
+                (expected, version) = (change.apply(expected), None);
+            }
         }
     }
     Ok(())
@@ -86,6 +100,9 @@ fn compare(found: &Model, left: &Left) -> Result<(), String> {
 
 /// Opens what the power cut left, and compares it.
 fn check(medium: &Medium, left: &Left) -> Result<Model, String> {
+    if let Some(wrong) = &left.wrong {
+        return Err(wrong.clone());
+    }
     let mut core = open(medium).map_err(|e| format!("open: {e}"))?;
     if core.is_damaged() {
         return Err(format!("damage: {:?}", core.damage()));
@@ -114,7 +131,8 @@ fn check(medium: &Medium, left: &Left) -> Result<Model, String> {
     let chunk = ChunkId(99);
     if core.stat(chunk).is_none() {
         create(&mut core, chunk);
-        found.apply(&Change::Create(chunk));
+        let version = core.stat(chunk).map_or(0, |stat| stat.version);
+        found.apply(&Change::Create(chunk), version);
     }
     Ok(found)
 }
@@ -181,7 +199,10 @@ fn one_crash_after_another_loses_nothing_acknowledged() {
 }
 
 fn is_noticed(bug: Bug, batches: u32, stride: usize) {
-    let noticed = (0..30).any(|seed| cut_everywhere(seed, batches, stride, Some(bug)).is_err());
+    // What is read is compared with its checksums by what panics.
+    let wrong =
+        |seed| std::panic::catch_unwind(|| cut_everywhere(seed, batches, stride, Some(bug)));
+    let noticed = (0..30).any(|seed| !matches!(wrong(seed), Ok(Ok(_))));
     assert!(noticed, "the crash test does not notice {bug:?}");
 }
 
@@ -198,6 +219,16 @@ fn the_crash_test_notices_a_missing_flush_of_the_map() {
 #[test]
 fn the_crash_test_notices_pages_that_are_used_again_too_early() {
     is_noticed(Bug::ReuseTooEarly, 40, 23);
+}
+
+#[test]
+fn the_crash_test_notices_changes_that_are_made_for_another_version() {
+    is_noticed(Bug::AnyVersion, 12, 23);
+}
+
+#[test]
+fn the_crash_test_notices_a_truncate_that_leaves_the_rest_of_a_slice() {
+    is_noticed(Bug::KeepTail, 12, 23);
 }
 
 #[test]

@@ -119,7 +119,11 @@ fn an_unfinished_chunk_that_nobody_goes_on_with_is_removed() {
     let config = DriverConfig { unfinished_keep: Some(Duration::ZERO), ..DRIVER };
     let store = spawn(&medium(4), 1, config).pop().expect("one");
     let (chunk, limit_bytes) = (ChunkId(1), None);
-    send(&store, 1, Request::Create { chunk, limit_bytes, unfinished: true, resident: false });
+    send(
+        &store,
+        1,
+        Request::Create { chunk, limit_bytes, unfinished: true, resident: false, stamp: 0 },
+    );
     assert_eq!(fate(&answer(&store).reply), Fate::Done);
     let began = Instant::now();
     loop {

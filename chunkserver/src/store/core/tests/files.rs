@@ -43,10 +43,9 @@ fn real_files_hold_what_was_written_across_restarts_whoever_drives_them() {
             assert_eq!(core.damage(), []);
             assert_eq!(Model::of(&mut core).expect("all is sound"), model);
             for step in 0..40 {
-                let change = Change::random(&mut prng);
-                if fate(&ask(&mut core, change.request())) == Fate::Done {
-                    model.apply(&change);
-                }
+                let change = model.random(&mut prng);
+                let reply = ask(&mut core, change.request());
+                model.take(&change, &reply).unwrap_or_else(|wrong| panic!("{wrong}"));
                 if step == 20 {
                     checkpoint(&mut core);
                 }
@@ -124,14 +123,14 @@ fn fifty_kills_lose_nothing_that_was_acknowledged() {
     let (mut model, mut applied, mut prng) = (Model::default(), 0, Prng::new(50));
     for point in 0..50 {
         let acknowledged = run_child(dir.path(), applied, 1 + prng.below(12));
-        (applied..acknowledged).for_each(|index| model.apply(&change(index)));
+        (applied..acknowledged).for_each(|index| model.apply(&change(index), 0));
         applied = acknowledged;
         let mut core = open_file(dir.path(), &options());
         assert!(!core.is_damaged(), "{:?}", core.damage());
         let found = Model::of(&mut core).expect("all slices are sound");
         while found != model {
             assert!(applied < acknowledged + 2 * BATCH, "point {point}: a change is lost or torn");
-            model.apply(&change(applied));
+            model.apply(&change(applied), 0);
             applied += 1;
         }
     }

@@ -19,7 +19,7 @@ fn with_arena(medium: &Medium, slots: u64) -> (Core, SharedMemory, u64) {
 }
 
 fn resident_request(chunk: ChunkId, unfinished: bool) -> Request<Vec<u8>, Buf> {
-    Request::Create { chunk, limit_bytes: None, unfinished, resident: true }
+    Request::Create { chunk, limit_bytes: None, unfinished, resident: true, stamp: 0 }
 }
 
 fn create_resident(core: &mut Core, chunk: ChunkId) -> Result<(), CreateError> {

@@ -30,7 +30,7 @@ fn fill(core: &mut Core) {
         let frame = Frame { sequence, durable_sequence: 0, generation: 0, previous_crc: 0 };
         sequence += 1;
         bytes.clear();
-        op.encode(core.key, frame, chunk, &mut bytes);
+        op.encode(core.key, frame, (chunk, 0), &mut bytes);
         let (record, _) = parse_record(&bytes, core.key).expect("it was encoded here");
         core.map.apply(&record, &mut |_| ()).expect("there is room");
     };

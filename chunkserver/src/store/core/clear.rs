@@ -1,0 +1,257 @@
+//! Trim, zero and truncate: slices become holes, and those at the edges of the range are merged
+//! with zeros.
+
+use smallvec::SmallVec;
+
+use super::group::{Change, Client, Head};
+use super::merge::{Edge, Old};
+use super::stage::{Staged, Stop};
+use super::state::{Asked, StoreCore};
+use super::write::slots_wanted;
+use crate::store::clear::{CHUNK_SLICES_MAX, Clear, ClearBody, Length, SlicePut};
+use crate::store::error::WriteError;
+use crate::store::limits::CHUNK_BYTES_MAX;
+use crate::store::place::slices_in;
+use crate::store::record::Extent;
+use crate::store::request::{Reply, Request, Terms};
+use crate::store::slice::{ChunkId, SLICE_BYTES};
+
+/// Pages that writes leave free: what is cleared in part goes to a fresh page, and gives the old
+/// one back with its commit. A clear has at most two, so the store is never too full for it.
+pub(super) const EDGE_PAGES: u64 = 16;
+
+const SLICE: u64 = SLICE_BYTES as u64;
+
+/// A part of a slice that is to be zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    slice: u64,
+    from: usize,
+    len: usize,
+}
+
+/// What a clear does to a chunk.
+#[derive(Debug, PartialEq, Eq)]
+struct Plan {
+    /// The first slice that becomes a hole, and how many do.
+    first: u64,
+    count: u64,
+    length: Length,
+    parts: SmallVec<[Part; 2]>,
+}
+
+/// A part, its fresh page, and what the slice held.
+type Edges = SmallVec<[(Part, u32, Old); 2]>;
+
+impl Plan {
+    fn of(clear: &Clear, head: Head) -> Result<Self, WriteError> {
+        match *clear {
+            Clear::Trim { offset, byte_len } => {
+                let end = end_of(offset, byte_len, head)?;
+                let (first, count) = whole(offset, end, head.byte_len);
+                Ok(Self { first, count, length: Length::Kept, parts: SmallVec::new() })
+            }
+            Clear::Zero { offset, byte_len } => {
+                let end = end_of(offset, byte_len, head)?;
+                let (first, count) = whole(offset, end, head.byte_len);
+                let slices = [offset / SLICE, (end - 1) / SLICE];
+                let is_one = slices[0] == slices[1];
+                let slices = slices.into_iter().take(if is_one { 1 } else { 2 });
+                let parts = slices.filter(|slice| !(first..first + count).contains(slice));
+                let part = |slice: u64| {
+                    let from = offset.saturating_sub(slice * SLICE).min(SLICE);
+                    let to = (end - slice * SLICE).min(SLICE);
+                    Part { slice, from: from as usize, len: (to - from) as usize }
+                };
+                let parts = parts.map(part).collect();
+                Ok(Self { first, count, length: Length::AtLeast(end), parts })
+            }
+            Clear::Truncate { byte_len } => {
+                let limit_bytes = head.limit_bytes;
+                if byte_len > limit_bytes {
+                    return Err(WriteError::LimitExceeded { limit_bytes });
+                }
+                let first = slices_in(byte_len);
+                let (slice, from) = (byte_len / SLICE, (byte_len % SLICE) as usize);
+                let is_cut = from > 0 && byte_len < head.byte_len;
+                let part = is_cut.then_some(Part { slice, from, len: SLICE_BYTES - from });
+                let (count, length) = (CHUNK_SLICES_MAX - first, Length::Exactly(byte_len));
+                Ok(Self { first, count, length, parts: part.into_iter().collect() })
+            }
+        }
+    }
+}
+
+fn end_of(offset: u64, byte_len: u64, head: Head) -> Result<u64, WriteError> {
+    let limit_bytes = head.limit_bytes;
+    if byte_len == 0 || byte_len > CHUNK_BYTES_MAX {
+        return Err(WriteError::Length { byte_len });
+    }
+    let end = offset.checked_add(byte_len).filter(|end| *end <= limit_bytes);
+    end.ok_or(WriteError::LimitExceeded { limit_bytes })
+}
+
+/// The slices that lie in a range whole; behind the end of the chunk there is nothing of one.
+fn whole(offset: u64, end: u64, chunk_bytes: u64) -> (u64, u64) {
+    let first = offset.div_ceil(SLICE);
+    let last = if end >= chunk_bytes { slices_in(end) } else { end / SLICE };
+    (first, last.saturating_sub(first))
+}
+
+impl<W: AsRef<[u8]>> StoreCore<W> {
+    pub(super) fn change_by_clear(
+        &mut self,
+        to: Option<Client>,
+        chunk: ChunkId,
+        clear: Clear,
+        terms: Terms,
+    ) {
+        match self.stage_clear(chunk, &clear, terms) {
+            Ok((staged, edges)) => self.begin_clear(to, chunk, staged, edges),
+            Err(Stop::Hold) => {
+                self.hold(Asked { to, request: Request::Clear { chunk, clear, terms } });
+            }
+            Err(Stop::Known(version)) => {
+                self.answer(to, Reply::Clear(Ok(Self::ticket(version))));
+            }
+            Err(Stop::Refuse(error)) => self.answer(to, Reply::Clear(Err(error))),
+        }
+    }
+
+    fn stage_clear(
+        &mut self,
+        chunk: ChunkId,
+        clear: &Clear,
+        terms: Terms,
+    ) -> Result<(Staged, Edges), Stop<WriteError>> {
+        self.check_usable().map_err(Stop::widen)?;
+        let head = self.head(chunk).ok_or(Stop::Refuse(WriteError::NoSuchChunk(chunk)))?;
+        if self.is_suspect(chunk) {
+            return Err(Stop::Refuse(WriteError::Suspect(chunk)));
+        }
+        self.check_terms(chunk, terms).map_err(Stop::widen)?;
+        let Plan { first, count, length, parts } = Plan::of(clear, head).map_err(Stop::Refuse)?;
+        let byte_len = length.of(head.byte_len);
+        let slots = slots_wanted(head, byte_len);
+        if slots > 0 {
+            self.check_slots(slots).map_err(Stop::widen)?;
+        }
+        let mut edges = Edges::new();
+        for part in parts {
+            #[cfg(test)]
+            if self.bug == Some(super::tests::Bug::KeepTail) {
+                continue;
+            }
+            // What holds nothing reads as zeros as it is.
+            if let old @ Old::At(_) = self.newest(chunk, part.slice)? {
+                edges.push((part, 0, old));
+            }
+        }
+        let put = |(part, page, _): &(Part, u32, Old)| {
+            let (slice, page) = (part.slice, *page);
+            Some(SlicePut { slice, page, crc: 0 })
+        };
+        let mut body = ClearBody { first, count, length, puts: [None; 2] };
+        edges.iter().zip(&mut body.puts).for_each(|(edge, place)| *place = put(edge));
+        let record_bytes = Change::Clear(body).op().encoded_len_with(terms.stamp);
+        self.check_group(record_bytes).map_err(Stop::widen)?;
+        self.take_edge_pages(&mut edges)?;
+        edges.iter().zip(&mut body.puts).for_each(|(edge, place)| *place = put(edge));
+        let (change, head) = (Change::Clear(body), Some(Head { byte_len, ..head }));
+        Ok((Staged { change, terms, head, slots, blocks: 0 }, edges))
+    }
+
+    /// Takes the pages for the edges, of those that writes leave.
+    fn take_edge_pages(&mut self, edges: &mut Edges) -> Result<(), Stop<WriteError>> {
+        if edges.is_empty() {
+            return Ok(());
+        }
+        let wanted = self.gathering.data_bytes + edges.len() as u64 * SLICE;
+        let has_room = !self.is_sparse || self.room_bytes >= wanted;
+        let mut extents = Vec::with_capacity(2);
+        if !has_room || !self.space.take(edges.len() as u32, &mut extents) {
+            return Err(self.no_room(self.may_get_pages()).widen());
+        }
+        let pages = extents.iter().flat_map(|&Extent { page, count }| page..page + count);
+        edges.iter_mut().zip(pages).for_each(|((_, place, _), page)| *place = page);
+        Ok(())
+    }
+
+    fn begin_clear(&mut self, to: Option<Client>, chunk: ChunkId, staged: Staged, edges: Edges) {
+        let data_bytes = staged.change.data_bytes();
+        let member = self.join(to, chunk, staged, Vec::<W>::new());
+        self.gathering.data_bytes += data_bytes;
+        self.members[member].merges_left = edges.len();
+        for (position, (Part { slice, from, len }, page, old)) in edges.into_iter().enumerate() {
+            let (bytes, is_second) = (vec![0; len], false);
+            let edge = Edge { member, chunk, slice, position, page, from, bytes, old, is_second };
+            self.begin_merge(Box::new(edge));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(clear: Clear, byte_len: u64) -> Plan {
+        let head = Head { byte_len, limit_bytes: 1 << 20, ..Head::default() };
+        Plan::of(&clear, head).expect("it is within the limit")
+    }
+
+    fn holes(clear: Clear, byte_len: u64) -> (u64, u64) {
+        let Plan { first, count, .. } = plan(clear, byte_len);
+        (first, count)
+    }
+
+    #[test]
+    fn a_trim_takes_whole_slices_alone_and_the_last_one_up_to_the_end_of_the_chunk() {
+        let trim = |offset, byte_len| Clear::Trim { offset, byte_len };
+        assert_eq!(holes(trim(0, 8192), 20_000), (0, 2));
+        assert_eq!(holes(trim(1, 8192), 20_000), (1, 1));
+        assert_eq!(holes(trim(1, 4000), 20_000), (1, 0));
+        assert_eq!(holes(trim(4096, 15_904), 20_000), (1, 4));
+        assert_eq!(holes(trim(4096, 15_903), 20_000), (1, 3));
+        assert_eq!(holes(trim(40_960, 4096), 20_000), (10, 1), "there is nothing");
+        assert!(plan(trim(1, 9000), 20_000).parts.is_empty());
+    }
+
+    #[test]
+    fn a_zero_merges_the_edges_and_nothing_behind_the_end_of_the_chunk() {
+        let zero = |offset, byte_len| Clear::Zero { offset, byte_len };
+        let parts = |clear, byte_len| plan(clear, byte_len).parts.to_vec();
+        let part = |slice, from, len| Part { slice, from, len };
+        assert_eq!(parts(zero(0, 8192), 20_000), []);
+        assert_eq!(parts(zero(5, 10), 20_000), [part(0, 5, 10)]);
+        assert_eq!(parts(zero(5, 4091), 20_000), [part(0, 5, 4091)]);
+        assert_eq!(parts(zero(5, 8200), 20_000), [part(0, 5, 4091), part(2, 0, 13)]);
+        assert_eq!(holes(zero(5, 8200), 20_000), (1, 1));
+        assert_eq!(parts(zero(16_384, 3616), 20_000), []);
+        assert_eq!(holes(zero(16_384, 3616), 20_000), (4, 1));
+        assert_eq!(parts(zero(16_384, 3615), 20_000), [part(4, 0, 3615)]);
+        assert_eq!(plan(zero(16_384, 9000), 20_000).length, Length::AtLeast(25_384));
+    }
+
+    #[test]
+    fn a_truncate_takes_all_behind_the_new_end() {
+        let cut = |byte_len| Clear::Truncate { byte_len };
+        let all_from = |first| (first, CHUNK_SLICES_MAX - first);
+        assert_eq!(holes(cut(0), 20_000), all_from(0));
+        assert_eq!(plan(cut(8192), 20_000).parts.to_vec(), []);
+        assert_eq!(holes(cut(8193), 20_000), all_from(3));
+        let part = Part { slice: 2, from: 1, len: 4095 };
+        assert_eq!(plan(cut(8193), 20_000).parts.to_vec(), [part]);
+        assert_eq!(plan(cut(20_001), 20_000).parts.to_vec(), []);
+    }
+
+    #[test]
+    fn no_range_is_empty_or_reaches_past_the_limit() {
+        let head = Head { byte_len: 5, limit_bytes: 8192, ..Head::default() };
+        let over = |clear| matches!(Plan::of(&clear, head), Err(WriteError::LimitExceeded { .. }));
+        assert!(over(Clear::Trim { offset: 1, byte_len: 8192 }));
+        assert!(over(Clear::Zero { offset: u64::MAX, byte_len: 8192 }));
+        assert!(over(Clear::Truncate { byte_len: 8193 }));
+        let empty = Plan::of(&Clear::Trim { offset: 1, byte_len: 0 }, head);
+        assert!(matches!(empty, Err(WriteError::Length { byte_len: 0 })));
+    }
+}

@@ -1,0 +1,198 @@
+//! Changes that are meant for a version, and changes that are asked for twice.
+
+use super::*;
+use crate::store::error::{CreateError, WriteError};
+use towpath_disk::PageNumber;
+
+const CHUNK: ChunkId = ChunkId(5);
+
+/// The version that a change has made.
+fn done(core: &mut Core, request: Request<Vec<u8>, Buf>) -> u64 {
+    let reply = ask(core, request);
+    made(&reply).unwrap_or_else(|| panic!("{reply:?}"))
+}
+
+fn refusal(core: &mut Core, request: Request<Vec<u8>, Buf>) -> Option<Refused> {
+    refused(&ask(core, request))
+}
+
+fn with_stamp(stamp: u64, mut request: Request<Vec<u8>, Buf>) -> Request<Vec<u8>, Buf> {
+    match &mut request {
+        Request::Write { terms, .. }
+        | Request::Clear { terms, .. }
+        | Request::Finish { terms, .. } => terms.stamp = stamp,
+        Request::Create { stamp: place, .. } => *place = stamp,
+        _ => panic!("it has no stamp"),
+    }
+    request
+}
+
+/// Every kind of change of a chunk of 8,192 bytes, that may be meant for a version.
+fn changes() -> Vec<Request<Vec<u8>, Buf>> {
+    let terms = Terms::default();
+    let clear = |clear| Request::Clear { chunk: CHUNK, clear, terms };
+    vec![
+        write_request(CHUNK, 100, &[2; 100]),
+        clear(Clear::Trim { offset: 4096, byte_len: 4096 }),
+        clear(Clear::Zero { offset: 0, byte_len: 8192 }),
+        clear(Clear::Truncate { byte_len: 8192 }),
+        Request::Finish { chunk: CHUNK, byte_len: 8192, terms },
+        Request::Delete { chunk: CHUNK, version: None },
+    ]
+}
+
+#[test]
+fn a_change_for_another_version_is_refused_with_the_one_there_is_and_changes_nothing() {
+    let medium = medium(1);
+    let mut core = open(&medium).expect("a new store");
+    let created = done(&mut core, create_request(CHUNK));
+    let written = done(&mut core, write_request(CHUNK, 0, &[1; 8192]));
+    assert!(created < written);
+    for wrong in [created, written + 1, 0, u64::MAX] {
+        for request in changes() {
+            let found = refusal(&mut core, only_if(wrong, request));
+            assert_eq!(found, Some(Refused::OtherVersion { version: written }));
+        }
+    }
+    assert_eq!(core.stat(CHUNK).map(|stat| stat.version), Some(written));
+    assert_eq!(read(&mut core, CHUNK, 0, 8192).expect("as it was"), [1; 8192]);
+    let mut version = written;
+    for request in changes() {
+        let next = done(&mut core, only_if(version, request));
+        assert!(next > version);
+        version = next;
+    }
+    assert_eq!(core.stat(CHUNK), None);
+}
+
+#[test]
+fn of_many_changes_for_one_version_that_are_under_way_together_one_is_made() {
+    let medium = medium(2);
+    let mut core = open(&medium).expect("a new store");
+    let mut version = done(&mut core, create_request(CHUNK));
+    for round in 0..20u8 {
+        for token in 0..6u8 {
+            let write = write_request(CHUNK, 0, &[token; 100]);
+            let to = Client { asker: 0, token: token.into() };
+            core.submit(to, only_if(version, write));
+            if round % 2 == 0 {
+                core.turn(None).expect("it speaks");
+            }
+        }
+        settle(&mut core);
+        let answers: Vec<_> = core.take_answers().map(|(_, answer)| answer).collect();
+        let first = answers.iter().find_map(|answer| made(&answer.reply)).expect("one is made");
+        for Completion { token, reply } in &answers {
+            match token {
+                0 => assert_eq!(made(reply), Some(first)),
+                _ => assert_eq!(refused(reply), Some(Refused::OtherVersion { version: first })),
+            }
+        }
+        assert_eq!(read(&mut core, CHUNK, 0, 100).expect("it is there"), [0; 100]);
+        version = first;
+    }
+}
+
+#[test]
+fn a_change_on_a_version_that_does_not_come_about_does_not_happen_either() {
+    for seed in 0..20 {
+        println!("seed {seed}");
+        let medium = medium(seed);
+        let mut core = open(&medium).expect("a new store");
+        let version = done(&mut core, create_request(CHUNK));
+        let first = core.layout.data_page(1);
+        medium.fail(towpath_disk::What::Write, PageNumber(first.0), 1);
+        let to = |token| Client { asker: 0, token };
+        let write = |at: u64, byte| write_request(CHUNK, at * 4096, &[byte; 4096]);
+        core.submit(to(1), only_if(version, write(0, 1)));
+        // Nobody is told that number before it is durable, but it can be guessed.
+        core.submit(to(2), only_if(version + 1, write(1, 2)));
+        core.submit(to(3), only_if(version + 2, Request::Delete { chunk: CHUNK, version: None }));
+        core.submit(to(4), create_request(CHUNK));
+        core.submit(to(5), write(2, 3));
+        if seed % 2 == 0 {
+            core.turn(None).expect("it speaks");
+        }
+        settle(&mut core);
+        let other = Some(Refused::OtherVersion { version });
+        for (_, Completion { token, reply }) in core.take_answers() {
+            match token {
+                1 => {
+                    assert!(matches!(
+                        reply,
+                        Reply::Write { result: Err(WriteError::Media(_)), .. }
+                    ));
+                }
+                2 | 3 => assert_eq!(refused(&reply), other, "{token}"),
+                4 => assert!(matches!(reply, Reply::Create(Err(CreateError::Exists(CHUNK))))),
+                _ => assert!(made(&reply).is_some()),
+            }
+        }
+        drop(core);
+        let mut core = open(&medium).expect("it is whole");
+        let mut expected = vec![0; 3 * 4096];
+        expected[2 * 4096..].fill(3);
+        assert_eq!(read(&mut core, CHUNK, 0, 3 * 4096).expect("it is there"), expected);
+    }
+}
+
+#[test]
+fn what_is_asked_for_again_with_its_stamp_is_made_once_and_answered_alike() {
+    let medium = medium(3);
+    let mut core = open(&medium).expect("a new store");
+    let create = || with_stamp(9, create_request(CHUNK));
+    let mut version = done(&mut core, create());
+    assert_eq!(done(&mut core, create()), version);
+    let exists = ask(&mut core, with_stamp(8, create_request(CHUNK)));
+    assert!(matches!(exists, Reply::Create(Err(CreateError::Exists(_)))));
+    let changes = || changes().into_iter().take(5).chain([write_request(CHUNK, 0, &[1; 8192])]);
+    let stamp = |at| 20 + at as u64;
+    // They need a length first.
+    version = done(&mut core, only_if(version, write_request(CHUNK, 0, &[1; 8192])));
+    for (at, request) in changes().enumerate() {
+        let before = version;
+        version = done(&mut core, only_if(before, with_stamp(stamp(at), request)));
+        match at % 3 {
+            0 => {}
+            1 => checkpoint(&mut core),
+            _ => {
+                drop(core);
+                core = open(&medium).expect("it was left whole");
+            }
+        }
+        for (other, request) in changes().enumerate() {
+            let again = only_if(before, with_stamp(stamp(other), request));
+            match other == at {
+                true => assert_eq!(done(&mut core, again), version, "change {at}"),
+                false => {
+                    let other = Refused::OtherVersion { version };
+                    assert_eq!(refusal(&mut core, again), Some(other), "{other} for {at}");
+                }
+            }
+        }
+        assert_eq!(core.stat(CHUNK).map(|stat| stat.version), Some(version));
+    }
+    // A change without a stamp takes the place of the one that had it.
+    let unstamped = done(&mut core, write_request(CHUNK, 0, &[7; 10]));
+    let again = only_if(version, with_stamp(stamp(5), write_request(CHUNK, 0, &[1; 8192])));
+    let other = Refused::OtherVersion { version: unstamped };
+    assert_eq!(refusal(&mut core, again), Some(other));
+}
+
+#[test]
+fn what_is_asked_for_again_while_the_first_is_under_way_is_made_once() {
+    let medium = medium(4);
+    let mut core = open(&medium).expect("a new store");
+    create(&mut core, CHUNK);
+    for round in 0..10u8 {
+        for token in 0..3 {
+            let write = with_stamp(100 + u64::from(round), write_request(CHUNK, 0, &[round; 50]));
+            core.submit(Client { asker: 0, token }, write);
+        }
+        settle(&mut core);
+        let versions: Vec<_> = core.take_answers().map(|(_, answer)| made(&answer.reply)).collect();
+        assert_eq!(versions.len(), 3);
+        assert!(versions[0].is_some() && versions.iter().all(|version| *version == versions[0]));
+    }
+    assert_eq!(core.stats().writes, 10);
+}
