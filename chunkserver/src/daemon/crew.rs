@@ -160,8 +160,8 @@ impl Crew<'_> {
 }
 
 /// The store is waited for this long at least, however much time the links took: usually it has
-/// one flush to do.
-const CLOSE_WAIT_MIN: Duration = Duration::from_secs(1);
+/// one flush to do, which takes seconds where others write a lot to the same disk.
+const CLOSE_WAIT_MIN: Duration = Duration::from_secs(10);
 
 /// What all workers did, or the first thing that went wrong.
 fn together(ended: Vec<Ended>) -> Result<Served, DaemonError> {
