@@ -51,6 +51,7 @@ pub struct EndpointConfig {
     pub(crate) slack: usize,
     pub(crate) whole_bytes_max: u32,
     streams: Option<bool>,
+    pieces_as_they_come: bool,
     pub(crate) memory_quiet: Nanos,
     pub(crate) links_max: usize,
     pub(crate) paths: usize,
@@ -89,6 +90,7 @@ impl Default for EndpointConfig {
             slack: 16,
             whole_bytes_max: WHOLE_BYTES_MAX,
             streams: None,
+            pieces_as_they_come: false,
             memory_quiet: Nanos::from_secs(1),
             links_max: 32,
             paths: 1,
@@ -164,6 +166,16 @@ impl EndpointConfig {
     #[must_use]
     pub fn streams(mut self, on: bool) -> Self {
         self.streams = Some(on);
+        self
+    }
+
+    /// Whether the pieces of messages of unordered channels are told as they come, in any order
+    /// ([`Event::StreamChunk`](crate::Event::StreamChunk)), so that a reader begins before the last
+    /// one is here. A message that is whole when the application looks comes as
+    /// [`Event::Message`](crate::Event::Message) all the same: a reader needs both. Default no.
+    #[must_use]
+    pub fn pieces_as_they_come(mut self, on: bool) -> Self {
+        self.pieces_as_they_come = on;
         self
     }
 
@@ -490,7 +502,7 @@ impl EndpointConfig {
             .credit_total(self.credit_total)
             .chunk_bytes_max(self.chunk_bytes_max)
             .whole_bytes_max(self.whole_bytes_max);
-        config.streams(self.streams != Some(false))
+        config.streams(self.streams != Some(false)).pieces_as_they_come(self.pieces_as_they_come)
     }
 }
 

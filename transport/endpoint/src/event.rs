@@ -127,7 +127,9 @@ pub enum Event {
     Message(Message),
     /// The next piece of a message that is longer than
     /// [`EndpointConfig::whole_bytes_max`](crate::EndpointConfig::whole_bytes_max), in order. It
-    /// comes unless [`EndpointConfig::streams`](crate::EndpointConfig::streams) is off.
+    /// comes unless [`EndpointConfig::streams`](crate::EndpointConfig::streams) is off. With
+    /// [`EndpointConfig::pieces_as_they_come`](crate::EndpointConfig::pieces_as_they_come) it is a
+    /// piece of any message of an unordered channel, wherever it [lies](Chunk::offset).
     StreamChunk {
         /// Its link.
         link: LinkId,
@@ -139,7 +141,7 @@ pub enum Event {
         chunk: Chunk,
         /// Bytes of the whole message.
         message_len: u32,
-        /// No more pieces follow: the message was whole.
+        /// No more pieces follow: the message is whole.
         end: bool,
     },
     /// The rest of a streamed message will not come: undo what its pieces did.

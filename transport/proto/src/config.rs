@@ -36,6 +36,7 @@ pub struct LinkConfig {
     pub(crate) message_bytes_max: u32,
     pub(crate) whole_bytes_max: u32,
     pub(crate) streams: bool,
+    pub(crate) pieces_as_they_come: bool,
     pub(crate) payload_crc: bool,
     pub(crate) rto_min: Nanos,
     pub(crate) rto_max: Nanos,
@@ -79,6 +80,7 @@ impl LinkConfig {
             message_bytes_max: MESSAGE_BYTES_MAX,
             whole_bytes_max: MESSAGE_BYTES_MAX,
             streams: true,
+            pieces_as_they_come: false,
             payload_crc: true,
             rto_min: Nanos::from_millis(1),
             rto_max: Nanos::from_millis(500),
@@ -179,6 +181,16 @@ impl LinkConfig {
     #[must_use]
     pub fn streams(mut self, on: bool) -> Self {
         self.streams = on;
+        self
+    }
+
+    /// Whether messages of unordered channels are handed out piece by piece as they come, in any
+    /// order, as [`Event::StreamChunk`](crate::Event::StreamChunk): so a reader begins before the
+    /// last piece is here. A message that is whole when the application looks comes whole all the
+    /// same. Default no.
+    #[must_use]
+    pub fn pieces_as_they_come(mut self, on: bool) -> Self {
+        self.pieces_as_they_come = on;
         self
     }
 

@@ -356,7 +356,9 @@ pub enum Event {
         /// Its length in bytes.
         length: u32,
     },
-    /// The next piece of a message that is too long to be held whole, in order.
+    /// The next piece of a message that is too long to be held whole, in order; with
+    /// [`LinkConfig::pieces_as_they_come`](crate::LinkConfig::pieces_as_they_come) a piece of any
+    /// message of an unordered channel, wherever it lies in the message.
     StreamChunk {
         /// Its channel.
         channel: ChannelId,
@@ -366,7 +368,7 @@ pub enum Event {
         chunk: ChunkRef,
         /// The length of the whole message.
         message_len: u32,
-        /// No more pieces follow: the message was whole.
+        /// No more pieces follow: the message is whole.
         end: bool,
     },
     /// The rest of a streamed message will not come.

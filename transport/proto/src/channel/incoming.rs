@@ -1,6 +1,7 @@
 //! A message being received.
 
 use super::parts::Parts;
+use super::runs::Runs;
 use crate::event::{BufToken, ChunkRef};
 use crate::limits::CHUNK_WINDOW;
 use crate::wire::Frame;
@@ -8,14 +9,27 @@ use alloc::vec::Vec;
 use core::hint::cold_path;
 use towpath_base::WindowBitmap;
 
+/// How the application gets a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// All of it at once.
+    #[default]
+    Whole,
+    /// Piece by piece, in order.
+    InOrder,
+    /// Piece by piece in any order, unless all of it has come when the application looks.
+    AsItComes,
+}
+
 /// A message being received. Lives in a slot that keeps its memory for the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
     pub(crate) channel: u32,
     pub(crate) id: u64,
     pub(crate) message_len: u32,
-    /// Handed to the reader piece by piece.
-    pub(crate) streamed: bool,
+    pub(crate) reading: Reading,
+    /// Pieces of it wait to be handed to a reader that takes them as they come.
+    pub(crate) is_listed: bool,
     /// Handed to the application whole; waits to be taken.
     pub(crate) delivered: bool,
     /// Pieces that are held, in order of arrival.
@@ -28,9 +42,11 @@ pub(crate) struct Incoming {
     received: Option<WindowBitmap>,
     pieces_received: u32,
     bytes_received: u32,
-    /// What a streaming reader was given.
+    /// What a streaming reader was given: how many pieces, and in order so many bytes.
     next_index: u32,
     next_offset: u32,
+    /// Which pieces a reader was given that takes them as they come.
+    runs: Runs,
 }
 
 /// A piece that comes in parts, which are put together in a buffer of its own.
@@ -49,15 +65,16 @@ pub(crate) struct Misfit;
 
 impl Incoming {
     /// Begins a new life of the slot.
-    pub(crate) fn start(&mut self, channel: u32, id: u64, message_len: u32, streamed: bool) {
+    pub(crate) fn start(&mut self, channel: u32, id: u64, message_len: u32, reading: Reading) {
         // Field by field: a whole new value would be built aside and then copied.
         (self.channel, self.id, self.message_len) = (channel, id, message_len);
-        (self.streamed, self.delivered) = (streamed, false);
+        (self.reading, self.is_listed, self.delivered) = (reading, false, false);
         self.chunks.clear();
         self.partials.clear();
         self.came_in_order = true;
         (self.pieces_received, self.bytes_received) = (0, 0);
         (self.next_index, self.next_offset) = (0, 0);
+        self.runs.clear();
     }
 
     /// Whether all of the piece came before. One that is too far ahead is a misfit.
@@ -225,6 +242,17 @@ impl Incoming {
         Ok(Some((chunk, self.next_offset == self.message_len)))
     }
 
+    /// Notes that the pieces which are held go to a reader that takes them as they come. They must
+    /// fit those before, and make the message when they are the last.
+    pub(crate) fn note_handed_out(&mut self) -> Result<(), Misfit> {
+        for chunk in &self.chunks {
+            self.runs.insert(chunk.index, chunk.offset, chunk.length)?;
+        }
+        self.next_index += self.chunks.len() as u32;
+        let fits = !self.is_complete() || self.runs.are_whole(self.message_len);
+        if fits { Ok(()) } else { Err(Misfit) }
+    }
+
     /// Whether a streaming reader was given some of it.
     pub(crate) fn stream_begun(&self) -> bool {
         self.next_index > 0
@@ -239,15 +267,15 @@ mod tests {
         ChunkRef { buf: BufToken(index), start: 0, index, offset, length }
     }
 
-    fn message(len: u32, streamed: bool) -> Incoming {
+    fn message(len: u32, reading: Reading) -> Incoming {
         let mut message = Incoming::default();
-        message.start(0, 0, len, streamed);
+        message.start(0, 0, len, reading);
         message
     }
 
     #[test]
     fn chunks_in_any_order_make_the_message_and_duplicates_are_known() {
-        let mut message = message(30, false);
+        let mut message = message(30, Reading::Whole);
         for (index, offset) in [(2, 20), (0, 0), (1, 10)] {
             assert_eq!(message.has(index), Ok(false));
             message.accept(chunk(index, offset, 10)).unwrap();
@@ -262,7 +290,7 @@ mod tests {
     fn what_came_in_order_is_known_after_one_that_did_not_in_every_life_of_the_slot() {
         let mut message = Incoming::default();
         for len in [50, 60] {
-            message.start(0, 0, len, false);
+            message.start(0, 0, len, Reading::Whole);
             let window = CHUNK_WINDOW as u32;
             for index in 0..2 {
                 assert_eq!(message.has(index + window - 1), Ok(false));
@@ -286,20 +314,20 @@ mod tests {
 
     #[test]
     fn chunks_that_overlap_or_leave_a_hole_never_make_a_message() {
-        let mut overlapping = message(30, false);
+        let mut overlapping = message(30, Reading::Whole);
         for (index, offset) in [(0, 0), (1, 5), (2, 20)] {
             overlapping.accept(chunk(index, offset, 10)).unwrap();
         }
         assert!(overlapping.is_complete());
         assert_eq!(overlapping.arrange(), Err(Misfit));
-        let mut too_many = message(15, false);
+        let mut too_many = message(15, Reading::Whole);
         too_many.accept(chunk(0, 0, 10)).unwrap();
         assert_eq!(too_many.accept(chunk(1, 10, 10)), Err(Misfit));
     }
 
     #[test]
     fn a_stream_is_read_in_order_as_far_as_it_came() {
-        let mut message = message(30, true);
+        let mut message = message(30, Reading::InOrder);
         message.accept(chunk(1, 10, 10)).unwrap();
         assert_eq!(message.next_in_stream(), Ok(None));
         message.accept(chunk(0, 0, 10)).unwrap();
@@ -312,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_whole_stream_that_skips_an_index_is_a_misfit_and_waits_for_nothing() {
-        let mut message = message(30, true);
+        let mut message = message(30, Reading::InOrder);
         message.accept(chunk(0, 0, 10)).unwrap();
         message.accept(chunk(2, 10, 20)).unwrap();
         assert_eq!(message.next_in_stream(), Ok(Some((chunk(0, 0, 10), false))));
@@ -320,9 +348,26 @@ mod tests {
     }
 
     #[test]
+    fn pieces_that_are_taken_as_they_come_must_make_the_message() {
+        let mut good = message(30, Reading::AsItComes);
+        for (index, offset) in [(2, 20), (0, 0), (1, 10)] {
+            assert!(!good.stream_begun() || index < 2);
+            good.accept(chunk(index, offset, 10)).unwrap();
+            good.note_handed_out().unwrap();
+            good.chunks.clear();
+        }
+        assert!(good.is_complete() && good.stream_begun());
+        let mut overlapping = message(30, Reading::AsItComes);
+        for (index, offset) in [(2, 20), (1, 5)] {
+            overlapping.accept(chunk(index, offset, 10)).unwrap();
+        }
+        assert_eq!(overlapping.note_handed_out(), Err(Misfit));
+    }
+
+    #[test]
     fn the_last_index_of_the_window_is_taken_and_the_next_is_a_misfit() {
         let last = CHUNK_WINDOW as u32 - 1;
-        let mut message = message(1 << 20, false);
+        let mut message = message(1 << 20, Reading::Whole);
         assert_eq!((message.has(last), message.has(last + 1)), (Ok(false), Err(Misfit)));
         message.accept(chunk(last, 500_000, 10)).unwrap();
         assert_eq!((message.has(last - 1), message.has(last + 1)), (Ok(false), Err(Misfit)));

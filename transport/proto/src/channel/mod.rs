@@ -4,10 +4,11 @@ mod incoming;
 mod outgoing;
 mod parts;
 mod queue;
+mod runs;
 mod rx;
 mod tx;
 
-pub(crate) use incoming::{Incoming, Misfit};
+pub(crate) use incoming::{Incoming, Misfit, Reading};
 pub(crate) use outgoing::{Outgoing, SendState};
 pub(crate) use rx::{ChannelRx, Closed, Place};
 pub(crate) use tx::ChannelTx;

@@ -1,7 +1,7 @@
 //! Delivery: handing received messages to the application, in order where that was promised.
 
 use super::{Link, find_mut};
-use crate::channel::{Channel, Closed, Incoming};
+use crate::channel::{Channel, Closed, Incoming, Reading};
 use crate::event::{ChannelId, ChunkRef, Event, IncomingKey};
 
 impl Link {
@@ -43,7 +43,7 @@ impl Link {
     /// case the turn has been taken on.
     fn deliver(&mut self, id: u32, key: IncomingKey) -> bool {
         let Some(message) = self.incoming.get_mut(key.0) else { return true };
-        if message.streamed {
+        if message.reading == Reading::InOrder {
             return self.stream_out(id, key);
         }
         let channel = find_mut(&mut self.channels, id).expect("messages belong to channels");
@@ -55,10 +55,60 @@ impl Link {
     /// Gives a streaming reader what follows of an unfinished message, when it is its turn.
     #[inline(never)]
     pub(super) fn advance_stream(&mut self, id: u32, key: IncomingKey) {
-        let Some(message) = self.incoming.get(key.0).filter(|m| m.streamed) else { return };
-        let channel = self.channel(id).expect("messages belong to channels");
-        if !channel.ordered || channel.rx.turn == message.id {
-            self.stream_out(id, key);
+        let Some(message) = self.incoming.get_mut(key.0) else { return };
+        let message_id = message.id;
+        match message.reading {
+            Reading::Whole => {}
+            Reading::InOrder => {
+                let channel = self.channel(id).expect("messages belong to channels");
+                if !channel.ordered || channel.rx.turn == message_id {
+                    self.stream_out(id, key);
+                }
+            }
+            Reading::AsItComes => {
+                if !core::mem::replace(&mut message.is_listed, true) {
+                    self.begun.push(key);
+                }
+            }
+        }
+    }
+
+    /// Hands out what has come of messages whose reader takes pieces as they come. Called when the
+    /// application has taken all else: what is whole by then is handed over whole.
+    pub(super) fn hand_out_begun(&mut self) {
+        let mut begun = core::mem::take(&mut self.begun);
+        for key in begun.drain(..) {
+            // One that is whole meanwhile, or was given up, is out of the list.
+            let message = self.incoming.get_mut(key.0).filter(|m| m.is_listed && !m.delivered);
+            let Some(message) = message else { continue };
+            message.is_listed = false;
+            if message.note_handed_out().is_ok() {
+                self.hand_out(key);
+            } else {
+                self.stats.violations += 1;
+                self.drop_incoming(key.0, Closed::Abandoned);
+            }
+        }
+        self.begun = begun;
+    }
+
+    /// Hands out the pieces that are held, which were noted as handed out.
+    pub(super) fn hand_out(&mut self, key: IncomingKey) {
+        let Self { incoming, events, stats, channels, .. } = self;
+        let Some(message) = incoming.get_mut(key.0) else { return };
+        let (id, message_id, message_len) = (message.channel, message.id, message.message_len);
+        let is_complete = message.is_complete();
+        let last = message.chunks.len().saturating_sub(1);
+        for (at, chunk) in message.chunks.drain(..).enumerate() {
+            let (channel, end) = (ChannelId(id), is_complete && at == last);
+            let incoming = key;
+            events.push_back(Event::StreamChunk { channel, incoming, chunk, message_len, end });
+        }
+        if is_complete {
+            stats.messages_received += 1;
+            incoming.free(key.0);
+            let channel = find_mut(channels, id).expect("messages belong to channels");
+            channel.rx.forget(message_id);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Putting what arrives to its message: whole pieces where they landed, parts of pieces in a buffer
 //! of their piece (docs/protocol.md section 3).
 
-use crate::channel::{Channel, Incoming, Misfit, Place};
+use crate::channel::{Channel, Incoming, Misfit, Place, Reading};
 use crate::event::{ChunkRef, IncomingKey, PieceBuffers};
 use crate::limits::CHUNK_WINDOW;
 use crate::slots::Slots;
@@ -53,7 +53,7 @@ fn find_message<'m>(
     channel: &mut Channel,
     incoming: &'m mut Slots<Incoming>,
     frame: &Frame,
-    (id, place, streamed): (u64, Place, bool),
+    (id, place, reading): (u64, Place, Reading),
 ) -> Result<(IncomingKey, &'m mut Incoming), NotHeld> {
     if let Place::Open(key) = place {
         let message = incoming.get_mut(key.0).expect("open messages are live");
@@ -68,7 +68,7 @@ fn find_message<'m>(
         cold_path();
         return Err(NotHeld::Full);
     };
-    message.start(frame.channel, id, frame.message_len, streamed);
+    message.start(frame.channel, id, frame.message_len, reading);
     // Nobody will ask for a message that ends here and now.
     if channel.ordered || !frame.is_whole() {
         channel.rx.open(id, IncomingKey(key));
@@ -82,7 +82,7 @@ pub(super) fn hold<'m>(
     channel: &mut Channel,
     incoming: &'m mut Slots<Incoming>,
     frame: &Frame,
-    at: (u64, Place, bool),
+    at: (u64, Place, Reading),
     (chunk, buffers): (ChunkRef, &mut dyn PieceBuffers),
 ) -> Result<(IncomingKey, &'m mut Incoming, u16), NotHeld> {
     // A piece of which parts are here has its credit.
@@ -114,7 +114,7 @@ pub(super) fn hold_part<'m>(
     channel: &mut Channel,
     incoming: &'m mut Slots<Incoming>,
     frame: &Frame,
-    at: (u64, Place, bool),
+    at: (u64, Place, Reading),
     (bytes, buffers): (&[u8], &mut dyn PieceBuffers),
 ) -> Result<(IncomingKey, &'m mut Incoming, u16), NotHeld> {
     let is_begun = match at.1 {

@@ -34,7 +34,7 @@ pub use usage::LinkUsage;
 use self::alarm::AckAlarm;
 use crate::channel::{Channel, Incoming, Outgoing};
 use crate::config::{LinkConfig, PeerParams};
-use crate::event::{ChannelId, DownReason, Event, PathId, SendFrame, SendKey};
+use crate::event::{ChannelId, DownReason, Event, IncomingKey, PathId, SendFrame, SendKey};
 use crate::flow::Flow;
 use crate::lane::Lane;
 use crate::limits::{
@@ -126,6 +126,8 @@ pub struct Link {
     quota_sum: u32,
     sends: Slots<Outgoing>,
     incoming: Slots<Incoming>,
+    /// Messages whose reader takes pieces as they come, and has not been given all that came.
+    begun: Vec<IncomingKey>,
     /// Channels that may have something to send now.
     schedule: Box<dyn Scheduler>,
     /// Channels that have something to send and no credit.
@@ -214,6 +216,7 @@ impl Link {
             next_rto_at: Time::ZERO,
             sends: Slots::new(config.sends_max),
             incoming: Slots::new(config.incoming_max()),
+            begun: Vec::new(),
             control_sent: Slots::new(CONTROL_OUTSTANDING_MAX),
             piece_max: config.chunk_bytes_max.min(peer.chunk_bytes_max),
             whole_bytes_max,
@@ -266,6 +269,12 @@ impl Link {
     }
 
     fn poll_rare(&mut self) -> Option<Event> {
+        if !self.begun.is_empty() {
+            self.hand_out_begun();
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+        }
         if self.lane.is_some()
             && let Some(event) = self.poll_lane_event()
         {

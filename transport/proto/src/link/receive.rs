@@ -5,7 +5,7 @@ use super::hold::{NotHeld, hold, hold_part, look_up};
 use super::intact::body_is_intact;
 use super::paths::PROBE_SILENCE;
 use super::{Link, LinkState, find_mut};
-use crate::channel::{ChannelState, Closed, Place};
+use crate::channel::{ChannelState, Closed, Place, Reading};
 use crate::config::LinkConfig;
 use crate::event::{Arrival, ChunkRef, IncomingKey, PathId, PieceBuffers, Verdict};
 use crate::limits::{ACK_BYTES_MAX, HEADER_BYTES, LANE_MESSAGE_BYTES_MAX};
@@ -353,9 +353,14 @@ impl Link {
             cold_path();
             return violation(stats);
         }
-        // What a lane says is short, and never streamed.
-        let streamed = frame.message_len > *whole_bytes_max && !channel.for_lane;
-        let at = (id, found, streamed);
+        let reading = match () {
+            // What a lane says is short, and never streamed.
+            () if channel.for_lane => Reading::Whole,
+            () if config.pieces_as_they_come && !channel.ordered => Reading::AsItComes,
+            () if frame.message_len > *whole_bytes_max => Reading::InOrder,
+            () => Reading::Whole,
+        };
+        let at = (id, found, reading);
         let held = if frame.is_part() {
             cold_path();
             hold_part(channel, incoming, frame, at, (&arrival.body[place], buffers))
@@ -380,10 +385,10 @@ impl Link {
         stats.bytes_received += u64::from(frame.length);
         // Its sender may have no credit left now, and not know of what was released before.
         let has_credit_to_tell = channel.rx.should_tell_credit();
-        let (is_complete, is_streamed) = (message.is_complete(), message.streamed);
+        let (is_complete, reading) = (message.is_complete(), message.reading);
         if is_complete {
             self.complete(frame.channel, key);
-        } else if is_streamed {
+        } else if reading != Reading::Whole {
             self.advance_stream(frame.channel, key);
         }
         if has_credit_to_tell {
@@ -398,7 +403,12 @@ impl Link {
         let Self { channels, incoming, events, stats, .. } = self;
         let message = incoming.get_mut(key.0).expect("complete messages are live");
         let channel = find_mut(channels, id).expect("messages belong to channels");
-        if !message.streamed && message.arrange().is_err() {
+        let is_sound = match message.reading {
+            Reading::InOrder => true,
+            Reading::AsItComes if message.stream_begun() => message.note_handed_out().is_ok(),
+            Reading::AsItComes | Reading::Whole => message.arrange().is_ok(),
+        };
+        if !is_sound {
             cold_path();
             stats.violations += 1;
             self.drop_incoming(key.0, Closed::Abandoned);
@@ -408,11 +418,15 @@ impl Link {
         channel.rx.close(message.id, Closed::Delivered);
         if channel.ordered {
             self.take_turns(id);
-        } else if message.streamed {
-            self.advance_stream(id, key);
         } else {
-            events.push_back(hand_over(channel, message, key));
-            stats.messages_received += 1;
+            match message.reading {
+                Reading::InOrder => self.advance_stream(id, key),
+                Reading::AsItComes if message.stream_begun() => self.hand_out(key),
+                Reading::AsItComes | Reading::Whole => {
+                    events.push_back(hand_over(channel, message, key));
+                    stats.messages_received += 1;
+                }
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Two links over a faulty wire: delivery, loss, credit, giving up, channels.
 
+mod as_they_come;
 mod bufs;
 mod carriers;
 mod credit;
