@@ -106,6 +106,8 @@ pub struct RpcClient {
     link: LinkId,
     channel: ChannelId,
     requests_max: usize,
+    /// The longest request, where that is more than our settings would hold whole.
+    longest: usize,
     outcome_grace: Nanos,
     pending: Slab<Pending>,
     /// How many of them have had their completion.
@@ -126,6 +128,7 @@ impl RpcClient {
             link,
             channel,
             requests_max: REQUESTS_MAX_DEFAULT,
+            longest: 0,
             outcome_grace: OUTCOME_GRACE,
             pending: Slab::new(),
             told: 0,
@@ -197,11 +200,19 @@ impl RpcClient {
     }
 
     /// The longest body and data together that go in one request: what an end with our settings
-    /// holds whole, less the header. A peer with a smaller quota says so in its own way.
+    /// holds whole, or what was [set](Self::set_longest_request), less the header. A peer with a
+    /// smaller quota says so in its own way.
     #[must_use]
     pub fn request_bytes_max<D: Device<Memory = Region>>(&self, endpoint: &Endpoint<D>) -> usize {
         let whole = endpoint.whole_bytes_max(self.link).unwrap_or(0) as usize;
-        whole.saturating_sub(HEADER_BYTES)
+        whole.max(self.longest).saturating_sub(HEADER_BYTES)
+    }
+
+    /// Takes requests of up to so many bytes, header included, even where an end with our settings
+    /// would not hold them whole: the server [streams](crate::ServerConfig::streams) them, and has
+    /// said how long they may be.
+    pub fn set_longest_request(&mut self, bytes: usize) {
+        self.longest = bytes;
     }
 
     /// Sends a request. Its [`Completion`] follows whatever happens.
@@ -391,6 +402,11 @@ impl RpcClient {
         match (kind, known) {
             (Kind::Response, Some(key)) if !self.pending[key].told => {
                 self.stats.responses += 1;
+                let Pending { send, outcome, .. } = self.pending[key];
+                if status != Status::OK && outcome.is_none() {
+                    // It was refused before all of it was there: nobody wants the rest.
+                    let _ = endpoint.cancel(send);
+                }
                 self.complete(key, Ok(parcel));
                 return;
             }

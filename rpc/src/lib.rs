@@ -22,6 +22,10 @@
 //! until it is dropped. Buffers that are sent belong to the endpoint from `call` or `respond` on,
 //! and return to their pool when the message has its outcome.
 //!
+//! **Streams.** A server that asks for it ([`ServerConfig::streams`]) gets a request whose message
+//! comes in pieces as [`Streamed`] parts: its head as soon as that is here, its data piece by piece
+//! in any order, and that it is whole.
+//!
 //! **Giving up.** A request that passes its deadline or is cancelled stops at both ends: the client
 //! sends no more of it, and the server does not begin it, or stops sending its response. The server
 //! then reports whether the operation was done, so the caller gets one of three answers ([`Fate`]).
@@ -35,6 +39,7 @@
 //! | `wire` | the header as bytes, kinds, statuses |
 //! | `parcel` | received messages ([`Parcel`]) and messages to send ([`Outgoing`]) |
 //! | `client`, `server` | the two ends; pushes: `client/push`, `server/push` |
+//! | `server/streams` | requests that are handed over before all of their data is here |
 //! | `stats` | what the server counts ([`ServerStats`]) |
 //! | `request` | what a service receives: [`Request`], [`Responder`], [`Incoming`] |
 //! | `fate` | whether an operation without an answer happened, did not happen, or is unknown |
@@ -57,7 +62,7 @@ pub use client::{Call, ClientStats, Completion, Push, RequestId, RpcClient};
 pub use error::{CallError, PushError, Refused, RpcError};
 pub use fate::Fate;
 pub use parcel::{NoBuffer, Outgoing, Parcel, Piece, Pieces};
-pub use request::{Incoming, Request, RequestKey, Responder};
+pub use request::{Head, Incoming, Request, RequestKey, Responder, Streamed};
 pub use server::{RpcServer, ServerConfig};
 pub use stats::ServerStats;
 pub use wire::{Header, HeaderError, Kind, Status, VERSION};

@@ -5,7 +5,7 @@ use crate::wire::{Header, HeaderError, Kind};
 use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Deref;
-use towpath_transport::{Buf, Chunk, Device, Endpoint, Message, PageCrcs, Payload, Region};
+use towpath_transport::{Buf, Chunk, Device, Endpoint, Frozen, Message, PageCrcs, Payload, Region};
 
 /// A received request or response: header, body, data.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl Parcel {
             let from = start.saturating_sub(at);
             at += chunk.len();
             if from < chunk.len() {
-                pieces.push(Piece { chunk, from });
+                pieces.push(Piece::new(chunk, from));
             }
         }
         Pieces(pieces)
@@ -148,15 +148,63 @@ impl Pieces {
 ///
 /// It holds one credit of its channel until it is dropped, on any thread.
 pub struct Piece {
-    chunk: Chunk,
+    place: Place,
     from: usize,
+}
+
+/// Where a piece lies.
+enum Place {
+    Alone(Chunk),
+    /// Others send it on.
+    Shared(Frozen),
+}
+
+impl Piece {
+    /// What a chunk of a message has from its byte `from` on.
+    pub(crate) fn new(chunk: Chunk, from: usize) -> Self {
+        Self { place: Place::Alone(chunk), from }
+    }
+
+    /// CRC32C of its whole pages from its first byte on, as far as the link has taken them
+    /// ([`Chunk::page_crcs`]): often of none.
+    #[must_use]
+    pub fn page_crcs(&self) -> &[u32] {
+        match &self.place {
+            // Pages are counted from where the chunk begins.
+            Place::Alone(chunk) if self.from == 0 => chunk.page_crcs(),
+            _ => &[],
+        }
+    }
+
+    /// The same bytes as a segment of a message, to be sent on without a copy while the piece is
+    /// used here: see [`Chunk::freeze`] for who can send it. Credit and receive buffer come back
+    /// when the piece and all that was shared of it are gone. Costs one small allocation the first
+    /// time.
+    ///
+    /// None where the piece does not begin with its chunk, as small data behind a body does: copy
+    /// that.
+    #[must_use]
+    pub fn share(self) -> (Self, Option<Frozen>) {
+        let Self { place, from } = self;
+        if from > 0 {
+            return (Self { place, from }, None);
+        }
+        let frozen = match place {
+            Place::Alone(chunk) => chunk.freeze(),
+            Place::Shared(frozen) => frozen,
+        };
+        (Self { place: Place::Shared(frozen.clone()), from }, Some(frozen))
+    }
 }
 
 impl Deref for Piece {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.chunk[self.from..]
+        match &self.place {
+            Place::Alone(chunk) => &chunk[self.from..],
+            Place::Shared(frozen) => &frozen[self.from..],
+        }
     }
 }
 

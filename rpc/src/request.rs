@@ -1,6 +1,7 @@
 //! What a service is handed: requests as they arrived, with the way back.
 
-use crate::parcel::{Parcel, Pieces};
+use crate::parcel::{Parcel, Piece, Pieces};
+use crate::wire::Header;
 use towpath_transport::{ChannelId, Event, LinkId, Message, Time};
 
 /// Where the response to one request goes. It can be kept, and sent to other threads.
@@ -132,11 +133,71 @@ impl Request {
     }
 }
 
+/// The head of a request whose data is still on its way.
+#[derive(Debug)]
+pub struct Head {
+    pub(crate) header: Header,
+    pub(crate) body: Vec<u8>,
+    pub(crate) responder: Responder,
+    pub(crate) deadline: Time,
+}
+
+impl Head {
+    /// The link it came over.
+    #[must_use]
+    pub fn link(&self) -> LinkId {
+        self.responder.link
+    }
+
+    /// The client's number for the request.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.header.request
+    }
+
+    /// What names the request in what follows.
+    #[must_use]
+    pub fn request_key(&self) -> RequestKey {
+        self.responder.request_key()
+    }
+
+    /// What is asked for.
+    #[must_use]
+    pub fn method(&self) -> u16 {
+        self.header.method
+    }
+
+    /// The body.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// Bytes of data that the request has in all.
+    #[must_use]
+    pub fn data_len(&self) -> usize {
+        self.header.data_len as usize
+    }
+
+    /// As [`Request::deadline`].
+    #[must_use]
+    pub fn deadline(&self) -> Time {
+        self.deadline
+    }
+
+    /// The way back.
+    pub fn into_responder(self) -> Responder {
+        self.responder
+    }
+}
+
 /// What [`RpcServer::on_event`](crate::RpcServer::on_event) made of an event.
 #[derive(Debug)]
 pub enum Incoming {
-    /// A request to serve.
+    /// A request to serve, all of it.
     Request(Request),
+    /// Part of a request, with a server that takes [streams](crate::ServerConfig::streams).
+    Streamed(Streamed),
     /// A request that nobody waits for any more. A service that has not begun it gives it up with
     /// [`RpcServer::abandon`](crate::RpcServer::abandon); one that has goes on and responds as if
     /// nothing had come, which tells the client what became of it.
@@ -148,4 +209,36 @@ pub enum Incoming {
     },
     /// An event that does not concern requests; some of these have been noted here as well.
     Other(Event),
+}
+
+/// Part of a request whose data is still on its way: its head, then data in any order, then that it
+/// is whole or that it broke.
+///
+/// It may be answered at any time; what still comes of it then is dropped. What it asks for must
+/// not take effect before it is whole: a client that is told that its message was given up knows
+/// that nothing happened.
+#[derive(Debug)]
+pub enum Streamed {
+    /// Its head, before all else.
+    Begun(Head),
+    /// Data of a request that has begun.
+    Data {
+        /// Which.
+        request: RequestKey,
+        /// Where in the data it lies.
+        offset: usize,
+        /// What came.
+        piece: Piece,
+    },
+    /// All data of a request has come.
+    Whole {
+        /// Which.
+        request: RequestKey,
+    },
+    /// The rest of a request will not come: undo what was done for it. It has no answer, and its
+    /// [`Responder`] leads nowhere any more. Nothing tells so when a link goes down.
+    Broken {
+        /// Which.
+        request: RequestKey,
+    },
 }

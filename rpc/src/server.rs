@@ -2,17 +2,20 @@
 
 mod config;
 mod push;
+mod streams;
 
 pub use config::ServerConfig;
 
 use crate::fate::{Fate, Fates};
-use crate::limits::{FATE_WAIT, FATES_MAX, TIMEOUT_DEFAULT, TIMEOUT_MAX};
+use crate::limits::{FATE_WAIT, FATES_MAX, HEADER_BYTES, TIMEOUT_DEFAULT, TIMEOUT_MAX};
 use crate::parcel::{Fields, Outgoing, Parcel};
 use crate::request::{Incoming, Request, RequestKey, Responder};
 use crate::stats::ServerStats;
 use crate::wire::{Header, HeaderError, Kind, Status};
 use push::Pushes;
 use slab::Slab;
+use std::collections::VecDeque;
+use streams::{Of, Streams};
 use towpath_transport::{
     ChannelId, Device, Endpoint, Event, LinkId, Message, Nanos, Outcome, Region, SendId,
     SendOptions, Time,
@@ -49,6 +52,9 @@ pub struct RpcServer {
     per_link: Vec<Vec<usize>>,
     fates: Fates,
     pushes: Pushes,
+    streams: Streams,
+    /// What streams have made, for [`next_incoming`](Self::next_incoming).
+    ready: VecDeque<Incoming>,
     stats: ServerStats,
 }
 
@@ -101,6 +107,13 @@ impl RpcServer {
         self.slots.iter().map(|(_, slot)| slot.began).min()
     }
 
+    /// More of what the event before made: to be called until there is none after each
+    /// [`on_event`](Self::on_event) of a server that takes [streams](ServerConfig::streams).
+    #[must_use]
+    pub fn next_incoming(&mut self) -> Option<Incoming> {
+        self.ready.pop_front()
+    }
+
     /// Takes an event in. Every message is a request, whatever its channel; malformed ones are
     /// counted and answered here.
     pub fn on_event<D: Device<Memory = Region>>(
@@ -110,6 +123,17 @@ impl RpcServer {
     ) -> Option<Incoming> {
         match event {
             Event::Message(message) => return self.on_message(endpoint, message),
+            Event::StreamChunk { link, channel, stream, chunk, message_len, end }
+                if self.config.streams =>
+            {
+                let of = Of { way: (link, channel), stream, message_len, end };
+                self.on_stream_chunk(endpoint, &of, chunk);
+                return self.ready.pop_front();
+            }
+            Event::StreamAborted { link, stream, .. } if self.config.streams => {
+                self.on_stream_aborted(link, stream);
+                return self.ready.pop_front();
+            }
             Event::StreamChunk { link, channel, chunk, .. } => {
                 // Longer than what the link holds whole (docs/storage-protocol.md section 3).
                 if chunk.offset() == 0 {
@@ -145,7 +169,9 @@ impl RpcServer {
         let parcel = match Parcel::new(message) {
             Ok(parcel) => parcel,
             Err((message, error)) => {
-                self.on_malformed(endpoint, way, &message, error);
+                let mut bytes = [0; HEADER_BYTES];
+                message.copy_to(&mut bytes);
+                self.on_malformed(endpoint, way, &bytes, error);
                 endpoint.release(message);
                 return None;
             }
@@ -156,15 +182,14 @@ impl RpcServer {
                 self.stats.too_long += 1;
                 Status::TOO_LONG
             }
-            Kind::Request if self.requests_of(way.0) >= self.config.requests_max => {
-                self.stats.busy += 1;
-                Status::BUSY
-            }
-            Kind::Request => {
-                let deadline = deadline(endpoint.now(), header.timeout_us);
-                let responder = self.take_slot(way, &header, endpoint.now(), deadline);
-                return Some(Incoming::Request(Request { parcel, responder, deadline }));
-            }
+            Kind::Request => match self.check_room(way.0) {
+                Err(status) => status,
+                Ok(()) => {
+                    let deadline = deadline(endpoint.now(), header.timeout_us);
+                    let responder = self.take_slot(way, &header, endpoint.now(), deadline);
+                    return Some(Incoming::Request(Request { parcel, responder, deadline }));
+                }
+            },
             Kind::Cancel => {
                 endpoint.release(parcel.into_message());
                 return self.on_cancel(endpoint, way, &header);
@@ -186,14 +211,13 @@ impl RpcServer {
         &mut self,
         endpoint: &mut Endpoint<D>,
         way: (LinkId, ChannelId),
-        message: &Message,
+        bytes: &[u8; HEADER_BYTES],
         error: HeaderError,
     ) {
         self.stats.malformed += 1;
-        let mut bytes = [0; crate::limits::HEADER_BYTES];
-        let copied = message.copy_to(&mut bytes);
+        let is_short = matches!(error, HeaderError::Short { .. });
         // What makes an endless exchange impossible: only requests are answered.
-        if copied < bytes.len() || bytes[1] != Kind::Request as u8 {
+        if is_short || bytes[1] != Kind::Request as u8 {
             return;
         }
         let status = match error {
@@ -419,6 +443,15 @@ impl RpcServer {
         Some(Incoming::Cancelled { link, request: RequestKey { key, serial } })
     }
 
+    /// Whether a link may have one more request under way.
+    fn check_room(&mut self, link: LinkId) -> Result<(), Status> {
+        if self.requests_of(link) < self.config.requests_max {
+            return Ok(());
+        }
+        self.stats.busy += 1;
+        Err(Status::BUSY)
+    }
+
     fn requests_of(&self, link: LinkId) -> usize {
         self.per_link.get(link.index()).map_or(0, Vec::len)
     }
@@ -449,6 +482,7 @@ impl RpcServer {
             self.free(key);
         }
         self.fates.forget(link, channel);
+        self.streams.forget(link, channel);
     }
 }
 

@@ -12,6 +12,8 @@ pub struct ServerStats {
     pub busy: u64,
     /// Requests too long to be held whole.
     pub too_long: u64,
+    /// Requests that had begun and whose rest did not come.
+    pub broken: u64,
     /// Requests that their client gave up while they were served.
     pub cancelled: u64,
     /// Of those, given up before the service had begun.
@@ -42,6 +44,7 @@ impl std::ops::AddAssign for ServerStats {
             malformed,
             busy,
             too_long,
+            broken,
             cancelled,
             cancelled_unbegun,
             cancels_late,
@@ -56,6 +59,7 @@ impl std::ops::AddAssign for ServerStats {
         self.malformed += malformed;
         self.busy += busy;
         self.too_long += too_long;
+        self.broken += broken;
         self.cancelled += cancelled;
         self.cancelled_unbegun += cancelled_unbegun;
         self.cancels_late += cancels_late;

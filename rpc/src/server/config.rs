@@ -8,11 +8,13 @@ use crate::limits::{MESSAGE_BYTES_MAX_DEFAULT, REQUESTS_MAX, REQUESTS_MAX_DEFAUL
 pub struct ServerConfig {
     pub(super) requests_max: usize,
     pub(super) message_bytes_max: usize,
+    pub(super) streams: bool,
 }
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        Self { requests_max: REQUESTS_MAX_DEFAULT, message_bytes_max: MESSAGE_BYTES_MAX_DEFAULT }
+        let message_bytes_max = MESSAGE_BYTES_MAX_DEFAULT;
+        Self { requests_max: REQUESTS_MAX_DEFAULT, message_bytes_max, streams: false }
     }
 }
 
@@ -34,10 +36,20 @@ impl ServerConfig {
 
     /// The longest request in bytes, header included; longer ones are answered
     /// [`Status::TOO_LONG`](crate::Status::TOO_LONG). Default 16 MiB; what the link holds whole
-    /// bounds it further.
+    /// bounds it further, unless the server takes [`streams`](Self::streams).
     #[must_use]
     pub fn message_bytes_max(mut self, bytes: usize) -> Self {
         self.message_bytes_max = bytes;
+        self
+    }
+
+    /// Whether requests are handed over before all of their data is here
+    /// ([`Streamed`](crate::Streamed)): those whose messages come in pieces
+    /// ([`EndpointConfig::pieces_as_they_come`](towpath_transport::EndpointConfig)). Default no:
+    /// what does not come whole is too long.
+    #[must_use]
+    pub fn streams(mut self, on: bool) -> Self {
+        self.streams = on;
         self
     }
 }

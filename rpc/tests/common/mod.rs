@@ -104,7 +104,7 @@ impl World {
         server.turn(|server, event| match serving.on_event(server, event) {
             Some(Incoming::Request(request)) => requests.push(request),
             Some(Incoming::Cancelled { request, .. }) => cancelled.push(request),
-            Some(Incoming::Other(_)) | None => {}
+            Some(Incoming::Streamed(_) | Incoming::Other(_)) | None => {}
         })
     }
 

@@ -69,7 +69,7 @@ impl Service {
                     self.waiting.push(Waiting { begin_at, request });
                 }
                 Some(Incoming::Cancelled { request, .. }) => self.on_cancelled(endpoint, request),
-                Some(Incoming::Other(_)) | None => {}
+                Some(Incoming::Streamed(_) | Incoming::Other(_)) | None => {}
             }
         }
         self.begin(endpoint);
