@@ -197,6 +197,7 @@ fn write(offset: u64, bytes: Vec<u8>) -> Request<Vec<u8>, Buf> {
         offset,
         data: vec![bytes],
         crcs,
+        staged: None,
         verified: true,
         terms: Terms::default(),
     }

@@ -260,7 +260,15 @@ fn store_alone(args: &Args) -> Outcome<f64> {
             let offset = place * args.bytes as u64;
             let data = vec![data];
             let terms = Terms::default();
-            let write = Request::Write { chunk: CHUNK, offset, data, crcs, verified: true, terms };
+            let write = Request::Write {
+                chunk: CHUNK,
+                offset,
+                data,
+                crcs,
+                staged: None,
+                verified: true,
+                terms,
+            };
             store.try_send(started, write).map_err(|_| "the store's thread is gone")?;
             started += 1;
         }

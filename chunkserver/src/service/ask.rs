@@ -134,6 +134,7 @@ impl Ask {
                 offset: *offset,
                 data: std::mem::take(data),
                 crcs: std::mem::take(crcs),
+                staged: None,
                 verified: true,
                 terms: Terms::default(),
             },

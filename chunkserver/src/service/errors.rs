@@ -43,6 +43,8 @@ pub(super) fn of_write(chunk: ChunkId, error: WriteError) -> ErrorReply {
             ErrorReply::Media
         }
         WriteError::NoSuchChunk(chunk) => ErrorReply::NoSuchChunk { chunk },
+        // Nothing was done, and what there was no room for may find some.
+        WriteError::NotStaged => ErrorReply::Busy,
         WriteError::OldSlice(damaged) => {
             tracing::error!(error = %damaged, "a write met a damaged slice");
             ErrorReply::SliceCorrupt { chunk: damaged.chunk, slice: damaged.slice }

@@ -266,6 +266,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             Some(Incoming::Request(request)) => self.on_request(request),
             Some(Incoming::Cancelled { link, request }) => self.on_cancelled(link, request),
             Some(Incoming::Other(event)) => self.on_other(event),
+            Some(Incoming::Streamed(_)) => {}
             None => {}
         }
     }

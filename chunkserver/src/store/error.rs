@@ -233,6 +233,9 @@ pub enum WriteError {
     /// The chunk is not there.
     #[error("no chunk {0}")]
     NoSuchChunk(ChunkId),
+    /// What was staged for it is not there, or is not of this chunk and range.
+    #[error("what was staged for the write is not there any more: write it again")]
+    NotStaged,
     /// The stored slice with which the written part would be merged is damaged; overwrite the whole
     /// slice.
     #[error("a part of a damaged slice cannot be written, write the whole slice: {0}")]

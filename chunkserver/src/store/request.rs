@@ -99,6 +99,18 @@ pub enum Request<W, R = W> {
         /// Most slices to check.
         budget_slices: u64,
     },
+    /// Have whole slices on the disk before the write is asked for that they are of, while the
+    /// rest of its data still comes. A store that has no room for them now does not take them.
+    Stage {
+        /// What the caller calls the write.
+        stage: u64,
+        /// The chunk.
+        chunk: ChunkId,
+        /// The first of the slices.
+        first_slice: u64,
+        /// Their data, piece after piece, which the caller has checked.
+        data: Vec<W>,
+    },
     /// The state of a chunk.
     Stat {
         /// The chunk.
@@ -106,16 +118,26 @@ pub enum Request<W, R = W> {
     },
     /// The counters.
     Stats,
+    /// Forget what was staged for a write, which will not be asked for.
+    Unstage {
+        /// What the caller called it.
+        stage: u64,
+        /// The disk that was asked to take it, where there are several.
+        disk: usize,
+    },
     /// Write bytes.
     Write {
         /// The chunk.
         chunk: ChunkId,
         /// First byte.
         offset: u64,
-        /// The data, piece after piece.
+        /// The data, piece after piece, but for slices that are staged.
         data: Vec<W>,
         /// One checksum per touched slice, as [`writer_crcs`](super::writer_crcs) makes them.
         crcs: Vec<u32>,
+        /// What the caller calls the write, where slices of it are staged. They are the write's
+        /// from now on, however it ends.
+        staged: Option<u64>,
         /// The caller has checked the data of whole slices against `crcs` already. Fragments at the
         /// edges are checked by the store in any case, after they were copied.
         verified: bool,
@@ -150,10 +172,19 @@ pub enum Reply<W, R = W> {
     },
     /// To a scrub.
     Scrub(ScrubReport),
+    /// To a stage.
+    Stage {
+        /// Whether they were taken. Whether they got to the disk tells the answer to the write.
+        is_staged: bool,
+        /// The caller's buffers.
+        data: Vec<W>,
+    },
     /// To a stat.
     Stat(Option<ChunkStat>),
     /// To a question for the counters.
     Stats(StoreStats),
+    /// To an unstage.
+    Unstage,
     /// To a write; success means durable.
     Write {
         /// How it went.

@@ -9,7 +9,8 @@ use super::page::PAGE_BYTES;
 use super::read::stored_crc;
 use super::state::StoreCore;
 use super::superblock::LogPoint;
-use crate::store::error::{CommitStep, FinishError, FlushFailed, Refused, WriteError};
+use super::write::write_failed;
+use crate::store::error::{CommitStep, FinishError, FlushFailed, Refused};
 use crate::store::place::slices_in;
 use crate::store::record::{Body, Frame, Op as RecordOp, Record, parse_record};
 use crate::store::residence::SlicePlace;
@@ -116,15 +117,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
         match outcome {
             Ok(()) => self.keep(key, op),
-            Err(error) if error.is_full() => {
-                self.counts.no_space += 1;
-                self.is_full = true;
-                let full = WriteError::Refused(Refused::NoSpace);
-                self.member_failed(key, Failure::Write(full));
-            }
             Err(error) => {
-                let media = super::media_error(&error);
-                self.member_failed(key, Failure::Write(WriteError::Media(media)));
+                let failed = write_failed(&error);
+                self.note_full(&failed);
+                self.member_failed(key, Failure::Write(failed));
             }
         }
         self.flush_when_written();

@@ -328,7 +328,10 @@ impl<W: AsRef<[u8]>> Driver<W> {
                         self.core.submit(Client { asker, token }, request);
                     }
                     Err(TryRecvError::Empty) => break,
-                    Err(TryRecvError::Disconnected) => (desk.incoming, any) = (None, true),
+                    Err(TryRecvError::Disconnected) => {
+                        (desk.incoming, any) = (None, true);
+                        self.core.drop_all_early_of(asker);
+                    }
                 }
             }
         }
@@ -341,7 +344,9 @@ impl<W: AsRef<[u8]>> Driver<W> {
             Request::Create { chunk, unfinished: true, .. } => {
                 self.unfinished.touch(*chunk, Instant::now());
             }
-            Request::Write { chunk, .. } | Request::Clear { chunk, .. } => {
+            Request::Write { chunk, .. }
+            | Request::Clear { chunk, .. }
+            | Request::Stage { chunk, .. } => {
                 self.unfinished.touch_known(*chunk);
             }
             _ => {}

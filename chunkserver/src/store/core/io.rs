@@ -17,6 +17,8 @@ pub(super) enum Purpose {
     Data { member: usize },
     /// What a slice held that a member writes in part.
     Edge(Box<Edge>),
+    /// Data of a write that may not be asked for yet.
+    Early { key: usize },
     /// Records of the group under way.
     Log,
     /// The flush of that group.

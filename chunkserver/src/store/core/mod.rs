@@ -26,6 +26,7 @@ mod commit;
 mod create;
 mod directory;
 mod driver;
+mod early;
 mod group;
 mod io;
 mod layout;

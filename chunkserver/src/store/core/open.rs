@@ -10,6 +10,7 @@ use towpath_disk::{Disk, PageNumber};
 use super::blocking::Blocking;
 use super::checkpoint::Published;
 use super::create::{FIRST_SEQUENCE, create};
+use super::early::Earlies;
 use super::group::Gathering;
 use super::io::Io;
 use super::layout::Layout;
@@ -172,6 +173,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             gathering: Gathering::default(),
             current: None,
             pending: HashMap::new(),
+            early: Earlies::default(),
             pending_chunks: 0,
             promised_slots: 0,
             promised_blocks: 0,

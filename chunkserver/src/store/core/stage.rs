@@ -394,11 +394,16 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// Whether the file system has room for so many bytes more, where the data takes its room from
     /// it.
     pub(super) fn check_room(&mut self, byte_len: u64) -> Result<(), Stop<Refused>> {
-        let wanted = self.gathering.data_bytes + byte_len + self.full_bytes();
-        match !self.is_sparse || self.room_bytes >= wanted {
+        match self.is_room_for(byte_len) {
             true => Ok(()),
             false => Err(self.no_room(self.may_get_pages())),
         }
+    }
+
+    pub(super) fn is_room_for(&self, byte_len: u64) -> bool {
+        let under_way = self.gathering.data_bytes + self.early.bytes();
+        let wanted = under_way + byte_len + self.full_bytes();
+        !self.is_sparse || self.room_bytes >= wanted
     }
 
     /// Refuses all that waits: the store takes no change any more.

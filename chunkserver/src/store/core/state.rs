@@ -10,6 +10,7 @@ use towpath_memory::Buf;
 
 use super::checkpoint::{Checkpoint, Published};
 use super::clear::EDGE_PAGES;
+use super::early::Earlies;
 use super::group::{Client, Gathering, Group, Member, Pending};
 use super::io::{Ended, Io, Purpose};
 use super::layout::Layout;
@@ -60,6 +61,8 @@ pub struct StoreCore<W> {
     pub(super) gathering: Gathering,
     pub(super) current: Option<Group>,
     pub(super) pending: HashMap<ChunkId, Pending>,
+    /// Slices of writes that are still to be asked for.
+    pub(super) early: Earlies,
     /// Chunks made less chunks deleted by what is under way.
     pub(super) pending_chunks: i64,
     pub(super) promised_slots: u64,
@@ -121,6 +124,17 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 return self.begin_read(to, (chunk, offset, byte_len), buf, crcs);
             }
             Request::Scrub { budget_slices } => return self.begin_scrub(to, budget_slices),
+            Request::Stage { stage, chunk, first_slice, data } => {
+                let asker = to.map_or(usize::MAX, |to| to.asker);
+                let is_staged = self.begin_early(asker, stage, (chunk, first_slice), &data);
+                Reply::Stage { is_staged, data }
+            }
+            Request::Unstage { stage, .. } => {
+                if let Some(Client { asker, .. }) = to {
+                    self.drop_early_of(asker, stage);
+                }
+                Reply::Unstage
+            }
             Request::Stat { chunk } => Reply::Stat(self.stat(chunk)),
             Request::Stats => Reply::Stats(self.stats()),
         };
@@ -170,6 +184,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let Ended { purpose, op, outcome } = ended;
         match purpose {
             Purpose::Data { member } => self.on_data(member, op, outcome),
+            Purpose::Early { key } => self.on_early(key, op, outcome),
             Purpose::Edge(edge) => self.on_edge(*edge, op, outcome),
             Purpose::Log => self.on_log(outcome),
             Purpose::Flush => self.on_flush(outcome),

@@ -3,7 +3,7 @@
 use std::io;
 
 use smallvec::SmallVec;
-use towpath_disk::{Op, WritePages};
+use towpath_disk::{DiskError, Op, WritePages};
 use towpath_memory::Buf;
 
 use super::clear::EDGE_PAGES;
@@ -13,7 +13,7 @@ use super::memory::LONG_PAGES;
 use super::merge::{Edge, Old};
 use super::stage::{Staged, Stop};
 use super::state::{Asked, StoreCore};
-use crate::store::error::WriteError;
+use crate::store::error::{Refused, WriteError};
 use crate::store::gather::Gather;
 use crate::store::limits::WRITE_BYTES_MAX;
 use crate::store::media::{MediaError, MediaOp};
@@ -26,7 +26,7 @@ use crate::store::slice::{ChunkId, SLICE_BYTES, Span, fragment_crc, slice_crc};
 const GROUP_DATA_BYTES_MAX: u64 = 32 << 20;
 
 /// Pages that are written by one operation.
-const OP_PAGES: usize = 16 * LONG_PAGES;
+pub(super) const OP_PAGES: usize = 16 * LONG_PAGES;
 
 /// A write, as it was asked for.
 struct Wanted<'a, W> {
@@ -36,6 +36,16 @@ struct Wanted<'a, W> {
     crcs: &'a [u32],
     is_verified: bool,
     terms: Terms,
+    /// What was staged of it.
+    early: Option<usize>,
+}
+
+/// Where the slices of a write go.
+struct Placed {
+    /// All of them, in order.
+    extents: Vec<Extent>,
+    /// Those that are not on the disk, or on the way there: the position of the first of each run.
+    fresh: Vec<(usize, Extent)>,
 }
 
 /// The fragment of a slice that is written in part, and what the slice held.
@@ -50,46 +60,64 @@ pub(super) struct Fragment {
 type Fragments = SmallVec<[Fragment; 2]>;
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
+    /// Counts a write that failed for want of room.
+    pub(super) fn note_full(&mut self, failed: &WriteError) {
+        if matches!(failed, WriteError::Refused(Refused::NoSpace)) {
+            self.counts.no_space += 1;
+            self.is_full = true;
+        }
+    }
+
     pub(super) fn change_slices(&mut self, to: Option<Client>, request: Request<W, Buf>) {
-        let Request::Write { chunk, offset, data, crcs, verified, terms } = request else { return };
+        let Request::Write { chunk, offset, data, crcs, staged, verified, terms } = request else {
+            return;
+        };
+        let asker = to.map_or(usize::MAX, |to| to.asker);
+        let early = staged.map(|stage| self.early.find(asker, stage, chunk));
+        let lost = match early {
+            Some(None) => Some(WriteError::NotStaged),
+            Some(Some(key)) => self.early.take_failure(key),
+            None => None,
+        };
+        let early = early.flatten();
+        if let Some(error) = lost {
+            early.into_iter().for_each(|key| self.drop_early(key));
+            return self.answer(to, Reply::Write { result: Err(error), data, crcs });
+        }
         let is_verified = verified;
-        let wanted = Wanted { chunk, offset, data: &data, crcs: &crcs, is_verified, terms };
-        match self.stage_write(&wanted) {
-            Ok((span, head, fragments, extents)) => {
-                let writes = self.copies(&wanted, span, &extents);
-                match writes {
+        let wanted = Wanted { chunk, offset, data: &data, crcs: &crcs, is_verified, early, terms };
+        let result = match self.stage_write(&wanted) {
+            Ok((span, head, fragments, placed)) => {
+                match self.copies(&wanted, span, &placed.fresh) {
                     Ok(writes) => {
-                        let crcs = crcs.clone();
-                        let parts = (extents, fragments, writes);
-                        self.begin_write(to, (chunk, span, head, terms), (data, crcs), parts);
+                        let parts = (placed.extents, fragments, writes);
+                        let data = (data, crcs.clone());
+                        let of = (chunk, span, head, terms);
+                        return self.begin_write(to, of, early, data, parts);
                     }
                     Err(source) => {
-                        extents.iter().for_each(|extent| self.space.release(*extent));
+                        placed.fresh.iter().for_each(|(_, extent)| self.space.release(*extent));
                         let media = MediaError::at(MediaOp::Write, "memory", 0)(source);
-                        let result = Err(WriteError::Media(media));
-                        self.answer(to, Reply::Write { result, data, crcs });
+                        Err(WriteError::Media(media))
                     }
                 }
             }
             Err(Stop::Hold) => {
-                let request = Request::Write { chunk, offset, data, crcs, verified, terms };
-                self.hold(Asked { to, request });
+                let request = Request::Write { chunk, offset, data, crcs, staged, verified, terms };
+                return self.hold(Asked { to, request });
             }
-            Err(Stop::Known(version)) => {
-                let result = Ok(Self::ticket(version));
-                self.answer(to, Reply::Write { result, data, crcs });
-            }
-            Err(Stop::Refuse(error)) => {
-                self.answer(to, Reply::Write { result: Err(error), data, crcs });
-            }
-        }
+            Err(Stop::Known(version)) => Ok(Self::ticket(version)),
+            Err(Stop::Refuse(error)) => Err(error),
+        };
+        early.into_iter().for_each(|key| self.drop_early(key));
+        self.answer(to, Reply::Write { result, data, crcs });
     }
 
     /// Checks a write and takes its pages.
     fn stage_write(
         &mut self,
         wanted: &Wanted<'_, W>,
-    ) -> Result<(Span, Head, Fragments, Vec<Extent>), Stop<WriteError>> {
+    ) -> Result<(Span, Head, Fragments, Placed), Stop<WriteError>> {
         self.check_usable().map_err(Stop::widen)?;
         let (span, head) = self.check_write(wanted).map_err(Stop::Refuse)?;
         self.check_terms(wanted.chunk, wanted.terms).map_err(Stop::widen)?;
@@ -112,16 +140,63 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let blocks = self.blocks_for(wanted.chunk, span.first(), span.count());
         self.check_blocks(blocks).map_err(Stop::widen)?;
         self.check_room(byte_len).map_err(Stop::widen)?;
-        let mut extents = Vec::with_capacity(1);
-        let is_left = self.space.free_pages() >= u64::from(count) + EDGE_PAGES;
-        if !is_left || !self.space.take(count, &mut extents) {
+        let missing = count - self.staged_count(wanted) as u32;
+        let mut taken = Vec::with_capacity(1);
+        let is_left = self.space.free_pages() >= u64::from(missing) + EDGE_PAGES;
+        if missing > 0 && (!is_left || !self.space.take(missing, &mut taken)) {
             return Err(self.no_room(self.may_get_pages()).widen());
         }
-        Ok((span, head, fragments, extents))
+        Ok((span, head, fragments, self.place(wanted, span, taken)))
+    }
+
+    fn staged_count(&self, wanted: &Wanted<'_, W>) -> u64 {
+        wanted.early.map_or(0, |key| self.early.get(key).pages.len() as u64)
+    }
+
+    fn is_staged(&self, wanted: &Wanted<'_, W>, slice: u64) -> bool {
+        wanted.early.is_some_and(|key| self.early.get(key).pages.contains_key(&slice))
+    }
+
+    /// Puts the pages of staged slices and those that were taken in the order of the slices.
+    fn place(&self, wanted: &Wanted<'_, W>, span: Span, taken: Vec<Extent>) -> Placed {
+        let Some(key) = wanted.early else {
+            let mut position = 0;
+            let fresh = taken.iter().map(|extent| {
+                let first = position;
+                position += extent.count as usize;
+                (first, *extent)
+            });
+            return Placed { fresh: fresh.collect(), extents: taken };
+        };
+        let mut taken = taken.iter().flat_map(|extent| extent.page..extent.page + extent.count);
+        let (mut extents, mut fresh) = (Vec::<Extent>::new(), Vec::<(usize, Extent)>::new());
+        for (position, slice) in (0..span.count() as usize).zip(span.first()..) {
+            let known = self.early.get(key).pages.get(&slice).copied();
+            // As many were taken as are not known.
+            let Some(page) = known.or_else(|| taken.next()) else { break };
+            match extents.last_mut() {
+                Some(last) if last.page + last.count == page => last.count += 1,
+                _ => extents.push(Extent { page, count: 1 }),
+            }
+            if known.is_some() {
+                continue;
+            }
+            match fresh.last_mut() {
+                Some((first, last))
+                    if last.page + last.count == page
+                        && *first + last.count as usize == position =>
+                {
+                    last.count += 1;
+                }
+                _ => fresh.push((position, Extent { page, count: 1 })),
+            }
+        }
+        Placed { extents, fresh }
     }
 
     fn check_write(&self, wanted: &Wanted<'_, W>) -> Result<(Span, Head), WriteError> {
-        let byte_len = wanted.data.iter().map(|piece| piece.as_ref().len() as u64).sum();
+        let byte_len: u64 = wanted.data.iter().map(|piece| piece.as_ref().len() as u64).sum();
+        let byte_len = byte_len + self.staged_count(wanted) * SLICE_BYTES as u64;
         if byte_len == 0 || byte_len > WRITE_BYTES_MAX {
             return Err(WriteError::Length { byte_len });
         }
@@ -137,6 +212,13 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let (expected, found) = (span.count(), wanted.crcs.len() as u64);
         if expected != found {
             return Err(WriteError::CrcCount { expected, found });
+        }
+        if let Some(key) = wanted.early {
+            let covers = |slice: &u64| span.covers(*slice);
+            // Slices of resident chunks must be in memory as well: it was made anew meanwhile.
+            if head.has_slots || !self.early.get(key).pages.keys().all(covers) {
+                return Err(WriteError::NotStaged);
+            }
         }
         Ok((span, head))
     }
@@ -154,6 +236,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             let old = self.newest(wanted.chunk, slice)?;
             let (from, len) = span.part(slice);
             let before = (slice * SLICE_BYTES as u64).saturating_sub(span.start());
+            // Staged slices are all between the two.
+            let staged = if slice > span.first() { self.staged_count(wanted) } else { 0 };
+            let before = before.saturating_sub(staged * SLICE_BYTES as u64);
             let mut bytes = vec![0; len];
             let mut data = Gather::new(wanted.data);
             data.skip(before as usize);
@@ -172,6 +257,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let mut data = Gather::new(wanted.data);
         let mut scratch = [0; SLICE_BYTES];
         for (slice, crc) in (span.first()..).zip(wanted.crcs) {
+            if self.is_staged(wanted, slice) {
+                continue;
+            }
             let (_, len) = span.part(slice);
             if len < SLICE_BYTES {
                 data.skip(len);
@@ -186,17 +274,18 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         Ok(())
     }
 
-    /// The writes of the slices that are written whole: position of the first, and the operation.
+    /// The writes of the slices that are written whole and are not on their way: position of the
+    /// first, and the operation.
     fn copies(
         &self,
         wanted: &Wanted<'_, W>,
         span: Span,
-        extents: &[Extent],
+        fresh: &[(usize, Extent)],
     ) -> io::Result<Vec<(usize, Op)>> {
         let mut data = Gather::new(wanted.data);
-        let (mut writes, mut position) = (Vec::with_capacity(extents.len()), 0);
-        for &Extent { page, count } in extents {
-            let (mut page, end) = (page, page + count);
+        let mut writes = Vec::with_capacity(fresh.len());
+        for &(first, Extent { page, count }) in fresh {
+            let (mut position, mut page, end) = (first, page, page + count);
             while page < end {
                 let slice = span.first() + position as u64;
                 if !span.covers(slice) {
@@ -223,6 +312,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         &mut self,
         to: Option<Client>,
         (chunk, span, head, terms): (ChunkId, Span, Head, Terms),
+        early: Option<usize>,
         (data, crcs): (Vec<W>, Vec<u32>),
         (extents, fragments, writes): (Vec<Extent>, Fragments, Vec<(usize, Op)>),
     ) {
@@ -247,7 +337,11 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let data_bytes = change.data_bytes();
         let member = self.join(to, chunk, Staged { change, terms, head, slots, blocks }, data);
         self.gathering.data_bytes += data_bytes;
-        self.members[member].writes_left = writes.len();
+        let under_way = early.map_or(0, |key| self.early.get(key).writes_left);
+        self.members[member].writes_left = writes.len() + under_way;
+        if let Some(key) = early {
+            self.early.hand_over(key, member);
+        }
         self.members[member].merges_left = edges.len();
         for (_, op) in writes {
             self.io.submit(Purpose::Data { member }, op);
@@ -285,6 +379,14 @@ fn page_at(extents: &[Extent], position: usize) -> u32 {
         left -= extent.count;
     }
     0
+}
+
+/// What a write comes to whose data does not get to the disk.
+pub(super) fn write_failed(error: &DiskError) -> WriteError {
+    match error.is_full() {
+        true => WriteError::Refused(Refused::NoSpace),
+        false => WriteError::Media(super::media_error(error)),
+    }
 }
 
 /// How many slots a change adds to a chunk that it makes reach to `end`.

@@ -21,6 +21,8 @@ pub enum Target {
     All,
     /// The next piece of whatever disk it is the turn of.
     Any,
+    /// Something that a disk has, by its number.
+    Disk(usize),
     /// The state of the server.
     Server,
 }
@@ -35,11 +37,13 @@ impl Target {
             | Request::Finish { chunk, .. }
             | Request::Locate { chunk, .. }
             | Request::Read { chunk, .. }
+            | Request::Stage { chunk, .. }
             | Request::Stat { chunk }
             | Request::Write { chunk, .. } => Self::Chunk(*chunk),
             Request::List { .. } => Self::All,
             Request::Scrub { .. } => Self::Any,
             Request::Stats => Self::Server,
+            Request::Unstage { disk, .. } => Self::Disk(*disk),
         }
     }
 }
@@ -61,6 +65,10 @@ impl<W> Disks<W> {
         match target {
             Target::All => Ok(Route::All),
             Target::Server => Ok(Route::Here),
+            Target::Disk(disk) if disk < self.threads.len() && self.runs(disk) => {
+                Ok(Route::One(disk))
+            }
+            Target::Disk(disk) => Err(Unsent::Down(disk)),
             Target::Any => {
                 let at = self.shared.scrub.load(Ordering::Relaxed);
                 let disks = (0..self.threads.len()).map(|step| (at + step) % self.threads.len());

@@ -162,6 +162,7 @@ impl Rig {
             offset,
             data: vec![data.to_vec()],
             crcs,
+            staged: None,
             verified: false,
             terms: Terms::default(),
         };
@@ -263,7 +264,8 @@ fn a_disk_that_goes_while_it_runs_takes_its_own_chunks_and_what_it_had() {
     let crcs = writer_crcs(chunk, 0, &data[0]);
     let hold = rig.hold();
     let terms = Terms::default();
-    let request = Request::Write { chunk, offset: 0, data, crcs, verified: true, terms };
+    let request =
+        Request::Write { chunk, offset: 0, data, crcs, staged: None, verified: true, terms };
     hold.send(5, request).expect("nobody knows yet");
     hold.send(6, Request::List { after: None, count_max: 10 }).expect("nobody knows yet");
     hold.ring();

@@ -175,7 +175,7 @@ impl Copying {
         let offset = first * SLICE_BYTES as u64;
         let crcs = writer_crcs(chunk, offset, &run);
         let (data, terms) = (vec![run], Terms::default());
-        self.ask(Request::Write { chunk, offset, data, crcs, verified: true, terms })
+        self.ask(Request::Write { chunk, offset, data, crcs, staged: None, verified: true, terms })
     }
 
     /// Asks, and waits until not too much is under way.

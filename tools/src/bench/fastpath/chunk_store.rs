@@ -68,7 +68,7 @@ impl SliceStore for ChunkStore {
         let request = match op {
             SliceOp::Write { chunk, offset, slices, crcs } => {
                 let (data, terms) = (vec![slices], Terms::default());
-                Request::Write { chunk, offset, data, crcs, verified: true, terms }
+                Request::Write { chunk, offset, data, crcs, staged: None, verified: true, terms }
             }
             SliceOp::Read { chunk, offset, length } => {
                 let byte_len = length as usize;

@@ -4,6 +4,7 @@ mod check;
 mod clear;
 mod crash;
 mod driver;
+mod early;
 mod faults;
 mod files;
 mod resident;
@@ -135,7 +136,49 @@ pub(super) fn write_request(chunk: ChunkId, offset: u64, bytes: &[u8]) -> Reques
     let (head, tail) = bytes.split_at(bytes.len() / 3);
     let data = vec![head.to_vec(), tail.to_vec()];
     let terms = Terms::default();
-    Request::Write { chunk, offset, data, crcs, verified: false, terms }
+    Request::Write { chunk, offset, data, crcs, staged: None, verified: false, terms }
+}
+
+/// Asks for a change; some of the slices of a write go ahead of it, if the dice say so.
+pub(super) fn submit(core: &mut Core, token: u64, change: &Change, prng: &mut Prng) {
+    let to = Client { asker: 0, token };
+    let (Change::Write(chunk, offset, bytes), true) = (change, prng.chance(0.4)) else {
+        return core.submit(to, change.request());
+    };
+    let (chunk, stage, span) = (*chunk, token, Span::new(*offset, bytes.len() as u64));
+    let Request::Write { crcs, terms, .. } = change.request() else { return };
+    let (mut data, mut rest, mut staged) = (Vec::new(), &bytes[..], None);
+    for slice in span.first()..span.first() + span.count() {
+        let (part, after) = rest.split_at(span.part(slice).1);
+        rest = after;
+        let is_early = span.covers(slice) && prng.chance(0.7) && {
+            let data = vec![part.to_vec()];
+            let to = Client { asker: 0, token: u64::MAX - 1 };
+            core.submit(to, Request::Stage { stage, chunk, first_slice: slice, data });
+            match core.answers.pop() {
+                Some((_, Completion { reply: Reply::Stage { is_staged, .. }, .. })) => is_staged,
+                other => panic!("{other:?}"),
+            }
+        };
+        match is_early {
+            true => staged = Some(stage),
+            false => data.push(part.to_vec()),
+        }
+        if prng.chance(0.1) {
+            core.turn(None).expect("the simulated disk always speaks");
+        }
+    }
+    if prng.chance(0.1) {
+        // Its client is gone: it is as if it had never been.
+        core.submit(Client { asker: 0, token: u64::MAX - 1 }, Request::Unstage { stage, disk: 0 });
+        core.submit(to, change.request());
+    } else {
+        let offset = *offset;
+        core.submit(
+            to,
+            Request::Write { chunk, offset, data, crcs, staged, verified: true, terms },
+        );
+    }
 }
 
 pub(super) fn create(core: &mut Core, chunk: ChunkId) {
