@@ -140,6 +140,13 @@ impl ChunkClient {
         io_bytes_max(self.rpc.request_bytes_max(endpoint))
     }
 
+    /// Takes requests of up to so many bytes, headers included, even where an end with our settings
+    /// would not hold them whole: a server says how long writes of whole slices may be
+    /// ([`InfoReply::stream_bytes_max`](crate::control::InfoReply::stream_bytes_max)).
+    pub fn set_longest_request(&mut self, bytes: usize) {
+        self.rpc.set_longest_request(bytes);
+    }
+
     /// Writes the bytes of `data` from `offset` on, without copying them. The buffer goes home to
     /// its pool when it is sent, or when this fails.
     ///

@@ -231,7 +231,7 @@ pub struct InfoReply {
     /// The version of the storage protocol.
     #[prost(uint32, tag = "2")]
     pub protocol_version: u32,
-    /// The longest request in bytes that it takes, headers included.
+    /// The longest request in bytes that it takes, headers included, however its data lies.
     #[prost(uint64, tag = "3")]
     pub request_bytes_max: u64,
     /// Chunks now.
@@ -282,6 +282,10 @@ pub struct InfoReply {
     /// The most that may be; 0: there is no such memory.
     #[prost(uint64, tag = "19")]
     pub resident_bytes_max: u64,
+    /// The longest write in bytes, headers included, that it takes where the data is whole slices:
+    /// those are stored while the rest is still on its way.
+    #[prost(uint64, tag = "25")]
+    pub stream_bytes_max: u64,
     /// The disks of the server, in the order of its settings.
     #[prost(message, repeated, tag = "24")]
     pub disks: Vec<DiskInfo>,

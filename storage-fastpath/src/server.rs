@@ -14,13 +14,14 @@ use crate::health::{HealthReply, HealthRequest};
 use crate::limits::IO_HEADER_BYTES;
 use crate::qos::wire::{JoinReply, JoinRequest, QosReply, QosRequest};
 use crate::run::page_crcs;
-use crate::slice::ChunkId;
+use crate::slice::{ChunkId, SLICE_BYTES, Span};
 use crate::verify::{Coverage, verify_slices};
 use crate::wire::{
     ErrorReply, Method, ReadHeader, ReadReplyHeader, Why, WireError, WriteHeader, emit_crcs,
 };
 use prost::Message;
-use towpath_rpc::{NoBuffer, Outgoing, Request, Responder, RpcServer, Status};
+use smallvec::SmallVec;
+use towpath_rpc::{Head, NoBuffer, Outgoing, Request, Responder, RpcServer, Status};
 use towpath_transport::{Buf, Device, Endpoint, Region};
 
 /// What a client asks for. The data of a write stays in the request.
@@ -130,6 +131,16 @@ pub fn parse_request(request: &Request) -> Result<StorageRequest, Rejection> {
     parsed.map_err(Rejection::Malformed)
 }
 
+/// What a request asks for whose data is still on its way.
+///
+/// # Errors
+/// [`Rejection`]; [`respond_rejected`] tells the client.
+pub fn parse_head(head: &Head) -> Result<StorageRequest, Rejection> {
+    let unknown = Rejection::UnknownMethod(head.method());
+    let method = Method::from_code(head.method()).ok_or(unknown)?;
+    parse(method, head.body(), head.data_len()).map_err(Rejection::Malformed)
+}
+
 fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest, WireError> {
     let expected = if method == Method::Write { data_len } else { 0 };
     if data_len != expected {
@@ -204,8 +215,57 @@ pub fn verify_write(
     header: &WriteHeader,
     crcs: &[u32],
 ) -> Result<(), ErrorReply> {
-    let coverage = Coverage { chunk: header.chunk, span: header.span(), chunk_bytes: None };
-    verify_slices(coverage, request.data_pieces_with_crcs(), crcs)
+    verify_pieces(header, crcs, request.data_pieces_with_crcs())
+}
+
+/// How a piece of a write's data lies to the slices that the write touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PieceShape {
+    /// It is whole slices and nothing else.
+    WholeSlices,
+    /// All that the write has of each slice that the piece touches is in it.
+    Edge,
+    /// The write has more of a slice than the piece has: it can be checked only with others.
+    CutsSlices,
+}
+
+impl PieceShape {
+    /// The shape of `len` bytes from `offset` of a write's data on.
+    #[must_use]
+    pub fn of(header: &WriteHeader, offset: usize, len: usize) -> Self {
+        let start = header.offset + offset as u64;
+        let end = start + len as u64;
+        let is_edge = |at: u64| at.is_multiple_of(SLICE_BYTES as u64);
+        let begins = offset == 0 || is_edge(start);
+        let ends = offset + len == header.length as usize || is_edge(end);
+        match (begins && ends, is_edge(start) && is_edge(end)) {
+            (_, true) => Self::WholeSlices,
+            (true, false) => Self::Edge,
+            (false, false) => Self::CutsSlices,
+        }
+    }
+}
+
+/// Checks pieces of a write's data that follow each other (offset in the data, bytes, CRC32C of
+/// pages) against its checksums, as [`verify_write`] does with all of them. The first begins, and
+/// the last ends, with what the write has of a slice ([`PieceShape`]).
+///
+/// # Errors
+/// [`ErrorReply::WireCorrupt`] with the first slice that is not as it was sent.
+pub fn verify_pieces<'a>(
+    header: &WriteHeader,
+    crcs: &[u32],
+    pieces: impl IntoIterator<Item = (usize, &'a [u8], &'a [u32])>,
+) -> Result<(), ErrorReply> {
+    let pieces: SmallVec<[_; 4]> = pieces.into_iter().collect();
+    let byte_len: usize = pieces.iter().map(|(_, bytes, _)| bytes.len()).sum();
+    let (Some(&(base, ..)), 1..) = (pieces.first(), byte_len) else { return Ok(()) };
+    let span = Span::new(header.offset + base as u64, byte_len as u64);
+    let from = (span.first() - header.span().first()) as usize;
+    let crcs = crcs.get(from..from + span.count() as usize).unwrap_or(&[]);
+    let coverage = Coverage { chunk: header.chunk, span, chunk_bytes: None };
+    let pieces = pieces.into_iter().map(|(at, bytes, pages)| (at - base, bytes, pages));
+    verify_slices(coverage, pieces, crcs)
         .map_err(|slice| ErrorReply::WireCorrupt { chunk: header.chunk, slice })
 }
 

@@ -95,6 +95,8 @@ pub fn endpoint_config(config: &DaemonConfig) -> EndpointConfig {
     };
     endpoint
         .app_protocol(PROTOCOL)
+        // Data is checked, and that of long writes stored, while it arrives.
+        .pieces_as_they_come(true)
         .links_max(config.effective_links_max() as usize)
         .paths(config.paths_max as usize)
         .quota_chunks(config.quota_chunks)

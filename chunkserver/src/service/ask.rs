@@ -9,6 +9,7 @@ use towpath_rpc::Piece;
 use towpath_transport::Buf;
 
 use super::limits::{LIST_PAGE_MAX, SCRUB_BUDGET_DEFAULT, SCRUB_BUDGET_MAX};
+use super::policy::Staged;
 use super::scrub::Scrub;
 use super::spare::Spare;
 use crate::store::disks::Target;
@@ -39,21 +40,25 @@ pub(super) enum Ask {
     Session(u128, u64),
     /// The state of a chunk.
     Stat(ChunkId),
-    /// A write: its data and checksums are here until the store has them.
-    Write(WriteHeader, Vec<Piece>, Vec<u32>),
+    /// A write: its data, as far as it is not staged, and its checksums are here until the store
+    /// has them.
+    Write(WriteHeader, Vec<Piece>, Vec<u32>, Staged),
 }
 
 impl Ask {
-    /// From what a client asks for. A write comes without its data.
-    pub(super) fn new(request: StorageRequest) -> Self {
-        match request {
+    /// From what a client asks for; none where it is not the store that is asked, or a write.
+    pub(super) fn new(request: StorageRequest) -> Option<Self> {
+        Some(match request {
             StorageRequest::Create { chunk, limit_bytes, unfinished, resident } => {
                 Self::Create(chunk, limit_bytes, NewChunk { unfinished, resident })
             }
             StorageRequest::Finish { chunk, byte_len } => Self::Finish(chunk, byte_len),
             StorageRequest::Delete { chunk } => Self::Delete(chunk),
-            // The store knows nothing of links: that is answered before it would be asked.
-            StorageRequest::Health | StorageRequest::Info | StorageRequest::Qos => Self::Info,
+            // The store knows nothing of links, and the data of a write comes by other ways.
+            StorageRequest::Health | StorageRequest::Qos | StorageRequest::Write { .. } => {
+                return None;
+            }
+            StorageRequest::Info => Self::Info,
             StorageRequest::Join(join) => Self::Join(join),
             StorageRequest::List { after, count_max } => Self::List(
                 after,
@@ -72,8 +77,7 @@ impl Ask {
             }
             StorageRequest::Session { id, epoch } => Self::Session(id, epoch),
             StorageRequest::Stat { chunk } => Self::Stat(chunk),
-            StorageRequest::Write { header, crcs } => Self::Write(header, Vec::new(), crcs),
-        }
+        })
     }
 
     /// Whether it changes chunks.
@@ -129,12 +133,12 @@ impl Ask {
             // Answered without the store.
             Self::Join(_) | Self::Session(..) => return None,
             &mut Self::Stat(chunk) => Request::Stat { chunk },
-            Self::Write(WriteHeader { chunk, offset, .. }, data, crcs) => Request::Write {
+            Self::Write(WriteHeader { chunk, offset, .. }, data, crcs, staged) => Request::Write {
                 chunk: *chunk,
                 offset: *offset,
                 data: std::mem::take(data),
                 crcs: std::mem::take(crcs),
-                staged: None,
+                staged: staged.name(),
                 verified: true,
                 terms: Terms::default(),
             },

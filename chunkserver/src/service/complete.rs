@@ -10,18 +10,26 @@ use towpath_transport::{Buf, Device, LinkId, Region};
 use super::answer::{Answer, chunk_info};
 use super::ask::Ask;
 use super::errors::{of_create, of_delete, of_finish, of_read, of_suspect, of_write};
-use super::server::{ChunkServer, Job};
+use super::server::{Asked, ChunkServer, Job};
 use crate::store::core::Told;
 use crate::store::disks::DiskStatus;
-use crate::store::{ChunkStat, Completion, ReadDone, ReadError, Reply, StoreStats};
+use crate::store::{ChunkStat, Completion, ReadDone, ReadError, Reply, StoreStats, WriteError};
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     pub(super) fn on_completion(&mut self, completion: Completion<Piece, Buf>) {
         let Completion { token, reply } = completion;
-        let Some(job) = self.staged.try_remove(token as usize) else {
-            debug_assert!(false, "the store answers what it was asked, once");
-            return;
+        let job = match (self.staged.try_remove(token as usize), reply) {
+            (Some(Asked::Job(job)), reply) => (job, reply),
+            (Some(Asked::Stage { request, offset }), Reply::Stage { is_staged, data }) => {
+                return self.on_stage(request, offset, is_staged, data);
+            }
+            (Some(Asked::Unstage), _) => return,
+            _ => {
+                debug_assert!(false, "the store answers what it was asked, once");
+                return;
+            }
         };
+        let (job, reply) = job;
         let Job { responder, deadline, ask, pass, tokens, .. } = job;
         pass.iter().for_each(|pass| pass.end());
         self.tenants.done(tokens);
@@ -55,9 +63,12 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 },
             ),
             (Reply::Stats(stats), _) => Answer::Info(Box::new(self.info(responder.link(), &stats))),
-            (Reply::Write { result, data, .. }, Ask::Write(header, ..)) => {
+            (Reply::Write { result, data, .. }, Ask::Write(header, _, _, mut staged)) => {
+                if !matches!(result, Err(WriteError::NotStaged)) {
+                    staged.end();
+                }
                 // The buffers go back first: their credit leaves with the answer.
-                self.spare.put_data(data);
+                self.policy.spare.put_data(data);
                 if result.is_ok() {
                     self.stats.write_bytes += u64::from(header.length);
                 }
@@ -82,7 +93,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let ReadHeader { chunk, offset, length } = header;
         match result {
             Ok(ReadDone { unfinished: true, .. }) => {
-                self.spare.put_crcs(crcs);
+                self.policy.spare.put_crcs(crcs);
                 Answer::Error(ErrorReply::Unfinished { chunk })
             }
             Ok(ReadDone { version: chunk_version, chunk_bytes, .. }) => {
@@ -91,7 +102,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 Answer::Read(header, crcs, Some(buf))
             }
             Err(error) => {
-                self.spare.put_crcs(crcs);
+                self.policy.spare.put_crcs(crcs);
                 Answer::Error(of_read(chunk, error))
             }
         }
@@ -103,6 +114,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             program_version: String::from(env!("CARGO_PKG_VERSION")),
             protocol_version: VERSION.into(),
             request_bytes_max: whole.min(MESSAGE_BYTES_MAX_DEFAULT as u64),
+            stream_bytes_max: MESSAGE_BYTES_MAX_DEFAULT as u64,
             chunks: stats.chunks,
             live_bytes: stats.live_bytes,
             free_bytes: stats.free_bytes,

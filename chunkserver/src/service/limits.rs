@@ -25,6 +25,10 @@ pub(super) const ENTRY_LOOK: Nanos = Nanos::from_millis(1);
 /// How often a client that was turned away is logged; those in between are counted.
 pub(super) const REFUSAL_LOG_EVERY: Nanos = Nanos::from_secs(1);
 
+/// Bytes of the shortest write whose slices go to the disk before all of it has come. Those of a
+/// shorter one do so in one operation, and are here a few chunks later.
+pub(super) const STAGE_BYTES_MIN: usize = 128 << 10;
+
 /// Lists kept for reuse: as many as requests are usually under way.
 pub(super) const SPARE_MAX: usize = 256;
 

@@ -7,6 +7,7 @@
 //! | `start` | hands waiting requests to the store |
 //! | `complete` | turns results of the store into answers to clients |
 //! | `ask`, `answer` | a request and an answer under way |
+//! | `policy` | what is done with a request while its data arrives |
 //! | `queues`, `waiting` | requests that wait for the store: tenant by tenant, link by link |
 //! | `tenants` | whose requests are whose, and the tokens that they need |
 //! | `entries` | links that entered a session, and entries that wait for work of older links |
@@ -27,6 +28,7 @@ mod errors;
 mod health;
 mod limits;
 mod locate;
+mod policy;
 mod queues;
 mod refusals;
 mod scrub;

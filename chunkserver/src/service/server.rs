@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slab::Slab;
-use towpath_fastpath::server::{StorageRequest, parse_request, verify_write};
+use towpath_fastpath::server::{StorageRequest, parse_request};
 use towpath_fastpath::{ErrorReply, HealthMonitor};
 use towpath_rpc::{
     Fate, Incoming, Piece, Request as RpcRequest, RequestKey, Responder, RpcServer,
@@ -20,9 +20,9 @@ use super::config::{ServiceConfig, cores_to_spare};
 use super::entries::Entries;
 use super::limits::{ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, STORE_WAIT};
 use super::locate::Grants;
+use super::policy::{Open, StoreWrite};
 use super::queues::Queues;
 use super::refusals::Refusals;
-use super::spare::Spare;
 use super::stats::ServerStats;
 use super::tenants::{Price, Tenants};
 use crate::qos::{self, TenantId};
@@ -40,6 +40,17 @@ pub(super) struct Job {
     pub(super) price: Price,
     /// Of a request that the store has, where it needed tokens.
     pub(super) tokens: Option<qos::Pass>,
+}
+
+/// What the store was asked.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// A request.
+    Job(Job),
+    /// To take slices of a write whose data is still coming, and where they are in the data.
+    Stage { request: RequestKey, offset: usize },
+    /// To forget what it took of a write.
+    Unstage,
 }
 
 /// An answer on its way to its client.
@@ -76,24 +87,27 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     pub(super) order: Vec<TenantId>,
     /// Some request waits for tokens.
     pub(super) waits_for_tokens: bool,
-    pub(super) staged: Slab<Job>,
+    pub(super) staged: Slab<Asked>,
     answers: VecDeque<Answered>,
     pub(super) entries: Entries,
     refusals: Refusals,
     pub(super) grants: Grants,
-    pub(super) spare: Spare,
+    /// What is done with writes while their data arrives.
+    pub(super) policy: StoreWrite,
+    /// Requests whose data is still coming.
+    pub(super) open: Open,
     pub(super) stats: ServerStats,
     pub(super) started: Time,
     /// The longest read that a send buffer holds.
     read_bytes_max: usize,
     idle_since: Option<Time>,
     /// When the time of a waiting request is over, at the earliest.
-    next_expiry: Time,
+    pub(super) next_expiry: Time,
     pub(super) monitor: HealthMonitor,
     /// There are cores beyond those that a client, the network and the store keep busy.
     cores_to_spare: bool,
     /// No new request is taken.
-    closing: bool,
+    pub(super) closing: bool,
 }
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
@@ -108,7 +122,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let (waker, store) = (endpoint.waker(), store.into());
         let store_wakes = waker.is_some();
         store.wake(waker.as_ref());
-        let rpc = RpcConfig::new().requests_max(config.link_requests_max);
+        let rpc = RpcConfig::new().requests_max(config.link_requests_max).streams(true);
         let holds = |bytes: &&usize| endpoint.alloc(**bytes).is_ok();
         Self {
             read_bytes_max: READ_BYTES_SIZES.iter().find(holds).copied().unwrap_or(0),
@@ -127,7 +141,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             entries: Entries::default(),
             refusals: Refusals::default(),
             grants: Grants::default(),
-            spare: Spare::default(),
+            policy: StoreWrite::default(),
+            open: Open::default(),
             stats: ServerStats::default(),
             idle_since: None,
             next_expiry: Time::NEVER,
@@ -175,6 +190,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         self.answer_entries();
         // Before new reads: buffers that came back are for answers first.
         self.send_answers();
+        self.unstage_unwanted();
         self.start_waiting();
         self.endpoint.flush();
         busy
@@ -203,7 +219,14 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// known.
     fn abandon_staged(&mut self, ended: u64) {
         for token in self.store.lose(ended) {
-            let Some(job) = self.staged.try_remove(token as usize) else { continue };
+            let job = match self.staged.try_remove(token as usize) {
+                Some(Asked::Job(job)) => job,
+                Some(Asked::Stage { request, .. }) => {
+                    self.refuse_begun(request, Answer::Error(ErrorReply::StoreFailed));
+                    continue;
+                }
+                Some(Asked::Unstage) | None => continue,
+            };
             job.pass.iter().for_each(|pass| pass.end());
             self.tenants.done(job.tokens);
             self.rpc.abandon(&mut self.endpoint, job.responder, Fate::Unknown);
@@ -262,12 +285,15 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     fn on_event(&mut self, event: Event) {
         self.monitor.on_event(&event);
-        match self.rpc.on_event(&mut self.endpoint, event) {
-            Some(Incoming::Request(request)) => self.on_request(request),
-            Some(Incoming::Cancelled { link, request }) => self.on_cancelled(link, request),
-            Some(Incoming::Other(event)) => self.on_other(event),
-            Some(Incoming::Streamed(_)) => {}
-            None => {}
+        let mut next = self.rpc.on_event(&mut self.endpoint, event);
+        while let Some(incoming) = next {
+            match incoming {
+                Incoming::Request(request) => self.on_request(request),
+                Incoming::Streamed(streamed) => self.on_streamed(streamed),
+                Incoming::Cancelled { link, request } => self.on_cancelled(link, request),
+                Incoming::Other(event) => self.on_other(event),
+            }
+            next = self.rpc.next_incoming();
         }
     }
 
@@ -296,6 +322,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// What a lost link still wanted has not happened and will not.
     fn forget(&mut self, link: LinkId) {
         self.entries.forget(link);
+        self.open.forget(link);
         // With the link the endpoint has taken it back.
         drop(self.grants.take(link));
         self.forget_tenant(link);
@@ -310,6 +337,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// data goes, and with it the credit that it held. What the store has goes on; its answer is
     /// not sent, and tells what became of the request.
     fn on_cancelled(&mut self, link: LinkId, request: RequestKey) {
+        if self.give_up_begun(request) {
+            self.stats.cancelled += 1;
+            return;
+        }
         let is_it = |job: &Job| job.responder.request_key() == request;
         if let Some(job) = self.waiting.take(link, is_it) {
             self.stats.cancelled += 1;
@@ -330,38 +361,43 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             self.withdraw(&job);
             self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
         }
+        self.stats.expired += self.expire_begun(now) as u64;
         let rest = self.waiting.iter().map(|job| job.deadline).min();
-        self.next_expiry = rest.unwrap_or(Time::NEVER);
+        self.next_expiry = rest.unwrap_or(Time::NEVER).min(self.open.next_expiry());
     }
 
     fn on_request(&mut self, request: RpcRequest) {
-        let asked =
-            if self.closing { Err(Answer::Error(ErrorReply::Busy)) } else { self.accept(&request) };
+        let parsed = match self.closing {
+            true => Err(Answer::Error(ErrorReply::Busy)),
+            false => parse_request(&request).map_err(|rejection| {
+                self.stats.malformed += 1;
+                Answer::from(rejection)
+            }),
+        };
         let deadline = request.deadline();
+        if let Ok(StorageRequest::Write { header, crcs }) = parsed {
+            let (responder, pieces) = request.into_data();
+            let asked = self.write_at_once((header, crcs), pieces.0);
+            return self.take_or_answer(responder, deadline, asked);
+        }
+        let (responder, message) = request.into_message();
+        self.endpoint.release(message);
+        let asked = parsed.and_then(|parsed| self.accept(parsed));
+        self.take_or_answer(responder, deadline, asked);
+    }
+
+    /// Goes on with what a request asks for, or answers it at once.
+    pub(super) fn take_or_answer(
+        &mut self,
+        responder: Responder,
+        deadline: Time,
+        asked: Result<Ask, Answer>,
+    ) {
         match asked {
-            Ok(Ask::Join(join)) => {
-                let (responder, message) = request.into_message();
-                self.endpoint.release(message);
-                self.join(responder, deadline, &join);
-            }
-            Ok(Ask::Session(id, epoch)) => {
-                let (responder, message) = request.into_message();
-                self.endpoint.release(message);
-                self.enter(responder, deadline, id, epoch);
-            }
-            Ok(mut ask) => {
-                let (responder, pieces) = request.into_data();
-                if let Ask::Write(_, data, _) = &mut ask {
-                    *data = self.spare.take_data();
-                    data.extend(pieces.0);
-                }
-                self.take_in(responder, deadline, ask);
-            }
-            Err(answer) => {
-                let (responder, message) = request.into_message();
-                self.endpoint.release(message);
-                self.answer(responder, deadline, answer);
-            }
+            Ok(Ask::Join(join)) => self.join(responder, deadline, &join),
+            Ok(Ask::Session(id, epoch)) => self.enter(responder, deadline, id, epoch),
+            Ok(ask) => self.take_in(responder, deadline, ask),
+            Err(answer) => self.answer(responder, deadline, answer),
         }
     }
 
@@ -387,28 +423,17 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         self.waiting.push(price.tenant, link, job);
     }
 
-    /// Parses a request, and checks the data of a write while it is in cache.
-    fn accept(&mut self, request: &RpcRequest) -> Result<Ask, Answer> {
-        let parsed = parse_request(request).map_err(|rejection| {
-            self.stats.malformed += 1;
-            Answer::from(rejection)
-        })?;
-        match &parsed {
-            StorageRequest::Write { header, crcs } => {
-                verify_write(request, header, crcs).map_err(|error| {
-                    self.stats.wire_corrupt += 1;
-                    Answer::Error(error)
-                })?;
-            }
-            StorageRequest::Health => return Err(Answer::Health(Box::new(self.health_reply()))),
-            StorageRequest::Qos => return Err(Answer::Qos(Box::new(self.qos_reply()))),
+    /// What the store is asked for a request without data, or the answer where it is not.
+    pub(super) fn accept(&mut self, parsed: StorageRequest) -> Result<Ask, Answer> {
+        match parsed {
+            StorageRequest::Health => Err(Answer::Health(Box::new(self.health_reply()))),
+            StorageRequest::Qos => Err(Answer::Qos(Box::new(self.qos_reply()))),
             StorageRequest::Read(header) if header.length as usize > self.read_bytes_max => {
                 let max = self.read_bytes_max as u64;
-                return Err(Answer::Error(ErrorReply::TooLong { max }));
+                Err(Answer::Error(ErrorReply::TooLong { max }))
             }
-            _ => {}
+            other => Ask::new(other).ok_or(Answer::Error(ErrorReply::Busy)),
         }
-        Ok(Ask::new(parsed))
     }
 
     pub(super) fn answer(&mut self, responder: Responder, deadline: Time, answer: Answer) {
@@ -434,7 +459,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 continue;
             }
             if let Answer::Read(_, crcs, _) = answered.answer {
-                self.spare.put_crcs(crcs);
+                self.policy.spare.put_crcs(crcs);
             }
         }
     }

@@ -8,7 +8,7 @@ use towpath_transport::{Buf, Device, Region};
 use super::answer::{Answer, read_head_bytes};
 use super::ask::Ask;
 use super::errors::of_unsent;
-use super::server::{ChunkServer, Job};
+use super::server::{Asked, ChunkServer, Job};
 use crate::qos::TenantId;
 use crate::store::Fenced;
 
@@ -101,13 +101,13 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 return Err((job, Lack::Tokens));
             }
         }
-        let Some(request) = job.ask.take_request(buf, &mut self.spare) else {
+        let Some(request) = job.ask.take_request(buf, &mut self.policy.spare) else {
             return Err((job, Lack::Buffer));
         };
-        let token = self.staged.insert(job);
+        let token = self.staged.insert(Asked::Job(job));
         if let Err(unsent) = self.store.send(token as u64, request) {
             // No disk ever had it.
-            let job = self.staged.remove(token);
+            let Asked::Job(job) = self.staged.remove(token) else { return Ok(()) };
             job.pass.iter().for_each(|pass| pass.end());
             self.tenants.done(job.tokens);
             let answer = Answer::Error(of_unsent(job.ask.target(), unsent));

@@ -31,6 +31,8 @@ pub struct ServerStats {
     pub wire_corrupt: u64,
     /// Bytes of writes acknowledged.
     pub write_bytes: u64,
+    /// Bytes that the store took of writes before all of their data was here.
+    pub staged_bytes: u64,
     /// Bytes of reads answered.
     pub read_bytes: u64,
     /// What the rpc layer counted.
@@ -56,6 +58,7 @@ impl std::ops::AddAssign for ServerStats {
             waiting_max,
             wire_corrupt,
             write_bytes,
+            staged_bytes,
             read_bytes,
             rpc,
             links,
@@ -72,6 +75,7 @@ impl std::ops::AddAssign for ServerStats {
         self.waiting_max = self.waiting_max.max(waiting_max);
         self.wire_corrupt += wire_corrupt;
         self.write_bytes += write_bytes;
+        self.staged_bytes += staged_bytes;
         self.read_bytes += read_bytes;
         self.rpc += rpc;
         self.links += links;

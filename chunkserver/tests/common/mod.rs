@@ -19,6 +19,7 @@ use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, Ready, Served
 use towpath_chunkserver::service::{ChunkServer, ServerStats, ServiceConfig};
 use towpath_chunkserver::store::disks::Disks;
 use towpath_chunkserver::store::{ChunkId, FlushFailed};
+use towpath_fastpath::control::InfoReply;
 use towpath_fastpath::wire::PROTOCOL;
 use towpath_fastpath::{ChunkClient, ClientError, ErrorKind, ErrorReply, OpId, Output};
 use towpath_rpc::Piece;
@@ -102,7 +103,8 @@ impl OverStore {
         let stop = StopFlag::new();
         let (flag, store) = (stop.clone(), store.into());
         let thread = std::thread::spawn(move || {
-            let of_endpoint = EndpointConfig::new().app_protocol(PROTOCOL);
+            let of_endpoint =
+                EndpointConfig::new().app_protocol(PROTOCOL).pieces_as_they_come(true);
             let mut endpoint = Endpoint::udp(loopback_udp(), of_endpoint).expect("loopback UDP");
             let addr = endpoint.listen((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
             let mut server = ChunkServer::new(endpoint, store, &config);
@@ -279,6 +281,14 @@ impl<D: Device<Memory = Region>> Client<D> {
         match self.wait(op)? {
             Output::Read(data) => Ok(data.to_vec()),
             other => panic!("a read gave {other:?}"),
+        }
+    }
+
+    pub fn info(&mut self) -> Result<InfoReply, ErrorKind> {
+        let op = self.chunks.start_info(&mut self.endpoint);
+        match self.wait(op)? {
+            Output::Info(info) => Ok(info),
+            other => panic!("an info gave {other:?}"),
         }
     }
 
